@@ -1,0 +1,16 @@
+# gw_registry_sources(VAR DIR DEF): for each X(name) in DIR/DEF append DIR/name.c to VAR. The .def
+# file is the one list of a registry's members: C takes the table from it, CMake the sources.
+function(gw_registry_sources var dir def)
+  set(file ${CMAKE_SOURCE_DIR}/${dir}/${def})
+  if(NOT EXISTS ${file})
+    return()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} lines REGEX "^X\\(")
+  set(list ${${var}})
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^X\\(([A-Za-z0-9_]+)\\).*$" "\\1" name "${line}")
+    list(APPEND list ${dir}/${name}.c)
+  endforeach()
+  set(${var} ${list} PARENT_SCOPE)
+endfunction()

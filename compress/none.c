@@ -1,0 +1,46 @@
+/* none: the floats themselves. 32 bits per element; wire format: n IEEE 754 binary32 values in
+ * host order. */
+#include "compress/codec.h"
+
+#include <string.h>
+
+static size_t bound(const void *self, size_t n) {
+    (void)self;
+    return n * sizeof(float);
+}
+
+static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)self, (void)key, (void)cap;
+    *len = n * sizeof(float);
+    memcpy(out, x, *len);
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n, int add) {
+    (void)self;
+    if (len != n * sizeof(float))
+        return gw_fail(GW_ERR_CORRUPT, "none: %zu bytes for %zu floats", len, n);
+    if (!add) {
+        memcpy(y, in, len);
+        return GW_OK;
+    }
+    const float *x = in;
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+    return GW_OK;
+}
+
+static gw_err add(void *inout, const void *in, size_t len) {
+    return decode(NULL, in, len, inout, len / sizeof(float), 1);
+}
+
+const gw_codec_ops gw_codec_none = {
+    .head = {GW_CODEC_ABI, "none", "the floats themselves, exact (32 bits an element)", NULL},
+    .caps = GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED | GW_CODEC_FIXED,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .add = add,
+    .unit_bytes = sizeof(float),
+};

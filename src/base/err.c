@@ -1,0 +1,27 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char message[1024];
+
+gw_err gw_fail(gw_err e, const char *fmt, ...) {
+    /* Formatted aside: a caller may quote the previous message in the new one. */
+    char fresh[sizeof message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(fresh, sizeof fresh, fmt, ap);
+    va_end(ap);
+    snprintf(message, sizeof message, "%s", fresh);
+    return e;
+}
+
+const char *gw_err_text(void) {
+    return message;
+}
+
+int gw_err_status(gw_err e) {
+    if (e == GW_OK)
+        return 0;
+    return e == GW_ERR_USAGE || e == GW_ERR_INPUT || e == GW_ERR_UNSUPPORTED ? 2 : 1;
+}

@@ -1,0 +1,35 @@
+/** Errors: a small enum of negative values and one message a thread.
+ *  The library never exits and never prints; src/cli turns an error into one line and a status. */
+#ifndef GW_BASE_ERR_H
+#define GW_BASE_ERR_H
+
+typedef enum gw_err {
+    GW_OK = 0,
+    GW_ERR_USAGE = -1,       /* an option or its value cannot be used (exit status 2) */
+    GW_ERR_INPUT = -2,       /* a file or folder that the user named cannot be used (2) */
+    GW_ERR_UNSUPPORTED = -3, /* a combination that cannot work (2) */
+    GW_ERR_NOMEM = -4,       /* memory ran out */
+    GW_ERR_IO = -5,          /* the file system failed during the run */
+    GW_ERR_CORRUPT = -6,     /* wire bytes do not decode */
+    GW_ERR_MPI = -7,         /* an MPI call failed */
+    GW_ERR_DIVERGED = -8,    /* replicas differ, or the loss is no longer finite */
+    GW_ERR_INTERNAL = -9     /* a broken promise inside gradwire or a plugin */
+} gw_err;
+
+/** Keep a message for this thread (what, where, which value, what to do) and return `e`. */
+gw_err gw_fail(gw_err e, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+
+/** The message of this thread's last gw_fail; never NULL. Owned by the thread. */
+const char *gw_err_text(void);
+
+/** Process exit status that `e` stands for: 0, 2 (the user can mend it) or 1. */
+int gw_err_status(gw_err e);
+
+#define GW_TRY(expr)                                                                               \
+    do {                                                                                           \
+        gw_err gw_try_ = (expr);                                                                   \
+        if (__builtin_expect(gw_try_ != GW_OK, 0))                                                 \
+            return gw_try_;                                                                        \
+    } while (0)
+
+#endif

@@ -1,0 +1,136 @@
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct gw_file {
+    FILE *stream;
+    char *dir, *path, *temp; /* temp: the name before the commit */
+    int unnamed;             /* opened with O_TMPFILE: temp does not exist yet */
+};
+
+static void file_free(gw_file *f) {
+    free(f->dir);
+    free(f->path);
+    free(f->temp);
+    free(f);
+}
+
+static int open_unnamed(gw_file *f) {
+#ifdef O_TMPFILE
+    int fd = open(f->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+    f->unnamed = fd >= 0;
+    return fd;
+#else
+    (void)f;
+    return -1;
+#endif
+}
+
+gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
+    gw_file *f = NULL;
+    GW_TRY(gw_alloc(&f, 1, sizeof *f));
+    f->dir = strdup(dir);
+    int bad = !f->dir || asprintf(&f->path, "%s/%s", dir, name) < 0 ||
+              asprintf(&f->temp, "%s/.%s.%ld.tmp", dir, name, (long)getpid()) < 0;
+    if (bad) {
+        file_free(f);
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    }
+    int fd = open_unnamed(f);
+    if (fd < 0)
+        fd = open(f->temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    f->stream = fd < 0 ? NULL : fdopen(fd, "w+");
+    if (!f->stream) {
+        gw_err e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        file_free(f);
+        return e;
+    }
+    *out = f;
+    return GW_OK;
+}
+
+FILE *gw_file_stream(gw_file *f) {
+    return f->stream;
+}
+
+/* The directory entry itself must reach the disk too, or a crash can lose the name. */
+static int sync_dir(const char *dir) {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int rc = fsync(fd);
+    close(fd);
+    return rc;
+}
+
+static int give_name(gw_file *f) {
+    int fd = fileno(f->stream);
+    if (f->unnamed) {
+        char self[64];
+        snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+        unlink(f->temp);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, f->temp, AT_SYMLINK_FOLLOW) != 0)
+            return -1;
+        f->unnamed = 0;
+    }
+    return rename(f->temp, f->path);
+}
+
+gw_err gw_file_commit(gw_file *f) {
+    gw_err e = GW_OK;
+    if (fflush(f->stream) != 0 || ferror(f->stream) || fsync(fileno(f->stream)) != 0 ||
+        give_name(f) != 0 || sync_dir(f->dir) != 0)
+        e = gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
+    if (e != GW_OK) {
+        gw_file_abandon(f);
+        return e;
+    }
+    fclose(f->stream);
+    file_free(f);
+    return GW_OK;
+}
+
+void gw_file_abandon(gw_file *f) {
+    if (!f)
+        return;
+    fclose(f->stream);
+    if (!f->unnamed)
+        unlink(f->temp);
+    file_free(f);
+}
+
+gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
+    FILE *in = fopen(path, "rb");
+    if (!in)
+        return gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+    struct stat st;
+    gw_err e = GW_OK;
+    char *buf = NULL;
+    if (fstat(fileno(in), &st) != 0 || !S_ISREG(st.st_mode))
+        e = gw_fail(GW_ERR_INPUT, "cannot read %s: not a regular file", path);
+    else if ((size_t)st.st_size > limit)
+        e = gw_fail(GW_ERR_INPUT, "%s: %lld bytes, more than the limit of %zu", path,
+                    (long long)st.st_size, limit);
+    else
+        e = gw_alloc(&buf, (size_t)st.st_size + 1, 1);
+    if (e == GW_OK && fread(buf, 1, (size_t)st.st_size, in) != (size_t)st.st_size)
+        e = gw_fail(GW_ERR_INPUT, "cannot read %s: file changed while it was read", path);
+    fclose(in);
+    if (e != GW_OK) {
+        free(buf);
+        return e;
+    }
+    *data = buf;
+    *len = (size_t)st.st_size;
+    return GW_OK;
+}

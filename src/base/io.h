@@ -1,0 +1,33 @@
+/** State on disk: ONE routine of an object both saves and loads, so the two cannot drift apart.
+ *  A file is: 8 bytes magic, u32 version, u32 byte-order mark, fields, u32 CRC-32 of all before.
+ *  A field is: u32 name length, name, u64 data length, data. Host byte order, refused elsewhere. */
+#ifndef GW_BASE_IO_H
+#define GW_BASE_IO_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct gw_io gw_io;
+
+/** Begin DIR/NAME for saving (see base/file.h), or read and check PATH for loading.
+ *  `magic` has 8 characters. Loading: GW_ERR_INPUT on anything that is not such a whole file. */
+gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *magic,
+                  uint32_t version);
+gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version);
+
+bool gw_io_loading(const gw_io *io);
+
+/** Save or load `bytes` bytes at `data` as field `name`; loading wants that very field next, with
+ *  that very size. */
+gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes);
+
+/** Saving: commit. Loading: all fields must have been taken. Frees io in any case. */
+gw_err gw_io_close(gw_io *io);
+
+/** Give up: a file being saved leaves no trace. io may be NULL. */
+void gw_io_abandon(gw_io *io);
+
+#endif

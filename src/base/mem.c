@@ -1,0 +1,39 @@
+#include "base/mem.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+gw_err gw_alloc(void *out, size_t count, size_t size) {
+    if (size != 0 && count > (SIZE_MAX - GW_ALIGN) / size)
+        return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu x %zu bytes", count, size);
+    size_t bytes = (count * size + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
+    if (bytes == 0)
+        bytes = GW_ALIGN;
+    void *p = aligned_alloc(GW_ALIGN, bytes);
+    if (!p)
+        return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
+    memset(p, 0, bytes);
+    memcpy(out, &p, sizeof p);
+    return GW_OK;
+}
+
+static void flush_this_thread(void) {
+#if defined(__SSE2__)
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* FTZ | DAZ */
+#elif defined(__aarch64__)
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    __asm__ volatile("msr fpcr, %0" ::"r"(fpcr | (1u << 24)));
+#endif
+}
+
+void gw_flush_denormals(void) {
+#ifdef _OPENMP
+#pragma omp parallel
+#endif
+    flush_this_thread();
+}

@@ -1,0 +1,44 @@
+/** The seam between those who do the work and the ledger that times it. A region belongs to one
+ *  phase; the layers below src/prof only name the phase and never see a clock. Without an
+ *  installed probe entering and leaving cost one predictable branch. */
+#ifndef GW_BASE_PROBE_H
+#define GW_BASE_PROBE_H
+
+typedef enum gw_phase {
+    GW_PHASE_OTHER = 0, /* what no region claims */
+    GW_PHASE_DATA,      /* gathering and converting a local batch */
+    GW_PHASE_FORWARD,
+    GW_PHASE_BACKWARD,
+    GW_PHASE_UPDATE, /* the optimizer */
+    GW_PHASE_ENCODE, /* codec, error feedback included */
+    GW_PHASE_DECODE,
+    GW_PHASE_MPI_POST, /* starting a nonblocking operation */
+    GW_PHASE_MPI_POLL, /* testing for completion */
+    GW_PHASE_MPI_WAIT, /* blocked in MPI */
+    GW_PHASE_CHECKPOINT,
+    GW_PHASES
+} gw_phase;
+
+typedef struct gw_probe {
+    void (*enter)(gw_phase phase);
+    void (*leave)(void);
+} gw_probe;
+
+/** The installed probe; both NULL: nobody listens. Set by src/prof before any thread starts. */
+extern gw_probe gw_probe_hooks;
+
+/** Column stem of a phase: "forward", "mpi_wait", ... */
+const char *gw_phase_name(gw_phase phase);
+
+/** Enter a region on this thread; regions nest and every enter has its leave. */
+static inline void gw_phase_enter(gw_phase phase) {
+    if (gw_probe_hooks.enter)
+        gw_probe_hooks.enter(phase);
+}
+
+static inline void gw_phase_leave(void) {
+    if (gw_probe_hooks.leave)
+        gw_probe_hooks.leave();
+}
+
+#endif

@@ -1,0 +1,60 @@
+#define _GNU_SOURCE
+#include "base/registry.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gw_err load_plugin(const gw_registry *reg, const char *path, const gw_entry **entry) {
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!so)
+        return gw_fail(GW_ERR_INPUT, "%s plugin %s: %s", reg->kind, path, dlerror());
+    const gw_entry *found = dlsym(so, reg->symbol);
+    gw_err e = GW_OK;
+    if (!found)
+        e = gw_fail(GW_ERR_INPUT, "%s plugin %s: exports no '%s'", reg->kind, path, reg->symbol);
+    else if (found->abi != reg->abi)
+        e = gw_fail(GW_ERR_INPUT,
+                    "%s plugin %s: built for abi %d, this gradwire has %d: rebuild it", reg->kind,
+                    path, found->abi, reg->abi);
+    if (e != GW_OK) {
+        dlclose(so);
+        return e;
+    }
+    *entry = found;
+    return GW_OK;
+}
+
+static gw_err find_builtin(const gw_registry *reg, const char *name, const gw_entry **entry) {
+    const char *names[256];
+    size_t n = 0;
+    for (; reg->entries[n] && n < 256; n++) {
+        if (strcmp(reg->entries[n]->name, name) == 0) {
+            *entry = reg->entries[n];
+            return GW_OK;
+        }
+        names[n] = reg->entries[n]->name;
+    }
+    const char *near = gw_nearest(name, names, n);
+    if (near)
+        return gw_fail(GW_ERR_USAGE, "unknown %s '%s': did you mean '%s'?", reg->kind, name, near);
+    return gw_fail(GW_ERR_USAGE, "unknown %s '%s': see 'gradwire list'", reg->kind, name);
+}
+
+gw_err gw_registry_find(const gw_registry *reg, const char *spec, const gw_entry **entry,
+                        gw_args **args) {
+    const char *colon = strchr(spec, ':');
+    char *name = colon ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
+    if (!name)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = strchr(name, '/') ? load_plugin(reg, name, entry) : find_builtin(reg, name, entry);
+    free(name);
+    GW_TRY(e);
+    GW_TRY(gw_args_new(args, (*entry)->opts));
+    e = gw_args_spec(*args, (*entry)->name, colon ? colon + 1 : NULL);
+    if (e != GW_OK) {
+        gw_args_free(*args);
+        *args = NULL;
+    }
+    return e;
+}

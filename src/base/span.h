@@ -1,0 +1,27 @@
+/** A half-open range [off, off + n) of an arena, in floats. */
+#ifndef GW_BASE_SPAN_H
+#define GW_BASE_SPAN_H
+
+#include <stddef.h>
+
+typedef struct gw_span {
+    size_t off, n;
+} gw_span;
+
+static inline size_t gw_span_end(gw_span s) {
+    return s.off + s.n;
+}
+
+static inline int gw_span_overlap(gw_span a, gw_span b) {
+    return a.off < gw_span_end(b) && b.off < gw_span_end(a);
+}
+
+/** Part `i` of `parts` nearly equal parts of `s`: sizes differ by one at most, larger ones last;
+ *  the parts tile `s` in order. One rule for slices of a span, of a batch and of a data set. */
+static inline gw_span gw_span_part(gw_span s, int i, int parts) {
+    size_t lo = s.n * (size_t)i / (size_t)parts;
+    size_t hi = s.n * ((size_t)i + 1) / (size_t)parts;
+    return (gw_span){s.off + lo, hi - lo};
+}
+
+#endif

@@ -1,0 +1,21 @@
+/** The command line: one file a subcommand, found through commands.def. Only src/cli prints. */
+#ifndef GW_CLI_CLI_H
+#define GW_CLI_CLI_H
+
+#include "base/args.h"
+
+typedef struct gw_command {
+    const char *name, *summary; /* one line */
+    const char *usage;          /* what follows "gradwire NAME" in the help */
+    const char *notes;          /* further help text, or NULL */
+    const gw_opt *opts;         /* NULL: none */
+    /** argv[0] is the command's name. Returns the exit status. */
+    int (*run)(int argc, char **argv);
+} gw_command;
+
+extern const gw_command *const gw_commands[]; /* NULL-terminated */
+
+/** Print "gradwire: <message of the last error>" on stderr and return the exit status for `e`. */
+int gw_cli_fail(gw_err e);
+
+#endif

@@ -1,0 +1,57 @@
+/** Data sets: uint8 in memory, one copy a node (MPI shared window), read and inflated once. */
+#ifndef GW_DATA_DATA_H
+#define GW_DATA_DATA_H
+
+#include "base/agree.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Samples as seen by this rank. images: (n, rows*cols) uint8, labels: (n). Owned by gw_data. */
+typedef struct gw_dataset {
+    uint32_t n;        /* samples this rank can read: all (replicated) or its shard */
+    uint32_t n_global; /* samples over all ranks */
+    uint32_t first;    /* global index of this rank's first sample (0 when replicated) */
+    int rows, cols;    /* stored image; synthetic data: 1 x features */
+    int scale;         /* images are enlarged by this factor each way when gathered */
+    const uint8_t *images;
+    const uint8_t *labels;
+} gw_dataset;
+
+typedef struct gw_data_spec {
+    const char *source; /* "fashion-mnist", a folder, or "synthetic:samples=..,..." */
+    int image_scale;    /* 1, 2, 4, ... */
+    double validation;  /* fraction of the training set kept apart, [0, 1) */
+    bool sharded;       /* scatter the training set instead of one copy a node */
+    uint64_t seed;
+} gw_data_spec;
+
+typedef struct gw_data {
+    gw_dataset train, validation, test; /* validation.n_global may be 0 */
+    int classes;
+    char name[64];    /* "fashion-mnist", "mnist-format", "synthetic" */
+    char source[256]; /* where it was found */
+    char hash[32];    /* CRC-32 of images and labels, train then test: "crc32:xxxxxxxx" */
+    void *priv;
+} gw_data;
+
+/** Collective: every rank gets the set, or every rank the same error. Bad files: GW_ERR_INPUT
+ *  with file, what is wrong and the value; bad spec: GW_ERR_USAGE. Close is collective too. */
+gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm);
+void gw_data_close(gw_data *d);
+
+/** Folder that "fashion-mnist" stands for, if the four files are there; else NULL. Searches
+ *  $GW_DATA_DIR/fashion-mnist, the Debian package's folder and ./data/fashion-mnist. */
+const char *gw_data_find_fashion_mnist(void);
+
+/** Inputs of a network on this set: rows * cols * scale^2. */
+static inline int gw_dataset_features(const gw_dataset *s) {
+    return s->rows * s->cols * s->scale * s->scale;
+}
+
+/** out (n, features) = images[idx[i] - first] / 255, enlarged; labels[i] likewise. idx holds
+ *  global indices that this rank can read. OpenMP threads split the rows. */
+void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *out,
+                       uint8_t *labels);
+
+#endif

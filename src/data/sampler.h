@@ -1,0 +1,36 @@
+/** The order in which samples are visited.
+ *
+ *  Replicated: each epoch is one permutation of all samples, a pure function of (seed, epoch);
+ *  global batch b is its b-th run of `batch` entries (the last may be shorter) and rank r takes
+ *  part r of P of it (gw_span_part), so any number of ranks walks the same global batches.
+ *  Sharded: each rank permutes its own shard; the shards are cut so that each holds exactly what
+ *  its parts of an epoch's batches need. */
+#ifndef GW_DATA_SAMPLER_H
+#define GW_DATA_SAMPLER_H
+
+#include "data/data.h"
+
+typedef struct gw_sampler gw_sampler;
+
+typedef struct gw_batch {
+    const uint32_t *idx; /* global sample indices of this rank's part, [0, local) */
+    int local;           /* samples here; may be 0 */
+    int global;          /* samples over all ranks */
+} gw_batch;
+
+/** `batch`: global batch size, 1..set->n_global. */
+gw_err gw_sampler_open(gw_sampler **out, const gw_dataset *set, int batch, bool sharded,
+                       uint64_t seed, int rank, int ranks);
+void gw_sampler_close(gw_sampler *s);
+
+int gw_sampler_batches(const gw_sampler *s);     /* global batches an epoch */
+int gw_sampler_max_local(const gw_sampler *s);   /* largest `local` of any batch on this rank */
+void gw_sampler_epoch(gw_sampler *s, int epoch); /* prepare an epoch, 0.. */
+gw_batch gw_sampler_batch(const gw_sampler *s, int b);
+
+/** How many samples rank r's parts of an epoch over n samples add up to, and how many come
+ *  before them over the ranks below: the cut of the sharded layout. */
+gw_err gw_sampler_shard(uint32_t n, int batch, int rank, int ranks, uint32_t *first,
+                        uint32_t *count);
+
+#endif

@@ -1,0 +1,29 @@
+/** Matrix products: one small seam over a well-kept library (oneDNN by default, CBLAS else). */
+#ifndef GW_NN_GEMM_H
+#define GW_NN_GEMM_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+/** Check and, where that is possible, mend what the library chose for this CPU; call once, first
+ *  thing in main(), before MPI_Init: OpenBLAS picks its kernels when it is loaded, so mending a
+ *  wrong pick means executing the program anew with OPENBLAS_CORETYPE set. Returns only when
+ *  nothing needs that. `argv` is handed to execv. */
+void gw_gemm_mend(char **argv);
+
+/** Library and kernel set in force, e.g. "oneDNN 2.6.3 (avx512_core)", "OpenBLAS 0.3.21
+ *  (SkylakeX, mended from Prescott)". Static string. */
+const char *gw_gemm_library(void);
+
+/** What is wrong with the kernel set for this CPU and what to do, or NULL. Static string. */
+const char *gw_gemm_warning(void);
+
+/** C(m,n) = op(A)(m,k) * op(B)(k,n) + beta * C, row-major, op = transpose where the flag is set:
+ *  A is stored (m,k) or, transposed, (k,m); B is (k,n) or (n,k); leading dimensions are those of
+ *  the stored matrices. Split over the OpenMP threads by tiles of C, so every element of C is
+ *  summed by one thread and no sum is shared. m, n or k may be 0. */
+void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
+             int ldb, float beta, float *c, int ldc);
+
+#endif

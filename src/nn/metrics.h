@@ -1,0 +1,23 @@
+/** Classification metrics out of a confusion matrix. */
+#ifndef GW_NN_METRICS_H
+#define GW_NN_METRICS_H
+
+#include <stdint.h>
+
+enum { GW_MAX_CLASSES = 256 };
+
+typedef struct gw_class_metrics {
+    double precision, recall, f1; /* 0 where the denominator is 0, as scikit-learn reports it */
+    int64_t support;              /* samples of the class */
+} gw_class_metrics;
+
+/** Add batch predictions: confusion (C,C) row = true label, column = arg max of logits (B,C)
+ *  (ties: lowest index). */
+void gw_confusion_add(int64_t *confusion, int classes, const float *logits, const uint8_t *labels,
+                      int batch);
+
+/** Per-class metrics into per_class[0..C), unweighted means into *macro, accuracy returned. */
+double gw_confusion_metrics(const int64_t *confusion, int classes, gw_class_metrics *per_class,
+                            gw_class_metrics *macro);
+
+#endif

@@ -1,0 +1,22 @@
+/** Optimizers: a rule that moves a span of parameters along a gradient. */
+#ifndef GW_NN_OPTIMIZER_H
+#define GW_NN_OPTIMIZER_H
+
+#include "base/io.h"
+#include "base/span.h"
+
+typedef struct gw_optimizer gw_optimizer;
+
+/** SGD over an arena of n floats: g = scale*grad + weight_decay*param; with momentum mu > 0,
+ *  v = mu*v + g and param -= lr*v, else param -= lr*g (PyTorch's form of Polyak's momentum). */
+gw_err gw_optimizer_open(gw_optimizer **out, size_t n, double momentum, double weight_decay);
+void gw_optimizer_close(gw_optimizer *o);
+
+/** Update param[s] from grad[s] (both arenas of n floats); OpenMP threads split the span. */
+void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                         float scale);
+
+/** Save or load the momentum. */
+gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io);
+
+#endif
