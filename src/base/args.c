@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/args.h"
 
 #include "base/mem.h"

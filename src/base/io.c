@@ -104,7 +104,7 @@ gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {
         GW_TRY(put(io, &size, sizeof size));
         return put(io, data, bytes);
     }
-    uint32_t got_len;
+    uint32_t got_len = 0;
     char got[64];
     GW_TRY(take(io, &got_len, sizeof got_len));
     if (got_len >= sizeof got)

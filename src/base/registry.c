@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/registry.h"
 
 #include <dlfcn.h>

@@ -40,7 +40,7 @@ static int command_help(const gw_command *c) {
 }
 
 static const gw_command *find(const char *name) {
-    const char *names[32];
+    const char *names[32] = {NULL};
     size_t n = 0;
     for (; gw_commands[n]; n++) {
         names[n] = gw_commands[n]->name;
