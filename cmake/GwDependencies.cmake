@@ -18,6 +18,14 @@ if(MPI_C_VERSION VERSION_LESS 4.0)
   message(FATAL_ERROR "gradwire needs an MPI-4 library; ${MPI_C_COMPILER} has MPI "
     "${MPI_C_VERSION}. Install MPICH (4.0 or later) or pass -DMPI_C_COMPILER=/path/to/its/mpicc")
 endif()
+# Some distributions' wrappers pass on how the library itself was compiled; link-time optimisation
+# is ours to decide.
+get_target_property(gw_mpi_options MPI::MPI_C INTERFACE_COMPILE_OPTIONS)
+if(gw_mpi_options)
+  list(FILTER gw_mpi_options EXCLUDE REGEX "-f(fat-)?lto")
+  set_target_properties(MPI::MPI_C PROPERTIES INTERFACE_COMPILE_OPTIONS "${gw_mpi_options}")
+endif()
+include(GwLauncher)
 
 find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(ZLIB REQUIRED)

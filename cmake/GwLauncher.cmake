@@ -1,0 +1,57 @@
+# The launcher that fits the MPI library: BUILD/mpiexec, a script, and MPIEXEC_EXECUTABLE names it.
+# A launcher that does not speak the library's dialect of PMI starts N programs that each believe
+# to be alone. That happens when mpiexec is another MPI's, and with the MPICH of Ubuntu 24.04,
+# which was built for PMIx although its own mpiexec is not (Launchpad bug 2072338); Open MPI's
+# mpiexec speaks PMIx and does launch it. So each candidate has to start two ranks that see each
+# other before it is taken.
+file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch.c [[
+#include <mpi.h>
+int main(int argc, char **argv) {
+    int size = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Finalize();
+    return size == 2 ? 0 : 3;
+}
+]])
+
+function(gw_find_launcher)
+  set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch)
+  try_compile(built ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch.dir ${probe}.c
+    LINK_LIBRARIES MPI::MPI_C COPY_FILE ${probe})
+  if(NOT built)
+    message(FATAL_ERROR "a program that includes mpi.h cannot be built with ${MPI_C_COMPILER}")
+  endif()
+  find_program(GW_MPIEXEC_PMIX NAMES mpiexec.openmpi prterun)
+  mark_as_advanced(GW_MPIEXEC_PMIX)
+  set(own ${MPIEXEC_EXECUTABLE} ${MPIEXEC_PREFLAGS})
+  set(pmix ${GW_MPIEXEC_PMIX} --allow-run-as-root --oversubscribe --bind-to none)
+  foreach(candidate own pmix)
+    list(GET ${candidate} 0 program)
+    if(NOT program)
+      continue()
+    endif()
+    execute_process(COMMAND ${${candidate}} ${MPIEXEC_NUMPROC_FLAG} 2 ${probe}
+      RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET TIMEOUT 60)
+    if(status EQUAL 0)
+      string(REPLACE ";" " " command "${${candidate}}")
+      message(STATUS "MPI launcher: ${command}")
+      set(GW_LAUNCH "${command}" CACHE INTERNAL "command that starts MPI programs")
+      return()
+    endif()
+  endforeach()
+  message(WARNING "no launcher starts 2 ranks that see each other (tried ${MPIEXEC_EXECUTABLE}): "
+    "the program will build, its tests on several ranks will fail. Pass "
+    "-DMPIEXEC_EXECUTABLE=/path/to/mpiexec of ${MPI_C_COMPILER}; on Ubuntu 24.04 install "
+    "openmpi-bin")
+endfunction()
+
+if(NOT GW_LAUNCH)
+  gw_find_launcher()
+endif()
+if(GW_LAUNCH)
+  set(MPIEXEC_EXECUTABLE ${CMAKE_BINARY_DIR}/mpiexec)
+  file(WRITE ${MPIEXEC_EXECUTABLE} "#!/bin/sh\nexec ${GW_LAUNCH} \"$@\"\n")
+  file(CHMOD ${MPIEXEC_EXECUTABLE} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+    GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+endif()

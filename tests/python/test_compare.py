@@ -1,0 +1,87 @@
+"""analysis/compare.py: the table's figures and units, absent figures, and bad folders."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = os.path.join(os.environ["SOURCE"], "analysis", "compare.py")
+RUN = {
+    "results": {
+        "test_accuracy": 0.85714,
+        "summary": {
+            "wall_s": 0.000625,
+            "compute_s": 0.0005,
+            "memory_s": None,
+            "exposed_s": 0.000125,
+            "hidden_s": 0.0,
+            "codec_s": 0.00001,
+            "wire_bytes": 941096,
+        },
+    }
+}
+
+
+class Compare(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def write(self, name, text):
+        folder = os.path.join(self.dir.name, name)
+        os.mkdir(folder)
+        with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return folder
+
+    def compare(self, *folders):
+        return subprocess.run([sys.executable, SCRIPT, *folders], text=True, capture_output=True,
+                              check=False)
+
+    def test_figures(self):
+        second = copy.deepcopy(RUN)
+        second["results"]["summary"]["memory_s"] = 0.0002
+        done = self.compare(self.write("blocking", json.dumps(RUN)),
+                            self.write("overlap", json.dumps(second)))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[1].count("ms"), 6)
+        self.assertEqual(lines[3].split(), ["blocking", "0.625", "0.500", "absent", "0.125",
+                                            "0.000", "0.010", "941,096", "0.8571"])
+        self.assertEqual(lines[4].split()[:4], ["overlap", "0.625", "0.500", "0.200"])
+        self.assertIn("absent: not measured", lines[-1])
+
+    def test_no_footnote_without_need(self):
+        run = copy.deepcopy(RUN)
+        run["results"]["summary"]["memory_s"] = 0.0002
+        done = self.compare(self.write("counted", json.dumps(run)))
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("absent", done.stdout)
+
+    def test_same_name_twice(self):
+        one = self.write("a", json.dumps(RUN))
+        os.mkdir(os.path.join(self.dir.name, "b"))
+        two = self.write("b/a", json.dumps(RUN))
+        done = self.compare(one, two)
+        self.assertEqual(done.stdout.count("941,096"), 2)
+
+    def refused(self, word, *folders):
+        done = self.compare(*folders)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn(word, done.stderr)
+
+    def test_bad_folders(self):
+        lacking = copy.deepcopy(RUN)
+        del lacking["results"]["summary"]["exposed_s"]
+        self.refused("No such file", os.path.join(self.dir.name, "nothing"))
+        self.refused("not valid JSON", self.write("torn", json.dumps(RUN)[:40]))
+        self.refused("exposed_s", self.write("lacking", json.dumps(lacking)))
+        self.refused("RUN_DIR")
+
+
+if __name__ == "__main__":
+    unittest.main()
