@@ -43,25 +43,47 @@ typedef struct element {
     MPI_Op op;
 } element;
 
-/* Types made here live until MPI_Finalize: one a codec, and registries are small. */
+enum { MOST_CODECS = 64 };
+
+static struct {
+    const gw_codec_ops *ops;
+    MPI_Datatype type;
+} known[MOST_CODECS];
+
+/* MPI_Finalize first deletes the attributes of MPI_COMM_SELF: the last moment to free what lived
+ * as long as MPI did. */
+static int free_elements(MPI_Comm self, int at_exit, void *value, void *extra) {
+    (void)self, (void)at_exit, (void)value, (void)extra;
+    for (int i = 0; i < MOST_CODECS && known[i].ops; i++) {
+        MPI_Type_free(&known[i].type);
+        known[i].ops = NULL;
+    }
+    MPI_Op_free(&add_encoded);
+    return MPI_Type_free_keyval(&keyval);
+}
+
+static gw_err first_use(void) {
+    int at_exit;
+    GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+    GW_MPI(MPI_Op_create(add_units, 1, &add_encoded));
+    GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_elements, &at_exit, NULL));
+    GW_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, at_exit, NULL));
+    GW_MPI(MPI_Comm_free_keyval(&at_exit)); /* goes when the attribute does */
+    return GW_OK;
+}
+
 static gw_err element_of(const gw_codec *codec, element *out) {
-    static struct {
-        const gw_codec_ops *ops;
-        MPI_Datatype type;
-    } known[64];
     if (codec->ops->caps & GW_CODEC_IDENTITY) {
         *out = (element){MPI_FLOAT, MPI_SUM};
         return GW_OK;
     }
-    if (keyval == MPI_KEYVAL_INVALID) {
-        GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
-        GW_MPI(MPI_Op_create(add_units, 1, &add_encoded));
-    }
+    if (keyval == MPI_KEYVAL_INVALID)
+        GW_TRY(first_use());
     int i = 0;
-    while (i < 64 && known[i].ops && known[i].ops != codec->ops)
+    while (i < MOST_CODECS && known[i].ops && known[i].ops != codec->ops)
         i++;
-    if (i == 64)
-        return gw_fail(GW_ERR_INTERNAL, "native: more than 64 codecs in one process");
+    if (i == MOST_CODECS)
+        return gw_fail(GW_ERR_INTERNAL, "native: more than %d codecs in one process", MOST_CODECS);
     if (!known[i].ops) {
         GW_MPI(MPI_Type_contiguous((int)codec->ops->unit_bytes, MPI_BYTE, &known[i].type));
         GW_MPI(MPI_Type_commit(&known[i].type));

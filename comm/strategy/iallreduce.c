@@ -63,6 +63,8 @@ static gw_err open(void **out, const gw_env *env) {
 
 static gw_err ready(void *p, gw_span s) {
     self *me = p;
+    if (s.n == 0)
+        return GW_OK;
     if (me->ready_from == 0) { /* the first layer of a new step */
         me->ready_from = me->env->n;
         me->posted = 0;

@@ -297,8 +297,8 @@ void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
         snprintf(left, sizeof left, "%s%s%s%s", prefix, o->name, join,
                  o->type == GW_OPT_FLAG ? "" : meta);
         fprintf(to, "  %-34s %s", left, o->help);
-        if (o->def && o->type != GW_OPT_FLAG)
-            fprintf(to, " [%s]", *o->def ? o->def : "none");
+        if (o->def && *o->def && o->type != GW_OPT_FLAG)
+            fprintf(to, " [%s]", o->def);
         fputc('\n', to);
     }
 }

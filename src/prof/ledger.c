@@ -124,6 +124,9 @@ static void enter(gw_phase phase) {
     if (!is_main || !gw_ledger_counting())
         return;
     assert(led.depth + 1 < DEPTH && "regions nest too deep: one is never left");
+    /* Whoever waits may do so by polling: it is waiting all the same. */
+    if (phase == GW_PHASE_MPI_POLL && led.stack[led.depth] == GW_PHASE_MPI_WAIT)
+        phase = GW_PHASE_MPI_WAIT;
     charge(gw_clock_ticks());
     led.stack[++led.depth] = phase;
 }

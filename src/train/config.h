@@ -2,6 +2,7 @@
 #ifndef GW_TRAIN_CONFIG_H
 #define GW_TRAIN_CONFIG_H
 
+#include "base/args.h"
 #include "data/data.h"
 #include "nn/model.h"
 

@@ -157,19 +157,24 @@ static void check_bytes(const trial *t, const char *strategy, const char *algo, 
     CHECK(gw_codec_open(&c, t->codec) == GW_OK, "%s", gw_err_text());
     CHECK(gw_algo_open(&a, algo, &c) == GW_OK, "%s", gw_err_text());
     uint64_t want = 0;
+    int collectives = 0;
     if (strcmp(strategy, "ps") == 0) {
         if (t->n > 0)
             want = (uint64_t)(ranks - 1) * (gw_codec_bound(&c, t->n) + t->n * sizeof(float));
+        collectives = 2;
     } else {
         size_t each = bucket ? bucket / sizeof(float) : t->n;
         for (size_t left = t->n; left > 0;) {
             size_t n = left < each ? left : each;
             want += a.ops->wire_bytes(a.args, &c, n, ranks);
             left -= n;
+            collectives++;
         }
     }
+    /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
+    long long slack = strcmp(algo, "native") == 0 ? (long long)ranks * collectives : 0;
     if ((c.ops->caps & GW_CODEC_FIXED) && ranks > 1)
-        CHECK(llabs((long long)(o->wire_bytes - want)) <= ranks,
+        CHECK(llabs((long long)(o->wire_bytes - want)) <= slack,
               "%s %s n=%zu: %llu bytes on the wire, the formula says %llu", t->comm, t->codec, t->n,
               (unsigned long long)o->wire_bytes, (unsigned long long)want);
     gw_algo_close(&a);
@@ -190,7 +195,7 @@ static const variant variants[] = {
     {"iallreduce", "bucket=64M,", 64 << 20},
 };
 
-static const char *const codec_options[] = {"qsgd:bits=8,bucket=64", "qsgd:bits=8,bucket=1000"};
+static const char *const codec_options[] = {"qsgd:bits=8,bucket=64", "qsgd:bits=4"};
 
 static outcome combination(const char *strategy, const char *options, size_t bucket,
                            const char *algo, const char *codec, const char *feedback, size_t n,

@@ -1,0 +1,53 @@
+"""The built program as its users run it: `gradwire ...` on N ranks, and its run folders read back."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+
+GRADWIRE = os.environ["GRADWIRE"]
+MPIEXEC = os.environ["MPIEXEC"]
+SOURCE = os.environ["SOURCE"]
+
+
+def command(ranks, *words):
+    return [MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
+
+
+def run(ranks, *words, timeout=120, **more):
+    """Finished process; more than `timeout` seconds is a hang and raises."""
+    return subprocess.run(command(ranks, *words), text=True, capture_output=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, check=False, **more)
+
+
+def train(ranks, out, *words):
+    """The run folder's run.json after `gradwire train --quiet`; anything but success raises."""
+    done = run(ranks, "train", "--quiet", "--out", out, *words)
+    if done.returncode != 0:
+        raise AssertionError(f"train {words} on {ranks} ranks: {done.returncode}: {done.stderr}")
+    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def batches(out):
+    """Rows of batches.csv, each a dict of texts."""
+    with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def losses(out):
+    """Mean loss of each global batch, by step: the ranks' means weighted with their samples."""
+    sums, samples = {}, {}
+    for row in batches(out):
+        step, n = int(row["step"]), int(row["samples"])
+        if n > 0:
+            sums[step] = sums.get(step, 0.0) + n * float(row["loss"])
+            samples[step] = samples.get(step, 0) + n
+    return [sums[step] / samples[step] for step in sorted(sums)]
+
+
+def names(table):
+    """The names in a .def file."""
+    with open(os.path.join(SOURCE, table), encoding="utf-8") as file:
+        return re.findall(r"^X\((\w+)\)", file.read(), re.MULTILINE)

@@ -1,0 +1,143 @@
+"""Every mistake of a user costs one clear line and exit status 2, on one rank and on three."""
+
+import gzip
+import os
+import shutil
+import struct
+import tempfile
+import unittest
+
+import gwrun
+
+SMALL = "synthetic:samples=300,features=16,classes=4"
+
+
+def idx(dims, body):
+    return struct.pack(f">HBB{len(dims)}I", 0, 8, len(dims), *dims) + body
+
+
+class BadInput(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def refused(self, *words, says):
+        for ranks in (1, 3):
+            with self.subTest(ranks=ranks, words=words):
+                done = gwrun.run(ranks, *words, timeout=60)
+                ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+                self.assertEqual(len(ours), 1, done.stderr)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                for word in says:
+                    self.assertIn(word, ours[0])
+
+    # ---- options ----
+
+    def test_options(self):
+        train = ("train", "--data", SMALL)
+        self.refused("trian", says=["trian", "train"])
+        self.refused(*train, "--bacth", 3, says=["bacth", "batch"])
+        self.refused(*train, "--lr", "-1", says=["lr", "-1", "from"])
+        self.refused(*train, "--lr", "nan", says=["lr", "nan"])
+        self.refused(*train, "--batch", "0", says=["batch", "0"])
+        self.refused(*train, "--batch", "12x", says=["batch", "12x"])
+        self.refused(*train, "--batch", "99999", says=["batch", "99999"])
+        self.refused(*train, "--epochs", says=["epochs", "value"])
+        self.refused(*train, "--layers", "10,,2", says=["layers"])
+        self.refused(*train, "--activation", "swish", says=["swish", "relu"])
+        self.refused(*train, "--validation", "0.95", says=["validation"])
+        self.refused(*train, "--batch", 8, "--local-batch", 8, says=["batch", "both"])
+        self.refused(*train, "--trace", says=["--trace", "--out"])
+        self.refused(*train, "word", says=["word"])
+
+    def test_registries(self):
+        train = ("train", "--data", SMALL)
+        self.refused(*train, "--comm", "alreduce", says=["strategy", "allreduce"])
+        self.refused(*train, "--comm", "ps:algo=sar", says=["algorithm", "sra"])
+        self.refused(*train, "--compress", "fp61", says=["codec", "fp16"])
+        self.refused(*train, "--comm", "iallreduce:buckets=1M", says=["buckets", "bucket"])
+        self.refused(*train, "--comm", "iallreduce:bucket=1", says=["bucket", "1"])
+        self.refused(*train, "--compress", "qsgd:bits=9", says=["bits", "9"])
+        self.refused(*train, "--compress", "none:bits=9", says=["none", "bits"])
+        self.refused(*train, "--comm", "./nowhere.so", says=["nowhere.so"])
+
+    def test_combination(self):
+        self.refused("train", "--data", SMALL, "--comm", "allreduce:algo=native", "--compress",
+                     "qsgd", says=["native", "qsgd", "sra"])
+
+    def test_synthetic(self):
+        self.refused("train", "--data", "synthetic:sample=10", says=["sample", "samples"])
+        self.refused("train", "--data", "synthetic:samples=0", says=["samples"])
+
+    # ---- data ----
+
+    def folder(self, **parts):
+        """A small set of four IDX files; parts replace a file's bytes."""
+        path = tempfile.mkdtemp(dir=self.dir.name)
+        good = {"train-images-idx3-ubyte": idx((6, 2, 2), bytes(24)),
+                "train-labels-idx1-ubyte": idx((6,), bytes(range(6))),
+                "t10k-images-idx3-ubyte": idx((3, 2, 2), bytes(12)),
+                "t10k-labels-idx1-ubyte": idx((3,), bytes(3))}
+        for name, data in good.items():
+            key = name.split("-idx")[0].replace("-", "_")
+            data = parts.get(key, data)
+            suffix = ".gz" if data[:2] == b"\x1f\x8b" else ""
+            with open(os.path.join(path, name + suffix), "wb") as file:
+                file.write(data)
+        return path
+
+    def bad_data(self, path, *says):
+        self.refused("train", "--batch", 2, "--data", path, says=says)
+
+    def test_good_folder(self):
+        done = gwrun.run(3, "train", "--quiet", "--batch", 2, "--data", self.folder())
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_data(self):
+        images = idx((6, 2, 2), bytes(range(24)))
+        packed = gzip.compress(images)
+        self.bad_data(self.folder(train_images=packed[:-12]), "train-images")
+        self.bad_data(self.folder(train_images=packed[:-6] + b"XX" + packed[-4:]), "train-images")
+        self.bad_data(self.folder(train_images=images[:-1]), "train-images", "truncated")
+        self.bad_data(self.folder(train_images=b"\1" + images[1:]), "train-images", "magic")
+        self.bad_data(self.folder(train_labels=idx((5,), bytes(5))), "5", "6")
+        self.bad_data(self.folder(train_labels=idx((6,), b"\0\1\2\3\4\12")), "train-labels", "10")
+        self.bad_data(self.folder(t10k_images=idx((3, 3, 2), bytes(18))), "t10k-images")
+        self.bad_data(tempfile.mkdtemp(dir=self.dir.name), "train-images")
+        self.bad_data(os.path.join(self.dir.name, "nowhere"), "nowhere")
+
+    # ---- the run folder ----
+
+    def test_out(self):
+        small = ("train", "--quiet", "--data", SMALL, "--epochs", 1)
+        out = os.path.join(self.dir.name, "run")
+        done = gwrun.run(1, *small, "--out", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.refused(*small, "--out", out, says=[out, "--overwrite"])
+        done = gwrun.run(2, *small, "--out", out, "--overwrite")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.refused(*small, "--out", "/proc/nowhere/run", says=["/proc/nowhere"])
+        plain = os.path.join(self.dir.name, "file")
+        with open(plain, "w", encoding="utf-8"):
+            pass
+        self.refused(*small, "--out", plain, says=[plain])
+
+    def test_model(self):
+        self.refused("eval", says=["--model"])
+        self.refused("eval", "--model", os.path.join(self.dir.name, "none"), says=["none"])
+        out = os.path.join(self.dir.name, "run")
+        gwrun.train(1, out, "--data", SMALL, "--epochs", 1)
+        self.refused("eval", "--model", out, "--data", "synthetic:samples=300,features=17,classes=4",
+                     says=["16", "17"])
+        model = os.path.join(out, "model.gw")
+        with open(model, "r+b") as file:
+            file.seek(200)
+            byte = file.read(1)
+            file.seek(200)
+            file.write(bytes([byte[0] ^ 4]))
+        self.refused("eval", "--model", out, "--data", SMALL, says=["model.gw", "checksum"])
+        shutil.rmtree(out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,79 @@
+"""Any number of ranks and threads walks the serial run's loss curve, and ends with equal replicas."""
+
+import itertools
+import os
+import tempfile
+import unittest
+
+import gwrun
+
+STEPS = 100
+EXACT = 1e-5
+STRATEGIES = gwrun.names("comm/strategies.def")
+ALGORITHMS = gwrun.names("comm/algos.def")
+CODECS = gwrun.names("compress/codecs.def")
+
+
+class Curve(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.serial = {batch: self.curve(1, batch) for batch in (64, 50)}
+
+    def curve(self, ranks, batch, *words):
+        out = os.path.join(self.dir.name, "-".join(["run", str(ranks), str(batch), *words])
+                           .replace("/", "_"))
+        run = gwrun.train(ranks, out, "--steps", STEPS, "--batch", batch, *words)
+        self.assertEqual(run["results"]["steps"], STEPS)
+        return gwrun.losses(out)
+
+    def compare(self, ranks, batch, *words):
+        with self.subTest(ranks=ranks, batch=batch, words=words):
+            mine = self.curve(ranks, batch, *words)
+            worst = max(abs(a - b) / b for a, b in zip(mine, self.serial[batch]))
+            self.assertEqual(len(mine), STEPS)
+            self.assertLess(worst, EXACT)
+
+    def test_it_learns(self):
+        for curve in self.serial.values():
+            self.assertLess(sum(curve[-10:]), 0.6 * sum(curve[:10]))
+
+    def test_threads(self):
+        for batch in self.serial:
+            self.compare(1, batch, "--threads", "2")
+
+    def test_ranks(self):
+        for batch, ranks in itertools.product(self.serial, (2, 3, 4)):
+            for strategy, algorithm in itertools.product(STRATEGIES, ALGORITHMS):
+                self.compare(ranks, batch, "--comm", f"{strategy}:algo={algorithm}")
+
+    def test_lazy_and_small_buckets(self):
+        for strategy in (*STRATEGIES, "iallreduce:bucket=64K", "iallreduce:bucket=100K,progress=none",
+                         "iallreduce:bucket=64K,progress=thread"):
+            self.compare(2, 64, "--update", "lazy", "--comm", strategy)
+        self.compare(2, 50, "--comm", "iallreduce:bucket=64K,progress=thread")
+
+    def test_momentum(self):
+        words = ("--momentum", "0.9", "--lr", "0.02", "--weight-decay", "0.0001")
+        self.serial[64] = self.curve(1, 64, *words)
+        for strategy in STRATEGIES:
+            self.compare(2, 64, *words, "--comm", strategy)
+
+    def test_fewer_samples_than_ranks(self):
+        self.serial[2] = self.curve(1, 2)
+        self.compare(3, 2, "--comm", "iallreduce:algo=sra")
+
+    def test_replicas_under_every_codec(self):
+        """The program compares the replicas itself; equal hashes are its exit status."""
+        for strategy, algorithm, codec in itertools.product(STRATEGIES, ALGORITHMS, CODECS):
+            out = os.path.join(self.dir.name, f"{strategy}-{algorithm}-{codec}")
+            done = gwrun.run(3, "train", "--quiet", "--steps", 20, "--out", out, "--comm",
+                             f"{strategy}:algo={algorithm}", "--compress", codec,
+                             "--error-feedback", "on")
+            if done.returncode == 2 and "cannot carry" in done.stderr:
+                continue
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

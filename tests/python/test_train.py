@@ -1,0 +1,152 @@
+"""What a run leaves behind and how it ends: the folder, the ledger's sums, limits, a killed rank."""
+
+import glob
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import gwrun
+
+PHASES = ("data", "forward", "backward", "update", "encode", "decode", "mpi_post", "mpi_poll",
+          "mpi_wait", "checkpoint", "other")
+SMALL = ("--data", "synthetic:samples=3000,features=64,classes=5", "--layers", "32")
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.out = os.path.join(self.dir.name, "run")
+
+    def test_folder(self):
+        run = gwrun.train(2, self.out, "--epochs", 1, "--steps", 200, "--comm",
+                          "iallreduce:bucket=256K", "--compress", "qsgd:bits=8", "--validation",
+                          "0.1", "--trace")
+        self.assertEqual(sorted(os.listdir(self.out)),
+                         ["batches.csv", "epochs.csv", "model.gw", "run.json", "trace.json"])
+        self.assertEqual(run["data"]["train"], 54000)
+        self.assertEqual(run["parameters"], 235146)
+        self.assertEqual(run["comm"], {"strategy": "iallreduce", "algorithm": "sra",
+                                       "codec": "qsgd", "error_feedback": False})
+        self.assertIn("mpi", run["mpi"]["library"].lower())
+        self.assertEqual(run["options"]["compress"], "qsgd:bits=8")
+        self.assertEqual(run["results"]["stopped_by"], "steps")
+        self.assertGreater(run["results"]["test_accuracy"], 0.6)
+        with open(os.path.join(self.out, "trace.json"), encoding="utf-8") as file:
+            self.assertGreater(len(json.load(file)["traceEvents"]), 1000)
+
+    def test_ledger(self):
+        """The parts of every batch add up to its wall time, and `other` stays small."""
+        gwrun.train(2, self.out, "--steps", 300, "--compress", "qsgd:bits=8")
+        rows = gwrun.batches(self.out)
+        self.assertEqual([(int(r["step"]), int(r["rank"])) for r in rows],
+                         [(step, rank) for step in range(1, 301) for rank in (0, 1)])
+        wall = other = 0
+        for row in rows:
+            parts = sum(float(row[f"{phase}_s"]) for phase in PHASES)
+            self.assertAlmostEqual(parts, float(row["wall_s"]), delta=0.01 * float(row["wall_s"]))
+            self.assertEqual(float(row["inflight_s"]), 0)
+            self.assertEqual(int(row["logical_bytes"]), 4 * 235146)
+            # two halves of the arena, a 4-byte scale for each bucket of 512 8-bit codes
+            self.assertEqual(int(row["wire_bytes"]), 2 * (117573 + 4 * 230))
+            self.assertEqual(int(row["messages"]), 2)
+            wall += float(row["wall_s"])
+            other += float(row["other_s"])
+        self.assertLess(other, 0.02 * wall)
+
+    def test_overlap_is_seen(self):
+        run = gwrun.train(2, self.out, "--steps", 100, "--comm", "iallreduce:bucket=64K")
+        self.assertGreater(run["results"]["summary"]["hidden_s"], 0)
+
+    def test_limits(self):
+        run = gwrun.train(2, self.out, *SMALL, "--epochs", 100000, "--time-limit", 1)
+        self.assertEqual(run["results"]["stopped_by"], "time-limit")
+        self.assertLess(run["results"]["elapsed_s"], 20)
+
+    def test_sharded_learns_alike(self):
+        for batch in (64, 50):
+            run = gwrun.train(3, self.out, "--overwrite", "--data-layout", "sharded", "--steps",
+                              300, "--batch", batch)
+            self.assertGreater(run["results"]["test_accuracy"], 0.70)
+
+    def test_options_take_effect(self):
+        base = gwrun.train(1, self.out, *SMALL, "--steps", 30)["results"]["train_loss"]
+        for words in (("--seed", 2), ("--activation", "tanh"), ("--activation", "sigmoid"),
+                      ("--init", "xavier"), ("--lr", 0.01), ("--lr-warmup", 20), ("--layers", ""),
+                      ("--momentum", 0.5), ("--weight-decay", 0.1), ("--local-batch", 32)):
+            loss = gwrun.train(1, self.out, "--overwrite", *SMALL, "--steps", 30,
+                               *words)["results"]["train_loss"]
+            self.assertNotEqual(loss, base, words)
+        one = gwrun.train(2, self.out, "--overwrite", *SMALL, "--steps", 30, "--lr", 0.1)
+        two = gwrun.train(2, self.out, "--overwrite", *SMALL, "--steps", 30, "--lr", 0.05,
+                          "--lr-scaling", "linear")
+        self.assertEqual(one["results"]["train_loss"], two["results"]["train_loss"])
+
+    def test_image_scale(self):
+        run = gwrun.train(1, self.out, "--image-scale", 2, "--steps", 10, "--layers", "16")
+        self.assertEqual(run["data"]["features"], 3136)
+
+    def test_oversubscribed_is_said(self):
+        words = ("train", *SMALL, "--steps", "2", "--threads", str(os.cpu_count() + 1))
+        done = gwrun.run(1, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("oversubscribed", done.stdout)
+        self.assertNotIn("oversubscribed", gwrun.run(1, "train", *SMALL, "--steps", "2").stdout)
+
+    def test_diverging_run_fails(self):
+        done = gwrun.run(2, "train", "--quiet", *SMALL, "--epochs", 1, "--lr", 1e6, "--out",
+                         self.out)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr.count("gradwire:"), 1)
+        self.assertIn("finite", done.stderr)
+        self.assertEqual(os.listdir(self.out), [])
+
+    def test_eval(self):
+        run = gwrun.train(2, self.out, "--steps", 200)
+        for ranks in (1, 2):
+            done = gwrun.run(ranks, "eval", "--model", self.out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = done.stdout.splitlines()
+            self.assertEqual(lines[0].split(",")[0],
+                             f"accuracy {run['results']['test_accuracy']:.4f}")
+            counts = [list(map(int, line.split()[1:])) for line in lines[-10:]]
+            self.assertEqual([sum(row) for row in counts], [1000] * 10)
+            diagonal = sum(counts[c][c] for c in range(10))
+            self.assertAlmostEqual(diagonal / 10000, run["results"]["test_accuracy"], places=4)
+
+    def test_killed_rank(self):
+        """The whole job ends at once, and no file is there in part."""
+        words = ("train", "--epochs", 100000, "--out", self.out)
+        job = subprocess.Popen(gwrun.command(3, *words), stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)
+        try:
+            for line in job.stdout:
+                if line.startswith("epoch 1/"):
+                    break
+            victims = [int(os.path.basename(os.path.dirname(path)))
+                       for path in glob.glob("/proc/[0-9]*/cmdline") if self.is_rank(path)]
+            self.assertEqual(len(victims), 3)
+            os.kill(victims[1], signal.SIGKILL)
+            killed = time.monotonic()
+            self.assertNotEqual(job.wait(timeout=30), 0)
+            self.assertLess(time.monotonic() - killed, 10)
+        finally:
+            job.kill()
+            job.stdout.close()
+        self.assertEqual(os.listdir(self.out), [])
+
+    def is_rank(self, path):
+        try:
+            with open(path, "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            return False
+        return words[0] == gwrun.GRADWIRE.encode() and self.out.encode() in words
+
+
+if __name__ == "__main__":
+    unittest.main()
