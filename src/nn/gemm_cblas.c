@@ -114,8 +114,9 @@ static void warn(const gw_openblas_facts *f, gw_openblas_verdict verdict, const 
                  f->user_core, f->core, core_type);
     else if (verdict != GW_OPENBLAS_FINE)
         snprintf(out, cap,
-                 "OpenBLAS uses its %s kernels, several times slower than this CPU's, and asking "
-                 "for %s did not help: use a newer OpenBLAS, or build with -DGW_GEMM=dnnl",
+                 "OpenBLAS uses its %s kernels, several times slower than this CPU's %s, and "
+                 "OPENBLAS_CORETYPE does not change that: use a newer OpenBLAS built with "
+                 "DYNAMIC_ARCH, or configure with -DGW_GEMM=dnnl",
                  f->core, core_type);
 }
 

@@ -1,0 +1,128 @@
+/* gw_gemm against a plain product in double, over odd shapes, transposes, strides and threads. */
+#include "nn/gemm.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { PAD = 3 };                /* leading dimensions exceed the widths by this */
+static const float GUARD = 7.5f; /* what lies between the rows of C */
+
+typedef struct shape {
+    int m, n, k;
+} shape;
+
+static float *random_matrix(uint64_t key, int rows, int ld) {
+    float *x;
+    assert_int_equal(gw_alloc(&x, (size_t)(rows * ld), sizeof *x), GW_OK);
+    for (int i = 0; i < rows * ld; i++)
+        x[i] = (float)(2.0 * gw_rng_unit(key, (uint64_t)i) - 1.0);
+    return x;
+}
+
+static double element(const float *x, int ld, bool transposed, int i, int j) {
+    return transposed ? x[j * ld + i] : x[i * ld + j];
+}
+
+static void check(bool ta, bool tb, shape s, float beta) {
+    int lda = (ta ? s.m : s.k) + PAD, ldb = (tb ? s.k : s.n) + PAD, ldc = s.n + PAD;
+    float *a = random_matrix(1, ta ? s.k : s.m, lda);
+    float *b = random_matrix(2, tb ? s.n : s.k, ldb);
+    float *c = random_matrix(3, s.m, ldc), *before = random_matrix(3, s.m, ldc);
+    for (int i = 0; i < s.m; i++) {
+        for (int j = 0; beta == 0.0f && j < s.n; j++)
+            c[i * ldc + j] = NAN; /* beta 0 must not read C */
+        for (int j = s.n; j < ldc; j++)
+            c[i * ldc + j] = GUARD;
+    }
+    gw_gemm(ta, tb, s.m, s.n, s.k, a, lda, b, ldb, beta, c, ldc);
+    for (int i = 0; i < s.m; i++) {
+        for (int j = 0; j < s.n; j++) {
+            double want = beta == 0.0f ? 0.0 : (double)beta * before[i * ldc + j];
+            for (int l = 0; l < s.k; l++)
+                want += element(a, lda, ta, i, l) * element(b, ldb, tb, l, j);
+            double error = fabs((double)c[i * ldc + j] - want);
+            if (!(error <= 1e-6 * (s.k + 1)))
+                fail_msg("%d%d m %d n %d k %d beta %g threads %d: c[%d,%d] = %g, want %g", ta, tb,
+                         s.m, s.n, s.k, (double)beta, omp_get_max_threads(), i, j,
+                         (double)c[i * ldc + j], want);
+        }
+        for (int j = s.n; j < ldc; j++)
+            assert_true(c[i * ldc + j] == GUARD);
+    }
+    free(a);
+    free(b);
+    free(c);
+    free(before);
+}
+
+/* The larger ones give several threads a tile each, also where one dimension is too short to cut.
+ */
+static const shape shapes[] = {
+    {1, 1, 1},     {1, 7, 3},      {5, 1, 9},      {3, 10, 17},    {13, 31, 1},    {64, 10, 128},
+    {17, 129, 65}, {129, 131, 67}, {7, 1031, 201}, {1031, 3, 403}, {130, 260, 51}, {250, 250, 50},
+    {0, 4, 3},     {4, 0, 3},      {4, 3, 0},      {0, 0, 0},
+};
+
+static void with_threads(int threads) {
+    static const float betas[] = {0.0f, 1.0f, -0.5f};
+    omp_set_num_threads(threads);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int t = 0; t < 4; t++)
+            for (int b = 0; b < 3; b++)
+                check(t & 1, t & 2, shapes[i], betas[b]);
+    assert_int_equal(omp_get_max_threads(), threads); /* the caller's setting survives */
+    omp_set_num_threads(1);
+}
+
+static void test_one_thread(void **state) {
+    (void)state;
+    with_threads(1);
+}
+
+static void test_two_threads(void **state) {
+    (void)state;
+    with_threads(2);
+}
+
+static void test_five_threads(void **state) {
+    (void)state;
+    with_threads(5);
+}
+
+/* Called by a team's members, each computes alone and gets its own product right. */
+static void test_inside_a_team(void **state) {
+    (void)state;
+    enum { N = 200 };
+    float *a = random_matrix(1, N, N), *one = random_matrix(2, N, N), *each[2];
+    for (int t = 0; t < 2; t++)
+        each[t] = random_matrix(3, N, N);
+    gw_gemm(false, false, N, N, N, a, N, a, N, 0.0f, one, N);
+#pragma omp parallel for num_threads(2) schedule(static, 1)
+    for (int t = 0; t < 2; t++)
+        gw_gemm(false, false, N, N, N, a, N, a, N, 0.0f, each[t], N);
+    for (int t = 0; t < 2; t++) {
+        assert_memory_equal(one, each[t], N * N * sizeof *one);
+        free(each[t]);
+    }
+    free(a);
+    free(one);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_thread),
+        cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_five_threads),
+        cmocka_unit_test(test_inside_a_team),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* Every layer's gradient, with every activation, and the loss, against central differences of a
+ * plain model in double. */
+#include "nn/model.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_PARAMS = 2000, MAX_ROWS = 16, MAX_WIDTH = 32 };
+
+static double reference_transfer(gw_activation a, double z) {
+    return a == GW_RELU ? fmax(z, 0.0) : a == GW_SIGMOID ? 1.0 / (1.0 + exp(-z)) : tanh(z);
+}
+
+/* Loss of one sample, straight from the definition. */
+static double reference_sample(const gw_model_spec *s, const double *p, const float *x, int label) {
+    double in[MAX_WIDTH], out[MAX_WIDTH];
+    int n_in = s->inputs;
+    for (int i = 0; i < n_in; i++)
+        in[i] = (double)x[i];
+    for (int l = 0; l <= s->n_hidden; l++) {
+        int n_out = l < s->n_hidden ? s->hidden[l] : s->classes;
+        for (int j = 0; j < n_out; j++) {
+            double z = p[n_in * n_out + j];
+            for (int i = 0; i < n_in; i++)
+                z += in[i] * p[i * n_out + j];
+            out[j] = l < s->n_hidden ? reference_transfer(s->activation, z) : z;
+        }
+        p += (n_in + 1) * n_out;
+        n_in = n_out;
+        memcpy(in, out, sizeof in);
+    }
+    double sum = 0.0;
+    for (int j = 0; j < s->classes; j++)
+        sum += exp(in[j]);
+    return log(sum) - in[label];
+}
+
+static double reference_loss(const gw_model_spec *s, const double *p, const float *x,
+                             const uint8_t *labels, int batch) {
+    double sum = 0.0;
+    for (int i = 0; i < batch; i++)
+        sum += reference_sample(s, p, x + i * s->inputs, labels[i]);
+    return sum;
+}
+
+static void fill(gw_model *m, uint8_t *labels, int batch) {
+    const gw_model_spec *s = gw_model_get_spec(m);
+    for (int i = 0; i < batch * s->inputs; i++)
+        gw_model_input(m)[i] = (float)gw_rng_normal(5, (uint64_t)i);
+    for (int i = 0; i < batch; i++)
+        labels[i] = (uint8_t)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)s->classes);
+    for (int l = 0; l < gw_model_layers(m); l++) { /* initial biases are 0: an easy place to hide */
+        gw_span span = gw_model_span(m, l);
+        for (size_t i = span.off; i < gw_span_end(span); i++)
+            gw_model_params(m)[i] += 0.3f * (float)gw_rng_normal(7, i);
+    }
+}
+
+static double run(gw_model *m, const uint8_t *labels, int batch, float scale) {
+    for (int l = 0; l < gw_model_layers(m); l++)
+        gw_model_forward(m, l, batch);
+    double loss = gw_model_loss(m, labels, batch, scale, NULL);
+    for (size_t i = 0; i < gw_model_size(m); i++)
+        gw_model_grads(m)[i] = NAN; /* the backward pass writes every element */
+    for (int l = gw_model_layers(m) - 1; l >= 0; l--)
+        gw_model_backward(m, l, batch);
+    return loss;
+}
+
+static void check(gw_model_spec spec, int batch) {
+    gw_model *m = NULL;
+    uint8_t labels[MAX_ROWS];
+    double p[MAX_PARAMS];
+    assert_int_equal(gw_model_open(&m, &spec, MAX_ROWS), GW_OK);
+    assert_true(gw_model_size(m) <= MAX_PARAMS);
+    fill(m, labels, batch);
+    double loss = run(m, labels, batch, 1.0f / (float)batch);
+    for (size_t i = 0; i < gw_model_size(m); i++)
+        p[i] = (double)gw_model_params(m)[i];
+    const float *x = gw_model_input(m);
+    double want = reference_loss(&spec, p, x, labels, batch);
+    assert_true(fabs(loss - want) <= 1e-5 * fabs(want));
+    const double h = 1e-6;
+    for (int l = 0; l < gw_model_layers(m); l++) {
+        gw_span span = gw_model_span(m, l);
+        for (size_t i = span.off; i < gw_span_end(span); i++) {
+            double kept = p[i];
+            p[i] = kept + h;
+            double up = reference_loss(&spec, p, x, labels, batch);
+            p[i] = kept - h;
+            double down = reference_loss(&spec, p, x, labels, batch);
+            p[i] = kept;
+            double slope = (up - down) / (2.0 * h) / batch;
+            double got = (double)gw_model_grads(m)[i];
+            if (!(fabs(got - slope) <= 2e-6 + 1e-5 * fabs(slope)))
+                fail_msg("layer %d of %d, activation %d, batch %d, element %zu: %.9g, want %.9g", l,
+                         gw_model_layers(m), (int)spec.activation, batch, i - span.off, got, slope);
+        }
+    }
+    gw_model_close(m);
+}
+
+static void check_activation(gw_activation a) {
+    static const int batches[] = {1, 2, 7, 16};
+    for (int b = 0; b < 4; b++) {
+        check((gw_model_spec){.inputs = 13, .classes = 5, .activation = a, .seed = 1}, batches[b]);
+        check((gw_model_spec){.inputs = 9,
+                              .classes = 10,
+                              .n_hidden = 1,
+                              .hidden = {17},
+                              .activation = a,
+                              .init = GW_INIT_XAVIER,
+                              .seed = 2},
+              batches[b]);
+        check((gw_model_spec){.inputs = 11,
+                              .classes = 3,
+                              .n_hidden = 3,
+                              .hidden = {19, 1, 16},
+                              .activation = a,
+                              .seed = 3},
+              batches[b]);
+    }
+}
+
+static void test_relu(void **state) {
+    (void)state;
+    check_activation(GW_RELU);
+}
+
+static void test_sigmoid(void **state) {
+    (void)state;
+    check_activation(GW_SIGMOID);
+}
+
+static void test_tanh(void **state) {
+    (void)state;
+    check_activation(GW_TANH);
+}
+
+/* Large enough that products, biases, loss and derivatives are all shared by the threads. */
+static void test_threads_agree(void **state) {
+    (void)state;
+    enum { BATCH = 301 };
+    static uint8_t labels[BATCH];
+    gw_model_spec spec = {.inputs = 70, .classes = 200, .n_hidden = 2, .hidden = {130, 113}};
+    for (int a = GW_RELU; a <= GW_TANH; a++) {
+        spec.activation = (gw_activation)a;
+        gw_model *m[3];
+        double loss[3];
+        for (int t = 0; t < 3; t++) { /* 1, 2 and 3 threads */
+            omp_set_num_threads(t + 1);
+            assert_int_equal(gw_model_open(&m[t], &spec, BATCH), GW_OK);
+            fill(m[t], labels, BATCH);
+            loss[t] = run(m[t], labels, BATCH, 1.0f / BATCH);
+            double again = run(m[t], labels, BATCH, 1.0f / BATCH);
+            assert_true(loss[t] == again); /* the same threads give the same bits */
+        }
+        for (int t = 1; t < 3; t++) {
+            assert_true(fabs(loss[t] - loss[0]) <= 1e-6 * loss[0]);
+            for (size_t i = 0; i < gw_model_size(m[0]); i++) {
+                double want = (double)gw_model_grads(m[0])[i];
+                assert_true(fabs((double)gw_model_grads(m[t])[i] - want) <=
+                            1e-7 + 1e-5 * fabs(want));
+            }
+        }
+        for (int t = 0; t < 3; t++)
+            gw_model_close(m[t]);
+    }
+    omp_set_num_threads(1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_tanh),
+        cmocka_unit_test(test_threads_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,291 @@
+/* A model's layout, its initial weights, empty batches, and its file, sound and hostile. */
+#include "nn/model.h"
+
+#include "base/file.h"
+
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/gw_test_model.XXXXXX";
+static char path[64];
+
+static const gw_model_spec small = {.inputs = 12,
+                                    .classes = 4,
+                                    .n_hidden = 2,
+                                    .hidden = {9, 5},
+                                    .activation = GW_TANH,
+                                    .init = GW_INIT_XAVIER,
+                                    .seed = 42};
+
+static gw_model *make(const gw_model_spec *spec, int max_batch) {
+    gw_model *m = NULL;
+    assert_int_equal(gw_model_open(&m, spec, max_batch), GW_OK);
+    return m;
+}
+
+static void test_layout(void **state) {
+    (void)state;
+    gw_model *m = make(&small, 3);
+    assert_int_equal(gw_model_layers(m), 3);
+    size_t at = 0;
+    const size_t want[] = {13 * 9, 10 * 5, 6 * 4};
+    for (int l = 0; l < 3; l++) { /* the layers tile the arena */
+        assert_int_equal(gw_model_span(m, l).off, at);
+        assert_int_equal(gw_model_span(m, l).n, want[l]);
+        at += want[l];
+    }
+    assert_int_equal(gw_model_size(m), at);
+    assert_true(gw_model_flops(m, 3) == 2.0 * 3 * (2 * 12 * 9 + 3 * 9 * 5 + 3 * 5 * 4));
+    gw_model_close(m);
+    gw_model_close(NULL);
+}
+
+static void check_variance(gw_init init, double want) {
+    gw_model_spec spec = {
+        .inputs = 300, .classes = 10, .n_hidden = 1, .hidden = {200}, .init = init, .seed = 9};
+    gw_model *m = make(&spec, 1);
+    const float *w = gw_model_params(m);
+    double sum = 0.0, squares = 0.0;
+    int n = 300 * 200, beyond = 0;
+    for (int i = 0; i < n; i++) {
+        sum += (double)w[i];
+        squares += (double)w[i] * (double)w[i];
+        beyond += fabs((double)w[i]) > 2.0 * sqrt(want);
+    }
+    double se = sqrt(want / n);
+    assert_true(fabs(sum / n) < 4.0 * se);
+    assert_true(fabs(squares / n - want) < 4.0 * want * sqrt(2.0 / n));
+    assert_true(fabs((double)beyond / n - 0.0455) < 0.005); /* normal, not uniform */
+    for (int i = 0; i < 200; i++)
+        assert_true(w[n + i] == 0.0f);
+    gw_model_close(m);
+}
+
+static void test_initial_weights(void **state) {
+    (void)state;
+    check_variance(GW_INIT_HE, 2.0 / 300);
+    check_variance(GW_INIT_XAVIER, 2.0 / 500);
+    gw_model *a = make(&small, 1);
+    omp_set_num_threads(3);
+    gw_model *b = make(&small, 8); /* neither threads nor the batch have a say */
+    omp_set_num_threads(1);
+    assert_memory_equal(gw_model_params(a), gw_model_params(b), gw_model_size(a) * sizeof(float));
+    gw_model_spec other = small;
+    other.seed++;
+    gw_model *c = make(&other, 1);
+    assert_true(gw_model_params(a)[0] != gw_model_params(c)[0]);
+    size_t second = gw_model_span(a, 1).off; /* a layer does not repeat another's draws */
+    assert_true(gw_model_params(a)[0] * sqrtf(21.0f) != gw_model_params(a)[second] * sqrtf(14.0f));
+    gw_model_close(a);
+    gw_model_close(b);
+    gw_model_close(c);
+}
+
+static void test_empty_batch(void **state) {
+    (void)state;
+    gw_model *m = make(&small, 2);
+    for (size_t i = 0; i < gw_model_size(m); i++)
+        gw_model_grads(m)[i] = NAN;
+    for (int l = 0; l < 3; l++)
+        gw_model_forward(m, l, 0);
+    int correct = -1;
+    assert_true(gw_model_loss(m, NULL, 0, 1.0f, &correct) == 0.0);
+    assert_int_equal(correct, 0);
+    for (int l = 2; l >= 0; l--)
+        gw_model_backward(m, l, 0);
+    for (size_t i = 0; i < gw_model_size(m); i++)
+        assert_true(gw_model_grads(m)[i] == 0.0f);
+    assert_true(gw_model_flops(m, 0) == 0.0);
+    gw_model_close(m);
+}
+
+static void test_correct(void **state) {
+    (void)state;
+    gw_model_spec spec = {.inputs = 3, .classes = 3};
+    gw_model *m = make(&spec, 3);
+    memset(gw_model_params(m), 0, gw_model_size(m) * sizeof(float));
+    for (int i = 0; i < 3; i++) /* identity weights: the input is the logits */
+        gw_model_params(m)[4 * i] = gw_model_input(m)[4 * i] = 1.0f;
+    gw_model_forward(m, 0, 3);
+    for (int i = 0; i < 9; i++)
+        assert_true(gw_model_logits(m)[i] == (i % 4 == 0 ? 1.0f : 0.0f));
+    int correct;
+    const uint8_t labels[] = {0, 2, 2};
+    gw_model_loss(m, labels, 3, 1.0f, &correct);
+    assert_int_equal(correct, 2);
+    gw_model_close(m);
+}
+
+static void refused(gw_model_spec spec) {
+    gw_model *m = NULL;
+    assert_int_equal(gw_model_open(&m, &spec, 1), GW_ERR_USAGE);
+    assert_null(m);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    const gw_model_spec good = {.inputs = 4, .classes = 2, .n_hidden = 1, .hidden = {3}};
+    gw_model_spec bad[8];
+    for (int i = 0; i < 8; i++)
+        bad[i] = good;
+    bad[0].inputs = 0;
+    bad[1].inputs = (1 << 20) + 1;
+    bad[2].classes = 257;
+    bad[3].hidden[0] = -1;
+    bad[4].n_hidden = GW_MAX_LAYERS;
+    bad[5].activation = (gw_activation)3;
+    bad[6].init = (gw_init)9;
+    bad[7].inputs = bad[7].hidden[0] = 1 << 16; /* 2^32 weights */
+    for (int i = 0; i < 8; i++)
+        refused(bad[i]);
+}
+
+static void test_round_trip(void **state) {
+    (void)state;
+    for (int hidden = 0; hidden <= 2; hidden++) {
+        gw_model_spec spec = small;
+        spec.n_hidden = hidden;
+        gw_model *m = make(&spec, 1), *back = NULL;
+        for (size_t i = 0; i < gw_model_size(m); i++)
+            gw_model_params(m)[i] += (float)i;
+        assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
+        assert_int_equal(gw_model_load(&back, path, 7), GW_OK);
+        const gw_model_spec *got = gw_model_get_spec(back);
+        assert_int_equal(got->inputs, 12);
+        assert_int_equal(got->classes, 4);
+        assert_int_equal(got->n_hidden, hidden);
+        assert_memory_equal(got->hidden, small.hidden, (size_t)hidden * sizeof(int));
+        assert_int_equal(got->activation, GW_TANH);
+        assert_int_equal(got->init, GW_INIT_XAVIER);
+        assert_int_equal(got->seed, 42);
+        assert_int_equal(gw_model_size(back), gw_model_size(m));
+        assert_memory_equal(gw_model_params(back), gw_model_params(m),
+                            gw_model_size(m) * sizeof(float));
+        gw_model_close(m);
+        gw_model_close(back);
+    }
+}
+
+static void write_bytes(const char *data, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void assert_not_a_model(void) {
+    gw_model *m = NULL;
+    assert_int_equal(gw_model_load(&m, path, 1), GW_ERR_INPUT);
+    assert_null(m);
+    assert_non_null(strstr(gw_err_text(), path)); /* the message names the file */
+}
+
+static void test_damaged_files(void **state) {
+    (void)state;
+    gw_model *m = make(&small, 1);
+    char *data;
+    size_t n;
+    assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
+    assert_int_equal(gw_file_read(path, 1 << 20, &data, &n), GW_OK);
+    for (size_t cut = 0; cut < n; cut++) {
+        write_bytes(data, cut);
+        assert_not_a_model();
+    }
+    for (size_t at = 0; at < n; at++) {
+        data[at] ^= 0x10;
+        write_bytes(data, n);
+        assert_not_a_model();
+        data[at] ^= 0x10;
+    }
+    unlink(path);
+    assert_not_a_model();
+    free(data);
+    gw_model_close(m);
+}
+
+/* Files with a sound checksum and impossible or greedy contents. */
+static void write_shape(const int32_t shape[5], int32_t hidden) {
+    gw_io *io = NULL;
+    uint64_t seed = 1;
+    float params[4] = {0};
+    int32_t widths[GW_MAX_LAYERS + 1];
+    for (int i = 0; i <= GW_MAX_LAYERS; i++)
+        widths[i] = hidden;
+    size_t n = shape[2] > 0 && shape[2] <= GW_MAX_LAYERS ? (size_t)shape[2] : 0;
+    assert_int_equal(gw_io_save(&io, dir, "model", "GWMODEL1", 1), GW_OK);
+    assert_int_equal(gw_io_field(io, "shape", (void *)(uintptr_t)shape, 5 * sizeof *shape), GW_OK);
+    assert_int_equal(gw_io_field(io, "hidden", widths, n * sizeof *widths), GW_OK);
+    assert_int_equal(gw_io_field(io, "seed", &seed, sizeof seed), GW_OK);
+    assert_int_equal(gw_io_field(io, "params", params, sizeof params), GW_OK);
+    assert_int_equal(gw_io_close(io), GW_OK);
+}
+
+static void test_hostile_files(void **state) {
+    (void)state;
+    static const struct {
+        int32_t shape[5], hidden;
+    } bad[] = {
+        {{0, 1, 0, 0, 0}, 0},
+        {{-3, 1, 0, 0, 0}, 0},
+        {{INT32_MAX, 1, 0, 0, 0}, 0},
+        {{3, 0, 0, 0, 0}, 0},
+        {{3, 1 << 20, 0, 0, 0}, 0},
+        {{3, 1, -1, 0, 0}, 1},
+        {{3, 1, GW_MAX_LAYERS, 0, 0}, 1},
+        {{3, 1, INT32_MAX, 0, 0}, 1},
+        {{3, 1, 2, 0, 0}, 0},
+        {{3, 1, 2, 0, 0}, INT32_MIN},
+        {{1 << 20, 1, 3, 0, 0}, 1 << 20}, /* 2^40 parameters */
+        {{3, 1, 0, 3, 0}, 0},
+        {{3, 1, 0, -1, 0}, 0},
+        {{3, 1, 0, 0, 2}, 0},
+        {{5, 1, 0, 0, 0}, 0}, /* six parameters where the file holds four */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_shape(bad[i].shape, bad[i].hidden);
+        assert_not_a_model();
+    }
+    /* 8 GB claimed by a file of 200 bytes: seen before any memory is taken. */
+    const int32_t greedy[5] = {1 << 20, 1, 1, 0, 0};
+    write_shape(greedy, 2000);
+    assert_not_a_model();
+    assert_non_null(strstr(gw_err_text(), "truncated: 2097156001 parameters in"));
+    const int32_t good[5] = {3, 1, 0, 0, 0};
+    gw_model *m = NULL;
+    write_shape(good, 0);
+    assert_int_equal(gw_model_load(&m, path, 1), GW_OK);
+    gw_model_close(m);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/model", dir);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layout),        cmocka_unit_test(test_initial_weights),
+        cmocka_unit_test(test_empty_batch),   cmocka_unit_test(test_correct),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_hostile_files),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
