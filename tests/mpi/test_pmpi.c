@@ -166,6 +166,32 @@ static void test_persistent(void) {
     MPI_Request_free(&r[1]);
 }
 
+/* Null and inactive requests complete nothing: what else is in flight stays so. */
+static void test_nothing_to_complete(void) {
+    MPI_Request open, idle[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    int flag, some, at, indices[2];
+    MPI_Recv_init(out, 1, MPI_FLOAT, rank, 8, MPI_COMM_WORLD, &idle[1]);
+    gw_ledger_begin();
+    MPI_Irecv(out, 1, MPI_FLOAT, rank, 9, MPI_COMM_WORLD, &open);
+    MPI_Wait(&idle[0], MPI_STATUS_IGNORE);
+    MPI_Wait(&idle[1], MPI_STATUS_IGNORE);
+    MPI_Test(&idle[0], &flag, MPI_STATUS_IGNORE);
+    MPI_Test(&idle[1], &flag, MPI_STATUS_IGNORE);
+    MPI_Waitall(2, idle, statuses);
+    MPI_Testall(2, idle, &flag, statuses);
+    MPI_Waitany(2, idle, &at, MPI_STATUS_IGNORE);
+    MPI_Testany(2, idle, &at, &flag, MPI_STATUS_IGNORE);
+    MPI_Waitsome(2, idle, &some, indices, statuses);
+    MPI_Testsome(2, idle, &some, indices, statuses);
+    MPI_Request_free(&idle[1]);
+    compute(GW_PHASE_FORWARD, 0.0005);
+    MPI_Send(in, 1, MPI_FLOAT, rank, 9, MPI_COMM_WORLD);
+    MPI_Wait(&open, MPI_STATUS_IGNORE);
+    gw_batch_cost c = expect("nothing to complete", sizeof(float), 1, 0);
+    CHECK(fabs(c.inflight_s - c.phase_s[GW_PHASE_FORWARD]) < 1e-9, "in flight %g, forward %g",
+          c.inflight_s, c.phase_s[GW_PHASE_FORWARD]);
+}
+
 static void test_point_to_point(void) {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, flag = 0;
     MPI_Request r;
@@ -393,6 +419,7 @@ int main(int argc, char **argv) {
     test_overlap();
     test_completions();
     test_persistent();
+    test_nothing_to_complete();
     test_point_to_point();
     test_collectives();
     if (provided == MPI_THREAD_MULTIPLE)
