@@ -1,6 +1,7 @@
 #include "prof/host.h"
 
 #include <ctype.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,24 @@ static int leads_core(int cpu, const cpu_set_t *mask) {
         at += *at == ',';
     }
     return 1;
+}
+
+/* CPUs that this process may use; false: they cannot be told (more than CPU_SETSIZE). Where OpenMP
+ * binds threads, its runtime has bound the main thread already, to one place: the places tell. */
+static bool usable_cpus(cpu_set_t *mask) {
+    CPU_ZERO(mask);
+    int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
+    for (int p = 0; p < places; p++) {
+        int ids[CPU_SETSIZE];
+        int n = omp_get_place_num_procs(p);
+        if (n > CPU_SETSIZE)
+            return false;
+        omp_get_place_proc_ids(p, ids);
+        for (int i = 0; i < n; i++)
+            if (ids[i] < CPU_SETSIZE)
+                CPU_SET(ids[i], mask);
+    }
+    return CPU_COUNT(mask) > 0 || sched_getaffinity(0, sizeof *mask, mask) == 0;
 }
 
 static int count_cores(const cpu_set_t *mask) {
@@ -141,11 +160,10 @@ static double cpu_quota(void) {
 void gw_host_facts(gw_host *out) {
     *out = (gw_host){.cpu_quota = cpu_quota()};
     cpu_set_t mask;
-    CPU_ZERO(&mask);
     gethostname(out->name, sizeof out->name - 1);
     cpu_model(out->cpu_model, sizeof out->cpu_model);
     out->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (sched_getaffinity(0, sizeof mask, &mask) == 0) {
+    if (usable_cpus(&mask)) {
         out->cpus_usable = CPU_COUNT(&mask);
         out->cores_usable = count_cores(&mask);
     } else { /* a host of more than CPU_SETSIZE CPUs */
@@ -168,8 +186,7 @@ static int threads_a_cpu(int threads, int cpus) {
 /* The CPUs this process may use, as bits; returns how many. */
 static int mask_bits(uint64_t bits[MASK_WORDS]) {
     cpu_set_t mask;
-    CPU_ZERO(&mask);
-    if (sched_getaffinity(0, sizeof mask, &mask) != 0)
+    if (!usable_cpus(&mask))
         for (int cpu = 0; cpu < (int)sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
             CPU_SET(cpu, &mask);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)

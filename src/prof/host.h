@@ -12,11 +12,11 @@
 typedef struct gw_host {
     char name[64];
     char cpu_model[128];
-    int cpus_online;     /* logical CPUs of the host */
-    int cpus_usable;     /* logical CPUs that this process may run on (affinity mask) */
-    int cores_usable;    /* distinct cores among these; 0: the host does not tell */
-    double cpu_quota;    /* CPUs' worth of time the control group allows; < 0: no limit seen */
-    uint64_t memory;     /* bytes of the host */
+    int cpus_online;  /* logical CPUs of the host */
+    int cpus_usable;  /* logical CPUs that this process may run on (its mask or OpenMP's places) */
+    int cores_usable; /* distinct cores among these; 0: the host does not tell */
+    double cpu_quota; /* CPUs' worth of time the control group allows; < 0: no limit seen */
+    uint64_t memory;  /* bytes of the host */
     bool paranoid_known; /* perf_event_paranoid: who may count what, see perf_event_open(2) */
     int perf_paranoid;
     char governor[32]; /* frequency governor of CPU 0; "": not readable */

@@ -1,0 +1,41 @@
+# gradwire doctor: one report, every line there, each finding with its remedy.
+set -u
+fail() {
+    printf 'FAIL: %s\n' "$*" >&2
+    exit 1
+}
+topics='cores cpu mpi transport mpi.threads progress gemm variables clock counters perf data'
+
+# A report on stdin-like text $1 must hold each topic once at least, and a tally.
+check_report() {
+    for topic in $topics; do
+        grep -Eq "^(ok|note|problem) +$topic +[^ ]" <<<"$1" || fail "no line '$topic' in: $1"
+    done
+    [ "$(grep -Ec '^[0-9]+ ok, [0-9]+ notes, [0-9]+ problems$' <<<"$1")" = 1 ] ||
+        fail "not one tally in: $1"
+}
+
+unset OMP_NUM_THREADS OMP_PROC_BIND MPIR_CVAR_ASYNC_PROGRESS
+
+report=$("$GRADWIRE" doctor) || fail "exit status $? when run serially"
+check_report "$report"
+grep -q '^1 rank on 1 host, 1 thread each$' <<<"$report" || fail "wrong size in: $report"
+grep -Eq 'timing a region costs [0-9]+ ns' <<<"$report" || fail "no cost of timing in: $report"
+grep -Eq 'hardware counters (count|absent: .+)' <<<"$report" || fail "counters in: $report"
+
+report=$("$MPIEXEC" -n 2 "$GRADWIRE" doctor --threads 4096) || fail "exit status $? on 2 ranks"
+check_report "$report"
+[ "$(grep -c '^2 ranks on 1 host, 4096 threads each$' <<<"$report")" = 1 ] ||
+    fail "not one report of 2 ranks in: $report"
+grep -A1 '^problem  cores ' <<<"$report" | grep -q ' -> ' || fail "no remedy in: $report"
+
+report=$(MPIR_CVAR_ASYNC_PROGRESS=1 OMP_NUM_THREADS=3 "$GRADWIRE" doctor) || fail "exit status $?"
+grep -A1 '^problem  progress ' <<<"$report" | grep -q ' -> unset' || fail "no warning: $report"
+grep -q '3 threads each' <<<"$report" || fail "OMP_NUM_THREADS is ignored: $report"
+
+for ranks in 1 2; do
+    said=$("$MPIEXEC" -n $ranks "$GRADWIRE" doctor --threads none 2>&1 >/dev/null)
+    [ $? = 2 ] || fail "a bad option must give exit status 2"
+    [ "$(grep -c '^gradwire: .*threads=none' <<<"$said")" = 1 ] || fail "not one line: $said"
+done
+exit 0

@@ -1,0 +1,102 @@
+#include "prof/clock.h"
+#include "prof/host.h"
+#include "prof/papi.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static double monotonic(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void test_never_steps_back(void **state) {
+    (void)state;
+    uint64_t last = gw_clock_ticks();
+    for (int i = 0; i < 1000000; i++) {
+        uint64_t now = gw_clock_ticks();
+        assert_true(now >= last);
+        last = now;
+    }
+}
+
+/* 50 ms, told by both clocks; preemption between the paired reads only costs a retry. */
+static void test_rate(void **state) {
+    (void)state;
+    double error = 1;
+    for (int tries = 0; tries < 5 && error > 0.001; tries++) {
+        uint64_t t0 = gw_clock_ticks();
+        double m0 = monotonic();
+        while (monotonic() - m0 < 0.05)
+            ;
+        uint64_t t1 = gw_clock_ticks();
+        double m1 = monotonic();
+        error = fabs(gw_clock_seconds(t1 - t0) / (m1 - m0) - 1);
+    }
+    assert_true(error <= 0.001);
+}
+
+static void test_anchor(void **state) {
+    (void)state;
+    uint64_t t0, t1, ns0, ns1;
+    gw_clock_anchor(&t0, &ns0);
+    while (monotonic() < (double)ns0 * 1e-9 + 0.02)
+        ;
+    gw_clock_anchor(&t1, &ns1);
+    double by_ticks = gw_clock_seconds(t1 - t0), by_ns = (double)(ns1 - ns0) * 1e-9;
+    assert_true(by_ns >= 0.02);
+    assert_true(fabs(by_ticks - by_ns) < 1e-3 * by_ns);
+}
+
+static void test_name(void **state) {
+    (void)state;
+    const char *name = gw_clock_name();
+    assert_true(strcmp(name, "tsc") == 0 || strcmp(name, "monotonic") == 0);
+}
+
+/* Either counters count, or there is a reason: never silence. */
+static void test_papi(void **state) {
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        gw_papi_report r;
+        gw_papi_probe(&r);
+        assert_true(strlen(r.version) > 0);
+        assert_int_equal(r.hardware, r.reason[0] == '\0');
+        for (int i = 0; i < r.components; i++) {
+            assert_true(strlen(r.component[i].name) > 0);
+            if (r.component[i].enabled)
+                assert_string_equal(r.component[i].reason, "");
+        }
+    }
+}
+
+static void test_host(void **state) {
+    (void)state;
+    gw_host h;
+    gw_host_facts(&h);
+    assert_true(h.cpus_usable >= 1 && h.cpus_usable <= h.cpus_online);
+    assert_true(h.cores_usable >= 0 && h.cores_usable <= h.cpus_usable);
+    assert_true(h.memory > (64u << 20));
+    assert_true(h.cpu_quota < 0 || h.cpu_quota > 0);
+    assert_true(strlen(h.name) > 0);
+}
+
+int main(void) {
+    gw_clock_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_steps_back),
+        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_anchor),
+        cmocka_unit_test(test_name),
+        cmocka_unit_test(test_papi),
+        cmocka_unit_test(test_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

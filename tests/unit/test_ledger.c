@@ -1,0 +1,287 @@
+#include "prof/ledger.h"
+
+#include "prof/clock.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void spin(double seconds) {
+    uint64_t t0 = gw_clock_ticks();
+    while (gw_clock_seconds(gw_clock_ticks() - t0) < seconds)
+        ;
+}
+
+static double sum(const gw_batch_cost *c) {
+    double total = 0;
+    for (int p = 0; p < GW_PHASES; p++)
+        total += c->phase_s[p];
+    return total;
+}
+
+static void test_sums_to_wall(void **state) {
+    (void)state;
+    for (int batch = 0; batch < 50; batch++) {
+        gw_batch_cost c;
+        double before = gw_ledger_now();
+        gw_ledger_begin();
+        for (int i = 0; i < 20; i++)
+            for (int p = 0; p < GW_PHASES; p++) {
+                gw_phase_enter((gw_phase)p);
+                spin(1e-6);
+                gw_phase_leave();
+            }
+        gw_ledger_end(&c);
+        double after = gw_ledger_now();
+        assert_true(fabs(sum(&c) - c.wall_s) <= 1e-12);
+        assert_true(c.start_s >= before && c.start_s + c.wall_s <= after + 1e-9);
+        assert_true(c.wall_s >= 20 * GW_PHASES * 1e-6);
+        for (int p = 0; p < GW_PHASES; p++)
+            assert_true(c.phase_s[p] >= 20e-6);
+    }
+}
+
+static void test_nested_is_exclusive(void **state) {
+    (void)state;
+    gw_batch_cost c;
+    gw_ledger_begin();
+    gw_phase_enter(GW_PHASE_BACKWARD);
+    spin(0.002);
+    gw_phase_enter(GW_PHASE_ENCODE);
+    spin(0.001);
+    gw_phase_enter(GW_PHASE_MPI_POST);
+    spin(0.003);
+    gw_phase_leave();
+    gw_phase_leave();
+    gw_phase_leave();
+    gw_ledger_end(&c);
+    /* Lower bounds hold on any machine; a slice that held another's time too would break them
+     * together with the sum. */
+    assert_true(c.phase_s[GW_PHASE_BACKWARD] >= 0.002);
+    assert_true(c.phase_s[GW_PHASE_ENCODE] >= 0.001);
+    assert_true(c.phase_s[GW_PHASE_MPI_POST] >= 0.003);
+    assert_true(fabs(sum(&c) - c.wall_s) <= 1e-12);
+    for (int p = 0; p < GW_PHASES; p++)
+        if (p != GW_PHASE_BACKWARD && p != GW_PHASE_ENCODE && p != GW_PHASE_MPI_POST &&
+            p != GW_PHASE_OTHER)
+            assert_true(c.phase_s[p] == 0);
+}
+
+static void test_deepest_wins(void **state) {
+    (void)state;
+    /* The best of some tries: one preemption must not decide. */
+    double best = 1;
+    for (int i = 0; i < 20; i++) {
+        gw_batch_cost c;
+        gw_ledger_begin();
+        gw_phase_enter(GW_PHASE_FORWARD);
+        gw_phase_enter(GW_PHASE_DECODE);
+        spin(0.001);
+        gw_phase_leave();
+        gw_phase_leave();
+        gw_ledger_end(&c);
+        double rest = c.wall_s - c.phase_s[GW_PHASE_DECODE];
+        best = rest < best ? rest : best;
+    }
+    assert_true(best < 20e-6);
+}
+
+static void test_outside_batch_nothing(void **state) {
+    (void)state;
+    gw_batch_cost c;
+    gw_phase_enter(GW_PHASE_FORWARD);
+    spin(0.001);
+    gw_phase_leave();
+    gw_ledger_count(1000, 1, 1);
+    gw_ledger_begin();
+    gw_ledger_end(&c);
+    assert_true(c.phase_s[GW_PHASE_FORWARD] == 0);
+    assert_int_equal(c.wire_bytes, 0);
+    assert_int_equal(c.messages, 0);
+    assert_int_equal(c.collectives, 0);
+}
+
+static void compute(gw_phase phase, double seconds) {
+    gw_phase_enter(phase);
+    spin(seconds);
+    gw_phase_leave();
+}
+
+static void test_inflight_counts_computation_only(void **state) {
+    (void)state;
+    gw_batch_cost c;
+    gw_ledger_begin();
+    compute(GW_PHASE_FORWARD, 0.002); /* nothing posted yet */
+    gw_ledger_posted(2);
+    compute(GW_PHASE_BACKWARD, 0.003);
+    compute(GW_PHASE_MPI_WAIT, 0.002); /* communication, not computation */
+    gw_ledger_completed(1);
+    compute(GW_PHASE_UPDATE, 0.001); /* one is still in flight */
+    gw_ledger_completed(1);
+    compute(GW_PHASE_FORWARD, 0.002);
+    gw_ledger_end(&c);
+    double hidden = c.phase_s[GW_PHASE_BACKWARD] + c.phase_s[GW_PHASE_UPDATE];
+    assert_true(fabs(c.inflight_s - hidden) < 1e-9);
+}
+
+static void test_inflight_spans_batches(void **state) {
+    (void)state;
+    gw_batch_cost a, b, none;
+    gw_ledger_begin();
+    compute(GW_PHASE_BACKWARD, 0.001);
+    gw_ledger_posted(1);
+    gw_ledger_end(&a);
+    spin(0.001); /* a gap between batches belongs to none */
+    gw_ledger_begin();
+    compute(GW_PHASE_FORWARD, 0.001);
+    gw_ledger_completed(1);
+    gw_ledger_end(&b);
+    gw_ledger_begin();
+    compute(GW_PHASE_FORWARD, 0.001);
+    gw_ledger_end(&none);
+    assert_true(a.inflight_s == 0);
+    assert_true(fabs(b.inflight_s - b.phase_s[GW_PHASE_FORWARD]) < 1e-9);
+    assert_true(none.inflight_s == 0);
+}
+
+static void test_completions_never_go_negative(void **state) {
+    (void)state;
+    gw_batch_cost c;
+    gw_ledger_begin();
+    gw_ledger_completed(3); /* of calls that are not interposed */
+    gw_ledger_posted(1);
+    compute(GW_PHASE_FORWARD, 0.001);
+    gw_ledger_completed(1);
+    gw_ledger_end(&c);
+    assert_true(c.inflight_s >= 0.001);
+}
+
+typedef struct mid_slice {
+    atomic_int stage;
+    double posted_s, done_s;
+} mid_slice;
+
+/* What a progress thread does: its completion falls into the middle of a slice of the main one. */
+static void *complete_mid_slice(void *arg) {
+    mid_slice *m = arg;
+    while (atomic_load(&m->stage) != 1)
+        ;
+    spin(0.002);
+    gw_phase_enter(GW_PHASE_MPI_POLL); /* regions of other threads are not timed */
+    gw_ledger_completed(1);
+    gw_phase_leave();
+    m->done_s = gw_ledger_now();
+    atomic_store(&m->stage, 2);
+    return NULL;
+}
+
+static void test_inflight_ends_mid_slice(void **state) {
+    (void)state;
+    mid_slice m = {0};
+    pthread_t thread;
+    gw_batch_cost c;
+    assert_int_equal(pthread_create(&thread, NULL, complete_mid_slice, &m), 0);
+    gw_ledger_begin();
+    gw_ledger_posted(1);
+    m.posted_s = gw_ledger_now();
+    gw_phase_enter(GW_PHASE_BACKWARD);
+    atomic_store(&m.stage, 1);
+    while (atomic_load(&m.stage) != 2)
+        ;
+    spin(0.005); /* the slice goes on, alone */
+    gw_phase_leave();
+    gw_ledger_end(&c);
+    pthread_join(thread, NULL);
+    assert_true(c.phase_s[GW_PHASE_MPI_POLL] == 0);
+    assert_true(c.inflight_s >= 0.002);
+    assert_true(c.inflight_s <= m.done_s - m.posted_s + 1e-6);
+    assert_true(c.inflight_s <= c.phase_s[GW_PHASE_BACKWARD] - 0.005);
+}
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+static void *count_many(void *arg) {
+    (void)arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        gw_ledger_posted(2);
+        gw_ledger_count(3, 1, 2);
+        gw_ledger_completed(2);
+    }
+    return NULL;
+}
+
+static void test_threads_count_exactly(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    gw_batch_cost c, after;
+    gw_ledger_begin();
+    for (int t = 0; t < THREADS; t++)
+        assert_int_equal(pthread_create(&threads[t], NULL, count_many, NULL), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        gw_phase_enter(GW_PHASE_FORWARD);
+        gw_phase_leave();
+    }
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(threads[t], NULL);
+    gw_ledger_end(&c);
+    assert_int_equal(c.wire_bytes, 3 * THREADS * ROUNDS);
+    assert_int_equal(c.messages, THREADS * ROUNDS);
+    assert_int_equal(c.collectives, 2 * THREADS * ROUNDS);
+    assert_true(c.inflight_s <= c.phase_s[GW_PHASE_FORWARD]);
+    gw_ledger_begin();
+    compute(GW_PHASE_FORWARD, 0.001);
+    gw_ledger_end(&after);
+    assert_true(after.inflight_s == 0); /* nothing is left outstanding */
+}
+
+static void test_usage_at_edges(void **state) {
+    (void)state;
+    gw_batch_cost c;
+    gw_ledger_begin();
+    enum { BYTES = 8 << 20, PAGE = 4096 };
+    /* Fresh pages: more than malloc keeps at hand, so each first touch is a fault. */
+    volatile char *pages = malloc(BYTES);
+    assert_non_null(pages);
+    for (int i = 0; i < BYTES; i += PAGE)
+        pages[i] = 1;
+    spin(0.002);
+    gw_ledger_end(&c);
+    free((void *)pages);
+    assert_true(c.minflt >= 1);
+    assert_true(c.nivcsw >= 0);
+    assert_true(c.cpu_s > 0 && c.cpu_s <= c.wall_s + 1e-4);
+}
+
+/* Timers at most 0.25% of a step of 600 us: 1.5 us, of which a step of some 30 regions takes 30
+ * shares. Sanitizers and debug builds are slower; this bound only catches a system call in it. */
+static void test_region_cost(void **state) {
+    (void)state;
+    double cost = gw_ledger_region_cost();
+    print_message("a region costs %.1f ns (%s)\n", cost * 1e9, gw_clock_name());
+    assert_true(cost > 0 && cost < 2e-6);
+}
+
+int main(void) {
+    gw_ledger_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_to_wall),
+        cmocka_unit_test(test_nested_is_exclusive),
+        cmocka_unit_test(test_deepest_wins),
+        cmocka_unit_test(test_outside_batch_nothing),
+        cmocka_unit_test(test_inflight_counts_computation_only),
+        cmocka_unit_test(test_inflight_spans_batches),
+        cmocka_unit_test(test_completions_never_go_negative),
+        cmocka_unit_test(test_inflight_ends_mid_slice),
+        cmocka_unit_test(test_threads_count_exactly),
+        cmocka_unit_test(test_usage_at_edges),
+        cmocka_unit_test(test_region_cost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

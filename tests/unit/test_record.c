@@ -1,0 +1,152 @@
+#include "prof/record.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/gradwire-record-XXXXXX", path[64];
+
+static const char header[] =
+    "rank,epoch,step,samples,loss,t_start_s,wall_s,data_s,forward_s,backward_s,update_s,encode_s,"
+    "decode_s,mpi_post_s,mpi_poll_s,mpi_wait_s,checkpoint_s,other_s,inflight_s,logical_bytes,"
+    "wire_bytes,messages,collectives,nivcsw,minflt,clean\n";
+
+/* Row `step`, all fields different; walls are 1, 2, 3, ... ms. */
+static gw_batch_row sample_row(int64_t step) {
+    gw_batch_row row = {
+        .epoch = 1, .step = step, .samples = 32, .loss = 2.5 / (double)step, .logical_bytes = 4000};
+    for (int p = 0; p < GW_PHASES; p++) {
+        row.cost.phase_s[p] = (double)step * 1e-3 / GW_PHASES;
+        row.cost.wall_s += row.cost.phase_s[p];
+    }
+    row.cost.start_s = 0.25;
+    row.cost.cpu_s = row.cost.wall_s;
+    row.cost.inflight_s = 1e-4;
+    row.cost.wire_bytes = 1000 + (uint64_t)step;
+    row.cost.messages = 7;
+    row.cost.collectives = 3;
+    row.cost.minflt = 11;
+    return row;
+}
+
+static void test_round_trip(void **state) {
+    (void)state;
+    gw_record *r;
+    assert_int_equal(gw_record_open(&r, dir, 4, MPI_COMM_SELF), GW_OK);
+    for (int64_t step = 1; step <= 10; step++) {
+        gw_batch_row row = sample_row(step);
+        if (step == 3)
+            row.loss = NAN;
+        assert_int_equal(gw_record_push(r, &row), GW_OK);
+        if (step % 4 == 0)
+            assert_int_equal(gw_record_flush(r), GW_OK);
+    }
+    assert_int_equal(access(path, F_OK), -1); /* no name before the close */
+    assert_int_equal(gw_record_close(r), GW_OK);
+    FILE *in = fopen(path, "r");
+    assert_non_null(in);
+    char line[1024], lead[64];
+    assert_non_null(fgets(line, sizeof line, in));
+    assert_string_equal(line, header);
+    for (int step = 1; step <= 10; step++) {
+        assert_non_null(fgets(line, sizeof line, in));
+        snprintf(lead, sizeof lead, "0,1,%d,32,%s", step, step == 3 ? ",0.25," : "");
+        assert_memory_equal(line, lead, strlen(lead));
+        int commas = 0;
+        for (const char *c = line; *c; c++)
+            commas += *c == ',';
+        assert_int_equal(commas, 25);
+        snprintf(lead, sizeof lead, ",4000,%d,7,3,0,11,1\n", 1000 + step);
+        assert_string_equal(line + strlen(line) - strlen(lead), lead);
+    }
+    assert_null(fgets(line, sizeof line, in));
+    fclose(in);
+    unlink(path);
+}
+
+static void test_full_buffer(void **state) {
+    (void)state;
+    gw_record *r;
+    gw_batch_row row = sample_row(1);
+    assert_int_equal(gw_record_open(&r, NULL, 1, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_push(r, &row), GW_OK);
+    assert_int_equal(gw_record_push(r, &row), GW_ERR_INTERNAL);
+    assert_int_equal(gw_record_close(r), GW_OK);
+}
+
+static void test_summary(void **state) {
+    (void)state;
+    gw_record *r;
+    gw_batch_summary s;
+    assert_int_equal(gw_record_open(&r, NULL, 2000, MPI_COMM_SELF), GW_OK);
+    gw_record_summary(r, 0, &s);
+    assert_int_equal(s.batches, 0);
+    for (int64_t step = 1; step <= 1500; step++) {
+        gw_batch_row row = sample_row(step);
+        assert_int_equal(gw_record_push(r, &row), GW_OK);
+    }
+    assert_int_equal(gw_record_flush(r), GW_OK);
+    gw_record_summary(r, 500, &s); /* steps 501..1500: median 1000.5 */
+    assert_int_equal(s.batches, 1000);
+    assert_true(fabs(s.wall_s - 1.0005) < 1e-6);
+    assert_true(fabs(s.phase_s[GW_PHASE_FORWARD] - 1.0005 / GW_PHASES) < 1e-6);
+    assert_true(fabs(s.inflight_s - 1e-4) < 1e-9);
+    assert_true(fabs(s.wire_bytes - 2000.5) < 1e-6);
+    assert_true(fabs(s.logical_bytes - 4000) < 1e-6);
+    gw_record_summary(r, 1499, &s);
+    assert_int_equal(s.batches, 1);
+    assert_true(fabs(s.wall_s - 1.5) < 1e-6);
+    gw_record_summary(r, 1500, &s);
+    assert_int_equal(s.batches, 0);
+    gw_record_abandon(r);
+}
+
+static void test_abandon_leaves_nothing(void **state) {
+    (void)state;
+    gw_record *r;
+    gw_batch_row row = sample_row(1);
+    assert_int_equal(gw_record_open(&r, dir, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_push(r, &row), GW_OK);
+    assert_int_equal(gw_record_flush(r), GW_OK);
+    gw_record_abandon(r);
+    gw_record_abandon(NULL);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(gw_record_open(&r, "/nonexistent/folder", 4, MPI_COMM_SELF), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "/nonexistent/folder/batches.csv"));
+}
+
+static void test_clean(void **state) {
+    (void)state;
+    gw_batch_cost c = sample_row(1).cost;
+    assert_true(gw_batch_clean(&c));
+    c.nivcsw = 1;
+    assert_false(gw_batch_clean(&c));
+    c.nivcsw = 0;
+    c.cpu_s = c.wall_s - c.phase_s[GW_PHASE_MPI_WAIT]; /* asleep while it waited: fine */
+    assert_true(gw_batch_clean(&c));
+    c.cpu_s = 0.5 * c.wall_s; /* four phases of eleven may sleep, not half of the batch */
+    assert_false(gw_batch_clean(&c));
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    if (!mkdtemp(dir))
+        return 1;
+    snprintf(path, sizeof path, "%s/batches.csv", dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_full_buffer),
+        cmocka_unit_test(test_summary),    cmocka_unit_test(test_abandon_leaves_nothing),
+        cmocka_unit_test(test_clean),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(dir);
+    MPI_Finalize();
+    return failed;
+}
