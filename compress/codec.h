@@ -18,7 +18,8 @@ enum {
     GW_CODEC_LOSSLESS = 2, /* decode(encode(x)) == x: error feedback has nothing to do */
     GW_CODEC_UNBIASED = 4, /* E[decode(encode(x))] == x over keys */
     GW_CODEC_FIXED = 8,    /* encode always yields exactly bound(n) bytes */
-    GW_CODEC_SPARSE = 16   /* most values are dropped: exchange by gathering encodings */
+    GW_CODEC_SPARSE = 16,  /* most values are dropped: exchange by gathering encodings */
+    GW_CODEC_BIASED = 32   /* drops or skews systematically: error feedback is on by default */
 };
 
 typedef struct gw_codec_ops {

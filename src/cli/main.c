@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "base/version.h"
+#include "nn/gemm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,7 @@ int main(int argc, char **argv) {
         printf("gradwire " GW_VERSION " (" GW_COMMIT ")\n");
         return 0;
     }
+    gw_gemm_mend(argv);
     const gw_command *c = find(argv[1]);
     if (!c)
         return gw_cli_fail(GW_ERR_USAGE);

@@ -6,14 +6,19 @@
 
 #include <stdint.h>
 
-/** Calibrate (some ms); call once a process before anything else here. */
+/** Calibrate (10 ms); call before anything else here, on the main thread. Later calls do nothing.
+ */
 void gw_clock_start(void);
 
-/** "tsc" or "monotonic". */
+/** "tsc" or "monotonic". Static string. */
 const char *gw_clock_name(void);
 
 /** A reading in ticks, and ticks as seconds. */
 uint64_t gw_clock_ticks(void);
 double gw_clock_seconds(uint64_t ticks);
+
+/** One instant in both clocks: ticks, and nanoseconds of CLOCK_MONOTONIC, which all processes of a
+ *  host share. Two anchors far apart give a finer rate than the calibration at start. */
+void gw_clock_anchor(uint64_t *ticks, uint64_t *ns);
 
 #endif

@@ -1,7 +1,10 @@
 /** The time ledger of one rank's main thread: a stack of regions, and every tick of a batch charged
  *  to exactly one leaf phase. It listens through base/probe.h; MPI calls are charged by src/prof/
- *  pmpi.c, which interposes MPI's profiling interface, so no strategy knows of it. Regions of other
- *  threads are not timed (they run beside the timeline); their messages are counted. */
+ *  pmpi*.c, which interpose MPI's profiling interface, so no strategy knows of it. Regions of other
+ *  threads are not timed (they run beside the timeline); their messages are counted.
+ *
+ *  A region opened inside a batch is closed inside it, and one opened before a batch is closed
+ *  before: everything else is a bug and aborts. Start the ledger before any request is posted. */
 #ifndef GW_PROF_LEDGER_H
 #define GW_PROF_LEDGER_H
 
@@ -24,9 +27,11 @@ typedef struct gw_batch_cost {
     uint64_t messages;         /* point-to-point sends */
     uint64_t collectives;      /* MPI collectives called */
     long nivcsw, minflt;       /* involuntary context switches, minor faults (getrusage) */
+    double cpu_s;              /* CPU time of the main thread */
 } gw_batch_cost;
 
-/** Install the probe on the calling (main) thread; time 0 is now. */
+/** Install the probe on the calling (main) thread; time 0 is now. Calibrates the clock if nobody
+ *  has yet. A second start begins anew. */
 void gw_ledger_start(void);
 
 /** Open a batch: what follows is charged to it, to GW_PHASE_OTHER unless a region says else. */
@@ -35,13 +40,35 @@ void gw_ledger_begin(void);
 /** Close the batch and tell its cost. */
 void gw_ledger_end(gw_batch_cost *cost);
 
-/** For pmpi.c: count bytes, messages, collectives (any thread; only inside a batch), and requests
- *  posted or seen complete. */
+/** For pmpi*.c, any thread: is a batch open, and count bytes, messages, collectives into it
+ *  (without a batch: nothing happens). */
+bool gw_ledger_counting(void);
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);
+
+/** For pmpi*.c, any thread: requests posted or seen complete; between batches too, since a request
+ *  may span them. */
 void gw_ledger_posted(int requests);
 void gw_ledger_completed(int requests);
 
 /** Seconds since gw_ledger_start. */
 double gw_ledger_now(void);
+
+/** What timing costs: seconds that one empty region takes, the least of some runs. Main thread,
+ *  between batches, after gw_ledger_start. */
+double gw_ledger_region_cost(void);
+
+/** Somebody who wants the timeline itself (the trace). Times are clock ticks. */
+typedef struct gw_ledger_sink {
+    /** A stretch of the main thread that belongs to one leaf phase; stretches follow each other. */
+    void (*slice)(gw_phase phase, uint64_t start, uint64_t end);
+    /** A batch ended; its slices were told before. */
+    void (*batch)(uint64_t start, uint64_t end);
+    /** Requests were in flight from start to end. Any thread, never two at once. */
+    void (*flight)(uint64_t start, uint64_t end);
+} gw_ledger_sink;
+
+/** Tell `sink` (kept; NULL: nobody) from now on. Main thread, between batches, while nothing is in
+ *  flight. */
+void gw_ledger_listen(const gw_ledger_sink *sink);
 
 #endif

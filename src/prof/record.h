@@ -17,33 +17,39 @@ typedef struct gw_batch_row {
     uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
 } gw_batch_row;
 
-/** Medians over the run's batches after warm-up, of the slowest rank's view; see gw_record_summary.
- */
+/** What a step of the run costs, after warm-up; see gw_record_summary. */
 typedef struct gw_batch_summary {
-    int64_t batches;           /* that the medians are over */
-    double wall_s;             /* median over steps of the longest wall over the ranks */
-    double phase_s[GW_PHASES]; /* median over steps of the mean over the ranks */
-    double inflight_s;
+    int64_t batches;                  /* that the medians are over */
+    double wall_s;                    /* median over steps of the longest wall over the ranks */
+    double phase_s[GW_PHASES];        /* median over steps of the mean over the ranks */
+    double inflight_s;                /* the same */
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 
 /** Collective. dir NULL: keep no file (the summary still works). `rows`: capacity between two
- *  flushes. */
+ *  flushes. `comm` is kept, not copied: it must outlive the record. */
 gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm comm);
 
 /** Add this rank's row; never allocates, never does I/O. A full buffer is GW_ERR_INTERNAL. */
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row);
 
-/** Collective: gather the rows at rank 0 and write them, in order of step, then rank. */
+/** False: the batch is contaminated by the machine, not to be used in a measurement. It was
+ *  preempted, or more than 2% of it went by off the CPU while it did not wait in MPI or write a
+ *  checkpoint. */
+bool gw_batch_clean(const gw_batch_cost *cost);
+
+/** Collective: gather the rows at rank 0 and write them, in order of step, then rank. Every rank
+ *  has pushed its rows in order of step, and the same steps as the others. */
 gw_err gw_record_flush(gw_record *r);
 
-/** Rank 0: summary over all flushed rows (the first `warmup` steps left out). */
+/** Rank 0: summary over all flushed rows (the first `warmup` steps left out); all zeros when
+ *  nothing is left. Elsewhere always all zeros. */
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out);
 
-/** Collective: flush; rank 0 gives the file its name. */
+/** Collective: flush; rank 0 gives the file its name. Frees r in any case. */
 gw_err gw_record_close(gw_record *r);
 
-/** Throw everything away without a collective. */
+/** Throw everything away without a collective; r may be NULL. */
 void gw_record_abandon(gw_record *r);
 
 #endif

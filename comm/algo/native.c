@@ -1,0 +1,146 @@
+/* native: the MPI library's own collectives. Exact lanes hand it the floats and MPI_SUM. A codec
+ * that can add encoded values (fp16, bf16) is reduced in encoded form with an MPI_Op of its own, so
+ * the sum is rounded to the wire's precision at each of the library's hops.
+ *
+ * Which messages MPI sends is its own affair; `wire_bytes` states what the bandwidth-optimal
+ * algorithm sends, 2(P-1)/P of the encoded span a rank, as the ledger does. */
+#include "comm/algo.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+static const char *refuses(const gw_codec_ops *codec) {
+    if ((codec->caps & GW_CODEC_IDENTITY) || codec->add)
+        return NULL;
+    return "MPI cannot add its encodings; use algo=sra";
+}
+
+typedef enum verb { VERB_ALLREDUCE, VERB_REDUCE, VERB_BCAST } verb;
+
+typedef struct native_call {
+    verb what;
+    gw_schedule *s;
+    int slot; /* of the whole span */
+    int root;
+} native_call;
+
+/* An MPI_Op carries no context, so the element type does: an attribute names the codec. */
+static int keyval = MPI_KEYVAL_INVALID;
+static MPI_Op add_encoded = MPI_OP_NULL;
+
+static void add_units(void *in, void *inout, int *len, MPI_Datatype *type) {
+    const gw_codec_ops *codec = NULL;
+    int found = 0;
+    MPI_Type_get_attr(*type, keyval, (void *)&codec, &found);
+    if (!found)
+        abort(); /* an MPI library that loses attributes would sum nothing, unnoticed */
+    codec->add(inout, in, (size_t)*len * codec->unit_bytes);
+}
+
+typedef struct element {
+    MPI_Datatype type;
+    MPI_Op op;
+} element;
+
+/* Types made here live until MPI_Finalize: one a codec, and registries are small. */
+static gw_err element_of(const gw_codec *codec, element *out) {
+    static struct {
+        const gw_codec_ops *ops;
+        MPI_Datatype type;
+    } known[64];
+    if (codec->ops->caps & GW_CODEC_IDENTITY) {
+        *out = (element){MPI_FLOAT, MPI_SUM};
+        return GW_OK;
+    }
+    if (keyval == MPI_KEYVAL_INVALID) {
+        GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+        GW_MPI(MPI_Op_create(add_units, 1, &add_encoded));
+    }
+    int i = 0;
+    while (i < 64 && known[i].ops && known[i].ops != codec->ops)
+        i++;
+    if (i == 64)
+        return gw_fail(GW_ERR_INTERNAL, "native: more than 64 codecs in one process");
+    if (!known[i].ops) {
+        GW_MPI(MPI_Type_contiguous((int)codec->ops->unit_bytes, MPI_BYTE, &known[i].type));
+        GW_MPI(MPI_Type_commit(&known[i].type));
+        GW_MPI(MPI_Type_set_attr(known[i].type, keyval, (void *)(uintptr_t)codec->ops));
+        known[i].ops = codec->ops;
+    }
+    *out = (element){known[i].type, add_encoded};
+    return GW_OK;
+}
+
+static gw_err issue(void *ctx, MPI_Request *request) {
+    native_call *c = ctx;
+    gw_lane *lane = gw_schedule_lane(c->s);
+    element e = {MPI_FLOAT, MPI_SUM};
+    GW_TRY(element_of(lane->codec, &e));
+    void *data = gw_schedule_slot_data(c->s, c->slot);
+    MPI_Count n = (MPI_Count)gw_schedule_span(c->s).n;
+    bool at_root = lane->rank == c->root;
+    const void *send = at_root ? MPI_IN_PLACE : data;
+    switch (c->what) {
+    case VERB_ALLREDUCE:
+        GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm, request)
+                       : MPI_Allreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm));
+        break;
+    case VERB_REDUCE:
+        GW_MPI(request ? MPI_Ireduce_c(send, data, n, e.type, e.op, c->root, lane->comm, request)
+                       : MPI_Reduce_c(send, data, n, e.type, e.op, c->root, lane->comm));
+        break;
+    case VERB_BCAST:
+        GW_MPI(request ? MPI_Ibcast_c(data, n, e.type, c->root, lane->comm, request)
+                       : MPI_Bcast_c(data, n, e.type, c->root, lane->comm));
+        break;
+    }
+    return GW_OK;
+}
+
+static gw_err lay_down(gw_schedule *s, verb what, int root) {
+    gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    if (lane->size == 1)
+        return GW_OK;
+    int slot;
+    GW_TRY(gw_schedule_pack(s, span, true, &slot));
+    if (slot == GW_NO_SLOT)
+        return GW_OK;
+    native_call *c = NULL;
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    *c = (native_call){.what = what, .s = s, .slot = slot, .root = root};
+    GW_TRY(gw_schedule_call(s, issue, c));
+    GW_TRY(gw_schedule_round(s));
+    bool here = what != VERB_REDUCE || lane->rank == root;
+    return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    return lay_down(s, VERB_ALLREDUCE, 0);
+}
+
+static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
+    (void)args;
+    return lay_down(s, VERB_REDUCE, root);
+}
+
+static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
+    (void)args;
+    return lay_down(s, VERB_BCAST, root);
+}
+
+static uint64_t wire_bytes(const gw_args *args, const gw_codec *codec, size_t n, int ranks) {
+    (void)args;
+    return 2 * (uint64_t)(ranks - 1) * gw_codec_bound(codec, n);
+}
+
+const gw_algo_ops gw_algo_native = {
+    .head = {GW_ALGO_ABI, "native", "the MPI library's own collectives", NULL},
+    .refuses = refuses,
+    .allreduce = allreduce,
+    .reduce = reduce,
+    .bcast = bcast,
+    .wire_bytes = wire_bytes,
+};

@@ -1,0 +1,31 @@
+/** Schedules in flight, and who moves them forward: the caller between its kernels (poll), a thread
+ *  of our own (thread), or nobody until somebody waits (none). Whatever moves one moves all: a
+ *  rank that waits for one schedule must not stall a peer that waits for another. */
+#ifndef GW_COMM_QUEUE_H
+#define GW_COMM_QUEUE_H
+
+#include "comm/schedule.h"
+
+typedef enum gw_progress { GW_PROGRESS_POLL, GW_PROGRESS_THREAD, GW_PROGRESS_NONE } gw_progress;
+
+typedef struct gw_queue gw_queue;
+
+/** Room for `capacity` schedules in flight. With GW_PROGRESS_THREAD MPI must have been started with
+ *  MPI_THREAD_SERIALIZED at least, and no other part of the program may call MPI while schedules
+ *  are in flight (the queue's lock makes its own calls take turns). `yield`: waits give the core
+ *  away between polls. */
+gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield);
+
+/** Waits for what is in flight, then frees the queue (not the schedules). */
+void gw_queue_close(gw_queue *q);
+
+/** Start a schedule; it is in flight until waited for or seen complete. */
+gw_err gw_queue_start(gw_queue *q, gw_schedule *s);
+
+/** Bounded: one test of each schedule in flight. Nothing to do unless mode is POLL. */
+gw_err gw_queue_poll(gw_queue *q);
+
+/** Block until `s` is complete (at once if it is not in flight). */
+gw_err gw_queue_wait(gw_queue *q, const gw_schedule *s);
+
+#endif

@@ -1,0 +1,44 @@
+/* allreduce: when the backward pass is over, one blocking allreduce of what the trainer asks for;
+ * every rank updates everything. Synchronous, exact as its codec. The baseline of all others. */
+#include "comm/plan.h"
+#include "comm/strategy.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+typedef struct self {
+    const gw_env *env;
+    gw_plan plan;
+} self;
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
+    *out = me;
+    return GW_OK;
+}
+
+static void close(void *p) {
+    self *me = p;
+    gw_plan_clear(&me->plan);
+    free(me);
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    GW_TRY(gw_plan_run(&me->plan, s));
+    *u = (gw_update){me->env->grad, s, 1.0f};
+    return GW_OK;
+}
+
+static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
+
+const gw_strategy_ops gw_strategy_allreduce = {
+    .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
+    .open = open,
+    .close = close,
+    .finish = finish,
+};

@@ -1,0 +1,65 @@
+/* ps: the parameter server, blocking: gradients are reduced to rank 0, which alone runs the
+ * optimizer and broadcasts the new parameters. Synchronous; gradients as exact as their codec,
+ * parameters always exact. Moves as many bytes as allreduce, all of them through one rank. */
+#include "comm/plan.h"
+#include "comm/strategy.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+enum { SERVER = 0 };
+
+typedef struct self {
+    const gw_env *env;
+    gw_plan reduce, bcast;
+} self;
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    me->reduce = (gw_plan){.algo = env->algo,
+                           .verb = GW_REDUCE,
+                           .lane = env->grads,
+                           .base = env->grad,
+                           .root = SERVER};
+    me->bcast = (gw_plan){.algo = env->algo,
+                          .verb = GW_BCAST,
+                          .lane = env->params,
+                          .base = env->param,
+                          .root = SERVER};
+    *out = me;
+    return GW_OK;
+}
+
+static void close(void *p) {
+    self *me = p;
+    gw_plan_clear(&me->reduce);
+    gw_plan_clear(&me->bcast);
+    free(me);
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    GW_TRY(gw_plan_run(&me->reduce, s));
+    bool server = me->env->grads->rank == SERVER;
+    *u = (gw_update){me->env->grad, server ? s : (gw_span){s.off, 0}, 1.0f};
+    return GW_OK;
+}
+
+static gw_err publish(void *p, gw_span s) {
+    self *me = p;
+    return gw_plan_run(&me->bcast, s);
+}
+
+static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
+
+const gw_strategy_ops gw_strategy_ps = {
+    .head = {GW_STRATEGY_ABI, "ps",
+             "parameter server: reduce to rank 0, update there, broadcast (blocking)", opts},
+    .open = open,
+    .close = close,
+    .finish = finish,
+    .publish = publish,
+};

@@ -1,0 +1,35 @@
+/** Kernels of the 16-bit float codecs, fp16 and bf16. Wire values are little-endian halfwords at
+ *  any alignment; conversions to 16 bits round to nearest, ties to even. */
+#ifndef GW_COMPRESS_KERNEL_HALF_H
+#define GW_COMPRESS_KERNEL_HALF_H
+
+#include "compress/kernel/simd.h"
+
+/** One format on one instruction set; n is a multiple of GW_BLOCK. */
+typedef struct gw_half_kernels {
+    void (*encode)(const float *x, size_t n, void *out);
+    void (*decode)(const void *in, size_t n, float *y);
+    void (*decode_add)(const void *in, size_t n, float *y);
+    void (*add)(void *inout, const void *in, size_t n);
+} gw_half_kernels;
+
+extern const gw_half_kernels gw_fp16_portable, gw_bf16_portable;
+#ifdef GW_X86
+extern const gw_half_kernels gw_fp16_avx2, gw_fp16_avx512, gw_bf16_avx2, gw_bf16_avx512;
+#endif
+
+/** The kernels of a format: one entry a gw_simd level. */
+typedef const gw_half_kernels *gw_half_table[GW_SIMD_LEVELS];
+extern const gw_half_table gw_fp16_kernels, gw_bf16_kernels;
+
+/** The operations of gw_codec_ops over such a table, any n. `name` is who the message names. */
+gw_err gw_half_open(void **self, const gw_half_table table);
+size_t gw_half_bound(const void *self, size_t n);
+gw_err gw_half_encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+                      size_t cap, size_t *len);
+gw_err gw_half_decode(const void *self, const char *name, const void *in, size_t len, float *y,
+                      size_t n, int add);
+gw_err gw_half_add(const gw_half_table table, const char *name, void *inout, const void *in,
+                   size_t len);
+
+#endif

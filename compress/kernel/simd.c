@@ -1,0 +1,69 @@
+#include "compress/kernel/simd.h"
+
+#include "base/span.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Below this many floats a thread, waking the threads costs more than they save. */
+enum { FLOATS_A_THREAD = 65536 };
+
+static const char *const names[GW_SIMD_LEVELS] = {"portable", "avx2", "avx512"};
+
+const char *gw_simd_name(gw_simd level) {
+    return names[level];
+}
+
+static gw_simd best_level(void) {
+#ifdef GW_X86
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        return GW_SIMD_AVX512;
+    /* gcc 12's and clang 14's cpu_supports know no f16c; each CPU with AVX2 has it. */
+    if (__builtin_cpu_supports("avx2"))
+        return GW_SIMD_AVX2;
+#endif
+    return GW_SIMD_PORTABLE;
+}
+
+gw_err gw_simd_pick(gw_simd *level) {
+    gw_simd best = best_level();
+    const char *wish = getenv("GW_SIMD");
+    if (!wish || !*wish) {
+        *level = best;
+        return GW_OK;
+    }
+    for (int l = 0; l < GW_SIMD_LEVELS; l++) {
+        if (strcmp(wish, names[l]) != 0)
+            continue;
+        if (l > (int)best)
+            return gw_fail(GW_ERR_USAGE, "GW_SIMD=%s: this CPU goes up to '%s' only", wish,
+                           names[best]);
+        *level = (gw_simd)l;
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_USAGE, "GW_SIMD=%s: must be one of portable, avx2, avx512", wish);
+}
+
+void gw_simd_split(size_t n, size_t grain, void (*part)(void *ctx, size_t lo, size_t hi),
+                   void *ctx) {
+    if (n == 0)
+        return;
+    size_t room = n / FLOATS_A_THREAD;
+    int threads = omp_get_max_threads();
+    if ((size_t)threads > room)
+        threads = (int)room;
+    if (threads <= 1 || omp_in_parallel()) {
+        part(ctx, 0, n);
+        return;
+    }
+    gw_span grains = {0, (n + grain - 1) / grain};
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int t = 0; t < threads; t++) {
+        gw_span s = gw_span_part(grains, t, threads);
+        size_t lo = s.off * grain, hi = gw_span_end(s) * grain;
+        if (s.n)
+            part(ctx, lo, hi < n ? hi : n);
+    }
+}

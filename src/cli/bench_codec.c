@@ -1,0 +1,353 @@
+/* bench codec: what each codec costs and keeps, as ratios to memcpy measured next to it. */
+#include "cli/bench.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/version.h"
+#include "compress/codec.h"
+#include "compress/kernel/simd.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_CODECS = 64, MOST_SIZES = 32, MOST_REPEATS = 1000 };
+#define LEAST_S 0.5e-3 /* a timing lasts at least this long */
+#define KEY     0x6772616477697265u
+
+const gw_opt gw_bench_codec_opts[] = {
+    {"codecs", GW_OPT_TEXT, NULL, 0, 0, NULL, "SPEC;SPEC...",
+     "codecs with their options, e.g. 'fp16;qsgd:bits=4' [all, with default options]"},
+    {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
+     "bytes of the float spans (K, M, G allowed)"},
+    {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure"},
+    {"threads", GW_OPT_INT, "1", 1, 1024, NULL, NULL, "OpenMP threads of the codecs"},
+    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures, minima too, to FILE"},
+    {0}};
+
+const char gw_bench_codec_notes[] =
+    "GB/s are bytes of the float span (not of the encoding) a second, 1 GB = 1e9 bytes, from the\n"
+    "median timing. 'x memcpy' divides a timing of a one-threaded memcpy of the same span, taken\n"
+    "just before, by the codec's: the median over the repeats, the greatest (best) behind it.\n"
+    "bits/el is 8 * encoded bytes / floats; error is |decode(encode(x)) - x| / |x| (2-norms). x "
+    "is\n"
+    "like a gradient: normal, a scale of its own for each 4096 floats, an eighth exact zeros. The\n"
+    "order of the timings is shuffled in each repeat; the default sizes are the gradients of the\n"
+    "nets 784-256-128-10 and 784-2048-2048-10.";
+
+/* One codec at one size. */
+typedef struct row {
+    const char *spec;
+    gw_codec *codec;
+    size_t n, wire_bytes;
+    unsigned char *wire;
+    double error;
+    double *copy_s[2], *run_s[2]; /* of encode and decode+add, one a repeat */
+} row;
+
+typedef struct bench {
+    char *specs;
+    const char *spec[MOST_CODECS];
+    gw_codec codec[MOST_CODECS];
+    int codecs, sizes, repeats, threads;
+    size_t bytes[MOST_SIZES];
+    float *x, *y; /* of the largest size */
+    row *rows;
+} bench;
+
+/* ---- input ---- */
+
+static gw_err parse_sizes(bench *b, const char *text) {
+    static const gw_opt one[] = {
+        {"sizes", GW_OPT_BYTES, "4", sizeof(float), 1u << 30, NULL, NULL, ""}, {0}};
+    gw_args *args = NULL;
+    GW_TRY(gw_args_new(&args, one));
+    char *copy = strdup(text), *rest = copy, *item;
+    gw_err e = copy ? GW_OK : gw_fail(GW_ERR_NOMEM, "bench: out of memory");
+    while (e == GW_OK && (item = strsep(&rest, ",")) != NULL) {
+        if (b->sizes == MOST_SIZES) {
+            e = gw_fail(GW_ERR_USAGE, "bench: more than %d sizes", MOST_SIZES);
+            break;
+        }
+        e = gw_args_set(args, "bench", "sizes", item);
+        b->bytes[b->sizes++] = gw_args_bytes(args, "sizes") / sizeof(float) * sizeof(float);
+    }
+    free(copy);
+    gw_args_free(args);
+    return e;
+}
+
+static gw_err open_codec(bench *b, const char *spec) {
+    if (b->codecs == MOST_CODECS)
+        return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", MOST_CODECS);
+    GW_TRY(gw_codec_open(&b->codec[b->codecs], spec));
+    b->spec[b->codecs++] = spec;
+    return GW_OK;
+}
+
+static gw_err open_codecs(bench *b, const char *list) {
+    if (!list) {
+        for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+            GW_TRY(open_codec(b, (*c)->name));
+        return GW_OK;
+    }
+    b->specs = strdup(list);
+    if (!b->specs)
+        return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
+    char *rest = b->specs, *item;
+    while ((item = strsep(&rest, ";")) != NULL)
+        GW_TRY(open_codec(b, item));
+    return GW_OK;
+}
+
+static void fill_gradient(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        double scale = 1e-3 * exp2(4 * gw_rng_unit(KEY + 1, i / 4096));
+        int zero = gw_rng_u64(KEY + 2, i) >> 61 == 0;
+        x[i] = zero ? 0.0f : (float)(scale * gw_rng_normal(KEY, i));
+    }
+}
+
+/* ---- one row ---- */
+
+static gw_err row_open(row *r, const bench *b, int codec, size_t bytes) {
+    r->spec = b->spec[codec];
+    r->codec = (gw_codec *)&b->codec[codec];
+    r->n = bytes / sizeof(float);
+    GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
+    for (int op = 0; op < 2; op++) {
+        GW_TRY(gw_alloc(&r->copy_s[op], (size_t)b->repeats, sizeof(double)));
+        GW_TRY(gw_alloc(&r->run_s[op], (size_t)b->repeats, sizeof(double)));
+    }
+    return GW_OK;
+}
+
+static void row_close(row *r) {
+    free(r->wire);
+    for (int op = 0; op < 2; op++) {
+        free(r->copy_s[op]);
+        free(r->run_s[op]);
+    }
+}
+
+static gw_err row_error(row *r, const bench *b) {
+    GW_TRY(gw_codec_encode(r->codec, KEY, b->x, r->n, r->wire, gw_codec_bound(r->codec, r->n),
+                           &r->wire_bytes));
+    GW_TRY(gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 0));
+    double lost = 0, all = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        double d = (double)b->y[i] - b->x[i];
+        lost += d * d;
+        all += (double)b->x[i] * b->x[i];
+    }
+    r->error = all > 0 ? sqrt(lost / all) : 0;
+    return GW_OK;
+}
+
+/* ---- timing ---- */
+
+enum { ENCODE, DECODE_ADD, COPY };
+
+static gw_err once(row *r, const bench *b, int op, uint64_t key) {
+    switch (op) {
+    case ENCODE:
+        return gw_codec_encode(r->codec, key, b->x, r->n, r->wire, gw_codec_bound(r->codec, r->n),
+                               &r->wire_bytes);
+    case DECODE_ADD: return gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 1);
+    default: memcpy(b->y, b->x, r->n * sizeof(float)); return GW_OK;
+    }
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds a call: one call to warm the caches, then as many as fill LEAST_S, and then once more
+ * that number, timed as one. */
+static gw_err time_op(row *r, const bench *b, int op, double *seconds) {
+    double start = now(), spent = 0;
+    int calls = 0;
+    GW_TRY(once(r, b, op, KEY));
+    for (start = now(); spent < LEAST_S; calls++) {
+        GW_TRY(once(r, b, op, KEY));
+        spent = now() - start;
+    }
+    start = now();
+    for (int c = 0; c < calls; c++)
+        GW_TRY(once(r, b, op, KEY));
+    *seconds = (now() - start) / calls;
+    return GW_OK;
+}
+
+static gw_err time_all(bench *b) {
+    uint32_t count = (uint32_t)(2 * b->codecs * b->sizes), *order = NULL;
+    GW_TRY(gw_alloc(&order, count, sizeof *order));
+    gw_err e = GW_OK;
+    for (int rep = 0; rep < b->repeats && e == GW_OK; rep++) {
+        for (uint32_t i = 0; i < count; i++)
+            order[i] = i;
+        gw_rng_shuffle(gw_rng_key(KEY, (uint64_t)rep), order, count);
+        for (uint32_t i = 0; i < count && e == GW_OK; i++) {
+            row *r = &b->rows[order[i] / 2];
+            int op = (int)(order[i] % 2);
+            e = time_op(r, b, COPY, &r->copy_s[op][rep]);
+            if (e == GW_OK)
+                e = time_op(r, b, op, &r->run_s[op][rep]);
+        }
+    }
+    free(order);
+    return e;
+}
+
+/* ---- results ---- */
+
+typedef struct figures {
+    double min_s, median_s, gb_s, ratio, best_ratio, copy_min_s, copy_median_s;
+} figures;
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *sorted, int n) {
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
+
+/* Sorts the row's timings: call it once. */
+static figures summarise(row *r, int op, int repeats) {
+    double ratio[MOST_REPEATS], *run = r->run_s[op], *copy = r->copy_s[op];
+    for (int i = 0; i < repeats; i++)
+        ratio[i] = copy[i] / run[i];
+    double *const lists[] = {ratio, run, copy};
+    for (int l = 0; l < 3; l++)
+        qsort(lists[l], (size_t)repeats, sizeof(double), ascending);
+    figures f = {run[0],  median(run, repeats), 0, median(ratio, repeats), ratio[repeats - 1],
+                 copy[0], median(copy, repeats)};
+    f.gb_s = 1e-9 * (double)(r->n * sizeof(float)) / f.median_s;
+    return f;
+}
+
+static json_t *figures_json(const figures *f) {
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "min_s", f->min_s, "median_s",
+                     f->median_s, "gb_per_s", f->gb_s, "over_memcpy", f->ratio, "over_memcpy_best",
+                     f->best_ratio, "memcpy_min_s", f->copy_min_s, "memcpy_median_s",
+                     f->copy_median_s);
+}
+
+static void print_row(const row *r, const figures f[2]) {
+    char ratio[2][32];
+    for (int op = 0; op < 2; op++)
+        snprintf(ratio[op], sizeof ratio[op], "%.2f (%.2f)", f[op].ratio, f[op].best_ratio);
+    printf("%-18s %10zu %8.3f %8.2f %14s %8.2f %14s  %9.3e\n", r->spec, r->n * sizeof(float),
+           r->n ? 8.0 * (double)r->wire_bytes / (double)r->n : 0.0, f[ENCODE].gb_s, ratio[ENCODE],
+           f[DECODE_ADD].gb_s, ratio[DECODE_ADD], r->error);
+}
+
+static json_t *report(bench *b, const char *simd) {
+    json_t *rows = json_array();
+    printf("codecs against memcpy: %d thread%s, %s, %d repeats\n\n", b->threads,
+           b->threads == 1 ? "" : "s", simd, b->repeats);
+    printf("%-18s %10s %8s %8s %14s %8s %14s  %9s\n", "codec", "bytes", "bits/el", "enc GB/s",
+           "x memcpy", "d+a GB/s", "x memcpy", "error");
+    for (int i = 0; i < b->codecs * b->sizes; i++) {
+        row *r = &b->rows[i];
+        figures f[2] = {summarise(r, ENCODE, b->repeats), summarise(r, DECODE_ADD, b->repeats)};
+        print_row(r, f);
+        json_t *one =
+            json_pack("{s:s, s:I, s:I, s:f, s:f, s:o, s:o}", "codec", r->spec, "bytes",
+                      (json_int_t)(r->n * sizeof(float)), "wire_bytes", (json_int_t)r->wire_bytes,
+                      "bits_per_element", 8.0 * (double)r->wire_bytes / (double)r->n,
+                      "relative_error", r->error, "encode", figures_json(&f[ENCODE]), "decode_add",
+                      figures_json(&f[DECODE_ADD]));
+        json_array_append_new(rows, one);
+    }
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:o}", "schema", 1, "benchmark", "codec",
+                     "version", GW_VERSION " (" GW_COMMIT ")", "simd", simd, "threads", b->threads,
+                     "repeats", b->repeats, "results", rows);
+}
+
+static gw_err create_json(gw_file **file, const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    if (!dir)
+        return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
+    gw_err e = *name ? gw_file_create(file, dir, name)
+                     : gw_fail(GW_ERR_USAGE, "bench: --json %s: names no file", path);
+    free(dir);
+    return e;
+}
+
+static gw_err write_json(gw_file *file, const json_t *json) {
+    if (json && json_dumpf(json, gw_file_stream(file), JSON_INDENT(2)) == 0 &&
+        fputc('\n', gw_file_stream(file)) != EOF)
+        return gw_file_commit(file);
+    gw_file_abandon(file);
+    return gw_fail(GW_ERR_IO, "bench: cannot write the figures: is the disk full?");
+}
+
+/* ---- the whole ---- */
+
+static gw_err prepare(bench *b, const gw_args *args) {
+    b->repeats = (int)gw_args_int(args, "repeats");
+    b->threads = (int)gw_args_int(args, "threads");
+    GW_TRY(parse_sizes(b, gw_args_text(args, "sizes")));
+    GW_TRY(open_codecs(b, gw_args_text(args, "codecs")));
+    omp_set_num_threads(b->threads);
+    gw_flush_denormals();
+    size_t most = 0;
+    for (int s = 0; s < b->sizes; s++)
+        most = b->bytes[s] > most ? b->bytes[s] : most;
+    GW_TRY(gw_alloc(&b->x, most, 1));
+    GW_TRY(gw_alloc(&b->y, most, 1));
+    fill_gradient(b->x, most / sizeof(float));
+    GW_TRY(gw_alloc(&b->rows, (size_t)(b->codecs * b->sizes), sizeof *b->rows));
+    for (int s = 0, i = 0; s < b->sizes; s++)
+        for (int c = 0; c < b->codecs; c++, i++) {
+            GW_TRY(row_open(&b->rows[i], b, c, b->bytes[s]));
+            GW_TRY(row_error(&b->rows[i], b));
+        }
+    return GW_OK;
+}
+
+static void cleanup(bench *b) {
+    for (int i = 0; b->rows && i < b->codecs * b->sizes; i++)
+        row_close(&b->rows[i]);
+    for (int c = 0; c < b->codecs; c++)
+        gw_codec_close(&b->codec[c]);
+    free(b->rows);
+    free(b->x);
+    free(b->y);
+    free(b->specs);
+}
+
+gw_err gw_bench_codec(const gw_args *args) {
+    static bench b; /* a command runs once */
+    const char *path = gw_args_text(args, "json");
+    gw_file *file = NULL;
+    gw_simd simd;
+    GW_TRY(gw_simd_pick(&simd));
+    gw_err e = prepare(&b, args);
+    if (e == GW_OK && path)
+        e = create_json(&file, path); /* before the work: a bad path is told at once */
+    if (e == GW_OK)
+        e = time_all(&b);
+    if (e == GW_OK) {
+        json_t *json = report(&b, gw_simd_name(simd));
+        if (file)
+            e = write_json(file, json);
+        json_decref(json);
+    } else {
+        gw_file_abandon(file);
+    }
+    cleanup(&b);
+    return e;
+}

@@ -1,0 +1,292 @@
+/* gradwire doctor: what will limit a run here, and what to do about it. */
+#include "base/agree.h"
+#include "cli/cli.h"
+#include "data/data.h"
+#include "nn/gemm.h"
+#include "prof/clock.h"
+#include "prof/host.h"
+#include "prof/ledger.h"
+#include "prof/papi.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const gw_opt options[] = {
+    {.name = "threads",
+     .type = GW_OPT_INT,
+     .min = 1,
+     .max = 4096,
+     .help = "OpenMP threads a rank that the run will use [OMP_NUM_THREADS, else 1]"},
+    {0},
+};
+
+typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;
+
+static int tally[VERDICTS];
+
+/* One finding; `remedy` (NULL: none) says what to do about it. */
+static void say(verdict v, const char *topic, const char *remedy, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
+    static const char *const words[] = {"ok", "note", "problem"};
+    va_list ap;
+    tally[v]++;
+    printf("%-8s %-11s ", words[v], topic);
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    printf("\n");
+    if (remedy)
+        printf("%-20s-> %s\n", "", remedy);
+}
+
+/* The value of environment variable `name`, NULL when unset or empty. */
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* The line of `text` that begins with `key` (behind the key, without leading blanks) into `out`. */
+static bool find_line(const char *text, const char *key, char *out, size_t room) {
+    const char *at = strstr(text, key);
+    if (!at)
+        return false;
+    at += strlen(key);
+    at += strspn(at, " \t");
+    snprintf(out, room, "%.*s", (int)strcspn(at, "\n"), at);
+    return true;
+}
+
+static void check_cores(const gw_host *host, const gw_host_node *node) {
+    char cores[48] = "";
+    if (host->cores_usable > 0 && host->cores_usable != host->cpus_usable)
+        snprintf(cores, sizeof cores, " (%d cores)", host->cores_usable);
+    if (gw_host_oversubscribed(node))
+        say(PROBLEM, "cores",
+            "use fewer ranks or threads, or bind ranks to more CPUs (mpiexec -bind-to none): "
+            "spinning waits starve the others",
+            "%d rank%s, %d threads on %d usable CPUs%s: some CPU must carry %d threads",
+            node->ranks, node->ranks == 1 ? "" : "s", node->threads, node->cpus, cores,
+            node->threads_per_cpu);
+    else
+        say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPUs%s of %d", node->ranks,
+            node->ranks == 1 ? "" : "s", node->threads, node->threads == 1 ? "" : "s", node->cpus,
+            cores, host->cpus_online);
+    if (host->cpu_quota >= 0 && host->cpu_quota < node->threads)
+        say(PROBLEM, "cores", "raise the container's CPU limit or use fewer ranks or threads",
+            "the control group allows %.2f CPUs' worth of time for %d threads", host->cpu_quota,
+            node->threads);
+}
+
+static void check_cpu(const gw_host *host) {
+    say(OK, "cpu", NULL, "%s, %.1f GiB memory, host %s",
+        *host->cpu_model ? host->cpu_model : "model unknown", (double)host->memory / (1u << 30),
+        host->name);
+    if (*host->governor && strcmp(host->governor, "performance") != 0)
+        say(NOTE, "cpu", "for measurements: cpupower frequency-set -g performance (as root)",
+            "frequency governor '%s': the first steps may run slower", host->governor);
+}
+
+static void check_mpi(const gw_host_node *node) {
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    char first[128] = "", device[64] = "";
+    int len = 0, major = 0, minor = 0;
+    MPI_Get_library_version(text, &len);
+    MPI_Get_version(&major, &minor);
+    find_line(text, "", first, sizeof first);
+    for (char *c = first; *c; c++)
+        *c = *c == '\t' ? ' ' : *c;
+    say(OK, "mpi", NULL, "%s (MPI %d.%d)", first, major, minor);
+
+    const char *tls = variable("UCX_TLS"), *provider = variable("FI_PROVIDER");
+    if (!find_line(text, "MPICH Device:", device, sizeof device)) {
+        say(NOTE, "transport", "see its own tools, e.g. ompi_info or I_MPI_DEBUG=5",
+            "this MPI library does not tell which transport it uses");
+        return;
+    }
+    say(OK, "transport", NULL, "%s%s%s%s%s; %s", device, tls ? ", UCX_TLS=" : "", tls ? tls : "",
+        provider ? ", FI_PROVIDER=" : "", provider ? provider : "",
+        node->nodes == 1 ? "all ranks on one host: shared memory" : "several hosts: the network");
+}
+
+static void check_mpi_threads(int provided) {
+    const char *const names[] = {"single", "funneled", "serialized", "multiple"};
+    const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
+                          MPI_THREAD_MULTIPLE};
+    int at = 0;
+    for (int i = 0; i < 4; i++)
+        if (levels[i] == provided)
+            at = i;
+    if (provided == MPI_THREAD_MULTIPLE)
+        say(OK, "mpi threads", NULL, "up to multiple");
+    else
+        say(provided == MPI_THREAD_SINGLE ? PROBLEM : NOTE, "mpi threads",
+            "progress threads need an MPI library built with MPI_THREAD_MULTIPLE",
+            "no more than %s", names[at]);
+
+    const char *async = variable("MPIR_CVAR_ASYNC_PROGRESS");
+    if (async && strcmp(async, "0") != 0)
+        say(PROBLEM, "progress", "unset it, and use --comm iallreduce:progress=poll",
+            "MPIR_CVAR_ASYNC_PROGRESS=%s: a spinning thread a rank takes the cores that compute",
+            async);
+    else
+        say(OK, "progress", NULL, "MPI starts no progress threads of its own");
+}
+
+static void check_gemm(void) {
+    const char *warning = gw_gemm_warning();
+    if (warning)
+        say(PROBLEM, "gemm", warning, "%s", gw_gemm_library());
+    else
+        say(OK, "gemm", NULL, "%s", gw_gemm_library());
+}
+
+/* Places are numbered within a process's own CPUs: ranks that share theirs would pin all their
+ * threads to the same ones. True: something was said. */
+static bool check_binding(const gw_host *host, const gw_host_node *node, int threads) {
+    const char *bind = variable("OMP_PROC_BIND");
+    bool pinned = bind && strcasecmp(bind, "false") != 0;
+    bool shared = node->ranks > 1 && host->cpus_usable == node->cpus;
+    if (pinned && shared && node->cpus > 1)
+        say(PROBLEM, "variables", "bind the ranks too (mpiexec -bind-to core:THREADS), or unset it",
+            "OMP_PROC_BIND=%s while the ranks share their CPUs: all pin to the same ones", bind);
+    else if (!pinned && threads > 1 && shared)
+        say(NOTE, "variables", "mpiexec -bind-to core:THREADS, with OMP_PROC_BIND=close",
+            "neither ranks nor threads are bound: they may wander over the cores");
+    else if (!pinned && threads > 1)
+        say(NOTE, "variables", "export OMP_PROC_BIND=close OMP_PLACES=cores",
+            "OMP_PROC_BIND is not set: threads may wander over the cores");
+    else
+        return false;
+    return true;
+}
+
+static void check_variables(const gw_host *host, const gw_host_node *node, int threads) {
+    static const char *const watched[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
+                                          "MKL_NUM_THREADS", "OPENBLAS_CORETYPE"};
+    bool noted = false;
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        if (variable(watched[i])) {
+            say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
+                "%s=%s", watched[i], variable(watched[i]));
+            noted = true;
+        }
+    const char *omp = variable("OMP_NUM_THREADS");
+    if (omp && atoi(omp) != threads) {
+        say(NOTE, "variables", "--threads wins; unset OMP_NUM_THREADS or make them agree",
+            "OMP_NUM_THREADS=%s, --threads %d", omp, threads);
+        noted = true;
+    }
+    noted = check_binding(host, node, threads) || noted;
+    if (!noted)
+        say(OK, "variables", NULL, "no variable of OpenMP or the BLAS stands in the way");
+}
+
+static void check_clock(void) {
+    gw_ledger_start();
+    bool tsc = strcmp(gw_clock_name(), "tsc") == 0;
+    say(tsc ? OK : NOTE, "clock",
+        tsc ? NULL : "nothing to do: timing costs some more on a CPU without an invariant TSC",
+        "%s; timing a region costs %.0f ns", gw_clock_name(), gw_ledger_region_cost() * 1e9);
+}
+
+static void check_counters(const gw_host *host) {
+    static gw_papi_report papi;
+    gw_papi_probe(&papi);
+    const char *remedy =
+        "bare metal, or a VM with a virtual PMU; times stay exact without counters";
+    if (host->paranoid_known && host->perf_paranoid > 2)
+        remedy = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
+    say(papi.hardware ? OK : NOTE, "counters", papi.hardware ? NULL : remedy,
+        "PAPI %s, hardware counters %s%s", papi.version,
+        papi.hardware ? "count" : "absent: ", papi.reason);
+    for (int i = 0; i < papi.components; i++)
+        if (papi.component[i].enabled)
+            say(OK, "papi", NULL, "component %s", papi.component[i].name);
+        else
+            say(NOTE, "papi", NULL, "component %s disabled: %s", papi.component[i].name,
+                papi.component[i].reason);
+    if (!host->paranoid_known)
+        say(NOTE, "perf", "a kernel with CONFIG_PERF_EVENTS, or a container that shows /proc/sys",
+            "perf_event_paranoid is absent: this kernel has no performance events to offer");
+    else
+        say(host->perf_paranoid <= 2 ? OK : NOTE, "perf",
+            host->perf_paranoid <= 2 ? NULL : "sysctl kernel.perf_event_paranoid=1 (as root)",
+            "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
+            host->perf_paranoid <= 2 ? "may" : "may not");
+}
+
+static void check_data(void) {
+    const char *dir = gw_data_find_fashion_mnist();
+    if (dir)
+        say(OK, "data", NULL, "Fashion-MNIST in %s", dir);
+    else
+        say(NOTE, "data",
+            "apt install dataset-fashion-mnist, or put the four IDX files into "
+            "$GW_DATA_DIR/fashion-mnist",
+            "Fashion-MNIST not found; synthetic:... works without files");
+}
+
+static gw_err diagnose(const gw_args *args, int provided) {
+    int rank, ranks, threads = 1;
+    GW_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    GW_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+    const char *omp = variable("OMP_NUM_THREADS");
+    if (gw_args_given(args, "threads"))
+        threads = (int)gw_args_int(args, "threads");
+    else if (omp && atoi(omp) > 0)
+        threads = atoi(omp);
+    gw_host_node node;
+    GW_TRY(gw_host_node_of(&node, threads, MPI_COMM_WORLD));
+    if (rank != 0)
+        return GW_OK;
+    gw_host host;
+    gw_host_facts(&host);
+    printf("%d rank%s on %d host%s, %d thread%s each\n\n", ranks, ranks == 1 ? "" : "s", node.nodes,
+           node.nodes == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
+    check_cores(&host, &node);
+    check_cpu(&host);
+    check_mpi(&node);
+    check_mpi_threads(provided);
+    check_gemm();
+    check_variables(&host, &node, threads);
+    check_clock();
+    check_counters(&host);
+    check_data();
+    printf("\n%d ok, %d notes, %d problems\n", tally[OK], tally[NOTE], tally[PROBLEM]);
+    return GW_OK;
+}
+
+static int doctor(int argc, char **argv) {
+    int provided = MPI_THREAD_SINGLE, rank = 0;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
+        return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    gw_args *args = NULL;
+    gw_err e = gw_args_new(&args, options);
+    if (e == GW_OK)
+        e = gw_args_argv(args, "doctor", argc, argv, NULL);
+    e = gw_agree(MPI_COMM_WORLD, e);
+    if (e == GW_OK)
+        e = diagnose(args, provided);
+    int status = e == GW_OK ? 0 : rank == 0 ? gw_cli_fail(e) : gw_err_status(e);
+    gw_args_free(args);
+    MPI_Finalize();
+    return status;
+}
+
+const gw_command gw_command_doctor = {
+    .name = "doctor",
+    .summary = "what will limit a run on this machine, and what to do about it",
+    .usage = "[--threads N]      (under mpiexec as the run itself: it looks at all its ranks)",
+    .notes =
+        "Each finding is ok, a note (good to know) or a problem (a run would suffer), with the\n"
+        "remedy below it. The exit status is 0 whatever is found.",
+    .opts = options,
+    .run = doctor,
+};

@@ -1,0 +1,130 @@
+/* gradwire eval: a saved model against a data set: accuracy, per-class metrics, confusion matrix.
+ */
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/parallel.h"
+#include "nn/gemm.h"
+#include "train/evaluate.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { CHUNK = 256 };
+
+static const gw_opt opts[] = {
+    {"model", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR|FILE", "a run folder, or its model.gw"},
+    {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
+     "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
+    {"image-scale", GW_OPT_INT, "1", 1, 16, NULL, "K", "enlarge images K times each way"},
+    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads a rank"},
+    {0}};
+
+typedef struct job {
+    gw_args *args;
+    char path[4096];
+    gw_model *model;
+    gw_data *data;
+    int64_t *confusion;
+} job;
+
+static gw_err check_fit(const job *j) {
+    const gw_model_spec *m = gw_model_get_spec(j->model);
+    int features = gw_dataset_features(&j->data->test);
+    if (m->inputs != features)
+        return gw_fail(GW_ERR_INPUT,
+                       "eval: the model has %d inputs, %s has %d features: is "
+                       "--image-scale the one of the training?",
+                       m->inputs, j->data->name, features);
+    if (m->classes < j->data->classes)
+        return gw_fail(GW_ERR_INPUT, "eval: the model has %d classes, %s has %d", m->classes,
+                       j->data->name, j->data->classes);
+    return GW_OK;
+}
+
+static void print(const job *j, const gw_evaluation *v) {
+    int classes = gw_model_get_spec(j->model)->classes;
+    static gw_class_metrics per[GW_MAX_CLASSES];
+    gw_class_metrics macro;
+    double accuracy = gw_confusion_metrics(j->confusion, classes, per, &macro);
+    printf("accuracy %.4f, loss %.4f, %u samples\n\n", accuracy, v->loss, j->data->test.n);
+    printf("%-8s %9s %9s %9s %9s\n", "class", "precision", "recall", "f1", "support");
+    for (int c = 0; c < classes; c++)
+        printf("%-8d %9.4f %9.4f %9.4f %9lld\n", c, per[c].precision, per[c].recall, per[c].f1,
+               (long long)per[c].support);
+    printf("%-8s %9.4f %9.4f %9.4f %9lld\n\n", "macro", macro.precision, macro.recall, macro.f1,
+           (long long)macro.support);
+    printf("confusion (row: true class, column: predicted)\n%6s", "");
+    for (int c = 0; c < classes; c++)
+        printf(" %6d", c);
+    for (int r = 0; r < classes; r++) {
+        printf("\n%6d", r);
+        for (int c = 0; c < classes; c++)
+            printf(" %6lld", (long long)j->confusion[(size_t)r * (size_t)classes + (size_t)c]);
+    }
+    printf("\n");
+}
+
+static gw_err load(job *j) {
+    GW_TRY(gw_model_load(&j->model, j->path, CHUNK));
+    size_t classes = (size_t)gw_model_get_spec(j->model)->classes;
+    if (classes > GW_MAX_CLASSES)
+        return gw_fail(GW_ERR_INPUT, "eval: %s: %zu classes, at most %d can be shown", j->path,
+                       classes, GW_MAX_CLASSES);
+    return gw_alloc(&j->confusion, classes * classes, sizeof *j->confusion);
+}
+
+static gw_err evaluate(job *j, MPI_Comm comm) {
+    int rank;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    omp_set_num_threads((int)gw_args_int(j->args, "threads"));
+    GW_TRY(gw_agree(comm, load(j)));
+    gw_data_spec spec = {.source = gw_args_text(j->args, "data"),
+                         .image_scale = (int)gw_args_int(j->args, "image-scale")};
+    GW_TRY(gw_data_open(&j->data, &spec, comm));
+    GW_TRY(gw_agree(comm, check_fit(j)));
+    gw_evaluation v;
+    GW_TRY(gw_evaluate(j->model, &j->data->test, CHUNK, comm, j->confusion, &v));
+    if (rank == 0)
+        print(j, &v);
+    return GW_OK;
+}
+
+static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+    job *j = ctx;
+    *own = false; /* every error is agreed on */
+    gw_err e = evaluate(j, comm);
+    gw_data_close(j->data);
+    return e;
+}
+
+static gw_err parse(job *j, int argc, char **argv) {
+    GW_TRY(gw_args_new(&j->args, opts));
+    GW_TRY(gw_args_argv(j->args, "eval", argc, argv, NULL));
+    const char *model = gw_args_text(j->args, "model");
+    if (!model)
+        return gw_fail(GW_ERR_USAGE, "eval: --model DIR|FILE is needed");
+    struct stat st;
+    bool folder = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
+    int len = snprintf(j->path, sizeof j->path, "%s%s", model, folder ? "/model.gw" : "");
+    if (len < 0 || (size_t)len >= sizeof j->path)
+        return gw_fail(GW_ERR_USAGE, "eval: model: the path is too long");
+    return GW_OK;
+}
+
+static int run(int argc, char **argv) {
+    job j = {0};
+    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, parse(&j, argc, argv), body, &j);
+    free(j.confusion);
+    gw_model_close(j.model);
+    gw_args_free(j.args);
+    return status;
+}
+
+const gw_command gw_command_eval = {
+    .name = "eval",
+    .summary = "accuracy, precision, recall, F1 and confusion matrix of a saved model",
+    .usage = "--model DIR|FILE [options]",
+    .opts = opts,
+    .run = run,
+};

@@ -1,0 +1,39 @@
+#include "cli/parallel.h"
+
+#include "base/agree.h"
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+static gw_err check_level(int wanted, int provided) {
+    if (provided >= wanted)
+        return GW_OK;
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "this MPI library provides thread level %d of the %d that the strategy needs: "
+                   "use another progress= or another library",
+                   provided, wanted);
+}
+
+int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
+                    void *ctx) {
+    int provided = 0, rank = 0;
+    gw_err e = parsed;
+    if (MPI_Init_thread(NULL, NULL, level, &provided) != MPI_SUCCESS)
+        return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (e == GW_OK)
+        e = gw_agree(MPI_COMM_WORLD, check_level(level, provided));
+    bool own = false;
+    if (e == GW_OK)
+        e = body(ctx, MPI_COMM_WORLD, &own);
+    if (own) {
+        fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    int status = gw_err_status(e);
+    if (e != GW_OK && rank == 0)
+        gw_cli_fail(e);
+    MPI_Finalize();
+    return status;
+}

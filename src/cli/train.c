@@ -1,0 +1,259 @@
+/* gradwire train: options in, one training run, a few lines out. */
+#include "cli/cli.h"
+#include "cli/parallel.h"
+#include "nn/gemm.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const gw_opt opts[] = {
+    {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
+     "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
+    {"image-scale", GW_OPT_INT, "1", 1, 16, NULL, "K", "enlarge images K times each way"},
+    {"validation", GW_OPT_REAL, "0", 0, 0.9, NULL, "FRACTION", "training samples kept apart"},
+    {"data-layout", GW_OPT_CHOICE, "replicated", 0, 0, "replicated|sharded", NULL,
+     "one copy a node, or each rank its shard"},
+    {"layers", GW_OPT_TEXT, "256,128", 0, 0, NULL, "N,N,..",
+     "hidden widths; '' is softmax regression"},
+    {"activation", GW_OPT_CHOICE, "relu", 0, 0, "relu|sigmoid|tanh", NULL, "of the hidden layers"},
+    {"init", GW_OPT_CHOICE, "auto", 0, 0, "auto|he|xavier", NULL,
+     "of the weights (auto: he for relu, else xavier)"},
+    {"optimizer", GW_OPT_CHOICE, "sgd", 0, 0, "sgd", NULL, "rule of the update"},
+    {"lr", GW_OPT_REAL, "0.1", 1e-12, 1e6, NULL, "X", "learning rate"},
+    {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL, "linear: times the ranks"},
+    {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS", "climb to the rate over these steps"},
+    {"momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum of sgd"},
+    {"weight-decay", GW_OPT_REAL, "0", 0, 1, NULL, "X", "L2 penalty"},
+    {"batch", GW_OPT_INT, "64", 1, 0x7fffffff, NULL, "N", "global batch, over all ranks"},
+    {"local-batch", GW_OPT_INT, NULL, 1, 0x7fffffff, NULL, "N", "instead: samples a rank"},
+    {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set"},
+    {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after so many steps"},
+    {"time-limit", GW_OPT_REAL, NULL, 0.001, 1e9, NULL, "SECONDS", "stop after so long"},
+    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of parameters, sample order and codecs"},
+    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads a rank"},
+    {"comm", GW_OPT_TEXT, "allreduce", 0, 0, NULL, "STRATEGY",
+     "name[:option=value,..] or path to a plugin"},
+    {"compress", GW_OPT_TEXT, "none", 0, 0, NULL, "CODEC",
+     "name[:option=value,..] or path to a plugin"},
+    {"error-feedback", GW_OPT_CHOICE, "auto", 0, 0, "on|off|auto", NULL,
+     "carry what a codec dropped to the next step (auto: for biased codecs)"},
+    {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL,
+     "lazy: finish each layer just before the next forward pass reads it"},
+    {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
+    {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
+    {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
+    {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
+    {0}};
+
+typedef struct job {
+    gw_args *args;
+    gw_train_config config;
+    gw_session *session;
+    char *command;
+    bool quiet, terminal;
+    double last_s; /* when progress was last shown */
+} job;
+
+/* ---- reading the command line ---- */
+
+static gw_err parse_layers(gw_train_config *c, const char *text) {
+    c->n_hidden = 0;
+    while (*text) {
+        char *end;
+        long width = strtol(text, &end, 10);
+        if (end == text || width < 1 || width > 1 << 20 || (*end && *end != ','))
+            return gw_fail(GW_ERR_USAGE,
+                           "train: layers: '%s': must be whole numbers from 1 to "
+                           "1048576 with commas between",
+                           text);
+        if (c->n_hidden == GW_MAX_LAYERS - 1)
+            return gw_fail(GW_ERR_USAGE, "train: layers: more than %d hidden layers",
+                           GW_MAX_LAYERS - 1);
+        c->hidden[c->n_hidden++] = (int)width;
+        text = *end ? end + 1 : end;
+    }
+    return GW_OK;
+}
+
+static bool is(const gw_args *a, const char *option, const char *word) {
+    return strcmp(gw_args_text(a, option), word) == 0;
+}
+
+static void read_model(gw_train_config *c, const gw_args *a) {
+    c->activation = is(a, "activation", "relu")      ? GW_RELU
+                    : is(a, "activation", "sigmoid") ? GW_SIGMOID
+                                                     : GW_TANH;
+    bool he = is(a, "init", "auto") ? c->activation == GW_RELU : is(a, "init", "he");
+    c->init = he ? GW_INIT_HE : GW_INIT_XAVIER;
+}
+
+static gw_err check_together(const gw_args *a) {
+    if (gw_args_given(a, "batch") && gw_args_given(a, "local-batch"))
+        return gw_fail(GW_ERR_USAGE, "train: give --batch or --local-batch, not both");
+    if (gw_args_flag(a, "trace") && !gw_args_given(a, "out"))
+        return gw_fail(GW_ERR_USAGE, "train: --trace needs --out DIR to write trace.json to");
+    if (gw_args_given(a, "out") && !*gw_args_text(a, "out"))
+        return gw_fail(GW_ERR_USAGE, "train: --out is empty: name a folder");
+    return GW_OK;
+}
+
+static gw_err read_config(job *j) {
+    const gw_args *a = j->args;
+    gw_train_config *c = &j->config;
+    GW_TRY(check_together(a));
+    GW_TRY(parse_layers(c, gw_args_text(a, "layers")));
+    read_model(c, a);
+    c->seed = (uint64_t)gw_args_int(a, "seed");
+    c->data = (gw_data_spec){.source = gw_args_text(a, "data"),
+                             .image_scale = (int)gw_args_int(a, "image-scale"),
+                             .validation = gw_args_real(a, "validation"),
+                             .sharded = is(a, "data-layout", "sharded"),
+                             .seed = c->seed};
+    c->lr = gw_args_real(a, "lr");
+    c->momentum = gw_args_real(a, "momentum");
+    c->weight_decay = gw_args_real(a, "weight-decay");
+    c->lr_linear = is(a, "lr-scaling", "linear");
+    c->lr_warmup = gw_args_int(a, "lr-warmup");
+    c->local_batch = gw_args_given(a, "local-batch");
+    c->batch = (int)gw_args_int(a, c->local_batch ? "local-batch" : "batch");
+    c->epochs = (int)gw_args_int(a, "epochs");
+    c->steps = gw_args_int(a, "steps");
+    c->time_limit_s = gw_args_real(a, "time-limit");
+    c->threads = (int)gw_args_int(a, "threads");
+    c->comm = gw_args_text(a, "comm");
+    c->compress = gw_args_text(a, "compress");
+    c->feedback = gw_args_text(a, "error-feedback");
+    c->lazy = is(a, "update", "lazy");
+    c->out = gw_args_text(a, "out");
+    c->overwrite = gw_args_flag(a, "overwrite");
+    c->trace = gw_args_flag(a, "trace");
+    c->args = a;
+    c->opts = opts;
+    c->command = j->command;
+    j->quiet = gw_args_flag(a, "quiet");
+    j->terminal = isatty(STDOUT_FILENO);
+    return gw_session_new(&j->session, c->comm, c->compress, c->feedback);
+}
+
+static char *join(int argc, char **argv) {
+    size_t len = sizeof "gradwire";
+    for (int i = 0; i < argc; i++)
+        len += strlen(argv[i]) + 1;
+    char *line = malloc(len);
+    if (!line)
+        return NULL;
+    strcpy(line, "gradwire");
+    for (int i = 0; i < argc; i++)
+        strcat(strcat(line, " "), argv[i]);
+    return line;
+}
+
+/* ---- saying how it goes; rank 0 only ---- */
+
+static void say_start(const job *j, const gw_train_status *s) {
+    const gw_train_config *c = &j->config;
+    const gw_data *d = s->data;
+    printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
+           d->train.n_global, d->validation.n_global, d->test.n_global,
+           gw_dataset_features(&d->train), d->classes);
+    printf("%zu parameters; %d rank%s x %d thread%s; %s over %s, %s%s; GEMM by %s\n", s->parameters,
+           s->ranks, s->ranks == 1 ? "" : "s", c->threads, c->threads == 1 ? "" : "s",
+           gw_session_strategy(j->session), gw_session_algorithm(j->session), c->compress,
+           gw_session_feedback(j->session) ? " with error feedback" : "", gw_gemm_library());
+    if (gw_gemm_warning())
+        printf("note: %s\n", gw_gemm_warning());
+    if (s->oversubscribed)
+        printf("note: oversubscribed: more threads than cores, waits give the core away and times "
+               "say little\n");
+}
+
+static void say_epoch(const job *j, const gw_train_status *s) {
+    if (j->terminal)
+        printf("\r\033[K");
+    printf("epoch %d/%d: step %lld, loss %.4f, test loss %.4f, test accuracy %.4f", s->epoch,
+           s->epochs, (long long)s->step, s->loss, s->test_loss, s->test_accuracy);
+    if (!isnan(s->validation_accuracy))
+        printf(", validation accuracy %.4f", s->validation_accuracy);
+    printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
+}
+
+static void say_step(const job *j, const gw_train_status *s) {
+    double left = s->elapsed_s / (double)s->step * (double)(s->steps - s->step);
+    printf("%sepoch %d/%d, step %lld/%lld, loss %.4f, %.0f samples/s, %.0f s left%s",
+           j->terminal ? "\r\033[K" : "", s->epoch, s->epochs, (long long)s->step,
+           (long long)s->steps, s->loss, s->samples_per_s, left, j->terminal ? "" : "\n");
+}
+
+static void watch(void *ctx, const gw_train_status *s) {
+    job *j = ctx;
+    double every_s = j->terminal ? 0.2 : 10; /* a log should not scroll away */
+    if (j->quiet)
+        return;
+    if (s->step == 0)
+        say_start(j, s);
+    else if (s->epoch_end)
+        say_epoch(j, s);
+    else if (s->elapsed_s - j->last_s >= every_s)
+        say_step(j, s);
+    else
+        return;
+    j->last_s = s->elapsed_s;
+    fflush(stdout);
+}
+
+static void say_end(const job *j, const gw_train_result *r) {
+    const gw_batch_summary *b = &r->summary;
+    const double *p = b->phase_s;
+    double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+    double exposed = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
+    double codec = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
+    printf(
+        "step %.1f us (median of %lld): data %.1f, computation %.1f, exposed communication %.1f, "
+        "codec %.1f, other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
+        b->wall_s * 1e6, (long long)b->batches, p[GW_PHASE_DATA] * 1e6, compute * 1e6,
+        exposed * 1e6, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
+    printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
+           r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
+    if (j->config.out)
+        printf("run folder: %s\n", j->config.out);
+}
+
+/* ---- running ---- */
+
+static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+    job *j = ctx;
+    int rank;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    gw_train_result result;
+    GW_TRY(gw_train(&j->config, j->session, comm, watch, j, &result, own));
+    if (rank == 0 && !j->quiet)
+        say_end(j, &result);
+    return GW_OK;
+}
+
+static int run(int argc, char **argv) {
+    job j = {.command = join(argc, argv)};
+    gw_err e = j.command ? gw_args_new(&j.args, opts) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    if (e == GW_OK)
+        e = gw_args_argv(j.args, "train", argc, argv, NULL);
+    if (e == GW_OK)
+        e = read_config(&j);
+    int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
+    int status = gw_cli_parallel(level, e, body, &j);
+    gw_session_free(j.session);
+    gw_args_free(j.args);
+    free(j.command);
+    return status;
+}
+
+const gw_command gw_command_train = {
+    .name = "train",
+    .summary = "train a multilayer perceptron, data-parallel over the ranks",
+    .usage = "[options]        e.g. mpiexec -n 2 gradwire train --comm iallreduce --out runs/a",
+    .notes = "Strategies, algorithms and codecs with their options: gradwire list",
+    .opts = opts,
+    .run = run,
+};

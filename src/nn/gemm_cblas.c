@@ -1,0 +1,132 @@
+/* GEMM by CBLAS: OpenBLAS, MKL, BLIS or any other. What only one of them has is looked up at run
+ * time, so that one source serves them all. */
+#include "nn/gemm_backend.h"
+#include "nn/openblas.h"
+
+#include <cblas.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                             const float *b, int ldb, float beta, float *c, int ldc) {
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n,
+                k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+}
+
+typedef void (*function)(void);
+
+/* POSIX promises that dlsym's object pointer holds a function's address; C has no cast for it. */
+static function find(const char *name) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    function f;
+    memcpy(&f, &found, sizeof f);
+    return f;
+}
+
+/* The text of a `char *name(void)` of the library's, or NULL. */
+static const char *ask(const char *name) {
+    char *(*f)(void) = (char *(*)(void))find(name);
+    return f ? f() : NULL;
+}
+
+static gw_openblas_facts gather(void) {
+    const char *config = ask("openblas_get_config");
+    gw_openblas_facts f = {
+        .core = ask("openblas_get_corename"),
+        .dynamic = config && strstr(config, "DYNAMIC_ARCH"),
+        .user_core = getenv("OPENBLAS_CORETYPE"),
+        .mended_from = getenv(GW_OPENBLAS_MARKER),
+    };
+#if defined(__x86_64__)
+    f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    f.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#endif
+    return f;
+}
+
+void gw_gemm_backend_mend(char **argv) {
+    gw_openblas_facts f = gather();
+    const char *core_type;
+    if (gw_openblas_judge(&f, &core_type) != GW_OPENBLAS_MEND)
+        return;
+    /* The marker first: without it a mend that does not help would start anew for ever. */
+    if (setenv(GW_OPENBLAS_MARKER, f.core, 1) != 0)
+        return;
+    if (setenv("OPENBLAS_CORETYPE", core_type, 1) == 0)
+        execv("/proc/self/exe", argv);
+    /* Not mended: gw_gemm_warning says what to do, as the marker is set. */
+}
+
+/* openblas_get_config() begins "OpenBLAS 0.3.21 NO_LAPACKE ...": its first two words. */
+static int version_length(const char *config) {
+    const char *space = strchr(config, ' ');
+    return (int)(space ? strcspn(space + 1, " ") + (size_t)(space + 1 - config) : strlen(config));
+}
+
+static void name_openblas(const gw_openblas_facts *f, char *out, size_t cap) {
+    const char *config = ask("openblas_get_config");
+    if (!config)
+        config = "OpenBLAS";
+    snprintf(out, cap, "%.*s (%s%s%s)", version_length(config), config, f->core,
+             f->mended_from ? ", mended from " : "", f->mended_from ? f->mended_from : "");
+}
+
+static void name_other(char *out, size_t cap) {
+    void (*mkl_version)(char *, int) = (void (*)(char *, int))find("MKL_Get_Version_String");
+    const char *blis = ask("bli_info_get_version_str");
+    int (*blis_arch)(void) = (int (*)(void))find("bli_arch_query_id");
+    char *(*blis_arch_name)(int) = (char *(*)(int))find("bli_arch_string");
+    if (mkl_version) {
+        char text[GW_GEMM_TEXT] = "";
+        mkl_version(text, (int)sizeof text - 1);
+        text[strcspn(text, "\n")] = '\0';
+        snprintf(out, cap, "%.*s", (int)cap - 1, text);
+    } else if (blis && blis_arch && blis_arch_name) {
+        snprintf(out, cap, "BLIS %s (%s)", blis, blis_arch_name(blis_arch()));
+    } else {
+        snprintf(out, cap, "CBLAS of unknown make");
+    }
+}
+
+/* gw_gemm's own threads call the library; its threads on top of them would only get in the way. */
+static void keep_to_one_thread(void) {
+    void (*openblas)(int) = (void (*)(int))find("openblas_set_num_threads");
+    void (*mkl)(int) = (void (*)(int))find("MKL_Set_Num_Threads");
+    void (*blis)(long) = (void (*)(long))find("bli_thread_set_num_threads");
+    if (openblas)
+        openblas(1);
+    if (blis)
+        blis(1);
+    if (mkl)
+        mkl(1);
+}
+
+static void warn(const gw_openblas_facts *f, gw_openblas_verdict verdict, const char *core_type,
+                 char *out, size_t cap) {
+    if (verdict == GW_OPENBLAS_USER_WEAK)
+        snprintf(out, cap,
+                 "OPENBLAS_CORETYPE=%s makes OpenBLAS use its %s kernels, several times slower "
+                 "than this CPU's: unset it or set OPENBLAS_CORETYPE=%s",
+                 f->user_core, f->core, core_type);
+    else if (verdict != GW_OPENBLAS_FINE)
+        snprintf(out, cap,
+                 "OpenBLAS uses its %s kernels, several times slower than this CPU's, and asking "
+                 "for %s did not help: use a newer OpenBLAS, or build with -DGW_GEMM=dnnl",
+                 f->core, core_type);
+}
+
+void gw_gemm_backend_setup(gw_gemm_identity *id) {
+    gw_openblas_facts f = gather();
+    const char *core_type;
+    gw_openblas_verdict verdict = gw_openblas_judge(&f, &core_type);
+    keep_to_one_thread();
+    if (f.core)
+        name_openblas(&f, id->library, sizeof id->library);
+    else
+        name_other(id->library, sizeof id->library);
+    warn(&f, verdict, core_type, id->warning, sizeof id->warning);
+}

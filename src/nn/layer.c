@@ -1,0 +1,144 @@
+#include "nn/layer.h"
+
+#include "nn/gemm.h"
+#include "nn/simd.h"
+
+#include <omp.h>
+#include <string.h>
+
+/* Columns are dealt to threads in these units: a cache line of floats. */
+enum { LINE = 16 };
+
+/* y = f(y + b) on rows of `cols`, one function a transfer so that each inner loop is one formula.
+ */
+GW_CLONES static void finish_linear(float *restrict y, const float *restrict b, int rows,
+                                    int cols) {
+    for (int i = 0; i < rows; i++, y += cols)
+        for (int j = 0; j < cols; j++)
+            y[j] += b[j];
+}
+
+GW_CLONES static void finish_relu(float *restrict y, const float *restrict b, int rows, int cols) {
+    for (int i = 0; i < rows; i++, y += cols)
+        for (int j = 0; j < cols; j++) {
+            float z = y[j] + b[j];
+            y[j] = z < 0.0f ? 0.0f : z; /* NaN passes: a diverged run must not look healthy */
+        }
+}
+
+GW_CLONES static void finish_sigmoid(float *restrict y, const float *restrict b, int rows,
+                                     int cols) {
+    for (int i = 0; i < rows; i++, y += cols)
+        for (int j = 0; j < cols; j++)
+            y[j] = gw_sigmoidf(y[j] + b[j]);
+}
+
+GW_CLONES static void finish_tanh(float *restrict y, const float *restrict b, int rows, int cols) {
+    for (int i = 0; i < rows; i++, y += cols)
+        for (int j = 0; j < cols; j++)
+            y[j] = gw_tanhf(y[j] + b[j]);
+}
+
+/* dz = dy * f'(z) in place, f' being a function of y, and db = column sums of dz, on `cols` of the
+ * `ld` columns. */
+GW_CLONES static void start_linear(float *restrict db, const float *restrict dy, int rows, int cols,
+                                   size_t ld) {
+    for (int i = 0; i < rows; i++, dy += ld)
+        for (int j = 0; j < cols; j++)
+            db[j] += dy[j];
+}
+
+GW_CLONES static void start_relu(float *restrict db, float *restrict dy, const float *restrict y,
+                                 int rows, int cols, size_t ld) {
+    for (int i = 0; i < rows; i++, dy += ld, y += ld)
+        for (int j = 0; j < cols; j++) {
+            float dz = y[j] > 0.0f ? dy[j] : 0.0f;
+            dy[j] = dz;
+            db[j] += dz;
+        }
+}
+
+GW_CLONES static void start_sigmoid(float *restrict db, float *restrict dy, const float *restrict y,
+                                    int rows, int cols, size_t ld) {
+    for (int i = 0; i < rows; i++, dy += ld, y += ld)
+        for (int j = 0; j < cols; j++) {
+            float dz = dy[j] * y[j] * (1.0f - y[j]);
+            dy[j] = dz;
+            db[j] += dz;
+        }
+}
+
+GW_CLONES static void start_tanh(float *restrict db, float *restrict dy, const float *restrict y,
+                                 int rows, int cols, size_t ld) {
+    for (int i = 0; i < rows; i++, dy += ld, y += ld)
+        for (int j = 0; j < cols; j++) {
+            float dz = dy[j] * (1.0f - y[j] * y[j]);
+            dy[j] = dz;
+            db[j] += dz;
+        }
+}
+
+static int threads_for(int rows, int cols) {
+    return (long long)rows * cols < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+}
+
+static void finish(gw_transfer transfer, float *y, const float *b, int rows, int cols) {
+    switch (transfer) {
+    case GW_TRANSFER_RELU: finish_relu(y, b, rows, cols); break;
+    case GW_TRANSFER_SIGMOID: finish_sigmoid(y, b, rows, cols); break;
+    case GW_TRANSFER_TANH: finish_tanh(y, b, rows, cols); break;
+    case GW_TRANSFER_LINEAR: finish_linear(y, b, rows, cols); break;
+    }
+}
+
+static void start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
+                  size_t ld) {
+    memset(db, 0, (size_t)cols * sizeof *db);
+    switch (transfer) {
+    case GW_TRANSFER_RELU: start_relu(db, dy, y, rows, cols, ld); break;
+    case GW_TRANSFER_SIGMOID: start_sigmoid(db, dy, y, rows, cols, ld); break;
+    case GW_TRANSFER_TANH: start_tanh(db, dy, y, rows, cols, ld); break;
+    case GW_TRANSFER_LINEAR: start_linear(db, dy, rows, cols, ld); break;
+    }
+}
+
+void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
+                      int batch) {
+    int in = layer->in, out = layer->out;
+    const float *b = params + (size_t)in * (size_t)out;
+    gw_gemm(false, false, batch, out, in, x, in, params, out, 0.0f, y, out);
+    int threads = threads_for(batch, out);
+    if (threads == 1) {
+        finish(layer->transfer, y, b, batch, out);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        gw_span rows = gw_span_part((gw_span){0, (size_t)batch}, t, threads);
+        finish(layer->transfer, y + rows.off * (size_t)out, b, (int)rows.n, out);
+    }
+}
+
+void gw_layer_backward(const gw_layer *layer, const float *params, float *grads, const float *x,
+                       const float *y, float *dy, float *dx, int batch) {
+    int in = layer->in, out = layer->out, threads = threads_for(batch, out);
+    float *db = grads + (size_t)in * (size_t)out;
+    if (threads == 1) {
+        start(layer->transfer, db, dy, y, batch, out, (size_t)out);
+    } else {
+        gw_span lines = {0, ((size_t)out + LINE - 1) / LINE};
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++) {
+            gw_span part = gw_span_part(lines, t, threads);
+            size_t lo = part.off * LINE, hi = gw_span_end(part) * LINE;
+            if (hi > (size_t)out)
+                hi = (size_t)out;
+            if (lo < hi)
+                start(layer->transfer, db + lo, dy + lo, y + lo, batch, (int)(hi - lo),
+                      (size_t)out);
+        }
+    }
+    if (dx)
+        gw_gemm(false, true, batch, in, out, dy, out, params, out, 0.0f, dx, in);
+    gw_gemm(true, false, in, out, batch, x, in, dy, out, 0.0f, grads, out);
+}

@@ -1,0 +1,32 @@
+/** A dense layer: y = f(x W + b), and its backward pass. Pure functions of arrays; the model owns
+ *  them all. Shapes: x (batch, in), y (batch, out), W (in, out), b (out), all row-major and dense.
+ */
+#ifndef GW_NN_LAYER_H
+#define GW_NN_LAYER_H
+
+#include "nn/model.h"
+
+typedef enum gw_transfer {
+    GW_TRANSFER_RELU = GW_RELU,
+    GW_TRANSFER_SIGMOID = GW_SIGMOID,
+    GW_TRANSFER_TANH = GW_TANH,
+    GW_TRANSFER_LINEAR /* the last layer: its output are the logits */
+} gw_transfer;
+
+typedef struct gw_layer {
+    int in, out;
+    gw_transfer transfer;
+    gw_span span; /* W, then b, within the arena */
+} gw_layer;
+
+/** y = f(x W + b); `params` holds W, then b. OpenMP threads share large batches. */
+void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
+                      int batch);
+
+/** From dy = d(loss)/dy, which becomes d(loss)/d(x W + b) in place: grads = dW, then db (written,
+ *  not added to), and, where dx is not NULL, dx = d(loss)/dx. y is what the forward pass left.
+ *  Each sum is one thread's own, so the result depends on nothing but the number of threads. */
+void gw_layer_backward(const gw_layer *layer, const float *params, float *grads, const float *x,
+                       const float *y, float *dy, float *dx, int batch);
+
+#endif

@@ -1,0 +1,42 @@
+#include "nn/loss.h"
+
+#include "nn/simd.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stddef.h>
+
+GW_CLONES static float exponentials(float *z, int n, float max) {
+    for (int j = 0; j < n; j++)
+        z[j] = gw_expf(z[j] - max);
+    float sum = 0.0f;
+    for (int j = 0; j < n; j++)
+        sum += z[j];
+    return sum;
+}
+
+GW_CLONES static void scale_all(float *z, int n, float by) {
+    for (int j = 0; j < n; j++)
+        z[j] *= by;
+}
+
+static double row(float *z, int label, int classes, float scale, uint8_t *hit) {
+    int best = 0;
+    for (int j = 1; j < classes; j++)
+        if (z[j] > z[best])
+            best = j;
+    *hit = best == label;
+    double margin = (double)z[best] - (double)z[label];
+    float sum = exponentials(z, classes, z[best]);
+    scale_all(z, classes, scale / sum);
+    z[label] -= scale;
+    return log((double)sum) + margin;
+}
+
+void gw_loss_softmax(float *z, const uint8_t *labels, int batch, int classes, float scale,
+                     double *losses, uint8_t *hits) {
+    int threads = (long long)batch * classes < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int i = 0; i < batch; i++)
+        losses[i] = row(z + (size_t)i * (size_t)classes, labels[i], classes, scale, &hits[i]);
+}

@@ -1,0 +1,200 @@
+#include "nn/model.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "nn/loss.h"
+#include "nn/metrics.h"
+#include "nn/model_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define INIT_STREAM 0x696e6974u /* the seed's stream for initial weights */
+
+static int width(const gw_model_spec *spec, int l) {
+    return l < 0 ? spec->inputs : l < spec->n_hidden ? spec->hidden[l] : spec->classes;
+}
+
+gw_err gw_model_check(const gw_model_spec *spec, gw_err kind, const char *where, size_t *params) {
+    if (spec->n_hidden < 0 || spec->n_hidden >= GW_MAX_LAYERS)
+        return gw_fail(kind, "%s%d hidden layers: must be 0 to %d", where, spec->n_hidden,
+                       GW_MAX_LAYERS - 1);
+    if (spec->classes < 1 || spec->classes > GW_MAX_CLASSES)
+        return gw_fail(kind, "%s%d classes: must be 1 to %d", where, spec->classes, GW_MAX_CLASSES);
+    *params = 0;
+    for (int l = -1; l <= spec->n_hidden; l++) {
+        int out = width(spec, l);
+        if (out < 1 || out > GW_MAX_WIDTH)
+            return gw_fail(kind, "%slayer %d has width %d: must be 1 to %d", where, l + 1, out,
+                           GW_MAX_WIDTH);
+        if (l >= 0)
+            *params += ((size_t)width(spec, l - 1) + 1) * (size_t)out;
+        if (*params > GW_MAX_PARAMS)
+            return gw_fail(kind, "%sthe model has more than %zu parameters: narrow its layers",
+                           where, GW_MAX_PARAMS);
+    }
+    if ((int)spec->activation < GW_RELU || spec->activation > GW_TANH)
+        return gw_fail(kind, "%sunknown activation %d", where, (int)spec->activation);
+    if ((int)spec->init < GW_INIT_HE || spec->init > GW_INIT_XAVIER)
+        return gw_fail(kind, "%sunknown initialisation %d", where, (int)spec->init);
+    return GW_OK;
+}
+
+static void lay_out(gw_model *m) {
+    m->n_layers = m->spec.n_hidden + 1;
+    for (int l = 0; l < m->n_layers; l++) {
+        gw_layer *layer = &m->layers[l];
+        layer->in = width(&m->spec, l - 1);
+        layer->out = width(&m->spec, l);
+        layer->transfer =
+            l + 1 < m->n_layers ? (gw_transfer)m->spec.activation : GW_TRANSFER_LINEAR;
+        layer->span = (gw_span){m->size, ((size_t)layer->in + 1) * (size_t)layer->out};
+        m->size += layer->span.n;
+    }
+}
+
+static gw_err allocate(gw_model *m) {
+    size_t rows = (size_t)m->max_batch, widest[2] = {0, 0};
+    GW_TRY(gw_alloc(&m->params, m->size, sizeof(float)));
+    GW_TRY(gw_alloc(&m->grads, m->size, sizeof(float)));
+    GW_TRY(gw_alloc(&m->input, rows * (size_t)m->spec.inputs, sizeof(float)));
+    for (int l = 0; l < m->n_layers; l++) {
+        size_t out = (size_t)m->layers[l].out;
+        GW_TRY(gw_alloc(&m->outputs[l], rows * out, sizeof(float)));
+        if (l + 1 < m->n_layers && out > widest[l % 2])
+            widest[l % 2] = out;
+    }
+    for (int i = 0; i < 2; i++)
+        GW_TRY(gw_alloc(&m->deltas[i], rows * widest[i], sizeof(float)));
+    GW_TRY(gw_alloc(&m->losses, rows, sizeof *m->losses));
+    return gw_alloc(&m->hits, rows, sizeof *m->hits);
+}
+
+gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch) {
+    if (max_batch < 0)
+        return gw_fail(GW_ERR_INTERNAL, "a model for batches of %d", max_batch);
+    gw_model *m = NULL;
+    GW_TRY(gw_alloc(&m, 1, sizeof *m));
+    m->spec = *spec;
+    m->max_batch = max_batch;
+    lay_out(m);
+    gw_err e = allocate(m);
+    if (e != GW_OK) {
+        gw_model_close(m);
+        return e;
+    }
+    *out = m;
+    return GW_OK;
+}
+
+static void initialise(gw_model *m) {
+    uint64_t stream = gw_rng_key(m->spec.seed, INIT_STREAM);
+    for (int l = 0; l < m->n_layers; l++) {
+        const gw_layer *layer = &m->layers[l];
+        uint64_t key = gw_rng_key(stream, (uint64_t)l);
+        float *w = m->params + layer->span.off;
+        int64_t n = (int64_t)layer->in * layer->out;
+        int fan = m->spec.init == GW_INIT_HE ? layer->in : layer->in + layer->out;
+        double sigma = sqrt(2.0 / fan);
+#pragma omp parallel for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            w[i] = (float)(sigma * gw_rng_normal(key, (uint64_t)i));
+    }
+}
+
+gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch) {
+    size_t params;
+    GW_TRY(gw_model_check(spec, GW_ERR_USAGE, "", &params));
+    GW_TRY(gw_model_build(out, spec, max_batch));
+    initialise(*out);
+    return GW_OK;
+}
+
+void gw_model_close(gw_model *m) {
+    if (!m)
+        return;
+    free(m->params);
+    free(m->grads);
+    free(m->input);
+    for (int l = 0; l < m->n_layers; l++)
+        free(m->outputs[l]);
+    free(m->deltas[0]);
+    free(m->deltas[1]);
+    free(m->losses);
+    free(m->hits);
+    free(m);
+}
+
+const gw_model_spec *gw_model_get_spec(const gw_model *m) {
+    return &m->spec;
+}
+
+int gw_model_layers(const gw_model *m) {
+    return m->n_layers;
+}
+
+gw_span gw_model_span(const gw_model *m, int l) {
+    return m->layers[l].span;
+}
+
+size_t gw_model_size(const gw_model *m) {
+    return m->size;
+}
+
+float *gw_model_params(gw_model *m) {
+    return m->params;
+}
+
+float *gw_model_grads(gw_model *m) {
+    return m->grads;
+}
+
+float *gw_model_input(gw_model *m) {
+    return m->input;
+}
+
+const float *gw_model_logits(const gw_model *m) {
+    return m->outputs[m->n_layers - 1];
+}
+
+/* What layer l reads. */
+static const float *below(const gw_model *m, int l) {
+    return l == 0 ? m->input : m->outputs[l - 1];
+}
+
+void gw_model_forward(gw_model *m, int l, int batch) {
+    const gw_layer *layer = &m->layers[l];
+    gw_layer_forward(layer, m->params + layer->span.off, below(m, l), m->outputs[l], batch);
+}
+
+double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale,
+                     int *correct) {
+    gw_loss_softmax(m->outputs[m->n_layers - 1], labels, batch, m->spec.classes, grad_scale,
+                    m->losses, m->hits);
+    double sum = 0.0;
+    int hits = 0;
+    for (int i = 0; i < batch; i++) {
+        sum += m->losses[i];
+        hits += m->hits[i];
+    }
+    if (correct)
+        *correct = hits;
+    return sum;
+}
+
+void gw_model_backward(gw_model *m, int l, int batch) {
+    const gw_layer *layer = &m->layers[l];
+    float *dy = l + 1 < m->n_layers ? m->deltas[l % 2] : m->outputs[l];
+    float *dx = l > 0 ? m->deltas[(l - 1) % 2] : NULL;
+    gw_layer_backward(layer, m->params + layer->span.off, m->grads + layer->span.off, below(m, l),
+                      m->outputs[l], dy, dx, batch);
+}
+
+double gw_model_flops(const gw_model *m, int batch) {
+    double flops = 0.0;
+    for (int l = 0; l < m->n_layers; l++) {
+        double product = 2.0 * batch * m->layers[l].in * m->layers[l].out;
+        flops += product * (l > 0 ? 3 : 2); /* forward, dW, and dX above the first layer */
+    }
+    return flops;
+}

@@ -1,0 +1,85 @@
+#include "nn/model.h"
+#include "nn/model_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAGIC "GWMODEL1"
+enum { VERSION = 1 };
+
+/* What a file says of the model before its parameters; fixed widths, whatever an enum's size. */
+static gw_err spec_fields(gw_io *io, gw_model_spec *spec, const char *where) {
+    int32_t shape[5] = {spec->inputs, spec->classes, spec->n_hidden, (int32_t)spec->activation,
+                        (int32_t)spec->init};
+    GW_TRY(gw_io_field(io, "shape", shape, sizeof shape));
+    if (shape[2] < 0 || shape[2] >= GW_MAX_LAYERS)
+        return gw_fail(GW_ERR_INPUT, "%s%d hidden layers: must be 0 to %d", where, (int)shape[2],
+                       GW_MAX_LAYERS - 1);
+    int32_t hidden[GW_MAX_LAYERS] = {0};
+    for (int i = 0; i < shape[2]; i++)
+        hidden[i] = spec->hidden[i];
+    GW_TRY(gw_io_field(io, "hidden", hidden, (size_t)shape[2] * sizeof *hidden));
+    GW_TRY(gw_io_field(io, "seed", &spec->seed, sizeof spec->seed));
+    spec->inputs = shape[0];
+    spec->classes = shape[1];
+    spec->n_hidden = shape[2];
+    spec->activation = (gw_activation)shape[3];
+    spec->init = (gw_init)shape[4];
+    for (int i = 0; i < shape[2]; i++)
+        spec->hidden[i] = hidden[i];
+    return GW_OK;
+}
+
+/* Saves *m or, loading, makes it. `file_bytes` bounds what a file may claim, before memory is taken
+ * for it. */
+static gw_err model_fields(gw_io *io, gw_model **m, int max_batch, const char *where,
+                           size_t file_bytes) {
+    gw_model_spec spec = {0};
+    if (!gw_io_loading(io))
+        spec = (*m)->spec;
+    GW_TRY(spec_fields(io, &spec, where));
+    if (gw_io_loading(io)) {
+        size_t params;
+        GW_TRY(gw_model_check(&spec, GW_ERR_INPUT, where, &params));
+        if (params > file_bytes / sizeof(float))
+            return gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, params,
+                           file_bytes);
+        GW_TRY(gw_model_build(m, &spec, max_batch));
+    }
+    return gw_io_field(io, "params", (*m)->params, (*m)->size * sizeof(float));
+}
+
+gw_err gw_model_save(gw_model *m, const char *dir, const char *name) {
+    gw_io *io = NULL;
+    GW_TRY(gw_io_save(&io, dir, name, MAGIC, VERSION));
+    gw_err e = model_fields(io, &m, m->max_batch, "", 0);
+    if (e != GW_OK) {
+        gw_io_abandon(io);
+        return e;
+    }
+    return gw_io_close(io);
+}
+
+gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return gw_fail(GW_ERR_INPUT, "%s: %s", path, strerror(errno));
+    char where[256];
+    snprintf(where, sizeof where, "%.250s: ", path);
+    gw_io *io = NULL;
+    GW_TRY(gw_io_load(&io, path, MAGIC, VERSION));
+    gw_model *m = NULL;
+    gw_err e = model_fields(io, &m, max_batch, where, (size_t)st.st_size);
+    if (e == GW_OK)
+        e = gw_io_close(io);
+    else
+        gw_io_abandon(io);
+    if (e != GW_OK) {
+        gw_model_close(m);
+        return e;
+    }
+    *out = m;
+    return GW_OK;
+}

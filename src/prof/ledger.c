@@ -1,0 +1,238 @@
+#include "prof/ledger.h"
+
+#include "prof/clock.h"
+
+/* Broken nesting would charge time to the wrong phase: it stops release builds too. */
+#undef NDEBUG
+#include <assert.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { DEPTH = 32, COST_REGIONS = 2000, COST_RUNS = 20 };
+
+/* Main thread only. */
+static struct {
+    uint64_t zero, begin, mark; /* mark: where the current slice began */
+    uint64_t busy;              /* flight_until(mark) */
+    uint64_t ticks[GW_PHASES], inflight;
+    gw_phase stack[DEPTH];
+    int depth;
+    long nivcsw, minflt;
+    double cpu_s;
+    const gw_ledger_sink *sink;
+} led;
+
+static _Thread_local bool is_main;
+
+/* Any thread. */
+static atomic_bool running;
+static atomic_uint_fast64_t bytes_sent, messages_sent, collectives_called;
+
+/* How long requests were in flight so far. Writers take turns by making `turn` odd; a reader that
+ * saw it change looks again (a seqlock), so the main thread never waits for a lock's owner longer
+ * than a few stores take. */
+static struct {
+    atomic_uint turn;
+    atomic_long outstanding;
+    atomic_uint_fast64_t since; /* when outstanding last rose from 0 */
+    atomic_uint_fast64_t total; /* ticks of the closed stretches */
+} flight;
+
+static unsigned flight_lock(void) {
+    for (;;) {
+        unsigned turn = atomic_load_explicit(&flight.turn, memory_order_relaxed);
+        if ((turn & 1) == 0 &&
+            atomic_compare_exchange_weak_explicit(&flight.turn, &turn, turn + 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+            return turn;
+        sched_yield();
+    }
+}
+
+static void flight_unlock(unsigned turn) {
+    atomic_store_explicit(&flight.turn, turn + 2, memory_order_release);
+}
+
+/* Ticks up to `now` during which at least one request was in flight. */
+static uint64_t flight_until(uint64_t now) {
+    for (;;) {
+        unsigned turn = atomic_load_explicit(&flight.turn, memory_order_acquire);
+        uint64_t total = atomic_load_explicit(&flight.total, memory_order_acquire);
+        uint64_t since = atomic_load_explicit(&flight.since, memory_order_acquire);
+        long open = atomic_load_explicit(&flight.outstanding, memory_order_acquire);
+        if ((turn & 1) == 0 && turn == atomic_load_explicit(&flight.turn, memory_order_relaxed))
+            return total + (open > 0 && now > since ? now - since : 0);
+        sched_yield();
+    }
+}
+
+void gw_ledger_posted(int requests) {
+    if (requests <= 0 || !gw_probe_hooks.enter)
+        return;
+    unsigned turn = flight_lock();
+    long open = atomic_load_explicit(&flight.outstanding, memory_order_relaxed);
+    if (open == 0)
+        atomic_store_explicit(&flight.since, gw_clock_ticks(), memory_order_release);
+    atomic_store_explicit(&flight.outstanding, open + requests, memory_order_release);
+    flight_unlock(turn);
+}
+
+void gw_ledger_completed(int requests) {
+    if (requests <= 0 || !gw_probe_hooks.enter)
+        return;
+    unsigned turn = flight_lock();
+    long open = atomic_load_explicit(&flight.outstanding, memory_order_relaxed);
+    /* A request posted by a call that is not interposed can be seen complete here. */
+    long left = open > requests ? open - requests : 0;
+    atomic_store_explicit(&flight.outstanding, left, memory_order_release);
+    if (open > 0 && left == 0) {
+        uint64_t now = gw_clock_ticks();
+        uint64_t since = atomic_load_explicit(&flight.since, memory_order_relaxed);
+        uint64_t total = atomic_load_explicit(&flight.total, memory_order_relaxed);
+        now = now > since ? now : since;
+        atomic_store_explicit(&flight.total, total + (now - since), memory_order_release);
+        if (led.sink)
+            led.sink->flight(since, now);
+    }
+    flight_unlock(turn);
+}
+
+static bool computes(gw_phase phase) {
+    return phase == GW_PHASE_FORWARD || phase == GW_PHASE_BACKWARD || phase == GW_PHASE_UPDATE;
+}
+
+/* Charge the slice that ends now to the innermost region; the next one begins. */
+static void charge(uint64_t now) {
+    gw_phase phase = led.stack[led.depth];
+    now = now > led.mark ? now : led.mark;
+    uint64_t ticks = now - led.mark, busy = flight_until(now);
+    led.ticks[phase] += ticks;
+    if (computes(phase) && busy > led.busy) {
+        uint64_t hidden = busy - led.busy;
+        led.inflight += hidden < ticks ? hidden : ticks;
+    }
+    if (led.sink && ticks > 0)
+        led.sink->slice(phase, led.mark, now);
+    led.mark = now;
+    led.busy = busy;
+}
+
+static void enter(gw_phase phase) {
+    if (!is_main || !gw_ledger_counting())
+        return;
+    assert(led.depth + 1 < DEPTH && "regions nest too deep: one is never left");
+    charge(gw_clock_ticks());
+    led.stack[++led.depth] = phase;
+}
+
+static void leave(void) {
+    if (!is_main || !gw_ledger_counting())
+        return;
+    assert(led.depth > 0 && "a region is left that was not entered in this batch");
+    charge(gw_clock_ticks());
+    led.depth--;
+}
+
+void gw_ledger_start(void) {
+    gw_clock_start();
+    is_main = true;
+    atomic_store(&running, false);
+    memset(&led, 0, sizeof led);
+    atomic_store(&flight.outstanding, 0);
+    atomic_store(&flight.total, 0);
+    gw_probe_hooks = (gw_probe){enter, leave};
+    led.zero = gw_clock_ticks();
+}
+
+static void usage(long *nivcsw, long *minflt, double *cpu_s) {
+    struct rusage now = {0};
+    struct timespec cpu = {0};
+    getrusage(RUSAGE_THREAD, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    *nivcsw = now.ru_nivcsw;
+    *minflt = now.ru_minflt;
+    *cpu_s = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9;
+}
+
+void gw_ledger_begin(void) {
+    assert(is_main && !gw_ledger_counting() && "a batch is open already");
+    memset(led.ticks, 0, sizeof led.ticks);
+    led.inflight = 0;
+    led.depth = 0;
+    led.stack[0] = GW_PHASE_OTHER;
+    atomic_store(&bytes_sent, 0);
+    atomic_store(&messages_sent, 0);
+    atomic_store(&collectives_called, 0);
+    usage(&led.nivcsw, &led.minflt, &led.cpu_s);
+    led.begin = led.mark = gw_clock_ticks();
+    led.busy = flight_until(led.mark);
+    atomic_store(&running, true);
+}
+
+void gw_ledger_end(gw_batch_cost *cost) {
+    assert(is_main && gw_ledger_counting() && "no batch is open");
+    assert(led.depth == 0 && "a region is still open at the end of the batch");
+    charge(gw_clock_ticks());
+    atomic_store(&running, false);
+    gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero)};
+    usage(&c.nivcsw, &c.minflt, &c.cpu_s);
+    c.nivcsw -= led.nivcsw;
+    c.minflt -= led.minflt;
+    c.cpu_s -= led.cpu_s;
+    for (int p = 0; p < GW_PHASES; p++) {
+        c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
+        c.wall_s += c.phase_s[p];
+    }
+    c.inflight_s = gw_clock_seconds(led.inflight);
+    c.wire_bytes = atomic_load(&bytes_sent);
+    c.messages = atomic_load(&messages_sent);
+    c.collectives = atomic_load(&collectives_called);
+    if (led.sink)
+        led.sink->batch(led.begin, led.mark);
+    *cost = c;
+}
+
+bool gw_ledger_counting(void) {
+    return atomic_load_explicit(&running, memory_order_relaxed);
+}
+
+void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives) {
+    if (!gw_ledger_counting())
+        return;
+    atomic_fetch_add_explicit(&bytes_sent, bytes, memory_order_relaxed);
+    if (messages)
+        atomic_fetch_add_explicit(&messages_sent, messages, memory_order_relaxed);
+    if (collectives)
+        atomic_fetch_add_explicit(&collectives_called, collectives, memory_order_relaxed);
+}
+
+double gw_ledger_now(void) {
+    return gw_clock_seconds(gw_clock_ticks() - led.zero);
+}
+
+double gw_ledger_region_cost(void) {
+    const gw_ledger_sink *sink = led.sink;
+    led.sink = NULL; /* the trace must not fill with this */
+    double least = 1;
+    for (int run = 0; run < COST_RUNS; run++) {
+        gw_batch_cost cost;
+        gw_ledger_begin();
+        for (int i = 0; i < COST_REGIONS; i++) {
+            gw_phase_enter(GW_PHASE_FORWARD);
+            gw_phase_leave();
+        }
+        gw_ledger_end(&cost);
+        double each = cost.wall_s / COST_REGIONS;
+        least = each < least ? each : least;
+    }
+    led.sink = sink;
+    return least;
+}
+
+void gw_ledger_listen(const gw_ledger_sink *sink) {
+    assert(!gw_ledger_counting() && "the trace is switched inside a batch");
+    led.sink = sink;
+}

@@ -1,0 +1,264 @@
+/* Completion of requests, persistent requests, and the byte formulas. */
+#include "prof/pmpi.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type) {
+    MPI_Count size = 0;
+    if (count <= 0 || PMPI_Type_size_x(type, &size) != MPI_SUCCESS || size <= 0)
+        return 0;
+    return (uint64_t)count * (uint64_t)size;
+}
+
+uint64_t gw_pmpi_sent(MPI_Count count, MPI_Datatype type, int dest) {
+    return dest == MPI_PROC_NULL ? 0 : gw_pmpi_bytes(count, type);
+}
+
+static uint64_t ranks(MPI_Comm comm) {
+    int n = 1;
+    PMPI_Comm_size(comm, &n);
+    return (uint64_t)n;
+}
+
+static int rank_in(MPI_Comm comm) {
+    int rank = 0;
+    PMPI_Comm_rank(comm, &rank);
+    return rank;
+}
+
+uint64_t gw_pmpi_share(uint64_t bytes, unsigned passes, MPI_Comm comm) {
+    uint64_t p = ranks(comm);
+    return passes * (p - 1) * bytes / p;
+}
+
+uint64_t gw_pmpi_others(uint64_t bytes, MPI_Comm comm) {
+    return (ranks(comm) - 1) * bytes;
+}
+
+uint64_t gw_pmpi_sum(const int counts[], MPI_Datatype type, int skip, MPI_Comm comm) {
+    MPI_Count sum = 0;
+    int n = (int)ranks(comm);
+    for (int i = 0; i < n; i++)
+        sum += i == skip ? 0 : counts[i];
+    return gw_pmpi_bytes(sum, type);
+}
+
+uint64_t gw_pmpi_gathered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return rank_in(comm) == root ? 0 : gw_pmpi_bytes(count, type);
+}
+
+uint64_t gw_pmpi_scattered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return rank_in(comm) == root ? gw_pmpi_others(gw_pmpi_bytes(count, type), comm) : 0;
+}
+
+uint64_t gw_pmpi_scattered_v(const int counts[], MPI_Datatype type, int root, MPI_Comm comm) {
+    return rank_in(comm) == root ? gw_pmpi_sum(counts, type, root, comm) : 0;
+}
+
+uint64_t gw_pmpi_swapped_v(const void *sendbuf, const int sendcounts[], MPI_Datatype sendtype,
+                           const int recvcounts[], MPI_Datatype recvtype, MPI_Comm comm) {
+    if (sendbuf == MPI_IN_PLACE)
+        return gw_pmpi_sum(recvcounts, recvtype, rank_in(comm), comm);
+    return gw_pmpi_sum(sendcounts, sendtype, rank_in(comm), comm);
+}
+
+/* Persistent requests keep their handle when they complete, so which of them are under way must
+ * be kept here. Few programs have any, and those have few: a list, and one branch for the rest. */
+typedef struct persistent {
+    MPI_Request request;
+    uint64_t bytes;
+    unsigned messages, collectives;
+    bool active;
+} persistent;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static persistent *list; /* lives as long as the process */
+static size_t listed, room;
+static atomic_bool any_persistent;
+
+static persistent *find(MPI_Request request) {
+    for (size_t i = 0; i < listed; i++)
+        if (list[i].request == request)
+            return &list[i];
+    return NULL;
+}
+
+int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned messages,
+                           unsigned collectives) {
+    pthread_mutex_lock(&lock);
+    if (listed == room) {
+        size_t more = room ? 2 * room : 16;
+        persistent *grown = realloc(list, more * sizeof *grown);
+        if (grown) {
+            list = grown;
+            room = more;
+        }
+    }
+    int rc = listed < room ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    if (rc == MPI_SUCCESS)
+        list[listed++] = (persistent){request, bytes, messages, collectives, false};
+    atomic_store(&any_persistent, true);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+static void persistent_started(MPI_Request request) {
+    pthread_mutex_lock(&lock);
+    persistent *p = find(request);
+    if (p) {
+        p->active = true;
+        gw_ledger_posted(1);
+        gw_ledger_count(p->bytes, p->messages, p->collectives);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* 1 if `request` was under way (it is not from now on), 0 if not, -1 if it is not persistent. */
+static int persistent_done(MPI_Request request, bool forget) {
+    if (!atomic_load_explicit(&any_persistent, memory_order_relaxed))
+        return -1;
+    pthread_mutex_lock(&lock);
+    persistent *p = find(request);
+    int done = p ? p->active : -1;
+    if (p && forget)
+        *p = list[--listed];
+    else if (p)
+        p->active = false;
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+/* How many of requests[0..n) are not null. */
+static int pending(int n, const MPI_Request requests[]) {
+    int found = 0;
+    for (int i = 0; i < n; i++)
+        found += requests[i] != MPI_REQUEST_NULL;
+    return found;
+}
+
+/* Report the completion of one request: null now, or persistent. */
+static void completed_one(MPI_Request now) {
+    gw_ledger_completed(now == MPI_REQUEST_NULL ? 1 : persistent_done(now, false));
+}
+
+/* Report those of requests[0..n) that completed in a call before which `before` were not null. */
+static void completed_all(int n, const MPI_Request requests[], int before) {
+    int done = before - pending(n, requests);
+    for (int i = 0; i < n; i++)
+        if (requests[i] != MPI_REQUEST_NULL && persistent_done(requests[i], false) == 1)
+            done++;
+    gw_ledger_completed(done);
+}
+
+/* Report requests[indices[0..outcount)]; MPI names only such as were under way. */
+static void completed_some(const MPI_Request requests[], int outcount, const int indices[]) {
+    for (int i = 0; outcount != MPI_UNDEFINED && i < outcount; i++)
+        completed_one(requests[indices[i]]);
+}
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    bool open = *request != MPI_REQUEST_NULL;
+    int rc = PMPI_Wait(request, status);
+    if (open)
+        completed_one(*request);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    int before = pending(count, requests);
+    int rc = PMPI_Waitall(count, requests, statuses);
+    completed_all(count, requests, before);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    int rc = PMPI_Waitany(count, requests, index, status);
+    if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED)
+        completed_one(requests[*index]);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
+                 MPI_Status statuses[]) {
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    int rc = PMPI_Waitsome(count, requests, outcount, indices, statuses);
+    if (rc == MPI_SUCCESS)
+        completed_some(requests, *outcount, indices);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    gw_phase_enter(GW_PHASE_MPI_POLL);
+    bool open = *request != MPI_REQUEST_NULL;
+    int rc = PMPI_Test(request, flag, status);
+    if (open && *flag)
+        completed_one(*request);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+    gw_phase_enter(GW_PHASE_MPI_POLL);
+    int before = pending(count, requests);
+    int rc = PMPI_Testall(count, requests, flag, statuses);
+    if (*flag)
+        completed_all(count, requests, before);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+    gw_phase_enter(GW_PHASE_MPI_POLL);
+    int rc = PMPI_Testany(count, requests, index, flag, status);
+    if (rc == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED)
+        completed_one(requests[*index]);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
+                 MPI_Status statuses[]) {
+    gw_phase_enter(GW_PHASE_MPI_POLL);
+    int rc = PMPI_Testsome(count, requests, outcount, indices, statuses);
+    if (rc == MPI_SUCCESS)
+        completed_some(requests, *outcount, indices);
+    gw_phase_leave();
+    return rc;
+}
+
+/* A freed request may still be under way, but nobody will see it complete. */
+int MPI_Request_free(MPI_Request *request) {
+    int done = 0;
+    if (*request != MPI_REQUEST_NULL)
+        done = persistent_done(*request, true) == 0 ? 0 : 1;
+    int rc = PMPI_Request_free(request);
+    gw_ledger_completed(done);
+    return rc;
+}
+
+int MPI_Start(MPI_Request *request) {
+    gw_phase_enter(GW_PHASE_MPI_POST);
+    int rc = PMPI_Start(request);
+    if (rc == MPI_SUCCESS)
+        persistent_started(*request);
+    gw_phase_leave();
+    return rc;
+}
+
+int MPI_Startall(int count, MPI_Request requests[]) {
+    gw_phase_enter(GW_PHASE_MPI_POST);
+    int rc = PMPI_Startall(count, requests);
+    for (int i = 0; rc == MPI_SUCCESS && i < count; i++)
+        persistent_started(requests[i]);
+    gw_phase_leave();
+    return rc;
+}

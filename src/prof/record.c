@@ -1,0 +1,255 @@
+#include "prof/record.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step over all ranks, as the summary needs it: 72 bytes, so 10^6 steps are 72 MB at rank 0. */
+typedef struct step_figures {
+    float wall_s, inflight_s, phase_s[GW_PHASES];
+    double wire_bytes, logical_bytes; /* means over the ranks */
+} step_figures;
+
+struct gw_record {
+    MPI_Comm comm;
+    int rank, ranks;
+    MPI_Datatype row_type;
+    gw_batch_row *rows;
+    int64_t held, room;
+
+    /* Rank 0: */
+    gw_file *file; /* NULL: none wanted */
+    step_figures *steps;
+    int64_t steps_held, steps_room;
+    float *scratch; /* steps_room values, for a median */
+};
+
+/* The order of the file's time columns. */
+static const gw_phase columns[] = {
+    GW_PHASE_DATA,     GW_PHASE_FORWARD,    GW_PHASE_BACKWARD, GW_PHASE_UPDATE,
+    GW_PHASE_ENCODE,   GW_PHASE_DECODE,     GW_PHASE_MPI_POST, GW_PHASE_MPI_POLL,
+    GW_PHASE_MPI_WAIT, GW_PHASE_CHECKPOINT, GW_PHASE_OTHER,
+};
+_Static_assert(sizeof columns / sizeof *columns == GW_PHASES, "every phase has a column");
+
+static void write_header(FILE *to) {
+    fprintf(to, "rank,epoch,step,samples,loss,t_start_s,wall_s");
+    for (int i = 0; i < GW_PHASES; i++)
+        fprintf(to, ",%s_s", gw_phase_name(columns[i]));
+    fprintf(to, ",inflight_s,logical_bytes,wire_bytes,messages,collectives,nivcsw,minflt,clean\n");
+}
+
+/* Eleven digits hold a clock tick in a batch of seconds, so a reader can check the sums. */
+static void write_row(FILE *to, int rank, const gw_batch_row *row) {
+    const gw_batch_cost *c = &row->cost;
+    fprintf(to, "%d,%d,%lld,%d,", rank, row->epoch, (long long)row->step, row->samples);
+    if (!isnan(row->loss))
+        fprintf(to, "%.9g", row->loss);
+    fprintf(to, ",%.11g,%.11g", c->start_s, c->wall_s);
+    for (int i = 0; i < GW_PHASES; i++)
+        fprintf(to, ",%.11g", c->phase_s[columns[i]]);
+    fprintf(to, ",%.11g,%llu,%llu,%llu,%llu,%ld,%ld,%d\n", c->inflight_s,
+            (unsigned long long)row->logical_bytes, (unsigned long long)c->wire_bytes,
+            (unsigned long long)c->messages, (unsigned long long)c->collectives, c->nivcsw,
+            c->minflt, gw_batch_clean(c));
+}
+
+bool gw_batch_clean(const gw_batch_cost *cost) {
+    const double *t = cost->phase_s;
+    double may_sleep =
+        t[GW_PHASE_MPI_WAIT] + t[GW_PHASE_MPI_POLL] + t[GW_PHASE_MPI_POST] + t[GW_PHASE_CHECKPOINT];
+    double off_cpu = cost->wall_s - cost->cpu_s - may_sleep;
+    return cost->nivcsw == 0 && off_cpu <= 0.02 * cost->wall_s;
+}
+
+static gw_err make_type(gw_record *r) {
+    GW_MPI(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type));
+    GW_MPI(MPI_Type_commit(&r->row_type));
+    return GW_OK;
+}
+
+gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm comm) {
+    gw_record *r = NULL;
+    gw_err e = gw_alloc(&r, 1, sizeof *r);
+    if (e == GW_OK) {
+        r->comm = comm;
+        r->row_type = MPI_DATATYPE_NULL;
+        r->room = rows;
+        e = gw_alloc(&r->rows, (size_t)rows, sizeof *r->rows);
+    }
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_rank(comm, &r->rank), "MPI_Comm_rank");
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size");
+    if (e == GW_OK)
+        e = make_type(r);
+    if (e == GW_OK && dir && r->rank == 0) {
+        e = gw_file_create(&r->file, dir, "batches.csv");
+        if (e == GW_OK)
+            write_header(gw_file_stream(r->file));
+    }
+    e = gw_agree(comm, e);
+    if (e != GW_OK) {
+        gw_record_abandon(r);
+        return e;
+    }
+    *out = r;
+    return GW_OK;
+}
+
+gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {
+    if (r->held == r->room)
+        return gw_fail(GW_ERR_INTERNAL, "batches.csv: %lld rows between two flushes, room for %lld",
+                       (long long)r->held + 1, (long long)r->room);
+    r->rows[r->held++] = *row;
+    return GW_OK;
+}
+
+static gw_err room_for_step(gw_record *r) {
+    if (r->steps_held < r->steps_room)
+        return GW_OK;
+    int64_t more = r->steps_room ? 2 * r->steps_room : 1024;
+    step_figures *grown = realloc(r->steps, (size_t)more * sizeof *grown);
+    float *scratch = grown ? realloc(r->scratch, (size_t)more * sizeof *scratch) : NULL;
+    if (grown)
+        r->steps = grown;
+    if (!scratch)
+        return gw_fail(GW_ERR_NOMEM, "out of memory for the figures of %lld steps",
+                       (long long)more);
+    r->scratch = scratch;
+    r->steps_room = more;
+    return GW_OK;
+}
+
+/* Add one rank's row to the figures of its step; `share` is 1 / ranks. */
+static void add_to_step(step_figures *s, const gw_batch_row *row, double share) {
+    const gw_batch_cost *c = &row->cost;
+    s->wall_s = fmaxf(s->wall_s, (float)c->wall_s);
+    s->inflight_s += (float)(c->inflight_s * share);
+    for (int p = 0; p < GW_PHASES; p++)
+        s->phase_s[p] += (float)(c->phase_s[p] * share);
+    s->wire_bytes += (double)c->wire_bytes * share;
+    s->logical_bytes += (double)row->logical_bytes * share;
+}
+
+/* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
+static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *count, const int *at) {
+    for (int i = 0; i < count[0]; i++) {
+        int64_t step = all[i].step;
+        GW_TRY(room_for_step(r));
+        step_figures *s = &r->steps[r->steps_held];
+        *s = (step_figures){0};
+        for (int rank = 0; rank < r->ranks; rank++) {
+            const gw_batch_row *row = &all[at[rank] + i];
+            if (count[rank] != count[0] || row->step != step)
+                return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
+            if (r->file)
+                write_row(gw_file_stream(r->file), rank, row);
+            add_to_step(s, row, 1.0 / r->ranks);
+        }
+        r->steps_held++;
+    }
+    if (r->file && ferror(gw_file_stream(r->file)))
+        return gw_fail(GW_ERR_IO, "cannot write batches.csv: is the disk full?");
+    return GW_OK;
+}
+
+/* Rank 0 makes room for what the ranks hold; others: count and at stay NULL. */
+static gw_err gather_room(gw_record *r, const int *count, int *at, gw_batch_row **all) {
+    size_t total = 0;
+    for (int i = 0; i < r->ranks; i++) {
+        if (total > INT32_MAX)
+            return gw_fail(GW_ERR_INTERNAL, "batches.csv: too many rows at once; flush earlier");
+        at[i] = (int)total;
+        total += (size_t)count[i];
+    }
+    return gw_alloc(all, total, sizeof **all);
+}
+
+static gw_err flush(gw_record *r, int *count, int *at, gw_batch_row **all) {
+    int mine = (int)r->held;
+    GW_MPI(MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, r->comm));
+    gw_err e = r->rank == 0 ? gather_room(r, count, at, all) : GW_OK;
+    GW_TRY(gw_agree(r->comm, e));
+    GW_MPI(MPI_Gatherv(r->rows, mine, r->row_type, *all, count, at, r->row_type, 0, r->comm));
+    e = r->rank == 0 ? write_steps(r, *all, count, at) : GW_OK;
+    GW_TRY(gw_agree(r->comm, e));
+    r->held = 0;
+    return GW_OK;
+}
+
+gw_err gw_record_flush(gw_record *r) {
+    int *count = NULL, *at = NULL;
+    gw_batch_row *all = NULL;
+    size_t ranks = r->rank == 0 ? (size_t)r->ranks : 0;
+    gw_err e = r->held <= INT32_MAX ? GW_OK : gw_fail(GW_ERR_INTERNAL, "too many rows at once");
+    if (e == GW_OK)
+        e = gw_alloc(&count, ranks, sizeof *count);
+    if (e == GW_OK)
+        e = gw_alloc(&at, ranks, sizeof *at);
+    e = gw_agree(r->comm, e);
+    if (e == GW_OK)
+        e = flush(r, count, at, &all);
+    free(count);
+    free(at);
+    free(all);
+    return e;
+}
+
+static int by_value(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of the float at byte `offset` of steps[0..n), n > 0; `scratch` has room for n. */
+static double median(const step_figures *steps, int64_t n, size_t offset, float *scratch) {
+    for (int64_t i = 0; i < n; i++)
+        memcpy(&scratch[i], (const char *)&steps[i] + offset, sizeof *scratch);
+    qsort(scratch, (size_t)n, sizeof *scratch, by_value);
+    return n % 2 ? scratch[n / 2] : 0.5 * ((double)scratch[n / 2 - 1] + scratch[n / 2]);
+}
+
+void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
+    *out = (gw_batch_summary){0};
+    int64_t n = r->steps_held - warmup;
+    if (n <= 0)
+        return;
+    const step_figures *s = r->steps + warmup;
+    out->batches = n;
+    out->wall_s = median(s, n, offsetof(step_figures, wall_s), r->scratch);
+    out->inflight_s = median(s, n, offsetof(step_figures, inflight_s), r->scratch);
+    for (size_t p = 0; p < GW_PHASES; p++)
+        out->phase_s[p] =
+            median(s, n, offsetof(step_figures, phase_s) + p * sizeof(float), r->scratch);
+    for (int64_t i = 0; i < n; i++) {
+        out->wire_bytes += s[i].wire_bytes / (double)n;
+        out->logical_bytes += s[i].logical_bytes / (double)n;
+    }
+}
+
+gw_err gw_record_close(gw_record *r) {
+    gw_err e = gw_record_flush(r);
+    if (e == GW_OK && r->file) {
+        gw_file *file = r->file;
+        r->file = NULL;
+        e = gw_file_commit(file);
+    }
+    e = gw_agree(r->comm, e);
+    gw_record_abandon(r);
+    return e;
+}
+
+void gw_record_abandon(gw_record *r) {
+    if (!r)
+        return;
+    gw_file_abandon(r->file);
+    if (r->row_type != MPI_DATATYPE_NULL)
+        MPI_Type_free(&r->row_type);
+    free(r->rows);
+    free(r->steps);
+    free(r->scratch);
+    free(r);
+}

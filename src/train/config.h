@@ -1,0 +1,32 @@
+/** What a training run is told, in plain values; filled by src/cli/train.c out of its options. */
+#ifndef GW_TRAIN_CONFIG_H
+#define GW_TRAIN_CONFIG_H
+
+#include "data/data.h"
+#include "nn/model.h"
+
+typedef struct gw_train_config {
+    gw_data_spec data;
+    int n_hidden, hidden[GW_MAX_LAYERS - 1];
+    gw_activation activation;
+    gw_init init;
+    double lr, momentum, weight_decay;
+    bool lr_linear;    /* lr times the number of ranks */
+    int64_t lr_warmup; /* steps */
+    int batch;         /* global; or, with local_batch, a rank's */
+    bool local_batch;
+    int epochs;
+    int64_t steps;       /* stop after so many; 0: no limit */
+    double time_limit_s; /* stop after so long; 0: no limit */
+    uint64_t seed;
+    int threads; /* OpenMP threads a rank */
+    const char *comm, *compress, *feedback;
+    bool lazy;       /* finish and update layer by layer before the next forward pass */
+    const char *out; /* run folder; NULL: none */
+    bool overwrite, trace;
+    const gw_args *args; /* all options as resolved, for run.json */
+    const gw_opt *opts;
+    const char *command; /* the command line */
+} gw_train_config;
+
+#endif

@@ -1,0 +1,62 @@
+#include "train/evaluate.h"
+
+#include "base/mem.h"
+#include "base/span.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tally {
+    double loss_sum;
+    int64_t correct;
+} tally;
+
+static void count(gw_model *model, const gw_dataset *set, gw_span part, int chunk, uint32_t *idx,
+                  uint8_t *labels, int64_t *confusion, tally *sum) {
+    int classes = gw_model_get_spec(model)->classes;
+    for (size_t at = 0; at < part.n; at += (size_t)chunk) {
+        int n = (int)(part.n - at < (size_t)chunk ? part.n - at : (size_t)chunk);
+        for (int i = 0; i < n; i++)
+            idx[i] = (uint32_t)(part.off + at + (size_t)i);
+        gw_dataset_gather(set, idx, n, gw_model_input(model), labels);
+        for (int l = 0; l < gw_model_layers(model); l++)
+            gw_model_forward(model, l, n);
+        if (confusion)
+            gw_confusion_add(confusion, classes, gw_model_logits(model), labels, n);
+        int correct = 0;
+        sum->loss_sum += gw_model_loss(model, labels, n, 1.0f, &correct);
+        sum->correct += correct;
+    }
+}
+
+gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm comm,
+                   int64_t *confusion, gw_evaluation *out) {
+    int rank, size, classes = gw_model_get_spec(model)->classes;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &size));
+    uint32_t *idx = NULL;
+    uint8_t *labels = NULL;
+    gw_err e = gw_alloc(&idx, (size_t)chunk, sizeof *idx);
+    if (e == GW_OK)
+        e = gw_alloc(&labels, (size_t)chunk, 1);
+    e = gw_agree(comm, e);
+    tally sum = {0};
+    if (e == GW_OK) {
+        if (confusion)
+            memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
+        gw_span part = gw_span_part((gw_span){0, set->n}, rank, size);
+        count(model, set, part, chunk, idx, labels, confusion, &sum);
+    }
+    free(idx);
+    free(labels);
+    GW_TRY(e);
+    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
+    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));
+    if (confusion)
+        GW_MPI(
+            MPI_Allreduce(MPI_IN_PLACE, confusion, classes * classes, MPI_INT64_T, MPI_SUM, comm));
+    out->loss = set->n ? sum.loss_sum / set->n : NAN;
+    out->accuracy = set->n ? (double)sum.correct / set->n : NAN;
+    return GW_OK;
+}

@@ -1,0 +1,280 @@
+#include "train/runfolder.h"
+
+#include "base/mem.h"
+#include "base/version.h"
+#include "nn/gemm.h"
+#include "prof/clock.h"
+#include "prof/host.h"
+#include "prof/papi.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the folder ---- */
+
+static gw_err make_dirs(const char *dir) {
+    char path[4096];
+    if (strlen(dir) >= sizeof path)
+        return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
+    strcpy(path, dir);
+    for (char *p = path + 1;; p++) {
+        if (*p != '/' && *p != '\0')
+            continue;
+        char kept = *p;
+        *p = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return gw_fail(GW_ERR_INPUT, "--out %s: cannot make %s: %s", dir, path,
+                           strerror(errno));
+        *p = kept;
+        if (kept == '\0')
+            return GW_OK;
+    }
+}
+
+gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
+    static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
+                                        "model.gw"};
+    GW_TRY(make_dirs(dir));
+    struct stat st;
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
+        return gw_fail(GW_ERR_INPUT, "--out %s: not a folder", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return gw_fail(GW_ERR_INPUT, "--out %s: cannot write there: %s", dir, strerror(errno));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        if (access(path, F_OK) != 0)
+            continue;
+        if (!overwrite)
+            return gw_fail(GW_ERR_INPUT,
+                           "--out %s: holds a run already (%s): name another folder, or give "
+                           "--overwrite",
+                           dir, files[i]);
+        if (unlink(path) != 0)
+            return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, files[i],
+                           strerror(errno));
+    }
+    return GW_OK;
+}
+
+/* ---- epochs.csv ---- */
+
+gw_err gw_epochs_open(gw_file **out, const char *dir) {
+    GW_TRY(gw_file_create(out, dir, "epochs.csv"));
+    fprintf(gw_file_stream(*out),
+            "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,test_accuracy,"
+            "elapsed_s,wire_bytes,replica_hash\n");
+    return GW_OK;
+}
+
+/* A figure that is missing is blank, never 0. */
+static void put(FILE *to, double x) {
+    if (isnan(x))
+        fputc(',', to);
+    else
+        fprintf(to, "%.9g,", x);
+}
+
+gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row) {
+    FILE *to = gw_file_stream(f);
+    fprintf(to, "%d,%lld,", row->epoch, (long long)row->step);
+    put(to, row->train_loss);
+    put(to, row->validation_loss);
+    put(to, row->validation_accuracy);
+    put(to, row->test_loss);
+    put(to, row->test_accuracy);
+    put(to, row->elapsed_s);
+    fprintf(to, "%llu,%08x\n", (unsigned long long)row->wire_bytes, row->replica_hash);
+    return ferror(to) ? gw_fail(GW_ERR_IO, "epochs.csv: write failed: is the disk full?") : GW_OK;
+}
+
+/* ---- run.json ---- */
+
+static json_t *number(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *text_or_null(const char *s) {
+    return s && *s ? json_string(s) : json_null();
+}
+
+static json_t *options(const gw_train_config *c) {
+    json_t *all = json_object();
+    for (const gw_opt *o = c->opts; o->name; o++) {
+        const char *text = gw_args_text(c->args, o->name);
+        json_t *v = o->type == GW_OPT_FLAG   ? json_boolean(text && *text == '1')
+                    : !text                  ? json_null()
+                    : o->type == GW_OPT_REAL ? json_real(strtod(text, NULL))
+                    : o->type == GW_OPT_TEXT || o->type == GW_OPT_CHOICE
+                        ? json_string(text)
+                        : json_integer(gw_args_int(c->args, o->name));
+        json_object_set_new(all, o->name, v);
+    }
+    return all;
+}
+
+static json_t *data_facts(const gw_data *d) {
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "name", d->name, "source",
+                     d->source, "hash", d->hash, "features", gw_dataset_features(&d->train),
+                     "classes", d->classes, "train", (json_int_t)d->train.n_global, "validation",
+                     (json_int_t)d->validation.n_global, "test", (json_int_t)d->test.n_global);
+}
+
+static json_t *comm_facts(const gw_session *s) {
+    return json_pack("{s:s, s:s, s:s, s:b}", "strategy", gw_session_strategy(s), "algorithm",
+                     gw_session_algorithm(s), "codec", gw_session_codec(s)->ops->head.name,
+                     "error_feedback", gw_session_feedback(s));
+}
+
+static json_t *papi_facts(void) {
+    gw_papi_report p;
+    gw_papi_probe(&p);
+    json_t *components = json_array();
+    for (int i = 0; i < p.components; i++)
+        json_array_append_new(components, json_pack("{s:s, s:b, s:o}", "name", p.component[i].name,
+                                                    "enabled", p.component[i].enabled, "reason",
+                                                    text_or_null(p.component[i].reason)));
+    return json_pack("{s:s, s:b, s:o, s:o, s:[], s:[]}", "version", p.version, "hardware_counters",
+                     p.hardware, "reason", text_or_null(p.reason), "components", components,
+                     "events_wanted", "events_counted");
+}
+
+static const char *thread_level_name(int level) {
+    return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
+           : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+           : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                            : "MPI_THREAD_MULTIPLE";
+}
+
+static json_t *mpi_facts(int level) {
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len = 0, version = 0, subversion = 0;
+    if (MPI_Get_library_version(library, &len) != MPI_SUCCESS)
+        library[0] = '\0';
+    library[strcspn(library, "\n")] = '\0';
+    MPI_Get_version(&version, &subversion);
+    char standard[32];
+    snprintf(standard, sizeof standard, "%d.%d", version, subversion);
+    return json_pack("{s:s, s:s, s:s}", "library", library, "standard", standard, "thread_level",
+                     thread_level_name(level));
+}
+
+static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
+                             json_t *host_names) {
+    gw_host h;
+    gw_host_facts(&h);
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:b, s:s, s:o, s:s}", "hosts",
+                     host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online, "cpus_usable",
+                     h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
+                     (json_int_t)h.memory, "ranks", r->ranks, "ranks_on_this_node", r->node_ranks,
+                     "threads_per_rank", c->threads, "oversubscribed", r->oversubscribed, "gemm",
+                     gw_gemm_library(), "gemm_warning", text_or_null(gw_gemm_warning()), "clock",
+                     gw_clock_name());
+}
+
+static json_t *summary(const gw_batch_summary *b) {
+    const double *p = b->phase_s;
+    json_t *phases = json_object();
+    for (int i = 0; i < GW_PHASES; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "%s_s", gw_phase_name((gw_phase)i));
+        json_object_set_new(phases, key, number(p[i]));
+    }
+    return json_pack(
+        "{s:I, s:f, s:f, s:n, s:f, s:f, s:f, s:f, s:f, s:o}", "batches", (json_int_t)b->batches,
+        "wall_s", b->wall_s, "compute_s",
+        p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE], "memory_s", "exposed_s",
+        p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT], "hidden_s",
+        b->inflight_s, "codec_s", p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE], "wire_bytes",
+        b->wire_bytes, "logical_bytes", b->logical_bytes, "phases", phases);
+}
+
+/* Which figures were observed and which follow from a formula. */
+static json_t *sources(const gw_session *s) {
+    bool native = strcmp(gw_session_algorithm(s), "native") == 0;
+    return json_pack("{s:s, s:s, s:s, s:s}", "phases", "measured: exclusive timers, MPI by PMPI",
+                     "hidden_s", "upper bound: computation while a message was in flight",
+                     "memory_s", "absent", "wire_bytes",
+                     native ? "modelled: what the bandwidth-optimal collective sends"
+                            : "measured: bytes handed to MPI");
+}
+
+static json_t *results(const gw_train_result *r) {
+    char hash[16];
+    snprintf(hash, sizeof hash, "%08x", r->replica_hash);
+    return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:s, s:o}", "steps",
+                     (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
+                     number(r->train_loss), "validation_loss", number(r->validation_loss),
+                     "validation_accuracy", number(r->validation_accuracy), "test_loss",
+                     number(r->test_loss), "test_accuracy", number(r->test_accuracy), "elapsed_s",
+                     r->elapsed_s, "train_s", r->train_s, "wire_bytes", (json_int_t)r->wire_bytes,
+                     "replica_hash", hash, "summary", summary(&r->summary));
+}
+
+static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
+                         json_t *host_names) {
+    json_t *run =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                  "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command",
+                  c->command, "started_utc", f->started_utc, "options", options(c), "seed",
+                  (json_int_t)c->seed, "parameters", (json_int_t)r->parameters, "data",
+                  data_facts(f->data), "comm", comm_facts(f->session), "mpi",
+                  mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "papi",
+                  papi_facts(), "sources", sources(f->session), "results", results(r));
+    if (!run)
+        return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
+    gw_file *file = NULL;
+    gw_err e = gw_file_create(&file, c->out, "run.json");
+    if (e == GW_OK) {
+        int rc = json_dumpf(run, gw_file_stream(file), JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        fputc('\n', gw_file_stream(file));
+        if (rc != 0) {
+            gw_file_abandon(file);
+            e = gw_fail(GW_ERR_IO, "run.json: write failed: is the disk full?");
+        } else {
+            e = gw_file_commit(file);
+        }
+    }
+    json_decref(run);
+    return e;
+}
+
+/* The names of all hosts, each once, in the order of the ranks. */
+static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
+    enum { NAME = 64 };
+    int rank, size;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &size));
+    char mine[NAME] = {0}, *all = NULL;
+    gethostname(mine, NAME - 1);
+    gw_err e = gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)size, NAME) : GW_OK);
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Gather(mine, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, comm),
+                         "MPI_Gather");
+    if (e == GW_OK && rank == 0) {
+        json_t *names = json_array();
+        for (int r = 0; r < size; r++) {
+            const char *name = all + (size_t)r * NAME;
+            bool known = false;
+            for (size_t i = 0; i < json_array_size(names); i++)
+                known |= strcmp(json_string_value(json_array_get(names, i)), name) == 0;
+            if (!known)
+                json_array_append_new(names, json_string(name));
+        }
+        *out = names;
+    }
+    free(all);
+    return e;
+}
+
+gw_err gw_runfolder_write(const gw_train_config *c, const gw_run_facts *facts,
+                          const gw_train_result *r) {
+    json_t *names = NULL;
+    GW_TRY(gather_hosts(facts->comm, &names));
+    return gw_agree(facts->comm, names ? write_json(c, facts, r, names) : GW_OK);
+}

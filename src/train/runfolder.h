@@ -1,0 +1,44 @@
+/** A run's folder: run.json and epochs.csv (batches.csv and trace.json are src/prof's). Rank 0
+ * writes; each file appears whole or not at all. The schema is described in the README. */
+#ifndef GW_TRAIN_RUNFOLDER_H
+#define GW_TRAIN_RUNFOLDER_H
+
+#include "base/file.h"
+#include "prof/trace.h"
+#include "train/trainer.h"
+
+/** Bumped when a key of run.json or a column changes its meaning. */
+#define GW_RUN_SCHEMA 1
+
+/** Rank 0: make the folder (parents, too) or take an empty one. A folder that holds a run is
+ * refused with GW_ERR_INPUT unless `overwrite`, which removes that run's files. */
+gw_err gw_runfolder_claim(const char *dir, bool overwrite);
+
+typedef struct gw_epoch_row {
+    int epoch;
+    int64_t step;
+    double train_loss;
+    double validation_loss, validation_accuracy; /* NaN: blank */
+    double test_loss, test_accuracy, elapsed_s;
+    uint64_t wire_bytes;
+    uint32_t replica_hash;
+} gw_epoch_row;
+
+/** Begin DIR/epochs.csv with its header; rows are one line each. */
+gw_err gw_epochs_open(gw_file **out, const char *dir);
+gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row);
+
+/** What run.json tells beside configuration and results. */
+typedef struct gw_run_facts {
+    const gw_data *data;
+    const gw_session *session;
+    int thread_level; /* provided by MPI */
+    const char *started_utc;
+    MPI_Comm comm;
+} gw_run_facts;
+
+/** Collective (gathers host names): rank 0 writes DIR/run.json. */
+gw_err gw_runfolder_write(const gw_train_config *c, const gw_run_facts *facts,
+                          const gw_train_result *r);
+
+#endif

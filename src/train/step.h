@@ -1,0 +1,29 @@
+/** One optimizer step as data flows: gather, forward, loss, backward with the exchange of each
+ * layer's gradient, update. `eager` finishes the exchange at the end of the step; `lazy` just
+ * before the next forward pass reads each layer, so that communication may hide there, too. */
+#ifndef GW_TRAIN_STEP_H
+#define GW_TRAIN_STEP_H
+
+#include "data/sampler.h"
+#include "nn/model.h"
+#include "nn/optimizer.h"
+#include "train/session.h"
+
+typedef struct gw_stepper {
+    gw_model *model;
+    gw_optimizer *optimizer;
+    gw_session *session;
+    const gw_dataset *set;
+    uint8_t *labels; /* of the local batch: max_local */
+    bool lazy;
+    bool pending; /* lazy: the last step's exchange is not finished yet */
+    float pending_lr;
+} gw_stepper;
+
+/** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
+gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
+
+/** Finish a pending exchange, so that parameters may be read; nothing to do when eager. */
+gw_err gw_step_settle(gw_stepper *t);
+
+#endif

@@ -1,0 +1,47 @@
+/** The training run: data, model, session, the step, and what is recorded of it. */
+#ifndef GW_TRAIN_TRAINER_H
+#define GW_TRAIN_TRAINER_H
+
+#include "prof/record.h"
+#include "train/config.h"
+#include "train/session.h"
+
+/** How far the run is; handed to the watcher on rank 0 before the first step (step 0), after steps
+ *  and after epochs. */
+typedef struct gw_train_status {
+    const gw_data *data;
+    size_t parameters;
+    int ranks;
+    bool oversubscribed;
+    int epoch, epochs;    /* 1.. */
+    int64_t step, steps;  /* 1..; steps: planned, all epochs */
+    double elapsed_s;     /* since the first step */
+    double samples_per_s; /* global, over the epoch so far */
+    double loss;          /* this rank's last local batch; at an epoch's end the global mean */
+    bool epoch_end;       /* the following are valid */
+    double validation_loss, validation_accuracy; /* NaN: no validation set */
+    double test_loss, test_accuracy;
+} gw_train_status;
+
+typedef struct gw_train_result {
+    int64_t steps;
+    double train_loss, test_loss, test_accuracy;
+    double validation_loss, validation_accuracy; /* NaN: no validation set */
+    double elapsed_s, train_s; /* from the first step to the end; inside batches */
+    uint64_t wire_bytes;       /* over all ranks and steps */
+    uint32_t replica_hash;
+    gw_batch_summary summary; /* rank 0 */
+    bool oversubscribed;
+    int ranks, node_ranks;
+    size_t parameters;
+    char stopped_by[16]; /* "epochs", "steps" or "time-limit" */
+} gw_train_result;
+
+/** Collective. `watch` (NULL: none) is called on rank 0 outside the batches. Every rank returns the
+ *  same error for whatever goes wrong before the first step and between epochs; an error inside a
+ *  step is the failing rank's own, and *own is set: end the job with MPI_Abort then. */
+gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm comm,
+                void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
+                gw_train_result *result, bool *own);
+
+#endif
