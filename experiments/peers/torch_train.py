@@ -1,0 +1,127 @@
+"""One timed PyTorch run of the main job's step; compare_torch.py starts one process a rank.
+
+The fastest plain form of this loop that we know: images are float tensors in memory, put in the
+order of the visit beforehand, so that a batch is a slice and costs nothing; one thread a rank;
+denormals flushed; zero_grad(set_to_none=True); with several ranks DistributedDataParallel over
+Gloo with gradients as views of its bucket, which is one bucket for this model. No loss is read
+back and nothing is printed within the loop. SGD(foreach=True), static_graph=True and gradients
+copied out of the bucket were each tried in turns with this form: none was faster beyond the noise.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+MASK = (1 << 64) - 1
+
+
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def draw(key, counter):
+    return mix((mix(key) + (counter + 1) * 0x9E3779B97F4A7C15) & MASK)
+
+
+def derive(key, salt):
+    return mix(draw(key, salt) ^ 0xD1B54A32D192ED03)
+
+
+def visit_order(n, seed):
+    """gradwire's order of epoch 0 (src/data/sampler.c, src/base/rng.h)."""
+    key = derive(derive(seed, 0x65706F63), 0)
+    order = list(range(n))
+    for i in range(n, 1, -1):
+        j = (draw(key, i) * i) >> 64
+        order[i - 1], order[j] = order[j], order[i - 1]
+    return np.array(order)
+
+
+def read_idx(path, header):
+    with gzip.open(path, "rb") as file:
+        return np.frombuffer(file.read(), dtype=np.uint8, offset=header)
+
+
+def load(folder, batch, rank, ranks, seed):
+    """This rank's part of every full batch of epoch 0: (batches, local, 784) and (batches, local)."""
+    labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte.gz"), 8)
+    images = read_idx(os.path.join(folder, "train-images-idx3-ubyte.gz"), 16)
+    images = images.reshape(len(labels), -1)
+    order = visit_order(len(labels), seed)
+    full = len(labels) // batch
+    mine = order[:full * batch].reshape(full, batch)[:, batch * rank // ranks:
+                                                     batch * (rank + 1) // ranks]
+    return (torch.from_numpy(images[mine].astype(np.float32) / 255.0),
+            torch.from_numpy(labels[mine].astype(np.int64)))
+
+
+def build(ranks):
+    model = torch.nn.Sequential(
+        torch.nn.Linear(784, 256), torch.nn.ReLU(),
+        torch.nn.Linear(256, 128), torch.nn.ReLU(),
+        torch.nn.Linear(128, 10))
+    if ranks > 1:
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True,
+                                        broadcast_buffers=False)
+    return model
+
+
+def train(model, images, labels, lr, steps):
+    """Seconds of each step, and the last step's loss."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    times = []
+    begin = time.perf_counter()
+    for step in range(steps):
+        batch = step % len(images)
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        end = time.perf_counter()
+        times.append(end - begin)
+        begin = end
+    return times, loss.item()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--meet", required=True, help="file through which the ranks meet")
+    parser.add_argument("--batch", type=int, default=64, help="global")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", required=True, help="JSON file for this rank's step times")
+    args = parser.parse_args()
+
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(args.seed)
+    if args.ranks > 1:
+        dist.init_process_group("gloo", init_method="file://" + os.path.abspath(args.meet),
+                                rank=args.rank, world_size=args.ranks)
+    images, labels = load(args.data, args.batch, args.rank, args.ranks, args.seed)
+    model = build(args.ranks)
+    if args.ranks > 1:
+        dist.barrier()
+    times, loss = train(model, images, labels, args.lr, args.steps)
+    with open(args.out, "w", encoding="utf-8") as file:
+        json.dump({"step_s": times, "loss": loss}, file)
+    if args.ranks > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
