@@ -18,18 +18,22 @@ typedef struct gw_batch {
     int global;          /* samples over all ranks */
 } gw_batch;
 
-/** `batch`: global batch size, 1..set->n_global. */
+/** A sampler of `set` for `rank` of `ranks`, standing at epoch 0. `batch`: global batch size, from
+ * 1 to set->n_global, else GW_ERR_USAGE. GW_ERR_INTERNAL: `set` is not laid out for this batch and
+ *  layout. A sampler is used by one thread; it does not keep `set`. */
 gw_err gw_sampler_open(gw_sampler **out, const gw_dataset *set, int batch, bool sharded,
                        uint64_t seed, int rank, int ranks);
-void gw_sampler_close(gw_sampler *s);
+void gw_sampler_close(gw_sampler *s); /* s may be NULL */
 
 int gw_sampler_batches(const gw_sampler *s);     /* global batches an epoch */
 int gw_sampler_max_local(const gw_sampler *s);   /* largest `local` of any batch on this rank */
 void gw_sampler_epoch(gw_sampler *s, int epoch); /* prepare an epoch, 0.. */
+
+/** Global batch b, 0.., of the epoch prepared; idx lives until the next epoch or close. */
 gw_batch gw_sampler_batch(const gw_sampler *s, int b);
 
 /** How many samples rank r's parts of an epoch over n samples add up to, and how many come
- *  before them over the ranks below: the cut of the sharded layout. */
+ *  before them over the ranks below: the cut of the sharded layout. Batch as in gw_sampler_open. */
 gw_err gw_sampler_shard(uint32_t n, int batch, int rank, int ranks, uint32_t *first,
                         uint32_t *count);
 

@@ -1,0 +1,354 @@
+/* Opening: rank 0 reads, one copy a node is shared, or the training set is scattered. */
+#include "data/data.h"
+
+#include "base/mem.h"
+#include "base/span.h"
+#include "data/idx.h"
+#include "data/sampler.h"
+#include "data/synthetic.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+/* What every rank must know of what rank 0 read; sent as bytes between equal programs. */
+typedef struct facts {
+    uint32_t train, validation, test; /* samples */
+    int rows, cols, classes, scale, batch;
+    bool sharded;
+    char name[64], source[256], hash[32];
+} facts;
+
+/* Where the parts lie in a node's copy: images and labels of train, validation and test. */
+enum { TRAIN, VALIDATION, TEST, PARTS };
+typedef struct layout {
+    size_t images[PARTS], labels[PARTS], bytes;
+} layout;
+
+typedef struct hold {
+    MPI_Comm node, leaders; /* leaders: MPI_COMM_NULL but on each node's rank 0 */
+    MPI_Win window;         /* the node's copy, MPI_WIN_NULL when the rank is alone there */
+    uint8_t *copy;          /* its start */
+    uint8_t *shard;         /* sharded: own training images, then labels */
+    int node_rank, node_size;
+} hold;
+
+const char *gw_data_find_fashion_mnist(void) {
+    static char dir[PATH_MAX];
+    const char *root = getenv("GW_DATA_DIR");
+    if (root && *root) {
+        snprintf(dir, sizeof dir, "%s/fashion-mnist", root);
+        if (gw_idx_present(dir))
+            return dir;
+    }
+    static const char *const usual[] = {"/usr/share/datasets/fashion-mnist",
+                                        "./data/fashion-mnist"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (gw_idx_present(usual[i]))
+            return usual[i];
+    return NULL;
+}
+
+/* --- rank 0: read --- */
+
+static gw_err read_source(gw_raw *raw, const char *source, facts *f) {
+    static const char synthetic[] = "synthetic";
+    size_t len = sizeof synthetic - 1;
+    if (strncmp(source, synthetic, len) == 0 && (source[len] == '\0' || source[len] == ':')) {
+        snprintf(f->name, sizeof f->name, "%s", synthetic);
+        return gw_synthetic_make(raw, source[len] ? source + len + 1 : NULL);
+    }
+    bool fashion = strcmp(source, "fashion-mnist") == 0;
+    const char *dir = fashion ? gw_data_find_fashion_mnist() : source;
+    if (!dir)
+        return gw_fail(
+            GW_ERR_INPUT,
+            "fashion-mnist not found in $GW_DATA_DIR/fashion-mnist, "
+            "/usr/share/datasets/fashion-mnist or ./data/fashion-mnist: install Debian's "
+            "dataset-fashion-mnist, or give its folder, or synthetic");
+    snprintf(f->name, sizeof f->name, "%s", fashion ? "fashion-mnist" : "mnist-format");
+    return gw_idx_read(raw, dir);
+}
+
+static gw_err check_scale(const gw_raw *raw, int scale) {
+    double inputs = (double)raw->rows * raw->cols * scale * scale;
+    if (scale < 1 || inputs > GW_MAX_PIXELS)
+        return gw_fail(GW_ERR_USAGE,
+                       "image-scale=%d: must be at least 1, and %d x %d enlarged by it each way at "
+                       "most %d inputs",
+                       scale, raw->rows, raw->cols, GW_MAX_PIXELS);
+    return GW_OK;
+}
+
+static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
+    if (!spec->source || !*spec->source)
+        return gw_fail(GW_ERR_USAGE, "data: no source: give fashion-mnist, a folder or synthetic");
+    GW_TRY(read_source(raw, spec->source, f));
+    GW_TRY(check_scale(raw, spec->image_scale));
+    gw_raw_hash(raw, f->hash);
+    GW_TRY(gw_raw_split(raw, spec->validation, spec->seed));
+    f->train = raw->train.n;
+    f->validation = raw->validation.n;
+    f->test = raw->test.n;
+    f->rows = raw->rows;
+    f->cols = raw->cols;
+    f->classes = raw->classes;
+    f->scale = spec->image_scale;
+    f->sharded = spec->sharded;
+    f->batch = spec->batch;
+    memcpy(f->source, raw->source, sizeof f->source);
+    uint32_t first, count;
+    return spec->sharded ? gw_sampler_shard(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
+}
+
+/* --- a node's copy --- */
+
+static size_t take(size_t *at, size_t bytes) {
+    size_t here = *at;
+    *at += (bytes + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
+    return here;
+}
+
+static layout lay_out(const facts *f) {
+    size_t pixels = (size_t)f->rows * (size_t)f->cols;
+    uint32_t n[PARTS] = {f->sharded ? 0 : f->train, f->validation, f->test};
+    layout l = {.bytes = 0};
+    for (int p = 0; p < PARTS; p++) {
+        l.images[p] = take(&l.bytes, n[p] * pixels);
+        l.labels[p] = take(&l.bytes, n[p]);
+    }
+    return l;
+}
+
+static gw_err join_node(hold *h, MPI_Comm comm) {
+    int rank;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    /* Keyed by rank: rank 0 leads its node, and the leaders. */
+    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &h->node));
+    GW_MPI(MPI_Comm_set_errhandler(h->node, MPI_ERRORS_RETURN));
+    GW_MPI(MPI_Comm_rank(h->node, &h->node_rank));
+    GW_MPI(MPI_Comm_size(h->node, &h->node_size));
+    GW_MPI(MPI_Comm_split(comm, h->node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &h->leaders));
+    if (h->leaders != MPI_COMM_NULL)
+        GW_MPI(MPI_Comm_set_errhandler(h->leaders, MPI_ERRORS_RETURN));
+    return GW_OK;
+}
+
+/* MPI makes the file of a window sparse: without this look a container's small /dev/shm would
+ * end the run with SIGBUS when the copy is filled. */
+static gw_err check_room(size_t bytes) {
+    struct statvfs fs;
+    if (statvfs("/dev/shm", &fs) != 0)
+        return GW_OK; /* shared memory is elsewhere here */
+    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (room < bytes)
+        return gw_fail(GW_ERR_NOMEM,
+                       "the data set needs %zu MiB of shared memory, /dev/shm has %zu MiB left: "
+                       "enlarge it (docker run --shm-size), or use --data-layout sharded",
+                       (bytes >> 20) + 1, (size_t)(room >> 20));
+    return GW_OK;
+}
+
+static gw_err share_window(hold *h, size_t bytes) {
+    MPI_Aint size;
+    int unit;
+    void *base = NULL;
+    GW_MPI(MPI_Win_allocate_shared(h->node_rank == 0 ? (MPI_Aint)bytes : 0, 1, MPI_INFO_NULL,
+                                   h->node, &base, &h->window));
+    GW_MPI(MPI_Win_set_errhandler(h->window, MPI_ERRORS_RETURN));
+    GW_MPI(MPI_Win_shared_query(h->window, 0, &size, &unit, &base));
+    h->copy = base;
+    return GW_OK;
+}
+
+static gw_err node_memory(hold *h, MPI_Comm comm, size_t bytes) {
+    GW_TRY(join_node(h, comm));
+    bool alone = h->node_size == 1; /* then plain memory does, and no /dev/shm is needed */
+    gw_err e = GW_OK;
+    if (alone)
+        e = gw_alloc(&h->copy, bytes, 1);
+    else if (h->node_rank == 0)
+        e = check_room(bytes);
+    GW_TRY(gw_agree(comm, e));
+    return gw_agree(comm, alone ? GW_OK : share_window(h, bytes));
+}
+
+static void place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part *part,
+                       size_t pixels) {
+    if (part->n == 0)
+        return;
+    memcpy(copy + l->images[p], part->images, part->n * pixels);
+    memcpy(copy + l->labels[p], part->labels, part->n);
+}
+
+/* Rank 0 fills its node's copy and sends it to the other nodes' leaders; `raw` counts there only.
+ */
+static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw, int rank) {
+    size_t pixels = (size_t)f->rows * (size_t)f->cols;
+    if (h->window != MPI_WIN_NULL)
+        GW_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, h->window));
+    if (rank == 0) {
+        if (!f->sharded)
+            place_part(h->copy, l, TRAIN, &raw->train, pixels);
+        place_part(h->copy, l, VALIDATION, &raw->validation, pixels);
+        place_part(h->copy, l, TEST, &raw->test, pixels);
+    }
+    if (h->leaders != MPI_COMM_NULL)
+        GW_MPI(MPI_Bcast_c(h->copy, (MPI_Count)l->bytes, MPI_BYTE, 0, h->leaders));
+    if (h->window == MPI_WIN_NULL)
+        return GW_OK;
+    /* Written before the barrier, so seen behind it (MPI 4.0, 12.4 and 12.5.5). */
+    GW_MPI(MPI_Win_sync(h->window));
+    GW_MPI(MPI_Barrier(h->node));
+    GW_MPI(MPI_Win_sync(h->window));
+    GW_MPI(MPI_Win_unlock_all(h->window));
+    return GW_OK;
+}
+
+/* --- shards --- */
+
+static gw_err scatter_rows(const uint8_t *all, const gw_span *cut, int ranks, int rank,
+                           size_t width, uint8_t *mine, MPI_Comm comm) {
+    MPI_Count *counts = NULL;
+    MPI_Aint *displs = NULL;
+    gw_err e = gw_alloc(&counts, (size_t)ranks, sizeof *counts);
+    if (e == GW_OK)
+        e = gw_alloc(&displs, (size_t)ranks, sizeof *displs);
+    for (int r = 0; e == GW_OK && r < ranks; r++) {
+        counts[r] = (MPI_Count)(cut[r].n * width);
+        displs[r] = (MPI_Aint)(cut[r].off * width);
+    }
+    e = gw_agree(comm, e);
+    if (e == GW_OK)
+        e = gw_mpi_check(
+            MPI_Scatterv_c(all, counts, displs, MPI_BYTE, mine, counts[rank], MPI_BYTE, 0, comm),
+            "MPI_Scatterv_c");
+    free(counts);
+    free(displs);
+    return e;
+}
+
+static gw_err prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
+    size_t pixels = (size_t)f->rows * (size_t)f->cols;
+    for (int r = 0; r < ranks; r++) {
+        uint32_t first, count;
+        GW_TRY(gw_sampler_shard(f->train, f->batch, r, ranks, &first, &count));
+        cut[r] = (gw_span){first, count};
+    }
+    return gw_alloc(&h->shard, cut[rank].n, pixels + 1);
+}
+
+static gw_err scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *train, MPI_Comm comm,
+                      int rank) {
+    int ranks;
+    gw_span *cut = NULL;
+    size_t pixels = (size_t)f->rows * (size_t)f->cols;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    gw_err e = gw_alloc(&cut, (size_t)ranks, sizeof *cut);
+    if (e == GW_OK)
+        e = prepare_shard(h, f, cut, ranks, rank);
+    e = gw_agree(comm, e);
+    if (e == GW_OK) {
+        uint8_t *labels = h->shard + cut[rank].n * pixels;
+        e = scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->shard, comm);
+        if (e == GW_OK)
+            e = scatter_rows(raw->train.labels, cut, ranks, rank, 1, labels, comm);
+        train->images = h->shard;
+        train->labels = labels;
+        train->first = (uint32_t)cut[rank].off;
+        train->n = (uint32_t)cut[rank].n;
+    }
+    free(cut);
+    return e;
+}
+
+/* --- all together --- */
+
+static gw_dataset part_of(const facts *f, const layout *l, const uint8_t *copy, int p, uint32_t n) {
+    return (gw_dataset){.n = n,
+                        .n_global = n,
+                        .rows = f->rows,
+                        .cols = f->cols,
+                        .scale = f->scale,
+                        .images = copy + l->images[p],
+                        .labels = copy + l->labels[p]};
+}
+
+static gw_err spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Comm comm, int rank) {
+    hold *h = d->priv;
+    layout l = lay_out(f);
+    GW_TRY(node_memory(h, comm, l.bytes));
+    GW_TRY(fill_copies(h, f, &l, raw, rank));
+    d->train = part_of(f, &l, h->copy, TRAIN, f->train);
+    d->validation = part_of(f, &l, h->copy, VALIDATION, f->validation);
+    d->test = part_of(f, &l, h->copy, TEST, f->test);
+    d->classes = f->classes;
+    memcpy(d->name, f->name, sizeof d->name);
+    memcpy(d->source, f->source, sizeof d->source);
+    memcpy(d->hash, f->hash, sizeof d->hash);
+    return f->sharded ? scatter(h, f, raw, &d->train, comm, rank) : GW_OK;
+}
+
+static gw_err data_new(gw_data **out) {
+    gw_data *d = NULL;
+    hold *h = NULL;
+    GW_TRY(gw_alloc(&d, 1, sizeof *d));
+    gw_err e = gw_alloc(&h, 1, sizeof *h);
+    if (e != GW_OK) {
+        free(d);
+        return e;
+    }
+    h->node = h->leaders = MPI_COMM_NULL;
+    h->window = MPI_WIN_NULL;
+    d->priv = h;
+    *out = d;
+    return GW_OK;
+}
+
+/* Take what rank 0 found, or everyone's error. */
+static gw_err learn(facts *f, gw_err mine, MPI_Comm comm) {
+    GW_TRY(gw_agree(comm, mine));
+    GW_MPI(MPI_Bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
+    return GW_OK;
+}
+
+gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
+    int rank;
+    gw_data *d = NULL;
+    gw_raw raw = {0};
+    facts f = {0};
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    gw_err e = data_new(&d);
+    if (e == GW_OK && rank == 0)
+        e = read_and_split(&raw, spec, &f);
+    e = learn(&f, e, comm);
+    if (e == GW_OK)
+        e = spread(d, &f, &raw, comm, rank);
+    gw_raw_free(&raw);
+    if (e != GW_OK) {
+        gw_data_close(d);
+        return e;
+    }
+    *out = d;
+    return GW_OK;
+}
+
+void gw_data_close(gw_data *d) {
+    if (!d)
+        return;
+    hold *h = d->priv;
+    /* Nothing can be done about a failure to free, and the run is over. */
+    if (h->window != MPI_WIN_NULL)
+        MPI_Win_free(&h->window);
+    else
+        free(h->copy);
+    if (h->leaders != MPI_COMM_NULL)
+        MPI_Comm_free(&h->leaders);
+    if (h->node != MPI_COMM_NULL)
+        MPI_Comm_free(&h->node);
+    free(h->shard);
+    free(h);
+    free(d);
+}

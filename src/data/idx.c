@@ -1,0 +1,211 @@
+#include "data/idx.h"
+
+#include "base/mem.h"
+#include "data/stream.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FILES = 4 };
+
+/* Images and labels of the training set, then of the test set. */
+static const struct {
+    const char *stem;
+    int dims;
+} parts[FILES] = {{"train-images", 3}, {"train-labels", 1}, {"t10k-images", 3}, {"t10k-labels", 1}};
+
+/* One file's content: images (n, rows*cols), or labels with rows = cols = 1. */
+typedef struct idx_file {
+    char path[PATH_MAX];
+    uint32_t n, rows, cols;
+    uint8_t *data;
+} idx_file;
+
+static bool find(char *path, size_t cap, const char *dir, int part) {
+    static const char *const forms[] = {"%s/%s-idx%d-ubyte", "%s/%s.idx%d-ubyte",
+                                        "%s/%s-idx%d-ubyte.gz", "%s/%s.idx%d-ubyte.gz"};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct stat st;
+        int len = snprintf(path, cap, forms[i], dir, parts[part].stem, parts[part].dims);
+        if (len > 0 && (size_t)len < cap && stat(path, &st) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool gw_idx_present(const char *dir) {
+    char path[PATH_MAX];
+    for (int i = 0; i < FILES; i++)
+        if (!find(path, sizeof path, dir, i))
+            return false;
+    return true;
+}
+
+static gw_err locate(idx_file files[FILES], const char *dir) {
+    struct stat st;
+    if (stat(dir, &st) != 0)
+        return gw_fail(GW_ERR_INPUT,
+                       "data folder '%s': %s: give fashion-mnist, a folder with MNIST's four files "
+                       "or synthetic",
+                       dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return gw_fail(GW_ERR_INPUT,
+                       "data folder '%s' is not a folder: give the folder that holds MNIST's four "
+                       "files",
+                       dir);
+    char lacking[200] = "";
+    size_t len = 0;
+    for (int i = 0; i < FILES; i++)
+        if (!find(files[i].path, sizeof files[i].path, dir, i))
+            len += (size_t)snprintf(lacking + len, sizeof lacking - len, "%s%s-idx%d-ubyte",
+                                    len ? ", " : "", parts[i].stem, parts[i].dims);
+    if (len)
+        return gw_fail(GW_ERR_INPUT, "data folder '%s' lacks %s (each may also end in .gz)", dir,
+                       lacking);
+    return GW_OK;
+}
+
+static uint32_t big_endian(const uint8_t *b) {
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static gw_err short_file(const idx_file *f, uint64_t got, uint64_t want, const char *what) {
+    return gw_fail(GW_ERR_INPUT, "%s: truncated: %llu bytes of %s, expected %llu: fetch it again",
+                   f->path, (unsigned long long)got, what, (unsigned long long)want);
+}
+
+static gw_err check_sizes(const idx_file *f, const gw_stream *s, size_t head) {
+    if (f->n == 0)
+        return gw_fail(GW_ERR_INPUT, "%s: holds 0 samples, expected at least 1", f->path);
+    if (f->n > GW_MAX_SAMPLES)
+        return gw_fail(GW_ERR_INPUT, "%s: its header promises %u samples, at most %d can be used",
+                       f->path, f->n, GW_MAX_SAMPLES);
+    if (f->rows < 1 || f->rows > GW_MAX_SIDE || f->cols < 1 || f->cols > GW_MAX_SIDE)
+        return gw_fail(GW_ERR_INPUT,
+                       "%s: its header promises images of %u x %u, expected 1 to %d each way",
+                       f->path, f->rows, f->cols, GW_MAX_SIDE);
+    /* The file's own size bounds what can come, before any memory is taken for it. */
+    uint64_t bytes = (uint64_t)f->n * f->rows * f->cols;
+    if (bytes + head > gw_stream_most(s))
+        return gw_fail(GW_ERR_INPUT,
+                       "%s: truncated: its header promises %llu bytes of data, but the file holds "
+                       "%llu at most: fetch it again",
+                       f->path, (unsigned long long)bytes, (unsigned long long)gw_stream_most(s));
+    return GW_OK;
+}
+
+static gw_err read_header(idx_file *f, gw_stream *s, int dims) {
+    uint8_t head[16] = {0};
+    size_t want = 4 + 4 * (size_t)dims, got = 0;
+    uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
+    GW_TRY(gw_stream_read(s, head, want, &got));
+    if (got >= 4 && big_endian(head) != expected)
+        return gw_fail(GW_ERR_INPUT,
+                       "%s: magic number 0x%08x, expected 0x%08x (IDX, unsigned bytes, %d "
+                       "dimension%s): is it the right file?",
+                       f->path, big_endian(head), expected, dims, dims == 1 ? "" : "s");
+    if (got < want)
+        return short_file(f, got, want, "header");
+    f->n = big_endian(head + 4);
+    f->rows = dims == 3 ? big_endian(head + 8) : 1;
+    f->cols = dims == 3 ? big_endian(head + 12) : 1;
+    return check_sizes(f, s, want);
+}
+
+static gw_err read_data(idx_file *f, gw_stream *s) {
+    size_t want = (size_t)f->n * f->rows * f->cols, got = 0, more = 0;
+    uint8_t beyond;
+    GW_TRY(gw_alloc(&f->data, want, 1));
+    GW_TRY(gw_stream_read(s, f->data, want, &got));
+    if (got < want)
+        return short_file(f, got, want, "data");
+    GW_TRY(gw_stream_read(s, &beyond, 1, &more)); /* checks gzip's trailer too */
+    if (more)
+        return gw_fail(GW_ERR_INPUT,
+                       "%s: more bytes follow the %u samples that its header promises: fetch it "
+                       "again",
+                       f->path, f->n);
+    return GW_OK;
+}
+
+static gw_err read_file(idx_file *f, int dims) {
+    gw_stream *s = NULL;
+    GW_TRY(gw_stream_open(&s, f->path));
+    gw_err e = read_header(f, s, dims);
+    if (e == GW_OK)
+        e = read_data(f, s);
+    gw_stream_close(s);
+    return e;
+}
+
+/* Labels must lie in 0..classes-1; *largest is the greatest met. */
+static gw_err check_labels(const idx_file *f, int classes, const char *why, int *largest) {
+    *largest = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->data[i] >= classes)
+            return gw_fail(GW_ERR_INPUT,
+                           "%s: label %d of sample %u is out of range: expected 0 to %d (%s)",
+                           f->path, f->data[i], i, classes - 1, why);
+        if (f->data[i] > *largest)
+            *largest = f->data[i];
+    }
+    return GW_OK;
+}
+
+static gw_err check_pair(const idx_file *images, const idx_file *labels) {
+    if (images->n != labels->n)
+        return gw_fail(GW_ERR_INPUT, "%s holds %u images, but %s holds %u labels: they must match",
+                       images->path, images->n, labels->path, labels->n);
+    return GW_OK;
+}
+
+static gw_err check_set(const idx_file f[FILES], int *classes) {
+    int largest, ignored;
+    GW_TRY(check_pair(&f[0], &f[1]));
+    GW_TRY(check_pair(&f[2], &f[3]));
+    if (f[0].rows != f[2].rows || f[0].cols != f[2].cols)
+        return gw_fail(GW_ERR_INPUT,
+                       "%s holds images of %u x %u, but %s of %u x %u: they must match", f[2].path,
+                       f[2].rows, f[2].cols, f[0].path, f[0].rows, f[0].cols);
+    GW_TRY(check_labels(&f[1], GW_IDX_CLASSES, "MNIST's format", &largest));
+    if (largest == 0)
+        return gw_fail(GW_ERR_INPUT, "%s: all labels are 0, expected at least two classes",
+                       f[1].path);
+    GW_TRY(check_labels(&f[3], largest + 1, "the training set's classes", &ignored));
+    *classes = largest + 1;
+    return GW_OK;
+}
+
+static gw_err read_all(idx_file files[FILES], const char *dir, int *classes) {
+    GW_TRY(locate(files, dir));
+    /* Labels first: small, and as telling about a wrong folder as the images. */
+    static const int order[FILES] = {1, 3, 2, 0};
+    for (int i = 0; i < FILES; i++)
+        GW_TRY(read_file(&files[order[i]], parts[order[i]].dims));
+    return check_set(files, classes);
+}
+
+gw_err gw_idx_read(gw_raw *raw, const char *dir) {
+    *raw = (gw_raw){0};
+    idx_file *files = NULL;
+    int classes = 0;
+    GW_TRY(gw_alloc(&files, FILES, sizeof *files));
+    gw_err e = read_all(files, dir, &classes);
+    if (e == GW_OK) {
+        raw->train = (gw_raw_part){files[0].n, files[0].data, files[1].data};
+        raw->test = (gw_raw_part){files[2].n, files[2].data, files[3].data};
+        raw->rows = (int)files[0].rows;
+        raw->cols = (int)files[0].cols;
+        raw->classes = classes;
+        snprintf(raw->source, sizeof raw->source, "%s", dir);
+    } else {
+        for (int i = 0; i < FILES; i++)
+            free(files[i].data);
+    }
+    free(files);
+    return e;
+}

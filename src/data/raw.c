@@ -1,0 +1,92 @@
+#include "data/raw.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static void free_part(gw_raw_part *p) {
+    free(p->images);
+    free(p->labels);
+    *p = (gw_raw_part){0};
+}
+
+void gw_raw_free(gw_raw *raw) {
+    free_part(&raw->train);
+    free_part(&raw->validation);
+    free_part(&raw->test);
+    *raw = (gw_raw){0};
+}
+
+void gw_raw_hash(const gw_raw *raw, char hash[32]) {
+    size_t pixels = (size_t)raw->rows * (size_t)raw->cols;
+    uLong crc = crc32_z(0, NULL, 0);
+    crc = crc32_z(crc, raw->train.images, raw->train.n * pixels);
+    crc = crc32_z(crc, raw->train.labels, raw->train.n);
+    crc = crc32_z(crc, raw->test.images, raw->test.n * pixels);
+    crc = crc32_z(crc, raw->test.labels, raw->test.n);
+    snprintf(hash, 32, "crc32:%08lx", (unsigned long)crc);
+}
+
+/* chosen[i] = 1 for `take` of n samples. */
+static gw_err choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t seed) {
+    enum { SALT = 0x76616c69 }; /* apart from the epochs' permutations */
+    uint32_t *order = NULL;
+    GW_TRY(gw_alloc(&order, n, sizeof *order));
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = i;
+    gw_rng_shuffle(gw_rng_key(seed, SALT), order, n);
+    for (uint32_t i = 0; i < take; i++)
+        chosen[order[i]] = 1;
+    free(order);
+    return GW_OK;
+}
+
+static void move_chosen(gw_raw *raw, const uint8_t *chosen) {
+    size_t pixels = (size_t)raw->rows * (size_t)raw->cols;
+    gw_raw_part *train = &raw->train, *apart = &raw->validation;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < train->n; i++) {
+        gw_raw_part *to = chosen[i] ? apart : train;
+        uint32_t at = chosen[i] ? apart->n++ : kept++;
+        if (to == train && at == i)
+            continue;
+        memcpy(to->images + at * pixels, train->images + i * pixels, pixels);
+        to->labels[at] = train->labels[i];
+    }
+    train->n = kept;
+}
+
+gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
+    if (!(fraction >= 0 && fraction < 1))
+        return gw_fail(GW_ERR_USAGE, "validation=%g: must be from 0 to below 1", fraction);
+    if (fraction == 0)
+        return GW_OK;
+    uint32_t n = raw->train.n, take = (uint32_t)(fraction * n);
+    if (take == 0 || take == n)
+        return gw_fail(
+            GW_ERR_USAGE,
+            "validation=%g: of %u training samples none would be left %s: choose another "
+            "fraction, or 0",
+            fraction, n, take == 0 ? "to validate with" : "to train on");
+    gw_raw_part apart = {0};
+    uint8_t *chosen = NULL;
+    gw_err e = gw_alloc(&chosen, n, 1);
+    if (e == GW_OK)
+        e = gw_alloc(&apart.images, take, (size_t)raw->rows * (size_t)raw->cols);
+    if (e == GW_OK)
+        e = gw_alloc(&apart.labels, take, 1);
+    if (e == GW_OK)
+        e = choose(chosen, n, take, seed);
+    if (e == GW_OK) {
+        raw->validation = apart;
+        move_chosen(raw, chosen);
+    } else {
+        free_part(&apart);
+    }
+    free(chosen);
+    return e;
+}

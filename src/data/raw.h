@@ -1,0 +1,39 @@
+/** A whole data set in one process's memory: what a reader or a generator makes, and what data.c
+ *  spreads over the ranks. */
+#ifndef GW_DATA_RAW_H
+#define GW_DATA_RAW_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum {
+    GW_MAX_SIDE = 4096,      /* rows and columns of a stored image */
+    GW_MAX_PIXELS = 1 << 24, /* inputs of a sample, enlarged */
+    GW_MAX_SAMPLES = 1 << 28
+};
+
+typedef struct gw_raw_part {
+    uint32_t n;
+    uint8_t *images; /* (n, rows*cols) */
+    uint8_t *labels; /* (n) */
+} gw_raw_part;
+
+typedef struct gw_raw {
+    gw_raw_part train, validation, test;
+    int rows, cols, classes;
+    char source[256]; /* folder, or the generator with all its options */
+} gw_raw;
+
+/** Free the parts and clear *raw. */
+void gw_raw_free(gw_raw *raw);
+
+/** "crc32:xxxxxxxx" of training images, training labels, test images, test labels, in that order:
+ *  to be taken before the split. */
+void gw_raw_hash(const gw_raw *raw, char hash[32]);
+
+/** Move floor(fraction * train.n) training samples, chosen by `seed`, to raw->validation; both
+ *  parts keep the order of the file. GW_ERR_USAGE: a part would be empty. */
+gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed);
+
+#endif

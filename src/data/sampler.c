@@ -1,0 +1,101 @@
+#include "data/sampler.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/span.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct gw_sampler {
+    uint32_t n;     /* samples of an epoch over all ranks */
+    uint32_t first; /* `order` permutes first + [0, count) */
+    uint32_t count;
+    int batch, rank, ranks;
+    bool sharded;
+    uint64_t seed;
+    uint32_t order[];
+};
+
+static gw_span part(size_t n, int rank, int ranks) {
+    return gw_span_part((gw_span){0, n}, rank, ranks);
+}
+
+static gw_err check_batch(uint32_t n, int batch) {
+    if (batch < 1 || (uint32_t)batch > n)
+        return gw_fail(GW_ERR_USAGE,
+                       "global batch %d: must be from 1 to the number of training samples, %u",
+                       batch, n);
+    return GW_OK;
+}
+
+gw_err gw_sampler_shard(uint32_t n, int batch, int rank, int ranks, uint32_t *first,
+                        uint32_t *count) {
+    GW_TRY(check_batch(n, batch));
+    uint32_t full = n / (uint32_t)batch;
+    gw_span whole = part((size_t)batch, rank, ranks), rest = part(n % (uint32_t)batch, rank, ranks);
+    *first = full * (uint32_t)whole.off + (uint32_t)rest.off;
+    *count = full * (uint32_t)whole.n + (uint32_t)rest.n;
+    return GW_OK;
+}
+
+gw_err gw_sampler_open(gw_sampler **out, const gw_dataset *set, int batch, bool sharded,
+                       uint64_t seed, int rank, int ranks) {
+    uint32_t n = set->n_global, first = 0, count = n;
+    GW_TRY(check_batch(n, batch));
+    if (sharded)
+        GW_TRY(gw_sampler_shard(n, batch, rank, ranks, &first, &count));
+    if (set->first != first || set->n != count)
+        return gw_fail(GW_ERR_INTERNAL,
+                       "sampler: rank %d holds samples %u + %u, its batches of %d need %u + %u: "
+                       "the data set was opened for another batch size or layout",
+                       rank, set->first, set->n, batch, first, count);
+    gw_sampler *s = NULL;
+    GW_TRY(gw_alloc(&s, 1, sizeof *s + count * sizeof s->order[0]));
+    s->n = n;
+    s->first = first;
+    s->count = count;
+    s->batch = batch;
+    s->rank = rank;
+    s->ranks = ranks;
+    s->sharded = sharded;
+    s->seed = seed;
+    gw_sampler_epoch(s, 0);
+    *out = s;
+    return GW_OK;
+}
+
+void gw_sampler_close(gw_sampler *s) {
+    free(s);
+}
+
+int gw_sampler_batches(const gw_sampler *s) {
+    return (int)((s->n - 1) / (uint32_t)s->batch + 1);
+}
+
+int gw_sampler_max_local(const gw_sampler *s) {
+    size_t full = part((size_t)s->batch, s->rank, s->ranks).n;
+    /* A part of a smaller whole can be the larger one: part 2 of 5 of 2 samples is 1, of 3 is 0. */
+    size_t last = part(s->n % (uint32_t)s->batch, s->rank, s->ranks).n;
+    return (int)(full > last ? full : last);
+}
+
+void gw_sampler_epoch(gw_sampler *s, int epoch) {
+    enum { SALT = 0x65706f63 };
+    uint64_t key = gw_rng_key(gw_rng_key(s->seed, SALT), (uint64_t)epoch);
+    if (s->sharded)
+        key = gw_rng_key(key, (uint64_t)s->rank);
+    for (uint32_t i = 0; i < s->count; i++)
+        s->order[i] = s->first + i;
+    gw_rng_shuffle(key, s->order, s->count);
+}
+
+gw_batch gw_sampler_batch(const gw_sampler *s, int b) {
+    assert(b >= 0 && b < gw_sampler_batches(s));
+    size_t size = (size_t)s->batch, begin = (size_t)b * size;
+    size_t global = s->n - begin < size ? s->n - begin : size;
+    gw_span mine = part(global, s->rank, s->ranks);
+    /* Only the last batch is short, so those before it took a full part each of the shard. */
+    size_t at = s->sharded ? (size_t)b * part(size, s->rank, s->ranks).n : begin + mine.off;
+    return (gw_batch){s->order + at, (int)mine.n, (int)global};
+}

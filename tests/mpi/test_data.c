@@ -1,0 +1,198 @@
+/* Opening a data set on several ranks: both layouts give the bytes that one rank alone reads, a
+ * node holds one copy, and what rank 0 finds wrong all ranks learn. */
+#include "../idx_files.h"
+#include "check.h"
+#include "data/data.h"
+#include "data/sampler.h"
+
+#include <stdbool.h>
+
+static int rank, ranks;
+
+/* `set` holds what `whole` (read alone) does at the same global indices. */
+static void expect_same(const gw_dataset *set, const gw_dataset *whole, const char *what) {
+    enum { ROWS = 64 };
+    int features = gw_dataset_features(whole);
+    size_t room = (size_t)ROWS * (size_t)features * sizeof(float);
+    float *a = malloc(room), *b = malloc(room);
+    uint8_t la[ROWS], lb[ROWS];
+    uint32_t idx[ROWS];
+    CHECK(a && b, "out of memory");
+    CHECK(set->n_global == whole->n && gw_dataset_features(set) == features,
+          "%s: %u samples of %d, expected %u of %d", what, set->n_global, gw_dataset_features(set),
+          whole->n, features);
+    for (uint32_t at = 0; at < set->n; at += ROWS) {
+        int n = set->n - at < ROWS ? (int)(set->n - at) : ROWS;
+        for (int i = 0; i < n; i++)
+            idx[i] = set->first + at + (uint32_t)i;
+        gw_dataset_gather(set, idx, n, a, la);
+        gw_dataset_gather(whole, idx, n, b, lb);
+        CHECK(memcmp(a, b, (size_t)n * (size_t)features * sizeof(float)) == 0,
+              "%s: images from %u on differ", what, idx[0]);
+        CHECK(memcmp(la, lb, (size_t)n) == 0, "%s: labels from %u on differ", what, idx[0]);
+    }
+    free(a);
+    free(b);
+}
+
+/* What one rank of a node writes into the set, the node's others read. */
+static void expect_one_copy(const gw_dataset *set) {
+    MPI_Comm node;
+    int node_rank, node_size;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &node_rank);
+    MPI_Comm_size(node, &node_size);
+    volatile uint8_t *byte = (volatile uint8_t *)(uintptr_t)set->images;
+    uint8_t was = *byte;
+    for (int writer = 0; writer < node_size; writer++) {
+        uint8_t mark = (uint8_t)(was ^ (writer + 1) ^ (rank << 4 & 0x10));
+        MPI_Bcast(&mark, 1, MPI_BYTE, writer, node);
+        if (node_rank == writer)
+            *byte = mark;
+        __sync_synchronize();
+        MPI_Barrier(node);
+        CHECK(*byte == mark, "rank %d of the node wrote %d, here is %d", writer, mark, *byte);
+        MPI_Barrier(node);
+    }
+    *byte = was;
+    MPI_Barrier(node);
+    MPI_Comm_free(&node);
+}
+
+static void expect_shards(const gw_data *d, int batch) {
+    uint32_t first, count, total = d->train.n;
+    CHECK_OK(gw_sampler_shard(d->train.n_global, batch, rank, ranks, &first, &count));
+    CHECK(d->train.first == first && d->train.n == count, "shard %u + %u, expected %u + %u",
+          d->train.first, d->train.n, first, count);
+    MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(total == d->train.n_global, "shards hold %u of %u samples", total, d->train.n_global);
+}
+
+/* Both layouts of one source against the set read alone. */
+static void expect_layouts(const char *source, const char *name, double validation, int scale,
+                           int batch) {
+    gw_data_spec spec = {source, scale, validation, false, 11, batch};
+    gw_data *alone, *d;
+    CHECK_OK(gw_data_open(&alone, &spec, MPI_COMM_SELF));
+    CHECK((alone->validation.n > 0) == (validation > 0), "%u for validation", alone->validation.n);
+    for (int sharded = 0; sharded < 2; sharded++) {
+        spec.sharded = sharded;
+        CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
+        CHECK(strcmp(d->hash, alone->hash) == 0 && strncmp(d->hash, "crc32:", 6) == 0,
+              "hash %s, alone %s", d->hash, alone->hash);
+        CHECK(strcmp(d->name, name) == 0, "name %s", d->name);
+        CHECK(strcmp(d->source, alone->source) == 0 && *d->source, "source %s", d->source);
+        CHECK(d->classes == alone->classes, "%d classes, alone %d", d->classes, alone->classes);
+        expect_same(&d->train, &alone->train, "train");
+        expect_same(&d->validation, &alone->validation, "validation");
+        expect_same(&d->test, &alone->test, "test");
+        expect_one_copy(sharded ? &d->test : &d->train);
+        if (sharded)
+            expect_shards(d, batch);
+        else
+            CHECK(d->train.n == d->train.n_global && d->train.first == 0, "not the whole set");
+        gw_sampler *s; /* the layouts are those that the sampler wants */
+        CHECK_OK(gw_sampler_open(&s, &d->train, batch, sharded, 1, rank, ranks));
+        gw_sampler_close(s);
+        gw_data_close(d);
+    }
+    gw_data_close(alone);
+}
+
+/* Every rank gets `want` and the same message, which holds `word`. */
+static void expect_refused(const gw_data_spec *spec, gw_err want, const char *word) {
+    gw_data *d = NULL;
+    gw_err e = gw_data_open(&d, spec, MPI_COMM_WORLD);
+    char text[1024] = "";
+    CHECK(e == want && d == NULL, "error %d, expected %d: %s", e, want, gw_err_text());
+    CHECK(strstr(gw_err_text(), word) != NULL, "'%s' lacks '%s'", gw_err_text(), word);
+    CHECK(strchr(gw_err_text(), '\n') == NULL, "more than one line: %s", gw_err_text());
+    if (rank == 0)
+        snprintf(text, sizeof text, "%s", gw_err_text());
+    MPI_Bcast(text, sizeof text, MPI_CHAR, 0, MPI_COMM_WORLD);
+    CHECK(strcmp(text, gw_err_text()) == 0, "rank 0 says '%s', this one '%s'", text, gw_err_text());
+}
+
+static void expect_errors(const char *dir) {
+    gw_data_spec good = {dir, 1, 0, false, 1, 10}, spec = good;
+    spec.source = "/nonexistent";
+    expect_refused(&spec, GW_ERR_INPUT, "/nonexistent");
+    spec.source = "synthetic:sample=3";
+    expect_refused(&spec, GW_ERR_USAGE, "'samples'");
+    spec.source = "";
+    expect_refused(&spec, GW_ERR_USAGE, "no source");
+    spec = good;
+    spec.image_scale = 0;
+    expect_refused(&spec, GW_ERR_USAGE, "image-scale=0");
+    spec.image_scale = 2000000000;
+    expect_refused(&spec, GW_ERR_USAGE, "image-scale=2000000000");
+    spec = good;
+    spec.validation = 1.5;
+    expect_refused(&spec, GW_ERR_USAGE, "validation=1.5");
+    spec = good;
+    spec.sharded = true;
+    spec.batch = TRAIN_N + 1;
+    expect_refused(&spec, GW_ERR_USAGE, "104");
+    uint8_t data[FILE_BYTES];
+    if (rank == 0)
+        write_bytes(dir, "t10k-images-idx3-ubyte", data, idx_content(2, data) - 5);
+    spec = good;
+    expect_refused(&spec, GW_ERR_INPUT, "t10k-images-idx3-ubyte: truncated");
+    if (rank == 0)
+        remove_file(dir, "t10k-images-idx3-ubyte");
+}
+
+/* Only rank 0's spec counts: ranks whose own would fail still get the set. */
+static void expect_rank_0_decides(const char *dir) {
+    gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank};
+    gw_data *d;
+    CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
+    CHECK(d->train.n == TRAIN_N, "%u samples", d->train.n);
+    gw_data_close(d);
+}
+
+#ifdef EMULATE_NODES
+static void expect_two_nodes(void) {
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len, node_size;
+    MPI_Comm node;
+    MPI_Get_library_version(library, &len);
+    if (!strstr(library, "MPICH"))
+        return; /* other libraries cannot emulate nodes: the checks then run on one */
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &node_size);
+    MPI_Comm_free(&node);
+    CHECK(node_size == (ranks + 1 - rank % 2) / 2, "%d ranks on this node", node_size);
+}
+#endif
+
+int main(int argc, char **argv) {
+#ifdef EMULATE_NODES
+    setenv("MPIR_CVAR_ODD_EVEN_CLIQUES", "1", 1); /* MPICH: odd and even ranks are two nodes */
+#endif
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+#ifdef EMULATE_NODES
+    expect_two_nodes();
+#endif
+    char dir[] = "/tmp/gw-test-data-XXXXXX";
+    if (rank == 0) {
+        must(mkdtemp(dir) != NULL, dir);
+        write_folder(dir, 1);
+    }
+    MPI_Bcast(dir, sizeof dir, MPI_CHAR, 0, MPI_COMM_WORLD);
+    expect_layouts(dir, "mnist-format", 0.2, 3, 10);
+    expect_layouts(dir, "mnist-format", 0, 1, 1); /* a batch of 1: some shards are empty */
+    expect_layouts("synthetic:samples=300,features=17", "synthetic", 0.1, 1, 64);
+    CHECK(gw_data_find_fashion_mnist() != NULL,
+          "Fashion-MNIST not found: install Debian's dataset-fashion-mnist");
+    expect_layouts("fashion-mnist", "fashion-mnist", 0.1, 1, 50);
+    expect_errors(dir);
+    expect_rank_0_decides(dir);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        remove_folder(dir);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,98 @@
+/* Gathering: conversion and enlargement against the definition, on odd shapes, with and without
+ * threads, and nothing written behind the end. */
+#include "data/data.h"
+
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { FIRST = 1000, SAMPLES = 37, GUARD = 16 };
+
+static void expect_gathered(const gw_dataset *s, int n, int threads) {
+    int features = gw_dataset_features(s), wide = s->cols * s->scale,
+        before = omp_get_max_threads();
+    size_t total = (size_t)n * (size_t)features;
+    float *out = malloc((total + GUARD) * sizeof *out);
+    uint8_t labels[256];
+    uint32_t idx[256];
+    assert_non_null(out);
+    assert_true(n < 256);
+    for (size_t i = 0; i < total + GUARD; i++)
+        out[i] = -7;
+    memset(labels, 0xee, sizeof labels);
+    for (int i = 0; i < n; i++)
+        idx[i] = FIRST + (uint32_t)(i * 11 + 5) % SAMPLES;
+    omp_set_num_threads(threads);
+    gw_dataset_gather(s, idx, n, out, labels);
+    omp_set_num_threads(before);
+    for (int i = 0; i < n; i++) {
+        const uint8_t *image = s->images + (idx[i] - FIRST) * (size_t)(s->rows * s->cols);
+        assert_int_equal(labels[i], s->labels[idx[i] - FIRST]);
+        for (int j = 0; j < features; j++) {
+            int r = j / wide / s->scale, c = j % wide / s->scale;
+            float want = (float)image[r * s->cols + c] * (1.0f / 255.0f);
+            if (out[(size_t)i * (size_t)features + (size_t)j] != want)
+                fail_msg("%d x %d scale %d: sample %d input %d is %g, expected %g", s->rows,
+                         s->cols, s->scale, i, j, out[(size_t)i * (size_t)features + (size_t)j],
+                         want);
+        }
+    }
+    for (int i = 0; i < GUARD; i++)
+        assert_true(out[total + (size_t)i] == -7);
+    assert_int_equal(labels[n], 0xee);
+    free(out);
+}
+
+static void matches_the_definition(void **state) {
+    (void)state;
+    static const int shapes[][2] = {{1, 1}, {1, 783}, {5, 7}, {28, 28}, {3, 130}};
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        int pixels = shapes[k][0] * shapes[k][1];
+        uint8_t *images = malloc((size_t)pixels * SAMPLES), labels[SAMPLES];
+        assert_non_null(images);
+        for (int i = 0; i < pixels * SAMPLES; i++)
+            images[i] = (uint8_t)(i * 37 + i / 256);
+        for (int i = 0; i < SAMPLES; i++)
+            labels[i] = (uint8_t)(i * 3);
+        for (int scale = 1; scale <= 5; scale++) {
+            gw_dataset s = {.n = SAMPLES,
+                            .n_global = 5000,
+                            .first = FIRST,
+                            .rows = shapes[k][0],
+                            .cols = shapes[k][1],
+                            .scale = scale,
+                            .images = images,
+                            .labels = labels};
+            for (int n = 0; n <= 200; n = n * 5 + 1)
+                expect_gathered(&s, n, 1 + n % 4);
+        }
+        free(images);
+    }
+}
+
+static void every_byte_lands_in_0_to_1(void **state) {
+    (void)state;
+    uint8_t image[256], label = 3;
+    for (int i = 0; i < 256; i++)
+        image[i] = (uint8_t)i;
+    gw_dataset s = {1, 1, 0, 16, 16, 1, image, &label};
+    float out[256];
+    gw_dataset_gather(&s, &(uint32_t){0}, 1, out, NULL);
+    assert_true(out[0] == 0);
+    assert_true(out[255] == 1);
+    for (int i = 1; i < 256; i++)
+        assert_true(out[i] > out[i - 1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matches_the_definition),
+        cmocka_unit_test(every_byte_lands_in_0_to_1),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
