@@ -1,5 +1,6 @@
 /* gradwire list: what the registries hold, out of the tables that parse the options. */
 #include "cli/cli.h"
+#include "cli/parallel.h"
 #include "comm/strategy.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ static int run(int argc, char **argv) {
         e = gw_args_argv(none, "list", argc, argv, NULL);
     gw_args_free(none);
     if (e != GW_OK)
-        return gw_cli_fail(e);
+        return gw_cli_refuse(e);
     print(&gw_strategies, "strategies", "--comm NAME:option=value,..");
     print(&gw_algos, "algorithms", "option algo=NAME of a strategy");
     print(&gw_codecs, "codecs", "--compress NAME:option=value,..");

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/parallel.h"
 
 #include "base/version.h"
 #include "nn/gemm.h"
@@ -68,7 +69,7 @@ int main(int argc, char **argv) {
     gw_gemm_mend(argv);
     const gw_command *c = find(argv[1]);
     if (!c)
-        return gw_cli_fail(GW_ERR_USAGE);
+        return gw_cli_refuse(GW_ERR_USAGE);
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0)
             return command_help(c);

@@ -37,3 +37,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     MPI_Finalize();
     return status;
 }
+
+int gw_cli_refuse(gw_err e) {
+    return gw_cli_parallel(MPI_THREAD_FUNNELED, e, NULL, NULL);
+}

@@ -14,4 +14,8 @@
 int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
                     void *ctx);
 
+/** A command line that cannot be used, by a command that runs on one rank: said once, however many
+ *  ranks were started with it. Returns the exit status. */
+int gw_cli_refuse(gw_err e);
+
 #endif

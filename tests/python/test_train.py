@@ -98,8 +98,8 @@ class Train(unittest.TestCase):
         self.assertNotIn("oversubscribed", gwrun.run(1, "train", *SMALL, "--steps", "2").stdout)
 
     def test_diverging_run_fails(self):
-        done = gwrun.run(2, "train", "--quiet", *SMALL, "--epochs", 1, "--lr", 1e6, "--out",
-                         self.out)
+        done = gwrun.run(2, "train", "--quiet", *SMALL, "--epochs", 1, "--lr", 1e6,
+                         "--weight-decay", 1, "--out", self.out)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(done.stderr.count("gradwire:"), 1)
         self.assertIn("finite", done.stderr)
