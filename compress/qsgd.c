@@ -10,9 +10,10 @@
  * round alike in distribution. u comes from (key, bucket, element) only: see kernel/qsgd.h.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
- *   K  scales m, little-endian binary32, one a bucket
  *   ceil(n * bits / 8) bytes of codes, two's complement, element i in bits [i * bits, (i+1) * bits)
  *                      counted from the lowest bit of the first byte; unused bits are zero
+ *   K scales m, little-endian binary32, one a bucket
+ * The codes come first so that they are aligned where the buffer is.
  * bits + 32 / B bits an element: 8.06, 4.06, 2.06 with B = 512.
  *
  * A NaN or an infinity makes the scale of its bucket NaN: that bucket, and no other, decodes to
@@ -74,7 +75,8 @@ static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, v
                      size_t cap, size_t *len) {
     (void)cap;
     const qsgd *q = self;
-    gw_qsgd_encoding e = {x, q->bucket, key, out, (unsigned char *)out + scales_bytes(q, n)};
+    gw_qsgd_encoding e = {x, q->bucket, key,
+                          (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n)), out};
     gw_simd_split(n, q->bucket, q->k->encode, &e);
     *len = bound(q, n);
     return GW_OK;
@@ -85,7 +87,9 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     if (len != bound(q, n))
         return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
                        bound(q, n));
-    gw_qsgd_decoding d = {y, q->bucket, in, (const unsigned char *)in + scales_bytes(q, n)};
+    gw_qsgd_decoding d = {
+        y, q->bucket,
+        (const gw_u32u *)(const void *)((const unsigned char *)in + codes_bytes(q, n)), in};
     gw_simd_split(n, q->bucket, add ? q->k->decode_add : q->k->decode, &d);
     return GW_OK;
 }

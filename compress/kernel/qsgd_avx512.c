@@ -36,17 +36,16 @@ INLINE __m512i fixed_of(const float *x, __m512 inv, __m512i random) {
     return _mm512_add_epi32(fixed, random);
 }
 
-/* 64 codes in element order, one a byte. Blends run on more ports than shifts and packs, so words
- * are paired as a0 b0 a1 b1 ...; after the pack within 128-bit lanes a byte shuffle sorts a lane
- * into one dword a register, and a dword permutation sorts the lanes. */
+/* 64 codes in element order, one a byte: the upper words of two registers at a time, then a pack
+ * within 128-bit lanes, whose halves are put in order. */
 INLINE __m512i bytes_of(__m512i a, __m512i b, __m512i c, __m512i d) {
-    const __m512i sort =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i ab = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
-    __m512i cd = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(c, 16), d);
-    __m512i lanes = _mm512_shuffle_epi8(_mm512_packs_epi16(ab, cd), sort);
-    return _mm512_permutexvar_epi32(order, lanes);
+    const __m512i upper =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    __m512i ab = _mm512_permutex2var_epi16(a, upper, b);
+    __m512i cd = _mm512_permutex2var_epi16(c, upper, d);
+    return _mm512_permutexvar_epi64(order, _mm512_packs_epi16(ab, cd));
 }
 
 INLINE void store_codes(unsigned bits, void *out, __m512i bytes) {

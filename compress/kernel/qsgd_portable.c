@@ -50,7 +50,8 @@ static inline void decode(unsigned bits, const void *in, size_t n, float step, f
     for (size_t i = 0; i < n; i++) {
         unsigned at = (unsigned)(i * bits % 8), raw = (unsigned)byte[i * bits / 8] >> at;
         int32_t code = (int32_t)(raw << (32 - bits)) >> (32 - bits); /* sign extension */
-        y[i] = (add ? y[i] : 0) + (float)code * step;
+        float value = (float)code * step;
+        y[i] = add ? y[i] + value : value;
     }
 }
 
