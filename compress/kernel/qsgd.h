@@ -25,10 +25,12 @@ static inline uint32_t gw_qsgd_mix(uint64_t seed, uint32_t ctr) {
 }
 
 /* Bit patterns of scales: at or above the first a bucket holds Inf or NaN and is sent with the
- * second; below the third (2^-100) it is sent as zeros. */
+ * second; below the third (2^-100) it is sent as zeros. The fourth, one step below the largest
+ * float, is the most that is sent: levels * (scale / levels) of the largest would overflow. */
 #define GW_QSGD_INFINITE 0x7f800000u
 #define GW_QSGD_NAN      0x7fc00000u
 #define GW_QSGD_TINY     0x0d800000u
+#define GW_QSGD_MOST     0x7f7ffffeu
 
 /** A span and where its parts lie on the wire (see qsgd.c); bucket is a multiple of GW_BLOCK. */
 typedef struct gw_qsgd_encoding {

@@ -46,7 +46,7 @@ INLINE_LOOP void encode_bucket(unsigned bits, const gw_qsgd_encoding *e, size_t 
         memset(out, 0, (n * bits + 7) / 8);
         return;
     }
-    e->scales[bucket] = gw_le32(top);
+    e->scales[bucket] = gw_le32(top < GW_QSGD_MOST ? top : GW_QSGD_MOST);
     /* |x| * inv rounds to at most levels * 2^16: the error of inv is below half a step there. */
     float inv = (float)((1 << (bits - 1)) - 1) * 65536.0f / gw_float_of(top);
     uint64_t seed = gw_rng_u64(e->key, bucket);
