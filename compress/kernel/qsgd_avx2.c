@@ -1,19 +1,20 @@
-/* qsgd, 32 elements an iteration in four registers of 8. */
+/* qsgd, 64 elements an iteration in eight registers of 8. */
 #include "compress/kernel/qsgd.h"
 
 #ifdef GW_X86
 #include <immintrin.h>
 
-enum { LANES = 8, GROUP = 32 };
-
+#define TARGET GW_TARGET_AVX2
 /* Inline, so that `bits` and `add` are constants in each copy. */
 #define INLINE GW_TARGET_AVX2 static inline __attribute__((always_inline))
+
+enum { LANES = 8, HALF = GW_BLOCK / 2 };
 
 INLINE __m256i load(const float *x) {
     return _mm256_loadu_si256((const __m256i *)(const void *)x);
 }
 
-GW_TARGET_AVX2 static uint32_t peak(const float *x, size_t n) {
+INLINE uint32_t peak(const float *x, size_t n) {
     const __m256i mag = _mm256_set1_epi32(0x7fffffff);
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
     for (size_t i = 0; i < n; i += 4 * LANES) {
@@ -29,15 +30,20 @@ GW_TARGET_AVX2 static uint32_t peak(const float *x, size_t n) {
     return (uint32_t)_mm_cvtsi128_si32(top);
 }
 
-/* gw_qsgd_word of 8 counters, given their Weyl terms. */
-INLINE __m256i random_words(__m256i weyl, __m256i high) {
-    const __m256i mul1 = _mm256_set1_epi32((int)GW_QSGD_MUL1);
-    const __m256i mul2 = _mm256_set1_epi32((int)GW_QSGD_MUL2);
+/* gw_qsgd_mix of 8 counters, given their Weyl terms. */
+INLINE __m256i mix(__m256i weyl, __m256i high) {
     __m256i h = _mm256_xor_si256(weyl, _mm256_srli_epi32(weyl, 16));
-    h = _mm256_mullo_epi32(h, mul1);
-    h = _mm256_xor_si256(_mm256_xor_si256(h, high), _mm256_srli_epi32(h, 15));
-    h = _mm256_mullo_epi32(h, mul2);
-    return _mm256_xor_si256(h, _mm256_srli_epi32(h, 16));
+    h = _mm256_mullo_epi32(h, _mm256_set1_epi32((int)GW_QSGD_MUL1));
+    return _mm256_xor_si256(_mm256_xor_si256(h, high), _mm256_srli_epi32(h, 15));
+}
+
+INLINE __m256i first_word(__m256i h) {
+    return _mm256_mullo_epi32(h, _mm256_set1_epi32((int)GW_QSGD_MUL2));
+}
+
+INLINE __m256i second_word(__m256i h) {
+    __m256i turned = _mm256_or_si256(_mm256_slli_epi32(h, 16), _mm256_srli_epi32(h, 16));
+    return _mm256_mullo_epi32(turned, _mm256_set1_epi32((int)GW_QSGD_MUL3));
 }
 
 INLINE __m256i codes_of(const float *x, __m256 inv, __m256i random) {
@@ -70,28 +76,35 @@ INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
     _mm_storel_epi64((__m128i *)(void *)out, _mm256_castsi256_si128(quads));
 }
 
+/* 32 elements, of which the first 16 take the low halves of two registers of random words. */
+INLINE __m256i half_block(const float *x, __m256 inv, __m256i r, __m256i s) {
+    const __m256i low16 = _mm256_set1_epi32(0xffff);
+    return bytes_of(codes_of(x, inv, _mm256_and_si256(r, low16)),
+                    codes_of(x + LANES, inv, _mm256_and_si256(s, low16)),
+                    codes_of(x + 2 * LANES, inv, _mm256_srli_epi32(r, 16)),
+                    codes_of(x + 3 * LANES, inv, _mm256_srli_epi32(s, 16)));
+}
+
 INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64_t seed,
                      uint32_t ctr, void *out) {
     const __m256 inv = _mm256_set1_ps(inv1);
     const __m256i high = _mm256_set1_epi32((int)(seed >> 32));
-    const __m256i half = _mm256_set1_epi32((int)(LANES * GW_QSGD_WEYL));
+    const __m256i stride = _mm256_set1_epi32((int)(LANES * GW_QSGD_WEYL));
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i low16 = _mm256_set1_epi32(0xffff);
     __m256i weyl =
         _mm256_add_epi32(_mm256_mullo_epi32(_mm256_add_epi32(lane, _mm256_set1_epi32((int)ctr)),
                                             _mm256_set1_epi32((int)GW_QSGD_WEYL)),
                          _mm256_set1_epi32((int)(uint32_t)seed));
     unsigned char *byte = out;
-    for (size_t i = 0; i < n; i += GROUP, byte += bits * GROUP / 8) {
-        __m256i r = random_words(weyl, high);
-        weyl = _mm256_add_epi32(weyl, half);
-        __m256i s = random_words(weyl, high);
-        weyl = _mm256_add_epi32(weyl, half);
-        __m256i a = codes_of(x + i, inv, _mm256_and_si256(r, low16));
-        __m256i b = codes_of(x + i + LANES, inv, _mm256_and_si256(s, low16));
-        __m256i c = codes_of(x + i + 2 * LANES, inv, _mm256_srli_epi32(r, 16));
-        __m256i d = codes_of(x + i + 3 * LANES, inv, _mm256_srli_epi32(s, 16));
-        store_codes(bits, byte, bytes_of(a, b, c, d));
+    for (size_t i = 0; i < n; i += GW_BLOCK) {
+        __m256i g = mix(weyl, high);
+        weyl = _mm256_add_epi32(weyl, stride);
+        __m256i h = mix(weyl, high);
+        weyl = _mm256_add_epi32(weyl, stride);
+        store_codes(bits, byte, half_block(x + i, inv, first_word(g), first_word(h)));
+        byte += bits * HALF / 8;
+        store_codes(bits, byte, half_block(x + i + HALF, inv, second_word(g), second_word(h)));
+        byte += bits * HALF / 8;
     }
 }
 
@@ -115,25 +128,6 @@ INLINE void decode(unsigned bits, const void *in, size_t n, float step1, float *
     }
 }
 
-#define WIDTH(bits)                                                                                \
-    GW_TARGET_AVX2 static void quantize##bits(const float *x, size_t n, float inv, uint64_t seed,  \
-                                              uint32_t ctr, void *out) {                           \
-        quantize(bits, x, n, inv, seed, ctr, out);                                                 \
-    }                                                                                              \
-    GW_TARGET_AVX2 static void decode##bits(const void *in, size_t n, float step, float *y) {      \
-        decode(bits, in, n, step, y, 0);                                                           \
-    }                                                                                              \
-    GW_TARGET_AVX2 static void decode_add##bits(const void *in, size_t n, float step, float *y) {  \
-        decode(bits, in, n, step, y, 1);                                                           \
-    }
-
-WIDTH(2)
-WIDTH(4)
-WIDTH(8)
-
-const gw_qsgd_kernels gw_qsgd_avx2[GW_QSGD_WIDTHS] = {
-    {peak, quantize2, decode2, decode_add2},
-    {peak, quantize4, decode4, decode_add4},
-    {peak, quantize8, decode8, decode_add8},
-};
+#include "compress/kernel/qsgd_loop.h"
+GW_QSGD_TABLE(avx2);
 #endif

@@ -4,12 +4,13 @@
 #ifdef GW_X86
 #include <immintrin.h>
 
-enum { LANES = 16, WORDS = GW_BLOCK / 2 };
-
+#define TARGET GW_TARGET_AVX512
 /* Inline, so that `bits` and `add` are constants in each copy. */
 #define INLINE GW_TARGET_AVX512 static inline __attribute__((always_inline))
 
-GW_TARGET_AVX512 static uint32_t peak(const float *x, size_t n) {
+enum { LANES = 16 };
+
+INLINE uint32_t peak(const float *x, size_t n) {
     const __m512i mag = _mm512_set1_epi32(0x7fffffff);
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
     for (size_t i = 0; i < n; i += GW_BLOCK) {
@@ -22,28 +23,29 @@ GW_TARGET_AVX512 static uint32_t peak(const float *x, size_t n) {
         _mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d)));
 }
 
-/* gw_qsgd_word of 16 counters, given their Weyl terms. */
-INLINE __m512i random_words(__m512i weyl, __m512i high) {
-    const __m512i mul1 = _mm512_set1_epi32((int)GW_QSGD_MUL1);
-    const __m512i mul2 = _mm512_set1_epi32((int)GW_QSGD_MUL2);
-    __m512i h = weyl;
-    h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 16)), mul1);
-    h = _mm512_ternarylogic_epi32(h, _mm512_srli_epi32(h, 15), high, 0x96); /* xor of the three */
-    h = _mm512_mullo_epi32(h, mul2);
-    return _mm512_xor_si512(h, _mm512_srli_epi32(h, 16));
+/* gw_qsgd_mix of 16 counters, given their Weyl terms. */
+INLINE __m512i mix(__m512i weyl, __m512i high) {
+    __m512i h = _mm512_xor_si512(weyl, _mm512_srli_epi32(weyl, 16));
+    h = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL1));
+    return _mm512_ternarylogic_epi32(h, _mm512_srli_epi32(h, 15), high, 0x96); /* xor of three */
 }
 
-INLINE __m512i codes_of(const float *x, __m512 inv, __m512i random) {
+/* The code in the upper half of each dword, whatever is left of the fraction below it. */
+INLINE __m512i fixed_of(const float *x, __m512 inv, __m512i random) {
     __m512i fixed = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inv));
-    return _mm512_srai_epi32(_mm512_add_epi32(fixed, random), 16);
+    return _mm512_add_epi32(fixed, random);
 }
 
-/* 64 codes in element order, one a byte. The two packs work within 128-bit lanes and leave
- * dword 4 l + r where l is the lane and r the register: one permutation puts them in order. */
+/* 64 codes in element order, one a byte: the upper words of two registers at a time, then a pack
+ * within 128-bit lanes, whose halves are put in order. */
 INLINE __m512i bytes_of(__m512i a, __m512i b, __m512i c, __m512i d) {
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i packed = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
-    return _mm512_permutexvar_epi32(order, packed);
+    const __m512i upper =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    __m512i ab = _mm512_permutex2var_epi16(a, upper, b);
+    __m512i cd = _mm512_permutex2var_epi16(c, upper, d);
+    return _mm512_permutexvar_epi64(order, _mm512_packs_epi16(ab, cd));
 }
 
 INLINE void store_codes(unsigned bits, void *out, __m512i bytes) {
@@ -66,7 +68,7 @@ INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64
                      uint32_t ctr, void *out) {
     const __m512 inv = _mm512_set1_ps(inv1);
     const __m512i high = _mm512_set1_epi32((int)(seed >> 32));
-    const __m512i half = _mm512_set1_epi32((int)(LANES * GW_QSGD_WEYL));
+    const __m512i stride = _mm512_set1_epi32((int)(LANES * GW_QSGD_WEYL));
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i low16 = _mm512_set1_epi32(0xffff);
     __m512i weyl =
@@ -75,14 +77,15 @@ INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64
                          _mm512_set1_epi32((int)(uint32_t)seed));
     unsigned char *byte = out;
     for (size_t i = 0; i < n; i += GW_BLOCK, byte += bits * GW_BLOCK / 8) {
-        __m512i r = random_words(weyl, high);
-        weyl = _mm512_add_epi32(weyl, half);
-        __m512i s = random_words(weyl, high);
-        weyl = _mm512_add_epi32(weyl, half);
-        __m512i a = codes_of(x + i, inv, _mm512_and_si512(r, low16));
-        __m512i b = codes_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
-        __m512i c = codes_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
-        __m512i d = codes_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
+        __m512i h = mix(weyl, high);
+        __m512i r = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL2));
+        __m512i s =
+            _mm512_mullo_epi32(_mm512_rol_epi32(h, 16), _mm512_set1_epi32((int)GW_QSGD_MUL3));
+        weyl = _mm512_add_epi32(weyl, stride);
+        __m512i a = fixed_of(x + i, inv, _mm512_and_si512(r, low16));
+        __m512i b = fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
+        __m512i c = fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
+        __m512i d = fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
         store_codes(bits, byte, bytes_of(a, b, c, d));
     }
 }
@@ -123,29 +126,13 @@ INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float
     }
 }
 
-#define WIDTH(bits)                                                                                \
-    GW_TARGET_AVX512 static void quantize##bits(const float *x, size_t n, float inv,               \
-                                                uint64_t seed, uint32_t ctr, void *out) {          \
-        quantize(bits, x, n, inv, seed, ctr, out);                                                 \
-    }                                                                                              \
-    GW_TARGET_AVX512 static void decode##bits(const void *in, size_t n, float step, float *y) {    \
-        DECODE(bits, in, n, step, y, 0);                                                           \
-    }                                                                                              \
-    GW_TARGET_AVX512 static void decode_add##bits(const void *in, size_t n, float step,            \
-                                                  float *y) {                                      \
-        DECODE(bits, in, n, step, y, 1);                                                           \
-    }
+INLINE void decode(unsigned bits, const void *in, size_t n, float step, float *y, int add) {
+    if (bits == 8)
+        decode_bytes(in, n, step, y, add);
+    else
+        decode_table(bits, in, n, step, y, add);
+}
 
-#define DECODE decode_table
-WIDTH(2)
-WIDTH(4)
-#undef DECODE
-#define DECODE(bits, in, n, step, y, add) decode_bytes(in, n, step, y, add)
-WIDTH(8)
-
-const gw_qsgd_kernels gw_qsgd_avx512[GW_QSGD_WIDTHS] = {
-    {peak, quantize2, decode2, decode_add2},
-    {peak, quantize4, decode4, decode_add4},
-    {peak, quantize8, decode8, decode_add8},
-};
+#include "compress/kernel/qsgd_loop.h"
+GW_QSGD_TABLE(avx512);
 #endif

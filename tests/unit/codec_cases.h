@@ -1,0 +1,103 @@
+/** What the codec tests share: the specs they loop over, gradient-like data, guarded buffers. */
+#ifndef GW_TESTS_CODEC_CASES_H
+#define GW_TESTS_CODEC_CASES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "compress/codec.h"
+#include "compress/kernel/simd.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Every registered codec with default options, and these. */
+static const char *const more_specs[] = {"qsgd:bits=2", "qsgd:bits=4", "qsgd:bits=8,bucket=64",
+                                         "qsgd:bits=4,bucket=1024"};
+static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
+                                 65, 511, 512, 513, 576, 1000, 1024, 65537};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+/** Calls check(spec) for all of them. */
+static inline void each_spec(void (*check)(const char *spec)) {
+    for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+        check((*c)->name);
+    for (size_t i = 0; i < sizeof more_specs / sizeof *more_specs; i++)
+        check(more_specs[i]);
+}
+
+static inline gw_codec must_open(const char *spec) {
+    gw_codec c;
+    if (gw_codec_open(&c, spec) != GW_OK)
+        fail_msg("%s: %s", spec, gw_err_text());
+    return c;
+}
+
+/** Floats that share a scale: what one bad value may spoil. */
+static inline size_t bucket_of(const gw_codec *c) {
+    return strcmp(c->ops->head.name, "qsgd") == 0 ? (size_t)gw_args_int(c->args, "bucket") : 1;
+}
+
+static inline void *must_alloc(size_t bytes) {
+    void *p = NULL;
+    assert_int_equal(gw_alloc(&p, bytes, 1), GW_OK);
+    return p;
+}
+
+/** Normal values, a scale a 300 floats, one zero in eight. */
+static inline void fill_gradient(uint64_t key, float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float scale = (float)(1 + i / 300 % 7) * 0.01f;
+        int zero = gw_rng_u64(key + 1, i) >> 61 == 0;
+        x[i] = zero ? 0.0f : scale * (float)gw_rng_normal(key, i);
+    }
+}
+
+/** Encode into a fresh buffer, *len bytes. */
+static inline unsigned char *encoded(const gw_codec *c, uint64_t key, const float *x, size_t n,
+                                     size_t *len) {
+    size_t cap = gw_codec_bound(c, n);
+    unsigned char *wire = must_alloc(cap);
+    assert_int_equal(gw_codec_encode(c, key, x, n, wire, cap, len), GW_OK);
+    return wire;
+}
+
+/** y = decode(encode(x)). */
+static inline void round_trip(const gw_codec *c, uint64_t key, const float *x, size_t n, float *y) {
+    size_t len;
+    unsigned char *wire = encoded(c, key, x, n, &len);
+    assert_int_equal(gw_codec_decode(c, wire, len, y, n, 0), GW_OK);
+    free(wire);
+}
+
+/** `bytes` bytes between two pages that trap; `at_end`: next to the upper one. */
+typedef struct guarded {
+    void *p, *map;
+    size_t map_bytes;
+} guarded;
+
+static inline guarded guard(size_t bytes, int at_end) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
+    guarded g = {.map_bytes = body + 2 * page};
+    g.map = mmap(NULL, g.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(g.map != MAP_FAILED);
+    unsigned char *low = (unsigned char *)g.map + page;
+    if (body)
+        assert_int_equal(mprotect(low, body, PROT_READ | PROT_WRITE), 0);
+    g.p = at_end ? low + body - bytes : low;
+    return g;
+}
+
+static inline void unguard(guarded g) {
+    munmap(g.map, g.map_bytes);
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* The bytes themselves: golden vectors, and that neither the instruction set nor the number of
+ * threads nor the denormal mode changes one of them. */
+#include "codec_cases.h"
+
+#include <math.h>
+#include <omp.h>
+#include <zlib.h>
+
+/* A gradient with all that is odd in a float. */
+static void fill_odd(float *x, size_t n) {
+    static const float odd[] = {NAN,     INFINITY, -INFINITY, 0x1.fffffep127f, 1e-39f,   -1e-45f,
+                                -0.0f,   65519.9f, 65520.0f,  0x1p-24f,        1e-30f,   -3e-8f,
+                                6.1e-5f, 1.5e-38f, -2e-31f,   0x1.002p0f,      0x1.01p0f};
+    fill_gradient(n + 5, x, n);
+    for (size_t i = 0; i + 1 < n; i += 97) /* leaves some buckets clean */
+        if (i / 2000 % 2)
+            x[i] = odd[i / 97 % (sizeof odd / sizeof *odd)];
+}
+
+static const char *const level_names[] = {"portable", "avx2", "avx512"};
+
+/* Opens `spec` at a level; 0: this CPU has none. */
+static int open_at(gw_codec *c, const char *spec, int level) {
+    setenv("GW_SIMD", level_names[level], 1);
+    gw_err e = gw_codec_open(c, spec);
+    assert_true(e == GW_OK || (level > 0 && e == GW_ERR_USAGE));
+    unsetenv("GW_SIMD");
+    return e == GW_OK;
+}
+
+/* Floats as bits, a NaN of any payload as one: which of two NaNs an addition keeps is not told. */
+static void assert_same_floats(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(a[i]) || !isnan(b[i]))
+            assert_memory_equal(&a[i], &b[i], sizeof *a);
+}
+
+static void check_levels(const char *spec) {
+    gw_codec want, c;
+    assert_true(open_at(&want, spec, 0));
+    for (int level = 1; level < GW_SIMD_LEVELS && open_at(&c, spec, level); level++) {
+        for (size_t i = 0; i < LENGTHS; i++) {
+            size_t n = lengths[i], len, same;
+            float *x = must_alloc(n * sizeof *x), *y = must_alloc(n * sizeof *y);
+            float *z = must_alloc(n * sizeof *z);
+            fill_odd(x, n);
+            unsigned char *a = encoded(&want, 7, x, n, &len), *b = encoded(&c, 7, x, n, &same);
+            assert_int_equal(len, same);
+            assert_memory_equal(a, b, len);
+            for (int add = 0; add < 2; add++) {
+                assert_int_equal(gw_codec_decode(&want, a, len, y, n, add), GW_OK);
+                assert_int_equal(gw_codec_decode(&c, a, len, z, n, add), GW_OK);
+                assert_same_floats(y, z, n);
+            }
+            free(x), free(y), free(z), free(a), free(b);
+        }
+        gw_codec_close(&c);
+    }
+    gw_codec_close(&want);
+}
+
+static void levels_agree(void **state) {
+    (void)state;
+    each_spec(check_levels);
+}
+
+static void check_threads(const char *spec) {
+    enum { N = 300007 };
+    gw_codec c = must_open(spec);
+    float *x = must_alloc(N * sizeof *x), *y = must_alloc(N * sizeof *y);
+    float *z = must_alloc(N * sizeof *z);
+    fill_odd(x, N);
+    size_t len, same;
+    omp_set_num_threads(1);
+    unsigned char *a = encoded(&c, 7, x, N, &len);
+    assert_int_equal(gw_codec_decode(&c, a, len, y, N, 0), GW_OK);
+    for (int threads = 2; threads <= 4; threads++) {
+        omp_set_num_threads(threads);
+        unsigned char *b = encoded(&c, 7, x, N, &same);
+        assert_int_equal(len, same);
+        assert_memory_equal(a, b, len);
+        assert_int_equal(gw_codec_decode(&c, a, len, z, N, 0), GW_OK);
+        assert_memory_equal(y, z, N * sizeof *y);
+        free(b);
+    }
+    omp_set_num_threads(1);
+    free(x), free(y), free(z), free(a);
+    gw_codec_close(&c);
+}
+
+static void threads_agree(void **state) {
+    (void)state;
+    each_spec(check_threads);
+}
+
+static void check_keys(const char *spec) {
+    enum { N = 3000 };
+    gw_codec c = must_open(spec);
+    float x[N];
+    fill_gradient(3, x, N);
+    size_t len;
+    unsigned char *a = encoded(&c, 1, x, N, &len), *again = encoded(&c, 1, x, N, &len);
+    unsigned char *other = encoded(&c, 2, x, N, &len);
+    assert_memory_equal(a, again, len);
+    int chance = c.ops->caps & GW_CODEC_UNBIASED && !(c.ops->caps & GW_CODEC_LOSSLESS);
+    assert_int_equal(memcmp(a, other, len) != 0, chance);
+    free(a), free(again), free(other);
+    gw_codec_close(&c);
+}
+
+static void keys_fix_the_bytes(void **state) {
+    (void)state;
+    each_spec(check_keys);
+}
+
+/* add(encode a, encode b) = encode(decode(encode a) + decode(encode b)), on every level. */
+static void check_add(const char *spec) {
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        gw_codec c;
+        if (!open_at(&c, spec, level))
+            break;
+        for (size_t i = 0; i < LENGTHS && c.ops->add; i++) {
+            size_t n = lengths[i], len;
+            float *x = must_alloc(n * sizeof *x), *y = must_alloc(n * sizeof *y);
+            fill_gradient(1, x, n);
+            fill_gradient(2, y, n);
+            if (n > 20)
+                x[9] = 65000, y[9] = 65000, x[13] = NAN, x[17] = -INFINITY;
+            unsigned char *a = encoded(&c, 0, x, n, &len), *b = encoded(&c, 0, y, n, &len);
+            assert_int_equal(len, n * c.ops->unit_bytes);
+            assert_int_equal(gw_codec_decode(&c, a, len, x, n, 0), GW_OK);
+            assert_int_equal(gw_codec_decode(&c, b, len, x, n, 1), GW_OK);
+            unsigned char *want = encoded(&c, 0, x, n, &len);
+            setenv("GW_SIMD", level_names[level], 1);
+            assert_int_equal(c.ops->add(a, b, len), GW_OK);
+            unsetenv("GW_SIMD");
+            assert_memory_equal(a, want, len);
+            free(x), free(y), free(a), free(b), free(want);
+        }
+        gw_codec_close(&c);
+    }
+}
+
+static void encoded_bytes_add_up(void **state) {
+    (void)state;
+    each_spec(check_add);
+}
+
+static void check_golden(const char *spec, const float *x, size_t n, const char *hex) {
+    gw_codec c = must_open(spec);
+    size_t len;
+    unsigned char *wire = encoded(&c, 11, x, n, &len);
+    char got[128] = "";
+    for (size_t i = 0; i < len; i++)
+        snprintf(got + 2 * i, 3, "%02x", wire[i]);
+    assert_string_equal(got, hex);
+    free(wire);
+    gw_codec_close(&c);
+}
+
+static void golden_vectors(void **state) {
+    (void)state;
+    const float halves[] = {1, -2, 65504, 0x1p-24f, -0.0f, INFINITY, 0x1.006p0f};
+    check_golden("fp16", halves, 7, "003c00c0ff7b01000080007c023c");
+    const float uppers[] = {1, -2, 3e38f, 0x1p-126f, -0.0f, INFINITY, 0x1.03p0f};
+    check_golden("bf16", uppers, 7, "803f00c0627f80000080807f823f");
+    /* Whole multiples of the step: chance has no say. */
+    const float whole8[] = {127, -127, 64, -1, 0};
+    check_golden("qsgd:bits=8", whole8, 5, "7f8140ff000000fe42");
+    const float whole4[] = {7, -7, 3, -1, 0};
+    check_golden("qsgd:bits=4", whole4, 5, "97f3000000e040");
+    const float whole2[] = {1, -1, 0, 1, -1};
+    check_golden("qsgd:bits=2", whole2, 5, "4d030000803f");
+    const float bad[] = {1, NAN};
+    check_golden("qsgd:bits=8", bad, 2, "00000000c07f");
+    check_golden("qsgd:bits=8", bad, 0, "");
+    const float ones[] = {1, 1};
+    check_golden("none", ones, 2, "0000803f0000803f");
+}
+
+/* The rounding itself, frozen: another build that joins a run must draw the same numbers. */
+static void golden_randomness(void **state) {
+    (void)state;
+    const struct {
+        const char *spec;
+        uLong crc;
+    } want[] = {{"qsgd:bits=8", 0x2859db16}, {"qsgd:bits=4", 0xafae7a6b}, {"qsgd:bits=2", 0xb0dfba99}};
+    float x[1000];
+    for (int i = 0; i < 1000; i++)
+        x[i] = (float)((i * 7919) % 2001 - 1000) / 1024;
+    for (int i = 0; i < 3; i++) {
+        gw_codec c = must_open(want[i].spec);
+        size_t len;
+        unsigned char *wire = encoded(&c, 0x0123456789abcdefu, x, 1000, &len);
+        assert_int_equal(crc32_z(0, wire, len), want[i].crc);
+        free(wire);
+        gw_codec_close(&c);
+    }
+}
+
+/* Round to nearest even with `fraction` bits and least exponent `least`, by way of doubles. */
+static float nearest(float x, int fraction, int least, double overflow) {
+    if (x == 0 || !isfinite(x))
+        return x;
+    int e = ilogb(x) > least ? ilogb(x) : least;
+    double r = ldexp(nearbyint(ldexp((double)x, fraction - e)), e - fraction);
+    return fabs(r) >= overflow ? copysignf(INFINITY, x) : (float)r;
+}
+
+static void check_half(const char *spec, int fraction, int least, double overflow) {
+    enum { N = 1 << 18 };
+    float *x = must_alloc(N * sizeof *x), *y = must_alloc(N * sizeof *y);
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        gw_codec c;
+        if (!open_at(&c, spec, level))
+            break;
+        for (uint64_t i = 0; i < N; i++) {
+            uint32_t bits = (uint32_t)gw_rng_u64(6, i);
+            if (i % 2) /* around the ties and the ends of the range */
+                bits = (bits & 0xffffe000) + (uint32_t)(i / 2 % 3 - 1) + (i % 4 == 1 ? 0x1000 : 0);
+            if (i % 8 < 2)
+                bits = (bits & 0xffff0000) + 0x8000 + (uint32_t)(i / 8 % 3 - 1);
+            x[i] = gw_float_of(bits);
+            x[i] = i % 16 < 8 && isfinite(x[i])
+                       ? ldexpf(frexpf(x[i], &(int){0}), (int)(bits % 50) - 30)
+                       : x[i];
+        }
+        round_trip(&c, 0, x, N, y);
+        for (size_t i = 0; i < N; i++) {
+            float want = nearest(x[i], fraction, least, overflow);
+            if (isnan(want) ? !isnan(y[i]) : memcmp(&want, &y[i], sizeof want) != 0)
+                fail_msg("%s %s: %a became %a, not %a", spec, level_names[level], x[i], y[i], want);
+        }
+        gw_codec_close(&c);
+    }
+    free(x);
+    free(y);
+}
+
+static void halves_round_to_nearest_even(void **state) {
+    (void)state;
+    check_half("fp16", 10, -14, 65536);
+    check_half("bf16", 7, -126, 0x1p128);
+}
+
+/* All 65536 halves decode to what they say and encode to themselves. */
+static void all_halves(void **state) {
+    (void)state;
+    enum { N = 65536 };
+    uint16_t *h = must_alloc(N * sizeof *h), *back = must_alloc(N * sizeof *h);
+    float *y = must_alloc(N * sizeof *y);
+    for (unsigned i = 0; i < N; i++)
+        h[i] = gw_le16((uint16_t)i);
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        gw_codec c;
+        size_t len;
+        if (!open_at(&c, "fp16", level))
+            break;
+        assert_int_equal(gw_codec_decode(&c, h, 2 * N, y, N, 0), GW_OK);
+        assert_int_equal(gw_codec_encode(&c, 0, y, N, back, 2 * N, &len), GW_OK);
+        for (unsigned i = 0; i < N; i++) {
+            int e = i >> 10 & 31, f = i & 1023;
+            double mag = e == 31 ? (f ? (double)NAN : (double)INFINITY)
+                         : e     ? ldexp(1024 + f, e - 25)
+                                 : ldexp(f, -24);
+            double want = i >> 15 ? -mag : mag;
+            assert_true(isnan(want) ? isnan(y[i]) : (double)y[i] == want);
+            assert_int_equal(gw_le16(back[i]), isnan(want) ? i | 0x200 : i);
+        }
+        gw_codec_close(&c);
+    }
+    free(h), free(back), free(y);
+}
+
+/* Last: it leaves the mode on. */
+static void check_flushing(const char *spec) {
+    enum { N = 5000 };
+    static unsigned char *before[16];
+    static int run, flushing;
+    static size_t len[16];
+    gw_codec c = must_open(spec);
+    float x[N];
+    fill_odd(x, N);
+    if (strcmp(spec, gw_codecs.entries[0]->name) == 0) {
+        flushing = before[0] != NULL;
+        run = 0;
+    }
+    unsigned char *wire = encoded(&c, 3, x, N, &len[run]);
+    if (!flushing) {
+        before[run] = wire;
+    } else {
+        assert_memory_equal(wire, before[run], len[run]);
+        free(wire);
+        free(before[run]);
+    }
+    run++;
+    gw_codec_close(&c);
+}
+
+static void flushing_denormals_changes_no_byte(void **state) {
+    (void)state;
+    each_spec(check_flushing);
+    gw_flush_denormals();
+    each_spec(check_flushing);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_agree),
+        cmocka_unit_test(threads_agree),
+        cmocka_unit_test(keys_fix_the_bytes),
+        cmocka_unit_test(encoded_bytes_add_up),
+        cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(golden_randomness),
+        cmocka_unit_test(halves_round_to_nearest_even),
+        cmocka_unit_test(all_halves),
+        cmocka_unit_test(flushing_denormals_changes_no_byte),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

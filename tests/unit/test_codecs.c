@@ -1,0 +1,365 @@
+/* What every codec promises, over the whole registry: sizes, memory, errors, bias, bad values. */
+#include "codec_cases.h"
+
+#include <math.h>
+
+static void check_sizes(const char *spec) {
+    gw_codec c = must_open(spec);
+    size_t last = 0;
+    for (size_t n = 0; n < 3000; n++) {
+        assert_true(gw_codec_bound(&c, n) >= last);
+        last = gw_codec_bound(&c, n);
+    }
+    static float x[4096];
+    fill_gradient(3, x, 4096);
+    for (size_t i = 0; i < LENGTHS && lengths[i] <= 4096; i++) {
+        size_t len, n = lengths[i];
+        free(encoded(&c, 1, x, n, &len));
+        assert_true(len <= gw_codec_bound(&c, n));
+        if (c.ops->caps & GW_CODEC_FIXED)
+            assert_int_equal(len, gw_codec_bound(&c, n));
+    }
+    gw_codec_close(&c);
+}
+
+static void sizes(void **state) {
+    (void)state;
+    each_spec(check_sizes);
+}
+
+static void qsgd_bits_an_element(void **state) {
+    (void)state;
+    const struct {
+        const char *spec;
+        size_t bytes;
+    } want[] = {{"qsgd:bits=8", 512 + 4}, {"qsgd:bits=4", 256 + 4}, {"qsgd:bits=2", 128 + 4}};
+    for (int i = 0; i < 3; i++) {
+        gw_codec c = must_open(want[i].spec);
+        assert_int_equal(gw_codec_bound(&c, 512 * 1000), want[i].bytes * 1000);
+        gw_codec_close(&c);
+    }
+}
+
+/* Input, wire and output each end (or begin) at a page that traps. */
+static void check_guarded(const char *spec) {
+    gw_codec c = must_open(spec);
+    for (size_t i = 0; i < LENGTHS; i++)
+        for (int at_end = 0; at_end < 2; at_end++) {
+            size_t n = lengths[i], len = 0, cap = gw_codec_bound(&c, n);
+            guarded x = guard(n * sizeof(float), at_end), y = guard(n * sizeof(float), at_end);
+            guarded wire = guard(cap, at_end);
+            fill_gradient(n, x.p, n);
+            assert_int_equal(gw_codec_encode(&c, 5, x.p, n, wire.p, cap, &len), GW_OK);
+            assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, 0), GW_OK);
+            float *once = must_alloc(n * sizeof(float)), *sum = y.p;
+            memcpy(once, y.p, n * sizeof(float));
+            assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, 1), GW_OK);
+            for (size_t j = 0; j < n; j++)
+                assert_true(sum[j] == once[j] + once[j]);
+            free(once);
+            unguard(x);
+            unguard(y);
+            unguard(wire);
+        }
+    gw_codec_close(&c);
+}
+
+static void guard_pages(void **state) {
+    (void)state;
+    each_spec(check_guarded);
+}
+
+static void check_wrong_length(const char *spec) {
+    gw_codec c = must_open(spec);
+    float x[600], y[600];
+    fill_gradient(9, x, 600);
+    for (size_t n = 1; n <= 600; n += 37) {
+        size_t len, bound = gw_codec_bound(&c, n);
+        unsigned char *wire = encoded(&c, 1, x, n, &len);
+        unsigned char *longer = must_alloc(bound + 16);
+        memcpy(longer, wire, len);
+        for (size_t wrong = 0; wrong < bound + 16; wrong++) {
+            guarded g = guard(wrong, 1);
+            memcpy(g.p, longer, wrong);
+            gw_err e = gw_codec_decode(&c, g.p, wrong, y, n, 0);
+            if (wrong > bound || (c.ops->caps & GW_CODEC_FIXED && wrong != len))
+                assert_int_equal(e, GW_ERR_CORRUPT);
+            unguard(g);
+        }
+        free(wire);
+        free(longer);
+    }
+    gw_codec_close(&c);
+}
+
+static void wrong_length_is_corrupt(void **state) {
+    (void)state;
+    each_spec(check_wrong_length);
+}
+
+static void check_garbage(const char *spec) {
+    enum { MOST = 1200, TIMES = 10000 };
+    gw_codec c = must_open(spec);
+    guarded y = guard(MOST * sizeof(float), 1), wire = guard(gw_codec_bound(&c, MOST), 1);
+    for (size_t i = 0; i < MOST; i++)
+        ((float *)y.p)[i] = 1;
+    for (uint64_t t = 0; t < TIMES; t++) {
+        size_t n = gw_rng_u64(1, t) % (MOST + 1), len = gw_codec_bound(&c, n);
+        unsigned char *in = (unsigned char *)wire.p + gw_codec_bound(&c, MOST) - len;
+        for (size_t i = 0; i < len; i++)
+            in[i] = (unsigned char)(gw_rng_u64(t, i / 8) >> (i % 8 * 8));
+        float *out = (float *)y.p + MOST - n;
+        gw_err e = gw_codec_decode(&c, in, len, out, n, (int)(t & 1));
+        assert_true(e == GW_OK || e == GW_ERR_CORRUPT);
+    }
+    unguard(y);
+    unguard(wire);
+    gw_codec_close(&c);
+}
+
+static void garbage_is_harmless(void **state) {
+    (void)state;
+    each_spec(check_garbage);
+}
+
+/* |mean over K keys - x|^2 must be what the variance of K draws explains. */
+static void check_unbiased(const char *spec) {
+    enum { N = 4096, K = 400 };
+    gw_codec c = must_open(spec);
+    static float x[N], y[N];
+    static double sum[N], square[N];
+    memset(sum, 0, sizeof sum);
+    memset(square, 0, sizeof square);
+    fill_gradient(17, x, N);
+    for (int k = 0; k < K && c.ops->caps & GW_CODEC_UNBIASED; k++) {
+        round_trip(&c, gw_rng_key(99, (uint64_t)k), x, N, y);
+        for (int i = 0; i < N; i++) {
+            double d = (double)y[i] - x[i];
+            sum[i] += d;
+            square[i] += d * d;
+        }
+    }
+    double bias = 0, expected = 0;
+    for (int i = 0; i < N; i++) {
+        double mean = sum[i] / K, variance = (square[i] / K - mean * mean) * K / (K - 1);
+        bias += mean * mean;
+        expected += variance / K;
+    }
+    if (c.ops->caps & GW_CODEC_LOSSLESS)
+        assert_true(bias == 0);
+    else if (c.ops->caps & GW_CODEC_UNBIASED && fabs(bias / expected - 1) > 0.1)
+        fail_msg("%s: squared bias is %.3f of what chance gives", spec, bias / expected);
+    gw_codec_close(&c);
+}
+
+static void unbiased(void **state) {
+    (void)state;
+    each_spec(check_unbiased);
+}
+
+/* The most that element i of x may be off by. */
+static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i) {
+    const char *name = c->ops->head.name;
+    if (strcmp(name, "fp16") == 0)
+        return fmax(fabs(x[i]) * 0x1p-11, 0x1p-25);
+    if (strcmp(name, "bf16") == 0)
+        return fabs(x[i]) * 0x1p-8;
+    if (strcmp(name, "qsgd") == 0) {
+        size_t width = bucket_of(c), lo = i / width * width, hi = lo + width < n ? lo + width : n;
+        float top = 0;
+        for (size_t j = lo; j < hi; j++)
+            top = fmaxf(top, fabsf(x[j]));
+        int bits = atoi(gw_args_text(c->args, "bits"));
+        return (double)top / ((1 << (bits - 1)) - 1) * (1 + 1e-6);
+    }
+    return c->ops->caps & GW_CODEC_LOSSLESS ? 0 : INFINITY;
+}
+
+static void check_errors(const char *spec) {
+    enum { N = 1500 };
+    static const float scales[] = {1, 1e-20f, 1e20f, 3e38f};
+    gw_codec c = must_open(spec);
+    float x[N], y[N];
+    for (int s = 0; s < 4; s++) {
+        if (strcmp(spec, "fp16") == 0 && scales[s] > 1)
+            continue; /* beyond its range: see overflow_is_visible */
+        fill_gradient(23, x, N);
+        for (int i = 0; i < N; i++)
+            x[i] *= scales[s];
+        round_trip(&c, 4, x, N, y);
+        for (size_t i = 0; i < N; i++) {
+            double off = fabs((double)y[i] - x[i]);
+            if (!(off <= error_bound(&c, x, N, i)))
+                fail_msg("%s: x[%zu] = %g decodes to %g", spec, i, x[i], y[i]);
+            if (x[i] == 0)
+                assert_true(y[i] == 0);
+        }
+    }
+    gw_codec_close(&c);
+}
+
+static void error_bounds_and_zeros(void **state) {
+    (void)state;
+    each_spec(check_errors);
+}
+
+/* Zero, denormal and smallest buckets: no 0/0, no infinity. */
+static void check_tiny(const char *spec) {
+    enum { N = 700 };
+    static const float values[] = {0.0f, -0.0f, 1e-45f, -1e-39f, 1.2e-38f, 1e-31f, -1e-30f};
+    gw_codec c = must_open(spec);
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+        float x[N], y[N];
+        for (int i = 0; i < N; i++)
+            x[i] = i % 3 ? values[v] : 0;
+        round_trip(&c, 8, x, N, y);
+        for (int i = 0; i < N; i++)
+            assert_true(fabsf(y[i]) <= fabsf(values[v]) * 1.05f && (x[i] != 0 || y[i] == 0));
+    }
+    gw_codec_close(&c);
+}
+
+static void tiny_buckets(void **state) {
+    (void)state;
+    each_spec(check_tiny);
+}
+
+static void largest_float_stays_finite(void **state) {
+    (void)state;
+    static const char *const specs[] = {"qsgd:bits=8", "qsgd:bits=4", "qsgd:bits=2"};
+    for (int s = 0; s < 3; s++) {
+        gw_codec c = must_open(specs[s]);
+        float x[3] = {0x1.fffffep127f, -0x1.fffffep127f, 1}, y[3];
+        for (uint64_t key = 0; key < 1000; key++) {
+            round_trip(&c, key, x, 3, y);
+            assert_true(isfinite(y[0]) && y[0] >= 0x1.fffff0p127f && y[1] == -y[0]);
+        }
+        gw_codec_close(&c);
+    }
+}
+
+/* Q(2^k x) = 2^k Q(x) exactly, with the same key. */
+static void check_scaling(const char *spec) {
+    enum { N = 1300 };
+    gw_codec c = must_open(spec);
+    float x[N], y[N], scaled[N], z[N];
+    fill_gradient(31, x, N);
+    round_trip(&c, 6, x, N, y);
+    for (int k = -66; k <= 66; k += 11) {
+        if (strcmp(spec, "fp16") == 0)
+            break; /* its range is too short */
+        for (int i = 0; i < N; i++)
+            scaled[i] = ldexpf(x[i], k);
+        round_trip(&c, 6, scaled, N, z);
+        for (int i = 0; i < N; i++)
+            assert_true(z[i] == ldexpf(y[i], k));
+    }
+    gw_codec_close(&c);
+}
+
+static void powers_of_two_commute(void **state) {
+    (void)state;
+    each_spec(check_scaling);
+}
+
+/* x and -x round alike: exactly where no chance is involved, else in the mean. */
+static void check_sign(const char *spec) {
+    enum { N = 512, K = 300 };
+    gw_codec c = must_open(spec);
+    float x[N], minus[N], y[N], z[N];
+    fill_gradient(37, x, N);
+    for (int i = 0; i < N; i++)
+        minus[i] = -x[i];
+    double sum = 0, square = 0;
+    for (uint64_t k = 0; k < K; k++) {
+        round_trip(&c, k, x, N, y);
+        round_trip(&c, k + K, minus, N, z);
+        double d = 0;
+        for (int i = 0; i < N; i++)
+            d += (double)fabsf(y[i]) - (double)fabsf(z[i]);
+        sum += d;
+        square += d * d;
+    }
+    assert_true(fabs(sum) <= 5 * sqrt(square));
+    gw_codec_close(&c);
+}
+
+static void signs_are_symmetric(void **state) {
+    (void)state;
+    each_spec(check_sign);
+}
+
+/* One NaN or infinity is seen where it is, and leaves all other buckets as they were. */
+static void check_poison(const char *spec) {
+    enum { N = 2500 };
+    static const size_t places[] = {0, 1, 511, 512, 700, 2049, N - 1};
+    gw_codec c = must_open(spec);
+    size_t width = bucket_of(&c);
+    float x[N], clean[N], y[N];
+    fill_gradient(41, x, N);
+    round_trip(&c, 2, x, N, clean);
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++)
+        for (int kind = 0; kind < 3; kind++) {
+            size_t at = places[p];
+            float kept = x[at];
+            x[at] = kind == 0 ? NAN : kind == 1 ? INFINITY : -INFINITY;
+            round_trip(&c, 2, x, N, y);
+            for (size_t i = 0; i < N; i++) {
+                if (i / width != at / width)
+                    assert_memory_equal(&y[i], &clean[i], sizeof(float));
+                else if (kind == 0 || width > 1)
+                    assert_true(isnan(y[i]));
+                else
+                    assert_true(y[i] == x[at]);
+            }
+            x[at] = kept;
+        }
+    gw_codec_close(&c);
+}
+
+static void bad_values_poison_their_bucket(void **state) {
+    (void)state;
+    each_spec(check_poison);
+}
+
+static void overflow_is_visible(void **state) {
+    (void)state;
+    gw_codec c = must_open("fp16");
+    float x[4] = {65519, 65520, -1e6f, 0x1p-25f}, y[4];
+    round_trip(&c, 0, x, 4, y);
+    assert_true(y[0] == 65504 && y[1] == INFINITY && y[2] == -INFINITY && y[3] == 0);
+    gw_codec_close(&c);
+}
+
+static void bad_options(void **state) {
+    (void)state;
+    static const char *const specs[] = {"qsgd:bits=3",       "qsgd:bucket=100", "qsgd:bucket=0",
+                                        "qsgd:bucket=65600", "fp16:bits=8",     "qsdg",
+                                        "qsgd:bits"};
+    gw_codec c;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        assert_int_equal(gw_codec_open(&c, specs[i]), GW_ERR_USAGE);
+    setenv("GW_SIMD", "avx1024", 1);
+    assert_int_equal(gw_codec_open(&c, "bf16"), GW_ERR_USAGE);
+    unsetenv("GW_SIMD");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(qsgd_bits_an_element),
+        cmocka_unit_test(guard_pages),
+        cmocka_unit_test(wrong_length_is_corrupt),
+        cmocka_unit_test(garbage_is_harmless),
+        cmocka_unit_test(unbiased),
+        cmocka_unit_test(error_bounds_and_zeros),
+        cmocka_unit_test(tiny_buckets),
+        cmocka_unit_test(largest_float_stays_finite),
+        cmocka_unit_test(powers_of_two_commute),
+        cmocka_unit_test(signs_are_symmetric),
+        cmocka_unit_test(bad_values_poison_their_bucket),
+        cmocka_unit_test(overflow_is_visible),
+        cmocka_unit_test(bad_options),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
