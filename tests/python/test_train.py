@@ -99,7 +99,7 @@ class Train(unittest.TestCase):
 
     def test_diverging_run_fails(self):
         done = gwrun.run(2, "train", "--quiet", *SMALL, "--epochs", 1, "--lr", 1e6,
-                         "--weight-decay", 1, "--out", self.out)
+                         "--weight-decay", 0.9, "--out", self.out)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(done.stderr.count("gradwire:"), 1)
         self.assertIn("finite", done.stderr)

@@ -184,7 +184,8 @@ static void golden_randomness(void **state) {
     const struct {
         const char *spec;
         uLong crc;
-    } want[] = {{"qsgd:bits=8", 0x2859db16}, {"qsgd:bits=4", 0xafae7a6b}, {"qsgd:bits=2", 0xb0dfba99}};
+    } want[] = {
+        {"qsgd:bits=8", 0x2859db16}, {"qsgd:bits=4", 0xafae7a6b}, {"qsgd:bits=2", 0xb0dfba99}};
     float x[1000];
     for (int i = 0; i < 1000; i++)
         x[i] = (float)((i * 7919) % 2001 - 1000) / 1024;
