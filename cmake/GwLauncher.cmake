@@ -2,7 +2,8 @@
 # A launcher that does not speak the library's dialect of PMI starts N programs that each believe
 # to be alone. That happens when mpiexec is another MPI's, and with the MPICH of Ubuntu 24.04,
 # which was built for PMIx although its own mpiexec is not (Launchpad bug 2072338); Open MPI's
-# mpiexec speaks PMIx and does launch it. So each candidate has to start two ranks that see each
+# mpiexec speaks PMIx and does launch it (in 4 s: it lets MPICH wait 2 s for each of two keys that
+# it does not have). So each candidate has to start two ranks that see each
 # other before it is taken.
 file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch.c [[
 #include <mpi.h>
