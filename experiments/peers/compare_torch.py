@@ -32,7 +32,10 @@ SIDES = {
     "gradwire, 1 rank": ("gradwire", 1, ["--comm", "allreduce"]),
     "torch DDP gloo, 2 ranks": ("torch", 2, []),
     "gradwire allreduce, 2 ranks": ("gradwire", 2, ["--comm", "allreduce"]),
-    "gradwire iallreduce, 2 ranks": ("gradwire", 2, ["--comm", "iallreduce"]),
+    "gradwire allreduce sra, 2 ranks": ("gradwire", 2, ["--comm", "allreduce:algo=sra"]),
+    "gradwire iallreduce sra, 2 ranks": ("gradwire", 2, ["--comm", "iallreduce:algo=sra"]),
+    "gradwire qsgd8, 2 ranks": ("gradwire", 2, ["--comm", "iallreduce", "--compress",
+                                                "qsgd:bits=8"]),
 }
 
 
@@ -130,7 +133,7 @@ def measure(options, env):
                 figures[name].append(run_torch(ranks, options, env))
             else:
                 figures[name].append(run_gradwire(ranks, further, options))
-            print(f"round {turn + 1}/{options.rounds}  {name:30} {figures[name][-1] * 1e3:8.3f} ms",
+            print(f"round {turn + 1}/{options.rounds}  {name:34} {figures[name][-1] * 1e3:8.3f} ms",
                   file=sys.stderr)
     return figures
 
@@ -141,14 +144,14 @@ def spread(values, form):
 
 def table(figures):
     """Text: each side's step time, and how many times faster than PyTorch on as many ranks."""
-    lines = [f"{'':30}  {'ms a step':>24}  {'PyTorch / this, by round':>24}"]
+    lines = [f"{'':34}  {'ms a step':>24}  {'PyTorch / this, by round':>24}"]
     for name, values in figures.items():
         program, ranks, _ = SIDES[name]
         peer = next((figures[n] for n in figures if SIDES[n][:2] == ("torch", ranks)), None)
         ratio = ""
         if program == "gradwire" and peer:
             ratio = spread([a / b for a, b in zip(peer, values)], ".2f")
-        lines.append(f"{name:30}  {spread([v * 1e3 for v in values], '.3f'):>24}  {ratio:>24}"
+        lines.append(f"{name:34}  {spread([v * 1e3 for v in values], '.3f'):>24}  {ratio:>24}"
                      .rstrip())
     return "\n".join(lines)
 

@@ -62,6 +62,7 @@ class Curve(unittest.TestCase):
     def test_threads(self):
         for batch in self.serial:
             self.compare(1, batch, "--threads", "2")
+        self.compare(2, 64, "--threads", "2", "--comm", "iallreduce")
 
     def test_ranks(self):
         for ranks, strategy, algorithm in itertools.product((2, 3, 4), STRATEGIES, ALGORITHMS):
