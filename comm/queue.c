@@ -38,7 +38,7 @@ static gw_err sweep(gw_queue *q) {
 
 static void *progress_thread(void *arg) {
     gw_queue *q = arg;
-    gw_flush_denormals();
+    gw_flush_denormals_here();
     pthread_mutex_lock(&q->lock);
     while (!q->stop) {
         if (q->n == 0 || q->failed != GW_OK) {

@@ -126,7 +126,7 @@ static gw_err lay_down(gw_schedule *s, verb what, int root) {
     if (lane->size == 1)
         return GW_OK;
     int slot;
-    GW_TRY(gw_schedule_pack(s, span, true, &slot));
+    GW_TRY(gw_schedule_pack(s, span, false, &slot));
     if (slot == GW_NO_SLOT)
         return GW_OK;
     native_call *c = NULL;

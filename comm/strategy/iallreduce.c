@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Each bucket in flight has a tag of its own, and each poll looks at all of them. */
+enum { MOST_BUCKETS = 4096 };
+
 typedef struct self {
     const gw_env *env;
     gw_buckets buckets;
@@ -46,6 +49,13 @@ static gw_err open(void **out, const gw_env *env) {
     GW_TRY(gw_alloc(&me, 1, sizeof *me));
     me->env = env;
     me->buckets = gw_buckets_cut(env->n, gw_args_bytes(env->args, "bucket"));
+    if (env->n / me->buckets.each >= MOST_BUCKETS) {
+        free(me);
+        return gw_fail(GW_ERR_USAGE,
+                       "iallreduce: bucket=%s cuts %zu parameters into more than %d buckets: use "
+                       "larger ones",
+                       gw_args_text(env->args, "bucket"), env->n, MOST_BUCKETS);
+    }
     me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
     me->ready_from = env->n;
     gw_err e = gw_alloc(&me->schedules, (size_t)me->buckets.count, sizeof *me->schedules);

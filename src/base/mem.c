@@ -21,7 +21,7 @@ gw_err gw_alloc(void *out, size_t count, size_t size) {
     return GW_OK;
 }
 
-static void flush_this_thread(void) {
+void gw_flush_denormals_here(void) {
 #if defined(__SSE2__)
     _mm_setcsr(_mm_getcsr() | 0x8040); /* FTZ | DAZ */
 #elif defined(__aarch64__)
@@ -35,5 +35,5 @@ void gw_flush_denormals(void) {
 #ifdef _OPENMP
 #pragma omp parallel
 #endif
-    flush_this_thread();
+    gw_flush_denormals_here();
 }

@@ -16,4 +16,7 @@ gw_err gw_alloc(void *out, size_t count, size_t size);
  *  they are up to 27 times slower in codecs and carry no information here. */
 void gw_flush_denormals(void);
 
+/** The same for the calling thread alone. */
+void gw_flush_denormals_here(void);
+
 #endif

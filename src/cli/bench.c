@@ -1,5 +1,7 @@
 #include "cli/bench.h"
+#include "base/agree.h"
 #include "cli/cli.h"
+#include "cli/parallel.h"
 
 #include <string.h>
 
@@ -19,6 +21,16 @@ static gw_err check_name(int words, char **argv) {
                    near ? "did you mean " : "there is ", near ? near : names[0], near ? "?" : "");
 }
 
+static gw_err body(void *args, MPI_Comm comm, bool *own) {
+    int ranks;
+    *own = false;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    if (ranks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "bench codec: measures one process: start it on 1 rank, not %d", ranks);
+    return gw_bench_codec(args);
+}
+
 static int run(int argc, char **argv) {
     gw_args *args = NULL;
     int words = 0;
@@ -27,10 +39,9 @@ static int run(int argc, char **argv) {
         e = gw_args_argv(args, "bench", argc, argv, &words);
     if (e == GW_OK)
         e = check_name(words, argv);
-    if (e == GW_OK)
-        e = gw_bench_codec(args);
+    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, e, body, args);
     gw_args_free(args);
-    return e == GW_OK ? 0 : gw_cli_fail(e);
+    return status;
 }
 
 const gw_command gw_command_bench = {

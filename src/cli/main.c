@@ -23,13 +23,13 @@ int gw_cli_fail(gw_err e) {
     return gw_err_status(e);
 }
 
-static int help(FILE *to) {
-    fprintf(to, "gradwire " GW_VERSION ": data-parallel training over MPI, and where each batch's "
-                "time goes\n\nusage: gradwire COMMAND [options]      (under mpiexec for more ranks)"
-                "\n\ncommands:\n");
+static int help(void) {
+    printf("gradwire " GW_VERSION ": data-parallel training over MPI, and where each batch's "
+           "time goes\n\nusage: gradwire COMMAND [options]      (under mpiexec for more ranks)"
+           "\n\ncommands:\n");
     for (const gw_command *const *c = gw_commands; *c; c++)
-        fprintf(to, "  %-8s %s\n", (*c)->name, (*c)->summary);
-    fprintf(to, "\n'gradwire COMMAND --help' lists a command's options.\n");
+        printf("  %-8s %s\n", (*c)->name, (*c)->summary);
+    printf("\n'gradwire COMMAND --help' lists a command's options.\n");
     return 0;
 }
 
@@ -57,11 +57,11 @@ static const gw_command *find(const char *name) {
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        help(stderr);
-        return 2;
+        gw_fail(GW_ERR_USAGE, "no command: see 'gradwire --help'");
+        return gw_cli_refuse(GW_ERR_USAGE);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
-        return help(stdout);
+        return help();
     if (strcmp(argv[1], "--version") == 0) {
         printf("gradwire " GW_VERSION " (" GW_COMMIT ")\n");
         return 0;

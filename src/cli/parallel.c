@@ -22,12 +22,12 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
         return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (e == GW_OK)
-        e = gw_agree(MPI_COMM_WORLD, check_level(level, provided));
+    e = gw_agree(MPI_COMM_WORLD, e != GW_OK ? e : check_level(level, provided));
     bool own = false;
     if (e == GW_OK)
         e = body(ctx, MPI_COMM_WORLD, &own);
-    if (own) {
+    /* A failed MPI call is known to this rank alone, too. */
+    if (own || e == GW_ERR_MPI) {
         fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -8,9 +8,10 @@
 #include <stdbool.h>
 
 /** Start MPI at thread level `level`, run `body` on all ranks, end MPI; returns the exit status.
- *  `parsed` is the outcome of reading the command line, the same on all ranks: an error is printed
- *  by rank 0 alone and `body` never runs. An error that `body` returns is printed by rank 0, too,
- *  unless it set *own: then the failing rank speaks and ends the whole job. */
+ *  `parsed` is the outcome of reading the command line; what one rank found wrong (a plugin that
+ *  its host lacks, say) is printed by rank 0 alone and `body` runs nowhere. An error that `body`
+ * returns is printed by rank 0, too, unless it set *own: then the failing rank speaks and ends the
+ * whole job. */
 int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
                     void *ctx);
 

@@ -26,7 +26,7 @@ static const gw_opt opts[] = {
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL, "linear: times the ranks"},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS", "climb to the rate over these steps"},
     {"momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum of sgd"},
-    {"weight-decay", GW_OPT_REAL, "0", 0, 1, NULL, "X", "L2 penalty"},
+    {"weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "L2 penalty"},
     {"batch", GW_OPT_INT, "64", 1, 0x7fffffff, NULL, "N", "global batch, over all ranks"},
     {"local-batch", GW_OPT_INT, NULL, 1, 0x7fffffff, NULL, "N", "instead: samples a rank"},
     {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set"},

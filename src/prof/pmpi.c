@@ -200,7 +200,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     gw_phase_enter(GW_PHASE_MPI_POLL);
     bool open = *request != MPI_REQUEST_NULL;
     int rc = PMPI_Test(request, flag, status);
-    if (open && *flag)
+    if (rc == MPI_SUCCESS && open && *flag)
         completed_one(*request);
     gw_phase_leave();
     return rc;
@@ -210,7 +210,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     gw_phase_enter(GW_PHASE_MPI_POLL);
     int before = pending(count, requests);
     int rc = PMPI_Testall(count, requests, flag, statuses);
-    if (*flag)
+    if (rc == MPI_SUCCESS && *flag)
         completed_all(count, requests, before);
     gw_phase_leave();
     return rc;

@@ -36,26 +36,34 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
+static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
+                                    "model.gw"};
+enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
+
 gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
-    static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
-                                        "model.gw"};
     GW_TRY(make_dirs(dir));
     struct stat st;
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
         return gw_fail(GW_ERR_INPUT, "--out %s: not a folder", dir);
     if (access(dir, W_OK | X_OK) != 0)
         return gw_fail(GW_ERR_INPUT, "--out %s: cannot write there: %s", dir, strerror(errno));
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[4200];
+    for (int i = 0; i < FILES && !overwrite; i++) {
+        char path[LONGEST];
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        if (access(path, F_OK) != 0)
-            continue;
-        if (!overwrite)
+        if (access(path, F_OK) == 0)
             return gw_fail(GW_ERR_INPUT,
                            "--out %s: holds a run already (%s): name another folder, or give "
                            "--overwrite",
                            dir, files[i]);
-        if (unlink(path) != 0)
+    }
+    return GW_OK;
+}
+
+gw_err gw_runfolder_clear(const char *dir) {
+    for (int i = 0; i < FILES; i++) {
+        char path[LONGEST];
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        if (unlink(path) != 0 && errno != ENOENT)
             return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, files[i],
                            strerror(errno));
     }

@@ -11,8 +11,11 @@
 #define GW_RUN_SCHEMA 1
 
 /** Rank 0: make the folder (parents, too) or take an empty one. A folder that holds a run is
- * refused with GW_ERR_INPUT unless `overwrite`, which removes that run's files. */
+ * refused with GW_ERR_INPUT unless `overwrite`. Nothing of that run is touched yet. */
 gw_err gw_runfolder_claim(const char *dir, bool overwrite);
+
+/** Rank 0, when the run is certain to start: remove what an older run left in the folder. */
+gw_err gw_runfolder_clear(const char *dir);
 
 typedef struct gw_epoch_row {
     int epoch;

@@ -84,9 +84,9 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, float *param, float *grad, 
                     .args = s->strategy.args};
     GW_TRY(gw_lane_open(&env->grads, comm, &s->codec, n, s->feedback, seed, yield));
     GW_TRY(gw_lane_open(&env->params, comm, &s->exact, n, false, seed, yield));
-    gw_err e = gw_agree(comm, s->strategy.ops->open(&s->self, env));
-    s->open = e == GW_OK;
-    return e;
+    gw_err mine = s->strategy.ops->open(&s->self, env);
+    s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
+    return gw_agree(comm, mine);
 }
 
 void gw_session_close(gw_session *s) {

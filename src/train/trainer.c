@@ -58,7 +58,8 @@ static gw_err count_ranks(trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
     gw_host_node node;
-    GW_TRY(gw_host_node_of(&node, t->c->threads, t->comm));
+    bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
+    GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
     GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
@@ -107,7 +108,14 @@ static gw_err open_model(trainer *t) {
 static gw_err open_folder(trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
-    GW_TRY(gw_runfolder_claim(t->c->out, t->c->overwrite));
+    return gw_runfolder_claim(t->c->out, t->c->overwrite);
+}
+
+/* Only now, when nothing is left that could be refused, an older run gives way. */
+static gw_err open_files(trainer *t) {
+    if (!t->c->out || t->rank != 0)
+        return GW_OK;
+    GW_TRY(gw_runfolder_clear(t->c->out));
     return gw_epochs_open(&t->epochs_csv, t->c->out);
 }
 
@@ -127,6 +135,7 @@ static gw_err open_all(trainer *t) {
     GW_TRY(gw_session_open(t->session, t->comm, gw_model_params(t->model), gw_model_grads(t->model),
                            gw_model_size(t->model), t->spans, gw_model_layers(t->model), t->c->seed,
                            t->oversubscribed));
+    GW_TRY(gw_agree(t->comm, open_files(t)));
     GW_TRY(gw_record_open(&t->record, t->c->out, ROWS, t->comm));
     gw_clock_start();
     GW_MPI(MPI_Barrier(t->comm));
@@ -159,6 +168,12 @@ static float rate(const trainer *t, int64_t step) {
     return (float)(from + (full - from) * (double)step / (double)c->lr_warmup);
 }
 
+/* After this step somebody reads parameters or calls MPI: nothing may be pending then. */
+static bool must_settle(const trainer *t, int b) {
+    return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
+           t->step % ROWS == 0 || (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
+}
+
 static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     uint64_t logical = gw_session_logical_bytes(t->session);
@@ -166,6 +181,8 @@ static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
     double loss = 0;
     gw_ledger_begin();
     gw_err e = gw_step(&t->stepper, batch, rate(t, t->step), &loss);
+    if (e == GW_OK && must_settle(t, b))
+        e = gw_step_settle(&t->stepper);
     gw_ledger_end(&row.cost);
     if (e != GW_OK) {
         *t->own = true;
@@ -184,7 +201,6 @@ static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
 static gw_err make_room(trainer *t) {
     if (t->step % ROWS != 0)
         return GW_OK;
-    GW_TRY(gw_step_settle(&t->stepper));
     return gw_record_flush(t->record);
 }
 
@@ -198,7 +214,6 @@ static gw_err limit_reached(trainer *t, bool *stop) {
         return GW_OK;
     /* Rank 0's clock decides for all, so that all stop at the same step. */
     int over = gw_ledger_now() - t->limit_from_s >= t->c->time_limit_s;
-    GW_TRY(gw_step_settle(&t->stepper));
     GW_MPI(MPI_Bcast(&over, 1, MPI_INT, 0, t->comm));
     if (over) {
         t->stopped_by = "time-limit";
@@ -237,7 +252,6 @@ static gw_err check_replicas(trainer *t, uint32_t *hash) {
 }
 
 static gw_err end_epoch(trainer *t, int epoch, double loss_sum, int64_t samples) {
-    GW_TRY(gw_step_settle(&t->stepper));
     GW_TRY(gw_record_flush(t->record));
     uint64_t wire = t->wire_bytes;
     GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));

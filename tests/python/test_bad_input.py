@@ -36,6 +36,10 @@ class BadInput(unittest.TestCase):
     def test_options(self):
         train = ("train", "--data", SMALL)
         self.refused("trian", says=["trian", "train"])
+        self.refused(says=["no command"])
+        self.refused("bench", "foo", says=["foo", "codec"])
+        self.refused("bench", "codec", "--repeats", "0", says=["repeats"])
+        self.refused("list", "all", says=["all"])
         self.refused(*train, "--bacth", 3, says=["bacth", "batch"])
         self.refused(*train, "--lr", "-1", says=["lr", "-1", "from"])
         self.refused(*train, "--lr", "nan", says=["lr", "nan"])
@@ -57,6 +61,7 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--compress", "fp61", says=["codec", "fp16"])
         self.refused(*train, "--comm", "iallreduce:buckets=1M", says=["buckets", "bucket"])
         self.refused(*train, "--comm", "iallreduce:bucket=1", says=["bucket", "1"])
+        self.refused(*train, "--comm", "iallreduce:bucket=4", says=["bucket", "4096"])
         self.refused(*train, "--compress", "qsgd:bits=9", says=["bits", "9"])
         self.refused(*train, "--compress", "none:bits=9", says=["none", "bits"])
         self.refused(*train, "--comm", "./nowhere.so", says=["nowhere.so"])
@@ -114,6 +119,9 @@ class BadInput(unittest.TestCase):
         done = gwrun.run(1, *small, "--out", out)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.refused(*small, "--out", out, says=[out, "--overwrite"])
+        kept = sorted(os.listdir(out))
+        self.refused(*small, "--out", out, "--overwrite", "--batch", 9999, says=["9999"])
+        self.assertEqual(sorted(os.listdir(out)), kept)  # a refused run costs nobody's results
         done = gwrun.run(2, *small, "--out", out, "--overwrite")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.refused(*small, "--out", "/proc/nowhere/run", says=["/proc/nowhere"])
