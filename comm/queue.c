@@ -12,6 +12,10 @@ struct gw_queue {
     bool yield;
     int capacity, n;
     gw_schedule **inflight; /* in the order started */
+    uint64_t completed;     /* since the queue was opened */
+    size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
+    int n_waiting;
+    gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
     /* GW_PROGRESS_THREAD only: all MPI calls of the queue are made under the lock */
     pthread_t thread;
     pthread_mutex_t lock;
@@ -21,6 +25,29 @@ struct gw_queue {
     char message[512];
 };
 
+static size_t bytes_of(const gw_schedule *s) {
+    return gw_schedule_span(s).n * sizeof(float);
+}
+
+static gw_err launch(gw_queue *q, gw_schedule *s) {
+    GW_TRY(gw_schedule_start(s));
+    q->inflight[q->n++] = s;
+    q->bytes += bytes_of(s);
+    return GW_OK;
+}
+
+/* Start of those that wait what there is credit for. */
+static gw_err admit(gw_queue *q) {
+    while (q->n_waiting > 0) {
+        gw_schedule *next = q->waiting[q->n_waiting - 1];
+        if (q->n > 0 && q->bytes + bytes_of(next) > q->credit)
+            return GW_OK;
+        q->n_waiting--;
+        GW_TRY(launch(q, next));
+    }
+    return GW_OK;
+}
+
 /* Test each schedule once and drop those that are complete. */
 static gw_err sweep(gw_queue *q) {
     int kept = 0;
@@ -29,11 +56,15 @@ static gw_err sweep(gw_queue *q) {
         bool done = false;
         if (e == GW_OK)
             e = gw_schedule_test(q->inflight[i], &done);
-        if (!done)
+        if (!done) {
             q->inflight[kept++] = q->inflight[i];
+        } else {
+            q->bytes -= bytes_of(q->inflight[i]);
+            q->completed++;
+        }
     }
     q->n = kept;
-    return e;
+    return e == GW_OK ? admit(q) : e;
 }
 
 static void *progress_thread(void *arg) {
@@ -45,11 +76,11 @@ static void *progress_thread(void *arg) {
             pthread_cond_wait(&q->changed, &q->lock);
             continue;
         }
-        int before = q->n;
+        uint64_t before = q->completed;
         q->failed = sweep(q);
         if (q->failed != GW_OK)
             snprintf(q->message, sizeof q->message, "%s", gw_err_text());
-        if (q->n != before || q->failed != GW_OK)
+        if (q->completed != before || q->failed != GW_OK)
             pthread_cond_broadcast(&q->changed);
         pthread_mutex_unlock(&q->lock);
         sched_yield(); /* let the main thread have the lock, and the core if there are too few */
@@ -66,6 +97,8 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     q->yield = yield;
     q->capacity = capacity;
     gw_err e = gw_alloc(&q->inflight, (size_t)capacity, sizeof *q->inflight);
+    if (e == GW_OK)
+        e = gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting);
     if (e == GW_OK && mode == GW_PROGRESS_THREAD) {
         pthread_mutex_init(&q->lock, NULL);
         pthread_cond_init(&q->changed, NULL);
@@ -75,6 +108,7 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     }
     if (e != GW_OK) {
         free(q->inflight);
+        free(q->waiting);
         free(q);
         return e;
     }
@@ -82,12 +116,32 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     return GW_OK;
 }
 
+void gw_queue_limit(gw_queue *q, size_t credit) {
+    q->credit = credit;
+}
+
 static gw_err append(gw_queue *q, gw_schedule *s) {
-    if (q->n == q->capacity)
+    if (q->n + q->n_waiting == q->capacity)
         return gw_fail(GW_ERR_INTERNAL, "queue: more than %d schedules in flight", q->capacity);
-    GW_TRY(gw_schedule_start(s));
-    q->inflight[q->n++] = s;
-    return GW_OK;
+    if (q->credit == 0)
+        return launch(q, s);
+    int i = q->n_waiting++;
+    for (; i > 0 && gw_schedule_span(q->waiting[i - 1]).off < gw_schedule_span(s).off; i--)
+        q->waiting[i] = q->waiting[i - 1];
+    q->waiting[i] = s;
+    return admit(q);
+}
+
+/* Start `s` now if it still waits for its turn. */
+static gw_err urge(gw_queue *q, gw_schedule *s) {
+    int i = 0;
+    while (i < q->n_waiting && q->waiting[i] != s)
+        i++;
+    if (i == q->n_waiting)
+        return GW_OK;
+    for (q->n_waiting--; i < q->n_waiting; i++)
+        q->waiting[i] = q->waiting[i + 1];
+    return launch(q, s);
 }
 
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
@@ -111,18 +165,21 @@ static bool in_flight(const gw_queue *q, const gw_schedule *s) {
     return false;
 }
 
-static gw_err wait_for_thread(gw_queue *q, const gw_schedule *s) {
+static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
     pthread_mutex_lock(&q->lock);
-    while (q->failed == GW_OK && in_flight(q, s))
+    gw_err e = urge(q, s);
+    while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
         pthread_cond_wait(&q->changed, &q->lock);
-    gw_err e = q->failed == GW_OK ? GW_OK : gw_fail(q->failed, "%s", q->message);
+    if (q->failed != GW_OK)
+        e = gw_fail(q->failed, "%s", q->message);
     pthread_mutex_unlock(&q->lock);
     return e;
 }
 
-gw_err gw_queue_wait(gw_queue *q, const gw_schedule *s) {
+gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
         return wait_for_thread(q, s);
+    GW_TRY(urge(q, s));
     while (in_flight(q, s)) {
         GW_TRY(sweep(q));
         if (q->yield)
@@ -134,6 +191,8 @@ gw_err gw_queue_wait(gw_queue *q, const gw_schedule *s) {
 void gw_queue_close(gw_queue *q) {
     if (!q)
         return;
+    while (q->n_waiting > 0 && gw_queue_wait(q, q->waiting[0]) == GW_OK)
+        ;
     while (q->n > 0 && gw_queue_wait(q, q->inflight[0]) == GW_OK)
         ;
     if (q->mode == GW_PROGRESS_THREAD) {
@@ -146,5 +205,6 @@ void gw_queue_close(gw_queue *q) {
         pthread_mutex_destroy(&q->lock);
     }
     free(q->inflight);
+    free(q->waiting);
     free(q);
 }
