@@ -37,17 +37,18 @@ gw_err gw_overlap_buckets(gw_overlap *o, const char *owner, size_t n, size_t byt
     return lay_down(o);
 }
 
-gw_err gw_overlap_spans(gw_overlap *o, const gw_span *spans, int count) {
-    GW_TRY(make_room(o, count));
-    for (int i = 0; i < count; i++)
-        o->parts[i] = spans[i];
+gw_err gw_overlap_layers(gw_overlap *o, const gw_env *env) {
+    GW_TRY(make_room(o, env->n_layers));
+    for (int i = 0; i < o->count; i++)
+        o->parts[i] = env->layers[i];
     return lay_down(o);
 }
 
-gw_err gw_overlap_env(gw_overlap *o, const gw_env *env) {
-    gw_span whole = {0, env->n};
-    return env->by_layer ? gw_overlap_spans(o, env->layers, env->n_layers)
-                         : gw_overlap_spans(o, &whole, 1);
+gw_err gw_overlap_finish(gw_overlap *o, const gw_env *env) {
+    GW_TRY(make_room(o, gw_env_spans(env)));
+    for (int i = 0; i < o->count; i++)
+        o->parts[i] = gw_env_span(env, i);
+    return lay_down(o);
 }
 
 /* Floats that the two have in common. */

@@ -1,6 +1,6 @@
 /** Overlap: a collective over an arena, cut into parts (buckets, layers or one whole), each started
- *  on a queue as soon as all of it is final, and waited for where it is needed. What strategies that
- *  hide communication have in common; all of it is the calling thread's. */
+ *  on a queue as soon as all of it is final, and waited for where it is needed. What strategies
+ * that hide communication have in common; all of it is the calling thread's. */
 #ifndef GW_COMM_OVERLAP_H
 #define GW_COMM_OVERLAP_H
 
@@ -17,12 +17,12 @@ typedef struct gw_overlap {
     gw_schedule **schedules;
 } gw_overlap;
 
-/** Collective: cut `n` floats into buckets of `bytes` in backward order, or as `spans` say, and lay
- *  all down. GW_ERR_USAGE: too many buckets; `owner` is who the message names. */
+/** Collective: cut `n` floats into buckets of `bytes` in backward order and lay all down.
+ *  GW_ERR_USAGE: too many buckets; `owner` is who the message names. */
 gw_err gw_overlap_buckets(gw_overlap *o, const char *owner, size_t n, size_t bytes);
-gw_err gw_overlap_spans(gw_overlap *o, const gw_span *spans, int count);
-/** The same for the spans of `env`'s finish and publish. */
-gw_err gw_overlap_env(gw_overlap *o, const gw_env *env);
+/** The same, a part each layer; or a part each span that finish and publish come with. */
+gw_err gw_overlap_layers(gw_overlap *o, const gw_env *env);
+gw_err gw_overlap_finish(gw_overlap *o, const gw_env *env);
 
 /** base[s] is final: start the parts that are full by that. Does not block. */
 gw_err gw_overlap_fill(gw_overlap *o, gw_span s);

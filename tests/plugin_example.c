@@ -1,5 +1,6 @@
-/* halves: gradients are exchanged in two halves. The upper layers, which the backward pass completes
- * first, are reduced while it goes on with the lower ones; those are reduced when it is over.
+/* halves: gradients are exchanged in two halves. The upper layers, which the backward pass
+ * completes first, are reduced while it goes on with the lower ones; those are reduced when it is
+ * over.
  *
  * A strategy out of the tree, as CONTRIBUTING.md describes it: built as a shared object, loaded by
  * its path, held to the same contract as the strategies inside. */
@@ -33,8 +34,8 @@ static gw_err lay_down(self *me) {
     size_t cut = env->n_layers > 1 ? env->layers[env->n_layers / 2].off : 0;
     me->half[LOWER] = (gw_span){0, cut};
     me->half[UPPER] = (gw_span){cut, env->n - cut};
-    me->plan = (gw_plan){
-        .algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
+    me->plan =
+        (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
     for (int i = 0; i < HALVES; i++)
         GW_TRY(gw_plan_get(&me->plan, me->half[i], &me->schedule[i]));
     return gw_queue_open(&me->queue, GW_PROGRESS_POLL, HALVES, env->grads->yield);

@@ -37,8 +37,7 @@ static void close(void *p) {
 static gw_err open_on(self *me, const gw_env *env) {
     GW_TRY(gw_lane_floats(env->grads, env->n, &me->sum));
     me->buckets.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->sum};
-    GW_TRY(gw_overlap_buckets(&me->buckets, "delayed", env->n,
-                              gw_args_bytes(env->args, "bucket")));
+    GW_TRY(gw_overlap_buckets(&me->buckets, "delayed", env->n, gw_args_bytes(env->args, "bucket")));
     GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), me->buckets.count,
                          env->grads->yield));
     me->buckets.queue = me->queue;

@@ -48,8 +48,8 @@ static void close(void *p) {
 
 static gw_err open_on(self *me, const gw_env *env) {
     me->buckets.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    GW_TRY(gw_overlap_buckets(&me->buckets, "iallreduce", env->n,
-                              gw_args_bytes(env->args, "bucket")));
+    GW_TRY(
+        gw_overlap_buckets(&me->buckets, "iallreduce", env->n, gw_args_bytes(env->args, "bucket")));
     GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), me->buckets.count,
                          env->grads->yield));
     me->buckets.queue = me->queue;

@@ -27,10 +27,10 @@ typedef struct self {
     const gw_env *env;
     int64_t period;
     gw_steps steps;
-    int64_t agreed;      /* steps done when the replicas last agreed */
-    float *reference;    /* what they agreed on */
-    float *drift;        /* reduced: parameters - reference */
-    float *velocity;     /* reduced: momentum; NULL: not averaged */
+    int64_t agreed;   /* steps done when the replicas last agreed */
+    float *reference; /* what they agreed on */
+    float *drift;     /* reduced: parameters - reference */
+    float *velocity;  /* reduced: momentum; NULL: not averaged */
     gw_plan over_drift, over_velocity;
 } self;
 

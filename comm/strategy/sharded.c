@@ -34,10 +34,10 @@ static void close(void *p) {
 static gw_err open_on(self *me, const gw_env *env) {
     me->scatter.plan = (gw_plan){
         .algo = env->algo, .verb = GW_REDUCE_SCATTER, .lane = env->grads, .base = env->grad};
-    me->gather.plan = (gw_plan){
-        .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
-    GW_TRY(gw_overlap_env(&me->scatter, env));
-    GW_TRY(gw_overlap_env(&me->gather, env));
+    me->gather.plan =
+        (gw_plan){.algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
+    GW_TRY(gw_overlap_finish(&me->scatter, env));
+    GW_TRY(gw_overlap_finish(&me->gather, env));
     GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), 2 * gw_env_spans(env),
                          env->grads->yield));
     me->scatter.queue = me->gather.queue = me->queue;

@@ -41,9 +41,8 @@ static void close(void *p) {
 
 static gw_err open_on(self *me, const gw_env *env) {
     me->layers.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    GW_TRY(gw_overlap_spans(&me->layers, env->layers, env->n_layers));
-    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), env->n_layers,
-                         env->grads->yield));
+    GW_TRY(gw_overlap_layers(&me->layers, env));
+    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), env->n_layers, env->grads->yield));
     me->layers.queue = me->queue;
     return GW_OK;
 }

@@ -177,13 +177,13 @@ static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
                              json_t *host_names) {
     gw_host h;
     gw_host_facts(&h);
-    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:b, s:s, s:o, s:s}", "hosts",
-                     host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online, "cpus_usable",
-                     h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
-                     (json_int_t)h.memory, "ranks", r->ranks, "ranks_on_this_node", r->node_ranks,
-                     "threads_per_rank", c->threads, "oversubscribed", r->oversubscribed, "gemm",
-                     gw_gemm_library(), "gemm_warning", text_or_null(gw_gemm_warning()), "clock",
-                     gw_clock_name());
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o, s:s}",
+                     "hosts", host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online,
+                     "cpus_usable", h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
+                     (json_int_t)h.memory, "ranks", r->ranks, "workers", r->workers,
+                     "ranks_on_this_node", r->node_ranks, "threads_per_rank", c->threads,
+                     "oversubscribed", r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
+                     text_or_null(gw_gemm_warning()), "clock", gw_clock_name());
 }
 
 static json_t *summary(const gw_batch_summary *b) {

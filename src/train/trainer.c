@@ -28,6 +28,7 @@ typedef struct trainer {
     const gw_train_config *c;
     MPI_Comm comm;
     int rank, ranks;
+    int servers; /* ranks from 0 on that take no samples */
     int global_batch, chunk;
     bool oversubscribed;
     int node_ranks;
@@ -57,6 +58,11 @@ typedef struct trainer {
 static gw_err count_ranks(trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
+    t->servers = gw_session_servers(t->session);
+    if (t->servers >= t->ranks)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
+                       t->c->comm, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
     gw_host_node node;
     bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
     GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
@@ -67,14 +73,19 @@ static gw_err count_ranks(trainer *t) {
     return GW_OK;
 }
 
+/* Ranks that take samples. */
+static int workers(const trainer *t) {
+    return t->ranks - t->servers;
+}
+
 static gw_err set_batch(trainer *t) {
     const gw_train_config *c = t->c;
-    int64_t batch = c->local_batch ? (int64_t)c->batch * t->ranks : c->batch;
+    int64_t batch = c->local_batch ? (int64_t)c->batch * workers(t) : c->batch;
     if (batch > INT32_MAX)
         return gw_fail(GW_ERR_USAGE,
                        "train: local-batch=%d on %d ranks: the global batch must stay "
                        "below 2^31",
-                       c->batch, t->ranks);
+                       c->batch, workers(t));
     t->global_batch = (int)batch;
     return GW_OK;
 }
@@ -89,7 +100,7 @@ static gw_err open_model(trainer *t) {
                           .seed = c->seed};
     memcpy(spec.hidden, c->hidden, sizeof spec.hidden);
     GW_TRY(gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
-                           t->rank, t->ranks));
+                           t->rank - t->servers, workers(t)));
     int local = gw_sampler_max_local(t->sampler);
     int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
     t->chunk = EVAL_CHUNK;
@@ -130,6 +141,7 @@ static gw_err open_all(trainer *t) {
     GW_TRY(gw_agree(t->comm, open_folder(t)));
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
+    spec.servers = t->servers;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
     gw_session_setup setup = {.n = gw_model_size(t->model),
@@ -168,7 +180,7 @@ static void close_all(trainer *t) {
  * "Accurate, large minibatch SGD", 2017). */
 static float rate(const trainer *t, int64_t step) {
     const gw_train_config *c = t->c;
-    double full = c->lr * (c->lr_linear ? t->ranks : 1);
+    double full = c->lr * (c->lr_linear ? workers(t) : 1);
     if (step > c->lr_warmup)
         return (float)full;
     double from = c->lr_linear ? c->lr : 0;
@@ -333,6 +345,7 @@ static gw_err write_results(trainer *t) {
     r->train_s = t->train_s;
     r->oversubscribed = t->oversubscribed;
     r->ranks = t->ranks;
+    r->workers = workers(t);
     r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
