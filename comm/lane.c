@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/rng.h"
+#include "base/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static gw_err join(gw_lane *lane, MPI_Comm comm) {
 
 static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
     MPI_Comm comm;
-    GW_MPI(MPI_Comm_dup(parent, &comm));
+    GW_TRY(gw_comm_dup(parent, &comm));
     GW_TRY(join(lane, comm));
     return shared ? gw_shared_open(&lane->shared, comm) : GW_OK;
 }
