@@ -17,9 +17,11 @@
  * At most 4 + 5 k + floor((n - k) / 255) bytes: 0.43 bits an element at ratio = 0.01. */
 #include "compress/codec.h"
 
+#include "base/mem.h"
 #include "compress/kernel/topk.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +30,17 @@ enum {
     VALUE = 4,
     ESCAPE = 255,
     CHUNK = 4096, /* floats looked at between two looks at the room left: they stay in L1 */
-    SAMPLES = 4096,
+    SAMPLES = 8192,
     BIN_BITS = 11,
-    BINS = 1 << BIN_BITS
+    BINS = 1 << BIN_BITS,
+    CROWDED = 12, /* bins of 2^-11 of an octave: an octave in all */
+    FEW = 256
 };
 
 typedef struct topk {
     double ratio;
     gw_topk_pick pick;
+    _Atomic(struct scratch *) spare;
 } topk;
 
 static const gw_opt opts[] = {
@@ -44,9 +49,8 @@ static const gw_opt opts[] = {
 static gw_err open_topk(void **self, const gw_args *args) {
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
-    topk *t = malloc(sizeof *t);
-    if (!t)
-        return gw_fail(GW_ERR_NOMEM, "topk: out of memory");
+    topk *t = NULL;
+    GW_TRY(gw_alloc(&t, 1, sizeof *t));
     t->ratio = gw_args_real(args, "ratio");
     t->pick = gw_topk_pick_portable;
 #ifdef GW_X86
@@ -55,6 +59,13 @@ static gw_err open_topk(void **self, const gw_args *args) {
 #endif
     *self = t;
     return GW_OK;
+}
+
+static void close_topk(void *self) {
+    topk *t = self;
+    if (t)
+        free(atomic_load(&t->spare));
+    free(t);
 }
 
 static size_t kept(const topk *t, size_t n) {
@@ -74,81 +85,115 @@ static inline uint32_t magnitude(uint32_t bits) {
     return bits & GW_TOPK_MAGNITUDE;
 }
 
-/* The rank-th largest magnitude (1: the largest) of bits[0..n), by radix: histograms of ever
- * narrower ranges. *ties: how many of just this magnitude are among the rank largest. */
-static uint32_t nth_largest(const uint32_t *bits, size_t n, size_t rank, size_t *ties) {
-    uint32_t lo = GW_TOPK_MAGNITUDE, hi = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t m = magnitude(bits[i]);
-        lo = m < lo ? m : lo;
-        hi = m > hi ? m : hi;
+/* The rank-th largest (1: the largest) of a few magnitudes, which are sorted for it. */
+static uint32_t nth_of_few(uint32_t *few, size_t n, size_t rank, size_t *ties) {
+    for (size_t i = 1; i < n; i++) {
+        uint32_t m = few[i];
+        size_t j = i;
+        for (; j > 0 && few[j - 1] < m; j--)
+            few[j] = few[j - 1];
+        few[j] = m;
     }
-    while (lo < hi) {
-        uint32_t span = hi - lo, count[BINS] = {0};
-        int width = 32 - __builtin_clz(span), shift = width > BIN_BITS ? width - BIN_BITS : 0;
+    uint32_t nth = few[rank - 1];
+    for (*ties = 1; *ties < rank && few[rank - 1 - *ties] == nth;)
+        ++*ties;
+    return nth;
+}
+
+/* The same of bits[0..n), no magnitude of which is below `lo`. *ties: how many equal ones of just
+ * this magnitude are among the rank largest. Radix selection: the histogram of a range gives the
+ * bin that holds it, which is the next range; the last bin takes all that lies above. Over a
+ * threshold magnitudes crowd, so the first bins are narrow there, and without one as wide as it
+ * takes. */
+static uint32_t nth_largest(const uint32_t *bits, size_t n, uint32_t lo, size_t rank,
+                            size_t *ties) {
+    uint32_t hi = GW_TOPK_MAGNITUDE;
+    int shift = lo ? CROWDED : 31 - BIN_BITS;
+    size_t inside = n;
+    while (lo < hi && inside > FEW) {
+        uint32_t count[BINS] = {0}, span = hi - lo, bin = 0;
         for (size_t i = 0; i < n; i++) {
             uint32_t above = magnitude(bits[i]) - lo; /* wraps where it is below */
             if (above <= span)
-                count[above >> shift]++;
+                count[above >> shift < BINS ? above >> shift : BINS - 1]++;
         }
-        uint32_t bin = span >> shift;
-        while (rank > count[bin])
-            rank -= count[bin--];
+        size_t skip = inside - rank;
+        while (skip >= count[bin])
+            skip -= count[bin++];
+        inside = count[bin];
+        rank = inside - skip;
         lo += bin << shift;
-        hi = (bin == span >> shift) ? hi : lo + (1u << shift) - 1;
+        if (bin < BINS - 1 && bin < span >> shift)
+            hi = lo + (1u << shift) - 1;
+        int width = lo < hi ? 32 - __builtin_clz(hi - lo) : 0;
+        shift = width > BIN_BITS ? width - BIN_BITS : 0;
     }
-    *ties = rank;
-    return lo;
+    if (lo == hi) {
+        *ties = rank;
+        return lo;
+    }
+    uint32_t few[FEW + 1]; /* one more: what is outside is written, too, and overwritten */
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t m = magnitude(bits[i]);
+        few[found] = m;
+        found += m - lo <= hi - lo;
+    }
+    return nth_of_few(few, found, rank, ties);
 }
 
 /* Elements that may be among the k largest, by ascending index. */
 typedef struct candidates {
     uint32_t *at, *bits;
     size_t n, room;
+    uint32_t floor; /* none is of lower magnitude */
 } candidates;
 
-/* Keep the k largest of at least k; returns the least magnitude kept. */
-static uint32_t prune(candidates *c, size_t k) {
+/* Keep the k largest of at least k. */
+static void prune(candidates *c, size_t k) {
+    uint32_t *at = c->at, *bits = c->bits;
     size_t ties, n = 0;
-    uint32_t least = nth_largest(c->bits, c->n, k, &ties);
-    for (size_t i = 0; i < c->n; i++) {
-        uint32_t m = magnitude(c->bits[i]);
-        size_t tie = m == least && ties > 0;
-        c->at[n] = c->at[i];
-        c->bits[n] = c->bits[i];
+    uint32_t least = nth_largest(bits, c->n, c->floor, k, &ties);
+    for (size_t i = 0, left = ties; i < c->n; i++) {
+        uint32_t m = magnitude(bits[i]);
+        size_t tie = m == least && left > 0;
+        at[n] = at[i];
+        bits[n] = bits[i];
         n += (m > least) + tie;
-        ties -= tie;
+        left -= tie;
     }
     c->n = n;
-    return least;
+    c->floor = least;
 }
 
-/* A magnitude that about k elements reach, rather more than fewer: a few standard deviations are
- * added to the rank in the sample. Drawn one a stride, at a place that no period of the data can
- * follow. 0: all elements. */
-static uint32_t guess(const float *x, size_t n, size_t k) {
+/* A magnitude that about k elements reach: more than k, in a sample from data in any order, unless
+ * chance strays by `sigmas` standard deviations. Drawn one a stride, at a place that no period of
+ * the data can follow. 0, which all elements reach, where the sample is too small to tell. */
+static uint32_t guess(const float *x, size_t n, size_t k, double sigmas) {
     uint32_t sample[SAMPLES];
-    size_t m = n / 8 < SAMPLES ? n / 8 : SAMPLES, ties;
+    size_t m = n / 128 < SAMPLES ? n / 128 : SAMPLES, ties;
+    m = m > 1024 ? m : n / 8 < 1024 ? n / 8 : 1024;
     double expected = (double)k * (double)m / (double)n;
-    size_t rank = (size_t)(expected + 3 * sqrt(expected) + 1);
-    if (rank >= m)
+    double rank = expected + sigmas * sqrt(expected) + 1;
+    if (rank >= (double)m)
         return 0;
     size_t stride = n / m;
     for (size_t i = 0; i < m; i++) {
         uint64_t jitter = (uint32_t)(i * 0x9e3779b1u);
         sample[i] = magnitude(gw_float_bits(x[i * stride + (jitter * stride >> 32)]));
     }
-    return nth_largest(sample, m, rank, &ties);
+    return nth_largest(sample, m, 0, (size_t)rank, &ties);
 }
 
 /* All elements of magnitude `least` or more, less those found to have k others before them. */
 static void collect(const topk *t, const float *x, size_t n, size_t k, uint32_t least,
                     candidates *c) {
     c->n = 0;
+    c->floor = least;
     for (size_t lo = 0; lo < n; lo += CHUNK) {
         size_t m = n - lo < CHUNK ? n - lo : CHUNK, tail = m % GW_BLOCK;
         if (c->room - c->n < m - tail + (tail ? GW_BLOCK : 0))
-            least = prune(c, k) + 1; /* an equal one that comes later has lost */
+            prune(c, k), least = c->floor + 1; /* an equal one that comes later has lost */
         size_t had = c->n;
         c->n += t->pick(x + lo, m - tail, least, (uint32_t)lo, c->at + c->n);
         if (tail) {
@@ -163,12 +208,14 @@ static void collect(const topk *t, const float *x, size_t n, size_t k, uint32_t 
     }
 }
 
+/* The k largest. */
 static void choose(const topk *t, const float *x, size_t n, size_t k, candidates *c) {
-    collect(t, x, n, k, guess(x, n, k), c);
-    if (c->n < k) /* guessed too high */
-        collect(t, x, n, k, 0, c);
-    if (c->n > k)
-        prune(c, k);
+    double sigmas = 2.5;
+    do {
+        collect(t, x, n, k, guess(x, n, k, sigmas), c);
+        sigmas *= 4;
+    } while (c->n < k); /* guessed too high: seldom, and in the end the guess is 0 */
+    prune(c, k);
 }
 
 /* ---- wire ---- */
@@ -176,42 +223,66 @@ static void choose(const topk *t, const float *x, size_t n, size_t k, candidates
 static size_t emit(const candidates *c, unsigned char *out) {
     *(gw_u32u *)(void *)out = gw_le32((uint32_t)c->n);
     unsigned char *gaps = out + HEADER;
+    const uint32_t *at = c->at, *bits = c->bits;
     uint32_t next = 0;
     for (size_t i = 0; i < c->n; i++) {
-        uint32_t gap = c->at[i] - next;
-        next = c->at[i] + 1;
+        uint32_t gap = at[i] - next;
+        next = at[i] + 1;
         for (; gap >= ESCAPE; gap -= ESCAPE)
             *gaps++ = ESCAPE;
         *gaps++ = (unsigned char)gap;
     }
     gw_u32u *values = (gw_u32u *)(void *)gaps;
     for (size_t i = 0; i < c->n; i++)
-        values[i] = gw_le32(c->bits[i]);
+        values[i] = gw_le32(bits[i]);
     return (size_t)((unsigned char *)(values + c->n) - out);
 }
 
-/* Scratch is taken from malloc in each call, a few percent of the span: a codec keeps no state, and
- * malloc soon serves such a size without asking the system. */
+/* ---- scratch ---- */
+
+/* A few percent of the span, which malloc would often ask the system for. The codec keeps the block
+ * of the last call; whoever finds it taken, by a call on another thread, gets a new one. It holds
+ * nothing from call to call. */
+typedef struct scratch {
+    size_t room;
+    uint32_t words[];
+} scratch;
+
+static gw_err take(topk *t, size_t room, scratch **out) {
+    *out = atomic_exchange(&t->spare, NULL);
+    if (*out && (*out)->room >= room)
+        return GW_OK;
+    free(*out);
+    size_t bytes = sizeof **out + 2 * room * sizeof(uint32_t);
+    *out = malloc(bytes);
+    if (!*out)
+        return gw_fail(GW_ERR_NOMEM, "topk: out of memory: %zu bytes to choose in", bytes);
+    (*out)->room = room;
+    return GW_OK;
+}
+
+static void give_back(topk *t, scratch *s) {
+    free(atomic_exchange(&t->spare, s));
+}
+
 static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
                      size_t cap, size_t *len) {
     (void)key, (void)cap;
+    topk *t = (topk *)self; /* for the spare scratch; nothing else changes */
     *len = 0;
     if (n == 0)
         return GW_OK;
     if (n > UINT32_MAX - GW_BLOCK)
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "topk: a span of %zu floats, more than 2^32: use buckets", n);
-    size_t k = kept(self, n), all = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
+                       "topk: a span of %zu floats, 32 bits count them: use buckets", n);
+    size_t k = kept(t, n), all = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
     size_t room = k + (k > CHUNK ? k : CHUNK) + CHUNK;
-    candidates c = {.room = room < all ? room : all};
-    c.at = malloc(2 * c.room * sizeof *c.at);
-    if (!c.at)
-        return gw_fail(GW_ERR_NOMEM, "topk: out of memory: %zu bytes for a span of %zu floats",
-                       2 * c.room * sizeof *c.at, n);
-    c.bits = c.at + c.room;
-    choose(self, x, n, k, &c);
+    scratch *s;
+    GW_TRY(take(t, room < all ? room : all, &s));
+    candidates c = {.at = s->words, .bits = s->words + s->room, .room = s->room};
+    choose(t, x, n, k, &c);
     *len = emit(&c, out);
-    free(c.at);
+    give_back(t, s);
     return GW_OK;
 }
 
@@ -259,7 +330,7 @@ const gw_codec_ops gw_codec_topk = {
              opts},
     .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
     .open = open_topk,
-    .close = free,
+    .close = close_topk,
     .bound = bound,
     .encode = encode,
     .decode = decode,
