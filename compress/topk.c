@@ -156,11 +156,12 @@ static void prune(candidates *c, size_t k) {
     uint32_t least = nth_largest(bits, c->n, c->floor, k, &ties);
     for (size_t i = 0, left = ties; i < c->n; i++) {
         uint32_t m = magnitude(bits[i]);
-        size_t tie = m == least && left > 0;
+        size_t keep = m > least;
+        if (__builtin_expect(m == least, 0)) /* a branch: seldom taken, or always */
+            keep = left > 0, left -= keep;
         at[n] = at[i];
         bits[n] = bits[i];
-        n += (m > least) + tie;
-        left -= tie;
+        n += keep;
     }
     c->n = n;
     c->floor = least;
@@ -235,7 +236,7 @@ static size_t emit(const candidates *c, unsigned char *out) {
     gw_u32u *values = (gw_u32u *)(void *)gaps;
     for (size_t i = 0; i < c->n; i++)
         values[i] = gw_le32(bits[i]);
-    return (size_t)((unsigned char *)(values + c->n) - out);
+    return (size_t)(gaps - out) + c->n * VALUE;
 }
 
 /* ---- scratch ---- */
