@@ -12,10 +12,25 @@ static gw_err finish(gw_stepper *t, gw_span span, float lr) {
     return gw_session_publish(t->session, span);
 }
 
+static gw_err finish_layer(gw_stepper *t, int l) {
+    return finish(t, gw_model_span(t->model, l), t->pending_lr);
+}
+
+/* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
+ * is published before this one is waited for, so that it travels under this one's computation. */
+static gw_err await(gw_stepper *t, int l) {
+    bool ahead = gw_session_awaits(t->session);
+    if (!ahead || l == 0)
+        GW_TRY(finish_layer(t, l));
+    if (ahead && l + 1 < gw_model_layers(t->model))
+        GW_TRY(finish_layer(t, l + 1));
+    return gw_session_await(t->session, gw_model_span(t->model, l));
+}
+
 static gw_err forward(gw_stepper *t, int batch) {
     for (int l = 0; l < gw_model_layers(t->model); l++) {
         if (t->pending)
-            GW_TRY(finish(t, gw_model_span(t->model, l), t->pending_lr));
+            GW_TRY(await(t, l));
         gw_phase_enter(GW_PHASE_FORWARD);
         gw_model_forward(t->model, l, batch);
         gw_phase_leave();
@@ -26,8 +41,8 @@ static gw_err forward(gw_stepper *t, int batch) {
     return GW_OK;
 }
 
-static gw_err backward(gw_stepper *t, int batch) {
-    gw_session_begin(t->session);
+static gw_err backward(gw_stepper *t, int batch, double share) {
+    gw_session_begin(t->session, share);
     for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
         gw_phase_enter(GW_PHASE_BACKWARD);
         gw_model_backward(t->model, l, batch);
@@ -46,20 +61,22 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     gw_phase_enter(GW_PHASE_FORWARD);
     *loss_sum = gw_model_loss(t->model, t->labels, batch.local, 1.0f / (float)batch.global, NULL);
     gw_phase_leave();
-    GW_TRY(backward(t, batch.local));
+    GW_TRY(backward(t, batch.local, (double)batch.local / batch.global));
     if (t->lazy) {
         t->pending = true;
         t->pending_lr = lr;
         return GW_OK;
     }
-    return finish(t, (gw_span){0, gw_model_size(t->model)}, lr);
+    gw_span all = {0, gw_model_size(t->model)};
+    GW_TRY(finish(t, all, lr));
+    return gw_session_await(t->session, all);
 }
 
 gw_err gw_step_settle(gw_stepper *t) {
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)
-        GW_TRY(finish(t, gw_model_span(t->model, l), t->pending_lr));
+        GW_TRY(await(t, l));
     t->pending = false;
     return GW_OK;
 }

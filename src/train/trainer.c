@@ -132,9 +132,16 @@ static gw_err open_all(trainer *t) {
     spec.batch = t->global_batch;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
-    GW_TRY(gw_session_open(t->session, t->comm, gw_model_params(t->model), gw_model_grads(t->model),
-                           gw_model_size(t->model), t->spans, gw_model_layers(t->model), t->c->seed,
-                           t->oversubscribed));
+    gw_session_setup setup = {.n = gw_model_size(t->model),
+                              .layers = t->spans,
+                              .n_layers = gw_model_layers(t->model),
+                              .by_layer = t->c->lazy,
+                              .params = gw_model_params(t->model),
+                              .momentum = gw_optimizer_momentum(t->optimizer),
+                              .seed = t->c->seed,
+                              .yield = t->oversubscribed};
+    GW_TRY(gw_session_open(t->session, t->comm, &setup));
+    gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
     GW_TRY(gw_agree(t->comm, open_files(t)));
     GW_TRY(gw_record_open(&t->record, t->c->out, ROWS, t->comm));
     gw_clock_start();
@@ -251,7 +258,19 @@ static gw_err check_replicas(trainer *t, uint32_t *hash) {
     return e;
 }
 
+/* Bytes of a settling belong to the run, but to no batch. */
+static gw_err settle_replicas(trainer *t) {
+    gw_batch_cost cost;
+    gw_ledger_begin();
+    gw_err e = gw_session_settle(t->session);
+    gw_ledger_end(&cost);
+    t->wire_bytes += cost.wire_bytes;
+    *t->own = e != GW_OK;
+    return e;
+}
+
 static gw_err end_epoch(trainer *t, int epoch, double loss_sum, int64_t samples) {
+    GW_TRY(settle_replicas(t));
     GW_TRY(gw_record_flush(t->record));
     uint64_t wire = t->wire_bytes;
     GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
