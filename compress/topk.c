@@ -320,7 +320,7 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
         if (gaps[i] == ESCAPE)
             continue;
         float v = gw_float_of(gw_le32(*value++));
-        *y = add ? *y + v : v;
+        *y = add > 0 ? *y + v : add < 0 ? *y - v : v;
         y++;
     }
     return GW_OK;

@@ -56,6 +56,10 @@ static void check_guarded(const char *spec) {
             assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, 1), GW_OK);
             for (size_t j = 0; j < n; j++)
                 assert_true(sum[j] == once[j] + once[j]);
+            if (c.ops->caps & GW_CODEC_SPARSE) {
+                assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, -1), GW_OK);
+                assert_memory_equal(y.p, once, n * sizeof(float));
+            }
             free(once);
             unguard(x);
             unguard(y);
