@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,6 @@ struct gw_queue {
     bool yield;
     int capacity, n;
     gw_schedule **inflight; /* in the order started */
-    uint64_t completed;     /* since the queue was opened */
     size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
     int n_waiting;
     gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
@@ -20,6 +21,8 @@ struct gw_queue {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    atomic_int wanted; /* callers who are after the lock: a mutex alone need not be fair to them */
+    int turn;          /* the schedule that the thread tests next */
     bool stop;
     gw_err failed; /* what the thread ran into, for whoever waits */
     char message[512];
@@ -48,23 +51,37 @@ static gw_err admit(gw_queue *q) {
     return GW_OK;
 }
 
-/* Test each schedule once and drop those that are complete. */
+/* Test schedule `i` once and drop it if it is complete. */
+static gw_err test_one(gw_queue *q, int i, bool *done) {
+    *done = false;
+    GW_TRY(gw_schedule_test(q->inflight[i], done));
+    if (!*done)
+        return GW_OK;
+    q->bytes -= bytes_of(q->inflight[i]);
+    q->n--;
+    memmove(q->inflight + i, q->inflight + i + 1, (size_t)(q->n - i) * sizeof(gw_schedule *));
+    return admit(q);
+}
+
 static gw_err sweep(gw_queue *q) {
-    int kept = 0;
-    gw_err e = GW_OK;
-    for (int i = 0; i < q->n; i++) {
-        bool done = false;
-        if (e == GW_OK)
-            e = gw_schedule_test(q->inflight[i], &done);
-        if (!done) {
-            q->inflight[kept++] = q->inflight[i];
-        } else {
-            q->bytes -= bytes_of(q->inflight[i]);
-            q->completed++;
-        }
+    for (int i = 0; i < q->n;) {
+        bool done;
+        GW_TRY(test_one(q, i, &done));
+        i += !done;
     }
-    q->n = kept;
-    return e == GW_OK ? admit(q) : e;
+    return GW_OK;
+}
+
+/* One test under the lock, so that ready() waits for no more than that. */
+static void take_turn(gw_queue *q) {
+    bool done;
+    q->turn = q->turn < q->n ? q->turn : 0;
+    q->failed = test_one(q, q->turn, &done);
+    if (q->failed != GW_OK)
+        snprintf(q->message, sizeof q->message, "%s", gw_err_text());
+    if (done || q->failed != GW_OK)
+        pthread_cond_broadcast(&q->changed);
+    q->turn += !done;
 }
 
 static void *progress_thread(void *arg) {
@@ -76,18 +93,21 @@ static void *progress_thread(void *arg) {
             pthread_cond_wait(&q->changed, &q->lock);
             continue;
         }
-        uint64_t before = q->completed;
-        q->failed = sweep(q);
-        if (q->failed != GW_OK)
-            snprintf(q->message, sizeof q->message, "%s", gw_err_text());
-        if (q->completed != before || q->failed != GW_OK)
-            pthread_cond_broadcast(&q->changed);
+        take_turn(q);
         pthread_mutex_unlock(&q->lock);
-        sched_yield(); /* let the main thread have the lock, and the core if there are too few */
+        do /* the core, too, if there are too few */
+            sched_yield();
+        while (atomic_load(&q->wanted) > 0);
         pthread_mutex_lock(&q->lock);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
+}
+
+static void lock(gw_queue *q) {
+    atomic_fetch_add(&q->wanted, 1);
+    pthread_mutex_lock(&q->lock);
+    atomic_fetch_sub(&q->wanted, 1);
 }
 
 gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield) {
@@ -147,7 +167,7 @@ static gw_err urge(gw_queue *q, gw_schedule *s) {
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
     if (q->mode != GW_PROGRESS_THREAD)
         return append(q, s);
-    pthread_mutex_lock(&q->lock);
+    lock(q);
     gw_err e = append(q, s);
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->lock);
@@ -166,7 +186,7 @@ static bool in_flight(const gw_queue *q, const gw_schedule *s) {
 }
 
 static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
-    pthread_mutex_lock(&q->lock);
+    lock(q);
     gw_err e = urge(q, s);
     while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
         pthread_cond_wait(&q->changed, &q->lock);
@@ -188,21 +208,31 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     return GW_OK;
 }
 
+/* Without a limit from now on. */
+static gw_err start_all(gw_queue *q) {
+    q->credit = SIZE_MAX;
+    return admit(q);
+}
+
 void gw_queue_close(gw_queue *q) {
     if (!q)
         return;
-    while (q->n_waiting > 0 && gw_queue_wait(q, q->waiting[0]) == GW_OK)
-        ;
-    while (q->n > 0 && gw_queue_wait(q, q->inflight[0]) == GW_OK)
-        ;
     if (q->mode == GW_PROGRESS_THREAD) {
-        pthread_mutex_lock(&q->lock);
+        lock(q);
+        if (q->failed == GW_OK)
+            q->failed = start_all(q);
+        while (q->failed == GW_OK && q->n > 0)
+            pthread_cond_wait(&q->changed, &q->lock);
         q->stop = true;
         pthread_cond_broadcast(&q->changed);
         pthread_mutex_unlock(&q->lock);
         pthread_join(q->thread, NULL);
         pthread_cond_destroy(&q->changed);
         pthread_mutex_destroy(&q->lock);
+    } else {
+        gw_err e = start_all(q);
+        while (e == GW_OK && q->n > 0)
+            e = gw_queue_wait(q, q->inflight[0]);
     }
     free(q->inflight);
     free(q->waiting);

@@ -78,8 +78,8 @@ static gw_err publish(void *p, gw_span s) {
     return gw_overlap_fill(&me->buckets, s);
 }
 
-/* Replicas agree anyway; this completes what is under way, for no message of a strategy's may be
- * while others use MPI. */
+/* Replicas agree anyway; this completes what is under way, so that what comes next (an evaluation,
+ * a checkpoint) is not slowed down by it. */
 static gw_err settle(void *p) {
     self *me = p;
     return gw_overlap_wait(&me->buckets, (gw_span){0, me->env->n});
@@ -98,14 +98,19 @@ static gw_cost cost(const void *p, int64_t exchange) {
     return gw_overlap_cost(&me->buckets);
 }
 
-static const gw_opt opts[] = {GW_OVERLAP_BUCKET, GW_OVERLAP_PROGRESS, GW_STRATEGY_ALGO, {0}};
+/* No thread: it would call MPI while the trainer does, between steps, when all else is quiet. */
+static const gw_opt opts[] = {
+    GW_OVERLAP_BUCKET,
+    {"progress", GW_OPT_CHOICE, "poll", 0, 0, "poll|none", NULL,
+     "who moves messages on: polls between kernels, nobody before finish"},
+    GW_STRATEGY_ALGO,
+    {0}};
 
 const gw_strategy_ops gw_strategy_delayed = {
     .head = {GW_STRATEGY_ABI, "delayed",
              "nonblocking allreduces used one step later, overlapped with a whole step", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS,
     .formula = "one allreduce of each bucket",
-    .thread_level = gw_overlap_thread_level,
     .open = open,
     .close = close,
     .progress = progress,

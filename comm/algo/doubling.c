@@ -1,0 +1,125 @@
+/* doubling: recursive doubling, the fewest rounds: for small spans. R. Thakur, R. Rabenseifner, W.
+ * Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+ *
+ * On an exact lane it sums as it goes:
+ *  1. Fold. Of P ranks the first Q, the largest power of two, form the core; each of the others
+ *     sends its part to a partner in the core, which adds it.
+ *  2. log2 Q rounds. Partners at distance 1, 2, .., Q/2 exchange the whole of what they have summed
+ *     and add. a + b and b + a have the same bits, so both hold the same, and in the end all do.
+ *  3. Unfold. Partners send the sum to the ranks outside the core.
+ * Q log2 Q + 2(P-Q) messages of 4n bytes, all ranks together; log2 P a rank.
+ *
+ * With a codec, sums would have to be encoded in every round, each rank from its own rounding, and
+ * the replicas would drift apart. So encodings are gathered and summed at the end:
+ *  1. Each rank encodes its part, once.
+ *  2. ceil(log2 P) rounds at distance d = 1, 2, 4, ..: rank r sends to r-d the encodings that it
+ *     has, of ranks r, r+1, .., verbatim, and so doubles what r-d has (J. Bruck et al., "Efficient
+ *     algorithms for all-to-all communications in multiport message-passing systems", TPDS 1997;
+ *     any P).
+ *  3. All decode all encodings, their own too, and sum them in the order of the ranks.
+ * P(P-1) b bytes and messages, all ranks together. */
+#include "comm/algo.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+static int core_of(int ranks) {
+    int core = 1;
+    while (core * 2 <= ranks)
+        core *= 2;
+    return core;
+}
+
+static gw_err send_all(gw_schedule *s, int peer) {
+    int slot;
+    GW_TRY(gw_schedule_pack(s, gw_schedule_span(s), true, &slot));
+    return gw_schedule_send(s, slot, peer);
+}
+
+static gw_err add_from(gw_schedule *s, int peer, bool exchange) {
+    int slot;
+    GW_TRY(gw_schedule_recv(s, gw_schedule_span(s), peer, false, &slot));
+    if (exchange)
+        GW_TRY(send_all(s, peer));
+    GW_TRY(gw_schedule_round(s));
+    return gw_schedule_unpack(s, slot, gw_schedule_span(s), true);
+}
+
+/* A rank outside the core gives its part away and gets the sum. */
+static gw_err outside(gw_schedule *s, int partner) {
+    gw_span span = gw_schedule_span(s);
+    int slot;
+    GW_TRY(send_all(s, partner));
+    GW_TRY(gw_schedule_round(s)); /* both messages are the arena itself */
+    GW_TRY(gw_schedule_recv(s, span, partner, true, &slot));
+    GW_TRY(gw_schedule_round(s));
+    return gw_schedule_unpack(s, slot, span, false);
+}
+
+static gw_err sum_as_it_goes(gw_schedule *s) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    int me = lane->rank, core = core_of(lane->size);
+    if (me >= core)
+        return outside(s, me - core);
+    bool partnered = me + core < lane->size;
+    if (partnered)
+        GW_TRY(add_from(s, me + core, false));
+    for (int distance = 1; distance < core; distance *= 2)
+        GW_TRY(add_from(s, me ^ distance, true));
+    return partnered ? send_all(s, me + core) : GW_OK;
+}
+
+static gw_err gather(gw_schedule *s, int *slots) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    int me = lane->rank, ranks = lane->size;
+    GW_TRY(gw_schedule_pack(s, span, false, &slots[me]));
+    for (int have = 1; have < ranks; have *= 2) {
+        int more = have < ranks - have ? have : ranks - have;
+        int from = (me + have) % ranks, to = (me + ranks - have) % ranks;
+        for (int i = 0; i < more; i++)
+            GW_TRY(gw_schedule_recv(s, span, from, false, &slots[(from + i) % ranks]));
+        for (int i = 0; i < more; i++)
+            GW_TRY(gw_schedule_send(s, slots[(me + i) % ranks], to));
+        GW_TRY(gw_schedule_round(s));
+    }
+    for (int r = 0; r < ranks; r++)
+        GW_TRY(gw_schedule_unpack(s, slots[r], span, r > 0));
+    return GW_OK;
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    const gw_lane *lane = gw_schedule_lane(s);
+    if (lane->size == 1)
+        return GW_OK;
+    if (gw_lane_exact(lane))
+        return sum_as_it_goes(s);
+    int *slots = NULL;
+    GW_TRY(gw_alloc(&slots, (size_t)lane->size, sizeof *slots));
+    gw_err e = gather(s, slots);
+    free(slots);
+    return e;
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)what;
+    uint64_t ranks = (uint64_t)lane->size, core = (uint64_t)core_of(lane->size);
+    uint64_t messages = ranks * (ranks - 1);
+    if (n == 0)
+        return (gw_cost){0};
+    if (gw_lane_exact(lane)) {
+        messages = 2 * (ranks - core);
+        for (uint64_t distance = 1; distance < core; distance *= 2)
+            messages += core;
+    }
+    return (gw_cost){messages * gw_codec_bound(lane->codec, n), messages};
+}
+
+const gw_algo_ops gw_algo_doubling = {
+    .head = {GW_ALGO_ABI, "doubling", "recursive doubling, log2 P rounds: small spans", NULL},
+    .formula = "exact, P = 2^k: P log2 P messages of 4n bytes; else P(P-1) messages of b bytes",
+    .allreduce = allreduce,
+    .cost = cost,
+};

@@ -1,0 +1,63 @@
+/* gathersum: gather all encodings, sum them everywhere. What sparse codecs need, whose sums are
+ * denser than what is summed: Y. Lin et al., "Deep gradient compression", ICLR 2018; H. Xu et al.,
+ * "GRACE: a compressed communication framework for distributed machine learning", ICDCS 2021.
+ *
+ *  1. Allgather. Every rank encodes its part, once, and sends it to every other.
+ *  2. Sum. Every rank decodes all encodings, its own too, and adds them up in the order of the
+ *     ranks: the same bits everywhere, one encoding's error for each rank's part and none for the
+ *     sum.
+ *
+ * P(P-1) b bytes and messages, all ranks together: what a rank receives grows with P, so beyond
+ * P = 2 x (compression ratio) sending plain floats by `ring` is cheaper. */
+#include "comm/algo.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+static gw_err lay_down(gw_schedule *s, int *slots) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    int me = lane->rank, ranks = lane->size;
+    /* Ranks 0 and 1 can sum onto what they have: a + b and b + a have the same bits. */
+    bool in_place = me <= 1;
+    for (int i = 1; i < ranks; i++) {
+        int peer = (me + ranks - i) % ranks;
+        GW_TRY(gw_schedule_recv(s, span, peer, false, &slots[peer]));
+    }
+    if (in_place)
+        GW_TRY(gw_schedule_pack(s, span, true, &slots[me]));
+    else
+        GW_TRY(gw_schedule_copy(s, span, false, &slots[me]));
+    for (int i = 1; i < ranks; i++) /* staggered: not everybody to rank 0 first */
+        GW_TRY(gw_schedule_send(s, slots[me], (me + i) % ranks));
+    GW_TRY(gw_schedule_round(s));
+    for (int r = 0; r < ranks; r++)
+        if (r != me || !in_place)
+            GW_TRY(gw_schedule_unpack(s, slots[r], span, in_place || r > 0));
+    return GW_OK;
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    int ranks = gw_schedule_lane(s)->size, *slots = NULL;
+    if (ranks == 1)
+        return GW_OK;
+    GW_TRY(gw_alloc(&slots, (size_t)ranks, sizeof *slots));
+    gw_err e = lay_down(s, slots);
+    free(slots);
+    return e;
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)what;
+    uint64_t messages = n ? (uint64_t)lane->size * (uint64_t)(lane->size - 1) : 0;
+    return (gw_cost){messages * gw_codec_bound(lane->codec, n), messages};
+}
+
+const gw_algo_ops gw_algo_gathersum = {
+    .head = {GW_ALGO_ABI, "gathersum", "gather all encodings, sum everywhere: sparse codecs", NULL},
+    .formula = "P(P-1) b bytes, P(P-1) messages",
+    .allreduce = allreduce,
+    .cost = cost,
+};

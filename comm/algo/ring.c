@@ -1,0 +1,145 @@
+/* ring: reduce-scatter and allgather around a ring. P. Patarasuk, X. Yuan, "Bandwidth optimal
+ * all-reduce algorithms for clusters of workstations", JPDC 2009; brought to training by Baidu and
+ * Horovod (Sergeev, Del Balso, arXiv:1802.05799).
+ *
+ *  1. Cut. The span is cut into P blocks, block r for rank r, and every block into as many chunks
+ * as keep a message within `chunk` bytes of floats. Each chunk goes around by itself: a strand,
+ *     `window` of them at a time, so while one is summed the others are on the link.
+ *  2. Reduce-scatter, P-1 hops. Each rank receives a partial sum from its left, adds its own part
+ *     and sends that on to its right; the sum of block r comes to rest at rank r. Block r is summed
+ *     in the order r+1, r+2, .., r (mod P). With a codec every hop decodes, adds and encodes, so
+ * the errors of P-1 encodings add up.
+ *  3. Allgather, P-1 hops. The owner encodes its sum once and keeps what that decodes to; every
+ *     rank forwards the bytes as they came.
+ *
+ * Each block crosses P-1 links in either phase: 2(P-1) b bytes and 2P(P-1) messages a chunk, all
+ * ranks together; 2(P-1)/P b a rank, as few as any allreduce can, and over each link in one
+ * direction only what has to cross it. */
+#include "comm/algo.h"
+
+typedef struct ring {
+    gw_schedule *s;
+    gw_span span;
+    int me, ranks;
+    int chunk, chunks;
+} ring;
+
+/* Of the block of `rank` (mod P; not below -P) what belongs to the present chunk. */
+static gw_span block(const ring *g, int rank) {
+    gw_span whole = gw_span_part(g->span, (rank + g->ranks) % g->ranks, g->ranks);
+    return gw_span_part(whole, g->chunk, g->chunks);
+}
+
+static int left(const ring *g) {
+    return (g->me + g->ranks - 1) % g->ranks;
+}
+
+static int right(const ring *g) {
+    return (g->me + 1) % g->ranks;
+}
+
+/* Receives are posted before sums are taken, so the next part is on its way meanwhile. *partial:
+ * what arrived last, to be added to the own block. */
+static gw_err scatter(const ring *g, int *partial) {
+    int arriving, out;
+    *partial = GW_NO_SLOT;
+    for (int hop = 1; hop < g->ranks; hop++) {
+        gw_span sum = block(g, g->me - hop);
+        GW_TRY(gw_schedule_recv(g->s, block(g, g->me - hop - 1), left(g), false, &arriving));
+        GW_TRY(gw_schedule_unpack(g->s, *partial, sum, true));
+        GW_TRY(gw_schedule_pack(g->s, sum, false, &out));
+        GW_TRY(gw_schedule_send(g->s, out, right(g)));
+        GW_TRY(gw_schedule_round(g->s));
+        *partial = arriving;
+    }
+    return GW_OK;
+}
+
+static gw_err gather(const ring *g, int partial) {
+    gw_span own = block(g, g->me);
+    int arriving, held = GW_NO_SLOT;
+    for (int hop = 1; hop < g->ranks; hop++) {
+        GW_TRY(gw_schedule_recv(g->s, block(g, g->me - hop), left(g), true, &arriving));
+        if (hop == 1) {
+            GW_TRY(gw_schedule_unpack(g->s, partial, own, true));
+            GW_TRY(gw_schedule_pack(g->s, own, true, &held));
+        }
+        GW_TRY(gw_schedule_send(g->s, held, right(g)));
+        if (hop > 1) /* forwarded first, decoded while it travels */
+            GW_TRY(gw_schedule_unpack(g->s, held, block(g, g->me - hop + 1), false));
+        GW_TRY(gw_schedule_round(g->s));
+        held = arriving;
+    }
+    return gw_schedule_unpack(g->s, held, block(g, g->me + 1), false);
+}
+
+static int count_chunks(const gw_args *args, size_t n, int ranks) {
+    size_t most = gw_args_bytes(args, "chunk") / sizeof(float);
+    size_t longest = (n + (size_t)ranks - 1) / (size_t)ranks;
+    return most == 0 || longest == 0 ? 1 : (int)((longest + most - 1) / most);
+}
+
+static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    ring g = {.s = s, .span = gw_schedule_span(s), .me = lane->rank, .ranks = lane->size};
+    if (g.ranks == 1)
+        return GW_OK;
+    g.chunks = count_chunks(args, g.span.n, g.ranks);
+    gw_schedule_window(s, (int)gw_args_int(args, "window"));
+    for (; g.chunk < g.chunks; g.chunk++) {
+        int partial = GW_NO_SLOT;
+        if (g.chunk > 0)
+            GW_TRY(gw_schedule_strand(s));
+        if (what != GW_ALLGATHER)
+            GW_TRY(scatter(&g, &partial));
+        if (what != GW_REDUCE_SCATTER)
+            GW_TRY(gather(&g, partial));
+        else
+            GW_TRY(gw_schedule_unpack(s, partial, block(&g, g.me), true));
+    }
+    return GW_OK;
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    return lay_down(args, s, GW_ALLREDUCE);
+}
+
+static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {
+    return lay_down(args, s, GW_REDUCE_SCATTER);
+}
+
+static gw_err allgather(const gw_args *args, gw_schedule *s) {
+    return lay_down(args, s, GW_ALLGATHER);
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    ring g = {.span = {0, n}, .ranks = lane->size};
+    uint64_t hops = (uint64_t)(g.ranks - 1) * (what == GW_ALLREDUCE ? 2 : 1);
+    gw_cost sum = {0};
+    g.chunks = count_chunks(args, n, g.ranks);
+    for (; g.chunk < g.chunks; g.chunk++)
+        for (int r = 0; r < g.ranks; r++) {
+            size_t floats = block(&g, r).n;
+            if (floats == 0)
+                continue;
+            sum.bytes += hops * gw_codec_bound(lane->codec, floats);
+            sum.messages += hops;
+        }
+    return sum;
+}
+
+static const gw_opt opts[] = {
+    {"chunk", GW_OPT_BYTES, "256K", 0, 1 << 30, NULL, NULL,
+     "most bytes of floats in a message (0: one message a hop)"},
+    {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks under way at a time (0: all)"},
+    {0},
+};
+
+const gw_algo_ops gw_algo_ring = {
+    .head = {GW_ALGO_ABI, "ring", "chunks around a ring, pipelined: long spans", opts},
+    .formula = "2(P-1) b bytes, 2P(P-1) messages a chunk",
+    .allreduce = allreduce,
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .cost = cost,
+};
