@@ -71,6 +71,7 @@ struct gw_schedule {
     int stage, low,
         high; /* running: this stage; strands before low are done, from high on waiting */
     bool running, blocking;
+    uint64_t ticket; /* the lane's when this was started */
 };
 
 static gw_err grow(void *array, int *room, int need, size_t size) {
@@ -388,7 +389,7 @@ static int last_of_stage(const gw_schedule *s) {
 }
 
 /* One pass over the strands that may advance; stage by stage as far as it goes without waiting. */
-static gw_err sweep(gw_schedule *s) {
+static gw_err pass(gw_schedule *s) {
     while (s->low < s->n_strands) {
         int end = last_of_stage(s), width = s->window[s->stage];
         int stop = width > 0 && s->low + width < end ? s->low + width : end;
@@ -409,6 +410,15 @@ static gw_err sweep(gw_schedule *s) {
     return GW_OK;
 }
 
+/* An exchange may be under way when the next one begins, and still draws its own random numbers. */
+static gw_err sweep(gw_schedule *s) {
+    uint64_t now = s->own->ticket;
+    s->own->ticket = s->ticket;
+    gw_err e = pass(s);
+    s->own->ticket = now;
+    return e;
+}
+
 static gw_err start(gw_schedule *s, bool blocking) {
     if (s->running)
         return gw_fail(GW_ERR_INTERNAL, "schedule for span [%zu, %zu) started twice", s->span.off,
@@ -421,6 +431,7 @@ static gw_err start(gw_schedule *s, bool blocking) {
         t->pending = 0;
         t->running = true;
     }
+    s->ticket = s->own->ticket;
     s->running = true;
     s->blocking = blocking;
     s->stage = s->low = 0;
