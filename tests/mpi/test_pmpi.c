@@ -410,7 +410,7 @@ int main(int argc, char **argv) {
     char dir[] = "/tmp/gradwire-pmpi-XXXXXX";
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ranks = check_ranks(argc, argv);
     CHECK(ranks <= 4, "made for 1 to 4 ranks");
     gw_ledger_start();
     if (rank == 0)
