@@ -189,8 +189,12 @@ static void refuses_wrong_sizes(void **state) {
     expect_refused(idx_names[0], "truncated", "4503599627370496");
     write_header(TRAIN_N + 1, SIDE_R, SIDE_C);
     expect_refused(idx_names[0], "truncated");
-    write_header(TRAIN_N - 1, SIDE_R, SIDE_C);
-    expect_refused(idx_names[0], "more bytes follow the 102 samples");
+    write_header(TRAIN_N, SIDE_R, SIDE_C - 1);
+    uint8_t data[FILE_BYTES];
+    size_t n = idx_content(2, data);
+    put32(data + 12, SIDE_C - 1); /* the test set agrees: only the lengths tell */
+    write_bytes(dir, idx_names[2], data, n - (size_t)TEST_N * SIDE_R);
+    expect_refused(idx_names[0], "more bytes follow the 103 samples");
 }
 
 static void refuses_plain_truncation(void **state) {
@@ -237,9 +241,23 @@ static void refuses_damaged_packed(void **state) {
     write_packed(dir, name, data, n - 1);
     expect_refused(name, "truncated: 3604 bytes of data, expected 3605");
     data[n] = 0;
-    put32(data + 4, TRAIN_N - 1);
-    write_packed(dir, name, data, n);
-    expect_refused(name, "more bytes follow the 102 samples");
+    write_packed(dir, name, data, n + 1);
+    expect_refused(name, "more bytes follow the 103 samples");
+}
+
+/* A flipped bit of the count that the file's size allows for, since it inflates well: the labels'
+ * header gives it away before a byte is allocated for it. */
+static void compares_counts_first(void **state) {
+    (void)state;
+    uint8_t data[16 + TRAIN_N] = {0}; /* images of one byte */
+    put32(data, 0x803);
+    put32(data + 4, TRAIN_N | 1u << 13);
+    put32(data + 8, 1);
+    put32(data + 12, 1);
+    write_folder(dir, 0);
+    remove_file(dir, idx_names[0]);
+    write_packed(dir, "train-images-idx3-ubyte.gz", data, sizeof data);
+    expect_refused("holds 8295 images", "holds 103 labels", "must match");
 }
 
 static void refuses_a_bomb(void **state) {
@@ -390,6 +408,7 @@ int main(void) {
         CASE(refuses_plain_truncation),
         CASE(refuses_every_packed_prefix),
         CASE(refuses_damaged_packed),
+        CASE(compares_counts_first),
         CASE(refuses_a_bomb),
         CASE(refuses_sets_that_disagree),
         CASE(refuses_labels_out_of_range),
