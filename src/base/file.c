@@ -108,21 +108,33 @@ void gw_file_abandon(gw_file *f) {
     file_free(f);
 }
 
-gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
-    FILE *in = fopen(path, "rb");
-    if (!in)
-        return gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+gw_err gw_file_open(const char *path, FILE **in, size_t *len) {
     struct stat st;
+    /* Opening a pipe that nobody writes to would block without O_NONBLOCK. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
     gw_err e = GW_OK;
-    char *buf = NULL;
-    if (fstat(fileno(in), &st) != 0 || !S_ISREG(st.st_mode))
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         e = gw_fail(GW_ERR_INPUT, "cannot read %s: not a regular file", path);
-    else if ((size_t)st.st_size > limit)
-        e = gw_fail(GW_ERR_INPUT, "%s: %lld bytes, more than the limit of %zu", path,
-                    (long long)st.st_size, limit);
+    else if (!(*in = fdopen(fd, "rb")))
+        e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+    if (e != GW_OK)
+        close(fd);
     else
-        e = gw_alloc(&buf, (size_t)st.st_size + 1, 1);
-    if (e == GW_OK && fread(buf, 1, (size_t)st.st_size, in) != (size_t)st.st_size)
+        *len = (size_t)st.st_size;
+    return e;
+}
+
+gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
+    FILE *in = NULL;
+    size_t n = 0;
+    char *buf = NULL;
+    GW_TRY(gw_file_open(path, &in, &n));
+    gw_err e = n > limit ? gw_fail(GW_ERR_INPUT, "%s: %zu bytes, more than the limit of %zu", path,
+                                   n, limit)
+                         : gw_alloc(&buf, n + 1, 1);
+    if (e == GW_OK && fread(buf, 1, n, in) != n)
         e = gw_fail(GW_ERR_INPUT, "cannot read %s: file changed while it was read", path);
     fclose(in);
     if (e != GW_OK) {
@@ -130,6 +142,6 @@ gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
         return e;
     }
     *data = buf;
-    *len = (size_t)st.st_size;
+    *len = n;
     return GW_OK;
 }

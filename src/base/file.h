@@ -22,6 +22,10 @@ gw_err gw_file_commit(gw_file *f);
 /** Throw away what was written; f may be NULL. */
 void gw_file_abandon(gw_file *f);
 
+/** Open PATH, a regular file of *len bytes, for reading; fclose(). GW_ERR_INPUT: it is none (a
+ * folder, a pipe), or cannot be opened. */
+gw_err gw_file_open(const char *path, FILE **in, size_t *len);
+
 /** Read all of PATH (at most `limit` bytes) into *data, zero-terminated behind *len bytes; free().
  */
 gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
