@@ -1,6 +1,7 @@
 #include "data/idx.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "data/stream.h"
 
 #include <errno.h>
@@ -205,7 +206,7 @@ gw_err gw_idx_read(gw_raw *raw, const char *dir) {
         raw->rows = (int)files[0].rows;
         raw->cols = (int)files[0].cols;
         raw->classes = classes;
-        snprintf(raw->source, sizeof raw->source, "%s", dir);
+        gw_text_copy(raw->source, sizeof raw->source, dir);
     } else {
         for (int i = 0; i < FILES; i++) {
             gw_stream_close(files[i].stream);

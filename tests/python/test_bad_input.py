@@ -54,6 +54,25 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--trace", says=["--trace", "--out"])
         self.refused(*train, "word", says=["word"])
 
+    def test_text(self):
+        """What run.json could not hold is refused before the run, not after it."""
+        out = os.path.join(self.dir.name, "out")
+        latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
+        for words in (["--out", out + latin], ["--out", out, "--data", latin],
+                      ["--out", out, "--layers=" + latin]):
+            self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "run.json"])
+        self.assertEqual(os.listdir(self.dir.name), [])
+
+    def test_text_of_the_environment(self):
+        folder = os.path.join(self.dir.name, "f\udcfcr", "fashion-mnist")
+        shutil.copytree(self.folder(), folder)
+        out = os.path.join(self.dir.name, "out")
+        done = gwrun.run(2, "train", "--steps", 3, "--batch", 4, "--out", out, timeout=60,
+                         env={**os.environ, "GW_DATA_DIR": os.path.dirname(folder)})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("its name is not UTF-8", done.stderr)
+        self.assertEqual(os.listdir(out), [])
+
     def test_registries(self):
         train = ("train", "--data", SMALL)
         self.refused(*train, "--comm", "alreduce", says=["strategy", "allreduce"])

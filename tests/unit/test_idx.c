@@ -2,6 +2,7 @@
  * the file and the value, and no mutation of a file makes it read or write astray. */
 #include "../idx_files.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/data.h"
 #include "data/idx.h"
 
@@ -340,6 +341,24 @@ static void survives_mutations(void **state) {
     assert_true(ok > 20 && bad > 300); /* changed pixels pass, the rest must not */
 }
 
+/* A long name of a folder is cut, but not within a character: run.json holds it. */
+static void cuts_the_source_between_characters(void **state) {
+    (void)state;
+    char deep[300];
+    int len = snprintf(deep, sizeof deep, "%s/", dir);
+    while (len < 260)
+        len += snprintf(deep + len, sizeof deep - (size_t)len, "\xc3\xbc");
+    must(mkdir(deep, 0700) == 0, deep);
+    write_folder(deep, 0);
+    gw_raw raw;
+    assert_int_equal(gw_idx_read(&raw, deep), GW_OK);
+    assert_int_equal(strlen(raw.source), sizeof raw.source - 2);
+    assert_true(gw_text_utf8(raw.source));
+    assert_memory_equal(raw.source, deep, sizeof raw.source - 2);
+    gw_raw_free(&raw);
+    remove_folder(deep);
+}
+
 static void splits_validation_apart(void **state) {
     (void)state;
     write_folder(dir, 0);
@@ -413,6 +432,7 @@ int main(void) {
         CASE(refuses_sets_that_disagree),
         CASE(refuses_labels_out_of_range),
         CASE(survives_mutations),
+        CASE(cuts_the_source_between_characters),
         CASE(splits_validation_apart),
         CASE(refuses_empty_splits),
     };
