@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include "base/probe.h"
+#include "nn/gemm.h"
 
 /* Exchange of `span` done, parameters moved and agreed on. */
 static gw_err finish(gw_stepper *t, gw_span span, float lr) {
@@ -47,6 +48,7 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     *loss_sum = gw_model_loss(t->model, t->labels, batch.local, 1.0f / (float)batch.global, NULL);
     gw_phase_leave();
     GW_TRY(backward(t, batch.local));
+    GW_TRY(gw_gemm_check());
     if (t->lazy) {
         t->pending = true;
         t->pending_lr = lr;
