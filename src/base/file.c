@@ -2,8 +2,11 @@
 
 #include "base/mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,6 +109,37 @@ void gw_file_abandon(gw_file *f) {
     if (!f->unnamed)
         unlink(f->temp);
     file_free(f);
+}
+
+/* Whether `entry` is .NAME.PID.tmp with a PID whose process is gone, or is this one. */
+static bool left_over(const char *entry, const char *name) {
+    size_t len = strlen(name);
+    if (entry[0] != '.' || strncmp(entry + 1, name, len) != 0 || entry[1 + len] != '.')
+        return false;
+    const char *digits = entry + len + 2;
+    if (*digits < '1' || *digits > '9') /* strtol would take blanks and signs */
+        return false;
+    char *end;
+    errno = 0;
+    long pid = strtol(digits, &end, 10);
+    if (errno != 0 || strcmp(end, ".tmp") != 0 || pid != (pid_t)pid)
+        return false;
+    return (pid_t)pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n) {
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", dir, strerror(errno));
+    gw_err e = GW_OK;
+    for (struct dirent *entry; e == GW_OK && (entry = readdir(folder)) != NULL;)
+        for (size_t i = 0; i < n; i++)
+            if (left_over(entry->d_name, names[i]) &&
+                unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
+                e = gw_fail(GW_ERR_INPUT, "cannot remove %s/%s: %s", dir, entry->d_name,
+                            strerror(errno));
+    closedir(folder);
+    return e;
 }
 
 gw_err gw_file_open(const char *path, FILE **in, size_t *len) {

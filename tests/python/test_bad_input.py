@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -148,6 +149,20 @@ class BadInput(unittest.TestCase):
         with open(plain, "w", encoding="utf-8"):
             pass
         self.refused(*small, "--out", plain, says=[plain])
+
+    def test_left_over(self):
+        """What a killed run left half written goes when the folder is used again; no other file."""
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        out = os.path.join(self.dir.name, "run")
+        os.mkdir(out)
+        kept = [".notes.txt", f".notes.{gone.pid}.tmp", f".run.json.{os.getpid()}.tmp"]
+        for name in kept + [f".run.json.{gone.pid}.tmp", f".batches.csv.{gone.pid}.tmp"]:
+            with open(os.path.join(out, name), "w", encoding="utf-8"):
+                pass
+        gwrun.train(2, out, "--data", SMALL, "--epochs", 1)
+        hidden = [name for name in os.listdir(out) if name.startswith(".")]
+        self.assertEqual(sorted(hidden), sorted(kept))
 
     def test_model(self):
         self.refused("eval", says=["--model"])
