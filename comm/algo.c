@@ -16,22 +16,32 @@ static const gw_entry *const entries[] = {
 const gw_registry gw_algos = {
     .kind = "algorithm", .symbol = "gw_algo_plugin", .abi = GW_ALGO_ABI, .entries = entries};
 
-static const char *refusal(const gw_algo_ops *ops, const gw_codec *codec) {
-    return ops->refuses ? ops->refuses(codec->ops) : NULL;
+static const char *refusal(const gw_algo *a, const gw_codec *codec) {
+    return a->ops->refuses ? a->ops->refuses(a->args, codec->ops) : NULL;
+}
+
+static gw_err find(gw_algo *out, const char *spec) {
+    const gw_entry *entry = NULL;
+    GW_TRY(gw_registry_find(&gw_algos, spec, &entry, &out->args));
+    out->ops = (const gw_algo_ops *)entry; /* head is the first member */
+    return GW_OK;
 }
 
 gw_err gw_algo_open(gw_algo *out, const char *spec, const gw_codec *codec) {
-    if (!spec || !*spec)
-        spec = refusal(&gw_algo_native, codec) ? "sra" : "native";
     gw_algo a = {0};
-    const gw_entry *entry = NULL;
-    GW_TRY(gw_registry_find(&gw_algos, spec, &entry, &a.args));
-    a.ops = (const gw_algo_ops *)entry; /* head is the first member */
-    const char *why = refusal(a.ops, codec);
+    bool any = !spec || !*spec;
+    GW_TRY(find(&a, any ? "native" : spec));
+    const char *why = refusal(&a, codec);
+    if (why && any) {
+        gw_algo_close(&a);
+        GW_TRY(find(&a, "sra"));
+        why = refusal(&a, codec);
+    }
     if (why) {
-        gw_args_free(a.args);
-        return gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s", entry->name,
-                       codec->ops->head.name, why);
+        gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
+                           a.ops->head.name, codec->ops->head.name, why);
+        gw_algo_close(&a);
+        return e;
     }
     *out = a;
     return GW_OK;
@@ -86,12 +96,100 @@ static gw_err kit_bcast(gw_schedule *s, int root) {
     return GW_OK;
 }
 
-gw_err gw_algo_reduce(const gw_algo *a, gw_schedule *s, int root) {
-    return a->ops->reduce ? a->ops->reduce(a->args, s, root) : kit_reduce(s, root);
+gw_err gw_kit_reduce_scatter(gw_schedule *s) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s), own = gw_span_part(span, lane->rank, lane->size);
+    int ranks = lane->size, me = lane->rank, slot, first = GW_NO_SLOT;
+    for (int r = 0; r < ranks; r++) {
+        if (r == me)
+            continue;
+        GW_TRY(gw_schedule_recv(s, own, r, false, &slot));
+        first = first == GW_NO_SLOT ? slot : first; /* slots of one loop are numbered on */
+    }
+    for (int i = 1; i < ranks; i++) {
+        int peer = (me + i) % ranks; /* staggered: not everybody to rank 0 first */
+        GW_TRY(gw_schedule_pack(s, gw_span_part(span, peer, ranks), false, &slot));
+        GW_TRY(gw_schedule_send(s, slot, peer));
+    }
+    GW_TRY(gw_schedule_round(s));
+    for (int i = 0; first != GW_NO_SLOT && i < ranks - 1; i++)
+        GW_TRY(gw_schedule_unpack(s, first + i, own, true));
+    return GW_OK;
 }
 
-gw_err gw_algo_bcast(const gw_algo *a, gw_schedule *s, int root) {
-    /* A library's broadcast knows no encodings; the kit's forwards the root's verbatim. */
-    bool own = a->ops->bcast && gw_lane_exact(gw_schedule_lane(s));
-    return own ? a->ops->bcast(a->args, s, root) : kit_bcast(s, root);
+gw_err gw_kit_allgather(gw_schedule *s) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    int ranks = lane->size, me = lane->rank, slot, first = GW_NO_SLOT;
+    if (ranks == 1)
+        return GW_OK;
+    for (int r = 0; r < ranks; r++) {
+        if (r == me)
+            continue;
+        GW_TRY(gw_schedule_recv(s, gw_span_part(span, r, ranks), r, true, &slot));
+        first = first == GW_NO_SLOT ? slot : first;
+    }
+    GW_TRY(gw_schedule_pack(s, gw_span_part(span, me, ranks), true, &slot));
+    for (int i = 1; i < ranks; i++)
+        GW_TRY(gw_schedule_send(s, slot, (me + i) % ranks));
+    GW_TRY(gw_schedule_round(s));
+    for (int r = 0; r < ranks; r++) {
+        gw_span part = gw_span_part(span, r, ranks);
+        if (r != me && part.n > 0) /* an empty part took no slot */
+            GW_TRY(gw_schedule_unpack(s, first++, part, false));
+    }
+    return GW_OK;
+}
+
+gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n) {
+    uint64_t others = (uint64_t)lane->size - 1;
+    gw_cost c = {0};
+    for (int r = 0; r < lane->size; r++) {
+        size_t part = gw_span_part((gw_span){0, n}, r, lane->size).n;
+        if (part == 0)
+            continue;
+        c.bytes += others * gw_codec_bound(lane->codec, part);
+        c.messages += others;
+    }
+    return c;
+}
+
+gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root) {
+    const gw_algo_ops *ops = a->ops;
+    switch (what) {
+    case GW_ALLREDUCE: return ops->allreduce(a->args, s);
+    case GW_REDUCE: return ops->reduce ? ops->reduce(a->args, s, root) : kit_reduce(s, root);
+    case GW_BCAST:
+        /* A library's broadcast knows no encodings; the kit's forwards the root's verbatim. */
+        if (ops->bcast && gw_lane_exact(gw_schedule_lane(s)))
+            return ops->bcast(a->args, s, root);
+        return kit_bcast(s, root);
+    case GW_REDUCE_SCATTER:
+        return ops->reduce_scatter ? ops->reduce_scatter(a->args, s) : gw_kit_reduce_scatter(s);
+    case GW_ALLGATHER: return ops->allgather ? ops->allgather(a->args, s) : gw_kit_allgather(s);
+    }
+    return gw_fail(GW_ERR_INTERNAL, "algorithm %s: unknown collective %d", ops->head.name,
+                   (int)what);
+}
+
+static bool own_verb(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
+    switch (what) {
+    case GW_ALLREDUCE: return true;
+    case GW_REDUCE: return ops->reduce;
+    case GW_BCAST: return ops->bcast && gw_lane_exact(lane);
+    case GW_REDUCE_SCATTER: return ops->reduce_scatter;
+    case GW_ALLGATHER: return ops->allgather;
+    }
+    return false;
+}
+
+gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n) {
+    uint64_t others = (uint64_t)lane->size - 1;
+    if (others == 0 || n == 0)
+        return (gw_cost){0};
+    if (own_verb(a->ops, lane, what))
+        return a->ops->cost(a->args, lane, what, n);
+    if (what == GW_REDUCE || what == GW_BCAST)
+        return (gw_cost){others * gw_codec_bound(lane->codec, n), others};
+    return gw_kit_scatter_cost(lane, n);
 }

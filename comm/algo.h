@@ -7,22 +7,53 @@
 
 #include "comm/schedule.h"
 
-#define GW_ALGO_ABI 1
+#define GW_ALGO_ABI 2
+
+/** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
+typedef enum gw_verb {
+    GW_ALLREDUCE,      /* the sum of all ranks, the same bits everywhere */
+    GW_REDUCE,         /* the sum, at the root only; elsewhere base[span] is undefined */
+    GW_BCAST,          /* the root's values to all ranks */
+    GW_REDUCE_SCATTER, /* the sum of part(rank); the other parts are undefined */
+    GW_ALLGATHER       /* part(r) of rank r to all ranks */
+} gw_verb;
+
+/** What a collective sends, all ranks together, as the ledger counts it: bytes handed to MPI,
+ *  headers included, and point-to-point messages (an MPI collective is none). */
+typedef struct gw_cost {
+    uint64_t bytes, messages;
+} gw_cost;
+
+static inline gw_cost gw_cost_sum(gw_cost a, gw_cost b) {
+    return (gw_cost){a.bytes + b.bytes, a.messages + b.messages};
+}
+
+enum {
+    GW_ALGO_ORDERED = 1, /* starts MPI collectives: all ranks must start schedules in one order */
+    GW_ALGO_SHARED = 2   /* works on memory that the ranks of a node share: the session's arenas */
+};
 
 typedef struct gw_algo_ops {
     gw_entry head;
+    unsigned caps;
+    /** Bytes and messages of an allreduce, all ranks, for `gradwire list`; n, P, b = bytes of the
+     *  encoded span. */
+    const char *formula;
     /** Why this codec cannot be carried ("..."; completes "algorithm A cannot carry codec C: "),
      *  or NULL when it can. NULL function: carries every codec. */
-    const char *(*refuses)(const gw_codec_ops *codec);
-    /** Lay down: afterwards base[span] holds the sum over the ranks, the same bits on all ranks. */
+    const char *(*refuses)(const gw_args *args, const gw_codec_ops *codec);
+    /** Lay down an allreduce. What only shows now (ranks on several nodes, say) is refused here,
+     *  on all ranks alike: GW_ERR_UNSUPPORTED. Collective: may make communicators and memory, kept
+     *  with gw_lane_attach. */
     gw_err (*allreduce)(const gw_args *args, gw_schedule *s);
-    /** Optional, else the kit's: the sum at `root` only; elsewhere base[span] is undefined. */
+    /** Optional, else the kit's (direct messages). bcast is called for exact lanes only. */
     gw_err (*reduce)(const gw_args *args, gw_schedule *s, int root);
-    /** Optional, else the kit's: base[span] of `root` to all ranks; called for exact lanes only. */
     gw_err (*bcast)(const gw_args *args, gw_schedule *s, int root);
-    /** Bytes that all ranks together send in an allreduce of n floats over `ranks` ranks, headers
-     *  included, for codecs of fixed size; the ledger's count must equal it. */
-    uint64_t (*wire_bytes)(const gw_args *args, const gw_codec *codec, size_t n, int ranks);
+    gw_err (*reduce_scatter)(const gw_args *args, gw_schedule *s);
+    gw_err (*allgather)(const gw_args *args, gw_schedule *s);
+    /** Cost of `what` (of the above, where present) over n floats on `lane`, for codecs of fixed
+     *  size; the ledger's count must equal it. */
+    gw_cost (*cost)(const gw_args *args, gw_lane *lane, gw_verb what, size_t n);
 } gw_algo_ops;
 
 /** An algorithm bound to its options. */
@@ -38,8 +69,15 @@ extern const gw_registry gw_algos;
 gw_err gw_algo_open(gw_algo *out, const char *spec, const gw_codec *codec);
 void gw_algo_close(gw_algo *a);
 
-/** Lay down a reduction to, or a broadcast from, `root`: the algorithm's own or the kit's. */
-gw_err gw_algo_reduce(const gw_algo *a, gw_schedule *s, int root);
-gw_err gw_algo_bcast(const gw_algo *a, gw_schedule *s, int root);
+/** Lay down a collective: the algorithm's own or the kit's. `root` as the verb needs it. */
+gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root);
+
+/** What that costs; nothing on one rank or for an empty span. */
+gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n);
+
+/** The kit: direct messages, one hop. For algorithms that are made of parts. */
+gw_err gw_kit_reduce_scatter(gw_schedule *s);
+gw_err gw_kit_allgather(gw_schedule *s);
+gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n); /* of either of these */
 
 #endif

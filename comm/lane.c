@@ -3,40 +3,165 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/rng.h"
+#include "base/wait.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_codec *codec, size_t n, bool feedback,
-                    uint64_t seed, bool yield) {
+typedef struct gw_attachment {
+    struct gw_attachment *next;
+    const void *key;
+    void *data;
+    void (*release)(void *data);
+} gw_attachment;
+
+static gw_err join(gw_lane *lane, MPI_Comm comm) {
+    int *most = NULL, found = 0;
+    lane->comm = comm;
+    GW_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    GW_MPI(MPI_Comm_rank(comm, &lane->rank));
+    GW_MPI(MPI_Comm_size(comm, &lane->size));
+    GW_MPI(MPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&most, &found));
+    lane->most_tag = found ? *most : 32767; /* the least that MPI grants */
+    return GW_OK;
+}
+
+static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
+    MPI_Comm comm;
+    GW_TRY(gw_comm_dup(parent, &comm));
+    GW_TRY(join(lane, comm));
+    return shared ? gw_shared_open(&lane->shared, comm) : GW_OK;
+}
+
+gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
     gw_lane *lane = NULL;
+    bool residual = setup->feedback && !(setup->codec->ops->caps & GW_CODEC_LOSSLESS);
     gw_err e = gw_alloc(&lane, 1, sizeof *lane);
-    if (e == GW_OK && feedback && !(codec->ops->caps & GW_CODEC_LOSSLESS))
-        e = gw_alloc(&lane->residual, n, sizeof(float));
+    if (e == GW_OK) {
+        *lane = (gw_lane){.comm = MPI_COMM_NULL,
+                          .codec = setup->codec,
+                          .n = setup->n,
+                          .seed = setup->seed,
+                          .yield = setup->yield};
+        if (residual)
+            e = gw_alloc(&lane->residual, setup->n, sizeof(float));
+    }
     e = gw_agree(parent, e);
+    if (e == GW_OK)
+        e = open_on(lane, parent, setup->shared);
     if (e != GW_OK) {
-        if (lane)
-            free(lane->residual);
-        free(lane);
+        gw_lane_close(lane);
         return e;
     }
-    lane->codec = codec;
-    lane->n = n;
-    lane->seed = seed;
-    lane->yield = yield;
-    GW_MPI(MPI_Comm_dup(parent, &lane->comm));
-    GW_MPI(MPI_Comm_set_errhandler(lane->comm, MPI_ERRORS_RETURN));
-    GW_MPI(MPI_Comm_rank(lane->comm, &lane->rank));
-    GW_MPI(MPI_Comm_size(lane->comm, &lane->size));
     *out = lane;
     return GW_OK;
+}
+
+static void close_attached(gw_lane *lane) {
+    while (lane->attached) {
+        gw_attachment *a = lane->attached;
+        lane->attached = a->next;
+        a->release(a->data);
+        free(a);
+    }
 }
 
 void gw_lane_close(gw_lane *lane) {
     if (!lane)
         return;
-    MPI_Comm_free(&lane->comm);
-    free(lane->residual);
+    close_attached(lane); /* last come, first gone */
+    gw_shared_close(lane->shared);
+    if (lane->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&lane->comm);
+    if (!lane->parent)
+        free(lane->residual);
+    free(lane->notes);
     free(lane);
+}
+
+static void release_lane(void *lane) {
+    gw_lane_close(lane);
+}
+
+gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
+    MPI_Comm comm;
+    *sub = NULL;
+    GW_MPI(MPI_Comm_split(lane->comm, color, lane->rank, &comm));
+    gw_lane *l = NULL;
+    gw_err e = comm == MPI_COMM_NULL ? GW_OK : gw_alloc(&l, 1, sizeof *l);
+    e = gw_agree(lane->comm, e);
+    if (e != GW_OK) {
+        free(l);
+        if (comm != MPI_COMM_NULL)
+            MPI_Comm_free(&comm);
+        return e;
+    }
+    if (!l)
+        return GW_OK;
+    *l = *lane;
+    l->parent = lane;
+    l->shared = NULL;
+    l->attached = NULL;
+    l->notes = NULL;
+    l->next_tag = 0;
+    GW_TRY(join(l, comm));
+    GW_TRY(gw_lane_attach(lane, l, l, release_lane));
+    *sub = l;
+    return GW_OK;
+}
+
+gw_err gw_lane_attach(gw_lane *lane, const void *key, void *data, void (*release)(void *data)) {
+    gw_attachment *a = NULL;
+    gw_err e = gw_alloc(&a, 1, sizeof *a);
+    if (e != GW_OK) {
+        release(data);
+        return e;
+    }
+    *a = (gw_attachment){lane->attached, key, data, release};
+    lane->attached = a;
+    return GW_OK;
+}
+
+void *gw_lane_attached(const gw_lane *lane, const void *key) {
+    for (const gw_attachment *a = lane->attached; a; a = a->next)
+        if (a->key == key)
+            return a->data;
+    return NULL;
+}
+
+gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
+    void *fresh = NULL;
+    if (lane->shared) {
+        GW_TRY(gw_agree(lane->comm, gw_shared_alloc(lane->shared, n * sizeof(float), &fresh)));
+    } else {
+        float *own = NULL;
+        gw_err e = gw_alloc(&own, n, sizeof *own);
+        if (e == GW_OK)
+            e = gw_lane_attach(lane, own, own, free);
+        GW_TRY(gw_agree(lane->comm, e));
+        fresh = own;
+    }
+    *out = fresh;
+    return GW_OK;
+}
+
+void gw_lane_note(gw_lane *lane, const char *line) {
+    gw_lane *root = lane->parent ? lane->parent : lane;
+    size_t have = root->notes ? strlen(root->notes) : 0, more = strlen(line);
+    if (have && strstr(root->notes, line))
+        return;
+    char *wide = realloc(root->notes, have + more + 2);
+    if (!wide)
+        return; /* a report without this line */
+    memcpy(wide + have, line, more);
+    memcpy(wide + have + more, "\n", 2);
+    root->notes = wide;
+}
+
+int gw_lane_tag(gw_lane *lane) {
+    int tag = lane->next_tag;
+    lane->next_tag = tag == lane->most_tag ? 0 : tag + 1;
+    return tag;
 }
 
 /* The residual of what was just encoded: e = v - d, where `e` holds d = decode(wire) on entry. */
@@ -53,13 +178,20 @@ static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *ou
                      size_t *len) {
     float *v = base + s.off;
     float *e = lane->residual ? lane->residual + s.off : NULL;
+    uint64_t ticket = lane->parent ? lane->parent->ticket : lane->ticket;
     uint64_t key =
-        gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, lane->ticket), (uint64_t)lane->rank), s.off);
+        gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), (uint64_t)lane->rank), s.off);
+    bool sparse = lane->codec->ops->caps & GW_CODEC_SPARSE;
     if (e)
-        for (size_t i = 0; i < s.n; i++)
+        for (size_t i = 0; i < s.n; i++) {
             v[i] += e[i];
+            if (sparse)
+                e[i] = v[i]; /* nearly all of it stays: see below */
+        }
     GW_TRY(gw_codec_encode(lane->codec, key, v, s.n, out, cap, len));
-    if (e) {
+    if (e && sparse) {
+        GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, -1));
+    } else if (e) {
         GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, 0));
         settle(e, v, s.n, adopt);
         return GW_OK;

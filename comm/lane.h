@@ -10,6 +10,7 @@
 #include "base/agree.h"
 #include "base/io.h"
 #include "base/span.h"
+#include "comm/shared.h"
 #include "compress/codec.h"
 
 #include <stdbool.h>
@@ -21,16 +22,47 @@ typedef struct gw_lane {
     float *residual;       /* as long as the arena; NULL: no error feedback */
     size_t n;              /* floats in the arena */
     uint64_t seed;
-    uint64_t ticket; /* number of the exchange; the same on all ranks, set once a step */
-    bool yield;      /* waits give the core away: the node runs more threads than it has cores */
-    int next_tag;    /* tag of the next schedule on this lane */
+    uint64_t ticket;   /* number of the exchange; the same on all ranks, set once a step */
+    bool yield;        /* waits give the core away: the node runs more threads than it has cores */
+    int next_tag;      /* tag of the next strand on this lane */
+    int most_tag;      /* what MPI allows */
+    gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
+    struct gw_lane *parent; /* of a lane split off another, else NULL */
+    struct gw_attachment *attached;
+    char *notes; /* lines for the run's report; NULL: none */
 } gw_lane;
 
-/** Collective over `parent`. n: floats of the arena the lane's spans lie in. `feedback`: keep a
- *  residual (ignored for lossless codecs: nothing would ever be in it). */
-gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_codec *codec, size_t n, bool feedback,
-                    uint64_t seed, bool yield);
-void gw_lane_close(gw_lane *lane); /* collective */
+typedef struct gw_lane_setup {
+    const gw_codec *codec;
+    size_t n;      /* floats of the arena that the lane's spans lie in */
+    bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
+    uint64_t seed;
+    bool yield;
+    bool shared; /* gw_lane_floats gives memory that the node's ranks share */
+} gw_lane_setup;
+
+/** Collective over `parent`. */
+gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);
+void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the lane */
+
+/** Collective: a lane of the ranks with the same `color`, in their order; *sub is NULL where the
+ *  color is MPI_UNDEFINED. It shares codec, residual and ticket, and is closed with its parent. */
+gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub);
+
+/** Collective: n floats, zeroed, aligned to 64 bytes, freed with the lane. */
+gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out);
+
+/** Keep `data` under `key` (any address that is the caller's own); release(data) runs when the lane
+ *  is closed, or at once if this fails. gw_lane_attached: NULL if there is none. */
+gw_err gw_lane_attach(gw_lane *lane, const void *key, void *data, void (*release)(void *data));
+void *gw_lane_attached(const gw_lane *lane, const void *key);
+
+/** Add a line to what the run reports about its communication (which algorithm was chosen, say); a
+ *  line that was noted before is not noted again. */
+void gw_lane_note(gw_lane *lane, const char *line);
+
+/** The next message tag; all ranks of the lane take them in the same order. */
+int gw_lane_tag(gw_lane *lane);
 
 /** True if messages are the arena's own floats: no encoding, no wire buffer. */
 static inline bool gw_lane_exact(const gw_lane *lane) {

@@ -2,15 +2,6 @@
 
 #include <stdlib.h>
 
-static gw_err lay_down(const gw_plan *plan, gw_schedule *s) {
-    switch (plan->verb) {
-    case GW_ALLREDUCE: return plan->algo->ops->allreduce(plan->algo->args, s);
-    case GW_REDUCE: return gw_algo_reduce(plan->algo, s, plan->root);
-    case GW_BCAST: return gw_algo_bcast(plan->algo, s, plan->root);
-    }
-    return gw_fail(GW_ERR_INTERNAL, "plan: unknown collective %d", (int)plan->verb);
-}
-
 gw_err gw_plan_get(gw_plan *plan, gw_span span, gw_schedule **out) {
     for (int i = 0; i < plan->n; i++) {
         gw_span have = gw_schedule_span(plan->schedules[i]);
@@ -25,7 +16,7 @@ gw_err gw_plan_get(gw_plan *plan, gw_span span, gw_schedule **out) {
     plan->schedules = wide;
     gw_schedule *s = NULL;
     GW_TRY(gw_schedule_new(&s, plan->lane, plan->base, span));
-    gw_err e = lay_down(plan, s);
+    gw_err e = gw_algo_lay_down(plan->algo, s, plan->verb, plan->root);
     if (e != GW_OK) {
         gw_schedule_free(s);
         return e;
@@ -47,4 +38,8 @@ void gw_plan_clear(gw_plan *plan) {
     free(plan->schedules);
     plan->schedules = NULL;
     plan->n = 0;
+}
+
+gw_cost gw_plan_cost(const gw_plan *plan, size_t n) {
+    return gw_algo_cost(plan->algo, plan->lane, plan->verb, n);
 }

@@ -5,8 +5,6 @@
 
 #include "comm/algo.h"
 
-typedef enum gw_verb { GW_ALLREDUCE, GW_REDUCE, GW_BCAST } gw_verb;
-
 typedef struct gw_plan {
     const gw_algo *algo;
     gw_verb verb;
@@ -22,6 +20,9 @@ gw_err gw_plan_get(gw_plan *plan, gw_span span, gw_schedule **out);
 
 /** Blocking: the collective over base[span]. */
 gw_err gw_plan_run(gw_plan *plan, gw_span span);
+
+/** By formula: what the collective over n floats sends, all ranks together. */
+gw_cost gw_plan_cost(const gw_plan *plan, size_t n);
 
 void gw_plan_clear(gw_plan *plan);
 

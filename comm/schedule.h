@@ -1,9 +1,12 @@
-/** The nonblocking engine: a collective is a list of operations in rounds. A round's operations are
- *  executed in order (encode, decode, start a message); it ends when every message started in it
- *  is complete; then the next begins. Laid down once for a span, started every step, so one
- *  description serves the blocking and the overlapped exchange, and nothing is allocated in a step.
- *  The idea that collectives are schedules: Hoefler, Lumsdaine, Rehm, "Implementation and
- *  performance analysis of non-blocking collective operations for MPI", SC 2007.
+/** The nonblocking engine: a collective is a list of operations, cut into stages, strands and
+ *  rounds, that is laid down once for a span and started every step: one description serves the
+ *  blocking and the overlapped exchange, and nothing is allocated in a step. The idea that
+ *  collectives are schedules: Hoefler, Lumsdaine, Rehm, "Implementation and performance analysis of
+ *  non-blocking collective operations for MPI", SC 2007.
+ *
+ *  Operations are executed in order; a round ends when every message started in it is complete.
+ *  Strands are lists of rounds that advance side by side: an algorithm is pipelined by laying it
+ *  down once a chunk of the span, a strand each. A stage ends when all its strands have.
  *
  *  Wire buffers are slots, named by small numbers. On an exact lane (no codec) a slot is the part
  *  of the arena itself wherever that is safe, so nothing is copied: algorithms need not ask.
@@ -18,11 +21,14 @@ typedef struct gw_schedule gw_schedule;
 enum { GW_NO_SLOT = -1 };
 
 /** An empty schedule for base[span] on `lane`. All ranks create a lane's schedules in the same
- *  order (each takes the next tag). Free with gw_schedule_free, never while it runs. */
+ *  order, with as many strands each (every strand takes the next tag). Free with
+ *  gw_schedule_free, never while it runs. */
 gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span span);
 void gw_schedule_free(gw_schedule *s);
 
+/** The lane that operations laid down now belong to; see gw_schedule_on. */
 gw_lane *gw_schedule_lane(const gw_schedule *s);
+/** What is to be reduced: the schedule's span, or the part that gw_schedule_narrow chose. */
 gw_span gw_schedule_span(const gw_schedule *s);
 float *gw_schedule_base(const gw_schedule *s);
 
@@ -30,6 +36,8 @@ float *gw_schedule_base(const gw_schedule *s);
 
 /** Encode `part`; `adopt` as in gw_lane_encode. */
 gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot);
+/** The same, but the slot is never the arena itself: `part` may change while it is in use. */
+gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot);
 /** Send a packed or received slot, verbatim. */
 gw_err gw_schedule_send(gw_schedule *s, int slot, int peer);
 /** Receive an encoding of `part`. `over`: the message may land straight on the arena (the old
@@ -37,23 +45,42 @@ gw_err gw_schedule_send(gw_schedule *s, int slot, int peer);
 gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot);
 /** part = (add ? part : 0) + value(slot), in a round after the one that received it. */
 gw_err gw_schedule_unpack(gw_schedule *s, int slot, gw_span part, bool add);
-/** End the round: what follows waits for all messages so far. */
+/** End the round: what follows waits for all messages of this strand so far. */
 gw_err gw_schedule_round(gw_schedule *s);
+/** Begin another strand beside those of this stage. Strands start in order. */
+gw_err gw_schedule_strand(gw_schedule *s);
+/** At most `width` strands of the present stage advance at a time (0, the default: all). */
+void gw_schedule_window(gw_schedule *s, int width);
+/** End the stage: what follows waits for all of its strands. */
+gw_err gw_schedule_stage(gw_schedule *s);
 
+/** Work of our own, at its place in the order; quick, or it holds up whoever polls. */
+gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx);
+/** What follows in this strand waits until *done; `poll` must not block. */
+gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx);
 /** Any MPI operation that a request stands for. issue(ctx, request) starts it; with request NULL
  *  it does the blocking form. MPI collectives of one communicator must start in one order on all
- *  ranks, so a schedule holds at most one, in its first round. `ctx` goes to free() at the end. */
+ *  ranks, so a schedule holds at most one a lane, in its first round. */
 gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *request),
                         void *ctx);
+/** The schedule calls release(ctx) when it is freed (at once if this fails). */
+gw_err gw_schedule_own(gw_schedule *s, void *ctx, void (*release)(void *ctx));
+
+/** What follows is about this part only, until the next call: how an algorithm lays down another
+ *  (or itself) over a chunk. */
+void gw_schedule_narrow(gw_schedule *s, gw_span part);
+/** What follows goes over `lane` (the schedule's own, or one split off it). */
+void gw_schedule_on(gw_schedule *s, gw_lane *lane);
 
 /** Wire buffer of a slot, for a `call` that works on it. */
 void *gw_schedule_slot_data(const gw_schedule *s, int slot);
 
 /* ---- running ---- */
 
-/** Start the first round. Must not be running. */
+/** Start. Must not be running. */
 gw_err gw_schedule_start(gw_schedule *s);
-/** Poll: at most one round forward. *done is true when all is finished (and stays so). */
+/** Poll: go on as far as is possible without waiting. *done is true when all is finished (and
+ *  stays so). */
 gw_err gw_schedule_test(gw_schedule *s, bool *done);
 /** Blocking execution from start to end; `call`s use their blocking form unless lane->yield. */
 gw_err gw_schedule_run(gw_schedule *s);

@@ -28,3 +28,22 @@ void gw_strategy_free(gw_strategy *s) {
     gw_args_free(s->args);
     memset(s, 0, sizeof *s);
 }
+
+gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec) {
+    const char *why = s->ops->refuses ? s->ops->refuses(s->args, algo, codec) : NULL;
+    return why ? gw_fail(GW_ERR_UNSUPPORTED, "strategy %s: %s", s->ops->head.name, why) : GW_OK;
+}
+
+gw_err gw_env_prepare(const gw_env *env, gw_plan *plan) {
+    gw_schedule *unused;
+    for (int i = 0; i < gw_env_spans(env); i++)
+        GW_TRY(gw_plan_get(plan, gw_env_span(env, i), &unused));
+    return GW_OK;
+}
+
+gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan) {
+    gw_cost sum = {0};
+    for (int i = 0; i < gw_env_spans(env); i++)
+        sum = gw_cost_sum(sum, gw_plan_cost(plan, gw_env_span(env, i).n));
+    return sum;
+}

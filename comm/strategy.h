@@ -5,15 +5,16 @@
  *  exports `gw_strategy_plugin`, given by path: --comm ./libmine.so
  *
  *  A step, as the strategy sees it:  ready(layer L-1) .. ready(layer 0), with progress() after each
- *  layer; finish(span); the optimizer on update.own; publish(span). `--update eager` finishes the
- *  whole arena at the end of the step; `lazy` finishes layer by layer just before the next forward
- *  pass reads each layer, so ready() of a step always follows finish() of the one before. */
+ *  layer; finish(span); the optimizer on update.own; publish(span); await(layer) before the next
+ *  forward pass reads that layer. `--update eager` finishes the whole arena at the end of the step;
+ *  `lazy` finishes layer by layer during the next forward pass, each layer before the pass reads
+ *  it, so ready() of a step always follows finish() of the one before. */
 #ifndef GW_COMM_STRATEGY_H
 #define GW_COMM_STRATEGY_H
 
-#include "comm/algo.h"
+#include "comm/plan.h"
 
-#define GW_STRATEGY_ABI 1
+#define GW_STRATEGY_ABI 2
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -25,21 +26,52 @@ typedef struct gw_update {
 
 /** What the session lends a strategy for its life; all of it stays the session's. */
 typedef struct gw_env {
-    float *param, *grad; /* the two arenas */
+    float *param, *grad; /* the two arenas; at open: initial parameters, zeros */
+    float *momentum;     /* the optimizer's, n floats; NULL: it has none */
     size_t n;            /* floats in each */
     const gw_span *layers;
     int n_layers;
-    gw_lane *grads;      /* lane for gradients: the chosen codec and its residual */
-    gw_lane *params;     /* lane for parameters: exact */
+    bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
+    double share;    /* of this step: samples of this rank / samples of the global batch. grad
+                        is the gradient of this rank's samples summed and divided by the global
+                        batch, so grad / share is the mean over this rank's own samples */
+    gw_lane *grads;  /* lane for gradients: the chosen codec and its residual */
+    gw_lane *params; /* lane for parameters: exact */
     const gw_algo *algo; /* the chosen algorithm; carries both lanes' codecs */
     const gw_args *args; /* the strategy's own options */
 } gw_env;
 
+/** The spans that finish() and publish() will ask for in a step, in this order: the arena, or its
+ *  layers from the first on. */
+static inline int gw_env_spans(const gw_env *env) {
+    return env->by_layer ? env->n_layers : 1;
+}
+static inline gw_span gw_env_span(const gw_env *env, int i) {
+    return env->by_layer ? env->layers[i] : (gw_span){0, env->n};
+}
+
+/** For a plan that is run once for each of these spans: lay all of them down; what that costs. */
+gw_err gw_env_prepare(const gw_env *env, gw_plan *plan);
+gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan);
+
+enum {
+    GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */
+    GW_STRATEGY_EXACT = 2        /* with an exact codec each update is the one of a serial run */
+};
+
 typedef struct gw_strategy_ops {
     gw_entry head; /* its options include GW_STRATEGY_ALGO */
+    unsigned traits;
+    /** Bytes and messages of a step, all ranks, for `gradwire list`, in terms of the algorithm's
+     *  collectives or of n, P, b = bytes of the encoded gradient. */
+    const char *formula;
+    /** Why these cannot be combined (completes "strategy S: "), or NULL. Optional. */
+    const char *(*refuses)(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
     /** MPI thread level it needs beyond MPI_THREAD_FUNNELED; NULL: none. */
     int (*thread_level)(const gw_args *args);
-    gw_err (*open)(void **self, const gw_env *env); /* collective */
+    /** How many ranks, from 0 on, only serve and get no samples; NULL: none. */
+    int (*servers)(const gw_args *args);
+    gw_err (*open)(void **self, const gw_env *env); /* collective; lays down what it can */
     void (*close)(void *self);                      /* collective; drains */
     /** Optional: grad[s] is final on this rank. Spans come in backward order; must not block. */
     gw_err (*ready)(void *self, gw_span s);
@@ -47,10 +79,21 @@ typedef struct gw_strategy_ops {
     gw_err (*progress)(void *self);
     /** Blocks until grad[s] is exchanged; *u says what this rank is to update. */
     gw_err (*finish)(void *self, gw_span s, gw_update *u);
-    /** Optional: after the optimizer ran on u->own: make param[s] agree on all ranks. */
+    /** Optional: after the optimizer ran on u->own: see to it that param[s] agrees on all ranks.
+     *  Need not wait if it has `await`. */
     gw_err (*publish)(void *self, gw_span s);
+    /** Optional: blocks until param[s] may be read. */
+    gw_err (*await)(void *self, gw_span s);
+    /** Collective, optional: between steps, before parameters are evaluated, saved or compared:
+     *  make the replicas agree, where steps alone do not. */
+    gw_err (*settle)(void *self);
     /** Optional: drain, then save or load what the strategy carries from step to step. */
     gw_err (*state)(void *self, gw_io *io);
+    /** What exchange number `exchange` (0, 1, ..: a step each) sends, all ranks together, settle()
+     *  aside; for codecs of fixed size. The ledger's counts must equal it. */
+    gw_cost (*cost)(const void *self, int64_t exchange);
+    /** What settle() sends; NULL: nothing. */
+    gw_cost (*settle_cost)(const void *self);
 } gw_strategy_ops;
 
 /** The option that every strategy offers. */
@@ -68,8 +111,12 @@ typedef struct gw_strategy {
 
 extern const gw_registry gw_strategies;
 
-/** Look up and parse "name[:opt=value,...]"; no communication. */
+/** Look up and parse "name[:opt=value,...]"; no communication. A value in parentheses may hold
+ *  commas: allreduce:algo=(ring:chunk=64K,window=4). */
 gw_err gw_strategy_find(gw_strategy *out, const char *spec);
+
+/** GW_ERR_UNSUPPORTED with the strategy's reason if it cannot work with these. */
+gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec);
 void gw_strategy_free(gw_strategy *s);
 
 #endif

@@ -10,18 +10,18 @@
 
 #include <stdlib.h>
 
-static const char *refuses(const gw_codec_ops *codec) {
+static const char *refuses(const gw_args *args, const gw_codec_ops *codec) {
+    (void)args;
     if ((codec->caps & GW_CODEC_IDENTITY) || codec->add)
         return NULL;
     return "MPI cannot add its encodings; use algo=sra";
 }
 
-typedef enum verb { VERB_ALLREDUCE, VERB_REDUCE, VERB_BCAST } verb;
-
 typedef struct native_call {
-    verb what;
-    gw_schedule *s;
-    int slot; /* of the whole span */
+    gw_verb what;
+    const gw_lane *lane;
+    void *data; /* the whole span, encoded */
+    size_t n;
     int root;
 } native_call;
 
@@ -96,23 +96,23 @@ static gw_err element_of(const gw_codec *codec, element *out) {
 
 static gw_err issue(void *ctx, MPI_Request *request) {
     native_call *c = ctx;
-    gw_lane *lane = gw_schedule_lane(c->s);
+    const gw_lane *lane = c->lane;
     element e = {MPI_FLOAT, MPI_SUM};
     GW_TRY(element_of(lane->codec, &e));
-    void *data = gw_schedule_slot_data(c->s, c->slot);
-    MPI_Count n = (MPI_Count)gw_schedule_span(c->s).n;
+    void *data = c->data;
+    MPI_Count n = (MPI_Count)c->n;
     bool at_root = lane->rank == c->root;
     const void *send = at_root ? MPI_IN_PLACE : data;
     switch (c->what) {
-    case VERB_ALLREDUCE:
+    case GW_ALLREDUCE:
         GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm, request)
                        : MPI_Allreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm));
         break;
-    case VERB_REDUCE:
+    case GW_REDUCE:
         GW_MPI(request ? MPI_Ireduce_c(send, data, n, e.type, e.op, c->root, lane->comm, request)
                        : MPI_Reduce_c(send, data, n, e.type, e.op, c->root, lane->comm));
         break;
-    case VERB_BCAST:
+    default:
         GW_MPI(request ? MPI_Ibcast_c(data, n, e.type, c->root, lane->comm, request)
                        : MPI_Bcast_c(data, n, e.type, c->root, lane->comm));
         break;
@@ -120,7 +120,7 @@ static gw_err issue(void *ctx, MPI_Request *request) {
     return GW_OK;
 }
 
-static gw_err lay_down(gw_schedule *s, verb what, int root) {
+static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     if (lane->size == 1)
@@ -131,38 +131,46 @@ static gw_err lay_down(gw_schedule *s, verb what, int root) {
         return GW_OK;
     native_call *c = NULL;
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    *c = (native_call){.what = what, .s = s, .slot = slot, .root = root};
+    *c = (native_call){.what = what,
+                       .lane = lane,
+                       .data = gw_schedule_slot_data(s, slot),
+                       .n = span.n,
+                       .root = root};
+    GW_TRY(gw_schedule_own(s, c, free));
     GW_TRY(gw_schedule_call(s, issue, c));
     GW_TRY(gw_schedule_round(s));
-    bool here = what != VERB_REDUCE || lane->rank == root;
+    bool here = what != GW_REDUCE || lane->rank == root;
     return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
 }
 
 static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
-    return lay_down(s, VERB_ALLREDUCE, 0);
+    return lay_down(s, GW_ALLREDUCE, 0);
 }
 
 static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
-    return lay_down(s, VERB_REDUCE, root);
+    return lay_down(s, GW_REDUCE, root);
 }
 
 static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
-    return lay_down(s, VERB_BCAST, root);
+    return lay_down(s, GW_BCAST, root);
 }
 
-static uint64_t wire_bytes(const gw_args *args, const gw_codec *codec, size_t n, int ranks) {
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args;
-    return 2 * (uint64_t)(ranks - 1) * gw_codec_bound(codec, n);
+    uint64_t once = (uint64_t)(lane->size - 1) * gw_codec_bound(lane->codec, n);
+    return (gw_cost){what == GW_ALLREDUCE ? 2 * once : once, 0};
 }
 
 const gw_algo_ops gw_algo_native = {
     .head = {GW_ALGO_ABI, "native", "the MPI library's own collectives", NULL},
+    .caps = GW_ALGO_ORDERED,
+    .formula = "2(P-1) b bytes (what is optimal; MPI does not tell), no messages of our own",
     .refuses = refuses,
     .allreduce = allreduce,
     .reduce = reduce,
     .bcast = bcast,
-    .wire_bytes = wire_bytes,
+    .cost = cost,
 };

@@ -16,62 +16,20 @@
 
 static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
-    const gw_lane *lane = gw_schedule_lane(s);
-    gw_span span = gw_schedule_span(s), own = gw_span_part(span, lane->rank, lane->size);
-    int ranks = lane->size, me = lane->rank, slot, first = GW_NO_SLOT;
-
-    for (int r = 0; r < ranks; r++) {
-        if (r == me)
-            continue;
-        GW_TRY(gw_schedule_recv(s, own, r, false, &slot));
-        first = first == GW_NO_SLOT ? slot : first; /* slots of one loop are numbered on */
-    }
-    for (int i = 1; i < ranks; i++) {
-        int peer = (me + i) % ranks; /* staggered: not everybody to rank 0 first */
-        GW_TRY(gw_schedule_pack(s, gw_span_part(span, peer, ranks), false, &slot));
-        GW_TRY(gw_schedule_send(s, slot, peer));
-    }
-    GW_TRY(gw_schedule_round(s));
-
-    for (int i = 0; first != GW_NO_SLOT && i < ranks - 1; i++)
-        GW_TRY(gw_schedule_unpack(s, first + i, own, true));
-    int gathered = GW_NO_SLOT;
-    for (int r = 0; r < ranks; r++) {
-        if (r == me)
-            continue;
-        /* An empty slice has no slot; the numbering below skips it the same way. */
-        GW_TRY(gw_schedule_recv(s, gw_span_part(span, r, ranks), r, true, &slot));
-        gathered = gathered == GW_NO_SLOT ? slot : gathered;
-    }
-    if (ranks > 1) {
-        GW_TRY(gw_schedule_pack(s, own, true, &slot));
-        for (int i = 1; i < ranks; i++)
-            GW_TRY(gw_schedule_send(s, slot, (me + i) % ranks));
-    }
-    GW_TRY(gw_schedule_round(s));
-
-    for (int r = 0; r < ranks; r++) {
-        gw_span part = gw_span_part(span, r, ranks);
-        if (r != me && part.n > 0)
-            GW_TRY(gw_schedule_unpack(s, gathered++, part, false));
-    }
-    return GW_OK;
+    GW_TRY(gw_kit_reduce_scatter(s));
+    return gw_kit_allgather(s); /* its first round still carries the sums of the first half */
 }
 
-static uint64_t wire_bytes(const gw_args *args, const gw_codec *codec, size_t n, int ranks) {
-    (void)args;
-    uint64_t bytes = 0;
-    for (int r = 0; r < ranks; r++) {
-        size_t part = gw_span_part((gw_span){0, n}, r, ranks).n;
-        if (part > 0)
-            bytes += 2 * (uint64_t)(ranks - 1) * gw_codec_bound(codec, part);
-    }
-    return bytes;
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)what; /* all other verbs are the kit's */
+    gw_cost half = gw_kit_scatter_cost(lane, n);
+    return (gw_cost){2 * half.bytes, 2 * half.messages};
 }
 
 const gw_algo_ops gw_algo_sra = {
     .head = {GW_ALGO_ABI, "sra", "scatter-reduce-allgather of encodings: carries every codec",
              NULL},
+    .formula = "2(P-1) b bytes, 2P(P-1) messages",
     .allreduce = allreduce,
-    .wire_bytes = wire_bytes,
+    .cost = cost,
 };

@@ -12,19 +12,24 @@ typedef struct self {
     gw_plan plan;
 } self;
 
+static void close(void *p) {
+    self *me = p;
+    gw_plan_clear(&me->plan);
+    free(me);
+}
+
 static gw_err open(void **out, const gw_env *env) {
     self *me = NULL;
     GW_TRY(gw_alloc(&me, 1, sizeof *me));
     me->env = env;
     me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
+    gw_err e = gw_env_prepare(env, &me->plan);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
     *out = me;
     return GW_OK;
-}
-
-static void close(void *p) {
-    self *me = p;
-    gw_plan_clear(&me->plan);
-    free(me);
 }
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
@@ -34,11 +39,20 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     return GW_OK;
 }
 
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    (void)exchange;
+    return gw_env_cost(me->env, &me->plan);
+}
+
 static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_allreduce = {
     .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .formula = "one allreduce of n",
     .open = open,
     .close = close,
     .finish = finish,
+    .cost = cost,
 };

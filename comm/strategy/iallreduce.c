@@ -106,6 +106,15 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     return GW_OK;
 }
 
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    gw_cost sum = {0};
+    (void)exchange;
+    for (int i = 0; i < me->buckets.count; i++)
+        sum = gw_cost_sum(sum, gw_plan_cost(&me->plan, gw_buckets_span(&me->buckets, i).n));
+    return sum;
+}
+
 static const gw_opt opts[] = {
     {"bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",
      "bytes of gradients in a bucket, posted when full"},
@@ -117,10 +126,13 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_iallreduce = {
     .head = {GW_STRATEGY_ABI, "iallreduce",
              "nonblocking allreduces in buckets, overlapped with the backward pass", opts},
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .formula = "one allreduce of each bucket",
     .thread_level = thread_level,
     .open = open,
     .close = close,
     .ready = ready,
     .progress = progress,
     .finish = finish,
+    .cost = cost,
 };

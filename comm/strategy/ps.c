@@ -15,6 +15,13 @@ typedef struct self {
     gw_plan reduce, bcast;
 } self;
 
+static void close(void *p) {
+    self *me = p;
+    gw_plan_clear(&me->reduce);
+    gw_plan_clear(&me->bcast);
+    free(me);
+}
+
 static gw_err open(void **out, const gw_env *env) {
     self *me = NULL;
     GW_TRY(gw_alloc(&me, 1, sizeof *me));
@@ -29,15 +36,15 @@ static gw_err open(void **out, const gw_env *env) {
                           .lane = env->params,
                           .base = env->param,
                           .root = SERVER};
+    gw_err e = gw_env_prepare(env, &me->reduce);
+    if (e == GW_OK)
+        e = gw_env_prepare(env, &me->bcast);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
     *out = me;
     return GW_OK;
-}
-
-static void close(void *p) {
-    self *me = p;
-    gw_plan_clear(&me->reduce);
-    gw_plan_clear(&me->bcast);
-    free(me);
 }
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
@@ -53,13 +60,22 @@ static gw_err publish(void *p, gw_span s) {
     return gw_plan_run(&me->bcast, s);
 }
 
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    (void)exchange;
+    return gw_cost_sum(gw_env_cost(me->env, &me->reduce), gw_env_cost(me->env, &me->bcast));
+}
+
 static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_ps = {
     .head = {GW_STRATEGY_ABI, "ps",
              "parameter server: reduce to rank 0, update there, broadcast (blocking)", opts},
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .formula = "one reduce of n (codec) + one bcast of n (exact)",
     .open = open,
     .close = close,
     .finish = finish,
     .publish = publish,
+    .cost = cost,
 };

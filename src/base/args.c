@@ -201,6 +201,29 @@ gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const cha
     return GW_OK;
 }
 
+/* The item of a list that begins at *rest, which moves past it: up to the next comma that is not
+ * inside parentheses. NULL: there is none left. */
+static char *next_item(char **rest) {
+    char *item = *rest, *p = item;
+    int depth = 0;
+    if (!item)
+        return NULL;
+    for (; *p && (*p != ',' || depth > 0); p++)
+        depth += *p == '(' ? 1 : *p == ')' && depth > 0 ? -1 : 0;
+    *rest = *p ? p + 1 : NULL;
+    *p = '\0';
+    return item;
+}
+
+/* "(text)" stands for text. */
+static char *bare(char *text) {
+    size_t n = strlen(text);
+    if (n < 2 || text[0] != '(' || text[n - 1] != ')')
+        return text;
+    text[n - 1] = '\0';
+    return text + 1;
+}
+
 gw_err gw_args_spec(gw_args *args, const char *owner, const char *text) {
     if (!text || !*text)
         return GW_OK;
@@ -208,14 +231,14 @@ gw_err gw_args_spec(gw_args *args, const char *owner, const char *text) {
     if (!copy)
         return gw_fail(GW_ERR_NOMEM, "%s: out of memory", owner);
     gw_err e = GW_OK;
-    while (e == GW_OK && (item = strsep(&rest, ",")) != NULL) {
+    while (e == GW_OK && (item = next_item(&rest)) != NULL) {
         char *eq = strchr(item, '=');
         if (!eq || eq == item) {
             e = gw_fail(GW_ERR_USAGE, "%s: '%s': expected name=value", owner, item);
             break;
         }
         *eq = '\0';
-        e = gw_args_set(args, owner, item, eq + 1);
+        e = gw_args_set(args, owner, item, bare(eq + 1));
     }
     free(copy);
     return e;

@@ -39,7 +39,8 @@ void gw_args_free(gw_args *args);
  *  GW_ERR_USAGE: unknown name (with the nearest one), value malformed or out of range. */
 gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const char *value);
 
-/** Set values from "name=value,name=value" (NULL or "": nothing to set). */
+/** Set values from "name=value,name=value" (NULL or "": nothing to set). A value that holds commas
+ *  itself stands in parentheses, which are dropped: "algo=(ring:chunk=64K,window=4)". */
 gw_err gw_args_spec(gw_args *args, const char *owner, const char *text);
 
 /** Set values from argv[1..argc): --name value, --name=value, --flag. Everything else is counted

@@ -174,10 +174,12 @@ static void say_start(const job *j, const gw_train_status *s) {
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; %d rank%s x %d thread%s; %s over %s, %s%s; GEMM by %s\n", s->parameters,
            s->ranks, s->ranks == 1 ? "" : "s", c->threads, c->threads == 1 ? "" : "s",
-           gw_session_strategy(j->session), gw_session_algorithm(j->session), c->compress,
+           gw_session_strategy(j->session)->head.name,
+           gw_session_algorithm(j->session)->ops->head.name, c->compress,
            gw_session_feedback(j->session) ? " with error feedback" : "", gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
+    printf("%s", gw_session_notes(j->session));
     if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");

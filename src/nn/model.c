@@ -110,11 +110,17 @@ gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch) {
     return GW_OK;
 }
 
-void gw_model_close(gw_model *m) {
-    if (!m)
+static void free_arenas(gw_model *m) {
+    if (m->lent)
         return;
     free(m->params);
     free(m->grads);
+}
+
+void gw_model_close(gw_model *m) {
+    if (!m)
+        return;
+    free_arenas(m);
     free(m->input);
     for (int l = 0; l < m->n_layers; l++)
         free(m->outputs[l]);
@@ -139,6 +145,13 @@ gw_span gw_model_span(const gw_model *m, int l) {
 
 size_t gw_model_size(const gw_model *m) {
     return m->size;
+}
+
+void gw_model_lend(gw_model *m, float *params, float *grads) {
+    free_arenas(m);
+    m->params = params;
+    m->grads = grads;
+    m->lent = true;
 }
 
 float *gw_model_params(gw_model *m) {

@@ -39,6 +39,10 @@ size_t gw_model_size(const gw_model *m); /* floats in the arena */
 float *gw_model_params(gw_model *m);
 float *gw_model_grads(gw_model *m);
 
+/** From now on work on these two arenas of gw_model_size floats, which stay the caller's and must
+ *  outlive the model's use; the parameters are what `params` holds. */
+void gw_model_lend(gw_model *m, float *params, float *grads);
+
 /** Where the caller puts the batch: (max_batch, inputs). */
 float *gw_model_input(gw_model *m);
 

@@ -14,6 +14,7 @@ struct gw_model {
     size_t size;
     gw_layer layers[GW_MAX_LAYERS];
     float *params, *grads;
+    bool lent; /* these two are the caller's */
     float *input;
     float *outputs[GW_MAX_LAYERS]; /* (max_batch, out) each; the last holds the logits */
     float *deltas[2];              /* d(loss)/d(output) of hidden layer l: deltas[l % 2] */

@@ -93,6 +93,10 @@ void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_sp
         update(o, param, grad, gw_span_part(s, t, threads), lr, scale);
 }
 
+float *gw_optimizer_momentum(gw_optimizer *o) {
+    return o->velocity;
+}
+
 gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io) {
     float none = 0.0f; /* an empty field still wants an address */
     return gw_io_field(io, "velocity", o->velocity ? o->velocity : &none,

@@ -16,6 +16,9 @@ void gw_optimizer_close(gw_optimizer *o);
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                          float scale);
 
+/** The momentum, n floats; NULL if there is none. */
+float *gw_optimizer_momentum(gw_optimizer *o);
+
 /** Save or load the momentum. */
 gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io);
 

@@ -134,9 +134,10 @@ static json_t *data_facts(const gw_data *d) {
 }
 
 static json_t *comm_facts(const gw_session *s) {
-    return json_pack("{s:s, s:s, s:s, s:b}", "strategy", gw_session_strategy(s), "algorithm",
-                     gw_session_algorithm(s), "codec", gw_session_codec(s)->ops->head.name,
-                     "error_feedback", gw_session_feedback(s));
+    return json_pack("{s:s, s:s, s:s, s:b, s:s}", "strategy", gw_session_strategy(s)->head.name,
+                     "algorithm", gw_session_algorithm(s)->ops->head.name, "codec",
+                     gw_session_codec(s)->ops->head.name, "error_feedback", gw_session_feedback(s),
+                     "notes", gw_session_notes(s));
 }
 
 static json_t *papi_facts(void) {
@@ -204,7 +205,7 @@ static json_t *summary(const gw_batch_summary *b) {
 
 /* Which figures were observed and which follow from a formula. */
 static json_t *sources(const gw_session *s) {
-    bool native = strcmp(gw_session_algorithm(s), "native") == 0;
+    bool native = gw_session_algorithm(s)->ops->caps & GW_ALGO_ORDERED;
     return json_pack("{s:s, s:s, s:s, s:s}", "phases", "measured: exclusive timers, MPI by PMPI",
                      "hidden_s", "upper bound: computation while a message was in flight",
                      "memory_s", "absent", "wire_bytes",

@@ -21,7 +21,8 @@ static gw_err parse(gw_session *s, const char *comm, const char *compress) {
     GW_TRY(gw_codec_open(&s->exact, "none"));
     GW_TRY(gw_codec_open(&s->codec, compress));
     GW_TRY(gw_strategy_find(&s->strategy, comm));
-    return gw_algo_open(&s->algo, gw_args_text(s->strategy.args, "algo"), &s->codec);
+    GW_TRY(gw_algo_open(&s->algo, gw_args_text(s->strategy.args, "algo"), &s->codec));
+    return gw_strategy_check(&s->strategy, &s->algo, &s->codec);
 }
 
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
@@ -56,12 +57,12 @@ int gw_session_thread_level(const gw_session *s) {
     return ops->thread_level ? ops->thread_level(s->strategy.args) : MPI_THREAD_FUNNELED;
 }
 
-const char *gw_session_strategy(const gw_session *s) {
-    return s->strategy.ops->head.name;
+const gw_strategy_ops *gw_session_strategy(const gw_session *s) {
+    return s->strategy.ops;
 }
 
-const char *gw_session_algorithm(const gw_session *s) {
-    return s->algo.ops->head.name;
+const gw_algo *gw_session_algorithm(const gw_session *s) {
+    return &s->algo;
 }
 
 const gw_codec *gw_session_codec(const gw_session *s) {
@@ -72,21 +73,45 @@ bool gw_session_feedback(const gw_session *s) {
     return s->feedback;
 }
 
-gw_err gw_session_open(gw_session *s, MPI_Comm comm, float *param, float *grad, size_t n,
-                       const gw_span *layers, int n_layers, uint64_t seed, bool yield) {
+int gw_session_servers(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->servers ? ops->servers(s->strategy.args) : 0;
+}
+
+gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
-    *env = (gw_env){.param = param,
-                    .grad = grad,
-                    .n = n,
-                    .layers = layers,
-                    .n_layers = n_layers,
+    *env = (gw_env){.n = setup->n,
+                    .layers = setup->layers,
+                    .n_layers = setup->n_layers,
+                    .by_layer = setup->by_layer,
+                    .momentum = setup->momentum,
                     .algo = &s->algo,
                     .args = s->strategy.args};
-    GW_TRY(gw_lane_open(&env->grads, comm, &s->codec, n, s->feedback, seed, yield));
-    GW_TRY(gw_lane_open(&env->params, comm, &s->exact, n, false, seed, yield));
+    gw_lane_setup lane = {.codec = &s->codec,
+                          .n = setup->n,
+                          .feedback = s->feedback,
+                          .seed = setup->seed,
+                          .yield = setup->yield,
+                          .shared = s->algo.ops->caps & GW_ALGO_SHARED};
+    GW_TRY(gw_lane_open(&env->grads, comm, &lane));
+    lane.codec = &s->exact;
+    lane.feedback = false;
+    GW_TRY(gw_lane_open(&env->params, comm, &lane));
+    GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
+    GW_TRY(gw_lane_floats(env->params, setup->n, &env->param));
+    if (setup->params)
+        memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_err mine = s->strategy.ops->open(&s->self, env);
     s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
     return gw_agree(comm, mine);
+}
+
+float *gw_session_params(gw_session *s) {
+    return s->env.param;
+}
+
+float *gw_session_grads(gw_session *s) {
+    return s->env.grad;
 }
 
 void gw_session_close(gw_session *s) {
@@ -100,7 +125,8 @@ void gw_session_close(gw_session *s) {
     s->open = false;
 }
 
-void gw_session_begin(gw_session *s) {
+void gw_session_begin(gw_session *s, double share) {
+    s->env.share = share;
     s->env.grads->ticket++;
     s->env.params->ticket++;
 }
@@ -138,6 +164,45 @@ gw_err gw_session_publish(gw_session *s, gw_span span) {
     gw_err e = s->strategy.ops->publish(s->self, span);
     gw_phase_leave();
     return e;
+}
+
+gw_err gw_session_await(gw_session *s, gw_span span) {
+    if (!s->strategy.ops->await)
+        return GW_OK;
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = s->strategy.ops->await(s->self, span);
+    gw_phase_leave();
+    return e;
+}
+
+bool gw_session_progresses(const gw_session *s) {
+    return s->strategy.ops->progress;
+}
+
+bool gw_session_awaits(const gw_session *s) {
+    return s->strategy.ops->await;
+}
+
+gw_err gw_session_settle(gw_session *s) {
+    if (!s->strategy.ops->settle)
+        return GW_OK;
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = s->strategy.ops->settle(s->self);
+    gw_phase_leave();
+    return e;
+}
+
+gw_cost gw_session_cost(const gw_session *s, int64_t exchange) {
+    return s->strategy.ops->cost(s->self, exchange);
+}
+
+gw_cost gw_session_settle_cost(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->settle_cost ? ops->settle_cost(s->self) : (gw_cost){0};
+}
+
+const char *gw_session_notes(const gw_session *s) {
+    return s->env.grads && s->env.grads->notes ? s->env.grads->notes : "";
 }
 
 uint64_t gw_session_logical_bytes(const gw_session *s) {

@@ -1,4 +1,4 @@
-/** The life of communication in a run: parsed before MPI starts, opened over a model's arenas, then
+/** The life of communication in a run: parsed before MPI starts, opened over a model's layers, then
  *  fronts for each hook of the strategy that name the ledger's phase. What a front does outside
  *  codec and MPI calls (bookkeeping of strategy and engine) is communication time, too. */
 #ifndef GW_TRAIN_SESSION_H
@@ -19,25 +19,54 @@ void gw_session_free(gw_session *s);
 /** MPI thread level that the strategy asks for. */
 int gw_session_thread_level(const gw_session *s);
 
-const char *gw_session_strategy(const gw_session *s);
-const char *gw_session_algorithm(const gw_session *s);
+const gw_strategy_ops *gw_session_strategy(const gw_session *s);
+const gw_algo *gw_session_algorithm(const gw_session *s);
 const gw_codec *gw_session_codec(const gw_session *s);
 bool gw_session_feedback(const gw_session *s);
+/** Ranks, from 0 on, that only serve and get no samples. */
+int gw_session_servers(const gw_session *s);
 
-/** Collective: open lanes and strategy over arenas of n floats cut into layers (the session keeps
- *  pointers: all must outlive it). `yield`: the node runs more threads than cores. */
-gw_err gw_session_open(gw_session *s, MPI_Comm comm, float *param, float *grad, size_t n,
-                       const gw_span *layers, int n_layers, uint64_t seed, bool yield);
+typedef struct gw_session_setup {
+    size_t n;              /* floats in an arena */
+    const gw_span *layers; /* which cut it; must outlive the session's use */
+    int n_layers;
+    bool by_layer;       /* lazy: finish and publish come a layer at a time */
+    const float *params; /* initial values, copied; NULL: zeros */
+    float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */
+    uint64_t seed;
+    bool yield; /* the node runs more threads than cores */
+} gw_session_setup;
+
+/** Collective: open lanes, the two arenas (zeroed; the session's) and the strategy.
+ *  GW_ERR_UNSUPPORTED on all ranks for what cannot work on this communicator. */
+gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup);
 void gw_session_close(gw_session *s); /* collective */
 
-/** A new exchange begins; before the first ready() of a step. */
-void gw_session_begin(gw_session *s);
+float *gw_session_params(gw_session *s);
+float *gw_session_grads(gw_session *s);
+
+/** A new exchange begins; before the first ready() of a step. `share` as in gw_env. */
+void gw_session_begin(gw_session *s, double share);
 
 /** The strategy's hooks; see comm/strategy.h. */
 gw_err gw_session_ready(gw_session *s, gw_span span);
 gw_err gw_session_progress(gw_session *s);
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u);
 gw_err gw_session_publish(gw_session *s, gw_span span);
+gw_err gw_session_await(gw_session *s, gw_span span);
+/** True if progress() has something to do in this strategy. */
+bool gw_session_progresses(const gw_session *s);
+/** True if publish() need not wait since await() does. */
+bool gw_session_awaits(const gw_session *s);
+gw_err gw_session_settle(gw_session *s);
+
+/** By formula: what exchange number `exchange` sends, all ranks together; what a settle sends. */
+gw_cost gw_session_cost(const gw_session *s, int64_t exchange);
+gw_cost gw_session_settle_cost(const gw_session *s);
+
+/** What the algorithm found out and decided on this lane of ranks, for a report: lines of text, ""
+ *  if there is nothing to say. */
+const char *gw_session_notes(const gw_session *s);
 
 /** Float32 bytes of all spans finished so far. */
 uint64_t gw_session_logical_bytes(const gw_session *s);

@@ -3,20 +3,55 @@
 #include "base/probe.h"
 #include "nn/gemm.h"
 
+/* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
+enum { UPDATE_PIECE = 1 << 18 };
+
+static void poll(void *stepper) {
+    gw_stepper *t = stepper;
+    if (t->failed == GW_OK)
+        t->failed = gw_session_progress(t->session);
+}
+
+static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
+    for (size_t done = 0; done < u->own.n; done += UPDATE_PIECE) {
+        size_t left = u->own.n - done;
+        gw_span piece = {u->own.off + done, left < UPDATE_PIECE ? left : UPDATE_PIECE};
+        gw_phase_enter(GW_PHASE_UPDATE);
+        gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
+        gw_phase_leave();
+        if (left > UPDATE_PIECE)
+            GW_TRY(gw_session_progress(t->session));
+    }
+    return GW_OK;
+}
+
 /* Exchange of `span` done, parameters moved and agreed on. */
 static gw_err finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
     GW_TRY(gw_session_finish(t->session, span, &u));
-    gw_phase_enter(GW_PHASE_UPDATE);
-    gw_optimizer_update(t->optimizer, gw_model_params(t->model), u.grad, u.own, lr, u.scale);
-    gw_phase_leave();
+    GW_TRY(update(t, &u, lr));
     return gw_session_publish(t->session, span);
+}
+
+static gw_err finish_layer(gw_stepper *t, int l) {
+    return finish(t, gw_model_span(t->model, l), t->pending_lr);
+}
+
+/* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
+ * is published before this one is waited for, so that it travels under this one's computation. */
+static gw_err await(gw_stepper *t, int l) {
+    bool ahead = gw_session_awaits(t->session);
+    if (!ahead || l == 0)
+        GW_TRY(finish_layer(t, l));
+    if (ahead && l + 1 < gw_model_layers(t->model))
+        GW_TRY(finish_layer(t, l + 1));
+    return gw_session_await(t->session, gw_model_span(t->model, l));
 }
 
 static gw_err forward(gw_stepper *t, int batch) {
     for (int l = 0; l < gw_model_layers(t->model); l++) {
         if (t->pending)
-            GW_TRY(finish(t, gw_model_span(t->model, l), t->pending_lr));
+            GW_TRY(await(t, l));
         gw_phase_enter(GW_PHASE_FORWARD);
         gw_model_forward(t->model, l, batch);
         gw_phase_leave();
@@ -27,8 +62,8 @@ static gw_err forward(gw_stepper *t, int batch) {
     return GW_OK;
 }
 
-static gw_err backward(gw_stepper *t, int batch) {
-    gw_session_begin(t->session);
+static gw_err backward(gw_stepper *t, int batch, double share) {
+    gw_session_begin(t->session, share);
     for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
         gw_phase_enter(GW_PHASE_BACKWARD);
         gw_model_backward(t->model, l, batch);
@@ -39,7 +74,7 @@ static gw_err backward(gw_stepper *t, int batch) {
     return GW_OK;
 }
 
-gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
+static gw_err step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     gw_phase_enter(GW_PHASE_DATA);
     gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
     gw_phase_leave();
@@ -47,21 +82,33 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     gw_phase_enter(GW_PHASE_FORWARD);
     *loss_sum = gw_model_loss(t->model, t->labels, batch.local, 1.0f / (float)batch.global, NULL);
     gw_phase_leave();
-    GW_TRY(backward(t, batch.local));
+    GW_TRY(backward(t, batch.local, (double)batch.local / batch.global));
     GW_TRY(gw_gemm_check());
     if (t->lazy) {
         t->pending = true;
         t->pending_lr = lr;
         return GW_OK;
     }
-    return finish(t, (gw_span){0, gw_model_size(t->model)}, lr);
+    gw_span all = {0, gw_model_size(t->model)};
+    GW_TRY(finish(t, all, lr));
+    return gw_session_await(t->session, all);
+}
+
+gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
+    bool polls = gw_session_progresses(t->session);
+    if (polls)
+        gw_gemm_between(poll, t);
+    gw_err e = step(t, batch, lr, loss_sum);
+    if (polls)
+        gw_gemm_between(NULL, NULL);
+    return e == GW_OK ? t->failed : e;
 }
 
 gw_err gw_step_settle(gw_stepper *t) {
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)
-        GW_TRY(finish(t, gw_model_span(t->model, l), t->pending_lr));
+        GW_TRY(await(t, l));
     t->pending = false;
     return GW_OK;
 }

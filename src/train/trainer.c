@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "data/sampler.h"
 #include "prof/clock.h"
 #include "prof/host.h"
@@ -63,8 +64,9 @@ static gw_err count_ranks(trainer *t) {
     GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
+    gw_wait_yields(over);
     return GW_OK;
 }
 
@@ -140,13 +142,20 @@ static gw_err open_all(trainer *t) {
     spec.batch = t->global_batch;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
-    GW_TRY(gw_session_open(t->session, t->comm, gw_model_params(t->model), gw_model_grads(t->model),
-                           gw_model_size(t->model), t->spans, gw_model_layers(t->model), t->c->seed,
-                           t->oversubscribed));
+    gw_session_setup setup = {.n = gw_model_size(t->model),
+                              .layers = t->spans,
+                              .n_layers = gw_model_layers(t->model),
+                              .by_layer = t->c->lazy,
+                              .params = gw_model_params(t->model),
+                              .momentum = gw_optimizer_momentum(t->optimizer),
+                              .seed = t->c->seed,
+                              .yield = t->oversubscribed};
+    GW_TRY(gw_session_open(t->session, t->comm, &setup));
+    gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
     GW_TRY(gw_agree(t->comm, open_files(t)));
     GW_TRY(gw_record_open(&t->record, t->c->out, ROWS, t->comm));
     gw_clock_start();
-    GW_MPI(MPI_Barrier(t->comm));
+    GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
     return t->c->trace ? gw_trace_open(TRACE_EVENTS, t->comm) : GW_OK;
 }
@@ -222,7 +231,7 @@ static gw_err limit_reached(trainer *t, bool *stop) {
         return GW_OK;
     /* Rank 0's clock decides for all, so that all stop at the same step. */
     int over = gw_ledger_now() - t->limit_from_s >= t->c->time_limit_s;
-    GW_MPI(MPI_Bcast(&over, 1, MPI_INT, 0, t->comm));
+    GW_TRY(gw_bcast(&over, 1, MPI_INT, 0, t->comm));
     if (over) {
         t->stopped_by = "time-limit";
         *stop = true;
@@ -259,11 +268,23 @@ static gw_err check_replicas(trainer *t, uint32_t *hash) {
     return e;
 }
 
+/* Bytes of a settling belong to the run, but to no batch. */
+static gw_err settle_replicas(trainer *t) {
+    gw_batch_cost cost;
+    gw_ledger_begin();
+    gw_err e = gw_session_settle(t->session);
+    gw_ledger_end(&cost);
+    t->wire_bytes += cost.wire_bytes;
+    *t->own = e != GW_OK;
+    return e;
+}
+
 static gw_err end_epoch(trainer *t, int epoch, double loss_sum, int64_t samples) {
+    GW_TRY(settle_replicas(t));
     GW_TRY(gw_record_flush(t->record));
     uint64_t wire = t->wire_bytes;
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
     double mean = loss_sum / (double)samples;
     if (!isfinite(mean))
         return gw_fail(GW_ERR_DIVERGED,

@@ -1,0 +1,29 @@
+/** Memory that the ranks of a node share: an allocation has a twin in every one of them, and each
+ *  can read and write the others'. MPI-3 shared windows (Hoefler et al., "MPI + MPI", Computing
+ *  2013). Ordering is the caller's affair, by C11 atomics in the memory itself. */
+#ifndef GW_COMM_SHARED_H
+#define GW_COMM_SHARED_H
+
+#include "base/agree.h"
+
+#include <stddef.h>
+
+typedef struct gw_shared gw_shared;
+
+/** Collective over `comm`. */
+gw_err gw_shared_open(gw_shared **out, MPI_Comm comm);
+void gw_shared_close(gw_shared *m); /* collective; frees what was allocated */
+
+int gw_shared_rank(const gw_shared *m);      /* of the caller among the ranks of its node */
+int gw_shared_size(const gw_shared *m);      /* ranks on this node */
+MPI_Comm gw_shared_comm(const gw_shared *m); /* these ranks; the module's own */
+
+/** Collective over the node, the same `bytes` everywhere: zeroed, aligned to 64 bytes, freed by
+ *  gw_shared_close. GW_ERR_NOMEM on all ranks of the node. */
+gw_err gw_shared_alloc(gw_shared *m, size_t bytes, void **mine);
+
+/** Where rank `r` of the node has the twin of `mine` (any address inside an allocation), as seen
+ *  from here; NULL if `mine` is not of this memory. */
+void *gw_shared_twin(const gw_shared *m, const void *mine, int r);
+
+#endif
