@@ -1,4 +1,5 @@
 /* gradwire train: options in, one training run, a few lines out. */
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
 #include "cli/step_opts.h"
@@ -42,6 +43,18 @@ typedef struct job {
 
 static bool is(const gw_args *a, const char *option, const char *word) {
     return strcmp(gw_args_text(a, option), word) == 0;
+}
+
+/* run.json holds the command and every option, and JSON is UTF-8: better said now than when the run
+ * is over. */
+static gw_err check_text(const gw_args *a, int argc, char **argv) {
+    for (int i = 1; i < argc && gw_args_given(a, "out"); i++)
+        if (!gw_text_utf8(argv[i]))
+            return gw_fail(GW_ERR_USAGE,
+                           "train: '%s' is not UTF-8, as all text in the run.json of --out has to "
+                           "be: write it so, rename the file, or leave --out away",
+                           argv[i]);
+    return GW_OK;
 }
 
 static gw_err check_together(const gw_args *a) {
@@ -181,6 +194,8 @@ static int run(int argc, char **argv) {
     gw_err e = j.command ? gw_args_new(&j.args, opts) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e == GW_OK)
         e = gw_args_argv(j.args, "train", argc, argv, NULL);
+    if (e == GW_OK)
+        e = check_text(j.args, argc, argv);
     if (e == GW_OK)
         e = read_config(&j);
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;

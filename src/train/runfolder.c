@@ -67,7 +67,7 @@ gw_err gw_runfolder_clear(const char *dir) {
             return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, files[i],
                            strerror(errno));
     }
-    return GW_OK;
+    return gw_file_sweep(dir, files, FILES);
 }
 
 /* ---- epochs.csv ---- */

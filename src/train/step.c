@@ -80,6 +80,7 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
     *loss_sum = gw_model_loss(t->model, t->labels, local, 1.0f / (float)global, NULL);
     gw_phase_leave();
     GW_TRY(backward(t, local, (double)local / global));
+    GW_TRY(gw_gemm_check());
     if (t->lazy) {
         t->pending = true;
         t->pending_lr = lr;
