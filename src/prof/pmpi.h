@@ -11,8 +11,9 @@
  *  Not interposed, and so charged to the phase around them, their bytes not counted: one-sided
  *  operations (MPI_Put ... and the synchronisation of windows; loads and stores in a shared window
  *  are no calls at all), partitioned ones (MPI_Psend_init, MPI_Pready ...; waiting for one is
- * charged, its start counts nothing), files, and the making of communicators, windows, types and
- * groups. */
+ *  charged), files, and the making of communicators (but for the requests of MPI_Comm_idup),
+ * windows, types and groups. To wait for a request of theirs (MPI_Rput, MPI_File_iread) while
+ * others are in flight ends the flight of one of those in the ledger. */
 #ifndef GW_PROF_PMPI_H
 #define GW_PROF_PMPI_H
 

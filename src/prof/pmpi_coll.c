@@ -102,6 +102,15 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
     GW_PMPI_POST(PMPI_Ibarrier(comm, request), request, 0, 0, 1);
 }
 
+/* Makes a communicator, which counts nothing; but its request is waited for like any other's. */
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *copy, MPI_Request *request) {
+    GW_PMPI_POST(PMPI_Comm_idup(comm, copy, request), request, 0, 0, 0);
+}
+
+int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *copy, MPI_Request *request) {
+    GW_PMPI_POST(PMPI_Comm_idup_with_info(comm, info, copy, request), request, 0, 0, 0);
+}
+
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
     GW_PMPI_INIT(PMPI_Barrier_init(comm, info, request), request, 0, 0, 1);
 }

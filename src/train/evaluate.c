@@ -2,8 +2,8 @@
 
 #include "base/mem.h"
 #include "base/span.h"
-#include "nn/gemm.h"
 #include "base/wait.h"
+#include "nn/gemm.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -147,6 +147,25 @@ static void test_collectives(void) {
     CHECK_MPI(MPI_Request_free(&r));
 }
 
+/* Its request is posted and completed like another's: what else is in flight stays so. */
+static void test_copies(void) {
+    MPI_Comm copy;
+    MPI_Request open, r;
+    for (int with_info = 0; with_info < 2; with_info++) {
+        gw_ledger_begin();
+        CHECK_MPI(MPI_Irecv(out, 1, MPI_FLOAT, rank, TAG, world, &open));
+        if (with_info)
+            CHECK_MPI(MPI_Comm_idup_with_info(world, MPI_INFO_NULL, &copy, &r));
+        else
+            CHECK_MPI(MPI_Comm_idup(world, &copy, &r));
+        CHECK_MPI(MPI_Wait(&r, MPI_STATUS_IGNORE));
+        compute();
+        CHECK_MPI(PMPI_Send(in, 1, MPI_FLOAT, rank, TAG, world));
+        flew((owed){"MPI_Comm_idup", 0, 0, 0}, &open, false);
+        CHECK_MPI(MPI_Comm_free(&copy));
+    }
+}
+
 /* In place, the receive arguments say what is sent. */
 static void test_in_place(void) {
     const uint64_t others = (uint64_t)(ranks - 1) * (uint64_t)icounts[0] * sizeof(float);
@@ -374,6 +393,7 @@ int main(int argc, char **argv) {
     test_collectives();
     test_in_place();
     test_neighbourhoods();
+    test_copies();
     starts = 1;
     test_sends();
     RECEIVING();
