@@ -90,7 +90,6 @@ static gw_err grow(void *array, int *room, int need, size_t size) {
 /* A strand without operations is begun anew instead of followed. */
 static gw_err begin_strand(gw_schedule *s) {
     strand *last = s->n_strands ? &s->strands[s->n_strands - 1] : NULL;
-    s->lane = s->own;
     s->tag = gw_lane_tag(s->lane);
     s->round = 0;
     if (!last || last->end > last->first) {
@@ -110,7 +109,7 @@ static gw_err begin_stage(gw_schedule *s) {
 gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span span) {
     gw_schedule *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    s->own = lane;
+    s->own = s->lane = lane;
     s->base = base;
     s->span = span;
     gw_err e = begin_stage(s);
