@@ -1,6 +1,7 @@
 #include "comm/shared.h"
 
 #include "base/mem.h"
+#include "base/wait.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static gw_err add_window(gw_shared *m, size_t bytes) {
         e = gw_agree(m->node, map_window(m, &w));
         if (e == GW_OK)
             memset(w.segment[m->rank], 0, w.size); /* first touch: by its owner */
-        GW_MPI(MPI_Barrier(m->node));
+        GW_TRY(gw_barrier(m->node));
     }
     if (e != GW_OK) {
         free(w.segment);

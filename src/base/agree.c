@@ -1,5 +1,7 @@
 #include "base/agree.h"
 
+#include "base/wait.h"
+
 #include <stdio.h>
 
 gw_err gw_mpi_check(int rc, const char *call) {
@@ -23,7 +25,7 @@ gw_err gw_agree(MPI_Comm comm, gw_err mine) {
     GW_MPI(MPI_Comm_rank(comm, &in.rank));
     in.err = mine != GW_OK; /* any failure outranks none; ties go to the lowest rank */
     in.err = -in.err;
-    GW_MPI(MPI_Allreduce(&in, &worst, 1, MPI_2INT, MPI_MINLOC, comm));
+    GW_TRY(gw_allreduce(&in, &worst, 1, MPI_2INT, MPI_MINLOC, comm));
     if (worst.err == 0)
         return GW_OK;
     struct {
@@ -34,6 +36,6 @@ gw_err gw_agree(MPI_Comm comm, gw_err mine) {
         word.err = mine;
         snprintf(word.text, sizeof word.text, "%s", gw_err_text());
     }
-    GW_MPI(MPI_Bcast(&word, (int)sizeof word, MPI_BYTE, worst.rank, comm));
+    GW_TRY(gw_bcast(&word, (int)sizeof word, MPI_BYTE, worst.rank, comm));
     return gw_fail((gw_err)word.err, "%s", word.text);
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/span.h"
+#include "base/wait.h"
 #include "data/idx.h"
 #include "data/sampler.h"
 #include "data/synthetic.h"
@@ -201,7 +202,7 @@ static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw
         return GW_OK;
     /* Written before the barrier, so seen behind it (MPI 4.0, 12.4 and 12.5.5). */
     GW_MPI(MPI_Win_sync(h->window));
-    GW_MPI(MPI_Barrier(h->node));
+    GW_TRY(gw_barrier(h->node));
     GW_MPI(MPI_Win_sync(h->window));
     GW_MPI(MPI_Win_unlock_all(h->window));
     return GW_OK;
@@ -310,7 +311,7 @@ static gw_err data_new(gw_data **out) {
 /* Take what rank 0 found, or everyone's error. */
 static gw_err learn(facts *f, gw_err mine, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, mine));
-    GW_MPI(MPI_Bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
+    GW_TRY(gw_bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
     return GW_OK;
 }
 

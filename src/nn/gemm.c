@@ -10,6 +10,9 @@
 /* What one more thread must be given to pay for its wake-up: some microseconds of arithmetic. */
 #define FLOPS_PER_THREAD 1e6
 
+/* Longer products are done in pieces of about this much a thread, some 0.2 ms. */
+#define FLOPS_PER_PIECE 2.5e7
+
 /* Rows and columns of C are cut at these, near what the libraries' innermost kernels work on. */
 enum { ROWS = 8, COLS = 16 };
 
@@ -94,15 +97,8 @@ static void single(bool ta, bool tb, int m, int n, int k, const float *a, int ld
         omp_set_num_threads(threads);
 }
 
-void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
-             int ldb, float beta, float *c, int ldc) {
-    pthread_once(&once, setup);
-    if (m == 0 || n == 0)
-        return;
-    if (k == 0) {
-        scale(m, n, beta, c, ldc);
-        return;
-    }
+static void tiled(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
+                  int ldb, float beta, float *c, int ldc) {
     int pm, pn;
     choose_grid(m, n, wanted_threads(m, n, k), &pm, &pn);
     int tiles = pm * pn;
@@ -119,5 +115,41 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         if (rows > 0 && cols > 0)
             single(ta, tb, rows, cols, k, a + at_a, lda, b + at_b, ldb, beta,
                    c + (size_t)i * (size_t)ldc + (size_t)j, ldc);
+    }
+}
+
+static _Thread_local struct {
+    void (*f)(void *ctx);
+    void *ctx;
+} between;
+
+void gw_gemm_between(void (*f)(void *ctx), void *ctx) {
+    between.f = f;
+    between.ctx = ctx;
+}
+
+void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
+             int ldb, float beta, float *c, int ldc) {
+    pthread_once(&once, setup);
+    if (m == 0 || n == 0)
+        return;
+    if (k == 0) {
+        scale(m, n, beta, c, ldc);
+        return;
+    }
+    double work = 2.0 * m * n * k / wanted_threads(m, n, k);
+    int pieces = work > FLOPS_PER_PIECE ? (int)(work / FLOPS_PER_PIECE) : 1;
+    bool rows = m > n; /* the longer side of C is cut */
+    for (int p = 0; p < pieces; p++) {
+        int lo = cut(rows ? m : n, p, pieces, rows ? ROWS : COLS);
+        int hi = cut(rows ? m : n, p + 1, pieces, rows ? ROWS : COLS);
+        size_t at_a = !rows ? 0 : ta ? (size_t)lo : (size_t)lo * (size_t)lda;
+        size_t at_b = rows ? 0 : tb ? (size_t)lo * (size_t)ldb : (size_t)lo;
+        size_t at_c = rows ? (size_t)lo * (size_t)ldc : (size_t)lo;
+        if (hi > lo)
+            tiled(ta, tb, rows ? hi - lo : m, rows ? n : hi - lo, k, a + at_a, lda, b + at_b, ldb,
+                  beta, c + at_c, ldc);
+        if (between.f && p + 1 < pieces)
+            between.f(between.ctx);
     }
 }

@@ -26,4 +26,9 @@ const char *gw_gemm_warning(void);
 void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc);
 
+/** Call f(ctx) from now on between the pieces, some tenths of a millisecond each, into which long
+ *  products are cut whether or not anybody listens: how messages are moved on under computation.
+ *  NULL: nobody. For the thread that calls gw_gemm, which is the one that f runs on. */
+void gw_gemm_between(void (*f)(void *ctx), void *ctx);
+
 #endif

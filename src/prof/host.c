@@ -1,5 +1,7 @@
 #include "prof/host.h"
 
+#include "base/wait.h"
+
 #include <ctype.h>
 #include <omp.h>
 #include <sched.h>
@@ -199,9 +201,9 @@ static gw_err fill_node(gw_host_node *out, int threads, MPI_Comm host) {
     uint64_t mine[MASK_WORDS] = {0}, all[MASK_WORDS];
     int own = threads_a_cpu(threads, mask_bits(mine)), worst;
     GW_MPI(MPI_Comm_size(host, &out->ranks));
-    GW_MPI(MPI_Allreduce(mine, all, MASK_WORDS, MPI_UINT64_T, MPI_BOR, host));
-    GW_MPI(MPI_Allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, host));
-    GW_MPI(MPI_Allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, host));
+    GW_TRY(gw_allreduce(mine, all, MASK_WORDS, MPI_UINT64_T, MPI_BOR, host));
+    GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, host));
+    GW_TRY(gw_allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, host));
     for (int w = 0; w < MASK_WORDS; w++)
         out->cpus += __builtin_popcountll(all[w]);
     int together = threads_a_cpu(out->threads, out->cpus);
@@ -220,7 +222,7 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     MPI_Comm_free(&host);
     GW_TRY(e);
     lead = rank_on_host == 0;
-    GW_MPI(MPI_Allreduce(&lead, &out->nodes, 1, MPI_INT, MPI_SUM, comm));
+    GW_TRY(gw_allreduce(&lead, &out->nodes, 1, MPI_INT, MPI_SUM, comm));
     return GW_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
@@ -57,9 +58,9 @@ static void add_flight(uint64_t start, uint64_t end) {
 static gw_err agree_on_zero(MPI_Comm comm) {
     MPI_Comm host;
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-    GW_MPI(MPI_Barrier(comm));
+    GW_TRY(gw_barrier(comm));
     gw_clock_anchor(&trace.ticks0, &trace.ns0);
-    GW_MPI(MPI_Allreduce(&trace.ns0, &trace.zero_ns, 1, MPI_UINT64_T, MPI_MIN, host));
+    GW_TRY(gw_allreduce(&trace.ns0, &trace.zero_ns, 1, MPI_UINT64_T, MPI_MIN, host));
     GW_MPI(MPI_Comm_free(&host));
     return GW_OK;
 }

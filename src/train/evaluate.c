@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/span.h"
+#include "base/wait.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,11 +52,11 @@ gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm c
     free(idx);
     free(labels);
     GW_TRY(e);
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));
     if (confusion)
-        GW_MPI(
-            MPI_Allreduce(MPI_IN_PLACE, confusion, classes * classes, MPI_INT64_T, MPI_SUM, comm));
+        GW_TRY(
+            gw_allreduce(MPI_IN_PLACE, confusion, classes * classes, MPI_INT64_T, MPI_SUM, comm));
     out->loss = set->n ? sum.loss_sum / set->n : NAN;
     out->accuracy = set->n ? (double)sum.correct / set->n : NAN;
     return GW_OK;

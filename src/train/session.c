@@ -194,6 +194,10 @@ gw_err gw_session_await(gw_session *s, gw_span span) {
     return e;
 }
 
+bool gw_session_progresses(const gw_session *s) {
+    return s->strategy.ops->progress;
+}
+
 bool gw_session_awaits(const gw_session *s) {
     return s->strategy.ops->await;
 }

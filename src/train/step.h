@@ -18,6 +18,7 @@ typedef struct gw_stepper {
     bool lazy;
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
+    gw_err failed; /* what a poll within a kernel ran into */
 } gw_stepper;
 
 /** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/mem.h"
+#include "base/wait.h"
 #include "data/sampler.h"
 #include "prof/clock.h"
 #include "prof/host.h"
@@ -62,8 +63,9 @@ static gw_err count_ranks(trainer *t) {
     GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
+    gw_wait_yields(over);
     return GW_OK;
 }
 
@@ -145,7 +147,7 @@ static gw_err open_all(trainer *t) {
     GW_TRY(gw_agree(t->comm, open_files(t)));
     GW_TRY(gw_record_open(&t->record, t->c->out, ROWS, t->comm));
     gw_clock_start();
-    GW_MPI(MPI_Barrier(t->comm));
+    GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
     return t->c->trace ? gw_trace_open(TRACE_EVENTS, t->comm) : GW_OK;
 }
@@ -221,7 +223,7 @@ static gw_err limit_reached(trainer *t, bool *stop) {
         return GW_OK;
     /* Rank 0's clock decides for all, so that all stop at the same step. */
     int over = gw_ledger_now() - t->limit_from_s >= t->c->time_limit_s;
-    GW_MPI(MPI_Bcast(&over, 1, MPI_INT, 0, t->comm));
+    GW_TRY(gw_bcast(&over, 1, MPI_INT, 0, t->comm));
     if (over) {
         t->stopped_by = "time-limit";
         *stop = true;
@@ -273,8 +275,8 @@ static gw_err end_epoch(trainer *t, int epoch, double loss_sum, int64_t samples)
     GW_TRY(settle_replicas(t));
     GW_TRY(gw_record_flush(t->record));
     uint64_t wire = t->wire_bytes;
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
     double mean = loss_sum / (double)samples;
     if (!isfinite(mean))
         return gw_fail(GW_ERR_DIVERGED,

@@ -3,6 +3,7 @@
  * .def file is tested here without a line of test code. */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 #include "train/session.h"
@@ -114,7 +115,7 @@ static void check_replicas(const run_state *r, const char *when) {
     const float *param = gw_session_params(r->session);
     uint32_t mine = (uint32_t)crc32_z(0, (const Bytef *)param, r->t->n * sizeof(float));
     uint32_t ends[2] = {mine, ~mine}, least[2];
-    MPI_Allreduce(ends, least, 2, MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD);
+    gw_allreduce(ends, least, 2, MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD);
     CHECK(least[0] == ~least[1], "%s %s n=%zu lazy=%d: replicas differ %s", r->t->comm, r->t->codec,
           r->t->n, r->t->lazy, when);
 }
@@ -123,7 +124,7 @@ static void check_replicas(const run_state *r, const char *when) {
 static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want, const char *what) {
     const gw_codec *codec = gw_session_codec(r->session);
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, sum[3];
-    MPI_Allreduce(mine, sum, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    gw_allreduce(mine, sum, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
     if (codec->ops->caps & GW_CODEC_FIXED)
         CHECK(sum[0] <= want.bytes && sum[0] + sum[2] >= want.bytes,
@@ -424,6 +425,7 @@ int main(int argc, char **argv) {
     CHECK(argc >= 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
     CHECK(level >= MPI_THREAD_SERIALIZED, "MPI gives thread level %d", level);
     yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN); /* a progress thread a rank counts, too */
+    gw_wait_yields(yield);
     gw_clock_start();
     gw_ledger_start();
     if (argc > 2)

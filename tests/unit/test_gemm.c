@@ -117,12 +117,35 @@ static void test_inside_a_team(void **state) {
     free(one);
 }
 
+static void count(void *calls) {
+    ++*(int *)calls;
+}
+
+/* A long product, cut by rows or by columns of C, is right and lets others have a turn. */
+static void test_in_pieces(void **state) {
+    (void)state;
+    static const shape tall = {703, 301, 130}, wide = {301, 703, 130}, brief = {64, 256, 100};
+    int calls = 0;
+    gw_gemm_between(count, &calls);
+    check(false, false, brief, 0.0f);
+    assert_int_equal(calls, 0);
+    for (int t = 0; t < 4; t++) {
+        check(t & 1, t & 2, tall, 0.0f);
+        check(t & 1, t & 2, wide, 1.0f);
+        assert_int_equal(calls, 2 * (t + 1)); /* two pieces each: one turn between */
+    }
+    gw_gemm_between(NULL, NULL);
+    check(false, false, tall, 0.0f);
+    assert_int_equal(calls, 8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_thread),
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_five_threads),
         cmocka_unit_test(test_inside_a_team),
+        cmocka_unit_test(test_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
