@@ -1,9 +1,9 @@
 #include "comm/tuning.h"
 
 #include "base/mem.h"
+#include "base/wait.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,18 +21,9 @@ typedef struct probe {
     double runs[GW_TUNING_ALGOS][MOST_ROUNDS];
 } probe;
 
-/* Largest value over the ranks. Waits give the core away where there are too few: a blocking call
- * would take a scheduler's time slice a rank. */
+/* Largest value over the ranks. */
 static gw_err largest(const gw_lane *lane, double *x, int n) {
-    MPI_Request request;
-    int done = 0;
-    GW_MPI(MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, lane->comm, &request));
-    while (!done) {
-        GW_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-        if (!done && lane->yield)
-            sched_yield();
-    }
-    return GW_OK;
+    return gw_allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, lane->comm);
 }
 
 /* ---- who takes part ---- */

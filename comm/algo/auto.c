@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/wait.h"
 #include "comm/tuning.h"
 
 #include <math.h>
@@ -95,12 +96,12 @@ static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     if (e != GW_OK)
         return e;
     uint64_t bytes = len + 1;
-    GW_MPI(MPI_Bcast(&bytes, 1, MPI_UINT64_T, 0, lane->comm));
+    GW_TRY(gw_bcast(&bytes, 1, MPI_UINT64_T, 0, lane->comm));
     if (lane->rank != 0)
         e = gw_alloc(&text, (size_t)bytes, 1);
     e = gw_agree(lane->comm, e);
     if (e == GW_OK)
-        e = gw_mpi_check(MPI_Bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm), "MPI_Bcast");
+        e = gw_bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm);
     if (e == GW_OK && strlen(text) + 1 != bytes)
         e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: holds a zero byte: not text", path);
     if (e == GW_OK)

@@ -14,6 +14,7 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
+#include "base/wait.h"
 #include "comm/crew.h"
 #include "comm/sum.h"
 
@@ -76,9 +77,12 @@ static gw_err find_group(const gw_lane *lane, int each, nest *h) {
         return GW_OK;
     int *ranks = NULL, lo = lane->rank - lane->rank % each;
     GW_TRY(gw_alloc(&ranks, (size_t)here, sizeof *ranks));
-    gw_err e = gw_mpi_check(
-        MPI_Allgather(&lane->rank, 1, MPI_INT, ranks, 1, MPI_INT, gw_shared_comm(lane->shared)),
-        "MPI_Allgather");
+    MPI_Request request;
+    gw_err e = gw_mpi_check(MPI_Iallgather(&lane->rank, 1, MPI_INT, ranks, 1, MPI_INT,
+                                           gw_shared_comm(lane->shared), &request),
+                            "MPI_Iallgather");
+    if (e == GW_OK)
+        e = gw_wait(&request);
     h->n = lane->size - lo < each ? lane->size - lo : each;
     h->me = lane->rank - lo;
     h->first = mine - h->me;
@@ -100,7 +104,7 @@ static gw_err make_nest(const gw_args *args, gw_lane *lane, nest *h) {
     GW_TRY(gw_agree(lane->comm, find_group(lane, (int)gw_args_int(args, "group"), h)));
     GW_TRY(gw_agree(lane->comm, open_inner(args, lane->codec, &h->inner)));
     h->groups = h->me == 0;
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &h->groups, 1, MPI_INT, MPI_SUM, lane->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &h->groups, 1, MPI_INT, MPI_SUM, lane->comm));
     return h->groups > 1 ? gw_lane_split(lane, h->me == 0 ? 0 : MPI_UNDEFINED, &h->leaders) : GW_OK;
 }
 

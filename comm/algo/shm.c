@@ -23,6 +23,7 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
+#include "base/wait.h"
 #include "comm/crew.h"
 #include "comm/sum.h"
 
@@ -172,7 +173,7 @@ static gw_err check_node(const gw_lane *lane) {
     if (gw_shared_size(lane->shared) == lane->size)
         return GW_OK;
     int nodes = gw_shared_rank(lane->shared) == 0; /* every rank comes here: none has all ranks */
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, lane->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, lane->comm));
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "algorithm shm: the ranks lie on %d nodes: use algo=hier, which works so inside "
                    "each",
