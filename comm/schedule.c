@@ -91,7 +91,6 @@ static gw_err grow(void *array, int *room, int need, size_t size) {
 /* A strand without operations is begun anew instead of followed. */
 static gw_err begin_strand(gw_schedule *s) {
     strand *last = s->n_strands ? &s->strands[s->n_strands - 1] : NULL;
-    s->lane = s->own;
     s->tag = gw_lane_tag(s->lane);
     s->round = 0;
     if (!last || last->end > last->first) {
@@ -111,7 +110,7 @@ static gw_err begin_stage(gw_schedule *s) {
 gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span span) {
     gw_schedule *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    s->own = lane;
+    s->own = s->lane = lane;
     s->base = base;
     s->span = span;
     gw_err e = begin_stage(s);
@@ -323,6 +322,24 @@ static gw_err post(gw_schedule *s, strand *t, const op *o) {
     return GW_OK;
 }
 
+static gw_err settle_several(MPI_Request *r, int n, bool wait, int *all, MPI_Status *status) {
+    if (wait)
+        GW_MPI(MPI_Waitall(n, r, status));
+    else
+        GW_MPI(MPI_Testall(n, r, all, status));
+    return GW_OK;
+}
+
+/* MPICH 4.0's MPI_Testall takes a persistent collective's completion for an error; its MPI_Test
+ * does not, and such a request is alone in its round. */
+static gw_err settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *status) {
+    if (wait)
+        GW_MPI(MPI_Wait(r, status));
+    else
+        GW_MPI(MPI_Test(r, done, status));
+    return GW_OK;
+}
+
 /* Are the round's messages complete? Then take their lengths. `wait`: block until they are. */
 static gw_err settle(gw_schedule *s, strand *t, bool wait, bool *complete) {
     *complete = true;
@@ -331,10 +348,8 @@ static gw_err settle(gw_schedule *s, strand *t, bool wait, bool *complete) {
     MPI_Request *r = s->requests + t->at;
     MPI_Status *status = s->statuses + t->at;
     int all = 1;
-    if (wait)
-        GW_MPI(MPI_Waitall(t->pending, r, status));
-    else
-        GW_MPI(MPI_Testall(t->pending, r, &all, status));
+    GW_TRY(t->pending == 1 ? settle_one(r, wait, &all, status)
+                           : settle_several(r, t->pending, wait, &all, status));
     *complete = all;
     if (!all)
         return GW_OK;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/version.h"
+#include "comm/tuning.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/host.h"
@@ -36,8 +37,8 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
-static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
-                                    "model.gw"};
+static const char *const files[] = {"run.json",   "batches.csv", "epochs.csv",
+                                    "trace.json", "algo.csv",    "model.gw"};
 enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
 
 gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
@@ -67,7 +68,7 @@ gw_err gw_runfolder_clear(const char *dir) {
             return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, files[i],
                            strerror(errno));
     }
-    return GW_OK;
+    return gw_file_sweep(dir, files, FILES);
 }
 
 /* ---- epochs.csv ---- */
@@ -253,6 +254,17 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
     return e;
 }
 
+/* What algo=auto chose, in the form that its table= reads. */
+static gw_err write_choices(const char *dir, const gw_session *session) {
+    const char *rows = gw_session_choices(session);
+    if (!*rows)
+        return GW_OK;
+    gw_file *file = NULL;
+    GW_TRY(gw_file_create(&file, dir, "algo.csv"));
+    fprintf(gw_file_stream(file), GW_TUNING_HEADER "%s", rows);
+    return gw_file_commit(file);
+}
+
 /* The names of all hosts, each once, in the order of the ranks. */
 static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
     enum { NAME = 64 };
@@ -285,5 +297,11 @@ gw_err gw_runfolder_write(const gw_train_config *c, const gw_run_facts *facts,
                           const gw_train_result *r) {
     json_t *names = NULL;
     GW_TRY(gather_hosts(facts->comm, &names));
-    return gw_agree(facts->comm, names ? write_json(c, facts, r, names) : GW_OK);
+    gw_err e = GW_OK;
+    if (names) { /* rank 0 */
+        e = write_choices(c->out, facts->session);
+        gw_err late = write_json(c, facts, r, names);
+        e = e == GW_OK ? late : e;
+    }
+    return gw_agree(facts->comm, e);
 }

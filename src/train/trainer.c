@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "data/sampler.h"
 #include "prof/clock.h"
@@ -128,6 +129,13 @@ static gw_err open_folder(trainer *t) {
 static gw_err open_files(trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
+    /* Named by the environment, perhaps: the command line was checked when it was read. */
+    if (!gw_text_utf8(t->data->source))
+        return gw_fail(
+            GW_ERR_INPUT,
+            "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
+            "has to be: rename it or make a link to it",
+            t->data->source);
     GW_TRY(gw_runfolder_clear(t->c->out));
     return gw_epochs_open(&t->epochs_csv, t->c->out);
 }

@@ -172,7 +172,7 @@ int main(int argc, char **argv) {
 #endif
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ranks = check_ranks(argc, argv);
 #ifdef EMULATE_NODES
     expect_two_nodes();
 #endif

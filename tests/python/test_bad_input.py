@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -53,6 +54,25 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--batch", 8, "--local-batch", 8, says=["batch", "both"])
         self.refused(*train, "--trace", says=["--trace", "--out"])
         self.refused(*train, "word", says=["word"])
+
+    def test_text(self):
+        """What run.json could not hold is refused before the run, not after it."""
+        out = os.path.join(self.dir.name, "out")
+        latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
+        for words in (["--out", out + latin], ["--out", out, "--data", latin],
+                      ["--out", out, "--layers=" + latin]):
+            self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "run.json"])
+        self.assertEqual(os.listdir(self.dir.name), [])
+
+    def test_text_of_the_environment(self):
+        folder = os.path.join(self.dir.name, "f\udcfcr", "fashion-mnist")
+        shutil.copytree(self.folder(), folder)
+        out = os.path.join(self.dir.name, "out")
+        done = gwrun.run(2, "train", "--steps", 3, "--batch", 4, "--out", out, timeout=60,
+                         env={**os.environ, "GW_DATA_DIR": os.path.dirname(folder)})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("its name is not UTF-8", done.stderr)
+        self.assertEqual(os.listdir(out), [])
 
     def test_registries(self):
         train = ("train", "--data", SMALL)
@@ -129,6 +149,20 @@ class BadInput(unittest.TestCase):
         with open(plain, "w", encoding="utf-8"):
             pass
         self.refused(*small, "--out", plain, says=[plain])
+
+    def test_left_over(self):
+        """What a killed run left half written goes when the folder is used again; no other file."""
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        out = os.path.join(self.dir.name, "run")
+        os.mkdir(out)
+        kept = [".notes.txt", f".notes.{gone.pid}.tmp", f".run.json.{os.getpid()}.tmp"]
+        for name in kept + [f".run.json.{gone.pid}.tmp", f".batches.csv.{gone.pid}.tmp"]:
+            with open(os.path.join(out, name), "w", encoding="utf-8"):
+                pass
+        gwrun.train(2, out, "--data", SMALL, "--epochs", 1)
+        hidden = [name for name in os.listdir(out) if name.startswith(".")]
+        self.assertEqual(sorted(hidden), sorted(kept))
 
     def test_model(self):
         self.refused("eval", says=["--model"])

@@ -48,7 +48,7 @@ class Train(unittest.TestCase):
         wall = other = 0
         for row in rows:
             parts = sum(float(row[f"{phase}_s"]) for phase in PHASES)
-            self.assertAlmostEqual(parts, float(row["wall_s"]), delta=0.01 * float(row["wall_s"]))
+            self.assertAlmostEqual(parts, float(row["wall_s"]), delta=1e-8 * float(row["wall_s"]))
             self.assertEqual(float(row["inflight_s"]), 0)
             self.assertEqual(int(row["logical_bytes"]), 4 * 235146)
             # two halves of the arena, a 4-byte scale for each bucket of 512 8-bit codes
