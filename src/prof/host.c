@@ -250,7 +250,7 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     gw_host_link link;
     GW_TRY(gw_agree(comm, gw_host_link_read(&link)));
     int emulated = link.emulated; /* one rank's word counts: all must take the same branch */
-    GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &emulated, 1, MPI_INT, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &emulated, 1, MPI_INT, MPI_MAX, comm));
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
     gw_err e = fill_node(out, threads, emulated ? comm : host);
     if (e == GW_OK)
