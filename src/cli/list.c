@@ -8,14 +8,14 @@
 /* What a strategy or an algorithm states beyond its entry. */
 static void state_strategy(const gw_entry *e) {
     const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
-    printf("      %s, %s; a step sends %s\n",
+    printf("      %s, %s; a step: %s\n",
            ops->traits & GW_STRATEGY_SYNCHRONOUS ? "synchronous" : "not synchronous",
            ops->traits & GW_STRATEGY_EXACT ? "exact (as its codec)" : "not exact", ops->formula);
 }
 
 static void state_algo(const gw_entry *e) {
     const gw_algo_ops *ops = (const gw_algo_ops *)e; /* head is the first member */
-    printf("      an allreduce sends %s\n", ops->formula);
+    printf("      an allreduce: %s\n", ops->formula);
 }
 
 static void print(const gw_registry *reg, const char *plural, const char *option,
