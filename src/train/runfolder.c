@@ -176,13 +176,22 @@ static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
                              json_t *host_names) {
     gw_host h;
     gw_host_facts(&h);
-    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:b, s:s, s:o, s:s}", "hosts",
-                     host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online, "cpus_usable",
-                     h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
-                     (json_int_t)h.memory, "ranks", r->ranks, "ranks_on_this_node", r->node_ranks,
-                     "threads_per_rank", c->threads, "oversubscribed", r->oversubscribed, "gemm",
-                     gw_gemm_library(), "gemm_warning", text_or_null(gw_gemm_warning()), "clock",
-                     gw_clock_name());
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o, s:s}",
+                     "hosts", host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online,
+                     "cpus_usable", h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
+                     (json_int_t)h.memory, "ranks", r->ranks, "nodes", r->nodes,
+                     "ranks_on_this_node", r->node_ranks, "threads_per_rank", c->threads,
+                     "oversubscribed", r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
+                     text_or_null(gw_gemm_warning()), "clock", gw_clock_name());
+}
+
+/* The emulated link; null: the hosts' own. What cannot be read was refused before the run. */
+static json_t *link_facts(void) {
+    gw_host_link link;
+    if (gw_host_link_read(&link) != GW_OK || !link.emulated)
+        return json_null();
+    return json_pack("{s:b, s:i, s:I}", "emulated", true, "hosts", link.hosts, "rate_bits_per_s",
+                     (json_int_t)link.rate_bits_per_s);
 }
 
 static json_t *summary(const gw_batch_summary *b) {
@@ -226,14 +235,14 @@ static json_t *results(const gw_train_result *r) {
 
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
                          json_t *host_names) {
-    json_t *run =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                  "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command",
-                  c->command, "started_utc", f->started_utc, "options", options(c), "seed",
-                  (json_int_t)c->seed, "parameters", (json_int_t)r->parameters, "data",
-                  data_facts(f->data), "comm", comm_facts(f->session), "mpi",
-                  mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "papi",
-                  papi_facts(), "sources", sources(f->session), "results", results(r));
+    json_t *run = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
+        "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
+        "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm",
+        comm_facts(f->session), "mpi", mpi_facts(f->thread_level), "machine",
+        machine_facts(c, r, host_names), "link", link_facts(), "papi", papi_facts(), "sources",
+        sources(f->session), "results", results(r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

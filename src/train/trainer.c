@@ -30,7 +30,7 @@ typedef struct trainer {
     int rank, ranks;
     int global_batch, chunk;
     bool oversubscribed;
-    int node_ranks;
+    int nodes, node_ranks;
     gw_data *data;
     gw_model *model;
     gw_optimizer *optimizer;
@@ -60,6 +60,7 @@ static gw_err count_ranks(trainer *t) {
     gw_host_node node;
     bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
     GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
+    t->nodes = node.nodes;
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
     GW_MPI(MPI_Allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
@@ -314,6 +315,7 @@ static gw_err write_results(trainer *t) {
     r->train_s = t->train_s;
     r->oversubscribed = t->oversubscribed;
     r->ranks = t->ranks;
+    r->nodes = t->nodes;
     r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
