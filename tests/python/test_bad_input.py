@@ -21,10 +21,10 @@ class BadInput(unittest.TestCase):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
 
-    def refused(self, *words, says):
+    def refused(self, *words, says, **more):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, *words, timeout=60)
+                done = gwrun.run(ranks, *words, timeout=60, **more)
                 ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                 self.assertEqual(len(ours), 1, done.stderr)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -69,6 +69,19 @@ class BadInput(unittest.TestCase):
     def test_combination(self):
         self.refused("train", "--data", SMALL, "--comm", "allreduce:algo=native", "--compress",
                      "qsgd", says=["native", "qsgd", "sra"])
+
+    def test_emulated_link(self):
+        """What the testbed says of itself is believed only if it can be."""
+        for hosts, rate, says in (("4", None, "GRADWIRE_LINK_RATE"),
+                                  (None, "1000000000", "GRADWIRE_TESTBED"), ("4", "1gbit", "1gbit"),
+                                  ("0", "1000000000", "'0'"), ("4", "", "''"), ("-1", "5", "-1")):
+            env = dict(os.environ)
+            env.update({name: value for name, value in (("GRADWIRE_TESTBED", hosts),
+                                                        ("GRADWIRE_LINK_RATE", rate))
+                        if value is not None})
+            self.refused("train", "--data", SMALL, "--out", os.path.join(self.dir.name, "x"),
+                         says=[says], env=env)
+        self.assertEqual(os.listdir(self.dir.name), [])
 
     def test_synthetic(self):
         self.refused("train", "--data", "synthetic:sample=10", says=["sample", "samples"])

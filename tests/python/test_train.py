@@ -30,6 +30,8 @@ class Train(unittest.TestCase):
                          ["batches.csv", "epochs.csv", "model.gw", "run.json", "trace.json"])
         self.assertEqual(run["data"]["train"], 54000)
         self.assertEqual(run["parameters"], 235146)
+        self.assertIsNone(run["link"])
+        self.assertEqual((run["machine"]["nodes"], run["machine"]["ranks_on_this_node"]), (1, 2))
         self.assertEqual(run["comm"], {"strategy": "iallreduce", "algorithm": "sra",
                                        "codec": "qsgd", "error_feedback": False})
         self.assertIn("mpi", run["mpi"]["library"].lower())
