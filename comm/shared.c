@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE = 64, LEAST_WINDOW = 1 << 20 };
+enum { LINE = 64, LEAST_WINDOW = 1 << 16 };
 
 /* One window: every rank's segment is `size` bytes, of which `used` are given out. */
 typedef struct window {
