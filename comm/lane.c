@@ -181,11 +181,17 @@ static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *ou
     uint64_t ticket = lane->parent ? lane->parent->ticket : lane->ticket;
     uint64_t key =
         gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), (uint64_t)lane->rank), s.off);
+    bool sparse = lane->codec->ops->caps & GW_CODEC_SPARSE;
     if (e)
-        for (size_t i = 0; i < s.n; i++)
+        for (size_t i = 0; i < s.n; i++) {
             v[i] += e[i];
+            if (sparse)
+                e[i] = v[i]; /* nearly all of it stays: see below */
+        }
     GW_TRY(gw_codec_encode(lane->codec, key, v, s.n, out, cap, len));
-    if (e) {
+    if (e && sparse) {
+        GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, -1));
+    } else if (e) {
         GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, 0));
         settle(e, v, s.n, adopt);
         return GW_OK;

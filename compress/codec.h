@@ -18,7 +18,8 @@ enum {
     GW_CODEC_LOSSLESS = 2, /* decode(encode(x)) == x: error feedback has nothing to do */
     GW_CODEC_UNBIASED = 4, /* E[decode(encode(x))] == x over keys */
     GW_CODEC_FIXED = 8,    /* encode always yields exactly bound(n) bytes */
-    GW_CODEC_SPARSE = 16,  /* most values are dropped: exchange by gathering encodings */
+    GW_CODEC_SPARSE = 16,  /* most values are dropped: exchange by gathering encodings; decode
+                              subtracts, too */
     GW_CODEC_BIASED = 32   /* drops or skews systematically: error feedback is on by default */
 };
 
@@ -33,8 +34,9 @@ typedef struct gw_codec_ops {
     /** Encode x[0..n) into out[0..cap), cap >= bound(n); *len bytes were written. */
     gw_err (*encode)(const void *self, uint64_t key, const float *x, size_t n, void *out,
                      size_t cap, size_t *len);
-    /** y[0..n) = (add ? y : 0) + value(in). `in` is untrusted: GW_ERR_CORRUPT, never a write
-     *  outside y[0..n) and never a read outside in[0..len). */
+    /** y[0..n) = (add ? y : 0) + value(in); a GW_CODEC_SPARSE one takes add = -1, too, for y[0..n)
+     *  -= value(in). `in` is untrusted: GW_ERR_CORRUPT, never a write outside y[0..n) and never a
+     *  read outside in[0..len). */
     gw_err (*decode)(const void *self, const void *in, size_t len, float *y, size_t n, int add);
     /** Optional: add encoded bytes to encoded bytes, so that MPI can reduce them (MPI_Op).
      *  Both hold len bytes, a multiple of unit_bytes; one unit stands for one float. */

@@ -174,6 +174,12 @@ static void golden_vectors(void **state) {
     const float bad[] = {1, NAN};
     check_golden("qsgd:bits=8", bad, 2, "00000000c07f");
     check_golden("qsgd:bits=8", bad, 0, "");
+    const float five[] = {1, -2, 0, 3, -3};
+    check_golden("topk:ratio=0.5", five, 5, "03000000010100000000c000004040000040c0");
+    float far[600] = {0};
+    far[599] = 1; /* 599 = 2 * 255 + 89 */
+    check_golden("topk:ratio=0.001", far, 600, "01000000ffff590000803f");
+    check_golden("topk", far, 0, "");
     const float ones[] = {1, 1};
     check_golden("none", ones, 2, "0000803f0000803f");
 }
@@ -276,9 +282,9 @@ static void all_halves(void **state) {
 /* Last: it leaves the mode on. */
 static void check_flushing(const char *spec) {
     enum { N = 5000 };
-    static unsigned char *before[16];
+    static unsigned char *before[64];
     static int run, flushing;
-    static size_t len[16];
+    static size_t len[64];
     gw_codec c = must_open(spec);
     float x[N];
     fill_odd(x, N);

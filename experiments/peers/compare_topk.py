@@ -1,0 +1,112 @@
+#!/usr/bin/python3
+"""Choosing the 1% largest gradients: gradwire's codec topk against torch.topk, one thread each.
+
+Both sides take turns within one run (A B A B ...); the ratios are formed within each round. What
+PyTorch's side does is what a gradient hook does: torch.topk of the magnitudes, unsorted, then the
+values at the indices it found. gradwire's side is `gradwire bench codec`: the whole encoding, bytes
+for the wire, with indices in order and ties broken by index. The data are of the same kind: normal,
+a scale of its own for each 4096 floats, an eighth exact zeros.
+
+PyTorch is a peer to measure, not a dependency: apt-get install python3-torch.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+SIZES = (940584, 23298088)  # gradients of the nets 784-256-128-10 and 784-2048-2048-10
+RATIO = 0.01
+
+
+def gradient(torch, n):
+    """n floats like those of gradwire bench codec."""
+    scale = 1e-3 * torch.exp2(4 * torch.rand((n + 4095) // 4096)).repeat_interleave(4096)[:n]
+    return torch.randn(n) * scale * (torch.rand(n) >= 0.125)
+
+
+def measure_torch(repeats):
+    """Runs in a child: {bytes: median seconds} as JSON."""
+    import torch  # pylint: disable=import-outside-toplevel
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    result = {"version": torch.__version__, "seconds": {}}
+    for size in SIZES:
+        x = gradient(torch, size // 4)
+        k = int(RATIO * x.numel() + 0.5)
+        times = []
+        for _ in range(repeats + 1):  # the first warms up
+            start = time.perf_counter()
+            index = torch.topk(x.abs(), k, sorted=False).indices
+            values = x[index]
+            times.append(time.perf_counter() - start)
+        assert values.numel() == k
+        result["seconds"][size] = statistics.median(times[1:])
+    print(json.dumps(result))
+
+
+def run(command, env=None):
+    done = subprocess.run(command, text=True, capture_output=True, check=False, env=env)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        sys.exit(f"compare_topk: {' '.join(command)}: status {done.returncode}: {last}")
+    return done.stdout
+
+
+def measure_gradwire(program, repeats):
+    """{bytes: median seconds}, and what memcpy of the same span takes over the encoding's time."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "bench.json")
+        run([program, "bench", "codec", "--codecs", f"topk:ratio={RATIO}", "--repeats",
+             str(repeats), "--sizes", ",".join(map(str, SIZES)), "--json", out])
+        with open(out, encoding="utf-8") as file:
+            rows = json.load(file)["results"]
+    return ({row["bytes"]: row["encode"]["median_s"] for row in rows},
+            {row["bytes"]: row["encode"]["over_memcpy"] for row in rows})
+
+
+def spread(values, form):
+    return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7, help="timings a round [7]")
+    parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
+    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.torch:
+        measure_torch(options.repeats)
+        return
+    env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    peer, own, memcpy = ({size: [] for size in SIZES} for _ in range(3))
+    version = None
+    for _ in range(options.rounds):
+        child = json.loads(run([sys.executable, __file__, "--torch", "--repeats",
+                                str(options.repeats)], env))
+        seconds, over = measure_gradwire(options.gradwire, options.repeats)
+        version = child["version"]
+        for size in SIZES:
+            peer[size].append(child["seconds"][str(size)])
+            own[size].append(seconds[size])
+            memcpy[size].append(over[size])
+    print(f"topk:ratio={RATIO}, one thread, {options.rounds} rounds, PyTorch {version}")
+    print(f"{'bytes':>9}  {'torch.topk, ms':>24}  {'gradwire, ms':>24}  "
+          f"{'torch / gradwire':>22}  {'memcpy / gradwire':>20}")
+    for size in SIZES:
+        ratio = [a / b for a, b in zip(peer[size], own[size])]
+        print(f"{size:>9}  {spread([1e3 * s for s in peer[size]], '.3f'):>24}  "
+              f"{spread([1e3 * s for s in own[size]], '.4f'):>24}  {spread(ratio, '.1f'):>22}  "
+              f"{spread(memcpy[size], '.2f'):>20}")
+    print("Median over the rounds (least..most) of a round's median.")
+
+
+if __name__ == "__main__":
+    main()
