@@ -80,6 +80,8 @@ static gw_err kit_bcast(gw_schedule *s, int root) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int me = (lane->rank - root + lane->size) % lane->size, slot, step = 1;
+    if (lane->size == 1)
+        return GW_OK; /* nobody else: nothing is encoded, nothing lost */
     if (me == 0) {
         GW_TRY(gw_schedule_pack(s, span, true, &slot));
     } else {

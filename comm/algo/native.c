@@ -10,6 +10,7 @@
 #include "comm/mpi_element.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct native_call {
     gw_verb what;
@@ -17,6 +18,8 @@ typedef struct native_call {
     void *data; /* the whole span, encoded */
     size_t n;
     int root;
+    void *parts; /* the root's own part, apart from where the sum goes; NULL: in place */
+    size_t bytes;
 } native_call;
 
 static gw_err issue(void *ctx, MPI_Request *request) {
@@ -28,6 +31,8 @@ static gw_err issue(void *ctx, MPI_Request *request) {
     MPI_Count n = (MPI_Count)c->n;
     bool at_root = lane->rank == c->root;
     const void *send = at_root ? MPI_IN_PLACE : data;
+    if (c->parts)
+        send = memcpy(c->parts, data, c->bytes);
     switch (c->what) {
     case GW_ALLREDUCE:
         GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm, request)
@@ -43,6 +48,12 @@ static gw_err issue(void *ctx, MPI_Request *request) {
         break;
     }
     return GW_OK;
+}
+
+static gw_err make_room(gw_schedule *s, native_call *c) {
+    c->bytes = gw_codec_bound(c->lane->codec, c->n);
+    GW_TRY(gw_alloc(&c->parts, c->bytes, 1));
+    return gw_schedule_own(s, c->parts, free);
 }
 
 static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
@@ -62,6 +73,8 @@ static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
                        .n = span.n,
                        .root = root};
     GW_TRY(gw_schedule_own(s, c, free));
+    if (what == GW_REDUCE && root > 0 && lane->rank == root)
+        GW_TRY(make_room(s, c)); /* MPICH 4.0's MPI_Reduce reads MPI_IN_PLACE as an address there */
     GW_TRY(gw_schedule_call(s, issue, c));
     GW_TRY(gw_schedule_round(s));
     bool here = what != GW_REDUCE || lane->rank == root;

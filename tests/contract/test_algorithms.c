@@ -1,0 +1,204 @@
+/* The algorithm seam by itself, where no strategy reaches: every verb with every root, options that
+ * cut spans into many strands, spans that leave ranks empty-handed, starting a schedule again. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/wait.h"
+#include "comm/algo.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+
+#include "../mpi/check.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum {
+    GUARD = 3, /* floats of the arena before and after the span */
+    SHORT = 1003,
+    LONG = 1000003
+};
+
+static int me, ranks;
+static bool yield;
+
+typedef struct trial {
+    const char *algo, *codec;
+    gw_verb what;
+    int root;
+    size_t n;
+    bool blocking;
+} trial;
+
+static const char *const verbs[] = {"allreduce", "reduce", "bcast", "reduce_scatter", "allgather"};
+
+/* Whole numbers: their float sums are exact in any order. */
+static float value(int rank, int round, size_t i) {
+    uint64_t key = gw_rng_key(gw_rng_key(11, (uint64_t)rank), (uint64_t)round);
+    return (float)(gw_rng_u64(key, i) % 33) - 16.0f;
+}
+
+/* Is element i of the span defined on this rank afterwards, and what is it? */
+static bool wanted(const trial *t, int round, size_t i, float *want) {
+    int owner = 0;
+    while (i >= gw_span_end(gw_span_part((gw_span){0, t->n}, owner, ranks)))
+        owner++;
+    float sum = 0;
+    for (int r = 0; r < ranks; r++)
+        sum += value(r, round, i);
+    bool copies = t->what == GW_BCAST || t->what == GW_ALLGATHER;
+    *want = copies ? value(t->what == GW_BCAST ? t->root : owner, round, i) : sum;
+    return (t->what != GW_REDUCE || me == t->root) && (t->what != GW_REDUCE_SCATTER || me == owner);
+}
+
+static void judge(const trial *t, bool exact, int round, const float *x) {
+    double err = 0, norm = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        float want;
+        if (!wanted(t, round, i, &want))
+            continue;
+        CHECK(!exact || x[i] == want, "%s %s root %d n=%zu: element %zu is %g, must be %g", t->algo,
+              verbs[t->what], t->root, t->n, i, x[i], want);
+        err += ((double)x[i] - want) * ((double)x[i] - want);
+        norm += (double)want * want;
+    }
+    CHECK(err <= 0.01 * norm, "%s %s %s root %d n=%zu: relative error %g", t->algo, t->codec,
+          verbs[t->what], t->root, t->n, sqrt(err / norm));
+    for (size_t i = 0; i < GUARD; i++)
+        CHECK(x[-1 - (int)i] == 7.0f && x[t->n + i] == 7.0f, "%s %s n=%zu: outside of its span",
+              t->algo, verbs[t->what], t->n);
+    if (t->what == GW_REDUCE || t->what == GW_REDUCE_SCATTER)
+        return;
+    uint32_t crc = (uint32_t)crc32_z(0, (const Bytef *)x, t->n * sizeof *x), all[2] = {crc, ~crc};
+    CHECK_OK(gw_allreduce(MPI_IN_PLACE, all, 2, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD));
+    CHECK(all[0] == crc && all[1] == ~crc, "%s %s %s root %d n=%zu: ranks differ", t->algo,
+          t->codec, verbs[t->what], t->root, t->n);
+}
+
+static void check_cost(const trial *t, const gw_algo *a, gw_lane *lane, const gw_batch_cost *c) {
+    uint64_t sent[2] = {c->wire_bytes, c->messages};
+    gw_cost want = gw_algo_cost(a, lane, t->what, t->n);
+    CHECK_OK(gw_allreduce(MPI_IN_PLACE, sent, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+    /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
+    long long slack = a->ops->caps & GW_ALGO_ORDERED ? ranks : 0;
+    CHECK(llabs((long long)(sent[0] - want.bytes)) <= slack && sent[1] == want.messages,
+          "%s %s %s n=%zu: %llu bytes in %llu messages, the formula says %llu in %llu", t->algo,
+          t->codec, verbs[t->what], t->n, (unsigned long long)sent[0], (unsigned long long)sent[1],
+          (unsigned long long)want.bytes, (unsigned long long)want.messages);
+}
+
+static void execute(const trial *t, gw_schedule *s) {
+    if (t->blocking) {
+        CHECK_OK(gw_schedule_run(s));
+        return;
+    }
+    CHECK_OK(gw_schedule_start(s));
+    for (bool done = false; !done;) {
+        CHECK_OK(gw_schedule_test(s, &done));
+        if (!done && yield)
+            sched_yield();
+    }
+}
+
+typedef struct bench {
+    gw_algo algo;
+    gw_lane *lane;
+    float *base;
+} bench;
+
+static void try(const bench *b, const trial *t) {
+    gw_schedule *s = NULL;
+    CHECK_OK(gw_schedule_new(&s, b->lane, b->base, (gw_span){GUARD, t->n}));
+    gw_err e = gw_algo_lay_down(&b->algo, s, t->what, t->root);
+    for (int round = 0; e == GW_OK && round < 2; round++) {
+        gw_batch_cost cost;
+        for (size_t i = 0; i < t->n + 2 * GUARD; i++)
+            b->base[i] = i < GUARD || i >= t->n + GUARD ? 7.0f : value(me, round, i - GUARD);
+        b->lane->ticket++;
+        gw_ledger_begin();
+        execute(t, s);
+        gw_ledger_end(&cost);
+        judge(t, gw_lane_exact(b->lane) || ranks == 1, round, b->base + GUARD);
+        if (b->lane->codec->ops->caps & GW_CODEC_FIXED)
+            check_cost(t, &b->algo, b->lane, &cost);
+    }
+    CHECK(e == GW_OK || e == GW_ERR_UNSUPPORTED, "%s: %s", t->algo, gw_err_text());
+    gw_schedule_free(s);
+}
+
+static void each_size(const bench *b, trial t) {
+    size_t p = (size_t)ranks, n[] = {0, 1, p - 1, p, p + 1, SHORT};
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        t.n = n[i];
+        t.blocking = i % 2;
+        try(b, &t);
+    }
+    t.blocking = false;
+    try(b, &t);
+}
+
+static void each_verb(const bench *b, const char *algo, const char *codec, size_t longest) {
+    each_size(b, (trial){algo, codec, GW_ALLREDUCE, 0, 0, false});
+    each_size(b, (trial){algo, codec, GW_REDUCE_SCATTER, 0, 0, false});
+    each_size(b, (trial){algo, codec, GW_ALLGATHER, 0, 0, false});
+    for (int root = 0; root < ranks; root++) {
+        try(b, &(trial){algo, codec, GW_REDUCE, root, SHORT, false});
+        try(b, &(trial){algo, codec, GW_BCAST, root, SHORT, true});
+    }
+    try(b, &(trial){algo, codec, GW_ALLREDUCE, 0, longest, true});
+}
+
+static void with_codec(const char *algo, const char *spec, size_t longest) {
+    gw_codec codec;
+    bench b;
+    CHECK_OK(gw_codec_open(&codec, spec));
+    gw_err e = gw_algo_open(&b.algo, algo, &codec);
+    CHECK(e == GW_OK || e == GW_ERR_UNSUPPORTED, "%s: %s", algo, gw_err_text());
+    if (e == GW_OK) {
+        gw_lane_setup setup = {.codec = &codec,
+                               .n = LONG + 2 * GUARD,
+                               .seed = 5,
+                               .yield = yield,
+                               .shared = b.algo.ops->caps & GW_ALGO_SHARED};
+        CHECK_OK(gw_lane_open(&b.lane, MPI_COMM_WORLD, &setup));
+        CHECK_OK(gw_lane_floats(b.lane, setup.n, &b.base));
+        each_verb(&b, algo, spec, longest);
+        gw_lane_close(b.lane);
+        gw_algo_close(&b.algo);
+    }
+    gw_codec_close(&codec);
+}
+
+/* Chunks of less than a span, of one float, of none for some ranks. */
+static const struct {
+    const char *algo;
+    size_t longest;
+} options[] = {{"ring:chunk=4,window=1", SHORT},    {"ring:chunk=100,window=3", SHORT},
+               {"ring:chunk=40K,window=0", LONG},   {"ring:chunk=0", LONG},
+               {"halving:chunk=4,window=2", SHORT}, {"halving:chunk=1000,window=1", SHORT},
+               {"halving:chunk=64K", LONG}};
+
+static void each_codec(const char *algo, size_t longest) {
+    with_codec(algo, "none", longest);
+    with_codec(algo, "qsgd:bits=8,bucket=64", longest);
+}
+
+int main(int argc, char **argv) {
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN); /* tests share the machine with others */
+    gw_wait_yields(yield);
+    gw_clock_start();
+    gw_ledger_start();
+    for (const gw_entry *const *a = gw_algos.entries; *a; a++)
+        each_codec((*a)->name, LONG);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        each_codec(options[i].algo, options[i].longest);
+    MPI_Finalize();
+    return 0;
+}
