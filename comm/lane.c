@@ -30,7 +30,7 @@ static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
     MPI_Comm comm;
     GW_TRY(gw_comm_dup(parent, &comm));
     GW_TRY(join(lane, comm));
-    return shared ? gw_shared_open(&lane->shared, comm) : GW_OK;
+    return shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
 }
 
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {

@@ -233,7 +233,7 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
     return gw_algo_cost(&h->inner, h->leaders ? h->leaders : &stand_in, what, n);
 }
 
-static const gw_opt opts[] = {{"inner", GW_OPT_TEXT, "sra", 0, 0, NULL, "NAME",
+static const gw_opt opts[] = {{"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
                                "algorithm between the leaders, its options in parentheses"},
                               {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
                                "ranks a group, consecutive ones of a node; 0: all of a node"},

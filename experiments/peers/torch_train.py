@@ -4,7 +4,8 @@ The fastest plain form of this loop that we know: images are float tensors in me
 order of the visit beforehand, so that a batch is a slice and costs nothing; one thread a rank;
 denormals flushed; zero_grad(set_to_none=True); with several ranks DistributedDataParallel over
 Gloo with gradients as views of its buckets (one for the default layers), optionally with one of
-PyTorch's own hooks that compress what is exchanged (--hook). No loss is read back and nothing is printed within the loop. SGD(foreach=True), static_graph=True and gradients
+PyTorch's own hooks that compress what is exchanged (--hook). No loss is read
+back and nothing is printed within the loop. SGD(foreach=True), static_graph=True and gradients
 copied out of the bucket were each tried in turns with this form: none was faster beyond the noise.
 """
 

@@ -14,7 +14,11 @@ import gwrun
 
 TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
 POSSIBLE = os.geteuid() == 0 and shutil.which("ip") and shutil.which("tc")
+HYDRA = POSSIBLE and "HYDRA" in subprocess.run([gwrun.MPIEXEC, "--version"], text=True,
+                                              capture_output=True, check=False).stdout
+MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
 RATE = 200_000_000  # bit/s: slow enough for any machine to keep up
+needs_hydra = unittest.skipUnless(HYDRA, "this MPI is started otherwise; see test_no_hydra")
 
 
 def output(*words):
@@ -105,12 +109,17 @@ class Standing(Testbed):
 
     def train(self, ranks, *words):
         out = os.path.join(self.dir.name, "run")
-        self.must("run", "-n", str(ranks), "--", gwrun.GRADWIRE, "train", "--quiet", "--data",
+        self.must("run", *MPIEXEC, "-n", str(ranks), "--", gwrun.GRADWIRE, "train", "--quiet", "--data",
                   "synthetic:samples=2000,features=256,classes=4", "--layers", "256", "--steps",
                   "20", "--out", out, *words)
         with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
             return json.load(file), gwrun.batches(out)
 
+    def test_no_hydra(self):
+        self.up()
+        self.refused(self.call("run", "--mpiexec", "true", "--", "true"), "Hydra")
+
+    @needs_hydra
     def test_train_over_the_link(self):
         self.assertIn("is up", self.up())
         self.assertIn("is up already", self.up())
@@ -128,12 +137,13 @@ class Standing(Testbed):
         self.assertGreater(wire, 20 * 4 * 256 * 256)
         self.assertGreater(wall * RATE / 8, wire - 0.02 * RATE / 8)
 
+    @needs_hydra
     def test_hosts_share_the_cores(self):
         cores = len(os.sched_getaffinity(0))
         self.up(2)
         run, _ = self.train(2, "--threads", str(cores))
         self.assertTrue(run["machine"]["oversubscribed"])
-        placed = self.must("run", "-n", "4", "--per-host", "2", "--", "ip", "-o", "-4", "address",
+        placed = self.must("run", *MPIEXEC, "-n", "4", "--per-host", "2", "--", "ip", "-o", "-4", "address",
                            "show", "eth0")
         self.assertEqual(placed.count("10.77.0.1/"), 2, placed)
         self.assertEqual(placed.count("10.77.0.2/"), 2, placed)
@@ -147,9 +157,10 @@ class Standing(Testbed):
         self.assertEqual([(link["sends"]["rate_bits_per_s"], link["receives"]["rate_bits_per_s"])
                           for link in status["links"]], 3 * [(RATE, RATE)])
 
+    @needs_hydra
     def test_exit_status_of_a_refused_run(self):
         self.up()
-        done = self.call("run", "--", gwrun.GRADWIRE, "train", "--steps", "none")
+        done = self.call("run", *MPIEXEC, "--", gwrun.GRADWIRE, "train", "--steps", "none")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
 
@@ -170,7 +181,7 @@ class Standing(Testbed):
             time.sleep(seconds)
             job.send_signal(signal.SIGKILL)
             job.wait()
-            self.refused(self.call("run", "--", "true"), "not up")
+            self.refused(self.call("run", *MPIEXEC, "--", "true"), "not up")
             self.must("down")
             self.assertEqual(self.spaces(), [])
         self.up()
