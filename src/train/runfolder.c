@@ -135,10 +135,10 @@ static json_t *data_facts(const gw_data *d) {
 }
 
 static json_t *comm_facts(const gw_session *s) {
-    return json_pack("{s:s, s:s, s:s, s:b, s:s}", "strategy", gw_session_strategy(s)->head.name,
+    return json_pack("{s:s, s:s, s:s, s:b, s:o}", "strategy", gw_session_strategy(s)->head.name,
                      "algorithm", gw_session_algorithm(s)->ops->head.name, "codec",
                      gw_session_codec(s)->ops->head.name, "error_feedback", gw_session_feedback(s),
-                     "notes", gw_session_notes(s));
+                     "notes", text_or_null(gw_session_notes(s)));
 }
 
 static json_t *papi_facts(void) {

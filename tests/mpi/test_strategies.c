@@ -239,7 +239,7 @@ static void lowest_goes_first(gw_progress mode) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ranks = check_ranks(argc, argv);
     CHECK(argc == 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
     for (int lazy = 0; lazy < 2; lazy++) {
         delayed_is_one_step_late(lazy, "poll");
