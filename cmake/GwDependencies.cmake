@@ -25,6 +25,25 @@ if(gw_mpi_options)
   list(FILTER gw_mpi_options EXCLUDE REGEX "-f(fat-)?lto")
   set_target_properties(MPI::MPI_C PROPERTIES INTERFACE_COMPILE_OPTIONS "${gw_mpi_options}")
 endif()
+# src/prof/pmpi*.c interpose MPI 4.0's calls: say here, not in a compiler's hundred lines, if a
+# library claims the standard without them. One of each kind stands for the others.
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
+check_c_source_compiles([[
+#include <mpi.h>
+int main(int argc, char **argv) {
+    (void)argv;
+    return (argc > 1 && PMPI_Allreduce_c && PMPI_Bcast_init && PMPI_Alltoallw_init_c &&
+        PMPI_Ireduce_scatter_block_c && PMPI_Neighbor_alltoallw_init_c && PMPI_Bsend_init_c &&
+        PMPI_Isendrecv_replace_c && PMPI_Imrecv_c && PMPI_Buffer_detach_c);
+}
+]] GW_MPI_HAS_4_0_CALLS)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(NOT GW_MPI_HAS_4_0_CALLS)
+  message(FATAL_ERROR "${MPI_C_COMPILER} says MPI ${MPI_C_VERSION}, but lacks calls of MPI 4.0 or "
+    "their PMPI_ names (see CMakeFiles/CMakeError.log or CMakeConfigureLog.yaml). Install MPICH (4.0 "
+    "or later) or pass -DMPI_C_COMPILER=/path/to/its/mpicc")
+endif()
 include(GwLauncher)
 
 find_package(OpenMP REQUIRED COMPONENTS C)

@@ -47,8 +47,12 @@ function(gw_find_launcher)
     "openmpi-bin")
 endfunction()
 
-if(NOT GW_LAUNCH)
+# The search takes seconds: its result is kept as long as what it was found for stays the same.
+set(gw_launch_key "${MPIEXEC_EXECUTABLE};${MPIEXEC_PREFLAGS};${MPI_C_COMPILER};${MPI_C_LIBRARIES}")
+if(NOT GW_LAUNCH OR NOT GW_LAUNCH_KEY STREQUAL gw_launch_key)
+  unset(GW_LAUNCH CACHE)
   gw_find_launcher()
+  set(GW_LAUNCH_KEY "${gw_launch_key}" CACHE INTERNAL "what GW_LAUNCH was found for")
 endif()
 if(GW_LAUNCH)
   set(MPIEXEC_EXECUTABLE ${CMAKE_BINARY_DIR}/mpiexec)

@@ -1,13 +1,11 @@
-# generated/base/version.h: the version, and the commit it was built from.
+# generated/base/version.h: the version, and the commit that the program is built from. Asked at each
+# build, since between two of them commits come and files change without a new configuration; the file
+# is rewritten only when its text changes, or every build would compile its users.
 find_package(Git QUIET)
-set(GW_COMMIT unknown)
-if(GIT_FOUND)
-  execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12
-    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE GW_COMMIT_FOUND
-    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  if(GW_COMMIT_FOUND)
-    set(GW_COMMIT ${GW_COMMIT_FOUND})
-  endif()
-endif()
-configure_file(${CMAKE_SOURCE_DIR}/cmake/version.h.in ${CMAKE_BINARY_DIR}/generated/base/version.h
-  @ONLY)
+add_custom_target(gw_version
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DGIT=${GIT_EXECUTABLE}
+    -DVERSION=${PROJECT_VERSION} -DGEMM=${GW_GEMM}
+    -DOUT=${CMAKE_BINARY_DIR}/generated/base/version.h
+    -P ${CMAKE_SOURCE_DIR}/cmake/GwCommit.cmake
+  BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/base/version.h
+  COMMENT "" VERBATIM)

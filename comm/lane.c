@@ -30,7 +30,7 @@ static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
     MPI_Comm comm;
     GW_TRY(gw_comm_dup(parent, &comm));
     GW_TRY(join(lane, comm));
-    return shared ? gw_shared_open(&lane->shared, comm) : GW_OK;
+    return shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
 }
 
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
@@ -42,7 +42,8 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
                           .codec = setup->codec,
                           .n = setup->n,
                           .seed = setup->seed,
-                          .yield = setup->yield};
+                          .yield = setup->yield,
+                          .name = setup->name};
         if (residual)
             e = gw_alloc(&lane->residual, setup->n, sizeof(float));
     }
@@ -76,6 +77,7 @@ void gw_lane_close(gw_lane *lane) {
     if (!lane->parent)
         free(lane->residual);
     free(lane->notes);
+    free(lane->choices);
     free(lane);
 }
 
@@ -102,7 +104,7 @@ gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
     l->parent = lane;
     l->shared = NULL;
     l->attached = NULL;
-    l->notes = NULL;
+    l->notes = l->choices = NULL;
     l->next_tag = 0;
     GW_TRY(join(l, comm));
     GW_TRY(gw_lane_attach(lane, l, l, release_lane));
@@ -145,17 +147,26 @@ gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
     return GW_OK;
 }
 
+static gw_err append(char **text, const char *more, const char *end) {
+    size_t have = *text ? strlen(*text) : 0, len = strlen(more), tail = strlen(end) + 1;
+    char *wide = realloc(*text, have + len + tail);
+    if (!wide)
+        return gw_fail(GW_ERR_NOMEM, "lane: out of memory");
+    memcpy(wide + have, more, len);
+    memcpy(wide + have + len, end, tail);
+    *text = wide;
+    return GW_OK;
+}
+
 void gw_lane_note(gw_lane *lane, const char *line) {
     gw_lane *root = lane->parent ? lane->parent : lane;
-    size_t have = root->notes ? strlen(root->notes) : 0, more = strlen(line);
-    if (have && strstr(root->notes, line))
-        return;
-    char *wide = realloc(root->notes, have + more + 2);
-    if (!wide)
-        return; /* a report without this line */
-    memcpy(wide + have, line, more);
-    memcpy(wide + have + more, "\n", 2);
-    root->notes = wide;
+    if (!root->notes || !strstr(root->notes, line))
+        append(&root->notes, line, "\n"); /* without memory: a report without this line */
+}
+
+gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
+    gw_lane *root = lane->parent ? lane->parent : lane;
+    return append(&root->choices, rows, "");
 }
 
 int gw_lane_tag(gw_lane *lane) {

@@ -29,7 +29,9 @@ typedef struct gw_lane {
     gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
     struct gw_lane *parent; /* of a lane split off another, else NULL */
     struct gw_attachment *attached;
-    char *notes; /* lines for the run's report; NULL: none */
+    char *notes;      /* lines for the run's report; NULL: none */
+    char *choices;    /* rows for the run folder's algo.csv; NULL: none */
+    const char *name; /* what the lane carries, for reports; NULL: unnamed */
 } gw_lane;
 
 typedef struct gw_lane_setup {
@@ -38,7 +40,8 @@ typedef struct gw_lane_setup {
     bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
     uint64_t seed;
     bool yield;
-    bool shared; /* gw_lane_floats gives memory that the node's ranks share */
+    bool shared;      /* gw_lane_floats gives memory that the node's ranks share */
+    const char *name; /* NULL: unnamed; must outlive the lane */
 } gw_lane_setup;
 
 /** Collective over `parent`. */
@@ -60,6 +63,9 @@ void *gw_lane_attached(const gw_lane *lane, const void *key);
 /** Add a line to what the run reports about its communication (which algorithm was chosen, say); a
  *  line that was noted before is not noted again. */
 void gw_lane_note(gw_lane *lane, const char *line);
+
+/** Add rows (see comm/tuning.h) to what the run's folder keeps as algo.csv. */
+gw_err gw_lane_choices(gw_lane *lane, const char *rows);
 
 /** The next message tag; all ranks of the lane take them in the same order. */
 int gw_lane_tag(gw_lane *lane);

@@ -21,6 +21,7 @@ gw_err gw_plan_get(gw_plan *plan, gw_span span, gw_schedule **out) {
         gw_schedule_free(s);
         return e;
     }
+    gw_schedule_narrow(s, span); /* by which it is found again, whatever was laid down last */
     plan->schedules[plan->n++] = s;
     *out = s;
     return GW_OK;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,9 @@ struct gw_queue {
     bool yield;
     int capacity, n;
     gw_schedule **inflight; /* in the order started */
+    size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
+    int n_waiting;
+    gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
     /* GW_PROGRESS_THREAD only: all MPI calls of the queue are made under the lock */
     pthread_t thread;
     pthread_mutex_t lock;
@@ -24,15 +28,39 @@ struct gw_queue {
     char message[512];
 };
 
+static size_t bytes_of(const gw_schedule *s) {
+    return gw_schedule_span(s).n * sizeof(float);
+}
+
+static gw_err launch(gw_queue *q, gw_schedule *s) {
+    GW_TRY(gw_schedule_start(s));
+    q->inflight[q->n++] = s;
+    q->bytes += bytes_of(s);
+    return GW_OK;
+}
+
+/* Start of those that wait what there is credit for. */
+static gw_err admit(gw_queue *q) {
+    while (q->n_waiting > 0) {
+        gw_schedule *next = q->waiting[q->n_waiting - 1];
+        if (q->n > 0 && q->bytes + bytes_of(next) > q->credit)
+            return GW_OK;
+        q->n_waiting--;
+        GW_TRY(launch(q, next));
+    }
+    return GW_OK;
+}
+
 /* Test schedule `i` once and drop it if it is complete. */
 static gw_err test_one(gw_queue *q, int i, bool *done) {
     *done = false;
     GW_TRY(gw_schedule_test(q->inflight[i], done));
     if (!*done)
         return GW_OK;
+    q->bytes -= bytes_of(q->inflight[i]);
     q->n--;
     memmove(q->inflight + i, q->inflight + i + 1, (size_t)(q->n - i) * sizeof(gw_schedule *));
-    return GW_OK;
+    return admit(q);
 }
 
 static gw_err sweep(gw_queue *q) {
@@ -89,6 +117,8 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     q->yield = yield;
     q->capacity = capacity;
     gw_err e = gw_alloc(&q->inflight, (size_t)capacity, sizeof *q->inflight);
+    if (e == GW_OK)
+        e = gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting);
     if (e == GW_OK && mode == GW_PROGRESS_THREAD) {
         pthread_mutex_init(&q->lock, NULL);
         pthread_cond_init(&q->changed, NULL);
@@ -98,6 +128,7 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     }
     if (e != GW_OK) {
         free(q->inflight);
+        free(q->waiting);
         free(q);
         return e;
     }
@@ -105,12 +136,32 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     return GW_OK;
 }
 
+void gw_queue_limit(gw_queue *q, size_t credit) {
+    q->credit = credit;
+}
+
 static gw_err append(gw_queue *q, gw_schedule *s) {
-    if (q->n == q->capacity)
+    if (q->n + q->n_waiting == q->capacity)
         return gw_fail(GW_ERR_INTERNAL, "queue: more than %d schedules in flight", q->capacity);
-    GW_TRY(gw_schedule_start(s));
-    q->inflight[q->n++] = s;
-    return GW_OK;
+    if (q->credit == 0)
+        return launch(q, s);
+    int i = q->n_waiting++;
+    for (; i > 0 && gw_schedule_span(q->waiting[i - 1]).off < gw_schedule_span(s).off; i--)
+        q->waiting[i] = q->waiting[i - 1];
+    q->waiting[i] = s;
+    return admit(q);
+}
+
+/* Start `s` now if it still waits for its turn. */
+static gw_err urge(gw_queue *q, gw_schedule *s) {
+    int i = 0;
+    while (i < q->n_waiting && q->waiting[i] != s)
+        i++;
+    if (i == q->n_waiting)
+        return GW_OK;
+    for (q->n_waiting--; i < q->n_waiting; i++)
+        q->waiting[i] = q->waiting[i + 1];
+    return launch(q, s);
 }
 
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
@@ -134,18 +185,21 @@ static bool in_flight(const gw_queue *q, const gw_schedule *s) {
     return false;
 }
 
-static gw_err wait_for_thread(gw_queue *q, const gw_schedule *s) {
+static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
     lock(q);
-    while (q->failed == GW_OK && in_flight(q, s))
+    gw_err e = urge(q, s);
+    while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
         pthread_cond_wait(&q->changed, &q->lock);
-    gw_err e = q->failed == GW_OK ? GW_OK : gw_fail(q->failed, "%s", q->message);
+    if (q->failed != GW_OK)
+        e = gw_fail(q->failed, "%s", q->message);
     pthread_mutex_unlock(&q->lock);
     return e;
 }
 
-gw_err gw_queue_wait(gw_queue *q, const gw_schedule *s) {
+gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
         return wait_for_thread(q, s);
+    GW_TRY(urge(q, s));
     while (in_flight(q, s)) {
         GW_TRY(sweep(q));
         if (q->yield)
@@ -154,11 +208,19 @@ gw_err gw_queue_wait(gw_queue *q, const gw_schedule *s) {
     return GW_OK;
 }
 
+/* Without a limit from now on. */
+static gw_err start_all(gw_queue *q) {
+    q->credit = SIZE_MAX;
+    return admit(q);
+}
+
 void gw_queue_close(gw_queue *q) {
     if (!q)
         return;
     if (q->mode == GW_PROGRESS_THREAD) {
         lock(q);
+        if (q->failed == GW_OK)
+            q->failed = start_all(q);
         while (q->failed == GW_OK && q->n > 0)
             pthread_cond_wait(&q->changed, &q->lock);
         q->stop = true;
@@ -168,9 +230,11 @@ void gw_queue_close(gw_queue *q) {
         pthread_cond_destroy(&q->changed);
         pthread_mutex_destroy(&q->lock);
     } else {
-        while (q->n > 0 && gw_queue_wait(q, q->inflight[0]) == GW_OK)
-            ;
+        gw_err e = start_all(q);
+        while (e == GW_OK && q->n > 0)
+            e = gw_queue_wait(q, q->inflight[0]);
     }
     free(q->inflight);
+    free(q->waiting);
     free(q);
 }

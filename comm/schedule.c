@@ -71,6 +71,7 @@ struct gw_schedule {
     int stage, low,
         high; /* running: this stage; strands before low are done, from high on waiting */
     bool running, blocking;
+    uint64_t ticket; /* the lane's when this was started */
 };
 
 static gw_err grow(void *array, int *room, int need, size_t size) {
@@ -90,7 +91,6 @@ static gw_err grow(void *array, int *room, int need, size_t size) {
 /* A strand without operations is begun anew instead of followed. */
 static gw_err begin_strand(gw_schedule *s) {
     strand *last = s->n_strands ? &s->strands[s->n_strands - 1] : NULL;
-    s->lane = s->own;
     s->tag = gw_lane_tag(s->lane);
     s->round = 0;
     if (!last || last->end > last->first) {
@@ -110,7 +110,7 @@ static gw_err begin_stage(gw_schedule *s) {
 gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span span) {
     gw_schedule *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    s->own = lane;
+    s->own = s->lane = lane;
     s->base = base;
     s->span = span;
     gw_err e = begin_stage(s);
@@ -322,6 +322,24 @@ static gw_err post(gw_schedule *s, strand *t, const op *o) {
     return GW_OK;
 }
 
+static gw_err settle_several(MPI_Request *r, int n, bool wait, int *all, MPI_Status *status) {
+    if (wait)
+        GW_MPI(MPI_Waitall(n, r, status));
+    else
+        GW_MPI(MPI_Testall(n, r, all, status));
+    return GW_OK;
+}
+
+/* MPICH 4.0's MPI_Testall takes a persistent collective's completion for an error; its MPI_Test
+ * does not, and such a request is alone in its round. */
+static gw_err settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *status) {
+    if (wait)
+        GW_MPI(MPI_Wait(r, status));
+    else
+        GW_MPI(MPI_Test(r, done, status));
+    return GW_OK;
+}
+
 /* Are the round's messages complete? Then take their lengths. `wait`: block until they are. */
 static gw_err settle(gw_schedule *s, strand *t, bool wait, bool *complete) {
     *complete = true;
@@ -330,10 +348,8 @@ static gw_err settle(gw_schedule *s, strand *t, bool wait, bool *complete) {
     MPI_Request *r = s->requests + t->at;
     MPI_Status *status = s->statuses + t->at;
     int all = 1;
-    if (wait)
-        GW_MPI(MPI_Waitall(t->pending, r, status));
-    else
-        GW_MPI(MPI_Testall(t->pending, r, &all, status));
+    GW_TRY(t->pending == 1 ? settle_one(r, wait, &all, status)
+                           : settle_several(r, t->pending, wait, &all, status));
     *complete = all;
     if (!all)
         return GW_OK;
@@ -388,7 +404,7 @@ static int last_of_stage(const gw_schedule *s) {
 }
 
 /* One pass over the strands that may advance; stage by stage as far as it goes without waiting. */
-static gw_err sweep(gw_schedule *s) {
+static gw_err pass(gw_schedule *s) {
     while (s->low < s->n_strands) {
         int end = last_of_stage(s), width = s->window[s->stage];
         int stop = width > 0 && s->low + width < end ? s->low + width : end;
@@ -409,6 +425,15 @@ static gw_err sweep(gw_schedule *s) {
     return GW_OK;
 }
 
+/* An exchange may be under way when the next one begins, and still draws its own random numbers. */
+static gw_err sweep(gw_schedule *s) {
+    uint64_t now = s->own->ticket;
+    s->own->ticket = s->ticket;
+    gw_err e = pass(s);
+    s->own->ticket = now;
+    return e;
+}
+
 static gw_err start(gw_schedule *s, bool blocking) {
     if (s->running)
         return gw_fail(GW_ERR_INTERNAL, "schedule for span [%zu, %zu) started twice", s->span.off,
@@ -421,6 +446,7 @@ static gw_err start(gw_schedule *s, bool blocking) {
         t->pending = 0;
         t->running = true;
     }
+    s->ticket = s->own->ticket;
     s->running = true;
     s->blocking = blocking;
     s->stage = s->low = 0;

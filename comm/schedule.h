@@ -69,7 +69,8 @@ gw_err gw_schedule_own(gw_schedule *s, void *ctx, void (*release)(void *ctx));
 /** What follows is about this part only, until the next call: how an algorithm lays down another
  *  (or itself) over a chunk. */
 void gw_schedule_narrow(gw_schedule *s, gw_span part);
-/** What follows goes over `lane` (the schedule's own, or one split off it). */
+/** What follows, strands and stages included, goes over `lane` (the schedule's own, or one split
+ * off it), until the next call. Takes a tag of `lane` unless that is the present one already. */
 void gw_schedule_on(gw_schedule *s, gw_lane *lane);
 
 /** Wire buffer of a slot, for a `call` that works on it. */

@@ -3,17 +3,21 @@
 #include "base/mem.h"
 #include "base/wait.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { LINE = 64, LEAST_WINDOW = 1 << 20 };
+enum { LINE = 64, LEAST_WINDOW = 1 << 16 };
 
 /* One window: every rank's segment is `size` bytes, of which `used` are given out. */
 typedef struct window {
-    MPI_Win win;    /* MPI_WIN_NULL on a node of one rank: plain memory then */
-    char **segment; /* of each rank of the node, as mapped here */
-    char *plain;
+    char *map; /* all segments, one after the other, in the order of the ranks */
     size_t size, used;
 } window;
 
@@ -24,10 +28,42 @@ struct gw_shared {
     int count;
 };
 
+/* The split spins, milliseconds a rank where ranks share cores, and every lane asks the same of the
+ * same communicator: so its answer stays with that as an attribute. */
+static int keyval = MPI_KEYVAL_INVALID;
+
+static int forget(MPI_Comm comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)extra;
+    int rc = MPI_Comm_free(value);
+    free(value);
+    return rc;
+}
+
+static gw_err keep(MPI_Comm comm, MPI_Comm **node) {
+    if (keyval == MPI_KEYVAL_INVALID)
+        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, NULL));
+    MPI_Comm *kept = NULL;
+    GW_TRY(gw_agree(comm, gw_alloc(&kept, 1, sizeof *kept)));
+    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, kept));
+    GW_MPI(MPI_Comm_set_attr(comm, keyval, kept));
+    *node = kept;
+    return GW_OK;
+}
+
+static gw_err find_node(MPI_Comm comm, MPI_Comm *out) {
+    MPI_Comm *node = NULL;
+    int found = 0;
+    if (keyval != MPI_KEYVAL_INVALID)
+        GW_MPI(MPI_Comm_get_attr(comm, keyval, (void *)&node, &found));
+    if (!found)
+        GW_TRY(keep(comm, &node));
+    return gw_comm_dup(*node, out);
+}
+
 gw_err gw_shared_open(gw_shared **out, MPI_Comm comm) {
     gw_shared *m = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&m, 1, sizeof *m)));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &m->node));
+    GW_TRY(find_node(comm, &m->node));
     GW_MPI(MPI_Comm_set_errhandler(m->node, MPI_ERRORS_RETURN));
     GW_MPI(MPI_Comm_rank(m->node, &m->rank));
     GW_MPI(MPI_Comm_size(m->node, &m->size));
@@ -38,12 +74,8 @@ gw_err gw_shared_open(gw_shared **out, MPI_Comm comm) {
 void gw_shared_close(gw_shared *m) {
     if (!m)
         return;
-    for (int i = 0; i < m->count; i++) {
-        if (m->windows[i].win != MPI_WIN_NULL)
-            MPI_Win_free(&m->windows[i].win);
-        free(m->windows[i].segment);
-        free(m->windows[i].plain);
-    }
+    for (int i = 0; i < m->count; i++)
+        munmap(m->windows[i].map, m->windows[i].size * (size_t)m->size);
     free(m->windows);
     MPI_Comm_free(&m->node);
     free(m);
@@ -61,55 +93,82 @@ MPI_Comm gw_shared_comm(const gw_shared *m) {
     return m->node;
 }
 
-static char *align(void *p) {
-    return (char *)(((uintptr_t)p + LINE - 1) / LINE * LINE);
+static char *segment(const window *w, int r) {
+    return w->map + (size_t)r * w->size;
 }
 
-static gw_err map_window(gw_shared *m, window *w) {
-    void *base = NULL;
-    MPI_Info info;
-    GW_MPI(MPI_Info_create(&info));
-    /* Each rank's part in pages of its own, near the rank. */
-    GW_MPI(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
-    int rc = MPI_Win_allocate_shared((MPI_Aint)(w->size + LINE), 1, info, m->node, &base, &w->win);
-    GW_MPI(MPI_Info_free(&info));
-    if (rc != MPI_SUCCESS) {
-        w->win = MPI_WIN_NULL;
+typedef struct label {
+    char text[64];
+} label;
+
+/* Rank 0 makes the object; its name travels to the others, and is gone once all have it open. */
+static gw_err make_object(label *name, int *fd) {
+    for (unsigned attempt = 0; attempt < 100 && *fd < 0; attempt++) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        snprintf(name->text, sizeof name->text, "/gradwire.%ld.%ld.%u", (long)getpid(), now.tv_nsec,
+                 attempt);
+        *fd = shm_open(name->text, O_CREAT | O_EXCL | O_RDWR, 0600);
+        if (*fd < 0 && errno != EEXIST)
+            break;
+    }
+    return *fd >= 0 ? GW_OK
+                    : gw_fail(GW_ERR_NOMEM, "cannot make shared memory %s: %s", name->text,
+                              strerror(errno));
+}
+
+/* Each rank has its own pages allocated: near the rank, and an error now instead of a SIGBUS later.
+ */
+static gw_err map_object(const gw_shared *m, window *w, const label *name, int *fd) {
+    size_t all = w->size * (size_t)m->size;
+    if (*fd < 0)
+        *fd = shm_open(name->text, O_RDWR, 0);
+    if (*fd < 0)
+        return gw_fail(GW_ERR_NOMEM, "cannot open shared memory %s: %s", name->text,
+                       strerror(errno));
+    int rc = posix_fallocate(*fd, (off_t)w->size * m->rank, (off_t)w->size);
+    if (rc != 0)
         return gw_fail(GW_ERR_NOMEM,
-                       "cannot share %zu bytes a rank on this node: is /dev/shm large enough?",
-                       w->size);
-    }
-    for (int r = 0; r < m->size; r++) {
-        MPI_Aint bytes;
-        int unit;
-        GW_MPI(MPI_Win_shared_query(w->win, r, &bytes, &unit, &base));
-        w->segment[r] = align(base);
-    }
+                       "cannot share %zu bytes a rank on this node: %s: is /dev/shm large enough?",
+                       w->size, strerror(rc));
+    void *map = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    if (map == MAP_FAILED)
+        return gw_fail(GW_ERR_NOMEM, "cannot map %zu bytes of shared memory: %s", all,
+                       strerror(errno));
+    w->map = map;
     return GW_OK;
 }
 
+/* An empty name tells the others that rank 0, whose error is the one that all learn, made none. */
+static gw_err share_window(const gw_shared *m, window *w, gw_err mine) {
+    label name = {0};
+    int fd = -1;
+    if (m->rank == 0 && mine == GW_OK)
+        mine = make_object(&name, &fd);
+    if (mine != GW_OK)
+        name.text[0] = '\0';
+    GW_TRY(gw_bcast(&name, sizeof name, MPI_BYTE, 0, m->node));
+    if (mine == GW_OK && *name.text)
+        mine = map_object(m, w, &name, &fd);
+    gw_err e = gw_agree(m->node, mine);
+    if (m->rank == 0 && *name.text)
+        shm_unlink(name.text);
+    if (fd >= 0)
+        close(fd);
+    return e;
+}
+
 static gw_err add_window(gw_shared *m, size_t bytes) {
-    window w = {.win = MPI_WIN_NULL, .size = bytes < LEAST_WINDOW ? LEAST_WINDOW : bytes};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    window w = {.size = (bytes < LEAST_WINDOW ? LEAST_WINDOW : bytes + page - 1) / page * page};
     window *wide = realloc(m->windows, ((size_t)m->count + 1) * sizeof *wide);
-    gw_err e = wide ? GW_OK : gw_fail(GW_ERR_NOMEM, "shared memory: out of memory");
     if (wide)
         m->windows = wide;
-    if (e == GW_OK)
-        e = gw_alloc(&w.segment, (size_t)m->size, sizeof *w.segment);
-    if (e == GW_OK && m->size == 1) {
-        e = gw_alloc(&w.plain, w.size, 1);
-        w.segment[0] = w.plain;
-    }
-    e = gw_agree(m->node, e);
-    if (e == GW_OK && m->size > 1) {
-        e = gw_agree(m->node, map_window(m, &w));
-        if (e == GW_OK)
-            memset(w.segment[m->rank], 0, w.size); /* first touch: by its owner */
-        GW_TRY(gw_barrier(m->node));
-    }
+    gw_err e =
+        share_window(m, &w, wide ? GW_OK : gw_fail(GW_ERR_NOMEM, "shared memory: out of memory"));
     if (e != GW_OK) {
-        free(w.segment);
-        free(w.plain);
+        if (w.map)
+            munmap(w.map, w.size * (size_t)m->size);
         return e;
     }
     m->windows[m->count++] = w;
@@ -123,16 +182,17 @@ gw_err gw_shared_alloc(gw_shared *m, size_t bytes, void **mine) {
         GW_TRY(add_window(m, bytes));
         last = &m->windows[m->count - 1];
     }
-    *mine = last->segment[m->rank] + last->used;
+    *mine = segment(last, m->rank) + last->used;
     last->used += bytes;
     return GW_OK;
 }
 
 void *gw_shared_twin(const gw_shared *m, const void *mine, int r) {
     for (int i = 0; i < m->count; i++) {
-        uintptr_t from = (uintptr_t)m->windows[i].segment[m->rank], at = (uintptr_t)mine;
-        if (at >= from && at - from < m->windows[i].size)
-            return m->windows[i].segment[r] + (at - from);
+        const window *w = &m->windows[i];
+        uintptr_t from = (uintptr_t)segment(w, m->rank), at = (uintptr_t)mine;
+        if (at >= from && at - from < w->size)
+            return segment(w, r) + (at - from);
     }
     return NULL;
 }

@@ -7,16 +7,10 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
+#include "comm/mpi_element.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char *refuses(const gw_args *args, const gw_codec_ops *codec) {
-    (void)args;
-    if ((codec->caps & GW_CODEC_IDENTITY) || codec->add)
-        return NULL;
-    return "MPI cannot add its encodings; use algo=sra";
-}
 
 typedef struct native_call {
     gw_verb what;
@@ -28,80 +22,11 @@ typedef struct native_call {
     size_t bytes;
 } native_call;
 
-/* An MPI_Op carries no context, so the element type does: an attribute names the codec. */
-static int keyval = MPI_KEYVAL_INVALID;
-static MPI_Op add_encoded = MPI_OP_NULL;
-
-static void add_units(void *in, void *inout, int *len, MPI_Datatype *type) {
-    const gw_codec_ops *codec = NULL;
-    int found = 0;
-    MPI_Type_get_attr(*type, keyval, (void *)&codec, &found);
-    if (!found)
-        abort(); /* an MPI library that loses attributes would sum nothing, unnoticed */
-    codec->add(inout, in, (size_t)*len * codec->unit_bytes);
-}
-
-typedef struct element {
-    MPI_Datatype type;
-    MPI_Op op;
-} element;
-
-enum { MOST_CODECS = 64 };
-
-static struct {
-    const gw_codec_ops *ops;
-    MPI_Datatype type;
-} known[MOST_CODECS];
-
-/* MPI_Finalize first deletes the attributes of MPI_COMM_SELF: the last moment to free what lived
- * as long as MPI did. */
-static int free_elements(MPI_Comm self, int at_exit, void *value, void *extra) {
-    (void)self, (void)at_exit, (void)value, (void)extra;
-    for (int i = 0; i < MOST_CODECS && known[i].ops; i++) {
-        MPI_Type_free(&known[i].type);
-        known[i].ops = NULL;
-    }
-    MPI_Op_free(&add_encoded);
-    return MPI_Type_free_keyval(&keyval);
-}
-
-static gw_err first_use(void) {
-    int at_exit;
-    GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
-    GW_MPI(MPI_Op_create(add_units, 1, &add_encoded));
-    GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_elements, &at_exit, NULL));
-    GW_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, at_exit, NULL));
-    GW_MPI(MPI_Comm_free_keyval(&at_exit)); /* goes when the attribute does */
-    return GW_OK;
-}
-
-static gw_err element_of(const gw_codec *codec, element *out) {
-    if (codec->ops->caps & GW_CODEC_IDENTITY) {
-        *out = (element){MPI_FLOAT, MPI_SUM};
-        return GW_OK;
-    }
-    if (keyval == MPI_KEYVAL_INVALID)
-        GW_TRY(first_use());
-    int i = 0;
-    while (i < MOST_CODECS && known[i].ops && known[i].ops != codec->ops)
-        i++;
-    if (i == MOST_CODECS)
-        return gw_fail(GW_ERR_INTERNAL, "native: more than %d codecs in one process", MOST_CODECS);
-    if (!known[i].ops) {
-        GW_MPI(MPI_Type_contiguous((int)codec->ops->unit_bytes, MPI_BYTE, &known[i].type));
-        GW_MPI(MPI_Type_commit(&known[i].type));
-        GW_MPI(MPI_Type_set_attr(known[i].type, keyval, (void *)(uintptr_t)codec->ops));
-        known[i].ops = codec->ops;
-    }
-    *out = (element){known[i].type, add_encoded};
-    return GW_OK;
-}
-
 static gw_err issue(void *ctx, MPI_Request *request) {
     native_call *c = ctx;
     const gw_lane *lane = c->lane;
-    element e = {MPI_FLOAT, MPI_SUM};
-    GW_TRY(element_of(lane->codec, &e));
+    gw_mpi_element e = {MPI_FLOAT, MPI_SUM};
+    GW_TRY(gw_mpi_element_of(lane->codec, &e));
     void *data = c->data;
     MPI_Count n = (MPI_Count)c->n;
     bool at_root = lane->rank == c->root;
@@ -181,7 +106,7 @@ const gw_algo_ops gw_algo_native = {
     .head = {GW_ALGO_ABI, "native", "the MPI library's own collectives", NULL},
     .caps = GW_ALGO_ORDERED,
     .formula = "2(P-1) b bytes (what is optimal; MPI does not tell), no messages of our own",
-    .refuses = refuses,
+    .refuses = gw_mpi_element_refuses,
     .allreduce = allreduce,
     .reduce = reduce,
     .bcast = bcast,

@@ -1,6 +1,13 @@
 /* ps: the parameter server, blocking: gradients are reduced to rank 0, which alone runs the
- * optimizer and broadcasts the new parameters. Synchronous; gradients as exact as their codec,
- * parameters always exact. Moves as many bytes as allreduce, all of them through one rank. */
+ * optimizer and broadcasts the new parameters (Li et al., "Scaling distributed machine learning
+ * with the parameter server", OSDI 2014, here with one server and in step). Synchronous; gradients
+ * as exact as their codec, parameters always exact.
+ *
+ * dedicated=1: rank 0 only serves; the samples of a batch go to ranks 1 to P-1. Its own gradient is
+ * that of no samples, zero, so the sum is still that of the global batch.
+ *
+ * Cost: one reduce and one broadcast. As many bytes as an allreduce has at least, but all of them
+ * through rank 0, whose link sees P-1 encoded gradients a step come in. */
 #include "comm/plan.h"
 #include "comm/strategy.h"
 
@@ -15,6 +22,10 @@ typedef struct self {
     gw_plan reduce, bcast;
 } self;
 
+static int servers(const gw_args *args) {
+    return gw_args_flag(args, "dedicated") ? 1 : 0;
+}
+
 static void close(void *p) {
     self *me = p;
     gw_plan_clear(&me->reduce);
@@ -23,6 +34,9 @@ static void close(void *p) {
 }
 
 static gw_err open(void **out, const gw_env *env) {
+    if (servers(env->args) >= env->grads->size)
+        return gw_fail(GW_ERR_USAGE, "ps: dedicated=1 keeps rank 0 from training and there is no "
+                                     "other rank: start at least 2");
     self *me = NULL;
     GW_TRY(gw_alloc(&me, 1, sizeof *me));
     me->env = env;
@@ -66,13 +80,17 @@ static gw_cost cost(const void *p, int64_t exchange) {
     return gw_cost_sum(gw_env_cost(me->env, &me->reduce), gw_env_cost(me->env, &me->bcast));
 }
 
-static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
+static const gw_opt opts[] = {
+    {"dedicated", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "rank 0 only serves and trains no samples"},
+    GW_STRATEGY_ALGO,
+    {0}};
 
 const gw_strategy_ops gw_strategy_ps = {
     .head = {GW_STRATEGY_ABI, "ps",
              "parameter server: reduce to rank 0, update there, broadcast (blocking)", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
     .formula = "one reduce of n (codec) + one bcast of n (exact)",
+    .servers = servers,
     .open = open,
     .close = close,
     .finish = finish,

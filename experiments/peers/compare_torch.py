@@ -1,8 +1,14 @@
 #!/usr/bin/python3
-"""Step time of gradwire against PyTorch: same model, data, order of samples, batch and rate.
+r"""Step time of gradwire against PyTorch: same model, data, order of samples, batch and rate.
 
-784-256-128-10 on Fashion-MNIST, global batch 64, SGD with rate 0.1, one thread a rank. All sides
-take turns within one run (A B C A B C ...), so that a change of the machine's mood meets all of
+784-256-128-10 (--layers) on Fashion-MNIST, global batch 64, SGD with rate 0.1, one thread a rank.
+With --testbed NAME the ranks run on that testbed's emulated hosts (experiments/testbed up), one a host
+in turn, DDP over Gloo with each of its hooks against the configurations given by --ours:
+
+  compare_torch.py --testbed default --layers 2048,2048 \
+      --ours 'ring=--comm allreduce:algo=sra' --ours 'qsgd8=--comm iallreduce --compress qsgd:bits=8'
+
+All sides take turns within one run (A B C A B C ...), so that a change of the machine's mood meets all of
 them; the ratios are formed within each round. A step's time is that of the slowest rank; the
 first steps are left out; the median of the rest counts. How PyTorch is used: torch_train.py.
 
@@ -10,12 +16,15 @@ PyTorch is a peer to measure, not a dependency: apt-get install python3-torch.
 """
 
 import argparse
+import csv
 import ctypes
 import datetime
+import itertools
 import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -24,9 +33,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-WARMUP = 100
+TESTBED = os.path.join(ROOT, "experiments/testbed")
 
-# name: (program, ranks, further options of gradwire train)
+# name: (program, ranks, further options of torch_train.py or gradwire train)
 SIDES = {
     "torch, 1 rank": ("torch", 1, []),
     "gradwire, 1 rank": ("gradwire", 1, ["--comm", "allreduce"]),
@@ -37,6 +46,8 @@ SIDES = {
     "gradwire qsgd8, 2 ranks": ("gradwire", 2, ["--comm", "iallreduce", "--compress",
                                                 "qsgd:bits=8"]),
 }
+HOOKS = ("none", "fp16", "powersgd2")
+MEETINGS = itertools.count(29500)  # a port each: the last one may linger
 
 
 class Failed(Exception):
@@ -81,6 +92,17 @@ def describe_torch():
     print(json.dumps(about))
 
 
+def find_torch(env):
+    try:
+        return json.loads(run([sys.executable, os.path.join(HERE, "compare_torch.py"),
+                               "--describe-torch"], env=env))
+    except Failed as error:
+        if "No module named" in str(error):
+            raise Failed(f"{sys.executable} has no PyTorch: apt-get install python3-torch and "
+                         "use /usr/bin/python3, or pip install torch") from error
+        raise
+
+
 def run(command, **options):
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=600,
                           **options)
@@ -90,37 +112,67 @@ def run(command, **options):
     return done.stdout
 
 
-def run_torch(ranks, options, env):
-    """Median seconds a step, and the last loss."""
+def run_ranks(script, ranks, words, options, env):
+    """What each rank of a PyTorch script wrote to its --out, on this machine or on the testbed."""
     with tempfile.TemporaryDirectory() as folder:
         outs = [os.path.join(folder, f"{rank}.json") for rank in range(ranks)]
+        meet, on = os.path.join(folder, "meet"), [[]] * ranks
+        if options.testbed:
+            links = options.link["links"]
+            meet = f"tcp://{links[0]['address']}:{next(MEETINGS)}"
+            on = [[TESTBED, "exec", "--name", options.testbed, str(rank % len(links) + 1), "--"]
+                  for rank in range(ranks)]
+            env = dict(env, GLOO_SOCKET_IFNAME=options.link["interface"])
         children = [subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "torch_train.py"), "--data", options.data,
-             "--rank", str(rank), "--ranks", str(ranks), "--meet", os.path.join(folder, "meet"),
-             "--steps", str(options.steps + WARMUP), "--out", out],
+            [*on[rank], sys.executable, os.path.join(HERE, script), "--rank", str(rank), "--ranks",
+             str(ranks), "--meet", meet, "--out", out, *words],
             env=env, stderr=subprocess.PIPE, text=True) for rank, out in enumerate(outs)]
-        errors = [child.communicate(timeout=600)[1] for child in children]
+        try:
+            errors = [child.communicate(timeout=600)[1] for child in children]
+        finally:
+            for child in children:
+                child.kill()
         for child, error in zip(children, errors):
             if child.returncode != 0:
                 last = (error.strip() or "no message").splitlines()[-1]
-                raise Failed(f"torch_train.py: status {child.returncode}: {last}")
+                raise Failed(f"{script}: status {child.returncode}: {last}")
         results = []
         for out in outs:
             with open(out, encoding="utf-8") as file:
                 results.append(json.load(file))
+    return results
+
+
+def run_torch(ranks, further, options, env):
+    """Median seconds a step."""
+    results = run_ranks("torch_train.py", ranks, [
+        "--data", options.data, "--layers", options.layers, "--steps",
+        str(options.steps + options.warmup), *further], options, env)
     slowest = [max(step) for step in zip(*(result["step_s"] for result in results))]
-    return statistics.median(slowest[WARMUP:])
+    return statistics.median(slowest[options.warmup:])
+
+
+def mpi(ranks, options):
+    """The words that start `ranks` MPI ranks of what follows them."""
+    if options.testbed:
+        return [TESTBED, "run", "--name", options.testbed, "--mpiexec", options.mpiexec, "-n",
+                str(ranks), "--"]
+    return [options.mpiexec, "-n", str(ranks)]
 
 
 def run_gradwire(ranks, further, options):
-    """Median seconds a step, as the run itself recorded them."""
+    """Median over the timed steps of the slowest rank's seconds, as the run itself recorded them."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
-        run([options.mpiexec, "-n", str(ranks), options.gradwire, "train", "--data", options.data,
-             "--layers", "256,128", "--batch", "64", "--lr", "0.1", "--seed", "1", "--threads", "1",
-             "--steps", str(options.steps + WARMUP), "--quiet", "--out", out, *further])
-        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-            return json.load(file)["results"]["summary"]["wall_s"]
+        run([*mpi(ranks, options), options.gradwire, "train", "--data", options.data,
+             "--layers", options.layers, "--batch", "64", "--lr", "0.1", "--seed", "1", "--threads",
+             "1", "--steps", str(options.steps + options.warmup), "--quiet", "--out", out, *further])
+        slowest = {}
+        with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                step = int(row["step"])
+                slowest[step] = max(slowest.get(step, 0), float(row["wall_s"]))
+    return statistics.median([slowest[step] for step in sorted(slowest)][options.warmup:])
 
 
 def measure(options, env):
@@ -128,9 +180,9 @@ def measure(options, env):
     figures = {name: [] for name in options.sides}
     for turn in range(options.rounds):
         for name in options.sides:
-            program, ranks, further = SIDES[name]
+            program, ranks, further = options.sides[name]
             if program == "torch":
-                figures[name].append(run_torch(ranks, options, env))
+                figures[name].append(run_torch(ranks, further, options, env))
             else:
                 figures[name].append(run_gradwire(ranks, further, options))
             print(f"round {turn + 1}/{options.rounds}  {name:34} {figures[name][-1] * 1e3:8.3f} ms",
@@ -142,17 +194,19 @@ def spread(values, form):
     return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})"
 
 
-def table(figures):
-    """Text: each side's step time, and how many times faster than PyTorch on as many ranks."""
-    lines = [f"{'':34}  {'ms a step':>24}  {'PyTorch / this, by round':>24}"]
+def table(figures, sides):
+    """Text: each side's step time, and how many times faster than each PyTorch on as many ranks."""
+    peers = {name: [n for n in figures if sides[n][:2] == ("torch", sides[name][1])]
+             for name in figures if sides[name][0] == "gradwire"}
+    several = max(map(len, peers.values()), default=0) > 1
+    heads = ([f"{peer} / this" for peer in next(iter(peers.values()))] if several
+             else ["PyTorch / this, by round"])
+    lines = [f"{'':34}  {'ms a step':>24}" + "".join(f"  {head:>24}" for head in heads)]
     for name, values in figures.items():
-        program, ranks, _ = SIDES[name]
-        peer = next((figures[n] for n in figures if SIDES[n][:2] == ("torch", ranks)), None)
-        ratio = ""
-        if program == "gradwire" and peer:
-            ratio = spread([a / b for a, b in zip(peer, values)], ".2f")
-        lines.append(f"{name:34}  {spread([v * 1e3 for v in values], '.3f'):>24}  {ratio:>24}"
-                     .rstrip())
+        ratios = [spread([a / b for a, b in zip(figures[peer], values)], ".2f")
+                  for peer in peers.get(name, [])]
+        lines.append(f"{name:34}  {spread([v * 1e3 for v in values], '.3f'):>24}"
+                     + "".join(f"  {ratio:>24}" for ratio in ratios))
     return "\n".join(lines)
 
 
@@ -167,19 +221,23 @@ def describe_machine(options, env):
         "cores": len(os.sched_getaffinity(0)),
         "load_before": os.getloadavg()[0],
         "kernel": platform.release(),
-        "pytorch": json.loads(run([sys.executable, __file__, "--describe-torch"], env=env)),
-        "ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False, one bucket",
-        "steps": options.steps, "warmup": WARMUP, "rounds": options.rounds,
+        "pytorch": find_torch(env),
+        "ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False",
+        "layers": options.layers,
+        "link": options.link and f"emulated: {len(options.link['links'])} hosts at "
+                                 f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s",
+        "sides": {name: shlex.join(further) for name, (_, _, further) in options.sides.items()},
+        "steps": options.steps, "warmup": options.warmup, "rounds": options.rounds,
     }
-    if any(SIDES[name][0] == "gradwire" for name in options.sides):
+    if any(program == "gradwire" for program, _, _ in options.sides.values()):
         machine["gradwire"] = run([options.gradwire, "--version"]).strip()
     return machine
 
 
-def write_results(prefix, machine, figures):
+def write_results(prefix, machine, figures, sides):
     text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
             for key, value in machine.items()]
-    text += ["", table(figures), "", "Median over the rounds (least..most) of a round's median."]
+    text += ["", table(figures, sides), "", "Median over the rounds (least..most) of a round's median."]
     with open(prefix + ".txt", "w", encoding="utf-8") as file:
         file.write("\n".join(text) + "\n")
     with open(prefix + ".json", "w", encoding="utf-8") as file:
@@ -188,18 +246,58 @@ def write_results(prefix, machine, figures):
     print("\n".join(text))
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_common(parser):
+    parser.add_argument("--testbed", metavar="NAME", help="run on this testbed's hosts")
+    parser.add_argument("--ranks", type=int, help="[one a host of the testbed, else 2]")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=500, help="timed steps a run [500]")
-    parser.add_argument("--only", choices=["torch", "gradwire"], help="measure one program alone")
     parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
     parser.add_argument("--mpiexec", default=os.path.join(ROOT, "build/release/mpiexec"))
+
+
+def find_link(options):
+    """The testbed's own description, and the number of ranks that follows from it."""
+    options.link = None
+    if options.testbed:
+        status = subprocess.run([TESTBED, "status", "--json", "--name", options.testbed], text=True,
+                                capture_output=True, check=False)
+        if status.returncode != 0:
+            raise Failed(status.stderr.strip() or f"--testbed {options.testbed}: it is not up: "
+                         "experiments/testbed up")
+        options.link = json.loads(status.stdout)
+    options.ranks = options.ranks or (len(options.link["links"]) if options.link else 2)
+
+
+def choose_sides(options):
+    if options.testbed or options.ours:
+        sides = {f"DDP {hook}" if hook != "none" else "DDP": ("torch", options.ranks,
+                                                              ["--hook", hook]) for hook in HOOKS}
+        for name, words in options.ours or [("gradwire", ["--comm", "allreduce:algo=sra"])]:
+            sides[name] = ("gradwire", options.ranks, words)
+    else:
+        sides = SIDES
+    return {name: side for name, side in sides.items() if options.only in (None, side[0])}
+
+
+def named_words(text):
+    name, equals, words = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}': must be NAME=--option value ...")
+    return name, shlex.split(words)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_common(parser)
+    parser.add_argument("--ours", type=named_words, action="append", metavar="NAME=OPTIONS",
+                        help="options of gradwire train that make a side; may be repeated")
+    parser.add_argument("--layers", default="256,128", help="hidden widths [256,128]")
+    parser.add_argument("--steps", type=int, default=500, help="timed steps a run [500]")
+    parser.add_argument("--warmup", type=int, default=100, help="steps before these [100]")
+    parser.add_argument("--only", choices=["torch", "gradwire"], help="measure one program alone")
     parser.add_argument("--out", help="results go to OUT.txt and OUT.json "
                         "[experiments/peers/results-DATE]")
     parser.add_argument("--describe-torch", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.sides = [name for name in SIDES if options.only in (None, SIDES[name][0])]
     options.out = options.out or os.path.join(HERE, f"results-{datetime.date.today():%Y%m%d}")
     return options
 
@@ -211,17 +309,13 @@ def main():
         return 0
     try:
         options.data = find_data()
+        find_link(options)
+        options.sides = choose_sides(options)
         if options.only != "torch" and not shutil.which(options.gradwire):
             raise Failed(f"{options.gradwire} is not built: cmake --build --preset release")
         env = torch_environment()
-        try:
-            machine = describe_machine(options, env)
-        except Failed as error:
-            if "No module named" in str(error):
-                raise Failed(f"{sys.executable} has no PyTorch: apt-get install python3-torch and "
-                             "use /usr/bin/python3, or pip install torch") from error
-            raise
-        write_results(options.out, machine, measure(options, env))
+        machine = describe_machine(options, env)
+        write_results(options.out, machine, measure(options, env), options.sides)
     except Failed as error:
         print(f"compare_torch: {error}", file=sys.stderr)
         return 1

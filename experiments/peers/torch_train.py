@@ -3,7 +3,8 @@
 The fastest plain form of this loop that we know: images are float tensors in memory, put in the
 order of the visit beforehand, so that a batch is a slice and costs nothing; one thread a rank;
 denormals flushed; zero_grad(set_to_none=True); with several ranks DistributedDataParallel over
-Gloo with gradients as views of its bucket, which is one bucket for this model. No loss is read
+Gloo with gradients as views of its buckets (one for the default layers), optionally with one of
+PyTorch's own hooks that compress what is exchanged (--hook). No loss is read
 back and nothing is printed within the loop. SGD(foreach=True), static_graph=True and gradients
 copied out of the bucket were each tried in turns with this form: none was faster beyond the noise.
 """
@@ -17,6 +18,7 @@ import time
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 MASK = (1 << 64) - 1
@@ -64,14 +66,27 @@ def load(folder, batch, rank, ranks, seed):
             torch.from_numpy(labels[mine].astype(np.int64)))
 
 
-def build(ranks):
-    model = torch.nn.Sequential(
-        torch.nn.Linear(784, 256), torch.nn.ReLU(),
-        torch.nn.Linear(256, 128), torch.nn.ReLU(),
-        torch.nn.Linear(128, 10))
+def build(layers, ranks, hook):
+    widths = [784, *layers]
+    parts = []
+    for inputs, outputs in zip(widths, widths[1:]):
+        parts += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*parts, torch.nn.Linear(widths[-1], 10))
     if ranks > 1:
+        buckets = {}
+        if hook == "powersgd2":
+            # One bucket: the hook starts each bucket's second allreduce from a callback, and Gloo
+            # runs these on two threads, so that with several buckets the ranks' orders differ.
+            dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 30  # pylint: disable=protected-access
+            buckets = {"bucket_cap_mb": 1024}
         model = DistributedDataParallel(model, gradient_as_bucket_view=True,
-                                        broadcast_buffers=False)
+                                        broadcast_buffers=False, **buckets)
+        if hook == "fp16":
+            model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        elif hook == "powersgd2":  # from step 2 on, the earliest that its error feedback allows
+            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2,
+                                                start_powerSGD_iter=2)
+            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     return model
 
 
@@ -97,7 +112,10 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--meet", required=True, help="file through which the ranks meet")
+    parser.add_argument("--meet", required=True, help="where the ranks meet: a file, or tcp://ADDRESS:PORT of rank 0")
+    parser.add_argument("--layers", type=lambda text: [int(n) for n in text.split(",")],
+                        default=[256, 128], help="hidden widths [256,128]")
+    parser.add_argument("--hook", choices=["none", "fp16", "powersgd2"], default="none")
     parser.add_argument("--batch", type=int, default=64, help="global")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--steps", type=int, required=True)
@@ -109,10 +127,10 @@ def main():
     torch.set_flush_denormal(True)
     torch.manual_seed(args.seed)
     if args.ranks > 1:
-        dist.init_process_group("gloo", init_method="file://" + os.path.abspath(args.meet),
-                                rank=args.rank, world_size=args.ranks)
+        meet = args.meet if "://" in args.meet else "file://" + os.path.abspath(args.meet)
+        dist.init_process_group("gloo", init_method=meet, rank=args.rank, world_size=args.ranks)
     images, labels = load(args.data, args.batch, args.rank, args.ranks, args.seed)
-    model = build(args.ranks)
+    model = build(args.layers, args.ranks, args.hook)
     if args.ranks > 1:
         dist.barrier()
     times, loss = train(model, images, labels, args.lr, args.steps)

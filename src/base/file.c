@@ -2,8 +2,11 @@
 
 #include "base/mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -108,21 +111,64 @@ void gw_file_abandon(gw_file *f) {
     file_free(f);
 }
 
-gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
-    FILE *in = fopen(path, "rb");
-    if (!in)
-        return gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
-    struct stat st;
+/* Whether `entry` is .NAME.PID.tmp with a PID whose process is gone, or is this one. */
+static bool left_over(const char *entry, const char *name) {
+    size_t len = strlen(name);
+    if (entry[0] != '.' || strncmp(entry + 1, name, len) != 0 || entry[1 + len] != '.')
+        return false;
+    const char *digits = entry + len + 2;
+    if (*digits < '1' || *digits > '9') /* strtol would take blanks and signs */
+        return false;
+    char *end;
+    errno = 0;
+    long pid = strtol(digits, &end, 10);
+    if (errno != 0 || strcmp(end, ".tmp") != 0 || pid != (pid_t)pid)
+        return false;
+    return (pid_t)pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n) {
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", dir, strerror(errno));
     gw_err e = GW_OK;
-    char *buf = NULL;
-    if (fstat(fileno(in), &st) != 0 || !S_ISREG(st.st_mode))
+    for (struct dirent *entry; e == GW_OK && (entry = readdir(folder)) != NULL;)
+        for (size_t i = 0; i < n; i++)
+            if (left_over(entry->d_name, names[i]) &&
+                unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
+                e = gw_fail(GW_ERR_INPUT, "cannot remove %s/%s: %s", dir, entry->d_name,
+                            strerror(errno));
+    closedir(folder);
+    return e;
+}
+
+gw_err gw_file_open(const char *path, FILE **in, size_t *len) {
+    struct stat st;
+    /* Opening a pipe that nobody writes to would block without O_NONBLOCK. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+    gw_err e = GW_OK;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         e = gw_fail(GW_ERR_INPUT, "cannot read %s: not a regular file", path);
-    else if ((size_t)st.st_size > limit)
-        e = gw_fail(GW_ERR_INPUT, "%s: %lld bytes, more than the limit of %zu", path,
-                    (long long)st.st_size, limit);
+    else if (!(*in = fdopen(fd, "rb")))
+        e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+    if (e != GW_OK)
+        close(fd);
     else
-        e = gw_alloc(&buf, (size_t)st.st_size + 1, 1);
-    if (e == GW_OK && fread(buf, 1, (size_t)st.st_size, in) != (size_t)st.st_size)
+        *len = (size_t)st.st_size;
+    return e;
+}
+
+gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
+    FILE *in = NULL;
+    size_t n = 0;
+    char *buf = NULL;
+    GW_TRY(gw_file_open(path, &in, &n));
+    gw_err e = n > limit ? gw_fail(GW_ERR_INPUT, "%s: %zu bytes, more than the limit of %zu", path,
+                                   n, limit)
+                         : gw_alloc(&buf, n + 1, 1);
+    if (e == GW_OK && fread(buf, 1, n, in) != n)
         e = gw_fail(GW_ERR_INPUT, "cannot read %s: file changed while it was read", path);
     fclose(in);
     if (e != GW_OK) {
@@ -130,6 +176,6 @@ gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
         return e;
     }
     *data = buf;
-    *len = (size_t)st.st_size;
+    *len = n;
     return GW_OK;
 }

@@ -3,20 +3,20 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-enum { MAGIC = 8, HEADER = 16 };
+enum { MAGIC = 8, HEADER = 16, PIECE = 1 << 16 };
 #define BYTE_ORDER_MARK 0x01020304u
-#define LARGEST_FILE    ((size_t)1 << 36)
 
 struct gw_io {
     gw_file *file; /* saving */
     uLong crc;
-    char *data; /* loading */
-    size_t at, end;
+    FILE *in;       /* loading */
+    size_t at, end; /* of it, end: where the fields do */
     char *path;
 };
 
@@ -40,7 +40,8 @@ static gw_err damaged(const gw_io *io, const char *why) {
 static gw_err take(gw_io *io, void *out, size_t n) {
     if (n > io->end - io->at)
         return damaged(io, "truncated");
-    memcpy(out, io->data + io->at, n);
+    if (fread(out, 1, n, io->in) != n)
+        return damaged(io, "changed while it was read");
     io->at += n;
     return GW_OK;
 }
@@ -64,31 +65,61 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
 }
 
 static gw_err check_header(gw_io *io, const char *magic, uint32_t version) {
-    if (io->end < HEADER + 4 || memcmp(io->data, magic, MAGIC) != 0)
+    char head[HEADER];
+    uint32_t found[2];
+    if (io->end < HEADER + sizeof(uint32_t) || fread(head, 1, HEADER, io->in) != HEADER ||
+        memcmp(head, magic, MAGIC) != 0)
         return gw_fail(GW_ERR_INPUT, "%s: not a gradwire '%.8s' file", io->path, magic);
-    uint32_t found[2], crc;
-    memcpy(found, io->data + MAGIC, sizeof found);
+    memcpy(found, head + MAGIC, sizeof found);
     if (found[1] != BYTE_ORDER_MARK)
         return damaged(io, "written on a machine of another byte order");
     if (found[0] != version)
         return gw_fail(GW_ERR_INPUT, "%s: format version %u, this gradwire reads %u", io->path,
                        found[0], version);
-    io->end -= sizeof crc;
-    memcpy(&crc, io->data + io->end, sizeof crc);
-    if (crc != (uint32_t)crc32_z(0, (const Bytef *)io->data, io->end))
-        return damaged(io, "damaged: its checksum does not match");
+    io->crc = crc32_z(0, (const Bytef *)head, HEADER);
     io->at = HEADER;
+    io->end -= sizeof(uint32_t);
     return GW_OK;
 }
 
-gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version) {
+/* Read all up to the end, then go back to the first field. */
+static gw_err check_sum(gw_io *io) {
+    char *piece = NULL;
+    uint32_t stored = 0;
+    gw_err e = gw_alloc(&piece, PIECE, 1);
+    while (e == GW_OK && io->at < io->end) {
+        size_t n = io->end - io->at < PIECE ? io->end - io->at : PIECE;
+        e = take(io, piece, n);
+        if (e == GW_OK)
+            io->crc = crc32_z(io->crc, (const Bytef *)piece, n);
+    }
+    free(piece);
+    if (e == GW_OK && fread(&stored, 1, sizeof stored, io->in) != sizeof stored)
+        e = damaged(io, "changed while it was read");
+    if (e == GW_OK && stored != (uint32_t)io->crc)
+        e = damaged(io, "damaged: its checksum does not match");
+    io->at = HEADER;
+    if (e == GW_OK && fseek(io->in, HEADER, SEEK_SET) != 0)
+        e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", io->path, strerror(errno));
+    return e;
+}
+
+static gw_err check(gw_io *io, const char *magic, uint32_t version, size_t limit) {
+    GW_TRY(gw_file_open(io->path, &io->in, &io->end));
+    size_t bytes = io->end;
+    GW_TRY(check_header(io, magic, version));
+    if (bytes > limit)
+        return gw_fail(GW_ERR_INPUT, "%s: %zu bytes, but a '%.8s' file has at most %zu", io->path,
+                       bytes, magic, limit);
+    return check_sum(io);
+}
+
+gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version,
+                  size_t limit) {
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     io->path = strdup(path);
-    gw_err e = io->path ? gw_file_read(path, LARGEST_FILE, &io->data, &io->end)
-                        : gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (e == GW_OK)
-        e = check_header(io, magic, version);
+    gw_err e = io->path ? check(io, magic, version, limit) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e != GW_OK) {
         gw_io_abandon(io);
         return e;
@@ -141,7 +172,8 @@ void gw_io_abandon(gw_io *io) {
     if (!io)
         return;
     gw_file_abandon(io->file);
-    free(io->data);
+    if (io->in)
+        fclose(io->in);
     free(io->path);
     free(io);
 }

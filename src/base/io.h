@@ -12,11 +12,13 @@
 
 typedef struct gw_io gw_io;
 
-/** Begin DIR/NAME for saving (see base/file.h), or read and check PATH for loading.
- *  `magic` has 8 characters. Loading: GW_ERR_INPUT on anything that is not such a whole file. */
+/** Begin DIR/NAME for saving (see base/file.h), or check PATH for loading: first magic and version,
+ *  then its size against `limit` (bytes), then the checksum of the whole, which is read piece by
+ *  piece: no size that a file claims or has makes it take memory. `magic` has 8 characters.
+ * Loading: GW_ERR_INPUT on anything that is not such a whole file. */
 gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *magic,
                   uint32_t version);
-gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version);
+gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version, size_t limit);
 
 bool gw_io_loading(const gw_io *io);
 

@@ -1,54 +1,91 @@
 #include "cli/bench.h"
-#include "base/agree.h"
+
 #include "cli/cli.h"
 #include "cli/parallel.h"
 
 #include <string.h>
 
-static const char *const names[] = {"codec"};
+static const gw_benchmark *const benchmarks[] = {
+    &gw_bench_allreduce,
+    &gw_bench_overlap,
+    &gw_bench_step,
+    &gw_bench_codec,
+};
 
-static gw_err check_name(int words, char **argv) {
-    const size_t n = sizeof names / sizeof *names;
-    if (words == 0)
-        return gw_fail(GW_ERR_USAGE, "bench: which benchmark? try 'gradwire bench %s'", names[0]);
-    if (words > 1)
-        return gw_fail(GW_ERR_USAGE, "bench: unexpected word '%s': options start with --", argv[2]);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(argv[1], names[i]) == 0)
+static const char summary[] = "speed of the parts: collectives, overlap, a training step, codecs";
+
+enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
+
+/* The name comes first, for it decides which options there are. */
+static gw_err find(int argc, char **argv, const gw_benchmark **out) {
+    const char *names[BENCHMARKS];
+    if (argc < 2 || argv[1][0] == '-')
+        return gw_fail(GW_ERR_USAGE,
+                       "bench: which benchmark? try 'gradwire bench %s'; all of "
+                       "them: 'gradwire bench --help'",
+                       benchmarks[0]->name);
+    for (int i = 0; i < BENCHMARKS; i++) {
+        names[i] = benchmarks[i]->name;
+        if (strcmp(argv[1], names[i]) == 0) {
+            *out = benchmarks[i];
             return GW_OK;
-    const char *near = gw_nearest(argv[1], names, n);
-    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': %s'%s'%s", argv[1],
-                   near ? "did you mean " : "there is ", near ? near : names[0], near ? "?" : "");
+        }
+    }
+    const char *near = gw_nearest(argv[1], names, BENCHMARKS);
+    if (near)
+        return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': did you mean '%s'?", argv[1],
+                       near);
+    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s, %s, %s and %s",
+                   argv[1], names[0], names[1], names[2], names[3]);
 }
 
-static gw_err body(void *args, MPI_Comm comm, bool *own) {
-    int ranks;
+static int help(int argc, char **argv) {
+    const gw_benchmark *b;
+    if (argc >= 2 && find(argc, argv, &b) == GW_OK) {
+        printf("gradwire bench %s: %s\n\nusage: gradwire bench %s [options]\n\n", b->name,
+               b->summary, b->name);
+        gw_args_help(b->opts, "--", stdout);
+        printf("\n%s\n", b->notes);
+        return 0;
+    }
+    printf(
+        "gradwire bench: %s\n\nusage: gradwire bench NAME [options]      (under mpiexec for more "
+        "ranks)\n\n",
+        summary);
+    for (int i = 0; i < BENCHMARKS; i++)
+        printf("  %-10s %s\n", benchmarks[i]->name, benchmarks[i]->summary);
+    printf("\n'gradwire bench NAME --help' lists a benchmark's options; docs/benchmarks.md defines "
+           "every figure.\n");
+    return 0;
+}
+
+static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+    const gw_benchmark *b = ctx;
     *own = false;
-    GW_MPI(MPI_Comm_size(comm, &ranks));
-    if (ranks > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "bench codec: measures one process: start it on 1 rank, not %d", ranks);
-    return gw_bench_codec(args);
+    return b->run(comm, own);
 }
 
 static int run(int argc, char **argv) {
+    const gw_benchmark *b = NULL;
     gw_args *args = NULL;
-    int words = 0;
-    gw_err e = gw_args_new(&args, gw_bench_codec_opts);
+    int level = MPI_THREAD_FUNNELED;
+    gw_err e = find(argc, argv, &b);
     if (e == GW_OK)
-        e = gw_args_argv(args, "bench", argc, argv, &words);
+        e = gw_args_new(&args, b->opts);
     if (e == GW_OK)
-        e = check_name(words, argv);
-    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, e, body, args);
+        e = gw_args_argv(args, "bench", argc - 1, argv + 1, NULL);
+    if (e == GW_OK)
+        e = b->prepare(args, &level);
+    int status = gw_cli_parallel(level, e, body, (void *)b);
+    if (b)
+        b->release();
     gw_args_free(args);
     return status;
 }
 
 const gw_command gw_command_bench = {
     .name = "bench",
-    .summary = "speed of the parts alone: codecs against memcpy",
-    .usage = "codec [options]",
-    .notes = gw_bench_codec_notes,
-    .opts = gw_bench_codec_opts,
+    .summary = summary,
+    .help = help,
     .run = run,
 };

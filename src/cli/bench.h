@@ -1,12 +1,24 @@
-/** `gradwire bench`: one file src/cli/bench_NAME.c a benchmark. */
+/** `gradwire bench`: one file src/cli/bench_NAME.c a benchmark, one line in bench.c. The figures
+ * are defined in docs/benchmarks.md. */
 #ifndef GW_CLI_BENCH_H
 #define GW_CLI_BENCH_H
 
+#include "base/agree.h"
 #include "base/args.h"
 
-/** Options of `bench codec`, and its run over parsed values. */
-extern const gw_opt gw_bench_codec_opts[];
-extern const char gw_bench_codec_notes[];
-gw_err gw_bench_codec(const gw_args *args);
+typedef struct gw_benchmark {
+    const char *name, *summary; /* one line */
+    const gw_opt *opts;
+    const char *notes; /* further help text */
+    /** Before MPI starts: check and keep what the command line says (args outlive the run). *level:
+     *  the MPI thread level that is needed, MPI_THREAD_FUNNELED unless it says else. */
+    gw_err (*prepare)(const gw_args *args, int *level);
+    /** On all ranks; errors and *own as gw_cli_parallel wants them. */
+    gw_err (*run)(MPI_Comm comm, bool *own);
+    /** Free what prepare and run kept; called in any case, after MPI has ended. */
+    void (*release)(void);
+} gw_benchmark;
+
+extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec;
 
 #endif

@@ -1,10 +1,10 @@
 /* bench codec: what each codec costs and keeps, as ratios to memcpy measured next to it. */
 #include "cli/bench.h"
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/version.h"
+#include "cli/bench_kit.h"
 #include "compress/codec.h"
 #include "compress/kernel/simd.h"
 
@@ -16,21 +16,21 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_CODECS = 64, MOST_SIZES = 32, MOST_REPEATS = 1000 };
+enum { MOST_REPEATS = 1000 };
 #define LEAST_S 0.5e-3 /* a timing lasts at least this long */
 #define KEY     0x6772616477697265u
 
-const gw_opt gw_bench_codec_opts[] = {
+static const gw_opt opts[] = {
     {"codecs", GW_OPT_TEXT, NULL, 0, 0, NULL, "SPEC;SPEC...",
      "codecs with their options, e.g. 'fp16;qsgd:bits=4' [all, with default options]"},
     {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
-     "bytes of the float spans (K, M, G allowed)"},
+     "bytes of the float spans (K, M, G allowed; LOW..HIGH doubles)"},
     {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure"},
     {"threads", GW_OPT_INT, "1", 1, 1024, NULL, NULL, "OpenMP threads of the codecs"},
     {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures, minima too, to FILE"},
     {0}};
 
-const char gw_bench_codec_notes[] =
+static const char notes[] =
     "GB/s are bytes of the float span (not of the encoding) a second, 1 GB = 1e9 bytes, from the\n"
     "median timing. 'x memcpy' divides a timing of a one-threaded memcpy of the same span, taken\n"
     "just before, by the codec's: the median over the repeats; (in brackets) shortest by "
@@ -52,40 +52,23 @@ typedef struct row {
 } row;
 
 typedef struct bench {
-    char *specs;
-    const char *spec[MOST_CODECS];
-    gw_codec codec[MOST_CODECS];
-    int codecs, sizes, repeats, threads;
-    size_t bytes[MOST_SIZES];
+    gw_bench_list specs;
+    const char *spec[GW_BENCH_ITEMS];
+    gw_codec codec[GW_BENCH_ITEMS];
+    gw_bench_sizes sizes;
+    int codecs, repeats, threads;
+    const char *json;
     float *x, *y; /* of the largest size */
     row *rows;
 } bench;
 
+static bench the; /* a command runs once */
+
 /* ---- input ---- */
 
-static gw_err parse_sizes(bench *b, const char *text) {
-    static const gw_opt one[] = {
-        {"sizes", GW_OPT_BYTES, "4", sizeof(float), 1u << 30, NULL, NULL, ""}, {0}};
-    gw_args *args = NULL;
-    GW_TRY(gw_args_new(&args, one));
-    char *copy = strdup(text), *rest = copy, *item;
-    gw_err e = copy ? GW_OK : gw_fail(GW_ERR_NOMEM, "bench: out of memory");
-    while (e == GW_OK && (item = strsep(&rest, ",")) != NULL) {
-        if (b->sizes == MOST_SIZES) {
-            e = gw_fail(GW_ERR_USAGE, "bench: more than %d sizes", MOST_SIZES);
-            break;
-        }
-        e = gw_args_set(args, "bench", "sizes", item);
-        b->bytes[b->sizes++] = gw_args_bytes(args, "sizes") / sizeof(float) * sizeof(float);
-    }
-    free(copy);
-    gw_args_free(args);
-    return e;
-}
-
 static gw_err open_codec(bench *b, const char *spec) {
-    if (b->codecs == MOST_CODECS)
-        return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", MOST_CODECS);
+    if (b->codecs == GW_BENCH_ITEMS)
+        return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", GW_BENCH_ITEMS);
     GW_TRY(gw_codec_open(&b->codec[b->codecs], spec));
     b->spec[b->codecs++] = spec;
     return GW_OK;
@@ -97,12 +80,9 @@ static gw_err open_codecs(bench *b, const char *list) {
             GW_TRY(open_codec(b, (*c)->name));
         return GW_OK;
     }
-    b->specs = strdup(list);
-    if (!b->specs)
-        return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
-    char *rest = b->specs, *item;
-    while ((item = strsep(&rest, ";")) != NULL)
-        GW_TRY(open_codec(b, item));
+    GW_TRY(gw_bench_list_read(&b->specs, "codecs", list, false));
+    for (int c = 0; c < b->specs.n; c++)
+        GW_TRY(open_codec(b, b->specs.item[c]));
     return GW_OK;
 }
 
@@ -188,7 +168,7 @@ static gw_err time_op(row *r, const bench *b, int op, double *seconds) {
 }
 
 static gw_err time_all(bench *b) {
-    uint32_t count = (uint32_t)(2 * b->codecs * b->sizes), *order = NULL;
+    uint32_t count = (uint32_t)(2 * b->codecs * b->sizes.n), *order = NULL;
     GW_TRY(gw_alloc(&order, count, sizeof *order));
     gw_err e = GW_OK;
     for (int rep = 0; rep < b->repeats && e == GW_OK; rep++) {
@@ -213,29 +193,18 @@ typedef struct figures {
     double min_s, median_s, gb_s, ratio, min_ratio, copy_min_s, copy_median_s;
 } figures;
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *sorted, int n) {
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-}
-
 /* Sorts the row's timings: call it once. */
 static figures summarise(row *r, int op, int repeats) {
     double ratio[MOST_REPEATS], *run = r->run_s[op], *copy = r->copy_s[op];
     for (int i = 0; i < repeats; i++)
         ratio[i] = copy[i] / run[i];
-    double *const lists[] = {ratio, run, copy};
-    for (int l = 0; l < 3; l++)
-        qsort(lists[l], (size_t)repeats, sizeof(double), ascending);
-    figures f = {.min_s = run[0],
-                 .median_s = median(run, repeats),
-                 .ratio = median(ratio, repeats),
-                 .min_ratio = copy[0] / run[0],
-                 .copy_min_s = copy[0],
-                 .copy_median_s = median(copy, repeats)};
+    gw_bench_stats ran = gw_bench_summary(run, repeats), copied = gw_bench_summary(copy, repeats);
+    figures f = {.min_s = ran.min,
+                 .median_s = ran.median,
+                 .ratio = gw_bench_median(ratio, repeats),
+                 .min_ratio = copied.min / ran.min,
+                 .copy_min_s = copied.min,
+                 .copy_median_s = copied.median};
     f.gb_s = 1e-9 * (double)(r->n * sizeof(float)) / f.median_s;
     return f;
 }
@@ -262,7 +231,7 @@ static json_t *report(bench *b, const char *simd) {
            b->threads == 1 ? "" : "s", simd, b->repeats);
     printf("%-18s %10s %8s %8s %14s %8s %14s  %9s\n", "codec", "bytes", "bits/el", "enc GB/s",
            "x memcpy", "d+a GB/s", "x memcpy", "error");
-    for (int i = 0; i < b->codecs * b->sizes; i++) {
+    for (int i = 0; i < b->codecs * b->sizes.n; i++) {
         row *r = &b->rows[i];
         figures f[2] = {summarise(r, ENCODE, b->repeats), summarise(r, DECODE_ADD, b->repeats)};
         print_row(r, f);
@@ -279,80 +248,77 @@ static json_t *report(bench *b, const char *simd) {
                      "repeats", b->repeats, "results", rows);
 }
 
-static gw_err create_json(gw_file **file, const char *path) {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    if (!dir)
-        return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
-    gw_err e = *name ? gw_file_create(file, dir, name)
-                     : gw_fail(GW_ERR_USAGE, "bench: --json %s: names no file", path);
-    free(dir);
-    return e;
-}
-
-static gw_err write_json(gw_file *file, const json_t *json) {
-    if (json && json_dumpf(json, gw_file_stream(file), JSON_INDENT(2)) == 0 &&
-        fputc('\n', gw_file_stream(file)) != EOF)
-        return gw_file_commit(file);
-    gw_file_abandon(file);
-    return gw_fail(GW_ERR_IO, "bench: cannot write the figures: is the disk full?");
-}
-
 /* ---- the whole ---- */
 
-static gw_err prepare(bench *b, const gw_args *args) {
+static gw_err prepare(const gw_args *args, int *level) {
+    bench *b = &the;
+    (void)level;
     b->repeats = (int)gw_args_int(args, "repeats");
     b->threads = (int)gw_args_int(args, "threads");
-    GW_TRY(parse_sizes(b, gw_args_text(args, "sizes")));
-    GW_TRY(open_codecs(b, gw_args_text(args, "codecs")));
+    b->json = gw_args_text(args, "json");
+    GW_TRY(gw_bench_sizes_read(&b->sizes, gw_args_text(args, "sizes")));
+    return open_codecs(b, gw_args_text(args, "codecs"));
+}
+
+static gw_err make_rows(bench *b) {
     omp_set_num_threads(b->threads);
     gw_flush_denormals();
-    size_t most = 0;
-    for (int s = 0; s < b->sizes; s++)
-        most = b->bytes[s] > most ? b->bytes[s] : most;
-    GW_TRY(gw_alloc(&b->x, most, 1));
-    GW_TRY(gw_alloc(&b->y, most, 1));
-    fill_gradient(b->x, most / sizeof(float));
-    GW_TRY(gw_alloc(&b->rows, (size_t)(b->codecs * b->sizes), sizeof *b->rows));
-    for (int s = 0, i = 0; s < b->sizes; s++)
+    GW_TRY(gw_alloc(&b->x, b->sizes.most, 1));
+    GW_TRY(gw_alloc(&b->y, b->sizes.most, 1));
+    fill_gradient(b->x, b->sizes.most / sizeof(float));
+    GW_TRY(gw_alloc(&b->rows, (size_t)(b->codecs * b->sizes.n), sizeof *b->rows));
+    for (int s = 0, i = 0; s < b->sizes.n; s++)
         for (int c = 0; c < b->codecs; c++, i++) {
-            GW_TRY(row_open(&b->rows[i], b, c, b->bytes[s]));
+            GW_TRY(row_open(&b->rows[i], b, c, b->sizes.bytes[s]));
             GW_TRY(row_error(&b->rows[i], b));
         }
     return GW_OK;
 }
 
-static void cleanup(bench *b) {
-    for (int i = 0; b->rows && i < b->codecs * b->sizes; i++)
+static gw_err measure(bench *b, gw_file *file) {
+    gw_simd simd;
+    gw_err e = gw_simd_pick(&simd);
+    if (e == GW_OK)
+        e = make_rows(b);
+    if (e == GW_OK)
+        e = time_all(b);
+    if (e != GW_OK) {
+        gw_file_abandon(file);
+        return e;
+    }
+    return gw_bench_json_close(file, report(b, gw_simd_name(simd)));
+}
+
+static gw_err run(MPI_Comm comm, bool *own) {
+    (void)own;
+    int ranks;
+    gw_file *file;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    if (ranks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "bench codec: measures one process: start it on 1 rank, not %d", ranks);
+    GW_TRY(gw_bench_json_open(&file, the.json, comm));
+    return measure(&the, file);
+}
+
+static void release(void) {
+    bench *b = &the;
+    for (int i = 0; b->rows && i < b->codecs * b->sizes.n; i++)
         row_close(&b->rows[i]);
     for (int c = 0; c < b->codecs; c++)
         gw_codec_close(&b->codec[c]);
     free(b->rows);
     free(b->x);
     free(b->y);
-    free(b->specs);
+    gw_bench_list_free(&b->specs);
 }
 
-gw_err gw_bench_codec(const gw_args *args) {
-    static bench b; /* a command runs once */
-    const char *path = gw_args_text(args, "json");
-    gw_file *file = NULL;
-    gw_simd simd;
-    GW_TRY(gw_simd_pick(&simd));
-    gw_err e = prepare(&b, args);
-    if (e == GW_OK && path)
-        e = create_json(&file, path); /* before the work: a bad path is told at once */
-    if (e == GW_OK)
-        e = time_all(&b);
-    if (e == GW_OK) {
-        json_t *json = report(&b, gw_simd_name(simd));
-        if (file)
-            e = write_json(file, json);
-        json_decref(json);
-    } else {
-        gw_file_abandon(file);
-    }
-    cleanup(&b);
-    return e;
-}
+const gw_benchmark gw_bench_codec = {
+    .name = "codec",
+    .summary = "what each codec costs and keeps, against memcpy (one rank)",
+    .opts = opts,
+    .notes = notes,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};

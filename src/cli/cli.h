@@ -9,6 +9,8 @@ typedef struct gw_command {
     const char *usage;          /* what follows "gradwire NAME" in the help */
     const char *notes;          /* further help text, or NULL */
     const gw_opt *opts;         /* NULL: none */
+    /** Print the help; argv as in `run`. NULL: it is made from the above. */
+    int (*help)(int argc, char **argv);
     /** argv[0] is the command's name. Returns the exit status. */
     int (*run)(int argc, char **argv);
 } gw_command;

@@ -70,11 +70,11 @@ static void check_cores(const gw_host *host, const gw_host_node *node) {
             "use fewer ranks or threads, or bind ranks to more CPUs (mpiexec -bind-to none): "
             "spinning waits starve the others",
             "%d rank%s, %d threads on %d usable CPUs%s: some CPU must carry %d threads",
-            node->ranks, node->ranks == 1 ? "" : "s", node->threads, node->cpus, cores,
+            node->sharers, node->sharers == 1 ? "" : "s", node->threads, node->cpus, cores,
             node->threads_per_cpu);
     else
-        say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPUs%s of %d", node->ranks,
-            node->ranks == 1 ? "" : "s", node->threads, node->threads == 1 ? "" : "s", node->cpus,
+        say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPUs%s of %d", node->sharers,
+            node->sharers == 1 ? "" : "s", node->threads, node->threads == 1 ? "" : "s", node->cpus,
             cores, host->cpus_online);
     if (host->cpu_quota >= 0 && host->cpu_quota < node->threads)
         say(PROBLEM, "cores", "raise the container's CPU limit or use fewer ranks or threads",

@@ -5,10 +5,26 @@
 
 #include <string.h>
 
-static void print(const gw_registry *reg, const char *plural, const char *option) {
+/* What a strategy or an algorithm states beyond its entry. */
+static void state_strategy(const gw_entry *e) {
+    const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
+    printf("      %s, %s; a step: %s\n",
+           ops->traits & GW_STRATEGY_SYNCHRONOUS ? "synchronous" : "not synchronous",
+           ops->traits & GW_STRATEGY_EXACT ? "exact (as its codec)" : "not exact", ops->formula);
+}
+
+static void state_algo(const gw_entry *e) {
+    const gw_algo_ops *ops = (const gw_algo_ops *)e; /* head is the first member */
+    printf("      an allreduce: %s\n", ops->formula);
+}
+
+static void print(const gw_registry *reg, const char *plural, const char *option,
+                  void (*state)(const gw_entry *e)) {
     printf("%s (%s):\n", plural, option);
     for (const gw_entry *const *e = reg->entries; *e; e++) {
         printf("  %-12s %s\n", (*e)->name, (*e)->summary);
+        if (state)
+            state(*e);
         for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
             const gw_opt one[] = {*o, {0}};
             printf("      ");
@@ -26,9 +42,12 @@ static int run(int argc, char **argv) {
     gw_args_free(none);
     if (e != GW_OK)
         return gw_cli_refuse(e);
-    print(&gw_strategies, "strategies", "--comm NAME:option=value,..");
-    print(&gw_algos, "algorithms", "option algo=NAME of a strategy");
-    print(&gw_codecs, "codecs", "--compress NAME:option=value,..");
+    print(&gw_strategies, "strategies", "--comm NAME:option=value,..", state_strategy);
+    print(&gw_algos, "algorithms", "option algo=NAME of a strategy", state_algo);
+    print(&gw_codecs, "codecs", "--compress NAME:option=value,..", NULL);
+    printf("Bytes and messages are those handed to MPI by all P ranks together; n: parameters,\n"
+           "b: bytes of their encoding. Synchronous: replicas agree after every step. Exact: each\n"
+           "update is the one of a serial run. A plugin is named by its path.\n");
     return 0;
 }
 

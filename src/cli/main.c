@@ -72,6 +72,6 @@ int main(int argc, char **argv) {
         return gw_cli_refuse(GW_ERR_USAGE);
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0)
-            return command_help(c);
+            return c->help ? c->help(argc - 1, argv + 1) : command_help(c);
     return c->run(argc - 1, argv + 1);
 }

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <time.h>
 
 static gw_err check_level(int wanted, int provided) {
     if (provided >= wanted)
@@ -12,6 +13,23 @@ static gw_err check_level(int wanted, int provided) {
                    "this MPI library provides thread level %d of the %d that the strategy needs: "
                    "use another progress= or another library",
                    provided, wanted);
+}
+
+/* MPICH 4 over UCX hangs in MPI_Finalize if a rank still polls MPI while another has begun to
+ * disconnect: the first's answer sends the other into a blocking barrier, where it answers nobody
+ * (pmodels/mpich pull request 6596). So between hosts all ranks stop polling before any
+ * disconnects. */
+static void part(MPI_Comm comm) {
+    const struct timespec pause = {.tv_nsec = 200000000};
+    MPI_Comm host;
+    int ranks = 1, here = 1;
+    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+        return;
+    MPI_Comm_size(comm, &ranks);
+    MPI_Comm_size(host, &here);
+    MPI_Comm_free(&host);
+    if (here < ranks && MPI_Barrier(comm) == MPI_SUCCESS)
+        nanosleep(&pause, NULL);
 }
 
 int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
@@ -34,6 +52,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     int status = gw_err_status(e);
     if (e != GW_OK && rank == 0)
         gw_cli_fail(e);
+    part(MPI_COMM_WORLD);
     MPI_Finalize();
     return status;
 }

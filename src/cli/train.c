@@ -1,6 +1,8 @@
 /* gradwire train: options in, one training run, a few lines out. */
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
+#include "cli/step_opts.h"
 #include "nn/gemm.h"
 #include "train/trainer.h"
 
@@ -16,32 +18,12 @@ static const gw_opt opts[] = {
     {"validation", GW_OPT_REAL, "0", 0, 0.9, NULL, "FRACTION", "training samples kept apart"},
     {"data-layout", GW_OPT_CHOICE, "replicated", 0, 0, "replicated|sharded", NULL,
      "one copy a node, or each rank its shard"},
-    {"layers", GW_OPT_TEXT, "256,128", 0, 0, NULL, "N,N,..",
-     "hidden widths; '' is softmax regression"},
-    {"activation", GW_OPT_CHOICE, "relu", 0, 0, "relu|sigmoid|tanh", NULL, "of the hidden layers"},
-    {"init", GW_OPT_CHOICE, "auto", 0, 0, "auto|he|xavier", NULL,
-     "of the weights (auto: he for relu, else xavier)"},
-    {"optimizer", GW_OPT_CHOICE, "sgd", 0, 0, "sgd", NULL, "rule of the update"},
-    {"lr", GW_OPT_REAL, "0.1", 1e-12, 1e6, NULL, "X", "learning rate"},
+#include "cli/step_opts.def"
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL, "linear: times the ranks"},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS", "climb to the rate over these steps"},
-    {"momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum of sgd"},
-    {"weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "L2 penalty"},
-    {"batch", GW_OPT_INT, "64", 1, 0x7fffffff, NULL, "N", "global batch, over all ranks"},
-    {"local-batch", GW_OPT_INT, NULL, 1, 0x7fffffff, NULL, "N", "instead: samples a rank"},
     {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set"},
     {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after so many steps"},
     {"time-limit", GW_OPT_REAL, NULL, 0.001, 1e9, NULL, "SECONDS", "stop after so long"},
-    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of parameters, sample order and codecs"},
-    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads a rank"},
-    {"comm", GW_OPT_TEXT, "allreduce", 0, 0, NULL, "STRATEGY",
-     "name[:option=value,..] or path to a plugin"},
-    {"compress", GW_OPT_TEXT, "none", 0, 0, NULL, "CODEC",
-     "name[:option=value,..] or path to a plugin"},
-    {"error-feedback", GW_OPT_CHOICE, "auto", 0, 0, "on|off|auto", NULL,
-     "carry what a codec dropped to the next step (auto: for biased codecs)"},
-    {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL,
-     "lazy: finish each layer just before the next forward pass reads it"},
     {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
@@ -59,40 +41,23 @@ typedef struct job {
 
 /* ---- reading the command line ---- */
 
-static gw_err parse_layers(gw_train_config *c, const char *text) {
-    c->n_hidden = 0;
-    while (*text) {
-        char *end;
-        long width = strtol(text, &end, 10);
-        if (end == text || width < 1 || width > 1 << 20 || (*end && *end != ','))
-            return gw_fail(GW_ERR_USAGE,
-                           "train: layers: '%s': must be whole numbers from 1 to "
-                           "1048576 with commas between",
-                           text);
-        if (c->n_hidden == GW_MAX_LAYERS - 1)
-            return gw_fail(GW_ERR_USAGE, "train: layers: more than %d hidden layers",
-                           GW_MAX_LAYERS - 1);
-        c->hidden[c->n_hidden++] = (int)width;
-        text = *end ? end + 1 : end;
-    }
-    return GW_OK;
-}
-
 static bool is(const gw_args *a, const char *option, const char *word) {
     return strcmp(gw_args_text(a, option), word) == 0;
 }
 
-static void read_model(gw_train_config *c, const gw_args *a) {
-    c->activation = is(a, "activation", "relu")      ? GW_RELU
-                    : is(a, "activation", "sigmoid") ? GW_SIGMOID
-                                                     : GW_TANH;
-    bool he = is(a, "init", "auto") ? c->activation == GW_RELU : is(a, "init", "he");
-    c->init = he ? GW_INIT_HE : GW_INIT_XAVIER;
+/* run.json holds the command and every option, and JSON is UTF-8: better said now than when the run
+ * is over. */
+static gw_err check_text(const gw_args *a, int argc, char **argv) {
+    for (int i = 1; i < argc && gw_args_given(a, "out"); i++)
+        if (!gw_text_utf8(argv[i]))
+            return gw_fail(GW_ERR_USAGE,
+                           "train: '%s' is not UTF-8, as all text in the run.json of --out has to "
+                           "be: write it so, rename the file, or leave --out away",
+                           argv[i]);
+    return GW_OK;
 }
 
 static gw_err check_together(const gw_args *a) {
-    if (gw_args_given(a, "batch") && gw_args_given(a, "local-batch"))
-        return gw_fail(GW_ERR_USAGE, "train: give --batch or --local-batch, not both");
     if (gw_args_flag(a, "trace") && !gw_args_given(a, "out"))
         return gw_fail(GW_ERR_USAGE, "train: --trace needs --out DIR to write trace.json to");
     if (gw_args_given(a, "out") && !*gw_args_text(a, "out"))
@@ -104,29 +69,17 @@ static gw_err read_config(job *j) {
     const gw_args *a = j->args;
     gw_train_config *c = &j->config;
     GW_TRY(check_together(a));
-    GW_TRY(parse_layers(c, gw_args_text(a, "layers")));
-    read_model(c, a);
-    c->seed = (uint64_t)gw_args_int(a, "seed");
+    GW_TRY(gw_step_opts_read(c, a, "train"));
     c->data = (gw_data_spec){.source = gw_args_text(a, "data"),
                              .image_scale = (int)gw_args_int(a, "image-scale"),
                              .validation = gw_args_real(a, "validation"),
                              .sharded = is(a, "data-layout", "sharded"),
                              .seed = c->seed};
-    c->lr = gw_args_real(a, "lr");
-    c->momentum = gw_args_real(a, "momentum");
-    c->weight_decay = gw_args_real(a, "weight-decay");
     c->lr_linear = is(a, "lr-scaling", "linear");
     c->lr_warmup = gw_args_int(a, "lr-warmup");
-    c->local_batch = gw_args_given(a, "local-batch");
-    c->batch = (int)gw_args_int(a, c->local_batch ? "local-batch" : "batch");
     c->epochs = (int)gw_args_int(a, "epochs");
     c->steps = gw_args_int(a, "steps");
     c->time_limit_s = gw_args_real(a, "time-limit");
-    c->threads = (int)gw_args_int(a, "threads");
-    c->comm = gw_args_text(a, "comm");
-    c->compress = gw_args_text(a, "compress");
-    c->feedback = gw_args_text(a, "error-feedback");
-    c->lazy = is(a, "update", "lazy");
     c->out = gw_args_text(a, "out");
     c->overwrite = gw_args_flag(a, "overwrite");
     c->trace = gw_args_flag(a, "trace");
@@ -241,6 +194,8 @@ static int run(int argc, char **argv) {
     gw_err e = j.command ? gw_args_new(&j.args, opts) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e == GW_OK)
         e = gw_args_argv(j.args, "train", argc, argv, NULL);
+    if (e == GW_OK)
+        e = check_text(j.args, argc, argv);
     if (e == GW_OK)
         e = read_config(&j);
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;

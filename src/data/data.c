@@ -17,7 +17,7 @@
 /* What every rank must know of what rank 0 read; sent as bytes between equal programs. */
 typedef struct facts {
     uint32_t train, validation, test; /* samples */
-    int rows, cols, classes, scale, batch;
+    int rows, cols, classes, scale, batch, servers;
     bool sharded;
     char name[64], source[256], hash[32];
 } facts;
@@ -99,6 +99,7 @@ static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
     f->scale = spec->image_scale;
     f->sharded = spec->sharded;
     f->batch = spec->batch;
+    f->servers = spec->servers;
     memcpy(f->source, raw->source, sizeof f->source);
     uint32_t first, count;
     return spec->sharded ? gw_sampler_shard(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
@@ -235,7 +236,8 @@ static gw_err prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, in
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count;
-        GW_TRY(gw_sampler_shard(f->train, f->batch, r, ranks, &first, &count));
+        GW_TRY(gw_sampler_shard(f->train, f->batch, r - f->servers, ranks - f->servers, &first,
+                                &count));
         cut[r] = (gw_span){first, count};
     }
     return gw_alloc(&h->shard, cut[rank].n, pixels + 1);

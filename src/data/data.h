@@ -25,6 +25,7 @@ typedef struct gw_data_spec {
     bool sharded;       /* scatter the training set instead of one copy a node */
     uint64_t seed;      /* of the validation set's choice */
     int batch;          /* global batch size, by which the sharded layout cuts; else unused */
+    int servers;        /* ranks, from 0 on, that take no samples (sharded: get no shard) */
 } gw_data_spec;
 
 typedef struct gw_data {

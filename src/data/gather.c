@@ -1,25 +1,17 @@
 /* From stored bytes to a network's input: conversion and nearest-neighbour enlargement. */
 #include "data/data.h"
 
+#include "base/clones.h"
+
 #include <assert.h>
 #include <string.h>
-
-/* One version a vector width, chosen when the program is loaded; portable code elsewhere. */
-#if defined(__x86_64__) && !defined(GW_NO_CLONES) && defined(__has_attribute)
-#if __has_attribute(target_clones)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-#endif
-#ifndef CLONES
-#define CLONES
-#endif
 
 /* Below this many output floats starting a team of threads costs more than it saves. */
 enum { PARALLEL_FLOATS = 1 << 16 };
 
 static const float unit = 1.0f / 255.0f;
 
-CLONES static void convert(float *restrict out, const uint8_t *restrict in, int n) {
+GW_CLONES static void convert(float *restrict out, const uint8_t *restrict in, int n) {
     for (int i = 0; i < n; i++)
         out[i] = (float)in[i] * unit;
 }
@@ -30,7 +22,7 @@ static void stretch(float *restrict out, const uint8_t *restrict in, int n, int 
             out[i * scale + k] = (float)in[i] * unit;
 }
 
-CLONES static void stretch2(float *restrict out, const uint8_t *restrict in, int n) {
+GW_CLONES static void stretch2(float *restrict out, const uint8_t *restrict in, int n) {
     for (int i = 0; i < n; i++)
         out[2 * i] = out[2 * i + 1] = (float)in[i] * unit;
 }

@@ -1,6 +1,7 @@
 #include "data/idx.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "data/stream.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ static const struct {
 /* One file's content: images (n, rows*cols), or labels with rows = cols = 1. */
 typedef struct idx_file {
     char path[PATH_MAX];
+    gw_stream *stream; /* open behind the header, until the data are read */
     uint32_t n, rows, cols;
     uint8_t *data;
 } idx_file;
@@ -78,7 +80,7 @@ static gw_err short_file(const idx_file *f, uint64_t got, uint64_t want, const c
                    f->path, (unsigned long long)got, what, (unsigned long long)want);
 }
 
-static gw_err check_sizes(const idx_file *f, const gw_stream *s, size_t head) {
+static gw_err check_sizes(const idx_file *f, size_t head) {
     if (f->n == 0)
         return gw_fail(GW_ERR_INPUT, "%s: holds 0 samples, expected at least 1", f->path);
     if (f->n > GW_MAX_SAMPLES)
@@ -90,19 +92,21 @@ static gw_err check_sizes(const idx_file *f, const gw_stream *s, size_t head) {
                        f->path, f->rows, f->cols, GW_MAX_SIDE);
     /* The file's own size bounds what can come, before any memory is taken for it. */
     uint64_t bytes = (uint64_t)f->n * f->rows * f->cols;
-    if (bytes + head > gw_stream_most(s))
+    uint64_t most = gw_stream_most(f->stream);
+    if (bytes + head > most)
         return gw_fail(GW_ERR_INPUT,
                        "%s: truncated: its header promises %llu bytes of data, but the file holds "
                        "%llu at most: fetch it again",
-                       f->path, (unsigned long long)bytes, (unsigned long long)gw_stream_most(s));
+                       f->path, (unsigned long long)bytes, (unsigned long long)most);
     return GW_OK;
 }
 
-static gw_err read_header(idx_file *f, gw_stream *s, int dims) {
+static gw_err read_header(idx_file *f, int dims) {
     uint8_t head[16] = {0};
     size_t want = 4 + 4 * (size_t)dims, got = 0;
     uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
-    GW_TRY(gw_stream_read(s, head, want, &got));
+    GW_TRY(gw_stream_open(&f->stream, f->path));
+    GW_TRY(gw_stream_read(f->stream, head, want, &got));
     if (got >= 4 && big_endian(head) != expected)
         return gw_fail(GW_ERR_INPUT,
                        "%s: magic number 0x%08x, expected 0x%08x (IDX, unsigned bytes, %d "
@@ -113,33 +117,25 @@ static gw_err read_header(idx_file *f, gw_stream *s, int dims) {
     f->n = big_endian(head + 4);
     f->rows = dims == 3 ? big_endian(head + 8) : 1;
     f->cols = dims == 3 ? big_endian(head + 12) : 1;
-    return check_sizes(f, s, want);
+    return check_sizes(f, want);
 }
 
-static gw_err read_data(idx_file *f, gw_stream *s) {
+static gw_err read_data(idx_file *f) {
     size_t want = (size_t)f->n * f->rows * f->cols, got = 0, more = 0;
     uint8_t beyond;
     GW_TRY(gw_alloc(&f->data, want, 1));
-    GW_TRY(gw_stream_read(s, f->data, want, &got));
+    GW_TRY(gw_stream_read(f->stream, f->data, want, &got));
     if (got < want)
         return short_file(f, got, want, "data");
-    GW_TRY(gw_stream_read(s, &beyond, 1, &more)); /* checks gzip's trailer too */
+    GW_TRY(gw_stream_read(f->stream, &beyond, 1, &more)); /* checks gzip's trailer too */
     if (more)
         return gw_fail(GW_ERR_INPUT,
                        "%s: more bytes follow the %u samples that its header promises: fetch it "
                        "again",
                        f->path, f->n);
+    gw_stream_close(f->stream);
+    f->stream = NULL;
     return GW_OK;
-}
-
-static gw_err read_file(idx_file *f, int dims) {
-    gw_stream *s = NULL;
-    GW_TRY(gw_stream_open(&s, f->path));
-    gw_err e = read_header(f, s, dims);
-    if (e == GW_OK)
-        e = read_data(f, s);
-    gw_stream_close(s);
-    return e;
 }
 
 /* Labels must lie in 0..classes-1; *largest is the greatest met. */
@@ -163,14 +159,20 @@ static gw_err check_pair(const idx_file *images, const idx_file *labels) {
     return GW_OK;
 }
 
-static gw_err check_set(const idx_file f[FILES], int *classes) {
-    int largest, ignored;
+/* What the headers promise of each other, before memory is taken for any of it: in a .gz a flipped
+ * bit of a count may promise a thousand times the file's size and still be possible. */
+static gw_err check_headers(const idx_file f[FILES]) {
     GW_TRY(check_pair(&f[0], &f[1]));
     GW_TRY(check_pair(&f[2], &f[3]));
     if (f[0].rows != f[2].rows || f[0].cols != f[2].cols)
         return gw_fail(GW_ERR_INPUT,
                        "%s holds images of %u x %u, but %s of %u x %u: they must match", f[2].path,
                        f[2].rows, f[2].cols, f[0].path, f[0].rows, f[0].cols);
+    return GW_OK;
+}
+
+static gw_err check_classes(const idx_file f[FILES], int *classes) {
+    int largest, ignored;
     GW_TRY(check_labels(&f[1], GW_IDX_CLASSES, "MNIST's format", &largest));
     if (largest == 0)
         return gw_fail(GW_ERR_INPUT, "%s: all labels are 0, expected at least two classes",
@@ -185,8 +187,11 @@ static gw_err read_all(idx_file files[FILES], const char *dir, int *classes) {
     /* Labels first: small, and as telling about a wrong folder as the images. */
     static const int order[FILES] = {1, 3, 2, 0};
     for (int i = 0; i < FILES; i++)
-        GW_TRY(read_file(&files[order[i]], parts[order[i]].dims));
-    return check_set(files, classes);
+        GW_TRY(read_header(&files[order[i]], parts[order[i]].dims));
+    GW_TRY(check_headers(files));
+    for (int i = 0; i < FILES; i++)
+        GW_TRY(read_data(&files[order[i]]));
+    return check_classes(files, classes);
 }
 
 gw_err gw_idx_read(gw_raw *raw, const char *dir) {
@@ -201,10 +206,12 @@ gw_err gw_idx_read(gw_raw *raw, const char *dir) {
         raw->rows = (int)files[0].rows;
         raw->cols = (int)files[0].cols;
         raw->classes = classes;
-        snprintf(raw->source, sizeof raw->source, "%s", dir);
+        gw_text_copy(raw->source, sizeof raw->source, dir);
     } else {
-        for (int i = 0; i < FILES; i++)
+        for (int i = 0; i < FILES; i++) {
+            gw_stream_close(files[i].stream);
             free(files[i].data);
+        }
     }
     free(files);
     return e;

@@ -1,6 +1,7 @@
 /** Folders in MNIST's format: four IDX files (LeCun, Cortes, Burges: "The MNIST database", 1998),
- *  gzipped or not, with labels 0 to 9. Files are untrusted: every size is checked before memory is
- *  taken, and data is read to its end so that gzip's CRC-32 counts. */
+ *  gzipped or not, with labels 0 to 9. Files are untrusted: every size is checked, against the
+ * file's own and against the other files' headers, before memory is taken, and data is read to its
+ * end so that gzip's CRC-32 counts. */
 #ifndef GW_DATA_IDX_H
 #define GW_DATA_IDX_H
 

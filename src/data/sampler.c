@@ -18,7 +18,7 @@ struct gw_sampler {
 };
 
 static gw_span part(size_t n, int rank, int ranks) {
-    return gw_span_part((gw_span){0, n}, rank, ranks);
+    return rank < 0 ? (gw_span){0, 0} : gw_span_part((gw_span){0, n}, rank, ranks);
 }
 
 static gw_err check_batch(uint32_t n, int batch) {

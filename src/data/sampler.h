@@ -4,7 +4,9 @@
  *  global batch b is its b-th run of `batch` entries (the last may be shorter) and rank r takes
  *  part r of P of it (gw_span_part), so any number of ranks walks the same global batches.
  *  Sharded: each rank permutes its own shard; the shards are cut so that each holds exactly what
- *  its parts of an epoch's batches need. */
+ *  its parts of an epoch's batches need.
+ *
+ *  Ranks here are counted among those that take samples; a negative one takes none, in no batch. */
 #ifndef GW_DATA_SAMPLER_H
 #define GW_DATA_SAMPLER_H
 

@@ -4,6 +4,7 @@
 
 #include <omp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@ enum { ROWS = 8, COLS = 16 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static gw_gemm_identity identity;
+
+static _Atomic(const char *) failure; /* of the first product that failed */
 
 static void setup(void) {
     gw_gemm_backend_setup(&identity);
@@ -92,7 +95,10 @@ static void single(bool ta, bool tb, int m, int n, int k, const float *a, int ld
     int threads = omp_get_max_threads();
     if (threads != 1)
         omp_set_num_threads(1);
-    gw_gemm_backend_product(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    const char *why = gw_gemm_backend_product(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    const char *none = NULL;
+    if (why)
+        atomic_compare_exchange_strong(&failure, &none, why);
     if (threads != 1)
         omp_set_num_threads(threads);
 }
@@ -152,4 +158,14 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         if (between.f && p + 1 < pieces)
             between.f(between.ctx);
     }
+}
+
+gw_err gw_gemm_check(void) {
+    const char *why = atomic_load_explicit(&failure, memory_order_acquire);
+    if (!why)
+        return GW_OK;
+    return gw_fail(GW_ERR_INTERNAL,
+                   "%s failed at a matrix product (%s): is memory short? fewer ranks or threads, a "
+                   "smaller batch or narrower layers need less",
+                   gw_gemm_library(), why);
 }

@@ -22,9 +22,14 @@ const char *gw_gemm_warning(void);
 /** C(m,n) = op(A)(m,k) * op(B)(k,n) + beta * C, row-major, op = transpose where the flag is set:
  *  A is stored (m,k) or, transposed, (k,m); B is (k,n) or (n,k); leading dimensions are those of
  *  the stored matrices. Split over the OpenMP threads by tiles of C, so every element of C is
- *  summed by one thread and no sum is shared. m, n or k may be 0. */
+ *  summed by one thread and no sum is shared. m, n or k may be 0. If the library fails C is
+ *  undefined, and gw_gemm_check says so. */
 void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc);
+
+/** GW_OK unless a product has failed since the program began: then GW_ERR_INTERNAL with the
+ * library's reason for the first. A step asks once, before anybody uses its results; any thread. */
+gw_err gw_gemm_check(void);
 
 /** Call f(ctx) from now on between the pieces, some tenths of a millisecond each, into which long
  *  products are cut whether or not anybody listens: how messages are moved on under computation.

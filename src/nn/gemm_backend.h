@@ -15,9 +15,9 @@ typedef struct gw_gemm_identity {
 
 /** As gw_gemm with m, n, k > 0, on the calling thread. gw_gemm sees to it that
  * omp_get_max_threads() is 1 in there, so a library that follows OpenMP starts no threads of its
- * own. */
-void gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                             const float *b, int ldb, float beta, float *c, int ldc);
+ * own. NULL, or the library's word for why it could not (a static string); C is then undefined. */
+const char *gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                                    const float *b, int ldb, float beta, float *c, int ldc);
 
 /** Keep the library to one thread and say what it is. Called once, before the first product. */
 void gw_gemm_backend_setup(gw_gemm_identity *id);

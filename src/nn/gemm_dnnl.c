@@ -2,16 +2,15 @@
 #include "nn/gemm_backend.h"
 
 #include <dnnl.h>
+#include <dnnl_debug.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-void gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                             const float *b, int ldb, float beta, float *c, int ldc) {
-    /* Cannot fail: it refuses only impossible sizes and leading dimensions. */
+const char *gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                                    const float *b, int ldb, float beta, float *c, int ldc) {
+    /* It may run out of memory for packing its operands or for generating code. */
     dnnl_status_t rc =
         dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
-    if (rc != dnnl_success)
-        abort();
+    return rc == dnnl_success ? NULL : dnnl_status2str(rc);
 }
 
 /* The ISA values grow by adding bits, so a set holds another when it has all its bits. */

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 
 #define MAGIC "GWMODEL1"
+/* The largest model's parameters, and more than enough for the fields before them. */
+#define LARGEST_FILE (GW_MAX_PARAMS * sizeof(float) + 4096)
 enum { VERSION = 1 };
 
 /* What a file says of the model before its parameters; fixed widths, whatever an enum's size. */
@@ -69,7 +71,7 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
     char where[256];
     snprintf(where, sizeof where, "%.250s: ", path);
     gw_io *io = NULL;
-    GW_TRY(gw_io_load(&io, path, MAGIC, VERSION));
+    GW_TRY(gw_io_load(&io, path, MAGIC, VERSION, LARGEST_FILE));
     gw_model *m = NULL;
     gw_err e = model_fields(io, &m, max_batch, where, (size_t)st.st_size);
     if (e == GW_OK)

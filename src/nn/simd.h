@@ -1,17 +1,12 @@
-/** What the elementwise kernels share: one build that runs on any CPU of the architecture and
- *  still uses the widest vectors of the one it meets, and exp and tanh that vectorise. */
+/** What the elementwise kernels share: clones for wider vectors, and exp and tanh that vectorise.
+ */
 #ifndef GW_NN_SIMD_H
 #define GW_NN_SIMD_H
 
+#include "base/clones.h"
+
 #include <stdint.h>
 #include <string.h>
-
-/** Compile a function once per instruction set; the loader picks (GNU ifunc). */
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(GW_NO_CLONES)
-#define GW_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define GW_CLONES
-#endif
 
 /** Elements of an elementwise kernel below which waking threads costs more than it saves. */
 enum { GW_PARALLEL_ELEMENTS = 1 << 15 };

@@ -197,13 +197,45 @@ static int mask_bits(uint64_t bits[MASK_WORDS]) {
     return CPU_COUNT(&mask);
 }
 
-static gw_err fill_node(gw_host_node *out, int threads, MPI_Comm host) {
+/* The whole number that an environment variable holds; -1: not one, or not from 1 to `most`. */
+static int64_t number_in(const char *text, int64_t most) {
+    char *end;
+    if (!isdigit((unsigned char)*text))
+        return -1;
+    long long value = strtoll(text, &end, 10);
+    return *end == '\0' && value >= 1 && value <= most ? value : -1;
+}
+
+gw_err gw_host_link_read(gw_host_link *out) {
+    static const char hosts_name[] = "GRADWIRE_TESTBED", rate_name[] = "GRADWIRE_LINK_RATE";
+    enum { MOST_HOSTS = 4096 };
+    const int64_t most_rate = 1000000000000;
+    const char *hosts = getenv(hosts_name), *rate = getenv(rate_name);
+    *out = (gw_host_link){0};
+    if (!hosts && !rate)
+        return GW_OK;
+    if (!hosts || !rate)
+        return gw_fail(GW_ERR_USAGE, "%s is set without %s: experiments/testbed sets both",
+                       hosts ? hosts_name : rate_name, hosts ? rate_name : hosts_name);
+    gw_host_link link = {true, (int)number_in(hosts, MOST_HOSTS), number_in(rate, most_rate)};
+    if (link.hosts < 0)
+        return gw_fail(GW_ERR_USAGE, "%s='%s': must be a number of hosts from 1 to %d", hosts_name,
+                       hosts, MOST_HOSTS);
+    if (link.rate_bits_per_s < 0)
+        return gw_fail(GW_ERR_USAGE, "%s='%s': must be a whole number of bit/s from 1 to %lld",
+                       rate_name, rate, (long long)most_rate);
+    *out = link;
+    return GW_OK;
+}
+
+/* `sharers`: the ranks whose threads compete for the same CPUs. */
+static gw_err fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
     uint64_t mine[MASK_WORDS] = {0}, all[MASK_WORDS];
     int own = threads_a_cpu(threads, mask_bits(mine)), worst;
-    GW_MPI(MPI_Comm_size(host, &out->ranks));
-    GW_TRY(gw_allreduce(mine, all, MASK_WORDS, MPI_UINT64_T, MPI_BOR, host));
-    GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, host));
-    GW_TRY(gw_allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, host));
+    GW_MPI(MPI_Comm_size(sharers, &out->sharers));
+    GW_TRY(gw_allreduce(mine, all, MASK_WORDS, MPI_UINT64_T, MPI_BOR, sharers));
+    GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, sharers));
+    GW_TRY(gw_allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, sharers));
     for (int w = 0; w < MASK_WORDS; w++)
         out->cpus += __builtin_popcountll(all[w]);
     int together = threads_a_cpu(out->threads, out->cpus);
@@ -215,8 +247,14 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     *out = (gw_host_node){0};
     MPI_Comm host;
     int rank_on_host, lead;
+    gw_host_link link;
+    GW_TRY(gw_agree(comm, gw_host_link_read(&link)));
+    int emulated = link.emulated; /* one rank's word counts: all must take the same branch */
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &emulated, 1, MPI_INT, MPI_MAX, comm));
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-    gw_err e = fill_node(out, threads, host);
+    gw_err e = fill_node(out, threads, emulated ? comm : host);
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_size(host, &out->ranks), "MPI_Comm_size");
     if (e == GW_OK)
         e = gw_mpi_check(MPI_Comm_rank(host, &rank_on_host), "MPI_Comm_rank");
     MPI_Comm_free(&host);

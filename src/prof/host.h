@@ -25,17 +25,30 @@ typedef struct gw_host {
 /** Fill *out; never fails. Reads /proc and /sys: not for inside a batch. */
 void gw_host_facts(gw_host *out);
 
-/** The ranks of `comm` that share a host with the caller. */
+/** The links between hosts, where they are emulated on one machine (experiments/testbed). */
+typedef struct gw_host_link {
+    bool emulated;           /* false: the rest is 0 */
+    int hosts;               /* network namespaces that the machine plays */
+    int64_t rate_bits_per_s; /* of each link, each way */
+} gw_host_link;
+
+/** Read GRADWIRE_TESTBED (hosts) and GRADWIRE_LINK_RATE (bit/s), which the testbed sets. Neither
+ * set: not emulated. One alone or one that is no number in range: GW_ERR_USAGE. */
+gw_err gw_host_link_read(gw_host_link *out);
+
+/** The ranks of `comm` that share a host with the caller. Emulated hosts share one machine's cores:
+ *  `cpus`, `sharers` and what follows then count over all of `comm`. */
 typedef struct gw_host_node {
     int nodes;           /* hosts that `comm` spans */
     int ranks;           /* ranks of `comm` on this host */
-    int cpus;            /* logical CPUs that at least one of them may run on */
-    int threads;         /* compute threads of all of them together */
+    int sharers;         /* ranks that share these CPUs; `ranks` unless hosts are emulated */
+    int cpus;            /* logical CPUs that at least one of the sharers may run on */
+    int threads;         /* compute threads of all sharers together */
     int threads_per_cpu; /* most threads a CPU must carry, even if well spread; 1: all fit */
 } gw_host_node;
 
 /** Collective. `threads`: compute threads of this rank. A rank bound to too few CPUs shows in
- *  threads_per_cpu too. */
+ *  threads_per_cpu too. Fails on all ranks alike where gw_host_link_read does on one. */
 gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm);
 
 /** More threads than CPUs to run them: waiting must then yield rather than spin. */

@@ -178,23 +178,23 @@ void gw_ledger_begin(void) {
 void gw_ledger_end(gw_batch_cost *cost) {
     assert(is_main && gw_ledger_counting() && "no batch is open");
     assert(led.depth == 0 && "a region is still open at the end of the batch");
-    charge(gw_clock_ticks());
+    uint64_t end = gw_clock_ticks();
+    charge(end);
     atomic_store(&running, false);
-    gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero)};
+    gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero),
+                       .wall_s = gw_clock_seconds(end - led.begin)};
     usage(&c.nivcsw, &c.minflt, &c.cpu_s);
     c.nivcsw -= led.nivcsw;
     c.minflt -= led.minflt;
     c.cpu_s -= led.cpu_s;
-    for (int p = 0; p < GW_PHASES; p++) {
+    for (int p = 0; p < GW_PHASES; p++)
         c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
-        c.wall_s += c.phase_s[p];
-    }
     c.inflight_s = gw_clock_seconds(led.inflight);
     c.wire_bytes = atomic_load(&bytes_sent);
     c.messages = atomic_load(&messages_sent);
     c.collectives = atomic_load(&collectives_called);
     if (led.sink)
-        led.sink->batch(led.begin, led.mark);
+        led.sink->batch(led.begin, end);
     *cost = c;
 }
 

@@ -16,8 +16,8 @@
 /** What one batch cost this rank. */
 typedef struct gw_batch_cost {
     double start_s;            /* since gw_ledger_start */
-    double wall_s;             /* = the sum of phase_s */
-    double phase_s[GW_PHASES]; /* exclusive times */
+    double wall_s;             /* from the mark of its begin to the mark of its end */
+    double phase_s[GW_PHASES]; /* exclusive times; they add up to wall_s, from marks of their own */
     double inflight_s;         /* computation (forward, backward, update) while a nonblocking
                                   operation was posted and not yet seen complete: an upper bound
                                   of the communication that hid there */

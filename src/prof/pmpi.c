@@ -1,68 +1,9 @@
-/* Completion of requests, persistent requests, and the byte formulas. */
+/* Completion of requests, and persistent requests. */
 #include "prof/pmpi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type) {
-    MPI_Count size = 0;
-    if (count <= 0 || PMPI_Type_size_x(type, &size) != MPI_SUCCESS || size <= 0)
-        return 0;
-    return (uint64_t)count * (uint64_t)size;
-}
-
-uint64_t gw_pmpi_sent(MPI_Count count, MPI_Datatype type, int dest) {
-    return dest == MPI_PROC_NULL ? 0 : gw_pmpi_bytes(count, type);
-}
-
-static uint64_t ranks(MPI_Comm comm) {
-    int n = 1;
-    PMPI_Comm_size(comm, &n);
-    return (uint64_t)n;
-}
-
-static int rank_in(MPI_Comm comm) {
-    int rank = 0;
-    PMPI_Comm_rank(comm, &rank);
-    return rank;
-}
-
-uint64_t gw_pmpi_share(uint64_t bytes, unsigned passes, MPI_Comm comm) {
-    uint64_t p = ranks(comm);
-    return passes * (p - 1) * bytes / p;
-}
-
-uint64_t gw_pmpi_others(uint64_t bytes, MPI_Comm comm) {
-    return (ranks(comm) - 1) * bytes;
-}
-
-uint64_t gw_pmpi_sum(const int counts[], MPI_Datatype type, int skip, MPI_Comm comm) {
-    MPI_Count sum = 0;
-    int n = (int)ranks(comm);
-    for (int i = 0; i < n; i++)
-        sum += i == skip ? 0 : counts[i];
-    return gw_pmpi_bytes(sum, type);
-}
-
-uint64_t gw_pmpi_gathered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return rank_in(comm) == root ? 0 : gw_pmpi_bytes(count, type);
-}
-
-uint64_t gw_pmpi_scattered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return rank_in(comm) == root ? gw_pmpi_others(gw_pmpi_bytes(count, type), comm) : 0;
-}
-
-uint64_t gw_pmpi_scattered_v(const int counts[], MPI_Datatype type, int root, MPI_Comm comm) {
-    return rank_in(comm) == root ? gw_pmpi_sum(counts, type, root, comm) : 0;
-}
-
-uint64_t gw_pmpi_swapped_v(const void *sendbuf, const int sendcounts[], MPI_Datatype sendtype,
-                           const int recvcounts[], MPI_Datatype recvtype, MPI_Comm comm) {
-    if (sendbuf == MPI_IN_PLACE)
-        return gw_pmpi_sum(recvcounts, recvtype, rank_in(comm), comm);
-    return gw_pmpi_sum(sendcounts, sendtype, rank_in(comm), comm);
-}
 
 /* Persistent requests keep their handle when they complete, so which of them are under way must
  * be kept here. Few programs have any, and those have few: a list, and one branch for the rest. */
@@ -243,6 +184,11 @@ int MPI_Request_free(MPI_Request *request) {
     int rc = PMPI_Request_free(request);
     gw_ledger_completed(done);
     return rc;
+}
+
+/* Looks at a request and lets it be: it completes in a later call. */
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
+    GW_PMPI_CALL(GW_PHASE_MPI_POLL, PMPI_Request_get_status(request, flag, status), 0, 0, 0);
 }
 
 int MPI_Start(MPI_Request *request) {

@@ -2,10 +2,18 @@
  *  interface") lets a program define MPI_X itself and reach the library's as PMPI_X: so every
  *  strategy, algorithm and plugin is timed and counted without knowing it.
  *
- *  Starting a nonblocking operation is charged to mpi_post, testing to mpi_poll, blocking to
- *  mpi_wait. Calls of other threads are counted, not timed. Not interposed, and so charged to the
- *  phase around them: one-sided, neighbourhood, partitioned and file operations, and the making of
- *  communicators, types and groups. Intracommunicators only. */
+ *  Interposed are all calls of MPI 4.0 that move data between the ranks of an intracommunicator by
+ *  messages, with their _c, nonblocking and persistent forms, neighbourhoods included, and what
+ *  starts, tests, waits for and frees requests. Starting a nonblocking or persistent operation is
+ *  charged to mpi_post, testing to mpi_poll, blocking to mpi_wait. Calls of other threads are
+ *  counted, not timed.
+ *
+ *  Not interposed, and so charged to the phase around them, their bytes not counted: one-sided
+ *  operations (MPI_Put ... and the synchronisation of windows; loads and stores in a shared window
+ *  are no calls at all), partitioned ones (MPI_Psend_init, MPI_Pready ...; waiting for one is
+ *  charged), files, and the making of communicators (but for the requests of MPI_Comm_idup),
+ * windows, types and groups. To wait for a request of theirs (MPI_Rput, MPI_File_iread) while
+ * others are in flight ends the flight of one of those in the ledger. */
 #ifndef GW_PROF_PMPI_H
 #define GW_PROF_PMPI_H
 
@@ -50,6 +58,25 @@
         return rc_;                                                                                \
     } while (0)
 
+/** Define a collective's six forms: blocking MPI_Name, nonblocking MPI_Iname and persistent
+ *  MPI_Name_init, each with int counts and displacements and, as _c, with MPI_Count and MPI_Aint.
+ *  PARAMS(count_t, displ_t) are the parameters of the blocking form, PARAMS_ARGS their names, and
+ *  `bytes` is what this rank sends, in those names. */
+#define GW_PMPI_COLLECTIVE(Name, name, PARAMS, bytes)                                              \
+    GW_PMPI_FORMS(Name, name, , PARAMS, int, int, bytes)                                           \
+    GW_PMPI_FORMS(Name, name, _c, PARAMS, MPI_Count, MPI_Aint, bytes)
+
+#define GW_PMPI_FORMS(Name, name, c, PARAMS, count_t, displ_t, bytes)                              \
+    int MPI_##Name##c(PARAMS(count_t, displ_t)) {                                                  \
+        GW_PMPI_CALL(GW_PHASE_MPI_WAIT, PMPI_##Name##c(PARAMS##_ARGS), bytes, 0, 1);               \
+    }                                                                                              \
+    int MPI_I##name##c(PARAMS(count_t, displ_t), MPI_Request *request) {                           \
+        GW_PMPI_POST(PMPI_I##name##c(PARAMS##_ARGS, request), request, bytes, 0, 1);               \
+    }                                                                                              \
+    int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info, MPI_Request *request) {      \
+        GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0, 1);   \
+    }
+
 /** Bytes of `count` elements of `type`. */
 uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type);
 
@@ -71,8 +98,20 @@ uint64_t gw_pmpi_sent(MPI_Count count, MPI_Datatype type, int dest);
  *   alltoallv                  what goes to the others                 gw_pmpi_swapped_v
  *   gather(v)                      n     but 0 at the root             gw_pmpi_gathered
  *   scatter(v)                     0     but at the root all but its part gw_pmpi_scattered(_v)
+ *   neighbor_*             what goes to the neighbours                gw_pmpi_near(_v, _w)
  *   barrier                        0
  */
+
+/** The counts of a call: ints, or MPI_Counts in its _c form. The other is NULL. */
+typedef struct gw_pmpi_counts {
+    const int *ints;
+    const MPI_Count *wides;
+} gw_pmpi_counts;
+
+gw_pmpi_counts gw_pmpi_ints(const int counts[]);
+gw_pmpi_counts gw_pmpi_wides(const MPI_Count counts[]);
+#define GW_PMPI_COUNTS(counts)                                                                     \
+    (_Generic((counts), const int * : gw_pmpi_ints, const MPI_Count * : gw_pmpi_wides)(counts))
 
 /** passes * (P-1)/P * bytes, rounded down. */
 uint64_t gw_pmpi_share(uint64_t bytes, unsigned passes, MPI_Comm comm);
@@ -80,19 +119,29 @@ uint64_t gw_pmpi_share(uint64_t bytes, unsigned passes, MPI_Comm comm);
 /** (P-1) * bytes. */
 uint64_t gw_pmpi_others(uint64_t bytes, MPI_Comm comm);
 
-/** Bytes of counts[0..P) elements of `type`, leaving out counts[skip] (-1: none). */
-uint64_t gw_pmpi_sum(const int counts[], MPI_Datatype type, int skip, MPI_Comm comm);
+/** Bytes of counts[0..P) elements of `type`. */
+uint64_t gw_pmpi_sum(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm);
 
 /** Bytes that a rank gives to a gather: none at the root. */
 uint64_t gw_pmpi_gathered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm);
 
 /** Bytes that a rank gives to a scatter, a scatterv: at the root all but its own part. */
 uint64_t gw_pmpi_scattered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm);
-uint64_t gw_pmpi_scattered_v(const int counts[], MPI_Datatype type, int root, MPI_Comm comm);
+uint64_t gw_pmpi_scattered_v(gw_pmpi_counts counts, MPI_Datatype type, int root, MPI_Comm comm);
 
-/** Bytes that a rank gives to an alltoallv; in place, what it receives is what it sends. */
-uint64_t gw_pmpi_swapped_v(const void *sendbuf, const int sendcounts[], MPI_Datatype sendtype,
-                           const int recvcounts[], MPI_Datatype recvtype, MPI_Comm comm);
+/** Bytes that a rank gives to an alltoallv, an alltoallw (a type for each rank); in place, what it
+ *  receives is what it sends. */
+uint64_t gw_pmpi_swapped_v(const void *sendbuf, gw_pmpi_counts sendcounts, MPI_Datatype sendtype,
+                           gw_pmpi_counts recvcounts, MPI_Datatype recvtype, MPI_Comm comm);
+uint64_t gw_pmpi_swapped_w(const void *sendbuf, gw_pmpi_counts sendcounts,
+                           const MPI_Datatype sendtypes[], gw_pmpi_counts recvcounts,
+                           const MPI_Datatype recvtypes[], MPI_Comm comm);
+
+/** Bytes that a rank sends to its neighbours in `comm`, a grid or graph: the same to each, or
+ *  counts[i] (of types[i]) to the i-th. A neighbour that is the rank itself counts. */
+uint64_t gw_pmpi_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm);
+uint64_t gw_pmpi_near_v(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm);
+uint64_t gw_pmpi_near_w(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_Comm comm);
 
 /** Remember a persistent request and what each start of it sends. MPI_ERR_NO_MEM: cannot. */
 int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned messages,

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/span.h"
 #include "base/wait.h"
+#include "nn/gemm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm c
             memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
         gw_span part = gw_span_part((gw_span){0, set->n}, rank, size);
         count(model, set, part, chunk, idx, labels, confusion, &sum);
+        e = gw_agree(comm, gw_gemm_check());
     }
     free(idx);
     free(labels);

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/version.h"
+#include "comm/tuning.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/host.h"
@@ -36,8 +37,8 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
-static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
-                                    "model.gw"};
+static const char *const files[] = {"run.json",   "batches.csv", "epochs.csv",
+                                    "trace.json", "algo.csv",    "model.gw"};
 enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
 
 gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
@@ -67,7 +68,7 @@ gw_err gw_runfolder_clear(const char *dir) {
             return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, files[i],
                            strerror(errno));
     }
-    return GW_OK;
+    return gw_file_sweep(dir, files, FILES);
 }
 
 /* ---- epochs.csv ---- */
@@ -177,13 +178,22 @@ static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
                              json_t *host_names) {
     gw_host h;
     gw_host_facts(&h);
-    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:b, s:s, s:o, s:s}", "hosts",
-                     host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online, "cpus_usable",
-                     h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
-                     (json_int_t)h.memory, "ranks", r->ranks, "ranks_on_this_node", r->node_ranks,
-                     "threads_per_rank", c->threads, "oversubscribed", r->oversubscribed, "gemm",
-                     gw_gemm_library(), "gemm_warning", text_or_null(gw_gemm_warning()), "clock",
-                     gw_clock_name());
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:o, s:s}",
+                     "hosts", host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online,
+                     "cpus_usable", h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
+                     (json_int_t)h.memory, "ranks", r->ranks, "workers", r->workers, "nodes",
+                     r->nodes, "ranks_on_this_node", r->node_ranks, "threads_per_rank", c->threads,
+                     "oversubscribed", r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
+                     text_or_null(gw_gemm_warning()), "clock", gw_clock_name());
+}
+
+/* The emulated link; null: the hosts' own. What cannot be read was refused before the run. */
+static json_t *link_facts(void) {
+    gw_host_link link;
+    if (gw_host_link_read(&link) != GW_OK || !link.emulated)
+        return json_null();
+    return json_pack("{s:b, s:i, s:I}", "emulated", true, "hosts", link.hosts, "rate_bits_per_s",
+                     (json_int_t)link.rate_bits_per_s);
 }
 
 static json_t *summary(const gw_batch_summary *b) {
@@ -227,14 +237,14 @@ static json_t *results(const gw_train_result *r) {
 
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
                          json_t *host_names) {
-    json_t *run =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                  "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command",
-                  c->command, "started_utc", f->started_utc, "options", options(c), "seed",
-                  (json_int_t)c->seed, "parameters", (json_int_t)r->parameters, "data",
-                  data_facts(f->data), "comm", comm_facts(f->session), "mpi",
-                  mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "papi",
-                  papi_facts(), "sources", sources(f->session), "results", results(r));
+    json_t *run = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
+        "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
+        "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm",
+        comm_facts(f->session), "mpi", mpi_facts(f->thread_level), "machine",
+        machine_facts(c, r, host_names), "link", link_facts(), "papi", papi_facts(), "sources",
+        sources(f->session), "results", results(r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;
@@ -251,6 +261,17 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
     }
     json_decref(run);
     return e;
+}
+
+/* What algo=auto chose, in the form that its table= reads. */
+static gw_err write_choices(const char *dir, const gw_session *session) {
+    const char *rows = gw_session_choices(session);
+    if (!*rows)
+        return GW_OK;
+    gw_file *file = NULL;
+    GW_TRY(gw_file_create(&file, dir, "algo.csv"));
+    fprintf(gw_file_stream(file), GW_TUNING_HEADER "%s", rows);
+    return gw_file_commit(file);
 }
 
 /* The names of all hosts, each once, in the order of the ranks. */
@@ -285,5 +306,11 @@ gw_err gw_runfolder_write(const gw_train_config *c, const gw_run_facts *facts,
                           const gw_train_result *r) {
     json_t *names = NULL;
     GW_TRY(gather_hosts(facts->comm, &names));
-    return gw_agree(facts->comm, names ? write_json(c, facts, r, names) : GW_OK);
+    gw_err e = GW_OK;
+    if (names) { /* rank 0 */
+        e = write_choices(c->out, facts->session);
+        gw_err late = write_json(c, facts, r, names);
+        e = e == GW_OK ? late : e;
+    }
+    return gw_agree(facts->comm, e);
 }

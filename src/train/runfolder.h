@@ -14,7 +14,8 @@
  * refused with GW_ERR_INPUT unless `overwrite`. Nothing of that run is touched yet. */
 gw_err gw_runfolder_claim(const char *dir, bool overwrite);
 
-/** Rank 0, when the run is certain to start: remove what an older run left in the folder. */
+/** Rank 0, when the run is certain to start: remove what an older run left in the folder, the
+ * temporary files of a killed one included. */
 gw_err gw_runfolder_clear(const char *dir);
 
 typedef struct gw_epoch_row {

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/probe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct gw_session {
     void *self; /* the strategy's */
     bool open;
     uint64_t logical_bytes;
+    char *notes, *choices; /* of both lanes */
 };
 
 static gw_err parse(gw_session *s, const char *comm, const char *compress) {
@@ -49,6 +51,8 @@ void gw_session_free(gw_session *s) {
     gw_algo_close(&s->algo);
     gw_codec_close(&s->codec);
     gw_codec_close(&s->exact);
+    free(s->notes);
+    free(s->choices);
     free(s);
 }
 
@@ -78,6 +82,15 @@ int gw_session_servers(const gw_session *s) {
     return ops->servers ? ops->servers(s->strategy.args) : 0;
 }
 
+static gw_err join(char **out, const char *a, const char *b) {
+    free(*out);
+    *out = NULL;
+    size_t len = (a ? strlen(a) : 0) + (b ? strlen(b) : 0) + 1;
+    GW_TRY(gw_alloc(out, len, 1));
+    snprintf(*out, len, "%s%s", a ? a : "", b ? b : "");
+    return GW_OK;
+}
+
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
     *env = (gw_env){.n = setup->n,
@@ -92,10 +105,12 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                           .feedback = s->feedback,
                           .seed = setup->seed,
                           .yield = setup->yield,
-                          .shared = s->algo.ops->caps & GW_ALGO_SHARED};
+                          .shared = s->algo.ops->caps & GW_ALGO_SHARED,
+                          .name = "gradients"};
     GW_TRY(gw_lane_open(&env->grads, comm, &lane));
     lane.codec = &s->exact;
     lane.feedback = false;
+    lane.name = "parameters";
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
     GW_TRY(gw_lane_floats(env->params, setup->n, &env->param));
@@ -103,6 +118,10 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_err mine = s->strategy.ops->open(&s->self, env);
     s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
+    if (mine == GW_OK)
+        mine = join(&s->notes, env->grads->notes, env->params->notes);
+    if (mine == GW_OK)
+        mine = join(&s->choices, env->grads->choices, env->params->choices);
     return gw_agree(comm, mine);
 }
 
@@ -202,7 +221,11 @@ gw_cost gw_session_settle_cost(const gw_session *s) {
 }
 
 const char *gw_session_notes(const gw_session *s) {
-    return s->env.grads && s->env.grads->notes ? s->env.grads->notes : "";
+    return s->notes ? s->notes : "";
+}
+
+const char *gw_session_choices(const gw_session *s) {
+    return s->choices ? s->choices : "";
 }
 
 uint64_t gw_session_logical_bytes(const gw_session *s) {

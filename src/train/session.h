@@ -68,6 +68,9 @@ gw_cost gw_session_settle_cost(const gw_session *s);
  *  if there is nothing to say. */
 const char *gw_session_notes(const gw_session *s);
 
+/** Rows of algo.csv (see comm/tuning.h) where the algorithm chose by a table, else "". */
+const char *gw_session_choices(const gw_session *s);
+
 /** Float32 bytes of all spans finished so far. */
 uint64_t gw_session_logical_bytes(const gw_session *s);
 

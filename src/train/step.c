@@ -74,15 +74,13 @@ static gw_err backward(gw_stepper *t, int batch, double share) {
     return GW_OK;
 }
 
-static gw_err step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
-    gw_phase_enter(GW_PHASE_DATA);
-    gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
-    gw_phase_leave();
-    GW_TRY(forward(t, batch.local));
+static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+    GW_TRY(forward(t, local));
     gw_phase_enter(GW_PHASE_FORWARD);
-    *loss_sum = gw_model_loss(t->model, t->labels, batch.local, 1.0f / (float)batch.global, NULL);
+    *loss_sum = gw_model_loss(t->model, t->labels, local, 1.0f / (float)global, NULL);
     gw_phase_leave();
-    GW_TRY(backward(t, batch.local, (double)batch.local / batch.global));
+    GW_TRY(backward(t, local, (double)local / global));
+    GW_TRY(gw_gemm_check());
     if (t->lazy) {
         t->pending = true;
         t->pending_lr = lr;
@@ -93,14 +91,21 @@ static gw_err step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     return gw_session_await(t->session, all);
 }
 
-gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
+gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
     bool polls = gw_session_progresses(t->session);
     if (polls)
         gw_gemm_between(poll, t);
-    gw_err e = step(t, batch, lr, loss_sum);
+    gw_err e = step(t, local, global, lr, loss_sum);
     if (polls)
         gw_gemm_between(NULL, NULL);
     return e == GW_OK ? t->failed : e;
+}
+
+gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
+    gw_phase_enter(GW_PHASE_DATA);
+    gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
+    gw_phase_leave();
+    return gw_step_loaded(t, batch.local, batch.global, lr, loss_sum);
 }
 
 gw_err gw_step_settle(gw_stepper *t) {

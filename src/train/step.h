@@ -24,6 +24,10 @@ typedef struct gw_stepper {
 /** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
 
+/** The same on samples that lie in the model's input and in `labels` already: `local` of the
+ *  `global` ones. */
+gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
+
 /** Finish a pending exchange, so that parameters may be read; nothing to do when eager. */
 gw_err gw_step_settle(gw_stepper *t);
 

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "data/sampler.h"
 #include "prof/clock.h"
@@ -29,9 +30,10 @@ typedef struct trainer {
     const gw_train_config *c;
     MPI_Comm comm;
     int rank, ranks;
+    int servers; /* ranks from 0 on that take no samples */
     int global_batch, chunk;
     bool oversubscribed;
-    int node_ranks;
+    int nodes, node_ranks;
     gw_data *data;
     gw_model *model;
     gw_optimizer *optimizer;
@@ -58,9 +60,15 @@ typedef struct trainer {
 static gw_err count_ranks(trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
+    t->servers = gw_session_servers(t->session);
+    if (t->servers >= t->ranks)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
+                       t->c->comm, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
     gw_host_node node;
     bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
     GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
+    t->nodes = node.nodes;
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
@@ -69,14 +77,19 @@ static gw_err count_ranks(trainer *t) {
     return GW_OK;
 }
 
+/* Ranks that take samples. */
+static int workers(const trainer *t) {
+    return t->ranks - t->servers;
+}
+
 static gw_err set_batch(trainer *t) {
     const gw_train_config *c = t->c;
-    int64_t batch = c->local_batch ? (int64_t)c->batch * t->ranks : c->batch;
+    int64_t batch = c->local_batch ? (int64_t)c->batch * workers(t) : c->batch;
     if (batch > INT32_MAX)
         return gw_fail(GW_ERR_USAGE,
                        "train: local-batch=%d on %d ranks: the global batch must stay "
                        "below 2^31",
-                       c->batch, t->ranks);
+                       c->batch, workers(t));
     t->global_batch = (int)batch;
     return GW_OK;
 }
@@ -91,7 +104,7 @@ static gw_err open_model(trainer *t) {
                           .seed = c->seed};
     memcpy(spec.hidden, c->hidden, sizeof spec.hidden);
     GW_TRY(gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
-                           t->rank, t->ranks));
+                           t->rank - t->servers, workers(t)));
     int local = gw_sampler_max_local(t->sampler);
     int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
     t->chunk = EVAL_CHUNK;
@@ -117,6 +130,13 @@ static gw_err open_folder(trainer *t) {
 static gw_err open_files(trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
+    /* Named by the environment, perhaps: the command line was checked when it was read. */
+    if (!gw_text_utf8(t->data->source))
+        return gw_fail(
+            GW_ERR_INPUT,
+            "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
+            "has to be: rename it or make a link to it",
+            t->data->source);
     GW_TRY(gw_runfolder_clear(t->c->out));
     return gw_epochs_open(&t->epochs_csv, t->c->out);
 }
@@ -132,6 +152,7 @@ static gw_err open_all(trainer *t) {
     GW_TRY(gw_agree(t->comm, open_folder(t)));
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
+    spec.servers = t->servers;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
     gw_session_setup setup = {.n = gw_model_size(t->model),
@@ -170,7 +191,7 @@ static void close_all(trainer *t) {
  * "Accurate, large minibatch SGD", 2017). */
 static float rate(const trainer *t, int64_t step) {
     const gw_train_config *c = t->c;
-    double full = c->lr * (c->lr_linear ? t->ranks : 1);
+    double full = c->lr * (c->lr_linear ? workers(t) : 1);
     if (step > c->lr_warmup)
         return (float)full;
     double from = c->lr_linear ? c->lr : 0;
@@ -335,6 +356,8 @@ static gw_err write_results(trainer *t) {
     r->train_s = t->train_s;
     r->oversubscribed = t->oversubscribed;
     r->ranks = t->ranks;
+    r->workers = workers(t);
+    r->nodes = t->nodes;
     r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);

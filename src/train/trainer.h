@@ -32,7 +32,8 @@ typedef struct gw_train_result {
     uint32_t replica_hash;
     gw_batch_summary summary; /* rank 0 */
     bool oversubscribed;
-    int ranks, node_ranks;
+    int ranks, nodes, node_ranks;
+    int workers; /* ranks that take samples */
     size_t parameters;
     char stopped_by[16]; /* "epochs", "steps" or "time-limit" */
 } gw_train_result;

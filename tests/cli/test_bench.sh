@@ -51,9 +51,9 @@ refused() { # WORD_IN_MESSAGE ARGUMENTS...
     grep -qF -- "$word" "$dir/err" || die "bench $*: no '$word' in: $(cat "$dir/err")"
 }
 
-refused codec
+refused "which benchmark"
 refused "'codec'" codex
-refused "'codec'" memcpy
+refused codec memcpy
 refused spare codec spare
 refused repeats codec --repeats 0
 refused repeats codec --repets 3
@@ -63,6 +63,7 @@ refused sizes codec --sizes 3
 refused qsgd codec --codecs 'none;qsdg'
 refused bits codec --codecs 'qsgd:bits=5'
 refused codec codec --codecs 'none;'
+refused 'multiple of 4' codec --sizes 10
 refused "$dir/no/such" codec --sizes 4000 --repeats 1 --json "$dir/no/such/file.json"
 GW_SIMD=mmx refused GW_SIMD codec
 [ -e "$dir/no" ] && die "a refused run left files"

@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define CHECK(cond, ...)                                                                           \
     do {                                                                                           \
@@ -23,5 +24,19 @@
 
 /** A call of gradwire's that must succeed. */
 #define CHECK_OK(call) CHECK((call) == GW_OK, "%s", gw_err_text())
+
+/** A call of MPI's that must succeed. */
+#define CHECK_MPI(call) CHECK((call) == MPI_SUCCESS, "MPI refuses")
+
+/** After MPI_Init: how many ranks there are. The suite passes as argv[1] how many it has started; a
+ *  launcher of another MPI starts that many programs which each believe to be alone, and such a
+ * test would pass on 4 ranks without ever having had a neighbour. By hand argv[1] may be left out.
+ */
+static inline int check_ranks(int argc, char **argv) {
+    int size = 0;
+    CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    CHECK(argc < 2 || atoi(argv[1]) == size, "%s ranks were started, %d are there", argv[1], size);
+    return size;
+}
 
 #endif

@@ -71,7 +71,7 @@ static void expect_shards(const gw_data *d, int batch) {
 /* Both layouts of one source against the set read alone. */
 static void expect_layouts(const char *source, const char *name, double validation, int scale,
                            int batch) {
-    gw_data_spec spec = {source, scale, validation, false, 11, batch};
+    gw_data_spec spec = {source, scale, validation, false, 11, batch, 0};
     gw_data *alone, *d;
     CHECK_OK(gw_data_open(&alone, &spec, MPI_COMM_SELF));
     CHECK((alone->validation.n > 0) == (validation > 0), "%u for validation", alone->validation.n);
@@ -114,7 +114,7 @@ static void expect_refused(const gw_data_spec *spec, gw_err want, const char *wo
 }
 
 static void expect_errors(const char *dir) {
-    gw_data_spec good = {dir, 1, 0, false, 1, 10}, spec = good;
+    gw_data_spec good = {dir, 1, 0, false, 1, 10, 0}, spec = good;
     spec.source = "/nonexistent";
     expect_refused(&spec, GW_ERR_INPUT, "/nonexistent");
     spec.source = "synthetic:sample=3";
@@ -144,7 +144,7 @@ static void expect_errors(const char *dir) {
 
 /* Only rank 0's spec counts: ranks whose own would fail still get the set. */
 static void expect_rank_0_decides(const char *dir) {
-    gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank};
+    gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank, 0};
     gw_data *d;
     CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
     CHECK(d->train.n == TRAIN_N, "%u samples", d->train.n);
@@ -172,7 +172,7 @@ int main(int argc, char **argv) {
 #endif
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ranks = check_ranks(argc, argv);
 #ifdef EMULATE_NODES
     expect_two_nodes();
 #endif

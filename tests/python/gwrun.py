@@ -17,8 +17,9 @@ def command(ranks, *words):
 
 def run(ranks, *words, timeout=120, **more):
     """Finished process; more than `timeout` seconds is a hang and raises."""
-    return subprocess.run(command(ranks, *words), text=True, capture_output=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL, check=False, **more)
+    return subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
+                          capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                          check=False, **more)
 
 
 def train(ranks, out, *words):

@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -21,10 +22,10 @@ class BadInput(unittest.TestCase):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
 
-    def refused(self, *words, says):
+    def refused(self, *words, says, **more):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, *words, timeout=60)
+                done = gwrun.run(ranks, *words, timeout=60, **more)
                 ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                 self.assertEqual(len(ours), 1, done.stderr)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -54,6 +55,25 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--trace", says=["--trace", "--out"])
         self.refused(*train, "word", says=["word"])
 
+    def test_text(self):
+        """What run.json could not hold is refused before the run, not after it."""
+        out = os.path.join(self.dir.name, "out")
+        latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
+        for words in (["--out", out + latin], ["--out", out, "--data", latin],
+                      ["--out", out, "--layers=" + latin]):
+            self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "run.json"])
+        self.assertEqual(os.listdir(self.dir.name), [])
+
+    def test_text_of_the_environment(self):
+        folder = os.path.join(self.dir.name, "f\udcfcr", "fashion-mnist")
+        shutil.copytree(self.folder(), folder)
+        out = os.path.join(self.dir.name, "out")
+        done = gwrun.run(2, "train", "--steps", 3, "--batch", 4, "--out", out, timeout=60,
+                         env={**os.environ, "GW_DATA_DIR": os.path.dirname(folder)})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("its name is not UTF-8", done.stderr)
+        self.assertEqual(os.listdir(out), [])
+
     def test_registries(self):
         train = ("train", "--data", SMALL)
         self.refused(*train, "--comm", "alreduce", says=["strategy", "allreduce"])
@@ -69,6 +89,19 @@ class BadInput(unittest.TestCase):
     def test_combination(self):
         self.refused("train", "--data", SMALL, "--comm", "allreduce:algo=native", "--compress",
                      "qsgd", says=["native", "qsgd", "sra"])
+
+    def test_emulated_link(self):
+        """What the testbed says of itself is believed only if it can be."""
+        for hosts, rate, says in (("4", None, "GRADWIRE_LINK_RATE"),
+                                  (None, "1000000000", "GRADWIRE_TESTBED"), ("4", "1gbit", "1gbit"),
+                                  ("0", "1000000000", "'0'"), ("4", "", "''"), ("-1", "5", "-1")):
+            env = dict(os.environ)
+            env.update({name: value for name, value in (("GRADWIRE_TESTBED", hosts),
+                                                        ("GRADWIRE_LINK_RATE", rate))
+                        if value is not None})
+            self.refused("train", "--data", SMALL, "--out", os.path.join(self.dir.name, "x"),
+                         says=[says], env=env)
+        self.assertEqual(os.listdir(self.dir.name), [])
 
     def test_synthetic(self):
         self.refused("train", "--data", "synthetic:sample=10", says=["sample", "samples"])
@@ -129,6 +162,20 @@ class BadInput(unittest.TestCase):
         with open(plain, "w", encoding="utf-8"):
             pass
         self.refused(*small, "--out", plain, says=[plain])
+
+    def test_left_over(self):
+        """What a killed run left half written goes when the folder is used again; no other file."""
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        out = os.path.join(self.dir.name, "run")
+        os.mkdir(out)
+        kept = [".notes.txt", f".notes.{gone.pid}.tmp", f".run.json.{os.getpid()}.tmp"]
+        for name in kept + [f".run.json.{gone.pid}.tmp", f".batches.csv.{gone.pid}.tmp"]:
+            with open(os.path.join(out, name), "w", encoding="utf-8"):
+                pass
+        gwrun.train(2, out, "--data", SMALL, "--epochs", 1)
+        hidden = [name for name in os.listdir(out) if name.startswith(".")]
+        self.assertEqual(sorted(hidden), sorted(kept))
 
     def test_model(self):
         self.refused("eval", says=["--model"])

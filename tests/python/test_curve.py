@@ -16,7 +16,9 @@ import gwrun
 
 STEPS = 100
 EXACT = 1e-5
-STRATEGIES = gwrun.names("comm/strategies.def")
+ANY = gwrun.names("comm/strategies.def")
+# These take another way than the serial run on purpose; `sparse` has no exact codec.
+STRATEGIES = [s for s in ANY if s not in ("local", "delayed", "gossip", "sparse")]
 ALGORITHMS = gwrun.names("comm/algos.def")
 SMOOTH = ("--activation", "tanh")
 CODECS = gwrun.names("compress/codecs.def")
@@ -65,9 +67,34 @@ class Curve(unittest.TestCase):
         self.compare(2, 64, "--threads", "2", "--comm", "iallreduce")
 
     def test_ranks(self):
-        for ranks, strategy, algorithm in itertools.product((2, 3, 4), STRATEGIES, ALGORITHMS):
+        pairs = [(s, a) for s, a in itertools.product(STRATEGIES, ALGORITHMS)
+                 if s == "allreduce" or a in ("native", "sra")]
+        for i, (strategy, algorithm) in enumerate(pairs):
             batch = 64 if algorithm == ALGORITHMS[0] else 50
-            self.compare(ranks, batch, "--comm", f"{strategy}:algo={algorithm}")
+            self.compare(2 + i % 3, batch, "--comm", f"{strategy}:algo={algorithm}")
+
+    def test_dedicated_server(self):
+        for update in ("eager", "lazy"):
+            self.compare(3, 50, "--comm", "ps:dedicated=1", "--update", update)
+        out = os.path.join(self.dir.name, "scattered")
+        run = gwrun.train(3, out, "--steps", STEPS, "--batch", 50, *SMOOTH, "--comm",
+                          "ps:dedicated=1", "--data-layout", "sharded")
+        self.assertEqual((run["machine"]["ranks"], run["machine"]["workers"]), (3, 2))
+        self.assertEqual({row["samples"] for row in gwrun.batches(out) if row["rank"] == "0"}, {"0"})
+        two = self.curve(2, 50, *SMOOTH, "--data-layout", "sharded")
+        self.assertLess(self.worst(gwrun.losses(out), two), EXACT)
+        alone = gwrun.run(1, "train", "--comm", "ps:dedicated=1")
+        self.assertEqual((alone.returncode, alone.stderr.count("\n")), (2, 1))
+        self.assertIn("start more ranks", alone.stderr)
+
+    def test_relaxed_strategies_learn(self):
+        for words in (("local:period=4",), ("delayed",), ("gossip",), ("gossip:topology=exponential",),
+                      ("local:period=4,momentum=1", "--momentum", "0.5")):
+            with self.subTest(words=words):
+                curves = [self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm",
+                                     *words) for update in ("eager", "lazy")]
+                self.assertLess(sum(curves[0][-10:]), 0.7 * sum(curves[0][:10]))
+                self.assertLess(self.worst(*curves), EXACT)
 
     def test_lazy_and_small_buckets(self):
         for strategy in (*STRATEGIES, "iallreduce:bucket=64K", "iallreduce:bucket=100K,progress=none",
@@ -88,13 +115,12 @@ class Curve(unittest.TestCase):
 
     def test_replicas_under_every_codec(self):
         """The program compares the replicas itself; equal hashes are its exit status."""
-        for strategy, algorithm, codec in itertools.product(STRATEGIES, ALGORITHMS, CODECS):
-            out = os.path.join(self.dir.name, f"{strategy}-{algorithm}-{codec}")
+        for strategy, codec in itertools.product(ANY, CODECS):
+            out = os.path.join(self.dir.name, f"{strategy}-{codec}")
             done = gwrun.run(3, "train", "--quiet", "--steps", 20, "--out", out, "--comm",
-                             f"{strategy}:algo={algorithm}", "--compress", codec,
-                             "--error-feedback", "on")
-            if done.returncode == 2 and "cannot carry" in done.stderr:
-                continue
+                             strategy, "--compress", codec, "--error-feedback", "on")
+            if done.returncode == 2 and "gradwire: strategy" in done.stderr:
+                continue  # sparse and gossip say why not
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 

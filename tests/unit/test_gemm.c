@@ -141,10 +141,8 @@ static void test_in_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_five_threads),
-        cmocka_unit_test(test_inside_a_team),
+        cmocka_unit_test(test_one_thread),   cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_five_threads), cmocka_unit_test(test_inside_a_team),
         cmocka_unit_test(test_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * the file and the value, and no mutation of a file makes it read or write astray. */
 #include "../idx_files.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/data.h"
 #include "data/idx.h"
 
@@ -189,8 +190,12 @@ static void refuses_wrong_sizes(void **state) {
     expect_refused(idx_names[0], "truncated", "4503599627370496");
     write_header(TRAIN_N + 1, SIDE_R, SIDE_C);
     expect_refused(idx_names[0], "truncated");
-    write_header(TRAIN_N - 1, SIDE_R, SIDE_C);
-    expect_refused(idx_names[0], "more bytes follow the 102 samples");
+    write_header(TRAIN_N, SIDE_R, SIDE_C - 1);
+    uint8_t data[FILE_BYTES];
+    size_t n = idx_content(2, data);
+    put32(data + 12, SIDE_C - 1); /* the test set agrees: only the lengths tell */
+    write_bytes(dir, idx_names[2], data, n - (size_t)TEST_N * SIDE_R);
+    expect_refused(idx_names[0], "more bytes follow the 103 samples");
 }
 
 static void refuses_plain_truncation(void **state) {
@@ -237,9 +242,23 @@ static void refuses_damaged_packed(void **state) {
     write_packed(dir, name, data, n - 1);
     expect_refused(name, "truncated: 3604 bytes of data, expected 3605");
     data[n] = 0;
-    put32(data + 4, TRAIN_N - 1);
-    write_packed(dir, name, data, n);
-    expect_refused(name, "more bytes follow the 102 samples");
+    write_packed(dir, name, data, n + 1);
+    expect_refused(name, "more bytes follow the 103 samples");
+}
+
+/* A flipped bit of the count that the file's size allows for, since it inflates well: the labels'
+ * header gives it away before a byte is allocated for it. */
+static void compares_counts_first(void **state) {
+    (void)state;
+    uint8_t data[16 + TRAIN_N] = {0}; /* images of one byte */
+    put32(data, 0x803);
+    put32(data + 4, TRAIN_N | 1u << 13);
+    put32(data + 8, 1);
+    put32(data + 12, 1);
+    write_folder(dir, 0);
+    remove_file(dir, idx_names[0]);
+    write_packed(dir, "train-images-idx3-ubyte.gz", data, sizeof data);
+    expect_refused("holds 8295 images", "holds 103 labels", "must match");
 }
 
 static void refuses_a_bomb(void **state) {
@@ -322,6 +341,24 @@ static void survives_mutations(void **state) {
     assert_true(ok > 20 && bad > 300); /* changed pixels pass, the rest must not */
 }
 
+/* A long name of a folder is cut, but not within a character: run.json holds it. */
+static void cuts_the_source_between_characters(void **state) {
+    (void)state;
+    char deep[300];
+    int len = snprintf(deep, sizeof deep, "%s/", dir);
+    while (len < 260)
+        len += snprintf(deep + len, sizeof deep - (size_t)len, "\xc3\xbc");
+    must(mkdir(deep, 0700) == 0, deep);
+    write_folder(deep, 0);
+    gw_raw raw;
+    assert_int_equal(gw_idx_read(&raw, deep), GW_OK);
+    assert_int_equal(strlen(raw.source), sizeof raw.source - 2);
+    assert_true(gw_text_utf8(raw.source));
+    assert_memory_equal(raw.source, deep, sizeof raw.source - 2);
+    gw_raw_free(&raw);
+    remove_folder(deep);
+}
+
 static void splits_validation_apart(void **state) {
     (void)state;
     write_folder(dir, 0);
@@ -390,10 +427,12 @@ int main(void) {
         CASE(refuses_plain_truncation),
         CASE(refuses_every_packed_prefix),
         CASE(refuses_damaged_packed),
+        CASE(compares_counts_first),
         CASE(refuses_a_bomb),
         CASE(refuses_sets_that_disagree),
         CASE(refuses_labels_out_of_range),
         CASE(survives_mutations),
+        CASE(cuts_the_source_between_characters),
         CASE(splits_validation_apart),
         CASE(refuses_empty_splits),
     };

@@ -107,7 +107,7 @@ static gw_err save(gw_optimizer *o, const char *dir) {
 
 static gw_err load(gw_optimizer *o, const char *path) {
     gw_io *io = NULL;
-    GW_TRY(gw_io_load(&io, path, "GWTEST01", 1));
+    GW_TRY(gw_io_load(&io, path, "GWTEST01", 1, 1 << 20));
     gw_err e = gw_optimizer_state(o, io);
     if (e == GW_OK)
         return gw_io_close(io);

@@ -1,0 +1,205 @@
+/* auto: whichever algorithm is the fastest here for spans of that size.
+ *
+ *  1. When the first collective of a lane is laid down, every algorithm of the registry that
+ * carries its codec sums spans of 4 KiB, 64 KiB, 1 MiB and 8 MiB (up to the arena's size), in
+ * turns, for `budget` seconds in all; a median a size, of the slowest rank. Sizes that a slow
+ * network cannot measure in that time take the choice of the next smaller one.
+ *  2. A span is laid down by the fastest for the size nearest to its own by ratio; other
+ * collectives of that span likewise.
+ *
+ * All ranks decide by the same reduced times, so alike. What was chosen is noted in the run's
+ * report and written to algo.csv of its folder; `table=FILE` takes the choices from there instead,
+ * so that a run can be repeated exactly: another algorithm adds in another order. Bytes and
+ * messages: those of the algorithm chosen. Choosing collectives by measuring: Vadhiyar, Fagg,
+ * Dongarra, "Automatically tuned collective communications", SC 2000. */
+#include "comm/algo.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/wait.h"
+#include "comm/tuning.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void release(void *p) {
+    gw_tuning_clear(p);
+    free(p);
+}
+
+/* ---- telling ---- */
+
+static const char *size_text(double bytes, char text[24]) {
+    int unit = 0;
+    for (; bytes >= 1024 && unit < 3; unit++)
+        bytes /= 1024;
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+    snprintf(text, 24, "%.3g %s", bytes, units[unit]);
+    return text;
+}
+
+static const char *name_of(const gw_tuning *t, int a) {
+    return t->algo[a].ops->head.name;
+}
+
+static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
+    char line[512], size[24];
+    int at = snprintf(line, sizeof line, "auto, %s (%s):", lane->name ? lane->name : "lane",
+                      lane->codec->ops->head.name);
+    bool split = false;
+    for (int i = 0; i < t->n_sizes && at < (int)sizeof line; i++) {
+        const gw_tuning_row *row = &t->row[i];
+        bool last = i + 1 == t->n_sizes;
+        if (!last && row[1].chosen == row->chosen)
+            continue;
+        const char *name = name_of(t, row->chosen);
+        size_t left = sizeof line - (size_t)at;
+        if (last)
+            at += snprintf(line + at, left, split ? " above %s" : " %s for all sizes", name);
+        else
+            at += snprintf(line + at, left, " up to %s %s,",
+                           size_text(sqrt((double)row->bytes * (double)row[1].bytes), size), name);
+        split = true;
+    }
+    if (at < (int)sizeof line)
+        snprintf(line + at, sizeof line - (size_t)at, "; %s", source);
+    gw_lane_note(lane, line);
+}
+
+static void note_times(gw_lane *lane, const gw_tuning *t) {
+    for (int i = 0; i < t->n_sizes; i++) {
+        char line[1024], size[24];
+        const gw_tuning_row *row = &t->row[i];
+        int at = snprintf(line, sizeof line,
+                          "auto, %s (%s), %s in us:", lane->name ? lane->name : "lane",
+                          lane->codec->ops->head.name, size_text((double)row->bytes, size));
+        for (int a = 0; a < t->n_algos && at < (int)sizeof line; a++)
+            if (!isnan(row->time_s[a]))
+                at += snprintf(line + at, sizeof line - (size_t)at, " %s %.4g", name_of(t, a),
+                               row->time_s[a] * 1e6);
+        gw_lane_note(lane, line);
+    }
+}
+
+/* ---- the table of a lane ---- */
+
+extern const gw_algo_ops gw_algo_auto;
+
+/* Rank 0 reads, so that all see one file and a missing one is told once. */
+static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
+    enum { MOST = 1 << 20 };
+    char *text = NULL;
+    size_t len = 0;
+    gw_err e = lane->rank == 0 ? gw_file_read(path, MOST, &text, &len) : GW_OK;
+    e = gw_agree(lane->comm, e);
+    if (e != GW_OK)
+        return e;
+    uint64_t bytes = len + 1;
+    GW_TRY(gw_bcast(&bytes, 1, MPI_UINT64_T, 0, lane->comm));
+    if (lane->rank != 0)
+        e = gw_alloc(&text, (size_t)bytes, 1);
+    e = gw_agree(lane->comm, e);
+    if (e == GW_OK)
+        e = gw_bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm);
+    if (e == GW_OK && strlen(text) + 1 != bytes)
+        e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: holds a zero byte: not text", path);
+    if (e == GW_OK)
+        e = gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, path, text));
+    free(text);
+    return e;
+}
+
+static gw_err make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) {
+    const char *path = gw_args_text(args, "table");
+    char *rows = NULL;
+    if (*path) {
+        GW_TRY(read_table(t, lane, path));
+        note_choice(lane, t, "as its table says");
+    } else {
+        double budget_s = gw_args_real(args, "budget");
+        GW_TRY(gw_tuning_measure(t, lane, &gw_algo_auto, lane->yield ? budget_s / 3 : budget_s));
+        note_choice(lane, t, "measured at the start");
+        note_times(lane, t);
+    }
+    GW_TRY(gw_tuning_print(t, lane, &rows));
+    gw_err e = gw_lane_choices(lane, rows);
+    free(rows);
+    return e;
+}
+
+/* Collective at the first call on a lane. */
+static gw_err table_of(const gw_args *args, gw_lane *lane, gw_tuning **out) {
+    *out = gw_lane_attached(lane, args);
+    if (*out)
+        return GW_OK;
+    gw_tuning *t = NULL;
+    GW_TRY(gw_alloc(&t, 1, sizeof *t));
+    gw_err e = make_table(args, lane, t);
+    if (e != GW_OK) {
+        release(t);
+        return e;
+    }
+    GW_TRY(gw_lane_attach(lane, args, t, release));
+    *out = t;
+    return GW_OK;
+}
+
+/* ---- laying down ---- */
+
+static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    gw_tuning *t;
+    if (lane->size == 1 || span.n == 0)
+        return GW_OK;
+    GW_TRY(table_of(args, lane, &t));
+    return gw_algo_lay_down(&t->algo[gw_tuning_choice(t, span.n)], s, what, root);
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    return lay_down(args, s, GW_ALLREDUCE, 0);
+}
+
+static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
+    return lay_down(args, s, GW_REDUCE, root);
+}
+
+static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
+    return lay_down(args, s, GW_BCAST, root);
+}
+
+static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {
+    return lay_down(args, s, GW_REDUCE_SCATTER, 0);
+}
+
+static gw_err allgather(const gw_args *args, gw_schedule *s) {
+    return lay_down(args, s, GW_ALLGATHER, 0);
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    gw_tuning *t;
+    if (table_of(args, lane, &t) != GW_OK)
+        return (gw_cost){0};
+    return gw_algo_cost(&t->algo[gw_tuning_choice(t, n)], lane, what, n);
+}
+
+static const gw_opt opts[] = {
+    {"table", GW_OPT_TEXT, "", 0, 0, NULL, "FILE",
+     "choose as this algo.csv of an earlier run says instead of measuring"},
+    {"budget", GW_OPT_REAL, "0.3", 1e-3, 60, NULL, "SECONDS",
+     "time to measure in, a lane (a third of it where ranks share cores)"},
+    {0}};
+
+const gw_algo_ops gw_algo_auto = {
+    .head = {GW_ALGO_ABI, "auto", "whichever is the fastest here for that size, by measuring",
+             opts},
+    .caps = GW_ALGO_SHARED | GW_ALGO_ORDERED,
+    .formula = "those of the algorithm chosen",
+    .allreduce = allreduce,
+    .reduce = reduce,
+    .bcast = bcast,
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .cost = cost,
+};

@@ -1,0 +1,250 @@
+/* hier: shared memory inside a group of ranks, messages between the groups' leaders.
+ *
+ *  1. Inside each group, as in shm: all meet; each rank adds its part of the members' arenas, in
+ *     the order of the ranks, and stores the sum straight into the leader's arena.
+ *  2. When all parts are there the leaders sum over the groups by another algorithm (`inner`), over
+ *     a lane of their own. What the lane's codec drops is dropped here alone, and fed back here.
+ *  3. The others copy the result out of their leader's arena.
+ *
+ * A group is a node's ranks, or K consecutive ranks of a node (`group=K`: a NUMA domain each, say;
+ * with one group only there is no step 2, and step 1 stores into all arenas). Bytes and messages
+ * are those of `inner` over one rank a group: on G nodes of K ranks, K times fewer streams share a
+ * node's link. The plan is that of Karonis et al., "Exploiting hierarchy in parallel computer
+ * networks to optimize collective operation performance", IPDPS 2000. */
+#include "comm/algo.h"
+
+#include "base/mem.h"
+#include "base/wait.h"
+#include "comm/crew.h"
+#include "comm/sum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How the ranks of a lane are grouped; made once a lane, kept with it. */
+typedef struct nest {
+    int groups;       /* on the whole lane */
+    int first, n, me; /* my group: node's ranks [first, first + n); I am number me of it */
+    gw_lane *leaders; /* lane of the groups' first ranks; NULL on the others */
+    gw_algo inner;
+} nest;
+
+static void release_nest(void *p) {
+    nest *h = p;
+    gw_algo_close(&h->inner);
+    free(h);
+}
+
+/* ---- what can be combined ---- */
+
+static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *inner) {
+    const char *spec = gw_args_text(args, "inner");
+    GW_TRY(gw_algo_open(inner, spec, codec));
+    unsigned caps = inner->ops->caps;
+    if (!(caps & (GW_ALGO_SHARED | GW_ALGO_ORDERED)))
+        return GW_OK;
+    gw_algo_close(inner);
+    if (caps & GW_ALGO_SHARED)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "inner=%s works on shared memory, which leaders on other nodes lack: "
+                       "choose one that sends messages",
+                       spec);
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "inner=%s starts MPI's collectives, which the leaders of several exchanges in "
+                   "flight may reach in different orders: choose one that sends messages",
+                   spec);
+}
+
+static const char *refuses(const gw_args *args, const gw_codec_ops *ops) {
+    static _Thread_local char why[512];
+    gw_codec codec = {.ops = ops};
+    gw_algo inner;
+    if (open_inner(args, &codec, &inner) == GW_OK) {
+        gw_algo_close(&inner);
+        return NULL;
+    }
+    snprintf(why, sizeof why, "%s", gw_err_text());
+    return why;
+}
+
+/* ---- groups ---- */
+
+/* My group, out of the lane's ranks on my node (in their order). */
+static gw_err find_group(const gw_lane *lane, int each, nest *h) {
+    int here = gw_shared_size(lane->shared), mine = gw_shared_rank(lane->shared);
+    *h = (nest){.first = 0, .n = here, .me = mine};
+    if (each == 0)
+        return GW_OK;
+    int *ranks = NULL, lo = lane->rank - lane->rank % each;
+    GW_TRY(gw_alloc(&ranks, (size_t)here, sizeof *ranks));
+    MPI_Request request;
+    gw_err e = gw_mpi_check(MPI_Iallgather(&lane->rank, 1, MPI_INT, ranks, 1, MPI_INT,
+                                           gw_shared_comm(lane->shared), &request),
+                            "MPI_Iallgather");
+    if (e == GW_OK)
+        e = gw_wait(&request);
+    h->n = lane->size - lo < each ? lane->size - lo : each;
+    h->me = lane->rank - lo;
+    h->first = mine - h->me;
+    for (int i = 0; e == GW_OK && i < h->n; i++) {
+        int at = h->first + i;
+        if (at < 0 || at >= here || ranks[at] != lo + i)
+            e = gw_fail(GW_ERR_UNSUPPORTED,
+                        "algorithm hier: group=%d: ranks %d to %d lie on several nodes: choose a "
+                        "divisor of the ranks a node, or group=0",
+                        each, lo, lo + h->n - 1);
+    }
+    free(ranks);
+    return e;
+}
+
+static gw_err make_nest(const gw_args *args, gw_lane *lane, nest *h) {
+    if (!lane->shared)
+        return gw_fail(GW_ERR_UNSUPPORTED, "algorithm hier: these ranks share no memory");
+    GW_TRY(gw_agree(lane->comm, find_group(lane, (int)gw_args_int(args, "group"), h)));
+    GW_TRY(gw_agree(lane->comm, open_inner(args, lane->codec, &h->inner)));
+    h->groups = h->me == 0;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &h->groups, 1, MPI_INT, MPI_SUM, lane->comm));
+    return h->groups > 1 ? gw_lane_split(lane, h->me == 0 ? 0 : MPI_UNDEFINED, &h->leaders) : GW_OK;
+}
+
+/* Collective at the first call on a lane. */
+static gw_err nest_of(const gw_args *args, gw_lane *lane, nest **out) {
+    *out = gw_lane_attached(lane, args);
+    if (*out)
+        return GW_OK;
+    nest *h = NULL;
+    GW_TRY(gw_alloc(&h, 1, sizeof *h));
+    gw_err e = make_nest(args, lane, h);
+    if (e != GW_OK) {
+        release_nest(h);
+        return e;
+    }
+    GW_TRY(gw_lane_attach(lane, args, h, release_nest));
+    *out = h;
+    return GW_OK;
+}
+
+/* ---- inside a group ---- */
+
+typedef struct job {
+    gw_span span;
+    gw_crew *crew;
+    float **values; /* base[span] of each member, as mapped here */
+    float **rows;   /* scratch: one part of each */
+    bool one_group;
+} job;
+
+static void release_job(void *ctx) {
+    job *j = ctx;
+    free(j->crew);
+    free(j->values);
+    free(j->rows);
+    free(j);
+}
+
+static gw_err sum(void *ctx) {
+    job *j = ctx;
+    gw_span part = gw_sum_part(j->span, j->crew->me, j->crew->n);
+    for (int i = 0; i < j->crew->n; i++)
+        j->rows[i] = j->values[i] + (part.off - j->span.off);
+    gw_sum_rows(j->rows, j->crew->n, j->rows, j->one_group ? j->crew->n : 1, part.n);
+    return GW_OK;
+}
+
+static gw_err copy_leader(void *ctx) {
+    job *j = ctx;
+    memcpy(j->values[j->crew->me], j->values[0], j->span.n * sizeof(float));
+    return GW_OK;
+}
+
+static gw_err begin(gw_schedule *s, const nest *h, job **out) {
+    gw_lane *lane = gw_schedule_lane(s);
+    job *j = NULL;
+    GW_TRY(gw_alloc(&j, 1, sizeof *j));
+    GW_TRY(gw_schedule_own(s, j, release_job));
+    j->span = gw_schedule_span(s);
+    j->one_group = h->groups == 1;
+    GW_TRY(gw_crew_new(&j->crew, lane->shared, h->first, h->n));
+    GW_TRY(gw_alloc(&j->values, (size_t)h->n, sizeof *j->values));
+    GW_TRY(gw_alloc(&j->rows, (size_t)h->n, sizeof *j->rows));
+    for (int i = 0; i < h->n; i++)
+        j->values[i] = gw_crew_twin(j->crew, gw_schedule_base(s) + j->span.off, i);
+    *out = j;
+    return j->values[0] ? GW_OK
+                        : gw_fail(GW_ERR_UNSUPPORTED,
+                                  "algorithm hier: the span is not in memory that the ranks share: "
+                                  "take it from gw_lane_floats, or use another algorithm");
+}
+
+/* ---- laying down ---- */
+
+/* The leaders' exchange, a stage of its own; all ranks take as many tags on the whole lane. */
+static gw_err between_groups(gw_schedule *s, const nest *h) {
+    gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    GW_TRY(gw_schedule_stage(s));
+    if (h->leaders) {
+        gw_schedule_on(s, h->leaders);
+        GW_TRY(h->inner.ops->allreduce(h->inner.args, s));
+        gw_schedule_narrow(s, span);
+        gw_schedule_on(s, lane);
+    } else {
+        gw_lane_tag(lane);
+    }
+    return gw_schedule_stage(s);
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    gw_lane *lane = gw_schedule_lane(s);
+    if (lane->size == 1 || gw_schedule_span(s).n == 0)
+        return GW_OK;
+    nest *h;
+    job *j;
+    GW_TRY(nest_of(args, lane, &h));
+    GW_TRY(begin(s, h, &j));
+    bool leader = h->me == 0;
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
+    GW_TRY(gw_schedule_work(s, sum, j));
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    if (leader || j->one_group)
+        GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
+    if (j->one_group)
+        return GW_OK;
+    GW_TRY(between_groups(s, h));
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    if (!leader) {
+        GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
+        GW_TRY(gw_schedule_work(s, copy_leader, j));
+    }
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    return leader ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    nest *h;
+    if (nest_of(args, lane, &h) != GW_OK || h->groups == 1)
+        return (gw_cost){0};
+    gw_lane stand_in = *lane; /* where the leaders' lane is not at hand: one rank a group */
+    stand_in.size = h->groups;
+    stand_in.rank = 0;
+    stand_in.attached = NULL;
+    return gw_algo_cost(&h->inner, h->leaders ? h->leaders : &stand_in, what, n);
+}
+
+static const gw_opt opts[] = {{"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
+                               "algorithm between the leaders, its options in parentheses"},
+                              {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
+                               "ranks a group, consecutive ones of a node; 0: all of a node"},
+                              {0}};
+
+const gw_algo_ops gw_algo_hier = {
+    .head = {GW_ALGO_ABI, "hier", "shared memory inside a node, another algorithm between nodes",
+             opts},
+    .caps = GW_ALGO_SHARED,
+    .formula = "those of `inner` over one rank a group",
+    .refuses = refuses,
+    .allreduce = allreduce,
+    .cost = cost,
+};

@@ -1,0 +1,78 @@
+/* persistent: MPI's allreduce with its preparation done once. When a span is laid down the library
+ * learns buffer, type, operator and communicator (MPI_Allreduce_init, MPI 4.0 chapter 6.13) and may
+ * choose its algorithm and build its schedule then; each step only starts it.
+ *
+ *  1. Encode the span where there is a codec; MPI must be able to add its encodings, as for native.
+ *  2. MPI_Start, and complete like any other request.
+ *  3. Decode.
+ *
+ * Bytes: as of native, 2(P-1)/P of the encoded span a rank, since MPI does not tell; no messages of
+ * our own. The build asks for a library that has these calls. Other collectives are the kit's. Why
+ * persistent: Holmes, Morgan, Skjellum et al., "Planning for performance: enhancing achievable
+ * performance for MPI through persistent collective operations", Parallel Computing 81, 2019. */
+#include "comm/algo.h"
+
+#include "base/mem.h"
+#include "comm/mpi_element.h"
+
+#include <stdlib.h>
+
+typedef struct job {
+    MPI_Request request; /* inactive between steps */
+} job;
+
+static gw_err issue(void *ctx, MPI_Request *request) {
+    job *j = ctx;
+    GW_MPI(MPI_Start(&j->request));
+    if (!request)
+        return gw_mpi_check(MPI_Wait(&j->request, MPI_STATUS_IGNORE), "MPI_Wait");
+    *request = j->request; /* completion leaves a persistent handle as it is */
+    return GW_OK;
+}
+
+static void release(void *ctx) {
+    job *j = ctx;
+    if (j->request != MPI_REQUEST_NULL)
+        MPI_Request_free(&j->request);
+    free(j);
+}
+
+static gw_err init(const gw_lane *lane, void *data, size_t n, MPI_Request *request) {
+    gw_mpi_element e;
+    GW_TRY(gw_mpi_element_of(lane->codec, &e));
+    GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, data, (MPI_Count)n, e.type, e.op, lane->comm,
+                                MPI_INFO_NULL, request));
+    return GW_OK;
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    if (lane->size == 1 || span.n == 0)
+        return GW_OK;
+    int slot;
+    GW_TRY(gw_schedule_pack(s, span, false, &slot));
+    job *j = NULL;
+    GW_TRY(gw_alloc(&j, 1, sizeof *j));
+    j->request = MPI_REQUEST_NULL;
+    GW_TRY(gw_schedule_own(s, j, release));
+    GW_TRY(init(lane, gw_schedule_slot_data(s, slot), span.n, &j->request));
+    GW_TRY(gw_schedule_call(s, issue, j));
+    GW_TRY(gw_schedule_round(s));
+    return gw_schedule_unpack(s, slot, span, false);
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)what;
+    return (gw_cost){2 * (uint64_t)(lane->size - 1) * gw_codec_bound(lane->codec, n), 0};
+}
+
+const gw_algo_ops gw_algo_persistent = {
+    .head = {GW_ALGO_ABI, "persistent", "the MPI library's allreduce, prepared once (MPI 4)", NULL},
+    .caps = GW_ALGO_ORDERED,
+    .formula = "2(P-1) b bytes (what is optimal; MPI does not tell), no messages of our own",
+    .refuses = gw_mpi_element_refuses,
+    .allreduce = allreduce,
+    .cost = cost,
+};

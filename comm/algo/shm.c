@@ -1,0 +1,331 @@
+/* shm: the ranks of one node work on each other's memory; nothing goes through MPI.
+ *
+ * Exact lanes. The arenas themselves lie in memory that all ranks map.
+ *  1. Each rank signals that its values are there, and waits for all others.
+ *  2. Rank r reads part r of all arenas, adds in the order of the ranks, and stores the sum
+ * straight into all of them: one pass, P reads and P writes of n/P floats. Parts end at cache
+ * lines.
+ *  3. Each signals again and waits for all: the sum is there, and no arena is read any more.
+ *
+ * With a codec. The same two meetings, over encodings that lie in shared memory; the numerics are
+ * those of sra, bit for bit.
+ *  1. Each rank encodes its part of every foreign slice into its own block; meeting.
+ *  2. The owner of a slice decodes the P-1 encodings in the order of the ranks onto its own,
+ *     unencoded values, encodes the sum once and adopts what that decodes to; meeting.
+ *  3. Every rank decodes the other owners' encodings. The next exchange's first meeting says that
+ *     all have, before an owner writes anew.
+ *
+ * Meetings are counts in shared memory (comm/crew.h). Bytes and messages handed to MPI: none; P n
+ * floats are read and P n written through memory, the least for sums that all ranks hold. Sharing
+ * a node's memory between MPI ranks: Hoefler et al., "MPI + MPI: a new hybrid approach to parallel
+ * programming with MPI plus shared memory", Computing 95, 2013; reducing in it by slices: Jain et
+ * al., "Framework for scalable intra-node collective operations using shared memory", SC 2018. */
+#include "comm/algo.h"
+
+#include "base/mem.h"
+#include "base/wait.h"
+#include "comm/crew.h"
+#include "comm/sum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct job {
+    gw_lane *lane;
+    float *base;
+    gw_span span;
+    int root; /* of a reduction */
+    gw_crew *crew;
+    float **values; /* exact: base[span] of each rank, as mapped here */
+    float **rows;   /* scratch: one part of each */
+    char **block;   /* with a codec: the encodings of each rank: a length and a slot a part */
+    size_t *at;     /* where in a block the slot of a part begins */
+} job;
+
+static void release(void *ctx) {
+    job *j = ctx;
+    free(j->crew);
+    free(j->values);
+    free(j->rows);
+    free(j->block);
+    free(j->at);
+    free(j);
+}
+
+/* ---- exact: values ---- */
+
+static gw_err sum_into(job *j, gw_span part, float *const *values, int to) {
+    size_t skip = part.off - j->span.off;
+    for (int r = 0; r < j->lane->size; r++)
+        j->rows[r] = j->values[r] + skip;
+    float *one = values ? NULL : j->rows[to];
+    gw_sum_rows(j->rows, j->lane->size, values ? j->rows : &one, values ? j->lane->size : 1,
+                part.n);
+    return GW_OK;
+}
+
+static gw_err sum_for_all(void *ctx) {
+    job *j = ctx;
+    return sum_into(j, gw_sum_part(j->span, j->lane->rank, j->lane->size), j->values, 0);
+}
+
+static gw_err sum_for_root(void *ctx) {
+    job *j = ctx;
+    return sum_into(j, gw_sum_part(j->span, j->lane->rank, j->lane->size), NULL, j->root);
+}
+
+static gw_err sum_for_me(void *ctx) {
+    job *j = ctx;
+    return sum_into(j, gw_span_part(j->span, j->lane->rank, j->lane->size), NULL, j->lane->rank);
+}
+
+static void copy_from(job *j, gw_span part, int r) {
+    if (r != j->lane->rank)
+        memcpy(j->base + part.off, j->values[r] + (part.off - j->span.off), part.n * sizeof(float));
+}
+
+static gw_err copy_parts(void *ctx) {
+    job *j = ctx;
+    for (int r = 0; r < j->lane->size; r++)
+        copy_from(j, gw_span_part(j->span, r, j->lane->size), r);
+    return GW_OK;
+}
+
+static gw_err copy_root(void *ctx) {
+    job *j = ctx;
+    copy_from(j, j->span, j->root);
+    return GW_OK;
+}
+
+/* ---- with a codec: encodings ---- */
+
+static gw_span part_of(const job *j, int i) {
+    return gw_span_part(j->span, i, j->lane->size);
+}
+
+static gw_err encode(job *j, int slot, gw_span part, bool adopt) {
+    char *mine = j->block[j->lane->rank];
+    size_t *len = (size_t *)mine + slot;
+    size_t cap = gw_codec_bound(j->lane->codec, part.n);
+    return part.n == 0
+               ? GW_OK
+               : gw_lane_encode(j->lane, j->base, part, adopt, mine + j->at[slot], cap, len);
+}
+
+static gw_err decode(job *j, int r, int slot, gw_span part, bool add) {
+    size_t len = ((size_t *)j->block[r])[slot];
+    return part.n == 0
+               ? GW_OK
+               : gw_lane_decode(j->lane, j->block[r] + j->at[slot], len, j->base, part, add);
+}
+
+/* Slot i of rank r holds r's share of slice i, and for i == r the sum. */
+static gw_err encode_foreign(void *ctx) {
+    job *j = ctx;
+    for (int i = 1; i < j->lane->size; i++) {
+        int peer = (j->lane->rank + i) % j->lane->size;
+        GW_TRY(encode(j, peer, part_of(j, peer), false));
+    }
+    return GW_OK;
+}
+
+static gw_err encode_own(void *ctx) {
+    job *j = ctx;
+    return encode(j, j->lane->rank, part_of(j, j->lane->rank), true);
+}
+
+static gw_err add_shares(void *ctx) {
+    job *j = ctx;
+    int me = j->lane->rank;
+    for (int r = 0; r < j->lane->size; r++)
+        if (r != me)
+            GW_TRY(decode(j, r, me, part_of(j, me), true));
+    return GW_OK;
+}
+
+static gw_err decode_sums(void *ctx) {
+    job *j = ctx;
+    for (int r = 0; r < j->lane->size; r++)
+        if (r != j->lane->rank)
+            GW_TRY(decode(j, r, r, part_of(j, r), false));
+    return GW_OK;
+}
+
+/* A reduction to one rank: the whole span in slot 0. */
+static gw_err encode_whole(void *ctx) {
+    job *j = ctx;
+    return j->lane->rank == j->root ? GW_OK : encode(j, 0, j->span, false);
+}
+
+static gw_err add_whole(void *ctx) {
+    job *j = ctx;
+    for (int r = 0; r < j->lane->size && j->lane->rank == j->root; r++)
+        if (r != j->root)
+            GW_TRY(decode(j, r, 0, j->span, true));
+    return GW_OK;
+}
+
+/* ---- laying down ---- */
+
+static gw_err check_node(const gw_lane *lane) {
+    if (!lane->shared)
+        return gw_fail(GW_ERR_UNSUPPORTED, "algorithm shm: these ranks share no memory");
+    if (gw_shared_size(lane->shared) == lane->size)
+        return GW_OK;
+    int nodes = gw_shared_rank(lane->shared) == 0; /* every rank comes here: none has all ranks */
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, lane->comm));
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "algorithm shm: the ranks lie on %d nodes: use algo=hier, which works so inside "
+                   "each",
+                   nodes);
+}
+
+static gw_err find_values(job *j) {
+    size_t ranks = (size_t)j->lane->size;
+    GW_TRY(gw_alloc(&j->values, ranks, sizeof *j->values));
+    GW_TRY(gw_alloc(&j->rows, ranks, sizeof *j->rows));
+    for (int r = 0; r < j->lane->size; r++)
+        j->values[r] = gw_crew_twin(j->crew, j->base + j->span.off, r);
+    return j->values[0] ? GW_OK
+                        : gw_fail(GW_ERR_UNSUPPORTED,
+                                  "algorithm shm: the span is not in memory that the ranks share: "
+                                  "take it from gw_lane_floats, or use another algorithm");
+}
+
+/* `whole`: one slot for all of the span, else one a part. */
+static gw_err make_block(job *j, bool whole) {
+    enum { LINE = 64 };
+    size_t ranks = (size_t)j->lane->size, end = ranks * sizeof(size_t);
+    void *mine = NULL;
+    gw_err e = gw_alloc(&j->block, ranks, sizeof *j->block);
+    if (e == GW_OK)
+        e = gw_alloc(&j->at, ranks, sizeof *j->at);
+    for (int i = 0; i < (whole ? 1 : j->lane->size); i++) {
+        end = (end + LINE - 1) / LINE * LINE;
+        if (e == GW_OK)
+            j->at[i] = end;
+        end += gw_codec_bound(j->lane->codec, whole ? j->span.n : part_of(j, i).n);
+    }
+    GW_TRY(gw_shared_alloc(j->lane->shared, end, &mine)); /* collective */
+    GW_TRY(e);
+    for (int r = 0; r < j->lane->size; r++)
+        j->block[r] = gw_crew_twin(j->crew, mine, r);
+    return GW_OK;
+}
+
+/* *out stays NULL where there is nothing to do. */
+static gw_err begin(gw_schedule *s, int root, bool whole, job **out) {
+    gw_lane *lane = gw_schedule_lane(s);
+    *out = NULL;
+    if (lane->size == 1 || gw_schedule_span(s).n == 0)
+        return GW_OK;
+    GW_TRY(check_node(lane));
+    job *j = NULL;
+    GW_TRY(gw_alloc(&j, 1, sizeof *j));
+    GW_TRY(gw_schedule_own(s, j, release));
+    *j =
+        (job){.lane = lane, .base = gw_schedule_base(s), .span = gw_schedule_span(s), .root = root};
+    GW_TRY(gw_crew_new(&j->crew, lane->shared, 0, lane->size));
+    j->crew->lead = root;
+    GW_TRY(gw_lane_exact(lane) ? find_values(j) : make_block(j, whole));
+    *out = j;
+    return GW_OK;
+}
+
+static gw_err meet(gw_schedule *s, job *j) {
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    return gw_schedule_await(s, gw_crew_all, j->crew);
+}
+
+/* Meeting, work, meeting: all exact collectives but the broadcast. */
+static gw_err between_meetings(gw_schedule *s, job *j, gw_err (*work)(void *ctx)) {
+    GW_TRY(meet(s, j));
+    GW_TRY(gw_schedule_work(s, work, j));
+    return meet(s, j);
+}
+
+/* Write encodings, meeting, read them, meeting: the next exchange writes anew. */
+static gw_err around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *ctx),
+                             gw_err (*read)(void *ctx)) {
+    GW_TRY(gw_schedule_work(s, write, j));
+    GW_TRY(meet(s, j));
+    GW_TRY(gw_schedule_work(s, read, j));
+    return meet(s, j);
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    job *j;
+    GW_TRY(begin(s, 0, false, &j));
+    if (!j)
+        return GW_OK;
+    if (gw_lane_exact(j->lane))
+        return between_meetings(s, j, sum_for_all);
+    GW_TRY(gw_schedule_work(s, encode_foreign, j));
+    GW_TRY(meet(s, j));
+    GW_TRY(gw_schedule_work(s, add_shares, j));
+    GW_TRY(gw_schedule_work(s, encode_own, j));
+    GW_TRY(meet(s, j));
+    return gw_schedule_work(s, decode_sums, j);
+}
+
+static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
+    (void)args;
+    job *j;
+    GW_TRY(begin(s, root, true, &j));
+    if (!j)
+        return GW_OK;
+    return gw_lane_exact(j->lane) ? between_meetings(s, j, sum_for_root)
+                                  : around_meeting(s, j, encode_whole, add_whole);
+}
+
+static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
+    (void)args;
+    job *j;
+    GW_TRY(begin(s, root, true, &j));
+    if (!j)
+        return GW_OK;
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
+    GW_TRY(gw_schedule_work(s, copy_root, j));
+    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+    /* Only the root has to know that all have read. */
+    return j->lane->rank == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
+}
+
+static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    job *j;
+    GW_TRY(begin(s, 0, false, &j));
+    if (!j)
+        return GW_OK;
+    return gw_lane_exact(j->lane) ? between_meetings(s, j, sum_for_me)
+                                  : around_meeting(s, j, encode_foreign, add_shares);
+}
+
+static gw_err allgather(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    job *j;
+    GW_TRY(begin(s, 0, false, &j));
+    if (!j)
+        return GW_OK;
+    return gw_lane_exact(j->lane) ? between_meetings(s, j, copy_parts)
+                                  : around_meeting(s, j, encode_own, decode_sums);
+}
+
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)lane, (void)what, (void)n;
+    return (gw_cost){0};
+}
+
+const gw_algo_ops gw_algo_shm = {
+    .head = {GW_ALGO_ABI, "shm", "one node: each rank sums its slice in all ranks' memory", NULL},
+    .caps = GW_ALGO_SHARED,
+    .formula = "no bytes, no messages: 8 P n bytes read and written in shared memory",
+    .allreduce = allreduce,
+    .reduce = reduce,
+    .bcast = bcast,
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .cost = cost,
+};

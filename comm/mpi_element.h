@@ -1,0 +1,21 @@
+/** A codec's encodings as elements that MPI itself can add: MPI_FLOAT and MPI_SUM where the bytes
+ * are the floats themselves, else a type and an MPI_Op of our own around the codec's `add`. */
+#ifndef GW_COMM_MPI_ELEMENT_H
+#define GW_COMM_MPI_ELEMENT_H
+
+#include "base/agree.h"
+#include "compress/codec.h"
+
+/** One encoded float. Types and operator live until MPI_Finalize. */
+typedef struct gw_mpi_element {
+    MPI_Datatype type;
+    MPI_Op op;
+} gw_mpi_element;
+
+/** Why MPI cannot add this codec's encodings, or NULL; `refuses` of an algorithm. */
+const char *gw_mpi_element_refuses(const gw_args *args, const gw_codec_ops *codec);
+
+/** For a codec that is not refused. Not thread-safe: call it while laying down. */
+gw_err gw_mpi_element_of(const gw_codec *codec, gw_mpi_element *out);
+
+#endif

@@ -1,0 +1,248 @@
+/* gossip: decentralised SGD. Nobody ever sums over all ranks: each updates its own parameters by
+ * its own samples' mean gradient, then averages them with those of a few neighbours. The weights of
+ * that average form a doubly stochastic matrix, so the mean over all ranks moves as if every rank's
+ * gradient had been averaged into it, while the replicas gather around it as fast as the topology
+ * mixes. Neither synchronous nor exact: a slow rank delays its neighbours, not everybody.
+ *
+ *  ring         self, left and right, 1/3 each (two ranks: 1/2 each): 2 neighbours whatever P is,
+ *               but news travels one rank a step (Lian et al., "Can decentralized algorithms
+ *               outperform centralized algorithms?", NeurIPS 2017).
+ *  exponential  in step k self and rank - 2^(k mod ceil(log2 P)), 1/2 each: one neighbour, and
+ *               where P is a power of two log2 P rounds average exactly (Assran et al., "Stochastic
+ *               gradient push for distributed deep learning", ICML 2019; Ying et al., "Exponential
+ *               graph is provably efficient for decentralized deep training", NeurIPS 2021).
+ *
+ * Parameters are exchanged, not gradients, and never compressed: an error in them would stay. What
+ * is evaluated or saved is the exact mean over all ranks, by an allreduce (settle).
+ *
+ * Cost: a step sends the parameters to each neighbour, whatever P is; settle is one allreduce. */
+#include "comm/plan.h"
+#include "comm/queue.h"
+#include "comm/steps.h"
+#include "comm/strategy.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HOPS = 32 };
+
+typedef struct self {
+    const gw_env *env;
+    bool ring;
+    int hops;                /* exchanges of different neighbours that take turns */
+    gw_schedule **schedules; /* [span * hops + hop] */
+    gw_queue *queue;
+    gw_plan mean;
+    gw_steps steps;
+    int64_t agreed; /* steps done when the replicas last agreed */
+} self;
+
+static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+    (void)args, (void)algo;
+    if (codec->ops->caps & GW_CODEC_IDENTITY)
+        return NULL;
+    return "it exchanges parameters, which are never compressed: use --compress none";
+}
+
+static void close(void *p) {
+    self *me = p;
+    gw_queue_close(me->queue);
+    for (int i = 0; me->schedules && i < gw_env_spans(me->env) * me->hops; i++)
+        gw_schedule_free(me->schedules[i]);
+    free(me->schedules);
+    gw_plan_clear(&me->mean);
+    free(me);
+}
+
+/* ---- one exchange of one span ---- */
+
+typedef struct scaling {
+    float *x;
+    size_t n;
+    float by;
+} scaling;
+
+static gw_err scale(void *ctx) {
+    const scaling *c = ctx;
+    for (size_t i = 0; i < c->n; i++)
+        c->x[i] *= c->by;
+    return GW_OK;
+}
+
+static gw_err lay_down_scale(gw_schedule *s, float by) {
+    scaling *c = NULL;
+    gw_span span = gw_schedule_span(s);
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    *c = (scaling){gw_schedule_base(s) + span.off, span.n, by};
+    GW_TRY(gw_schedule_own(s, c, free));
+    return gw_schedule_work(s, scale, c);
+}
+
+/* The span to each of to[], that of each of from[] added, and the mean of them all. */
+static gw_err lay_down(gw_schedule *s, const int *to, const int *from, int neighbours) {
+    gw_span span = gw_schedule_span(s);
+    int own, got[2];
+    GW_TRY(gw_schedule_pack(s, span, false, &own));
+    for (int i = 0; i < neighbours; i++) {
+        GW_TRY(gw_schedule_recv(s, span, from[i], false, &got[i]));
+        GW_TRY(gw_schedule_send(s, own, to[i]));
+    }
+    GW_TRY(gw_schedule_round(s));
+    for (int i = 0; i < neighbours; i++)
+        GW_TRY(gw_schedule_unpack(s, got[i], span, true));
+    return lay_down_scale(s, 1.0f / (float)(neighbours + 1));
+}
+
+static gw_err lay_down_hop(const self *me, gw_schedule *s, int hop) {
+    const gw_lane *lane = me->env->params;
+    int ranks = lane->size, left = (lane->rank - 1 + ranks) % ranks;
+    int right = (lane->rank + 1) % ranks;
+    if (me->ring)
+        return lay_down(s, (int[]){right, left}, (int[]){left, right}, ranks == 2 ? 1 : 2);
+    int far = 1 << hop; /* below `ranks` */
+    return lay_down(s, (int[]){(lane->rank + far) % ranks},
+                    (int[]){(lane->rank - far + ranks) % ranks}, 1);
+}
+
+static int count_hops(bool ring, int ranks) {
+    int hops = 0;
+    if (ring)
+        return ranks > 1;
+    while (hops < MOST_HOPS - 2 && 1 << hops < ranks)
+        hops++;
+    return hops;
+}
+
+static gw_err lay_down_all(self *me) {
+    const gw_env *env = me->env;
+    int spans = gw_env_spans(env);
+    GW_TRY(gw_alloc(&me->schedules, (size_t)spans * (size_t)me->hops, sizeof *me->schedules));
+    for (int i = 0; i < spans; i++)
+        for (int hop = 0; hop < me->hops; hop++) {
+            gw_schedule **s = &me->schedules[i * me->hops + hop];
+            GW_TRY(gw_schedule_new(s, env->params, env->param, gw_env_span(env, i)));
+            GW_TRY(lay_down_hop(me, *s, hop));
+        }
+    return gw_queue_open(&me->queue, GW_PROGRESS_POLL, spans, env->params->yield);
+}
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    me->steps.n = env->n;
+    me->ring = strcmp(gw_args_text(env->args, "topology"), "ring") == 0;
+    me->hops = count_hops(me->ring, env->params->size);
+    me->mean = (gw_plan){.algo = env->algo, .lane = env->params, .base = env->param};
+    gw_err e = gw_env_prepare(env, &me->mean);
+    if (e == GW_OK)
+        e = lay_down_all(me);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
+    *out = me;
+    return GW_OK;
+}
+
+/* ---- the step ---- */
+
+static gw_err progress(void *p) {
+    self *me = p;
+    return gw_queue_poll(me->queue);
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    const self *me = p;
+    double share = me->env->share; /* a rank without samples in this step stays where it is */
+    *u = (gw_update){me->env->grad, share > 0 ? s : (gw_span){s.off, 0},
+                     share > 0 ? (float)(1 / share) : 0.0f};
+    return GW_OK;
+}
+
+/* In a step all exchanges of a span start before the next step's: `hop` is the step's for both. */
+static gw_schedule *exchange_of(const self *me, int span, int64_t step) {
+    return me->schedules[span * me->hops + (int)(step % me->hops)];
+}
+
+static gw_err publish(void *p, gw_span s) {
+    self *me = p;
+    for (int i = 0; me->hops > 0 && i < gw_env_spans(me->env); i++)
+        if (gw_span_overlap(gw_env_span(me->env, i), s))
+            GW_TRY(gw_queue_start(me->queue, exchange_of(me, i, me->steps.done)));
+    gw_steps_pass(&me->steps, s);
+    return GW_OK;
+}
+
+static gw_err await(void *p, gw_span s) {
+    self *me = p;
+    for (int i = 0; i < gw_env_spans(me->env); i++)
+        for (int hop = 0; gw_span_overlap(gw_env_span(me->env, i), s) && hop < me->hops; hop++)
+            GW_TRY(gw_queue_wait(me->queue, me->schedules[i * me->hops + hop]));
+    return GW_OK;
+}
+
+static gw_err settle(void *p) {
+    self *me = p;
+    const gw_env *env = me->env;
+    if (me->steps.done == me->agreed)
+        return GW_OK;
+    for (int i = 0; env->params->size > 1 && i < gw_env_spans(env); i++) {
+        gw_span s = gw_env_span(env, i);
+        GW_TRY(gw_plan_run(&me->mean, s));
+        for (size_t k = s.off; k < gw_span_end(s); k++)
+            env->param[k] /= (float)env->params->size;
+    }
+    me->agreed = me->steps.done;
+    return GW_OK;
+}
+
+static gw_err state(void *p, gw_io *io) {
+    self *me = p;
+    GW_TRY(gw_io_field(io, "steps", &me->steps.done, sizeof me->steps.done));
+    return gw_io_field(io, "agreed", &me->agreed, sizeof me->agreed);
+}
+
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    int ranks = me->env->params->size;
+    uint64_t neighbours = ranks == 1 ? 0 : me->ring && ranks > 2 ? 2 : 1;
+    gw_cost c = {0};
+    (void)exchange;
+    for (int i = 0; i < gw_env_spans(me->env); i++) {
+        size_t n = gw_env_span(me->env, i).n;
+        c.bytes += (uint64_t)ranks * neighbours * n * sizeof(float);
+        c.messages += n ? (uint64_t)ranks * neighbours : 0;
+    }
+    return c;
+}
+
+static gw_cost settle_cost(const void *p) {
+    const self *me = p;
+    return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
+}
+
+static const gw_opt opts[] = {{"topology", GW_OPT_CHOICE, "ring", 0, 0, "ring|exponential", NULL,
+                               "neighbours: left and right, or one at distances 1, 2, 4, .."},
+                              GW_STRATEGY_ALGO,
+                              {0}};
+
+const gw_strategy_ops gw_strategy_gossip = {
+    .head = {GW_STRATEGY_ABI, "gossip",
+             "decentralised: parameters are averaged with a few neighbours' after each update",
+             opts},
+    .formula = "P spans of n (exact) a neighbour: 2 (ring), 1 (exponential or P = 2)",
+    .refuses = refuses,
+    .open = open,
+    .close = close,
+    .progress = progress,
+    .finish = finish,
+    .publish = publish,
+    .await = await,
+    .settle = settle,
+    .state = state,
+    .cost = cost,
+    .settle_cost = settle_cost,
+};

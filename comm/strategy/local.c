@@ -1,0 +1,167 @@
+/* local: local SGD. Every rank takes `period` optimizer steps on its own samples alone, by the mean
+ * gradient over them; then the replicas are averaged (Stich, "Local SGD converges fast and
+ * communicates little", ICLR 2019). One exchange in H steps, so 1/H of the bytes, for replicas that
+ * drift apart in between: neither synchronous nor exact. period=1 with plain SGD and equal shares
+ * is `allreduce` up to rounding.
+ *
+ * What is averaged is how far each rank has moved since the replicas last agreed, over the gradient
+ * lane: drifts are small where parameters are not, so a codec errs little, and its error feedback
+ * works as it does for gradients. All ranks then compute reference + sum / P from equal bits. With
+ * momentum=1 the optimizer's momentum is averaged too (exactly), as a serial run's would be one
+ * vector; without it each rank keeps its own.
+ *
+ * A rank without samples in a step does not move in it; replicas count equally in the average.
+ *
+ * Cost: one allreduce every `period` steps (two with momentum=1); memory for the reference and the
+ * drift, two arenas. */
+#include "comm/plan.h"
+#include "comm/steps.h"
+#include "comm/strategy.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct self {
+    const gw_env *env;
+    int64_t period;
+    gw_steps steps;
+    int64_t agreed;   /* steps done when the replicas last agreed */
+    float *reference; /* what they agreed on */
+    float *drift;     /* reduced: parameters - reference */
+    float *velocity;  /* reduced: momentum; NULL: not averaged */
+    gw_plan over_drift, over_velocity;
+} self;
+
+static void close(void *p) {
+    self *me = p;
+    gw_plan_clear(&me->over_drift);
+    gw_plan_clear(&me->over_velocity);
+    free(me->reference);
+    free(me);
+}
+
+static gw_err open_momentum(self *me, const gw_env *env) {
+    if (!env->momentum)
+        return gw_fail(GW_ERR_USAGE, "local: momentum=1 averages the optimizer's momentum, and it "
+                                     "has none: give --momentum, or leave momentum=1 out");
+    GW_TRY(gw_lane_floats(env->params, env->n, &me->velocity));
+    me->over_velocity = (gw_plan){.algo = env->algo, .lane = env->params, .base = me->velocity};
+    return gw_env_prepare(env, &me->over_velocity);
+}
+
+static gw_err open_on(self *me, const gw_env *env) {
+    GW_TRY(gw_agree(env->grads->comm, gw_alloc(&me->reference, env->n, sizeof(float))));
+    GW_TRY(gw_lane_floats(env->grads, env->n, &me->drift));
+    me->over_drift = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->drift};
+    GW_TRY(gw_env_prepare(env, &me->over_drift));
+    return gw_args_flag(env->args, "momentum") ? open_momentum(me, env) : GW_OK;
+}
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    me->period = gw_args_int(env->args, "period");
+    me->steps.n = env->n;
+    gw_err e = open_on(me, env);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
+    *out = me;
+    return GW_OK;
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    const gw_env *env = me->env;
+    if (me->steps.done == me->agreed)
+        memcpy(me->reference + s.off, env->param + s.off, s.n * sizeof(float));
+    bool moves = env->share > 0;
+    *u = (gw_update){env->grad, moves ? s : (gw_span){s.off, 0},
+                     moves ? (float)(1 / env->share) : 0.0f};
+    return GW_OK;
+}
+
+static gw_err average(self *me, gw_span s) {
+    const gw_env *env = me->env;
+    float *param = env->param, *ref = me->reference, *drift = me->drift;
+    float ranks = (float)env->grads->size;
+    if (env->grads->size == 1) /* the mean is what there is, not reference + (it - reference) */
+        return GW_OK;
+    for (size_t i = s.off; i < gw_span_end(s); i++)
+        drift[i] = param[i] - ref[i];
+    GW_TRY(gw_plan_run(&me->over_drift, s));
+    for (size_t i = s.off; i < gw_span_end(s); i++)
+        param[i] = ref[i] + drift[i] / ranks;
+    if (!me->velocity)
+        return GW_OK;
+    memcpy(me->velocity + s.off, env->momentum + s.off, s.n * sizeof(float));
+    GW_TRY(gw_plan_run(&me->over_velocity, s));
+    for (size_t i = s.off; i < gw_span_end(s); i++)
+        env->momentum[i] = me->velocity[i] / ranks;
+    return GW_OK;
+}
+
+static gw_err publish(void *p, gw_span s) {
+    self *me = p;
+    bool due = (me->steps.done + 1) % me->period == 0;
+    if (due)
+        GW_TRY(average(me, s));
+    if (gw_steps_pass(&me->steps, s) && due)
+        me->agreed = me->steps.done;
+    return GW_OK;
+}
+
+static gw_err settle(void *p) {
+    self *me = p;
+    if (me->steps.done == me->agreed)
+        return GW_OK;
+    for (int i = 0; i < gw_env_spans(me->env); i++)
+        GW_TRY(average(me, gw_env_span(me->env, i)));
+    me->agreed = me->steps.done;
+    return GW_OK;
+}
+
+static gw_err state(void *p, gw_io *io) {
+    self *me = p;
+    GW_TRY(gw_io_field(io, "steps", &me->steps.done, sizeof me->steps.done));
+    GW_TRY(gw_io_field(io, "agreed", &me->agreed, sizeof me->agreed));
+    return gw_io_field(io, "reference", me->reference, me->env->n * sizeof(float));
+}
+
+static gw_cost cost_of_average(const self *me) {
+    gw_cost c = gw_env_cost(me->env, &me->over_drift);
+    return me->velocity ? gw_cost_sum(c, gw_env_cost(me->env, &me->over_velocity)) : c;
+}
+
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    return (exchange + 1) % me->period == 0 ? cost_of_average(me) : (gw_cost){0};
+}
+
+static gw_cost settle_cost(const void *p) {
+    const self *me = p;
+    return me->steps.done == me->agreed ? (gw_cost){0} : cost_of_average(me);
+}
+
+static const gw_opt opts[] = {
+    {"period", GW_OPT_INT, "8", 1, 0x1p31, NULL, "H", "steps from one averaging to the next"},
+    {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "average the optimizer's momentum, too"},
+    GW_STRATEGY_ALGO,
+    {0}};
+
+const gw_strategy_ops gw_strategy_local = {
+    .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every few steps", opts},
+    .formula = "every H steps: one allreduce of n (momentum=1: and one exact)",
+    .open = open,
+    .close = close,
+    .finish = finish,
+    .publish = publish,
+    .settle = settle,
+    .state = state,
+    .cost = cost,
+    .settle_cost = settle_cost,
+};

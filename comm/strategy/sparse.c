@@ -1,0 +1,105 @@
+/* sparse: for codecs that drop most values. Two sparse gradients have their values in different
+ * places, so a sum that is formed on the way grows denser at every hop and each hop would drop
+ * some of it again. Here nothing is summed on the way: the encodings of all ranks are gathered and
+ * every rank adds them up itself, in the order of the ranks. Each value is encoded once and errs
+ * once, and error feedback at its origin catches all that was dropped (Lin et al., "Deep gradient
+ * compression", ICLR 2018). Layer by layer: the choice of values is made within a layer, whose
+ * gradients are of one scale, and an exchange starts as soon as the backward pass has completed its
+ * layer. Synchronous, exact as its codec.
+ *
+ * Cost: P-1 encodings of each layer to and from every rank. That grows with P where an allreduce
+ * does not, so it pays while P times the codec's density is small; a dense codec is refused. */
+#include "comm/overlap.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct self {
+    const gw_env *env;
+    gw_overlap layers;
+    gw_queue *queue;
+} self;
+
+static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+    (void)args;
+    if (strcmp(algo->ops->head.name, "gathersum") != 0)
+        return "it gathers encodings and sums them locally, which is algo=gathersum and no other";
+    if (!(codec->ops->caps & GW_CODEC_SPARSE))
+        return "this codec is dense: gathering moves one encoding a rank, all of full size; use "
+               "allreduce:algo=gathersum if that is wanted";
+    return NULL;
+}
+
+static void close(void *p) {
+    self *me = p;
+    gw_queue_close(me->queue);
+    gw_overlap_clear(&me->layers);
+    free(me);
+}
+
+static gw_err open_on(self *me, const gw_env *env) {
+    me->layers.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
+    GW_TRY(gw_overlap_layers(&me->layers, env));
+    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), env->n_layers, env->grads->yield));
+    me->layers.queue = me->queue;
+    return GW_OK;
+}
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    gw_err e = open_on(me, env);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
+    *out = me;
+    return GW_OK;
+}
+
+static gw_err ready(void *p, gw_span s) {
+    self *me = p;
+    return gw_overlap_fill(&me->layers, s);
+}
+
+static gw_err progress(void *p) {
+    self *me = p;
+    return gw_queue_poll(me->queue);
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    GW_TRY(gw_overlap_wait(&me->layers, s));
+    *u = (gw_update){me->env->grad, s, 1.0f};
+    return GW_OK;
+}
+
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    (void)exchange;
+    return gw_overlap_cost(&me->layers);
+}
+
+static const gw_opt opts[] = {
+    {"algo", GW_OPT_TEXT, "gathersum", 0, 0, NULL, "NAME", "algorithm: gathersum, with options"},
+    GW_OVERLAP_PROGRESS,
+    {0}};
+
+const gw_strategy_ops gw_strategy_sparse = {
+    .head = {GW_STRATEGY_ABI, "sparse",
+             "encodings of each layer gathered and summed locally, overlapped; for sparse codecs",
+             opts},
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .formula = "each layer: P(P-1) b, P(P-1) messages (an allreduce by gathersum)",
+    .refuses = refuses,
+    .thread_level = gw_overlap_thread_level,
+    .open = open,
+    .close = close,
+    .ready = ready,
+    .progress = progress,
+    .finish = finish,
+    .cost = cost,
+};

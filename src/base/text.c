@@ -1,0 +1,49 @@
+#include "base/text.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes of the character at s, 0 if it is no UTF-8. Stops at a terminating 0. */
+static size_t character(const unsigned char *s) {
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least; /* anything smaller has a shorter form */
+    } forms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+    for (size_t n = 1; n <= 4; n++) {
+        if ((s[0] & forms[n - 1].mask) != forms[n - 1].lead)
+            continue;
+        uint32_t code = s[0] & (unsigned char)~forms[n - 1].mask;
+        for (size_t i = 1; i < n; i++) {
+            if ((s[i] & 0xc0) != 0x80)
+                return 0;
+            code = code << 6 | (s[i] & 0x3fu);
+        }
+        bool surrogate = code >= 0xd800 && code <= 0xdfff;
+        return code < forms[n - 1].least || surrogate || code > 0x10ffff ? 0 : n;
+    }
+    return 0;
+}
+
+bool gw_text_utf8(const char *s) {
+    const unsigned char *at = (const unsigned char *)s;
+    while (*at) {
+        size_t n = character(at);
+        if (n == 0)
+            return false;
+        at += n;
+    }
+    return true;
+}
+
+void gw_text_copy(char *dst, size_t cap, const char *src) {
+    size_t len = 0;
+    while (src[len]) {
+        size_t n = character((const unsigned char *)src + len);
+        n = n ? n : 1;
+        if (len + n >= cap)
+            break;
+        len += n;
+    }
+    memcpy(dst, src, len);
+    dst[len] = '\0';
+}

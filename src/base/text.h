@@ -1,0 +1,15 @@
+/** Texts that go to files others read: UTF-8 (RFC 3629), and buffers of a fixed size. */
+#ifndef GW_BASE_TEXT_H
+#define GW_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Whether `s` is UTF-8 throughout: no overlong forms, no surrogates, nothing above U+10FFFF. */
+bool gw_text_utf8(const char *s);
+
+/** Copy src into dst[0..cap), cap > 0, always terminated; what is too long is cut before the first
+ *  character that does not fit whole (a byte that is no part of UTF-8 counts as a character). */
+void gw_text_copy(char *dst, size_t cap, const char *src);
+
+#endif

@@ -1,0 +1,285 @@
+/* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
+#include "base/mem.h"
+#include "base/wait.h"
+#include "comm/crew.h"
+#include "comm/plan.h"
+#include "comm/sum.h"
+
+#include "../mpi/check.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int me, ranks;
+static bool yield;
+
+/* ---- gw_shared ---- */
+
+static void check_twins(const gw_shared *m, const unsigned *mine, size_t n, unsigned salt) {
+    for (int r = 0; r < ranks; r++) {
+        const unsigned *twin = gw_shared_twin(m, mine, r);
+        CHECK(twin, "no twin of rank %d", r);
+        CHECK((r == me) == (twin == mine), "twin of rank %d", r);
+        CHECK(twin[0] == salt + (unsigned)r && twin[n - 1] == 2 * salt + (unsigned)r,
+              "rank %d's memory holds %u, %u", r, twin[0], twin[n - 1]);
+        CHECK(gw_shared_twin(m, mine + n / 2, r) == twin + n / 2, "inside an allocation");
+    }
+}
+
+/* Small allocations, then one that outgrows any window, then a small one again: all stay. */
+static void twins_and_growth(void) {
+    static const size_t sizes[] = {1, 100, 1000000, 17};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    unsigned *mine[COUNT];
+    gw_shared *m = NULL;
+    CHECK_OK(gw_shared_open(&m, MPI_COMM_WORLD));
+    CHECK(gw_shared_size(m) == ranks && gw_shared_rank(m) == me, "all ranks are on this node");
+    for (unsigned i = 0; i < COUNT; i++) {
+        void *fresh;
+        CHECK_OK(gw_shared_alloc(m, sizes[i] * sizeof(unsigned), &fresh));
+        mine[i] = fresh;
+        CHECK((size_t)fresh % 64 == 0, "aligned to a cache line");
+        for (size_t k = 0; k < sizes[i]; k++)
+            CHECK(mine[i][k] == 0, "zeroed");
+        mine[i][sizes[i] - 1] = 200 * (i + 1) + (unsigned)me;
+        mine[i][0] = sizes[i] > 1 ? 100 * (i + 1) + (unsigned)me : mine[i][0];
+    }
+    CHECK_OK(gw_barrier(MPI_COMM_WORLD));
+    for (unsigned i = 1; i < COUNT; i++)
+        check_twins(m, mine[i], sizes[i], 100 * (i + 1));
+    CHECK(!gw_shared_twin(m, &ranks, 0), "a variable of mine has no twin");
+    CHECK_OK(gw_barrier(MPI_COMM_WORLD));
+    gw_shared_close(m);
+}
+
+/* ---- a crew's counts: nobody passes a meeting before all are there ---- */
+
+static void meetings(void) {
+    enum { ROUNDS = 300 };
+    gw_shared *m = NULL;
+    gw_crew *c = NULL;
+    void *mine;
+    CHECK_OK(gw_shared_open(&m, MPI_COMM_WORLD));
+    CHECK_OK(gw_shared_alloc(m, sizeof(int), &mine));
+    CHECK_OK(gw_crew_new(&c, m, 0, ranks));
+    for (int k = 1; k <= ROUNDS; k++) {
+        bool done = false;
+        if (k % 2) /* one round writes, the next reads */
+            *(int *)mine = k;
+        for (int r = 0; r < ranks && k % 2 == 0; r++)
+            CHECK(*(int *)gw_crew_twin(c, mine, r) == k - 1, "round %d: rank %d is late", k, r);
+        CHECK_OK(gw_crew_signal(c));
+        while (!done) {
+            CHECK_OK(gw_crew_all(c, &done));
+            if (!done)
+                sched_yield();
+        }
+    }
+    free(c);
+    CHECK_OK(gw_barrier(MPI_COMM_WORLD));
+    gw_shared_close(m);
+}
+
+/* ---- sums ---- */
+
+static void parts_tile(void) {
+    for (size_t n = 0; n < 200; n++)
+        for (int parts = 1; parts < 6; parts++) {
+            gw_span s = {37, n};
+            size_t at = s.off;
+            for (int i = 0; i < parts; i++) {
+                gw_span part = gw_sum_part(s, i, parts);
+                CHECK(part.off == at, "n=%zu, part %d of %d", n, i, parts);
+                CHECK(i == 0 || part.n == 0 || part.off % 16 == 0, "cut inside a line");
+                at = gw_span_end(part);
+            }
+            CHECK(at == gw_span_end(s), "n=%zu in %d parts", n, parts);
+        }
+}
+
+static void sums_of_rows(void) {
+    enum { N = 5000 };
+    static float data[4][N], copy[4][N];
+    for (int rows = 1; rows <= 4; rows++)
+        for (int one = 0; one < 2; one++) {
+            float *row[4], want;
+            for (int r = 0; r < 4; r++) {
+                row[r] = data[r];
+                for (int i = 0; i < N; i++)
+                    data[r][i] = copy[r][i] = (float)(i % 97) * 0.37f - (float)(r * 11);
+            }
+            gw_sum_rows(row, rows, one ? row + rows - 1 : row, one ? 1 : rows, N - 1);
+            for (int r = 0; r < 4; r++)
+                for (int i = 0; i < N; i++) {
+                    want = copy[0][i];
+                    for (int k = 1; k < rows; k++)
+                        want += copy[k][i];
+                    bool summed = i < N - 1 && r < rows && (!one || r == rows - 1);
+                    CHECK(data[r][i] == (summed ? want : copy[r][i]), "rows=%d row %d[%d]", rows, r,
+                          i);
+                }
+        }
+}
+
+/* ---- collectives over shared memory ---- */
+
+static float value(int rank, size_t i) {
+    return (float)((int)(i * 7 + (size_t)rank * 13) % 101) -
+           50.0f; /* sums are exact in any order */
+}
+
+static gw_lane *open_lane(const gw_codec *codec, size_t n, bool shared) {
+    gw_lane *lane = NULL;
+    gw_lane_setup setup = {
+        .codec = codec, .n = n, .feedback = true, .seed = 3, .yield = yield, .shared = shared};
+    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
+    return lane;
+}
+
+/* An algorithm on a lane of its own; making lanes is what takes time. */
+typedef struct rig {
+    gw_codec codec;
+    gw_algo algo;
+    gw_lane *lane;
+    float *base;
+} rig;
+
+enum { MOST = 20000, SKIP = 3 /* spans that do not begin at a cache line */ };
+
+static void rig_up(rig *r, const char *spec, const char *compress) {
+    CHECK_OK(gw_codec_open(&r->codec, compress));
+    CHECK_OK(gw_algo_open(&r->algo, spec, &r->codec));
+    r->lane = open_lane(&r->codec, MOST + SKIP, r->algo.ops->caps & GW_ALGO_SHARED);
+    CHECK_OK(gw_lane_floats(r->lane, MOST + SKIP, &r->base));
+}
+
+static void rig_down(rig *r) {
+    gw_lane_close(r->lane);
+    gw_algo_close(&r->algo);
+    gw_codec_close(&r->codec);
+}
+
+/* The collective several times over n floats; the last result is out[0..n). */
+static void collect(rig *r, gw_verb what, size_t n, float *out) {
+    enum { STEPS = 3 };
+    gw_plan plan = {
+        .algo = &r->algo, .lane = r->lane, .base = r->base, .verb = what, .root = ranks - 1};
+    for (int k = 0; k < STEPS; k++) {
+        r->lane->ticket++;
+        for (size_t i = 0; i < n; i++)
+            r->base[SKIP + i] = value(me, i);
+        r->base[0] = 12345;
+        CHECK_OK(gw_plan_run(&plan, (gw_span){SKIP, n}));
+        CHECK(r->base[0] == 12345, "%s writes outside its span", r->algo.ops->head.name);
+    }
+    memcpy(out, r->base + SKIP, n * sizeof *out);
+    gw_plan_clear(&plan);
+}
+
+static double sum_of(size_t i) {
+    double sum = 0;
+    for (int r = 0; r < ranks; r++)
+        sum += value(r, i);
+    return sum;
+}
+
+static void exact_sums(const char *spec) {
+    static const size_t sizes[] = {1, 2, 3, 5, 77, 1003, MOST};
+    static float out[MOST];
+    rig r;
+    rig_up(&r, spec, "none");
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        collect(&r, GW_ALLREDUCE, sizes[k], out);
+        for (size_t i = 0; i < sizes[k]; i++)
+            CHECK(out[i] == sum_of(i), "%s n=%zu: element %zu is %g", spec, sizes[k], i, out[i]);
+    }
+    rig_down(&r);
+}
+
+/* shm with a codec is sra by other means: the same bits, error feedback included. */
+static void same_as_sra(const char *compress) {
+    static const size_t sizes[] = {1, 2, 5, 1003};
+    static float a[1003], b[1003];
+    rig sra, shm;
+    rig_up(&sra, "sra", compress);
+    rig_up(&shm, "shm", compress);
+    for (int what = GW_ALLREDUCE; what <= GW_ALLGATHER; what++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            size_t n = sizes[k];
+            collect(&sra, (gw_verb)what, n, a);
+            collect(&shm, (gw_verb)what, n, b);
+            gw_span part = {0, n};
+            if (what == GW_REDUCE_SCATTER)
+                part = gw_span_part(part, me, ranks);
+            if (what == GW_REDUCE && me != ranks - 1)
+                part.n = 0;
+            CHECK(memcmp(a + part.off, b + part.off, part.n * sizeof *a) == 0, "%s, verb %d, n=%zu",
+                  compress, what, n);
+        }
+    rig_down(&sra);
+    rig_down(&shm);
+}
+
+static void algorithms(void) {
+    exact_sums("shm");
+    yield = ranks > sysconf(_SC_NPROCESSORS_ONLN); /* spinning where there are cores for it */
+    exact_sums("shm");
+    yield = true;
+    exact_sums("hier");
+    exact_sums("hier:group=1");
+    exact_sums("hier:group=2");
+    exact_sums("hier:group=3");
+    same_as_sra("none");
+    same_as_sra("qsgd");
+}
+
+/* ---- refusals ---- */
+
+static void refused(gw_err e, const char *words) {
+    CHECK(e == GW_ERR_UNSUPPORTED, "%d: %s", (int)e, gw_err_text());
+    CHECK(strstr(gw_err_text(), words), "'%s' should tell of '%s'", gw_err_text(), words);
+}
+
+static void refusals(void) {
+    gw_codec codec;
+    gw_algo algo;
+    CHECK_OK(gw_codec_open(&codec, "none"));
+    refused(gw_algo_open(&algo, "hier:inner=native", &codec), "different orders");
+    refused(gw_algo_open(&algo, "hier:inner=shm", &codec), "shared memory");
+    refused(gw_algo_open(&algo, "hier:inner=hier", &codec), "shared memory");
+    refused(gw_algo_open(&algo, "hier:inner=nosuch", &codec), "nosuch");
+    static const char *const specs[] = {"shm", "hier"};
+    static float own[100];
+    for (int i = 0; i < 2 && ranks > 1; i++)
+        for (int shared = 0; shared < 2; shared++) {
+            gw_schedule *s = NULL;
+            CHECK_OK(gw_algo_open(&algo, specs[i], &codec));
+            gw_lane *lane = open_lane(&codec, 100, shared);
+            CHECK_OK(gw_schedule_new(&s, lane, own, (gw_span){0, 100}));
+            refused(gw_algo_lay_down(&algo, s, GW_ALLREDUCE, 0),
+                    shared ? "gw_lane_floats" : "share no memory");
+            gw_schedule_free(s);
+            gw_lane_close(lane);
+            gw_algo_close(&algo);
+        }
+    gw_codec_close(&codec);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    CHECK(argc >= 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
+    yield = true;
+    gw_wait_yields(true);
+    twins_and_growth();
+    meetings();
+    parts_tile();
+    sums_of_rows();
+    algorithms();
+    refusals();
+    MPI_Finalize();
+    return 0;
+}

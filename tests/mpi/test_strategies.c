@@ -1,0 +1,257 @@
+/* Strategies: what the contract, which looks at sums and bytes, does not see of them. */
+#include "base/mem.h"
+#include "comm/queue.h"
+#include "train/session.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 1003, LAYERS = 3 };
+
+static int me, ranks;
+
+typedef struct bench {
+    gw_session *session;
+    gw_span layers[LAYERS];
+    bool lazy;
+} bench;
+
+static gw_err open_bench(bench *b, const char *comm, const char *codec, bool lazy,
+                         float *momentum) {
+    b->lazy = lazy;
+    CHECK_OK(gw_session_new(&b->session, comm, codec, "auto"));
+    for (int l = 0; l < LAYERS; l++)
+        b->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
+    gw_session_setup setup = {.n = N,
+                              .layers = b->layers,
+                              .n_layers = LAYERS,
+                              .by_layer = lazy,
+                              .momentum = momentum,
+                              .seed = 5,
+                              .yield = true};
+    return gw_session_open(b->session, MPI_COMM_WORLD, &setup);
+}
+
+static void close_bench(bench *b) {
+    gw_session_close(b->session);
+    gw_session_free(b->session);
+}
+
+static void update(bench *b, gw_span s) {
+    gw_update u;
+    float *param = gw_session_params(b->session);
+    CHECK_OK(gw_session_finish(b->session, s, &u));
+    for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
+        param[i] -= u.scale * u.grad[i];
+    CHECK_OK(gw_session_publish(b->session, s));
+}
+
+/* A step whose gradients are `size` times a value of rank, step and place. */
+static void step(bench *b, int number, float size) {
+    float *grad = gw_session_grads(b->session);
+    gw_session_begin(b->session, 1.0 / ranks);
+    for (int l = LAYERS - 1; l >= 0; l--) {
+        for (size_t i = b->layers[l].off; i < gw_span_end(b->layers[l]); i++)
+            grad[i] = size * (float)((int)(i * 7 + (size_t)(me * 13 + number * 5)) % 31 - 15);
+        CHECK_OK(gw_session_ready(b->session, b->layers[l]));
+        CHECK_OK(gw_session_progress(b->session));
+    }
+    gw_span all = {0, N};
+    for (int l = 0; b->lazy && l < LAYERS; l++)
+        update(b, b->layers[l]);
+    if (!b->lazy)
+        update(b, all);
+    CHECK_OK(gw_session_await(b->session, all));
+}
+
+/* Largest difference of any rank's values to the mean of the ranks. */
+static double spread(const float *x) {
+    static double mean[N];
+    double most = 0;
+    for (int i = 0; i < N; i++)
+        mean[i] = x[i] / (double)ranks;
+    MPI_Allreduce(MPI_IN_PLACE, mean, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < N; i++) {
+        double d = x[i] > mean[i] ? x[i] - mean[i] : mean[i] - x[i];
+        most = d > most ? d : most;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
+/* `delayed` after K+1 steps is `iallreduce` after K, bit for bit: also of a codec that draws random
+ * numbers, whoever polled when. */
+static void delayed_is_one_step_late(bool lazy, const char *progress) {
+    enum { K = 3 };
+    bench late, prompt;
+    char comm[96];
+    snprintf(comm, sizeof comm, "delayed:algo=sra,bucket=1K,progress=%s", progress);
+    CHECK_OK(open_bench(&late, comm, "qsgd:bits=4", lazy, NULL));
+    CHECK_OK(open_bench(&prompt, "iallreduce:algo=sra,bucket=1K", "qsgd:bits=4", lazy, NULL));
+    const float *param = gw_session_params(late.session);
+    step(&late, 0, 1);
+    for (int i = 0; i < N; i++)
+        CHECK(param[i] == 0, "the first step moves element %d by %g", i, param[i]);
+    for (int k = 0; k < K; k++) {
+        step(&late, k + 1, 1);
+        step(&prompt, k, 1);
+        CHECK(memcmp(param, gw_session_params(prompt.session), N * sizeof *param) == 0,
+              "step %d, lazy=%d, progress=%s: not the update of the step before", k, lazy,
+              progress);
+    }
+    CHECK_OK(gw_session_settle(late.session));
+    CHECK(memcmp(param, gw_session_params(prompt.session), N * sizeof *param) == 0,
+          "settling moves parameters");
+    close_bench(&late);
+    close_bench(&prompt);
+}
+
+static void local_meets_every_period(bool lazy) {
+    bench b;
+    CHECK_OK(open_bench(&b, "local:period=3", "none", lazy, NULL));
+    const float *param = gw_session_params(b.session);
+    for (int k = 0; k < 7; k++) {
+        step(&b, k, 1);
+        double apart = spread(param);
+        if (k % 3 == 2)
+            CHECK(apart < 1e-3, "step %d: replicas %g apart after an averaging", k, apart);
+        else
+            CHECK(apart > 1 || ranks == 1, "step %d: replicas only %g apart", k, apart);
+    }
+    CHECK_OK(gw_session_settle(b.session));
+    CHECK(spread(param) < 1e-3, "replicas differ when settled");
+    close_bench(&b);
+}
+
+static void momentum_is_averaged(void) {
+    static float momentum[N];
+    for (int on = 0; on < 2; on++) {
+        bench b;
+        for (int i = 0; i < N; i++)
+            momentum[i] = (float)(me + i);
+        CHECK_OK(open_bench(&b, on ? "local:period=1,momentum=1" : "local:period=1", "none", 0,
+                            momentum));
+        step(&b, 0, 1);
+        for (int i = 0; i < N; i++) {
+            float want = (float)i + (on ? (float)(ranks - 1) / 2 : (float)me);
+            float off = momentum[i] - want;
+            CHECK(off * off < 1e-6f, "momentum=%d: %g, expected %g", on, momentum[i], want);
+        }
+        close_bench(&b);
+    }
+    bench b;
+    gw_err e = open_bench(&b, "local:momentum=1", "none", false, NULL);
+    CHECK(e == GW_ERR_USAGE && strstr(gw_err_text(), "momentum"), "%d: %s", e, gw_err_text());
+    close_bench(&b);
+}
+
+/* Without gradients the replicas come together, and about where their mean was. */
+static void gossip_agrees(const char *comm, bool lazy) {
+    bench b;
+    bool exponential = strstr(comm, "exponential"), power = (ranks & (ranks - 1)) == 0;
+    CHECK_OK(open_bench(&b, comm, "none", lazy, NULL));
+    float *param = gw_session_params(b.session);
+    for (int i = 0; i < N; i++)
+        param[i] = (float)(me * me + i);
+    double start = spread(param), before = start;
+    for (int k = 0; k < 6; k++) {
+        step(&b, k, 0);
+        double now = spread(param);
+        CHECK(now <= before + 1e-3, "%s: step %d: %g apart, before %g", comm, k, now, before);
+        before = now;
+        if (exponential && power && 2 << k >= ranks)
+            CHECK(now < 1e-3, "%s: step %d: %g apart, not the mean", comm, k, now);
+    }
+    CHECK(ranks == 1 || before < start / 10, "%s: still %g apart of %g", comm, before, start);
+    CHECK_OK(gw_session_settle(b.session));
+    float mean = (float)((ranks - 1) * (2 * ranks - 1)) / 6, off = param[0] - mean;
+    CHECK(off * off < 1e-6f && spread(param) == 0, "%s: mean %g, expected %g", comm, param[0],
+          mean);
+    close_bench(&b);
+}
+
+static void a_server_needs_workers(void) {
+    bench b;
+    gw_err e = open_bench(&b, "ps:dedicated=1", "none", false, NULL);
+    CHECK(e == (ranks == 1 ? GW_ERR_USAGE : GW_OK), "%d: %s", e, gw_err_text());
+    CHECK(gw_session_servers(b.session) == 1, "%d servers", gw_session_servers(b.session));
+    close_bench(&b);
+}
+
+/* ---- the queue's order ---- */
+
+enum { BUCKETS = 4 };
+static int started[BUCKETS], n_started;
+static bool gate[BUCKETS];
+
+static gw_err note_start(void *ctx) {
+    started[n_started++] = *(const int *)ctx;
+    return GW_OK;
+}
+
+static gw_err open_gate(void *ctx, bool *done) {
+    *done = gate[*(const int *)ctx];
+    return GW_OK;
+}
+
+/* Bucket 3, nearest the output, is final first and takes the credit; of what waits behind it the
+ * lowest goes first; and what is waited for goes at once. */
+static void lowest_goes_first(gw_progress mode) {
+    static int id[BUCKETS] = {0, 1, 2, 3};
+    static float base[BUCKETS];
+    gw_codec codec;
+    gw_lane *lane;
+    gw_queue *q;
+    gw_schedule *s[BUCKETS];
+    CHECK_OK(gw_codec_open(&codec, "none"));
+    gw_lane_setup setup = {.codec = &codec, .n = BUCKETS, .yield = true};
+    CHECK_OK(gw_lane_open(&lane, MPI_COMM_SELF, &setup));
+    CHECK_OK(gw_queue_open(&q, mode, BUCKETS, true));
+    gw_queue_limit(q, sizeof(float));
+    n_started = 0;
+    for (int i = BUCKETS - 1; i >= 0; i--) {
+        gate[i] = false;
+        CHECK_OK(gw_schedule_new(&s[i], lane, base, (gw_span){(size_t)i, 1}));
+        CHECK_OK(gw_schedule_work(s[i], note_start, &id[i]));
+        CHECK_OK(gw_schedule_await(s[i], open_gate, &id[i]));
+        CHECK_OK(gw_queue_start(q, s[i]));
+    }
+    CHECK(n_started == 1 && started[0] == 3, "%d in flight, credit is for one", n_started);
+    gate[3] = true;
+    CHECK_OK(gw_queue_wait(q, s[3]));
+    CHECK(n_started == 2 && started[1] == 0, "after bucket 3 comes %d", started[1]);
+    gate[2] = true; /* while bucket 0 has the credit */
+    CHECK_OK(gw_queue_wait(q, s[2]));
+    CHECK(n_started == 3 && started[2] == 2, "bucket 2 is waited for, and %d starts", started[2]);
+    gate[0] = gate[1] = true;
+    CHECK_OK(gw_queue_wait(q, s[0]));
+    CHECK_OK(gw_queue_wait(q, s[1]));
+    CHECK(n_started == BUCKETS, "%d of %d started", n_started, BUCKETS);
+    gw_queue_close(q);
+    for (int i = 0; i < BUCKETS; i++)
+        gw_schedule_free(s[i]);
+    gw_lane_close(lane);
+    gw_codec_close(&codec);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    CHECK(argc == 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
+    for (int lazy = 0; lazy < 2; lazy++) {
+        delayed_is_one_step_late(lazy, "poll");
+        delayed_is_one_step_late(lazy, "none");
+        local_meets_every_period(lazy);
+        gossip_agrees("gossip:topology=ring", lazy);
+        gossip_agrees("gossip:topology=exponential", lazy);
+    }
+    momentum_is_averaged();
+    a_server_needs_workers();
+    lowest_goes_first(GW_PROGRESS_POLL);
+    lowest_goes_first(GW_PROGRESS_NONE);
+    MPI_Finalize();
+    return 0;
+}

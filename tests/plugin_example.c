@@ -1,0 +1,100 @@
+/* halves: gradients are exchanged in two halves. The upper layers, which the backward pass
+ * completes first, are reduced while it goes on with the lower ones; those are reduced when it is
+ * over.
+ *
+ * A strategy out of the tree, as CONTRIBUTING.md describes it: built as a shared object, loaded by
+ * its path, held to the same contract as the strategies inside. */
+#include "base/mem.h"
+#include "comm/plan.h"
+#include "comm/queue.h"
+#include "comm/strategy.h"
+
+#include <stdlib.h>
+
+enum { LOWER, UPPER, HALVES };
+
+typedef struct self {
+    const gw_env *env;
+    gw_plan plan;
+    gw_queue *queue;
+    gw_span half[HALVES];
+    gw_schedule *schedule[HALVES];
+    size_t final[HALVES]; /* floats of the half whose gradient is final in this step */
+} self;
+
+static void close(void *p) {
+    self *me = p;
+    gw_queue_close(me->queue);
+    gw_plan_clear(&me->plan);
+    free(me);
+}
+
+static gw_err lay_down(self *me) {
+    const gw_env *env = me->env;
+    size_t cut = env->n_layers > 1 ? env->layers[env->n_layers / 2].off : 0;
+    me->half[LOWER] = (gw_span){0, cut};
+    me->half[UPPER] = (gw_span){cut, env->n - cut};
+    me->plan =
+        (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
+    for (int i = 0; i < HALVES; i++)
+        GW_TRY(gw_plan_get(&me->plan, me->half[i], &me->schedule[i]));
+    return gw_queue_open(&me->queue, GW_PROGRESS_POLL, HALVES, env->grads->yield);
+}
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    gw_err e = lay_down(me);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
+    *out = me;
+    return GW_OK;
+}
+
+static gw_err ready(void *p, gw_span s) {
+    self *me = p;
+    int i = s.off >= me->half[UPPER].off ? UPPER : LOWER; /* a layer lies in one of them */
+    me->final[i] += s.n;
+    if (s.n == 0 || me->final[i] < me->half[i].n)
+        return GW_OK;
+    me->final[i] = 0;
+    return gw_queue_start(me->queue, me->schedule[i]);
+}
+
+static gw_err progress(void *p) {
+    self *me = p;
+    return gw_queue_poll(me->queue);
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    for (int i = 0; i < HALVES; i++)
+        if (gw_span_overlap(me->half[i], s))
+            GW_TRY(gw_queue_wait(me->queue, me->schedule[i]));
+    *u = (gw_update){me->env->grad, s, 1.0f};
+    return GW_OK;
+}
+
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    (void)exchange;
+    return gw_cost_sum(gw_plan_cost(&me->plan, me->half[LOWER].n),
+                       gw_plan_cost(&me->plan, me->half[UPPER].n));
+}
+
+static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
+
+const gw_strategy_ops gw_strategy_plugin = {
+    .head = {GW_STRATEGY_ABI, "halves", "two allreduces, the upper layers' overlapped", opts},
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .formula = "two allreduces that add up to n",
+    .open = open,
+    .close = close,
+    .ready = ready,
+    .progress = progress,
+    .finish = finish,
+    .cost = cost,
+};

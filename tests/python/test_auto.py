@@ -1,0 +1,60 @@
+"""algo=auto through the program: what it chose is told and kept, and a kept table repeats it."""
+
+import csv
+import os
+import tempfile
+import unittest
+
+import gwrun
+
+SMALL = ("--data", "synthetic:samples=2000,features=200,classes=10,seed=1", "--layers", "256",
+         "--epochs", 1, "--steps", 20)
+
+
+class Auto(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def path(self, *names):
+        return os.path.join(self.dir.name, *names)
+
+    def test_repeats(self):
+        first = gwrun.train(2, self.path("a"), *SMALL, "--comm", "allreduce:algo=auto")
+        with open(self.path("a", "algo.csv"), newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        chosen = [row["algorithm"] for row in rows if row["chosen"] == "1"]
+        self.assertEqual(len(chosen), len({row["bytes"] for row in rows}))
+        for row in rows:
+            self.assertEqual((row["ranks"], row["lane"], row["codec"]), ("2", "gradients", "none"))
+            self.assertGreater(float(row["time_s"]), 0)
+        notes = first["comm"]["notes"]
+        for name in chosen:
+            self.assertIn(name, notes.splitlines()[0])
+        self.assertIn("measured at the start", notes)
+        again = gwrun.train(2, self.path("b"), *SMALL, "--comm",
+                            f"allreduce:algo=(auto:table={self.path('a', 'algo.csv')})")
+        self.assertEqual(again["results"]["replica_hash"], first["results"]["replica_hash"])
+        self.assertIn("as its table says", again["comm"]["notes"])
+        with open(self.path("a", "algo.csv"), encoding="utf-8") as one, \
+                open(self.path("b", "algo.csv"), encoding="utf-8") as other:
+            self.assertEqual(one.read(), other.read())
+
+    def test_refuses(self):
+        table = self.path("algo.csv")
+        cases = [(None, "cannot read"), ("nonsense\n", "header"),
+                 ("ranks,lane,codec,bytes,algorithm,time_s,chosen\n"
+                  "4,gradients,none,4096,sra,1e-5,1\n", "4 ranks, this one has 2")]
+        for text, words in cases:
+            if text:
+                with open(table, "w", encoding="utf-8") as file:
+                    file.write(text)
+            done = gwrun.run(2, "train", *SMALL, "--comm", f"allreduce:algo=(auto:table={table})")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            line, = done.stderr.splitlines()
+            self.assertIn(words, line)
+            self.assertIn("algo.csv", line)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,358 @@
+"""gradwire bench: its figures fit together, a wrong result is found, a mistake costs one line."""
+
+import json
+import math
+import os
+import shlex
+import statistics
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+SOURCE, BUILD = os.environ["SOURCE"], os.environ["BUILD"]
+
+# A sum that is right but for one element a rank, and one that forgets the other ranks.
+OFF_BY_ONE = """
+#include "comm/algo.h"
+static gw_err spoil(void *s) {
+    gw_span span = gw_schedule_span(s);
+    gw_schedule_base(s)[span.off + span.n - 1] += 1;
+    return GW_OK;
+}
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args;
+    GW_TRY(gw_kit_reduce_scatter(s));
+    GW_TRY(gw_schedule_stage(s));
+    GW_TRY(gw_kit_allgather(s));
+    GW_TRY(gw_schedule_stage(s));
+    return gw_schedule_work(s, spoil, s);
+}
+"""
+NOTHING = """
+#include "comm/algo.h"
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args, (void)s;
+    return GW_OK;
+}
+"""
+REST = """
+static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)lane, (void)what, (void)n;
+    return (gw_cost){0, 0};
+}
+extern const gw_algo_ops gw_algo_plugin;
+const gw_algo_ops gw_algo_plugin = {
+    .head = {GW_ALGO_ABI, "broken", "for the test of tests", NULL},
+    .formula = "none",
+    .allreduce = allreduce,
+    .cost = cost,
+};
+"""
+
+
+def bus_factor(verb, ranks):
+    return {"allreduce": 2 * (ranks - 1) / ranks, "reduce-scatter": (ranks - 1) / ranks,
+            "allgather": (ranks - 1) / ranks, "reduce": ranks > 1, "bcast": ranks > 1}[verb]
+
+
+def interval(samples):
+    """95% interval of the median from order statistics; None: too few."""
+    n, below, k = len(samples), 0.0, 0
+    while below + math.comb(n, k) / 2 ** n <= 0.025:
+        below += math.comb(n, k) / 2 ** n
+        k += 1
+    samples = sorted(samples)
+    return (samples[k - 1], samples[n - k]) if k else None
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.json = os.path.join(self.dir.name, "out.json")
+
+    def read(self):
+        with open(self.json, encoding="utf-8") as file:
+            return json.load(file)
+
+    def bench(self, ranks, name, *words):
+        """(document, printed lines) of a run that succeeds."""
+        done = gwrun.run(ranks, "bench", name, "--json", self.json, *words)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        document = self.read()
+        self.assertEqual((document["schema"], document["benchmark"]), (1, name))
+        self.assertEqual((document["ranks"], document["nodes"]), (ranks, 1))
+        self.assertEqual("nothing is sent" in done.stdout, ranks == 1)
+        self.assertEqual("oversubscribed" in done.stdout, document["oversubscribed"])
+        return document, done.stdout.splitlines()
+
+    def close(self, a, b):
+        self.assertLessEqual(abs(a - b), 1e-9 * max(abs(a), abs(b)), (a, b))
+
+    # ---- allreduce ----
+
+    def check_cells(self, document, lines, verb):
+        native = {}
+        for row in document["results"]:
+            self.assertEqual(row["verb"], verb)
+            self.assertEqual(row["wrong"], 0, row)
+            self.assertLess(0, row["min_s"])
+            self.assertLessEqual(row["min_s"], row["median_s"])
+            self.assertLessEqual(row["median_s"], row["p95_s"])
+            self.close(row["algbw"], row["bytes"] / row["median_s"] / 1e9)
+            self.close(row["busbw"], row["algbw"] * bus_factor(verb, document["ranks"]))
+            if row["algorithm"] == "native" and row["codec"] == "none":
+                native[row["bytes"]] = row["median_s"]
+            if row["ci_low_s"] is None:
+                self.assertLess(row["repeats"], 6)
+            else:
+                self.assertLessEqual(row["min_s"], row["ci_low_s"])
+                self.assertLessEqual(row["ci_low_s"], row["median_s"])
+                self.assertLessEqual(row["median_s"], row["ci_high_s"])
+            self.assertEqual(row["bound"] == 0, row["codec"] == "none")
+        for row in document["results"]:
+            self.close(row["ratio_native"], native[row["bytes"]] / row["median_s"])
+        printed = [line.split()[:3] for line in lines if line.split()[:1] != [] and
+                   line.split()[0].isdigit()]
+        self.assertEqual(printed, [[str(r["bytes"]), r["algorithm"], r["codec"]]
+                                   for r in document["results"]])
+
+    def test_allreduce(self):
+        for ranks, mode, repeats in ((1, "--blocking", 6), (2, "--blocking", 6),
+                                     (2, "--nonblocking", 6), (3, "--nonblocking", 2)):
+            with self.subTest(ranks=ranks, mode=mode):
+                document, lines = self.bench(
+                    ranks, "allreduce", "--sizes", "4,1000,16K..32K", "--repeats", repeats,
+                    "--compress", "none,fp16,(qsgd:bits=4,bucket=128)", mode)
+                self.check_cells(document, lines, "allreduce")
+                rows = document["results"]
+                self.assertEqual({r["bytes"] for r in rows}, {4, 1000, 16384, 32768})
+                self.assertEqual({r["codec"] for r in rows},
+                                 {"none", "fp16", "qsgd:bits=4,bucket=128"})
+                self.assertTrue(all(r["repeats"] == repeats and not r["limited"] for r in rows))
+                # Every algorithm there is: measured with a codec, or refused with the reason.
+                for algorithm in gwrun.names("comm/algos.def"):
+                    for codec in ("none", "fp16", "qsgd:bits=4,bucket=128"):
+                        name = {(algorithm, codec)}
+                        if algorithm == "native":
+                            name.add(("native/poll", codec))
+                        ran = {(r["algorithm"], r["codec"]) for r in rows}
+                        refused = {(r["algorithm"], r["codec"]) for r in document["refused"]}
+                        self.assertTrue(name & (ran | refused), name)
+                for row in document["refused"]:
+                    self.assertTrue(any(line.startswith("refused:") and row["reason"] in line
+                                        for line in lines))
+
+    def test_verbs(self):
+        for verb in ("reduce", "bcast", "reduce-scatter", "allgather"):
+            with self.subTest(verb=verb):
+                document, lines = self.bench(3, "allreduce", "--verb", verb, "--sizes", "4,40K",
+                                             "--repeats", 2)
+                self.check_cells(document, lines, verb)
+
+    def test_repeats_by_precision(self):
+        document, _ = self.bench(2, "allreduce", "--sizes", "4K", "--algos", "sra",
+                                 "--precision", 100, "--time-limit", 30)
+        for row in document["results"]:
+            self.assertFalse(row["limited"])
+            self.assertGreaterEqual(row["repeats"], 12)
+            half = (row["ci_high_s"] - row["ci_low_s"]) / 2
+            self.assertLessEqual(half, 1.0 * row["median_s"])
+        # No time for more than there must be, and a precision that no run reaches.
+        document, lines = self.bench(2, "allreduce", "--sizes", "1M", "--algos", "sra",
+                                     "--precision", 0.1, "--time-limit", 0.001)
+        for row in document["results"]:
+            half = (row["ci_high_s"] - row["ci_low_s"]) / 2
+            self.assertGreaterEqual(row["repeats"], 6)
+            self.assertEqual(row["limited"], half > 0.001 * row["median_s"])
+        self.assertEqual(any("time limit" in line for line in lines),
+                         any(row["limited"] for row in document["results"]))
+
+    def test_verify_off(self):
+        document, _ = self.bench(2, "allreduce", "--sizes", "4K", "--repeats", 1,
+                                 "--verify", "off")
+        self.assertTrue(all(row["wrong"] is None for row in document["results"]))
+
+    # ---- wrong results ----
+
+    def plugin(self, text):
+        path = os.path.join(self.dir.name, f"broken{len(os.listdir(self.dir.name))}")
+        with open(path + ".c", "w", encoding="utf-8") as file:
+            file.write(text + REST)
+        with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
+            command = next(c["command"] for c in json.load(file)
+                           if c["file"].endswith("cli/main.c"))
+        words = shlex.split(command)
+        subprocess.run(words[:words.index("-o")] + ["-shared", "-fPIC", path + ".c", "-o",
+                                                    path + ".so"], check=True)
+        return path + ".so"
+
+    def test_wrong_is_found(self):
+        repeats = 3
+        exchanges = 1 + 2 * repeats  # a warm-up, then one untimed before each
+        for text, codec, per_rank in ((OFF_BY_ONE, "none", 1), (NOTHING, "none", 1000),
+                                      (NOTHING, "fp16", 900)):
+            path = self.plugin(text)
+            with self.subTest(codec=codec, per_rank=per_rank):
+                done = gwrun.run(2, "bench", "allreduce", "--sizes", 4000, "--algos",
+                                 f"{path},sra", "--compress", codec, "--repeats", repeats,
+                                 "--json", self.json)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
+                self.assertIn("wrong elements", done.stderr)
+                wrong = {r["algorithm"]: r["wrong"] for r in self.read()["results"]}
+                self.assertEqual(wrong["sra"], 0)
+                self.assertEqual(wrong["native"], 0)
+                if codec == "none":
+                    self.assertEqual(wrong[path], 2 * exchanges * per_rank)
+                else:
+                    # What a lossy codec may change hides the smallest of what was left out.
+                    self.assertGreater(wrong[path], 2 * exchanges * per_rank)
+        path = self.plugin(NOTHING)
+        done = gwrun.run(2, "bench", "overlap", "--sizes", 4000, "--algos", path, "--progress",
+                         "none", "--repeats", 1)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("wrong elements", done.stderr)
+
+    # ---- overlap ----
+
+    def test_overlap(self):
+        for ranks, sizes, codecs in ((1, "4K,64K", "none,fp16"), (2, "4K,64K", "none,fp16"),
+                                     (3, "4K", "none")):
+            with self.subTest(ranks=ranks):
+                document, lines = self.bench(ranks, "overlap", "--sizes", sizes, "--repeats", 6,
+                                             "--compress", codecs, "--compute-ratio", 1)
+                rows = document["results"]
+                ways = 2 * 3  # algorithms by default, and progress modes
+                self.assertEqual(len(rows), ways * len(sizes.split(",")) * len(codecs.split(",")))
+                self.assertEqual(sum(line.split()[3:4] in (["none"], ["poll"], ["thread"])
+                                     for line in lines), len(rows))
+                for row in rows:
+                    self.check_overlap(row, ranks)
+
+    def check_overlap(self, row, ranks):
+        self.assertEqual(row["wrong"], 0)
+        self.assertGreaterEqual(row["kernels"], 1)
+        comm, comp = row["comm_rounds_s"], row["comp_rounds_s"]
+        both = row["both_rounds_s"]
+        self.assertEqual([len(comm), len(comp), len(both)], [6, 6, 6])
+        for name in ("comm", "comp", "both", "exposed", "post", "poll", "saved", "interference"):
+            rounds = row[f"{name}_rounds_s"]
+            self.close(row[f"{name}_s"], statistics.median(rounds))
+            low, high = interval(rounds)
+            self.close(row[f"{name}_ci_low_s"], low)
+            self.close(row[f"{name}_ci_high_s"], high)
+        for c, p, b, saved in zip(comm, comp, both, row["saved_rounds_s"]):
+            self.assertLess(0, min(c, p, b))
+            self.assertLess(abs(saved - (c + p - b)), 1e-9)
+        if ranks == 1:
+            self.assertIsNone(row["hidden"])
+        else:
+            for c, p, b, hidden in zip(comm, comp, both, row["hidden_rounds"]):
+                self.assertLess(abs(hidden - (1 - (b - p) / c)), 1e-6 * max(1, abs(hidden)))
+            self.close(row["hidden"], statistics.median(row["hidden_rounds"]))
+
+    # ---- step ----
+
+    def test_step(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                document, lines = self.bench(
+                    ranks, "step", "--steps", 7, "--block", 3, "--warmup", 2, "--layers", "16",
+                    "--inputs", 20, "--classes", 4, "--batch", 8, "--configs",
+                    "allreduce;iallreduce:algo=sra,progress=thread|qsgd:bits=8|lazy;ps|fp16")
+                rows = document["results"]
+                self.assertEqual([(r["comm"], r["compress"], r["update"]) for r in rows],
+                                 [("allreduce", "none", "eager"),
+                                  ("iallreduce:algo=sra,progress=thread", "qsgd:bits=8", "lazy"),
+                                  ("ps", "fp16", "eager")])
+                parameters = 20 * 16 + 16 + 16 * 4 + 4
+                self.assertTrue(any(line.startswith(f"{parameters} parameters, global batch 8;")
+                                    for line in lines))
+                for row in rows:
+                    self.assertEqual(row["steps"], 7)
+                    self.assertLess(0, row["min_s"])
+                    self.assertLessEqual(row["min_s"], row["median_s"])
+                    self.assertLessEqual(row["median_s"], row["p95_s"])
+                    self.close(row["ratio_first"], rows[0]["median_s"] / row["median_s"])
+                    self.assertLess(0, row["computation_s"])
+                    self.assertEqual(row["wire_bytes"] > 0, ranks > 1)
+                self.assertEqual(rows[0]["inflight_s"], 0)  # blocking
+                self.assertEqual(rows[0]["codec_s"], 0)     # nothing to encode
+                if ranks > 1:
+                    self.assertLess(0, rows[2]["codec_s"])
+
+    # ---- mistakes ----
+
+    def refused(self, says, *words):
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks, words=words):
+                done = gwrun.run(ranks, "bench", *words, timeout=60)
+                ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+                self.assertEqual((done.returncode, len(ours)), (2, 1), done.stderr)
+                self.assertIn(says, ours[0])
+                self.assertEqual(done.stdout, "")
+
+    def test_mistakes(self):
+        self.refused("which benchmark")
+        self.refused("which benchmark", "--sizes", "4K")
+        self.refused("did you mean 'allreduce'", "alreduce")
+        self.refused("unexpected word", "allreduce", "overlap")
+        for name in ("allreduce", "overlap"):
+            self.refused("sizes=4x", name, "--sizes", "4x")
+            self.refused("multiple of 4", name, "--sizes", "6")
+            self.refused("ends before", name, "--sizes", "1M..4K")
+            self.refused("more than 64 sizes", name, "--sizes", ",".join(["4"] * 65))
+            self.refused("did you mean 'sra'", name, "--algos", "native,sar")
+            self.refused("balance", name, "--algos", "native,(sra")
+            self.refused("empty item", name, "--algos", "native,,sra")
+            self.refused("did you mean 'qsgd'", name, "--compress", "none,qsdg")
+        self.refused("verb=scatter", "allreduce", "--verb", "scatter")
+        self.refused("not both", "allreduce", "--blocking", "--nonblocking")
+        self.refused("repeats=0", "allreduce", "--repeats", "0")
+        self.refused("precision", "allreduce", "--precision", "0")
+        self.refused("verify", "allreduce", "--verify", "maybe")
+        self.refused("progress=some", "overlap", "--progress", "some")
+        self.refused("named twice", "overlap", "--progress", "poll,poll")
+        self.refused("compute-ratio", "overlap", "--compute-ratio", "-1")
+        self.refused("not both", "step", "--comm", "ps", "--configs", "ps")
+        self.refused("not both", "step", "--batch", "8", "--local-batch", "8")
+        self.refused("number 2 has nothing in its field 2", "step", "--configs", "ps;ps|")
+        self.refused("eager or lazy", "step", "--configs", "ps|none|later")
+        self.refused("more than COMM", "step", "--configs", "ps|none|lazy|x")
+        self.refused("cannot carry", "step", "--comm", "allreduce:algo=native",
+                     "--compress", "qsgd")
+        self.refused("layers", "step", "--layers", "4,,4")
+        for name in ("allreduce", "overlap", "step"):
+            self.refused("cannot write", name, "--json", "/no/such/folder/x.json")
+
+    def test_help(self):
+        for words in (("bench", "--help"), ("bench", "codec", "--help")):
+            done = gwrun.run(1, *words)
+            self.assertEqual(done.returncode, 0)
+        listed = gwrun.run(1, "bench", "--help").stdout
+        for name in ("allreduce", "overlap", "step", "codec"):
+            self.assertIn(f"\n  {name} ", listed)
+            text = gwrun.run(1, "bench", name, "--help").stdout
+            self.assertIn("--json FILE", text)
+
+
+class Page(unittest.TestCase):
+    def test_names_every_figure(self):
+        """docs/benchmarks.md tells of each key of a row and each column of a table."""
+        with open(os.path.join(SOURCE, "docs", "benchmarks.md"), encoding="utf-8") as file:
+            page = file.read()
+        for word in ("min", "median", "p95", "algbw", "busbw", "wrong", "x native", "reps", "+-%",
+                     "limited", "bound", "ratio_native", "hidden", "saved", "interference",
+                     "exposed", "post", "poll", "comm", "comp", "both", "kernels", "x first",
+                     "ratio_first", "computation", "inflight", "wire_bytes", "x memcpy",
+                     "bits/el", "relative_error", "enc GB/s", "d+a GB/s"):
+            self.assertIn(f"`{word}`", page)
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            self.assertIn("(docs/benchmarks.md)", file.read())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,128 @@
+"""What the build files decide: the commit in the program, and the launcher."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from gwrun import SOURCE
+
+BUILD = os.environ["BUILD"]
+LISTS = """cmake_minimum_required(VERSION 3.22)
+project(launch LANGUAGES C)
+list(APPEND CMAKE_MODULE_PATH {source}/cmake)
+find_package(MPI REQUIRED COMPONENTS C)
+include(GwLauncher)
+"""
+
+
+def cached(name):
+    """A value of the build's cache, or "" if it has none."""
+    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as file:
+        found = re.search(rf"^{name}:\w+=(.*)$", file.read(), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+class Commit(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.tree = os.path.join(self.dir, "tree")
+        self.out = os.path.join(self.dir, "version.h")
+        for folder in ("src", "comm", "compress", "runs"):
+            os.makedirs(os.path.join(self.tree, folder))
+
+    def write(self, path, text):
+        with open(os.path.join(self.tree, path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def git(self, *words, tree=None):
+        return subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", *words],
+            cwd=tree or self.tree, check=True, text=True, capture_output=True).stdout.strip()
+
+    def commit(self):
+        """What a build now would write."""
+        subprocess.run(["cmake", f"-DSOURCE={self.tree}", "-DGIT=git", "-DVERSION=1.2.3",
+                        "-DGEMM=dnnl", f"-DOUT={self.out}",
+                        "-P", os.path.join(SOURCE, "cmake", "GwCommit.cmake")], check=True)
+        with open(self.out, encoding="utf-8") as file:
+            return re.search(r'GW_COMMIT\s+"(.*)"', file.read()).group(1)
+
+    def begin(self):
+        self.git("init", "-q")
+        self.write("src/a.c", "int a;\n")
+        self.git("add", ".")
+        self.git("commit", "-qm", "a")
+
+    def test_follows_the_tree(self):
+        self.begin()
+        first = self.git("rev-parse", "--short=12", "HEAD")
+        self.assertEqual(self.commit(), first)
+        self.write("runs/new", "results are no part of the program")
+        self.assertEqual(self.commit(), first)
+        self.write("src/b.c", "int b;\n")
+        self.assertEqual(self.commit(), first + "-dirty")
+        self.git("add", "src")
+        self.assertEqual(self.commit(), first + "-dirty")
+        self.git("commit", "-qm", "b")
+        second = self.git("rev-parse", "--short=12", "HEAD")
+        self.assertNotEqual(first, second)
+        self.assertEqual(self.commit(), second)
+        self.write("src/a.c", "int c;\n")
+        self.assertEqual(self.commit(), second + "-dirty")
+
+    def test_same_text_is_not_written(self):
+        self.begin()
+        self.commit()
+        os.utime(self.out, (1000, 1000))
+        self.commit()
+        self.assertEqual(os.stat(self.out).st_mtime, 1000)
+
+    def test_without_repository(self):
+        self.assertEqual(self.commit(), "unknown")
+        self.git("init", "-q", tree=self.dir)  # somebody else's, around the unpacked sources
+        self.git("commit", "-q", "--allow-empty", "-m", "theirs", tree=self.dir)
+        self.assertEqual(self.commit(), "unknown")
+
+    def test_is_a_build_step(self):
+        done = subprocess.run(["cmake", "--build", BUILD, "--target", "gw_version"], text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        header = os.path.join(BUILD, "generated", "base", "version.h")
+        with open(header, encoding="utf-8") as file:
+            written = re.search(r'GW_COMMIT\s+"(.*)"', file.read()).group(1)
+        if os.path.exists(os.path.join(SOURCE, ".git")):
+            head = self.git("rev-parse", "--short=12", "HEAD", tree=SOURCE)
+            self.assertIn(head, written)
+        else:
+            self.assertEqual(written, "unknown")
+
+
+class Launcher(unittest.TestCase):
+    def test_found_anew_for_another(self):
+        """Another mpiexec for an existing build folder is taken, not the one found before."""
+        with open(os.path.join(BUILD, "mpiexec"), encoding="utf-8") as file:
+            works = file.read()
+        compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")
+        with tempfile.TemporaryDirectory() as top:
+            with open(os.path.join(top, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+                file.write(LISTS.format(source=SOURCE))
+            for name in ("one", "two"):
+                launcher = os.path.join(top, name)
+                with open(launcher, "w", encoding="utf-8") as file:
+                    file.write(works)
+                os.chmod(launcher, 0o755)
+                build = os.path.join(top, "build")
+                done = subprocess.run(
+                    ["cmake", "-S", top, "-B", build, f"-DMPI_C_COMPILER={compiler}",
+                     f"-DMPIEXEC_EXECUTABLE={launcher}"], text=True, capture_output=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                with open(os.path.join(build, "mpiexec"), encoding="utf-8") as file:
+                    self.assertIn(launcher, file.read())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,198 @@
+"""experiments/testbed: the real thing where root, ip and tc exist; else its one-line refusal."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import gwrun
+
+TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
+POSSIBLE = os.geteuid() == 0 and shutil.which("ip") and shutil.which("tc")
+HYDRA = POSSIBLE and "HYDRA" in subprocess.run([gwrun.MPIEXEC, "--version"], text=True,
+                                              capture_output=True, check=False).stdout
+MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
+RATE = 200_000_000  # bit/s: slow enough for any machine to keep up
+needs_hydra = unittest.skipUnless(HYDRA, "this MPI is started otherwise; see test_no_hydra")
+
+
+def output(*words):
+    return subprocess.run(words, text=True, capture_output=True, check=True).stdout
+
+
+def outside():
+    """What must stay as it is: the machine's own interfaces, routes and queues. Counters aside."""
+    return [output("ip", "-o", "link"), output("ip", "-4", "route"), output("ip", "-6", "route"),
+            output("ip", "rule"), output("tc", "qdisc", "show")]
+
+
+class Testbed(unittest.TestCase):
+    def setUp(self):
+        self.name = f"test{os.getpid()}"
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.env = dict(os.environ, XDG_RUNTIME_DIR=self.dir.name)
+
+    def call(self, verb, *words, **more):
+        return subprocess.run([sys.executable, TESTBED, verb, "--name", self.name, *words],
+                              text=True, capture_output=True, check=False, timeout=50,
+                              stdin=subprocess.DEVNULL, **{"env": self.env, **more})
+
+    def must(self, verb, *words):
+        done = self.call(verb, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, done, *says):
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+
+    def spaces(self):
+        return [line for line in output("ip", "netns", "list").splitlines()
+                if line.startswith(f"gw-{self.name}-")]
+
+
+class Refusals(Testbed):
+    """These need nothing of the machine."""
+
+    def test_without_tools(self):
+        self.refused(self.call("up", env=dict(self.env, PATH="/nowhere")), "ip and tc",
+                     "iproute2")
+
+    def test_without_root(self):
+        tools = os.path.join(self.dir.name, "bin")
+        os.mkdir(tools)
+        for tool in ("ip", "tc"):  # present, whatever the machine has
+            with open(os.path.join(tools, tool), "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\nexit 9\n")
+            os.chmod(os.path.join(tools, tool), 0o755)
+        os.chmod(self.dir.name, 0o755)
+        user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        python = shutil.which("python3", path="/usr/bin") or sys.executable
+        with open(TESTBED, encoding="utf-8") as script:  # that user need not be able to open it
+            done = subprocess.run([python, "-", "up"], text=True, capture_output=True,
+                                  check=False, cwd="/", env=dict(self.env, PATH=tools),
+                                  input="__file__ = 'testbed'\n" + script.read(), **user)
+        self.refused(done, "root")
+        self.assertEqual(os.listdir(self.dir.name), ["bin"])
+
+    def test_options(self):
+        for words, says in ((("up", "--rate", "1furlong"), "1furlong"),
+                            (("up", "--hosts", "1"), "'1'"), (("up", "--host", "x"), "'x'"),
+                            (("run",), "command"), (("exec", "0", "ls"), "'0'")):
+            self.refused(self.call(*words), says)
+
+
+@unittest.skipUnless(POSSIBLE, "the refusals above are what there is to test")
+class Standing(Testbed):
+    def setUp(self):
+        super().setUp()
+        self.before = outside()
+        self.addCleanup(self.gone)
+
+    def gone(self):
+        """Runs in every case: nothing stays."""
+        self.must("down")
+        self.assertEqual(self.spaces(), [])
+        self.assertEqual([n for n in os.listdir(self.dir.name) if "testbed" in n], [])
+        self.assertEqual(outside(), self.before)
+
+    def up(self, hosts=2, *more):
+        return self.must("up", "--hosts", str(hosts), "--rate", f"{RATE // 1000000}mbit", *more)
+
+    def train(self, ranks, *words):
+        out = os.path.join(self.dir.name, "run")
+        self.must("run", *MPIEXEC, "-n", str(ranks), "--", gwrun.GRADWIRE, "train", "--quiet", "--data",
+                  "synthetic:samples=2000,features=256,classes=4", "--layers", "256", "--steps",
+                  "20", "--out", out, *words)
+        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+            return json.load(file), gwrun.batches(out)
+
+    def test_no_hydra(self):
+        self.up()
+        self.refused(self.call("run", "--mpiexec", "true", "--", "true"), "Hydra")
+
+    @needs_hydra
+    def test_train_over_the_link(self):
+        self.assertIn("is up", self.up())
+        self.assertIn("is up already", self.up())
+        self.refused(self.call("up", "--hosts", "3"), "2 hosts", "down")
+        self.assertEqual(outside(), self.before)
+        run, rows = self.train(2, "--comm", "allreduce:algo=sra")
+        self.assertEqual(run["link"], {"emulated": True, "hosts": 2, "rate_bits_per_s": RATE})
+        self.assertEqual((run["machine"]["nodes"], run["machine"]["ranks_on_this_node"]), (2, 1))
+        self.assertEqual(run["machine"]["oversubscribed"],
+                         len(os.sched_getaffinity(0)) < 2)
+        # Over the network every byte takes its time; a way around it through memory takes none. Short
+        # of the bytes that full buckets let pass at once (twice 1% of a second's worth is ample).
+        wire = sum(int(r["wire_bytes"]) for r in rows if r["rank"] == "0")
+        wall = sum(float(r["wall_s"]) for r in rows if r["rank"] == "0")
+        self.assertGreater(wire, 20 * 4 * 256 * 256)
+        self.assertGreater(wall * RATE / 8, wire - 0.02 * RATE / 8)
+
+    @needs_hydra
+    def test_hosts_share_the_cores(self):
+        cores = len(os.sched_getaffinity(0))
+        self.up(2)
+        run, _ = self.train(2, "--threads", str(cores))
+        self.assertTrue(run["machine"]["oversubscribed"])
+        placed = self.must("run", *MPIEXEC, "-n", "4", "--per-host", "2", "--", "ip", "-o", "-4", "address",
+                           "show", "eth0")
+        self.assertEqual(placed.count("10.77.0.1/"), 2, placed)
+        self.assertEqual(placed.count("10.77.0.2/"), 2, placed)
+
+    def test_exec_and_status(self):
+        self.assertEqual(self.call("status").returncode, 1)
+        self.up(3)
+        self.assertIn("10.77.0.3/24", self.must("exec", "3", "--", "ip", "-o", "address"))
+        self.refused(self.call("exec", "4", "--", "ip", "link"), "1 to 3")
+        status = json.loads(self.must("status", "--json"))
+        self.assertEqual([(link["sends"]["rate_bits_per_s"], link["receives"]["rate_bits_per_s"])
+                          for link in status["links"]], 3 * [(RATE, RATE)])
+
+    @needs_hydra
+    def test_exit_status_of_a_refused_run(self):
+        self.up()
+        done = self.call("run", *MPIEXEC, "--", gwrun.GRADWIRE, "train", "--steps", "none")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
+
+    def test_delay(self):
+        """Either this kernel has netem, or one line says that it has not, and nothing stays."""
+        done = self.call("up", "--delay", "5ms")
+        if done.returncode != 0:
+            self.refused(done, "netem")
+            self.assertEqual(self.spaces(), [])
+            return
+        self.must("exec", "1", "--", "ping", "-c", "1", "10.77.0.2")
+
+    def test_killed_half_way(self):
+        """Killed at any moment, `down` finds all; what still runs on a host, it ends."""
+        for seconds in (0.1, 0.2, 0.4):
+            job = subprocess.Popen([sys.executable, TESTBED, "up", "--name", self.name, "--hosts",
+                                    "64"], env=self.env, stdout=subprocess.DEVNULL)
+            time.sleep(seconds)
+            job.send_signal(signal.SIGKILL)
+            job.wait()
+            self.refused(self.call("run", *MPIEXEC, "--", "true"), "not up")
+            self.must("down")
+            self.assertEqual(self.spaces(), [])
+        self.up()
+        job = subprocess.Popen([sys.executable, TESTBED, "exec", "--name", self.name, "2", "--",
+                                "sleep", "1000"], env=self.env)
+        while self.must("status").count(" 1 processes") != 1:
+            self.assertIsNone(job.poll())
+        os.unlink(os.path.join(self.dir.name, f"gradwire-testbed-{self.name}", "state.json"))
+        self.must("down")
+        self.assertEqual(job.wait(timeout=10), -signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    unittest.main()

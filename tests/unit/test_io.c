@@ -1,0 +1,117 @@
+/* Files of state: what is no such file is refused by its first bytes, and no size makes a load take
+ * memory for it. */
+#include "base/io.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MAGIC "GWTEST01"
+enum { LIMIT = 1 << 28 };
+
+static char dir[] = "/tmp/gw-test-io-XXXXXX", path[64];
+
+static int set_up(void **state) {
+    (void)state;
+    memcpy(dir + sizeof dir - 7, "XXXXXX", 6);
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/state", dir);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+static void save(const char *magic, uint32_t version) {
+    gw_io *io = NULL;
+    int32_t number = 42;
+    assert_int_equal(gw_io_save(&io, dir, "state", magic, version), GW_OK);
+    assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_OK);
+    assert_int_equal(gw_io_close(io), GW_OK);
+}
+
+static void refused(size_t limit, const char *why) {
+    gw_io *io = NULL;
+    assert_int_equal(gw_io_load(&io, path, MAGIC, 1, limit), GW_ERR_INPUT);
+    assert_null(io);
+    if (!strstr(gw_err_text(), path) || !strstr(gw_err_text(), why))
+        fail_msg("'%s' lacks '%s'", gw_err_text(), why);
+}
+
+static void loads_what_was_saved(void **state) {
+    (void)state;
+    gw_io *io = NULL;
+    int32_t number = 0;
+    save(MAGIC, 1);
+    assert_int_equal(gw_io_load(&io, path, MAGIC, 1, LIMIT), GW_OK);
+    assert_true(gw_io_loading(io));
+    assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_OK);
+    assert_int_equal(number, 42);
+    assert_int_equal(gw_io_close(io), GW_OK);
+    assert_int_equal(gw_io_load(&io, path, MAGIC, 1, LIMIT), GW_OK);
+    assert_int_equal(gw_io_close(io), GW_ERR_INPUT); /* a field is left */
+}
+
+static void refuses_by_the_first_bytes(void **state) {
+    (void)state;
+    save("GWOTHER1", 1);
+    /* Terabytes, of which the disk holds none: the header alone decides. */
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    refused(SIZE_MAX, "not a gradwire 'GWTEST01' file");
+    save(MAGIC, 2);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    refused(SIZE_MAX, "format version 2, this gradwire reads 1");
+    save(MAGIC, 1);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    refused(LIMIT, "1099511627776 bytes, but a 'GWTEST01' file has at most 268435456");
+}
+
+static long peak_kib(void) {
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+static void takes_no_memory_for_a_file(void **state) {
+    (void)state;
+    save(MAGIC, 1);
+    assert_int_equal(truncate(path, LIMIT), 0);
+    long before = peak_kib();
+    refused(LIMIT, "its checksum does not match");
+    assert_true(peak_kib() - before < LIMIT / 1024 / 8);
+}
+
+static void refuses_what_is_no_file(void **state) {
+    (void)state;
+    refused(LIMIT, "No such file");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused(LIMIT, "not a regular file"); /* and does not wait for a writer */
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    refused(LIMIT, "not a regular file");
+    rmdir(path);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(loads_what_was_saved),
+        CASE(refuses_by_the_first_bytes),
+        CASE(takes_no_memory_for_a_file),
+        CASE(refuses_what_is_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
