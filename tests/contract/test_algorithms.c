@@ -129,21 +129,15 @@ static void try(const bench *b, const trial *t) {
     gw_schedule_free(s);
 }
 
-static void each_size(const bench *b, trial t) {
-    size_t p = (size_t)ranks, n[] = {0, 1, p - 1, p, p + 1, SHORT};
-    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
-        t.n = n[i];
-        t.blocking = i % 2;
-        try(b, &t);
-    }
-    t.blocking = false;
-    try(b, &t);
-}
-
 static void each_verb(const bench *b, const char *algo, const char *codec, size_t longest) {
-    each_size(b, (trial){algo, codec, GW_ALLREDUCE, 0, 0, false});
-    each_size(b, (trial){algo, codec, GW_REDUCE_SCATTER, 0, 0, false});
-    each_size(b, (trial){algo, codec, GW_ALLGATHER, 0, 0, false});
+    size_t p = (size_t)ranks, n[] = {0, 1, p - 1, p, p + 1};
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+        try(b, &(trial){algo, codec, GW_ALLREDUCE, 0, n[i], i % 2});
+    for (int blocking = 0; blocking < 2; blocking++) {
+        try(b, &(trial){algo, codec, GW_ALLREDUCE, 0, SHORT, blocking});
+        try(b, &(trial){algo, codec, GW_REDUCE_SCATTER, 0, blocking ? SHORT : p - 1, blocking});
+        try(b, &(trial){algo, codec, GW_ALLGATHER, 0, blocking ? p - 1 : SHORT, blocking});
+    }
     for (int root = 0; root < ranks; root++) {
         try(b, &(trial){algo, codec, GW_REDUCE, root, SHORT, false});
         try(b, &(trial){algo, codec, GW_BCAST, root, SHORT, true});

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 SOURCE, BUILD = os.environ["SOURCE"], os.environ["BUILD"]
-KINDS = {"sign": "codec", "star": "algo", "whole": "strategy"}
+KINDS = {"sign": "codec", "chain": "algo", "whole": "strategy"}
 
 
 def examples():
@@ -51,11 +51,11 @@ class Examples(unittest.TestCase):
         self.run_well([os.environ["MPIEXEC"], "-n", "2", os.environ["GRADWIRE"], "train",
                        "--data", "synthetic:samples=2000,features=20,classes=4,seed=1",
                        "--layers", "16", "--steps", "200", "--batch", "32", "--update", "lazy",
-                       "--comm", "./whole.so:algo=./star.so", "--compress", "./sign.so",
+                       "--comm", "./whole.so:algo=./chain.so", "--compress", "./sign.so",
                        "--out", "run", "--quiet"])
         with open(os.path.join(self.dir.name, "run", "run.json"), encoding="utf-8") as file:
             run = json.load(file)
-        self.assertEqual(run["comm"], {"strategy": "whole", "algorithm": "star", "codec": "sign",
+        self.assertEqual(run["comm"], {"strategy": "whole", "algorithm": "chain", "codec": "sign",
                                        "error_feedback": True, "notes": ""})
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.
