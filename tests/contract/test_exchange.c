@@ -426,37 +426,41 @@ static void strategy(const char *name, const char *options) {
     v.f(&v, "sra", "qsgd");
 }
 
-static void all(void) {
-    for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
-        strategy((*s)->name, "");
-        for (int i = 0; i < COUNT(strategy_variants); i++)
-            if (strcmp(strategy_variants[i].name, (*s)->name) == 0)
-                strategy((*s)->name, strategy_variants[i].options);
-    }
+static void algorithms(void) {
     each_pair(&(visitor){odd_spans, "allreduce", ""});
-    each_pair(&(visitor){same_bits, "", ""});
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
         feedback_adds_up((*c)->name);
     for (int i = 0; i < COUNT(codec_variants); i++)
         feedback_adds_up(codec_variants[i].options);
 }
 
-/* Arguments: the number of ranks that must be there; a strategy to try instead of all. */
+static void part(const char *name) {
+    if (strcmp(name, "algorithms") == 0) {
+        algorithms();
+    } else if (strcmp(name, "bits") == 0) {
+        each_pair(&(visitor){same_bits, "", ""});
+    } else {
+        strategy(name, "");
+        for (int i = 0; i < COUNT(strategy_variants); i++)
+            if (strcmp(strategy_variants[i].name, name) == 0)
+                strategy(name, strategy_variants[i].options);
+    }
+}
+
+/* Arguments: the number of ranks that must be there; what to try: a strategy (a name or a plugin's
+ * path), "algorithms" with all codecs and odd spans, or "bits" of blocking and overlapped runs. */
 int main(int argc, char **argv) {
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    CHECK(argc >= 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
+    CHECK(argc == 3 && atoi(argv[1]) == ranks, "usage: test_exchange %d PART", ranks);
     CHECK(level >= MPI_THREAD_SERIALIZED, "MPI gives thread level %d", level);
     yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN); /* a progress thread a rank counts, too */
     gw_wait_yields(yield);
     gw_clock_start();
     gw_ledger_start();
-    if (argc > 2)
-        strategy(argv[2], "");
-    else
-        all();
+    part(argv[2]);
     MPI_Finalize();
     return 0;
 }
