@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ranks = check_ranks(argc, argv);
     gw_codec codec;
     gw_lane *lane = NULL;
     float *x = NULL;
