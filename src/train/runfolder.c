@@ -1,6 +1,7 @@
 #include "train/runfolder.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "comm/tuning.h"
 #include "nn/gemm.h"
@@ -161,6 +162,22 @@ static const char *thread_level_name(int level) {
                                             : "MPI_THREAD_MULTIPLE";
 }
 
+/* What tunes the MPI library and its transports is as much a factor as any option. */
+static json_t *mpi_environment(void) {
+    static const char *const families[] = {"UCX_", "MPIR_CVAR_", "MPICH_", "FI_"};
+    json_t *all = json_object();
+    for (char *const *v = environ; *v; v++)
+        for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+            char name[128];
+            const char *value = strchr(*v, '=');
+            if (!value || strncmp(*v, families[i], strlen(families[i])) != 0 || !gw_text_utf8(*v))
+                continue;
+            snprintf(name, sizeof name, "%.*s", (int)(value - *v), *v);
+            json_object_set_new(all, name, json_string(value + 1));
+        }
+    return all;
+}
+
 static json_t *mpi_facts(int level) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0, version = 0, subversion = 0;
@@ -170,8 +187,8 @@ static json_t *mpi_facts(int level) {
     MPI_Get_version(&version, &subversion);
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    return json_pack("{s:s, s:s, s:s}", "library", library, "standard", standard, "thread_level",
-                     thread_level_name(level));
+    return json_pack("{s:s, s:s, s:s, s:o}", "library", library, "standard", standard,
+                     "thread_level", thread_level_name(level), "environment", mpi_environment());
 }
 
 static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
