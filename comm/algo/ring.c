@@ -12,6 +12,10 @@
  *  3. Allgather, P-1 hops. The owner encodes its sum once and keeps what that decodes to; every
  *     rank forwards the bytes as they came.
  *
+ * Over TCP a long message may begin with a handshake, whose answer queues behind the data of the
+ * other direction; messages that the MPI library sends without one (chunk=16K,window=64) then keep
+ * the link full, where longer ones leave it idle for up to a chunk's time.
+ *
  * Each block crosses P-1 links in either phase: 2(P-1) b bytes and 2P(P-1) messages a chunk, all
  * ranks together; 2(P-1)/P b a rank, as few as any allreduce can, and over each link in one
  * direction only what has to cross it. */
