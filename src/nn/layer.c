@@ -119,8 +119,8 @@ void gw_layer_forward(const gw_layer *layer, const float *params, const float *x
     }
 }
 
-void gw_layer_backward(const gw_layer *layer, const float *params, float *grads, const float *x,
-                       const float *y, float *dy, float *dx, int batch) {
+void gw_layer_backward(const gw_layer *layer, float *grads, const float *x, const float *y,
+                       float *dy, int batch) {
     int in = layer->in, out = layer->out, threads = threads_for(batch, out);
     float *db = grads + (size_t)in * (size_t)out;
     if (threads == 1) {
@@ -138,7 +138,11 @@ void gw_layer_backward(const gw_layer *layer, const float *params, float *grads,
                       (size_t)out);
         }
     }
-    if (dx)
-        gw_gemm(false, true, batch, in, out, dy, out, params, out, 0.0f, dx, in);
     gw_gemm(true, false, in, out, batch, x, in, dy, out, 0.0f, grads, out);
+}
+
+void gw_layer_descend(const gw_layer *layer, const float *params, const float *dy, float *dx,
+                      int batch) {
+    int in = layer->in, out = layer->out;
+    gw_gemm(false, true, batch, in, out, dy, out, params, out, 0.0f, dx, in);
 }

@@ -24,9 +24,13 @@ void gw_layer_forward(const gw_layer *layer, const float *params, const float *x
                       int batch);
 
 /** From dy = d(loss)/dy, which becomes d(loss)/d(x W + b) in place: grads = dW, then db (written,
- *  not added to), and, where dx is not NULL, dx = d(loss)/dx. y is what the forward pass left.
- *  Each sum is one thread's own, so the result depends on nothing but the number of threads. */
-void gw_layer_backward(const gw_layer *layer, const float *params, float *grads, const float *x,
-                       const float *y, float *dy, float *dx, int batch);
+ *  not added to). y is what the forward pass left. Each sum is one thread's own, so the result
+ *  depends on nothing but the number of threads. */
+void gw_layer_backward(const gw_layer *layer, float *grads, const float *x, const float *y,
+                       float *dy, int batch);
+
+/** dx = d(loss)/dx from the dy that gw_layer_backward left. */
+void gw_layer_descend(const gw_layer *layer, const float *params, const float *dy, float *dx,
+                      int batch);
 
 #endif

@@ -195,12 +195,21 @@ double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_s
     return sum;
 }
 
+/* d(loss)/d(output) of layer l, which the backward pass turns into d(loss)/d(pre-activation). */
+static float *delta(gw_model *m, int l) {
+    return l + 1 < m->n_layers ? m->deltas[l % 2] : m->outputs[l];
+}
+
 void gw_model_backward(gw_model *m, int l, int batch) {
     const gw_layer *layer = &m->layers[l];
-    float *dy = l + 1 < m->n_layers ? m->deltas[l % 2] : m->outputs[l];
-    float *dx = l > 0 ? m->deltas[(l - 1) % 2] : NULL;
-    gw_layer_backward(layer, m->params + layer->span.off, m->grads + layer->span.off, below(m, l),
-                      m->outputs[l], dy, dx, batch);
+    gw_layer_backward(layer, m->grads + layer->span.off, below(m, l), m->outputs[l], delta(m, l),
+                      batch);
+}
+
+void gw_model_descend(gw_model *m, int l, int batch) {
+    const gw_layer *layer = &m->layers[l];
+    if (l > 0)
+        gw_layer_descend(layer, m->params + layer->span.off, delta(m, l), delta(m, l - 1), batch);
 }
 
 double gw_model_flops(const gw_model *m, int batch) {

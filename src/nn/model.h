@@ -57,9 +57,13 @@ const float *gw_model_logits(const gw_model *m);
  *  mean). *correct (may be NULL) counts right predictions. */
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale, int *correct);
 
-/** Layer l of the backward pass: writes (not adds) grads[span(l)]; layers in order L-1..0.
- *  batch == 0 writes zeros. */
+/** Layer l of the backward pass: writes (not adds) grads[span(l)]; layers in order L-1..0, and
+ *  gw_model_descend between one layer and the next. batch == 0 writes zeros. */
 void gw_model_backward(gw_model *m, int l, int batch);
+
+/** From layer l down to what the backward pass of layer l-1 begins with (nothing for l == 0).
+ * Apart, so that layer l's gradient can be on its way meanwhile. */
+void gw_model_descend(gw_model *m, int l, int batch);
 
 /** Floating-point operations of one forward and backward pass over `batch` samples. */
 double gw_model_flops(const gw_model *m, int batch);

@@ -70,6 +70,9 @@ static gw_err backward(gw_stepper *t, int batch, double share) {
         gw_phase_leave();
         GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
         GW_TRY(gw_session_progress(t->session));
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        gw_model_descend(t->model, l, batch); /* while layer l's gradient is on its way */
+        gw_phase_leave();
     }
     return GW_OK;
 }

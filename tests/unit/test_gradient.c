@@ -70,8 +70,10 @@ static double run(gw_model *m, const uint8_t *labels, int batch, float scale) {
     double loss = gw_model_loss(m, labels, batch, scale, NULL);
     for (size_t i = 0; i < gw_model_size(m); i++)
         gw_model_grads(m)[i] = NAN; /* the backward pass writes every element */
-    for (int l = gw_model_layers(m) - 1; l >= 0; l--)
+    for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
         gw_model_backward(m, l, batch);
+        gw_model_descend(m, l, batch);
+    }
     return loss;
 }
 

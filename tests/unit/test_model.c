@@ -100,8 +100,10 @@ static void test_empty_batch(void **state) {
     int correct = -1;
     assert_true(gw_model_loss(m, NULL, 0, 1.0f, &correct) == 0.0);
     assert_int_equal(correct, 0);
-    for (int l = 2; l >= 0; l--)
+    for (int l = 2; l >= 0; l--) {
         gw_model_backward(m, l, 0);
+        gw_model_descend(m, l, 0);
+    }
     for (size_t i = 0; i < gw_model_size(m); i++)
         assert_true(gw_model_grads(m)[i] == 0.0f);
     assert_true(gw_model_flops(m, 0) == 0.0);
