@@ -13,7 +13,22 @@ import unittest
 import gwrun
 
 TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
-POSSIBLE = os.geteuid() == 0 and shutil.which("ip") and shutil.which("tc")
+
+
+def possible():
+    """Root in a container, or in a chroot, may not be allowed what a testbed is made of."""
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        return False
+    space = f"gw-possible-{os.getpid()}"
+    done = subprocess.run(
+        f"ip netns add {space} && ip netns exec {space} true && "
+        f"ip -n {space} link add a type veth peer name b && ip -n {space} link add c type bridge && "
+        f"tc -n {space} qdisc add dev a root tbf rate 1mbit burst 10k limit 10k; status=$?; "
+        f"ip netns del {space}; exit $status", shell=True, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+POSSIBLE = possible()
 HYDRA = POSSIBLE and "HYDRA" in subprocess.run([gwrun.MPIEXEC, "--version"], text=True,
                                               capture_output=True, check=False).stdout
 MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
@@ -82,6 +97,20 @@ class Refusals(Testbed):
                                   input="__file__ = 'testbed'\n" + script.read(), **user)
         self.refused(done, "root")
         self.assertEqual(os.listdir(self.dir.name), ["bin"])
+
+    def test_not_allowed(self):
+        """Where it is possible, a stand-in for ip says what a container's does."""
+        env = self.env
+        if POSSIBLE or os.geteuid() != 0:
+            tools = os.path.join(self.dir.name, "bin")
+            os.mkdir(tools)
+            for tool in ("ip", "tc"):
+                with open(os.path.join(tools, tool), "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
+                os.chmod(os.path.join(tools, tool), 0o755)
+            env = dict(env, PATH=tools)
+        self.refused(self.call("up", env=env), "root")
+        self.assertEqual([n for n in os.listdir(self.dir.name) if "testbed" in n], [])
 
     def test_options(self):
         for words, says in ((("up", "--rate", "1furlong"), "1furlong"),
