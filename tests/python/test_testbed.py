@@ -22,8 +22,9 @@ def possible():
     space = f"gw-possible-{os.getpid()}"
     done = subprocess.run(
         f"ip netns add {space} && ip netns exec {space} true && "
-        f"ip -n {space} link add a type veth peer name b && ip -n {space} link add c type bridge && "
-        f"tc -n {space} qdisc add dev a root tbf rate 1mbit burst 10k limit 10k; status=$?; "
+        f"ip -n {space} link add port type veth peer name eth0 && "
+        f"ip -n {space} link add bridge type bridge && "
+        f"tc -n {space} qdisc add dev port root tbf rate 1mbit burst 10k limit 10k; status=$?; "
         f"ip netns del {space}; exit $status", shell=True, capture_output=True, check=False)
     return done.returncode == 0
 
