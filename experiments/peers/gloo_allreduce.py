@@ -66,7 +66,7 @@ def run_bench(options):
                            "allreduce", *options.bench, "--json", out])
         with open(out, encoding="utf-8") as file:
             found = json.load(file)
-    rows = found["rows"] if isinstance(found, dict) else found
+    rows = found["results"]
     return {(row["bytes"], f"{row['algorithm']} {row['codec']}"): row["median_s"] for row in rows}
 
 
