@@ -15,12 +15,13 @@ static gw_err check_level(int wanted, int provided) {
                    provided, wanted);
 }
 
+static const struct timespec moment = {.tv_nsec = 200000000};
+
 /* MPICH 4 over UCX hangs in MPI_Finalize if a rank still polls MPI while another has begun to
  * disconnect: the first's answer sends the other into a blocking barrier, where it answers nobody
  * (pmodels/mpich pull request 6596). So between hosts all ranks stop polling before any
  * disconnects. */
 static void part(MPI_Comm comm) {
-    const struct timespec pause = {.tv_nsec = 200000000};
     MPI_Comm host;
     int ranks = 1, here = 1;
     if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
@@ -29,7 +30,7 @@ static void part(MPI_Comm comm) {
     MPI_Comm_size(host, &here);
     MPI_Comm_free(&host);
     if (here < ranks && MPI_Barrier(comm) == MPI_SUCCESS)
-        nanosleep(&pause, NULL);
+        nanosleep(&moment, NULL);
 }
 
 int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
@@ -47,6 +48,9 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     /* A failed MPI call is known to this rank alone, too. */
     if (own || e == GW_ERR_MPI) {
         fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
+        /* A launcher that hears of the abort ends the job at once, and with it what it has not read
+         * of this line. */
+        nanosleep(&moment, NULL);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     int status = gw_err_status(e);
