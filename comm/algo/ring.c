@@ -3,12 +3,12 @@
  * Horovod (Sergeev, Del Balso, arXiv:1802.05799).
  *
  *  1. Cut. The span is cut into P blocks, block r for rank r, and every block into as many chunks
- * as keep a message within `chunk` bytes of floats. Each chunk goes around by itself: a strand,
- *     `window` of them at a time, so while one is summed the others are on the link.
+ *     as keep a message within `chunk` bytes of floats. Each chunk goes around by itself: a
+ *     strand, `window` of them at a time; while one is summed the others are on the link.
  *  2. Reduce-scatter, P-1 hops. Each rank receives a partial sum from its left, adds its own part
- *     and sends that on to its right; the sum of block r comes to rest at rank r. Block r is summed
- *     in the order r+1, r+2, .., r (mod P). With a codec every hop decodes, adds and encodes, so
- * the errors of P-1 encodings add up.
+ *     and sends that on to its right; the sum of block r comes to rest at rank r. Block r is
+ *     summed in the order r+1, r+2, .., r (mod P). With a codec every hop decodes, adds and
+ *     encodes, so the errors of P-1 encodings add up.
  *  3. Allgather, P-1 hops. The owner encodes its sum once and keeps what that decodes to; every
  *     rank forwards the bytes as they came.
  *
