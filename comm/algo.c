@@ -17,7 +17,7 @@ const gw_registry gw_algos = {
     .kind = "algorithm", .symbol = "gw_algo_plugin", .abi = GW_ALGO_ABI, .entries = entries};
 
 static const char *refusal(const gw_algo *a, const gw_codec *codec) {
-    return a->ops->refuses ? a->ops->refuses(a->args, codec->ops) : NULL;
+    return a->ops->refuses ? a->ops->refuses(a->args, codec) : NULL;
 }
 
 static gw_err find(gw_algo *out, const char *spec) {
@@ -39,7 +39,7 @@ gw_err gw_algo_open(gw_algo *out, const char *spec, const gw_codec *codec) {
     }
     if (why) {
         gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
-                           a.ops->head.name, codec->ops->head.name, why);
+                           a.ops->head.name, codec->spec, why);
         gw_algo_close(&a);
         return e;
     }

@@ -7,7 +7,7 @@
 
 #include "comm/schedule.h"
 
-#define GW_ALGO_ABI 2
+#define GW_ALGO_ABI 3
 
 /** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
 typedef enum gw_verb {
@@ -41,7 +41,7 @@ typedef struct gw_algo_ops {
     const char *formula;
     /** Why this codec cannot be carried ("..."; completes "algorithm A cannot carry codec C: "),
      *  or NULL when it can. NULL function: carries every codec. */
-    const char *(*refuses)(const gw_args *args, const gw_codec_ops *codec);
+    const char *(*refuses)(const gw_args *args, const gw_codec *codec);
     /** Lay down an allreduce. What only shows now (ranks on several nodes, say) is refused here,
      *  on all ranks alike: GW_ERR_UNSUPPORTED. Collective: may make communicators and memory, kept
      *  with gw_lane_attach. */

@@ -35,8 +35,12 @@ static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
 
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
     gw_lane *lane = NULL;
-    bool residual = setup->feedback && !(setup->codec->ops->caps & GW_CODEC_LOSSLESS);
+    bool residual = setup->feedback && !(setup->codec->caps & GW_CODEC_LOSSLESS);
     gw_err e = gw_alloc(&lane, 1, sizeof *lane);
+    int ranks;
+    GW_MPI(MPI_Comm_size(parent, &ranks));
+    if (e == GW_OK)
+        e = gw_codec_join(setup->codec, ranks);
     if (e == GW_OK) {
         *lane = (gw_lane){.comm = MPI_COMM_NULL,
                           .codec = setup->codec,
@@ -175,39 +179,71 @@ int gw_lane_tag(gw_lane *lane) {
     return tag;
 }
 
-/* The residual of what was just encoded: e = v - d, where `e` holds d = decode(wire) on entry. */
-static void settle(float *e, float *v, size_t n, bool adopt) {
+/* ---- coding ---- */
+
+/* Why `e` and not a buffer: it is as long as the span and about to be overwritten. */
+static void leave_rest(float *e, float *v, size_t n, bool adopt) {
     for (size_t i = 0; i < n; i++) {
-        float d = e[i];
+        float d = e[i]; /* decode(wire) */
         e[i] = v[i] - d;
         if (adopt)
             v[i] = d;
     }
 }
 
-static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
-                     size_t *len) {
-    float *v = base + s.off;
-    float *e = lane->residual ? lane->residual + s.off : NULL;
+static void add_residual(float *v, const float *e, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        v[i] += e[i];
+}
+
+static float *residual_of(const gw_lane *lane, gw_span s) {
+    return lane->residual ? lane->residual + s.off : NULL;
+}
+
+static gw_turn turn_of(const gw_lane *lane, gw_span s) {
     uint64_t ticket = lane->parent ? lane->parent->ticket : lane->ticket;
-    uint64_t key =
-        gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), (uint64_t)lane->rank), s.off);
-    bool sparse = lane->codec->ops->caps & GW_CODEC_SPARSE;
-    if (e)
-        for (size_t i = 0; i < s.n; i++) {
-            v[i] += e[i];
-            if (sparse)
-                e[i] = v[i]; /* nearly all of it stays: see below */
-        }
-    GW_TRY(gw_codec_encode(lane->codec, key, v, s.n, out, cap, len));
-    if (e && sparse) {
-        GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, -1));
-    } else if (e) {
-        GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, 0));
-        settle(e, v, s.n, adopt);
+    uint64_t rank = lane->codec->caps & GW_CODEC_SHARED ? 0 : (uint64_t)lane->rank;
+    uint64_t key = gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), rank), s.off);
+    return (gw_turn){key, ticket};
+}
+
+/* After the encoding of v = base[s] into `out`: what was dropped, and the owner's own value. */
+static gw_err settle(gw_lane *lane, float *v, gw_span s, bool adopt, const void *out, size_t len) {
+    float *e = residual_of(lane, s);
+    if (e) {
+        GW_TRY(gw_codec_decode(lane->codec, out, len, e, s.n, GW_INTO_SET));
+        leave_rest(e, v, s.n, adopt);
         return GW_OK;
     }
-    return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, 0) : GW_OK;
+    return adopt ? gw_codec_decode(lane->codec, out, len, v, s.n, GW_INTO_SET) : GW_OK;
+}
+
+/* Of a sparse encoding nearly all stays in the residual, so the little that goes is taken off it.
+ */
+static gw_err encode_sparse(gw_lane *lane, float *v, gw_span s, bool adopt, void *out, size_t cap,
+                            size_t *len) {
+    float *e = residual_of(lane, s);
+    gw_turn turn = turn_of(lane, s);
+    if (gw_codec_feeds_back(lane->codec)) {
+        GW_TRY(gw_codec_encode_feedback(lane->codec, turn, v, e, s.n, out, cap, len));
+    } else {
+        for (size_t i = 0; i < s.n; i++)
+            e[i] += v[i];
+        GW_TRY(gw_codec_encode(lane->codec, turn, e, s.n, out, cap, len));
+        GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, GW_INTO_SUBTRACT));
+    }
+    return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
+}
+
+static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
+                     size_t *len) {
+    float *v = base + s.off, *e = residual_of(lane, s);
+    if (e && lane->codec->caps & GW_CODEC_SPARSE)
+        return encode_sparse(lane, v, s, adopt, out, cap, len);
+    if (e)
+        add_residual(v, e, s.n);
+    GW_TRY(gw_codec_encode(lane->codec, turn_of(lane, s), v, s.n, out, cap, len));
+    return settle(lane, v, s, adopt, out, *len);
 }
 
 gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
@@ -218,10 +254,30 @@ gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *o
     return e;
 }
 
+void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
+    gw_phase_enter(GW_PHASE_ENCODE);
+    if (lane->residual)
+        add_residual(base + s.off, lane->residual + s.off, s.n);
+    gw_codec_measure(lane->codec, base + s.off, s.n, out);
+    gw_phase_leave();
+}
+
+gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
+                             size_t cap, size_t *len) {
+    gw_phase_enter(GW_PHASE_ENCODE);
+    float *v = base + s.off;
+    gw_err e = gw_codec_encode_agreed(lane->codec, turn_of(lane, s), v, s.n, out, cap, len);
+    if (e == GW_OK)
+        e = settle(lane, v, s, adopt, out, *len);
+    gw_phase_leave();
+    return e;
+}
+
 gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *base, gw_span s,
                       bool add) {
     gw_phase_enter(GW_PHASE_DECODE);
-    gw_err e = gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add);
+    gw_err e =
+        gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
     gw_phase_leave();
     return e;
 }

@@ -35,8 +35,8 @@ typedef struct gw_lane {
 } gw_lane;
 
 typedef struct gw_lane_setup {
-    const gw_codec *codec;
-    size_t n;      /* floats of the arena that the lane's spans lie in */
+    gw_codec *codec; /* told here of how many ranks it is summed up */
+    size_t n;        /* floats of the arena that the lane's spans lie in */
     bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
     uint64_t seed;
     bool yield;
@@ -44,7 +44,7 @@ typedef struct gw_lane_setup {
     const char *name; /* NULL: unnamed; must outlive the lane */
 } gw_lane_setup;
 
-/** Collective over `parent`. */
+/** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);
 void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the lane */
 
@@ -72,15 +72,22 @@ int gw_lane_tag(gw_lane *lane);
 
 /** True if messages are the arena's own floats: no encoding, no wire buffer. */
 static inline bool gw_lane_exact(const gw_lane *lane) {
-    return lane->codec->ops->caps & GW_CODEC_IDENTITY;
+    return lane->codec->caps & GW_CODEC_IDENTITY;
 }
 
-/** Encode base[s] into out. With error feedback base[s] is first moved to base[s] + residual[s] and
- *  left there. `adopt`: base[s] becomes what a peer will decode: an owner that sends on what it
+/** Encode base[s] into out, with error feedback base[s] + residual[s]; base[s] is undefined then.
+ *  `adopt`: base[s] becomes what a peer will decode: an owner that sends on what it
  *  owns must use its own encoding too, or the replicas drift apart. Randomness depends on (seed,
  *  ticket, rank, s.off) alone. Any thread, one at a time for overlapping spans. */
 gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
                       size_t *len);
+
+/** gw_lane_encode in two halves, for a codec that agrees (gw_codec_agrees): the first fills the
+ *  prefix at `out`, then the caller puts the elementwise maximum over the ranks in its place, then
+ *  the second encodes behind it. */
+void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out);
+gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
+                             size_t cap, size_t *len);
 
 /** base[s] = (add ? base[s] : 0) + value(in). */
 gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *base, gw_span s,

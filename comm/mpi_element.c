@@ -3,11 +3,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-const char *gw_mpi_element_refuses(const gw_args *args, const gw_codec_ops *codec) {
+const char *gw_mpi_element_refuses(const gw_args *args, const gw_codec *codec) {
     (void)args;
-    if ((codec->caps & GW_CODEC_IDENTITY) || codec->add)
-        return NULL;
-    return "MPI cannot add its encodings; use algo=sra";
+    return gw_codec_summable(codec) ? NULL : "MPI cannot add its encodings; use algo=sra";
+}
+
+gw_mpi_units gw_mpi_units_of(const gw_codec *codec, size_t n) {
+    size_t prefix = gw_codec_prefix(codec, n);
+    return (gw_mpi_units){prefix, (gw_codec_bound(codec, n) - prefix) / codec->ops->unit_bytes};
 }
 
 /* An MPI_Op carries no context, so the element type does: an attribute names the codec. */
@@ -53,8 +56,8 @@ static gw_err first_use(void) {
 }
 
 gw_err gw_mpi_element_of(const gw_codec *codec, gw_mpi_element *out) {
-    if (codec->ops->caps & GW_CODEC_IDENTITY) {
-        *out = (gw_mpi_element){MPI_FLOAT, MPI_SUM};
+    if (codec->ops->sum != GW_SUM_OWN) {
+        *out = (gw_mpi_element){codec->ops->sum == GW_SUM_INT8 ? MPI_INT8_T : MPI_FLOAT, MPI_SUM};
         return GW_OK;
     }
     if (keyval == MPI_KEYVAL_INVALID)

@@ -6,16 +6,22 @@
 #include "base/agree.h"
 #include "compress/codec.h"
 
-/** One encoded float. Types and operator live until MPI_Finalize. */
+/** One unit of an encoding. Types and operator live until MPI_Finalize. */
 typedef struct gw_mpi_element {
     MPI_Datatype type;
     MPI_Op op;
 } gw_mpi_element;
 
 /** Why MPI cannot add this codec's encodings, or NULL; `refuses` of an algorithm. */
-const char *gw_mpi_element_refuses(const gw_args *args, const gw_codec_ops *codec);
+const char *gw_mpi_element_refuses(const gw_args *args, const gw_codec *codec);
 
 /** For a codec that is not refused. Not thread-safe: call it while laying down. */
 gw_err gw_mpi_element_of(const gw_codec *codec, gw_mpi_element *out);
+
+/** Where the units are in an encoding of n floats, and how many. */
+typedef struct gw_mpi_units {
+    size_t prefix, count; /* bytes before them */
+} gw_mpi_units;
+gw_mpi_units gw_mpi_units_of(const gw_codec *codec, size_t n);
 
 #endif

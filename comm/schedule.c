@@ -8,6 +8,8 @@
 
 typedef enum op_kind {
     OP_PACK,
+    OP_MEASURE,
+    OP_PACK_AGREED,
     OP_UNPACK,
     OP_SEND,
     OP_RECV,
@@ -211,6 +213,15 @@ gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot_out)
     return pack(s, part, adopt, false, slot_out);
 }
 
+gw_err gw_schedule_measure(gw_schedule *s, gw_span part, int *slot_out) {
+    GW_TRY(add_slot(s, part, false, slot_out));
+    return add_op(s, (op){.kind = OP_MEASURE, .slot = *slot_out, .part = part});
+}
+
+gw_err gw_schedule_pack_agreed(gw_schedule *s, int slot_in, gw_span part) {
+    return add_op(s, (op){.kind = OP_PACK_AGREED, .slot = slot_in, .part = part});
+}
+
 gw_err gw_schedule_send(gw_schedule *s, int slot_in, int peer) {
     if (slot_in == GW_NO_SLOT)
         return GW_OK;
@@ -370,6 +381,9 @@ static gw_err execute(gw_schedule *s, strand *t, const op *o) {
     switch (o->kind) {
     case OP_PACK:
         return gw_lane_encode(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
+    case OP_MEASURE: gw_lane_measure(o->lane, s->base, o->part, w->data); return GW_OK;
+    case OP_PACK_AGREED:
+        return gw_lane_encode_agreed(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
     case OP_UNPACK: return gw_lane_decode(o->lane, w->data, w->len, s->base, o->part, o->flag);
     case OP_WORK: return o->call.work(o->ctx);
     default: return post(s, t, o);

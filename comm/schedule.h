@@ -38,6 +38,10 @@ float *gw_schedule_base(const gw_schedule *s);
 gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot);
 /** The same, but the slot is never the arena itself: `part` may change while it is in use. */
 gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot);
+/** For a codec that agrees, pack in two halves: the prefix into *slot; later, when the elementwise
+ *  maximum over the ranks is there in its place, the encoding of the same part behind it. */
+gw_err gw_schedule_measure(gw_schedule *s, gw_span part, int *slot);
+gw_err gw_schedule_pack_agreed(gw_schedule *s, int slot, gw_span part);
 /** Send a packed or received slot, verbatim. */
 gw_err gw_schedule_send(gw_schedule *s, int slot, int peer);
 /** Receive an encoding of `part`. `over`: the message may land straight on the arena (the old

@@ -1,5 +1,10 @@
 #include "compress/codec.h"
 
+#include "base/mem.h"
+#include "compress/scratch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define X(name) extern const gw_codec_ops gw_codec_##name;
@@ -16,7 +21,15 @@ static const gw_entry *const entries[] = {
 const gw_registry gw_codecs = {
     .kind = "codec", .symbol = "gw_codec_plugin", .abi = GW_CODEC_ABI, .entries = entries};
 
-gw_err gw_codec_open(gw_codec *out, const char *spec) {
+/* What comes after the codec itself in a chain. */
+typedef struct gw_stage {
+    gw_codec codec;
+    gw_scratch scratch;
+} gw_stage;
+
+/* ---- opening ---- */
+
+static gw_err open_one(gw_codec *out, const char *spec) {
     gw_codec c = {0};
     const gw_entry *entry = NULL;
     GW_TRY(gw_registry_find(&gw_codecs, spec, &entry, &c.args));
@@ -26,33 +39,183 @@ gw_err gw_codec_open(gw_codec *out, const char *spec) {
         gw_args_free(c.args);
         return e;
     }
+    c.caps = c.ops->traits ? c.ops->traits(c.self) : c.ops->caps;
+    snprintf(c.spec, sizeof c.spec, "%s", spec);
     *out = c;
     return GW_OK;
 }
 
+/* The '+' before the last stage: outside parentheses, and a letter or a path behind it, which no
+ * number has. */
+static const char *last_plus(const char *spec) {
+    const char *found = NULL;
+    int depth = 0;
+    for (const char *p = spec; *p; p++) {
+        depth += (*p == '(') - (*p == ')');
+        bool name = (p[1] >= 'a' && p[1] <= 'z') || p[1] == '.' || p[1] == '/';
+        if (*p == '+' && depth == 0 && name)
+            found = p;
+    }
+    return found;
+}
+
+static gw_err open_stage(gw_codec *c, const char *spec) {
+    GW_TRY(gw_alloc(&c->stage, 1, sizeof *c->stage));
+    GW_TRY(open_one(&c->stage->codec, spec));
+    if (!c->stage->codec.ops->pack)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "%s+%s: %s cannot follow a codec: only one that packs bytes can (zlib)",
+                       c->ops->head.name, spec, c->stage->codec.ops->head.name);
+    if (c->caps & GW_CODEC_IDENTITY)
+        return gw_fail(GW_ERR_UNSUPPORTED, "none+%s: use %s alone", spec, spec);
+    c->caps &= ~(unsigned)(GW_CODEC_FIXED | GW_CODEC_LINEAR);
+    return GW_OK;
+}
+
+static gw_err open_chain(gw_codec *out, const char *spec, const char *plus) {
+    char *first = strndup(spec, (size_t)(plus - spec));
+    if (!first)
+        return gw_fail(GW_ERR_NOMEM, "codec: out of memory");
+    gw_codec c = {0};
+    gw_err e = last_plus(first) ? gw_fail(GW_ERR_UNSUPPORTED, "%s: more than one stage", spec)
+                                : open_one(&c, first);
+    free(first);
+    if (e == GW_OK)
+        e = open_stage(&c, plus + 1);
+    if (e != GW_OK) {
+        gw_codec_close(&c);
+        return e;
+    }
+    snprintf(c.spec, sizeof c.spec, "%s", spec);
+    *out = c;
+    return GW_OK;
+}
+
+gw_err gw_codec_open(gw_codec *out, const char *spec) {
+    const char *plus = last_plus(spec);
+    return plus ? open_chain(out, spec, plus) : open_one(out, spec);
+}
+
+gw_err gw_codec_join(gw_codec *c, int ranks) {
+    c->ranks = ranks;
+    return c->ops->join ? c->ops->join(c->self, ranks) : GW_OK;
+}
+
 void gw_codec_close(gw_codec *c) {
+    if (c->stage) {
+        gw_codec_close(&c->stage->codec);
+        gw_scratch_clear(&c->stage->scratch);
+        free(c->stage);
+    }
     if (c->ops && c->ops->close)
         c->ops->close(c->self);
     gw_args_free(c->args);
     memset(c, 0, sizeof *c);
 }
 
-gw_err gw_codec_encode(const gw_codec *c, uint64_t key, const float *x, size_t n, void *out,
-                       size_t cap, size_t *len) {
-    size_t bound = gw_codec_bound(c, n);
-    if (cap < bound)
-        return gw_fail(GW_ERR_INTERNAL, "codec %s: %zu bytes for %zu floats, needs %zu",
-                       c->ops->head.name, cap, n, bound);
-    GW_TRY(c->ops->encode(c->self, key, x, n, out, cap, len));
-    if (*len > bound || ((c->ops->caps & GW_CODEC_FIXED) && *len != bound))
+/* ---- coding ---- */
+
+size_t gw_codec_bound(const gw_codec *c, size_t n) {
+    size_t inner = c->ops->bound(c->self, n);
+    return c->stage ? c->stage->codec.ops->pack_bound(c->stage->codec.self, inner) : inner;
+}
+
+bool gw_codec_summable(const gw_codec *c) {
+    return !c->stage && (c->caps & GW_CODEC_FIXED) && c->ops->add;
+}
+
+size_t gw_codec_prefix(const gw_codec *c, size_t n) {
+    return c->ops->prefix ? c->ops->prefix(c->self, n) : 0;
+}
+
+static gw_err check_length(const gw_codec *c, size_t n, size_t len) {
+    size_t bound = c->ops->bound(c->self, n);
+    if (len > bound || (!c->stage && c->caps & GW_CODEC_FIXED && len != bound))
         return gw_fail(GW_ERR_INTERNAL, "codec %s: encoded %zu floats into %zu bytes, bound is %zu",
-                       c->ops->head.name, n, *len, bound);
+                       c->spec, n, len, bound);
     return GW_OK;
 }
 
-gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n, int add) {
+static gw_err check_room(const gw_codec *c, size_t n, size_t cap) {
+    size_t bound = gw_codec_bound(c, n);
+    if (cap < bound)
+        return gw_fail(GW_ERR_INTERNAL, "codec %s: %zu bytes for %zu floats, needs %zu", c->spec,
+                       cap, n, bound);
+    return GW_OK;
+}
+
+/* One encoding by the codec itself, with or without error feedback. */
+static gw_err encode_one(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                         void *out, size_t cap, size_t *len) {
+    if (e)
+        GW_TRY(c->ops->encode_feedback(c->self, turn, x, e, n, out, cap, len));
+    else
+        GW_TRY(c->ops->encode(c->self, turn, x, n, out, cap, len));
+    return check_length(c, n, *len);
+}
+
+static gw_err encode_chain(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                           void *out, size_t cap, size_t *len) {
+    gw_stage *s = c->stage;
+    size_t room = c->ops->bound(c->self, n), inner;
+    void *codes;
+    gw_block *block;
+    GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
+    if (c->ops->measure)
+        c->ops->measure(c->self, x, n, codes);
+    gw_err err = encode_one(c, turn, x, e, n, codes, room, &inner);
+    if (err == GW_OK)
+        err = s->codec.ops->pack(s->codec.self, codes, inner, out, cap, len);
+    gw_scratch_give(&s->scratch, block);
+    return err;
+}
+
+gw_err gw_codec_encode(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
+                       size_t cap, size_t *len) {
+    GW_TRY(check_room(c, n, cap));
+    if (c->stage)
+        return encode_chain(c, turn, x, NULL, n, out, cap, len);
+    if (c->ops->measure)
+        c->ops->measure(c->self, x, n, out);
+    return encode_one(c, turn, x, NULL, n, out, cap, len);
+}
+
+void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
+    c->ops->measure(c->self, x, n, out);
+}
+
+gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
+                              size_t cap, size_t *len) {
+    GW_TRY(check_room(c, n, cap));
+    return encode_one(c, turn, x, NULL, n, out, cap, len);
+}
+
+gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                                void *out, size_t cap, size_t *len) {
+    GW_TRY(check_room(c, n, cap));
+    return c->stage ? encode_chain(c, turn, x, e, n, out, cap, len)
+                    : encode_one(c, turn, x, e, n, out, cap, len);
+}
+
+static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
+                           gw_into into) {
+    gw_stage *s = c->stage;
+    size_t room = c->ops->bound(c->self, n), inner;
+    void *codes;
+    gw_block *block;
+    GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
+    gw_err e = s->codec.ops->unpack(s->codec.self, in, len, codes, room, &inner);
+    if (e == GW_OK)
+        e = c->ops->decode(c->self, codes, inner, y, n, into);
+    gw_scratch_give(&s->scratch, block);
+    return e;
+}
+
+gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
+                       gw_into into) {
     if (len > gw_codec_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu can be",
-                       c->ops->head.name, len, n, gw_codec_bound(c, n));
-    return c->ops->decode(c->self, in, len, y, n, add);
+                       c->spec, len, n, gw_codec_bound(c, n));
+    return c->stage ? decode_chain(c, in, len, y, n, into)
+                    : c->ops->decode(c->self, in, len, y, n, into);
 }

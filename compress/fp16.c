@@ -15,8 +15,9 @@ static gw_err open_fp16(void **self, const gw_args *args) {
     return gw_half_open(self, gw_fp16_kernels);
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n, int add) {
-    return gw_half_decode(self, "fp16", in, len, y, n, add);
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    return gw_half_decode(self, "fp16", in, len, y, n, into == GW_INTO_ADD);
 }
 
 static gw_err add_fp16(void *inout, const void *in, size_t len) {

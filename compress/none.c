@@ -9,19 +9,20 @@ static size_t bound(const void *self, size_t n) {
     return n * sizeof(float);
 }
 
-static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                      size_t cap, size_t *len) {
-    (void)self, (void)key, (void)cap;
+    (void)self, (void)turn, (void)cap;
     *len = n * sizeof(float);
     memcpy(out, x, *len);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n, int add) {
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
     (void)self;
     if (len != n * sizeof(float))
         return gw_fail(GW_ERR_CORRUPT, "none: %zu bytes for %zu floats", len, n);
-    if (!add) {
+    if (into == GW_INTO_SET) {
         memcpy(y, in, len);
         return GW_OK;
     }
@@ -32,15 +33,17 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
 }
 
 static gw_err add(void *inout, const void *in, size_t len) {
-    return decode(NULL, in, len, inout, len / sizeof(float), 1);
+    return decode(NULL, in, len, inout, len / sizeof(float), GW_INTO_ADD);
 }
 
 const gw_codec_ops gw_codec_none = {
     .head = {GW_CODEC_ABI, "none", "the floats themselves, exact (32 bits an element)", NULL},
-    .caps = GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED | GW_CODEC_FIXED,
+    .caps = GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED | GW_CODEC_FIXED |
+            GW_CODEC_LINEAR,
     .bound = bound,
     .encode = encode,
     .decode = decode,
     .add = add,
     .unit_bytes = sizeof(float),
+    .sum = GW_SUM_FLOAT,
 };

@@ -71,18 +71,19 @@ static size_t bound(const void *self, size_t n) {
     return scales_bytes(self, n) + codes_bytes(self, n);
 }
 
-static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                      size_t cap, size_t *len) {
     (void)cap;
     const qsgd *q = self;
-    gw_qsgd_encoding e = {x, q->bucket, key,
+    gw_qsgd_encoding e = {x, q->bucket, turn.key,
                           (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n)), out};
     gw_simd_split(n, q->bucket, q->k->encode, &e);
     *len = bound(q, n);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n, int add) {
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
     const qsgd *q = self;
     if (len != bound(q, n))
         return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
@@ -90,7 +91,7 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     gw_qsgd_decoding d = {
         y, q->bucket,
         (const gw_u32u *)(const void *)((const unsigned char *)in + codes_bytes(q, n)), in};
-    gw_simd_split(n, q->bucket, add ? q->k->decode_add : q->k->decode, &d);
+    gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k->decode_add : q->k->decode, &d);
     return GW_OK;
 }
 

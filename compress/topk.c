@@ -19,9 +19,9 @@
 
 #include "base/mem.h"
 #include "compress/kernel/topk.h"
+#include "compress/scratch.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ enum {
 typedef struct topk {
     double ratio;
     gw_topk_pick pick;
-    _Atomic(struct scratch *) spare;
+    gw_scratch scratch;
 } topk;
 
 static const gw_opt opts[] = {
@@ -64,7 +64,7 @@ static gw_err open_topk(void **self, const gw_args *args) {
 static void close_topk(void *self) {
     topk *t = self;
     if (t)
-        free(atomic_load(&t->spare));
+        gw_scratch_clear(&t->scratch);
     free(t);
 }
 
@@ -239,37 +239,10 @@ static size_t emit(const candidates *c, unsigned char *out) {
     return (size_t)(gaps - out) + c->n * VALUE;
 }
 
-/* ---- scratch ---- */
-
-/* A few percent of the span, which malloc would often ask the system for. The codec keeps the block
- * of the last call; whoever finds it taken, by a call on another thread, gets a new one. It holds
- * nothing from call to call. */
-typedef struct scratch {
-    size_t room;
-    uint32_t words[];
-} scratch;
-
-static gw_err take(topk *t, size_t room, scratch **out) {
-    *out = atomic_exchange(&t->spare, NULL);
-    if (*out && (*out)->room >= room)
-        return GW_OK;
-    free(*out);
-    size_t bytes = sizeof **out + 2 * room * sizeof(uint32_t);
-    *out = malloc(bytes);
-    if (!*out)
-        return gw_fail(GW_ERR_NOMEM, "topk: out of memory: %zu bytes to choose in", bytes);
-    (*out)->room = room;
-    return GW_OK;
-}
-
-static void give_back(topk *t, scratch *s) {
-    free(atomic_exchange(&t->spare, s));
-}
-
-static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                      size_t cap, size_t *len) {
-    (void)key, (void)cap;
-    topk *t = (topk *)self; /* for the spare scratch; nothing else changes */
+    (void)turn, (void)cap;
+    topk *t = (topk *)self; /* for its scratch; nothing else changes */
     *len = 0;
     if (n == 0)
         return GW_OK;
@@ -278,12 +251,14 @@ static gw_err encode(const void *self, uint64_t key, const float *x, size_t n, v
                        "topk: a span of %zu floats, 32 bits count them: use buckets", n);
     size_t k = kept(t, n), all = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
     size_t room = k + (k > CHUNK ? k : CHUNK) + CHUNK;
-    scratch *s;
-    GW_TRY(take(t, room < all ? room : all, &s));
-    candidates c = {.at = s->words, .bits = s->words + s->room, .room = s->room};
+    room = room < all ? room : all;
+    uint32_t *words;
+    gw_block *block;
+    GW_TRY(gw_scratch_take(&t->scratch, "topk", 2 * room * sizeof *words, &words, &block));
+    candidates c = {.at = words, .bits = words + room, .room = room};
     choose(t, x, n, k, &c);
     *len = emit(&c, out);
-    give_back(t, s);
+    gw_scratch_give(&t->scratch, block);
     return GW_OK;
 }
 
@@ -300,7 +275,8 @@ static gw_err check_gaps(const unsigned char *gaps, size_t bytes, size_t k, size
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n, int add) {
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
     size_t k = kept(self, n);
     if (n == 0 && len == 0)
         return GW_OK;
@@ -313,14 +289,19 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     size_t bytes = len - HEADER - k * VALUE;
     GW_TRY(check_gaps(gaps, bytes, k, n));
     const gw_u32u *value = (const gw_u32u *)(const void *)(gaps + bytes);
-    if (!add)
+    if (into == GW_INTO_SET)
         memset(y, 0, n * sizeof *y);
     for (size_t i = 0; i < bytes; i++) {
         y += gaps[i];
         if (gaps[i] == ESCAPE)
             continue;
         float v = gw_float_of(gw_le32(*value++));
-        *y = add > 0 ? *y + v : add < 0 ? *y - v : v;
+        switch (into) {
+        case GW_INTO_SET: *y = v; break;
+        case GW_INTO_ADD: *y += v; break;
+        case GW_INTO_SUBTRACT: *y -= v; break;
+        case GW_INTO_CLEAR: *y = 0; break;
+        }
         y++;
     }
     return GW_OK;

@@ -55,11 +55,10 @@ static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *in
                    spec);
 }
 
-static const char *refuses(const gw_args *args, const gw_codec_ops *ops) {
+static const char *refuses(const gw_args *args, const gw_codec *codec) {
     static _Thread_local char why[512];
-    gw_codec codec = {.ops = ops};
     gw_algo inner;
-    if (open_inner(args, &codec, &inner) == GW_OK) {
+    if (open_inner(args, codec, &inner) == GW_OK) {
         gw_algo_close(&inner);
         return NULL;
     }

@@ -14,8 +14,10 @@
 
 typedef struct native_call {
     gw_verb what;
-    const gw_lane *lane;
-    void *data; /* the whole span, encoded */
+    MPI_Comm comm;
+    bool at_root;
+    gw_mpi_element e;
+    void *data; /* the units of the whole span */
     size_t n;
     int root;
     void *parts; /* the root's own part, apart from where the sum goes; NULL: in place */
@@ -24,60 +26,81 @@ typedef struct native_call {
 
 static gw_err issue(void *ctx, MPI_Request *request) {
     native_call *c = ctx;
-    const gw_lane *lane = c->lane;
-    gw_mpi_element e = {MPI_FLOAT, MPI_SUM};
-    GW_TRY(gw_mpi_element_of(lane->codec, &e));
     void *data = c->data;
     MPI_Count n = (MPI_Count)c->n;
-    bool at_root = lane->rank == c->root;
-    const void *send = at_root ? MPI_IN_PLACE : data;
+    MPI_Datatype type = c->e.type;
+    MPI_Op op = c->e.op;
+    const void *send = c->at_root ? MPI_IN_PLACE : data;
     if (c->parts)
         send = memcpy(c->parts, data, c->bytes);
     switch (c->what) {
     case GW_ALLREDUCE:
-        GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm, request)
-                       : MPI_Allreduce_c(MPI_IN_PLACE, data, n, e.type, e.op, lane->comm));
+        GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, type, op, c->comm, request)
+                       : MPI_Allreduce_c(MPI_IN_PLACE, data, n, type, op, c->comm));
         break;
     case GW_REDUCE:
-        GW_MPI(request ? MPI_Ireduce_c(send, data, n, e.type, e.op, c->root, lane->comm, request)
-                       : MPI_Reduce_c(send, data, n, e.type, e.op, c->root, lane->comm));
+        GW_MPI(request ? MPI_Ireduce_c(send, data, n, type, op, c->root, c->comm, request)
+                       : MPI_Reduce_c(send, data, n, type, op, c->root, c->comm));
         break;
     default:
-        GW_MPI(request ? MPI_Ibcast_c(data, n, e.type, c->root, lane->comm, request)
-                       : MPI_Bcast_c(data, n, e.type, c->root, lane->comm));
+        GW_MPI(request ? MPI_Ibcast_c(data, n, type, c->root, c->comm, request)
+                       : MPI_Bcast_c(data, n, type, c->root, c->comm));
         break;
     }
     return GW_OK;
 }
 
-static gw_err make_room(gw_schedule *s, native_call *c) {
-    c->bytes = gw_codec_bound(c->lane->codec, c->n);
-    GW_TRY(gw_alloc(&c->parts, c->bytes, 1));
-    return gw_schedule_own(s, c->parts, free);
+static gw_err lay_call(gw_schedule *s, const native_call *call) {
+    native_call *c = NULL;
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    *c = *call;
+    GW_TRY(gw_schedule_own(s, c, free));
+    if (c->what == GW_REDUCE && c->root > 0 && c->at_root) {
+        /* MPICH 4.0's MPI_Reduce reads MPI_IN_PLACE as an address there */
+        GW_TRY(gw_alloc(&c->parts, c->bytes, 1));
+        GW_TRY(gw_schedule_own(s, c->parts, free));
+    }
+    GW_TRY(gw_schedule_call(s, issue, c));
+    return gw_schedule_round(s);
+}
+
+/* The sum follows the scales' maximum whenever that is there, so overlapped exchanges may reach it
+ * in different orders: both go over a communicator of this exchange's own. */
+static gw_err agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
+    gw_lane *lane = gw_schedule_lane(s), *aside;
+    GW_TRY(gw_schedule_measure(s, span, slot));
+    GW_TRY(gw_lane_split(lane, 0, &aside));
+    *comm = aside->comm;
+    size_t prefix = gw_codec_prefix(lane->codec, span.n);
+    native_call most = {.what = GW_ALLREDUCE,
+                        .comm = *comm,
+                        .e = {MPI_FLOAT, MPI_MAX},
+                        .data = gw_schedule_slot_data(s, *slot),
+                        .n = prefix / sizeof(float)};
+    GW_TRY(lay_call(s, &most));
+    return gw_schedule_pack_agreed(s, *slot, span);
 }
 
 static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    if (lane->size == 1)
+    if (lane->size == 1 || span.n == 0)
         return GW_OK;
     int slot;
-    GW_TRY(gw_schedule_pack(s, span, false, &slot));
-    if (slot == GW_NO_SLOT)
-        return GW_OK;
-    native_call *c = NULL;
-    GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    *c = (native_call){.what = what,
-                       .lane = lane,
-                       .data = gw_schedule_slot_data(s, slot),
-                       .n = span.n,
-                       .root = root};
-    GW_TRY(gw_schedule_own(s, c, free));
-    if (what == GW_REDUCE && root > 0 && lane->rank == root)
-        GW_TRY(make_room(s, c)); /* MPICH 4.0's MPI_Reduce reads MPI_IN_PLACE as an address there */
-    GW_TRY(gw_schedule_call(s, issue, c));
-    GW_TRY(gw_schedule_round(s));
-    bool here = what != GW_REDUCE || lane->rank == root;
+    MPI_Comm comm = lane->comm;
+    GW_TRY(gw_codec_agrees(lane->codec) ? agree(s, span, &slot, &comm)
+                                        : gw_schedule_pack(s, span, false, &slot));
+    gw_mpi_units u = gw_mpi_units_of(lane->codec, span.n);
+    native_call sum = {.what = what,
+                       .comm = comm,
+                       .at_root = lane->rank == root,
+                       .data = (char *)gw_schedule_slot_data(s, slot) + u.prefix,
+                       .n = u.count,
+                       .root = root,
+                       .bytes = u.count * lane->codec->ops->unit_bytes};
+    GW_TRY(gw_mpi_element_of(lane->codec, &sum.e));
+    GW_TRY(lay_call(s, &sum));
+    bool here = what != GW_REDUCE || sum.at_root;
     return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
 }
 
@@ -98,8 +121,10 @@ static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args;
-    uint64_t once = (uint64_t)(lane->size - 1) * gw_codec_bound(lane->codec, n);
-    return (gw_cost){what == GW_ALLREDUCE ? 2 * once : once, 0};
+    gw_mpi_units u = gw_mpi_units_of(lane->codec, n);
+    uint64_t once = (uint64_t)(lane->size - 1) * u.count * lane->codec->ops->unit_bytes;
+    uint64_t agreed = gw_codec_agrees(lane->codec) ? 2 * (uint64_t)(lane->size - 1) * u.prefix : 0;
+    return (gw_cost){agreed + (what == GW_ALLREDUCE ? 2 * once : once), 0};
 }
 
 const gw_algo_ops gw_algo_native = {

@@ -21,6 +21,13 @@ typedef struct job {
     MPI_Request request; /* inactive between steps */
 } job;
 
+static const char *refuses(const gw_args *args, const gw_codec *codec) {
+    if (gw_codec_agrees(codec))
+        return "its ranks agree on a scale before each exchange, which is two collectives: use "
+               "algo=native";
+    return gw_mpi_element_refuses(args, codec);
+}
+
 static gw_err issue(void *ctx, MPI_Request *request) {
     job *j = ctx;
     GW_MPI(MPI_Start(&j->request));
@@ -40,8 +47,9 @@ static void release(void *ctx) {
 static gw_err init(const gw_lane *lane, void *data, size_t n, MPI_Request *request) {
     gw_mpi_element e;
     GW_TRY(gw_mpi_element_of(lane->codec, &e));
-    GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, data, (MPI_Count)n, e.type, e.op, lane->comm,
-                                MPI_INFO_NULL, request));
+    gw_mpi_units u = gw_mpi_units_of(lane->codec, n);
+    GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, (char *)data + u.prefix, (MPI_Count)u.count, e.type,
+                                e.op, lane->comm, MPI_INFO_NULL, request));
     return GW_OK;
 }
 
@@ -65,14 +73,15 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    return (gw_cost){2 * (uint64_t)(lane->size - 1) * gw_codec_bound(lane->codec, n), 0};
+    gw_mpi_units u = gw_mpi_units_of(lane->codec, n);
+    return (gw_cost){2 * (uint64_t)(lane->size - 1) * u.count * lane->codec->ops->unit_bytes, 0};
 }
 
 const gw_algo_ops gw_algo_persistent = {
     .head = {GW_ALGO_ABI, "persistent", "the MPI library's allreduce, prepared once (MPI 4)", NULL},
     .caps = GW_ALGO_ORDERED,
     .formula = "2(P-1) b bytes (what is optimal; MPI does not tell), no messages of our own",
-    .refuses = gw_mpi_element_refuses,
+    .refuses = refuses,
     .allreduce = allreduce,
     .cost = cost,
 };

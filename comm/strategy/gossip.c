@@ -41,7 +41,7 @@ typedef struct self {
 
 static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
     (void)args, (void)algo;
-    if (codec->ops->caps & GW_CODEC_IDENTITY)
+    if (codec->caps & GW_CODEC_IDENTITY)
         return NULL;
     return "it exchanges parameters, which are never compressed: use --compress none";
 }

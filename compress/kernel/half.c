@@ -48,9 +48,9 @@ static void encode_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-gw_err gw_half_encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                       size_t cap, size_t *len) {
-    (void)key, (void)cap;
+    (void)turn, (void)cap;
     half_job j = {.k = self, .x = x, .out = out};
     gw_simd_split(n, GW_BLOCK, encode_part, &j);
     *len = n * WIRE;

@@ -3,6 +3,7 @@
 #ifndef GW_COMPRESS_KERNEL_HALF_H
 #define GW_COMPRESS_KERNEL_HALF_H
 
+#include "compress/codec.h"
 #include "compress/kernel/simd.h"
 
 /** One format on one instruction set; n is a multiple of GW_BLOCK. */
@@ -25,7 +26,7 @@ extern const gw_half_table gw_fp16_kernels, gw_bf16_kernels;
 /** The operations of gw_codec_ops over such a table, any n. `name` is who the message names. */
 gw_err gw_half_open(void **self, const gw_half_table table);
 size_t gw_half_bound(const void *self, size_t n);
-gw_err gw_half_encode(const void *self, uint64_t key, const float *x, size_t n, void *out,
+gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                       size_t cap, size_t *len);
 gw_err gw_half_decode(const void *self, const char *name, const void *in, size_t len, float *y,
                       size_t n, int add);

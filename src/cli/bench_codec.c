@@ -117,8 +117,8 @@ static void row_close(row *r) {
 }
 
 static gw_err row_error(row *r, const bench *b) {
-    GW_TRY(gw_codec_encode(r->codec, KEY, b->x, r->n, r->wire, gw_codec_bound(r->codec, r->n),
-                           &r->wire_bytes));
+    GW_TRY(gw_codec_encode(r->codec, (gw_turn){KEY, 1}, b->x, r->n, r->wire,
+                           gw_codec_bound(r->codec, r->n), &r->wire_bytes));
     GW_TRY(gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 0));
     double lost = 0, all = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -137,8 +137,8 @@ enum { ENCODE, DECODE_ADD, COPY };
 static gw_err once(row *r, const bench *b, int op, uint64_t key) {
     switch (op) {
     case ENCODE:
-        return gw_codec_encode(r->codec, key, b->x, r->n, r->wire, gw_codec_bound(r->codec, r->n),
-                               &r->wire_bytes);
+        return gw_codec_encode(r->codec, (gw_turn){key, 1}, b->x, r->n, r->wire,
+                               gw_codec_bound(r->codec, r->n), &r->wire_bytes);
     case DECODE_ADD: return gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 1);
     default: memcpy(b->y, b->x, r->n * sizeof(float)); return GW_OK;
     }

@@ -34,7 +34,7 @@ gw_err gw_bench_exchange_open(gw_bench_exchange *x, gw_verb verb) {
     if (x->mpi)
         return GW_OK;
     gw_err e = gw_algo_open(&x->algo, x->spec, &x->wire->codec);
-    if (e == GW_OK && verb == GW_BCAST && !(x->wire->codec.ops->caps & GW_CODEC_IDENTITY))
+    if (e == GW_OK && verb == GW_BCAST && !(x->wire->codec.caps & GW_CODEC_IDENTITY))
         e = gw_fail(GW_ERR_UNSUPPORTED,
                     "algorithm %s over codec %s: broadcasts carry exact values only", x->spec,
                     x->wire->spec);

@@ -58,7 +58,8 @@ typedef struct scratch {
 static gw_err widen(const scratch *s, const gw_codec *codec, double *most) {
     size_t cap = gw_codec_bound(codec, PERIOD), len;
     for (uint64_t key = 0; key < KEYS; key++) {
-        GW_TRY(gw_codec_encode(codec, gw_rng_key(1, key), s->x, PERIOD, s->wire, cap, &len));
+        GW_TRY(gw_codec_encode(codec, (gw_turn){gw_rng_key(1, key), 1}, s->x, PERIOD, s->wire, cap,
+                               &len));
         GW_TRY(gw_codec_decode(codec, s->wire, len, s->y, PERIOD, 0));
         for (int i = 0; i < PERIOD; i++)
             *most = fmax(*most, fabs((double)s->y[i] - s->x[i]));
@@ -84,7 +85,7 @@ static gw_err largest_error(const gw_bench_data *d, const gw_codec *codec, const
 
 gw_err gw_bench_data_bound(const gw_bench_data *d, const gw_codec *codec, double *bound) {
     *bound = 0;
-    if (codec->ops->caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
+    if (codec->caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
         return GW_OK;
     scratch s = {0};
     double most = 0;

@@ -36,7 +36,7 @@ gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
         gw_session_free(s);
         return e;
     }
-    unsigned caps = s->codec.ops->caps;
+    unsigned caps = s->codec.caps;
     bool wanted =
         strcmp(feedback, "auto") == 0 ? caps & GW_CODEC_BIASED : strcmp(feedback, "on") == 0;
     s->feedback = wanted && !(caps & GW_CODEC_LOSSLESS);

@@ -122,7 +122,7 @@ static void try(const bench *b, const trial *t) {
         execute(t, s);
         gw_ledger_end(&cost);
         judge(t, gw_lane_exact(b->lane) || ranks == 1, round, b->base + GUARD);
-        if (b->lane->codec->ops->caps & GW_CODEC_FIXED)
+        if (b->lane->codec->caps & GW_CODEC_FIXED)
             check_cost(t, &b->algo, b->lane, &cost);
     }
     CHECK(e == GW_OK || e == GW_ERR_UNSUPPORTED, "%s: %s", t->algo, gw_err_text());

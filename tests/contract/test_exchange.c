@@ -126,7 +126,7 @@ static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want,
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, sum[3];
     gw_allreduce(mine, sum, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
-    if (codec->ops->caps & GW_CODEC_FIXED)
+    if (codec->caps & GW_CODEC_FIXED)
         CHECK(sum[0] <= want.bytes && sum[0] + sum[2] >= want.bytes,
               "%s %s n=%zu lazy=%d: %s: %llu bytes on the wire, the formula says %llu", r->t->comm,
               r->t->codec, r->t->n, r->t->lazy, what, (unsigned long long)sum[0],
@@ -224,7 +224,7 @@ static double one_error(const gw_codec *c, size_t n) {
           "%s", gw_err_text());
     for (size_t i = 0; i < n; i++)
         x[i] = gradient(0, 0, i);
-    CHECK(gw_codec_encode(c, 9, x, n, wire, cap, &len) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_codec_encode(c, (gw_turn){9, 1}, x, n, wire, cap, &len) == GW_OK, "%s", gw_err_text());
     CHECK(gw_codec_decode(c, wire, len, y, n, 0) == GW_OK, "%s", gw_err_text());
     double err = 0, norm = 0;
     for (size_t i = 0; i < n; i++) {
@@ -248,7 +248,7 @@ static void feedback_adds_up(const char *codec) {
     CHECK(gw_codec_open(&c, codec) == GW_OK, "%s", gw_err_text());
     CHECK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup) == GW_OK, "%s", gw_err_text());
     if (!lane->residual) {
-        CHECK(c.ops->caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
+        CHECK(c.caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
         gw_lane_close(lane);
         gw_codec_close(&c);
         return;
@@ -286,7 +286,7 @@ static void check_values(const trial *t, const outcome *o) {
      * way would show as sqrt(1 / ranks) or more. */
     double one = t->n > 100 ? one_error(&c, t->n) : 0;
     double most = fmin(fmin(2.0 * ranks, 4.0) * one, fmax(1.5 * one, 0.45));
-    if (c.ops->caps & GW_CODEC_LOSSLESS)
+    if (c.caps & GW_CODEC_LOSSLESS)
         CHECK(o->exact, "%s %s n=%zu lazy=%d: sums are not exact (error %g)", t->comm, t->codec,
               t->n, t->lazy, o->error);
     else if (t->n > 100)

@@ -130,7 +130,7 @@ static float value(int rank, size_t i) {
            50.0f; /* sums are exact in any order */
 }
 
-static gw_lane *open_lane(const gw_codec *codec, size_t n, bool shared) {
+static gw_lane *open_lane(gw_codec *codec, size_t n, bool shared) {
     gw_lane *lane = NULL;
     gw_lane_setup setup = {
         .codec = codec, .n = n, .feedback = true, .seed = 3, .yield = yield, .shared = shared};

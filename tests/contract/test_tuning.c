@@ -15,7 +15,7 @@ enum { N = 40000 };
 static int me, ranks;
 extern const gw_algo_ops gw_algo_auto;
 
-static gw_lane *open_lane(const gw_codec *codec, bool yield) {
+static gw_lane *open_lane(gw_codec *codec, bool yield) {
     gw_lane *lane = NULL;
     gw_lane_setup setup = {.codec = codec,
                            .n = N,

@@ -67,7 +67,7 @@ static inline unsigned char *encoded(const gw_codec *c, uint64_t key, const floa
                                      size_t *len) {
     size_t cap = gw_codec_bound(c, n);
     unsigned char *wire = must_alloc(cap);
-    assert_int_equal(gw_codec_encode(c, key, x, n, wire, cap, len), GW_OK);
+    assert_int_equal(gw_codec_encode(c, (gw_turn){key, 1}, x, n, wire, cap, len), GW_OK);
     return wire;
 }
 

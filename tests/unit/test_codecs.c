@@ -16,7 +16,7 @@ static void check_sizes(const char *spec) {
         size_t len, n = lengths[i];
         free(encoded(&c, 1, x, n, &len));
         assert_true(len <= gw_codec_bound(&c, n));
-        if (c.ops->caps & GW_CODEC_FIXED)
+        if (c.caps & GW_CODEC_FIXED)
             assert_int_equal(len, gw_codec_bound(&c, n));
     }
     gw_codec_close(&c);
@@ -49,14 +49,15 @@ static void check_guarded(const char *spec) {
             guarded x = guard(n * sizeof(float), at_end), y = guard(n * sizeof(float), at_end);
             guarded wire = guard(cap, at_end);
             fill_gradient(n, x.p, n);
-            assert_int_equal(gw_codec_encode(&c, 5, x.p, n, wire.p, cap, &len), GW_OK);
+            assert_int_equal(gw_codec_encode(&c, (gw_turn){5, 1}, x.p, n, wire.p, cap, &len),
+                             GW_OK);
             assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, 0), GW_OK);
             float *once = must_alloc(n * sizeof(float)), *sum = y.p;
             memcpy(once, y.p, n * sizeof(float));
             assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, 1), GW_OK);
             for (size_t j = 0; j < n; j++)
                 assert_true(sum[j] == once[j] + once[j]);
-            if (c.ops->caps & GW_CODEC_SPARSE) {
+            if (c.caps & GW_CODEC_SPARSE) {
                 assert_int_equal(gw_codec_decode(&c, wire.p, len, y.p, n, -1), GW_OK);
                 assert_memory_equal(y.p, once, n * sizeof(float));
             }
@@ -86,7 +87,7 @@ static void check_wrong_length(const char *spec) {
             guarded g = guard(wrong, 1);
             memcpy(g.p, longer, wrong);
             gw_err e = gw_codec_decode(&c, g.p, wrong, y, n, 0);
-            if (wrong > bound || (c.ops->caps & GW_CODEC_FIXED && wrong != len))
+            if (wrong > bound || (c.caps & GW_CODEC_FIXED && wrong != len))
                 assert_int_equal(e, GW_ERR_CORRUPT);
             unguard(g);
         }
@@ -135,7 +136,7 @@ static void check_unbiased(const char *spec) {
     memset(sum, 0, sizeof sum);
     memset(square, 0, sizeof square);
     fill_gradient(17, x, N);
-    for (int k = 0; k < K && c.ops->caps & GW_CODEC_UNBIASED; k++) {
+    for (int k = 0; k < K && c.caps & GW_CODEC_UNBIASED; k++) {
         round_trip(&c, gw_rng_key(99, (uint64_t)k), x, N, y);
         for (int i = 0; i < N; i++) {
             double d = (double)y[i] - x[i];
@@ -149,9 +150,9 @@ static void check_unbiased(const char *spec) {
         bias += mean * mean;
         expected += variance / K;
     }
-    if (c.ops->caps & GW_CODEC_LOSSLESS)
+    if (c.caps & GW_CODEC_LOSSLESS)
         assert_true(bias == 0);
-    else if (c.ops->caps & GW_CODEC_UNBIASED && fabs(bias / expected - 1) > 0.1)
+    else if (c.caps & GW_CODEC_UNBIASED && fabs(bias / expected - 1) > 0.1)
         fail_msg("%s: squared bias is %.3f of what chance gives", spec, bias / expected);
     gw_codec_close(&c);
 }
@@ -176,9 +177,9 @@ static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i)
         int bits = atoi(gw_args_text(c->args, "bits"));
         return (double)top / ((1 << (bits - 1)) - 1) * (1 + 1e-6);
     }
-    if (c->ops->caps & GW_CODEC_SPARSE)
+    if (c->caps & GW_CODEC_SPARSE)
         return fabs(x[i]); /* dropped */
-    return c->ops->caps & GW_CODEC_LOSSLESS ? 0 : INFINITY;
+    return c->caps & GW_CODEC_LOSSLESS ? 0 : INFINITY;
 }
 
 static void check_errors(const char *spec) {
@@ -311,7 +312,7 @@ static void check_poison(const char *spec) {
             float kept = x[at];
             x[at] = kind == 0 ? NAN : kind == 1 ? INFINITY : -INFINITY;
             round_trip(&c, 2, x, N, y);
-            size_t places_taken = c.ops->caps & GW_CODEC_SPARSE ? 1 : 0;
+            size_t places_taken = c.caps & GW_CODEC_SPARSE ? 1 : 0;
             for (size_t i = 0; i < N; i++) {
                 if (i / width != at / width && places_taken && y[i] == 0 && clean[i] != 0)
                     places_taken--;

@@ -166,7 +166,7 @@ static void encodes_at_the_same_time(void **state) {
     for (int t = 0; t < TIMES; t++) {
         size_t n = t % 2 ? N : N / 2, cap = gw_codec_bound(&c, N), got = 0;
         unsigned char *wire = malloc(cap);
-        bad += gw_codec_encode(&c, 0, x, n, wire, cap, &got) != GW_OK;
+        bad += gw_codec_encode(&c, (gw_turn){0, 1}, x, n, wire, cap, &got) != GW_OK;
         bad += n == N && (got != len || memcmp(wire, want, len) != 0);
         free(wire);
     }
