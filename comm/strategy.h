@@ -31,6 +31,8 @@ typedef struct gw_env {
     size_t n;            /* floats in each */
     const gw_span *layers;
     int n_layers;
+    const gw_tensor *tensors; /* which tile the arena; none of them known: n_tensors is 0 */
+    int n_tensors;
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
     double share;    /* of this step: samples of this rank / samples of the global batch. grad
                         is the gradient of this rank's samples summed and divided by the global

@@ -8,6 +8,13 @@ typedef struct gw_span {
     size_t off, n;
 } gw_span;
 
+/** A tensor of a model: its part of the arena, row-major; of a vector rows is 1. Tensors tile the
+ *  arena in order. */
+typedef struct gw_tensor {
+    gw_span span;
+    int layer, rows, cols;
+} gw_tensor;
+
 static inline size_t gw_span_end(gw_span s) {
     return s.off + s.n;
 }

@@ -56,7 +56,6 @@ typedef struct config {
     gw_model *model;
     gw_optimizer *optimizer;
     gw_stepper stepper;
-    gw_span spans[GW_MAX_LAYERS];
     int local;   /* samples of this rank */
     double loss; /* of the last step, summed over this rank's samples */
     gw_bench_samples wall, part[PARTS];
@@ -163,8 +162,6 @@ static gw_err open_model(config *one) {
         own = gw_span_part((gw_span){0, (size_t)b.global}, worker, b.place.ranks - servers);
     one->local = (int)own.n;
     GW_TRY(gw_model_open(&one->model, &spec, one->local > 0 ? one->local : 1));
-    for (int l = 0; l < gw_model_layers(one->model); l++)
-        one->spans[l] = gw_model_span(one->model, l);
     GW_TRY(gw_optimizer_open(&one->optimizer, gw_model_size(one->model), b.c.momentum,
                              b.c.weight_decay));
     one->stepper = (gw_stepper){.model = one->model,
@@ -180,8 +177,10 @@ static gw_err open_config(config *one) {
     bool helper = gw_session_thread_level(one->session) > MPI_THREAD_FUNNELED;
     GW_TRY(gw_agree(b.place.comm, open_model(one)));
     gw_session_setup setup = {.n = gw_model_size(one->model),
-                              .layers = one->spans,
+                              .layers = gw_model_spans(one->model),
                               .n_layers = gw_model_layers(one->model),
+                              .tensors = gw_model_tensors(one->model),
+                              .n_tensors = gw_model_tensor_count(one->model),
                               .by_layer = one->lazy,
                               .params = gw_model_params(one->model),
                               .momentum = gw_optimizer_momentum(one->optimizer),

@@ -49,6 +49,11 @@ static void lay_out(gw_model *m) {
         layer->transfer =
             l + 1 < m->n_layers ? (gw_transfer)m->spec.activation : GW_TRANSFER_LINEAR;
         layer->span = (gw_span){m->size, ((size_t)layer->in + 1) * (size_t)layer->out};
+        size_t weights = layer->span.n - (size_t)layer->out;
+        m->spans[l] = layer->span;
+        m->tensors[2 * l] = (gw_tensor){{m->size, weights}, l, layer->in, layer->out};
+        m->tensors[2 * l + 1] =
+            (gw_tensor){{m->size + weights, (size_t)layer->out}, l, 1, layer->out};
         m->size += layer->span.n;
     }
 }
@@ -141,6 +146,18 @@ int gw_model_layers(const gw_model *m) {
 
 gw_span gw_model_span(const gw_model *m, int l) {
     return m->layers[l].span;
+}
+
+const gw_span *gw_model_spans(const gw_model *m) {
+    return m->spans;
+}
+
+const gw_tensor *gw_model_tensors(const gw_model *m) {
+    return m->tensors;
+}
+
+int gw_model_tensor_count(const gw_model *m) {
+    return 2 * m->n_layers;
 }
 
 size_t gw_model_size(const gw_model *m) {

@@ -35,6 +35,11 @@ const gw_model_spec *gw_model_get_spec(const gw_model *m);
 int gw_model_layers(const gw_model *m);
 /** Layer l's part of the arena: weights (in,out) row-major, then biases (out). */
 gw_span gw_model_span(const gw_model *m, int l);
+/** All of them in order, and their tensors, two a layer: weights (in,out), biases (1,out). The
+ *  model's own, as long as it lives. */
+const gw_span *gw_model_spans(const gw_model *m);
+const gw_tensor *gw_model_tensors(const gw_model *m);
+int gw_model_tensor_count(const gw_model *m);
 size_t gw_model_size(const gw_model *m); /* floats in the arena */
 float *gw_model_params(gw_model *m);
 float *gw_model_grads(gw_model *m);

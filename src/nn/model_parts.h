@@ -13,6 +13,8 @@ struct gw_model {
     int n_layers, max_batch;
     size_t size;
     gw_layer layers[GW_MAX_LAYERS];
+    gw_span spans[GW_MAX_LAYERS]; /* of the layers, as others ask for them */
+    gw_tensor tensors[2 * GW_MAX_LAYERS];
     float *params, *grads;
     bool lent; /* these two are the caller's */
     float *input;

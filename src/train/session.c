@@ -96,6 +96,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     *env = (gw_env){.n = setup->n,
                     .layers = setup->layers,
                     .n_layers = setup->n_layers,
+                    .tensors = setup->tensors,
+                    .n_tensors = setup->n_tensors,
                     .by_layer = setup->by_layer,
                     .momentum = setup->momentum,
                     .algo = &s->algo,

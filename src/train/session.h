@@ -30,6 +30,8 @@ typedef struct gw_session_setup {
     size_t n;              /* floats in an arena */
     const gw_span *layers; /* which cut it; must outlive the session's use */
     int n_layers;
+    const gw_tensor *tensors; /* which cut it further; likewise; n_tensors 0: not known */
+    int n_tensors;
     bool by_layer;       /* lazy: finish and publish come a layer at a time */
     const float *params; /* initial values, copied; NULL: zeros */
     float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */

@@ -39,7 +39,6 @@ typedef struct trainer {
     gw_optimizer *optimizer;
     gw_sampler *sampler;
     gw_session *session;
-    gw_span spans[GW_MAX_LAYERS];
     gw_stepper stepper;
     gw_record *record;
     gw_file *epochs_csv; /* rank 0 */
@@ -109,8 +108,6 @@ static gw_err open_model(trainer *t) {
     int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
     t->chunk = EVAL_CHUNK;
     GW_TRY(gw_model_open(&t->model, &spec, most));
-    for (int l = 0; l < gw_model_layers(t->model); l++)
-        t->spans[l] = gw_model_span(t->model, l);
     GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model), c->momentum, c->weight_decay));
     t->stepper = (gw_stepper){.model = t->model,
                               .optimizer = t->optimizer,
@@ -156,8 +153,10 @@ static gw_err open_all(trainer *t) {
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
     gw_session_setup setup = {.n = gw_model_size(t->model),
-                              .layers = t->spans,
+                              .layers = gw_model_spans(t->model),
                               .n_layers = gw_model_layers(t->model),
+                              .tensors = gw_model_tensors(t->model),
+                              .n_tensors = gw_model_tensor_count(t->model),
                               .by_layer = t->c->lazy,
                               .params = gw_model_params(t->model),
                               .momentum = gw_optimizer_momentum(t->optimizer),

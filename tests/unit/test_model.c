@@ -41,6 +41,11 @@ static void test_layout(void **state) {
     for (int l = 0; l < 3; l++) { /* the layers tile the arena */
         assert_int_equal(gw_model_span(m, l).off, at);
         assert_int_equal(gw_model_span(m, l).n, want[l]);
+        assert_int_equal(gw_model_spans(m)[l].off, at);
+        const gw_tensor *t = gw_model_tensors(m) + 2 * l;
+        assert_true(t[0].span.off == at && t[0].span.n == (size_t)t[0].rows * (size_t)t[0].cols);
+        assert_true(t[1].span.off == gw_span_end(t[0].span) && t[1].rows == 1);
+        assert_true(t[0].span.n + t[1].span.n == want[l] && t[0].layer == l && t[1].layer == l);
         at += want[l];
     }
     assert_int_equal(gw_model_size(m), at);
