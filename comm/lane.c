@@ -4,6 +4,7 @@
 #include "base/probe.h"
 #include "base/rng.h"
 #include "base/wait.h"
+#include "compress/feedback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,21 +182,6 @@ int gw_lane_tag(gw_lane *lane) {
 
 /* ---- coding ---- */
 
-/* Why `e` and not a buffer: it is as long as the span and about to be overwritten. */
-static void leave_rest(float *e, float *v, size_t n, bool adopt) {
-    for (size_t i = 0; i < n; i++) {
-        float d = e[i]; /* decode(wire) */
-        e[i] = v[i] - d;
-        if (adopt)
-            v[i] = d;
-    }
-}
-
-static void add_residual(float *v, const float *e, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        v[i] += e[i];
-}
-
 static float *residual_of(const gw_lane *lane, gw_span s) {
     return lane->residual ? lane->residual + s.off : NULL;
 }
@@ -207,43 +193,13 @@ static gw_turn turn_of(const gw_lane *lane, gw_span s) {
     return (gw_turn){key, ticket};
 }
 
-/* After the encoding of v = base[s] into `out`: what was dropped, and the owner's own value. */
-static gw_err settle(gw_lane *lane, float *v, gw_span s, bool adopt, const void *out, size_t len) {
-    float *e = residual_of(lane, s);
-    if (e) {
-        GW_TRY(gw_codec_decode(lane->codec, out, len, e, s.n, GW_INTO_SET));
-        leave_rest(e, v, s.n, adopt);
-        return GW_OK;
-    }
-    return adopt ? gw_codec_decode(lane->codec, out, len, v, s.n, GW_INTO_SET) : GW_OK;
-}
-
-/* Of a sparse encoding nearly all stays in the residual, so the little that goes is taken off it.
- */
-static gw_err encode_sparse(gw_lane *lane, float *v, gw_span s, bool adopt, void *out, size_t cap,
-                            size_t *len) {
-    float *e = residual_of(lane, s);
-    gw_turn turn = turn_of(lane, s);
-    if (gw_codec_feeds_back(lane->codec)) {
-        GW_TRY(gw_codec_encode_feedback(lane->codec, turn, v, e, s.n, out, cap, len));
-    } else {
-        for (size_t i = 0; i < s.n; i++)
-            e[i] += v[i];
-        GW_TRY(gw_codec_encode(lane->codec, turn, e, s.n, out, cap, len));
-        GW_TRY(gw_codec_decode(lane->codec, out, *len, e, s.n, GW_INTO_SUBTRACT));
-    }
-    return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
-}
-
 static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
                      size_t *len) {
     float *v = base + s.off, *e = residual_of(lane, s);
-    if (e && lane->codec->caps & GW_CODEC_SPARSE)
-        return encode_sparse(lane, v, s, adopt, out, cap, len);
     if (e)
-        add_residual(v, e, s.n);
+        return gw_feedback_encode(lane->codec, turn_of(lane, s), v, e, s.n, adopt, out, cap, len);
     GW_TRY(gw_codec_encode(lane->codec, turn_of(lane, s), v, s.n, out, cap, len));
-    return settle(lane, v, s, adopt, out, *len);
+    return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
 gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
@@ -256,19 +212,26 @@ gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *o
 
 void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    if (lane->residual)
-        add_residual(base + s.off, lane->residual + s.off, s.n);
-    gw_codec_measure(lane->codec, base + s.off, s.n, out);
+    float *v = base + s.off, *e = residual_of(lane, s);
+    if (e)
+        gw_feedback_add(e, v, s.n);
+    gw_codec_measure(lane->codec, e ? e : v, s.n, out);
     gw_phase_leave();
+}
+
+static gw_err encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
+                            size_t cap, size_t *len) {
+    float *v = base + s.off, *e = residual_of(lane, s);
+    if (e)
+        return gw_feedback_encode_agreed(lane->codec, turn_of(lane, s), v, e, s.n, out, cap, len);
+    GW_TRY(gw_codec_encode_agreed(lane->codec, turn_of(lane, s), v, s.n, out, cap, len));
+    return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
 gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
                              size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    float *v = base + s.off;
-    gw_err e = gw_codec_encode_agreed(lane->codec, turn_of(lane, s), v, s.n, out, cap, len);
-    if (e == GW_OK)
-        e = settle(lane, v, s, adopt, out, *len);
+    gw_err e = encode_agreed(lane, base, s, adopt, out, cap, len);
     gw_phase_leave();
     return e;
 }

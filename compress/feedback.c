@@ -1,0 +1,63 @@
+#include "compress/feedback.h"
+
+#include "base/clones.h"
+#include "compress/kernel/simd.h"
+
+typedef struct pair {
+    float *y;
+    const float *x;
+} pair;
+
+GW_CLONES static void add_floats(float *restrict y, const float *restrict x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+GW_CLONES static void subtract_floats(float *restrict y, const float *restrict x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] -= x[i];
+}
+
+static void add_part(void *ctx, size_t lo, size_t hi) {
+    const pair *p = ctx;
+    add_floats(p->y + lo, p->x + lo, hi - lo);
+}
+
+static void subtract_part(void *ctx, size_t lo, size_t hi) {
+    const pair *p = ctx;
+    subtract_floats(p->y + lo, p->x + lo, hi - lo);
+}
+
+void gw_feedback_add(float *e, const float *x, size_t n) {
+    gw_simd_split(n, GW_BLOCK, add_part, &(pair){e, x});
+}
+
+/* After the encoding of e = x + residual. x is as long as the span and no longer needed: it takes
+ * what was encoded, which is what an owner adopts. */
+static gw_err leave_rest(const gw_codec *c, float *x, float *e, size_t n, const void *out,
+                         size_t len) {
+    GW_TRY(gw_codec_decode(c, out, len, x, n, GW_INTO_SET));
+    gw_simd_split(n, GW_BLOCK, subtract_part, &(pair){e, x});
+    return GW_OK;
+}
+
+gw_err gw_feedback_encode(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n, bool adopt,
+                          void *out, size_t cap, size_t *len) {
+    bool sparse = c->caps & GW_CODEC_SPARSE;
+    if (gw_codec_feeds_back(c)) {
+        GW_TRY(gw_codec_encode_feedback(c, turn, x, e, n, out, cap, len));
+    } else {
+        gw_feedback_add(e, x, n);
+        GW_TRY(gw_codec_encode(c, turn, e, n, out, cap, len));
+        if (!sparse)
+            return leave_rest(c, x, e, n, out, *len);
+        GW_TRY(gw_codec_decode(c, out, *len, e, n, GW_INTO_SUBTRACT));
+    }
+    return adopt ? gw_codec_decode(c, out, *len, x, n, GW_INTO_SET) : GW_OK;
+}
+
+gw_err gw_feedback_encode_agreed(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n,
+                                 void *out, size_t cap, size_t *len) {
+    GW_TRY(gw_codec_encode_agreed(c, turn, e, n, out, cap, len));
+    return leave_rest(c, x, e, n, out, *len);
+}
