@@ -45,15 +45,21 @@ static gw_err open_one(gw_codec *out, const char *spec) {
     return GW_OK;
 }
 
-/* The '+' before the last stage: outside parentheses, and a letter or a path behind it, which no
- * number has. */
+/* A codec's name or a path: so no exponent of a number, and no directory with a '+' in its name. */
+static bool names_stage(const char *p) {
+    if (*p == '.' || *p == '/')
+        return true;
+    size_t letters = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return *p >= 'a' && *p <= 'z' && (p[letters] == '\0' || strchr(":+", p[letters]));
+}
+
+/* The '+' before the last stage, outside parentheses. */
 static const char *last_plus(const char *spec) {
     const char *found = NULL;
     int depth = 0;
     for (const char *p = spec; *p; p++) {
         depth += (*p == '(') - (*p == ')');
-        bool name = (p[1] >= 'a' && p[1] <= 'z') || p[1] == '.' || p[1] == '/';
-        if (*p == '+' && depth == 0 && name)
+        if (*p == '+' && depth == 0 && names_stage(p + 1))
             found = p;
     }
     return found;

@@ -331,6 +331,9 @@ static const variant strategy_variants[] = {
 static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=8,bucket=64"},
     {"qsgd", "qsgd:bits=4"},
+    {"qsgd", "qsgd:bits=4+zlib"},
+    {"topk", "topk+zlib"},
+    {"fp16", "fp16+zlib"},
 };
 static const variant algo_variants[] = {
     {"hier", "hier:group=1"},

@@ -86,9 +86,23 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--compress", "none:bits=9", says=["none", "bits"])
         self.refused(*train, "--comm", "./nowhere.so", says=["nowhere.so"])
 
+    def test_chains(self):
+        for codec, *says in (("qsgd+zlip", "zlip", "zlib"), ("qsdg+zlib", "qsdg", "qsgd"),
+                             ("none+zlib", "none+zlib", "use zlib alone"),
+                             ("qsgd+zlib+zlib", "qsgd+zlib+zlib", "more than one stage"),
+                             ("qsgd+topk", "topk", "cannot follow"),
+                             ("qsgd+zlib:level=(10)", "level", "10"),
+                             ("qsgd:bits=(4+zlib)", "bits", "4+zlib"),
+                             ("zlib:level=3,strategy=rle", "level=3", "rle"),
+                             ("./no+where/codec.so", "./no+where/codec.so"),
+                             ("qsgd+./nowhere.so", "./nowhere.so")):
+            self.refused("train", "--data", SMALL, "--compress", codec, says=says)
+
     def test_combination(self):
         self.refused("train", "--data", SMALL, "--comm", "allreduce:algo=native", "--compress",
                      "qsgd", says=["native", "qsgd", "sra"])
+        self.refused("train", "--data", SMALL, "--comm", "allreduce:algo=native", "--compress",
+                     "fp16+zlib", says=["native", "fp16+zlib", "sra"])
 
     def test_emulated_link(self):
         """What the testbed says of itself is believed only if it can be."""

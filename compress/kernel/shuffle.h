@@ -1,0 +1,24 @@
+/** Words split into byte planes, and planes joined to words again: the bytes of like significance
+ *  side by side, which is where an entropy coder finds what floats have in common, their signs and
+ *  exponents. Plane p, at planes + p * stride, has byte p of each word, the lowest first; that is
+ * of the value, whatever order the host keeps its bytes in. */
+#ifndef GW_COMPRESS_KERNEL_SHUFFLE_H
+#define GW_COMPRESS_KERNEL_SHUFFLE_H
+
+#include "compress/kernel/simd.h"
+
+enum { GW_PLANES = 4 };
+
+/** n is a multiple of GW_BLOCK; words and planes need not be aligned. */
+typedef struct gw_shuffle_kernels {
+    void (*split)(const void *words, size_t n, unsigned char *planes, size_t stride);
+    void (*join)(const unsigned char *planes, size_t stride, size_t n, void *words);
+    void (*join_add)(const unsigned char *planes, size_t stride, size_t n, float *y); /* y += */
+} gw_shuffle_kernels;
+
+extern const gw_shuffle_kernels gw_shuffle_portable;
+#ifdef GW_X86
+extern const gw_shuffle_kernels gw_shuffle_avx2, gw_shuffle_avx512;
+#endif
+
+#endif
