@@ -16,6 +16,13 @@ typedef struct gw_attachment {
     void (*release)(void *data);
 } gw_attachment;
 
+/* The lane that all of a family were split off. */
+static gw_lane *root_of(const gw_lane *lane) {
+    while (lane->parent)
+        lane = lane->parent;
+    return (gw_lane *)lane;
+}
+
 static gw_err join(gw_lane *lane, MPI_Comm comm) {
     int *most = NULL, found = 0;
     lane->comm = comm;
@@ -50,7 +57,8 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
                           .yield = setup->yield,
                           .name = setup->name};
         if (residual)
-            e = gw_alloc(&lane->residual, setup->n, sizeof(float));
+            e = gw_alloc(&lane->store, setup->n, sizeof(float));
+        lane->residual = lane->store;
     }
     e = gw_agree(parent, e);
     if (e == GW_OK)
@@ -76,11 +84,12 @@ void gw_lane_close(gw_lane *lane) {
     if (!lane)
         return;
     close_attached(lane); /* last come, first gone */
-    gw_shared_close(lane->shared);
+    if (!lane->branch)
+        gw_shared_close(lane->shared);
     if (lane->comm != MPI_COMM_NULL)
         MPI_Comm_free(&lane->comm);
     if (!lane->parent)
-        free(lane->residual);
+        free(lane->store);
     free(lane->notes);
     free(lane->choices);
     free(lane);
@@ -90,11 +99,10 @@ static void release_lane(void *lane) {
     gw_lane_close(lane);
 }
 
-gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
-    MPI_Comm comm;
-    *sub = NULL;
-    GW_MPI(MPI_Comm_split(lane->comm, color, lane->rank, &comm));
+/* A lane like this one but over `comm`, if that is one. */
+static gw_err derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
     gw_lane *l = NULL;
+    *sub = NULL;
     gw_err e = comm == MPI_COMM_NULL ? GW_OK : gw_alloc(&l, 1, sizeof *l);
     e = gw_agree(lane->comm, e);
     if (e != GW_OK) {
@@ -109,11 +117,38 @@ gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
     l->parent = lane;
     l->shared = NULL;
     l->attached = NULL;
+    l->runs = NULL;
+    l->n_runs = 0;
     l->notes = l->choices = NULL;
     l->next_tag = 0;
     GW_TRY(join(l, comm));
     GW_TRY(gw_lane_attach(lane, l, l, release_lane));
     *sub = l;
+    return GW_OK;
+}
+
+gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
+    MPI_Comm comm;
+    GW_MPI(MPI_Comm_split(lane->comm, color, lane->rank, &comm));
+    return derive(lane, comm, sub);
+}
+
+gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool feedback, gw_lane **branch) {
+    gw_lane *root = root_of(lane), *l;
+    MPI_Comm comm;
+    GW_TRY(gw_codec_join(codec, lane->size)); /* the same on all ranks */
+    feedback = feedback && !(codec->caps & GW_CODEC_LOSSLESS);
+    gw_err e = feedback && !root->store ? gw_alloc(&root->store, root->n, sizeof(float)) : GW_OK;
+    GW_TRY(gw_agree(lane->comm, e));
+    GW_TRY(gw_comm_dup(lane->comm, &comm));
+    GW_TRY(derive(lane, comm, &l));
+    l->codec = codec;
+    l->branch = true;
+    l->shared = lane->shared;
+    l->residual = feedback ? root->store : NULL;
+    if (!(feedback && codec->caps & GW_CODEC_SPARSE))
+        l->velocity = NULL;
+    *branch = l;
     return GW_OK;
 }
 
@@ -164,13 +199,13 @@ static gw_err append(char **text, const char *more, const char *end) {
 }
 
 void gw_lane_note(gw_lane *lane, const char *line) {
-    gw_lane *root = lane->parent ? lane->parent : lane;
+    gw_lane *root = root_of(lane);
     if (!root->notes || !strstr(root->notes, line))
         append(&root->notes, line, "\n"); /* without memory: a report without this line */
 }
 
 gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
-    gw_lane *root = lane->parent ? lane->parent : lane;
+    gw_lane *root = root_of(lane);
     return append(&root->choices, rows, "");
 }
 
@@ -187,7 +222,7 @@ static float *residual_of(const gw_lane *lane, gw_span s) {
 }
 
 static gw_turn turn_of(const gw_lane *lane, gw_span s) {
-    uint64_t ticket = lane->parent ? lane->parent->ticket : lane->ticket;
+    uint64_t ticket = root_of(lane)->ticket;
     uint64_t rank = lane->codec->caps & GW_CODEC_SHARED ? 0 : (uint64_t)lane->rank;
     uint64_t key = gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), rank), s.off);
     return (gw_turn){key, ticket};
@@ -196,10 +231,15 @@ static gw_turn turn_of(const gw_lane *lane, gw_span s) {
 static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
                      size_t *len) {
     float *v = base + s.off, *e = residual_of(lane, s);
-    if (e)
-        return gw_feedback_encode(lane->codec, turn_of(lane, s), v, e, s.n, adopt, out, cap, len);
-    GW_TRY(gw_codec_encode(lane->codec, turn_of(lane, s), v, s.n, out, cap, len));
-    return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
+    const gw_codec *c = lane->codec;
+    gw_turn turn = turn_of(lane, s);
+    if (!e) {
+        GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
+        return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
+    }
+    GW_TRY(gw_feedback_encode(c, turn, v, e, s.n, adopt, out, cap, len));
+    float *u = lane->velocity;
+    return u ? gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR) : GW_OK;
 }
 
 gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
@@ -246,6 +286,6 @@ gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *ba
 }
 
 gw_err gw_lane_state(gw_lane *lane, gw_io *io) {
-    return lane->residual ? gw_io_field(io, "residual", lane->residual, lane->n * sizeof(float))
-                          : GW_OK;
+    GW_TRY(gw_io_field(io, "ticket", &lane->ticket, sizeof lane->ticket));
+    return lane->store ? gw_io_field(io, "residual", lane->store, lane->n * sizeof(float)) : GW_OK;
 }

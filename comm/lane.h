@@ -15,19 +15,32 @@
 
 #include <stdbool.h>
 
+/** A part of the arena whose messages go over a lane of their own, with another codec and the
+ *  algorithm that carries it; see comm/mix.h. */
+typedef struct gw_lane_run {
+    gw_span span;
+    struct gw_lane *lane;
+    const struct gw_algo *algo;
+} gw_lane_run;
+
 typedef struct gw_lane {
     MPI_Comm comm; /* private duplicate, MPI_ERRORS_RETURN */
     int rank, size;
     const gw_codec *codec; /* the session's */
     float *residual;       /* as long as the arena; NULL: no error feedback */
-    size_t n;              /* floats in the arena */
+    float *store;          /* the residual's memory, which lanes of one family share */
+    float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
+    size_t n;        /* floats in the arena */
     uint64_t seed;
     uint64_t ticket;   /* number of the exchange; the same on all ranks, set once a step */
     bool yield;        /* waits give the core away: the node runs more threads than it has cores */
     int next_tag;      /* tag of the next strand on this lane */
     int most_tag;      /* what MPI allows */
     gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
-    struct gw_lane *parent; /* of a lane split off another, else NULL */
+    struct gw_lane *parent;  /* of a lane split off another, else NULL */
+    bool branch;             /* it was made by gw_lane_branch: `shared` is its parent's */
+    const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */
+    int n_runs;              /* 0: this lane's codec is for all */
     struct gw_attachment *attached;
     char *notes;      /* lines for the run's report; NULL: none */
     char *choices;    /* rows for the run folder's algo.csv; NULL: none */
@@ -51,6 +64,10 @@ void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the la
 /** Collective: a lane of the ranks with the same `color`, in their order; *sub is NULL where the
  *  color is MPI_UNDEFINED. It shares codec, residual and ticket, and is closed with its parent. */
 gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub);
+
+/** Collective: a lane of the same ranks for another codec; else as gw_lane_split. `feedback`: with
+ *  the residual that the whole family shares (ignored for lossless codecs). */
+gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool feedback, gw_lane **branch);
 
 /** Collective: n floats, zeroed, aligned to 64 bytes, freed with the lane. */
 gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out);
@@ -93,7 +110,8 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, 
 gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *base, gw_span s,
                       bool add);
 
-/** Save or load the residual; the owner of the lane has drained it. */
+/** Save or load what the lane carries from step to step: residual and ticket, by which its random
+ *  numbers go on. The owner of the lane has drained it. */
 gw_err gw_lane_state(gw_lane *lane, gw_io *io);
 
 #endif

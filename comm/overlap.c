@@ -51,16 +51,9 @@ gw_err gw_overlap_finish(gw_overlap *o, const gw_env *env) {
     return lay_down(o);
 }
 
-/* Floats that the two have in common. */
-static size_t common(gw_span a, gw_span b) {
-    size_t lo = a.off > b.off ? a.off : b.off;
-    size_t hi = gw_span_end(a) < gw_span_end(b) ? gw_span_end(a) : gw_span_end(b);
-    return hi > lo ? hi - lo : 0;
-}
-
 gw_err gw_overlap_fill(gw_overlap *o, gw_span s) {
     for (int i = 0; i < o->count; i++) {
-        size_t more = common(o->parts[i], s);
+        size_t more = gw_span_common(o->parts[i], s).n;
         o->filled[i] += more;
         if (more == 0 || o->filled[i] < o->parts[i].n)
             continue;
@@ -72,7 +65,7 @@ gw_err gw_overlap_fill(gw_overlap *o, gw_span s) {
 
 gw_err gw_overlap_wait(gw_overlap *o, gw_span s) {
     for (int i = 0; i < o->count; i++)
-        if (common(o->parts[i], s) > 0)
+        if (gw_span_overlap(o->parts[i], s))
             GW_TRY(gw_queue_wait(o->queue, o->schedules[i]));
     return GW_OK;
 }
@@ -80,7 +73,7 @@ gw_err gw_overlap_wait(gw_overlap *o, gw_span s) {
 gw_cost gw_overlap_cost(const gw_overlap *o) {
     gw_cost sum = {0};
     for (int i = 0; i < o->count; i++)
-        sum = gw_cost_sum(sum, gw_plan_cost(&o->plan, o->parts[i].n));
+        sum = gw_cost_sum(sum, gw_plan_cost(&o->plan, o->parts[i]));
     return sum;
 }
 

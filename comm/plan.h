@@ -21,8 +21,8 @@ gw_err gw_plan_get(gw_plan *plan, gw_span span, gw_schedule **out);
 /** Blocking: the collective over base[span]. */
 gw_err gw_plan_run(gw_plan *plan, gw_span span);
 
-/** By formula: what the collective over n floats sends, all ranks together. */
-gw_cost gw_plan_cost(const gw_plan *plan, size_t n);
+/** By formula: what the collective over `span` sends, all ranks together. */
+gw_cost gw_plan_cost(const gw_plan *plan, gw_span span);
 
 void gw_plan_clear(gw_plan *plan);
 

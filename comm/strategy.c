@@ -44,6 +44,6 @@ gw_err gw_env_prepare(const gw_env *env, gw_plan *plan) {
 gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan) {
     gw_cost sum = {0};
     for (int i = 0; i < gw_env_spans(env); i++)
-        sum = gw_cost_sum(sum, gw_plan_cost(plan, gw_env_span(env, i).n));
+        sum = gw_cost_sum(sum, gw_plan_cost(plan, gw_env_span(env, i)));
     return sum;
 }

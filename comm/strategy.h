@@ -14,7 +14,7 @@
 
 #include "comm/plan.h"
 
-#define GW_STRATEGY_ABI 2
+#define GW_STRATEGY_ABI 3
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */

@@ -104,6 +104,7 @@ typedef struct gw_codec {
     void *self;
     gw_args *args;
     unsigned caps;  /* of the chain */
+    bool partial;   /* for some tensors of a model only */
     int ranks;      /* how many encodings are summed up; 0: not told */
     char spec[128]; /* what it was opened by, shortened if need be */
     struct gw_stage *stage;

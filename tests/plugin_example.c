@@ -81,8 +81,8 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
 static gw_cost cost(const void *p, int64_t exchange) {
     const self *me = p;
     (void)exchange;
-    return gw_cost_sum(gw_plan_cost(&me->plan, me->half[LOWER].n),
-                       gw_plan_cost(&me->plan, me->half[UPPER].n));
+    return gw_cost_sum(gw_plan_cost(&me->plan, me->half[LOWER]),
+                       gw_plan_cost(&me->plan, me->half[UPPER]));
 }
 
 static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};

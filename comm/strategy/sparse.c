@@ -26,7 +26,7 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
     (void)args;
     if (strcmp(algo->ops->head.name, "gathersum") != 0)
         return "it gathers encodings and sums them locally, which is algo=gathersum and no other";
-    if (!(codec->caps & GW_CODEC_SPARSE))
+    if (!(codec->caps & GW_CODEC_SPARSE) && !codec->partial)
         return "this codec is dense: gathering moves one encoding a rank, all of full size; use "
                "allreduce:algo=gathersum if that is wanted";
     return NULL;

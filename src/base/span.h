@@ -23,6 +23,13 @@ static inline int gw_span_overlap(gw_span a, gw_span b) {
     return a.off < gw_span_end(b) && b.off < gw_span_end(a);
 }
 
+/** What two spans have in common; n is 0 if nothing. */
+static inline gw_span gw_span_common(gw_span a, gw_span b) {
+    size_t lo = a.off > b.off ? a.off : b.off;
+    size_t hi = gw_span_end(a) < gw_span_end(b) ? gw_span_end(a) : gw_span_end(b);
+    return (gw_span){lo, hi > lo ? hi - lo : 0};
+}
+
 /** Part `i` of `parts` nearly equal parts of `s`: sizes differ by one at most, larger ones last;
  *  the parts tile `s` in order. One rule for slices of a span, of a batch and of a data set. */
 static inline gw_span gw_span_part(gw_span s, int i, int parts) {

@@ -162,7 +162,8 @@ static gw_err open_model(config *one) {
         own = gw_span_part((gw_span){0, (size_t)b.global}, worker, b.place.ranks - servers);
     one->local = (int)own.n;
     GW_TRY(gw_model_open(&one->model, &spec, one->local > 0 ? one->local : 1));
-    GW_TRY(gw_optimizer_open(&one->optimizer, gw_model_size(one->model), b.c.momentum,
+    GW_TRY(gw_optimizer_open(&one->optimizer, gw_model_size(one->model),
+                             gw_session_corrects(one->session) ? 0 : b.c.momentum,
                              b.c.weight_decay));
     one->stepper = (gw_stepper){.model = one->model,
                                 .optimizer = one->optimizer,
@@ -184,6 +185,7 @@ static gw_err open_config(config *one) {
                               .by_layer = one->lazy,
                               .params = gw_model_params(one->model),
                               .momentum = gw_optimizer_momentum(one->optimizer),
+                              .correction = (float)b.c.momentum,
                               .seed = b.c.seed,
                               .yield = helper ? b.place.crowded : b.place.oversubscribed};
     GW_TRY(gw_session_open(one->session, b.place.comm, &setup));

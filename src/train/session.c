@@ -9,9 +9,11 @@
 
 struct gw_session {
     gw_strategy strategy;
-    gw_algo algo;
-    gw_codec codec, exact;
-    bool feedback;
+    gw_mix mix;
+    gw_codec exact;
+    bool feedback[GW_MIX_CODECS]; /* of the mix's codecs */
+    bool corrects, masks;
+    float correction, *velocity;
     gw_env env;
     void *self; /* the strategy's */
     bool open;
@@ -19,27 +21,55 @@ struct gw_session {
     char *notes, *choices; /* of both lanes */
 };
 
-static gw_err parse(gw_session *s, const char *comm, const char *compress) {
+/* Every codec of the mix with its algorithm. */
+static gw_err check(const gw_session *s) {
+    for (int i = 0; i < s->mix.n; i++) {
+        const gw_algo *algo = &s->mix.algo[i];
+        GW_TRY(gw_strategy_check(&s->strategy, algo, &s->mix.codec[i]));
+        bool sent_once = algo->ops->caps & GW_ALGO_ONCE;
+        bool sparse = s->mix.codec[i].caps & GW_CODEC_SPARSE;
+        if (s->masks && s->feedback[i] && !(sparse && sent_once))
+            return gw_fail(GW_ERR_UNSUPPORTED,
+                           "error-feedback=dgc masks the momentum of what a rank has sent, which "
+                           "needs a sparse codec and an algorithm that sends each rank's own "
+                           "gradient once (--comm sparse): %s over %s does not; use "
+                           "error-feedback=momentum",
+                           s->mix.codec[i].spec, algo->ops->head.name);
+    }
+    return GW_OK;
+}
+
+static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback) {
     GW_TRY(gw_codec_open(&s->exact, "none"));
-    GW_TRY(gw_codec_open(&s->codec, compress));
     GW_TRY(gw_strategy_find(&s->strategy, comm));
-    GW_TRY(gw_algo_open(&s->algo, gw_args_text(s->strategy.args, "algo"), &s->codec));
-    return gw_strategy_check(&s->strategy, &s->algo, &s->codec);
+    GW_TRY(gw_mix_open(&s->mix, compress, gw_args_text(s->strategy.args, "algo")));
+    s->masks = strcmp(feedback, "dgc") == 0;
+    s->corrects = s->masks || strcmp(feedback, "momentum") == 0;
+    bool any = false;
+    for (int i = 0; i < s->mix.n; i++) {
+        unsigned caps = s->mix.codec[i].caps;
+        bool wanted =
+            strcmp(feedback, "on") == 0 || (strcmp(feedback, "off") != 0 && caps & GW_CODEC_BIASED);
+        s->feedback[i] = wanted && !(caps & GW_CODEC_LOSSLESS);
+        any = any || s->feedback[i];
+    }
+    if (s->corrects && !any)
+        return gw_fail(GW_ERR_USAGE,
+                       "error-feedback=%s: codec %s holds nothing back, so momentum needs no "
+                       "correction: use error-feedback=auto",
+                       feedback, s->mix.codec[0].spec);
+    return check(s);
 }
 
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
                       const char *feedback) {
     gw_session *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    gw_err e = parse(s, comm, compress);
+    gw_err e = parse(s, comm, compress, feedback);
     if (e != GW_OK) {
         gw_session_free(s);
         return e;
     }
-    unsigned caps = s->codec.caps;
-    bool wanted =
-        strcmp(feedback, "auto") == 0 ? caps & GW_CODEC_BIASED : strcmp(feedback, "on") == 0;
-    s->feedback = wanted && !(caps & GW_CODEC_LOSSLESS);
     *out = s;
     return GW_OK;
 }
@@ -48,8 +78,7 @@ void gw_session_free(gw_session *s) {
     if (!s)
         return;
     gw_strategy_free(&s->strategy);
-    gw_algo_close(&s->algo);
-    gw_codec_close(&s->codec);
+    gw_mix_close(&s->mix);
     gw_codec_close(&s->exact);
     free(s->notes);
     free(s->choices);
@@ -66,15 +95,22 @@ const gw_strategy_ops *gw_session_strategy(const gw_session *s) {
 }
 
 const gw_algo *gw_session_algorithm(const gw_session *s) {
-    return &s->algo;
+    return s->mix.algo;
 }
 
 const gw_codec *gw_session_codec(const gw_session *s) {
-    return &s->codec;
+    return s->mix.codec;
 }
 
 bool gw_session_feedback(const gw_session *s) {
-    return s->feedback;
+    for (int i = 0; i < s->mix.n; i++)
+        if (s->feedback[i])
+            return true;
+    return false;
+}
+
+bool gw_session_corrects(const gw_session *s) {
+    return s->corrects;
 }
 
 int gw_session_servers(const gw_session *s) {
@@ -91,6 +127,29 @@ static gw_err join(char **out, const char *a, const char *b) {
     return GW_OK;
 }
 
+static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
+    gw_env *env = &s->env;
+    unsigned caps = 0;
+    for (int i = 0; i < s->mix.n; i++)
+        caps |= s->mix.algo[i].ops->caps;
+    gw_lane_setup lane = {.codec = &s->mix.codec[0],
+                          .n = setup->n,
+                          .feedback = s->feedback[0],
+                          .seed = setup->seed,
+                          .yield = setup->yield,
+                          .shared = caps & GW_ALGO_SHARED,
+                          .name = "gradients"};
+    GW_TRY(gw_lane_open(&env->grads, comm, &lane));
+    env->grads->velocity = s->masks ? s->velocity : NULL; /* what it may clear */
+    GW_TRY(gw_mix_apply(&s->mix, env->grads, setup->tensors, setup->n_tensors, s->feedback));
+    lane.codec = &s->exact;
+    lane.feedback = false;
+    lane.name = "parameters";
+    GW_TRY(gw_lane_open(&env->params, comm, &lane));
+    GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
+    return gw_lane_floats(env->params, setup->n, &env->param);
+}
+
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
     *env = (gw_env){.n = setup->n,
@@ -100,22 +159,11 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .n_tensors = setup->n_tensors,
                     .by_layer = setup->by_layer,
                     .momentum = setup->momentum,
-                    .algo = &s->algo,
+                    .algo = s->mix.algo,
                     .args = s->strategy.args};
-    gw_lane_setup lane = {.codec = &s->codec,
-                          .n = setup->n,
-                          .feedback = s->feedback,
-                          .seed = setup->seed,
-                          .yield = setup->yield,
-                          .shared = s->algo.ops->caps & GW_ALGO_SHARED,
-                          .name = "gradients"};
-    GW_TRY(gw_lane_open(&env->grads, comm, &lane));
-    lane.codec = &s->exact;
-    lane.feedback = false;
-    lane.name = "parameters";
-    GW_TRY(gw_lane_open(&env->params, comm, &lane));
-    GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
-    GW_TRY(gw_lane_floats(env->params, setup->n, &env->param));
+    s->correction = setup->correction;
+    GW_TRY(gw_agree(comm, s->corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float)) : GW_OK));
+    GW_TRY(open_lanes(s, comm, setup));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_err mine = s->strategy.ops->open(&s->self, env);
@@ -143,6 +191,8 @@ void gw_session_close(gw_session *s) {
     gw_lane_close(s->env.grads);
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
+    free(s->velocity);
+    s->velocity = NULL;
     s->open = false;
 }
 
@@ -152,7 +202,18 @@ void gw_session_begin(gw_session *s, double share) {
     s->env.params->ticket++;
 }
 
+/* The gradient becomes what its momentum makes of it, on this rank alone. */
+static void correct(gw_session *s, gw_span span) {
+    float *u = s->velocity + span.off, *g = s->env.grad + span.off, m = s->correction;
+    gw_phase_enter(GW_PHASE_ENCODE);
+    for (size_t i = 0; i < span.n; i++)
+        g[i] = u[i] = m * u[i] + g[i];
+    gw_phase_leave();
+}
+
 gw_err gw_session_ready(gw_session *s, gw_span span) {
+    if (s->corrects)
+        correct(s, span);
     if (!s->strategy.ops->ready)
         return GW_OK;
     gw_phase_enter(GW_PHASE_MPI_POST);
@@ -211,6 +272,15 @@ gw_err gw_session_settle(gw_session *s) {
     gw_err e = s->strategy.ops->settle(s->self);
     gw_phase_leave();
     return e;
+}
+
+gw_err gw_session_state(gw_session *s, gw_io *io) {
+    if (s->strategy.ops->state)
+        GW_TRY(s->strategy.ops->state(s->self, io));
+    if (s->velocity)
+        GW_TRY(gw_io_field(io, "velocity", s->velocity, s->env.n * sizeof(float)));
+    GW_TRY(gw_lane_state(s->env.grads, io));
+    return gw_lane_state(s->env.params, io);
 }
 
 gw_cost gw_session_cost(const gw_session *s, int64_t exchange) {

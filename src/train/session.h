@@ -4,12 +4,20 @@
 #ifndef GW_TRAIN_SESSION_H
 #define GW_TRAIN_SESSION_H
 
+#include "comm/mix.h"
 #include "comm/strategy.h"
 
 typedef struct gw_session gw_session;
 
-/** Parse and check the combination; no MPI call. `feedback`: "on", "off" or "auto" (on for codecs
- *  that are biased). GW_ERR_USAGE, GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries say. */
+/** Parse and check the combination; no MPI call. `compress` is a mix (comm/mix.h). GW_ERR_USAGE,
+ *  GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries say. `feedback`:
+ *  "off", "on"  no error feedback; for all codecs but lossless ones
+ *  "auto"       for codecs that are biased
+ *  "momentum"   as auto, and the optimizer's momentum is applied to each rank's own gradient before
+ *               it is exchanged, so that what a codec holds back is not delayed twice
+ *  "dgc"        likewise, and where an element was sent its momentum starts anew (momentum
+ *               correction and factor masking: Lin et al., "Deep gradient compression", ICLR 2018)
+ */
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
                       const char *feedback);
 
@@ -22,7 +30,10 @@ int gw_session_thread_level(const gw_session *s);
 const gw_strategy_ops *gw_session_strategy(const gw_session *s);
 const gw_algo *gw_session_algorithm(const gw_session *s);
 const gw_codec *gw_session_codec(const gw_session *s);
+/** True if some codec keeps a residual; true if momentum is the session's affair, not the
+ *  optimizer's. */
 bool gw_session_feedback(const gw_session *s);
+bool gw_session_corrects(const gw_session *s);
 /** Ranks, from 0 on, that only serve and get no samples. */
 int gw_session_servers(const gw_session *s);
 
@@ -35,6 +46,7 @@ typedef struct gw_session_setup {
     bool by_layer;       /* lazy: finish and publish come a layer at a time */
     const float *params; /* initial values, copied; NULL: zeros */
     float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */
+    float correction;    /* momentum for a session that corrects, in [0, 1) */
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */
 } gw_session_setup;
@@ -61,6 +73,11 @@ bool gw_session_progresses(const gw_session *s);
 /** True if publish() need not wait since await() does. */
 bool gw_session_awaits(const gw_session *s);
 gw_err gw_session_settle(gw_session *s);
+
+/** Collective: drain, then save or load all that the exchange carries from step to step: the
+ *  strategy's state, residuals, momentum and ticket. One call a rank, each with its own `io`.
+ *  Parameters are the model's affair, not the session's. */
+gw_err gw_session_state(gw_session *s, gw_io *io);
 
 /** By formula: what exchange number `exchange` sends, all ranks together; what a settle sends. */
 gw_cost gw_session_cost(const gw_session *s, int64_t exchange);

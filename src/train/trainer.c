@@ -108,7 +108,8 @@ static gw_err open_model(trainer *t) {
     int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
     t->chunk = EVAL_CHUNK;
     GW_TRY(gw_model_open(&t->model, &spec, most));
-    GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model), c->momentum, c->weight_decay));
+    GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model),
+                             gw_session_corrects(t->session) ? 0 : c->momentum, c->weight_decay));
     t->stepper = (gw_stepper){.model = t->model,
                               .optimizer = t->optimizer,
                               .session = t->session,
@@ -160,6 +161,7 @@ static gw_err open_all(trainer *t) {
                               .by_layer = t->c->lazy,
                               .params = gw_model_params(t->model),
                               .momentum = gw_optimizer_momentum(t->optimizer),
+                              .correction = (float)t->c->momentum,
                               .seed = t->c->seed,
                               .yield = t->oversubscribed};
     GW_TRY(gw_session_open(t->session, t->comm, &setup));

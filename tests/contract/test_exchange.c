@@ -40,6 +40,7 @@ typedef struct run_state {
     gw_session *session;
     const trial *t;
     gw_span layers[LAYERS];
+    gw_tensor tensors[2 * LAYERS];
     int servers; /* ranks from 0 on without samples */
 } run_state;
 
@@ -174,13 +175,26 @@ static gw_err steps(run_state *r, outcome *o) {
     return GW_OK;
 }
 
+/* A layer's last eighth is its biases. */
+static void cut_layers(run_state *r) {
+    for (int l = 0; l < LAYERS; l++) {
+        gw_span s = gw_span_part((gw_span){0, r->t->n}, l, LAYERS);
+        size_t weights = s.n - s.n / 8;
+        r->layers[l] = s;
+        r->tensors[2 * l] = (gw_tensor){{s.off, weights}, l, (int)weights, 1};
+        r->tensors[2 * l + 1] =
+            (gw_tensor){{s.off + weights, s.n - weights}, l, 1, (int)(s.n - weights)};
+    }
+}
+
 static gw_err run(gw_session *s, const trial *t, outcome *o) {
     run_state r = {.session = s, .t = t, .servers = gw_session_servers(s)};
-    for (int l = 0; l < LAYERS; l++)
-        r.layers[l] = gw_span_part((gw_span){0, t->n}, l, LAYERS);
+    cut_layers(&r);
     gw_session_setup setup = {.n = t->n,
                               .layers = r.layers,
                               .n_layers = LAYERS,
+                              .tensors = r.tensors,
+                              .n_tensors = 2 * LAYERS,
                               .by_layer = t->lazy,
                               .seed = 5,
                               .yield = yield};
@@ -281,7 +295,9 @@ static void feedback_adds_up(const char *codec) {
 
 static void check_values(const trial *t, const outcome *o) {
     gw_codec c;
-    CHECK(gw_codec_open(&c, t->codec) == GW_OK, "%s", gw_err_text());
+    char first[64]; /* of a mix, whose other codecs err less */
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(t->codec, ";"), t->codec);
+    CHECK(gw_codec_open(&c, first) == GW_OK, "%s", gw_err_text());
     /* Every further encoding on the way adds an error of this size; a rank's gradient lost on the
      * way would show as sqrt(1 / ranks) or more. */
     double one = t->n > 100 ? one_error(&c, t->n) : 0;
@@ -416,13 +432,23 @@ static void same_bits(const visitor *v, const char *algo, const char *codec) {
     }
 }
 
+/* Tensors with different codecs, each over the algorithm that carries it or all over one. */
+static void mixes(const visitor *v) {
+    static const char *const mix[] = {"qsgd:bits=4;layer1=none", "topk:ratio=0.5;min_bytes=256",
+                                      "qsgd:bits=4;layer0=fp16;layer2=topk:ratio=0.9;min_bytes=1K"};
+    static const char *const algos[] = {"", "sra", "gathersum", "ring"};
+    for (int m = 0; m < COUNT(mix); m++)
+        for (int a = 0; a < COUNT(algos); a++)
+            both_updates(v, algos[a], mix[m]);
+}
+
 /* The whole contract of one strategy. */
 static void strategy(const char *name, const char *options) {
     visitor v = {both_updates, name, options};
     if (*options) /* an option changes when and how much, not what may be combined */
         some_pairs(&v);
     else
-        each_pair(&v);
+        each_pair(&v), mixes(&v);
     v.f = odd_spans;
     v.f(&v, "sra", "none");
     v.f(&v, "sra", "qsgd");

@@ -1,0 +1,40 @@
+/** Which codec, over which algorithm, for which tensor of the model.
+ *
+ *  A mix is a codec's spec, which is for all tensors, and rules behind semicolons:
+ *      topk:ratio=0.01;layer2=none;min_bytes=4K
+ *  layerN=CODEC     the tensors of layer N (0: the one next to the input)
+ *  min_bytes=BYTES  tensors of fewer bytes of floats go exact: biases, whose few values matter more
+ *                   than their bytes (Lin et al., "Deep gradient compression", ICLR 2018)
+ *  A rule for a layer comes before min_bytes. */
+#ifndef GW_COMM_MIX_H
+#define GW_COMM_MIX_H
+
+#include "comm/algo.h"
+
+enum { GW_MIX_CODECS = 16 };
+
+typedef struct gw_mix {
+    int n; /* codecs in use; the first is for all tensors without a rule */
+    gw_codec codec[GW_MIX_CODECS];
+    gw_algo algo[GW_MIX_CODECS]; /* that carries the codec of this index */
+    int layer[GW_MIX_CODECS];    /* that the codec is for; -1: no layer of its own */
+    int exact;                   /* index of the codec for small tensors; -1: no such rule */
+    size_t min_bytes;
+} gw_mix;
+
+/** Parse `spec`, and open `algo_spec` (as gw_algo_open takes it) for each codec: with "" each gets
+ *  its own default. No communication. GW_ERR_USAGE, GW_ERR_INPUT, GW_ERR_UNSUPPORTED. */
+gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec);
+void gw_mix_close(gw_mix *mix);
+
+/** Index of the codec for a tensor. */
+int gw_mix_choice(const gw_mix *mix, const gw_tensor *tensor);
+
+/** Collective: let `lane`, which carries the first codec, know of the others: the arena is cut into
+ *  runs of tensors with one codec each, and each further codec gets a lane of its own, closed with
+ *  this one. feedback[i]: codec i keeps a residual. GW_ERR_USAGE: a rule for a layer that the model
+ *  lacks. */
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, int n_tensors,
+                    const bool *feedback);
+
+#endif
