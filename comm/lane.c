@@ -228,6 +228,15 @@ static gw_turn turn_of(const gw_lane *lane, gw_span s) {
     return (gw_turn){key, ticket};
 }
 
+static void tally(const gw_lane *lane, gw_span s, size_t len) {
+    const gw_lane *root = root_of(lane);
+    for (int i = 0; i < root->n_tallied; i++) {
+        size_t n = gw_span_common(root->tallied[i], s).n;
+        root->coded[i].floats += n;
+        root->coded[i].bytes += n == s.n ? len : (uint64_t)((double)len * (double)n / (double)s.n);
+    }
+}
+
 static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
                      size_t *len) {
     float *v = base + s.off, *e = residual_of(lane, s);
@@ -246,6 +255,8 @@ gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *o
                       size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
     gw_err e = encode(lane, base, s, adopt, out, cap, len);
+    if (e == GW_OK)
+        tally(lane, s, *len);
     gw_phase_leave();
     return e;
 }
@@ -272,6 +283,8 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, 
                              size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
     gw_err e = encode_agreed(lane, base, s, adopt, out, cap, len);
+    if (e == GW_OK)
+        tally(lane, s, *len);
     gw_phase_leave();
     return e;
 }

@@ -23,6 +23,11 @@ typedef struct gw_lane_run {
     const struct gw_algo *algo;
 } gw_lane_run;
 
+/** What was encoded of a part of the arena so far, by this rank. */
+typedef struct gw_coded {
+    uint64_t bytes, floats;
+} gw_coded;
+
 typedef struct gw_lane {
     MPI_Comm comm; /* private duplicate, MPI_ERRORS_RETURN */
     int rank, size;
@@ -42,6 +47,9 @@ typedef struct gw_lane {
     const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */
     int n_runs;              /* 0: this lane's codec is for all */
     struct gw_attachment *attached;
+    const gw_span *tallied; /* parts of the arena that `coded` counts for; NULL: not asked for */
+    gw_coded *coded;        /* a part each; an encoding over several counts by their floats */
+    int n_tallied;
     char *notes;      /* lines for the run's report; NULL: none */
     char *choices;    /* rows for the run folder's algo.csv; NULL: none */
     const char *name; /* what the lane carries, for reports; NULL: unnamed */

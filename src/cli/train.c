@@ -24,6 +24,8 @@ static const gw_opt opts[] = {
     {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set"},
     {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after so many steps"},
     {"time-limit", GW_OPT_REAL, NULL, 0.001, 1e9, NULL, "SECONDS", "stop after so long"},
+    {"compress-stats", GW_OPT_INT, "0", 0, 1e9, NULL, "STEPS",
+     "compare each so many-th step's gradient with the exact one: DIR/codec.csv (0: never)"},
     {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
@@ -80,6 +82,7 @@ static gw_err read_config(job *j) {
     c->epochs = (int)gw_args_int(a, "epochs");
     c->steps = gw_args_int(a, "steps");
     c->time_limit_s = gw_args_real(a, "time-limit");
+    c->compress_stats = (int)gw_args_int(a, "compress-stats");
     c->out = gw_args_text(a, "out");
     c->overwrite = gw_args_flag(a, "overwrite");
     c->trace = gw_args_flag(a, "trace");
@@ -142,11 +145,18 @@ static void say_step(const job *j, const gw_train_status *s) {
            (long long)s->steps, s->loss, s->samples_per_s, left, j->terminal ? "" : "\n");
 }
 
+static void say_warning(const job *j, const gw_train_status *s) {
+    printf("%swarning: %s\n", j->terminal ? "\r\033[K" : "", s->warning);
+    fflush(stdout);
+}
+
 static void watch(void *ctx, const gw_train_status *s) {
     job *j = ctx;
     double every_s = j->terminal ? 0.2 : 10; /* a log should not scroll away */
     if (j->quiet)
         return;
+    if (s->warning)
+        say_warning(j, s);
     if (s->step == 0)
         say_start(j, s);
     else if (s->epoch_end)

@@ -22,8 +22,9 @@ typedef struct gw_train_config {
     uint64_t seed;
     int threads; /* OpenMP threads a rank */
     const char *comm, *compress, *feedback;
-    bool lazy;       /* finish and update layer by layer before the next forward pass */
-    const char *out; /* run folder; NULL: none */
+    bool lazy;          /* finish and update layer by layer before the next forward pass */
+    int compress_stats; /* compare each so many-th step's gradient; 0: none */
+    const char *out;    /* run folder; NULL: none */
     bool overwrite, trace;
     const gw_args *args; /* all options as resolved, for run.json */
     const gw_opt *opts;

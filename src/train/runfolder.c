@@ -38,8 +38,8 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
-static const char *const files[] = {"run.json",   "batches.csv", "epochs.csv",
-                                    "trace.json", "algo.csv",    "model.gw"};
+static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
+                                    "algo.csv", "codec.csv",   "model.gw"};
 enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
 
 gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
@@ -135,11 +135,31 @@ static json_t *data_facts(const gw_data *d) {
                      (json_int_t)d->validation.n_global, "test", (json_int_t)d->test.n_global);
 }
 
-static json_t *comm_facts(const gw_session *s) {
-    return json_pack("{s:s, s:s, s:s, s:b, s:o}", "strategy", gw_session_strategy(s)->head.name,
-                     "algorithm", gw_session_algorithm(s)->ops->head.name, "codec",
+/* What the last epoch's samples say of each layer. */
+static json_t *codec_facts(const gw_run_facts *f) {
+    if (!f->codec)
+        return json_null();
+    json_t *all = json_array();
+    for (int l = 0; l < f->layers; l++) {
+        const gw_codec_row *r = &f->codec[l];
+        json_array_append_new(
+            all, json_pack("{s:i, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", l, "codec",
+                           r->codec, "samples", (json_int_t)r->samples, "relative_error",
+                           number(r->relative_error), "cosine", number(r->cosine), "gradient_norm",
+                           number(r->gradient_norm), "residual_norm", number(r->residual_norm),
+                           "bits_per_element", number(r->bits)));
+    }
+    return all;
+}
+
+static json_t *comm_facts(const gw_run_facts *f) {
+    const gw_session *s = f->session;
+    return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy",
+                     gw_session_strategy(s)->head.name, "algorithm",
+                     gw_session_algorithm(s)->ops->head.name, "codec",
                      gw_session_codec(s)->ops->head.name, "error_feedback", gw_session_feedback(s),
-                     "notes", text_or_null(gw_session_notes(s)));
+                     "notes", text_or_null(gw_session_notes(s)), "layers", codec_facts(f),
+                     "warning", text_or_null(f->warning));
 }
 
 static json_t *papi_facts(void) {
@@ -258,10 +278,9 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
-        "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm",
-        comm_facts(f->session), "mpi", mpi_facts(f->thread_level), "machine",
-        machine_facts(c, r, host_names), "link", link_facts(), "papi", papi_facts(), "sources",
-        sources(f->session), "results", results(r));
+        "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
+        "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
+        link_facts(), "papi", papi_facts(), "sources", sources(f->session), "results", results(r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "prof/trace.h"
+#include "train/codec_stats.h"
 #include "train/trainer.h"
 
 /** Bumped when a key of run.json or a column changes its meaning. */
@@ -38,6 +39,9 @@ typedef struct gw_run_facts {
     const gw_session *session;
     int thread_level; /* provided by MPI */
     const char *started_utc;
+    const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
+    int layers;
+    const char *warning; /* about the run as it went; "": none */
     MPI_Comm comm;
 } gw_run_facts;
 

@@ -14,6 +14,8 @@ struct gw_session {
     bool feedback[GW_MIX_CODECS]; /* of the mix's codecs */
     bool corrects, masks;
     float correction, *velocity;
+    gw_session_tap tap;
+    gw_coded *coded; /* a layer each */
     gw_env env;
     void *self; /* the strategy's */
     bool open;
@@ -140,6 +142,9 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
                           .shared = caps & GW_ALGO_SHARED,
                           .name = "gradients"};
     GW_TRY(gw_lane_open(&env->grads, comm, &lane));
+    env->grads->tallied = setup->layers;
+    env->grads->n_tallied = setup->n_layers;
+    env->grads->coded = s->coded;
     env->grads->velocity = s->masks ? s->velocity : NULL; /* what it may clear */
     GW_TRY(gw_mix_apply(&s->mix, env->grads, setup->tensors, setup->n_tensors, s->feedback));
     lane.codec = &s->exact;
@@ -163,6 +168,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .args = s->strategy.args};
     s->correction = setup->correction;
     GW_TRY(gw_agree(comm, s->corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float)) : GW_OK));
+    size_t layers = (size_t)setup->n_layers;
+    GW_TRY(gw_agree(comm, gw_alloc(&s->coded, layers, sizeof *s->coded)));
     GW_TRY(open_lanes(s, comm, setup));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
@@ -192,7 +199,9 @@ void gw_session_close(gw_session *s) {
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
     free(s->velocity);
+    free(s->coded);
     s->velocity = NULL;
+    s->coded = NULL;
     s->open = false;
 }
 
@@ -214,12 +223,34 @@ static void correct(gw_session *s, gw_span span) {
 gw_err gw_session_ready(gw_session *s, gw_span span) {
     if (s->corrects)
         correct(s, span);
+    if (s->tap.before)
+        s->tap.before(s->tap.ctx, s->env.grad, span);
     if (!s->strategy.ops->ready)
         return GW_OK;
     gw_phase_enter(GW_PHASE_MPI_POST);
     gw_err e = s->strategy.ops->ready(s->self, span);
     gw_phase_leave();
     return e;
+}
+
+void gw_session_watch(gw_session *s, const gw_session_tap *tap) {
+    s->tap = tap ? *tap : (gw_session_tap){0};
+}
+
+const float *gw_session_residual(const gw_session *s) {
+    return s->env.grads->store;
+}
+
+const gw_coded *gw_session_coded(const gw_session *s) {
+    return s->coded;
+}
+
+const char *gw_session_codec_of(const gw_session *s, size_t at) {
+    const gw_lane *lane = s->env.grads;
+    for (int i = 0; i < lane->n_runs; i++)
+        if (at < gw_span_end(lane->runs[i].span))
+            return lane->runs[i].lane->codec->spec;
+    return lane->codec->spec;
 }
 
 gw_err gw_session_progress(gw_session *s) {
@@ -236,6 +267,8 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
     gw_err e = s->strategy.ops->finish(s->self, span, u);
     gw_phase_leave();
     s->logical_bytes += span.n * sizeof(float);
+    if (e == GW_OK && s->tap.after)
+        s->tap.after(s->tap.ctx, u);
     return e;
 }
 

@@ -62,6 +62,24 @@ float *gw_session_grads(gw_session *s);
 /** A new exchange begins; before the first ready() of a step. `share` as in gw_env. */
 void gw_session_begin(gw_session *s, double share);
 
+/** Sees each part of the local gradient before it is exchanged (momentum applied) and each update
+ *  that finish hands out. */
+typedef struct gw_session_tap {
+    void *ctx;
+    void (*before)(void *ctx, const float *grad, gw_span s);
+    void (*after)(void *ctx, const gw_update *u);
+} gw_session_tap;
+
+/** From now on let `tap` see, or nobody (NULL). */
+void gw_session_watch(gw_session *s, const gw_session_tap *tap);
+
+/** The residual, n floats; NULL: none is kept. Read it when nothing is under way. */
+const float *gw_session_residual(const gw_session *s);
+/** What was encoded of each layer so far, by this rank. */
+const gw_coded *gw_session_coded(const gw_session *s);
+/** Spec of the codec that the arena's float `at` is sent with. */
+const char *gw_session_codec_of(const gw_session *s, size_t at);
+
 /** The strategy's hooks; see comm/strategy.h. */
 gw_err gw_session_ready(gw_session *s, gw_span span);
 gw_err gw_session_progress(gw_session *s);

@@ -7,6 +7,7 @@
 #include "prof/clock.h"
 #include "prof/host.h"
 #include "prof/trace.h"
+#include "train/codec_stats.h"
 #include "train/evaluate.h"
 #include "train/runfolder.h"
 #include "train/step.h"
@@ -41,7 +42,10 @@ typedef struct trainer {
     gw_session *session;
     gw_stepper stepper;
     gw_record *record;
-    gw_file *epochs_csv; /* rank 0 */
+    gw_codec_stats *stats;
+    const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
+    char warning[256];              /* the last one */
+    gw_file *epochs_csv;            /* rank 0 */
     char started_utc[32];
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
@@ -167,6 +171,13 @@ static gw_err open_all(trainer *t) {
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
     GW_TRY(gw_agree(t->comm, open_files(t)));
+    gw_codec_stats_setup stats = {.session = t->session,
+                                  .layers = gw_model_spans(t->model),
+                                  .n_layers = gw_model_layers(t->model),
+                                  .n = gw_model_size(t->model),
+                                  .every = t->c->compress_stats,
+                                  .out = t->c->out};
+    GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
     GW_TRY(gw_record_open(&t->record, t->c->out, ROWS, t->comm));
     gw_clock_start();
     GW_TRY(gw_barrier(t->comm));
@@ -178,6 +189,7 @@ static void close_all(trainer *t) {
     gw_trace_close();
     gw_record_abandon(t->record);
     gw_file_abandon(t->epochs_csv);
+    gw_codec_stats_close(t->stats);
     gw_session_close(t->session);
     free(t->stepper.labels);
     gw_optimizer_close(t->optimizer);
@@ -202,7 +214,8 @@ static float rate(const trainer *t, int64_t step) {
 /* After this step somebody reads parameters or calls MPI: nothing may be pending then. */
 static bool must_settle(const trainer *t, int b) {
     return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
-           t->step % ROWS == 0 || (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
+           t->step % ROWS == 0 || gw_codec_stats_settles(t->stats, t->step) ||
+           (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
 }
 
 static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
@@ -210,6 +223,7 @@ static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
     uint64_t logical = gw_session_logical_bytes(t->session);
     gw_batch_row row = {.epoch = epoch, .step = ++t->step, .samples = batch.local};
     double loss = 0;
+    gw_codec_stats_begin(t->stats, t->step);
     gw_ledger_begin();
     gw_err e = gw_step(&t->stepper, batch, rate(t, t->step), &loss);
     if (e == GW_OK && must_settle(t, b))
@@ -262,6 +276,7 @@ static void report(trainer *t, double epoch_start_s, int64_t samples) {
     if (!t->status.epoch_end && now > epoch_start_s)
         t->status.samples_per_s = (double)samples / (now - epoch_start_s);
     t->watch(t->ctx, &t->status);
+    t->status.warning = NULL;
 }
 
 /* Every replica must hold the same bits; a difference names the ranks. */
@@ -325,7 +340,17 @@ static gw_err end_epoch(trainer *t, int epoch, double loss_sum, int64_t samples)
     r->validation_accuracy = t->status.validation_accuracy = validation.accuracy;
     r->wire_bytes = wire;
     r->replica_hash = row.replica_hash;
+    GW_TRY(gw_codec_stats_epoch(t->stats, epoch, &t->codec_rows));
     return gw_agree(t->comm, t->epochs_csv ? gw_epochs_write(t->epochs_csv, &row) : GW_OK);
+}
+
+static gw_err look_at_codecs(trainer *t) {
+    const char *warning = NULL;
+    GW_TRY(gw_codec_stats_end(t->stats, t->step, &warning));
+    if (warning)
+        snprintf(t->warning, sizeof t->warning, "%s", warning);
+    t->status.warning = warning;
+    return GW_OK;
 }
 
 static gw_err one_epoch(trainer *t, int epoch, bool *stop) {
@@ -337,6 +362,7 @@ static gw_err one_epoch(trainer *t, int epoch, bool *stop) {
     for (int b = 0; b < gw_sampler_batches(t->sampler) && !*stop; b++) {
         GW_TRY(one_step(t, epoch, b, &loss_sum));
         samples += gw_sampler_batch(t->sampler, b).global;
+        GW_TRY(look_at_codecs(t));
         GW_TRY(make_room(t));
         GW_TRY(limit_reached(t, stop));
         report(t, start_s, samples);
@@ -377,6 +403,8 @@ static gw_err write_results(trainer *t) {
         t->epochs_csv = NULL;
         e = gw_file_commit(epochs);
         if (e == GW_OK)
+            e = gw_codec_stats_commit(t->stats);
+        if (e == GW_OK)
             e = gw_model_save(t->model, t->c->out, "model.gw");
     }
     GW_TRY(gw_agree(t->comm, e));
@@ -386,6 +414,9 @@ static gw_err write_results(trainer *t) {
                           .session = t->session,
                           .thread_level = level,
                           .started_utc = t->started_utc,
+                          .codec = t->codec_rows,
+                          .layers = gw_model_layers(t->model),
+                          .warning = t->warning,
                           .comm = t->comm};
     return gw_runfolder_write(t->c, &facts, r);
 }

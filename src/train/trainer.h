@@ -18,6 +18,7 @@ typedef struct gw_train_status {
     double elapsed_s;     /* since the first step */
     double samples_per_s; /* global, over the epoch so far */
     double loss;          /* this rank's last local batch; at an epoch's end the global mean */
+    const char *warning;  /* a line about this run that just became known; NULL: none */
     bool epoch_end;       /* the following are valid */
     double validation_loss, validation_accuracy; /* NaN: no validation set */
     double test_loss, test_accuracy;

@@ -56,7 +56,8 @@ class Examples(unittest.TestCase):
         with open(os.path.join(self.dir.name, "run", "run.json"), encoding="utf-8") as file:
             run = json.load(file)
         self.assertEqual(run["comm"], {"strategy": "whole", "algorithm": "chain", "codec": "sign",
-                                       "error_feedback": True, "notes": None})
+                                       "error_feedback": True, "notes": None,
+                                       "layers": None, "warning": None})
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)

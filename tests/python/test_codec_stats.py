@@ -1,0 +1,93 @@
+"""What compression does to gradients, as the program states it: --compress-stats, mixes of codecs,
+the residual's watch."""
+
+import csv
+import os
+import tempfile
+import unittest
+
+import gwrun
+
+BASE = ("--data", "synthetic:samples=4096,features=64,classes=10", "--layers", "48,32", "--batch", 64,
+        "--epochs", 2, "--compress-stats", 7)
+
+
+def rows(out):
+    with open(os.path.join(out, "codec.csv"), newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+class CodecStats(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = os.path.join(self.folder.name, "run")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def train(self, ranks, *words):
+        return gwrun.train(ranks, self.out, *BASE, *words)
+
+    def test_exact_exchange_has_no_error(self):
+        run = self.train(2, "--comm", "sharded")
+        self.assertEqual(len(rows(self.out)), 2 * 3)
+        last = [int(row["samples"]) for row in rows(self.out) if row["layer"] == "2"]
+        self.assertEqual(sum(last), run["results"]["steps"] // 7)
+        for row in rows(self.out):
+            self.assertLess(float(row["relative_error"]), 1e-6)
+            self.assertAlmostEqual(float(row["cosine"]), 1, 5)
+            self.assertEqual(row["residual_norm"] + row["bits_per_element"], "")
+        self.assertEqual([layer["layer"] for layer in run["comm"]["layers"]], [0, 1, 2])
+
+    def test_gradient_norm_is_that_of_one_copy(self):
+        self.train(2, "--comm", "sharded")
+        parts = [float(row["gradient_norm"]) for row in rows(self.out)]
+        self.out += "2"
+        self.train(2, "--comm", "allreduce")
+        for part, whole in zip(parts, rows(self.out)):
+            self.assertAlmostEqual(part / float(whole["gradient_norm"]), 1, 4)
+
+    def test_a_mix_is_seen_layer_by_layer(self):
+        for ranks, comm in ((2, "allreduce"), (3, "iallreduce:bucket=4K")):
+            with self.subTest(ranks=ranks):
+                self.train(ranks, "--comm", comm, "--error-feedback", "on", "--overwrite",
+                           "--compress", "qsgd:bits=4;layer1=none;layer2=topk:ratio=0.05")
+                first, exact, sparse = rows(self.out)[3:]
+                self.assertEqual([r["codec"] for r in (first, exact, sparse)],
+                                 ["qsgd:bits=4", "none", "topk:ratio=0.05"])
+                self.assertLess(float(exact["relative_error"]), 1e-6)
+                self.assertTrue(0.05 < float(first["relative_error"]) < 0.5)
+                self.assertGreater(float(sparse["relative_error"]), float(first["relative_error"]))
+                self.assertLess(float(sparse["cosine"]), float(first["cosine"]))
+                self.assertTrue(4 < float(first["bits_per_element"]) < 4.4)
+                self.assertLess(float(sparse["bits_per_element"]), 3)
+                self.assertGreater(float(first["residual_norm"]), 0)
+
+    def test_small_tensors_go_exact(self):
+        """The codec's bytes fall by what the exact tensors no longer take."""
+        all_in = self.train(2, "--compress", "qsgd")["results"]["wire_bytes"]
+        biases = self.train(2, "--compress", "qsgd;min_bytes=1K", "--overwrite")
+        steps, floats = biases["results"]["steps"], 48 + 32 + 10
+        gain = biases["results"]["wire_bytes"] - all_in
+        self.assertLess(abs(gain / steps - 2 * floats * 3), 100)
+
+    def test_refusals_are_one_line(self):
+        for ranks in (1, 3):
+            for words, why in (
+                    (("--comm", "gossip", "--compress-stats", 5), "does not update by that"),
+                    (("--compress", "qsgd;layer7=none"), "layers are 0 to 2"),
+                    (("--compress", "qsgd;layer=none"), "layerN=CODEC"),
+                    (("--compress", "qsgd;layer1=none;layer1=fp16"), "two rules for layer 1"),
+                    (("--compress", "qsgd;min_byte=4K"), "min_bytes"),
+                    (("--compress", "qsgd;layer0=qsdg"), "did you mean 'qsgd'"),
+                    (("--comm", "sharded", "--compress", "qsgd;layer0=none"), "use one codec"),
+                    (("--error-feedback", "dgc"), "holds nothing back")):
+                with self.subTest(ranks=ranks, words=words):
+                    done = gwrun.run(ranks, "train", *BASE, *words)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(why, done.stderr)
+                    self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
