@@ -16,6 +16,8 @@ static gw_err add_codec(gw_mix *mix, const char *spec, const char *algo_spec, in
     if (i == GW_MIX_CODECS)
         return gw_fail(GW_ERR_USAGE, "compress: more than %d codecs in one mix", GW_MIX_CODECS);
     GW_TRY(gw_codec_open(&mix->codec[i], spec));
+    if (mix->framed)
+        gw_codec_frame(&mix->codec[i]);
     mix->codec[i].partial = i > 0;
     mix->layer[i] = layer;
     mix->n++;
@@ -59,8 +61,8 @@ static gw_err read_all(gw_mix *mix, char *spec, const char *algo_spec) {
     return GW_OK;
 }
 
-gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec) {
-    gw_mix mix = {.exact = -1};
+gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec, bool framed) {
+    gw_mix mix = {.exact = -1, .framed = framed};
     char *text = strdup(spec);
     gw_err e = text ? read_all(&mix, text, algo_spec) : gw_fail(GW_ERR_NOMEM, "out of memory");
     free(text);

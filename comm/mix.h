@@ -20,11 +20,13 @@ typedef struct gw_mix {
     int layer[GW_MIX_CODECS];    /* that the codec is for; -1: no layer of its own */
     int exact;                   /* index of the codec for small tensors; -1: no such rule */
     size_t min_bytes;
+    bool framed; /* all of them write frames */
 } gw_mix;
 
 /** Parse `spec`, and open `algo_spec` (as gw_algo_open takes it) for each codec: with "" each gets
- *  its own default. No communication. GW_ERR_USAGE, GW_ERR_INPUT, GW_ERR_UNSUPPORTED. */
-gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec);
+ *  its own default. `framed`: see gw_codec_frame. No communication. GW_ERR_USAGE, GW_ERR_INPUT,
+ * GW_ERR_UNSUPPORTED. */
+gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec, bool framed);
 void gw_mix_close(gw_mix *mix);
 
 /** Index of the codec for a tensor. */

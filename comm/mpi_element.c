@@ -5,6 +5,8 @@
 
 const char *gw_mpi_element_refuses(const gw_args *args, const gw_codec *codec) {
     (void)args;
+    if (codec->framed)
+        return "MPI cannot add what is in frames (wire check); use algo=sra";
     return gw_codec_summable(codec) ? NULL : "MPI cannot add its encodings; use algo=sra";
 }
 

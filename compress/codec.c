@@ -1,11 +1,13 @@
 #include "compress/codec.h"
 
 #include "base/mem.h"
+#include "compress/frame.h"
 #include "compress/scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #define X(name) extern const gw_codec_ops gw_codec_##name;
 #include "compress/codecs.def"
@@ -102,6 +104,25 @@ gw_err gw_codec_open(gw_codec *out, const char *spec) {
     return plus ? open_chain(out, spec, plus) : open_one(out, spec);
 }
 
+/* Name and options, as resolved: however they were written, and wherever a plugin lies. */
+static uint32_t tag_of(const gw_codec *c, uint32_t tag) {
+    const char *name = c->ops->head.name;
+    tag = (uint32_t)crc32_z(tag, (const Bytef *)name, strlen(name) + 1);
+    for (const gw_opt *o = c->ops->head.opts; o && o->name; o++) {
+        const char *value = gw_args_text(c->args, o->name);
+        tag = (uint32_t)crc32_z(tag, (const Bytef *)o->name, strlen(o->name) + 1);
+        if (value)
+            tag = (uint32_t)crc32_z(tag, (const Bytef *)value, strlen(value) + 1);
+    }
+    return c->stage ? tag_of(&c->stage->codec, tag) : tag;
+}
+
+void gw_codec_frame(gw_codec *c) {
+    c->framed = true;
+    c->caps &= ~(unsigned)(GW_CODEC_IDENTITY | GW_CODEC_LINEAR);
+    c->tag = tag_of(c, 0);
+}
+
 gw_err gw_codec_join(gw_codec *c, int ranks) {
     c->ranks = ranks;
     return c->ops->join ? c->ops->join(c->self, ranks) : GW_OK;
@@ -121,13 +142,18 @@ void gw_codec_close(gw_codec *c) {
 
 /* ---- coding ---- */
 
-size_t gw_codec_bound(const gw_codec *c, size_t n) {
+static size_t bare_bound(const gw_codec *c, size_t n) {
     size_t inner = c->ops->bound(c->self, n);
     return c->stage ? c->stage->codec.ops->pack_bound(c->stage->codec.self, inner) : inner;
 }
 
+size_t gw_codec_bound(const gw_codec *c, size_t n) {
+    size_t bare = bare_bound(c, n);
+    return c->framed && bare ? GW_FRAME_BYTES + bare : bare;
+}
+
 bool gw_codec_summable(const gw_codec *c) {
-    return !c->stage && (c->caps & GW_CODEC_FIXED) && c->ops->add;
+    return !c->stage && !c->framed && (c->caps & GW_CODEC_FIXED) && c->ops->add;
 }
 
 size_t gw_codec_prefix(const gw_codec *c, size_t n) {
@@ -176,14 +202,30 @@ static gw_err encode_chain(const gw_codec *c, gw_turn turn, const float *x, floa
     return err;
 }
 
+static gw_err encode_bare(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                          void *out, size_t cap, size_t *len) {
+    if (c->stage)
+        return encode_chain(c, turn, x, e, n, out, cap, len);
+    if (c->ops->measure && !e)
+        c->ops->measure(c->self, x, n, out);
+    return encode_one(c, turn, x, e, n, out, cap, len);
+}
+
+static gw_err encode_any(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                         void *out, size_t cap, size_t *len) {
+    GW_TRY(check_room(c, n, cap));
+    if (!c->framed || bare_bound(c, n) == 0)
+        return encode_bare(c, turn, x, e, n, out, cap, len);
+    char *frame = out;
+    GW_TRY(encode_bare(c, turn, x, e, n, frame + GW_FRAME_BYTES, cap - GW_FRAME_BYTES, len));
+    gw_frame_seal(frame, c->tag, n, *len);
+    *len += GW_FRAME_BYTES;
+    return GW_OK;
+}
+
 gw_err gw_codec_encode(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                        size_t cap, size_t *len) {
-    GW_TRY(check_room(c, n, cap));
-    if (c->stage)
-        return encode_chain(c, turn, x, NULL, n, out, cap, len);
-    if (c->ops->measure)
-        c->ops->measure(c->self, x, n, out);
-    return encode_one(c, turn, x, NULL, n, out, cap, len);
+    return encode_any(c, turn, x, NULL, n, out, cap, len);
 }
 
 void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
@@ -198,9 +240,7 @@ gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, s
 
 gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                                 void *out, size_t cap, size_t *len) {
-    GW_TRY(check_room(c, n, cap));
-    return c->stage ? encode_chain(c, turn, x, e, n, out, cap, len)
-                    : encode_one(c, turn, x, e, n, out, cap, len);
+    return encode_any(c, turn, x, e, n, out, cap, len);
 }
 
 static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
@@ -222,6 +262,10 @@ gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, 
     if (len > gw_codec_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu can be",
                        c->spec, len, n, gw_codec_bound(c, n));
+    if (c->framed && bare_bound(c, n) > 0) {
+        GW_TRY(gw_frame_check(in, len, c->spec, c->tag, n, &len));
+        in = (const char *)in + GW_FRAME_BYTES;
+    }
     return c->stage ? decode_chain(c, in, len, y, n, into)
                     : c->ops->decode(c->self, in, len, y, n, into);
 }

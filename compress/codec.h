@@ -108,6 +108,8 @@ typedef struct gw_codec {
     int ranks;      /* how many encodings are summed up; 0: not told */
     char spec[128]; /* what it was opened by, shortened if need be */
     struct gw_stage *stage;
+    bool framed;  /* encodings travel in frames (compress/frame.h) */
+    uint32_t tag; /* that names it there */
 } gw_codec;
 
 extern const gw_registry gw_codecs;
@@ -116,6 +118,11 @@ extern const gw_registry gw_codecs;
  *  packs bytes. Errors as gw_registry_find and the codecs' own open; GW_ERR_UNSUPPORTED: no such
  *  chain can be. */
 gw_err gw_codec_open(gw_codec *out, const char *spec);
+
+/** From now on each encoding but that of no floats is in a frame of GW_FRAME_BYTES more, checked
+ *  before it is decoded: what is damaged, cut off or another codec's is GW_ERR_CORRUPT. Before
+ *  anything that depends on caps or bounds; MPI cannot add frames. */
+void gw_codec_frame(gw_codec *c);
 
 /** Tell it of how many ranks encodings are summed up. GW_ERR_UNSUPPORTED: they cannot be. */
 gw_err gw_codec_join(gw_codec *c, int ranks);
@@ -135,7 +142,7 @@ size_t gw_codec_prefix(const gw_codec *c, size_t n);
 /** True if the prefix must be agreed on first: measure, take the maximum over the ranks, then
  *  gw_codec_encode_agreed. gw_codec_encode does without the others. */
 static inline bool gw_codec_agrees(const gw_codec *c) {
-    return !c->stage && c->ops->measure;
+    return !c->stage && !c->framed && c->ops->measure;
 }
 
 /** The promises of gw_codec_ops, checked: capacity before, length after. Any thread. */

@@ -41,7 +41,7 @@ typedef struct self {
 
 static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
     (void)args, (void)algo;
-    if (codec->caps & GW_CODEC_IDENTITY)
+    if (codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
         return NULL;
     return "it exchanges parameters, which are never compressed: use --compress none";
 }
@@ -213,7 +213,7 @@ static gw_cost cost(const void *p, int64_t exchange) {
     (void)exchange;
     for (int i = 0; i < gw_env_spans(me->env); i++) {
         size_t n = gw_env_span(me->env, i).n;
-        c.bytes += (uint64_t)ranks * neighbours * n * sizeof(float);
+        c.bytes += (uint64_t)ranks * neighbours * gw_codec_bound(me->env->params->codec, n);
         c.messages += n ? (uint64_t)ranks * neighbours : 0;
     }
     return c;

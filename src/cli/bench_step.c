@@ -101,7 +101,7 @@ static gw_err add_config(char *text, int *level) {
     *one = (config){.comm = b.c.comm, .codec = b.c.compress, .lazy = b.c.lazy};
     if (text)
         GW_TRY(read_one(one, text));
-    GW_TRY(gw_session_new(&one->session, one->comm, one->codec, b.c.feedback));
+    GW_TRY(gw_session_new(&one->session, one->comm, one->codec, b.c.feedback, b.c.wire_check));
     int needs = gw_session_thread_level(one->session);
     *level = needs > *level ? needs : *level;
     return GW_OK;

@@ -49,6 +49,7 @@ gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner
     c->comm = gw_args_text(a, "comm");
     c->compress = gw_args_text(a, "compress");
     c->feedback = gw_args_text(a, "error-feedback");
+    c->wire_check = is(a, "wire-check", "on");
     c->lazy = is(a, "update", "lazy");
     return GW_OK;
 }

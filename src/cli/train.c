@@ -91,7 +91,7 @@ static gw_err read_config(job *j) {
     c->command = j->command;
     j->quiet = gw_args_flag(a, "quiet");
     j->terminal = isatty(STDOUT_FILENO);
-    return gw_session_new(&j->session, c->comm, c->compress, c->feedback);
+    return gw_session_new(&j->session, c->comm, c->compress, c->feedback, c->wire_check);
 }
 
 static char *join(int argc, char **argv) {

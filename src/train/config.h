@@ -22,6 +22,7 @@ typedef struct gw_train_config {
     uint64_t seed;
     int threads; /* OpenMP threads a rank */
     const char *comm, *compress, *feedback;
+    bool wire_check;    /* every encoding in a frame, checked before it is decoded */
     bool lazy;          /* finish and update layer by layer before the next forward pass */
     int compress_stats; /* compare each so many-th step's gradient; 0: none */
     const char *out;    /* run folder; NULL: none */

@@ -41,10 +41,13 @@ static gw_err check(const gw_session *s) {
     return GW_OK;
 }
 
-static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback) {
+static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback,
+                    bool wire_check) {
     GW_TRY(gw_codec_open(&s->exact, "none"));
+    if (wire_check)
+        gw_codec_frame(&s->exact);
     GW_TRY(gw_strategy_find(&s->strategy, comm));
-    GW_TRY(gw_mix_open(&s->mix, compress, gw_args_text(s->strategy.args, "algo")));
+    GW_TRY(gw_mix_open(&s->mix, compress, gw_args_text(s->strategy.args, "algo"), wire_check));
     s->masks = strcmp(feedback, "dgc") == 0;
     s->corrects = s->masks || strcmp(feedback, "momentum") == 0;
     bool any = false;
@@ -64,10 +67,10 @@ static gw_err parse(gw_session *s, const char *comm, const char *compress, const
 }
 
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
-                      const char *feedback) {
+                      const char *feedback, bool wire_check) {
     gw_session *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    gw_err e = parse(s, comm, compress, feedback);
+    gw_err e = parse(s, comm, compress, feedback, wire_check);
     if (e != GW_OK) {
         gw_session_free(s);
         return e;

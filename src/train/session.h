@@ -10,7 +10,8 @@
 typedef struct gw_session gw_session;
 
 /** Parse and check the combination; no MPI call. `compress` is a mix (comm/mix.h). GW_ERR_USAGE,
- *  GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries say. `feedback`:
+ *  GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries say. `wire_check`: all that goes over the
+ *  lanes is in frames, which are checked. `feedback`:
  *  "off", "on"  no error feedback; for all codecs but lossless ones
  *  "auto"       for codecs that are biased
  *  "momentum"   as auto, and the optimizer's momentum is applied to each rank's own gradient before
@@ -19,7 +20,7 @@ typedef struct gw_session gw_session;
  *               correction and factor masking: Lin et al., "Deep gradient compression", ICLR 2018)
  */
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
-                      const char *feedback);
+                      const char *feedback, bool wire_check);
 
 /** Frees; call gw_session_close first if it was opened. */
 void gw_session_free(gw_session *s);

@@ -19,7 +19,7 @@
 enum { LAYERS = 3, STEPS = 4 };
 
 static int me, ranks;
-static bool yield;
+static bool yield, framed;
 
 typedef struct trial {
     char comm[128], codec[64];
@@ -215,7 +215,7 @@ static outcome refusal(gw_session *s) {
 static outcome try(const trial *t) {
     outcome o = {0};
     gw_session *s = NULL;
-    gw_err e = gw_session_new(&s, t->comm, t->codec, t->feedback);
+    gw_err e = gw_session_new(&s, t->comm, t->codec, t->feedback, framed);
     if (e == GW_ERR_UNSUPPORTED)
         return refusal(NULL);
     CHECK(e == GW_OK, "%s %s: %s", t->comm, t->codec, gw_err_text());
@@ -462,8 +462,33 @@ static void algorithms(void) {
         feedback_adds_up(codec_variants[i].options);
 }
 
+static void odd_and_not(const visitor *v, const char *algo, const char *codec) {
+    both_updates(v, algo, codec);
+    odd_spans(v, algo, codec);
+}
+
+/* The same in frames: every strategy, every algorithm, encodings of fixed and of any length. */
+static void frames(void) {
+    static const char *const codecs[] = {"none", "qsgd:bits=4", "topk", "fp16+zlib"};
+    framed = true;
+    for (int c = 0; c < COUNT(codecs); c++) {
+        for (const gw_entry *const *a = gw_algos.entries; *a; a++)
+            odd_and_not(&(visitor){NULL, "allreduce", ""}, (*a)->name, codecs[c]);
+        for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
+            odd_and_not(&(visitor){NULL, (*s)->name, ""}, "sra", codecs[c]);
+        CHECK(!combination("allreduce", "", "", codecs[c], "auto", 1003, false).refused,
+              "%s: no algorithm for frames", codecs[c]);
+        CHECK(combination("allreduce", "", "native", codecs[c], "auto", 1003, false).refused,
+              "%s: MPI adds frames", codecs[c]);
+    }
+    CHECK(!combination("gossip", "", "sra", "none", "auto", 1003, false).refused || ranks == 1,
+          "gossip refuses frames: %s", gw_err_text());
+}
+
 static void part(const char *name) {
-    if (strcmp(name, "algorithms") == 0) {
+    if (strcmp(name, "frames") == 0) {
+        frames();
+    } else if (strcmp(name, "algorithms") == 0) {
         algorithms();
     } else if (strcmp(name, "bits") == 0) {
         each_pair(&(visitor){same_bits, "", ""});
@@ -476,7 +501,8 @@ static void part(const char *name) {
 }
 
 /* Arguments: the number of ranks that must be there; what to try: a strategy (a name or a plugin's
- * path), "algorithms" with all codecs and odd spans, or "bits" of blocking and overlapped runs. */
+ * path), "algorithms" with all codecs and odd spans, "bits" of blocking and overlapped runs,
+ * "frames". */
 int main(int argc, char **argv) {
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);

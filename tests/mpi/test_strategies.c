@@ -21,7 +21,7 @@ typedef struct bench {
 static gw_err open_bench(bench *b, const char *comm, const char *codec, bool lazy,
                          float *momentum) {
     b->lazy = lazy;
-    CHECK_OK(gw_session_new(&b->session, comm, codec, "auto"));
+    CHECK_OK(gw_session_new(&b->session, comm, codec, "auto", false));
     for (int l = 0; l < LAYERS; l++)
         b->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
     gw_session_setup setup = {.n = N,

@@ -1,0 +1,31 @@
+/** An encoding in a frame, for links and programs that are not trusted to bring it over unchanged:
+ *  what it is, how long it is, and a checksum, looked at before one byte is decoded.
+ *
+ *  Wire format, all numbers little-endian:
+ *    0  magic    4 bytes "GWFR"
+ *    4  version  32-bit, 1
+ *    8  tag      32-bit, CRC-32 of the codec's name and its options with their values
+ *   12  crc      32-bit, CRC-32 (ISO 3309, as zlib's) of the other 28 bytes and the encoding
+ *   16  n        64-bit, floats it stands for
+ *   24  length   64-bit, bytes of the encoding that follows
+ *  A CRC-32 misses no burst of up to 32 bits, and one of 2^32 other damages. */
+#ifndef GW_COMPRESS_FRAME_H
+#define GW_COMPRESS_FRAME_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GW_FRAME_BYTES = 32 };
+
+/** Write the frame of the `len` bytes that lie behind it, at frame + GW_FRAME_BYTES. */
+void gw_frame_seal(void *frame, uint32_t tag, uint64_t n, uint64_t len);
+
+/** Is in[0..bytes) a whole frame of this codec and of n floats, with nothing behind it? *len: bytes
+ *  of the encoding in it. Else GW_ERR_CORRUPT, with the codec's name, what was expected and what
+ *  was found. */
+gw_err gw_frame_check(const void *in, size_t bytes, const char *codec, uint32_t tag, uint64_t n,
+                      size_t *len);
+
+#endif

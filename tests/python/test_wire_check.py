@@ -1,0 +1,98 @@
+"""--wire-check: a run in frames is the run without them; a byte that flips under MPI ends it."""
+
+import csv
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+SMALL = ("--data", "synthetic:samples=600,features=16,classes=4", "--layers", "12", "--batch", 24,
+         "--epochs", 1)
+
+# Between the program and the MPI library: rank 1's 30th message loses a bit on its way.
+FLIP = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+int PMPI_Isend_c(const void *buf, MPI_Count n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                 MPI_Request *request) {
+    static int (*real)(const void *, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    static int calls, rank;
+    if (!real) {
+        *(void **)&real = dlsym(RTLD_NEXT, "PMPI_Isend_c");
+        PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    }
+    if (rank == 1 && ++calls == 30) {
+        char *copy = malloc((size_t)n);
+        memcpy(copy, buf, (size_t)n);
+        copy[n * 2 / 3] ^= 16;
+        buf = copy;
+    }
+    return real(buf, n, type, to, tag, comm, request);
+}
+"""
+
+
+def mpi_compiler():
+    with open(os.path.join(os.environ["BUILD"], "CMakeCache.txt"), encoding="utf-8") as file:
+        return re.search(r"^(?:MPI_C_COMPILER|GW_MPICC):\w+=(/.+)$", file.read(), re.MULTILINE).group(1)
+
+
+class WireCheck(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def hashes(self, ranks, name, *words):
+        out = os.path.join(self.dir.name, name)
+        facts = gwrun.train(ranks, out, *SMALL, *words)
+        with open(os.path.join(out, "epochs.csv"), newline="", encoding="utf-8") as file:
+            return facts, [row["replica_hash"] for row in csv.DictReader(file)]
+
+    def test_same_run(self):
+        for ranks in (1, 2, 3, 4):
+            for codec in ("none", "topk;min_bytes=200", "qsgd:bits=4+zlib"):
+                words = ("--comm", "allreduce:algo=sra", "--compress", codec)
+                with self.subTest(ranks=ranks, codec=codec):
+                    name = f"{ranks}{codec}"
+                    _, bare = self.hashes(ranks, name, *words)
+                    facts, framed = self.hashes(ranks, name + "f", *words, "--wire-check", "on")
+                    self.assertEqual(bare, framed)
+                    self.assertEqual(facts["options"]["wire-check"], "on")
+
+    def test_algorithm(self):
+        """MPI itself cannot add frames: chosen so, the run is refused, else another carries them."""
+        done = gwrun.run(2, "train", *SMALL, "--comm", "allreduce:algo=native", "--wire-check",
+                         "on")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("frames", done.stderr)
+        facts, _ = self.hashes(2, "default", "--wire-check", "on")
+        self.assertEqual(facts["comm"]["algorithm"], "sra")
+
+    def test_flipped_bit(self):
+        source, library = (os.path.join(self.dir.name, name) for name in ("flip.c", "flip.so"))
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(FLIP)
+        subprocess.run([mpi_compiler(), "-shared", "-fPIC", source, "-o", library, "-ldl"],
+                       check=True)
+        env = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        for ranks, codec in ((2, "none"), (3, "qsgd:bits=4"), (4, "fp16+zlib")):
+            with self.subTest(ranks=ranks, codec=codec):
+                done = gwrun.run(ranks, "train", "--quiet", *SMALL, "--comm",
+                                 "allreduce:algo=ring", "--compress", codec, "--wire-check", "on",
+                                 env=env)
+                ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(len(ours), 1, done.stderr)
+                for word in (f"codec {codec}", "checksum", "expected"):
+                    self.assertIn(word, ours[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
