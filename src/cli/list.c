@@ -18,6 +18,38 @@ static void state_algo(const gw_entry *e) {
     printf("      an allreduce: %s\n", ops->formula);
 }
 
+/* Of the codec with its default options. */
+static void state_codec(const gw_entry *e) {
+    static const struct {
+        unsigned cap;
+        const char *word;
+    } words[] = {{GW_CODEC_LOSSLESS, "lossless"},
+                 {GW_CODEC_UNBIASED, "unbiased"},
+                 {GW_CODEC_BIASED, "biased: with error feedback"},
+                 {GW_CODEC_SPARSE, "sparse"},
+                 {GW_CODEC_FIXED, "fixed size"},
+                 {GW_CODEC_LINEAR, "linear"}};
+    gw_codec c;
+    if (gw_codec_open(&c, e->name) != GW_OK) {
+        printf("      cannot be used here: %s\n", gw_err_text());
+        return;
+    }
+    const char *between = "      ";
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (c.caps & words[i].cap &&
+            !(words[i].cap == GW_CODEC_UNBIASED && c.caps & GW_CODEC_LOSSLESS)) {
+            printf("%s%s", between, words[i].word);
+            between = ", ";
+        }
+    if (gw_codec_summable(&c))
+        printf("%sMPI adds it as it is%s", between,
+               gw_codec_agrees(&c) ? " (its ranks agree on a scale first)" : "");
+    if (c.ops->pack)
+        printf("; as a stage: CODEC+%s", e->name);
+    printf("\n");
+    gw_codec_close(&c);
+}
+
 static void print(const gw_registry *reg, const char *plural, const char *option,
                   void (*state)(const gw_entry *e)) {
     printf("%s (%s):\n", plural, option);
@@ -44,10 +76,12 @@ static int run(int argc, char **argv) {
         return gw_cli_refuse(e);
     print(&gw_strategies, "strategies", "--comm NAME:option=value,..", state_strategy);
     print(&gw_algos, "algorithms", "option algo=NAME of a strategy", state_algo);
-    print(&gw_codecs, "codecs", "--compress NAME:option=value,..", NULL);
+    print(&gw_codecs, "codecs", "--compress NAME:option=value,..", state_codec);
     printf("Bytes and messages are those handed to MPI by all P ranks together; n: parameters,\n"
            "b: bytes of their encoding. Synchronous: replicas agree after every step. Exact: each\n"
-           "update is the one of a serial run. A plugin is named by its path.\n");
+           "update is the one of a serial run. A plugin is named by its path. Tensors may have "
+           "codecs\n"
+           "of their own: --compress 'topk;layer2=none;min_bytes=4K'.\n");
     return 0;
 }
 

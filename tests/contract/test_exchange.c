@@ -251,48 +251,6 @@ static double one_error(const gw_codec *c, size_t n) {
     return sqrt(err / norm);
 }
 
-/* Error feedback: whatever a codec drops comes back, so what was sent in K steps plus the residual
- * is what there was to send, wherever in the arena the span lies. */
-static void feedback_adds_up(const char *codec) {
-    enum { N = 3000, K = 40 };
-    static float g[N], v[N], sent[N];
-    gw_codec c;
-    gw_lane *lane = NULL;
-    gw_lane_setup setup = {.codec = &c, .n = N, .feedback = true, .seed = 3, .yield = yield};
-    CHECK(gw_codec_open(&c, codec) == GW_OK, "%s", gw_err_text());
-    CHECK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup) == GW_OK, "%s", gw_err_text());
-    if (!lane->residual) {
-        CHECK(c.caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
-        gw_lane_close(lane);
-        gw_codec_close(&c);
-        return;
-    }
-    static char wire[N * 8];
-    memset(sent, 0, sizeof sent);
-    for (int k = 0; k < K; k++) {
-        lane->ticket++;
-        for (size_t i = 0; i < N; i++)
-            g[i] = v[i] = gradient(me, 0, i) + 0.01f;
-        for (int part = 0; part < 2; part++) {
-            gw_span span = gw_span_part((gw_span){0, N}, part, 2);
-            size_t len;
-            CHECK(gw_lane_encode(lane, v, span, part == 1, wire, sizeof wire, &len) == GW_OK, "%s",
-                  gw_err_text());
-            CHECK(gw_lane_decode(lane, wire, len, sent, span, true) == GW_OK, "%s", gw_err_text());
-        }
-    }
-    double residual = 0;
-    for (size_t i = 0; i < N; i++) {
-        double want = (double)K * g[i], have = (double)sent[i] + lane->residual[i];
-        CHECK(fabs(have - want) < 1e-4 * (1 + fabs(want)), "%s: element %zu: sent %g + residual %g",
-              codec, i, sent[i], lane->residual[i]);
-        residual += fabs(lane->residual[i]);
-    }
-    CHECK(residual > 0, "%s: a lossy codec with nothing left over", codec);
-    gw_lane_close(lane);
-    gw_codec_close(&c);
-}
-
 static void check_values(const trial *t, const outcome *o) {
     gw_codec c;
     char first[64]; /* of a mix, whose other codecs err less */
@@ -456,10 +414,6 @@ static void strategy(const char *name, const char *options) {
 
 static void algorithms(void) {
     each_pair(&(visitor){odd_spans, "allreduce", ""});
-    for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
-        feedback_adds_up((*c)->name);
-    for (int i = 0; i < COUNT(codec_variants); i++)
-        feedback_adds_up(codec_variants[i].options);
 }
 
 static void odd_and_not(const visitor *v, const char *algo, const char *codec) {

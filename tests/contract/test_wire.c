@@ -1,0 +1,161 @@
+/* What a codec owes on a lane: the bytes that MPI is handed are its encodings and nothing else, as
+ * many bits an element as its formula says; and error feedback loses nothing. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/wait.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+#include "train/session.h"
+
+#include "../mpi/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int me, ranks;
+static bool yield;
+
+/* Every codec with its default options is tried, and these; bits an element of N floats by the
+ * codec's formula, headers, scales and indices included (0: as the data are). */
+typedef struct formula {
+    const char *spec;
+    double bits;
+} formula;
+
+enum { N = 1 << 16 };
+
+static const formula formulas[] = {
+    {"none", 32},
+    {"fp16", 16},
+    {"bf16", 16},
+    {"qsgd", 8 + 32.0 / 512},
+    {"qsgd:bits=4", 4 + 32.0 / 512},
+    {"qsgd:bits=2", 2 + 32.0 / 512},
+    {"qsgd:bits=8,bucket=64", 8 + 32.0 / 64},
+    {"qsgd:bits=4+zlib", 0},
+    {"topk", 0},
+    {"topk+zlib", 0},
+    {"zlib", 0},
+};
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+static float gradient(int rank, int step, size_t i) {
+    uint64_t key = gw_rng_key(gw_rng_key(77, (uint64_t)rank), (uint64_t)step);
+    uint64_t u = gw_rng_u64(key, i);
+    return u % 8 == 0 ? 0.0f : (float)((double)(u >> 11) * 0x1p-53 - 0.5);
+}
+
+/* Error feedback: whatever a codec drops comes back, so what was sent in K steps plus the residual
+ * is what there was to send, wherever in the arena the span lies. */
+static void feedback_adds_up(const char *codec) {
+    enum { M = 3000, K = 40 };
+    static float g[M], v[M], sent[M];
+    gw_codec c;
+    gw_lane *lane = NULL;
+    gw_lane_setup setup = {.codec = &c, .n = M, .feedback = true, .seed = 3, .yield = yield};
+    CHECK(gw_codec_open(&c, codec) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup) == GW_OK, "%s", gw_err_text());
+    if (!lane->residual) {
+        CHECK(c.caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
+        gw_lane_close(lane);
+        gw_codec_close(&c);
+        return;
+    }
+    static char wire[M * 8];
+    memset(sent, 0, sizeof sent);
+    for (int k = 0; k < K; k++) {
+        lane->ticket++;
+        for (size_t i = 0; i < M; i++)
+            g[i] = v[i] = gradient(me, 0, i) + 0.01f;
+        for (int part = 0; part < 2; part++) {
+            gw_span span = gw_span_part((gw_span){0, M}, part, 2);
+            size_t len;
+            CHECK(gw_lane_encode(lane, v, span, part == 1, wire, sizeof wire, &len) == GW_OK, "%s",
+                  gw_err_text());
+            CHECK(gw_lane_decode(lane, wire, len, sent, span, true) == GW_OK, "%s", gw_err_text());
+        }
+    }
+    double residual = 0;
+    for (size_t i = 0; i < M; i++) {
+        double want = (double)K * g[i], have = (double)sent[i] + lane->residual[i];
+        CHECK(fabs(have - want) < 1e-4 * (1 + fabs(want)), "%s: element %zu: sent %g + residual %g",
+              codec, i, sent[i], lane->residual[i]);
+        residual += fabs(lane->residual[i]);
+    }
+    CHECK(residual > 0, "%s: a lossy codec with nothing left over", codec);
+    gw_lane_close(lane);
+    gw_codec_close(&c);
+}
+
+/* ---- bytes ---- */
+
+static void step(gw_session *s, int number, gw_batch_cost *cost) {
+    gw_span all = {0, N};
+    gw_update u;
+    gw_ledger_begin();
+    gw_session_begin(s, 1.0 / ranks);
+    for (size_t i = 0; i < N; i++)
+        gw_session_grads(s)[i] = gradient(me, number, i);
+    CHECK_OK(gw_session_ready(s, all));
+    CHECK_OK(gw_session_finish(s, all, &u));
+    gw_ledger_end(cost);
+}
+
+/* Gathered encodings: each goes to every other rank once. */
+static void bytes_are_the_encodings(const char *codec, double bits) {
+    enum { STEPS = 3 };
+    gw_session *s = NULL;
+    gw_span all = {0, N};
+    gw_tensor tensor = {all, 0, 1, N};
+    gw_session_setup setup = {.n = N,
+                              .layers = &all,
+                              .n_layers = 1,
+                              .tensors = &tensor,
+                              .n_tensors = 1,
+                              .seed = 5,
+                              .yield = yield};
+    CHECK_OK(gw_session_new(&s, "allreduce:algo=gathersum", codec, "auto", false));
+    CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
+    uint64_t wire = 0, others = (uint64_t)ranks - 1;
+    for (int k = 0; k < STEPS; k++) {
+        gw_batch_cost cost;
+        step(s, k, &cost);
+        wire += cost.wire_bytes;
+    }
+    const gw_coded *coded = gw_session_coded(s);
+    uint64_t encoded = (gw_session_codec(s)->caps & GW_CODEC_IDENTITY) || ranks == 1
+                           ? (uint64_t)STEPS * N * sizeof(float)
+                           : coded->bytes;
+    CHECK(wire == others * encoded, "%s: %llu bytes on the wire of %llu encoded", codec,
+          (unsigned long long)wire, (unsigned long long)encoded);
+    double sent = 8.0 * (double)wire / ((double)others * STEPS * N);
+    if (bits > 0 && ranks > 1)
+        CHECK(fabs(sent - bits) < 1e-3 * bits, "%s: %.4f bits an element, %.4f by the formula",
+              codec, sent, bits);
+    gw_session_close(s);
+    gw_session_free(s);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    ranks = check_ranks(argc, argv);
+    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
+    yield = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    gw_wait_yields(yield);
+    gw_clock_start();
+    gw_ledger_start();
+    for (const gw_entry *const *c = gw_codecs.entries; *c; c++) {
+        bool known = false; /* a codec without a formula here would go untested */
+        for (int i = 0; i < COUNT(formulas); i++)
+            known |= strcmp(formulas[i].spec, (*c)->name) == 0;
+        CHECK(known, "codec %s: state its bits an element in `formulas`", (*c)->name);
+    }
+    for (int i = 0; i < COUNT(formulas); i++) {
+        feedback_adds_up(formulas[i].spec);
+        bytes_are_the_encodings(formulas[i].spec, formulas[i].bits);
+    }
+    MPI_Finalize();
+    return 0;
+}
