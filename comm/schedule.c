@@ -157,6 +157,10 @@ float *gw_schedule_base(const gw_schedule *s) {
     return s->base;
 }
 
+int gw_schedule_strands(const gw_schedule *s) {
+    return s->n_strands;
+}
+
 void *gw_schedule_slot_data(const gw_schedule *s, int i) {
     return s->slots[i].data;
 }

@@ -77,6 +77,9 @@ void gw_schedule_narrow(gw_schedule *s, gw_span part);
  * off it), until the next call. Takes a tag of `lane` unless that is the present one already. */
 void gw_schedule_on(gw_schedule *s, gw_lane *lane);
 
+/** How many strands were laid down: into how many chunks the algorithm has cut the span. */
+int gw_schedule_strands(const gw_schedule *s);
+
 /** Wire buffer of a slot, for a `call` that works on it. */
 void *gw_schedule_slot_data(const gw_schedule *s, int slot);
 

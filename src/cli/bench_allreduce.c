@@ -57,7 +57,7 @@ typedef struct cell {
 static struct {
     const gw_args *args;
     gw_bench_sizes sizes;
-    gw_bench_list algos, codecs;
+    gw_list algos, codecs;
     gw_verb verb;
     gw_bench_how how;
     int repeats; /* 0: auto */
@@ -147,8 +147,8 @@ static gw_err prepare(const gw_args *args, int *level) {
     GW_TRY(read_repeats(gw_args_text(args, "repeats")));
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
     if (algos)
-        GW_TRY(gw_bench_list_read(&b.algos, "algos", algos, true));
-    GW_TRY(gw_bench_list_read(&b.codecs, "compress", gw_args_text(args, "compress"), true));
+        GW_TRY(gw_list_read(&b.algos, "bench", "algos", algos, true));
+    GW_TRY(gw_list_read(&b.codecs, "bench", "compress", gw_args_text(args, "compress"), true));
     return open_cells();
 }
 
@@ -427,8 +427,8 @@ static void release(void) {
         gw_bench_samples_free(&b.cells[i].times);
     for (int w = 0; w < b.wires; w++)
         gw_codec_close(&b.wire[w].codec);
-    gw_bench_list_free(&b.algos);
-    gw_bench_list_free(&b.codecs);
+    gw_list_free(&b.algos);
+    gw_list_free(&b.codecs);
     gw_bench_data_close(&b.data);
     free(b.round_s);
 }

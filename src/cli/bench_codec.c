@@ -52,7 +52,7 @@ typedef struct row {
 } row;
 
 typedef struct bench {
-    gw_bench_list specs;
+    gw_list specs;
     const char *spec[GW_BENCH_ITEMS];
     gw_codec codec[GW_BENCH_ITEMS];
     gw_bench_sizes sizes;
@@ -80,7 +80,7 @@ static gw_err open_codecs(bench *b, const char *list) {
             GW_TRY(open_codec(b, (*c)->name));
         return GW_OK;
     }
-    GW_TRY(gw_bench_list_read(&b->specs, "codecs", list, false));
+    GW_TRY(gw_list_read(&b->specs, "bench", "codecs", list, false));
     for (int c = 0; c < b->specs.n; c++)
         GW_TRY(open_codec(b, b->specs.item[c]));
     return GW_OK;
@@ -310,7 +310,7 @@ static void release(void) {
     free(b->rows);
     free(b->x);
     free(b->y);
-    gw_bench_list_free(&b->specs);
+    gw_list_free(&b->specs);
 }
 
 const gw_benchmark gw_bench_codec = {

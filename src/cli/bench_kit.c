@@ -12,60 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- lists ---- */
-
-/* The end of the item that begins at `at`: the next separator outside parentheses. NULL: they do
- * not balance. */
-static char *item_end(char *at, char separator) {
-    int depth = 0;
-    for (; *at && (depth > 0 || *at != separator); at++) {
-        depth += (*at == '(') - (*at == ')');
-        if (depth < 0)
-            return NULL;
-    }
-    return depth == 0 ? at : NULL;
-}
-
-/* "(SPEC)" without its parentheses. */
-static char *unwrap(char *item) {
-    size_t len = strlen(item);
-    if (*item != '(' || item[len - 1] != ')')
-        return item;
-    char *end = item_end(item + 1, ')');
-    if (end != item + len - 1)
-        return item;
-    *end = '\0';
-    return item + 1;
-}
-
-gw_err gw_bench_list_read(gw_bench_list *out, const char *option, const char *text, bool commas) {
-    *out = (gw_bench_list){.text = strdup(text)};
-    if (!out->text)
-        return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
-    char *first = item_end(out->text, ';');
-    char separator = first && *first == '\0' && commas ? ',' : ';';
-    for (char *at = out->text;;) {
-        char *end = item_end(at, separator);
-        if (!end)
-            return gw_fail(GW_ERR_USAGE, "bench: %s=%s: parentheses do not balance", option, text);
-        bool last = *end == '\0';
-        *end = '\0';
-        at = unwrap(at);
-        if (!*at)
-            return gw_fail(GW_ERR_USAGE, "bench: %s=%s: an empty item", option, text);
-        if (out->n == GW_BENCH_ITEMS)
-            return gw_fail(GW_ERR_USAGE, "bench: %s: more than %d items", option, GW_BENCH_ITEMS);
-        out->item[out->n++] = at;
-        if (last)
-            return GW_OK;
-        at = end + 1;
-    }
-}
-
-void gw_bench_list_free(gw_bench_list *list) {
-    free(list->text);
-    *list = (gw_bench_list){0};
-}
+/* ---- sizes ---- */
 
 static gw_err one_size(const char *text, size_t *bytes) {
     static const gw_opt one[] = {

@@ -1,4 +1,4 @@
-/** What the benchmarks share beside statistics: lists in options, where they run, a synchronised
+/** What the benchmarks share beside statistics: sizes in options, where they run, a synchronised
  *  start, the JSON file. */
 #ifndef GW_CLI_BENCH_KIT_H
 #define GW_CLI_BENCH_KIT_H
@@ -6,24 +6,13 @@
 #include "base/agree.h"
 #include "base/args.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "cli/bench_stats.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { GW_BENCH_ITEMS = 64 };
-
-/** "A;B;C" or, without a semicolon, "A,B,C"; an item with commas of its own stands in parentheses
- *  then. `commas` false: semicolons only. */
-typedef struct gw_bench_list {
-    char *text;
-    const char *item[GW_BENCH_ITEMS];
-    int n;
-} gw_bench_list;
-
-/** GW_ERR_USAGE: an empty item, unbalanced parentheses, too many. `option` is named in messages. */
-gw_err gw_bench_list_read(gw_bench_list *out, const char *option, const char *text, bool commas);
-void gw_bench_list_free(gw_bench_list *list);
+enum { GW_BENCH_ITEMS = GW_LIST_ITEMS };
 
 /** Sizes of spans in bytes, multiples of 4: a list of numbers and of ranges LOW..HIGH, which double
  *  from LOW as long as they stay within HIGH. */

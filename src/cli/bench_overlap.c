@@ -72,7 +72,7 @@ typedef struct cell {
 static struct {
     const gw_args *args;
     gw_bench_sizes sizes;
-    gw_bench_list algos, codecs;
+    gw_list algos, codecs;
     gw_progress modes[3];
     int n_modes;
     double compute_ratio, kernel_limit_s;
@@ -109,11 +109,11 @@ static gw_err add_mode(const char *name) {
 }
 
 static gw_err read_modes(const char *text, int *level) {
-    gw_bench_list list;
-    gw_err e = gw_bench_list_read(&list, "progress", text, true);
+    gw_list list;
+    gw_err e = gw_list_read(&list, "bench", "progress", text, true);
     for (int i = 0; i < list.n && e == GW_OK; i++)
         e = add_mode(list.item[i]);
-    gw_bench_list_free(&list);
+    gw_list_free(&list);
     for (int i = 0; i < b.n_modes; i++)
         if (b.modes[i] == GW_PROGRESS_THREAD)
             *level = MPI_THREAD_SERIALIZED;
@@ -146,8 +146,8 @@ static gw_err prepare(const gw_args *args, int *level) {
     b.repeats = (int)gw_args_int(args, "repeats");
     b.seed = (uint64_t)gw_args_int(args, "seed");
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
-    GW_TRY(gw_bench_list_read(&b.algos, "algos", gw_args_text(args, "algos"), true));
-    GW_TRY(gw_bench_list_read(&b.codecs, "compress", gw_args_text(args, "compress"), true));
+    GW_TRY(gw_list_read(&b.algos, "bench", "algos", gw_args_text(args, "algos"), true));
+    GW_TRY(gw_list_read(&b.codecs, "bench", "compress", gw_args_text(args, "compress"), true));
     GW_TRY(read_modes(gw_args_text(args, "progress"), level));
     return open_cells();
 }
@@ -479,8 +479,8 @@ static void release(void) {
         gw_codec_close(&b.wire[w].codec);
     for (int i = 0; i < 3; i++)
         free(b.matrix[i]);
-    gw_bench_list_free(&b.algos);
-    gw_bench_list_free(&b.codecs);
+    gw_list_free(&b.algos);
+    gw_list_free(&b.codecs);
     gw_bench_data_close(&b.data);
 }
 

@@ -7,9 +7,9 @@
 #include "base/wait.h"
 #include "cli/bench_kit.h"
 #include "cli/step_opts.h"
+#include "cli/step_rig.h"
 #include "nn/gemm.h"
 #include "prof/ledger.h"
-#include "train/step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,23 +51,18 @@ static const char *const part_names[PARTS] = {
 
 typedef struct config {
     const char *comm, *codec;
-    bool lazy;
-    gw_session *session;
-    gw_model *model;
-    gw_optimizer *optimizer;
-    gw_stepper stepper;
-    int local;   /* samples of this rank */
-    double loss; /* of the last step, summed over this rank's samples */
+    gw_rig rig;
     gw_bench_samples wall, part[PARTS];
 } config;
 
 static struct {
     const gw_args *args;
     gw_train_config c;
-    gw_bench_list list;
+    gw_list list;
     config configs[MOST_CONFIGS];
-    int n, steps, block, warmup, global;
+    int n, steps, block, warmup;
     gw_bench_place place;
+    gw_rig_setup setup;
     double block_wall[MOST_BLOCK], block_part[MOST_BLOCK][PARTS];
 } b;
 
@@ -75,7 +70,7 @@ static struct {
 
 /* "COMM|CODEC|UPDATE"; `text` is the list's own, to be cut. */
 static gw_err read_one(config *one, char *text) {
-    const char *update = one->lazy ? "lazy" : "eager";
+    const char *update = one->rig.lazy ? "lazy" : "eager";
     const char **const fields[] = {&one->comm, &one->codec, &update};
     int n = 0;
     for (char *item; (item = strsep(&text, "|")) != NULL; n++) {
@@ -90,7 +85,7 @@ static gw_err read_one(config *one, char *text) {
     }
     if (strcmp(update, "lazy") != 0 && strcmp(update, "eager") != 0)
         return gw_fail(GW_ERR_USAGE, "bench: configs: update '%s': must be eager or lazy", update);
-    one->lazy = strcmp(update, "lazy") == 0;
+    one->rig.lazy = strcmp(update, "lazy") == 0;
     return GW_OK;
 }
 
@@ -98,11 +93,11 @@ static gw_err add_config(char *text, int *level) {
     if (b.n == MOST_CONFIGS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d configurations", MOST_CONFIGS);
     config *one = &b.configs[b.n++];
-    *one = (config){.comm = b.c.comm, .codec = b.c.compress, .lazy = b.c.lazy};
+    *one = (config){.comm = b.c.comm, .codec = b.c.compress, .rig.lazy = b.c.lazy};
     if (text)
         GW_TRY(read_one(one, text));
-    GW_TRY(gw_session_new(&one->session, one->comm, one->codec, b.c.feedback, b.c.wire_check));
-    int needs = gw_session_thread_level(one->session);
+    GW_TRY(gw_session_new(&one->rig.session, one->comm, one->codec, b.c.feedback, b.c.wire_check));
+    int needs = gw_session_thread_level(one->rig.session);
     *level = needs > *level ? needs : *level;
     return GW_OK;
 }
@@ -118,7 +113,7 @@ static gw_err prepare(const gw_args *args, int *level) {
         return add_config(NULL, level);
     if (gw_args_given(args, "comm"))
         return gw_fail(GW_ERR_USAGE, "bench: give --comm or --configs, not both");
-    GW_TRY(gw_bench_list_read(&b.list, "configs", list, false));
+    GW_TRY(gw_list_read(&b.list, "bench", "configs", list, false));
     for (int i = 0; i < b.list.n; i++)
         GW_TRY(add_config((char *)b.list.item[i], level));
     return GW_OK;
@@ -126,78 +121,16 @@ static gw_err prepare(const gw_args *args, int *level) {
 
 /* ---- opening ---- */
 
-static gw_err set_batch(void) {
-    int64_t batch = (int64_t)b.c.batch * (b.c.local_batch ? b.place.ranks : 1);
-    if (batch > INT32_MAX)
-        return gw_fail(GW_ERR_USAGE,
-                       "bench: local-batch=%d on %d ranks: the global batch must stay below 2^31",
-                       b.c.batch, b.place.ranks);
-    b.global = (int)batch;
-    return GW_OK;
-}
-
-/* Samples first..first+local of the batch, which is the same for every configuration. */
-static void fill(config *one, size_t first) {
-    size_t inputs = (size_t)gw_args_int(b.args, "inputs");
-    uint64_t classes = (uint64_t)gw_args_int(b.args, "classes");
-    uint64_t pixels = gw_rng_key(b.c.seed, 1), labels = gw_rng_key(b.c.seed, 2);
-    float *x = gw_model_input(one->model);
-    for (size_t i = 0; i < (size_t)one->local * inputs; i++)
-        x[i] = (float)gw_rng_unit(pixels, first * inputs + i);
-    for (int i = 0; i < one->local; i++)
-        one->stepper.labels[i] = (uint8_t)(gw_rng_u64(labels, first + (size_t)i) % classes);
-}
-
-static gw_err open_model(config *one) {
-    gw_model_spec spec = {.inputs = (int)gw_args_int(b.args, "inputs"),
-                          .classes = (int)gw_args_int(b.args, "classes"),
-                          .n_hidden = b.c.n_hidden,
-                          .activation = b.c.activation,
-                          .init = b.c.init,
-                          .seed = b.c.seed};
-    memcpy(spec.hidden, b.c.hidden, sizeof spec.hidden);
-    int servers = gw_session_servers(one->session), worker = b.place.rank - servers;
-    gw_span own = {0, 0};
-    if (worker >= 0)
-        own = gw_span_part((gw_span){0, (size_t)b.global}, worker, b.place.ranks - servers);
-    one->local = (int)own.n;
-    GW_TRY(gw_model_open(&one->model, &spec, one->local > 0 ? one->local : 1));
-    GW_TRY(gw_optimizer_open(&one->optimizer, gw_model_size(one->model),
-                             gw_session_corrects(one->session) ? 0 : b.c.momentum,
-                             b.c.weight_decay));
-    one->stepper = (gw_stepper){.model = one->model,
-                                .optimizer = one->optimizer,
-                                .session = one->session,
-                                .lazy = one->lazy};
-    GW_TRY(gw_alloc(&one->stepper.labels, own.n, 1));
-    fill(one, own.off);
-    return GW_OK;
-}
-
-static gw_err open_config(config *one) {
-    bool helper = gw_session_thread_level(one->session) > MPI_THREAD_FUNNELED;
-    GW_TRY(gw_agree(b.place.comm, open_model(one)));
-    gw_session_setup setup = {.n = gw_model_size(one->model),
-                              .layers = gw_model_spans(one->model),
-                              .n_layers = gw_model_layers(one->model),
-                              .tensors = gw_model_tensors(one->model),
-                              .n_tensors = gw_model_tensor_count(one->model),
-                              .by_layer = one->lazy,
-                              .params = gw_model_params(one->model),
-                              .momentum = gw_optimizer_momentum(one->optimizer),
-                              .correction = (float)b.c.momentum,
-                              .seed = b.c.seed,
-                              .yield = helper ? b.place.crowded : b.place.oversubscribed};
-    GW_TRY(gw_session_open(one->session, b.place.comm, &setup));
-    gw_model_lend(one->model, gw_session_params(one->session), gw_session_grads(one->session));
-    return GW_OK;
-}
-
 static gw_err open_all(MPI_Comm comm) {
     GW_TRY(gw_bench_place_open(&b.place, comm, b.c.threads));
-    GW_TRY(gw_agree(comm, set_batch()));
-    for (int i = 0; i < b.n; i++)
-        GW_TRY(open_config(&b.configs[i]));
+    b.setup = (gw_rig_setup){.c = &b.c,
+                             .place = &b.place,
+                             .inputs = (int)gw_args_int(b.args, "inputs"),
+                             .classes = (int)gw_args_int(b.args, "classes")};
+    for (int i = 0; i < b.n; i++) {
+        GW_TRY(gw_rig_open(&b.configs[i].rig, &b.setup));
+        GW_TRY(gw_rig_start(&b.configs[i].rig, &b.setup));
+    }
     gw_ledger_start();
     return GW_OK;
 }
@@ -221,7 +154,7 @@ static gw_err steps(config *one, int n) {
     gw_err e = gw_bench_sync(&b.place);
     for (int k = -1; k < n && e == GW_OK; k++) {
         gw_ledger_begin();
-        e = gw_step_loaded(&one->stepper, one->local, b.global, (float)b.c.lr, &one->loss);
+        e = gw_rig_step(&one->rig);
         gw_ledger_end(&cost);
         if (k >= 0) {
             b.block_wall[k] = cost.wall_s;
@@ -230,9 +163,7 @@ static gw_err steps(config *one, int n) {
     }
     GW_TRY(e);
     gw_ledger_begin();
-    e = gw_step_settle(&one->stepper);
-    if (e == GW_OK)
-        e = gw_session_settle(one->session);
+    e = gw_rig_settle(&one->rig);
     gw_ledger_end(&cost);
     return e;
 }
@@ -270,7 +201,7 @@ static gw_err measure(void) {
 /* A step that does not learn numbers is no training step. */
 static gw_err check_losses(void) {
     for (int i = 0; i < b.n; i++) {
-        double loss = b.configs[i].loss;
+        double loss = b.configs[i].rig.loss;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place.comm));
         if (!isfinite(loss))
             return gw_fail(GW_ERR_DIVERGED,
@@ -284,25 +215,39 @@ static gw_err check_losses(void) {
 
 static void print_head(void) {
     gw_bench_place_say(&b.place, "training step without data loading");
-    printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0].model),
-           b.global, gw_gemm_library());
+    printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0].rig.model),
+           b.configs[0].rig.global, gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
+    for (int i = 0; i < b.n; i++)
+        if (gw_session_auto(b.configs[i].rig.session))
+            printf("%s\n", gw_session_auto(b.configs[i].rig.session)->why);
     printf("\n%-32s %-14s %-6s %10s %10s %6s %10s %10s %10s %10s %10s %11s %8s\n", "strategy",
            "codec", "update", "median us", "p95 us", "+-%", "comput.", "exposed", "codec", "other",
            "inflight", "wire bytes", "x first");
 }
 
+/* As it was given; or what `auto` chose. */
+static const char *codec_of(const config *one) {
+    return gw_session_auto(one->rig.session) ? gw_session_codec(one->rig.session)->spec
+                                             : one->codec;
+}
+
 static json_t *one_json(const config *one, const gw_bench_stats *s, const double part[PARTS],
                         double ratio) {
-    json_t *row = json_pack(
-        "{s:s, s:s, s:s, s:s, s:b, s:i, s:f, s:f, s:f, s:o, s:o, s:f}", "comm", one->comm,
-        "algorithm", gw_session_algorithm(one->session)->ops->head.name, "compress", one->codec,
-        "update", one->lazy ? "lazy" : "eager", "error_feedback", gw_session_feedback(one->session),
-        "steps", s->n, "min_s", s->min, "median_s", s->median, "p95_s", s->p95, "ci_low_s",
-        gw_bench_number(s->ci_low), "ci_high_s", gw_bench_number(s->ci_high), "ratio_first", ratio);
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:f, s:f, s:f, s:o, s:o, s:f}", "comm", one->comm,
+                  "algorithm", gw_session_algorithm(one->rig.session)->ops->head.name, "compress",
+                  codec_of(one), "update", one->rig.lazy ? "lazy" : "eager", "error_feedback",
+                  gw_session_feedback(one->rig.session), "steps", s->n, "min_s", s->min, "median_s",
+                  s->median, "p95_s", s->p95, "ci_low_s", gw_bench_number(s->ci_low), "ci_high_s",
+                  gw_bench_number(s->ci_high), "ratio_first", ratio);
     for (int p = 0; p < PARTS; p++)
         json_object_set_new(row, part_names[p], gw_bench_number(part[p]));
+    gw_auto *choice = gw_session_auto(one->rig.session);
+    if (choice)
+        choice->measured_s = s->median;
+    json_object_set_new(row, "forecast", choice ? gw_auto_json(choice) : json_null());
     return row;
 }
 
@@ -321,8 +266,8 @@ static void report(json_t *rows) {
             snprintf(width, sizeof width, "%.1f", 100 * half);
         printf("%-32s %-14s %-6s %10.1f %10.1f %6s %10.1f %10.1f %10.1f %10.1f %10.1f %11.0f "
                "%8.2f\n",
-               one->comm, one->codec, one->lazy ? "lazy" : "eager", s.median * 1e6, s.p95 * 1e6,
-               width, part[COMPUTATION] * 1e6, part[EXPOSED] * 1e6, part[CODEC] * 1e6,
+               one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager", s.median * 1e6,
+               s.p95 * 1e6, width, part[COMPUTATION] * 1e6, part[EXPOSED] * 1e6, part[CODEC] * 1e6,
                part[OTHER] * 1e6, part[INFLIGHT] * 1e6, part[WIRE], first / s.median);
         json_array_append_new(rows, one_json(one, &s, part, first / s.median));
     }
@@ -358,22 +303,19 @@ static gw_err run(MPI_Comm comm, bool *own) {
     else
         gw_file_abandon(file);
     for (int i = b.n - 1; i >= 0 && !*own; i--)
-        gw_session_close(b.configs[i].session);
+        gw_session_close(b.configs[i].rig.session);
     return e;
 }
 
 static void release(void) {
     for (int i = 0; i < b.n; i++) {
         config *one = &b.configs[i];
-        gw_session_free(one->session);
-        gw_optimizer_close(one->optimizer);
-        gw_model_close(one->model);
-        free(one->stepper.labels);
+        gw_rig_free(&one->rig);
         gw_bench_samples_free(&one->wall);
         for (int p = 0; p < PARTS; p++)
             gw_bench_samples_free(&one->part[p]);
     }
-    gw_bench_list_free(&b.list);
+    gw_list_free(&b.list);
 }
 
 const gw_benchmark gw_bench_step = {

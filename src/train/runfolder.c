@@ -8,6 +8,7 @@
 #include "prof/clock.h"
 #include "prof/host.h"
 #include "prof/papi.h"
+#include "train/auto.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -162,6 +163,11 @@ static json_t *comm_facts(const gw_run_facts *f) {
                      "warning", text_or_null(f->warning));
 }
 
+/* What --compress auto predicted; null: the codec was named. */
+static json_t *forecast(const gw_session *s) {
+    return gw_session_auto(s) ? gw_auto_json(gw_session_auto(s)) : json_null();
+}
+
 static json_t *papi_facts(void) {
     gw_papi_report p;
     gw_papi_probe(&p);
@@ -275,12 +281,13 @@ static json_t *results(const gw_train_result *r) {
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
                          json_t *host_names) {
     json_t *run = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
-        link_facts(), "papi", papi_facts(), "sources", sources(f->session), "results", results(r));
+        link_facts(), "papi", papi_facts(), "sources", sources(f->session), "forecast",
+        forecast(f->session), "results", results(r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/probe.h"
+#include "train/auto.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@ struct gw_session {
     gw_strategy strategy;
     gw_mix mix;
     gw_codec exact;
+    bool wire_check;
+    gw_auto *choice;              /* NULL: the codec was named */
     bool feedback[GW_MIX_CODECS]; /* of the mix's codecs */
     bool corrects, masks;
     float correction, *velocity;
@@ -41,13 +44,9 @@ static gw_err check(const gw_session *s) {
     return GW_OK;
 }
 
-static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback,
-                    bool wire_check) {
-    GW_TRY(gw_codec_open(&s->exact, "none"));
-    if (wire_check)
-        gw_codec_frame(&s->exact);
-    GW_TRY(gw_strategy_find(&s->strategy, comm));
-    GW_TRY(gw_mix_open(&s->mix, compress, gw_args_text(s->strategy.args, "algo"), wire_check));
+/* Take codecs and algorithm. */
+static gw_err bind(gw_session *s, const char *compress, const char *algo, const char *feedback) {
+    GW_TRY(gw_mix_open(&s->mix, compress, algo, s->wire_check));
     s->masks = strcmp(feedback, "dgc") == 0;
     s->corrects = s->masks || strcmp(feedback, "momentum") == 0;
     bool any = false;
@@ -66,6 +65,18 @@ static gw_err parse(gw_session *s, const char *comm, const char *compress, const
     return check(s);
 }
 
+static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback,
+                    bool wire_check) {
+    GW_TRY(gw_codec_open(&s->exact, "none"));
+    s->wire_check = wire_check;
+    if (wire_check)
+        gw_codec_frame(&s->exact);
+    GW_TRY(gw_strategy_find(&s->strategy, comm));
+    if (gw_auto_wanted(compress))
+        return gw_auto_new(&s->choice, compress, &s->strategy, feedback, wire_check);
+    return bind(s, compress, gw_args_text(s->strategy.args, "algo"), feedback);
+}
+
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
                       const char *feedback, bool wire_check) {
     gw_session *s = NULL;
@@ -79,12 +90,25 @@ gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
     return GW_OK;
 }
 
+gw_auto *gw_session_auto(const gw_session *s) {
+    return s->choice;
+}
+
+gw_err gw_session_choose(gw_session *s, const gw_auto_job *job) {
+    if (!s->choice)
+        return GW_OK;
+    GW_TRY(gw_auto_run(s->choice, job));
+    const gw_candidate *c = &s->choice->candidate[s->choice->chosen];
+    return gw_agree(job->rehearsal.comm, bind(s, c->codec, c->algo, s->choice->feedback));
+}
+
 void gw_session_free(gw_session *s) {
     if (!s)
         return;
     gw_strategy_free(&s->strategy);
     gw_mix_close(&s->mix);
     gw_codec_close(&s->exact);
+    gw_auto_free(s->choice);
     free(s->notes);
     free(s->choices);
     free(s);
@@ -178,6 +202,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_err mine = s->strategy.ops->open(&s->self, env);
     s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
+    if (s->choice)
+        gw_lane_note(env->grads, s->choice->why);
     if (mine == GW_OK)
         mine = join(&s->notes, env->grads->notes, env->params->notes);
     if (mine == GW_OK)

@@ -8,8 +8,11 @@
 #include "comm/strategy.h"
 
 typedef struct gw_session gw_session;
+struct gw_auto;
+struct gw_auto_job;
 
-/** Parse and check the combination; no MPI call. `compress` is a mix (comm/mix.h). GW_ERR_USAGE,
+/** Parse and check the combination; no MPI call. `compress` is a mix (comm/mix.h)
+ *  or "auto[:...]", which leaves the choice to gw_session_choose. GW_ERR_USAGE,
  *  GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries say. `wire_check`: all that goes over the
  *  lanes is in frames, which are checked. `feedback`:
  *  "off", "on"  no error feedback; for all codecs but lossless ones
@@ -21,6 +24,15 @@ typedef struct gw_session gw_session;
  */
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
                       const char *feedback, bool wire_check);
+
+/** What chooses codec and algorithm where `compress` was "auto[:...]" (see train/auto.h); NULL:
+ * they were named. */
+struct gw_auto *gw_session_auto(const gw_session *s);
+
+/** Collective: make that choice, before gw_session_open; nothing to do where there is none to make.
+ *  Until then the session has neither algorithm nor codec. As gw_auto_run, whose model afterwards
+ *  works on arenas that live as long as the session. */
+gw_err gw_session_choose(gw_session *s, const struct gw_auto_job *job);
 
 /** Frees; call gw_session_close first if it was opened. */
 void gw_session_free(gw_session *s);

@@ -7,6 +7,7 @@
 #include "prof/clock.h"
 #include "prof/host.h"
 #include "prof/trace.h"
+#include "train/auto.h"
 #include "train/codec_stats.h"
 #include "train/evaluate.h"
 #include "train/runfolder.h"
@@ -41,6 +42,7 @@ typedef struct trainer {
     gw_sampler *sampler;
     gw_session *session;
     gw_stepper stepper;
+    int rehearsed; /* steps */
     gw_record *record;
     gw_codec_stats *stats;
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
@@ -143,6 +145,25 @@ static gw_err open_files(trainer *t) {
     return gw_epochs_open(&t->epochs_csv, t->c->out);
 }
 
+/* A step of the cost model's rehearsal: the first batches, at rate 0, so that nothing moves. */
+static gw_err rehearse(void *ctx) {
+    trainer *t = ctx;
+    double loss;
+    int b = t->rehearsed++ % gw_sampler_batches(t->sampler);
+    return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
+}
+
+static gw_err choose(trainer *t) {
+    if (!gw_session_auto(t->session))
+        return GW_OK;
+    gw_sampler_epoch(t->sampler, 0);
+    gw_auto_job job = {.rehearsal = {&t->stepper, rehearse, t, t->comm},
+                       .lazy = t->c->lazy,
+                       .yield = t->oversubscribed,
+                       .seed = t->c->seed};
+    return gw_session_choose(t->session, &job);
+}
+
 static gw_err open_all(trainer *t) {
     time_t now = time(NULL);
     struct tm utc;
@@ -157,6 +178,7 @@ static gw_err open_all(trainer *t) {
     spec.servers = t->servers;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
+    GW_TRY(choose(t));
     gw_session_setup setup = {.n = gw_model_size(t->model),
                               .layers = gw_model_spans(t->model),
                               .n_layers = gw_model_layers(t->model),
@@ -390,6 +412,8 @@ static gw_err write_results(trainer *t) {
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
     if (t->rank == 0)
         gw_record_summary(t->record, t->step > 2 * WARMUP_STEPS ? WARMUP_STEPS : 0, &r->summary);
+    if (gw_session_auto(t->session))
+        gw_session_auto(t->session)->measured_s = r->summary.wall_s;
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));

@@ -1,0 +1,298 @@
+/* gradwire plan: which codec and algorithm will be the fastest here, predicted from measured parts;
+ * with --verify the prediction beside what the same steps take. */
+#include "base/rng.h"
+#include "base/wait.h"
+#include "cli/cli.h"
+#include "cli/parallel.h"
+#include "cli/step_opts.h"
+#include "cli/step_rig.h"
+#include "nn/gemm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_VERIFIED = 16, MOST_BLOCK = 1000, COMMAND = 2048 };
+
+static const gw_opt opts[] = {
+#include "cli/step_opts.def"
+    {"codecs", GW_OPT_TEXT, GW_AUTO_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
+    {"algos", GW_OPT_TEXT, "", 0, 0, NULL, "ALGO;ALGO..",
+     "algorithms to compare, where --comm names none [all]"},
+    {"budget", GW_OPT_REAL, "5", 1e-3, 3600, NULL, "SECONDS", "time to measure algorithms in"},
+    {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
+     "recommend compression for a larger gain only"},
+    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"},
+    {"classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"},
+    {"top", GW_OPT_INT, "15", 1, GW_AUTO_MOST, NULL, "N", "rows of the table"},
+    {"verify", GW_OPT_INT, "0", 0, MOST_VERIFIED, NULL, "N",
+     "measure steps of the best of each codec and of the best others, N in all"},
+    {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
+    {"block", GW_OPT_INT, "5", 1, MOST_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
+    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    {0}};
+
+static const char notes[] =
+    "Predicted from codec speeds on a gradient of this model, times of each algorithm on these "
+    "ranks\n"
+    "(alpha and beta), and steps without exchange; nothing is assumed about the machine. 'local' "
+    "is\n"
+    "the step without exchange, 'exposed' the wait for communication that nothing hides.\n"
+    "docs/benchmarks.md defines every figure; `train --compress auto` follows the same model.";
+
+/* A candidate that is measured. */
+typedef struct trial {
+    gw_candidate *of;
+    char comm[COMMAND];
+    gw_rig rig;
+    gw_bench_samples wall;
+} trial;
+
+typedef struct plan {
+    const gw_args *args;
+    gw_train_config c;
+    gw_rig rig; /* of the prediction */
+    gw_bench_place place;
+    gw_rig_setup setup;
+    trial trial[MOST_VERIFIED];
+    int n;
+    double wall[MOST_BLOCK];
+} plan;
+
+static plan the; /* a command runs once */
+
+/* ---- the command line ---- */
+
+static gw_err read_args(plan *p, int *level) {
+    const gw_args *a = p->args;
+    char spec[COMMAND];
+    GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
+    if (gw_args_given(a, "compress"))
+        return gw_fail(GW_ERR_USAGE, "plan: --compress is what it recommends: list what it may "
+                                     "choose among with --codecs");
+    int len = snprintf(spec, sizeof spec, "auto:codecs=(%s),algos=(%s),budget=%s,margin=%s",
+                       gw_args_text(a, "codecs"), gw_args_text(a, "algos"),
+                       gw_args_text(a, "budget"), gw_args_text(a, "margin"));
+    if (len >= (int)sizeof spec)
+        return gw_fail(GW_ERR_USAGE, "plan: --codecs and --algos are too long");
+    p->rig.lazy = p->c.lazy;
+    GW_TRY(gw_session_new(&p->rig.session, p->c.comm, spec, p->c.feedback, p->c.wire_check));
+    gw_session_auto(p->rig.session)->default_codecs = !gw_args_given(a, "codecs");
+    *level = gw_session_thread_level(p->rig.session);
+    return GW_OK;
+}
+
+/* --comm with the algorithm named in it. */
+static void comm_of(const plan *p, const gw_candidate *c, char out[COMMAND]) {
+    const char *comm = p->c.comm;
+    if (gw_auto_algo_named(gw_session_auto(p->rig.session)))
+        snprintf(out, COMMAND, "%s", comm);
+    else
+        snprintf(out, COMMAND, "%s%calgo=(%s)", comm, strchr(comm, ':') ? ',' : ':', c->algo);
+}
+
+/* ---- verifying ---- */
+
+static bool first_of_codec(const gw_auto *a, int i) {
+    for (int j = 0; j < i; j++)
+        if (strcmp(a->candidate[j].codec, a->candidate[i].codec) == 0)
+            return false;
+    return true;
+}
+
+/* The best of each codec first, then whatever is predicted fastest. */
+static void choose_trials(plan *p, gw_auto *a, int most) {
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; i < a->n && p->n < most; i++)
+            if (first_of_codec(a, i) == !others)
+                p->trial[p->n++].of = &a->candidate[i];
+}
+
+static gw_err open_trial(plan *p, trial *t) {
+    comm_of(p, t->of, t->comm);
+    t->rig.lazy = p->c.lazy;
+    GW_TRY(gw_agree(p->place.comm, gw_session_new(&t->rig.session, t->comm, t->of->codec,
+                                                  p->c.feedback, p->c.wire_check)));
+    GW_TRY(gw_rig_open(&t->rig, &p->setup));
+    return gw_rig_start(&t->rig, &p->setup);
+}
+
+/* `n` steps after one that is not kept; then nothing is in flight. */
+static gw_err turn(plan *p, trial *t, int n, bool keep) {
+    GW_TRY(gw_bench_sync(&p->place));
+    for (int k = -1; k < n; k++) {
+        double start = MPI_Wtime();
+        GW_TRY(gw_rig_step(&t->rig));
+        if (k >= 0)
+            p->wall[k] = MPI_Wtime() - start;
+    }
+    GW_TRY(gw_rig_settle(&t->rig));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, p->wall, n, MPI_DOUBLE, MPI_MAX, p->place.comm));
+    for (int k = 0; k < n && keep; k++)
+        GW_TRY(gw_bench_add(&t->wall, p->wall[k]));
+    return GW_OK;
+}
+
+static gw_err take_turns(plan *p) {
+    int steps = (int)gw_args_int(p->args, "steps"), block = (int)gw_args_int(p->args, "block");
+    uint32_t order[MOST_VERIFIED];
+    for (int i = 0; i < p->n; i++)
+        GW_TRY(turn(p, &p->trial[i], block, false));
+    for (int done = 0, k = 0; done < steps; done += block, k++) {
+        for (int i = 0; i < p->n; i++)
+            order[i] = (uint32_t)i;
+        gw_rng_shuffle(gw_rng_key(p->c.seed, (uint64_t)k), order, (uint32_t)p->n);
+        for (int i = 0; i < p->n; i++)
+            GW_TRY(turn(p, &p->trial[order[i]], steps - done < block ? steps - done : block, true));
+    }
+    for (int i = 0; i < p->n; i++)
+        p->trial[i].of->measured_s = gw_bench_median(p->trial[i].wall.x, p->trial[i].wall.n);
+    return GW_OK;
+}
+
+static gw_err verify(plan *p, gw_auto *a, bool *own) {
+    choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
+    for (int i = 0; i < p->n; i++)
+        GW_TRY(open_trial(p, &p->trial[i]));
+    gw_err e = p->n > 0 ? take_turns(p) : GW_OK;
+    *own = e != GW_OK; /* the others wait in an exchange */
+    if (e == GW_OK && p->n > 0)
+        a->measured_s = a->candidate[a->chosen].measured_s;
+    return e;
+}
+
+/* ---- results; rank 0 ---- */
+
+static void print_row(const gw_auto *a, int i) {
+    const gw_candidate *c = &a->candidate[i];
+    const gw_forecast *f = &c->forecast;
+    printf("%c %-18s %-14s %-3s %10.3f %10.3f %10.3f %10.3f %11.0f", i == a->chosen ? '*' : ' ',
+           c->codec, c->algo, c->feedback ? "yes" : "no", f->step_s * 1e3, f->local_s * 1e3,
+           f->codec_s * 1e3, f->exposed_s * 1e3, f->sent);
+    if (!isnan(c->measured_s))
+        printf(" %10.3f %10.2f", c->measured_s * 1e3, f->step_s / c->measured_s);
+    printf("\n");
+}
+
+static void print_table(const plan *p, const gw_auto *a) {
+    int top = (int)gw_args_int(p->args, "top");
+    printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
+           "step ms", "local", "codec", "exposed", "sent bytes",
+           p->n ? "   measured pred/meas" : "");
+    for (int i = 0; i < a->n; i++)
+        if (i < top || i == a->chosen || i == a->plain || !isnan(a->candidate[i].measured_s))
+            print_row(a, i);
+    if (a->n > top)
+        printf("(%d candidates in all: --top N shows more, --json all)\n", a->n);
+}
+
+/* What the user gave that `train` takes too. */
+static void print_command(const plan *p, const gw_auto *a) {
+    static const char *const shared[] = {
+        "layers",   "activation",     "init",       "optimizer",   "lr",
+        "momentum", "weight-decay",   "batch",      "local-batch", "seed",
+        "threads",  "error-feedback", "wire-check", "update"};
+    const gw_candidate *c = &a->candidate[a->chosen];
+    char comm[COMMAND];
+    comm_of(p, c, comm);
+    printf("\nrecommended: mpiexec -n %d gradwire train", p->place.ranks);
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (gw_args_given(p->args, shared[i]))
+            printf(" --%s '%s'", shared[i], gw_args_text(p->args, shared[i]));
+    printf(" --comm '%s' --compress '%s'\n", comm, c->codec);
+    if (a->chosen != 0)
+        printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
+               a->candidate[0].codec, a->candidate[0].algo,
+               100 * (1 - a->candidate[0].forecast.step_s / c->forecast.step_s), 100 * a->margin);
+}
+
+static void print_verdict(const plan *p, const gw_auto *a) {
+    double best = INFINITY, worst = 1;
+    for (int i = 0; i < p->n; i++) {
+        double measured = p->trial[i].of->measured_s;
+        double off = p->trial[i].of->forecast.step_s / measured;
+        best = measured < best ? measured : best;
+        worst = fmax(off, 1 / off) > fmax(worst, 1 / worst) ? off : worst;
+    }
+    if (p->n == 0)
+        return;
+    printf("prediction farthest off: %.2f of the measured", worst);
+    if (!isnan(a->measured_s))
+        printf("; the choice took %.2f of the best measured", a->measured_s / best);
+    printf("\n");
+}
+
+static void report(const plan *p, const gw_auto *a) {
+    gw_bench_place_say(&p->place, "plan of a training step");
+    printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
+           gw_model_size(p->rig.model), p->rig.global,
+           gw_session_strategy(p->rig.session)->head.name, gw_gemm_library());
+    if (gw_gemm_warning())
+        printf("note: %s\n", gw_gemm_warning());
+    print_table(p, a);
+    print_verdict(p, a);
+    print_command(p, a);
+}
+
+/* ---- the whole ---- */
+
+static gw_err finish(const plan *p, const gw_auto *a, gw_file *file) {
+    if (p->place.rank != 0)
+        return GW_OK;
+    report(p, a);
+    return gw_bench_json_close(
+        file, gw_bench_document("plan", &p->place, opts, p->args, gw_auto_json(a)));
+}
+
+static gw_err predict(plan *p, bool *own) {
+    p->setup = (gw_rig_setup){.c = &p->c,
+                              .place = &p->place,
+                              .inputs = (int)gw_args_int(p->args, "inputs"),
+                              .classes = (int)gw_args_int(p->args, "classes")};
+    GW_TRY(gw_rig_open(&p->rig, &p->setup));
+    return verify(p, gw_session_auto(p->rig.session), own);
+}
+
+static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+    plan *p = ctx;
+    gw_file *file;
+    GW_TRY(gw_bench_place_open(&p->place, comm, p->c.threads));
+    GW_TRY(gw_bench_json_open(&file, gw_args_text(p->args, "json"), comm));
+    gw_err e = predict(p, own);
+    if (e == GW_OK)
+        e = gw_agree(comm, finish(p, gw_session_auto(p->rig.session), file));
+    else
+        gw_file_abandon(file);
+    for (int i = p->n - 1; i >= 0 && !*own; i--)
+        gw_session_close(p->trial[i].rig.session);
+    return e;
+}
+
+static int run(int argc, char **argv) {
+    plan *p = &the;
+    gw_args *args = NULL;
+    int level = MPI_THREAD_FUNNELED;
+    gw_err e = gw_args_new(&args, opts);
+    p->args = args;
+    if (e == GW_OK)
+        e = gw_args_argv(args, "plan", argc, argv, NULL);
+    if (e == GW_OK)
+        e = read_args(p, &level);
+    int status = gw_cli_parallel(level, e, body, p);
+    for (int i = 0; i < p->n; i++) {
+        gw_rig_free(&p->trial[i].rig);
+        gw_bench_samples_free(&p->trial[i].wall);
+    }
+    gw_rig_free(&p->rig);
+    gw_args_free(args);
+    return status;
+}
+
+const gw_command gw_command_plan = {
+    .name = "plan",
+    .summary = "predict the step time of codecs and algorithms here, and recommend one",
+    .usage = "[options]        e.g. mpiexec -n 2 gradwire plan --layers 2048,2048 --verify 8",
+    .notes = notes,
+    .opts = opts,
+    .run = run,
+};

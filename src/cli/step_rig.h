@@ -1,0 +1,48 @@
+/** A training step without data loading: model, optimizer and session on a fixed batch of random
+ *  numbers that lies in the model's input. What `bench step` times and `plan` predicts. */
+#ifndef GW_CLI_STEP_RIG_H
+#define GW_CLI_STEP_RIG_H
+
+#include "cli/bench_kit.h"
+#include "train/auto.h"
+#include "train/config.h"
+#include "train/step.h"
+
+typedef struct gw_rig {
+    gw_session *session;
+    bool lazy;
+    gw_model *model;
+    gw_optimizer *optimizer;
+    gw_stepper stepper;
+    int local, global; /* samples of this rank, of all */
+    double lr, loss;   /* loss of the last step, summed over this rank's samples */
+} gw_rig;
+
+/** What all rigs of a command have in common. */
+typedef struct gw_rig_setup {
+    const gw_train_config *c;
+    const gw_bench_place *place;
+    int inputs, classes;
+} gw_rig_setup;
+
+/** Samples of the global batch. GW_ERR_USAGE: too many. */
+gw_err gw_rig_batch(const gw_rig_setup *s, int *global);
+
+/** Collective: the model and its batch, for r->session and r->lazy, which are set; and the choice
+ * that the session may have to make. */
+gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
+
+/** Collective: open the session, which lends the model its arenas. */
+gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
+
+/** One step. */
+gw_err gw_rig_step(gw_rig *r);
+
+/** Collective: finish what is in flight. */
+gw_err gw_rig_settle(gw_rig *r);
+
+/** Free all but what gw_session_close (collective) frees; the session, too. Safe on a zeroed rig.
+ */
+void gw_rig_free(gw_rig *r);
+
+#endif

@@ -1,0 +1,169 @@
+#include "train/forecast.h"
+
+#include <math.h>
+
+/* ---- messages ---- */
+
+double gw_curve_alpha(const gw_curve *c) {
+    return c->time_s[0];
+}
+
+double gw_curve_beta(const gw_curve *c) {
+    if (c->n == 1)
+        return c->time_s[0] / c->bytes[0];
+    int i = c->n - 1;
+    double slope = (c->time_s[i] - c->time_s[i - 1]) / (c->bytes[i] - c->bytes[i - 1]);
+    return slope > 0 ? slope : 0;
+}
+
+double gw_curve_at(const gw_curve *c, double bytes) {
+    int last = c->n - 1;
+    if (bytes <= c->bytes[0])
+        return c->time_s[0];
+    if (bytes >= c->bytes[last])
+        return c->time_s[last] + (bytes - c->bytes[last]) * gw_curve_beta(c);
+    int i = 1;
+    while (c->bytes[i] < bytes)
+        i++;
+    double part = (bytes - c->bytes[i - 1]) / (c->bytes[i] - c->bytes[i - 1]);
+    return c->time_s[i - 1] + part * (c->time_s[i] - c->time_s[i - 1]);
+}
+
+/* ---- one exchange ---- */
+
+/* Its message part, its coding part, and what both take together. */
+typedef struct exchange {
+    double messages_s, codec_s, both_s, latency_s;
+} exchange;
+
+static exchange exchange_of(const gw_way *way, size_t n, bool link) {
+    exchange x = {0};
+    if (n == 0)
+        return x;
+    double floats = (double)n;
+    for (int k = 0; k < GW_CODINGS; k++)
+        x.codec_s += floats * way->work[k] * way->price[k];
+    x.latency_s = gw_curve_alpha(&way->messages);
+    x.messages_s = gw_curve_at(&way->messages, floats * way->bytes);
+    if (way->agreed > 0)
+        x.messages_s += gw_curve_at(&way->exact, floats * way->agreed);
+    double chunks = floats * way->chunks;
+    if (!link || chunks <= 1) {
+        x.both_s = x.messages_s + x.codec_s;
+        return x;
+    }
+    x.both_s = fmax(x.messages_s, x.codec_s) + fmin(x.messages_s, x.codec_s) / chunks;
+    return x;
+}
+
+gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link) {
+    exchange x = exchange_of(way, n, link);
+    return (gw_forecast){.step_s = x.both_s,
+                         .codec_s = x.codec_s,
+                         .exposed_s = x.both_s - x.codec_s,
+                         .sent = (double)n * (way->bytes * way->sent + way->agreed)};
+}
+
+/* ---- a step ---- */
+
+/* Shares of the backward pass: layer l's own gradient, and what it hands down. */
+static double backward_share(const gw_shape *s, int l, bool down) {
+    double whole = 0;
+    for (int i = 0; i < s->n_layers; i++)
+        whole += (double)s->layers[i].n * (i > 0 ? 2 : 1);
+    return down && l == 0 ? 0 : (double)s->layers[l].n / whole;
+}
+
+static double share(const gw_shape *s, int l) {
+    double whole = 0;
+    for (int i = 0; i < s->n_layers; i++)
+        whole += (double)s->layers[i].n;
+    return (double)s->layers[l].n / whole;
+}
+
+typedef struct walk {
+    const gw_shape *shape;
+    const gw_way *way;
+    double now, link_free;
+    double done[GW_FORECAST_PARTS];
+    int posted;
+    gw_forecast sum;
+} walk;
+
+/* Start the parts that are final once the gradient from `low` on is. */
+static void post(walk *w, size_t low) {
+    const gw_shape *s = w->shape;
+    for (; w->posted < s->n_parts && s->parts[w->posted].off >= low; w->posted++) {
+        gw_span part = s->parts[w->posted];
+        exchange x = exchange_of(w->way, part.n, s->link);
+        gw_forecast f = gw_forecast_exchange(w->way, part.n, s->link);
+        w->now += x.codec_s;
+        w->sum.codec_s += x.codec_s;
+        w->sum.sent += f.sent;
+        if (!s->link) {
+            w->now += x.messages_s;
+            w->sum.exposed_s += x.messages_s;
+            w->done[w->posted] = w->now;
+            continue;
+        }
+        double begin = fmax(w->now, w->link_free);
+        w->link_free = begin + fmax(0, x.messages_s - x.latency_s);
+        w->done[w->posted] = w->link_free + x.latency_s;
+    }
+}
+
+static void await(walk *w, gw_span need) {
+    for (int i = 0; i < w->posted; i++)
+        if (gw_span_overlap(w->shape->parts[i], need) && w->done[i] > w->now) {
+            w->sum.exposed_s += w->done[i] - w->now;
+            w->now = w->done[i];
+        }
+}
+
+/* From one backward pass to the next: a period of the steady state. */
+static gw_forecast overlapped(const gw_shape *s, const gw_way *way) {
+    static _Thread_local walk w;
+    w = (walk){.shape = s, .way = way};
+    for (int l = s->n_layers - 1; l >= 0; l--) {
+        w.now += s->local.backward_s * backward_share(s, l, false);
+        post(&w, s->layers[l].off);
+        w.now += s->local.backward_s * backward_share(s, l, true);
+    }
+    if (!s->lazy) {
+        gw_span first = s->layers[0], last = s->layers[s->n_layers - 1];
+        await(&w, (gw_span){first.off, gw_span_end(last) - first.off});
+    }
+    for (int l = 0; l < s->n_layers; l++) {
+        if (s->lazy)
+            await(&w, s->layers[l]);
+        w.now += (s->local.update_s + s->local.forward_s) * share(s, l);
+    }
+    return w.sum;
+}
+
+gw_forecast gw_forecast_step(const gw_shape *s, const gw_way *way) {
+    gw_forecast f = {0};
+    if (s->overlapped) {
+        f = overlapped(s, way);
+    } else {
+        for (int i = 0; i < s->n_parts; i++) {
+            gw_forecast x = gw_forecast_exchange(way, s->parts[i].n, s->link);
+            f.codec_s += x.codec_s;
+            f.exposed_s += x.exposed_s;
+            f.sent += x.sent;
+        }
+    }
+    f.local_s = gw_local_sum(&s->local);
+    f.step_s = f.local_s + f.codec_s + f.exposed_s;
+    return f;
+}
+
+int gw_forecast_choose(const double *step_s, int n, int plain, double margin) {
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (!isnan(step_s[i]) && (best < 0 || step_s[i] < step_s[best]))
+            best = i;
+    if (plain < 0 || isnan(step_s[plain]))
+        return best;
+    return step_s[best] < (1 - margin) * step_s[plain] ? best : plain;
+}

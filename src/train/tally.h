@@ -1,0 +1,31 @@
+/** What an algorithm asks of a codec, found out by running it: a codec that sends the floats as
+ * they are and counts. So the number of encodings and decodings of any algorithm, plugins included,
+ *  comes from the algorithm itself and from no table. One tally a process; codings are counted
+ * where they are called, which is one thread. */
+#ifndef GW_TRAIN_TALLY_H
+#define GW_TRAIN_TALLY_H
+
+#include "compress/codec.h"
+
+/** The kinds of coding that an exchange is made of. */
+typedef enum gw_coding {
+    GW_CODING_ENCODE, /* encode, to be sent */
+    GW_CODING_ADOPT,  /* encode what is sent on to all, and take on what that decodes to */
+    GW_CODING_ADD,    /* decode and add */
+    GW_CODING_SET,    /* decode */
+    GW_CODING_SUM,    /* add encodings as they are, within an MPI collective */
+    GW_CODINGS
+} gw_coding;
+
+typedef struct gw_tally {
+    double floats[GW_CODINGS], calls[GW_CODINGS];
+} gw_tally;
+
+/** Open the counting codec, 4 bytes a float; `summed`: one whose encodings MPI can add. */
+void gw_tally_open(gw_codec *out, bool summed);
+
+/** Begin anew; what was counted since. */
+void gw_tally_reset(void);
+gw_tally gw_tally_read(void);
+
+#endif
