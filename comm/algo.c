@@ -27,16 +27,19 @@ static gw_err find(gw_algo *out, const char *spec) {
     return GW_OK;
 }
 
+/* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none is
+ * formed on the way, where it would be sparse no more; all else errs least where it is encoded
+ * twice at most. */
+static const char *fitting(const gw_codec *codec) {
+    return gw_codec_summable(codec)        ? "native"
+           : codec->caps & GW_CODEC_SPARSE ? "gathersum"
+                                           : "sra";
+}
+
 gw_err gw_algo_open(gw_algo *out, const char *spec, const gw_codec *codec) {
     gw_algo a = {0};
-    bool any = !spec || !*spec;
-    GW_TRY(find(&a, any ? "native" : spec));
+    GW_TRY(find(&a, spec && *spec ? spec : fitting(codec)));
     const char *why = refusal(&a, codec);
-    if (why && any) {
-        gw_algo_close(&a);
-        GW_TRY(find(&a, "sra"));
-        why = refusal(&a, codec);
-    }
     if (why) {
         gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
                            a.ops->head.name, codec->spec, why);

@@ -102,7 +102,8 @@ typedef struct gw_strategy_ops {
 #define GW_STRATEGY_ALGO                                                                           \
     {                                                                                              \
         "algo", GW_OPT_TEXT, "", 0, 0, NULL, "NAME",                                               \
-            "algorithm (default: native where it carries the codec, else sra)"                     \
+            "algorithm (default: native where MPI can add encodings, gathersum for sparse ones, "  \
+            "else sra)"                                                                            \
     }
 
 /** A strategy bound to its options, before it is opened on an env. */

@@ -109,6 +109,14 @@ static char *join(int argc, char **argv) {
 
 /* ---- saying how it goes; rank 0 only ---- */
 
+static const char *feedback_text(const job *j) {
+    if (!gw_session_feedback(j->session))
+        return "";
+    return is(j->config.args, "error-feedback", "dgc") ? " with error feedback (DGC)"
+           : gw_session_corrects(j->session)           ? " with error feedback, momentum first"
+                                                       : " with error feedback";
+}
+
 static void say_start(const job *j, const gw_train_status *s) {
     const gw_train_config *c = &j->config;
     const gw_data *d = s->data;
@@ -119,7 +127,7 @@ static void say_start(const job *j, const gw_train_status *s) {
            s->ranks, s->ranks == 1 ? "" : "s", c->threads, c->threads == 1 ? "" : "s",
            gw_session_strategy(j->session)->head.name,
            gw_session_algorithm(j->session)->ops->head.name, gw_session_codec(j->session)->spec,
-           gw_session_feedback(j->session) ? " with error feedback" : "", gw_gemm_library());
+           feedback_text(j), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     printf("%s", gw_session_notes(j->session));
