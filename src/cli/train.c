@@ -4,6 +4,7 @@
 #include "cli/parallel.h"
 #include "cli/step_opts.h"
 #include "nn/gemm.h"
+#include "train/auto.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -126,7 +127,8 @@ static void say_start(const job *j, const gw_train_status *s) {
     printf("%zu parameters; %d rank%s x %d thread%s; %s over %s, %s%s; GEMM by %s\n", s->parameters,
            s->ranks, s->ranks == 1 ? "" : "s", c->threads, c->threads == 1 ? "" : "s",
            gw_session_strategy(j->session)->head.name,
-           gw_session_algorithm(j->session)->ops->head.name, gw_session_codec(j->session)->spec,
+           gw_session_algorithm(j->session)->ops->head.name,
+           gw_session_auto(j->session) ? gw_session_codec(j->session)->spec : c->compress,
            feedback_text(j), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());

@@ -36,7 +36,7 @@ typedef struct survey {
     float *scratch;           /* as long as the longest span */
     double price[GW_CODINGS]; /* of the counting codec's own copies at the size at hand, s/float */
     double spent_s;           /* by reduced times: the same on all ranks */
-    double last_s;            /* of one run of all, at the size before */
+    double last_s, before_s;  /* of one round of all, at the last two sizes */
 } survey;
 
 static gw_err largest(const survey *s, double *x, int n) {
@@ -246,13 +246,21 @@ static int choose_sizes(size_t arena, size_t sizes[GW_CURVE_POINTS]) {
     return n;
 }
 
+/* What a round of size i will take, by the slope so far: from one size alone none can be told. */
+static double next_s(const survey *s, const size_t *sizes, int i) {
+    if (i < 2)
+        return 0;
+    double slope = (s->last_s - s->before_s) / (double)(sizes[i - 1] - sizes[i - 2]);
+    return s->last_s + fmax(0, slope) * (double)(sizes[i] - sizes[i - 1]);
+}
+
 static gw_err all_sizes(survey *s) {
     size_t sizes[GW_CURVE_POINTS];
     int n = choose_sizes(s->place->n * sizeof(float), sizes);
     for (int i = 0; i < n; i++) {
-        double each = i ? s->last_s * (double)sizes[i] / (double)sizes[i - 1] : 0;
-        if (i > 0 && s->spent_s + (LEAST_ROUNDS + 1) * each > s->place->budget_s)
+        if (s->spent_s + (LEAST_ROUNDS + 1) * next_s(s, sizes, i) > s->place->budget_s)
             break;
+        s->before_s = s->last_s;
         gw_err e = one_size(s, sizes[i], n - i);
         free_all(s);
         GW_TRY(e);

@@ -168,6 +168,21 @@ class Standing(Testbed):
         self.assertGreater(wall * RATE / 8, wire - 0.02 * RATE / 8)
 
     @needs_hydra
+    def test_auto_measures_the_link(self):
+        """What the cost model takes for messages is no faster than the line."""
+        self.up()
+        run, _ = self.train(2, "--compress", "auto:codecs=(none;fp16),algos=(sra;ring),budget=2")
+        forecast = run["forecast"]
+        self.assertEqual((forecast["nodes"], forecast["ranks"]), (2, 2))
+        self.assertEqual(len(forecast["algorithms"]), 2)
+        for algorithm in forecast["algorithms"]:
+            for curve in (algorithm["exact"], algorithm["coded"]):
+                point = curve["points"][-1]
+                self.assertGreater(point["bytes"], 1 << 17)
+                # Both send as many bytes as they reduce; full buckets let some pass at once.
+                self.assertGreater(point["time_s"] * RATE / 8, point["bytes"] - (1 << 16))
+
+    @needs_hydra
     def test_hosts_share_the_cores(self):
         cores = len(os.sched_getaffinity(0))
         self.up(2)
