@@ -26,7 +26,7 @@ static const gw_opt opts[] = {
     {"classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"},
     {"top", GW_OPT_INT, "15", 1, GW_AUTO_MOST, NULL, "N", "rows of the table"},
     {"verify", GW_OPT_INT, "0", 0, MOST_VERIFIED, NULL, "N",
-     "measure steps of the best of each codec and of the best others, N in all"},
+     "measure steps of the choice, the best of each codec and the best others, N in all"},
     {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
     {"block", GW_OPT_INT, "5", 1, MOST_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
     {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
@@ -100,11 +100,13 @@ static bool first_of_codec(const gw_auto *a, int i) {
     return true;
 }
 
-/* The best of each codec first, then whatever is predicted fastest. */
+/* The choice, then the best of each codec, then whatever is predicted fastest. */
 static void choose_trials(plan *p, gw_auto *a, int most) {
+    if (most > 0)
+        p->trial[p->n++].of = &a->candidate[a->chosen];
     for (int others = 0; others < 2; others++)
         for (int i = 0; i < a->n && p->n < most; i++)
-            if (first_of_codec(a, i) == !others)
+            if (i != a->chosen && first_of_codec(a, i) == !others)
                 p->trial[p->n++].of = &a->candidate[i];
 }
 

@@ -95,6 +95,12 @@ class Plan(unittest.TestCase):
             self.assertAlmostEqual(float(row[9]), ratios[row[0], row[1]], delta=0.00501)
         self.assertIn("prediction farthest off", text)
 
+    def test_verify_the_choice(self):
+        f, _ = self.plan(2, "--verify", 1, "--steps", 2)
+        measured = [(c["codec"], c["algorithm"]) for c in f["candidates"] if c["measured_step_s"]]
+        self.assertEqual(measured, [(f["codec"], f["algorithm"])])
+        self.assertIsNotNone(f["measured_step_s"])
+
     def test_command_runs(self):
         """The recommendation is a command that works, with the options given."""
         for comm in ("allreduce", "iallreduce:bucket=4K", "allreduce:algo=(ring:chunk=4K)"):
