@@ -1,0 +1,17 @@
+/* The places of a word's set bits, most often few. Wants TARGET and
+ *   void spread_many(word, first, at)   that writes all of them, and up to GW_BLOCK words. */
+
+/* How many there are no branch foresees: four are written whatever there is, and all of them anew
+ * if there are more. */
+TARGET static inline size_t spread(uint64_t word, uint32_t first, uint32_t *at) {
+    size_t found = (size_t)_mm_popcnt_u64(word);
+    if (__builtin_expect(found > 4, 0)) {
+        spread_many(word, first, at);
+        return found;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        at[i] = first + (uint32_t)_tzcnt_u64(word);
+        word = _blsr_u64(word);
+    }
+    return found;
+}
