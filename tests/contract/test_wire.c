@@ -36,6 +36,8 @@ static const formula formulas[] = {
     {"qsgd:bits=8,bucket=64", 8 + 32.0 / 64},
     {"qsgd:bits=4+zlib", 0},
     {"topk", 0},
+    {"randomk", 8 * (8 + 4 * 655.0) / N},
+    {"threshold", 0},
     {"topk+zlib", 0},
     {"zlib", 0},
 };

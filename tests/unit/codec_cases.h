@@ -20,17 +20,11 @@
 #include <unistd.h>
 
 /* Every registered codec with default options, and these. */
-static const char *const more_specs[] = {"qsgd:bits=2",
-                                         "qsgd:bits=4",
-                                         "qsgd:bits=8,bucket=64",
-                                         "qsgd:bits=4,bucket=1024",
-                                         "topk:ratio=0.1",
-                                         "topk:ratio=1",
-                                         "zlib:shuffle=off",
-                                         "zlib:level=9",
-                                         "qsgd:bits=4+zlib",
-                                         "topk+zlib:shuffle=on",
-                                         "fp16+zlib"};
+static const char *const more_specs[] = {
+    "qsgd:bits=2",       "qsgd:bits=4",       "qsgd:bits=8,bucket=64", "qsgd:bits=4,bucket=1024",
+    "topk:ratio=0.1",    "topk:ratio=1",      "topk:warmup=10",        "randomk:ratio=0.1",
+    "randomk:ratio=0.7", "randomk:warmup=10", "threshold:value=0.03",  "zlib:shuffle=off",
+    "zlib:level=9",      "qsgd:bits=4+zlib",  "topk+zlib:shuffle=on",  "fp16+zlib"};
 static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
                                  65, 511, 512, 513, 576, 1000, 1024, 65537};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };

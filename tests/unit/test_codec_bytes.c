@@ -102,7 +102,7 @@ static void check_keys(const char *spec) {
     unsigned char *a = encoded(&c, 1, x, N, &len), *again = encoded(&c, 1, x, N, &len);
     unsigned char *other = encoded(&c, 2, x, N, &len);
     assert_memory_equal(a, again, len);
-    int chance = c.caps & GW_CODEC_UNBIASED && !(c.caps & GW_CODEC_LOSSLESS);
+    int chance = c.caps & (GW_CODEC_UNBIASED | GW_CODEC_SHARED) && !(c.caps & GW_CODEC_LOSSLESS);
     assert_int_equal(memcmp(a, other, len) != 0, chance);
     free(a), free(again), free(other);
     gw_codec_close(&c);
@@ -127,12 +127,14 @@ static void check_add(const char *spec) {
             if (n > 20)
                 x[9] = 65000, y[9] = 65000, x[13] = NAN, x[17] = -INFINITY;
             unsigned char *a = encoded(&c, 0, x, n, &len), *b = encoded(&c, 0, y, n, &len);
-            assert_int_equal(len, n * c.ops->unit_bytes);
+            size_t prefix = gw_codec_prefix(&c, n), units = (len - prefix) / c.ops->unit_bytes;
+            assert_int_equal(len, prefix + units * c.ops->unit_bytes);
+            assert_true(units == n || c.caps & GW_CODEC_SPARSE);
             assert_int_equal(gw_codec_decode(&c, a, len, x, n, 0), GW_OK);
             assert_int_equal(gw_codec_decode(&c, b, len, x, n, 1), GW_OK);
             unsigned char *want = encoded(&c, 0, x, n, &len);
             setenv("GW_SIMD", level_names[level], 1);
-            assert_int_equal(c.ops->add(a, b, len), GW_OK);
+            assert_int_equal(c.ops->add(a + prefix, b + prefix, len - prefix), GW_OK);
             unsetenv("GW_SIMD");
             assert_memory_equal(a, want, len);
             free(x), free(y), free(a), free(b), free(want);
@@ -180,6 +182,11 @@ static void golden_vectors(void **state) {
     far[599] = 1; /* 599 = 2 * 255 + 89 */
     check_golden("topk:ratio=0.001", far, 600, "01000000ffff590000803f");
     check_golden("topk", far, 0, "");
+    check_golden("threshold:value=2", five, 5, "03000000010100000000c000004040000040c0");
+    check_golden("threshold:value=4", five, 5, "00000000");
+    check_golden("threshold", far, 0, "");
+    check_golden("randomk:ratio=0.4", five, 5, "0b000000000000000000803f00000000");
+    check_golden("randomk", far, 0, "");
     /* Too few to gain by deflating: stored, so that zlib's version has no say. */
     const float odd[] = {1, -2, 0x1.234566p0f};
     check_golden("zlib", odd, 3, "000000b30000a28000913fc03f");
@@ -197,12 +204,15 @@ static void golden_randomness(void **state) {
     const struct {
         const char *spec;
         uLong crc;
-    } want[] = {
-        {"qsgd:bits=8", 0x2859db16}, {"qsgd:bits=4", 0xafae7a6b}, {"qsgd:bits=2", 0xb0dfba99}};
+    } want[] = {{"qsgd:bits=8", 0x2859db16},
+                {"qsgd:bits=4", 0xafae7a6b},
+                {"qsgd:bits=2", 0xb0dfba99},
+                {"randomk:ratio=0.1", 0xf505c7d5},
+                {"randomk:ratio=0.9", 0x82c99163}};
     float x[1000];
     for (int i = 0; i < 1000; i++)
         x[i] = (float)((i * 7919) % 2001 - 1000) / 1024;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         gw_codec c = must_open(want[i].spec);
         size_t len;
         unsigned char *wire = encoded(&c, 0x0123456789abcdefu, x, 1000, &len);

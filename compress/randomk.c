@@ -1,0 +1,197 @@
+/* randomk: k elements at places drawn by chance, the same on all ranks, so that encodings add up as
+ * they are. S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018;
+ * one draw for all ranks as in T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD", NeurIPS 2019,
+ * appendix G.
+ *
+ *   k = max(1, floor(ratio * n + 1/2)), at most n; 0 of an empty span; more while it warms up
+ *       (ratio.h)
+ *   places: k of n, each set of k equally likely, by ascending index
+ *   value = x there, 0 elsewhere
+ *
+ * Values are not scaled by n / k: the codec is biased and wants error feedback. An unbiased variant
+ * would scale again whenever an algorithm encodes a sum. What is not drawn is not looked at: a NaN
+ * shows in the turn that draws it.
+ *
+ * Wire format (nothing for n = 0):
+ *   key     little-endian 64-bit: all that the places depend on, beside n and k
+ *   values  k binary32 in host order, so that MPI's own reduction adds them; ranks of a job are of
+ *           one byte order
+ * 8 + 4 k bytes: 0.32 bits an element at ratio = 0.01. The sum of two encodings with one key is the
+ * encoding of the sum. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "compress/kernel/simd.h"
+#include "compress/ratio.h"
+#include "compress/scratch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY = 8, VALUE = 4, WORD = 64 };
+
+typedef struct randomk {
+    gw_ratio ratio;
+    gw_scratch scratch;
+} randomk;
+
+static const gw_opt opts[] = {GW_RATIO_OPTS, {0}};
+
+static gw_err open_randomk(void **self, const gw_args *args) {
+    randomk *r = NULL;
+    GW_TRY(gw_alloc(&r, 1, sizeof *r));
+    r->ratio = gw_ratio_read(args);
+    *self = r;
+    return GW_OK;
+}
+
+static void close_randomk(void *self) {
+    randomk *r = self;
+    if (r)
+        gw_scratch_clear(&r->scratch);
+    free(r);
+}
+
+/* While it warms up its size changes, so MPI cannot be told of it beforehand. */
+static unsigned traits(const void *self) {
+    const randomk *r = self;
+    unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED | GW_CODEC_LINEAR | GW_CODEC_SHARED;
+    return gw_ratio_steady(&r->ratio) ? caps | GW_CODEC_FIXED : caps;
+}
+
+static size_t bound(const void *self, size_t n) {
+    const randomk *r = self;
+    return n ? KEY + VALUE * gw_ratio_most(&r->ratio, n) : 0;
+}
+
+static size_t prefix(const void *self, size_t n) {
+    (void)self;
+    return n ? KEY : 0;
+}
+
+/* ---- places ---- */
+
+/* Set k of n bits, all of them clear before: draw places, and again where one is taken. */
+static void draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
+    uint64_t number = 0;
+    while (k) {
+        size_t at = (size_t)((unsigned __int128)gw_rng_u64(key, number++) * n >> 64);
+        uint64_t bit = (uint64_t)1 << at % WORD, *word = &bits[at / WORD];
+        k -= !(*word & bit);
+        *word |= bit;
+    }
+}
+
+/* One bit an element; where more than half are kept, the others are drawn. Among them no set is
+ * likelier than another, for no place is likelier than another in any draw. */
+static void places(uint64_t key, size_t n, size_t k, uint64_t *bits) {
+    size_t words = (n + WORD - 1) / WORD;
+    memset(bits, 0, words * sizeof *bits);
+    bool others = k > n / 2;
+    draw(key, n, others ? n - k : k, bits);
+    for (size_t w = 0; others && w < words; w++)
+        bits[w] = ~bits[w];
+    if (others && n % WORD)
+        bits[words - 1] &= ((uint64_t)1 << n % WORD) - 1;
+}
+
+static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, uint64_t **bits,
+                          gw_block **block) {
+    randomk *r = (randomk *)self; /* for its scratch; nothing else changes */
+    size_t words = (n + WORD - 1) / WORD;
+    GW_TRY(gw_scratch_take(&r->scratch, "randomk", words * sizeof **bits, bits, block));
+    places(key, n, k, *bits);
+    return GW_OK;
+}
+
+static void give_places(const void *self, gw_block *block) {
+    gw_scratch_give(&((randomk *)self)->scratch, block);
+}
+
+/* ---- coding ---- */
+
+static uint64_t swap_key(uint64_t key) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    key = __builtin_bswap64(key);
+#endif
+    return key;
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)cap;
+    const randomk *r = self;
+    *len = 0;
+    if (n == 0)
+        return GW_OK;
+    size_t k = gw_ratio_kept(&r->ratio, turn.step, n);
+    uint64_t *bits, wire_key = swap_key(turn.key);
+    gw_block *block;
+    GW_TRY(take_places(self, turn.key, n, k, &bits, &block));
+    memcpy(out, &wire_key, KEY);
+    gw_u32u *value = (gw_u32u *)(void *)((char *)out + KEY);
+    for (size_t i = 0; i < n; i += WORD)
+        for (uint64_t word = bits[i / WORD]; word; word &= word - 1)
+            *value++ = gw_float_bits(x[i + (size_t)__builtin_ctzll(word)]);
+    give_places(self, block);
+    *len = KEY + VALUE * k;
+    return GW_OK;
+}
+
+static void scatter(const uint64_t *bits, const gw_u32u *value, float *y, size_t n, gw_into into) {
+    for (size_t i = 0; i < n; i += WORD)
+        for (uint64_t word = bits[i / WORD]; word; word &= word - 1) {
+            float *to = y + i + (size_t)__builtin_ctzll(word), v = gw_float_of(*value++);
+            switch (into) {
+            case GW_INTO_SET: *to = v; break;
+            case GW_INTO_ADD: *to += v; break;
+            case GW_INTO_SUBTRACT: *to -= v; break;
+            case GW_INTO_CLEAR: *to = 0; break;
+            }
+        }
+}
+
+/* Whatever the key, it names k places below n: another one is a wrong place, never one outside. */
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    const randomk *r = self;
+    if (n == 0 && len == 0)
+        return GW_OK;
+    size_t k = len < KEY ? 0 : (len - KEY) / VALUE;
+    if (n == 0 || len != KEY + VALUE * k || k < gw_ratio_least(&r->ratio, n) ||
+        k > gw_ratio_most(&r->ratio, n))
+        return gw_fail(GW_ERR_CORRUPT,
+                       "randomk: %zu bytes for %zu floats, expected 8 + 4 k, k from %zu to %zu",
+                       len, n, gw_ratio_least(&r->ratio, n), gw_ratio_most(&r->ratio, n));
+    uint64_t key, *bits;
+    gw_block *block;
+    memcpy(&key, in, KEY);
+    GW_TRY(take_places(self, swap_key(key), n, k, &bits, &block));
+    if (into == GW_INTO_SET)
+        memset(y, 0, n * sizeof *y);
+    scatter(bits, (const gw_u32u *)(const void *)((const char *)in + KEY), y, n, into);
+    give_places(self, block);
+    return GW_OK;
+}
+
+static gw_err add(void *inout, const void *in, size_t len) {
+    gw_u32u *sum = inout;
+    const gw_u32u *more = in;
+    for (size_t i = 0; i < len / VALUE; i++)
+        sum[i] = gw_float_bits(gw_float_of(sum[i]) + gw_float_of(more[i]));
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_randomk = {
+    .head = {GW_CODEC_ABI, "randomk",
+             "elements drawn by chance, alike on all ranks (0.32 bits an element at 1%)", opts},
+    .open = open_randomk,
+    .close = close_randomk,
+    .traits = traits,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .add = add,
+    .unit_bytes = VALUE,
+    .sum = GW_SUM_FLOAT,
+    .prefix = prefix,
+};
