@@ -131,6 +131,7 @@ static void judge(gw_codec_stats *st, int64_t step, const char **warning) {
                  "ratio or a smaller rate",
                  l, then, now, (long long)(half + 1) * WATCH_EVERY, (long long)step);
         *warning = st->warning;
+        return; /* one line at a time: the others' turn comes at the next looks */
     }
 }
 

@@ -40,6 +40,8 @@ static const formula formulas[] = {
     {"threshold", 0},
     {"topk+zlib", 0},
     {"zlib", 0},
+    {"threshold", 0},
+    {"randomk", 32 * 655.0 / N + 64.0 / N},
 };
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 

@@ -71,6 +71,18 @@ class CodecStats(unittest.TestCase):
         gain = biases["results"]["wire_bytes"] - all_in
         self.assertLess(abs(gain / steps - 2 * floats * 3), 100)
 
+    def test_residual_that_grows_is_named(self):
+        """Elements wait 1/ratio steps for their turn; at a large rate that no longer converges."""
+        data = ("--data", "synthetic:samples=8192,features=64,classes=10", "--layers", "48,32",
+                "--batch", 32, "--epochs", 5, "--compress", "randomk:ratio=0.01")
+        for rate, grows in ((0.05, False), (0.3, True)):
+            with self.subTest(rate=rate):
+                run = gwrun.train(2, self.out, *data, "--lr", rate, "--overwrite")
+                if grows:
+                    self.assertRegex(run["comm"]["warning"], r"layer \d: the residual's norm grew")
+                else:
+                    self.assertIsNone(run["comm"]["warning"])
+
     def test_refusals_are_one_line(self):
         for ranks in (1, 3):
             for words, why in (
