@@ -1,0 +1,306 @@
+/* The loops of lowrank.h, in vectors of WIDTH floats; included by each level, which defines TARGET,
+ * WIDTH and ROWS(r), how many rows it takes at a time with r factors: as many as its registers hold
+ * sums for. Multiplications and additions stand in statements of their own, which no compiler that
+ * keeps to ISO C fuses. */
+#include "compress/kernel/lowrank.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { LANES = 16, PARTS = LANES / WIDTH, MOST_ROWS = 4, GROUP = 8, TALL = 8 };
+enum { SUBTRACT = 1, ADD = 2, MULTIPLY = 4 };
+
+typedef float vec __attribute__((vector_size(4 * WIDTH)));
+typedef float uvec __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+typedef float quad __attribute__((vector_size(16)));
+
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+/* r of a matrix's factors, for R of its rows: where the first one's values are, and how far it is
+ * to the next factor's. */
+typedef struct rows_of {
+    float *m;
+    const float *add, *q, *own;
+    size_t m_step, q_step;
+} rows_of;
+
+INLINE float total(const vec *sum) {
+    quad x[4];
+    memcpy(x, sum, sizeof x);
+    quad a = x[0] + x[2], b = x[1] + x[3], c = a + b;
+    return (c[0] + c[2]) + (c[1] + c[3]);
+}
+
+/* 16 columns of R rows. */
+INLINE void absorb_lanes(const rows_of *at, const float p[][GROUP], vec sum[][GROUP][PARTS], int r,
+                         int R, unsigned what) {
+#pragma GCC unroll 4
+    for (int s = 0; s < PARTS; s++) {
+        size_t c = (size_t)s * WIDTH;
+#pragma GCC unroll 4
+        for (int i = 0; i < R; i++) {
+            size_t here = (size_t)i * at->m_step + c;
+            vec x = *(const uvec *)(at->m + here);
+            if (what & SUBTRACT)
+#pragma GCC unroll 8
+                for (int j = 0; j < r; j++) {
+                    vec t = p[i][j] * *(const uvec *)(at->own + (size_t)j * at->q_step + c);
+                    x -= t;
+                }
+            if (what & ADD)
+                x += *(const uvec *)(at->add + here);
+            if (what & (SUBTRACT | ADD))
+                *(uvec *)(at->m + here) = x;
+            if (what & MULTIPLY)
+#pragma GCC unroll 8
+                for (int j = 0; j < r; j++) {
+                    vec t = x * *(const uvec *)(at->q + (size_t)j * at->q_step + c);
+                    sum[i][j][s] += t;
+                }
+        }
+    }
+}
+
+/* The last columns, fewer than 16: the same on a copy that zeros fill up. */
+INLINE void absorb_rest(const rows_of *at, size_t n, const float p[][GROUP],
+                        vec sum[][GROUP][PARTS], int r, int R, unsigned what) {
+    float m[MOST_ROWS * LANES] = {0}, add[MOST_ROWS * LANES] = {0}, q[GROUP * LANES] = {0},
+                        own[GROUP * LANES] = {0};
+    rows_of copy = {m, add, q, own, LANES, LANES};
+    for (int i = 0; i < R; i++) {
+        memcpy(m + i * LANES, at->m + (size_t)i * at->m_step, n * sizeof *m);
+        if (what & ADD)
+            memcpy(add + i * LANES, at->add + (size_t)i * at->m_step, n * sizeof *add);
+    }
+    for (int j = 0; j < r; j++) {
+        if (what & SUBTRACT)
+            memcpy(own + j * LANES, at->own + (size_t)j * at->q_step, n * sizeof *own);
+        if (what & MULTIPLY)
+            memcpy(q + j * LANES, at->q + (size_t)j * at->q_step, n * sizeof *q);
+    }
+    absorb_lanes(&copy, p, sum, r, R, what);
+    if (what & (SUBTRACT | ADD))
+        for (int i = 0; i < R; i++)
+            memcpy(at->m + (size_t)i * at->m_step, m + i * LANES, n * sizeof *m);
+}
+
+/* R rows from `row` on, r factors from `first` on. */
+INLINE void absorb_rows(const gw_skinny *k, size_t row, int first, int r, int R, unsigned what) {
+    float p[MOST_ROWS][GROUP];
+    vec sum[MOST_ROWS][GROUP][PARTS];
+    float *of = k->p + (size_t)first * k->rows + row;
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < r; j++) {
+            if (what & SUBTRACT)
+                p[i][j] = of[(size_t)j * k->rows + (size_t)i];
+            for (int s = 0; s < PARTS; s++)
+                sum[i][j][s] = (vec){0};
+        }
+    size_t skip = (size_t)first * k->cols, c = 0;
+    rows_of at = {k->m + row * k->cols,
+                  what & ADD ? k->add + row * k->cols : NULL,
+                  what & MULTIPLY ? k->q + skip : NULL,
+                  what & SUBTRACT ? k->own + skip : NULL,
+                  k->cols,
+                  k->cols};
+    for (; c + LANES <= k->cols; c += LANES) {
+        absorb_lanes(&at, p, sum, r, R, what);
+        at.m += LANES;
+        at.add += what & ADD ? LANES : 0;
+        at.q += what & MULTIPLY ? LANES : 0;
+        at.own += what & SUBTRACT ? LANES : 0;
+    }
+    if (c < k->cols)
+        absorb_rest(&at, k->cols - c, p, sum, r, R, what);
+    if (what & MULTIPLY)
+        for (int i = 0; i < R; i++)
+            for (int j = 0; j < r; j++)
+                of[(size_t)j * k->rows + (size_t)i] = total(sum[i][j]);
+}
+
+INLINE void absorb_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
+                         unsigned what) {
+    size_t i = lo;
+    for (; i + ROWS(r) <= hi; i += ROWS(r))
+        absorb_rows(k, i, first, r, ROWS(r), what);
+    for (; i < hi; i++)
+        absorb_rows(k, i, first, r, 1, what);
+}
+
+/* 16 columns of R rows: what they add to r of out's rows. */
+INLINE void gather_lanes(const float *m, size_t m_step, const float p[][GROUP], float *out,
+                         size_t out_step, int r, int R) {
+#pragma GCC unroll 4
+    for (size_t c = 0; c < LANES; c += WIDTH) {
+        vec sum[GROUP];
+        for (int j = 0; j < r; j++)
+            sum[j] = *(uvec *)(out + (size_t)j * out_step + c);
+#pragma GCC unroll 8
+        for (int i = 0; i < R; i++) {
+            vec x = *(const uvec *)(m + (size_t)i * m_step + c);
+            for (int j = 0; j < r; j++) {
+                vec t = x * p[i][j];
+                sum[j] += t;
+            }
+        }
+        for (int j = 0; j < r; j++)
+            *(uvec *)(out + (size_t)j * out_step + c) = sum[j];
+    }
+}
+
+INLINE void gather_rest(const float *m, size_t m_step, size_t n, const float p[][GROUP], float *out,
+                        size_t out_step, int r, int R) {
+    float x[TALL * LANES] = {0}, y[GROUP * LANES] = {0};
+    for (int i = 0; i < R; i++)
+        memcpy(x + i * LANES, m + (size_t)i * m_step, n * sizeof *x);
+    for (int j = 0; j < r; j++)
+        memcpy(y + j * LANES, out + (size_t)j * out_step, n * sizeof *y);
+    gather_lanes(x, LANES, p, y, LANES, r, R);
+    for (int j = 0; j < r; j++)
+        memcpy(out + (size_t)j * out_step, y + j * LANES, n * sizeof *y);
+}
+
+INLINE void gather_rows(const gw_skinny *k, size_t row, int first, int r, int R, float *out) {
+    float p[TALL][GROUP];
+    const float *of = k->p + (size_t)first * k->rows + row, *m = k->m + row * k->cols;
+    size_t c = 0;
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < r; j++)
+            p[i][j] = of[(size_t)j * k->rows + (size_t)i];
+    for (; c + LANES <= k->cols; c += LANES)
+        gather_lanes(m + c, k->cols, p, out + c, k->cols, r, R);
+    if (c < k->cols)
+        gather_rest(m + c, k->cols, k->cols - c, p, out + c, k->cols, r, R);
+}
+
+INLINE void gather_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first, float *out) {
+    size_t i = lo;
+    for (; i + TALL <= hi; i += TALL)
+        gather_rows(k, i, first, r, TALL, out);
+    for (; i < hi; i++)
+        gather_rows(k, i, first, r, 1, out);
+}
+
+INLINE void expand_lanes(float *m, size_t m_step, const float p[][GROUP], const float *q,
+                         size_t q_step, int r, int R, bool more) {
+#pragma GCC unroll 4
+    for (size_t c = 0; c < LANES; c += WIDTH)
+#pragma GCC unroll 4
+        for (int i = 0; i < R; i++) {
+            float *to = m + (size_t)i * m_step + c;
+            vec x = p[i][0] * *(const uvec *)(q + c);
+            if (more)
+                x += *(const uvec *)to;
+#pragma GCC unroll 8
+            for (int j = 1; j < r; j++) {
+                vec t = p[i][j] * *(const uvec *)(q + (size_t)j * q_step + c);
+                x += t;
+            }
+            *(uvec *)to = x;
+        }
+}
+
+INLINE void expand_rest(float *m, size_t m_step, size_t n, const float p[][GROUP], const float *q,
+                        size_t q_step, int r, int R, bool more) {
+    float x[MOST_ROWS * LANES] = {0}, y[GROUP * LANES] = {0};
+    for (int i = 0; i < R && more; i++)
+        memcpy(x + i * LANES, m + (size_t)i * m_step, n * sizeof *x);
+    for (int j = 0; j < r; j++)
+        memcpy(y + j * LANES, q + (size_t)j * q_step, n * sizeof *y);
+    expand_lanes(x, LANES, p, y, LANES, r, R, more);
+    for (int i = 0; i < R; i++)
+        memcpy(m + (size_t)i * m_step, x + i * LANES, n * sizeof *x);
+}
+
+INLINE void expand_rows(const gw_skinny *k, size_t row, int first, int r, int R, bool more) {
+    float p[MOST_ROWS][GROUP], *m = k->m + row * k->cols;
+    const float *of = k->p + (size_t)first * k->rows + row, *q = k->q + (size_t)first * k->cols;
+    size_t c = 0;
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < r; j++)
+            p[i][j] = of[(size_t)j * k->rows + (size_t)i];
+    for (; c + LANES <= k->cols; c += LANES)
+        expand_lanes(m + c, k->cols, p, q + c, k->cols, r, R, more);
+    if (c < k->cols)
+        expand_rest(m + c, k->cols, k->cols - c, p, q + c, k->cols, r, R, more);
+}
+
+INLINE void expand_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first, bool more) {
+    size_t i = lo;
+    for (; i + ROWS(r) <= hi; i += ROWS(r))
+        expand_rows(k, i, first, r, ROWS(r), more);
+    for (; i < hi; i++)
+        expand_rows(k, i, first, r, 1, more);
+}
+
+/* ---- what the table has: up to GROUP factors in one pass, more of them group by group ---- */
+
+/* r is a constant in each case, so that what runs over the factors is unrolled. */
+#define EACH_RANK(r, f, ...)                                                                       \
+    switch (r) {                                                                                   \
+    case 1: f(1, __VA_ARGS__); break;                                                              \
+    case 2: f(2, __VA_ARGS__); break;                                                              \
+    case 3: f(3, __VA_ARGS__); break;                                                              \
+    case 4: f(4, __VA_ARGS__); break;                                                              \
+    case 5: f(5, __VA_ARGS__); break;                                                              \
+    case 6: f(6, __VA_ARGS__); break;                                                              \
+    case 7: f(7, __VA_ARGS__); break;                                                              \
+    default: f(GROUP, __VA_ARGS__); break;                                                         \
+    }
+
+TARGET static void take_off(const gw_skinny *k, size_t lo, size_t hi, int first,
+                            int r){EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT)}
+
+TARGET static void take_off_and_add(const gw_skinny *k, size_t lo, size_t hi, int first, int r){
+    EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT | ADD)}
+
+TARGET static void multiply(const gw_skinny *k, size_t lo, size_t hi, int first,
+                            int r){EACH_RANK(r, absorb_block, k, lo, hi, first, MULTIPLY)}
+
+TARGET static void all_of_it(const gw_skinny *k, size_t lo, size_t hi, int r) {
+    EACH_RANK(r, absorb_block, k, lo, hi, 0, SUBTRACT | ADD | MULTIPLY)
+}
+
+static inline int group(int rank, int first) {
+    return rank - first < GROUP ? rank - first : GROUP;
+}
+
+/* A few rows at a time, so that they are still in the cache for the next group. */
+TARGET static void absorb_grouped(const gw_skinny *k, size_t lo, size_t hi) {
+    for (int j = 0; k->own && j < k->rank; j += GROUP) {
+        bool last = j + GROUP >= k->rank && k->add;
+        (last ? take_off_and_add : take_off)(k, lo, hi, j, group(k->rank, j));
+    }
+    for (int j = 0; k->q && j < k->rank; j += GROUP)
+        multiply(k, lo, hi, j, group(k->rank, j));
+}
+
+TARGET static void absorb(const gw_skinny *k, size_t lo, size_t hi) {
+    if (k->rank <= GROUP && k->own && k->add && k->q) {
+        all_of_it(k, lo, hi, k->rank);
+        return;
+    }
+    for (size_t i = lo; i < hi; i += TALL)
+        absorb_grouped(k, i, i + TALL < hi ? i + TALL : hi);
+}
+
+TARGET static void gather(const gw_skinny *k, size_t lo, size_t hi, float *out) {
+    memset(out, 0, (size_t)k->rank * k->cols * sizeof *out);
+    for (size_t i = lo; i < hi; i += TALL) {
+        size_t end = i + TALL < hi ? i + TALL : hi;
+        for (int j = 0; j < k->rank; j += GROUP)
+            EACH_RANK(group(k->rank, j), gather_block, k, i, end, j, out + (size_t)j * k->cols)
+    }
+}
+
+TARGET static void expand(const gw_skinny *k, size_t lo, size_t hi) {
+    for (size_t i = lo; i < hi; i += TALL) {
+        size_t end = i + TALL < hi ? i + TALL : hi;
+        EACH_RANK(group(k->rank, 0), expand_block, k, i, end, 0, false)
+        for (int j = GROUP; j < k->rank; j += GROUP)
+            EACH_RANK(group(k->rank, j), expand_block, k, i, end, j, true)
+    }
+}
+
+#define GW_LOWRANK_TABLE(level)                                                                    \
+    const gw_lowrank_kernels gw_lowrank_##level = {absorb, gather, expand}

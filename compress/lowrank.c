@@ -1,0 +1,221 @@
+#include "compress/lowrank.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "compress/kernel/lowrank.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of a chunk: enough to be worth a thread, at most MOST_CHUNKS chunks, so that their sums are
+ * little beside the matrix; whole blocks of rows. */
+enum { CHUNK_FLOATS = 65536, MOST_CHUNKS = 32, ROW_BLOCK = 8, DOUBLES = 8 };
+#define LEFT_OVER 0x1p-20
+
+static size_t divide_up(size_t a, size_t b) {
+    return (a + b - 1) / b;
+}
+
+static size_t chunk_rows(size_t rows, size_t cols) {
+    size_t work = divide_up(CHUNK_FLOATS, cols), few = divide_up(rows, MOST_CHUNKS);
+    return divide_up(work > few ? work : few, ROW_BLOCK) * ROW_BLOCK;
+}
+
+gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool feedback, float *p,
+                       float *q) {
+    *l = (gw_lowrank){.rows = rows, .cols = cols, .rank = rank, .p = p, .q = q};
+    if (rank < 1 || rank > GW_LOWRANK_MOST || rows == 0 || cols == 0)
+        return gw_fail(GW_ERR_INTERNAL, "lowrank: rank %d of %zu x %zu", rank, rows, cols);
+    gw_simd level;
+    GW_TRY(gw_simd_pick(&level));
+    l->kernels = &gw_lowrank_portable;
+#ifdef GW_X86
+    if (level != GW_SIMD_PORTABLE)
+        l->kernels = level == GW_SIMD_AVX512 ? &gw_lowrank_avx512 : &gw_lowrank_avx2;
+#endif
+    l->chunk = chunk_rows(rows, cols);
+    size_t wide = (size_t)rank * cols;
+    gw_err e = gw_alloc(&l->parts, (divide_up(rows, l->chunk) - 1) * wide, sizeof *l->parts);
+    if (e == GW_OK && feedback)
+        e = gw_alloc(&l->m, rows * cols, sizeof *l->m);
+    if (e == GW_OK && feedback)
+        e = gw_alloc(&l->own, wide, sizeof *l->own);
+    if (e != GW_OK)
+        gw_lowrank_close(l);
+    return e;
+}
+
+void gw_lowrank_close(gw_lowrank *l) {
+    free(l->m);
+    free(l->own);
+    free(l->parts);
+    memset(l, 0, sizeof *l);
+}
+
+/* ---- the vectors to start from ---- */
+
+static void draw_column(gw_lowrank *l, uint64_t key, int j) {
+    uint64_t stream = gw_rng_key(key, (uint64_t)j);
+    float *q = l->q + (size_t)j * l->cols;
+    for (size_t c = 0; c < l->cols; c++)
+        q[c] = (float)gw_rng_normal(stream, c);
+}
+
+void gw_lowrank_draw(gw_lowrank *l, uint64_t key) {
+    for (int j = 0; j < l->rank; j++)
+        draw_column(l, key, j);
+}
+
+/* A NaN is never the largest here, and stays in its place whatever the others are scaled by. */
+static float peak(const float *x, size_t n) {
+    float most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    return most;
+}
+
+static bool holds_nan(const float *x, size_t n) {
+    bool found = false;
+    for (size_t i = 0; i < n; i++)
+        found |= x[i] != x[i];
+    return found;
+}
+
+void gw_lowrank_warm(gw_lowrank *l, uint64_t key) {
+    for (int j = 0; j < l->rank; j++) {
+        float *q = l->q + (size_t)j * l->cols, most = peak(q, l->cols);
+        if (most == 0 && !holds_nan(q, l->cols)) {
+            draw_column(l, key, j);
+            continue;
+        }
+        int exponent = 0;
+        frexpf(most, &exponent);
+        exponent = exponent > 126 ? 126 : exponent; /* 2^-exponent must be a normal float */
+        exponent = exponent < -126 ? -126 : exponent;
+        float scale = ldexpf(1.0f, -exponent);
+        for (size_t c = 0; c < l->cols; c++)
+            q[c] *= scale;
+    }
+}
+
+/* ---- the passes ---- */
+
+static gw_skinny skinny(const gw_lowrank *l) {
+    return (gw_skinny){
+        .m = l->m, .rows = l->rows, .cols = l->cols, .rank = l->rank, .p = l->p, .q = l->q};
+}
+
+typedef struct pass {
+    gw_skinny k;
+    const gw_lowrank *l;
+} pass;
+
+static void absorb_part(void *ctx, size_t lo, size_t hi) {
+    const pass *t = ctx;
+    t->l->kernels->absorb(&t->k, lo / t->k.cols, hi / t->k.cols);
+}
+
+static void expand_part(void *ctx, size_t lo, size_t hi) {
+    const pass *t = ctx;
+    t->l->kernels->expand(&t->k, lo / t->k.cols, hi / t->k.cols);
+}
+
+static void gather_part(void *ctx, size_t lo, size_t hi) {
+    const pass *t = ctx;
+    const gw_lowrank *l = t->l;
+    for (size_t row = lo / l->cols; row < hi / l->cols; row += l->chunk) {
+        size_t end = row + l->chunk < l->rows ? row + l->chunk : l->rows, i = row / l->chunk;
+        float *out = i == 0 ? l->q : l->parts + (i - 1) * (size_t)l->rank * l->cols;
+        l->kernels->gather(&t->k, row, end, out);
+    }
+}
+
+static void run(pass *t, size_t rows, void (*part)(void *ctx, size_t lo, size_t hi)) {
+    gw_simd_split(t->k.rows * t->k.cols, rows * t->k.cols, part, t);
+}
+
+void gw_lowrank_project(gw_lowrank *l, float *grad) {
+    pass t = {skinny(l), l};
+    if (l->m) {
+        t.k.add = grad;
+        t.k.own = l->own;
+    } else {
+        t.k.m = grad; /* only read: nothing is taken off or added */
+    }
+    run(&t, ROW_BLOCK, absorb_part);
+}
+
+void gw_lowrank_gather(gw_lowrank *l, float *grad) {
+    pass t = {skinny(l), l};
+    size_t wide = (size_t)l->rank * l->cols, chunks = divide_up(l->rows, l->chunk);
+    if (!l->m)
+        t.k.m = grad;
+    run(&t, l->chunk, gather_part);
+    for (size_t i = 1; i < chunks; i++)
+        for (size_t c = 0; c < wide; c++)
+            l->q[c] += l->parts[(i - 1) * wide + c];
+    if (l->own)
+        memcpy(l->own, l->q, wide * sizeof *l->own);
+}
+
+void gw_lowrank_expand(const gw_lowrank *l, float *grad) {
+    pass t = {skinny(l), l};
+    t.k.m = grad;
+    run(&t, ROW_BLOCK, expand_part);
+}
+
+void gw_lowrank_settle(gw_lowrank *l) {
+    if (!l->m)
+        return;
+    pass t = {skinny(l), l};
+    t.k.own = l->own;
+    t.k.q = NULL;
+    run(&t, ROW_BLOCK, absorb_part);
+    memset(l->own, 0, (size_t)l->rank * l->cols * sizeof *l->own);
+}
+
+/* ---- orthonormal columns ---- */
+
+/* Partial sums that a compiler may keep in vectors, added up in one order. */
+static double dot(const float *a, const float *b, size_t n) {
+    double sum[DOUBLES] = {0};
+    size_t i = 0;
+    for (; i + DOUBLES <= n; i += DOUBLES)
+        for (size_t k = 0; k < DOUBLES; k++)
+            sum[k] += (double)a[i + k] * (double)b[i + k];
+    for (size_t k = 0; i < n; i++, k++)
+        sum[k] += (double)a[i] * (double)b[i];
+    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+static void take_off(float *x, const float *unit, size_t n) {
+    double along = dot(unit, x, n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)((double)x[i] - along * (double)unit[i]);
+}
+
+static void fill(float *x, size_t n, float value) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = value;
+}
+
+void gw_lowrank_orthonormalise(float *p, size_t rows, int rank) {
+    for (int j = 0; j < rank; j++) {
+        float *x = p + (size_t)j * rows;
+        double before = sqrt(dot(x, x, rows));
+        for (int turn = 0; turn < 2; turn++)
+            for (int k = 0; k < j; k++)
+                take_off(x, p + (size_t)k * rows, rows);
+        double after = sqrt(dot(x, x, rows));
+        if (!isfinite(after)) {
+            fill(x, rows, NAN);
+        } else if (after <= LEFT_OVER * before) {
+            fill(x, rows, 0);
+        } else {
+            double unit = 1 / after;
+            for (size_t i = 0; i < rows; i++)
+                x[i] = (float)((double)x[i] * unit);
+        }
+    }
+}
