@@ -58,7 +58,8 @@ gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan);
 
 enum {
     GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */
-    GW_STRATEGY_EXACT = 2        /* with an exact codec each update is the one of a serial run */
+    GW_STRATEGY_EXACT = 2,       /* with an exact codec each update is the one of a serial run */
+    GW_STRATEGY_LOSSY = 4        /* compresses by itself: no codec makes its sums exact */
 };
 
 typedef struct gw_strategy_ops {

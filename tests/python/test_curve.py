@@ -18,7 +18,7 @@ STEPS = 100
 EXACT = 1e-5
 ANY = gwrun.names("comm/strategies.def")
 # These take another way than the serial run on purpose; `sparse` has no exact codec.
-STRATEGIES = [s for s in ANY if s not in ("local", "delayed", "gossip", "sparse")]
+STRATEGIES = [s for s in ANY if s not in ("local", "delayed", "gossip", "sparse", "powersgd")]
 ALGORITHMS = gwrun.names("comm/algos.def")
 SMOOTH = ("--activation", "tanh")
 CODECS = gwrun.names("compress/codecs.def")
@@ -89,6 +89,7 @@ class Curve(unittest.TestCase):
 
     def test_relaxed_strategies_learn(self):
         for words in (("local:period=4",), ("delayed",), ("gossip",), ("gossip:topology=exponential",),
+                      ("powersgd",),
                       ("local:period=4,momentum=1", "--momentum", "0.5")):
             with self.subTest(words=words):
                 curves = [self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm",

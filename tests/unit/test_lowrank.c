@@ -81,8 +81,9 @@ static void step(world *w, uint64_t number) {
         gw_lowrank_expand(&w->l[k], w->grad[k]);
 }
 
+/* Uniform, of variance 1. */
 static float noise(uint64_t key, size_t i) {
-    return (float)gw_rng_normal(key, i);
+    return (float)(sqrt(3.0) * (2 * gw_rng_unit(key, i) - 1));
 }
 
 static void fill(world *w, uint64_t key) {
