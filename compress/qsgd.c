@@ -1,8 +1,8 @@
-/* qsgd: stochastic rounding to 2, 4 or 8 bits. D. Alistarh, D. Grubic, J. Li, R. Tomioka,
+/* qsgd: stochastic rounding to 2 to 8 bits. D. Alistarh, D. Grubic, J. Li, R. Tomioka,
  * M. Vojnovic, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NIPS
  * 2017, with the max norm for scale and a fixed code length.
  *
- *   a bucket of B floats, m = max |x|, L = 2^(bits-1) - 1 levels (127, 7, 1):
+ *   a bucket of B floats, m = max |x|, L = 2^(bits-1) - 1 levels (127, 63, 31, 15, 7, 3, 1):
  *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value = code * (m / L)
  *
@@ -14,7 +14,7 @@
  *                      counted from the lowest bit of the first byte; unused bits are zero
  *   K scales m, little-endian binary32, one a bucket
  * The codes come first so that they are aligned where the buffer is.
- * bits + 32 / B bits an element: 8.06, 4.06, 2.06 with B = 512.
+ * bits + 32 / B bits an element: 8.06, 7.06 .. 2.06 with B = 512.
  *
  * A NaN or an infinity makes the scale of its bucket NaN: that bucket, and no other, decodes to
  * NaN. A bucket whose m is below 2^-100 is sent as zeros: its 1 / m would leave the range of a
@@ -28,33 +28,31 @@
 
 enum { SCALE_BYTES = 4 };
 typedef struct qsgd {
-    const gw_qsgd_kernels *k;
+    gw_qsgd_kernels k;
     unsigned bits;
     size_t bucket;
+    float levels;
 } qsgd;
 
-static const gw_opt opts[] = {{"bits", GW_OPT_CHOICE, "8", 0, 0, "2|4|8", NULL, "bits of a code"},
-                              {"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
-                               "floats that share a scale, a multiple of 64"},
-                              {0}};
+static const gw_opt opts[] = {
+    {"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, GW_QSGD_WIDEST, NULL, NULL, "bits of a code"},
+    {"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+     "floats that share a scale, a multiple of 64"},
+    {0}};
 
 static gw_err open_qsgd(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
     if (bucket % GW_BLOCK)
         return gw_fail(GW_ERR_USAGE, "qsgd: bucket=%lld: must be a multiple of %d", bucket,
                        GW_BLOCK);
-    gw_simd level;
-    GW_TRY(gw_simd_pick(&level));
+    const gw_qsgd_level *level;
+    GW_TRY(gw_qsgd_pick(&level));
     qsgd *q = NULL;
     GW_TRY(gw_alloc(&q, 1, sizeof *q));
-    q->bits = (unsigned)atoi(gw_args_text(args, "bits"));
+    q->bits = (unsigned)gw_args_int(args, "bits");
     q->bucket = (size_t)bucket;
-    q->k = gw_qsgd_portable;
-#ifdef GW_X86
-    if (level != GW_SIMD_PORTABLE)
-        q->k = level == GW_SIMD_AVX512 ? gw_qsgd_avx512 : gw_qsgd_avx2;
-#endif
-    q->k += q->bits == 8 ? 2 : q->bits / 4;
+    q->levels = (float)((1 << (q->bits - 1)) - 1);
+    q->k = level->width[q->bits - GW_QSGD_NARROWEST];
     *self = q;
     return GW_OK;
 }
@@ -75,9 +73,13 @@ static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, v
                      size_t cap, size_t *len) {
     (void)cap;
     const qsgd *q = self;
-    gw_qsgd_encoding e = {x, q->bucket, turn.key,
-                          (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n)), out};
-    gw_simd_split(n, q->bucket, q->k->encode, &e);
+    gw_qsgd_encoding e = {x,
+                          q->bucket,
+                          q->levels,
+                          turn.key,
+                          (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n)),
+                          out};
+    gw_simd_split(n, q->bucket, q->k.encode, &e);
     *len = bound(q, n);
     return GW_OK;
 }
@@ -89,15 +91,15 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
         return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
                        bound(q, n));
     gw_qsgd_decoding d = {
-        y, q->bucket,
+        y, q->bucket, q->levels,
         (const gw_u32u *)(const void *)((const unsigned char *)in + codes_bytes(q, n)), in};
-    gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k->decode_add : q->k->decode, &d);
+    gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);
     return GW_OK;
 }
 
 const gw_codec_ops gw_codec_qsgd = {
-    .head = {GW_CODEC_ABI, "qsgd", "stochastic rounding, max norm a bucket (8.06 bits an element)",
-             opts},
+    .head = {GW_CODEC_ABI, "qsgd",
+             "stochastic rounding, max norm a bucket (2.06 to 8.06 bits an element)", opts},
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
     .open = open_qsgd,
     .close = free,

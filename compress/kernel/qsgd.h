@@ -1,4 +1,5 @@
-/** Kernels of the qsgd codec: a bucket's magnitude, stochastic rounding, packing, unpacking. */
+/** Kernels of the codecs that round stochastically on a max-norm scale (qsgd, int8sum): a bucket's
+ *  magnitude, rounding, packing, unpacking. */
 #ifndef GW_COMPRESS_KERNEL_QSGD_H
 #define GW_COMPRESS_KERNEL_QSGD_H
 
@@ -36,6 +37,7 @@ static inline uint32_t gw_qsgd_mix(uint64_t seed, uint32_t ctr) {
 typedef struct gw_qsgd_encoding {
     const float *x;
     size_t bucket;
+    float levels; /* |code| <= levels */
     uint64_t key;
     gw_u32u *scales;
     unsigned char *codes;
@@ -44,23 +46,32 @@ typedef struct gw_qsgd_encoding {
 typedef struct gw_qsgd_decoding {
     float *y;
     size_t bucket;
+    float levels;
     const gw_u32u *scales;
     const unsigned char *codes;
 } gw_qsgd_decoding;
 
 /** Work on floats [lo, hi) of the span, lo a multiple of bucket; ctx is a gw_qsgd_encoding or a
  *  gw_qsgd_decoding: parts for gw_simd_split. */
+typedef void gw_qsgd_part(void *ctx, size_t lo, size_t hi);
+
+/** Codes of one width. A scale of Inf or NaN decodes to NaN. */
 typedef struct gw_qsgd_kernels {
-    void (*encode)(void *ctx, size_t lo, size_t hi);
-    void (*decode)(void *ctx, size_t lo, size_t hi);
-    void (*decode_add)(void *ctx, size_t lo, size_t hi);
+    gw_qsgd_part *encode, *decode, *decode_add;
 } gw_qsgd_kernels;
 
-enum { GW_QSGD_WIDTHS = 3 }; /* 2, 4, 8 bits, in this order */
+enum { GW_QSGD_NARROWEST = 2, GW_QSGD_WIDEST = 8 };
 
-extern const gw_qsgd_kernels gw_qsgd_portable[GW_QSGD_WIDTHS];
-#ifdef GW_X86
-extern const gw_qsgd_kernels gw_qsgd_avx2[GW_QSGD_WIDTHS], gw_qsgd_avx512[GW_QSGD_WIDTHS];
-#endif
+/** All widths on one instruction set. */
+typedef struct gw_qsgd_level {
+    gw_qsgd_kernels width[GW_QSGD_WIDEST - GW_QSGD_NARROWEST + 1]; /* [bits - GW_QSGD_NARROWEST] */
+    /** `encode` of 8-bit codes in two halves, for scales that others have a say in: the first
+     *  writes the scales alone, +Inf for a bucket with Inf or NaN; the second takes them as they
+     *  are then, none below what the first wrote. */
+    gw_qsgd_part *measure, *encode_agreed;
+} gw_qsgd_level;
+
+/** The kernels of the instruction set that gw_simd_pick names; its errors. */
+gw_err gw_qsgd_pick(const gw_qsgd_level **level);
 
 #endif

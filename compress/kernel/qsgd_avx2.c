@@ -57,6 +57,40 @@ INLINE __m256i bytes_of(__m256i a, __m256i b, __m256i c, __m256i d) {
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
+/* `bytes` (even, below 16) from the low end of v. */
+INLINE void put_bytes(unsigned bytes, unsigned char *out, __m128i v) {
+    if (bytes & 8) {
+        _mm_storel_epi64((__m128i *)(void *)out, v);
+        v = _mm_srli_si128(v, 8);
+        out += 8;
+    }
+    if (bytes & 4) {
+        *(gw_u32u *)(void *)out = (uint32_t)_mm_cvtsi128_si32(v);
+        v = _mm_srli_si128(v, 4);
+        out += 4;
+    }
+    if (bytes & 2)
+        *(gw_u16u *)(void *)out = (uint16_t)_mm_cvtsi128_si32(v);
+}
+
+/* Doubling the fields: pairs in 16 bits, four in 32, eight in 64, which are whole bytes; those of
+ * two such are then drawn together. */
+INLINE void store_narrow(unsigned bits, unsigned char *out, __m256i low) {
+    const int rest = (int)(32 - 4 * bits);
+    const __m256i even = _mm256_setr_epi32(rest, 0, rest, 0, rest, 0, rest, 0);
+#define FROM(k) (char)(k < bits ? k : k < 2 * bits ? k + 8 - bits : 0x80)
+    const __m256i together = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        FROM(0), FROM(1), FROM(2), FROM(3), FROM(4), FROM(5), FROM(6), FROM(7), FROM(8), FROM(9),
+        FROM(10), FROM(11), FROM(12), FROM(13), FROM(14), FROM(15)));
+#undef FROM
+    __m256i v = _mm256_maddubs_epi16(_mm256_set1_epi16((short)(1 << bits << 8 | 1)), low);
+    v = _mm256_madd_epi16(v, _mm256_set1_epi32(1 << 2 * bits << 16 | 1));
+    v = _mm256_srli_epi64(_mm256_sllv_epi32(v, even), rest);
+    v = _mm256_shuffle_epi8(v, together);
+    put_bytes(2 * bits, out, _mm256_castsi256_si128(v));
+    put_bytes(2 * bits, out + 2 * bits, _mm256_extracti128_si256(v, 1));
+}
+
 INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
     if (bits == 8) {
         _mm256_storeu_si256((__m256i *)(void *)out, bytes);
@@ -69,11 +103,7 @@ INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
         _mm_storeu_si128((__m128i *)(void *)out, _mm256_castsi256_si128(pack));
         return;
     }
-    __m256i pairs = _mm256_maddubs_epi16(low, _mm256_set1_epi16(0x0401));
-    __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x00100001));
-    quads = _mm256_packus_epi16(_mm256_packus_epi32(quads, quads), quads);
-    quads = _mm256_permutevar8x32_epi32(quads, _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0));
-    _mm_storel_epi64((__m128i *)(void *)out, _mm256_castsi256_si128(quads));
+    store_narrow(bits, out, low);
 }
 
 /* 32 elements, of which the first 16 take the low halves of two registers of random words. */
@@ -85,8 +115,8 @@ INLINE __m256i half_block(const float *x, __m256 inv, __m256i r, __m256i s) {
                     codes_of(x + 3 * LANES, inv, _mm256_srli_epi32(s, 16)));
 }
 
-INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64_t seed,
-                     uint32_t ctr, void *out) {
+INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float inv1, uint64_t seed,
+                     uint32_t ctr, void *out, const float *next, uint32_t *top) {
     const __m256 inv = _mm256_set1_ps(inv1);
     const __m256i high = _mm256_set1_epi32((int)(seed >> 32));
     const __m256i stride = _mm256_set1_epi32((int)(LANES * GW_QSGD_WEYL));
@@ -96,6 +126,8 @@ INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64
                                             _mm256_set1_epi32((int)GW_QSGD_WEYL)),
                          _mm256_set1_epi32((int)(uint32_t)seed));
     unsigned char *byte = out;
+    if (look) /* first: what it brings into the cache takes a while */
+        *top = peak(next, n);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m256i g = mix(weyl, high);
         weyl = _mm256_add_epi32(weyl, stride);
@@ -106,28 +138,56 @@ INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64
         store_codes(bits, byte, half_block(x + i + HALF, inv, second_word(g), second_word(h)));
         byte += bits * HALF / 8;
     }
+    return false;
 }
 
 /* Eight codes, sign-extended: narrow ones are shifted up to the sign bit and down again. */
-INLINE __m256i load_codes(unsigned bits, const unsigned char *in, size_t i) {
-    const void *at = in + i * bits / 8;
-    if (bits == 8)
-        return _mm256_cvtepi8_epi32(_mm_loadl_epi64(at));
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i up = _mm256_sub_epi32(_mm256_set1_epi32((int)(32 - bits)),
-                                        _mm256_mullo_epi32(lane, _mm256_set1_epi32((int)bits)));
-    int raw = bits == 4 ? (int)*(const gw_u32u *)at : (int)*(const gw_u16u *)at;
-    return _mm256_srai_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(raw), up), (int)(32 - bits));
+INLINE __m256i load_whole(unsigned bits, const unsigned char *at) {
+    const int b = (int)bits;
+    const void *word = at;
+    if (b == 8)
+        return _mm256_cvtepi8_epi32(_mm_loadl_epi64(word));
+    int raw = b == 4 ? (int)*(const gw_u32u *)word : (int)*(const gw_u16u *)word;
+    const __m256i up = _mm256_setr_epi32(32 - b, 32 - 2 * b, 32 - 3 * b, 32 - 4 * b, 32 - 5 * b,
+                                         32 - 6 * b, 32 - 7 * b, 32 - 8 * b);
+    return _mm256_srai_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(raw), up), 32 - b);
 }
 
-INLINE void decode(unsigned bits, const void *in, size_t n, float step1, float *y, int add) {
+/* The same where codes lie across bytes: within two of the 8 at `at`, the first of them `skip`
+ * bytes on; a shuffle lays these into the upper half of a dword. */
+INLINE __m256i load_odd(unsigned bits, const unsigned char *at, int skip) {
+    const int b = (int)bits;
+#define FROM(k) -1, -1, (char)(k * b / 8 + skip), (char)(k * b / 8 + skip + 1)
+#define UP(k)   (16 - b - k * b % 8)
+    const __m256i from =
+        _mm256_setr_epi8(FROM(0), FROM(1), FROM(2), FROM(3), FROM(4), FROM(5), FROM(6), FROM(7));
+    const __m256i up = _mm256_setr_epi32(UP(0), UP(1), UP(2), UP(3), UP(4), UP(5), UP(6), UP(7));
+#undef FROM
+#undef UP
+    __m256i raw = _mm256_broadcastsi128_si256(_mm_loadl_epi64((const void *)at));
+    raw = _mm256_sllv_epi32(_mm256_shuffle_epi8(raw, from), up);
+    return _mm256_srai_epi32(raw, 32 - b);
+}
+
+/* The last codes of a block are read by the 8 bytes that end with it. */
+INLINE __m256i load_codes(unsigned bits, const unsigned char *block, unsigned i) {
+    const unsigned char *at = block + i * bits / 8;
+    if (8 % bits == 0)
+        return load_whole(bits, at);
+    int skip = i == GW_BLOCK - LANES ? 8 - (int)bits : 0;
+    return load_odd(bits, at - skip, skip);
+}
+
+INLINE void decode(unsigned bits, const unsigned char *in, size_t n, float step1, float *y,
+                   int add) {
     const __m256 step = _mm256_set1_ps(step1);
-    for (size_t i = 0; i < n; i += LANES) {
-        __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(load_codes(bits, in, i)), step);
-        _mm256_storeu_ps(y + i, add ? _mm256_add_ps(_mm256_loadu_ps(y + i), v) : v);
-    }
+    for (; n; n -= GW_BLOCK, y += GW_BLOCK, in += bits * GW_BLOCK / 8)
+        for (unsigned i = 0; i < GW_BLOCK; i += LANES) {
+            __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(load_codes(bits, in, i)), step);
+            _mm256_storeu_ps(y + i, add ? _mm256_add_ps(_mm256_loadu_ps(y + i), v) : v);
+        }
 }
 
 #include "compress/kernel/qsgd_loop.h"
-GW_QSGD_TABLE(avx2);
+GW_QSGD_LEVEL(avx2);
 #endif

@@ -36,47 +36,125 @@ INLINE __m512i fixed_of(const float *x, __m512 inv, __m512i random) {
     return _mm512_add_epi32(fixed, random);
 }
 
-/* 64 codes in element order, one a byte: the upper words of two registers at a time, then a pack
- * within 128-bit lanes, whose halves are put in order. */
+/* 64 codes, one a byte: the upper words of two registers at a time, then a pack within 128-bit
+ * lanes, which leaves the quadwords in the order 0 4 1 5 2 6 3 7. */
 INLINE __m512i bytes_of(__m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i upper =
         _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
                          25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-    __m512i ab = _mm512_permutex2var_epi16(a, upper, b);
-    __m512i cd = _mm512_permutex2var_epi16(c, upper, d);
-    return _mm512_permutexvar_epi64(order, _mm512_packs_epi16(ab, cd));
+    return _mm512_packs_epi16(_mm512_permutex2var_epi16(a, upper, b),
+                              _mm512_permutex2var_epi16(c, upper, d));
+}
+
+INLINE __m512i in_order(__m512i bytes) {
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), bytes);
+}
+
+/* Pairs, first + 16 * second, in order when they are half as wide. */
+INLINE void store_4(void *out, __m512i bytes) {
+    __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
+    __m256i pairs = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001)));
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    _mm256_storeu_si256(out, _mm256_permutevar8x32_epi32(pairs, order));
+}
+
+/* Lower and upper bits as masks, which scalar instructions spread: they have nothing else to do.
+ * Not 0: one was INT8_MIN. */
+INLINE uint64_t store_2(void *out, __m512i bytes) {
+    const uint64_t even = 0x5555555555555555u;
+    bytes = in_order(bytes);
+    uint64_t low = _mm512_test_epi8_mask(bytes, _mm512_set1_epi8(1));
+    uint64_t high = _mm512_movepi8_mask(bytes);
+    gw_u64u *words = out;
+    words[0] = _pdep_u64(low, even) | _pdep_u64(high, ~even);
+    words[1] = _pdep_u64(low >> 32, even) | _pdep_u64(high >> 32, ~even);
+    return high & ~low;
+}
+
+/* Doubling the fields: pairs in 16 bits, four in 32, eight in 64, which are whole bytes; those of
+ * the two quadwords of a lane are drawn together, then those of the four lanes. */
+INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
+    const int b = (int)bits, rest = 32 - 4 * b;
+#define FROM(k) (char)(k < b ? k : k < 2 * b ? k + 8 - b : 0x80)
+    const __m512i lane = _mm512_broadcast_i32x4(_mm_setr_epi8(
+        FROM(0), FROM(1), FROM(2), FROM(3), FROM(4), FROM(5), FROM(6), FROM(7), FROM(8), FROM(9),
+        FROM(10), FROM(11), FROM(12), FROM(13), FROM(14), FROM(15)));
+#undef FROM
+#define FROM(k) (short)(b == 6 ? k / 3 * 4 + k % 3 : k / b * 8 + k % b)
+    const __m512i lanes = _mm512_set_epi16(
+        FROM(31), FROM(30), FROM(29), FROM(28), FROM(27), FROM(26), FROM(25), FROM(24), FROM(23),
+        FROM(22), FROM(21), FROM(20), FROM(19), FROM(18), FROM(17), FROM(16), FROM(15), FROM(14),
+        FROM(13), FROM(12), FROM(11), FROM(10), FROM(9), FROM(8), FROM(7), FROM(6), FROM(5),
+        FROM(4), FROM(3), FROM(2), FROM(1), FROM(0));
+#undef FROM
+    __m512i v = _mm512_and_si512(in_order(bytes), _mm512_set1_epi8((char)((1 << b) - 1)));
+    v = _mm512_maddubs_epi16(_mm512_set1_epi16((short)(1 << b << 8 | 1)), v);
+    v = _mm512_madd_epi16(v, _mm512_set1_epi32(1 << 2 * b << 16 | 1));
+    /* the even dwords' fields stay, the odd ones' come down behind them */
+    v = _mm512_ternarylogic_epi64(_mm512_set1_epi64((1 << 4 * b) - 1), v,
+                                  _mm512_srli_epi64(v, (unsigned)rest), 0xca);
+    if (b != 6) /* whose 6 bytes are whole words */
+        v = _mm512_shuffle_epi8(v, lane);
+    v = _mm512_permutexvar_epi16(lanes, v);
+    _mm512_mask_storeu_epi32(out, (__mmask16)((1 << 2 * b) - 1), v);
 }
 
 INLINE void store_codes(unsigned bits, void *out, __m512i bytes) {
-    if (bits == 8) {
-        _mm512_storeu_si512(out, bytes);
-        return;
+    switch (bits) {
+    case 4: store_4(out, bytes); break;
+    case 8: _mm512_storeu_si512(out, in_order(bytes)); break;
+    default: store_odd(bits, out, bytes); break;
     }
-    __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8((char)((1 << bits) - 1)));
-    if (bits == 4) { /* pairs: first + 16 * second */
-        __m512i pairs = _mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001));
-        _mm256_storeu_si256(out, _mm512_cvtepi16_epi8(pairs));
-        return;
-    }
-    __m512i pairs = _mm512_maddubs_epi16(low, _mm512_set1_epi16(0x0401));
-    __m512i quads = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x00100001));
-    _mm_storeu_si128(out, _mm512_cvtepi32_epi8(quads));
 }
 
-INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64_t seed,
-                     uint32_t ctr, void *out) {
+/* max(top, |x|); of a number and a NaN the number. */
+INLINE __m512 higher(__m512 top, const float *x) {
+    return _mm512_range_ps(top, _mm512_loadu_ps(x), 0xb);
+}
+
+typedef struct peaks {
+    __m512 a, b;
+} peaks;
+
+/* A block of the bucket to come, and, so that the cache misses are over by then, a request for one
+ * further on: a prefetch may point anywhere. */
+INLINE void look_at(peaks *p, const float *x) {
+    enum { AHEAD = 4096 }; /* bytes */
+    for (int i = 0; i < 4; i++)
+        _mm_prefetch((const char *)x + AHEAD + 64 * i, _MM_HINT_T0);
+    p->a = higher(p->a, x);
+    p->b = higher(p->b, x + LANES);
+    p->a = higher(p->a, x + 2 * LANES);
+    p->b = higher(p->b, x + 3 * LANES);
+}
+
+INLINE uint32_t highest(peaks p) {
+    return _mm512_reduce_max_epu32(
+        _mm512_max_epu32(_mm512_castps_si512(p.a), _mm512_castps_si512(p.b)));
+}
+
+INLINE __m512i weyl_terms(uint64_t seed, uint32_t ctr) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32((int)ctr));
+    return _mm512_add_epi32(_mm512_mullo_epi32(at, _mm512_set1_epi32((int)GW_QSGD_WEYL)),
+                            _mm512_set1_epi32((int)(uint32_t)seed));
+}
+
+/* The conversion makes the least integer of a NaN, and the pack the least byte of that, which is no
+ * code: so the peaks need not see a NaN, and cost one instruction in the place of two. */
+INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float inv1, uint64_t seed,
+                     uint32_t ctr, void *out, const float *next, uint32_t *top) {
     const __m512 inv = _mm512_set1_ps(inv1);
     const __m512i high = _mm512_set1_epi32((int)(seed >> 32));
     const __m512i stride = _mm512_set1_epi32((int)(LANES * GW_QSGD_WEYL));
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i low16 = _mm512_set1_epi32(0xffff);
-    __m512i weyl =
-        _mm512_add_epi32(_mm512_mullo_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)ctr)),
-                                            _mm512_set1_epi32((int)GW_QSGD_WEYL)),
-                         _mm512_set1_epi32((int)(uint32_t)seed));
+    __m512i weyl = weyl_terms(seed, ctr), least = _mm512_setzero_si512();
+    peaks p = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     unsigned char *byte = out;
+    uint64_t bad = 0;
     for (size_t i = 0; i < n; i += GW_BLOCK, byte += bits * GW_BLOCK / 8) {
+        if (look)
+            look_at(&p, next + i);
         __m512i h = mix(weyl, high);
         __m512i r = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL2));
         __m512i s =
@@ -86,8 +164,17 @@ INLINE void quantize(unsigned bits, const float *x, size_t n, float inv1, uint64
         __m512i b = fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
         __m512i c = fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
         __m512i d = fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
-        store_codes(bits, byte, bytes_of(a, b, c, d));
+        __m512i bytes = bytes_of(a, b, c, d);
+        if (bits == 2) {
+            bad |= store_2(byte, bytes);
+        } else {
+            least = _mm512_min_epi8(least, bytes);
+            store_codes(bits, byte, bytes);
+        }
     }
+    if (look)
+        *top = highest(p);
+    return bad != 0 || _mm512_cmpeq_epi8_mask(least, _mm512_set1_epi8(INT8_MIN)) != 0;
 }
 
 INLINE void put(float *y, __m512 v, int add) {
@@ -126,13 +213,68 @@ INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float
     }
 }
 
+/* What turns 16 codes of an odd width, or of 6 bits, into floats. */
+typedef struct reader {
+    __m512i from, last, shift;
+    __m512 low, high, step; /* values of the codes 0 to 15, and 16 to 31, modulo their number */
+} reader;
+
+INLINE reader reader_of(unsigned bits, float step1) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i bit = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)bits));
+    const __m512i byte = _mm512_srli_epi32(bit, 3);
+    const __m512i signs = _mm512_set1_epi32((int)(32 - bits));
+    const __m512i value = _mm512_srav_epi32(_mm512_sllv_epi32(lane, signs), signs);
+    const __m512 step = _mm512_set1_ps(step1);
+    reader r = {.step = step};
+    r.from = _mm512_add_epi32(_mm512_or_si512(byte, _mm512_slli_epi32(byte, 8)),
+                              _mm512_set1_epi32((int)0x80800100u));
+    r.last = _mm512_add_epi32(r.from, _mm512_set1_epi32((int)(0x0101 * (16 - 2 * bits))));
+    r.shift = _mm512_and_si512(bit, _mm512_set1_epi32(7));
+    r.low = _mm512_mul_ps(_mm512_cvtepi32_ps(value), step);
+    r.high = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(lane, _mm512_set1_epi32(16))), step);
+    return r;
+}
+
+/* A code lies within two bytes, which a shuffle lays into its dword, where a shift brings it down.
+ * Codes of up to 5 bits then index the table of their values: what is above does no harm. Wider
+ * ones become, with the sign bit turned over, the last bits of a float 2^23 + 2^(bits-1) + code. */
+INLINE __m512 read_16(unsigned bits, reader r, const unsigned char *in, __m512i from) {
+    const uint32_t sign = 1u << (bits - 1), magic = 0x4b000000;
+    __m512i raw = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)in));
+    raw = _mm512_srlv_epi32(_mm512_shuffle_epi8(raw, from), r.shift);
+    if (bits < 5)
+        return _mm512_permutexvar_ps(raw, r.low);
+    if (bits == 5)
+        return _mm512_permutex2var_ps(r.low, raw, r.high);
+    raw = _mm512_ternarylogic_epi32(raw, _mm512_set1_epi32((int)(2 * sign - 1)),
+                                    _mm512_set1_epi32((int)(magic | sign)), 0x6a); /* (a & b) ^ c */
+    __m512 code = _mm512_sub_ps(_mm512_castsi512_ps(raw), _mm512_set1_ps(0x1p23f + (float)sign));
+    return _mm512_mul_ps(code, r.step);
+}
+
+/* 16 bytes are read for 2 * bits: of the last 16 codes of a block those that end with it. */
+INLINE void decode_odd(unsigned bits, const unsigned char *in, size_t n, float step, float *y,
+                       int add) {
+    const reader r = reader_of(bits, step);
+    for (size_t i = 0; i < n; i += GW_BLOCK) {
+        const unsigned char *at = in + i * bits / 8;
+        put(y + i, read_16(bits, r, at, r.from), add);
+        put(y + i + LANES, read_16(bits, r, at + 2 * bits, r.from), add);
+        put(y + i + 2 * LANES, read_16(bits, r, at + 4 * bits, r.from), add);
+        put(y + i + 3 * LANES, read_16(bits, r, at + 8 * bits - 16, r.last), add);
+    }
+}
+
 INLINE void decode(unsigned bits, const void *in, size_t n, float step, float *y, int add) {
-    if (bits == 8)
-        decode_bytes(in, n, step, y, add);
-    else
-        decode_table(bits, in, n, step, y, add);
+    switch (bits) {
+    case 2:
+    case 4: decode_table(bits, in, n, step, y, add); break;
+    case 8: decode_bytes(in, n, step, y, add); break;
+    default: decode_odd(bits, in, n, step, y, add); break;
+    }
 }
 
 #include "compress/kernel/qsgd_loop.h"
-GW_QSGD_TABLE(avx512);
+GW_QSGD_LEVEL(avx512);
 #endif

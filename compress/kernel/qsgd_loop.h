@@ -1,10 +1,13 @@
 /* The loop over buckets, included by each level's file, so that it is compiled with that level's
  * instructions and the constants of its inlined kernels stay in registers. Wants TARGET (a function
  * attribute, or nothing) and, all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak(x, n)                             bit pattern of max |x|
- *   void quantize(bits, x, n, inv, seed, ctr, out)  codes of a bucket's blocks from ctr / 16 on
+ *   uint32_t peak(x, n)     bit pattern of max |x|, of a NaN if there is one
+ *   bool quantize(bits, look, x, n, inv, seed, ctr, out, next, top)
+ *                           codes of a bucket's blocks from ctr / 16 on; `look`: *top is the peak
+ *                           of next[0..n), found on the way, save that it may miss a NaN. True: x
+ *                           holds a NaN (never, where all peaks are exact).
  *   void decode(bits, in, n, step, y, add)
- * Defines gw_qsgd_LEVEL through GW_QSGD_TABLE(LEVEL). */
+ * Defines gw_qsgd_LEVEL through GW_QSGD_LEVEL(LEVEL). */
 #include "base/rng.h"
 
 #include <string.h>
@@ -12,11 +15,38 @@
 #define INLINE_LOOP TARGET static inline __attribute__((always_inline))
 #define APART       TARGET static __attribute__((noinline)) /* ragged ends, one a span */
 
+/* ---- ragged ends: a zero-padded block ---- */
+
+typedef bool quantize_end(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,
+                          void *out);
+
+INLINE_LOOP bool quantize_tail(unsigned bits, const float *x, size_t tail, float inv, uint64_t seed,
+                               uint32_t ctr, void *out) {
+    float block[GW_BLOCK] = {0};
+    unsigned char codes[GW_BLOCK];
+    memcpy(block, x, tail * sizeof *block);
+    bool bad = quantize(bits, 0, block, GW_BLOCK, inv, seed, ctr, codes, NULL, NULL);
+    memcpy(out, codes, (tail * bits + 7) / 8);
+    return bad;
+}
+
+INLINE_LOOP void decode_tail(unsigned bits, const unsigned char *in, size_t tail, float step,
+                             float *y, int add) {
+    float block[GW_BLOCK] = {0};
+    unsigned char codes[GW_BLOCK] = {0};
+    memcpy(codes, in, (tail * bits + 7) / 8);
+    memcpy(block, y, tail * sizeof *block);
+    decode(bits, codes, GW_BLOCK, step, block, add);
+    memcpy(y, block, tail * sizeof *block);
+}
+
 APART uint32_t peak_of_tail(const float *x, size_t tail) {
     float block[GW_BLOCK] = {0};
     memcpy(block, x, tail * sizeof *block);
     return peak(block, GW_BLOCK);
 }
+
+/* ---- a bucket ---- */
 
 INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
     size_t tail = n % GW_BLOCK;
@@ -24,74 +54,87 @@ INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
     return rest > top ? rest : top;
 }
 
-APART void quantize_tail(unsigned bits, const float *x, size_t tail, float inv, uint64_t seed,
-                         uint32_t ctr, void *out) {
-    float block[GW_BLOCK] = {0};
-    unsigned char codes[GW_BLOCK];
-    memcpy(block, x, tail * sizeof *block);
-    switch (bits) {
-    case 2: quantize(2, block, GW_BLOCK, inv, seed, ctr, codes); break;
-    case 4: quantize(4, block, GW_BLOCK, inv, seed, ctr, codes); break;
-    default: quantize(8, block, GW_BLOCK, inv, seed, ctr, codes); break;
-    }
-    memcpy(out, codes, (tail * bits + 7) / 8);
+INLINE_LOOP unsigned char *codes_of_bucket(unsigned bits, const gw_qsgd_encoding *e,
+                                           size_t bucket) {
+    return e->codes + bucket * e->bucket * bits / 8;
 }
 
-INLINE_LOOP void encode_bucket(unsigned bits, const gw_qsgd_encoding *e, size_t bucket, size_t n,
-                               uint32_t top) {
-    const float *x = e->x + bucket * e->bucket;
-    unsigned char *out = e->codes + bucket * e->bucket * bits / 8;
-    if (top >= GW_QSGD_INFINITE || top < GW_QSGD_TINY) {
-        e->scales[bucket] = gw_le32(top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
-        memset(out, 0, (n * bits + 7) / 8);
-        return;
+/* For |x| <= scale, |x| * this rounds to at most levels * 2^16: its error is below half a step
+ * there. */
+INLINE_LOOP float inverse(const gw_qsgd_encoding *e, uint32_t scale) {
+    return e->levels * 65536.0f / gw_float_of(scale);
+}
+
+INLINE_LOOP void send_blank(unsigned bits, const gw_qsgd_encoding *e, size_t bucket, size_t n,
+                            uint32_t scale) {
+    e->scales[bucket] = gw_le32(scale);
+    memset(codes_of_bucket(bits, e, bucket), 0, (n * bits + 7) / 8);
+}
+
+/* A bucket whose peak is `top` (it may have missed a NaN); the peak of the `next` floats behind it,
+ * a bucket or less. Reading ahead hides the latency of that, and of its cache misses. */
+INLINE_LOOP uint32_t encode_bucket(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
+                                   size_t bucket, size_t n, uint32_t top, size_t next) {
+    const float *x = e->x + bucket * e->bucket, *behind = x + n;
+    if (top < GW_QSGD_TINY)
+        top = peak_of_bucket(x, n);
+    if (top < GW_QSGD_TINY || top >= GW_QSGD_INFINITE) {
+        send_blank(bits, e, bucket, n, top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
+        return peak_of_bucket(behind, next);
     }
     e->scales[bucket] = gw_le32(top < GW_QSGD_MOST ? top : GW_QSGD_MOST);
-    /* |x| * inv rounds to at most levels * 2^16: the error of inv is below half a step there. */
-    float inv = (float)((1 << (bits - 1)) - 1) * 65536.0f / gw_float_of(top);
+    float inv = inverse(e, top);
     uint64_t seed = gw_rng_u64(e->key, bucket);
     size_t tail = n % GW_BLOCK, full = n - tail;
-    quantize(bits, x, full, inv, seed, 0, out);
+    unsigned char *out = codes_of_bucket(bits, e, bucket);
+    bool whole = next == e->bucket;
+    uint32_t next_top = 0;
+    bool bad = quantize(bits, 1, x, full, inv, seed, 0, out, whole ? behind : x, &next_top);
     if (tail)
-        quantize_tail(bits, x + full, tail, inv, seed, (uint32_t)(full / 4), out + full * bits / 8);
+        bad |= end(x + full, tail, inv, seed, (uint32_t)(full / 4), out + full * bits / 8);
+    if (bad)
+        send_blank(bits, e, bucket, n, GW_QSGD_NAN);
+    return whole ? next_top : peak_of_bucket(behind, next);
 }
 
-/* The peak of the next bucket is found before this one is written, so that its latency, and that
- * of its cache misses, hides behind the work. */
-INLINE_LOOP void encode_range(unsigned bits, const gw_qsgd_encoding *e, size_t lo, size_t hi) {
-    size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
+/* ---- ranges of buckets ---- */
+
+INLINE_LOOP size_t bucket_at(size_t bucket, size_t lo, size_t hi) {
+    return hi - lo < bucket ? hi - lo : bucket;
+}
+
+INLINE_LOOP void encode_range(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
+                              size_t lo, size_t hi) {
+    size_t n = bucket_at(e->bucket, lo, hi);
     uint32_t top = peak_of_bucket(e->x + lo, n);
     for (size_t bucket = lo / e->bucket; n; bucket++) {
         lo += n;
-        size_t next = hi - lo < e->bucket ? hi - lo : e->bucket;
-        uint32_t next_top = next ? peak_of_bucket(e->x + lo, next) : 0;
-        encode_bucket(bits, e, bucket, n, top);
-        n = next, top = next_top;
+        size_t next = bucket_at(e->bucket, lo, hi);
+        top = encode_bucket(bits, end, e, bucket, n, top, next);
+        n = next;
     }
 }
 
 INLINE_LOOP void decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t lo, size_t hi,
                               int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
-        size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
-        float step = gw_float_of(gw_le32(d->scales[bucket])) / (float)((1 << (bits - 1)) - 1);
+        size_t n = bucket_at(d->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
+        uint32_t scale = gw_le32(d->scales[bucket]);
+        float step = gw_float_of(scale < GW_QSGD_INFINITE ? scale : GW_QSGD_NAN) / d->levels;
         const unsigned char *in = d->codes + lo * bits / 8;
-        float *y = d->y + lo;
-        decode(bits, in, full, step, y, add);
-        if (tail) {
-            float block[GW_BLOCK] = {0};
-            unsigned char codes[GW_BLOCK] = {0};
-            memcpy(codes, in + full * bits / 8, (tail * bits + 7) / 8);
-            memcpy(block, y + full, tail * sizeof *block);
-            decode(bits, codes, GW_BLOCK, step, block, add);
-            memcpy(y + full, block, tail * sizeof *block);
-        }
+        decode(bits, in, full, step, d->y + lo, add);
+        if (tail)
+            decode_tail(bits, in + full * bits / 8, tail, step, d->y + lo + full, add);
     }
 }
 
 #define WIDTH(bits)                                                                                \
+    APART bool end##bits(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,      \
+                         void *out) {                                                              \
+        return quantize_tail(bits, x, tail, inv, seed, ctr, out);                                  \
+    }                                                                                              \
     TARGET static void encode##bits(void *ctx, size_t lo, size_t hi) {                             \
-        encode_range(bits, ctx, lo, hi);                                                           \
+        encode_range(bits, end##bits, ctx, lo, hi);                                                \
     }                                                                                              \
     TARGET static void decode##bits(void *ctx, size_t lo, size_t hi) {                             \
         decode_range(bits, ctx, lo, hi, 0);                                                        \
@@ -101,10 +144,50 @@ INLINE_LOOP void decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t l
     }
 
 WIDTH(2)
+WIDTH(3)
 WIDTH(4)
+WIDTH(5)
+WIDTH(6)
+WIDTH(7)
 WIDTH(8)
 
-#define GW_QSGD_TABLE(level)                                                                       \
-    const gw_qsgd_kernels gw_qsgd_##level[GW_QSGD_WIDTHS] = {{encode2, decode2, decode_add2},      \
-                                                             {encode4, decode4, decode_add4},      \
-                                                             {encode8, decode8, decode_add8}}
+/* ---- agreed scales ---- */
+
+TARGET static void measure(void *ctx, size_t lo, size_t hi) {
+    const gw_qsgd_encoding *e = ctx;
+    for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
+        uint32_t top = peak_of_bucket(e->x + lo, bucket_at(e->bucket, lo, hi));
+        if (top < GW_QSGD_TINY)
+            top = 0;
+        else if (top > GW_QSGD_MOST)
+            top = top < GW_QSGD_INFINITE ? GW_QSGD_MOST : GW_QSGD_INFINITE;
+        e->scales[bucket] = gw_le32(top);
+    }
+}
+
+TARGET static void encode_agreed(void *ctx, size_t lo, size_t hi) {
+    const gw_qsgd_encoding *e = ctx;
+    for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
+        size_t n = bucket_at(e->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
+        uint32_t scale = gw_le32(e->scales[bucket]);
+        if (scale < GW_QSGD_TINY || scale >= GW_QSGD_INFINITE) {
+            send_blank(8, e, bucket, n, scale);
+            continue;
+        }
+        float inv = inverse(e, scale);
+        uint64_t seed = gw_rng_u64(e->key, bucket);
+        unsigned char *out = codes_of_bucket(8, e, bucket);
+        quantize(8, 0, e->x + lo, full, inv, seed, 0, out, NULL, NULL);
+        if (tail)
+            end8(e->x + lo + full, tail, inv, seed, (uint32_t)(full / 4), out + full);
+    }
+}
+
+#define KERNELS(bits)                                                                              \
+    { encode##bits, decode##bits, decode_add##bits }
+#define GW_QSGD_LEVEL(level)                                                                       \
+    extern const gw_qsgd_level gw_qsgd_##level;                                                    \
+    const gw_qsgd_level gw_qsgd_##level = {                                                        \
+        {KERNELS(2), KERNELS(3), KERNELS(4), KERNELS(5), KERNELS(6), KERNELS(7), KERNELS(8)},      \
+        measure,                                                                                   \
+        encode_agreed}

@@ -18,7 +18,8 @@ const char *gw_simd_name(gw_simd level) {
 static gw_simd best_level(void) {
 #ifdef GW_X86
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("bmi2"))
         return GW_SIMD_AVX512;
     /* gcc 12's and clang 14's cpu_supports know no f16c; each CPU with AVX2 has it. */
     if (__builtin_cpu_supports("avx2"))

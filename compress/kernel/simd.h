@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +17,7 @@ enum { GW_BLOCK = 64 };
 #if defined(__x86_64__)
 #define GW_X86           1
 #define GW_TARGET_AVX2   __attribute__((target("avx2,f16c")))
-#define GW_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define GW_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,bmi2")))
 #endif
 
 typedef enum gw_simd { GW_SIMD_PORTABLE, GW_SIMD_AVX2, GW_SIMD_AVX512, GW_SIMD_LEVELS } gw_simd;
@@ -33,9 +34,10 @@ const char *gw_simd_name(gw_simd level);
 void gw_simd_split(size_t n, size_t grain, void (*part)(void *ctx, size_t lo, size_t hi),
                    void *ctx);
 
-/* Unaligned little-endian halfwords and words, as they lie on the wire. */
+/* Unaligned little-endian integers, as they lie on the wire. */
 typedef uint16_t gw_u16u __attribute__((aligned(1), may_alias));
 typedef uint32_t gw_u32u __attribute__((aligned(1), may_alias));
+typedef uint64_t gw_u64u __attribute__((aligned(1), may_alias));
 
 static inline uint16_t gw_le16(uint16_t v) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

@@ -61,7 +61,7 @@ refused threads codec --threads many
 refused sizes codec --sizes 4K,
 refused sizes codec --sizes 3
 refused qsgd codec --codecs 'none;qsdg'
-refused bits codec --codecs 'qsgd:bits=5'
+refused bits codec --codecs 'qsgd:bits=9'
 refused codec codec --codecs 'none;'
 refused 'multiple of 4' codec --sizes 10
 refused "$dir/no/such" codec --sizes 4000 --repeats 1 --json "$dir/no/such/file.json"

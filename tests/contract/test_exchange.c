@@ -260,6 +260,7 @@ static void check_values(const trial *t, const outcome *o) {
     char first[64]; /* of a mix, whose other codecs err less */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(t->codec, ";"), t->codec);
     CHECK(gw_codec_open(&c, first) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_codec_join(&c, ranks) == GW_OK, "%s", gw_err_text());
     /* Every further encoding on the way adds an error of this size; a rank's gradient lost on the
      * way would show as sqrt(1 / ranks) or more. */
     double one = t->n > 100 ? one_error(&c, t->n) : 0;

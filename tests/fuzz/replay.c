@@ -16,10 +16,10 @@
 enum { MOST_BYTES = 1024, MOST_FILES = 512, ROOM = 4096 };
 
 /* Every registered codec with default options, and these. */
-static const char *const more_specs[] = {
-    "qsgd:bits=2",      "qsgd:bits=4",   "qsgd:bits=4+zlib",
-    "topk:ratio=0.3",   "topk:warmup=5", "randomk:warmup=5",
-    "zlib:shuffle=off", "fp16+zlib",     "topk+zlib:shuffle=on"};
+static const char *const more_specs[] = {"qsgd:bits=2",         "qsgd:bits=4",      "qsgd:bits=5",
+                                         "qsgd:bits=4+zlib",    "topk:ratio=0.3",   "topk:warmup=5",
+                                         "randomk:warmup=5",    "zlib:shuffle=off", "fp16+zlib",
+                                         "topk+zlib:shuffle=on"};
 
 static void each_spec(void (*f)(const char *spec)) {
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)

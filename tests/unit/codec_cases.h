@@ -21,10 +21,13 @@
 
 /* Every registered codec with default options, and these. */
 static const char *const more_specs[] = {
-    "qsgd:bits=2",       "qsgd:bits=4",       "qsgd:bits=8,bucket=64", "qsgd:bits=4,bucket=1024",
-    "topk:ratio=0.1",    "topk:ratio=1",      "topk:warmup=10",        "randomk:ratio=0.1",
-    "randomk:ratio=0.7", "randomk:warmup=10", "threshold:value=0.03",  "zlib:shuffle=off",
-    "zlib:level=9",      "qsgd:bits=4+zlib",  "topk+zlib:shuffle=on",  "fp16+zlib"};
+    "qsgd:bits=2",          "qsgd:bits=3",           "qsgd:bits=5",
+    "qsgd:bits=6",          "qsgd:bits=7,bucket=64", "int8sum:bucket=64",
+    "qsgd:bits=4",          "qsgd:bits=8,bucket=64", "qsgd:bits=4,bucket=1024",
+    "topk:ratio=0.1",       "topk:ratio=1",          "topk:warmup=10",
+    "randomk:ratio=0.1",    "randomk:ratio=0.7",     "randomk:warmup=10",
+    "threshold:value=0.03", "zlib:shuffle=off",      "zlib:level=9",
+    "qsgd:bits=4+zlib",     "topk+zlib:shuffle=on",  "fp16+zlib"};
 static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
                                  65, 511, 512, 513, 576, 1000, 1024, 65537};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
@@ -46,7 +49,9 @@ static inline gw_codec must_open(const char *spec) {
 
 /** Floats that share a scale: what one bad value may spoil. */
 static inline size_t bucket_of(const gw_codec *c) {
-    return strcmp(c->ops->head.name, "qsgd") == 0 ? (size_t)gw_args_int(c->args, "bucket") : 1;
+    const char *name = c->ops->head.name;
+    bool scaled = strcmp(name, "qsgd") == 0 || strcmp(name, "int8sum") == 0;
+    return scaled ? (size_t)gw_args_int(c->args, "bucket") : 1;
 }
 
 static inline void *must_alloc(size_t bytes) {
