@@ -8,24 +8,24 @@ typedef struct pair {
     const float *x;
 } pair;
 
-GW_CLONES static void add_floats(float *restrict y, const float *restrict x, size_t n) {
+GW_CLONES static void feed_in(float *restrict y, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
 }
 
-GW_CLONES static void subtract_floats(float *restrict y, const float *restrict x, size_t n) {
+GW_CLONES static void take_off(float *restrict y, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] -= x[i];
 }
 
 static void add_part(void *ctx, size_t lo, size_t hi) {
     const pair *p = ctx;
-    add_floats(p->y + lo, p->x + lo, hi - lo);
+    feed_in(p->y + lo, p->x + lo, hi - lo);
 }
 
 static void subtract_part(void *ctx, size_t lo, size_t hi) {
     const pair *p = ctx;
-    subtract_floats(p->y + lo, p->x + lo, hi - lo);
+    take_off(p->y + lo, p->x + lo, hi - lo);
 }
 
 void gw_feedback_add(float *e, const float *x, size_t n) {

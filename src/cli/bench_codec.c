@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "cli/bench_kit.h"
 #include "compress/codec.h"
+#include "compress/feedback.h"
 #include "compress/kernel/simd.h"
 
 #include <jansson.h>
@@ -26,6 +27,8 @@ static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
      "bytes of the float spans (K, M, G allowed; LOW..HIGH doubles)"},
     {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure"},
+    {"scale", GW_OPT_REAL, "1", 1e-45, 1e38, NULL, NULL,
+     "multiply the span by this; 1e-36 makes denormals of it, which are not flushed then"},
     {"threads", GW_OPT_INT, "1", 1, 1024, NULL, NULL, "OpenMP threads of the codecs"},
     {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures, minima too, to FILE"},
     {0}};
@@ -35,11 +38,15 @@ static const char notes[] =
     "median timing. 'x memcpy' divides a timing of a one-threaded memcpy of the same span, taken\n"
     "just before, by the codec's: the median over the repeats; (in brackets) shortest by "
     "shortest.\n"
+    "'enc+EF' is the encoding with error feedback, as a lane does it: the residual added, the sum\n"
+    "encoded, what was encoded taken off it; of the codecs that need it only, else '-'.\n"
     "bits/el is 8 * encoded bytes / floats; error is |decode(encode(x)) - x| / |x| (2-norms). x "
     "is\n"
     "like a gradient: normal, a scale of its own for each 4096 floats, an eighth exact zeros. The\n"
     "order of the timings is shuffled in each repeat; the default sizes are the gradients of the\n"
     "nets 784-256-128-10 and 784-2048-2048-10.";
+
+enum { ENCODE, FEEDBACK, DECODE_ADD, OPS, COPY = OPS };
 
 /* One codec at one size. */
 typedef struct row {
@@ -48,7 +55,8 @@ typedef struct row {
     size_t n, wire_bytes;
     unsigned char *wire;
     double error;
-    double *copy_s[2], *run_s[2]; /* of encode and decode+add, one a repeat */
+    float *v, *e; /* of FEEDBACK: a span of its own, and its residual; NULL: not measured */
+    double *copy_s[OPS], *run_s[OPS]; /* one a repeat */
 } row;
 
 typedef struct bench {
@@ -57,6 +65,7 @@ typedef struct bench {
     gw_codec codec[GW_BENCH_ITEMS];
     gw_bench_sizes sizes;
     int codecs, repeats, threads;
+    double scale;
     const char *json;
     float *x, *y; /* of the largest size */
     row *rows;
@@ -86,9 +95,9 @@ static gw_err open_codecs(bench *b, const char *list) {
     return GW_OK;
 }
 
-static void fill_gradient(float *x, size_t n) {
+static void fill_gradient(float *x, size_t n, double by) {
     for (size_t i = 0; i < n; i++) {
-        double scale = 1e-3 * exp2(4 * gw_rng_unit(KEY + 1, i / 4096));
+        double scale = by * 1e-3 * exp2(4 * gw_rng_unit(KEY + 1, i / 4096));
         int zero = gw_rng_u64(KEY + 2, i) >> 61 == 0;
         x[i] = zero ? 0.0f : (float)(scale * gw_rng_normal(KEY, i));
     }
@@ -101,7 +110,12 @@ static gw_err row_open(row *r, const bench *b, int codec, size_t bytes) {
     r->codec = (gw_codec *)&b->codec[codec];
     r->n = bytes / sizeof(float);
     GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
-    for (int op = 0; op < 2; op++) {
+    if (r->codec->caps & GW_CODEC_BIASED) {
+        GW_TRY(gw_alloc(&r->v, r->n, sizeof *r->v));
+        GW_TRY(gw_alloc(&r->e, r->n, sizeof *r->e));
+        memcpy(r->v, b->x, r->n * sizeof *r->v);
+    }
+    for (int op = 0; op < OPS; op++) {
         GW_TRY(gw_alloc(&r->copy_s[op], (size_t)b->repeats, sizeof(double)));
         GW_TRY(gw_alloc(&r->run_s[op], (size_t)b->repeats, sizeof(double)));
     }
@@ -110,7 +124,9 @@ static gw_err row_open(row *r, const bench *b, int codec, size_t bytes) {
 
 static void row_close(row *r) {
     free(r->wire);
-    for (int op = 0; op < 2; op++) {
+    free(r->v);
+    free(r->e);
+    for (int op = 0; op < OPS; op++) {
         free(r->copy_s[op]);
         free(r->run_s[op]);
     }
@@ -132,13 +148,19 @@ static gw_err row_error(row *r, const bench *b) {
 
 /* ---- timing ---- */
 
-enum { ENCODE, DECODE_ADD, COPY };
+static bool measured(const row *r, int op) {
+    return op != FEEDBACK || r->e;
+}
 
-static gw_err once(row *r, const bench *b, int op, uint64_t key) {
+/* Fed back, the span may become what was encoded; with what is left that is the same sum again. */
+static gw_err once(row *r, const bench *b, int op) {
+    size_t cap = gw_codec_bound(r->codec, r->n);
+    gw_turn turn = {KEY, 1};
     switch (op) {
-    case ENCODE:
-        return gw_codec_encode(r->codec, (gw_turn){key, 1}, b->x, r->n, r->wire,
-                               gw_codec_bound(r->codec, r->n), &r->wire_bytes);
+    case ENCODE: return gw_codec_encode(r->codec, turn, b->x, r->n, r->wire, cap, &r->wire_bytes);
+    case FEEDBACK:
+        return gw_feedback_encode(r->codec, turn, r->v, r->e, r->n, false, r->wire, cap,
+                                  &r->wire_bytes);
     case DECODE_ADD: return gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 1);
     default: memcpy(b->y, b->x, r->n * sizeof(float)); return GW_OK;
     }
@@ -155,20 +177,20 @@ static double now(void) {
 static gw_err time_op(row *r, const bench *b, int op, double *seconds) {
     double start = now(), spent = 0;
     int calls = 0;
-    GW_TRY(once(r, b, op, KEY));
+    GW_TRY(once(r, b, op));
     for (start = now(); spent < LEAST_S; calls++) {
-        GW_TRY(once(r, b, op, KEY));
+        GW_TRY(once(r, b, op));
         spent = now() - start;
     }
     start = now();
     for (int c = 0; c < calls; c++)
-        GW_TRY(once(r, b, op, KEY));
+        GW_TRY(once(r, b, op));
     *seconds = (now() - start) / calls;
     return GW_OK;
 }
 
 static gw_err time_all(bench *b) {
-    uint32_t count = (uint32_t)(2 * b->codecs * b->sizes.n), *order = NULL;
+    uint32_t count = (uint32_t)(OPS * b->codecs * b->sizes.n), *order = NULL;
     GW_TRY(gw_alloc(&order, count, sizeof *order));
     gw_err e = GW_OK;
     for (int rep = 0; rep < b->repeats && e == GW_OK; rep++) {
@@ -176,8 +198,10 @@ static gw_err time_all(bench *b) {
             order[i] = i;
         gw_rng_shuffle(gw_rng_key(KEY, (uint64_t)rep), order, count);
         for (uint32_t i = 0; i < count && e == GW_OK; i++) {
-            row *r = &b->rows[order[i] / 2];
-            int op = (int)(order[i] % 2);
+            row *r = &b->rows[order[i] / OPS];
+            int op = (int)(order[i] % OPS);
+            if (!measured(r, op))
+                continue;
             e = time_op(r, b, COPY, &r->copy_s[op][rep]);
             if (e == GW_OK)
                 e = time_op(r, b, op, &r->run_s[op][rep]);
@@ -216,36 +240,44 @@ static json_t *figures_json(const figures *f) {
                      f->copy_median_s);
 }
 
-static void print_row(const row *r, const figures f[2]) {
-    char ratio[2][32];
-    for (int op = 0; op < 2; op++)
-        snprintf(ratio[op], sizeof ratio[op], "%.2f (%.2f)", f[op].ratio, f[op].min_ratio);
-    printf("%-18s %10zu %8.3f %8.2f %14s %8.2f %14s  %9.3e\n", r->spec, r->n * sizeof(float),
-           r->n ? 8.0 * (double)r->wire_bytes / (double)r->n : 0.0, f[ENCODE].gb_s, ratio[ENCODE],
-           f[DECODE_ADD].gb_s, ratio[DECODE_ADD], r->error);
+static void print_op(const row *r, int op, const figures *f) {
+    char ratio[32];
+    snprintf(ratio, sizeof ratio, "%.2f (%.2f)", f->ratio, f->min_ratio);
+    if (measured(r, op))
+        printf(" %8.2f %14s", f->gb_s, ratio);
+    else
+        printf(" %8s %14s", "-", "-");
+}
+
+static json_t *report_row(row *r, int repeats) {
+    figures f[OPS] = {0};
+    json_t *json[OPS];
+    double bits = 8.0 * (double)r->wire_bytes / (double)r->n;
+    printf("%-18s %10zu %8.3f", r->spec, r->n * sizeof(float), bits);
+    for (int op = 0; op < OPS; op++) {
+        if (measured(r, op))
+            f[op] = summarise(r, op, repeats);
+        json[op] = measured(r, op) ? figures_json(&f[op]) : json_null();
+        print_op(r, op, &f[op]);
+    }
+    printf("  %9.3e\n", r->error);
+    return json_pack("{s:s, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "codec", r->spec, "bytes",
+                     (json_int_t)(r->n * sizeof(float)), "wire_bytes", (json_int_t)r->wire_bytes,
+                     "bits_per_element", bits, "relative_error", r->error, "encode", json[ENCODE],
+                     "encode_feedback", json[FEEDBACK], "decode_add", json[DECODE_ADD]);
 }
 
 static json_t *report(bench *b, const char *simd) {
     json_t *rows = json_array();
     printf("codecs against memcpy: %d thread%s, %s, %d repeats\n\n", b->threads,
            b->threads == 1 ? "" : "s", simd, b->repeats);
-    printf("%-18s %10s %8s %8s %14s %8s %14s  %9s\n", "codec", "bytes", "bits/el", "enc GB/s",
-           "x memcpy", "d+a GB/s", "x memcpy", "error");
-    for (int i = 0; i < b->codecs * b->sizes.n; i++) {
-        row *r = &b->rows[i];
-        figures f[2] = {summarise(r, ENCODE, b->repeats), summarise(r, DECODE_ADD, b->repeats)};
-        print_row(r, f);
-        json_t *one =
-            json_pack("{s:s, s:I, s:I, s:f, s:f, s:o, s:o}", "codec", r->spec, "bytes",
-                      (json_int_t)(r->n * sizeof(float)), "wire_bytes", (json_int_t)r->wire_bytes,
-                      "bits_per_element", 8.0 * (double)r->wire_bytes / (double)r->n,
-                      "relative_error", r->error, "encode", figures_json(&f[ENCODE]), "decode_add",
-                      figures_json(&f[DECODE_ADD]));
-        json_array_append_new(rows, one);
-    }
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:o}", "schema", 1, "benchmark", "codec",
+    printf("%-18s %10s %8s %8s %14s %8s %14s %8s %14s  %9s\n", "codec", "bytes", "bits/el",
+           "enc GB/s", "x memcpy", "enc+EF", "x memcpy", "d+a GB/s", "x memcpy", "error");
+    for (int i = 0; i < b->codecs * b->sizes.n; i++)
+        json_array_append_new(rows, report_row(&b->rows[i], b->repeats));
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:f, s:o}", "schema", 1, "benchmark", "codec",
                      "version", GW_VERSION " (" GW_COMMIT ")", "simd", simd, "threads", b->threads,
-                     "repeats", b->repeats, "results", rows);
+                     "repeats", b->repeats, "scale", b->scale, "results", rows);
 }
 
 /* ---- the whole ---- */
@@ -255,6 +287,7 @@ static gw_err prepare(const gw_args *args, int *level) {
     (void)level;
     b->repeats = (int)gw_args_int(args, "repeats");
     b->threads = (int)gw_args_int(args, "threads");
+    b->scale = gw_args_real(args, "scale");
     b->json = gw_args_text(args, "json");
     GW_TRY(gw_bench_sizes_read(&b->sizes, gw_args_text(args, "sizes")));
     return open_codecs(b, gw_args_text(args, "codecs"));
@@ -262,10 +295,11 @@ static gw_err prepare(const gw_args *args, int *level) {
 
 static gw_err make_rows(bench *b) {
     omp_set_num_threads(b->threads);
-    gw_flush_denormals();
+    if (b->scale == 1)
+        gw_flush_denormals();
     GW_TRY(gw_alloc(&b->x, b->sizes.most, 1));
     GW_TRY(gw_alloc(&b->y, b->sizes.most, 1));
-    fill_gradient(b->x, b->sizes.most / sizeof(float));
+    fill_gradient(b->x, b->sizes.most / sizeof(float), b->scale);
     GW_TRY(gw_alloc(&b->rows, (size_t)(b->codecs * b->sizes.n), sizeof *b->rows));
     for (int s = 0, i = 0; s < b->sizes.n; s++)
         for (int c = 0; c < b->codecs; c++, i++) {

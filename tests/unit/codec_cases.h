@@ -27,7 +27,9 @@ static const char *const more_specs[] = {
     "topk:ratio=0.1",       "topk:ratio=1",          "topk:warmup=10",
     "randomk:ratio=0.1",    "randomk:ratio=0.7",     "randomk:warmup=10",
     "threshold:value=0.03", "zlib:shuffle=off",      "zlib:level=9",
-    "qsgd:bits=4+zlib",     "topk+zlib:shuffle=on",  "fp16+zlib"};
+    "qsgd:bits=4+zlib",     "topk+zlib:shuffle=on",  "fp16+zlib",
+    "onebit:bucket=64",     "natural:bucket=64",     "ternary:bucket=320",
+};
 static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
                                  65, 511, 512, 513, 576, 1000, 1024, 65537};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
@@ -49,9 +51,10 @@ static inline gw_codec must_open(const char *spec) {
 
 /** Floats that share a scale: what one bad value may spoil. */
 static inline size_t bucket_of(const gw_codec *c) {
-    const char *name = c->ops->head.name;
-    bool scaled = strcmp(name, "qsgd") == 0 || strcmp(name, "int8sum") == 0;
-    return scaled ? (size_t)gw_args_int(c->args, "bucket") : 1;
+    for (const gw_opt *o = c->ops->head.opts; o && o->name; o++)
+        if (strcmp(o->name, "bucket") == 0)
+            return (size_t)gw_args_int(c->args, "bucket");
+    return 1;
 }
 
 static inline void *must_alloc(size_t bytes) {

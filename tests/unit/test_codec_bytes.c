@@ -230,6 +230,12 @@ static void golden_vectors(void **state) {
     check_golden("int8sum", bad, 2, "0000807f0000");
     check_golden("qsgd:bits=8", bad, 2, "00000000c07f");
     check_golden("qsgd:bits=8", bad, 0, "");
+    const float powers[] = {1, -2, 0x1p-60f, 0x1p-124f, -0.0f, 0}; /* window 2 */
+    check_golden("natural", powers, 6, "7dfe4101800002");
+    const float trits[] = {1, -1, 0, 1, -1, 0, 1}; /* 21021 and 02111 in base 3 */
+    check_golden("ternary", trits, 7, "c4430000803f");
+    const float signs[] = {1, -2, 3, -0.0f, 4};
+    check_golden("onebit", signs, 5, "0a00000040");
     const float five[] = {1, -2, 0, 3, -3};
     check_golden("topk:ratio=0.5", five, 5, "03000000010100000000c000004040000040c0");
     float far[600] = {0};
@@ -258,11 +264,14 @@ static void golden_randomness(void **state) {
     const struct {
         const char *spec;
         uLong crc;
-    } want[] = {{"qsgd:bits=8", 0x2859db16},       {"qsgd:bits=4", 0xafae7a6b},
-                {"qsgd:bits=2", 0xb0dfba99},       {"qsgd:bits=3", 0x60a6887f},
-                {"qsgd:bits=5", 0xc8aeedec},       {"qsgd:bits=6", 0x9118d98c},
-                {"qsgd:bits=7", 0xd5c2d740},       {"int8sum", 0x04a0adad},
-                {"randomk:ratio=0.1", 0xf505c7d5}, {"randomk:ratio=0.9", 0x82c99163}};
+    } want[] = {
+        {"qsgd:bits=8", 0x2859db16},       {"qsgd:bits=4", 0xafae7a6b},
+        {"qsgd:bits=2", 0xb0dfba99},       {"qsgd:bits=3", 0x60a6887f},
+        {"qsgd:bits=5", 0xc8aeedec},       {"qsgd:bits=6", 0x9118d98c},
+        {"qsgd:bits=7", 0xd5c2d740},       {"int8sum", 0x04a0adad},
+        {"randomk:ratio=0.1", 0xf505c7d5}, {"randomk:ratio=0.9", 0x82c99163},
+        {"natural", 0x72d7e64e},           {"ternary", 0x72547b2c},
+    };
     float x[1000];
     for (int i = 0; i < 1000; i++)
         x[i] = (float)((i * 7919) % 2001 - 1000) / 1024;

@@ -131,15 +131,16 @@ static void check_unbiased(const char *spec) {
             square[i] += d * d;
         }
     }
-    double bias = 0, expected = 0;
+    double bias = 0, expected = 0, spread = 0;
     for (int i = 0; i < N; i++) {
         double mean = sum[i] / K, variance = (square[i] / K - mean * mean) * K / (K - 1);
         bias += mean * mean;
         expected += variance / K;
+        spread += 2 * (variance / K) * (variance / K);
     }
     if (c.caps & GW_CODEC_LOSSLESS)
         assert_true(bias == 0);
-    else if (c.caps & GW_CODEC_UNBIASED && fabs(bias / expected - 1) > 0.1)
+    else if (c.caps & GW_CODEC_UNBIASED && fabs(bias - expected) > 5 * sqrt(spread))
         fail_msg("%s: squared bias is %.3f of what chance gives", spec, bias / expected);
     gw_codec_close(&c);
 }
@@ -147,6 +148,19 @@ static void check_unbiased(const char *spec) {
 static void unbiased(void **state) {
     (void)state;
     each_spec(check_unbiased);
+}
+
+static double peak_of_bucket(const gw_codec *c, const float *x, size_t n, size_t i) {
+    size_t width = bucket_of(c), lo = i / width * width, hi = lo + width < n ? lo + width : n;
+    float top = 0;
+    for (size_t j = lo; j < hi; j++)
+        top = fmaxf(top, fabsf(x[j]));
+    return (double)top;
+}
+
+/* A bit tells no zero from what stands beside it: of onebit, only buckets of zeros stay zero. */
+static int keeps_zeros(const gw_codec *c) {
+    return strcmp(c->ops->head.name, "onebit") != 0;
 }
 
 /* The most that element i of x may be off by. */
@@ -157,13 +171,13 @@ static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i)
     if (strcmp(name, "bf16") == 0)
         return fabs(x[i]) * 0x1p-8;
     if (strcmp(name, "qsgd") == 0 || strcmp(name, "int8sum") == 0) {
-        size_t width = bucket_of(c), lo = i / width * width, hi = lo + width < n ? lo + width : n;
-        float top = 0;
-        for (size_t j = lo; j < hi; j++)
-            top = fmaxf(top, fabsf(x[j]));
         int bits = *name == 'q' ? (int)gw_args_int(c->args, "bits") : 8;
-        return (double)top / ((1 << (bits - 1)) - 1) * (1 + 1e-6);
+        return peak_of_bucket(c, x, n, i) / ((1 << (bits - 1)) - 1) * (1 + 1e-6);
     }
+    if (strcmp(name, "natural") == 0)
+        return fabs(x[i]); /* the powers of two around it are no farther apart */
+    if (strcmp(name, "ternary") == 0 || strcmp(name, "onebit") == 0)
+        return peak_of_bucket(c, x, n, i);
     if (c->caps & GW_CODEC_SPARSE)
         return fabs(x[i]); /* dropped */
     return c->caps & GW_CODEC_LOSSLESS ? 0 : INFINITY;
@@ -185,7 +199,7 @@ static void check_errors(const char *spec) {
             double off = fabs((double)y[i] - x[i]);
             if (!(off <= error_bound(&c, x, N, i)))
                 fail_msg("%s: x[%zu] = %g decodes to %g", spec, i, x[i], y[i]);
-            if (x[i] == 0)
+            if (x[i] == 0 && keeps_zeros(&c))
                 assert_true(y[i] == 0);
         }
     }
@@ -195,6 +209,12 @@ static void check_errors(const char *spec) {
 static void error_bounds_and_zeros(void **state) {
     (void)state;
     each_spec(check_errors);
+}
+
+/* The most that may become of a magnitude near the smallest: rounding by chance may double it, and
+ * knows no denormals. */
+static float most_of_tiny(const gw_codec *c, float x) {
+    return strcmp(c->ops->head.name, "natural") == 0 ? fmaxf(2 * x, 0x1p-126f) : x * 1.05f;
 }
 
 /* Zero, denormal and smallest buckets: no 0/0, no infinity. */
@@ -208,7 +228,8 @@ static void check_tiny(const char *spec) {
             x[i] = i % 3 ? values[v] : 0;
         round_trip(&c, 8, x, N, y);
         for (int i = 0; i < N; i++)
-            assert_true(fabsf(y[i]) <= fabsf(values[v]) * 1.05f && (x[i] != 0 || y[i] == 0));
+            assert_true(fabsf(y[i]) <= most_of_tiny(&c, fabsf(values[v])) &&
+                        (x[i] != 0 || y[i] == 0));
     }
     gw_codec_close(&c);
 }
@@ -344,12 +365,14 @@ static void overflow_is_visible(void **state) {
 static void bad_options(void **state) {
     (void)state;
     static const char *const specs[] = {
-        "int8sum:bucket=70",  "qsgd:bits=9",     "qsgd:bits=1",
-        "qsgd:bits=4.5",      "qsgd:bucket=100", "qsgd:bucket=0",
-        "qsgd:bucket=65600",  "fp16:bits=8",     "qsdg",
-        "qsgd:bits",          "topk:ratio=0",    "topk:ratio=1.01",
-        "topk:warmup=-1",     "randomk:ratio=2", "threshold:value=-1",
-        "threshold:value=inf"};
+        "int8sum:bucket=70",   "qsgd:bits=9",        "qsgd:bits=1",
+        "qsgd:bits=4.5",       "qsgd:bucket=100",    "qsgd:bucket=0",
+        "qsgd:bucket=65600",   "fp16:bits=8",        "qsdg",
+        "qsgd:bits",           "topk:ratio=0",       "topk:ratio=1.01",
+        "topk:warmup=-1",      "randomk:ratio=2",    "threshold:value=-1",
+        "threshold:value=inf", "natural:bucket=100", "ternary:bucket=512",
+        "onebit:bucket=1",
+    };
     gw_codec c;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         assert_int_equal(gw_codec_open(&c, specs[i]), GW_ERR_USAGE);

@@ -1,0 +1,25 @@
+/** kernel/chance.h in plain C. */
+#include "compress/kernel/chance.h"
+
+enum { GW_CHANCE_LANES = 16 };
+
+/** The bit pattern of max |x|. */
+static inline uint32_t peak(const float *x, size_t n) {
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t mag = gw_float_bits(x[i]) & 0x7fffffff;
+        top = mag > top ? mag : top;
+    }
+    return top;
+}
+
+/** For each element of a block its word, turned so that its own half is the upper one. */
+static inline void draw(uint64_t seed, uint32_t ctr, uint32_t word[GW_BLOCK]) {
+    for (unsigned l = 0; l < GW_CHANCE_LANES; l++) {
+        uint32_t h = gw_qsgd_mix(seed, ctr + l), r = GW_CHANCE_R(h), s = GW_CHANCE_S(h);
+        word[l] = r << 16 | r >> 16;
+        word[GW_CHANCE_LANES + l] = r;
+        word[2 * GW_CHANCE_LANES + l] = s << 16 | s >> 16;
+        word[3 * GW_CHANCE_LANES + l] = s;
+    }
+}

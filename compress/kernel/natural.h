@@ -1,0 +1,58 @@
+/** Kernels of the natural codec: magnitudes to powers of two by chance, and back. */
+#ifndef GW_COMPRESS_KERNEL_NATURAL_H
+#define GW_COMPRESS_KERNEL_NATURAL_H
+
+#include "compress/kernel/simd.h"
+
+enum {
+    GW_NATURAL_CODES = 127,  /* of magnitudes, beside that of zero */
+    GW_NATURAL_POISON = 255, /* the window of a bucket with an Inf or a NaN */
+    GW_NATURAL_FRACTION = 23 /* bits of a binary32 below its exponent */
+};
+
+/** The window for a bucket whose largest magnitude is `top`, as a bit pattern: code c stands for
+ * the power of two with the exponent field window + c. The top one is one above top's own, for it
+ * may be rounded up, as far as binary32 goes. */
+static inline uint32_t gw_natural_window(uint32_t top) {
+    uint32_t above = (top >> GW_NATURAL_FRACTION) + 1;
+    if (above > 255)
+        return GW_NATURAL_POISON;
+    above = above < 255 ? above : 254;
+    return above > GW_NATURAL_CODES ? above - GW_NATURAL_CODES : 0;
+}
+
+/** What of the bucket's range a kernel has to reckon with. */
+typedef enum gw_natural_reach {
+    GW_NATURAL_WHOLE,  /* the window begins at zero: nothing is below, nothing at the upper end */
+    GW_NATURAL_INSIDE, /* nothing is below but zeros, nothing at the upper end */
+    GW_NATURAL_BELOW   /* anything */
+} gw_natural_reach;
+
+/** A span and where its parts lie on the wire (see natural.c); bucket is a multiple of GW_BLOCK. */
+typedef struct gw_natural_encoding {
+    const float *x;
+    size_t bucket;
+    uint64_t key;
+    unsigned char *windows, *codes;
+} gw_natural_encoding;
+
+typedef struct gw_natural_decoding {
+    float *y;
+    size_t bucket;
+    const unsigned char *windows, *codes;
+} gw_natural_decoding;
+
+/** Work on floats [lo, hi) of the span, lo a multiple of bucket; ctx is a gw_natural_encoding or a
+ *  gw_natural_decoding: parts for gw_simd_split. */
+typedef struct gw_natural_kernels {
+    void (*encode)(void *ctx, size_t lo, size_t hi);
+    void (*decode)(void *ctx, size_t lo, size_t hi);
+    void (*decode_add)(void *ctx, size_t lo, size_t hi);
+} gw_natural_kernels;
+
+extern const gw_natural_kernels gw_natural_portable;
+#ifdef GW_X86
+extern const gw_natural_kernels gw_natural_avx2, gw_natural_avx512;
+#endif
+
+#endif

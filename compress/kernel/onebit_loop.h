@@ -1,0 +1,103 @@
+/* The loop over buckets, included by each level's file, so that it is compiled with that level's
+ * instructions. Wants TARGET (a function attribute, or nothing) and, all inline, for n a multiple
+ * of GW_BLOCK, and with v = x, or with feedback v = e + x: float gather(x, e, n, signs, feedback)
+ * sum of |v| over all v that are no denormals; signs of v void settle(x, e, n, scale)             e
+ * = v - copysign(scale, v) void decode(signs, n, scale, y, add) and defines gw_onebit_LEVEL through
+ * GW_ONEBIT_TABLE(LEVEL).
+ *
+ * v is added up twice, for a load is cheaper than a store. gather keeps a partial sum for each
+ * place in a block and in the end adds the upper half of them to the lower, until one is left.
+ * Denormals are left out since whether they count would depend on the thread's mode. */
+#include <math.h>
+#include <string.h>
+
+#define INLINE_LOOP TARGET static inline __attribute__((always_inline))
+#define APART       TARGET static __attribute__((noinline)) /* seldom, or one a span */
+
+APART float gather_tail(const float *x, const float *e, size_t tail, unsigned char *signs) {
+    float block[GW_BLOCK] = {0};
+    unsigned char bits[GW_BLOCK / 8];
+    for (size_t i = 0; i < tail; i++)
+        block[i] = e ? e[i] + x[i] : x[i];
+    float sum = gather(block, NULL, GW_BLOCK, bits, 0);
+    memcpy(signs, bits, (tail + 7) / 8);
+    return sum;
+}
+
+APART void settle_tail(const float *x, float *e, size_t tail, float scale) {
+    for (size_t i = 0; i < tail; i++) {
+        float v = e[i] + x[i];
+        e[i] = v - copysignf(scale, v);
+    }
+}
+
+/* Where the sum has left the range of a float: something is not finite, or all is large. */
+APART uint32_t large_mean(const float *x, const float *e, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        float v = e ? e[i] + x[i] : x[i];
+        if ((gw_float_bits(v) & 0x7fffffff) >= GW_ONEBIT_INFINITE)
+            return GW_ONEBIT_NAN;
+        sum += fabs((double)v);
+    }
+    return gw_float_bits((float)(sum / (double)n));
+}
+
+INLINE_LOOP void encode_range(const gw_onebit_encoding *c, size_t lo, size_t hi, int feedback) {
+    for (size_t bucket = lo / c->bucket; lo < hi; bucket++, lo += c->bucket) {
+        size_t n = hi - lo < c->bucket ? hi - lo : c->bucket, tail = n % GW_BLOCK, full = n - tail;
+        const float *x = c->x + lo, *e = feedback ? c->e + lo : NULL;
+        unsigned char *signs = c->signs + lo / 8;
+        float sum = gather(x, e, full, signs, feedback);
+        if (tail)
+            sum += gather_tail(x + full, e ? e + full : NULL, tail, signs + full / 8);
+        uint32_t scale = gw_float_bits(sum / (float)n);
+        if (scale >= GW_ONEBIT_INFINITE)
+            scale = large_mean(x, e, n);
+        else if (scale < GW_ONEBIT_TINY)
+            scale = 0;
+        c->scales[bucket] = gw_le32(scale);
+        if (feedback) {
+            settle(x, c->e + lo, full, gw_float_of(scale));
+            settle_tail(x + full, c->e + lo + full, tail, gw_float_of(scale));
+        }
+    }
+}
+
+INLINE_LOOP void decode_range(const gw_onebit_decoding *d, size_t lo, size_t hi, int add) {
+    for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
+        size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
+        float scale = gw_float_of(gw_le32(d->scales[bucket]));
+        const unsigned char *signs = d->signs + lo / 8;
+        float *y = d->y + lo;
+        decode(signs, full, scale, y, add);
+        if (tail) {
+            float block[GW_BLOCK] = {0};
+            unsigned char bits[GW_BLOCK / 8] = {0};
+            memcpy(bits, signs + full / 8, (tail + 7) / 8);
+            memcpy(block, y + full, tail * sizeof *block);
+            decode(bits, GW_BLOCK, scale, block, add);
+            memcpy(y + full, block, tail * sizeof *block);
+        }
+    }
+}
+
+TARGET static void encode_part(void *ctx, size_t lo, size_t hi) {
+    encode_range(ctx, lo, hi, 0);
+}
+
+TARGET static void encode_feedback_part(void *ctx, size_t lo, size_t hi) {
+    encode_range(ctx, lo, hi, 1);
+}
+
+TARGET static void decode_part(void *ctx, size_t lo, size_t hi) {
+    decode_range(ctx, lo, hi, 0);
+}
+
+TARGET static void decode_add_part(void *ctx, size_t lo, size_t hi) {
+    decode_range(ctx, lo, hi, 1);
+}
+
+#define GW_ONEBIT_TABLE(level)                                                                     \
+    const gw_onebit_kernels gw_onebit_##level = {encode_part, encode_feedback_part, decode_part,   \
+                                                 decode_add_part}

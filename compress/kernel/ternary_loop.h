@@ -1,0 +1,114 @@
+/* The loop over buckets, included by each level's file, so that it is compiled, and its plain loops
+ * over bytes are vectorised, with that level's instructions. Wants TARGET (a function attribute, or
+ * nothing) and, all inline and for n a multiple of GW_BLOCK:
+ *   uint32_t peak(x, n)                            bit pattern of max |x|
+ *   void quantize(x, n, inv, seed, ctr, codes)     int8_t -1, 0, 1, blocks from ctr / 16 on
+ *   void pack(codes, run, bytes)                   runs of a multiple of GW_BLOCK, see ternary.h
+ *   void decode(bytes, run, scale, y, add)
+ * and defines gw_ternary_LEVEL through GW_TERNARY_TABLE(LEVEL). */
+#include "base/rng.h"
+
+#include <string.h>
+
+#define INLINE_LOOP TARGET static inline __attribute__((always_inline))
+#define APART       TARGET static __attribute__((noinline)) /* ragged ends, one a span */
+
+APART uint32_t peak_of_tail(const float *x, size_t tail) {
+    float block[GW_BLOCK] = {0};
+    memcpy(block, x, tail * sizeof *block);
+    return peak(block, GW_BLOCK);
+}
+
+INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
+    size_t tail = n % GW_BLOCK;
+    uint32_t top = peak(x, n - tail), rest = tail ? peak_of_tail(x + n - tail, tail) : 0;
+    return rest > top ? rest : top;
+}
+
+APART void quantize_tail(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,
+                         int8_t *codes) {
+    float block[GW_BLOCK] = {0};
+    memcpy(block, x, tail * sizeof *block);
+    quantize(block, GW_BLOCK, inv, seed, ctr, codes);
+}
+
+/* The last, short bucket is padded to a whole number of bytes. */
+INLINE_LOOP size_t run_of(size_t n) {
+    return (n + GW_TERNARY_RUNS - 1) / GW_TERNARY_RUNS;
+}
+
+INLINE_LOOP void encode_bucket(const gw_ternary_encoding *e, size_t bucket, size_t n,
+                               uint32_t top) {
+    int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
+    const float *x = e->x + bucket * e->bucket;
+    unsigned char *out = e->bytes + bucket * (e->bucket / GW_TERNARY_RUNS);
+    if (top >= GW_TERNARY_INFINITE || top < GW_TERNARY_TINY) {
+        bool bad = top >= GW_TERNARY_INFINITE;
+        e->scales[bucket] = gw_le32(bad ? GW_TERNARY_NAN : 0);
+        memset(out, bad ? GW_TERNARY_TOP : GW_TERNARY_TOP / 2, run_of(n));
+        return;
+    }
+    e->scales[bucket] = gw_le32(top);
+    float inv = 65536.0f / gw_float_of(top);
+    uint64_t seed = gw_rng_u64(e->key, bucket);
+    size_t tail = n % GW_BLOCK, full = n - tail;
+    quantize(x, full, inv, seed, 0, codes);
+    if (tail)
+        quantize_tail(x + full, tail, inv, seed, (uint32_t)(full / 4), codes + full);
+    if (n == e->bucket) {
+        pack(codes, n / GW_TERNARY_RUNS, out);
+    } else {
+        memset(codes + n, 0, GW_TERNARY_RUNS);
+        gw_ternary_pack(codes, run_of(n), out);
+    }
+}
+
+/* The peak of the next bucket is found before this one is written, so that its latency, and that
+ * of its cache misses, hides behind the work. */
+INLINE_LOOP void encode_range(const gw_ternary_encoding *e, size_t lo, size_t hi) {
+    size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
+    uint32_t top = peak_of_bucket(e->x + lo, n);
+    for (size_t bucket = lo / e->bucket; n; bucket++) {
+        lo += n;
+        size_t next = hi - lo < e->bucket ? hi - lo : e->bucket;
+        uint32_t next_top = next ? peak_of_bucket(e->x + lo, next) : 0;
+        encode_bucket(e, bucket, n, top);
+        n = next, top = next_top;
+    }
+}
+
+APART void decode_short(const unsigned char *bytes, size_t n, float scale, float *y, int add) {
+    int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
+    gw_ternary_unpack(bytes, run_of(n), codes);
+    for (size_t i = 0; i < n; i++) {
+        float value = (float)codes[i] * scale;
+        y[i] = add ? y[i] + value : value;
+    }
+}
+
+INLINE_LOOP void decode_range(const gw_ternary_decoding *d, size_t lo, size_t hi, int add) {
+    size_t bucket = lo / d->bucket, run = d->bucket / GW_TERNARY_RUNS;
+    for (; lo < hi; bucket++, lo += d->bucket) {
+        float scale = gw_float_of(gw_le32(d->scales[bucket]));
+        const unsigned char *bytes = d->bytes + bucket * run;
+        if (hi - lo >= d->bucket)
+            decode(bytes, run, scale, d->y + lo, add);
+        else
+            decode_short(bytes, hi - lo, scale, d->y + lo, add);
+    }
+}
+
+TARGET static void encode_part(void *ctx, size_t lo, size_t hi) {
+    encode_range(ctx, lo, hi);
+}
+
+TARGET static void decode_part(void *ctx, size_t lo, size_t hi) {
+    decode_range(ctx, lo, hi, 0);
+}
+
+TARGET static void decode_add_part(void *ctx, size_t lo, size_t hi) {
+    decode_range(ctx, lo, hi, 1);
+}
+
+#define GW_TERNARY_TABLE(level)                                                                    \
+    const gw_ternary_kernels gw_ternary_##level = {encode_part, decode_part, decode_add_part}

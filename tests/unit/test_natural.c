@@ -1,0 +1,138 @@
+/* natural: only powers of two come out, at the odds that the paper names, over all of a float's
+ * range: inside the window of exponents, below it and at its upper end, at each level. */
+#include "codec_cases.h"
+
+#include <math.h>
+
+static const char *const level_names[] = {"portable", "avx2", "avx512"};
+
+static int open_at(gw_codec *c, const char *spec, int level) {
+    setenv("GW_SIMD", level_names[level], 1);
+    gw_err e = gw_codec_open(c, spec);
+    unsetenv("GW_SIMD");
+    return e == GW_OK;
+}
+
+static void bits_an_element(void **state) {
+    (void)state;
+    gw_codec c = must_open("natural");
+    assert_int_equal(gw_codec_bound(&c, 512 * 1000), (512 + 1) * 1000); /* 8.016 */
+    assert_int_equal(gw_codec_bound(&c, 513), 513 + 2);
+    gw_codec_close(&c);
+}
+
+/* x is 1.25 times a power of two in a bucket that reaches `top`: it becomes the upper power of two
+ * once in four times, and at the ends of the range what is said here. */
+static void check_odds(int level, float top, float x, float lower, float upper, double odds) {
+    enum { N = 512, KEYS = 40 };
+    gw_codec c;
+    if (!open_at(&c, "natural", level))
+        return;
+    float v[N], y[N];
+    double up = 0, draws = 0;
+    for (int i = 0; i < N; i++)
+        v[i] = i % 2 ? x : -x;
+    v[300] = top;
+    for (uint64_t key = 0; key < KEYS; key++) {
+        round_trip(&c, key, v, N, y);
+        for (int i = 0; i < N; i++) {
+            if (i == 300)
+                continue;
+            float mag = fabsf(y[i]);
+            if (mag != lower && mag != upper)
+                fail_msg("%a in a bucket up to %a became %a", x, top, mag);
+            assert_true(mag == 0 || signbit(y[i]) == signbit(v[i]));
+            up += mag == upper;
+            draws++;
+        }
+    }
+    double sigma = sqrt(draws * odds * (1 - odds));
+    if (fabs(up - draws * odds) > 5 * sigma)
+        fail_msg("%a in a bucket up to %a went up %g times of %g, not %g", x, top, up, draws,
+                 draws * odds);
+    gw_codec_close(&c);
+}
+
+static void odds_over_the_range(void **state) {
+    (void)state;
+    const float least = 0x1p-126f;
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        /* The window begins at zero: normal numbers and denormals. */
+        check_odds(level, 0.49f, 0x1.4p-10f, 0x1p-10f, 0x1p-9f, 0.25);
+        check_odds(level, 0.49f, 0x1.4p-126f, least, 2 * least, 0.25);
+        check_odds(level, 0.49f, 0x1p-128f, 0, least, 0.25);
+        check_odds(level, 0, 0x1.8p-130f, 0, least, 0.09375);
+        check_odds(level, 0, 0x1p-126f, least, least, 1);
+        /* It begins one higher, then far higher: what is below goes to its least power or to zero.
+         */
+        check_odds(level, 1, 0x1.4p-10f, 0x1p-10f, 0x1p-9f, 0.25);
+        check_odds(level, 1, 0x1.4p-126f, 0, 0x1p-125f, 0.625);
+        check_odds(level, 1, 0x1p-128f, 0, 0x1p-125f, 0.125);
+        check_odds(level, 1, 0x1.4p-125f, 0x1p-125f, 0x1p-124f, 0.25);
+        check_odds(level, 0x1p60f, 0x1.4p-65f, 0x1p-65f, 0x1p-64f, 0.25);
+        check_odds(level, 0x1p60f, 0x1.8p-66f, 0, 0x1p-65f, 0.75);
+        check_odds(level, 0x1p60f, 0x1p-126f, 0, 0x1p-65f, 0);
+        check_odds(level, 0x1p60f, 0x1p-149f, 0, 0x1p-65f, 0);
+        /* The upper end: nothing is rounded up to infinity. */
+        check_odds(level, 0x1p126f, 0x1.4p126f, 0x1p126f, 0x1p127f, 0.25);
+        check_odds(level, 0, 0x1.4p127f, 0x1p127f, INFINITY, 0);
+        check_odds(level, 0x1.fffffep127f, 0x1.4p1f, 0x1p1f, 0x1p2f, 0.25);
+        check_odds(level, 0x1.fffffep127f, 0x1.4p0f, 0, 0x1p1f, 0.625);
+    }
+}
+
+/* The relative variance is largest, 1/8, half way up. */
+static void variance(void **state) {
+    (void)state;
+    enum { N = 51200 };
+    gw_codec c = must_open("natural");
+    float *x = must_alloc(N * sizeof *x), *y = must_alloc(N * sizeof *y);
+    for (int step = 0; step < 16; step++) {
+        double f = step / 16.0, want = f * (1 - f) / ((1 + f) * (1 + f)), got = 0;
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(1 + f);
+        round_trip(&c, (uint64_t)step, x, N, y);
+        for (int i = 0; i < N; i++)
+            got += pow((double)(y[i] - x[i]) / x[i], 2) / N;
+        assert_true(fabs(got - want) <= 0.003 && got <= 0.128);
+    }
+    free(x), free(y);
+    gw_codec_close(&c);
+}
+
+/* A window that no encoder writes is a poisoned one. */
+static void foreign_windows(void **state) {
+    (void)state;
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        gw_codec c;
+        if (!open_at(&c, "natural:bucket=64", level))
+            break;
+        for (int window = 0; window < 256; window++) {
+            unsigned char wire[130 + 3];
+            float y[130];
+            memset(wire, 0x7f, 130);
+            wire[130] = wire[132] = 0;
+            wire[131] = (unsigned char)window;
+            for (int add = 0; add < 2; add++) {
+                memset(y, 0, sizeof y);
+                assert_int_equal(gw_codec_decode(&c, wire, sizeof wire, y, 130, (gw_into)add),
+                                 GW_OK);
+                for (int i = 0; i < 130; i++) {
+                    float want = i / 64 != 1 ? 1 : window > 127 ? NAN : ldexpf(1, window);
+                    assert_true(isnan(want) ? isnan(y[i]) : y[i] == want);
+                }
+            }
+        }
+        gw_codec_close(&c);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_an_element),
+        cmocka_unit_test(odds_over_the_range),
+        cmocka_unit_test(variance),
+        cmocka_unit_test(foreign_windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+/* onebit: what its two numbers are, at the ends of a float's range, too. */
+#include "codec_cases.h"
+
+#include <math.h>
+
+static const char *const level_names[] = {"portable", "avx2", "avx512"};
+
+static float scale_at(const unsigned char *wire, size_t signs, size_t bucket) {
+    return gw_float_of(gw_le32(((const gw_u32u *)(const void *)(wire + signs))[bucket]));
+}
+
+static void bits_an_element(void **state) {
+    (void)state;
+    gw_codec c = must_open("onebit");
+    assert_int_equal(gw_codec_bound(&c, 512 * 1000), (64 + 4) * 1000); /* 1.0625 */
+    assert_int_equal(gw_codec_bound(&c, 513), 65 + 2 * 4);
+    gw_codec_close(&c);
+}
+
+static void mean_and_signs(void **state) {
+    (void)state;
+    enum { N = 1300, SIGNS = (N + 7) / 8 };
+    gw_codec c = must_open("onebit");
+    float x[N], y[N];
+    size_t len;
+    fill_gradient(3, x, N);
+    unsigned char *wire = encoded(&c, 0, x, N, &len);
+    assert_int_equal(gw_codec_decode(&c, wire, len, y, N, GW_INTO_SET), GW_OK);
+    for (size_t b = 0; b < 3; b++) {
+        double sum = 0;
+        size_t lo = 512 * b, hi = lo + 512 < N ? lo + 512 : N;
+        for (size_t i = lo; i < hi; i++)
+            sum += fabs((double)x[i]);
+        double mean = sum / (double)(hi - lo);
+        float m = scale_at(wire, SIGNS, b);
+        assert_true(fabs((double)m / mean - 1) < 1e-5);
+        for (size_t i = lo; i < hi; i++)
+            assert_true(y[i] == (signbit(x[i]) ? -m : m));
+    }
+    free(wire);
+    gw_codec_close(&c);
+}
+
+static void minus_x_is_minus_its_value(void **state) {
+    (void)state;
+    enum { N = 700 };
+    gw_codec c = must_open("onebit");
+    float x[N], y[N], z[N];
+    fill_gradient(5, x, N); /* with zeros */
+    round_trip(&c, 1, x, N, y);
+    for (int i = 0; i < N; i++)
+        x[i] = -x[i];
+    round_trip(&c, 1, x, N, z);
+    for (int i = 0; i < N; i++)
+        assert_true(z[i] == -y[i] && y[i] != 0);
+    gw_codec_close(&c);
+}
+
+/* The mean of large floats is a float, though their sum is none. */
+static void large_means(void **state) {
+    (void)state;
+    enum { N = 512 };
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        gw_codec c;
+        setenv("GW_SIMD", level_names[level], 1);
+        gw_err e = gw_codec_open(&c, "onebit");
+        unsetenv("GW_SIMD");
+        if (e != GW_OK)
+            break;
+        float x[N], y[N];
+        for (int i = 0; i < N; i++)
+            x[i] = i % 2 ? 0x1.fffffep127f : -0x1.fffffep127f;
+        round_trip(&c, 0, x, N, y);
+        assert_memory_equal(x, y, sizeof x);
+        for (int i = 0; i < N; i++)
+            x[i] = i % 2 ? 1e38f : 3e38f;
+        round_trip(&c, 0, x, N, y);
+        assert_true(fabsf(y[7] / 2e38f - 1) < 1e-6f);
+        x[100] = -INFINITY;
+        round_trip(&c, 0, x, N, y);
+        for (int i = 0; i < N; i++)
+            assert_true(isnan(y[i]));
+        gw_codec_close(&c);
+    }
+}
+
+/* A denormal counts as nothing, in any mode; a mean below 2^-100 is zero, one just above is not. */
+static void small_means(void **state) {
+    (void)state;
+    gw_codec c = must_open("onebit");
+    const struct {
+        float x[4], mean;
+    } cases[] = {{{0x1p-98f, 0, 0, 0}, 0x1p-100f},
+                 {{0x1.fffffep-99f, 0, 0, 0}, 0},
+                 {{0, -0.0f, 0, 0}, 0},
+                 {{1e-39f, -1e-39f, 1e-45f, 0x1.fffffcp-127f}, 0},
+                 {{4, 1e-39f, -1e-45f, 0}, 1}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        float y[4];
+        round_trip(&c, 0, cases[k].x, 4, y);
+        for (int i = 0; i < 4; i++)
+            assert_true(fabsf(y[i]) == cases[k].mean);
+    }
+    gw_codec_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_an_element),
+        cmocka_unit_test(mean_and_signs),
+        cmocka_unit_test(minus_x_is_minus_its_value),
+        cmocka_unit_test(large_means),
+        cmocka_unit_test(small_means),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
