@@ -365,12 +365,25 @@ static void overflow_is_visible(void **state) {
 static void bad_options(void **state) {
     (void)state;
     static const char *const specs[] = {
-        "int8sum:bucket=70",   "qsgd:bits=9",        "qsgd:bits=1",
-        "qsgd:bits=4.5",       "qsgd:bucket=100",    "qsgd:bucket=0",
-        "qsgd:bucket=65600",   "fp16:bits=8",        "qsdg",
-        "qsgd:bits",           "topk:ratio=0",       "topk:ratio=1.01",
-        "topk:warmup=-1",      "randomk:ratio=2",    "threshold:value=-1",
-        "threshold:value=inf", "natural:bucket=100", "ternary:bucket=512",
+        "int8sum:bucket=70",
+        "qsgd:bits=9",
+        "qsgd:bits=1",
+        "qsgd:bits=4.5",
+        "qsgd:bucket=100",
+        "qsgd:bucket=0",
+        "qsgd:bucket=2000000000",
+        "qsgd:rounding=up",
+        "fp16:bits=8",
+        "qsdg",
+        "qsgd:bits",
+        "topk:ratio=0",
+        "topk:ratio=1.01",
+        "topk:warmup=-1",
+        "randomk:ratio=2",
+        "threshold:value=-1",
+        "threshold:value=inf",
+        "natural:bucket=100",
+        "ternary:bucket=512",
         "onebit:bucket=1",
     };
     gw_codec c;
