@@ -40,8 +40,13 @@ static const formula formulas[] = {
     {"threshold", 0},
     {"topk+zlib", 0},
     {"zlib", 0},
-    {"threshold", 0},
-    {"randomk", 32 * 655.0 / N + 64.0 / N},
+    {"qsgd:bits=3", 3 + 32.0 / 512},
+    {"qsgd:bits=5", 5 + 32.0 / 512},
+    {"qsgd:bits=7", 7 + 32.0 / 512},
+    {"int8sum", 8 + 32.0 / 512},
+    {"natural", 8 + 8.0 / 512},
+    {"ternary", 8.0 / 5 + 32.0 / 640},
+    {"onebit", 1 + 32.0 / 512},
 };
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 

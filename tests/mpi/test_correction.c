@@ -170,6 +170,7 @@ int main(int argc, char **argv) {
     check_correction("sparse", "dgc", 0);
     check_correction("iallreduce:bucket=2K", "momentum", momentum);
     check_refused("allreduce:algo=sra", "topk", "dgc", "--comm sparse");
+    check_refused("allreduce:algo=gathersum", "onebit", "dgc", "--comm sparse");
     check_refused("allreduce", "qsgd", "dgc", "holds nothing back");
     check_refused("allreduce", "none", "momentum", "holds nothing back");
     char dir[] = "/tmp/gw_stateXXXXXX";
