@@ -69,6 +69,9 @@ INLINE void decode(const unsigned char *bytes, size_t run, float scale, float *y
         __m512i quotient = _mm512_srli_epi32(_mm512_mullo_epi16(b, _mm512_set1_epi32(19)), 9);
         __m512i rest = _mm512_sub_epi32(b, _mm512_mullo_epi16(quotient, _mm512_set1_epi32(27)));
         float *to = y + j;
+        for (size_t r = 0; r < GW_TERNARY_RUNS;
+             r++) /* of the next bucket: runs fool a prefetcher */
+            __builtin_prefetch(to + (GW_TERNARY_RUNS + r) * run, 1);
         for (int r = 0; r < 2; r++, to += run)
             put(to, _mm512_permutexvar_ps(quotient, v.upper[r]), add);
         for (int r = 0; r < 3; r++, to += run)
