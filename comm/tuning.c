@@ -40,9 +40,8 @@ gw_err gw_tuning_print(const gw_tuning *t, const gw_lane *lane, char **text) {
             const gw_tuning_row *row = &t->row[i];
             if (isnan(row->time_s[a]))
                 continue;
-            fprintf(to, "%d,%s,%s,%zu,%s,%.9g,%d\n", lane->size, lane_name(lane),
-                    lane->codec->ops->head.name, row->bytes, t->algo[a].ops->head.name,
-                    row->time_s[a], a == row->chosen);
+            fprintf(to, "%d,%s,%s,%zu,%s,%.9g,%d\n", lane->size, lane_name(lane), lane->codec->name,
+                    row->bytes, t->algo[a].ops->head.name, row->time_s[a], a == row->chosen);
         }
     return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "auto: out of memory");
 }
@@ -127,8 +126,7 @@ static gw_err read_row(reader *r, char *field[FIELDS]) {
     int a = 0;
     char *end;
     GW_TRY(whole(r, field[0], INT32_MAX, &ranks));
-    if (strcmp(field[1], lane_name(r->lane)) != 0 ||
-        strcmp(field[2], r->lane->codec->ops->head.name) != 0)
+    if (strcmp(field[1], lane_name(r->lane)) != 0 || strcmp(field[2], r->lane->codec->name) != 0)
         return GW_OK;
     if ((int)ranks != r->lane->size) {
         r->other_ranks = (int)ranks;
@@ -179,7 +177,7 @@ static gw_err read_all(reader *r, char *text) {
         return gw_fail(GW_ERR_INPUT,
                        "algo=auto: table %s has no rows for lane '%s' and codec %s: measure anew "
                        "without table=",
-                       r->path, lane_name(r->lane), r->lane->codec->ops->head.name);
+                       r->path, lane_name(r->lane), r->lane->codec->name);
     if (t->row[t->n_sizes - 1].chosen < 0)
         return bad(r, "nothing was chosen for the last size", "");
     return GW_OK;

@@ -166,7 +166,7 @@ static gw_err one_size(probe *p, gw_tuning_row *row, int sizes_left) {
     GW_TRY(first_runs(p, row, n));
     if (fastest(row, p->t->n_algos) < 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "algo=auto: no algorithm carries codec %s here",
-                       p->lane->codec->ops->head.name);
+                       p->lane->codec->name);
     double left_s = p->budget_s - p->spent_s;
     GW_TRY(more_runs(p, row, n, left_s / sizes_left));
     row->chosen = fastest(row, p->t->n_algos);

@@ -43,6 +43,7 @@ static gw_err open_one(gw_codec *out, const char *spec) {
     }
     c.caps = c.ops->traits ? c.ops->traits(c.self) : c.ops->caps;
     snprintf(c.spec, sizeof c.spec, "%s", spec);
+    snprintf(c.name, sizeof c.name, "%s", entry->name);
     *out = c;
     return GW_OK;
 }
@@ -77,6 +78,7 @@ static gw_err open_stage(gw_codec *c, const char *spec) {
     if (c->caps & GW_CODEC_IDENTITY)
         return gw_fail(GW_ERR_UNSUPPORTED, "none+%s: use %s alone", spec, spec);
     c->caps &= ~(unsigned)(GW_CODEC_FIXED | GW_CODEC_LINEAR);
+    snprintf(c->name, sizeof c->name, "%s+%s", c->ops->head.name, c->stage->codec.ops->head.name);
     return GW_OK;
 }
 

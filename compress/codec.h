@@ -107,6 +107,7 @@ typedef struct gw_codec {
     bool partial;   /* for some tensors of a model only */
     int ranks;      /* how many encodings are summed up; 0: not told */
     char spec[128]; /* what it was opened by, shortened if need be */
+    char name[64];  /* that without options: "qsgd", "qsgd+zlib" */
     struct gw_stage *stage;
     bool framed;  /* encodings travel in frames (compress/frame.h) */
     uint32_t tag; /* that names it there */

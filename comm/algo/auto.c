@@ -46,7 +46,7 @@ static const char *name_of(const gw_tuning *t, int a) {
 static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
     char line[512], size[24];
     int at = snprintf(line, sizeof line, "auto, %s (%s):", lane->name ? lane->name : "lane",
-                      lane->codec->ops->head.name);
+                      lane->codec->name);
     bool split = false;
     for (int i = 0; i < t->n_sizes && at < (int)sizeof line; i++) {
         const gw_tuning_row *row = &t->row[i];
@@ -73,7 +73,7 @@ static void note_times(gw_lane *lane, const gw_tuning *t) {
         const gw_tuning_row *row = &t->row[i];
         int at = snprintf(line, sizeof line,
                           "auto, %s (%s), %s in us:", lane->name ? lane->name : "lane",
-                          lane->codec->ops->head.name, size_text((double)row->bytes, size));
+                          lane->codec->name, size_text((double)row->bytes, size));
         for (int a = 0; a < t->n_algos && at < (int)sizeof line; a++)
             if (!isnan(row->time_s[a]))
                 at += snprintf(line + at, sizeof line - (size_t)at, " %s %.4g", name_of(t, a),

@@ -140,7 +140,7 @@ static gw_err create(gw_file **file, const char *path) {
     if (!dir)
         return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
     gw_err e = *name ? gw_file_create(file, dir, name)
-                     : gw_fail(GW_ERR_USAGE, "bench: --json %s: names no file", path);
+                     : gw_fail(GW_ERR_USAGE, "--json %s: names no file", path);
     free(dir);
     return e;
 }
@@ -193,7 +193,7 @@ gw_err gw_bench_json_close(gw_file *file, json_t *document) {
     if (written)
         return gw_file_commit(file);
     gw_file_abandon(file);
-    return gw_fail(GW_ERR_IO, "bench: cannot write the figures: is the disk full?");
+    return gw_fail(GW_ERR_IO, "cannot write the figures: is the disk full?");
 }
 
 json_t *gw_bench_number(double x) {

@@ -11,7 +11,7 @@ gw_err gw_rig_batch(const gw_rig_setup *s, int *global) {
     int64_t batch = (int64_t)c->batch * (c->local_batch ? s->place->ranks : 1);
     if (batch > INT32_MAX)
         return gw_fail(GW_ERR_USAGE,
-                       "bench: local-batch=%d on %d ranks: the global batch must stay below 2^31",
+                       "local-batch=%d on %d ranks: the global batch must stay below 2^31",
                        c->batch, s->place->ranks);
     *global = (int)batch;
     return GW_OK;

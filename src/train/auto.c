@@ -413,12 +413,15 @@ static void drop_doubles(gw_auto *a) {
         }
 }
 
+/* Floats: 32 MiB, above which no cache bends the line any more and memory would be wasted. */
+enum { LONGEST = 8 << 20 };
+
 static gw_err measure(gw_auto *a, const gw_auto_job *job, gw_shape *shape) {
     gw_stepper *t = job->rehearsal.stepper;
     MPI_Comm comm = job->rehearsal.comm;
-    size_t n = gw_model_size(t->model);
+    size_t n = gw_model_size(t->model), longest = longest_part(shape);
     gw_survey_place place = {.comm = comm,
-                             .n = longest_part(shape),
+                             .n = longest < LONGEST ? longest : LONGEST,
                              .seed = job->seed,
                              .yield = job->yield,
                              .budget_s = a->budget_s};

@@ -7,7 +7,7 @@
 #include "train/forecast.h"
 #include "train/step.h"
 
-/** The time that repetitions x[0..n), n >= 1, stand for: their lower quartile, since what disturbs
+/** The time that repetitions x[0..n), n >= 1, stand for: their lowest decile, since what disturbs
  * a measurement on a shared machine only ever adds. x is sorted. */
 double gw_survey_typical(double *x, int n);
 
@@ -25,7 +25,7 @@ typedef struct gw_algo_survey {
 
 typedef struct gw_survey_place {
     MPI_Comm comm;
-    size_t n; /* floats of the longest span that will be exchanged */
+    size_t n; /* floats of the longest span to measure */
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */
     double budget_s;

@@ -215,6 +215,7 @@ static void plus_of_a_number(void **state) {
     gw_codec_close(&c);
     c = must_open("topk:ratio=(+0.5)+zlib:level=(+3)");
     assert_non_null(c.stage);
+    assert_string_equal(c.name, "topk+zlib");
     assert_true(gw_args_real(c.args, "ratio") == 0.5);
     gw_codec_close(&c);
 }
