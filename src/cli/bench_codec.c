@@ -8,6 +8,7 @@
 #include "compress/codec.h"
 #include "compress/feedback.h"
 #include "compress/kernel/simd.h"
+#include "compress/lowrank.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -23,7 +24,8 @@ enum { MOST_REPEATS = 1000 };
 
 static const gw_opt opts[] = {
     {"codecs", GW_OPT_TEXT, NULL, 0, 0, NULL, "SPEC;SPEC...",
-     "codecs with their options, e.g. 'fp16;qsgd:bits=4' [all, with default options]"},
+     "codecs with their options, e.g. 'fp16;qsgd:bits=4'; powersgd:rank=N, too [all, with default "
+     "options]"},
     {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
      "bytes of the float spans (K, M, G allowed; LOW..HIGH doubles)"},
     {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure"},
@@ -39,7 +41,9 @@ static const char notes[] =
     "just before, by the codec's: the median over the repeats; (in brackets) shortest by "
     "shortest.\n"
     "'enc+EF' is the encoding with error feedback, as a lane does it: the residual added, the sum\n"
-    "encoded, what was encoded taken off it; of the codecs that need it only, else '-'.\n"
+    "encoded, what was encoded taken off it; of the codecs that need it only, else '-'. Of\n"
+    "powersgd, which is no codec, it is all that one rank does of a step for a matrix about as\n"
+    "wide as high.\n"
     "bits/el is 8 * encoded bytes / floats; error is |decode(encode(x)) - x| / |x| (2-norms). x "
     "is\n"
     "like a gradient: normal, a scale of its own for each 4096 floats, an eighth exact zeros. The\n"
@@ -51,7 +55,9 @@ enum { ENCODE, FEEDBACK, DECODE_ADD, OPS, COPY = OPS };
 /* One codec at one size. */
 typedef struct row {
     const char *spec;
-    gw_codec *codec;
+    gw_codec *codec; /* NULL: low-rank factors instead */
+    gw_lowrank low;
+    float *p, *q;
     size_t n, wire_bytes;
     unsigned char *wire;
     double error;
@@ -63,6 +69,7 @@ typedef struct bench {
     gw_list specs;
     const char *spec[GW_BENCH_ITEMS];
     gw_codec codec[GW_BENCH_ITEMS];
+    int rank[GW_BENCH_ITEMS]; /* of low-rank factors; 0: it is a codec */
     gw_bench_sizes sizes;
     int codecs, repeats, threads;
     double scale;
@@ -75,10 +82,28 @@ static bench the; /* a command runs once */
 
 /* ---- input ---- */
 
+static const char powersgd[] = "powersgd";
+
+static gw_err open_lowrank(bench *b, const char *options) {
+    static const gw_opt rank[] = {
+        {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, NULL, "factors"}, {0}};
+    gw_args *args;
+    GW_TRY(gw_args_new(&args, rank));
+    gw_err e = gw_args_spec(args, powersgd, options);
+    if (e == GW_OK)
+        b->rank[b->codecs] = (int)gw_args_int(args, "rank");
+    gw_args_free(args);
+    return e;
+}
+
 static gw_err open_codec(bench *b, const char *spec) {
+    size_t name = strcspn(spec, ":");
     if (b->codecs == GW_BENCH_ITEMS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", GW_BENCH_ITEMS);
-    GW_TRY(gw_codec_open(&b->codec[b->codecs], spec));
+    if (name == strlen(powersgd) && strncmp(spec, powersgd, name) == 0)
+        GW_TRY(open_lowrank(b, spec[name] ? spec + name + 1 : NULL));
+    else
+        GW_TRY(gw_codec_open(&b->codec[b->codecs], spec));
     b->spec[b->codecs++] = spec;
     return GW_OK;
 }
@@ -87,7 +112,7 @@ static gw_err open_codecs(bench *b, const char *list) {
     if (!list) {
         for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
             GW_TRY(open_codec(b, (*c)->name));
-        return GW_OK;
+        return open_codec(b, powersgd);
     }
     GW_TRY(gw_list_read(&b->specs, "bench", "codecs", list, false));
     for (int c = 0; c < b->specs.n; c++)
@@ -105,16 +130,38 @@ static void fill_gradient(float *x, size_t n, double by) {
 
 /* ---- one row ---- */
 
+static gw_err row_fed_back(row *r, const bench *b) {
+    GW_TRY(gw_alloc(&r->v, r->n, sizeof *r->v));
+    memcpy(r->v, b->x, r->n * sizeof *r->v);
+    return gw_alloc(&r->e, r->n, sizeof *r->e);
+}
+
+/* A matrix that the span holds, about as wide as high, its width a multiple of 64 as those of
+ * layers mostly are. */
+static gw_err row_factors(row *r, const bench *b, int rank) {
+    size_t cols = (size_t)sqrt((double)r->n);
+    cols = cols > 64 ? cols / 64 * 64 : cols;
+    size_t rows = r->n / cols;
+    r->n = rows * cols;
+    GW_TRY(row_fed_back(r, b));
+    GW_TRY(gw_alloc(&r->p, rows * (size_t)rank, sizeof *r->p));
+    GW_TRY(gw_alloc(&r->q, cols * (size_t)rank, sizeof *r->q));
+    GW_TRY(gw_lowrank_open(&r->low, rows, cols, rank, true, r->p, r->q));
+    gw_lowrank_draw(&r->low, KEY);
+    r->wire_bytes = (rows + cols) * (size_t)rank * sizeof(float);
+    return GW_OK;
+}
+
 static gw_err row_open(row *r, const bench *b, int codec, size_t bytes) {
     r->spec = b->spec[codec];
-    r->codec = (gw_codec *)&b->codec[codec];
+    r->codec = b->rank[codec] ? NULL : (gw_codec *)&b->codec[codec];
     r->n = bytes / sizeof(float);
-    GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
-    if (r->codec->caps & GW_CODEC_BIASED) {
-        GW_TRY(gw_alloc(&r->v, r->n, sizeof *r->v));
-        GW_TRY(gw_alloc(&r->e, r->n, sizeof *r->e));
-        memcpy(r->v, b->x, r->n * sizeof *r->v);
-    }
+    if (!r->codec)
+        GW_TRY(row_factors(r, b, b->rank[codec]));
+    else
+        GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
+    if (r->codec && r->codec->caps & GW_CODEC_BIASED)
+        GW_TRY(row_fed_back(r, b));
     for (int op = 0; op < OPS; op++) {
         GW_TRY(gw_alloc(&r->copy_s[op], (size_t)b->repeats, sizeof(double)));
         GW_TRY(gw_alloc(&r->run_s[op], (size_t)b->repeats, sizeof(double)));
@@ -126,16 +173,35 @@ static void row_close(row *r) {
     free(r->wire);
     free(r->v);
     free(r->e);
+    gw_lowrank_close(&r->low);
+    free(r->p);
+    free(r->q);
     for (int op = 0; op < OPS; op++) {
         free(r->copy_s[op]);
         free(r->run_s[op]);
     }
 }
 
+/* What one rank does for its matrix in a step; what is left with what was sent is the same sum
+ * again. */
+static void step_of_factors(row *r) {
+    gw_lowrank *l = &r->low;
+    gw_lowrank_warm(l, KEY);
+    gw_lowrank_project(l, r->v);
+    gw_lowrank_orthonormalise(r->p, l->rows, l->rank);
+    gw_lowrank_gather(l, r->v);
+    gw_lowrank_expand(l, r->v);
+}
+
 static gw_err row_error(row *r, const bench *b) {
-    GW_TRY(gw_codec_encode(r->codec, (gw_turn){KEY, 1}, b->x, r->n, r->wire,
-                           gw_codec_bound(r->codec, r->n), &r->wire_bytes));
-    GW_TRY(gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 0));
+    if (!r->codec) {
+        step_of_factors(r);
+        memcpy(b->y, r->v, r->n * sizeof *r->v);
+    } else {
+        GW_TRY(gw_codec_encode(r->codec, (gw_turn){KEY, 1}, b->x, r->n, r->wire,
+                               gw_codec_bound(r->codec, r->n), &r->wire_bytes));
+        GW_TRY(gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, GW_INTO_SET));
+    }
     double lost = 0, all = 0;
     for (size_t i = 0; i < r->n; i++) {
         double d = (double)b->y[i] - b->x[i];
@@ -149,19 +215,24 @@ static gw_err row_error(row *r, const bench *b) {
 /* ---- timing ---- */
 
 static bool measured(const row *r, int op) {
-    return op != FEEDBACK || r->e;
+    return op == FEEDBACK ? r->e != NULL : r->codec != NULL;
 }
 
 /* Fed back, the span may become what was encoded; with what is left that is the same sum again. */
 static gw_err once(row *r, const bench *b, int op) {
-    size_t cap = gw_codec_bound(r->codec, r->n);
+    size_t cap = r->codec ? gw_codec_bound(r->codec, r->n) : 0;
     gw_turn turn = {KEY, 1};
+    if (!r->codec && op == FEEDBACK) {
+        step_of_factors(r);
+        return GW_OK;
+    }
     switch (op) {
     case ENCODE: return gw_codec_encode(r->codec, turn, b->x, r->n, r->wire, cap, &r->wire_bytes);
     case FEEDBACK:
         return gw_feedback_encode(r->codec, turn, r->v, r->e, r->n, false, r->wire, cap,
                                   &r->wire_bytes);
-    case DECODE_ADD: return gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, 1);
+    case DECODE_ADD:
+        return gw_codec_decode(r->codec, r->wire, r->wire_bytes, b->y, r->n, GW_INTO_ADD);
     default: memcpy(b->y, b->x, r->n * sizeof(float)); return GW_OK;
     }
 }
@@ -340,7 +411,7 @@ static void release(void) {
     for (int i = 0; b->rows && i < b->codecs * b->sizes.n; i++)
         row_close(&b->rows[i]);
     for (int c = 0; c < b->codecs; c++)
-        gw_codec_close(&b->codec[c]);
+        gw_codec_close(&b->codec[c]); /* zeroed, where there is none */
     free(b->rows);
     free(b->x);
     free(b->y);

@@ -9,16 +9,17 @@ die() {
     exit 1
 }
 
-"$GRADWIRE" bench codec --sizes 4000,64K --repeats 2 --codecs 'none;fp16;qsgd:bits=4;onebit' \
+"$GRADWIRE" bench codec --sizes 4000,64K --repeats 2 --codecs 'none;fp16;qsgd:bits=4;onebit;powersgd' \
     --json "$dir/out.json" >"$dir/table" 2>"$dir/err" || die "bench codec: $(cat "$dir/err")"
 for column in codec bytes bits/el 'enc GB/s' 'enc+EF' 'd+a GB/s' 'x memcpy' error; do
     grep -qF "$column" "$dir/table" || die "no column '$column'"
 done
-[ "$(grep -cE '^(none|fp16|qsgd:bits=4|onebit) +(4000|65536) ' "$dir/table")" = 8 ] || die "not eight rows"
+[ "$(grep -cE '^(none|fp16|qsgd:bits=4|onebit|powersgd) +[0-9]+ ' "$dir/table")" = 10 ] || die "not ten rows"
 grep -qE '^none +65536 +32\.000 .* 0\.000e\+00$' "$dir/table" || die "none: 32 bits, no error"
 grep -qE '^fp16 +65536 +16\.000 ' "$dir/table" || die "fp16: 16 bits"
 # Error feedback is measured where it is needed: of what is biased.
-[ "$(grep -cE ' - +- ' "$dir/table")" = 6 ] || die "enc+EF: not six rows without"
+[ "$(grep -vE '^powersgd' "$dir/table" | grep -cE ' - +- ')" = 6 ] || die "enc+EF: not six rows without"
+[ "$(grep -cE '^powersgd .* - +- .* - +- ' "$dir/table")" = 2 ] || die "powersgd: more than enc+EF"
 grep -qE '^onebit .* - ' "$dir/table" && die "enc+EF: none of onebit"
 grep -qE '^qsgd:bits=4 +65536 +4\.062 ' "$dir/table" || die "qsgd: 4.06 bits"
 
@@ -26,11 +27,12 @@ python3 - "$dir/out.json" <<'PY' || die "the JSON file"
 import json, sys
 doc = json.load(open(sys.argv[1]))
 assert doc["benchmark"] == "codec" and doc["schema"] == 1 and doc["repeats"] == 2, doc
-assert len(doc["results"]) == 8
+assert len(doc["results"]) == 10
 for row in doc["results"]:
     assert row["bits_per_element"] == 8 * row["wire_bytes"] / (row["bytes"] / 4), row
     assert 0 <= row["relative_error"] < 1, row
-    assert (row["encode_feedback"] is None) == (row["codec"] != "onebit"), row
+    assert (row["encode_feedback"] is None) == (row["codec"] not in ("onebit", "powersgd")), row
+    assert (row["encode"] is None) == (row["codec"] == "powersgd"), row
     for f in filter(None, (row[op] for op in ("encode", "encode_feedback", "decode_add"))):
         assert 0 < f["min_s"] <= f["median_s"] and 0 < f["memcpy_min_s"] <= f["memcpy_median_s"]
         assert abs(f["over_memcpy_min"] * f["min_s"] / f["memcpy_min_s"] - 1) < 1e-9, f
