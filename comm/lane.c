@@ -48,7 +48,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
     int ranks;
     GW_MPI(MPI_Comm_size(parent, &ranks));
     if (e == GW_OK)
-        e = gw_codec_join(setup->codec, ranks);
+        e = gw_codec_join(setup->codec, setup->apart ? 1 : ranks);
     if (e == GW_OK) {
         *lane = (gw_lane){.comm = MPI_COMM_NULL,
                           .codec = setup->codec,
@@ -133,10 +133,10 @@ gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
     return derive(lane, comm, sub);
 }
 
-gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool feedback, gw_lane **branch) {
+gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch) {
     gw_lane *root = root_of(lane), *l;
     MPI_Comm comm;
-    GW_TRY(gw_codec_join(codec, lane->size)); /* the same on all ranks */
+    GW_TRY(gw_codec_join(codec, apart ? 1 : lane->size)); /* the same on all ranks */
     feedback = feedback && !(codec->caps & GW_CODEC_LOSSLESS);
     gw_err e = feedback && !root->store ? gw_alloc(&root->store, root->n, sizeof(float)) : GW_OK;
     GW_TRY(gw_agree(lane->comm, e));

@@ -56,7 +56,8 @@ typedef struct gw_lane {
 } gw_lane;
 
 typedef struct gw_lane_setup {
-    gw_codec *codec; /* told here of how many ranks it is summed up */
+    gw_codec *codec; /* told here of how many ranks its encodings are added as they are, */
+    bool apart;      /* which is 1: the algorithm decodes each (it is no GW_ALGO_ORDERED one) */
     size_t n;        /* floats of the arena that the lane's spans lie in */
     bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
     uint64_t seed;
@@ -73,9 +74,10 @@ void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the la
  *  color is MPI_UNDEFINED. It shares codec, residual and ticket, and is closed with its parent. */
 gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub);
 
-/** Collective: a lane of the same ranks for another codec; else as gw_lane_split. `feedback`: with
+/** Collective: a lane of the same ranks for another codec; else as gw_lane_split. `apart` as in
+ *  gw_lane_setup; `feedback`: with
  *  the residual that the whole family shares (ignored for lossless codecs). */
-gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool feedback, gw_lane **branch);
+gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch);
 
 /** Collective: n floats, zeroed, aligned to 64 bytes, freed with the lane. */
 gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out);

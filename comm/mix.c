@@ -1,5 +1,6 @@
 #include "comm/mix.h"
 
+#include "base/list.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -24,6 +25,16 @@ static gw_err add_codec(gw_mix *mix, const char *spec, const char *algo_spec, in
     return gw_algo_open(&mix->algo[i], algo_spec, &mix->codec[i]);
 }
 
+static gw_err read_codec(gw_mix *mix, const char *spec, const char *algo_spec, int layer) {
+    size_t len = strlen(spec);
+    bool wrapped = len > 1 && spec[0] == '(' && spec[len - 1] == ')';
+    char *bare = wrapped ? strndup(spec + 1, len - 2) : strdup(spec);
+    gw_err e = bare ? add_codec(mix, bare, algo_spec, layer)
+                    : gw_fail(GW_ERR_NOMEM, "compress: out of memory");
+    free(bare);
+    return e;
+}
+
 static gw_err read_layer(gw_mix *mix, const char *rule, const char *algo_spec) {
     char *end;
     long layer = strtol(rule + strlen("layer"), &end, 10);
@@ -34,7 +45,7 @@ static gw_err read_layer(gw_mix *mix, const char *rule, const char *algo_spec) {
     for (int i = 1; i < mix->n; i++)
         if (mix->layer[i] == layer)
             return gw_fail(GW_ERR_USAGE, "compress: two rules for layer %ld", layer);
-    return add_codec(mix, end + 1, algo_spec, (int)layer);
+    return read_codec(mix, end + 1, algo_spec, (int)layer);
 }
 
 static gw_err read_rule(gw_mix *mix, const char *rule, const char *algo_spec) {
@@ -53,19 +64,28 @@ static gw_err read_rule(gw_mix *mix, const char *rule, const char *algo_spec) {
     return add_codec(mix, "none", algo_spec, -1);
 }
 
-static gw_err read_all(gw_mix *mix, char *spec, const char *algo_spec) {
-    char *rest = NULL, *part = strtok_r(spec, ";", &rest);
-    GW_TRY(add_codec(mix, part ? part : "", algo_spec, -1));
-    while ((part = strtok_r(NULL, ";", &rest)))
-        GW_TRY(read_rule(mix, part, algo_spec));
+static gw_err read_all(gw_mix *mix, const gw_list *parts, const char *algo_spec) {
+    GW_TRY(add_codec(mix, parts->item[0], algo_spec, -1));
+    for (int i = 1; i < parts->n; i++)
+        GW_TRY(read_rule(mix, parts->item[i], algo_spec));
+    for (int i = 0; i < mix->n && mix->n > 1; i++)
+        if (strcmp(mix->algo[i].ops->head.name, "auto") == 0)
+            return gw_fail(
+                GW_ERR_UNSUPPORTED,
+                "compress: algo=auto chooses for one codec, and this is a mix of %d: name "
+                "an algorithm, or none for each codec's own",
+                mix->n);
     return GW_OK;
 }
 
 gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec, bool framed) {
     gw_mix mix = {.exact = -1, .framed = framed};
-    char *text = strdup(spec);
-    gw_err e = text ? read_all(&mix, text, algo_spec) : gw_fail(GW_ERR_NOMEM, "out of memory");
-    free(text);
+    gw_list parts = {0};
+    gw_err e = gw_list_read(&parts, "compress", "mix", spec, false);
+    if (e == GW_OK)
+        e = read_all(&mix, &parts, algo_spec);
+    gw_list_free(&parts);
+    snprintf(mix.spec, sizeof mix.spec, "%s", spec);
     if (e != GW_OK) {
         gw_mix_close(&mix);
         return e;
@@ -125,7 +145,8 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, 
     const gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     for (int i = 1; i < mix->n; i++) {
         gw_lane *other;
-        GW_TRY(gw_lane_branch(lane, (gw_codec *)&mix->codec[i], feedback[i], &other));
+        bool apart = !(mix->algo[i].ops->caps & GW_ALGO_ORDERED);
+        GW_TRY(gw_lane_branch(lane, (gw_codec *)&mix->codec[i], apart, feedback[i], &other));
         by_codec[i] = other;
     }
     gw_lane_run *runs = NULL;

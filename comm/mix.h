@@ -5,7 +5,9 @@
  *  layerN=CODEC     the tensors of layer N (0: the one next to the input)
  *  min_bytes=BYTES  tensors of fewer bytes of floats go exact: biases, whose few values matter more
  *                   than their bytes (Lin et al., "Deep gradient compression", ICLR 2018)
- *  A rule for a layer comes before min_bytes. */
+ *  A rule for a layer comes before min_bytes. A codec whose options hold semicolons stands in
+ *  parentheses. algo=auto is refused: what it chooses for one codec may hold up the collectives of
+ *  another, which then start in different orders on the ranks. */
 #ifndef GW_COMM_MIX_H
 #define GW_COMM_MIX_H
 
@@ -14,7 +16,8 @@
 enum { GW_MIX_CODECS = 16 };
 
 typedef struct gw_mix {
-    int n; /* codecs in use; the first is for all tensors without a rule */
+    char spec[256]; /* what it was opened by, shortened if need be */
+    int n;          /* codecs in use; the first is for all tensors without a rule */
     gw_codec codec[GW_MIX_CODECS];
     gw_algo algo[GW_MIX_CODECS]; /* that carries the codec of this index */
     int layer[GW_MIX_CODECS];    /* that the codec is for; -1: no layer of its own */

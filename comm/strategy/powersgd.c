@@ -3,7 +3,7 @@
  * to the next gradient (T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD: Practical low-rank
  * gradient compression for distributed optimization", NeurIPS 2019; the arithmetic is
  * compress/lowrank.h). One step of power iteration a step of training: R of the last step is what
- * the next one starts from (warm=1), so the factors follow the largest singular vectors of the
+ * the next one starts from (warm=on), so the factors follow the largest singular vectors of the
  * gradients as these change slowly.
  *
  * It cannot be a codec: P has to be summed over the ranks and made orthonormal before R can be

@@ -41,6 +41,11 @@ gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner
     read_model(c, a);
     c->lr = gw_args_real(a, "lr");
     c->momentum = gw_args_real(a, "momentum");
+    if (c->momentum == 0 && (is(a, "error-feedback", "momentum") || is(a, "error-feedback", "dgc")))
+        return gw_fail(GW_ERR_USAGE,
+                       "%s: --error-feedback %s is about momentum, and there is none: give "
+                       "--momentum, or use --error-feedback auto",
+                       owner, gw_args_text(a, "error-feedback"));
     c->weight_decay = gw_args_real(a, "weight-decay");
     c->local_batch = gw_args_given(a, "local-batch");
     c->batch = (int)gw_args_int(a, c->local_batch ? "local-batch" : "batch");

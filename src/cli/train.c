@@ -5,6 +5,7 @@
 #include "cli/step_opts.h"
 #include "nn/gemm.h"
 #include "train/auto.h"
+#include "train/codec_stats.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -92,7 +93,8 @@ static gw_err read_config(job *j) {
     c->command = j->command;
     j->quiet = gw_args_flag(a, "quiet");
     j->terminal = isatty(STDOUT_FILENO);
-    return gw_session_new(&j->session, c->comm, c->compress, c->feedback, c->wire_check);
+    GW_TRY(gw_session_new(&j->session, c->comm, c->compress, c->feedback, c->wire_check));
+    return gw_codec_stats_check(j->session, c->compress_stats);
 }
 
 static char *join(int argc, char **argv) {

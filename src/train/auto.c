@@ -348,6 +348,7 @@ static gw_err one_codec(const run *r, const char *spec, bool momentum) {
         return e;
     }
     bool loses = momentum && r->a->default_codecs && codec.caps & GW_CODEC_BIASED;
+    r->a->dropped |= loses;
     if (!loses)
         e = gw_codec_join(&codec, r->a->ranks);
     if (!loses && e == GW_OK)
@@ -387,8 +388,10 @@ static void say(gw_auto *a) {
                  100 * a->margin);
 }
 
-static gw_err choose(gw_auto *a) {
+/* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
+static gw_err choose(gw_auto *a, MPI_Comm comm) {
     double step_s[GW_AUTO_MOST];
+    GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
     qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, shorter_first);
     for (int i = 0; i < a->n; i++) {
         step_s[i] = a->candidate[i].forecast.step_s;
@@ -398,8 +401,11 @@ static gw_err choose(gw_auto *a) {
     a->chosen = gw_forecast_choose(step_s, a->n, a->plain, a->margin);
     if (a->chosen < 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "--compress auto: none of its codecs can be had on these %d ranks",
-                       a->ranks);
+                       "--compress auto: none of its codecs can be had on these %d ranks%s",
+                       a->ranks,
+                       a->dropped ? "; those that need error feedback are left out under momentum, "
+                                    "unless auto:codecs=(..) names them"
+                                  : "");
     say(a);
     return GW_OK;
 }
@@ -432,7 +438,7 @@ static gw_err measure(gw_auto *a, const gw_auto_job *job, gw_shape *shape) {
     bool momentum = gw_optimizer_momentum(t->optimizer);
     for (int i = 0; i < a->codecs.n; i++)
         GW_TRY(one_codec(&r, a->codecs.item[i], momentum));
-    return choose(a);
+    return choose(a, comm);
 }
 
 gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job) {

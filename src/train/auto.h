@@ -33,6 +33,7 @@ typedef struct gw_auto {
     gw_args *args;
     gw_list codecs, algos; /* algos.n == 0: all there are */
     bool default_codecs, wire_check;
+    bool dropped; /* some of the default codecs, for momentum */
     double budget_s, margin;
     const gw_strategy *strategy; /* the session's */
     char feedback[16];           /* on, off or auto */

@@ -243,6 +243,7 @@ static gw_err allocate(gw_codec_stats *st) {
     GW_TRY(gw_alloc(&st->sum, n, sizeof *st->sum));
     GW_TRY(gw_alloc(&st->before, n, sizeof *st->before));
     GW_TRY(gw_alloc(&st->rows, n, sizeof *st->rows));
+    memcpy(st->before, gw_session_coded(st->s.session), n * sizeof *st->before);
     if (!st->s.out || st->rank != 0)
         return GW_OK;
     GW_TRY(gw_file_create(&st->csv, st->s.out, "codec.csv"));
@@ -251,13 +252,18 @@ static gw_err allocate(gw_codec_stats *st) {
     return GW_OK;
 }
 
+gw_err gw_codec_stats_check(const gw_session *session, int every) {
+    const gw_strategy_ops *strategy = gw_session_strategy(session);
+    if (every == 0 || strategy->traits & (GW_STRATEGY_EXACT | GW_STRATEGY_LOSSY))
+        return GW_OK;
+    return gw_fail(GW_ERR_USAGE,
+                   "compress-stats compares the exchanged gradient of a step with the exact one, "
+                   "and --comm %s does not update by that: leave --compress-stats out",
+                   strategy->head.name);
+}
+
 gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_stats_setup *setup) {
-    const gw_strategy_ops *strategy = gw_session_strategy(setup->session);
-    if (setup->every > 0 && !(strategy->traits & GW_STRATEGY_EXACT))
-        return gw_fail(GW_ERR_USAGE,
-                       "compress-stats compares the exchanged gradient of a step with the exact "
-                       "one, and --comm %s does not update by that: leave --compress-stats out",
-                       strategy->head.name);
+    GW_TRY(gw_codec_stats_check(setup->session, setup->every));
     gw_codec_stats *st = NULL;
     gw_err e = gw_alloc(&st, 1, sizeof *st);
     if (e == GW_OK) {

@@ -28,6 +28,10 @@ typedef struct gw_codec_row {
     double bits;           /* an element of what was encoded in the epoch; NaN: nothing was */
 } gw_codec_row;
 
+/** GW_ERR_USAGE: the strategy does not hand out the exchanged gradient, so that no step can be
+ *  compared. No communication. */
+gw_err gw_codec_stats_check(const gw_session *session, int every);
+
 /** Collective. GW_ERR_USAGE: the strategy does not hand out the exchanged gradient. */
 gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_stats_setup *setup);
 void gw_codec_stats_close(gw_codec_stats *st);

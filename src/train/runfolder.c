@@ -157,7 +157,7 @@ static json_t *comm_facts(const gw_run_facts *f) {
     const gw_session *s = f->session;
     return json_pack(
         "{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy", gw_session_strategy(s)->head.name,
-        "algorithm", gw_session_algorithm(s)->ops->head.name, "codec", gw_session_codec(s)->name,
+        "algorithm", gw_session_algorithm(s)->ops->head.name, "codec", gw_session_compression(s),
         "error_feedback", gw_session_feedback(s), "notes", text_or_null(gw_session_notes(s)),
         "layers", codec_facts(f), "warning", text_or_null(f->warning));
 }

@@ -57,6 +57,19 @@ static gw_err bind(gw_session *s, const char *compress, const char *algo, const 
         s->feedback[i] = wanted && !(caps & GW_CODEC_LOSSLESS);
         any = any || s->feedback[i];
     }
+    unsigned traits = s->strategy.ops->traits;
+    if (traits & GW_STRATEGY_LOSSY && strcmp(feedback, "auto") != 0)
+        return gw_fail(
+            GW_ERR_USAGE,
+            "error-feedback=%s: --comm %s compresses by itself and keeps its own residual: "
+            "use its options (gradwire list)",
+            feedback, s->strategy.ops->head.name);
+    if (s->corrects && !(traits & GW_STRATEGY_SYNCHRONOUS))
+        return gw_fail(
+            GW_ERR_UNSUPPORTED,
+            "error-feedback=%s corrects the momentum of gradients, and --comm %s does not "
+            "exchange those: use error-feedback=auto",
+            feedback, s->strategy.ops->head.name);
     if (s->corrects && !any)
         return gw_fail(GW_ERR_USAGE,
                        "error-feedback=%s: codec %s holds nothing back, so momentum needs no "
@@ -127,6 +140,10 @@ const gw_algo *gw_session_algorithm(const gw_session *s) {
     return s->mix.algo;
 }
 
+const char *gw_session_compression(const gw_session *s) {
+    return s->mix.n > 1 ? s->mix.spec : s->mix.codec[0].name;
+}
+
 const gw_codec *gw_session_codec(const gw_session *s) {
     return s->mix.codec;
 }
@@ -166,6 +183,7 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
                           .feedback = s->feedback[0],
                           .seed = setup->seed,
                           .yield = setup->yield,
+                          .apart = !(s->mix.algo[0].ops->caps & GW_ALGO_ORDERED),
                           .shared = caps & GW_ALGO_SHARED,
                           .name = "gradients"};
     GW_TRY(gw_lane_open(&env->grads, comm, &lane));
@@ -175,6 +193,7 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
     env->grads->velocity = s->masks ? s->velocity : NULL; /* what it may clear */
     GW_TRY(gw_mix_apply(&s->mix, env->grads, setup->tensors, setup->n_tensors, s->feedback));
     lane.codec = &s->exact;
+    lane.apart = false;
     lane.feedback = false;
     lane.name = "parameters";
     GW_TRY(gw_lane_open(&env->params, comm, &lane));

@@ -42,6 +42,8 @@ int gw_session_thread_level(const gw_session *s);
 
 const gw_strategy_ops *gw_session_strategy(const gw_session *s);
 const gw_algo *gw_session_algorithm(const gw_session *s);
+/** The codec's name, or of a mix its spec, for reports. */
+const char *gw_session_compression(const gw_session *s);
 const gw_codec *gw_session_codec(const gw_session *s);
 /** True if some codec keeps a residual; true if momentum is the session's affair, not the
  *  optimizer's. */

@@ -198,6 +198,7 @@ static gw_err keep_counts(survey *s, probe *p, size_t n) {
     double span = (double)n, chunks = gw_schedule_strands(p->schedule);
     gw_cost cost = gw_algo_cost(&p->algo, s->lane[p->kind], GW_ALLREDUCE, n);
     double sent = (double)cost.bytes / (s->lane[p->kind]->size * sizeof(float) * span);
+    GW_TRY(largest(s, &chunks, 1)); /* a leader of hier has more of them than others */
     if (p->kind == EXACT) {
         of->exact_chunks = chunks > 1 ? chunks / span : 0;
         of->exact_sent = sent;

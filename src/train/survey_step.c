@@ -29,7 +29,7 @@ static gw_err steps(const gw_rehearsal *r, gw_local *out) {
     int n = 0;
     gw_err e = GW_OK;
     for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
-        double phase[PHASES], sum = 0;
+        double phase[PHASES] = {0}, sum = 0;
         GW_TRY(gw_barrier(r->comm));
         e = e == GW_OK ? one(r, phase) : e;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, phase, PHASES, MPI_DOUBLE, MPI_MAX, r->comm));

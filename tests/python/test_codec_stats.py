@@ -51,7 +51,7 @@ class CodecStats(unittest.TestCase):
         for ranks, comm in ((2, "allreduce"), (3, "iallreduce:bucket=4K")):
             with self.subTest(ranks=ranks):
                 self.train(ranks, "--comm", comm, "--error-feedback", "on", "--overwrite",
-                           "--compress", "qsgd:bits=4;layer1=none;layer2=topk:ratio=0.05")
+                           "--compress", "qsgd:bits=4;layer1=none;layer2=(topk:ratio=0.05)")
                 first, exact, sparse = rows(self.out)[3:]
                 self.assertEqual([r["codec"] for r in (first, exact, sparse)],
                                  ["qsgd:bits=4", "none", "topk:ratio=0.05"])
@@ -62,6 +62,12 @@ class CodecStats(unittest.TestCase):
                 self.assertTrue(4 < float(first["bits_per_element"]) < 4.4)
                 self.assertLess(float(sparse["bits_per_element"]), 3)
                 self.assertGreater(float(first["residual_norm"]), 0)
+
+    def test_refused_run_leaves_the_old_one(self):
+        self.train(2)
+        before = sorted(os.listdir(self.out))
+        done = gwrun.run(2, "train", *BASE, "--comm", "local", "--out", self.out, "--overwrite")
+        self.assertEqual((done.returncode, sorted(os.listdir(self.out))), (2, before))
 
     def test_small_tensors_go_exact(self):
         """The codec's bytes fall by what the exact tensors no longer take."""
@@ -93,7 +99,14 @@ class CodecStats(unittest.TestCase):
                     (("--compress", "qsgd;min_byte=4K"), "min_bytes"),
                     (("--compress", "qsgd;layer0=qsdg"), "did you mean 'qsgd'"),
                     (("--comm", "sharded", "--compress", "qsgd;layer0=none"), "use one codec"),
-                    (("--error-feedback", "dgc"), "holds nothing back")):
+                    (("--error-feedback", "dgc", "--momentum", 0.9), "holds nothing back"),
+                    (("--error-feedback", "dgc", "--compress", "topk"), "is about momentum"),
+                    (("--comm", "local", "--compress", "topk", "--momentum", 0.9,
+                      "--error-feedback", "momentum"), "does not exchange those"),
+                    (("--comm", "powersgd", "--error-feedback", "off"), "its own residual"),
+                    (("--comm", "allreduce:algo=auto", "--compress", "qsgd;min_bytes=1K"),
+                     "this is a mix"),
+                    (("--compress", "qsgd;"), "an empty item")):
                 with self.subTest(ranks=ranks, words=words):
                     done = gwrun.run(ranks, "train", *BASE, *words)
                     self.assertEqual(done.returncode, 2, done.stderr)
