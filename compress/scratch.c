@@ -26,6 +26,13 @@ gw_err gw_scratch_take(gw_scratch *s, const char *owner, size_t bytes, void *dat
 }
 
 void gw_scratch_give(gw_scratch *s, gw_block *block) {
+    gw_block *other = atomic_exchange(&s->spare, NULL);
+    if (other && other->room > block->room) { /* the next taker may want as much */
+        gw_block *larger = other;
+        other = block;
+        block = larger;
+    }
+    free(other);
     free(atomic_exchange(&s->spare, block));
 }
 

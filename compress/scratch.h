@@ -20,6 +20,7 @@ typedef struct gw_scratch {
  */
 gw_err gw_scratch_take(gw_scratch *s, const char *owner, size_t bytes, void *data,
                        gw_block **block);
+/** Of this and the spare one the larger is kept. */
 void gw_scratch_give(gw_scratch *s, gw_block *block);
 
 /** Free what is kept; nothing may be taken. */
