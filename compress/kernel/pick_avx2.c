@@ -2,7 +2,7 @@
 #include "compress/kernel/pick.h"
 
 #ifdef GW_X86
-#define TARGET __attribute__((target("avx2,bmi,popcnt"))) /* each CPU with AVX2 has the others */
+#define TARGET __attribute__((target("avx2,bmi,popcnt")))
 #include <immintrin.h>
 
 enum { LANES = 8 };

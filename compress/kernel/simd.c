@@ -5,6 +5,9 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef GW_X86
+#include <cpuid.h>
+#endif
 
 /* Below this many floats a thread, waking the threads costs more than they save. */
 enum { FLOATS_A_THREAD = 65536 };
@@ -15,14 +18,32 @@ const char *gw_simd_name(gw_simd level) {
     return names[level];
 }
 
+#ifdef GW_X86
+/* gcc 12's and clang 14's __builtin_cpu_supports know no f16c. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+
+/* All that the targets of the kernels name (GW_TARGET_AVX2, GW_TARGET_AVX512, and pick's): a
+ * virtual machine may hide any of them. */
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("popcnt") && has_f16c();
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("bmi2");
+}
+#endif
+
 static gw_simd best_level(void) {
 #ifdef GW_X86
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("bmi2"))
+    if (has_avx512())
         return GW_SIMD_AVX512;
-    /* gcc 12's and clang 14's cpu_supports know no f16c; each CPU with AVX2 has it. */
-    if (__builtin_cpu_supports("avx2"))
+    if (has_avx2())
         return GW_SIMD_AVX2;
 #endif
     return GW_SIMD_PORTABLE;
