@@ -25,7 +25,8 @@ static double steepness(double count) {
 }
 
 /* How far above lo about `rank` are reached, if counts fall by like factors over like distances; a
- * little to the other side of it where one end is near already, so that the far one comes close. */
+ * little to the other side of it where one end is near already, so that the far one comes close. 0:
+ * they are too near to tell. */
 static uint32_t interpolate(const range *r, double rank) {
     double over = (double)r->reach - rank, under = rank - (double)r->above, aim = rank;
     if (8 * over < under)
@@ -33,6 +34,8 @@ static uint32_t interpolate(const range *r, double rank) {
     else if (8 * under < over)
         aim += under + 1;
     double top = steepness((double)r->reach), low = steepness((double)r->above + 0.5);
+    if (!(top > low)) /* one float for both: counts above 2^24 */
+        return 0;
     return (uint32_t)((r->hi - r->lo) * ((top - steepness(aim)) / (top - low)));
 }
 
