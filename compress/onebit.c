@@ -14,7 +14,8 @@
  *   K means m, little-endian binary32, one a bucket
  * 1 + 32 / B bits an element: 1.06 with B = 512.
  *
- * A NaN or an infinity makes the mean of its bucket NaN: that bucket, and no other, decodes to NaN.
+ * A NaN or an infinity makes the mean of its bucket NaN: that bucket, and no other, decodes to NaN,
+ * as it does with a mean that is no number, or has a minus sign.
  * A mean below 2^-100 is sent as zero: the floats that it comes from are near those that a thread
  * may be told to flush, and the bytes must not depend on that. Error feedback keeps what is
  * dropped. Means are sums of binary32 in an order of its own (kernel/onebit_loop.h), the same at

@@ -7,8 +7,9 @@
  *   code = floor(t + u),  t = x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value = code * m, and code is sign(x) with probability |x| / m, else 0
  *
- * so E[value] = x to the rounding of a float. u comes from (key, bucket, element) only: see
- * kernel/chance.h.
+ * so E[value] = x but for the steps of t, which leave a bias of up to m / 2^17, and a few roundings
+ * of a float: in particular |x| < m / 2^17 is never sent. u comes from (key, bucket, element) only:
+ * see kernel/chance.h.
  *
  * Wire format, n floats, K = ceil(n / B) buckets, B a multiple of 320:
  *   ceil(n / 5) bytes of trits. A bucket of b floats (the last may be short) has R = ceil(b / 5)
@@ -18,7 +19,8 @@
  * 8 / 5 + 32 / B bits an element: 1.65 with B = 640.
  *
  * A NaN or an infinity makes the scale of its bucket NaN, with all codes 1: that bucket, and no
- * other, decodes to NaN. A bucket whose m is below 2^-100 is sent as zeros: its 1 / m would leave
+ * other, decodes to NaN, as it does with a scale that is no number, or has a minus sign. A bucket
+ * whose m is below 2^-100 is sent as zeros: its 1 / m would leave
  * the range of a float. */
 #include "compress/codec.h"
 

@@ -67,7 +67,8 @@ INLINE_LOOP void encode_range(const gw_onebit_encoding *c, size_t lo, size_t hi,
 INLINE_LOOP void decode_range(const gw_onebit_decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
-        float scale = gw_float_of(gw_le32(d->scales[bucket]));
+        uint32_t mean = gw_le32(d->scales[bucket]);
+        float scale = gw_float_of(mean < GW_ONEBIT_INFINITE ? mean : GW_ONEBIT_NAN);
         const unsigned char *signs = d->signs + lo / 8;
         float *y = d->y + lo;
         decode(signs, full, scale, y, add);

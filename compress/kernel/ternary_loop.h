@@ -89,7 +89,8 @@ APART void decode_short(const unsigned char *bytes, size_t n, float scale, float
 INLINE_LOOP void decode_range(const gw_ternary_decoding *d, size_t lo, size_t hi, int add) {
     size_t bucket = lo / d->bucket, run = d->bucket / GW_TERNARY_RUNS;
     for (; lo < hi; bucket++, lo += d->bucket) {
-        float scale = gw_float_of(gw_le32(d->scales[bucket]));
+        uint32_t top = gw_le32(d->scales[bucket]);
+        float scale = gw_float_of(top < GW_TERNARY_INFINITE ? top : GW_TERNARY_NAN);
         const unsigned char *bytes = d->bytes + bucket * run;
         if (hi - lo >= d->bucket)
             decode(bytes, run, scale, d->y + lo, add);
