@@ -195,7 +195,7 @@ static gw_err encode_chain(const gw_codec *c, gw_turn turn, const float *x, floa
     void *codes;
     gw_block *block;
     GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
-    if (c->ops->measure)
+    if (c->ops->measure && !e)
         c->ops->measure(c->self, x, n, codes);
     gw_err err = encode_one(c, turn, x, e, n, codes, room, &inner);
     if (err == GW_OK)

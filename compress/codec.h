@@ -18,13 +18,14 @@
 enum {
     GW_CODEC_IDENTITY = 1, /* the bytes are the floats themselves: nothing need be encoded */
     GW_CODEC_LOSSLESS = 2, /* decode(encode(x)) == x: error feedback has nothing to do */
-    GW_CODEC_UNBIASED = 4, /* E[decode(encode(x))] == x over keys */
+    GW_CODEC_UNBIASED = 4, /* E[decode(encode(x))] == x over keys, as nearly as the codec says */
     GW_CODEC_FIXED = 8,    /* encode always yields exactly bound(n) bytes */
     GW_CODEC_SPARSE = 16,  /* most values are dropped: exchange by gathering encodings; decode
                               subtracts and clears, too */
     GW_CODEC_BIASED = 32,  /* drops or skews systematically: error feedback is on by default */
-    GW_CODEC_LINEAR = 64,  /* with equal keys the sum of encodings (`add`) is an encoding of the
-                              sum: no error but rounding from hop to hop */
+    GW_CODEC_LINEAR = 64,  /* with equal keys, and behind an agreed prefix where there is `measure`,
+                              the sum of encodings (`add`) is an encoding of the sum: no error but
+                              rounding from hop to hop */
     GW_CODEC_SHARED = 128  /* all ranks draw alike: one key for all of them */
 };
 
@@ -83,9 +84,11 @@ typedef struct gw_codec_ops {
     size_t unit_bytes;
     gw_sum sum;
     size_t (*prefix)(const void *self, size_t n);
-    /** Optional: the prefix is made of floats >= 0 that the ranks have to agree on by an
-     *  elementwise maximum before anything is encoded (a shared scale). measure() fills it, and
-     *  encode() finds the agreed one at out[0..prefix(n)) and writes behind it. */
+    /** Optional: the prefix is made of floats >= 0, binary32 in host order, that the ranks have to
+     *  agree on by an elementwise maximum before anything is encoded (a shared scale). measure()
+     *  fills it, and encode() finds the agreed one at out[0..prefix(n)) and writes behind it.
+     *  encode_feedback(), which alone knows x + e, finds nothing there and writes the prefix, too.
+     */
     void (*measure)(const void *self, const float *x, size_t n, void *out);
 
     /* ---- optional: a stage after another codec, "qsgd+zlib": bytes to fewer bytes ---- */

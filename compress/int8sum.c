@@ -8,13 +8,16 @@
  *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value of a code, or of a sum of codes = code * (m / L)
  *
- * |code| <= L, so a sum of P codes stays within +-127: more than 127 ranks are refused. E[value] =
- * x to the rounding of a float, the error of an element is below m / L, that of the sum of P values
- * below P m / L. With algo=native the ranks agree on m by an MPI_MAX first; elsewhere an encoding
- * has the m of its own floats, and is an ordinary one with P's levels.
+ * |code| <= L, so a sum of P codes stays within +-127: more than 127 ranks are refused. The error
+ * of an element is below m / L, that of the sum of P values below P m / L. E[value] = x but for the
+ * steps of t, which leave a bias of up to m / (L 2^17), and a few roundings of a float: in
+ * particular |x| < m / (L 2^17) is never sent. With algo=native the ranks agree on m by an MPI_MAX
+ * first; elsewhere an encoding has the m of its own floats, and is an ordinary one with P's levels:
+ * only behind an agreed prefix do encodings add up, so only there it is linear.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
- *   K scales m, little-endian binary32, one a bucket: the prefix, alike on all ranks that add
+ *   K scales m, binary32 in host order, so that MPI's own maximum agrees on them, one a bucket:
+ *           the prefix, alike on all ranks that add; ranks of a job are of one byte order
  *   n codes, int8_t
  * 8 + 32 / B bits an element: 8.06 with B = 512.
  *
@@ -101,7 +104,8 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
         return gw_fail(GW_ERR_CORRUPT, "int8sum: %zu bytes for %zu floats, expected %zu", len, n,
                        bound(c, n));
     const gw_qsgd_kernels *k = &c->k->width[8 - GW_QSGD_NARROWEST];
-    gw_qsgd_decoding d = {y, c->bucket, c->levels, in, (const unsigned char *)in + prefix(c, n)};
+    const unsigned char *codes = (const unsigned char *)in + prefix(c, n);
+    gw_qsgd_decoding d = {y, c->bucket, c->levels, in, codes, true};
     gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? k->decode_add : k->decode, &d);
     return GW_OK;
 }

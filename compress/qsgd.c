@@ -6,8 +6,10 @@
  *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value = code * (m / L)
  *
- * so E[value] = x to the rounding of a float, the error of an element is below m / L, and x and -x
- * round alike in distribution. u comes from (key, bucket, element) only: see kernel/qsgd.h.
+ * so the error of an element is below m / L, and x and -x round alike in distribution. E[value] = x
+ * but for the steps of t, which leave a bias of up to m / (L 2^17), and a few roundings of a float:
+ * in particular |x| < m / (L 2^17) is never sent. u comes from (key, bucket, element) only: see
+ * kernel/qsgd.h.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
  *   ceil(n * bits / 8) bytes of codes, two's complement, element i in bits [i * bits, (i+1) * bits)
@@ -16,9 +18,10 @@
  * The codes come first so that they are aligned where the buffer is.
  * bits + 32 / B bits an element: 8.06, 7.06 .. 2.06 with B = 512.
  *
- * rounding=nearest takes u = 1/2 instead: the error of an element is at most m / 2L, but the mean
- * is wrong, so it is biased and wants error feedback: what stochastic rounding is there to avoid,
- * for comparison. The same wire.
+ * rounding=nearest takes the integer nearest to L (x / m), of two the even one, whatever the key:
+ * the error of an element is at most m / 2L, beside the rounding of floats, but the mean is wrong,
+ * so it is biased and wants error feedback: what stochastic rounding is there to avoid, for
+ * comparison, and in plain C only. The same wire.
  *
  * A NaN or an infinity makes the scale of its bucket NaN: that bucket, and no other, decodes to
  * NaN. A bucket whose m is below 2^-100 is sent as zeros: its 1 / m would leave the range of a
@@ -27,7 +30,6 @@
 
 #include "base/mem.h"
 #include "compress/kernel/qsgd.h"
-#include "compress/scratch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +42,6 @@ typedef struct qsgd {
     size_t bucket;
     float levels;
     bool nearest;
-    gw_scratch scratch; /* of the nearest values */
 } qsgd;
 
 static const gw_opt opts[] = {
@@ -69,13 +70,6 @@ static gw_err open_qsgd(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static void close_qsgd(void *self) {
-    qsgd *q = self;
-    if (q)
-        gw_scratch_clear(&q->scratch);
-    free(q);
-}
-
 static unsigned traits(const void *self) {
     const qsgd *q = self;
     return GW_CODEC_FIXED | (q->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
@@ -93,50 +87,68 @@ static size_t bound(const void *self, size_t n) {
     return scales_bytes(self, n) + codes_bytes(self, n);
 }
 
-static gw_err encode_plain(const qsgd *q, gw_turn turn, const float *x, size_t n, void *out,
-                           size_t *len) {
-    gw_qsgd_encoding e = {x,
-                          q->bucket,
-                          q->levels,
-                          turn.key,
-                          (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n)),
-                          out};
-    gw_simd_split(n, q->bucket, q->k.encode, &e);
-    *len = bound(q, n);
-    return GW_OK;
-}
+/* ---- to the nearest ---- */
 
-/* The level nearest to each element of a bucket; a bucket that is not finite stays as it is. */
-static void to_nearest(float *y, const float *x, size_t n, float levels) {
-    float top = 0;
-    bool finite = true;
+typedef struct nearest {
+    const qsgd *q;
+    const float *x;
+    gw_u32u *scales;
+    unsigned char *codes;
+} nearest;
+
+/* A NaN is above all numbers. */
+static uint32_t peak(const float *x, size_t n) {
+    uint32_t top = 0;
     for (size_t i = 0; i < n; i++) {
-        top = fmaxf(top, fabsf(x[i]));
-        finite &= isfinite(x[i]);
+        uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
+        top = magnitude > top ? magnitude : top;
     }
-    for (size_t i = 0; i < n; i++)
-        y[i] = finite && top > 0 ? roundf(x[i] / top * levels) / levels * top : x[i];
+    return top;
 }
 
-/* What lies on a level is not rounded at random any more, so the same kernels serve. */
-static gw_err encode_nearest(qsgd *q, gw_turn turn, const float *x, size_t n, void *out,
-                             size_t *len) {
-    float *y;
-    gw_block *block;
-    GW_TRY(gw_scratch_take(&q->scratch, "qsgd", n * sizeof *y, &y, &block));
-    for (size_t lo = 0; lo < n; lo += q->bucket)
-        to_nearest(y + lo, x + lo, n - lo < q->bucket ? n - lo : q->bucket, q->levels);
-    gw_err e = encode_plain(q, turn, y, n, out, len);
-    gw_scratch_give(&q->scratch, block);
-    return e;
+static void pack_nearest(const qsgd *q, const float *x, size_t n, float top, unsigned char *out) {
+    uint32_t held = 0, mask = (1u << q->bits) - 1;
+    unsigned have = 0;
+    for (size_t i = 0; i < n; i++) {
+        held |= ((uint32_t)lrintf(x[i] / top * q->levels) & mask) << have;
+        for (have += q->bits; have >= 8; have -= 8, held >>= 8)
+            *out++ = (unsigned char)held;
+    }
+    if (have)
+        *out = (unsigned char)held;
 }
+
+static void nearest_part(void *ctx, size_t lo, size_t hi) {
+    const nearest *e = ctx;
+    size_t bucket = e->q->bucket;
+    for (; lo < hi; lo += bucket) {
+        size_t n = hi - lo < bucket ? hi - lo : bucket;
+        uint32_t top = peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
+        unsigned char *out = e->codes + lo / 8 * e->q->bits;
+        bool sent = top >= GW_QSGD_TINY && top < GW_QSGD_INFINITE;
+        if (sent)
+            pack_nearest(e->q, e->x + lo, n, gw_float_of(top), out);
+        else
+            memset(out, 0, codes_bytes(e->q, n));
+        e->scales[lo / bucket] = gw_le32(sent ? scale : top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
+    }
+}
+
+/* ---- coding ---- */
 
 static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                      size_t cap, size_t *len) {
     (void)cap;
-    qsgd *q = (qsgd *)self; /* for its scratch; nothing else changes */
-    return q->nearest ? encode_nearest(q, turn, x, n, out, len)
-                      : encode_plain(q, turn, x, n, out, len);
+    const qsgd *q = self;
+    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n));
+    gw_qsgd_encoding by_chance = {x, q->bucket, q->levels, turn.key, scales, out};
+    nearest to_nearest = {q, x, scales, out};
+    if (q->nearest)
+        gw_simd_split(n, q->bucket, nearest_part, &to_nearest);
+    else
+        gw_simd_split(n, q->bucket, q->k.encode, &by_chance);
+    *len = bound(q, n);
+    return GW_OK;
 }
 
 static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
@@ -145,9 +157,8 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     if (len != bound(q, n))
         return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
                        bound(q, n));
-    gw_qsgd_decoding d = {
-        y, q->bucket, q->levels,
-        (const gw_u32u *)(const void *)((const unsigned char *)in + codes_bytes(q, n)), in};
+    const gw_u32u *scales = (const void *)((const unsigned char *)in + codes_bytes(q, n));
+    gw_qsgd_decoding d = {y, q->bucket, q->levels, scales, in, false};
     gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);
     return GW_OK;
 }
@@ -157,7 +168,7 @@ const gw_codec_ops gw_codec_qsgd = {
              "stochastic rounding, max norm a bucket (2.06 to 8.06 bits an element)", opts},
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
     .open = open_qsgd,
-    .close = close_qsgd,
+    .close = free,
     .traits = traits,
     .bound = bound,
     .encode = encode,

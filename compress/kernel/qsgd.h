@@ -49,6 +49,7 @@ typedef struct gw_qsgd_decoding {
     float levels;
     const gw_u32u *scales;
     const unsigned char *codes;
+    bool host_order; /* scales are, as `measure` left them; else little-endian */
 } gw_qsgd_decoding;
 
 /** Work on floats [lo, hi) of the span, lo a multiple of bucket; ctx is a gw_qsgd_encoding or a
@@ -66,8 +67,8 @@ enum { GW_QSGD_NARROWEST = 2, GW_QSGD_WIDEST = 8 };
 typedef struct gw_qsgd_level {
     gw_qsgd_kernels width[GW_QSGD_WIDEST - GW_QSGD_NARROWEST + 1]; /* [bits - GW_QSGD_NARROWEST] */
     /** `encode` of 8-bit codes in two halves, for scales that others have a say in: the first
-     *  writes the scales alone, +Inf for a bucket with Inf or NaN; the second takes them as they
-     *  are then, none below what the first wrote. */
+     *  writes the scales alone, in host order, +Inf for a bucket with Inf or NaN; the second takes
+     *  them as they are then, none below what the first wrote. */
     gw_qsgd_part *measure, *encode_agreed;
 } gw_qsgd_level;
 

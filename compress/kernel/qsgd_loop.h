@@ -119,7 +119,7 @@ INLINE_LOOP void decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t l
                               int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = bucket_at(d->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
-        uint32_t scale = gw_le32(d->scales[bucket]);
+        uint32_t scale = d->host_order ? d->scales[bucket] : gw_le32(d->scales[bucket]);
         float step = gw_float_of(scale < GW_QSGD_INFINITE ? scale : GW_QSGD_NAN) / d->levels;
         const unsigned char *in = d->codes + lo * bits / 8;
         decode(bits, in, full, step, d->y + lo, add);
@@ -161,7 +161,7 @@ TARGET static void measure(void *ctx, size_t lo, size_t hi) {
             top = 0;
         else if (top > GW_QSGD_MOST)
             top = top < GW_QSGD_INFINITE ? GW_QSGD_MOST : GW_QSGD_INFINITE;
-        e->scales[bucket] = gw_le32(top);
+        e->scales[bucket] = top;
     }
 }
 
@@ -169,9 +169,9 @@ TARGET static void encode_agreed(void *ctx, size_t lo, size_t hi) {
     const gw_qsgd_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
         size_t n = bucket_at(e->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
-        uint32_t scale = gw_le32(e->scales[bucket]);
+        uint32_t scale = e->scales[bucket];
         if (scale < GW_QSGD_TINY || scale >= GW_QSGD_INFINITE) {
-            send_blank(8, e, bucket, n, scale);
+            memset(codes_of_bucket(8, e, bucket), 0, n);
             continue;
         }
         float inv = inverse(e, scale);

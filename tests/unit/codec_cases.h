@@ -14,6 +14,7 @@
 #include "compress/codec.h"
 #include "compress/kernel/simd.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,6 +47,7 @@ static const char *const more_specs[] = {
     "natural:bucket=64",
     "ternary:bucket=320",
     "qsgd:bits=4,rounding=nearest",
+    "qsgd:bits=8,rounding=nearest",
 };
 static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
                                  65, 511, 512, 513, 576, 1000, 1024, 65537};
@@ -87,6 +89,13 @@ static inline void fill_gradient(uint64_t key, float *x, size_t n) {
         int zero = gw_rng_u64(key + 1, i) >> 61 == 0;
         x[i] = zero ? 0.0f : scale * (float)gw_rng_normal(key, i);
     }
+}
+
+/** Floats as bits, a NaN of any payload as one: which of two NaNs an addition keeps is not told. */
+static inline void assert_same_floats(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(a[i]) || !isnan(b[i]))
+            assert_memory_equal(&a[i], &b[i], sizeof *a);
 }
 
 /** Encode into a fresh buffer, *len bytes. */

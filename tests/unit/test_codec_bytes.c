@@ -28,13 +28,6 @@ static int open_at(gw_codec *c, const char *spec, int level) {
     return e == GW_OK;
 }
 
-/* Floats as bits, a NaN of any payload as one: which of two NaNs an addition keeps is not told. */
-static void assert_same_floats(const float *a, const float *b, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (!isnan(a[i]) || !isnan(b[i]))
-            assert_memory_equal(&a[i], &b[i], sizeof *a);
-}
-
 static void check_levels(const char *spec) {
     gw_codec want, c;
     assert_true(open_at(&want, spec, 0));
@@ -86,6 +79,46 @@ static void check_threads(const char *spec) {
     omp_set_num_threads(1);
     free(x), free(y), free(z), free(a);
     gw_codec_close(&c);
+}
+
+/* A scale that no encoder writes. Where they lie: behind the codes, of int8sum before them. */
+static void check_wild_scales(const char *spec) {
+    enum { N = 1500 };
+    static const uint32_t wild[] = {0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff, 0x80000000,
+                                    0x80000001, 0xbf800000, 0xff800000, 0xffc00000};
+    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
+        gw_codec c;
+        if (!open_at(&c, spec, level))
+            break;
+        float x[N], y[N];
+        size_t len, buckets = (N + bucket_of(&c) - 1) / bucket_of(&c);
+        fill_gradient(4, x, N);
+        unsigned char *wire = encoded(&c, 1, x, N, &len);
+        uint32_t value = 0;
+        for (size_t w = 0; w < sizeof wild / sizeof *wild; w++)
+            for (int add = 0; add < 2; add++) {
+                bool first = gw_codec_prefix(&c, N) > 0;
+                value = first ? wild[w] : gw_le32(wild[w]);
+                unsigned char *scales = first ? wire : wire + len - buckets * sizeof value;
+                for (size_t b = 0; b < buckets; b++)
+                    memcpy(scales + b * sizeof value, &value, sizeof value);
+                memset(y, 0, sizeof y);
+                assert_int_equal(gw_codec_decode(&c, wire, len, y, N, (gw_into)add), GW_OK);
+                for (int i = 0; i < N; i++)
+                    assert_true(isnan(y[i]));
+            }
+        free(wire);
+        gw_codec_close(&c);
+    }
+}
+
+static void wild_scales_are_nan(void **state) {
+    (void)state;
+    static const char *const specs[] = {"qsgd:bits=2", "qsgd:bits=3", "qsgd:bits=4", "qsgd:bits=5",
+                                        "qsgd:bits=6", "qsgd:bits=7", "qsgd:bits=8", "int8sum",
+                                        "ternary",     "onebit"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        check_wild_scales(specs[i]);
 }
 
 static void threads_agree(void **state) {
@@ -225,10 +258,14 @@ static void golden_vectors(void **state) {
     const float whole6[] = {31, -31, 16, -1, 0}, whole7[] = {63, -63, 32, -1, 0};
     check_golden("qsgd:bits=6", whole6, 5, "5f08fd000000f841");
     check_golden("qsgd:bits=7", whole7, 5, "bf20e80f0000007c42");
+    const float near8[] = {127, 63.4f, -1.6f, 0.4f, -0.6f}, near5[] = {15, -7.6f, 6.4f, -0.6f};
+    check_golden("qsgd:bits=8,rounding=nearest", near8, 5, "7f3ffe00ff0000fe42");
+    check_golden("qsgd:bits=5,rounding=nearest", near5, 4, "0f9b0f00007041");
     check_golden("int8sum", whole8, 5, "0000fe427f8140ff00");
     const float bad[] = {1, NAN};
     check_golden("int8sum", bad, 2, "0000807f0000");
     check_golden("qsgd:bits=8", bad, 2, "00000000c07f");
+    check_golden("qsgd:bits=8,rounding=nearest", bad, 2, "00000000c07f");
     check_golden("qsgd:bits=8", bad, 0, "");
     const float powers[] = {1, -2, 0x1p-60f, 0x1p-124f, -0.0f, 0}; /* window 2 */
     check_golden("natural", powers, 6, "7dfe4101800002");
@@ -359,6 +396,21 @@ static void all_halves(void **state) {
     free(h), free(back), free(y);
 }
 
+/* Feeding back into -0 everywhere encodes x itself, its signs and all, in either mode. A sparse
+ * codec sends what the sum is then, which for a denormal is the mode's affair. */
+static void check_fed_back(const gw_codec *c, const float *x, size_t n, const unsigned char *want) {
+    if (!gw_codec_feeds_back(c) || c->caps & GW_CODEC_SPARSE)
+        return;
+    size_t cap = gw_codec_bound(c, n), len;
+    float *e = must_alloc(n * sizeof *e);
+    unsigned char *wire = must_alloc(cap);
+    for (size_t i = 0; i < n; i++)
+        e[i] = -0.0f;
+    assert_int_equal(gw_codec_encode_feedback(c, (gw_turn){3, 1}, x, e, n, wire, cap, &len), GW_OK);
+    assert_memory_equal(wire, want, len);
+    free(e), free(wire);
+}
+
 /* Last: it leaves the mode on. */
 static void check_flushing(const char *spec) {
     enum { N = 5000 };
@@ -373,6 +425,7 @@ static void check_flushing(const char *spec) {
         run = 0;
     }
     unsigned char *wire = encoded(&c, 3, x, N, &len[run]);
+    check_fed_back(&c, x, N, wire);
     if (!flushing) {
         before[run] = wire;
     } else {
@@ -395,6 +448,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_agree),
         cmocka_unit_test(threads_agree),
+        cmocka_unit_test(wild_scales_are_nan),
         cmocka_unit_test(keys_fix_the_bytes),
         cmocka_unit_test(encoded_bytes_add_up),
         cmocka_unit_test(golden_vectors),

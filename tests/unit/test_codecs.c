@@ -172,7 +172,8 @@ static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i)
         return fabs(x[i]) * 0x1p-8;
     if (strcmp(name, "qsgd") == 0 || strcmp(name, "int8sum") == 0) {
         int bits = *name == 'q' ? (int)gw_args_int(c->args, "bits") : 8;
-        return peak_of_bucket(c, x, n, i) / ((1 << (bits - 1)) - 1) * (1 + 1e-6);
+        double step = peak_of_bucket(c, x, n, i) / ((1 << (bits - 1)) - 1);
+        return c->caps & GW_CODEC_BIASED ? step / 2 * (1 + 1e-4) : step * (1 + 1e-6);
     }
     if (strcmp(name, "natural") == 0)
         return fabs(x[i]); /* the powers of two around it are no farther apart */

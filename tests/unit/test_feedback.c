@@ -65,6 +65,83 @@ static void fused_is_the_same_as_three_passes(void **state) {
     each_spec(check_levels);
 }
 
+/* What is odd of x and of e at one place: neither finite, denormal, zero of either sign, huge. */
+typedef struct odd {
+    float x, e;
+} odd;
+
+static const odd odds[] = {
+    {NAN, 1},          {1, NAN},
+    {INFINITY, 1},     {-INFINITY, INFINITY},
+    {1e-39f, -2e-39f}, {-1e-45f, 1e-45f},
+    {0.0f, -0.0f},     {-0.0f, -0.0f},
+    {3e38f, 0},        {3e38f, 3e38f},
+    {-3e38f, 1e37f},   {-3e38f, 3e38f},
+    {1e-31f, -1e-32f}, {-1e-38f, 1.3e-38f},
+    {1e-20f, -1e20f},  {0x1p-101f, 0x1p-101f},
+};
+
+/* One kind at every place, or at some of them among a gradient. */
+static void fill_odd_pairs(float *x, float *e, size_t n, odd o, size_t stride) {
+    fill_gradient(n, x, n);
+    fill_gradient(n + 100, e, n);
+    for (size_t i = 0; i < n; i += stride) {
+        bool minus = i / stride % 2;
+        x[i] = minus ? -o.x : o.x;
+        e[i] = minus ? -o.e : o.e;
+    }
+}
+
+/* A sparse codec clears what it sends, where a subtraction of an infinity would leave a NaN. */
+static void check_odd(const char *spec, int level, odd o, size_t stride) {
+    gw_codec plain = must_open(spec), c;
+    setenv("GW_SIMD", level_names[level], 1);
+    gw_err opened = gw_codec_open(&c, spec);
+    unsetenv("GW_SIMD");
+    static const size_t spans[] = {1, 63, 64, 65, 511, 512, 513, 1000, 2049};
+    enum { MOST = 2049 };
+    for (size_t i = 0; i < sizeof spans / sizeof *spans && opened == GW_OK; i++) {
+        size_t n = spans[i], cap = gw_codec_bound(&c, n), len = 0;
+        float x[MOST], e[MOST], want[MOST], value[MOST];
+        unsigned char *bytes, *wire = must_alloc(cap);
+        fill_odd_pairs(x, e, n, o, stride);
+        memcpy(want, e, n * sizeof *e);
+        size_t same = reference(&plain, 5, x, want, n, &bytes, value);
+        gw_turn turn = {5, 1};
+        assert_int_equal(gw_codec_encode_feedback(&c, turn, x, e, n, wire, cap, &len), GW_OK);
+        assert_int_equal(len, same);
+        assert_memory_equal(wire, bytes, len);
+        assert_same_floats(e, want, n);
+        free(bytes), free(wire);
+    }
+    if (opened == GW_OK)
+        gw_codec_close(&c);
+    gw_codec_close(&plain);
+}
+
+static void check_all_odd(const char *spec) {
+    static const size_t strides[] = {1, 3, 70, 700};
+    gw_codec c = must_open(spec);
+    bool fused = gw_codec_feeds_back(&c) && !(c.caps & GW_CODEC_SPARSE);
+    gw_codec_close(&c);
+    for (int level = 0; level < GW_SIMD_LEVELS && fused; level++)
+        for (size_t o = 0; o < sizeof odds / sizeof *odds; o++)
+            for (size_t s = 0; s < sizeof strides / sizeof *strides; s++)
+                check_odd(spec, level, odds[o], strides[s]);
+}
+
+static void odd_values_are_the_same_as_well(void **state) {
+    (void)state;
+    each_spec(check_all_odd);
+}
+
+/* Last: it leaves the mode on. */
+static void and_with_denormals_flushed(void **state) {
+    (void)state;
+    gw_flush_denormals();
+    each_spec(check_all_odd);
+}
+
 static void check_threads(const char *spec) {
     enum { N = 300007 };
     gw_codec c = must_open(spec);
@@ -130,6 +207,8 @@ int main(void) {
         cmocka_unit_test(fused_is_the_same_as_three_passes),
         cmocka_unit_test(threads_agree),
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(odd_values_are_the_same_as_well),
+        cmocka_unit_test(and_with_denormals_flushed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
