@@ -1,5 +1,6 @@
 /* int8sum over algo=native: the ranks agree on the scales, then MPI adds int8 codes. Blocking and
- * overlapped, against sums in double precision, with the bytes that the formula says. */
+ * overlapped, against sums in double precision, with the bytes that the formula says; and with
+ * error feedback: what the sums lack, the ranks' residuals hold. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/wait.h"
@@ -41,10 +42,10 @@ static void fill(uint64_t step, bool bad) {
         base[BAD] = NAN;
 }
 
-static void open_all(void) {
+static void open_all(bool feedback) {
     CHECK_OK(gw_codec_open(&codec, "int8sum"));
     CHECK_OK(gw_algo_open(&native, "native", &codec));
-    gw_lane_setup setup = {.codec = &codec, .n = N, .seed = 5, .yield = true};
+    gw_lane_setup setup = {.codec = &codec, .n = N, .feedback = feedback, .seed = 5, .yield = true};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
     for (int s = 0; s < SPANS; s++) {
         CHECK_OK(gw_schedule_new(&schedules[s], lane, base, spans[s]));
@@ -147,6 +148,36 @@ static void run(void (*exchange)(void), uint64_t step, bool bad, float *result) 
     memcpy(result, base, sizeof base);
 }
 
+/* Over all steps the sums that arrived and the residuals of all ranks add up to the gradients. */
+static void nothing_is_lost(void) {
+    enum { STEPS = 10 };
+    static double arrived[N], in[N], left[N];
+    double most = STEPS * ranks * 5.0 * (1 + 3 * ranks) * 0x1p-22, held = 0;
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        fill(step, false);
+        if (step % 2)
+            blocking();
+        else
+            overlapped();
+        same_everywhere();
+        for (size_t i = 0; i < N; i++) {
+            arrived[i] += base[i];
+            for (int r = 0; r < ranks; r++)
+                in[i] += value(r, step, i);
+        }
+    }
+    for (size_t i = 0; i < N; i++)
+        left[i] = lane->residual[i];
+    CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, left, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+    for (size_t i = 0; i < N; i++) {
+        held = fmax(held, fabs(left[i]));
+        CHECK(fabs(arrived[i] + left[i] - in[i]) <= most,
+              "element %zu: of %g came %g, and %g is left, not within %g", i, in[i], arrived[i],
+              left[i], most);
+    }
+    CHECK((held > 10 * most) == (ranks > 1), "the residuals hold up to %g", held);
+}
+
 int main(int argc, char **argv) {
     enum { STEPS = 20 };
     static float one[N], other[N];
@@ -157,13 +188,16 @@ int main(int argc, char **argv) {
     gw_wait_yields(true);
     gw_clock_start();
     gw_ledger_start();
-    open_all();
+    open_all(false);
     for (uint64_t step = 1; step <= STEPS; step++) {
         bool bad = step % 5 == 0;
         run(blocking, step, bad, one);
         run(overlapped, step, bad, other);
         CHECK(memcmp(one, other, sizeof one) == 0, "overlapped and blocking differ");
     }
+    close_all();
+    open_all(true);
+    nothing_is_lost();
     close_all();
     MPI_Finalize();
     return 0;
