@@ -60,7 +60,7 @@ static gw_err bind(gw_session *s, const char *compress, const char *algo, const 
     unsigned traits = s->strategy.ops->traits;
     if (traits & GW_STRATEGY_LOSSY && strcmp(feedback, "auto") != 0)
         return gw_fail(
-            GW_ERR_USAGE,
+            GW_ERR_UNSUPPORTED,
             "error-feedback=%s: --comm %s compresses by itself and keeps its own residual: "
             "use its options (gradwire list)",
             feedback, s->strategy.ops->head.name);

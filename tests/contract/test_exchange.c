@@ -371,8 +371,10 @@ static void some_pairs(const visitor *v) {
 
 /* Any strategy: one size with each codec and algorithm, eager and lazy. */
 static void both_updates(const visitor *v, const char *algo, const char *codec) {
-    if (!combination(v->strategy, v->options, algo, codec, "auto", 1003, false).refused)
-        combination(v->strategy, v->options, algo, codec, "on", 1003, true);
+    if (combination(v->strategy, v->options, algo, codec, "auto", 1003, false).refused)
+        return;
+    if (combination(v->strategy, v->options, algo, codec, "on", 1003, true).refused)
+        combination(v->strategy, v->options, algo, codec, "auto", 1003, true);
 }
 
 /* Odd spans, where a rank's part may be empty. */
