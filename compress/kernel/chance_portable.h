@@ -1,17 +1,8 @@
 /** kernel/chance.h in plain C. */
 #include "compress/kernel/chance.h"
+#include "compress/kernel/peak_portable.h"
 
 enum { GW_CHANCE_LANES = 16 };
-
-/** The bit pattern of max |x|. */
-static inline uint32_t peak(const float *x, size_t n) {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t mag = gw_float_bits(x[i]) & 0x7fffffff;
-        top = mag > top ? mag : top;
-    }
-    return top;
-}
 
 /** For each element of a block its word, turned so that its own half is the upper one. */
 static inline void draw(uint64_t seed, uint32_t ctr, uint32_t word[GW_BLOCK]) {

@@ -1,18 +1,10 @@
 /* qsgd in plain C: the reference whose bytes the other levels repeat. */
+#include "compress/kernel/peak_portable.h"
 #include "compress/kernel/qsgd.h"
 
 #include <math.h>
 
 enum { LANES = 16, OCTET = 8 }; /* 8 codes of b bits are b bytes */
-
-static inline uint32_t peak(const float *x, size_t n) {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t mag = gw_float_bits(x[i]) & 0x7fffffff;
-        top = mag > top ? mag : top;
-    }
-    return top;
-}
 
 /* x * inv lies within 127 * 2^16, so the conversion and the sum fit 32 bits; the shift of a
  * negative number is arithmetic with every compiler that this project takes. */
