@@ -1,7 +1,6 @@
 #include "comm/lane.h"
 
 #include "base/mem.h"
-#include "base/probe.h"
 #include "base/rng.h"
 #include "base/wait.h"
 #include "compress/feedback.h"
@@ -42,6 +41,7 @@ static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
 }
 
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
+    static int opened;
     gw_lane *lane = NULL;
     bool residual = setup->feedback && !(setup->codec->caps & GW_CODEC_LOSSLESS);
     gw_err e = gw_alloc(&lane, 1, sizeof *lane);
@@ -55,11 +55,13 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
                           .n = setup->n,
                           .seed = setup->seed,
                           .yield = setup->yield,
+                          .id = opened,
                           .name = setup->name};
         if (residual)
             e = gw_alloc(&lane->store, setup->n, sizeof(float));
         lane->residual = lane->store;
     }
+    opened++; /* on every rank, whatever went wrong on one */
     e = gw_agree(parent, e);
     if (e == GW_OK)
         e = open_on(lane, parent, setup->shared);
@@ -162,6 +164,15 @@ gw_err gw_lane_attach(gw_lane *lane, const void *key, void *data, void (*release
     *a = (gw_attachment){lane->attached, key, data, release};
     lane->attached = a;
     return GW_OK;
+}
+
+gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span) {
+    gw_lane *root = root_of(lane);
+    return (gw_exchange){.lane = root->id,
+                         .schedule = root->schedules++,
+                         .off = span.off,
+                         .n = span.n,
+                         .name = root->name};
 }
 
 void *gw_lane_attached(const gw_lane *lane, const void *key) {

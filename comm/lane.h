@@ -9,6 +9,7 @@
 
 #include "base/agree.h"
 #include "base/io.h"
+#include "base/probe.h"
 #include "base/span.h"
 #include "comm/shared.h"
 #include "compress/codec.h"
@@ -39,6 +40,8 @@ typedef struct gw_lane {
     uint64_t seed;
     uint64_t ticket;   /* number of the exchange; the same on all ranks, set once a step */
     bool yield;        /* waits give the core away: the node runs more threads than it has cores */
+    int id;            /* of a lane that was opened, in that order; from 0 */
+    int schedules;     /* laid down so far on it and all that were split off it */
     int next_tag;      /* tag of the next strand on this lane */
     int most_tag;      /* what MPI allows */
     gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
@@ -93,6 +96,10 @@ void gw_lane_note(gw_lane *lane, const char *line);
 
 /** Add rows (see comm/tuning.h) to what the run's folder keeps as algo.csv. */
 gw_err gw_lane_choices(gw_lane *lane, const char *rows);
+
+/** Name the next schedule that is laid down on this lane to the probe; all ranks of the lane ask in
+ *  the same order. */
+gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span);
 
 /** The next message tag; all ranks of the lane take them in the same order. */
 int gw_lane_tag(gw_lane *lane);

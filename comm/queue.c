@@ -188,8 +188,13 @@ static bool in_flight(const gw_queue *q, const gw_schedule *s) {
 static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
     lock(q);
     gw_err e = urge(q, s);
+    bool blocks = in_flight(q, s);
+    if (blocks)
+        gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
     while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
         pthread_cond_wait(&q->changed, &q->lock);
+    if (blocks)
+        gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
     if (q->failed != GW_OK)
         e = gw_fail(q->failed, "%s", q->message);
     pthread_mutex_unlock(&q->lock);
@@ -200,12 +205,17 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
         return wait_for_thread(q, s);
     GW_TRY(urge(q, s));
-    while (in_flight(q, s)) {
-        GW_TRY(sweep(q));
+    if (!in_flight(q, s))
+        return GW_OK;
+    gw_err e = GW_OK;
+    gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
+    while (e == GW_OK && in_flight(q, s)) {
+        e = sweep(q);
         if (q->yield)
             sched_yield();
     }
-    return GW_OK;
+    gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
+    return e;
 }
 
 /* Without a limit from now on. */

@@ -69,11 +69,11 @@ struct gw_schedule {
     /* of all strands, made at the first start */
     MPI_Request *requests;
     MPI_Status *statuses;
-    int *into; /* slot that request i receives into, or GW_NO_SLOT */
-    int stage, low,
-        high; /* running: this stage; strands before low are done, from high on waiting */
+    int *into;      /* slot that request i receives into, or GW_NO_SLOT */
+    int stage, low; /* running: this stage; strands before low are done */
     bool running, blocking;
-    uint64_t ticket; /* the lane's when this was started */
+    uint64_t ticket;  /* the lane's when this was started */
+    gw_exchange told; /* to the probe: the present run */
 };
 
 static gw_err grow(void *array, int *room, int need, size_t size) {
@@ -115,6 +115,7 @@ gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span sp
     s->own = s->lane = lane;
     s->base = base;
     s->span = span;
+    s->told = gw_lane_exchange(lane, span);
     gw_err e = begin_stage(s);
     if (e != GW_OK) {
         gw_schedule_free(s);
@@ -440,6 +441,7 @@ static gw_err pass(gw_schedule *s) {
             return GW_OK;
     }
     s->running = false;
+    gw_exchange_tell(GW_EXCHANGE_DONE, &s->told);
     return GW_OK;
 }
 
@@ -472,6 +474,8 @@ static gw_err start(gw_schedule *s, bool blocking) {
 }
 
 gw_err gw_schedule_start(gw_schedule *s) {
+    s->told.run++;
+    gw_exchange_tell(GW_EXCHANGE_START, &s->told);
     return start(s, false);
 }
 
@@ -483,11 +487,19 @@ gw_err gw_schedule_test(gw_schedule *s, bool *done) {
 }
 
 gw_err gw_schedule_run(gw_schedule *s) {
-    GW_TRY(start(s, !s->own->yield));
-    while (s->running) {
+    s->told.run++; /* blocked from before its start on */
+    gw_exchange_tell(GW_EXCHANGE_START, &s->told);
+    gw_exchange_tell(GW_EXCHANGE_BLOCK, &s->told);
+    gw_err e = start(s, !s->own->yield);
+    while (e == GW_OK && s->running) {
         if (s->own->yield)
             sched_yield();
-        GW_TRY(sweep(s));
+        e = sweep(s);
     }
-    return GW_OK;
+    gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &s->told);
+    return e;
+}
+
+const gw_exchange *gw_schedule_exchange(const gw_schedule *s) {
+    return &s->told;
 }

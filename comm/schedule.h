@@ -93,4 +93,7 @@ gw_err gw_schedule_test(gw_schedule *s, bool *done);
 /** Blocking execution from start to end; `call`s use their blocking form unless lane->yield. */
 gw_err gw_schedule_run(gw_schedule *s);
 
+/** What the probe is told of the present run, or the last one. */
+const gw_exchange *gw_schedule_exchange(const gw_schedule *s);
+
 #endif

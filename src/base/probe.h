@@ -4,6 +4,9 @@
 #ifndef GW_BASE_PROBE_H
 #define GW_BASE_PROBE_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 typedef enum gw_phase {
     GW_PHASE_OTHER = 0, /* what no region claims */
     GW_PHASE_DATA,      /* gathering and converting a local batch */
@@ -19,12 +22,29 @@ typedef enum gw_phase {
     GW_PHASES
 } gw_phase;
 
+/** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
+ *  a lane. (lane, schedule, run) names the same exchange on all of them. */
+typedef struct gw_exchange {
+    int lane, schedule; /* in the order opened, and laid down on that lane; from 0 */
+    uint64_t run;       /* 1.. */
+    size_t off, n;      /* the part, in floats */
+    const char *name;   /* what the lane carries; NULL: unnamed; as long-lived as the program */
+} gw_exchange;
+
+typedef enum gw_exchange_event {
+    GW_EXCHANGE_START,  /* this rank has arrived: its first message may go */
+    GW_EXCHANGE_DONE,   /* seen complete; any thread */
+    GW_EXCHANGE_BLOCK,  /* from now on the caller can do nothing but wait for it */
+    GW_EXCHANGE_UNBLOCK /* which is over; same thread */
+} gw_exchange_event;
+
 typedef struct gw_probe {
     void (*enter)(gw_phase phase);
     void (*leave)(void);
+    void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* may be NULL */
 } gw_probe;
 
-/** The installed probe; both NULL: nobody listens. Set by src/prof before any thread starts. */
+/** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
 extern gw_probe gw_probe_hooks;
 
 /** Column stem of a phase: "forward", "mpi_wait", ... */
@@ -39,6 +59,11 @@ static inline void gw_phase_enter(gw_phase phase) {
 static inline void gw_phase_leave(void) {
     if (gw_probe_hooks.leave)
         gw_probe_hooks.leave();
+}
+
+static inline void gw_exchange_tell(gw_exchange_event event, const gw_exchange *x) {
+    if (gw_probe_hooks.exchange)
+        gw_probe_hooks.exchange(event, x);
 }
 
 #endif

@@ -146,7 +146,7 @@ void gw_ledger_start(void) {
     memset(&led, 0, sizeof led);
     atomic_store(&flight.outstanding, 0);
     atomic_store(&flight.total, 0);
-    gw_probe_hooks = (gw_probe){enter, leave};
+    gw_probe_hooks = (gw_probe){.enter = enter, .leave = leave};
     led.zero = gw_clock_ticks();
 }
 

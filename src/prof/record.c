@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "prof/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,40 +23,13 @@ struct gw_record {
 
     /* Rank 0: */
     gw_file *file; /* NULL: none wanted */
+    char counter[GW_COUNTERS][GW_COUNTER_NAME];
+    int counters;
+    bool headed; /* the header is written */
     step_figures *steps;
     int64_t steps_held, steps_room;
     float *scratch; /* steps_room values, for a median */
 };
-
-/* The order of the file's time columns. */
-static const gw_phase columns[] = {
-    GW_PHASE_DATA,     GW_PHASE_FORWARD,    GW_PHASE_BACKWARD, GW_PHASE_UPDATE,
-    GW_PHASE_ENCODE,   GW_PHASE_DECODE,     GW_PHASE_MPI_POST, GW_PHASE_MPI_POLL,
-    GW_PHASE_MPI_WAIT, GW_PHASE_CHECKPOINT, GW_PHASE_OTHER,
-};
-_Static_assert(sizeof columns / sizeof *columns == GW_PHASES, "every phase has a column");
-
-static void write_header(FILE *to) {
-    fprintf(to, "rank,epoch,step,samples,loss,t_start_s,wall_s");
-    for (int i = 0; i < GW_PHASES; i++)
-        fprintf(to, ",%s_s", gw_phase_name(columns[i]));
-    fprintf(to, ",inflight_s,logical_bytes,wire_bytes,messages,collectives,nivcsw,minflt,clean\n");
-}
-
-/* Eleven digits hold a clock tick in a batch of seconds, so a reader can check the sums. */
-static void write_row(FILE *to, int rank, const gw_batch_row *row) {
-    const gw_batch_cost *c = &row->cost;
-    fprintf(to, "%d,%d,%lld,%d,", rank, row->epoch, (long long)row->step, row->samples);
-    if (!isnan(row->loss))
-        fprintf(to, "%.9g", row->loss);
-    fprintf(to, ",%.11g,%.11g", c->start_s, c->wall_s);
-    for (int i = 0; i < GW_PHASES; i++)
-        fprintf(to, ",%.11g", c->phase_s[columns[i]]);
-    fprintf(to, ",%.11g,%llu,%llu,%llu,%llu,%ld,%ld,%d\n", c->inflight_s,
-            (unsigned long long)row->logical_bytes, (unsigned long long)c->wire_bytes,
-            (unsigned long long)c->messages, (unsigned long long)c->collectives, c->nivcsw,
-            c->minflt, gw_batch_clean(c));
-}
 
 bool gw_batch_clean(const gw_batch_cost *cost) {
     const double *t = cost->phase_s;
@@ -86,11 +60,8 @@ gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm c
         e = gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size");
     if (e == GW_OK)
         e = make_type(r);
-    if (e == GW_OK && dir && r->rank == 0) {
+    if (e == GW_OK && dir && r->rank == 0)
         e = gw_file_create(&r->file, dir, "batches.csv");
-        if (e == GW_OK)
-            write_header(gw_file_stream(r->file));
-    }
     e = gw_agree(comm, e);
     if (e != GW_OK) {
         gw_record_abandon(r);
@@ -100,11 +71,28 @@ gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm c
     return GW_OK;
 }
 
+void gw_record_counters(gw_record *r, const char *const *names, int n) {
+    for (r->counters = 0; r->counters < n; r->counters++)
+        snprintf(r->counter[r->counters], GW_COUNTER_NAME, "%s", names[r->counters]);
+}
+
+gw_batch_row gw_batch_row_blank(void) {
+    gw_batch_row row = {.loss = NAN,
+                        .split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
+                        .wait_skew_s = NAN,
+                        .transfer_s = NAN,
+                        .clock_err_s = NAN};
+    for (int i = 0; i < GW_COUNTERS; i++)
+        row.counter[i] = NAN;
+    return row;
+}
+
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {
     if (r->held == r->room)
         return gw_fail(GW_ERR_INTERNAL, "batches.csv: %lld rows between two flushes, room for %lld",
                        (long long)r->held + 1, (long long)r->room);
-    r->rows[r->held++] = *row;
+    r->rows[r->held] = *row;
+    r->rows[r->held++].rank = r->rank;
     return GW_OK;
 }
 
@@ -137,6 +125,10 @@ static void add_to_step(step_figures *s, const gw_batch_row *row, double share) 
 
 /* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
 static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *count, const int *at) {
+    if (r->file && !r->headed)
+        gw_columns_header(gw_file_stream(r->file), (const char(*)[GW_COUNTER_NAME])r->counter,
+                          r->counters);
+    r->headed = true;
     for (int i = 0; i < count[0]; i++) {
         int64_t step = all[i].step;
         GW_TRY(room_for_step(r));
@@ -147,7 +139,7 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
             if (count[rank] != count[0] || row->step != step)
                 return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
             if (r->file)
-                write_row(gw_file_stream(r->file), rank, row);
+                gw_columns_row(gw_file_stream(r->file), row, r->counters);
             add_to_step(s, row, 1.0 / r->ranks);
         }
         r->steps_held++;

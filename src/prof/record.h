@@ -8,14 +8,38 @@
 
 typedef struct gw_record gw_record;
 
+/** COMPUTE (forward, backward and update) split into core and memory time, by each source apart;
+ *  NaN: that source is absent. See docs/measurement.md. */
+typedef struct gw_batch_split {
+    double core_ctr_s, memory_ctr_s;   /* hardware counters; they add up to COMPUTE */
+    double core_twin_s, memory_twin_s; /* kernels that have a cache-resident twin */
+    double memory_codec_twin_s;        /* the same of encode and decode */
+    double core_model_lo_s, core_model_hi_s, memory_model_lo_s, memory_model_hi_s; /* GEMMs */
+} gw_batch_split;
+
+/** Where a split's best figures come from. */
+typedef enum gw_split_source { GW_SPLIT_NONE, GW_SPLIT_TWIN_MODEL, GW_SPLIT_CTR } gw_split_source;
+
+/** Columns of a run's own choice: hardware counters. */
+enum { GW_COUNTERS = 8, GW_COUNTER_NAME = 48 };
+
 typedef struct gw_batch_row {
-    int epoch;    /* 1.. */
-    int64_t step; /* 1.. over the whole run */
-    int samples;  /* local */
-    double loss;  /* mean over the local samples; NaN (blank) when there are none */
+    int rank, epoch; /* epoch: 1..; rank: set by gw_record_push */
+    int64_t step;    /* 1.. over the whole run */
+    int samples;     /* local */
+    double loss;     /* mean over the local samples; NaN (blank) when there are none */
     gw_batch_cost cost;
-    uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
+    gw_batch_split split;
+    gw_split_source source;
+    double wait_skew_s, transfer_s; /* of mpi_wait: before, after the last rank's arrival; NaN: not
+                                       known */
+    double clock_err_s;             /* between ranks; NaN: not known */
+    uint64_t logical_bytes;         /* float32 bytes of the spans exchanged */
+    double counter[GW_COUNTERS];    /* NaN: not counted in this batch */
 } gw_batch_row;
+
+/** An empty row: every figure that somebody may leave out is NaN. */
+gw_batch_row gw_batch_row_blank(void);
 
 /** What a step of the run costs, after warm-up; see gw_record_summary. */
 typedef struct gw_batch_summary {
@@ -29,6 +53,10 @@ typedef struct gw_batch_summary {
 /** Collective. dir NULL: keep no file (the summary still works). `rows`: capacity between two
  *  flushes. `comm` is kept, not copied: it must outlive the record. */
 gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm comm);
+
+/** Before the first flush: the columns of gw_batch_row.counter, copied; n <= GW_COUNTERS. The same
+ *  on all ranks. */
+void gw_record_counters(gw_record *r, const char *const *names, int n);
 
 /** Add this rank's row; never allocates, never does I/O. A full buffer is GW_ERR_INTERNAL. */
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row);

@@ -243,7 +243,10 @@ static bool must_settle(const trainer *t, int b) {
 static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     uint64_t logical = gw_session_logical_bytes(t->session);
-    gw_batch_row row = {.epoch = epoch, .step = ++t->step, .samples = batch.local};
+    gw_batch_row row = gw_batch_row_blank();
+    row.epoch = epoch;
+    row.step = ++t->step;
+    row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
     gw_ledger_begin();

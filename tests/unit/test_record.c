@@ -14,14 +14,23 @@
 static char dir[] = "/tmp/gradwire-record-XXXXXX", path[64];
 
 static const char header[] =
-    "rank,epoch,step,samples,loss,t_start_s,wall_s,data_s,forward_s,backward_s,update_s,encode_s,"
-    "decode_s,mpi_post_s,mpi_poll_s,mpi_wait_s,checkpoint_s,other_s,inflight_s,logical_bytes,"
-    "wire_bytes,messages,collectives,nivcsw,minflt,clean\n";
+    "rank,epoch,step,samples,loss,t_start_s,wall_s,data_s,forward_s,backward_s,update_s,"
+    "core_ctr_s,memory_ctr_s,core_twin_s,memory_twin_s,core_model_lo_s,core_model_hi_s,"
+    "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_twin_s,mpi_post_s,"
+    "mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,other_s,inflight_s,logical_bytes,"
+    "wire_bytes,messages,collectives,nivcsw,minflt,clock_err_s,source,clean,sde:::a,cycles\n";
+enum { COLUMNS = 41 };
 
 /* Row `step`, all fields different; walls are 1, 2, 3, ... ms. */
 static gw_batch_row sample_row(int64_t step) {
-    gw_batch_row row = {
-        .epoch = 1, .step = step, .samples = 32, .loss = 2.5 / (double)step, .logical_bytes = 4000};
+    gw_batch_row row = gw_batch_row_blank();
+    row.epoch = 1;
+    row.step = step;
+    row.samples = 32;
+    row.loss = 2.5 / (double)step;
+    row.logical_bytes = 4000;
+    row.source = GW_SPLIT_CTR;
+    row.counter[1] = 1234567890123;
     for (int p = 0; p < GW_PHASES; p++) {
         row.cost.phase_s[p] = (double)step * 1e-3 / GW_PHASES;
         row.cost.wall_s += row.cost.phase_s[p];
@@ -40,6 +49,7 @@ static void test_round_trip(void **state) {
     (void)state;
     gw_record *r;
     assert_int_equal(gw_record_open(&r, dir, 4, MPI_COMM_SELF), GW_OK);
+    gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
     for (int64_t step = 1; step <= 10; step++) {
         gw_batch_row row = sample_row(step);
         if (step == 3)
@@ -62,8 +72,8 @@ static void test_round_trip(void **state) {
         int commas = 0;
         for (const char *c = line; *c; c++)
             commas += *c == ',';
-        assert_int_equal(commas, 25);
-        snprintf(lead, sizeof lead, ",4000,%d,7,3,0,11,1\n", 1000 + step);
+        assert_int_equal(commas, COLUMNS - 1);
+        snprintf(lead, sizeof lead, ",4000,%d,7,3,0,11,,ctr,1,,1234567890123\n", 1000 + step);
         assert_string_equal(line + strlen(line) - strlen(lead), lead);
     }
     assert_null(fgets(line, sizeof line, in));

@@ -1,0 +1,103 @@
+#include "prof/columns.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+typedef enum form { INT, I64, U64, LONG, SECONDS, LOSS } form;
+
+typedef struct column {
+    const char *name;
+    form form;
+    size_t at; /* in a gw_batch_row */
+} column;
+
+#define ROW(field)   offsetof(gw_batch_row, field)
+#define PHASE(phase) ROW(cost.phase_s) + GW_PHASE_##phase * sizeof(double)
+
+static const column columns[] = {
+    {"rank", INT, ROW(rank)},
+    {"epoch", INT, ROW(epoch)},
+    {"step", I64, ROW(step)},
+    {"samples", INT, ROW(samples)},
+    {"loss", LOSS, ROW(loss)},
+    {"t_start_s", SECONDS, ROW(cost.start_s)},
+    {"wall_s", SECONDS, ROW(cost.wall_s)},
+    {"data_s", SECONDS, PHASE(DATA)},
+    {"forward_s", SECONDS, PHASE(FORWARD)},
+    {"backward_s", SECONDS, PHASE(BACKWARD)},
+    {"update_s", SECONDS, PHASE(UPDATE)},
+    {"core_ctr_s", SECONDS, ROW(split.core_ctr_s)},
+    {"memory_ctr_s", SECONDS, ROW(split.memory_ctr_s)},
+    {"core_twin_s", SECONDS, ROW(split.core_twin_s)},
+    {"memory_twin_s", SECONDS, ROW(split.memory_twin_s)},
+    {"core_model_lo_s", SECONDS, ROW(split.core_model_lo_s)},
+    {"core_model_hi_s", SECONDS, ROW(split.core_model_hi_s)},
+    {"memory_model_lo_s", SECONDS, ROW(split.memory_model_lo_s)},
+    {"memory_model_hi_s", SECONDS, ROW(split.memory_model_hi_s)},
+    {"encode_s", SECONDS, PHASE(ENCODE)},
+    {"decode_s", SECONDS, PHASE(DECODE)},
+    {"memory_codec_twin_s", SECONDS, ROW(split.memory_codec_twin_s)},
+    {"mpi_post_s", SECONDS, PHASE(MPI_POST)},
+    {"mpi_poll_s", SECONDS, PHASE(MPI_POLL)},
+    {"mpi_wait_s", SECONDS, PHASE(MPI_WAIT)},
+    {"wait_skew_s", SECONDS, ROW(wait_skew_s)},
+    {"transfer_s", SECONDS, ROW(transfer_s)},
+    {"checkpoint_s", SECONDS, PHASE(CHECKPOINT)},
+    {"other_s", SECONDS, PHASE(OTHER)},
+    {"inflight_s", SECONDS, ROW(cost.inflight_s)},
+    {"logical_bytes", U64, ROW(logical_bytes)},
+    {"wire_bytes", U64, ROW(cost.wire_bytes)},
+    {"messages", U64, ROW(cost.messages)},
+    {"collectives", U64, ROW(cost.collectives)},
+    {"nivcsw", LONG, ROW(cost.nivcsw)},
+    {"minflt", LONG, ROW(cost.minflt)},
+    {"clock_err_s", SECONDS, ROW(clock_err_s)},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char *source_name(gw_split_source source) {
+    static const char *const names[] = {
+        [GW_SPLIT_NONE] = "", [GW_SPLIT_TWIN_MODEL] = "twin+model", [GW_SPLIT_CTR] = "ctr"};
+    return names[source];
+}
+
+void gw_columns_header(FILE *to, const char (*counter)[GW_COUNTER_NAME], int counters) {
+    for (int i = 0; i < COLUMNS; i++)
+        fprintf(to, "%s,", columns[i].name);
+    fprintf(to, "source,clean");
+    for (int i = 0; i < counters; i++)
+        fprintf(to, ",%s", counter[i]);
+    fputc('\n', to);
+}
+
+/* A figure that is missing is blank, never 0. */
+static void real(FILE *to, double x, int digits) {
+    if (!isnan(x))
+        fprintf(to, "%.*g", digits, x);
+}
+
+/* Eleven digits hold a clock tick in a batch of seconds, so a reader can check the sums. */
+static void value(FILE *to, form f, const void *at) {
+    switch (f) {
+    case INT: fprintf(to, "%d", *(const int *)at); break;
+    case I64: fprintf(to, "%" PRId64, *(const int64_t *)at); break;
+    case U64: fprintf(to, "%" PRIu64, *(const uint64_t *)at); break;
+    case LONG: fprintf(to, "%ld", *(const long *)at); break;
+    case SECONDS: real(to, *(const double *)at, 11); break;
+    case LOSS: real(to, *(const double *)at, 9); break;
+    }
+}
+
+void gw_columns_row(FILE *to, const gw_batch_row *row, int counters) {
+    for (int i = 0; i < COLUMNS; i++) {
+        value(to, columns[i].form, (const char *)row + columns[i].at);
+        fputc(',', to);
+    }
+    fprintf(to, "%s,%d", source_name(row->source), gw_batch_clean(&row->cost));
+    for (int i = 0; i < counters; i++) {
+        fputc(',', to);
+        real(to, row->counter[i], 15);
+    }
+    fputc('\n', to);
+}
