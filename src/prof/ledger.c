@@ -22,8 +22,17 @@ static struct {
     int depth;
     long nivcsw, minflt;
     double cpu_s;
-    const gw_ledger_sink *sink;
+    const gw_ledger_sink *sinks[GW_LEDGER_SINKS];
+    int n_sinks;
 } led;
+
+/* Tell all sinks that listen to `event`. */
+#define TELL(event, ...)                                                                           \
+    do {                                                                                           \
+        for (int i_ = 0; i_ < led.n_sinks; i_++)                                                   \
+            if (led.sinks[i_]->event)                                                              \
+                led.sinks[i_]->event(__VA_ARGS__);                                                 \
+    } while (0)
 
 static _Thread_local bool is_main;
 
@@ -94,8 +103,7 @@ void gw_ledger_completed(int requests) {
         uint64_t total = atomic_load_explicit(&flight.total, memory_order_relaxed);
         now = now > since ? now : since;
         atomic_store_explicit(&flight.total, total + (now - since), memory_order_release);
-        if (led.sink)
-            led.sink->flight(since, now);
+        TELL(flight, since, now);
     }
     flight_unlock(turn);
 }
@@ -114,8 +122,8 @@ static void charge(uint64_t now) {
         uint64_t hidden = busy - led.busy;
         led.inflight += hidden < ticks ? hidden : ticks;
     }
-    if (led.sink && ticks > 0)
-        led.sink->slice(phase, led.mark, now);
+    if (ticks > 0)
+        TELL(slice, phase, led.mark, now);
     led.mark = now;
     led.busy = busy;
 }
@@ -139,6 +147,21 @@ static void leave(void) {
     led.depth--;
 }
 
+/* Exchanges end on whichever thread sees it. */
+static void exchange(gw_exchange_event event, const gw_exchange *x) {
+    static atomic_flag telling = ATOMIC_FLAG_INIT;
+    if (led.n_sinks == 0)
+        return;
+    bool cuts = event == GW_EXCHANGE_BLOCK || event == GW_EXCHANGE_UNBLOCK;
+    uint64_t now = gw_clock_ticks();
+    if (cuts && is_main && gw_ledger_counting())
+        charge(now);
+    while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
+        sched_yield();
+    TELL(exchange, event, x, now);
+    atomic_flag_clear_explicit(&telling, memory_order_release);
+}
+
 void gw_ledger_start(void) {
     gw_clock_start();
     is_main = true;
@@ -146,7 +169,7 @@ void gw_ledger_start(void) {
     memset(&led, 0, sizeof led);
     atomic_store(&flight.outstanding, 0);
     atomic_store(&flight.total, 0);
-    gw_probe_hooks = (gw_probe){.enter = enter, .leave = leave};
+    gw_probe_hooks = (gw_probe){.enter = enter, .leave = leave, .exchange = exchange};
     led.zero = gw_clock_ticks();
 }
 
@@ -193,8 +216,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.wire_bytes = atomic_load(&bytes_sent);
     c.messages = atomic_load(&messages_sent);
     c.collectives = atomic_load(&collectives_called);
-    if (led.sink)
-        led.sink->batch(led.begin, end);
+    TELL(batch, led.begin, end);
     *cost = c;
 }
 
@@ -217,8 +239,8 @@ double gw_ledger_now(void) {
 }
 
 double gw_ledger_region_cost(void) {
-    const gw_ledger_sink *sink = led.sink;
-    led.sink = NULL; /* the trace must not fill with this */
+    int sinks = led.n_sinks;
+    led.n_sinks = 0; /* the trace must not fill with this */
     double least = 1;
     for (int run = 0; run < COST_RUNS; run++) {
         gw_batch_cost cost;
@@ -231,11 +253,27 @@ double gw_ledger_region_cost(void) {
         double each = cost.wall_s / COST_REGIONS;
         least = each < least ? each : least;
     }
-    led.sink = sink;
+    led.n_sinks = sinks;
     return least;
 }
 
+static int listening(const gw_ledger_sink *sink) {
+    assert(!gw_ledger_counting() && "listeners change inside a batch");
+    int i = 0;
+    while (i < led.n_sinks && led.sinks[i] != sink)
+        i++;
+    return i;
+}
+
 void gw_ledger_listen(const gw_ledger_sink *sink) {
-    assert(!gw_ledger_counting() && "the trace is switched inside a batch");
-    led.sink = sink;
+    int i = listening(sink);
+    assert(i < GW_LEDGER_SINKS && "too many listen to the ledger");
+    led.sinks[i] = sink;
+    led.n_sinks += i == led.n_sinks;
+}
+
+void gw_ledger_unlisten(const gw_ledger_sink *sink) {
+    int i = listening(sink);
+    if (i < led.n_sinks)
+        led.sinks[i] = led.sinks[--led.n_sinks];
 }

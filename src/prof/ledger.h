@@ -57,7 +57,8 @@ double gw_ledger_now(void);
  *  between batches, after gw_ledger_start. */
 double gw_ledger_region_cost(void);
 
-/** Somebody who wants the timeline itself (the trace). Times are clock ticks. */
+/** Somebody who wants the timeline itself (the trace, the exchange log). Times are clock ticks.
+ *  Any may be NULL. */
 typedef struct gw_ledger_sink {
     /** A stretch of the main thread that belongs to one leaf phase; stretches follow each other. */
     void (*slice)(gw_phase phase, uint64_t start, uint64_t end);
@@ -65,10 +66,17 @@ typedef struct gw_ledger_sink {
     void (*batch)(uint64_t start, uint64_t end);
     /** Requests were in flight from start to end. Any thread, never two at once. */
     void (*flight)(uint64_t start, uint64_t end);
+    /** What the probe was told of an exchange (base/probe.h), between batches too. Any thread,
+     *  never two at once. On the main thread BLOCK and UNBLOCK end a slice, which was told before:
+     *  no slice lies on both sides of them. */
+    void (*exchange)(gw_exchange_event event, const gw_exchange *x, uint64_t now);
 } gw_ledger_sink;
 
-/** Tell `sink` (kept; NULL: nobody) from now on. Main thread, between batches, while nothing is in
- *  flight. */
+enum { GW_LEDGER_SINKS = 4 };
+
+/** Tell `sink` (kept), too, from now on; no more. Main thread, between batches, while nothing is in
+ *  flight. To listen twice changes nothing; more than GW_LEDGER_SINKS is a bug and aborts. */
 void gw_ledger_listen(const gw_ledger_sink *sink);
+void gw_ledger_unlisten(const gw_ledger_sink *sink);
 
 #endif

@@ -54,6 +54,8 @@ static void add_flight(uint64_t start, uint64_t end) {
     ring_add(&trace.flight, (event){start, end, 0, FLIGHT});
 }
 
+static const gw_ledger_sink sink = {.slice = add_slice, .batch = add_batch, .flight = add_flight};
+
 /* Time 0: when the first rank of this host left a barrier over all. */
 static gw_err agree_on_zero(MPI_Comm comm) {
     MPI_Comm host;
@@ -66,7 +68,6 @@ static gw_err agree_on_zero(MPI_Comm comm) {
 }
 
 gw_err gw_trace_open(size_t events, MPI_Comm comm) {
-    static const gw_ledger_sink sink = {add_slice, add_batch, add_flight};
     gw_trace_close();
     gw_err e = events > 0 ? GW_OK : gw_fail(GW_ERR_USAGE, "a trace needs room for an event");
     if (e == GW_OK)
@@ -92,7 +93,7 @@ void gw_trace_step(int64_t step) {
 
 void gw_trace_close(void) {
     if (trace.main.events)
-        gw_ledger_listen(NULL);
+        gw_ledger_unlisten(&sink);
     free(trace.main.events);
     free(trace.flight.events);
     trace.main = trace.flight = (ring){0};

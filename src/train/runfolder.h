@@ -9,7 +9,7 @@
 #include "train/trainer.h"
 
 /** Bumped when a key of run.json or a column changes its meaning. */
-#define GW_RUN_SCHEMA 1
+#define GW_RUN_SCHEMA 2
 
 /** Rank 0: make the folder (parents, too) or take an empty one. A folder that holds a run is
  * refused with GW_ERR_INPUT unless `overwrite`. Nothing of that run is touched yet. */

@@ -67,14 +67,10 @@ static void tell_batch(uint64_t start, uint64_t end) {
     told_batch = end - start;
 }
 
-static void tell_flight(uint64_t start, uint64_t end) {
-    (void)start, (void)end;
-}
-
 /* The trace hears of every tick of the batch once, and of the same batch as the cost. */
 static void test_slices_fill_the_batch(void **state) {
     (void)state;
-    const gw_ledger_sink sink = {tell_slice, tell_batch, tell_flight};
+    const gw_ledger_sink sink = {.slice = tell_slice, .batch = tell_batch};
     gw_batch_cost c;
     told_slices = told_batch = 0;
     gw_ledger_listen(&sink);
@@ -86,10 +82,65 @@ static void test_slices_fill_the_batch(void **state) {
         gw_phase_leave();
     }
     gw_ledger_end(&c);
-    gw_ledger_listen(NULL);
+    gw_ledger_unlisten(&sink);
     assert_int_equal(told_slices, told_batch);
     assert_true(c.wall_s == gw_clock_seconds(told_batch));
     check_sum(&c);
+}
+
+static uint64_t told_wait, told_blocked, block; /* ticks */
+static int told_events[2];
+
+static void tell_wait(gw_phase phase, uint64_t start, uint64_t end) {
+    told_wait += phase == GW_PHASE_MPI_WAIT ? end - start : 0;
+}
+
+static void tell_exchange(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
+    assert_int_equal(x->run, 7);
+    told_events[0]++;
+    if (event == GW_EXCHANGE_BLOCK) {
+        block = now;
+        told_wait = 0;
+    } else if (event == GW_EXCHANGE_UNBLOCK) {
+        told_blocked = now - block;
+        assert_int_equal(told_wait, told_blocked);
+    }
+}
+
+static void tell_other(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
+    (void)event, (void)x, (void)now;
+    told_events[1]++;
+}
+
+/* All listeners hear of an exchange, and where it blocks the main thread the slices are cut. */
+static void test_exchanges_cut_slices(void **state) {
+    (void)state;
+    const gw_ledger_sink one = {.slice = tell_wait, .exchange = tell_exchange};
+    const gw_ledger_sink other = {.exchange = tell_other};
+    const gw_exchange x = {.run = 7};
+    gw_batch_cost c;
+    gw_ledger_listen(&one);
+    gw_ledger_listen(&other);
+    gw_ledger_listen(&one);
+    gw_ledger_begin();
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    spin(1e-4);
+    gw_exchange_tell(GW_EXCHANGE_START, &x);
+    gw_exchange_tell(GW_EXCHANGE_BLOCK, &x);
+    spin(1e-4);
+    gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &x);
+    spin(1e-4);
+    gw_phase_leave();
+    gw_ledger_end(&c);
+    check_sum(&c);
+    gw_ledger_unlisten(&one);
+    gw_exchange_tell(GW_EXCHANGE_DONE, &x);
+    gw_ledger_unlisten(&other);
+    gw_exchange_tell(GW_EXCHANGE_DONE, &x);
+    assert_int_equal(told_events[0], 3);
+    assert_int_equal(told_events[1], 4);
+    assert_true(gw_clock_seconds(told_blocked) >= 1e-4);
+    assert_true(c.phase_s[GW_PHASE_MPI_WAIT] >= 3e-4);
 }
 
 static void test_nested_is_exclusive(void **state) {
@@ -317,6 +368,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_to_wall),
         cmocka_unit_test(test_slices_fill_the_batch),
+        cmocka_unit_test(test_exchanges_cut_slices),
         cmocka_unit_test(test_nested_is_exclusive),
         cmocka_unit_test(test_deepest_wins),
         cmocka_unit_test(test_outside_batch_nothing),
