@@ -31,6 +31,8 @@ static const gw_opt opts[] = {
     {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
+    {"profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,
+     "measure wall times alone; phases, MPI and exchanges; counters and memory, too"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -64,6 +66,9 @@ static gw_err check_text(const gw_args *a, int argc, char **argv) {
 static gw_err check_together(const gw_args *a) {
     if (gw_args_flag(a, "trace") && !gw_args_given(a, "out"))
         return gw_fail(GW_ERR_USAGE, "train: --trace needs --out DIR to write trace.json to");
+    if (gw_args_flag(a, "trace") && is(a, "profile", "off"))
+        return gw_fail(GW_ERR_USAGE, "train: --trace draws what --profile off does not measure: "
+                                     "use --profile timers");
     if (gw_args_given(a, "out") && !*gw_args_text(a, "out"))
         return gw_fail(GW_ERR_USAGE, "train: --out is empty: name a folder");
     return GW_OK;
@@ -88,6 +93,9 @@ static gw_err read_config(job *j) {
     c->out = gw_args_text(a, "out");
     c->overwrite = gw_args_flag(a, "overwrite");
     c->trace = gw_args_flag(a, "trace");
+    c->profile = is(a, "profile", "off")      ? GW_PROFILE_OFF
+                 : is(a, "profile", "timers") ? GW_PROFILE_TIMERS
+                                              : GW_PROFILE_FULL;
     c->args = a;
     c->opts = opts;
     c->command = j->command;
@@ -181,8 +189,12 @@ static void watch(void *ctx, const gw_train_status *s) {
     fflush(stdout);
 }
 
-static void say_end(const job *j, const gw_train_result *r) {
-    const gw_batch_summary *b = &r->summary;
+static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
+    if (profile == GW_PROFILE_OFF) {
+        printf("step %.1f us (median of %lld); its parts were not measured (--profile off)\n",
+               b->wall_s * 1e6, (long long)b->batches);
+        return;
+    }
     const double *p = b->phase_s;
     double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
     double exposed = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
@@ -192,6 +204,10 @@ static void say_end(const job *j, const gw_train_result *r) {
         "codec %.1f, other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
         b->wall_s * 1e6, (long long)b->batches, p[GW_PHASE_DATA] * 1e6, compute * 1e6,
         exposed * 1e6, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
+}
+
+static void say_end(const job *j, const gw_train_result *r) {
+    say_step_time(&r->summary, j->config.profile);
     printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
            r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
     if (j->config.out)

@@ -77,13 +77,24 @@ static void real(FILE *to, double x, int digits) {
         fprintf(to, "%.*g", digits, x);
 }
 
+/* The same for counts, which have no NaN. */
+static void count(FILE *to, uint64_t n) {
+    if (n != GW_UNCOUNTED)
+        fprintf(to, "%" PRIu64, n);
+}
+
+static void events(FILE *to, long n) {
+    if (n >= 0)
+        fprintf(to, "%ld", n);
+}
+
 /* Eleven digits hold a clock tick in a batch of seconds, so a reader can check the sums. */
 static void value(FILE *to, form f, const void *at) {
     switch (f) {
     case INT: fprintf(to, "%d", *(const int *)at); break;
     case I64: fprintf(to, "%" PRId64, *(const int64_t *)at); break;
-    case U64: fprintf(to, "%" PRIu64, *(const uint64_t *)at); break;
-    case LONG: fprintf(to, "%ld", *(const long *)at); break;
+    case U64: count(to, *(const uint64_t *)at); break;
+    case LONG: events(to, *(const long *)at); break;
     case SECONDS: real(to, *(const double *)at, 11); break;
     case LOSS: real(to, *(const double *)at, 9); break;
     }
@@ -94,7 +105,9 @@ void gw_columns_row(FILE *to, const gw_batch_row *row, int counters) {
         value(to, columns[i].form, (const char *)row + columns[i].at);
         fputc(',', to);
     }
-    fprintf(to, "%s,%d", source_name(row->source), gw_batch_clean(&row->cost));
+    fprintf(to, "%s,", source_name(row->source));
+    if (row->cost.nivcsw >= 0)
+        fprintf(to, "%d", gw_batch_clean(&row->cost));
     for (int i = 0; i < counters; i++) {
         fputc(',', to);
         real(to, row->counter[i], 15);

@@ -13,7 +13,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What one batch cost this rank. */
+/** How much is measured in a batch. */
+typedef enum gw_profile {
+    GW_PROFILE_OFF,    /* its wall time, by two readings of the clock; nothing else */
+    GW_PROFILE_TIMERS, /* regions, MPI calls, exchanges */
+    GW_PROFILE_FULL    /* what adds to the cost, too: regions within phases, hardware counters, the
+                          memory split */
+} gw_profile;
+
+/** A count that was not taken. */
+#define GW_UNCOUNTED UINT64_MAX
+
+/** What one batch cost this rank. Not measured: seconds NaN, bytes and calls GW_UNCOUNTED,
+ *  nivcsw and minflt negative. */
 typedef struct gw_batch_cost {
     double start_s;            /* since gw_ledger_start */
     double wall_s;             /* from the mark of its begin to the mark of its end */
@@ -31,8 +43,13 @@ typedef struct gw_batch_cost {
 } gw_batch_cost;
 
 /** Install the probe on the calling (main) thread; time 0 is now. Calibrates the clock if nobody
- *  has yet. A second start begins anew. */
+ *  has yet. A second start begins anew. The profile is GW_PROFILE_FULL. */
 void gw_ledger_start(void);
+
+/** From now on measure so much. Main thread, between batches. What is in flight is forgotten:
+ * nobody has seen all of it. With GW_PROFILE_OFF no probe is installed. */
+void gw_ledger_set_profile(gw_profile profile);
+gw_profile gw_ledger_profile(void);
 
 /** Open a batch: what follows is charged to it, to GW_PHASE_OTHER unless a region says else. */
 void gw_ledger_begin(void);

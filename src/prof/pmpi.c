@@ -100,6 +100,7 @@ static void completed_some(const MPI_Request requests[], int outcount, const int
 }
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    GW_PMPI_UNMEASURED(PMPI_Wait(request, status));
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     bool open = *request != MPI_REQUEST_NULL;
     int rc = PMPI_Wait(request, status);
@@ -110,6 +111,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    GW_PMPI_UNMEASURED(PMPI_Waitall(count, requests, statuses));
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     int before = pending(count, requests);
     int rc = PMPI_Waitall(count, requests, statuses);
@@ -119,6 +121,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    GW_PMPI_UNMEASURED(PMPI_Waitany(count, requests, index, status));
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     int rc = PMPI_Waitany(count, requests, index, status);
     if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED)
@@ -129,6 +132,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
+    GW_PMPI_UNMEASURED(PMPI_Waitsome(count, requests, outcount, indices, statuses));
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     int rc = PMPI_Waitsome(count, requests, outcount, indices, statuses);
     if (rc == MPI_SUCCESS)
@@ -138,6 +142,7 @@ int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[]
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    GW_PMPI_UNMEASURED(PMPI_Test(request, flag, status));
     gw_phase_enter(GW_PHASE_MPI_POLL);
     bool open = *request != MPI_REQUEST_NULL;
     int rc = PMPI_Test(request, flag, status);
@@ -148,6 +153,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+    GW_PMPI_UNMEASURED(PMPI_Testall(count, requests, flag, statuses));
     gw_phase_enter(GW_PHASE_MPI_POLL);
     int before = pending(count, requests);
     int rc = PMPI_Testall(count, requests, flag, statuses);
@@ -158,6 +164,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+    GW_PMPI_UNMEASURED(PMPI_Testany(count, requests, index, flag, status));
     gw_phase_enter(GW_PHASE_MPI_POLL);
     int rc = PMPI_Testany(count, requests, index, flag, status);
     if (rc == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED)
@@ -168,6 +175,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 
 int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
+    GW_PMPI_UNMEASURED(PMPI_Testsome(count, requests, outcount, indices, statuses));
     gw_phase_enter(GW_PHASE_MPI_POLL);
     int rc = PMPI_Testsome(count, requests, outcount, indices, statuses);
     if (rc == MPI_SUCCESS)
@@ -192,6 +200,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 }
 
 int MPI_Start(MPI_Request *request) {
+    GW_PMPI_UNMEASURED(PMPI_Start(request));
     gw_phase_enter(GW_PHASE_MPI_POST);
     int rc = PMPI_Start(request);
     if (rc == MPI_SUCCESS)
@@ -201,6 +210,7 @@ int MPI_Start(MPI_Request *request) {
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
+    GW_PMPI_UNMEASURED(PMPI_Startall(count, requests));
     gw_phase_enter(GW_PHASE_MPI_POST);
     int rc = PMPI_Startall(count, requests);
     for (int i = 0; rc == MPI_SUCCESS && i < count; i++)

@@ -119,7 +119,7 @@ static void add_to_step(step_figures *s, const gw_batch_row *row, double share) 
     s->inflight_s += (float)(c->inflight_s * share);
     for (int p = 0; p < GW_PHASES; p++)
         s->phase_s[p] += (float)(c->phase_s[p] * share);
-    s->wire_bytes += (double)c->wire_bytes * share;
+    s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes * share;
     s->logical_bytes += (double)row->logical_bytes * share;
 }
 
@@ -196,10 +196,16 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of the float at byte `offset` of steps[0..n), n > 0; `scratch` has room for n. */
-static double median(const step_figures *steps, int64_t n, size_t offset, float *scratch) {
-    for (int64_t i = 0; i < n; i++)
-        memcpy(&scratch[i], (const char *)&steps[i] + offset, sizeof *scratch);
+/* Median of the float at byte `offset` of steps[0..all) where it is known; NaN: nowhere. `scratch`
+ * has room for all. */
+static double median(const step_figures *steps, int64_t all, size_t offset, float *scratch) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < all; i++) {
+        memcpy(&scratch[n], (const char *)&steps[i] + offset, sizeof *scratch);
+        n += !isnan(scratch[n]);
+    }
+    if (n == 0)
+        return NAN;
     qsort(scratch, (size_t)n, sizeof *scratch, by_value);
     return n % 2 ? scratch[n / 2] : 0.5 * ((double)scratch[n / 2 - 1] + scratch[n / 2]);
 }

@@ -41,7 +41,7 @@ typedef struct gw_batch_row {
 /** An empty row: every figure that somebody may leave out is NaN. */
 gw_batch_row gw_batch_row_blank(void);
 
-/** What a step of the run costs, after warm-up; see gw_record_summary. */
+/** What a step of the run costs, after warm-up; see gw_record_summary. NaN: not measured. */
 typedef struct gw_batch_summary {
     int64_t batches;                  /* that the medians are over */
     double wall_s;                    /* median over steps of the longest wall over the ranks */

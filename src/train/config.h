@@ -5,6 +5,7 @@
 #include "base/args.h"
 #include "data/data.h"
 #include "nn/model.h"
+#include "prof/ledger.h"
 
 typedef struct gw_train_config {
     gw_data_spec data;
@@ -27,6 +28,7 @@ typedef struct gw_train_config {
     int compress_stats; /* compare each so many-th step's gradient; 0: none */
     const char *out;    /* run folder; NULL: none */
     bool overwrite, trace;
+    gw_profile profile;
     const gw_args *args; /* all options as resolved, for run.json */
     const gw_opt *opts;
     const char *command; /* the command line */

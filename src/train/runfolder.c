@@ -100,7 +100,9 @@ gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row) {
     put(to, row->test_loss);
     put(to, row->test_accuracy);
     put(to, row->elapsed_s);
-    fprintf(to, "%llu,%08x\n", (unsigned long long)row->wire_bytes, row->replica_hash);
+    if (row->wire_bytes != GW_UNCOUNTED)
+        fprintf(to, "%llu", (unsigned long long)row->wire_bytes);
+    fprintf(to, ",%08x\n", row->replica_hash);
     return ferror(to) ? gw_fail(GW_ERR_IO, "epochs.csv: write failed: is the disk full?") : GW_OK;
 }
 
@@ -108,6 +110,10 @@ gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row) {
 
 static json_t *number(double x) {
     return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *count_or_null(uint64_t n) {
+    return n == GW_UNCOUNTED ? json_null() : json_integer((json_int_t)n);
 }
 
 static json_t *text_or_null(const char *s) {
@@ -247,16 +253,20 @@ static json_t *summary(const gw_batch_summary *b) {
         json_object_set_new(phases, key, number(p[i]));
     }
     return json_pack(
-        "{s:I, s:f, s:f, s:n, s:f, s:f, s:f, s:f, s:f, s:o}", "batches", (json_int_t)b->batches,
-        "wall_s", b->wall_s, "compute_s",
-        p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE], "memory_s", "exposed_s",
-        p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT], "hidden_s",
-        b->inflight_s, "codec_s", p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE], "wire_bytes",
-        b->wire_bytes, "logical_bytes", b->logical_bytes, "phases", phases);
+        "{s:I, s:o, s:o, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "batches", (json_int_t)b->batches,
+        "wall_s", number(b->wall_s), "compute_s",
+        number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]), "memory_s",
+        "exposed_s", number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
+        "hidden_s", number(b->inflight_s), "codec_s",
+        number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes", number(b->wire_bytes),
+        "logical_bytes", number(b->logical_bytes), "phases", phases);
 }
 
 /* Which figures were observed and which follow from a formula. */
-static json_t *sources(const gw_session *s) {
+static json_t *sources(const gw_train_config *c, const gw_session *s) {
+    if (c->profile == GW_PROFILE_OFF)
+        return json_pack("{s:s, s:s, s:s, s:s}", "phases", "absent", "hidden_s", "absent",
+                         "memory_s", "absent", "wire_bytes", "absent");
     bool native = gw_session_algorithm(s)->ops->caps & GW_ALGO_ORDERED;
     return json_pack("{s:s, s:s, s:s, s:s}", "phases", "measured: exclusive timers, MPI by PMPI",
                      "hidden_s", "upper bound: computation while a message was in flight",
@@ -268,13 +278,13 @@ static json_t *sources(const gw_session *s) {
 static json_t *results(const gw_train_result *r) {
     char hash[16];
     snprintf(hash, sizeof hash, "%08x", r->replica_hash);
-    return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:s, s:o}", "steps",
-                     (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
-                     number(r->train_loss), "validation_loss", number(r->validation_loss),
-                     "validation_accuracy", number(r->validation_accuracy), "test_loss",
-                     number(r->test_loss), "test_accuracy", number(r->test_accuracy), "elapsed_s",
-                     r->elapsed_s, "train_s", r->train_s, "wire_bytes", (json_int_t)r->wire_bytes,
-                     "replica_hash", hash, "summary", summary(&r->summary));
+    return json_pack(
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:s, s:o}", "steps",
+        (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss", number(r->train_loss),
+        "validation_loss", number(r->validation_loss), "validation_accuracy",
+        number(r->validation_accuracy), "test_loss", number(r->test_loss), "test_accuracy",
+        number(r->test_accuracy), "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
+        count_or_null(r->wire_bytes), "replica_hash", hash, "summary", summary(&r->summary));
 }
 
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
@@ -285,7 +295,7 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
-        link_facts(), "papi", papi_facts(), "sources", sources(f->session), "forecast",
+        link_facts(), "papi", papi_facts(), "sources", sources(c, f->session), "forecast",
         forecast(f->session), "results", results(r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");

@@ -25,7 +25,7 @@ typedef struct gw_epoch_row {
     double train_loss;
     double validation_loss, validation_accuracy; /* NaN: blank */
     double test_loss, test_accuracy, elapsed_s;
-    uint64_t wire_bytes;
+    uint64_t wire_bytes; /* GW_UNCOUNTED: blank */
     uint32_t replica_hash;
 } gw_epoch_row;
 

@@ -204,6 +204,7 @@ static gw_err open_all(trainer *t) {
     gw_clock_start();
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
+    gw_ledger_set_profile(t->c->profile);
     return t->c->trace ? gw_trace_open(TRACE_EVENTS, t->comm) : GW_OK;
 }
 
@@ -240,6 +241,11 @@ static bool must_settle(const trainer *t, int b) {
            (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
 }
 
+static void count_wire(trainer *t, const gw_batch_cost *cost) {
+    if (cost->wire_bytes != GW_UNCOUNTED)
+        t->wire_bytes += cost->wire_bytes;
+}
+
 static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     uint64_t logical = gw_session_logical_bytes(t->session);
@@ -262,7 +268,7 @@ static gw_err one_step(trainer *t, int epoch, int b, double *loss_sum) {
     row.loss = batch.local ? loss / batch.local : NAN;
     row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
     t->train_s += row.cost.wall_s;
-    t->wire_bytes += row.cost.wire_bytes;
+    count_wire(t, &row.cost);
     t->status.loss = row.loss;
     return gw_record_push(t->record, &row);
 }
@@ -328,7 +334,7 @@ static gw_err settle_replicas(trainer *t) {
     gw_ledger_begin();
     gw_err e = gw_session_settle(t->session);
     gw_ledger_end(&cost);
-    t->wire_bytes += cost.wire_bytes;
+    count_wire(t, &cost);
     *t->own = e != GW_OK;
     return e;
 }
@@ -339,6 +345,8 @@ static gw_err end_epoch(trainer *t, int epoch, double loss_sum, int64_t samples)
     uint64_t wire = t->wire_bytes;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
+    if (t->c->profile == GW_PROFILE_OFF)
+        wire = GW_UNCOUNTED;
     double mean = loss_sum / (double)samples;
     if (!isfinite(mean))
         return gw_fail(GW_ERR_DIVERGED,

@@ -29,7 +29,7 @@ typedef struct gw_train_result {
     double train_loss, test_loss, test_accuracy;
     double validation_loss, validation_accuracy; /* NaN: no validation set */
     double elapsed_s, train_s; /* from the first step to the end; inside batches */
-    uint64_t wire_bytes;       /* over all ranks and steps */
+    uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
     uint32_t replica_hash;
     gw_batch_summary summary; /* rank 0 */
     bool oversubscribed;

@@ -354,6 +354,39 @@ static void test_usage_at_edges(void **state) {
     assert_true(c.cpu_s > 0 && c.cpu_s <= c.wall_s + 1e-4);
 }
 
+/* Off: a wall time, and nobody listens; afterwards all is as before. */
+static void test_profile_off(void **state) {
+    (void)state;
+    gw_batch_cost c;
+    gw_ledger_posted(1); /* whose end nobody will see */
+    gw_ledger_set_profile(GW_PROFILE_OFF);
+    assert_int_equal(gw_ledger_profile(), GW_PROFILE_OFF);
+    assert_true(!gw_probe_hooks.enter && !gw_probe_hooks.leave && !gw_probe_hooks.exchange);
+    gw_ledger_begin();
+    assert_false(gw_ledger_counting());
+    gw_phase_enter(GW_PHASE_FORWARD); /* left in the next batch: nobody keeps a stack */
+    gw_ledger_count(1, 1, 1);
+    spin(1e-3);
+    gw_ledger_end(&c);
+    assert_true(c.wall_s >= 1e-3 && c.start_s > 0);
+    for (int p = 0; p < GW_PHASES; p++)
+        assert_true(isnan(c.phase_s[p]));
+    assert_true(isnan(c.inflight_s) && isnan(c.cpu_s));
+    assert_true(c.wire_bytes == GW_UNCOUNTED && c.messages == GW_UNCOUNTED &&
+                c.collectives == GW_UNCOUNTED);
+    assert_true(c.nivcsw < 0 && c.minflt < 0);
+    gw_ledger_set_profile(GW_PROFILE_FULL);
+    gw_ledger_begin();
+    gw_phase_enter(GW_PHASE_FORWARD);
+    spin(1e-4);
+    gw_phase_leave();
+    gw_ledger_count(5, 1, 0);
+    gw_ledger_end(&c);
+    check_sum(&c);
+    assert_true(c.phase_s[GW_PHASE_FORWARD] >= 1e-4 && c.inflight_s == 0);
+    assert_true(c.wire_bytes == 5 && c.messages == 1);
+}
+
 /* Timers at most 0.25% of a step of 600 us: 1.5 us, of which a step of some 30 regions takes 30
  * shares. Sanitizers and debug builds are slower; this bound only catches a system call in it. */
 static void test_region_cost(void **state) {
@@ -378,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_inflight_ends_mid_slice),
         cmocka_unit_test(test_threads_count_exactly),
         cmocka_unit_test(test_usage_at_edges),
+        cmocka_unit_test(test_profile_off),
         cmocka_unit_test(test_region_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
