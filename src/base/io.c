@@ -13,20 +13,38 @@ enum { MAGIC = 8, HEADER = 16, PIECE = 1 << 16 };
 #define BYTE_ORDER_MARK 0x01020304u
 
 struct gw_io {
-    gw_file *file; /* saving */
+    bool loading;
+    gw_io_memory *memory; /* NULL: a file */
+    gw_file *file;        /* saving */
     uLong crc;
     FILE *in;       /* loading */
-    size_t at, end; /* of it, end: where the fields do */
+    size_t at, end; /* of what is loaded, end: where the fields do */
     char *path;
 };
 
 bool gw_io_loading(const gw_io *io) {
-    return io->file == NULL;
+    return io->loading;
+}
+
+static gw_err append(gw_io_memory *m, const void *data, size_t n) {
+    if (n > m->room - m->bytes) {
+        size_t room = m->bytes + n > 2 * m->room ? m->bytes + n : 2 * m->room;
+        unsigned char *grown = realloc(m->data, room);
+        if (!grown)
+            return gw_fail(GW_ERR_NOMEM, "out of memory for %zu bytes of state", room);
+        m->data = grown;
+        m->room = room;
+    }
+    memcpy(m->data + m->bytes, data, n);
+    m->bytes += n;
+    return GW_OK;
 }
 
 static gw_err put(gw_io *io, const void *data, size_t n) {
     if (n == 0) /* zlib would take a NULL `data` for the start of a new checksum */
         return GW_OK;
+    if (io->memory)
+        return append(io->memory, data, n);
     io->crc = crc32_z(io->crc, data, n);
     if (fwrite(data, 1, n, gw_file_stream(io->file)) != n)
         return gw_fail(GW_ERR_IO, "write failed: is the disk full?");
@@ -38,9 +56,13 @@ static gw_err damaged(const gw_io *io, const char *why) {
 }
 
 static gw_err take(gw_io *io, void *out, size_t n) {
+    if (n == 0)
+        return GW_OK;
     if (n > io->end - io->at)
         return damaged(io, "truncated");
-    if (fread(out, 1, n, io->in) != n)
+    if (io->memory)
+        memcpy(out, io->memory->data + io->at, n);
+    else if (fread(out, 1, n, io->in) != n)
         return damaged(io, "changed while it was read");
     io->at += n;
     return GW_OK;
@@ -118,6 +140,7 @@ gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t ver
                   size_t limit) {
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
+    io->loading = true;
     io->path = strdup(path);
     gw_err e = io->path ? check(io, magic, version, limit) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e != GW_OK) {
@@ -128,10 +151,34 @@ gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t ver
     return GW_OK;
 }
 
+static gw_err open_memory(gw_io **out, gw_io_memory *m, bool loading) {
+    gw_io *io = NULL;
+    GW_TRY(gw_alloc(&io, 1, sizeof *io));
+    io->loading = loading;
+    io->memory = m;
+    io->end = m->bytes;
+    io->path = strdup("state in memory");
+    if (!io->path) {
+        gw_io_abandon(io);
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    }
+    *out = io;
+    return GW_OK;
+}
+
+gw_err gw_io_keep(gw_io **out, gw_io_memory *m) {
+    m->bytes = 0;
+    return open_memory(out, m, false);
+}
+
+gw_err gw_io_recall(gw_io **out, gw_io_memory *m) {
+    return open_memory(out, m, true);
+}
+
 gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {
     uint32_t name_len = (uint32_t)strlen(name);
     uint64_t size = bytes;
-    if (io->file) {
+    if (!io->loading) {
         GW_TRY(put(io, &name_len, sizeof name_len));
         GW_TRY(put(io, name, name_len));
         GW_TRY(put(io, &size, sizeof size));
@@ -161,7 +208,7 @@ gw_err gw_io_close(gw_io *io) {
             io->file = NULL;
             e = gw_file_commit(f);
         }
-    } else if (io->at != io->end) {
+    } else if (io->loading && io->at != io->end) {
         e = damaged(io, "holds more than this gradwire knows");
     }
     gw_io_abandon(io);

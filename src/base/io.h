@@ -1,6 +1,7 @@
-/** State on disk: ONE routine of an object both saves and loads, so the two cannot drift apart.
- *  A file is: 8 bytes magic, u32 version, u32 byte-order mark, fields, u32 CRC-32 of all before.
- *  A field is: u32 name length, name, u64 data length, data. Host byte order, refused elsewhere. */
+/** State on disk or in memory: ONE routine of an object both saves and loads, so the two cannot
+ * drift apart. A file is: 8 bytes magic, u32 version, u32 byte-order mark, fields, u32 CRC-32 of
+ * all before. A field is: u32 name length, name, u64 data length, data. Host byte order, refused
+ * elsewhere. */
 #ifndef GW_BASE_IO_H
 #define GW_BASE_IO_H
 
@@ -19,6 +20,16 @@ typedef struct gw_io gw_io;
 gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *magic,
                   uint32_t version);
 gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version, size_t limit);
+
+/** State in memory, for a moment: no file, so neither magic nor checksum. */
+typedef struct gw_io_memory {
+    unsigned char *data; /* zeroed before the first use; free() it in the end */
+    size_t bytes, room;
+} gw_io_memory;
+
+/** Begin saving to *m, in place of what it holds, or loading from it; *m must outlive the io. */
+gw_err gw_io_keep(gw_io **out, gw_io_memory *m);
+gw_err gw_io_recall(gw_io **out, gw_io_memory *m);
 
 bool gw_io_loading(const gw_io *io);
 

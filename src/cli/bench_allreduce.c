@@ -46,8 +46,8 @@ static const char notes[] =
 typedef struct cell {
     gw_bench_exchange x;
     char name[64]; /* in the table */
-    gw_bench_samples times;
-    gw_bench_stats stats;
+    gw_samples times;
+    gw_stats stats;
     double spent_s, last_s; /* in exchanges; of this round, on this rank, then on the slowest */
     int next_look;          /* samples at which the interval is looked at again */
     bool done, limited;
@@ -196,7 +196,7 @@ static gw_err one_round(size_t n) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, b.round_s, b.n_cells, MPI_DOUBLE, MPI_MAX, b.place.comm));
     for (uint32_t i = 0; i < count; i++) {
         cell *c = &b.cells[order[i]];
-        GW_TRY(gw_bench_add(&c->times, b.round_s[order[i]]));
+        GW_TRY(gw_samples_add(&c->times, b.round_s[order[i]]));
         c->spent_s += b.round_s[order[i]];
     }
     return GW_OK;
@@ -209,12 +209,12 @@ static gw_err decide(cell *c) {
         c->done = c->times.n >= b.repeats;
         return GW_OK;
     }
-    c->limited = c->spent_s >= b.limit_s && c->times.n >= GW_BENCH_LEAST;
+    c->limited = c->spent_s >= b.limit_s && c->times.n >= GW_STATS_LEAST;
     c->done = c->limited || c->times.n >= MOST_ROUNDS;
     if (c->times.n < c->next_look && !c->done)
         return GW_OK;
-    GW_TRY(gw_bench_samples_summary(&c->times, &c->stats));
-    bool precise = gw_bench_precision(&c->stats) <= b.precision;
+    GW_TRY(gw_samples_stats(&c->times, &c->stats));
+    bool precise = gw_stats_precision(&c->stats) <= b.precision;
     c->limited = c->limited && !precise;
     c->done = c->done || precise;
     c->next_look = c->times.n + c->times.n / 4;
@@ -246,7 +246,7 @@ static gw_err measure(size_t n) {
         cell *c = &b.cells[i];
         GW_TRY(gw_allreduce(MPI_IN_PLACE, &c->wrong, 1, MPI_UINT64_T, MPI_SUM, b.place.comm));
         if (c->times.n > 0)
-            GW_TRY(gw_bench_samples_summary(&c->times, &c->stats));
+            GW_TRY(gw_samples_stats(&c->times, &c->stats));
         b.all_wrong += c->wrong;
     }
     return GW_OK;
@@ -278,9 +278,9 @@ static void print_head(void) {
 }
 
 static void print_cell(const cell *c, size_t bytes, double ratio) {
-    const gw_bench_stats *s = &c->stats;
+    const gw_stats *s = &c->stats;
     char wrong[24] = "-", width[16] = "-";
-    double half = gw_bench_precision(s), algbw = 1e-9 * (double)bytes / s->median;
+    double half = gw_stats_precision(s), algbw = 1e-9 * (double)bytes / s->median;
     if (b.verify)
         snprintf(wrong, sizeof wrong, "%llu", (unsigned long long)c->wrong);
     if (isfinite(half))
@@ -291,7 +291,7 @@ static void print_cell(const cell *c, size_t bytes, double ratio) {
 }
 
 static json_t *cell_json(const cell *c, size_t bytes, double ratio) {
-    const gw_bench_stats *s = &c->stats;
+    const gw_stats *s = &c->stats;
     double algbw = 1e-9 * (double)bytes / s->median;
     return json_pack("{s:I, s:s, s:s, s:s, s:f, s:f, s:f, s:o, s:o, s:i, s:b, s:f, s:f, s:o, s:f, "
                      "s:f}",
@@ -424,7 +424,7 @@ static gw_err run(MPI_Comm comm, bool *own) {
 
 static void release(void) {
     for (int i = 0; i < b.n_cells; i++)
-        gw_bench_samples_free(&b.cells[i].times);
+        gw_samples_free(&b.cells[i].times);
     for (int w = 0; w < b.wires; w++)
         gw_codec_close(&b.wire[w].codec);
     gw_list_free(&b.algos);

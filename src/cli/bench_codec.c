@@ -293,10 +293,10 @@ static figures summarise(row *r, int op, int repeats) {
     double ratio[MOST_REPEATS], *run = r->run_s[op], *copy = r->copy_s[op];
     for (int i = 0; i < repeats; i++)
         ratio[i] = copy[i] / run[i];
-    gw_bench_stats ran = gw_bench_summary(run, repeats), copied = gw_bench_summary(copy, repeats);
+    gw_stats ran = gw_stats_of(run, repeats), copied = gw_stats_of(copy, repeats);
     figures f = {.min_s = ran.min,
                  .median_s = ran.median,
-                 .ratio = gw_bench_median(ratio, repeats),
+                 .ratio = gw_stats_median(ratio, repeats),
                  .min_ratio = copied.min / ran.min,
                  .copy_min_s = copied.min,
                  .copy_median_s = copied.median};

@@ -7,7 +7,7 @@
 #include "base/args.h"
 #include "base/file.h"
 #include "base/list.h"
-#include "cli/bench_stats.h"
+#include "base/stats.h"
 
 #include <jansson.h>
 #include <stdbool.h>

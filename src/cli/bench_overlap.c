@@ -65,7 +65,7 @@ typedef struct cell {
     int kernels; /* of the present size */
     double now_s[MEASURED];
     double alone_s; /* in kernels alone, in this round */
-    gw_bench_samples samples[FIGURES];
+    gw_samples samples[FIGURES];
     uint64_t wrong;
 } cell;
 
@@ -188,7 +188,7 @@ static gw_err choose_kernel(void) {
             kernel();
         for (int i = 0; i < TRIES; i++)
             times[i] = kernel();
-        double s = gw_bench_median(times, TRIES);
+        double s = gw_stats_median(times, TRIES);
         GW_TRY(slowest(&s, 1));
         if (before > 0 && s > b.kernel_limit_s) {
             b.edge = before;
@@ -269,9 +269,9 @@ static gw_err one_turn(cell *c, size_t n) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &s[INTERFERENCE], 1, MPI_DOUBLE, MPI_SUM, b.place.comm));
     s[INTERFERENCE] /= b.place.ranks;
     for (int f = 0; f < MEASURED; f++)
-        GW_TRY(gw_bench_add(&c->samples[f], s[f]));
-    GW_TRY(gw_bench_add(&c->samples[HIDDEN], 1 - (s[BOTH] - s[COMP]) / s[COMM]));
-    return gw_bench_add(&c->samples[SAVED], s[COMM] + s[COMP] - s[BOTH]);
+        GW_TRY(gw_samples_add(&c->samples[f], s[f]));
+    GW_TRY(gw_samples_add(&c->samples[HIDDEN], 1 - (s[BOTH] - s[COMP]) / s[COMM]));
+    return gw_samples_add(&c->samples[SAVED], s[COMM] + s[COMP] - s[BOTH]);
 }
 
 /* As many kernels as make computation alone the wanted multiple of communication alone. */
@@ -285,7 +285,7 @@ static gw_err calibrate(cell *c, size_t n) {
         times[i] = c->now_s[COMM];
     }
     GW_TRY(slowest(times, TRIES));
-    double wanted = ceil(b.compute_ratio * gw_bench_median(times, TRIES) / b.kernel_s);
+    double wanted = ceil(b.compute_ratio * gw_stats_median(times, TRIES) / b.kernel_s);
     c->kernels = (int)fmin(fmax(wanted, 1), MOST_KERNELS);
     return GW_OK;
 }
@@ -332,7 +332,7 @@ static void print_head(void) {
            "saved us", "interf. us", "exposed us");
 }
 
-static void print_cell(const cell *c, size_t bytes, const gw_bench_stats *s) {
+static void print_cell(const cell *c, size_t bytes, const gw_stats *s) {
     char hidden[16] = "-", interval[32] = "-";
     if (b.place.ranks > 1) {
         snprintf(hidden, sizeof hidden, "%.3f", s[HIDDEN].median);
@@ -348,7 +348,7 @@ static void print_cell(const cell *c, size_t bytes, const gw_bench_stats *s) {
         printf("%10s  note: computation was shorter than communication: not all could hide\n", "");
 }
 
-static json_t *cell_json(const cell *c, size_t bytes, const gw_bench_stats *s) {
+static json_t *cell_json(const cell *c, size_t bytes, const gw_stats *s) {
     json_t *one =
         json_pack("{s:I, s:s, s:s, s:s, s:i, s:i, s:I}", "bytes", (json_int_t)bytes, "algorithm",
                   c->x.spec, "codec", c->x.wire->spec, "progress", mode_names[c->mode], "kernels",
@@ -375,11 +375,11 @@ static json_t *cell_json(const cell *c, size_t bytes, const gw_bench_stats *s) {
 static gw_err report(size_t bytes, json_t *rows) {
     for (int i = 0; i < b.n_cells; i++) {
         const cell *c = &b.cells[i];
-        gw_bench_stats s[FIGURES];
+        gw_stats s[FIGURES];
         if (!gw_bench_exchange_ready(&c->x))
             continue;
         for (int f = 0; f < FIGURES; f++)
-            GW_TRY(gw_bench_samples_summary(&c->samples[f], &s[f]));
+            GW_TRY(gw_samples_stats(&c->samples[f], &s[f]));
         print_cell(c, bytes, s);
         json_array_append_new(rows, cell_json(c, bytes, s));
     }
@@ -474,7 +474,7 @@ static gw_err run(MPI_Comm comm, bool *own) {
 static void release(void) {
     for (int i = 0; i < b.n_cells; i++)
         for (int f = 0; f < FIGURES; f++)
-            gw_bench_samples_free(&b.cells[i].samples[f]);
+            gw_samples_free(&b.cells[i].samples[f]);
     for (int w = 0; w < b.codecs.n; w++)
         gw_codec_close(&b.wire[w].codec);
     for (int i = 0; i < 3; i++)

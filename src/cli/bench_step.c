@@ -52,7 +52,7 @@ static const char *const part_names[PARTS] = {
 typedef struct config {
     const char *comm, *codec;
     gw_rig rig;
-    gw_bench_samples wall, part[PARTS];
+    gw_samples wall, part[PARTS];
 } config;
 
 static struct {
@@ -173,9 +173,9 @@ static gw_err keep(config *one, int n) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, b.block_wall, n, MPI_DOUBLE, MPI_MAX, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, b.block_part, n * PARTS, MPI_DOUBLE, MPI_SUM, comm));
     for (int k = 0; k < n; k++) {
-        GW_TRY(gw_bench_add(&one->wall, b.block_wall[k]));
+        GW_TRY(gw_samples_add(&one->wall, b.block_wall[k]));
         for (int p = 0; p < PARTS; p++)
-            GW_TRY(gw_bench_add(&one->part[p], b.block_part[k][p] / b.place.ranks));
+            GW_TRY(gw_samples_add(&one->part[p], b.block_part[k][p] / b.place.ranks));
     }
     return GW_OK;
 }
@@ -233,7 +233,7 @@ static const char *codec_of(const config *one) {
                                              : one->codec;
 }
 
-static json_t *one_json(const config *one, const gw_bench_stats *s, const double part[PARTS],
+static json_t *one_json(const config *one, const gw_stats *s, const double part[PARTS],
                         double ratio) {
     json_t *row =
         json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:f, s:f, s:f, s:o, s:o, s:f}", "comm", one->comm,
@@ -256,11 +256,11 @@ static void report(json_t *rows) {
     print_head();
     for (int i = 0; i < b.n; i++) {
         config *one = &b.configs[i];
-        gw_bench_stats s = gw_bench_summary(one->wall.x, one->wall.n);
-        double part[PARTS], half = gw_bench_precision(&s);
+        gw_stats s = gw_stats_of(one->wall.x, one->wall.n);
+        double part[PARTS], half = gw_stats_precision(&s);
         char width[16] = "-";
         for (int p = 0; p < PARTS; p++)
-            part[p] = gw_bench_median(one->part[p].x, one->part[p].n);
+            part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
         first = i == 0 ? s.median : first;
         if (isfinite(half))
             snprintf(width, sizeof width, "%.1f", 100 * half);
@@ -311,9 +311,9 @@ static void release(void) {
     for (int i = 0; i < b.n; i++) {
         config *one = &b.configs[i];
         gw_rig_free(&one->rig);
-        gw_bench_samples_free(&one->wall);
+        gw_samples_free(&one->wall);
         for (int p = 0; p < PARTS; p++)
-            gw_bench_samples_free(&one->part[p]);
+            gw_samples_free(&one->part[p]);
     }
     gw_list_free(&b.list);
 }

@@ -45,7 +45,7 @@ typedef struct trial {
     gw_candidate *of;
     char comm[COMMAND];
     gw_rig rig;
-    gw_bench_samples wall;
+    gw_samples wall;
 } trial;
 
 typedef struct plan {
@@ -131,7 +131,7 @@ static gw_err turn(plan *p, trial *t, int n, bool keep) {
     GW_TRY(gw_rig_settle(&t->rig));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, p->wall, n, MPI_DOUBLE, MPI_MAX, p->place.comm));
     for (int k = 0; k < n && keep; k++)
-        GW_TRY(gw_bench_add(&t->wall, p->wall[k]));
+        GW_TRY(gw_samples_add(&t->wall, p->wall[k]));
     return GW_OK;
 }
 
@@ -148,7 +148,7 @@ static gw_err take_turns(plan *p) {
             GW_TRY(turn(p, &p->trial[order[i]], steps - done < block ? steps - done : block, true));
     }
     for (int i = 0; i < p->n; i++)
-        p->trial[i].of->measured_s = gw_bench_median(p->trial[i].wall.x, p->trial[i].wall.n);
+        p->trial[i].of->measured_s = gw_stats_median(p->trial[i].wall.x, p->trial[i].wall.n);
     return GW_OK;
 }
 
@@ -283,7 +283,7 @@ static int run(int argc, char **argv) {
     int status = gw_cli_parallel(level, e, body, p);
     for (int i = 0; i < p->n; i++) {
         gw_rig_free(&p->trial[i].rig);
-        gw_bench_samples_free(&p->trial[i].wall);
+        gw_samples_free(&p->trial[i].wall);
     }
     gw_rig_free(&p->rig);
     gw_args_free(args);

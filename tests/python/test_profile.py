@@ -19,7 +19,9 @@ class Profile(unittest.TestCase):
 
     def train(self, profile, *words):
         out = os.path.join(self.dir.name, profile)
-        return gwrun.train(2, out, *SMALL, "--steps", 30, "--epochs", 1, "--profile", profile, *words), out
+        run = gwrun.train(2, out, *SMALL, "--steps", 30, "--epochs", 1, "--profile", profile,
+                          *words)
+        return run, out
 
     def test_off_measures_walls_alone(self):
         """What is not measured is blank, not 0; and the training is the same."""

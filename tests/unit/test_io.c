@@ -106,12 +106,65 @@ static void refuses_what_is_no_file(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* In memory: what was kept comes back, any number of times; the next save takes its place. */
+static void memory_keeps_the_last(void **state) {
+    (void)state;
+    gw_io_memory m = {0};
+    gw_io *io = NULL;
+    for (int32_t round = 0; round < 3; round++) {
+        int32_t number = 40 + round;
+        char text[1000], got[1000];
+        memset(text, 'a' + round, sizeof text);
+        size_t size = round == 1 ? 0 : sizeof text; /* an empty field, too */
+        assert_int_equal(gw_io_keep(&io, &m), GW_OK);
+        assert_false(gw_io_loading(io));
+        assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_OK);
+        assert_int_equal(gw_io_field(io, "text", text, size), GW_OK);
+        assert_int_equal(gw_io_close(io), GW_OK);
+        for (int again = 0; again < 2; again++) {
+            number = 0;
+            memset(got, 0, sizeof got);
+            assert_int_equal(gw_io_recall(&io, &m), GW_OK);
+            assert_true(gw_io_loading(io));
+            assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_OK);
+            assert_int_equal(gw_io_field(io, "text", got, size), GW_OK);
+            assert_int_equal(gw_io_close(io), GW_OK);
+            assert_int_equal(number, 40 + round);
+            assert_memory_equal(got, text, size);
+        }
+    }
+    free(m.data);
+}
+
+/* Another object's state is not taken for one's own. */
+static void memory_wants_its_fields(void **state) {
+    (void)state;
+    gw_io_memory m = {0};
+    gw_io *io = NULL;
+    int32_t number = 42;
+    assert_int_equal(gw_io_keep(&io, &m), GW_OK);
+    assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_OK);
+    assert_int_equal(gw_io_close(io), GW_OK);
+    assert_int_equal(gw_io_recall(&io, &m), GW_OK);
+    assert_int_equal(gw_io_field(io, "count", &number, sizeof number), GW_ERR_INPUT);
+    gw_io_abandon(io);
+    assert_int_equal(gw_io_recall(&io, &m), GW_OK);
+    assert_int_equal(gw_io_close(io), GW_ERR_INPUT); /* a field was left */
+    assert_int_equal(gw_io_recall(&io, &m), GW_OK);
+    assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_OK);
+    assert_int_equal(gw_io_field(io, "more", &number, sizeof number), GW_ERR_INPUT);
+    gw_io_abandon(io);
+    free(m.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(loads_what_was_saved),
         CASE(refuses_by_the_first_bytes),
         CASE(takes_no_memory_for_a_file),
         CASE(refuses_what_is_no_file),
+        cmocka_unit_test(memory_keeps_the_last),
+        cmocka_unit_test(memory_wants_its_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
