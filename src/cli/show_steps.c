@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "cli/bench_stats.h"
+#include "base/stats.h"
 #include "cli/show_csv.h"
 
 #include <math.h>
@@ -199,7 +199,7 @@ static gw_err medians(reader *r) {
             if (!isnan(r->kept[i][f]))
                 column[n++] = r->kept[i][f];
         r->out->n[f] = n;
-        r->out->median[f] = n ? gw_bench_median(column, n) : NAN;
+        r->out->median[f] = n ? gw_stats_median(column, n) : NAN;
     }
     free(column);
     return GW_OK;
