@@ -1,0 +1,174 @@
+/* Opening a run, and closing it. */
+#include "train/trainer_parts.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "prof/clock.h"
+#include "prof/host.h"
+#include "prof/trace.h"
+#include "train/auto.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    EVAL_CHUNK = 256,     /* samples a pass of an evaluation */
+    TRACE_EVENTS = 200000 /* bounds the memory of --trace: about 25 MiB a rank */
+};
+
+static gw_err count_ranks(gw_trainer *t) {
+    GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
+    GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
+    t->servers = gw_session_servers(t->session);
+    if (t->servers >= t->ranks)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
+                       t->c->comm, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
+    gw_host_node node;
+    bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
+    GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
+    t->nodes = node.nodes;
+    t->node_ranks = node.ranks;
+    int over = gw_host_oversubscribed(&node);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
+    t->oversubscribed = over;
+    gw_wait_yields(over);
+    return GW_OK;
+}
+
+static gw_err set_batch(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    int64_t batch = c->local_batch ? (int64_t)c->batch * gw_trainer_workers(t) : c->batch;
+    if (batch > INT32_MAX)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: local-batch=%d on %d ranks: the global batch must stay "
+                       "below 2^31",
+                       c->batch, gw_trainer_workers(t));
+    t->global_batch = (int)batch;
+    return GW_OK;
+}
+
+static gw_err open_model(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    gw_model_spec spec = {.inputs = gw_dataset_features(&t->data->train),
+                          .classes = t->data->classes,
+                          .n_hidden = c->n_hidden,
+                          .activation = c->activation,
+                          .init = c->init,
+                          .seed = c->seed};
+    memcpy(spec.hidden, c->hidden, sizeof spec.hidden);
+    GW_TRY(gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
+                           t->rank - t->servers, gw_trainer_workers(t)));
+    int local = gw_sampler_max_local(t->sampler);
+    int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
+    t->chunk = EVAL_CHUNK;
+    GW_TRY(gw_model_open(&t->model, &spec, most));
+    GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model),
+                             gw_session_corrects(t->session) ? 0 : c->momentum, c->weight_decay));
+    t->stepper = (gw_stepper){.model = t->model,
+                              .optimizer = t->optimizer,
+                              .session = t->session,
+                              .set = &t->data->train,
+                              .lazy = c->lazy};
+    return gw_alloc(&t->stepper.labels, (size_t)most, 1);
+}
+
+static gw_err open_folder(gw_trainer *t) {
+    if (!t->c->out || t->rank != 0)
+        return GW_OK;
+    return gw_runfolder_claim(t->c->out, t->c->overwrite);
+}
+
+/* Only now, when nothing is left that could be refused, an older run gives way. */
+static gw_err open_files(gw_trainer *t) {
+    if (!t->c->out || t->rank != 0)
+        return GW_OK;
+    /* Named by the environment, perhaps: the command line was checked when it was read. */
+    if (!gw_text_utf8(t->data->source))
+        return gw_fail(
+            GW_ERR_INPUT,
+            "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
+            "has to be: rename it or make a link to it",
+            t->data->source);
+    GW_TRY(gw_runfolder_clear(t->c->out));
+    return gw_epochs_open(&t->epochs_csv, t->c->out);
+}
+
+/* A step of the cost model's rehearsal: the first batches, at rate 0, so that nothing moves. */
+static gw_err rehearse(void *ctx) {
+    gw_trainer *t = ctx;
+    double loss;
+    int b = t->rehearsed++ % gw_sampler_batches(t->sampler);
+    return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
+}
+
+static gw_err choose(gw_trainer *t) {
+    if (!gw_session_auto(t->session))
+        return GW_OK;
+    gw_sampler_epoch(t->sampler, 0);
+    gw_auto_job job = {.rehearsal = {&t->stepper, rehearse, t, t->comm},
+                       .lazy = t->c->lazy,
+                       .yield = t->oversubscribed,
+                       .seed = t->c->seed};
+    return gw_session_choose(t->session, &job);
+}
+
+gw_err gw_trainer_open(gw_trainer *t) {
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(t->started_utc, sizeof t->started_utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    omp_set_num_threads(t->c->threads);
+    gw_flush_denormals();
+    GW_TRY(count_ranks(t));
+    GW_TRY(gw_agree(t->comm, set_batch(t)));
+    GW_TRY(gw_agree(t->comm, open_folder(t)));
+    gw_data_spec spec = t->c->data;
+    spec.batch = t->global_batch;
+    spec.servers = t->servers;
+    GW_TRY(gw_data_open(&t->data, &spec, t->comm));
+    GW_TRY(gw_agree(t->comm, open_model(t)));
+    GW_TRY(choose(t));
+    gw_session_setup setup = {.n = gw_model_size(t->model),
+                              .layers = gw_model_spans(t->model),
+                              .n_layers = gw_model_layers(t->model),
+                              .tensors = gw_model_tensors(t->model),
+                              .n_tensors = gw_model_tensor_count(t->model),
+                              .by_layer = t->c->lazy,
+                              .params = gw_model_params(t->model),
+                              .momentum = gw_optimizer_momentum(t->optimizer),
+                              .correction = (float)t->c->momentum,
+                              .seed = t->c->seed,
+                              .yield = t->oversubscribed};
+    GW_TRY(gw_session_open(t->session, t->comm, &setup));
+    gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
+    GW_TRY(gw_agree(t->comm, open_files(t)));
+    gw_codec_stats_setup stats = {.session = t->session,
+                                  .layers = gw_model_spans(t->model),
+                                  .n_layers = gw_model_layers(t->model),
+                                  .n = gw_model_size(t->model),
+                                  .every = t->c->compress_stats,
+                                  .out = t->c->out};
+    GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
+    GW_TRY(gw_record_open(&t->record, t->c->out, GW_TRAINER_ROWS, t->comm));
+    gw_clock_start();
+    GW_TRY(gw_barrier(t->comm));
+    gw_ledger_start();
+    gw_ledger_set_profile(t->c->profile);
+    return t->c->trace ? gw_trace_open(TRACE_EVENTS, t->comm) : GW_OK;
+}
+
+void gw_trainer_close(gw_trainer *t) {
+    gw_trace_close();
+    gw_record_abandon(t->record);
+    gw_file_abandon(t->epochs_csv);
+    gw_codec_stats_close(t->stats);
+    gw_session_close(t->session);
+    free(t->stepper.labels);
+    gw_optimizer_close(t->optimizer);
+    gw_sampler_close(t->sampler);
+    gw_model_close(t->model);
+    gw_data_close(t->data);
+}

@@ -1,0 +1,57 @@
+/** What the files of the trainer share: a run's state, and its opening and closing
+ * (trainer_open.c). Nobody else includes this. */
+#ifndef GW_TRAIN_TRAINER_PARTS_H
+#define GW_TRAIN_TRAINER_PARTS_H
+
+#include "data/sampler.h"
+#include "train/codec_stats.h"
+#include "train/runfolder.h"
+#include "train/step.h"
+
+enum { GW_TRAINER_ROWS = 4096 }; /* batch rows kept between two flushes */
+
+typedef struct gw_trainer {
+    const gw_train_config *c;
+    MPI_Comm comm;
+    int rank, ranks;
+    int servers; /* ranks from 0 on that take no samples */
+    int global_batch, chunk;
+    bool oversubscribed;
+    int nodes, node_ranks;
+    gw_data *data;
+    gw_model *model;
+    gw_optimizer *optimizer;
+    gw_sampler *sampler;
+    gw_session *session;
+    gw_stepper stepper;
+    int rehearsed; /* steps */
+    gw_record *record;
+    gw_codec_stats *stats;
+    const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
+    char warning[256];              /* the last one */
+    gw_file *epochs_csv;            /* rank 0 */
+    char started_utc[32];
+    void (*watch)(void *ctx, const gw_train_status *status);
+    void *ctx;
+    gw_train_status status;
+    int64_t step;
+    double limit_from_s, train_s;
+    uint64_t wire_bytes; /* this rank */
+    const char *stopped_by;
+    gw_train_result *result;
+    bool *own;
+} gw_trainer;
+
+/** Ranks that take samples. */
+static inline int gw_trainer_workers(const gw_trainer *t) {
+    return t->ranks - t->servers;
+}
+
+/** Collective: all that is needed before the first step. What cannot work is refused here, before a
+ *  file of an older run gives way. */
+gw_err gw_trainer_open(gw_trainer *t);
+
+/** Collective: close what is open, after a failure of all ranks, too. */
+void gw_trainer_close(gw_trainer *t);
+
+#endif
