@@ -302,6 +302,11 @@ void gw_schedule_on(gw_schedule *s, gw_lane *lane) {
     s->tag = gw_lane_tag(lane);
 }
 
+void gw_schedule_among(gw_schedule *s, const int *peers, int n) {
+    s->told.n_peers = n;
+    memcpy(s->told.peer, peers, (size_t)n * sizeof *peers);
+}
+
 /* ---- running ---- */
 
 static gw_err make_requests(gw_schedule *s) {

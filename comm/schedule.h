@@ -77,6 +77,10 @@ void gw_schedule_narrow(gw_schedule *s, gw_span part);
  * off it), until the next call. Takes a tag of `lane` unless that is the present one already. */
 void gw_schedule_on(gw_schedule *s, gw_lane *lane);
 
+/** This exchange is one with these ranks only, not of the whole lane; n <= GW_EXCHANGE_PEERS.
+ * Matters to those who measure it. */
+void gw_schedule_among(gw_schedule *s, const int *peers, int n);
+
 /** How many strands were laid down: into how many chunks the algorithm has cut the span. */
 int gw_schedule_strands(const gw_schedule *s);
 

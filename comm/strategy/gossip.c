@@ -83,7 +83,12 @@ static gw_err lay_down_scale(gw_schedule *s, float by) {
 /* The span to each of to[], that of each of from[] added, and the mean of them all. */
 static gw_err lay_down(gw_schedule *s, const int *to, const int *from, int neighbours) {
     gw_span span = gw_schedule_span(s);
-    int own, got[2];
+    int own, got[2], peers[GW_EXCHANGE_PEERS], n = 0;
+    for (int i = 0; i < neighbours; i++) {
+        peers[n++] = to[i];
+        peers[n++] = from[i];
+    }
+    gw_schedule_among(s, peers, n);
     GW_TRY(gw_schedule_pack(s, span, false, &own));
     for (int i = 0; i < neighbours; i++) {
         GW_TRY(gw_schedule_recv(s, span, from[i], false, &got[i]));

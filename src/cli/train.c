@@ -8,6 +8,8 @@
 #include "train/codec_stats.h"
 #include "train/trainer.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,10 @@ static const gw_opt opts[] = {
     {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
+    {"collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "write DIR/collectives.csv: one row a rank and exchange"},
+    {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:SECONDS",
+     "delay a rank in every step (1:0.001, 1:1ms, 1:200us), to study stragglers"},
     {"profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,
      "measure wall times alone; phases, MPI and exchanges; counters and memory, too"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
@@ -69,9 +75,41 @@ static gw_err check_together(const gw_args *a) {
     if (gw_args_flag(a, "trace") && is(a, "profile", "off"))
         return gw_fail(GW_ERR_USAGE, "train: --trace draws what --profile off does not measure: "
                                      "use --profile timers");
+    if (gw_args_flag(a, "collectives") && !gw_args_given(a, "out"))
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --collectives needs --out DIR to write collectives.csv to");
+    if (gw_args_flag(a, "collectives") && is(a, "profile", "off"))
+        return gw_fail(GW_ERR_USAGE, "train: --collectives lists what --profile off does not "
+                                     "measure: use --profile timers");
     if (gw_args_given(a, "out") && !*gw_args_text(a, "out"))
         return gw_fail(GW_ERR_USAGE, "train: --out is empty: name a folder");
     return GW_OK;
+}
+
+/* RANK:SECONDS with an optional s, ms or us. */
+static gw_err read_skew(gw_train_config *c, const gw_args *a) {
+    static const struct {
+        const char *unit;
+        double s;
+    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}};
+    const double most_s = 60;
+    const char *text = gw_args_text(a, "inject-skew");
+    if (!text)
+        return GW_OK;
+    char *at = NULL;
+    long rank = isdigit((unsigned char)*text) ? strtol(text, &at, 10) : -1;
+    bool number = rank >= 0 && rank <= INT_MAX && *at == ':' && isdigit((unsigned char)at[1]);
+    double value = number ? strtod(at + 1, &at) : NAN;
+    for (size_t i = 0; number && i < sizeof units / sizeof *units; i++)
+        if (strcmp(at, units[i].unit) == 0 && value > 0 && value * units[i].s <= most_s) {
+            c->skew_rank = (int)rank;
+            c->skew_s = value * units[i].s;
+            return GW_OK;
+        }
+    return gw_fail(GW_ERR_USAGE,
+                   "train: --inject-skew '%s': must be RANK:SECONDS, above 0 and at most %.0f s, "
+                   "e.g. 1:0.001, 1:1ms or 1:200us",
+                   text, most_s);
 }
 
 static gw_err read_config(job *j) {
@@ -96,6 +134,8 @@ static gw_err read_config(job *j) {
     c->profile = is(a, "profile", "off")      ? GW_PROFILE_OFF
                  : is(a, "profile", "timers") ? GW_PROFILE_TIMERS
                                               : GW_PROFILE_FULL;
+    c->collectives = gw_args_flag(a, "collectives");
+    GW_TRY(read_skew(c, a));
     c->args = a;
     c->opts = opts;
     c->command = j->command;

@@ -28,10 +28,9 @@ typedef enum gw_profile {
  *  nivcsw and minflt negative. */
 typedef struct gw_batch_cost {
     double start_s;            /* since gw_ledger_start */
+    uint64_t start_ticks;      /* the same instant, by the clock */
     double wall_s;             /* from the mark of its begin to the mark of its end */
     double phase_s[GW_PHASES]; /* exclusive times; they add up to wall_s, from marks of their own */
-    double part_s[GW_PARTS];   /* of phase_s, what its parts took; GW_PROFILE_FULL only */
-    double coded[GW_CODINGS];  /* floats coded in the regions encode and decode; likewise */
     double inflight_s;         /* computation (forward, backward, update) while a nonblocking
                                   operation was posted and not yet seen complete: an upper bound
                                   of the communication that hid there */
@@ -69,8 +68,9 @@ void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);
 void gw_ledger_posted(int requests);
 void gw_ledger_completed(int requests);
 
-/** Seconds since gw_ledger_start. */
+/** Seconds since gw_ledger_start, and the clock tick of that start. */
 double gw_ledger_now(void);
+uint64_t gw_ledger_zero(void);
 
 /** What timing costs: seconds that one empty region takes, the least of some runs. Main thread,
  *  between batches, after gw_ledger_start. */

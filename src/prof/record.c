@@ -96,6 +96,11 @@ gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {
     return GW_OK;
 }
 
+gw_batch_row *gw_record_rows(gw_record *r, int64_t *n) {
+    *n = r->held;
+    return r->rows;
+}
+
 static gw_err room_for_step(gw_record *r) {
     if (r->steps_held < r->steps_room)
         return GW_OK;

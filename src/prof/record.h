@@ -61,6 +61,10 @@ void gw_record_counters(gw_record *r, const char *const *names, int n);
 /** Add this rank's row; never allocates, never does I/O. A full buffer is GW_ERR_INTERNAL. */
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row);
 
+/** This rank's rows since the last flush, *n of them, in order of step: for who fills in what is
+ *  known between batches only. Valid until the next push or flush. */
+gw_batch_row *gw_record_rows(gw_record *r, int64_t *n);
+
 /** False: the batch is contaminated by the machine, not to be used in a measurement. It was
  *  preempted, or more than 2% of it went by off the CPU while it did not wait in MPI or write a
  *  checkpoint. */

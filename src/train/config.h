@@ -28,6 +28,9 @@ typedef struct gw_train_config {
     int compress_stats; /* compare each so many-th step's gradient; 0: none */
     const char *out;    /* run folder; NULL: none */
     bool overwrite, trace;
+    bool collectives; /* write collectives.csv */
+    int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
+    double skew_s;
     gw_profile profile;
     const gw_args *args; /* all options as resolved, for run.json */
     const gw_opt *opts;

@@ -39,8 +39,9 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
-static const char *const files[] = {"run.json", "batches.csv", "epochs.csv", "trace.json",
-                                    "algo.csv", "codec.csv",   "model.gw"};
+static const char *const files[] = {"run.json",   "batches.csv",     "epochs.csv",
+                                    "trace.json", "collectives.csv", "matrix.csv",
+                                    "algo.csv",   "codec.csv",       "model.gw"};
 enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
 
 gw_err gw_runfolder_claim(const char *dir, bool overwrite) {

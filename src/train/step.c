@@ -2,6 +2,7 @@
 
 #include "base/probe.h"
 #include "nn/gemm.h"
+#include "prof/clock.h"
 
 /* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
 enum { UPDATE_PIECE = 1 << 18 };
@@ -104,9 +105,18 @@ gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *lo
     return e == GW_OK ? t->failed : e;
 }
 
+/* Busy, as a rank is that has more to do than the others. */
+static void hold_up(double seconds) {
+    uint64_t start = gw_clock_ticks();
+    while (gw_clock_seconds(gw_clock_ticks() - start) < seconds)
+        ;
+}
+
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     gw_phase_enter(GW_PHASE_DATA);
     gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
+    if (t->skew_s > 0)
+        hold_up(t->skew_s);
     gw_phase_leave();
     return gw_step_loaded(t, batch.local, batch.global, lr, loss_sum);
 }

@@ -18,6 +18,7 @@ typedef struct gw_stepper {
     bool lazy;
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
+    double skew_s; /* hold each step up for so long, after its samples are gathered; 0: not */
     gw_err failed; /* what a poll within a kernel ran into */
 } gw_stepper;
 

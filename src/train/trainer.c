@@ -30,7 +30,7 @@ static float rate(const gw_trainer *t, int64_t step) {
 /* After this step somebody reads parameters or calls MPI: nothing may be pending then. */
 static bool must_settle(const gw_trainer *t, int b) {
     return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
-           t->step % GW_TRAINER_ROWS == 0 || gw_codec_stats_settles(t->stats, t->step) ||
+           t->step == t->flush_at || gw_codec_stats_settles(t->stats, t->step) ||
            (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
 }
 
@@ -48,11 +48,13 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
+    gw_waits_begin(t->waits, t->step);
     gw_ledger_begin();
     gw_err e = gw_step(&t->stepper, batch, rate(t, t->step), &loss);
     if (e == GW_OK && must_settle(t, b))
         e = gw_step_settle(&t->stepper);
     gw_ledger_end(&row.cost);
+    gw_waits_end(t->waits);
     if (e != GW_OK) {
         *t->own = true;
         return e;
@@ -66,10 +68,14 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     return gw_record_push(t->record, &row);
 }
 
-/* The rows are full: between batches, and on all ranks at the same step. */
-static gw_err make_room(gw_trainer *t) {
-    if (t->step % GW_TRAINER_ROWS != 0)
-        return GW_OK;
+/* Between batches, and on all ranks at the same step. */
+static gw_err flush(gw_trainer *t) {
+    int room = GW_TRAINER_ROWS;
+    int64_t n;
+    gw_batch_row *rows = gw_record_rows(t->record, &n);
+    if (t->waits)
+        GW_TRY(gw_waits_flush(t->waits, rows, n, &room));
+    t->flush_at = t->step + room;
     return gw_record_flush(t->record);
 }
 
@@ -134,7 +140,7 @@ static gw_err settle_replicas(gw_trainer *t) {
 
 static gw_err end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples) {
     GW_TRY(settle_replicas(t));
-    GW_TRY(gw_record_flush(t->record));
+    GW_TRY(flush(t));
     uint64_t wire = t->wire_bytes;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
@@ -189,7 +195,8 @@ static gw_err one_epoch(gw_trainer *t, int epoch, bool *stop) {
         GW_TRY(one_step(t, epoch, b, &loss_sum));
         samples += gw_sampler_batch(t->sampler, b).global;
         GW_TRY(look_at_codecs(t));
-        GW_TRY(make_room(t));
+        if (t->step == t->flush_at)
+            GW_TRY(flush(t));
         GW_TRY(limit_reached(t, stop));
         report(t, start_s, samples);
     }
@@ -221,6 +228,10 @@ static gw_err write_results(gw_trainer *t) {
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));
+    gw_waits *waits = t->waits;
+    t->waits = NULL;
+    if (waits)
+        GW_TRY(gw_waits_close(waits));
     if (t->c->trace)
         GW_TRY(gw_trace_write(t->c->out, t->comm));
     if (!t->c->out)

@@ -27,6 +27,10 @@ static gw_err count_ranks(gw_trainer *t) {
         return gw_fail(GW_ERR_USAGE,
                        "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
                        t->c->comm, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
+    if (t->c->skew_s > 0 && t->c->skew_rank >= t->ranks)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --inject-skew delays rank %d, but the ranks are 0 to %d",
+                       t->c->skew_rank, t->ranks - 1);
     gw_host_node node;
     bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
     GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
@@ -131,6 +135,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     GW_TRY(gw_agree(t->comm, open_model(t)));
     GW_TRY(choose(t));
+    t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
     gw_session_setup setup = {.n = gw_model_size(t->model),
                               .layers = gw_model_spans(t->model),
                               .n_layers = gw_model_layers(t->model),
@@ -157,11 +162,16 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
     gw_ledger_set_profile(t->c->profile);
+    if (t->c->profile != GW_PROFILE_OFF)
+        GW_TRY(gw_waits_open(&t->waits, t->c->collectives ? t->c->out : NULL, GW_TRAINER_ROWS,
+                             t->comm));
+    t->flush_at = t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS;
     return t->c->trace ? gw_trace_open(TRACE_EVENTS, t->comm) : GW_OK;
 }
 
 void gw_trainer_close(gw_trainer *t) {
     gw_trace_close();
+    gw_waits_abandon(t->waits);
     gw_record_abandon(t->record);
     gw_file_abandon(t->epochs_csv);
     gw_codec_stats_close(t->stats);

@@ -4,11 +4,15 @@
 #define GW_TRAIN_TRAINER_PARTS_H
 
 #include "data/sampler.h"
+#include "prof/waits.h"
 #include "train/codec_stats.h"
 #include "train/runfolder.h"
 #include "train/step.h"
 
-enum { GW_TRAINER_ROWS = 4096 }; /* batch rows kept between two flushes */
+enum {
+    GW_TRAINER_ROWS = 4096, /* most batch rows kept between two flushes */
+    GW_TRAINER_FIRST = 32   /* before the first one, which tells how many exchanges a step has */
+};
 
 typedef struct gw_trainer {
     const gw_train_config *c;
@@ -26,6 +30,8 @@ typedef struct gw_trainer {
     gw_stepper stepper;
     int rehearsed; /* steps */
     gw_record *record;
+    gw_waits *waits;  /* NULL: --profile off */
+    int64_t flush_at; /* the step whose end is the next flush, the same on all ranks */
     gw_codec_stats *stats;
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */

@@ -1,0 +1,157 @@
+#include "prof/arrival.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/wait.h"
+
+#include <stdlib.h>
+
+static int by_key(const gw_exchange *x, const gw_exchange *y) {
+    if (x->lane != y->lane)
+        return x->lane < y->lane ? -1 : 1;
+    if (x->schedule != y->schedule)
+        return x->schedule < y->schedule ? -1 : 1;
+    return (x->run > y->run) - (x->run < y->run);
+}
+
+static int in_order(const void *a, const void *b) {
+    return by_key(&((const gw_arrival *)a)->x, &((const gw_arrival *)b)->x);
+}
+
+/* ---- all ranks have the same list: two reductions ---- */
+
+/* A number that differs, but for one chance in 2^64, when the keys do. */
+static uint64_t digest(const gw_arrival *all, size_t n) {
+    uint64_t d = n;
+    for (size_t i = 0; i < n; i++) {
+        const gw_exchange *x = &all[i].x;
+        d = gw_rng_key(gw_rng_key(d, (uint64_t)x->lane << 32 | (uint32_t)x->schedule), x->run);
+    }
+    return d;
+}
+
+static gw_err same_on_all(const gw_arrival *all, size_t n, bool *same, MPI_Comm comm) {
+    uint64_t d = digest(all, n), apart = 0;
+    for (size_t i = 0; i < n; i++)
+        apart |= all[i].x.n_peers > 0;
+    uint64_t most[3] = {d, ~d, apart};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 3, MPI_UINT64_T, MPI_MAX, comm));
+    *same = most[0] == ~most[1] && most[2] == 0;
+    return GW_OK;
+}
+
+typedef struct located {
+    double s;
+    int rank;
+} located;
+
+static gw_err reduce(gw_arrival *all, size_t n, int rank, located *latest, MPI_Comm comm) {
+    for (size_t i = 0; i < n; i++)
+        latest[i] = (located){all[i].mine_s, rank};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
+    for (size_t i = 0; i < n; i++) {
+        all[i].latest_s = latest[i].s;
+        all[i].last_rank = latest[i].rank;
+        all[i].known = true;
+        latest[i] = (located){all[i].mine_s, rank};
+    }
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MINLOC, comm));
+    for (size_t i = 0; i < n; i++)
+        all[i].first_s = latest[i].s;
+    return GW_OK;
+}
+
+/* ---- else all ranks hear of everything ---- */
+
+typedef struct told {
+    gw_exchange x;
+    double s;
+} told;
+
+static int told_in_order(const void *key, const void *b) {
+    return by_key(key, &((const told *)b)->x);
+}
+
+/* of[at[r]..at[r + 1]) is what rank r told, in order. */
+static void take(gw_arrival *a, const told *of, const int *at, int rank) {
+    const told *t =
+        bsearch(&a->x, of + at[rank], (size_t)(at[rank + 1] - at[rank]), sizeof *t, told_in_order);
+    a->known &= t != NULL;
+    if (!t)
+        return;
+    if (t->s > a->latest_s) {
+        a->latest_s = t->s;
+        a->last_rank = rank;
+    }
+    a->first_s = t->s < a->first_s ? t->s : a->first_s;
+}
+
+static void look_up(gw_arrival *a, const told *of, const int *at, int rank, int ranks) {
+    a->known = true;
+    a->first_s = a->latest_s = a->mine_s;
+    a->last_rank = rank;
+    for (int r = 0; a->x.n_peers == 0 && r < ranks; r++)
+        take(a, of, at, r);
+    for (int p = 0; p < a->x.n_peers; p++)
+        take(a, of, at, a->x.peer[p]);
+}
+
+static gw_err spread(const told *mine, int n, told *of, const int *count, const int *at,
+                     MPI_Comm comm) {
+    MPI_Datatype type;
+    GW_MPI(MPI_Type_contiguous((int)sizeof *mine, MPI_BYTE, &type));
+    gw_err e = gw_mpi_check(MPI_Type_commit(&type), "MPI_Type_commit");
+    MPI_Request request;
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Iallgatherv(mine, n, type, of, count, at, type, comm, &request),
+                         "MPI_Iallgatherv");
+    if (e == GW_OK)
+        e = gw_wait(&request);
+    MPI_Type_free(&type);
+    return e;
+}
+
+static gw_err tell_all(gw_arrival *all, size_t n, int rank, int ranks, MPI_Comm comm) {
+    told *mine = NULL, *of = NULL;
+    int *count = NULL, *at = NULL, own = (int)n;
+    gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
+    if (e == GW_OK)
+        e = gw_alloc(&at, (size_t)ranks + 1, sizeof *at);
+    if (e == GW_OK)
+        e = gw_alloc(&mine, n, sizeof *mine);
+    e = gw_agree(comm, e);
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Allgather(&own, 1, MPI_INT, count, 1, MPI_INT, comm), "MPI_Allgather");
+    for (int r = 0; e == GW_OK && r < ranks; r++)
+        at[r + 1] = at[r] + count[r];
+    if (e == GW_OK)
+        e = gw_agree(comm, gw_alloc(&of, (size_t)at[ranks], sizeof *of));
+    for (size_t i = 0; e == GW_OK && i < n; i++)
+        mine[i] = (told){all[i].x, all[i].mine_s};
+    if (e == GW_OK)
+        e = spread(mine, own, of, count, at, comm);
+    for (size_t i = 0; e == GW_OK && i < n; i++)
+        look_up(&all[i], of, at, rank, ranks);
+    free(count);
+    free(at);
+    free(mine);
+    free(of);
+    return e;
+}
+
+gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
+    int rank, ranks;
+    bool same = false;
+    located *latest = NULL;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    qsort(all, n, sizeof *all, in_order);
+    GW_TRY(same_on_all(all, n, &same, comm));
+    if (!same)
+        return tell_all(all, n, rank, ranks, comm);
+    gw_err e = gw_agree(comm, gw_alloc(&latest, n, sizeof *latest));
+    if (e == GW_OK)
+        e = reduce(all, n, rank, latest, comm);
+    free(latest);
+    return e;
+}

@@ -1,0 +1,233 @@
+#include "prof/exchange.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "prof/ledger.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* About 5 MiB. */
+enum { ENTRIES = 16384, STRETCHES = 65536, SCHEDULES = 8192, SLOTS = 2 * SCHEDULES };
+
+/* Where the latest run of a schedule is found. */
+typedef struct place {
+    int lane, schedule;
+    int entry; /* -1: not in the log any more */
+    bool used;
+} place;
+
+static struct {
+    gw_exchange_entry *entries;
+    bool *finished, *lost;
+    gw_exchange_stretch *stretches;
+    place *places;
+    int n_entries, n_stretches, n_places;
+    int viewed;               /* entries of the last view */
+    int row, rows, most_rows; /* row: the open one, -1: none */
+    int64_t step;
+    int blocked; /* the entry that the main thread is blocked for, -1: none */
+    int entries_before, stretches_before;   /* of the open row */
+    int most_entries, most_stretches;       /* of a row, what was dropped included */
+    int dropped_entries, dropped_stretches; /* of the open row */
+    uint64_t dropped;
+    pthread_mutex_t lock;
+} lg = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local bool is_main;
+
+/* The place of a schedule, a new one where `add`; NULL: none, or no more room. */
+static place *place_of(const gw_exchange *x, bool add) {
+    uint64_t key = (uint64_t)(uint32_t)x->lane << 32 | (uint32_t)x->schedule;
+    for (uint64_t at = gw_rng_mix(key);; at++) {
+        place *p = &lg.places[at % SLOTS];
+        if (p->used && p->lane == x->lane && p->schedule == x->schedule)
+            return p;
+        if (p->used)
+            continue;
+        if (!add || lg.n_places == SCHEDULES)
+            return NULL;
+        lg.n_places++;
+        *p = (place){x->lane, x->schedule, -1, true};
+        return p;
+    }
+}
+
+static void lose(int *what) {
+    (*what)++;
+    if (lg.row >= 0)
+        lg.lost[lg.row] = true;
+}
+
+static void started(const gw_exchange *x, uint64_t now) {
+    place *p = place_of(x, true);
+    if (!p || lg.n_entries == ENTRIES) {
+        lose(&lg.dropped_entries);
+        lg.dropped++;
+        return;
+    }
+    p->entry = lg.n_entries++;
+    lg.entries[p->entry] =
+        (gw_exchange_entry){.x = *x, .step = lg.step, .start = now, .last_rank = -1};
+    lg.finished[p->entry] = false;
+}
+
+static int entry_of(const gw_exchange *x) {
+    const place *p = place_of(x, false);
+    bool here = p && p->entry >= 0 && lg.entries[p->entry].x.run == x->run;
+    return here ? p->entry : -1;
+}
+
+static void blocked(int entry, uint64_t now) {
+    lg.blocked = entry;
+    if (entry < 0)
+        lose(&lg.dropped_stretches); /* what is waited for was dropped */
+    else if (!lg.entries[entry].block)
+        lg.entries[entry].block = now;
+}
+
+static void hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
+    pthread_mutex_lock(&lg.lock);
+    int entry = event == GW_EXCHANGE_START ? -1 : entry_of(x);
+    if (event == GW_EXCHANGE_START)
+        started(x, now);
+    else if (event == GW_EXCHANGE_DONE && entry >= 0)
+        lg.entries[entry].done = now;
+    else if (event == GW_EXCHANGE_BLOCK && is_main)
+        blocked(entry, now);
+    else if (event == GW_EXCHANGE_UNBLOCK && is_main) {
+        if (entry >= 0)
+            lg.entries[entry].unblock = now;
+        lg.blocked = -1;
+    }
+    pthread_mutex_unlock(&lg.lock);
+}
+
+/* Main thread; `blocked` and the stretches are its own. */
+static void slice(gw_phase phase, uint64_t start, uint64_t end) {
+    if (phase != GW_PHASE_MPI_WAIT || lg.blocked < 0 || lg.row < 0)
+        return;
+    gw_exchange_stretch *last = lg.n_stretches ? &lg.stretches[lg.n_stretches - 1] : NULL;
+    if (last && last->entry == lg.blocked && last->row == lg.row && last->end == start)
+        last->end = end;
+    else if (lg.n_stretches == STRETCHES)
+        lose(&lg.dropped_stretches);
+    else
+        lg.stretches[lg.n_stretches++] = (gw_exchange_stretch){lg.blocked, lg.row, start, end};
+}
+
+static const gw_ledger_sink sink = {.slice = slice, .exchange = hear};
+
+gw_err gw_exchange_log_open(int rows) {
+    gw_exchange_log_close();
+    gw_err e = gw_alloc(&lg.entries, ENTRIES, sizeof *lg.entries);
+    if (e == GW_OK)
+        e = gw_alloc(&lg.finished, ENTRIES, sizeof *lg.finished);
+    if (e == GW_OK)
+        e = gw_alloc(&lg.stretches, STRETCHES, sizeof *lg.stretches);
+    if (e == GW_OK)
+        e = gw_alloc(&lg.places, SLOTS, sizeof *lg.places);
+    if (e == GW_OK)
+        e = gw_alloc(&lg.lost, (size_t)rows, sizeof *lg.lost);
+    if (e != GW_OK) {
+        gw_exchange_log_close();
+        return e;
+    }
+    lg.row = lg.blocked = -1;
+    lg.most_rows = rows;
+    is_main = true;
+    gw_ledger_listen(&sink);
+    return GW_OK;
+}
+
+void gw_exchange_log_close(void) {
+    if (lg.entries)
+        gw_ledger_unlisten(&sink);
+    free(lg.entries);
+    free(lg.finished);
+    free(lg.stretches);
+    free(lg.places);
+    free(lg.lost);
+    lg.entries = NULL;
+    lg.finished = lg.lost = NULL;
+    lg.stretches = NULL;
+    lg.places = NULL;
+    lg.n_entries = lg.n_stretches = lg.n_places = lg.viewed = lg.rows = 0;
+    lg.most_entries = lg.most_stretches = lg.dropped_entries = lg.dropped_stretches = 0;
+    lg.step = 0;
+    lg.dropped = 0;
+}
+
+void gw_exchange_log_begin(int64_t step) {
+    if (!lg.entries || lg.rows == lg.most_rows)
+        return;
+    pthread_mutex_lock(&lg.lock);
+    lg.step = step;
+    lg.row = lg.rows++;
+    lg.lost[lg.row] = false;
+    lg.entries_before = lg.n_entries;
+    lg.stretches_before = lg.n_stretches;
+    lg.dropped_entries = lg.dropped_stretches = 0;
+    pthread_mutex_unlock(&lg.lock);
+}
+
+void gw_exchange_log_end(void) {
+    if (!lg.entries || lg.row < 0)
+        return;
+    pthread_mutex_lock(&lg.lock);
+    int entries = lg.n_entries - lg.entries_before + lg.dropped_entries;
+    int stretches = lg.n_stretches - lg.stretches_before + lg.dropped_stretches;
+    lg.most_entries = entries > lg.most_entries ? entries : lg.most_entries;
+    lg.most_stretches = stretches > lg.most_stretches ? stretches : lg.most_stretches;
+    lg.step = 0;
+    lg.row = -1;
+    pthread_mutex_unlock(&lg.lock);
+}
+
+gw_exchange_view gw_exchange_log_view(void) {
+    pthread_mutex_lock(&lg.lock);
+    for (int i = 0; i < lg.n_entries; i++)
+        lg.finished[i] = lg.entries[i].done != 0;
+    lg.viewed = lg.n_entries;
+    gw_exchange_view v = {.entries = lg.entries,
+                          .finished = lg.finished,
+                          .n_entries = lg.n_entries,
+                          .stretches = lg.stretches,
+                          .n_stretches = lg.n_stretches,
+                          .lost = lg.lost,
+                          .rows = lg.rows,
+                          .dropped = lg.dropped};
+    pthread_mutex_unlock(&lg.lock);
+    return v;
+}
+
+void gw_exchange_log_clear(void) {
+    if (!lg.entries)
+        return;
+    pthread_mutex_lock(&lg.lock);
+    int kept = 0;
+    for (int i = 0; i < SLOTS; i++)
+        lg.places[i].entry = -1;
+    for (int i = 0; i < lg.n_entries; i++) {
+        if (i < lg.viewed && lg.finished[i])
+            continue;
+        lg.entries[kept] = lg.entries[i];
+        place_of(&lg.entries[kept].x, true)->entry = kept;
+        kept++;
+    }
+    lg.n_entries = kept;
+    lg.n_stretches = lg.viewed = lg.rows = 0;
+    pthread_mutex_unlock(&lg.lock);
+}
+
+static int at_most(int limit, int room, int a_row) {
+    int rows = a_row > 0 ? room / 2 / a_row : limit;
+    return rows < limit ? rows : limit;
+}
+
+int gw_exchange_log_room(void) {
+    int rows = at_most(lg.most_rows, ENTRIES, lg.most_entries);
+    rows = at_most(rows, STRETCHES, lg.most_stretches);
+    return rows > 1 ? rows : 1;
+}

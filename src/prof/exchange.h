@@ -1,0 +1,68 @@
+/** The log of exchanges (base/probe.h): when each run of a schedule arrived, blocked the main
+ * thread and was done, and the stretches of mpi_wait in between, so that what was waited before
+ * some instant can be told from what was waited after it. One log a process, of fixed size; it
+ * listens to the ledger and neither allocates nor writes inside a batch. What no longer fits is
+ * counted, and marks the row it belongs to as lost: no figure is better than a wrong one. */
+#ifndef GW_PROF_EXCHANGE_H
+#define GW_PROF_EXCHANGE_H
+
+#include "base/err.h"
+#include "base/probe.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** One exchange; times are clock ticks, 0 what did not happen so far. */
+typedef struct gw_exchange_entry {
+    gw_exchange x;
+    int64_t step;                 /* the batch that it started in; 0: none that is recorded */
+    uint64_t start, done;         /* arrived; complete */
+    uint64_t block, unblock;      /* main thread: first blocked, last set free */
+    bool resolved;                /* the following are known */
+    bool unknown;                 /* they never will be: another rank has lost this exchange */
+    double first_s, latest_s;     /* common clock: the first and the last arrival of a rank */
+    int last_rank;                /* who arrived last; -1: too close to tell */
+    double waiting_s, transfer_s; /* of the stretches seen so far */
+} gw_exchange_entry;
+
+/** A stretch of mpi_wait during which the main thread was blocked for an exchange. */
+typedef struct gw_exchange_stretch {
+    int32_t entry, row; /* row: the batch, counted from the last clear */
+    uint64_t start, end;
+} gw_exchange_stretch;
+
+/** What the log holds. The entries [0, n_entries) stay where they are until the clear; another
+ *  thread may still add more and set `done`, except where `finished` says that nothing changes. */
+typedef struct gw_exchange_view {
+    gw_exchange_entry *entries;
+    const bool *finished; /* [entry]: it is done */
+    int n_entries;
+    const gw_exchange_stretch *stretches;
+    int n_stretches;
+    const bool *lost; /* [row]: something of it did not fit */
+    int rows;
+    uint64_t dropped; /* exchanges that did not fit, since the log was opened */
+} gw_exchange_view;
+
+/** After gw_ledger_start, between batches. `rows`: most batches between two clears. */
+gw_err gw_exchange_log_open(int rows);
+
+/** Without an open log nothing happens. */
+void gw_exchange_log_close(void);
+
+/** Main thread, around each batch that becomes a row; what happens outside is nobody's. */
+void gw_exchange_log_begin(int64_t step);
+void gw_exchange_log_end(void);
+
+/** Between batches. */
+gw_exchange_view gw_exchange_log_view(void);
+
+/** Between batches: forget all stretches, and all exchanges of the last view that were finished in
+ *  it. */
+void gw_exchange_log_clear(void);
+
+/** How many rows may come before the next clear if their exchanges are as many as those of the
+ *  fullest row so far, with as much again to spare; at least 1, at most `rows`. */
+int gw_exchange_log_room(void);
+
+#endif

@@ -1,0 +1,198 @@
+#include "prof/sync.h"
+
+#include "base/mem.h"
+#include "base/wait.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POINTS = 256, ROUNDS = 32, TAG = 1, READS = 64, RUNS = 10 };
+
+struct gw_sync {
+    MPI_Comm comm, host; /* host: the ranks that read one counter; its rank 0 speaks for it */
+    int rank, on_host, hosts;
+    int *leaders; /* rank 0: of the other hosts, hosts - 1 ranks of comm */
+    uint64_t (*ticks)(void);
+    uint64_t zero; /* rank 0: the common clock's start */
+    double resolution_s;
+    gw_sync_point points[POINTS];
+    int n;
+    double error_s;
+};
+
+/* ---- between two looks ---- */
+
+static double ticks_after(uint64_t ticks, uint64_t from) {
+    return ticks >= from ? (double)(ticks - from) : -(double)(from - ticks);
+}
+
+double gw_sync_interpolate(const gw_sync_point *at, int n, double tick_s, uint64_t ticks) {
+    int i = 0,
+        end = n - 2; /* the stretch at[i], at[i + 1] that `ticks` lies in, or is nearest to */
+    while (i < end) {
+        int mid = (i + end + 1) / 2;
+        if (at[mid].ticks <= ticks)
+            i = mid;
+        else
+            end = mid - 1;
+    }
+    if (n > 1 && at[i + 1].ticks > at[i].ticks)
+        tick_s = (at[i + 1].seconds - at[i].seconds) / ticks_after(at[i + 1].ticks, at[i].ticks);
+    return at[i].seconds + ticks_after(ticks, at[i].ticks) * tick_s;
+}
+
+double gw_sync_seconds(const gw_sync *s, uint64_t ticks) {
+    return gw_sync_interpolate(s->points, s->n, gw_clock_seconds(1), ticks);
+}
+
+double gw_sync_error(const gw_sync *s) {
+    return s->error_s;
+}
+
+/* ---- a look ---- */
+
+/* Rank 0's clock is the common one. */
+static double common_at(const gw_sync *s, uint64_t ticks) {
+    return gw_clock_seconds(ticks - s->zero);
+}
+
+static gw_err pass(void *data, int count, MPI_Datatype type, int peer, bool send, MPI_Comm comm) {
+    MPI_Request request;
+    GW_MPI(send ? MPI_Isend(data, count, type, peer, TAG, comm, &request)
+                : MPI_Irecv(data, count, type, peer, TAG, comm, &request));
+    return gw_wait(&request);
+}
+
+/* Rank 0: tell host after host the time as often as it asks. */
+static gw_err answer(const gw_sync *s) {
+    for (int h = 0; h < s->hosts - 1; h++)
+        for (int i = 0; i < ROUNDS; i++) {
+            GW_TRY(pass(NULL, 0, MPI_BYTE, s->leaders[h], false, s->comm));
+            double now = common_at(s, s->ticks());
+            GW_TRY(pass(&now, 1, MPI_DOUBLE, s->leaders[h], true, s->comm));
+        }
+    return GW_OK;
+}
+
+static gw_err ask(const gw_sync *s, gw_sync_point *best) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < ROUNDS; i++) {
+        double then;
+        uint64_t before = s->ticks();
+        GW_TRY(pass(NULL, 0, MPI_BYTE, 0, true, s->comm));
+        GW_TRY(pass(&then, 1, MPI_DOUBLE, 0, false, s->comm));
+        uint64_t trip = s->ticks() - before;
+        if (trip >= least)
+            continue;
+        least = trip;
+        *best = (gw_sync_point){before + trip / 2, then, 0.5 * gw_clock_seconds(trip)};
+    }
+    return GW_OK;
+}
+
+/* Every second look goes, but the first and the last two stay. */
+static void thin_out(gw_sync *s) {
+    int kept = 0;
+    for (int i = 0; i < s->n; i++)
+        if (i % 2 == 0 || i >= s->n - 2)
+            s->points[kept++] = s->points[i];
+    s->n = kept;
+}
+
+gw_err gw_sync_again(gw_sync *s) {
+    gw_sync_point p = {0};
+    if (s->rank == 0) {
+        GW_TRY(answer(s));
+        p.ticks = s->ticks();
+        p.seconds = common_at(s, p.ticks);
+    } else if (s->on_host == 0) {
+        GW_TRY(ask(s, &p));
+    }
+    GW_TRY(gw_bcast(&p, (int)sizeof p, MPI_BYTE, 0, s->host));
+    p.error_s += s->resolution_s;
+    if (s->n == POINTS)
+        thin_out(s);
+    double before_s = s->n > 0 ? s->points[s->n - 1].error_s : 0;
+    s->points[s->n++] = p;
+    double worst = fmax(p.error_s, before_s);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &worst, 1, MPI_DOUBLE, MPI_MAX, s->comm));
+    /* Two hosts that are not rank 0's each have an error of their own. */
+    s->error_s = s->hosts > 2 ? 2 * worst : worst;
+    return GW_OK;
+}
+
+/* ---- opening ---- */
+
+/* What a reading takes: closer together two instants cannot be told apart. */
+static double resolution(uint64_t (*ticks)(void)) {
+    double least = 1;
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t start = ticks();
+        for (int i = 0; i < READS - 1; i++)
+            ticks();
+        least = fmin(least, gw_clock_seconds(ticks() - start) / READS);
+    }
+    return least;
+}
+
+/* Rank 0 learns who speaks for the other hosts. */
+static gw_err find_leaders(gw_sync *s) {
+    int ranks, lead = s->on_host == 0, *leads = NULL;
+    GW_MPI(MPI_Comm_size(s->comm, &ranks));
+    GW_TRY(gw_allreduce(&lead, &s->hosts, 1, MPI_INT, MPI_SUM, s->comm));
+    gw_err e = s->rank == 0 ? gw_alloc(&s->leaders, (size_t)s->hosts, sizeof(int)) : GW_OK;
+    if (e == GW_OK && s->rank == 0)
+        e = gw_alloc(&leads, (size_t)ranks, sizeof *leads);
+    e = gw_agree(s->comm, e);
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Gather(&lead, 1, MPI_INT, leads, 1, MPI_INT, 0, s->comm),
+                         "MPI_Gather");
+    for (int r = 1, h = 0; e == GW_OK && leads && r < ranks; r++)
+        if (leads[r])
+            s->leaders[h++] = r;
+    free(leads);
+    return e;
+}
+
+static gw_err open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
+    GW_TRY(gw_comm_dup(comm, &s->comm));
+    GW_MPI(MPI_Comm_rank(s->comm, &s->rank));
+    if (apart)
+        GW_MPI(MPI_Comm_split(s->comm, s->rank, 0, &s->host));
+    else
+        GW_MPI(MPI_Comm_split_type(s->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &s->host));
+    GW_MPI(MPI_Comm_rank(s->host, &s->on_host));
+    return find_leaders(s);
+}
+
+gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm) {
+    gw_sync *s = NULL;
+    GW_TRY(gw_agree(comm, gw_alloc(&s, 1, sizeof *s)));
+    s->comm = s->host = MPI_COMM_NULL;
+    s->ticks = setup && setup->ticks ? setup->ticks : gw_clock_ticks;
+    s->zero = gw_ledger_zero();
+    s->resolution_s = resolution(s->ticks);
+    gw_err e = open_hosts(s, setup && setup->apart, comm);
+    if (e == GW_OK)
+        e = gw_sync_again(s);
+    if (e != GW_OK) {
+        gw_sync_close(s);
+        return e;
+    }
+    *out = s;
+    return GW_OK;
+}
+
+void gw_sync_close(gw_sync *s) {
+    if (!s)
+        return;
+    if (s->host != MPI_COMM_NULL)
+        MPI_Comm_free(&s->host);
+    if (s->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&s->comm);
+    free(s->leaders);
+    free(s);
+}

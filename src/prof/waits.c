@@ -1,0 +1,207 @@
+#include "prof/waits.h"
+
+#include "base/mem.h"
+#include "base/wait.h"
+#include "prof/arrival.h"
+#include "prof/clock.h"
+#include "prof/collectives.h"
+#include "prof/exchange.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct gw_waits {
+    MPI_Comm comm;
+    int rank, ranks, rows;
+    gw_sync *sync;
+    bool lists;         /* collectives.csv is wanted */
+    gw_file *file;      /* rank 0 */
+    double *caused_s;   /* by rank: what this one waited for it */
+    uint64_t last, had; /* exchanges: this rank was last, somebody was */
+    uint64_t dropped;
+    double *waiting_s; /* a row each, between two flushes */
+};
+
+gw_err gw_waits_open(gw_waits **out, const char *dir, int rows, MPI_Comm comm) {
+    gw_waits *w = NULL;
+    GW_TRY(gw_agree(comm, gw_alloc(&w, 1, sizeof *w)));
+    w->comm = comm;
+    w->rows = rows;
+    w->lists = dir;
+    gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &w->rank), "MPI_Comm_rank");
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size");
+    if (e == GW_OK)
+        e = gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s);
+    if (e == GW_OK)
+        e = gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s);
+    if (e == GW_OK && dir && w->rank == 0)
+        e = gw_collectives_open(&w->file, dir);
+    if (e == GW_OK)
+        e = gw_exchange_log_open(rows);
+    e = gw_agree(comm, e);
+    if (e == GW_OK)
+        e = gw_sync_open(&w->sync, NULL, comm);
+    if (e != GW_OK) {
+        gw_waits_abandon(w);
+        return e;
+    }
+    *out = w;
+    return GW_OK;
+}
+
+void gw_waits_begin(gw_waits *w, int64_t step) {
+    if (w)
+        gw_exchange_log_begin(step);
+}
+
+void gw_waits_end(gw_waits *w) {
+    if (w)
+        gw_exchange_log_end();
+}
+
+const gw_sync *gw_waits_sync(const gw_waits *w) {
+    return w->sync;
+}
+
+/* ---- a flush ---- */
+
+/* Ask all ranks for the arrivals that are not known yet. */
+static gw_err resolve(gw_waits *w, const gw_exchange_view *v) {
+    size_t n = 0;
+    gw_arrival *all = NULL;
+    GW_TRY(gw_agree(w->comm, gw_alloc(&all, (size_t)v->n_entries, sizeof *all)));
+    for (int i = 0; i < v->n_entries; i++) {
+        const gw_exchange_entry *e = &v->entries[i];
+        if (!e->resolved)
+            all[n++] =
+                (gw_arrival){.x = e->x, .id = i, .mine_s = gw_sync_seconds(w->sync, e->start)};
+    }
+    gw_err e = gw_arrivals_resolve(all, n, w->comm);
+    double error_s = gw_sync_error(w->sync);
+    for (size_t i = 0; e == GW_OK && i < n; i++) {
+        const gw_arrival *a = &all[i];
+        gw_exchange_entry *to = &v->entries[a->id];
+        if (!a->known)
+            continue;
+        to->resolved = true;
+        to->first_s = a->first_s;
+        to->latest_s = a->latest_s;
+        to->last_rank = a->latest_s - a->first_s > error_s ? a->last_rank : -1;
+        if (to->step > 0 && to->last_rank >= 0) {
+            w->had++;
+            w->last += to->last_rank == w->rank;
+        }
+    }
+    free(all);
+    return e;
+}
+
+/* Seconds of a stretch that lie before the common clock's instant `when`. In ticks of our own, so
+ * that before and after add up to the stretch whatever the clocks' rates. */
+static double before(const gw_exchange_stretch *s, double when, const gw_sync *sync) {
+    double from = gw_sync_seconds(sync, s->start), to = gw_sync_seconds(sync, s->end);
+    double share = to > from ? (when - from) / (to - from) : 0;
+    return fmin(fmax(share, 0), 1) * gw_clock_seconds(s->end - s->start);
+}
+
+/* Stretches of one exchange and row follow each other. A wait below the clocks' error cannot be
+ * told from none. Returns where the next begin. */
+static int split(gw_waits *w, const gw_exchange_view *v, int at) {
+    const gw_exchange_stretch *first = &v->stretches[at];
+    gw_exchange_entry *e = &v->entries[first->entry];
+    double waiting_s = 0, all_s = 0;
+    for (; at < v->n_stretches; at++) {
+        const gw_exchange_stretch *s = &v->stretches[at];
+        if (s->entry != first->entry || s->row != first->row)
+            break;
+        all_s += gw_clock_seconds(s->end - s->start);
+        waiting_s += e->resolved ? before(s, e->latest_s, w->sync) : 0;
+    }
+    if (!e->resolved) {
+        w->waiting_s[first->row] = NAN;
+        return at;
+    }
+    if (waiting_s <= gw_sync_error(w->sync))
+        waiting_s = 0;
+    w->waiting_s[first->row] += waiting_s;
+    e->waiting_s += waiting_s;
+    e->transfer_s += all_s - waiting_s;
+    if (e->last_rank >= 0)
+        w->caused_s[e->last_rank] += waiting_s;
+    return at;
+}
+
+static void fill_rows(gw_waits *w, const gw_exchange_view *v, gw_batch_row *rows, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        w->waiting_s[i] = i >= v->rows || v->lost[i] ? NAN : 0;
+    for (int at = 0; at < v->n_stretches;)
+        at = split(w, v, at);
+    for (int64_t i = 0; i < n; i++) {
+        gw_batch_row *row = &rows[i];
+        double wait_s = row->cost.phase_s[GW_PHASE_MPI_WAIT];
+        row->wait_skew_s = isnan(wait_s) ? NAN : w->waiting_s[i];
+        row->transfer_s = wait_s - w->waiting_s[i];
+        row->clock_err_s = w->ranks > 1 ? gw_sync_error(w->sync) : NAN;
+        row->cost.start_s = gw_sync_seconds(w->sync, row->cost.start_ticks);
+    }
+}
+
+gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
+    GW_TRY(gw_sync_again(w->sync));
+    gw_exchange_view v = gw_exchange_log_view();
+    GW_TRY(resolve(w, &v));
+    fill_rows(w, &v, rows, n);
+    w->dropped = v.dropped;
+    if (w->lists)
+        GW_TRY(gw_collectives_write(w->file, &v, w->sync, w->comm));
+    *room = gw_exchange_log_room();
+    gw_exchange_log_clear();
+    return gw_allreduce(MPI_IN_PLACE, room, 1, MPI_INT, MPI_MIN, w->comm);
+}
+
+/* ---- the end ---- */
+
+gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *dropped) {
+    double *caused = NULL, *share = NULL;
+    double mine = w->had ? (double)w->last / (double)w->had : NAN;
+    gw_err e = gw_alloc(&caused, (size_t)w->ranks, sizeof *caused);
+    if (e == GW_OK)
+        e = gw_alloc(&share, (size_t)w->ranks, sizeof *share);
+    e = gw_agree(w->comm, e);
+    if (e == GW_OK)
+        e = gw_allreduce(w->caused_s, caused, w->ranks, MPI_DOUBLE, MPI_SUM, w->comm);
+    if (e == GW_OK)
+        e = gw_allreduce(&w->dropped, dropped, 1, MPI_UINT64_T, MPI_SUM, w->comm);
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Gather(&mine, 1, MPI_DOUBLE, share, 1, MPI_DOUBLE, 0, w->comm),
+                         "MPI_Gather");
+    for (int r = 0; e == GW_OK && w->rank == 0 && r < w->ranks; r++)
+        ranks[r] = (gw_waits_rank){share[r], caused[r]};
+    free(caused);
+    free(share);
+    return e;
+}
+
+gw_err gw_waits_close(gw_waits *w) {
+    gw_err e = GW_OK;
+    if (w->file) {
+        gw_file *file = w->file;
+        w->file = NULL;
+        e = gw_file_commit(file);
+    }
+    e = gw_agree(w->comm, e);
+    gw_waits_abandon(w);
+    return e;
+}
+
+void gw_waits_abandon(gw_waits *w) {
+    if (!w)
+        return;
+    gw_exchange_log_close();
+    gw_file_abandon(w->file);
+    gw_sync_close(w->sync);
+    free(w->caused_s);
+    free(w->waiting_s);
+    free(w);
+}

@@ -1,0 +1,43 @@
+/** Waiting told from transfer: between batches the log of exchanges (prof/exchange.h) is laid
+ * beside the other ranks' (prof/arrival.h) on a common clock (prof/sync.h), and the rows of
+ * batches.csv get what follows. See docs/measurement.md. */
+#ifndef GW_PROF_WAITS_H
+#define GW_PROF_WAITS_H
+
+#include "prof/record.h"
+#include "prof/sync.h"
+
+typedef struct gw_waits gw_waits;
+
+/** What one rank's lateness cost, over all recorded batches. */
+typedef struct gw_waits_rank {
+    double last;     /* share of the exchanges, of those with a last rank, that it was last at */
+    double caused_s; /* seconds that the others, together, waited for it */
+} gw_waits_rank;
+
+/** Collective, after gw_ledger_start, between batches. `rows`: most batches between two flushes;
+ *  dir not NULL: write DIR/collectives.csv, too. */
+gw_err gw_waits_open(gw_waits **out, const char *dir, int rows, MPI_Comm comm);
+
+/** Main thread: around each batch that becomes a row. */
+void gw_waits_begin(gw_waits *w, int64_t step);
+void gw_waits_end(gw_waits *w);
+
+/** Collective, between batches: fill wait_skew_s, transfer_s, clock_err_s and the start of rows
+ *  [0, n), the batches since the last flush, in order; write collectives.csv. *room, the same on
+ *  all ranks: how many batches may come before the next flush, at most `rows`. */
+gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room);
+
+const gw_sync *gw_waits_sync(const gw_waits *w);
+
+/** Collective, after the last flush: ranks[] of all ranks, at rank 0, and the number of exchanges
+ *  that did not fit into the log, on any rank. NaN: not known. */
+gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *dropped);
+
+/** Collective: rank 0 gives collectives.csv its name. Frees w in any case. */
+gw_err gw_waits_close(gw_waits *w);
+
+/** Throw away without a collective, the clocks' communicators included; w may be NULL. */
+void gw_waits_abandon(gw_waits *w);
+
+#endif
