@@ -268,6 +268,7 @@ gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *o
     gw_err e = encode(lane, base, s, adopt, out, cap, len);
     if (e == GW_OK)
         tally(lane, s, *len);
+    gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
 }
@@ -296,6 +297,7 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, 
     gw_err e = encode_agreed(lane, base, s, adopt, out, cap, len);
     if (e == GW_OK)
         tally(lane, s, *len);
+    gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
 }
@@ -305,6 +307,7 @@ gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *ba
     gw_phase_enter(GW_PHASE_DECODE);
     gw_err e =
         gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
+    gw_coded_tell(add ? GW_CODING_ADD : GW_CODING_SET, s.n);
     gw_phase_leave();
     return e;
 }

@@ -22,6 +22,24 @@ typedef enum gw_phase {
     GW_PHASES
 } gw_phase;
 
+/** Work within a phase that is counted apart, while it stays in its phase. No region lies within.
+ */
+typedef enum gw_part {
+    GW_PART_FORWARD_POINTWISE, /* biases and activations, the loss */
+    GW_PART_BACKWARD_POINTWISE /* their derivatives, and the gradients of the biases */
+} gw_part;
+enum { GW_PARTS = GW_PART_BACKWARD_POINTWISE + 1 };
+
+/** The kinds of coding that an exchange is made of. */
+typedef enum gw_coding {
+    GW_CODING_ENCODE, /* encode, to be sent */
+    GW_CODING_ADOPT,  /* encode what is sent on to all, and take on what that decodes to */
+    GW_CODING_ADD,    /* decode and add */
+    GW_CODING_SET,    /* decode */
+    GW_CODING_SUM,    /* add encodings as they are, within an MPI collective */
+    GW_CODINGS
+} gw_coding;
+
 enum { GW_EXCHANGE_PEERS = 4 };
 
 /** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
@@ -45,7 +63,9 @@ typedef enum gw_exchange_event {
 typedef struct gw_probe {
     void (*enter)(gw_phase phase);
     void (*leave)(void);
-    void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* may be NULL */
+    void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* may be NULL, as all below */
+    void (*part)(gw_part part, int begins);                          /* else it ends */
+    void (*coded)(gw_coding kind, size_t floats);
 } gw_probe;
 
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
@@ -63,6 +83,23 @@ static inline void gw_phase_enter(gw_phase phase) {
 static inline void gw_phase_leave(void) {
     if (gw_probe_hooks.leave)
         gw_probe_hooks.leave();
+}
+
+/** A part of a phase begins and ends, in a region of that phase, on the thread that entered it. */
+static inline void gw_part_begin(gw_part part) {
+    if (gw_probe_hooks.part)
+        gw_probe_hooks.part(part, 1);
+}
+
+static inline void gw_part_end(gw_part part) {
+    if (gw_probe_hooks.part)
+        gw_probe_hooks.part(part, 0);
+}
+
+/** So many floats were encoded or decoded; told within the region that this was done in. */
+static inline void gw_coded_tell(gw_coding kind, size_t floats) {
+    if (gw_probe_hooks.coded)
+        gw_probe_hooks.coded(kind, floats);
 }
 
 static inline void gw_exchange_tell(gw_exchange_event event, const gw_exchange *x) {

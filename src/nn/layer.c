@@ -1,5 +1,6 @@
 #include "nn/layer.h"
 
+#include "base/probe.h"
 #include "nn/gemm.h"
 #include "nn/simd.h"
 
@@ -78,11 +79,11 @@ GW_CLONES static void start_tanh(float *restrict db, float *restrict dy, const f
         }
 }
 
-static int threads_for(int rows, int cols) {
+int gw_layer_threads(int rows, int cols) {
     return (long long)rows * cols < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
 
-static void finish(gw_transfer transfer, float *y, const float *b, int rows, int cols) {
+void gw_layer_finish(gw_transfer transfer, float *y, const float *b, int rows, int cols) {
     switch (transfer) {
     case GW_TRANSFER_RELU: finish_relu(y, b, rows, cols); break;
     case GW_TRANSFER_SIGMOID: finish_sigmoid(y, b, rows, cols); break;
@@ -91,9 +92,8 @@ static void finish(gw_transfer transfer, float *y, const float *b, int rows, int
     }
 }
 
-static void start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
-                  size_t ld) {
-    memset(db, 0, (size_t)cols * sizeof *db);
+void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
+                    size_t ld) {
     switch (transfer) {
     case GW_TRANSFER_RELU: start_relu(db, dy, y, rows, cols, ld); break;
     case GW_TRANSFER_SIGMOID: start_sigmoid(db, dy, y, rows, cols, ld); break;
@@ -102,42 +102,56 @@ static void start(gw_transfer transfer, float *db, float *dy, const float *y, in
     }
 }
 
-void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
-                      int batch) {
-    int in = layer->in, out = layer->out;
-    const float *b = params + (size_t)in * (size_t)out;
-    gw_gemm(false, false, batch, out, in, x, in, params, out, 0.0f, y, out);
-    int threads = threads_for(batch, out);
+/* Biases and transfer of the forward pass, by as many threads as the size is worth. */
+static void finish(const gw_layer *layer, float *y, const float *b, int batch) {
+    int out = layer->out, threads = gw_layer_threads(batch, out);
     if (threads == 1) {
-        finish(layer->transfer, y, b, batch, out);
+        gw_layer_finish(layer->transfer, y, b, batch, out);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++) {
         gw_span rows = gw_span_part((gw_span){0, (size_t)batch}, t, threads);
-        finish(layer->transfer, y + rows.off * (size_t)out, b, (int)rows.n, out);
+        gw_layer_finish(layer->transfer, y + rows.off * (size_t)out, b, (int)rows.n, out);
     }
+}
+
+/* The backward pass through the transfer, likewise; db is written. */
+static void start(const gw_layer *layer, float *db, float *dy, const float *y, int batch) {
+    int out = layer->out, threads = gw_layer_threads(batch, out);
+    memset(db, 0, (size_t)out * sizeof *db);
+    if (threads == 1) {
+        gw_layer_start(layer->transfer, db, dy, y, batch, out, (size_t)out);
+        return;
+    }
+    gw_span lines = {0, ((size_t)out + LINE - 1) / LINE};
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        gw_span part = gw_span_part(lines, t, threads);
+        size_t lo = part.off * LINE, hi = gw_span_end(part) * LINE;
+        if (hi > (size_t)out)
+            hi = (size_t)out;
+        if (lo < hi)
+            gw_layer_start(layer->transfer, db + lo, dy + lo, y + lo, batch, (int)(hi - lo),
+                           (size_t)out);
+    }
+}
+
+void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
+                      int batch) {
+    int in = layer->in, out = layer->out;
+    gw_gemm(false, false, batch, out, in, x, in, params, out, 0.0f, y, out);
+    gw_part_begin(GW_PART_FORWARD_POINTWISE);
+    finish(layer, y, params + (size_t)in * (size_t)out, batch);
+    gw_part_end(GW_PART_FORWARD_POINTWISE);
 }
 
 void gw_layer_backward(const gw_layer *layer, float *grads, const float *x, const float *y,
                        float *dy, int batch) {
-    int in = layer->in, out = layer->out, threads = threads_for(batch, out);
-    float *db = grads + (size_t)in * (size_t)out;
-    if (threads == 1) {
-        start(layer->transfer, db, dy, y, batch, out, (size_t)out);
-    } else {
-        gw_span lines = {0, ((size_t)out + LINE - 1) / LINE};
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int t = 0; t < threads; t++) {
-            gw_span part = gw_span_part(lines, t, threads);
-            size_t lo = part.off * LINE, hi = gw_span_end(part) * LINE;
-            if (hi > (size_t)out)
-                hi = (size_t)out;
-            if (lo < hi)
-                start(layer->transfer, db + lo, dy + lo, y + lo, batch, (int)(hi - lo),
-                      (size_t)out);
-        }
-    }
+    int in = layer->in, out = layer->out;
+    gw_part_begin(GW_PART_BACKWARD_POINTWISE);
+    start(layer, grads + (size_t)in * (size_t)out, dy, y, batch);
+    gw_part_end(GW_PART_BACKWARD_POINTWISE);
     gw_gemm(true, false, in, out, batch, x, in, dy, out, 0.0f, grads, out);
 }
 

@@ -19,6 +19,17 @@ typedef struct gw_layer {
     gw_span span; /* W, then b, within the arena */
 } gw_layer;
 
+/** The elementwise kernels alone, on one thread. y = f(y + b) on `rows` dense rows of `cols`. */
+void gw_layer_finish(gw_transfer transfer, float *y, const float *b, int rows, int cols);
+
+/** dy = dy * f'(z), f' being a function of y, and db += column sums of it, on `cols` of the `ld`
+ *  columns of a row. */
+void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
+                    size_t ld);
+
+/** Threads that share these kernels on a batch of such a size: 1, or all. */
+int gw_layer_threads(int rows, int cols);
+
 /** y = f(x W + b); `params` holds W, then b. OpenMP threads share large batches. */
 void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
                       int batch);

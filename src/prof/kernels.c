@@ -27,8 +27,8 @@ typedef struct line {
 
 struct gw_kernel {
     gw_kernel_kind kind;
-    size_t n; /* floats of an array; CHASE: lines */
-    float *a, *b;
+    float *memory;
+    size_t n;              /* floats in it; CHASE: lines */
     const struct line *at; /* CHASE: where the last sweep ended */
     volatile float sink;   /* what the compiler must not think nobody wants */
 };
@@ -94,7 +94,7 @@ static gw_err link_lines(gw_kernel *k) {
         order[i] = order[j];
         order[j] = kept;
     }
-    line *l = (line *)(void *)k->a;
+    line *l = (line *)(void *)k->memory;
     k->at = l;
     for (size_t i = 0; i < k->n; i++)
         l[i].next = &l[order[i]];
@@ -103,23 +103,18 @@ static gw_err link_lines(gw_kernel *k) {
 }
 
 static gw_err fill(gw_kernel *k, size_t bytes) {
-    size_t unit = LANES * ACCUMULATORS, arrays = k->kind == GW_KERNEL_READ ? 1 : 2;
+    size_t unit = 2 * LANES * ACCUMULATORS; /* each half is read in whole vectors */
     if (k->kind == GW_KERNEL_CHASE) {
         k->n = bytes / LINE < UINT32_MAX ? bytes / LINE : UINT32_MAX;
         k->n = k->n < 2 ? 2 : k->n;
-        GW_TRY(gw_alloc(&k->a, k->n, LINE));
+        GW_TRY(gw_alloc(&k->memory, k->n, LINE));
         return link_lines(k);
     }
-    k->n = bytes / sizeof(float) / arrays / unit * unit;
+    k->n = bytes / sizeof(float) / unit * unit;
     k->n = k->n < unit ? unit : k->n;
-    GW_TRY(gw_alloc(&k->a, k->n, sizeof *k->a));
-    if (arrays > 1)
-        GW_TRY(gw_alloc(&k->b, k->n, sizeof *k->b));
-    for (size_t i = 0; i < k->n; i++) {
-        k->a[i] = (float)(i % 61);
-        if (arrays > 1)
-            k->b[i] = (float)(i % 53);
-    }
+    GW_TRY(gw_alloc(&k->memory, k->n, sizeof *k->memory));
+    for (size_t i = 0; i < k->n; i++)
+        k->memory[i] = (float)(i % 61);
     return GW_OK;
 }
 
@@ -139,9 +134,12 @@ gw_err gw_kernel_open(gw_kernel **out, gw_kernel_kind kind, size_t bytes) {
 void gw_kernel_close(gw_kernel *k) {
     if (!k)
         return;
-    free(k->a);
-    free(k->b);
+    free(k->memory);
     free(k);
+}
+
+void gw_kernel_turn(gw_kernel *k, gw_kernel_kind kind) {
+    k->kind = kind;
 }
 
 /* ---- running ---- */
@@ -151,11 +149,12 @@ static size_t loads(const gw_kernel *k) {
 }
 
 double gw_kernel_run(gw_kernel *k, uint64_t sweeps) {
+    float *a = k->memory, *b = a + k->n / 2;
     uint64_t start = gw_clock_ticks();
     switch (k->kind) {
-    case GW_KERNEL_READ: k->sink = read_all(k->a, k->n, sweeps); break;
-    case GW_KERNEL_UPDATE: update_all(k->a, k->b, k->n, sweeps); break;
-    case GW_KERNEL_COPY: copy_all(k->a, k->b, k->n, sweeps); break;
+    case GW_KERNEL_READ: k->sink = read_all(a, k->n, sweeps); break;
+    case GW_KERNEL_UPDATE: update_all(a, b, k->n / 2, sweeps); break;
+    case GW_KERNEL_COPY: copy_all(a, b, k->n / 2, sweeps); break;
     case GW_KERNEL_CHASE: k->at = chase(k->at, sweeps * loads(k)); break;
     default: k->sink = gw_fma_run(sweeps * FMA_ROUNDS); break;
     }
@@ -166,8 +165,8 @@ double gw_kernel_work(const gw_kernel *k) {
     double n = (double)k->n, each = sizeof(float);
     switch (k->kind) {
     case GW_KERNEL_READ: return n * each;
-    case GW_KERNEL_UPDATE: return 3 * n * each;
-    case GW_KERNEL_COPY: return 2 * n * each;
+    case GW_KERNEL_UPDATE: return 1.5 * n * each;
+    case GW_KERNEL_COPY: return n * each;
     case GW_KERNEL_CHASE: return (double)loads(k);
     default: return FMA_ROUNDS * gw_fma_flops();
     }

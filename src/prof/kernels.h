@@ -29,6 +29,9 @@ const char *gw_kernel_name(gw_kernel_kind kind);
 gw_err gw_kernel_open(gw_kernel **out, gw_kernel_kind kind, size_t bytes);
 void gw_kernel_close(gw_kernel *k);
 
+/** From now on run another of READ, UPDATE and COPY on the memory of one of these. */
+void gw_kernel_turn(gw_kernel *k, gw_kernel_kind kind);
+
 /** Run so many sweeps over the working set (CHASE: of some ten thousand loads, each sweep where the
  *  last one ended); the seconds that took, without start-up. Any thread,
  *  one at a time; gw_clock_start has been called. */

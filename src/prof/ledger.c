@@ -19,6 +19,7 @@ static struct {
     uint64_t zero, begin, mark; /* mark: where the current slice began */
     uint64_t busy;              /* flight_until(mark) */
     uint64_t ticks[GW_PHASES], inflight;
+    uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS];
     gw_phase stack[DEPTH];
     int depth;
     long nivcsw, minflt;
@@ -149,6 +150,22 @@ static void leave(void) {
     led.depth--;
 }
 
+/* A part is no slice: two readings of the clock, and the phase goes on. */
+static void part(gw_part which, int begins) {
+    if (!is_main || !gw_ledger_counting())
+        return;
+    uint64_t now = gw_clock_ticks();
+    if (begins)
+        led.part_since = now;
+    else
+        led.part[which] += now > led.part_since ? now - led.part_since : 0;
+}
+
+static void coded(gw_coding kind, size_t floats) {
+    if (is_main && gw_ledger_counting())
+        led.coded[kind] += floats;
+}
+
 /* Exchanges end on whichever thread sees it. */
 static void exchange(gw_exchange_event event, const gw_exchange *x) {
     static atomic_flag telling = ATOMIC_FLAG_INIT;
@@ -175,8 +192,12 @@ void gw_ledger_start(void) {
 }
 
 void gw_ledger_set_profile(gw_profile profile) {
-    static const gw_probe hooks = {.enter = enter, .leave = leave, .exchange = exchange},
-                          none = {0};
+    static const gw_probe none = {0};
+    gw_probe hooks = {.enter = enter, .leave = leave, .exchange = exchange};
+    if (profile == GW_PROFILE_FULL) {
+        hooks.part = part;
+        hooks.coded = coded;
+    }
     assert(!gw_ledger_counting() && "the profile is switched inside a batch");
     led.profile = profile;
     atomic_store(&flight.outstanding, 0);
@@ -197,6 +218,15 @@ static void usage(long *nivcsw, long *minflt, double *cpu_s) {
     *cpu_s = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9;
 }
 
+/* What the profile leaves out is NaN. */
+static void end_parts(gw_batch_cost *cost) {
+    bool full = led.profile == GW_PROFILE_FULL;
+    for (int p = 0; p < GW_PARTS; p++)
+        cost->part_s[p] = full ? gw_clock_seconds(led.part[p]) : NAN;
+    for (int k = 0; k < GW_CODINGS; k++)
+        cost->coded[k] = full ? (double)led.coded[k] : NAN;
+}
+
 /* Nothing but the wall time. */
 static void end_unmeasured(gw_batch_cost *cost) {
     double wall = gw_clock_seconds(gw_clock_ticks() - led.begin);
@@ -212,6 +242,7 @@ static void end_unmeasured(gw_batch_cost *cost) {
                             .cpu_s = NAN};
     for (int p = 0; p < GW_PHASES; p++)
         cost->phase_s[p] = NAN;
+    end_parts(cost);
 }
 
 void gw_ledger_begin(void) {
@@ -221,6 +252,8 @@ void gw_ledger_begin(void) {
     }
     assert(is_main && !gw_ledger_counting() && "a batch is open already");
     memset(led.ticks, 0, sizeof led.ticks);
+    memset(led.part, 0, sizeof led.part);
+    memset(led.coded, 0, sizeof led.coded);
     led.inflight = 0;
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
@@ -252,6 +285,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.cpu_s -= led.cpu_s;
     for (int p = 0; p < GW_PHASES; p++)
         c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
+    end_parts(&c);
     c.inflight_s = gw_clock_seconds(led.inflight);
     c.wire_bytes = atomic_load(&bytes_sent);
     c.messages = atomic_load(&messages_sent);

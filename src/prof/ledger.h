@@ -31,6 +31,8 @@ typedef struct gw_batch_cost {
     uint64_t start_ticks;      /* the same instant, by the clock */
     double wall_s;             /* from the mark of its begin to the mark of its end */
     double phase_s[GW_PHASES]; /* exclusive times; they add up to wall_s, from marks of their own */
+    double part_s[GW_PARTS];   /* of phase_s, what its parts took; GW_PROFILE_FULL only */
+    double coded[GW_CODINGS];  /* floats coded in the regions encode and decode; likewise */
     double inflight_s;         /* computation (forward, backward, update) while a nonblocking
                                   operation was posted and not yet seen complete: an upper bound
                                   of the communication that hid there */

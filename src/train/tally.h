@@ -5,17 +5,8 @@
 #ifndef GW_TRAIN_TALLY_H
 #define GW_TRAIN_TALLY_H
 
+#include "base/probe.h"
 #include "compress/codec.h"
-
-/** The kinds of coding that an exchange is made of. */
-typedef enum gw_coding {
-    GW_CODING_ENCODE, /* encode, to be sent */
-    GW_CODING_ADOPT,  /* encode what is sent on to all, and take on what that decodes to */
-    GW_CODING_ADD,    /* decode and add */
-    GW_CODING_SET,    /* decode */
-    GW_CODING_SUM,    /* add encodings as they are, within an MPI collective */
-    GW_CODINGS
-} gw_coding;
 
 typedef struct gw_tally {
     double floats[GW_CODINGS], calls[GW_CODINGS];
