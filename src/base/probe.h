@@ -25,10 +25,11 @@ typedef enum gw_phase {
 /** Work within a phase that is counted apart, while it stays in its phase. No region lies within.
  */
 typedef enum gw_part {
-    GW_PART_FORWARD_POINTWISE, /* biases and activations, the loss */
-    GW_PART_BACKWARD_POINTWISE /* their derivatives, and the gradients of the biases */
+    GW_PART_FORWARD_POINTWISE,  /* biases and activations */
+    GW_PART_BACKWARD_POINTWISE, /* their derivatives, and the gradients of the biases */
+    GW_PART_LOSS,               /* within forward */
+    GW_PARTS
 } gw_part;
-enum { GW_PARTS = GW_PART_BACKWARD_POINTWISE + 1 };
 
 /** The kinds of coding that an exchange is made of. */
 typedef enum gw_coding {

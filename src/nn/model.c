@@ -200,16 +200,16 @@ void gw_model_forward(gw_model *m, int l, int batch) {
 
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale,
                      int *correct) {
-    gw_part_begin(GW_PART_FORWARD_POINTWISE);
+    gw_part_begin(GW_PART_LOSS);
     gw_loss_softmax(m->outputs[m->n_layers - 1], labels, batch, m->spec.classes, grad_scale,
                     m->losses, m->hits);
-    gw_part_end(GW_PART_FORWARD_POINTWISE);
     double sum = 0.0;
     int hits = 0;
     for (int i = 0; i < batch; i++) {
         sum += m->losses[i];
         hits += m->hits[i];
     }
+    gw_part_end(GW_PART_LOSS);
     if (correct)
         *correct = hits;
     return sum;

@@ -89,6 +89,7 @@ static void test_model_tells_its_pointwise_work(void **state) {
     double forward = c.part_s[GW_PART_FORWARD_POINTWISE],
            backward = c.part_s[GW_PART_BACKWARD_POINTWISE];
     assert_true(forward > 0 && forward < c.phase_s[GW_PHASE_FORWARD]);
+    assert_true(c.part_s[GW_PART_LOSS] > 0);
     assert_true(backward > 0 && backward < c.phase_s[GW_PHASE_BACKWARD]);
 }
 
