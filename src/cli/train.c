@@ -39,6 +39,9 @@ static const gw_opt opts[] = {
      "delay a rank in every step (1:0.001, 1:1ms, 1:200us), to study stragglers"},
     {"profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,
      "measure wall times alone; phases, MPI and exchanges; counters and memory, too"},
+    {"overhead", GW_OPT_INT, NULL, 0, GW_OVERHEAD_MOST, NULL, "PAIRS",
+     "steps with and without probes before the run, to measure what these cost; 0: none (default: "
+     "0.1 s of them with --out)"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -81,6 +84,10 @@ static gw_err check_together(const gw_args *a) {
     if (gw_args_flag(a, "collectives") && is(a, "profile", "off"))
         return gw_fail(GW_ERR_USAGE, "train: --collectives lists what --profile off does not "
                                      "measure: use --profile timers");
+    if (is(a, "profile", "off") && gw_args_given(a, "overhead") && gw_args_int(a, "overhead") > 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --overhead measures what a profile costs, and --profile "
+                       "off has none: leave one of them away");
     if (gw_args_given(a, "out") && !*gw_args_text(a, "out"))
         return gw_fail(GW_ERR_USAGE, "train: --out is empty: name a folder");
     return GW_OK;
@@ -136,6 +143,9 @@ static gw_err read_config(job *j) {
                                               : GW_PROFILE_FULL;
     c->collectives = gw_args_flag(a, "collectives");
     GW_TRY(read_skew(c, a));
+    c->overhead = gw_args_given(a, "overhead") ? (int)gw_args_int(a, "overhead")
+                  : c->out                     ? GW_OVERHEAD_AUTO
+                                               : 0;
     c->args = a;
     c->opts = opts;
     c->command = j->command;
@@ -246,8 +256,19 @@ static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
         exposed * 1e6, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
 }
 
+static void say_overhead(const gw_overhead *o) {
+    if (o->pairs == 0)
+        return;
+    printf("own overhead: %+.2f%% of a step", 100 * (o->ratio.median - 1));
+    if (isfinite(o->ratio.ci_low))
+        printf(" (95%%: %+.2f to %+.2f)", 100 * (o->ratio.ci_low - 1),
+               100 * (o->ratio.ci_high - 1));
+    printf(", by %d pairs of steps with and without probes\n", o->pairs);
+}
+
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
+    say_overhead(&r->overhead);
     printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
            r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
     if (j->config.out)

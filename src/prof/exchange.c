@@ -221,6 +221,18 @@ void gw_exchange_log_clear(void) {
     pthread_mutex_unlock(&lg.lock);
 }
 
+void gw_exchange_log_forget(void) {
+    if (!lg.entries)
+        return;
+    pthread_mutex_lock(&lg.lock);
+    for (int i = 0; i < SLOTS; i++)
+        lg.places[i].entry = -1;
+    lg.n_entries = lg.n_stretches = lg.viewed = lg.rows = 0;
+    lg.most_entries = lg.most_stretches = 0;
+    lg.dropped = 0;
+    pthread_mutex_unlock(&lg.lock);
+}
+
 static int at_most(int limit, int room, int a_row) {
     int rows = a_row > 0 ? room / 2 / a_row : limit;
     return rows < limit ? rows : limit;

@@ -61,6 +61,9 @@ gw_exchange_view gw_exchange_log_view(void);
  *  it. */
 void gw_exchange_log_clear(void);
 
+/** Between batches, while nothing is in flight: forget everything. */
+void gw_exchange_log_forget(void);
+
 /** How many rows may come before the next clear if their exchanges are as many as those of the
  *  fullest row so far, with as much again to spare; at least 1, at most `rows`. */
 int gw_exchange_log_room(void);

@@ -18,7 +18,7 @@ enum { DEPTH = 32, COST_REGIONS = 2000, COST_RUNS = 20 };
 static struct {
     uint64_t zero, begin, mark; /* mark: where the current slice began */
     uint64_t busy;              /* flight_until(mark) */
-    uint64_t ticks[GW_PHASES], inflight;
+    uint64_t ticks[GW_PHASES], inflight, regions;
     uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS];
     gw_phase stack[DEPTH];
     int depth;
@@ -140,6 +140,7 @@ static void enter(gw_phase phase) {
         phase = GW_PHASE_MPI_WAIT;
     charge(gw_clock_ticks());
     led.stack[++led.depth] = phase;
+    led.regions++;
 }
 
 static void leave(void) {
@@ -237,6 +238,7 @@ static void end_unmeasured(gw_batch_cost *cost) {
                             .wire_bytes = GW_UNCOUNTED,
                             .messages = GW_UNCOUNTED,
                             .collectives = GW_UNCOUNTED,
+                            .regions = GW_UNCOUNTED,
                             .nivcsw = -1,
                             .minflt = -1,
                             .cpu_s = NAN};
@@ -254,7 +256,7 @@ void gw_ledger_begin(void) {
     memset(led.ticks, 0, sizeof led.ticks);
     memset(led.part, 0, sizeof led.part);
     memset(led.coded, 0, sizeof led.coded);
-    led.inflight = 0;
+    led.inflight = led.regions = 0;
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
     atomic_store(&bytes_sent, 0);
@@ -290,6 +292,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.wire_bytes = atomic_load(&bytes_sent);
     c.messages = atomic_load(&messages_sent);
     c.collectives = atomic_load(&collectives_called);
+    c.regions = led.regions;
     TELL(batch, led.begin, end);
     *cost = c;
 }

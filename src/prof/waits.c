@@ -60,6 +60,11 @@ void gw_waits_end(gw_waits *w) {
         gw_exchange_log_end();
 }
 
+void gw_waits_forget(gw_waits *w) {
+    if (w)
+        gw_exchange_log_forget();
+}
+
 const gw_sync *gw_waits_sync(const gw_waits *w) {
     return w->sync;
 }

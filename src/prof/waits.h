@@ -23,6 +23,10 @@ gw_err gw_waits_open(gw_waits **out, const char *dir, int rows, MPI_Comm comm);
 void gw_waits_begin(gw_waits *w, int64_t step);
 void gw_waits_end(gw_waits *w);
 
+/** Main thread, between batches, while nothing is in flight: what happened since the last flush was
+ *  a rehearsal. On all ranks, at the same step. */
+void gw_waits_forget(gw_waits *w);
+
 /** Collective, between batches: fill wait_skew_s, transfer_s, clock_err_s and the start of rows
  *  [0, n), the batches since the last flush, in order; write collectives.csv. *room, the same on
  *  all ranks: how many batches may come before the next flush, at most `rows`. */

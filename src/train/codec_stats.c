@@ -217,14 +217,19 @@ static gw_err write_rows(gw_codec_stats *st, int epoch) {
     return ferror(to) ? gw_fail(GW_ERR_IO, "codec.csv: write failed: is the disk full?") : GW_OK;
 }
 
+void gw_codec_stats_restart(gw_codec_stats *st) {
+    if (st->s.every > 0)
+        memcpy(st->before, gw_session_coded(st->s.session),
+               (size_t)st->s.n_layers * sizeof *st->before);
+}
+
 gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **rows) {
     *rows = NULL;
     if (st->s.every == 0)
         return GW_OK;
     GW_TRY(reduce_rows(st));
     memset(st->sum, 0, (size_t)st->s.n_layers * sizeof *st->sum);
-    memcpy(st->before, gw_session_coded(st->s.session),
-           (size_t)st->s.n_layers * sizeof *st->before);
+    gw_codec_stats_restart(st);
     st->samples = 0;
     *rows = st->rows;
     return gw_agree(st->comm, st->csv ? write_rows(st, epoch) : GW_OK);
@@ -243,7 +248,7 @@ static gw_err allocate(gw_codec_stats *st) {
     GW_TRY(gw_alloc(&st->sum, n, sizeof *st->sum));
     GW_TRY(gw_alloc(&st->before, n, sizeof *st->before));
     GW_TRY(gw_alloc(&st->rows, n, sizeof *st->rows));
-    memcpy(st->before, gw_session_coded(st->s.session), n * sizeof *st->before);
+    gw_codec_stats_restart(st);
     if (!st->s.out || st->rank != 0)
         return GW_OK;
     GW_TRY(gw_file_create(&st->csv, st->s.out, "codec.csv"));

@@ -46,6 +46,9 @@ void gw_codec_stats_begin(gw_codec_stats *st, int64_t step);
  * which layer's residual has grown out of bounds; it stays valid till the next call. */
 gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning);
 
+/** What was encoded so far belongs to no epoch. */
+void gw_codec_stats_restart(gw_codec_stats *st);
+
 /** Collective: the epoch's rows, to codec.csv, too; NULL if no steps are compared. The rows (one a
  *  layer) stay valid till the next call. */
 gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **rows);

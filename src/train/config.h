@@ -32,6 +32,7 @@ typedef struct gw_train_config {
     int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
     double skew_s;
     gw_profile profile;
+    int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
     const gw_args *args; /* all options as resolved, for run.json */
     const gw_opt *opts;
     const char *command; /* the command line */

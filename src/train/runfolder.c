@@ -288,16 +288,23 @@ static json_t *results(const gw_train_result *r) {
         count_or_null(r->wire_bytes), "replica_hash", hash, "summary", summary(&r->summary));
 }
 
+/* null: not asked for. */
+static json_t *overhead(const gw_train_config *c, const gw_train_result *r) {
+    bool asked = c->overhead != 0 && c->profile != GW_PROFILE_OFF;
+    return asked ? gw_overhead_json(&r->overhead) : json_null();
+}
+
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
                          json_t *host_names) {
     json_t *run = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
         link_facts(), "papi", papi_facts(), "sources", sources(c, f->session), "forecast",
-        forecast(f->session), "results", results(r));
+        forecast(f->session), "overhead", overhead(c, r), "results", results(r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

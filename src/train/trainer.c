@@ -12,8 +12,9 @@
 #include <zlib.h>
 
 enum {
-    LIMIT_EVERY = 16, /* steps between two looks at the time limit */
-    WARMUP_STEPS = 10 /* left out of the summary's medians */
+    LIMIT_EVERY = 16,  /* steps between two looks at the time limit */
+    FORGET_EVERY = 64, /* steps of a rehearsal */
+    WARMUP_STEPS = 10  /* left out of the summary's medians */
 };
 
 /* Warm-up climbs from the unscaled rate (or 0, without scaling) to the full one (Goyal et al.,
@@ -39,6 +40,19 @@ static void count_wire(gw_trainer *t, const gw_batch_cost *cost) {
         t->wire_bytes += cost->wire_bytes;
 }
 
+/* A step as the run measures it. */
+static gw_err measured_step(gw_trainer *t, gw_batch batch, float rate, bool settle,
+                            gw_batch_row *row, double *loss) {
+    gw_waits_begin(t->waits, row->step);
+    gw_ledger_begin();
+    gw_err e = gw_step(&t->stepper, batch, rate, loss);
+    if (e == GW_OK && settle)
+        e = gw_step_settle(&t->stepper);
+    gw_ledger_end(&row->cost);
+    gw_waits_end(t->waits);
+    return e;
+}
+
 static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     uint64_t logical = gw_session_logical_bytes(t->session);
@@ -48,13 +62,7 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
-    gw_waits_begin(t->waits, t->step);
-    gw_ledger_begin();
-    gw_err e = gw_step(&t->stepper, batch, rate(t, t->step), &loss);
-    if (e == GW_OK && must_settle(t, b))
-        e = gw_step_settle(&t->stepper);
-    gw_ledger_end(&row.cost);
-    gw_waits_end(t->waits);
+    gw_err e = measured_step(t, batch, rate(t, t->step), must_settle(t, b), &row, &loss);
     if (e != GW_OK) {
         *t->own = true;
         return e;
@@ -260,8 +268,42 @@ static gw_err write_results(gw_trainer *t) {
     return gw_runfolder_write(t->c, &facts, r);
 }
 
+static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
+    gw_trainer *t = ctx;
+    double loss;
+    gw_batch_row row = gw_batch_row_blank();
+    int b = (int)(i % gw_sampler_batches(t->sampler));
+    if (i % FORGET_EVERY == 0)
+        gw_waits_forget(t->waits); /* it would fill up */
+    gw_err e = measured_step(t, gw_sampler_batch(t->sampler, b), 0, true, &row, &loss);
+    *cost = row.cost;
+    return e;
+}
+
+static gw_err measure_overhead(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    if (c->overhead == 0 || c->profile == GW_PROFILE_OFF)
+        return GW_OK;
+    gw_overhead_job job = {.stepper = &t->stepper,
+                           .step = rehearse,
+                           .ctx = t,
+                           .profiles = &c->profile,
+                           .n = 1,
+                           .rounds = c->overhead,
+                           .seed = c->seed,
+                           .comm = t->comm};
+    double skew_s = t->stepper.skew_s; /* is no part of the step */
+    t->stepper.skew_s = 0;
+    GW_TRY(gw_overhead_measure(&t->result->overhead, &job, t->own));
+    t->stepper.skew_s = skew_s;
+    gw_codec_stats_restart(t->stats);
+    gw_waits_forget(t->waits);
+    return GW_OK;
+}
+
 static gw_err run(gw_trainer *t) {
     GW_TRY(gw_trainer_open(t));
+    GW_TRY(measure_overhead(t));
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;

@@ -4,6 +4,7 @@
 
 #include "prof/record.h"
 #include "train/config.h"
+#include "train/overhead.h"
 #include "train/session.h"
 
 /** How far the run is; handed to the watcher on rank 0 before the first step (step 0), after steps
@@ -32,6 +33,7 @@ typedef struct gw_train_result {
     uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
     uint32_t replica_hash;
     gw_batch_summary summary; /* rank 0 */
+    gw_overhead overhead;     /* all zero: not asked for */
     bool oversubscribed;
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */

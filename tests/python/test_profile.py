@@ -1,4 +1,4 @@
-"""How much of a run is measured: --profile."""
+"""How much of a run is measured, and what that costs: --profile and --overhead."""
 
 import os
 import tempfile
@@ -10,6 +10,28 @@ SMALL = ("--data", "synthetic:samples=4000,features=64,classes=5", "--layers", "
 
 # What a run knows without any probe.
 KNOWN = {"rank", "epoch", "step", "samples", "loss", "t_start_s", "wall_s", "logical_bytes"}
+
+# Exchanges that carry something from step to step, in ways of their own: residuals, momentum, sums
+# in flight, factors, tickets that random numbers hang on, replicas that drift apart.
+STATES = [
+    ("allreduce", "none"),
+    ("allreduce", "natural"),
+    ("iallreduce:bucket=4K", "topk:ratio=0.1,warmup=20"),
+    ("iallreduce:bucket=4K", "randomk:ratio=0.1", "--error-feedback", "momentum"),
+    ("iallreduce:bucket=4K", "qsgd:bits=4+zlib", "--update", "lazy"),
+    ("iallreduce:progress=thread", "none"),
+    ("sharded", "onebit", "--update", "lazy"),
+    ("sparse", "topk:ratio=0.1", "--error-feedback", "dgc"),
+    ("ps", "onebit;layer1=none"),
+    ("ps:dedicated=1", "none"),
+    ("powersgd:rank=2", "none"),
+    ("delayed", "none"),
+    ("delayed", "onebit", "--update", "lazy"),
+    ("local:period=4,momentum=1", "none"),
+    ("local:period=3", "topk:ratio=0.1"),
+    ("gossip", "none"),
+    ("gossip:topology=exponential", "none", "--update", "lazy"),
+]
 
 
 class Profile(unittest.TestCase):
@@ -46,6 +68,53 @@ class Profile(unittest.TestCase):
         self.assertEqual(off["results"]["replica_hash"], timers["results"]["replica_hash"])
         self.assertGreater(timers["results"]["wire_bytes"], 0)
         self.assertEqual(timers["options"]["profile"], "timers")
+
+    def test_overhead_leaves_no_trace(self):
+        """The rehearsal's steps change nothing: what follows is the same to the bit."""
+        for comm, codec, *more in STATES:
+            with self.subTest(comm=comm, codec=codec):
+                words = ("--comm", comm, "--compress", codec, "--momentum", "0.9", *more)
+                without, plain_out = self.train("timers", *words, "--overhead", 0, "--overwrite")
+                plain = gwrun.losses(plain_out)
+                after, out = self.train("timers", *words, "--overhead", 7, "--overwrite")
+                self.assertIsNone(without["overhead"])
+                self.assertEqual(after["overhead"]["pairs"], 7)
+                self.assertEqual(after["results"]["replica_hash"],
+                                 without["results"]["replica_hash"])
+                self.assertEqual(after["results"]["wire_bytes"], without["results"]["wire_bytes"])
+                self.assertEqual(gwrun.losses(out), plain)
+
+    def test_overhead_is_reported(self):
+        run, _ = self.train("full", "--overhead", 40)
+        o = run["overhead"]
+        self.assertEqual((o["level"], o["pairs"], o["why"]), ("full", 40, None))
+        self.assertLessEqual(o["ci_low"], o["ratio"])
+        self.assertLessEqual(o["ratio"], o["ci_high"])
+        self.assertGreater(o["step_off_s"], 0)
+        # forward (2 layers, loss), backward (2, with a descent each), data, update, and MPI's
+        self.assertGreaterEqual(o["regions"], 9)
+        self.assertGreater(o["estimate"], 0)
+        self.assertAlmostEqual(o["estimate"], o["regions"] * o["region_s"] / o["step_off_s"],
+                               delta=1e-6 * o["estimate"])
+        run, _ = self.train("timers", "--overhead", 4)
+        self.assertIsNone(run["overhead"]["ci_low"])  # four pairs have no 95% interval
+        self.assertGreater(run["overhead"]["ratio"], 0)
+        run, _ = self.train("off")
+        self.assertIsNone(run["overhead"])
+
+    def test_steps_too_long_for_the_budget(self):
+        """By default the measurement takes a tenth of a second, or says why it did not."""
+        out = os.path.join(self.dir.name, "wide")
+        run = gwrun.train(2, out, "--data", "synthetic:samples=1000,features=2048", "--layers",
+                          "2048,2048", "--steps", 1)
+        self.assertEqual(run["overhead"]["pairs"], 0)
+        self.assertIsNone(run["overhead"]["ratio"])
+        self.assertIn("--overhead PAIRS", run["overhead"]["why"])
+
+    def test_overhead_of_nothing(self):
+        done = gwrun.run(2, "train", *SMALL, "--overhead", 5, "--profile", "off")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_end_line(self):
         done = gwrun.run(2, "train", *SMALL, "--steps", 5, "--profile", "off")
