@@ -249,11 +249,23 @@ static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
     double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
     double exposed = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
     double codec = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
+    char split[80] = ""; /* of what was blocked; the rest of it is posting and polling */
+    if (!isnan(b->waiting_s))
+        snprintf(split, sizeof split, " (waiting %.1f, transfer %.1f)", b->waiting_s * 1e6,
+                 b->transfer_s * 1e6);
     printf(
-        "step %.1f us (median of %lld): data %.1f, computation %.1f, exposed communication %.1f, "
+        "step %.1f us (median of %lld): data %.1f, computation %.1f, exposed communication %.1f%s, "
         "codec %.1f, other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
         b->wall_s * 1e6, (long long)b->batches, p[GW_PHASE_DATA] * 1e6, compute * 1e6,
-        exposed * 1e6, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
+        exposed * 1e6, split, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6,
+        b->wire_bytes);
+}
+
+static void say_straggler(const gw_straggler *s) {
+    if (s->rank >= 0)
+        printf("rank %d holds the others up: last at %.0f%% of the exchanges, each other rank "
+               "waits %.1f us a step for it (%.0f%% of the step)\n",
+               s->rank, 100 * s->last_share, s->waited_s * 1e6, 100 * s->of_step);
 }
 
 static void say_overhead(const gw_overhead *o) {
@@ -269,6 +281,7 @@ static void say_overhead(const gw_overhead *o) {
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
     say_overhead(&r->overhead);
+    say_straggler(&r->straggler);
     printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
            r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
     if (j->config.out)

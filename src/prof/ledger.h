@@ -66,6 +66,10 @@ void gw_ledger_end(gw_batch_cost *cost);
 bool gw_ledger_counting(void);
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);
 
+/** MPI collectives that this rank called inside batches since gw_ledger_start, and the bytes that
+ *  they send by the model of prof/pmpi.h. */
+void gw_ledger_collectives(uint64_t *calls, uint64_t *bytes);
+
 /** For pmpi*.c, any thread: requests posted or seen complete; between batches too, since a request
  *  may span them. */
 void gw_ledger_posted(int requests);

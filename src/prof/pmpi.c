@@ -1,5 +1,6 @@
 /* Completion of requests, and persistent requests. */
 #include "prof/pmpi.h"
+#include "prof/matrix.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,6 +12,7 @@ typedef struct persistent {
     MPI_Request request;
     uint64_t bytes;
     unsigned messages, collectives;
+    int peer;
     bool active;
 } persistent;
 
@@ -27,7 +29,7 @@ static persistent *find(MPI_Request request) {
 }
 
 int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned messages,
-                           unsigned collectives) {
+                           unsigned collectives, int peer) {
     pthread_mutex_lock(&lock);
     if (listed == room) {
         size_t more = room ? 2 * room : 16;
@@ -39,7 +41,7 @@ int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned message
     }
     int rc = listed < room ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     if (rc == MPI_SUCCESS)
-        list[listed++] = (persistent){request, bytes, messages, collectives, false};
+        list[listed++] = (persistent){request, bytes, messages, collectives, peer, false};
     atomic_store(&any_persistent, true);
     pthread_mutex_unlock(&lock);
     return rc;
@@ -52,6 +54,8 @@ static void persistent_started(MPI_Request request) {
         p->active = true;
         gw_ledger_posted(1);
         gw_ledger_count(p->bytes, p->messages, p->collectives);
+        if (gw_ledger_counting())
+            gw_matrix_sent(p->peer, p->bytes);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -56,13 +56,13 @@
     } while (0)
 
 /** The same for a call that makes the persistent operation *request: it is counted at each start.
- */
-#define GW_PMPI_INIT(call, request, bytes, messages, collectives)                                  \
+ *  `peer`: for whom, as gw_matrix_peer says. */
+#define GW_PMPI_INIT(call, request, bytes, messages, collectives, peer)                            \
     do {                                                                                           \
         gw_phase_enter(GW_PHASE_MPI_POST);                                                         \
         int rc_ = (call);                                                                          \
         if (rc_ == MPI_SUCCESS)                                                                    \
-            rc_ = gw_pmpi_persistent_add(*(request), (bytes), (messages), (collectives));          \
+            rc_ = gw_pmpi_persistent_add(*(request), (bytes), (messages), (collectives), (peer));  \
         gw_phase_leave();                                                                          \
         return rc_;                                                                                \
     } while (0)
@@ -83,7 +83,8 @@
         GW_PMPI_POST(PMPI_I##name##c(PARAMS##_ARGS, request), request, bytes, 0, 1);               \
     }                                                                                              \
     int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info, MPI_Request *request) {      \
-        GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0, 1);   \
+        GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0, 1,    \
+                     -1);                                                                          \
     }
 
 /** Bytes of `count` elements of `type`. */
@@ -154,6 +155,6 @@ uint64_t gw_pmpi_near_w(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_C
 
 /** Remember a persistent request and what each start of it sends. MPI_ERR_NO_MEM: cannot. */
 int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned messages,
-                           unsigned collectives);
+                           unsigned collectives, int peer);
 
 #endif

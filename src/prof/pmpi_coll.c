@@ -112,5 +112,5 @@ int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *copy, MPI_Re
 }
 
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-    GW_PMPI_INIT(PMPI_Barrier_init(comm, info, request), request, 0, 0, 1);
+    GW_PMPI_INIT(PMPI_Barrier_init(comm, info, request), request, 0, 0, 1, -1);
 }

@@ -1,15 +1,22 @@
-/* Point-to-point operations: a send counts its bytes and one message, a receive nothing. */
+/* Point-to-point operations: a send counts its bytes and one message, also for whom it is; a
+ * receive counts nothing. */
+#include "prof/matrix.h"
 #include "prof/pmpi.h"
 
+/* Bytes of a message that was sent, entered in the matrix. */
+#define SENT(count, type, dest)                                                                    \
+    gw_matrix_sent(gw_matrix_peer(dest, comm), gw_pmpi_sent(count, type, dest))
+
 #define SENDS(call, count, type, dest)                                                             \
-    GW_PMPI_CALL(GW_PHASE_MPI_WAIT, call, gw_pmpi_sent(count, type, dest), dest != MPI_PROC_NULL, 0)
+    GW_PMPI_CALL(GW_PHASE_MPI_WAIT, call, SENT(count, type, dest), dest != MPI_PROC_NULL, 0)
 #define POSTS_SEND(call, count, type, dest)                                                        \
-    GW_PMPI_POST(call, request, gw_pmpi_sent(count, type, dest), dest != MPI_PROC_NULL, 0)
+    GW_PMPI_POST(call, request, SENT(count, type, dest), dest != MPI_PROC_NULL, 0)
 #define INITS_SEND(call, count, type, dest)                                                        \
-    GW_PMPI_INIT(call, request, gw_pmpi_sent(count, type, dest), dest != MPI_PROC_NULL, 0)
+    GW_PMPI_INIT(call, request, gw_pmpi_sent(count, type, dest), dest != MPI_PROC_NULL, 0,         \
+                 gw_matrix_peer(dest, comm))
 #define RECEIVES(call)      GW_PMPI_CALL(GW_PHASE_MPI_WAIT, call, 0, 0, 0)
 #define POSTS_RECEIVE(call) GW_PMPI_POST(call, request, 0, 0, 0)
-#define INITS_RECEIVE(call) GW_PMPI_INIT(call, request, 0, 0, 0)
+#define INITS_RECEIVE(call) GW_PMPI_INIT(call, request, 0, 0, 0, -1)
 #define POLLS(call)         GW_PMPI_CALL(GW_PHASE_MPI_POLL, call, 0, 0, 0)
 
 #define SEND(count_t)                                                                              \

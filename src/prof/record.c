@@ -2,15 +2,19 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "prof/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A step over all ranks, as the summary needs it: 72 bytes, so 10^6 steps are 72 MB at rank 0. */
+enum { KEY = 0x5eed };
+
+/* A step over all ranks, as the summary needs it. */
 typedef struct step_figures {
-    float wall_s, inflight_s, phase_s[GW_PHASES];
+    int64_t at; /* how many came before it */
+    float wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES];
     double wire_bytes, logical_bytes; /* means over the ranks */
 } step_figures;
 
@@ -25,10 +29,11 @@ struct gw_record {
     gw_file *file; /* NULL: none wanted */
     char counter[GW_COUNTERS][GW_COUNTER_NAME];
     int counters;
-    bool headed; /* the header is written */
-    step_figures *steps;
-    int64_t steps_held, steps_room;
-    float *scratch; /* steps_room values, for a median */
+    bool headed;         /* the header is written */
+    step_figures *steps; /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
+    int64_t steps_held, steps_room, seen;
+    float *scratch;          /* steps_room values, for a median */
+    gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after */
 };
 
 bool gw_batch_clean(const gw_batch_cost *cost) {
@@ -60,6 +65,8 @@ gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm c
         e = gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size");
     if (e == GW_OK)
         e = make_type(r);
+    for (int i = 0; e == GW_OK && i < 2; i++)
+        e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
     if (e == GW_OK && dir && r->rank == 0)
         e = gw_file_create(&r->file, dir, "batches.csv");
     e = gw_agree(comm, e);
@@ -102,7 +109,7 @@ gw_batch_row *gw_record_rows(gw_record *r, int64_t *n) {
 }
 
 static gw_err room_for_step(gw_record *r) {
-    if (r->steps_held < r->steps_room)
+    if (r->steps_held < r->steps_room || r->steps_held == GW_RECORD_STEPS)
         return GW_OK;
     int64_t more = r->steps_room ? 2 * r->steps_room : 1024;
     step_figures *grown = realloc(r->steps, (size_t)more * sizeof *grown);
@@ -117,11 +124,45 @@ static gw_err room_for_step(gw_record *r) {
     return GW_OK;
 }
 
+/* Keep the next step, while there is room; then in place of one drawn out of all so far, or not. */
+static void keep_step(gw_record *r, const step_figures *s) {
+    uint64_t at = (uint64_t)r->seen++;
+    if (at < GW_RECORD_STEPS)
+        r->steps_held++;
+    else
+        at = gw_rng_u64(KEY, at) % (at + 1);
+    if (at < GW_RECORD_STEPS)
+        r->steps[at] = *s;
+}
+
+static void add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
+    const double *t = row->cost.phase_s;
+    gw_record_rank *sum = &r->sums[r->seen >= GW_RECORD_WARMUP][rank];
+    sum->wall_s += row->cost.wall_s;
+    sum->compute_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE];
+    sum->waiting_s += row->wait_skew_s;
+    sum->transfer_s += row->transfer_s;
+}
+
+void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
+    int64_t early = r->seen < GW_RECORD_WARMUP ? r->seen : GW_RECORD_WARMUP;
+    double n = (double)(warm ? r->seen - early : r->seen);
+    for (int i = 0; i < r->ranks; i++) {
+        gw_record_rank a = warm ? (gw_record_rank){0} : r->sums[0][i], b = r->sums[1][i];
+        /* Without steps 0/0: NaN. */
+        out[i] =
+            (gw_record_rank){(a.wall_s + b.wall_s) / n, (a.compute_s + b.compute_s) / n,
+                             (a.waiting_s + b.waiting_s) / n, (a.transfer_s + b.transfer_s) / n};
+    }
+}
+
 /* Add one rank's row to the figures of its step; `share` is 1 / ranks. */
 static void add_to_step(step_figures *s, const gw_batch_row *row, double share) {
     const gw_batch_cost *c = &row->cost;
     s->wall_s = fmaxf(s->wall_s, (float)c->wall_s);
     s->inflight_s += (float)(c->inflight_s * share);
+    s->waiting_s += (float)(row->wait_skew_s * share);
+    s->transfer_s += (float)(row->transfer_s * share);
     for (int p = 0; p < GW_PHASES; p++)
         s->phase_s[p] += (float)(c->phase_s[p] * share);
     s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes * share;
@@ -137,17 +178,17 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
     for (int i = 0; i < count[0]; i++) {
         int64_t step = all[i].step;
         GW_TRY(room_for_step(r));
-        step_figures *s = &r->steps[r->steps_held];
-        *s = (step_figures){0};
+        step_figures s = {.at = r->seen};
         for (int rank = 0; rank < r->ranks; rank++) {
             const gw_batch_row *row = &all[at[rank] + i];
             if (count[rank] != count[0] || row->step != step)
                 return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
             if (r->file)
                 gw_columns_row(gw_file_stream(r->file), row, r->counters);
-            add_to_step(s, row, 1.0 / r->ranks);
+            add_to_step(&s, row, 1.0 / r->ranks);
+            add_to_rank(r, row, rank);
         }
-        r->steps_held++;
+        keep_step(r, &s);
     }
     if (r->file && ferror(gw_file_stream(r->file)))
         return gw_fail(GW_ERR_IO, "cannot write batches.csv: is the disk full?");
@@ -201,36 +242,40 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of the float at byte `offset` of steps[0..all) where it is known; NaN: nowhere. `scratch`
- * has room for all. */
-static double median(const step_figures *steps, int64_t all, size_t offset, float *scratch) {
+/* Median of the float at byte `offset` of the kept steps from the `warmup`th on, where it is known;
+ * NaN: nowhere. */
+static double median(const gw_record *r, int64_t warmup, size_t offset) {
     int64_t n = 0;
-    for (int64_t i = 0; i < all; i++) {
-        memcpy(&scratch[n], (const char *)&steps[i] + offset, sizeof *scratch);
-        n += !isnan(scratch[n]);
+    float *x = r->scratch;
+    for (int64_t i = 0; i < r->steps_held; i++) {
+        memcpy(&x[n], (const char *)&r->steps[i] + offset, sizeof *x);
+        n += r->steps[i].at >= warmup && !isnan(x[n]);
     }
     if (n == 0)
         return NAN;
-    qsort(scratch, (size_t)n, sizeof *scratch, by_value);
-    return n % 2 ? scratch[n / 2] : 0.5 * ((double)scratch[n / 2 - 1] + scratch[n / 2]);
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : 0.5 * ((double)x[n / 2 - 1] + x[n / 2]);
 }
 
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
     *out = (gw_batch_summary){0};
-    int64_t n = r->steps_held - warmup;
-    if (n <= 0)
+    double wire = 0, logical = 0;
+    for (int64_t i = 0; i < r->steps_held; i++)
+        if (r->steps[i].at >= warmup) {
+            out->batches++;
+            wire += r->steps[i].wire_bytes;
+            logical += r->steps[i].logical_bytes;
+        }
+    if (out->batches == 0)
         return;
-    const step_figures *s = r->steps + warmup;
-    out->batches = n;
-    out->wall_s = median(s, n, offsetof(step_figures, wall_s), r->scratch);
-    out->inflight_s = median(s, n, offsetof(step_figures, inflight_s), r->scratch);
+    out->wall_s = median(r, warmup, offsetof(step_figures, wall_s));
+    out->inflight_s = median(r, warmup, offsetof(step_figures, inflight_s));
+    out->waiting_s = median(r, warmup, offsetof(step_figures, waiting_s));
+    out->transfer_s = median(r, warmup, offsetof(step_figures, transfer_s));
     for (size_t p = 0; p < GW_PHASES; p++)
-        out->phase_s[p] =
-            median(s, n, offsetof(step_figures, phase_s) + p * sizeof(float), r->scratch);
-    for (int64_t i = 0; i < n; i++) {
-        out->wire_bytes += s[i].wire_bytes / (double)n;
-        out->logical_bytes += s[i].logical_bytes / (double)n;
-    }
+        out->phase_s[p] = median(r, warmup, offsetof(step_figures, phase_s) + p * sizeof(float));
+    out->wire_bytes = wire / (double)out->batches;
+    out->logical_bytes = logical / (double)out->batches;
 }
 
 gw_err gw_record_close(gw_record *r) {
@@ -254,5 +299,7 @@ void gw_record_abandon(gw_record *r) {
     free(r->rows);
     free(r->steps);
     free(r->scratch);
+    free(r->sums[0]);
+    free(r->sums[1]);
     free(r);
 }

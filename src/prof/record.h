@@ -41,12 +41,18 @@ typedef struct gw_batch_row {
 /** An empty row: every figure that somebody may leave out is NaN. */
 gw_batch_row gw_batch_row_blank(void);
 
+enum {
+    GW_RECORD_WARMUP = 10,   /* first steps, which a run of more than twice as many leaves out */
+    GW_RECORD_STEPS = 65536, /* that the summary keeps */
+};
+
 /** What a step of the run costs, after warm-up; see gw_record_summary. NaN: not measured. */
 typedef struct gw_batch_summary {
-    int64_t batches;                  /* that the medians are over */
+    int64_t batches;                  /* that the figures are over */
     double wall_s;                    /* median over steps of the longest wall over the ranks */
     double phase_s[GW_PHASES];        /* median over steps of the mean over the ranks */
     double inflight_s;                /* the same */
+    double waiting_s, transfer_s;     /* the same, over the steps where all ranks know them */
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 
@@ -75,8 +81,19 @@ bool gw_batch_clean(const gw_batch_cost *cost);
 gw_err gw_record_flush(gw_record *r);
 
 /** Rank 0: summary over all flushed rows (the first `warmup` steps left out); all zeros when
- *  nothing is left. Elsewhere always all zeros. */
+ *  nothing is left. Elsewhere always all zeros. Of a run of more than GW_RECORD_STEPS steps it is
+ *  over a uniform sample of so many (Vitter, "Random sampling with a reservoir", ACM TOMS 11, 1985,
+ *  algorithm R), the same one in every run. */
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out);
+
+/** One rank's mean step. NaN: not measured in some step. */
+typedef struct gw_record_rank {
+    double wall_s, compute_s, waiting_s, transfer_s;
+} gw_record_rank;
+
+/** Rank 0: out[] of all ranks, over the flushed rows, without the first GW_RECORD_WARMUP steps if
+ *  `warm`; NaN when nothing is left. */
+void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out);
 
 /** Collective: flush; rank 0 gives the file its name. Frees r in any case. */
 gw_err gw_record_close(gw_record *r);

@@ -93,7 +93,7 @@ static gw_err resolve(gw_waits *w, const gw_exchange_view *v) {
         to->first_s = a->first_s;
         to->latest_s = a->latest_s;
         to->last_rank = a->latest_s - a->first_s > error_s ? a->last_rank : -1;
-        if (to->step > 0 && to->last_rank >= 0) {
+        if (to->step > GW_RECORD_WARMUP && to->last_rank >= 0) {
             w->had++;
             w->last += to->last_rank == w->rank;
         }
@@ -132,7 +132,7 @@ static int split(gw_waits *w, const gw_exchange_view *v, int at) {
     w->waiting_s[first->row] += waiting_s;
     e->waiting_s += waiting_s;
     e->transfer_s += all_s - waiting_s;
-    if (e->last_rank >= 0)
+    if (e->last_rank >= 0 && e->step > GW_RECORD_WARMUP)
         w->caused_s[e->last_rank] += waiting_s;
     return at;
 }

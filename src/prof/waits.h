@@ -9,7 +9,7 @@
 
 typedef struct gw_waits gw_waits;
 
-/** What one rank's lateness cost, over all recorded batches. */
+/** What one rank's lateness cost, over all recorded batches after GW_RECORD_WARMUP. */
 typedef struct gw_waits_rank {
     double last;     /* share of the exchanges, of those with a last rank, that it was last at */
     double caused_s; /* seconds that the others, together, waited for it */

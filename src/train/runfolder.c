@@ -254,38 +254,59 @@ static json_t *summary(const gw_batch_summary *b) {
         json_object_set_new(phases, key, number(p[i]));
     }
     return json_pack(
-        "{s:I, s:o, s:o, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "batches", (json_int_t)b->batches,
-        "wall_s", number(b->wall_s), "compute_s",
+        "{s:I, s:o, s:o, s:n, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
+        (json_int_t)b->batches, "wall_s", number(b->wall_s), "compute_s",
         number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]), "memory_s",
         "exposed_s", number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
-        "hidden_s", number(b->inflight_s), "codec_s",
-        number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes", number(b->wire_bytes),
-        "logical_bytes", number(b->logical_bytes), "phases", phases);
+        "waiting_s", number(b->waiting_s), "transfer_s", number(b->transfer_s), "hidden_s",
+        number(b->inflight_s), "codec_s", number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]),
+        "wire_bytes", number(b->wire_bytes), "logical_bytes", number(b->logical_bytes), "phases",
+        phases);
 }
 
 /* Which figures were observed and which follow from a formula. */
 static json_t *sources(const gw_train_config *c, const gw_session *s) {
     if (c->profile == GW_PROFILE_OFF)
-        return json_pack("{s:s, s:s, s:s, s:s}", "phases", "absent", "hidden_s", "absent",
-                         "memory_s", "absent", "wire_bytes", "absent");
+        return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases", "absent", "waiting_s", "absent",
+                         "hidden_s", "absent", "memory_s", "absent", "wire_bytes", "absent");
     bool native = gw_session_algorithm(s)->ops->caps & GW_ALGO_ORDERED;
-    return json_pack("{s:s, s:s, s:s, s:s}", "phases", "measured: exclusive timers, MPI by PMPI",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases",
+                     "measured: exclusive timers, MPI by PMPI", "waiting_s",
+                     "measured: blocked before the last rank's arrival, on a common clock",
                      "hidden_s", "upper bound: computation while a message was in flight",
                      "memory_s", "absent", "wire_bytes",
                      native ? "modelled: what the bandwidth-optimal collective sends"
                             : "measured: bytes handed to MPI");
 }
 
-static json_t *results(const gw_train_result *r) {
+/* Null: with --profile off nothing is counted. */
+static json_t *traffic(const gw_train_config *c, const gw_matrix_total *t) {
+    if (c->profile == GW_PROFILE_OFF)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I}", "messages", (json_int_t)t->messages, "message_bytes",
+                     (json_int_t)t->bytes, "collectives", (json_int_t)t->collectives,
+                     "collective_bytes", (json_int_t)t->collective_bytes);
+}
+
+static json_t *straggler(const gw_straggler *s) {
+    if (s->rank < 0)
+        return json_null();
+    return json_pack("{s:i, s:f, s:f, s:f}", "rank", s->rank, "last_share", s->last_share,
+                     "waited_s", s->waited_s, "of_step", s->of_step);
+}
+
+static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r) {
     char hash[16];
     snprintf(hash, sizeof hash, "%08x", r->replica_hash);
     return json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:s, s:o}", "steps",
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I}", "steps",
         (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss", number(r->train_loss),
         "validation_loss", number(r->validation_loss), "validation_accuracy",
         number(r->validation_accuracy), "test_loss", number(r->test_loss), "test_accuracy",
         number(r->test_accuracy), "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
-        count_or_null(r->wire_bytes), "replica_hash", hash, "summary", summary(&r->summary));
+        count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
+        "summary", summary(&r->summary), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
+        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped);
 }
 
 /* null: not asked for. */
@@ -304,7 +325,7 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
         link_facts(), "papi", papi_facts(), "sources", sources(c, f->session), "forecast",
-        forecast(f->session), "overhead", overhead(c, r), "results", results(r));
+        forecast(f->session), "overhead", overhead(c, r), "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

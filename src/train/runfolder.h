@@ -41,7 +41,8 @@ typedef struct gw_run_facts {
     const char *started_utc;
     const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
     int layers;
-    const char *warning; /* about the run as it went; "": none */
+    const gw_rank_figures *by_rank; /* rank 0 */
+    const char *warning;            /* about the run as it went; "": none */
     MPI_Comm comm;
 } gw_run_facts;
 

@@ -12,9 +12,8 @@
 #include <zlib.h>
 
 enum {
-    LIMIT_EVERY = 16,  /* steps between two looks at the time limit */
-    FORGET_EVERY = 64, /* steps of a rehearsal */
-    WARMUP_STEPS = 10  /* left out of the summary's medians */
+    LIMIT_EVERY = 16, /* steps between two looks at the time limit */
+    FORGET_EVERY = 64 /* steps of a rehearsal */
 };
 
 /* Warm-up climbs from the unscaled rate (or 0, without scaling) to the full one (Goyal et al.,
@@ -217,6 +216,19 @@ static gw_err one_epoch(gw_trainer *t, int epoch, bool *stop) {
 
 /* ---- the end ---- */
 
+static gw_err compare_ranks(gw_trainer *t) {
+    gw_train_result *r = t->result;
+    bool warm = t->step > 2 * GW_RECORD_WARMUP;
+    if (t->rank == 0)
+        gw_record_summary(t->record, warm ? GW_RECORD_WARMUP : 0, &r->summary);
+    GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->comm));
+    if (t->rank == 0)
+        r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
+    if (t->c->profile == GW_PROFILE_OFF)
+        return GW_OK;
+    return gw_matrix_write(t->c->out, &r->traffic, t->comm);
+}
+
 static gw_err write_results(gw_trainer *t) {
     gw_train_result *r = t->result;
     r->steps = t->step;
@@ -229,8 +241,7 @@ static gw_err write_results(gw_trainer *t) {
     r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
-    if (t->rank == 0)
-        gw_record_summary(t->record, t->step > 2 * WARMUP_STEPS ? WARMUP_STEPS : 0, &r->summary);
+    GW_TRY(compare_ranks(t));
     if (gw_session_auto(t->session))
         gw_session_auto(t->session)->measured_s = r->summary.wall_s;
     gw_record *record = t->record;
@@ -264,6 +275,7 @@ static gw_err write_results(gw_trainer *t) {
                           .codec = t->codec_rows,
                           .layers = gw_model_layers(t->model),
                           .warning = t->warning,
+                          .by_rank = t->by_rank,
                           .comm = t->comm};
     return gw_runfolder_write(t->c, &facts, r);
 }
@@ -304,6 +316,8 @@ static gw_err measure_overhead(gw_trainer *t) {
 static gw_err run(gw_trainer *t) {
     GW_TRY(gw_trainer_open(t));
     GW_TRY(measure_overhead(t));
+    if (t->c->profile != GW_PROFILE_OFF)
+        GW_TRY(gw_agree(t->comm, gw_matrix_open()));
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;

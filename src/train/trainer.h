@@ -2,9 +2,11 @@
 #ifndef GW_TRAIN_TRAINER_H
 #define GW_TRAIN_TRAINER_H
 
+#include "prof/matrix.h"
 #include "prof/record.h"
 #include "train/config.h"
 #include "train/overhead.h"
+#include "train/ranks.h"
 #include "train/session.h"
 
 /** How far the run is; handed to the watcher on rank 0 before the first step (step 0), after steps
@@ -34,6 +36,9 @@ typedef struct gw_train_result {
     uint32_t replica_hash;
     gw_batch_summary summary; /* rank 0 */
     gw_overhead overhead;     /* all zero: not asked for */
+    gw_straggler straggler;   /* rank 0 */
+    gw_matrix_total traffic;  /* rank 0; zeros with --profile off */
+    uint64_t dropped;         /* exchanges that the log had no room for */
     bool oversubscribed;
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */

@@ -6,6 +6,7 @@
 #include "base/wait.h"
 #include "prof/clock.h"
 #include "prof/host.h"
+#include "prof/matrix.h"
 #include "prof/trace.h"
 #include "train/auto.h"
 
@@ -172,6 +173,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
 void gw_trainer_close(gw_trainer *t) {
     gw_trace_close();
     gw_waits_abandon(t->waits);
+    gw_matrix_close();
+    free(t->by_rank);
     gw_record_abandon(t->record);
     gw_file_abandon(t->epochs_csv);
     gw_codec_stats_close(t->stats);

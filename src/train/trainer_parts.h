@@ -6,6 +6,7 @@
 #include "data/sampler.h"
 #include "prof/waits.h"
 #include "train/codec_stats.h"
+#include "train/ranks.h"
 #include "train/runfolder.h"
 #include "train/step.h"
 
@@ -42,7 +43,8 @@ typedef struct gw_trainer {
     gw_train_status status;
     int64_t step;
     double limit_from_s, train_s;
-    uint64_t wire_bytes; /* this rank */
+    uint64_t wire_bytes;      /* this rank */
+    gw_rank_figures *by_rank; /* rank 0, at the end */
     const char *stopped_by;
     gw_train_result *result;
     bool *own;

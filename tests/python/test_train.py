@@ -27,7 +27,8 @@ class Train(unittest.TestCase):
                           "iallreduce:bucket=256K", "--compress", "qsgd:bits=8", "--validation",
                           "0.1", "--trace")
         self.assertEqual(sorted(os.listdir(self.out)),
-                         ["batches.csv", "epochs.csv", "model.gw", "run.json", "trace.json"])
+                         ["batches.csv", "epochs.csv", "matrix.csv", "model.gw", "run.json",
+                          "trace.json"])
         self.assertEqual(run["data"]["train"], 54000)
         self.assertEqual(run["parameters"], 235146)
         self.assertIsNone(run["link"])
