@@ -50,6 +50,7 @@ static const column columns[] = {
     {"wire_bytes", U64, ROW(cost.wire_bytes)},
     {"messages", U64, ROW(cost.messages)},
     {"collectives", U64, ROW(cost.collectives)},
+    {"cpu_s", SECONDS, ROW(cost.cpu_s)},
     {"nivcsw", LONG, ROW(cost.nivcsw)},
     {"minflt", LONG, ROW(cost.minflt)},
     {"clock_err_s", SECONDS, ROW(clock_err_s)},

@@ -61,7 +61,9 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
+    MPI_Pcontrol(1); /* a profiler that is attached from outside may look at batches alone */
     gw_err e = measured_step(t, batch, rate(t, t->step), must_settle(t, b), &row, &loss);
+    MPI_Pcontrol(0);
     if (e != GW_OK) {
         *t->own = true;
         return e;

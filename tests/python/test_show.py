@@ -223,7 +223,7 @@ class Show(unittest.TestCase):
         self.assertEqual([x for x in shown["parts"].values() if x is not None], [])
         self.assertEqual((shown["wire_bytes"], shown["clean_steps"]), (None, None))
         self.near(shown["step_s"], figure(steps(out, 10), "wall_s", over=max))
-        self.assertRegex(show(out).stdout, r"(?m)^step +[\d.]+ us +\|$")
+        self.assertRegex(show(out).stdout, r"(?m)^step +[\d.]+ .s +\|$")
 
     def test_contaminated_steps(self):
         out = self.folder("blocking")

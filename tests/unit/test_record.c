@@ -18,8 +18,8 @@ static const char header[] =
     "core_ctr_s,memory_ctr_s,core_twin_s,memory_twin_s,core_model_lo_s,core_model_hi_s,"
     "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_twin_s,mpi_post_s,"
     "mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,other_s,inflight_s,logical_bytes,"
-    "wire_bytes,messages,collectives,nivcsw,minflt,clock_err_s,source,clean,sde:::a,cycles\n";
-enum { COLUMNS = 41 };
+    "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,clean,sde:::a,cycles\n";
+enum { COLUMNS = 42 };
 
 /* Row `step`, all fields different; walls are 1, 2, 3, ... ms. */
 static gw_batch_row sample_row(int64_t step) {
@@ -36,7 +36,7 @@ static gw_batch_row sample_row(int64_t step) {
         row.cost.wall_s += row.cost.phase_s[p];
     }
     row.cost.start_s = 0.25;
-    row.cost.cpu_s = row.cost.wall_s;
+    row.cost.cpu_s = (double)step * 1e-3;
     row.cost.inflight_s = 1e-4;
     row.cost.wire_bytes = 1000 + (uint64_t)step;
     row.cost.messages = 7;
@@ -75,7 +75,8 @@ static void test_round_trip(void **state) {
         for (const char *c = line; *c; c++)
             commas += *c == ',';
         assert_int_equal(commas, COLUMNS - 1);
-        snprintf(lead, sizeof lead, ",4000,%d,7,3,0,11,,ctr,1,,1234567890123\n", 1000 + step);
+        snprintf(lead, sizeof lead, ",4000,%d,7,3,%g,0,11,,ctr,1,,1234567890123\n", 1000 + step,
+                 step * 1e-3);
         assert_string_equal(line + strlen(line) - strlen(lead), lead);
     }
     assert_null(fgets(line, sizeof line, in));

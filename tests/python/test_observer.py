@@ -1,0 +1,108 @@
+"""The ledger against an outside observer: a preloaded library (tests/observer/observer.c) that sees
+the program's MPI calls from below, with a clock and counts of its own. docs/measurement.md says
+what is compared, and why the times may differ at all."""
+
+import csv
+import os
+import tempfile
+import unittest
+
+from statistics import median
+
+import gwrun
+
+OBSERVER = os.path.join(os.environ["BUILD"], "tests", "libobserver.so")
+MPI = ["mpi_post_s", "mpi_poll_s", "mpi_wait_s"]
+STEPS, WARMUP = 400, 10
+OWN_S = 0.5e-6  # of a visit to MPI: regions entered and left, the schedule looked up
+LARGE = ["--image-scale", "2", "--layers", "512"]  # so that encodings, too, take their time
+
+
+def observed(out, *words):
+    """Rows of batches.csv and of the observer, a list a rank, side by side."""
+    seen = os.path.join(out, "seen")
+    os.makedirs(seen)
+    done = gwrun.run(2, "train", "--quiet", "--steps", STEPS, "--out", os.path.join(out, "run"),
+                     *words, env=dict(os.environ, LD_PRELOAD=OBSERVER, GW_OBSERVER=seen,
+                                      ASAN_OPTIONS="verify_asan_link_order=0"))
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    told = gwrun.batches(os.path.join(out, "run"))
+    ranks = []
+    for rank in range(2):
+        with open(os.path.join(seen, f"{rank}.csv"), newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        ranks.append(([row for row in told if row["rank"] == str(rank)], rows))
+    return ranks
+
+
+class Observer(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def check_counts(self, ranks):
+        sent = received = 0
+        for told, seen in ranks:
+            self.assertEqual((len(told), len(seen)), (STEPS, STEPS))
+            for mine, theirs in zip(told, seen):
+                self.assertEqual((mine["wire_bytes"], mine["messages"], mine["collectives"]),
+                                 (theirs["sent"], theirs["messages"], theirs["collectives"]),
+                                 f"rank {mine['rank']}, step {mine['step']}")
+                sent += int(theirs["sent"])
+                received += int(theirs["received"])
+        self.assertGreater(sent, 0)
+        self.assertEqual(sent, received)
+
+    def check_times(self, ranks):
+        """The median over the batches, for what disturbs one need not disturb the others."""
+        for told, seen in ranks:
+            ratios = []
+            for mine, theirs in zip(told[WARMUP:], seen[WARMUP:]):
+                comm = sum(float(mine[column]) for column in MPI)
+                # Always: the observer reads its clock inside the ledger's regions.
+                self.assertLess(float(theirs["call_s"]), 1.001 * comm + 1e-6)
+                own = OWN_S * int(theirs["bursts"])
+                ratios.append((float(theirs["burst_s"]) + own) / comm)
+            self.assertAlmostEqual(median(ratios), 1, delta=0.02)
+
+    def check_cpu(self, ranks):
+        for told, seen in ranks:
+            mine = sum(float(row["cpu_s"]) for row in told)
+            self.assertAlmostEqual(sum(float(row["cpu_s"]) for row in seen) / mine, 1, delta=0.02)
+
+    def compare(self, *words, timed=True):
+        ranks = observed(self.dir.name, *words)
+        self.check_counts(ranks)
+        self.check_cpu(ranks)
+        if timed:
+            self.check_times(ranks)
+
+    def test_blocking_scatter_reduce_allgather(self):
+        self.compare("--comm", "allreduce:algo=sra")
+
+    def test_blocking_ring(self):
+        self.compare("--comm", "allreduce:algo=ring")
+
+    def test_blocking_native(self):
+        self.compare("--comm", "allreduce:algo=native")
+
+    def test_overlapped(self):
+        self.compare("--comm", "iallreduce:algo=sra,progress=poll")
+
+    def test_overlapped_native(self):
+        self.compare("--comm", "iallreduce:algo=native")
+
+    def test_codec(self):
+        self.compare("--comm", "iallreduce:algo=sra", "--compress", "qsgd:bits=8", *LARGE)
+
+    def test_sparse_codec(self):
+        self.compare("--comm", "iallreduce:algo=sra", "--compress", "topk:ratio=0.5", *LARGE)
+
+    def test_progress_thread(self):
+        """Its calls are counted, not timed: the main thread waits for it, outside of MPI."""
+        self.compare("--comm", "iallreduce:algo=sra,progress=thread", timed=False)
+
+
+if __name__ == "__main__":
+    unittest.main()
