@@ -47,3 +47,12 @@ void gw_text_copy(char *dst, size_t cap, const char *src) {
     memcpy(dst, src, len);
     dst[len] = '\0';
 }
+
+void gw_text_plain(char *dst, size_t cap, const char *src) {
+    size_t len = 0;
+    for (; src[len] && len + 1 < cap; len++) {
+        unsigned char c = (unsigned char)src[len];
+        dst[len] = (char)(c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : c);
+    }
+    dst[len] = '\0';
+}

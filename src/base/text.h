@@ -12,4 +12,8 @@ bool gw_text_utf8(const char *s);
  *  character that does not fit whole (a byte that is no part of UTF-8 counts as a character). */
 void gw_text_copy(char *dst, size_t cap, const char *src);
 
+/** The same of a text whose origin is not trusted: what is no printable ASCII, and quotation marks
+ *  and backslashes, become '?'. */
+void gw_text_plain(char *dst, size_t cap, const char *src);
+
 #endif

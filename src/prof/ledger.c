@@ -132,8 +132,54 @@ static void charge(uint64_t now) {
     led.busy = busy;
 }
 
+/* What listeners hear from any thread they hear one at a time. */
+static atomic_flag telling = ATOMIC_FLAG_INIT;
+
+static void tell_lock(void) {
+    while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
+        sched_yield();
+}
+
+static void tell_unlock(void) {
+    atomic_flag_clear_explicit(&telling, memory_order_release);
+}
+
+/* The outermost region of a thread beside the main one. */
+static _Thread_local struct {
+    int depth;
+    gw_phase phase;
+    uint64_t start;
+} aside;
+
+static bool codes(gw_phase phase) {
+    return phase == GW_PHASE_ENCODE || phase == GW_PHASE_DECODE;
+}
+
+static void enter_aside(gw_phase phase) {
+    if (aside.depth++ > 0)
+        return;
+    aside.phase = phase;
+    if (codes(phase)) /* only then somebody is told */
+        aside.start = gw_clock_ticks();
+}
+
+static void leave_aside(void) {
+    if (aside.depth == 0) /* the probe was not there yet when it was entered */
+        return;
+    if (--aside.depth > 0 || !codes(aside.phase) || led.n_sinks == 0)
+        return;
+    uint64_t now = gw_clock_ticks();
+    tell_lock();
+    TELL(aside, aside.phase, aside.start, now);
+    tell_unlock();
+}
+
 static void enter(gw_phase phase) {
-    if (!is_main || !gw_ledger_counting())
+    if (!is_main) {
+        enter_aside(phase);
+        return;
+    }
+    if (!gw_ledger_counting())
         return;
     assert(led.depth + 1 < DEPTH && "regions nest too deep: one is never left");
     /* Whoever waits may do so by polling: it is waiting all the same. */
@@ -145,7 +191,11 @@ static void enter(gw_phase phase) {
 }
 
 static void leave(void) {
-    if (!is_main || !gw_ledger_counting())
+    if (!is_main) {
+        leave_aside();
+        return;
+    }
+    if (!gw_ledger_counting())
         return;
     assert(led.depth > 0 && "a region is left that was not entered in this batch");
     charge(gw_clock_ticks());
@@ -170,17 +220,15 @@ static void coded(gw_coding kind, size_t floats) {
 
 /* Exchanges end on whichever thread sees it. */
 static void exchange(gw_exchange_event event, const gw_exchange *x) {
-    static atomic_flag telling = ATOMIC_FLAG_INIT;
     if (led.n_sinks == 0)
         return;
     bool cuts = event == GW_EXCHANGE_BLOCK || event == GW_EXCHANGE_UNBLOCK;
     uint64_t now = gw_clock_ticks();
     if (cuts && is_main && gw_ledger_counting())
         charge(now);
-    while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
-        sched_yield();
+    tell_lock();
     TELL(exchange, event, x, now);
-    atomic_flag_clear_explicit(&telling, memory_order_release);
+    tell_unlock();
 }
 
 void gw_ledger_start(void) {

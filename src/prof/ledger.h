@@ -96,6 +96,9 @@ typedef struct gw_ledger_sink {
      *  never two at once. On the main thread BLOCK and UNBLOCK end a slice, which was told before:
      *  no slice lies on both sides of them. */
     void (*exchange)(gw_exchange_event event, const gw_exchange *x, uint64_t now);
+    /** Another thread was encoding or decoding (its outermost region), beside the timeline. Told by
+     *  that thread, never while another or `exchange` is. */
+    void (*aside)(gw_phase phase, uint64_t start, uint64_t end);
 } gw_ledger_sink;
 
 enum { GW_LEDGER_SINKS = 4 };

@@ -12,8 +12,9 @@
 #include <zlib.h>
 
 enum {
-    LIMIT_EVERY = 16, /* steps between two looks at the time limit */
-    FORGET_EVERY = 64 /* steps of a rehearsal */
+    LIMIT_EVERY = 16,     /* steps between two looks at the time limit */
+    FORGET_EVERY = 64,    /* steps of a rehearsal */
+    TRACE_EVENTS = 200000 /* bounds the memory of --trace: about 25 MiB a rank */
 };
 
 /* Warm-up climbs from the unscaled rate (or 0, without scaling) to the full one (Goyal et al.,
@@ -43,6 +44,7 @@ static void count_wire(gw_trainer *t, const gw_batch_cost *cost) {
 static gw_err measured_step(gw_trainer *t, gw_batch batch, float rate, bool settle,
                             gw_batch_row *row, double *loss) {
     gw_waits_begin(t->waits, row->step);
+    gw_trace_step(row->step);
     gw_ledger_begin();
     gw_err e = gw_step(&t->stepper, batch, rate, loss);
     if (e == GW_OK && settle)
@@ -74,6 +76,7 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     t->train_s += row.cost.wall_s;
     count_wire(t, &row.cost);
     t->status.loss = row.loss;
+    gw_trace_row(&row);
     return gw_record_push(t->record, &row);
 }
 
@@ -139,6 +142,7 @@ static gw_err check_replicas(gw_trainer *t, uint32_t *hash) {
 /* Bytes of a settling belong to the run, but to no batch. */
 static gw_err settle_replicas(gw_trainer *t) {
     gw_batch_cost cost;
+    gw_trace_step(0);
     gw_ledger_begin();
     gw_err e = gw_session_settle(t->session);
     gw_ledger_end(&cost);
@@ -249,12 +253,12 @@ static gw_err write_results(gw_trainer *t) {
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));
+    if (t->c->trace)
+        GW_TRY(gw_trace_write(t->c->out, gw_waits_sync(t->waits), t->comm));
     gw_waits *waits = t->waits;
     t->waits = NULL;
     if (waits)
         GW_TRY(gw_waits_close(waits));
-    if (t->c->trace)
-        GW_TRY(gw_trace_write(t->c->out, t->comm));
     if (!t->c->out)
         return GW_OK;
     gw_err e = GW_OK;
@@ -320,6 +324,8 @@ static gw_err run(gw_trainer *t) {
     GW_TRY(measure_overhead(t));
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
+    if (t->c->trace) /* now: it shows the run, no rehearsal */
+        GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;

@@ -15,10 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    EVAL_CHUNK = 256,     /* samples a pass of an evaluation */
-    TRACE_EVENTS = 200000 /* bounds the memory of --trace: about 25 MiB a rank */
-};
+enum { EVAL_CHUNK = 256 /* samples a pass of an evaluation */ };
 
 static gw_err count_ranks(gw_trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
@@ -167,7 +164,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
         GW_TRY(gw_waits_open(&t->waits, t->c->collectives ? t->c->out : NULL, GW_TRAINER_ROWS,
                              t->comm));
     t->flush_at = t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS;
-    return t->c->trace ? gw_trace_open(TRACE_EVENTS, t->comm) : GW_OK;
+    return GW_OK;
 }
 
 void gw_trainer_close(gw_trainer *t) {

@@ -383,6 +383,8 @@ static void test_record_errors_reach_all(void) {
 
 static void test_trace(const char *dir) {
     enum { STEPS = 6 };
+    gw_sync *sync;
+    CHECK(gw_sync_open(&sync, NULL, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     CHECK(gw_trace_open(500, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     for (int step = 1; step <= STEPS; step++) {
         gw_batch_cost c;
@@ -391,8 +393,9 @@ static void test_trace(const char *dir) {
         MPI_Barrier(MPI_COMM_WORLD);
         gw_ledger_end(&c);
     }
-    CHECK(gw_trace_write(dir, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_trace_write(dir, sync, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     gw_trace_close();
+    gw_sync_close(sync);
     if (rank != 0)
         return;
     char path[128];
