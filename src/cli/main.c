@@ -28,7 +28,7 @@ static int help(void) {
            "time goes\n\nusage: gradwire COMMAND [options]      (under mpiexec for more ranks)"
            "\n\ncommands:\n");
     for (const gw_command *const *c = gw_commands; *c; c++)
-        printf("  %-8s %s\n", (*c)->name, (*c)->summary);
+        printf("  %-12s %s\n", (*c)->name, (*c)->summary);
     printf("\n'gradwire COMMAND --help' lists a command's options.\n");
     return 0;
 }

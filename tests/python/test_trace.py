@@ -1,0 +1,439 @@
+"""trace.json: what a run writes is read back here by rules of its own, and `gradwire trace-check`
+accepts it and finds what is broken on purpose."""
+
+import collections
+import copy
+import csv
+import decimal
+import json
+import os
+import random
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+PHASES = ("other", "data", "forward", "backward", "update", "encode", "decode", "mpi_post",
+          "mpi_poll", "mpi_wait", "checkpoint")
+COMPUTATION = ("forward", "backward", "update")
+SMALL = ("--data", "synthetic:samples=600,features=64,classes=5,seed=1", "--layers", "48,32",
+         "--epochs", 2, "--batch", 54)
+RUNS = {
+    "blocking": ("--comm", "allreduce"),
+    "poll": ("--comm", "iallreduce:bucket=4K,progress=poll", "--update", "lazy"),
+    "thread": ("--comm", "iallreduce:bucket=4K,progress=thread"),
+    "encoded": ("--comm", "iallreduce:bucket=4K,progress=thread,algo=ring", "--compress",
+                "qsgd:bits=8"),
+}
+
+
+def check(trace, *words):
+    return subprocess.run([gwrun.GRADWIRE, "trace-check", *words, trace], text=True, timeout=120,
+                          capture_output=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def load(out, **how):
+    with open(os.path.join(out, "trace.json"), encoding="utf-8") as file:
+        return json.load(file, **how)
+
+
+def ns(microseconds):
+    value = decimal.Decimal(microseconds) * 1000
+    assert value == int(value), microseconds
+    return int(value)
+
+
+class Timeline:
+    """One rank's events, as exact integers."""
+
+    def __init__(self, events):
+        self.slices = collections.defaultdict(list)  # category -> (start, end, name, args)
+        self.tracks = collections.defaultdict(list)  # thread -> (start, end)
+        self.pairs = []
+        self.counters = collections.defaultdict(list)
+        began, now = {}, 0
+        for event in events:
+            at = ns(event["ts"])
+            assert at >= now, event
+            now = at
+            if event["ph"] == "X":
+                end = at + ns(event["dur"])
+                assert end >= at, event
+                self.slices[event["cat"]].append((at, end, event["name"], event.get("args")))
+                self.tracks[event["tid"]].append((at, end))
+            elif event["ph"] == "b":
+                assert event["id"] not in began, event
+                began[event["id"]] = event
+            elif event["ph"] == "e":
+                first = began.pop(event["id"])
+                assert first["name"] == event["name"]
+                self.pairs.append((ns(first["ts"]), at, first["args"]))
+            else:
+                assert event["ph"] == "C", event
+                (unit, value), = event["args"].items()
+                self.counters[event["name"], unit].append((at, value))
+        assert not began, began
+
+    def nested(self):
+        """Whether no two slices of a thread overlap in part."""
+        for slices in self.tracks.values():
+            for i, (start, end) in enumerate(slices):
+                for other, until in slices[i + 1:]:
+                    if other >= end:
+                        break
+                    if until > end:
+                        return False
+        return True
+
+    def sums(self):
+        """step -> phase -> ns, with wall, inflight and the number of slices; they fill the batch."""
+        sums, phases = {}, self.slices["phase"]
+        at = 0
+        outer = sorted(self.slices["batch"] + self.slices["between"])
+        for start, end, _, args in outer:
+            of = collections.Counter(wall=end - start, slices=0, inflight=0)
+            reach = start
+            while at < len(phases) and phases[at][0] < end:
+                first, last, name, _ = phases[at]
+                assert first == reach and name in PHASES, phases[at]
+                reach = last
+                of[name] += last - first
+                of["slices"] += 1
+                if name in COMPUTATION:
+                    of["inflight"] += sum(max(0, min(last, stop) - max(first, go))
+                                          for go, stop, _, _ in self.slices["requests"])
+                at += 1
+            assert reach == end, (start, end, reach)
+            if args:
+                sums[args["step"]] = of
+        assert at == len(phases)
+        return sums
+
+
+def timelines(trace):
+    """pid -> Timeline; names are checked on the way."""
+    events, named = collections.defaultdict(list), {}
+    for event in trace["traceEvents"]:
+        if event["ph"] != "M":
+            assert event["pid"] in named and event["tid"] in named[event["pid"]], event
+            events[event["pid"]].append(event)
+        elif event["name"] == "process_name":
+            assert event["args"]["name"] == f"rank {event['pid']}"
+            named[event["pid"]] = {}
+        elif event["name"] == "thread_name":
+            named[event["pid"]][event["tid"]] = event["args"]["name"]
+    assert sorted(named) == list(range(len(named)))
+    return {pid: Timeline(of) for pid, of in events.items()}
+
+
+class Written(unittest.TestCase):
+    """What `gradwire train --trace` writes."""
+
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def near(self, got_ns, seconds, slices):
+        """The rule of docs/measurement.md: 0.1% and 2 ns a slice."""
+        self.assertLessEqual(abs(got_ns * 1e-9 - seconds), 1e-3 * seconds + 2e-9 * (slices + 2))
+
+    def compare(self, lines, rows):
+        self.assertEqual(len(rows), sum(len(line.slices["batch"]) for line in lines.values()))
+        sums = {rank: line.sums() for rank, line in lines.items()}
+        wire = {rank: dict(line.counters["wire", "bytes"]) for rank, line in lines.items()}
+        for row in rows:
+            rank, step = int(row["rank"]), int(row["step"])
+            of = sums[rank][step]
+            self.near(of["wall"], float(row["wall_s"]), 0)
+            for phase in PHASES:
+                self.near(of[phase], float(row[phase + "_s"]), of["slices"])
+            self.near(of["inflight"], float(row["inflight_s"]), of["slices"])
+            start = lines[rank].slices["batch"][step - 1][0]
+            self.assertLess(abs(start * 1e-9 - float(row["t_start_s"])), 1e-6)
+            self.assertEqual(wire[rank][start], int(row["wire_bytes"]))
+
+    def exchanges(self, lines):
+        """The same exchanges on all ranks; nobody is done before the last has come."""
+        of = {rank: {(a["lane"], a["schedule"], a["run"]): (start, end, a)
+                     for start, end, a in line.pairs} for rank, line in lines.items()}
+        for line in lines.values():
+            self.assertEqual(len(line.pairs), len(of[0]))
+        for key, (_, _, args) in of[0].items():
+            same = [ranks[key] for ranks in of.values()]
+            self.assertEqual({(a["bytes"], a.get("step")) for _, _, a in same},
+                             {(args["bytes"], args.get("step"))})
+            # One host, one clock: what is left is the error of two of its readings.
+            self.assertGreater(min(end for _, end, _ in same) + 1000,
+                               max(start for start, _, _ in same))
+        for line in lines.values():
+            for _, _, _, args in line.slices["wait"]:
+                self.assertIn((args["lane"], args["schedule"], args["run"]), of[0])
+
+    def one(self, ranks, name):
+        out = os.path.join(self.dir.name, f"{name}-{ranks}")
+        gwrun.train(ranks, out, *SMALL, *RUNS[name], "--trace")
+        done = check(os.path.join(out, "trace.json"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertIn(f"valid: {ranks} rank", done.stdout)
+        self.assertIn(f"sums equal {20 * ranks} rows", done.stdout)
+        lines = timelines(load(out, parse_float=decimal.Decimal))
+        self.assertEqual(sorted(lines), list(range(ranks)))
+        for line in lines.values():
+            self.assertTrue(line.nested())
+            self.assertEqual([a["step"] for _, _, _, a in line.slices["batch"]],
+                             list(range(1, 21)))
+            self.assertEqual(len(line.slices["between"]), 2)
+            codec = [s[:3] for s in line.slices["phase"] if s[2] in ("encode", "decode")]
+            self.assertEqual([s[:3] for s in line.slices["codec"]], codec)
+            self.assertEqual(bool(codec), name == "encoded" and ranks > 1)
+        self.compare(lines, gwrun.batches(out))
+        self.exchanges(lines)
+        return lines
+
+    def test_blocking(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                for line in self.one(ranks, "blocking").values():
+                    self.assertEqual(len(line.slices["wait"]), 20)  # each blocks
+                    for phase in line.sums().values():
+                        self.assertEqual(phase["inflight"], 0)
+
+    def test_poll(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                self.one(ranks, "poll")
+
+    def test_thread(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                self.one(ranks, "thread")
+
+    def test_encoded(self):
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                lines = self.one(ranks, "encoded")
+                if ranks > 1:  # what the progress thread decodes is seen, and counted nowhere
+                    self.assertTrue(any(line.slices["aside"] for line in lines.values()))
+
+    def test_full_rings(self):
+        """The end of a run that is longer than the trace: whole batches, whose sums are right."""
+        out = os.path.join(self.dir.name, "long")
+        gwrun.train(1, out, "--data", "synthetic:samples=64,features=4,classes=2,seed=1",
+                    "--layers", "", "--batch", 8, "--epochs", 4000, "--steps", 24000, "--trace")
+        done = check(os.path.join(out, "trace.json"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        dropped = load(out)["otherData"]["dropped_slices"]
+        self.assertGreater(dropped[0], 1000)
+        self.assertRegex(done.stdout, r"\(steps [0-9]{4,}-24000\)")
+
+
+class Broken(unittest.TestCase):
+    """A valid trace, damaged: trace-check must find it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.dir.cleanup)
+        cls.out = os.path.join(cls.dir.name, "run")
+        gwrun.train(2, cls.out, *SMALL, "--comm", "iallreduce:bucket=4K,algo=ring", "--compress",
+                    "qsgd:bits=8", "--trace")
+        cls.whole = load(cls.out)
+        cls.table = os.path.join(cls.out, "batches.csv")
+
+    def damaged(self, trace, table=None):
+        path = os.path.join(self.dir.name, "broken.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(trace, file)
+        return check(path, "--batches", table or self.table)
+
+    def found(self, what, change, also=None):
+        """`change` gets a copy of the trace and the events of rank 1 that match `also`."""
+        trace = copy.deepcopy(self.whole)
+        events = trace["traceEvents"]
+        change(events, [e for e in events if e["pid"] == 1 and (also is None or also(e))])
+        done = self.damaged(trace)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(done.stderr, "")
+        self.assertIn("FAULTY", done.stdout)
+        faults = done.stdout.splitlines()[1:]
+        self.assertTrue(any(what in fault for fault in faults), faults)
+
+    def test_whole(self):
+        done = self.damaged(self.whole)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_times(self):
+        def phase(e):
+            return e.get("cat") == "phase" and e["dur"] > 1
+
+        def swap(_, of):
+            of[5]["ts"], of[6]["ts"] = of[6]["ts"], of[5]["ts"]
+        self.found("later", swap, phase)
+
+        def longer(_, of):
+            of[20]["dur"] += 0.001
+        self.found("does not begin where", longer, phase)
+
+        def shorter(_, of):
+            of[20]["dur"] -= 0.001
+        self.found("does not begin where", shorter, phase)
+
+        def negative(_, of):
+            of[3]["dur"] = -1
+        self.found("negative", negative, phase)
+
+        def endless(_, of):
+            of[3]["dur"] = 1e300
+        self.found("duration", endless, phase)
+
+        def early(_, of):
+            of[3]["ts"] = -0.5
+        self.found("no time", early, phase)
+
+        def fraction(_, of):
+            of[3]["ts"] += 0.0005
+        self.found("no time", fraction, phase)
+
+    def test_slices(self):
+        def outlive(_, of):
+            of[4]["dur"] = of[5]["ts"] + 1 - of[4]["ts"]
+        self.found("after the slice in which it began", outlive,
+                   lambda e: e.get("cat") == "batch")
+        self.found("phases reach to", lambda _, of: of[4].update(dur=of[4]["dur"] + 0.001),
+                   lambda e: e.get("cat") == "batch")
+        self.found("follows on step", lambda _, of: of[4]["args"].update(step=9),
+                   lambda e: e.get("cat") == "batch")
+        self.found("no number", lambda _, of: of[4].pop("args"),
+                   lambda e: e.get("cat") == "batch")
+        self.found("does not begin", lambda events, of: events.remove(of[7]),
+                   lambda e: e.get("cat") == "phase" and e["dur"] > 0)
+        self.found("is no phase", lambda _, of: of[7].update(name="sleep"),
+                   lambda e: e.get("cat") == "phase")
+        self.found("codec slices", lambda events, of: events.remove(of[1]),
+                   lambda e: e.get("cat") == "codec" and e["dur"] > 0)
+
+    def test_processes_and_threads(self):
+        def phase(e):
+            return e.get("cat") == "phase"
+        self.found("has no name", lambda _, of: of[9].update(pid=0), phase)
+        self.found("has no name", lambda _, of: of[9].update(pid=7), phase)
+        self.found("has no name", lambda _, of: of[9].update(tid=1), phase)
+        self.found("does not begin", lambda _, of: of[9].update(tid=of[9]["tid"] + 1), phase)
+        self.found("has no name", lambda events, of: events.remove(of[0]),
+                   lambda e: e["name"] == "process_name")
+        self.found("has no name", lambda events, of: events.remove(of[0]),
+                   lambda e: e["name"] == "thread_name")
+        self.found("is named 'rank 0'", lambda _, of: of[0]["args"].update(name="rank 0"),
+                   lambda e: e["name"] == "process_name")
+        self.found("no process", lambda _, of: of[9].pop("pid"), phase)
+        self.found("kind", lambda _, of: of[9].update(ph="Q"), phase)
+        self.found("kind", lambda _, of: of[9].pop("ph"), phase)
+
+    def test_exchanges(self):
+        self.found("has no end", lambda events, of: events.remove(of[-1]),
+                   lambda e: e["ph"] == "e")
+        self.found("begins again", lambda events, of: events.remove(of[0]),
+                   lambda e: e["ph"] == "e")
+        self.found("without having begun", lambda events, of: events.remove(of[3]),
+                   lambda e: e["ph"] == "b")
+        self.found("without having begun", lambda _, of: of[3].update(id="0x7"),
+                   lambda e: e["ph"] == "e")
+        self.found("without having begun", lambda _, of: of[3].update(name="other"),
+                   lambda e: e["ph"] == "e")
+        self.found("lacks its name", lambda _, of: of[3].pop("id"), lambda e: e["ph"] == "b")
+
+    def test_counters(self):
+        def inflight(e):
+            return e["ph"] == "C" and e["name"] == "exchanges"
+        self.found("exchanges are in flight", lambda _, of: of[8]["args"].update({"in flight": 9}),
+                   inflight)
+        self.found("no number", lambda _, of: of[8]["args"].update({"in flight": "1"}), inflight)
+        self.found("lacks", lambda _, of: of[8].pop("args"), inflight)
+        self.found("counter wire", lambda _, of: of[8]["args"].update(bytes=1),
+                   lambda e: e["ph"] == "C" and e["name"] == "wire")
+
+    def test_sums(self):
+        """What only the table can tell."""
+        self.found("backward slices", lambda _, of: of[8].update(name="backward"),
+                   lambda e: e.get("cat") == "phase" and e["name"] == "forward")
+        self.found("in flight for", lambda events, of: [events.remove(e) for e in of],
+                   lambda e: e.get("cat") == "requests")
+
+    def test_table(self):
+        with open(self.table, newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+
+        def changed(what, column, value):
+            table = copy.deepcopy(rows)
+            if column:
+                table[7][rows[0].index(column)] = value
+            else:
+                del table[7]
+            path = os.path.join(self.dir.name, "changed.csv")
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                csv.writer(file, lineterminator="\n").writerows(table)
+            done = self.damaged(self.whole, path)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn(what, done.stdout)
+
+        changed("the batch takes", "wall_s", 3)
+        changed("the batch begins", "t_start_s", 3)
+        changed("mpi_wait slices", "mpi_wait_s", 3)
+        changed("in flight for", "inflight_s", 3)
+        changed("counter wire", "wire_bytes", 3)
+        changed("no row", None, None)
+
+    def test_not_a_trace(self):
+        """Exit status 2 and one line, on any number of ranks."""
+        path = os.path.join(self.dir.name, "not.json")
+        trace = copy.deepcopy(self.whole)
+        del trace["otherData"]["format"]
+        texts = ["", "{}", "[]", "null", '{"traceEvents":{}}', '{"traceEvents":[1]}',
+                 '{"traceEvents":[{}', '{"traceEvents":[],"traceEvents":[]}',
+                 '{"traceEvents":[]}', '{"traceEvents":[{"ph":"X","ph":"X"}]}',
+                 json.dumps(self.whole) + "{", json.dumps(self.whole)[:-1], "\0" * 99,
+                 json.dumps(trace)]
+        for text in texts:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = check(path)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), text[:60])
+        for words in ([path], [self.dir.name], ["/nonexistent/trace.json"], [],
+                      [os.path.join(self.out, "trace.json"), "--batches", path]):
+            done = gwrun.run(3, "trace-check", *words)
+            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+            self.assertEqual((done.returncode, len(ours)), (2, 1), (words, done.stderr))
+
+    def test_noise(self):
+        """Whatever the bytes, it ends by itself with one of its exit statuses."""
+        with open(os.path.join(self.out, "trace.json"), "rb") as file:
+            head = file.read(6000)
+        with open(self.table, "rb") as file:
+            table = file.read(1500)
+        draw = random.Random(5)
+        path = os.path.join(self.dir.name, "noise")
+        for turn in range(60):
+            bad = {"json": bytearray(head), "csv": bytearray(table)}
+            for _ in range(draw.randint(1, 8)):
+                text = bad["json" if turn % 3 else "csv"]
+                at = draw.randrange(len(text))
+                if draw.random() < 0.3:
+                    del text[at:at + draw.randint(1, 40)]
+                else:
+                    text[at] = draw.choice(b'{}[]",:0-9eE.\\\n\0\xff\x80X')
+            if turn % 2 or turn % 3 == 0:  # else it breaks off in an event
+                end = bad["json"].rfind(b"},\n")
+                tail = json.dumps(self.whole["otherData"]).encode()
+                bad["json"][end + 1:] = b'],"otherData":' + tail + b"}"
+            for kind, text in bad.items():
+                with open(f"{path}.{kind}", "wb") as file:
+                    file.write(text)
+            done = subprocess.run([gwrun.GRADWIRE, "trace-check", f"{path}.json", "--batches",
+                                   f"{path}.csv"], capture_output=True, timeout=60, check=False)
+            self.assertIn(done.returncode, (0, 1, 2), done)
+            self.assertEqual(done.stderr.count(b"\n"), done.returncode == 2, done)
+
+
+if __name__ == "__main__":
+    unittest.main()
