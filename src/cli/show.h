@@ -48,6 +48,17 @@ typedef struct gw_show_style {
     int width; /* characters a line */
 } gw_show_style;
 
+/** Flops a second of the matrix products of a rank, worked out from the model's shape and the time
+ *  of forward and backward passes, and the ceiling of its multiply-adds; NaN: absent. */
+typedef struct gw_show_rate {
+    double achieved, ceiling;
+} gw_show_rate;
+
+gw_show_rate gw_show_products(const gw_show_run *run);
+
+/** Print what else the run tells of itself: a line a fact. */
+void gw_show_facts(const gw_show_run *run);
+
 /** Print runs[0..n) for people. */
 void gw_show_print(const gw_show_run *runs, int n, const gw_show_style *style);
 

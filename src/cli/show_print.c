@@ -212,6 +212,7 @@ static const row rows[] = {
     {"  core or memory", GW_SHOW_PART_EITHER, -1, NULL},
     {"  memory-bound", GW_SHOW_PART_MEMORY, -1, NULL},
     {"codec", GW_SHOW_PART_CODEC, -1, NULL},
+    {"  memory-bound, by twin", -1, GW_SHOW_CODEC_MEMORY, NULL},
     {"exposed communication", -1, GW_SHOW_EXPOSED, NULL},
     {"  waiting", GW_SHOW_PART_WAITING, -1, NULL},
     {"  transfer", GW_SHOW_PART_TRANSFER, -1, NULL},
@@ -224,13 +225,16 @@ static const row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* A part that no run has is left out where another row says as much. */
+/* What no run has is left out where another row says as much. */
 static bool wanted(const page *p, const row *w) {
-    if (w->part != GW_SHOW_PART_CHECKPOINT && w->part != GW_SHOW_PART_EITHER)
+    if (w->part != GW_SHOW_PART_CHECKPOINT && w->part != GW_SHOW_PART_EITHER &&
+        w->figure != GW_SHOW_CODEC_MEMORY)
         return true;
-    for (int i = 0; i < p->n; i++)
-        if (p->runs[i].part[w->part] > 0)
+    for (int i = 0; i < p->n; i++) {
+        const gw_show_run *r = &p->runs[i];
+        if ((w->part < 0 ? r->steps.median[w->figure] : r->part[w->part]) > 0)
             return true;
+    }
     return false;
 }
 
@@ -274,24 +278,14 @@ static void print_table(const page *p) {
     }
 }
 
-/* ---- where the figures come from ---- */
-
-static void print_sources(const page *p) {
+static void print_facts(const page *p) {
     printf(
         "\nMedians over steps of the mean over the ranks, of the step the longest; shares are of "
         "the step.\n");
     for (int i = 0; i < p->n; i++) {
-        const char *key;
-        json_t *value;
-        json_t *all = (json_t *)gw_show_json(&p->runs[i], "sources");
-        char label[16] = "";
         if (p->n > 1)
-            snprintf(label, sizeof label, "[%d] ", i + 1);
-        printf("%ssplit of computation: %s\n", label, or_absent(p->runs[i].split));
-        json_object_foreach(all, key, value) {
-            if (json_is_string(value))
-                printf("%s%s: %s\n", label, key, json_string_value(value));
-        }
+            printf("\n[%d]\n", i + 1);
+        gw_show_facts(&p->runs[i]);
     }
 }
 
@@ -310,5 +304,5 @@ void gw_show_print(const gw_show_run *runs, int n, const gw_show_style *style) {
     printf("\n");
     print_stacks(&p);
     print_table(&p);
-    print_sources(&p);
+    print_facts(&p);
 }

@@ -92,6 +92,7 @@ static void derive(const double *v, double *f, double *own) {
     f[GW_SHOW_WALL] = v[WALL];
     f[GW_SHOW_DATA] = v[DATA];
     f[GW_SHOW_COMPUTE] = compute;
+    f[GW_SHOW_PRODUCTS] = v[FORWARD] + v[BACKWARD];
     f[GW_SHOW_CORE_CTR] = v[CORE_CTR];
     f[GW_SHOW_MEMORY_CTR] = v[MEMORY_CTR];
     f[GW_SHOW_CORE_LEAST] = core;

@@ -13,7 +13,8 @@
 typedef enum gw_show_figure {
     GW_SHOW_WALL,
     GW_SHOW_DATA,
-    GW_SHOW_COMPUTE, /* forward, backward and update */
+    GW_SHOW_COMPUTE,  /* forward, backward and update; */
+    GW_SHOW_PRODUCTS, /* the first two alone */
     GW_SHOW_CORE_CTR,
     GW_SHOW_MEMORY_CTR,
     GW_SHOW_CORE_LEAST,   /* by twins and model: surely core, */

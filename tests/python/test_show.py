@@ -177,6 +177,7 @@ class Show(unittest.TestCase):
             row["core_twin_s"], row["memory_twin_s"] = f"{compute / 10:.12g}", f"{compute / 5:.12g}"
             row["core_model_lo_s"], row["core_model_hi_s"] = f"{compute / 4:.12g}", "1"
             row["memory_model_lo_s"], row["memory_model_hi_s"] = "0", "1"
+            row["memory_codec_twin_s"] = "2e-6"
         rewrite(out, split)
         shown = document(out)[0]
         mine = steps(out, 10)
@@ -185,6 +186,8 @@ class Show(unittest.TestCase):
         self.assertAlmostEqual(shown["parts"]["core_s"] / compute, 0.35, places=6)
         self.assertAlmostEqual(shown["parts"]["memory_s"] / compute, 0.2, places=6)
         self.assertAlmostEqual(shown["parts"]["core_or_memory_s"] / compute, 0.45, places=6)
+        self.assertEqual(shown["codec_memory_twin_s"], 2e-6)
+        self.assertRegex(show(out).stdout, r"memory-bound, by twin +(2.0 us|0.00 ms)")
 
     def test_waiting_and_transfer(self):
         out = self.folder("blocking")
@@ -257,6 +260,48 @@ class Show(unittest.TestCase):
         # The sample's median is that of all within 0.2% of the distribution (one sigma).
         self.assertAlmostEqual(shown["step_s"], 0.5, delta=0.01)
         self.assertIn("65536 clean, drawn at random", show(out).stdout)
+
+    # ---- what else a run tells ----
+
+    def test_straggler(self):
+        out = os.path.join(self.dir.name, "skewed")
+        told = gwrun.train(2, out, "--steps", 40, "--inject-skew", "1:20ms")["results"]
+        shown = document(out)[0]
+        self.assertEqual(shown["straggler"], told["straggler"])
+        self.assertEqual(shown["straggler"]["rank"], 1)
+        self.assertGreater(shown["parts"]["waiting_s"], 0.005)
+        self.assertRegex(show(out).stdout, r"straggler: rank 1, last at \d+% of the exchanges")
+
+    def test_saved(self):
+        out = self.folder("overlap")
+        self.assertIn("saved by overlap: absent", show(out).stdout)
+        names = ("saved_s", "saved_ci_low_s", "saved_ci_high_s", "interference_s",
+                 "interference_ci_low_s", "interference_ci_high_s")
+        paired = dict(zip(names, [-2e-6, -3e-6, 1e-6, 4e-6, 3e-6, 5e-6]), pairs=77)
+        self.edit(out, lambda run: run["results"].update(paired=paired))
+        self.assertIn("saved by overlap: -2.0 us (95%: -3.0 .. 1.0), 77 pairs; interference 4.0 us "
+                      "(3.0 .. 5.0)", show(out).stdout)
+        self.assertEqual(document(out)[0]["paired"]["saved_s"], -2e-6)
+
+    def test_ceilings(self):
+        out = self.folder("blocking")
+        self.edit(out, lambda run: run.update(ceilings=None))
+        self.assertIn("ceilings: absent", show(out).stdout)
+        self.assertIsNone(document(out)[0]["products"]["share"])
+        self.edit(out, lambda run: run.update(ceilings={
+            "source": "measured", "drifted": True, "all_threads": 2,
+            "fma_flops_per_s": {"one": 2e11, "all": 3e11},
+            "links": [{"beta_s_per_byte": 1e-9}, {"beta_s_per_byte": 2e-9}]}))
+        shown, text = document(out)[0], show(out).stdout
+        # 784-256-128-10 on 32 samples a rank; nobody needs the gradient of the images.
+        flops = 2 * 32 * (2 * 784 * 256 + 3 * 256 * 128 + 3 * 128 * 10)
+        rate = flops / figure(steps(out, 10), "forward_s", "backward_s")
+        self.assertAlmostEqual(shown["products"]["flops_per_s"] / rate, 1, places=6)
+        self.assertEqual(shown["products"]["ceiling_flops_per_s"], 1.5e11)
+        self.assertIn(f"({100 * rate / 1.5e11:.1f}%)", text)
+        self.assertIn("DRIFTED", text)
+        self.assertIn(f"0.50 GB/s; a rank's wire bytes take it {2e-3 * shown['wire_bytes']:.1f} us",
+                      text)
 
     # ---- looks ----
 

@@ -1,0 +1,131 @@
+/* gradwire show: what a run says of itself beyond its steps. */
+#include "cli/show.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- how near to the ceilings ---- */
+
+/* Flops of a step's matrix products over `samples`: forward, the weights' gradient, and the inputs'
+ * one above the first layer, 2 a weight and sample each. */
+static double product_flops(const gw_show_run *r, double samples) {
+    const char *c = gw_show_text(r, "options.layers");
+    double from = gw_show_number(r, "data.features"), flops = 0, passes = 2;
+    while (c && *c) {
+        char *end;
+        double to = strtod(c, &end);
+        flops += passes * 2 * from * to * samples;
+        from = to;
+        passes = 3;
+        c = end + (*end == ',');
+        if (*end && *end != ',')
+            return NAN;
+    }
+    return flops + passes * 2 * from * gw_show_number(r, "data.classes") * samples;
+}
+
+gw_show_rate gw_show_products(const gw_show_run *r) {
+    double workers = gw_show_number(r, "machine.workers"),
+           threads = gw_show_number(r, "machine.threads_per_rank"),
+           batch = gw_show_number(r, "options.batch"),
+           local = gw_show_number(r, "options.local-batch");
+    double all = gw_show_number(r, "ceilings.fma_flops_per_s.all");
+    gw_show_rate rate = {.achieved = product_flops(r, isnan(local) ? batch / workers : local) /
+                                     r->steps.median[GW_SHOW_PRODUCTS],
+                         .ceiling = all * threads / gw_show_number(r, "ceilings.all_threads")};
+    if (isnan(rate.ceiling))
+        rate.ceiling = gw_show_number(r, "ceilings.fma_flops_per_s.one") * threads;
+    return rate;
+}
+
+static void print_ceilings(const gw_show_run *r) {
+    gw_show_rate products = gw_show_products(r);
+    if (isnan(products.ceiling)) {
+        printf("ceilings: absent\n");
+        return;
+    }
+    const char *source = gw_show_text(r, "ceilings.source");
+    printf("ceilings (%s%s): forward and backward %.1f of %.1f GFLOP/s a rank (%.1f%%)\n",
+           source ? source : "source absent",
+           gw_show_true(r, "ceilings.drifted") ? ", but the machine has DRIFTED since" : "",
+           products.achieved / 1e9, products.ceiling / 1e9,
+           100 * products.achieved / products.ceiling);
+}
+
+/* The wire bytes at the rate of the slowest link: a floor of what their exchange takes. */
+static void print_links(const gw_show_run *r) {
+    const json_t *links = gw_show_json(r, "ceilings.links");
+    double slowest = 0, bytes = r->steps.median[GW_SHOW_WIRE_BYTES];
+    for (size_t i = 0; i < json_array_size(links); i++)
+        slowest =
+            fmax(slowest,
+                 json_number_value(json_object_get(json_array_get(links, i), "beta_s_per_byte")));
+    if (slowest > 0 && !isnan(bytes))
+        printf("slowest link: %.2f GB/s; a rank's wire bytes take it %.1f us\n", 1e-9 / slowest,
+               bytes * slowest * 1e6);
+}
+
+/* ---- what the run measured beside ---- */
+
+static void print_straggler(const gw_show_run *r) {
+    double rank = gw_show_number(r, "results.straggler.rank");
+    if (gw_show_number(r, "machine.ranks") == 1)
+        return;
+    if (!isnan(rank))
+        printf("straggler: rank %.0f, last at %.0f%% of the exchanges; each other rank waited "
+               "%.1f us a step for it (%.1f%%)\n",
+               rank, 100 * gw_show_number(r, "results.straggler.last_share"),
+               1e6 * gw_show_number(r, "results.straggler.waited_s"),
+               100 * gw_show_number(r, "results.straggler.of_step"));
+    else
+        printf("straggler: %s\n",
+               isnan(r->part[GW_SHOW_PART_WAITING]) ? "absent" : "none noticeable");
+}
+
+static void print_saved(const gw_show_run *r) {
+    double saved = gw_show_number(r, "results.paired.saved_s");
+    if (isnan(saved))
+        printf("saved by overlap: absent (train --paired measures it)\n");
+    else
+        printf("saved by overlap: %.1f us (95%%: %.1f .. %.1f), %.0f pairs; interference %.1f us "
+               "(%.1f .. %.1f)\n",
+               1e6 * saved, 1e6 * gw_show_number(r, "results.paired.saved_ci_low_s"),
+               1e6 * gw_show_number(r, "results.paired.saved_ci_high_s"),
+               gw_show_number(r, "results.paired.pairs"),
+               1e6 * gw_show_number(r, "results.paired.interference_s"),
+               1e6 * gw_show_number(r, "results.paired.interference_ci_low_s"),
+               1e6 * gw_show_number(r, "results.paired.interference_ci_high_s"));
+}
+
+static void print_overhead(const gw_show_run *r) {
+    double ratio = gw_show_number(r, "overhead.ratio");
+    const char *why = gw_show_text(r, "overhead.why");
+    if (isnan(ratio))
+        printf("own overhead: absent%s%s\n", why ? ": " : "", why ? why : "");
+    else
+        printf("own overhead: %+.2f%% (95%%: %+.2f%% .. %+.2f%%), %.0f pairs\n", 100 * (ratio - 1),
+               100 * (gw_show_number(r, "overhead.ci_low") - 1),
+               100 * (gw_show_number(r, "overhead.ci_high") - 1),
+               gw_show_number(r, "overhead.pairs"));
+}
+
+static void print_sources(const gw_show_run *r) {
+    const char *key;
+    json_t *value;
+    printf("where from: core and memory: %s\n", r->split ? r->split : "absent");
+    json_object_foreach((json_t *)gw_show_json(r, "sources"), key, value) {
+        if (json_is_string(value))
+            printf("            %s: %s\n", key, json_string_value(value));
+    }
+}
+
+void gw_show_facts(const gw_show_run *r) {
+    print_straggler(r);
+    print_saved(r);
+    print_ceilings(r);
+    print_links(r);
+    print_overhead(r);
+    print_sources(r);
+}
