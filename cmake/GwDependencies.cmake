@@ -64,6 +64,16 @@ endfunction()
 
 gw_find_library(GW::jansson jansson.h jansson "libjansson-dev")
 gw_find_library(GW::papi papi.h papi "libpapi-dev")
+# PAPI's software-defined events come with PAPI 7; without them gradwire's own counts are in its files
+# only.
+add_library(GW::sde INTERFACE IMPORTED GLOBAL)
+find_path(sde_INCLUDE_DIR sde_lib.h)
+find_library(sde_LIBRARY sde)
+if(sde_INCLUDE_DIR AND sde_LIBRARY)
+  target_include_directories(GW::sde INTERFACE ${sde_INCLUDE_DIR})
+  target_link_libraries(GW::sde INTERFACE ${sde_LIBRARY})
+  target_compile_definitions(GW::sde INTERFACE GW_HAVE_SDE)
+endif()
 
 if(GW_GEMM STREQUAL "dnnl")
   gw_find_library(GW::gemm dnnl.h dnnl "libdnnl-dev, or configure with -DGW_GEMM=cblas")

@@ -4,6 +4,7 @@
 #include "data/data.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
+#include "prof/counters.h"
 #include "prof/host.h"
 #include "prof/ledger.h"
 #include "prof/papi.h"
@@ -220,6 +221,40 @@ static void check_counters(const gw_host *host) {
             host->perf_paranoid <= 2 ? "may" : "may not");
 }
 
+/* Whether a run here can tell memory-bound computation by counters, and what each event lacks. */
+static void check_events(void) {
+    gw_group_choice *choice = NULL;
+    gw_counters *counters = NULL;
+    gw_counters_report report = {0};
+    gw_err e = gw_group_choose(&choice, "auto", NULL);
+    if (e == GW_OK)
+        e = gw_counters_open(&counters, &report, &gw_counters_papi, choice, 1);
+    if (e != GW_OK)
+        snprintf(report.reason, sizeof report.reason, "%s", gw_err_text());
+    static const char *const bounds[] = {"", ", a lower bound", ", an upper bound"};
+    if (counters && report.memory)
+        say(OK, "memory", NULL, "memory-bound time by hardware counters (ctr), group %s%s",
+            choice->name, bounds[report.bound]);
+    else
+        say(NOTE, "memory", "see 'counters' and 'perf'; --papi-group FILE brings other events",
+            "memory-bound time by hardware counters (ctr) absent: %s", report.reason);
+    for (int i = 0; i < report.events; i++) {
+        const gw_counter_event *event = &report.event[i];
+        if (*event->papi)
+            say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name, event->papi);
+        else
+            say(NOTE, "event", NULL, "%s/%s: %s", event->group, event->name, event->reason);
+    }
+    if (counters) {
+        gw_counters_state state;
+        gw_counters_tell(counters, &state);
+        say(OK, "event", NULL, "%s; both edges of a batch take %.1f us", state.why,
+            state.edge_s * 1e6);
+    }
+    gw_counters_close(counters);
+    free(choice);
+}
+
 static void check_data(void) {
     const char *dir = gw_data_find_fashion_mnist();
     if (dir)
@@ -256,6 +291,7 @@ static gw_err diagnose(const gw_args *args, int provided) {
     check_variables(&host, &node, threads);
     check_clock();
     check_counters(&host);
+    check_events();
     check_data();
     printf("\n%d ok, %d notes, %d problems\n", tally[OK], tally[NOTE], tally[PROBLEM]);
     return GW_OK;

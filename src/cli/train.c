@@ -42,6 +42,10 @@ static const gw_opt opts[] = {
     {"overhead", GW_OPT_INT, NULL, 0, GW_OVERHEAD_MOST, NULL, "PAIRS",
      "steps with and without probes before the run, to measure what these cost; 0: none (default: "
      "0.1 s of them with --out)"},
+    {"papi-group", GW_OPT_TEXT, "auto", 0, 0, NULL, "GROUP",
+     "event group to count: auto (this CPU's for memory), none, NAME, NAME/GROUP or a file"},
+    {"papi-events", GW_OPT_TEXT, NULL, 0, 0, NULL, "A,B,..",
+     "count these events of PAPI's, a column each (alone, or in turn with --papi-group)"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -49,6 +53,7 @@ typedef struct job {
     gw_args *args;
     gw_train_config config;
     gw_session *session;
+    gw_group_choice *counters; /* NULL: none */
     char *command;
     bool quiet, terminal;
     double last_s; /* when progress was last shown */
@@ -119,6 +124,24 @@ static gw_err read_skew(gw_train_config *c, const gw_args *a) {
                    text, most_s);
 }
 
+static gw_err read_counters(job *j) {
+    const gw_args *a = j->args;
+    bool full = j->config.profile == GW_PROFILE_FULL;
+    for (int i = 0; i < 2 && !full; i++) {
+        const char *option = i ? "papi-events" : "papi-group";
+        if (gw_args_given(a, option))
+            return gw_fail(GW_ERR_USAGE,
+                           "train: --%s counts what --profile %s leaves out: use "
+                           "--profile full",
+                           option, gw_args_text(a, "profile"));
+    }
+    if (full)
+        GW_TRY(gw_group_choose(&j->counters, gw_args_text(a, "papi-group"),
+                               gw_args_text(a, "papi-events")));
+    j->config.counters = j->counters;
+    return GW_OK;
+}
+
 static gw_err read_config(job *j) {
     const gw_args *a = j->args;
     gw_train_config *c = &j->config;
@@ -146,6 +169,7 @@ static gw_err read_config(job *j) {
     c->overhead = gw_args_given(a, "overhead") ? (int)gw_args_int(a, "overhead")
                   : c->out                     ? GW_OVERHEAD_AUTO
                                                : 0;
+    GW_TRY(read_counters(j));
     c->args = a;
     c->opts = opts;
     c->command = j->command;
@@ -313,6 +337,7 @@ static int run(int argc, char **argv) {
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
     int status = gw_cli_parallel(level, e, body, &j);
     gw_session_free(j.session);
+    free(j.counters);
     gw_args_free(j.args);
     free(j.command);
     return status;

@@ -37,6 +37,7 @@ static const column columns[] = {
     {"memory_model_hi_s", SECONDS, ROW(split.memory_model_hi_s)},
     {"encode_s", SECONDS, PHASE(ENCODE)},
     {"decode_s", SECONDS, PHASE(DECODE)},
+    {"memory_codec_ctr_s", SECONDS, ROW(split.memory_codec_ctr_s)},
     {"memory_codec_twin_s", SECONDS, ROW(split.memory_codec_twin_s)},
     {"mpi_post_s", SECONDS, PHASE(MPI_POST)},
     {"mpi_poll_s", SECONDS, PHASE(MPI_POLL)},

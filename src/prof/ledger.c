@@ -24,6 +24,7 @@ static struct {
     int depth;
     long nivcsw, minflt;
     double cpu_s;
+    gw_ledger_sums before;
     const gw_ledger_sink *sinks[GW_LEDGER_SINKS];
     int n_sinks;
     gw_profile profile;
@@ -41,7 +42,7 @@ static _Thread_local bool is_main;
 
 /* Any thread. */
 static atomic_bool running;
-static atomic_uint_fast64_t bytes_sent, messages_sent, collectives_called;
+static atomic_uint_fast64_t bytes_sent, messages_sent, collectives_called, batches_ended;
 static atomic_uint_fast64_t run_collectives, run_modelled; /* of all batches */
 
 /* How long requests were in flight so far. Writers take turns by making `turn` odd; a reader that
@@ -185,6 +186,7 @@ static void enter(gw_phase phase) {
     /* Whoever waits may do so by polling: it is waiting all the same. */
     if (phase == GW_PHASE_MPI_POLL && led.stack[led.depth] == GW_PHASE_MPI_WAIT)
         phase = GW_PHASE_MPI_WAIT;
+    TELL(edge, led.stack[led.depth], phase);
     charge(gw_clock_ticks());
     led.stack[++led.depth] = phase;
     led.regions++;
@@ -200,6 +202,7 @@ static void leave(void) {
     assert(led.depth > 0 && "a region is left that was not entered in this batch");
     charge(gw_clock_ticks());
     led.depth--;
+    TELL(edge, led.stack[led.depth + 1], led.stack[led.depth]);
 }
 
 /* A part is no slice: two readings of the clock, and the phase goes on. */
@@ -310,9 +313,7 @@ void gw_ledger_begin(void) {
     led.inflight = led.regions = 0;
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
-    atomic_store(&bytes_sent, 0);
-    atomic_store(&messages_sent, 0);
-    atomic_store(&collectives_called, 0);
+    led.before = gw_ledger_totals();
     usage(&led.nivcsw, &led.minflt, &led.cpu_s);
     led.begin = led.mark = gw_clock_ticks();
     led.busy = flight_until(led.mark);
@@ -340,12 +341,19 @@ void gw_ledger_end(gw_batch_cost *cost) {
         c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
     end_parts(&c);
     c.inflight_s = gw_clock_seconds(led.inflight);
-    c.wire_bytes = atomic_load(&bytes_sent);
-    c.messages = atomic_load(&messages_sent);
-    c.collectives = atomic_load(&collectives_called);
+    gw_ledger_sums now = gw_ledger_totals();
+    c.wire_bytes = now.wire_bytes - led.before.wire_bytes;
+    c.messages = now.messages - led.before.messages;
+    c.collectives = now.collectives - led.before.collectives;
     c.regions = led.regions;
+    atomic_fetch_add(&batches_ended, 1);
     TELL(batch, led.begin, end);
     *cost = c;
+}
+
+gw_ledger_sums gw_ledger_totals(void) {
+    return (gw_ledger_sums){atomic_load(&bytes_sent), atomic_load(&messages_sent),
+                            atomic_load(&collectives_called), atomic_load(&batches_ended)};
 }
 
 bool gw_ledger_counting(void) {

@@ -75,6 +75,12 @@ void gw_ledger_collectives(uint64_t *calls, uint64_t *bytes);
 void gw_ledger_posted(int requests);
 void gw_ledger_completed(int requests);
 
+/** What was counted in batches since the process began, up to now. Any thread. */
+typedef struct gw_ledger_sums {
+    uint64_t wire_bytes, messages, collectives, batches;
+} gw_ledger_sums;
+gw_ledger_sums gw_ledger_totals(void);
+
 /** Seconds since gw_ledger_start, and the clock tick of that start. */
 double gw_ledger_now(void);
 uint64_t gw_ledger_zero(void);
@@ -88,6 +94,9 @@ double gw_ledger_region_cost(void);
 typedef struct gw_ledger_sink {
     /** A stretch of the main thread that belongs to one leaf phase; stretches follow each other. */
     void (*slice)(gw_phase phase, uint64_t start, uint64_t end);
+    /** The main thread goes from one region into another, inside a batch; told before the clock is
+     *  read on the way in and after it on the way out, so that its time is the outer region's. */
+    void (*edge)(gw_phase ended, gw_phase begun);
     /** A batch ended; its slices were told before. */
     void (*batch)(uint64_t start, uint64_t end);
     /** Requests were in flight from start to end. Any thread, never two at once. */

@@ -1,6 +1,7 @@
 #include "prof/papi.h"
 
 #include <papi.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,17 +76,29 @@ static void try_hardware(gw_papi_report *out) {
     PAPI_destroy_eventset(&set);
 }
 
+static unsigned long thread_id(void) {
+    return (unsigned long)pthread_self();
+}
+
+gw_err gw_papi_start(void) {
+    if (PAPI_is_initialized() != PAPI_NOT_INITED)
+        return GW_OK;
+    int rc = PAPI_library_init(PAPI_VER_CURRENT);
+    if (rc > 0 && rc != PAPI_VER_CURRENT)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "the library is version %d.%d, gradwire was compiled for %d.%d",
+                       PAPI_VERSION_MAJOR(rc), PAPI_VERSION_MINOR(rc),
+                       PAPI_VERSION_MAJOR(PAPI_VERSION), PAPI_VERSION_MINOR(PAPI_VERSION));
+    rc = rc > 0 ? PAPI_thread_init(thread_id) : rc;
+    return rc == PAPI_OK ? GW_OK
+                         : gw_fail(GW_ERR_UNSUPPORTED, "PAPI cannot be started: %s (%d)",
+                                   PAPI_strerror(rc) ? PAPI_strerror(rc) : "unknown error", rc);
+}
+
 void gw_papi_probe(gw_papi_report *out) {
     *out = (gw_papi_report){.version = "absent"};
-    int rc = PAPI_library_init(PAPI_VER_CURRENT);
-    if (rc != PAPI_VER_CURRENT) {
-        if (rc > 0)
-            snprintf(out->reason, sizeof out->reason,
-                     "the library is version %d.%d, gradwire was compiled for %d.%d",
-                     PAPI_VERSION_MAJOR(rc), PAPI_VERSION_MINOR(rc),
-                     PAPI_VERSION_MAJOR(PAPI_VERSION), PAPI_VERSION_MINOR(PAPI_VERSION));
-        else
-            say(out, "PAPI cannot be started", rc);
+    if (gw_papi_start() != GW_OK) {
+        snprintf(out->reason, sizeof out->reason, "%s", gw_err_text());
         return;
     }
     int version = PAPI_get_opt(PAPI_LIB_VERSION, NULL);
@@ -93,5 +106,4 @@ void gw_papi_probe(gw_papi_report *out) {
              PAPI_VERSION_MINOR(version), PAPI_VERSION_REVISION(version));
     list_components(out);
     try_hardware(out);
-    PAPI_shutdown();
 }

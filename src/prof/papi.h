@@ -3,6 +3,8 @@
 #ifndef GW_PROF_PAPI_H
 #define GW_PROF_PAPI_H
 
+#include "base/err.h"
+
 #include <stdbool.h>
 
 enum { GW_PAPI_COMPONENTS = 16 };
@@ -21,8 +23,12 @@ typedef struct gw_papi_report {
     char reason[256]; /* why hardware is false; "" when it is true */
 } gw_papi_report;
 
-/** Fill *out. Starts PAPI and shuts it down again; never fails: what is wrong is in the reasons.
- *  Main thread, outside a batch, while nobody else uses PAPI. */
+/** Start PAPI for threads, unless it runs; it then runs until the process ends. GW_ERR_UNSUPPORTED
+ * with the reason. Main thread. */
+gw_err gw_papi_start(void);
+
+/** Fill *out, starting PAPI; never fails: what is wrong is in the reasons. Main thread, outside a
+ *  batch, while it counts nothing. */
 void gw_papi_probe(gw_papi_report *out);
 
 #endif

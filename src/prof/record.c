@@ -14,7 +14,7 @@ enum { KEY = 0x5eed };
 /* A step over all ranks, as the summary needs it. */
 typedef struct step_figures {
     int64_t at; /* how many came before it */
-    float wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES];
+    float wall_s, inflight_s, memory_s, waiting_s, transfer_s, phase_s[GW_PHASES];
     double wire_bytes, logical_bytes; /* means over the ranks */
 } step_figures;
 
@@ -85,7 +85,7 @@ void gw_record_counters(gw_record *r, const char *const *names, int n) {
 
 gw_batch_row gw_batch_row_blank(void) {
     gw_batch_row row = {.loss = NAN,
-                        .split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
+                        .split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
                         .wait_skew_s = NAN,
                         .transfer_s = NAN,
                         .clock_err_s = NAN};
@@ -163,6 +163,7 @@ static void add_to_step(step_figures *s, const gw_batch_row *row, double share) 
     s->inflight_s += (float)(c->inflight_s * share);
     s->waiting_s += (float)(row->wait_skew_s * share);
     s->transfer_s += (float)(row->transfer_s * share);
+    s->memory_s += (float)(row->split.memory_ctr_s * share);
     for (int p = 0; p < GW_PHASES; p++)
         s->phase_s[p] += (float)(c->phase_s[p] * share);
     s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes * share;
@@ -258,7 +259,7 @@ static double median(const gw_record *r, int64_t warmup, size_t offset) {
 }
 
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
-    *out = (gw_batch_summary){0};
+    *out = (gw_batch_summary){.memory_s = NAN};
     double wire = 0, logical = 0;
     for (int64_t i = 0; i < r->steps_held; i++)
         if (r->steps[i].at >= warmup) {
@@ -272,6 +273,7 @@ void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out
     out->inflight_s = median(r, warmup, offsetof(step_figures, inflight_s));
     out->waiting_s = median(r, warmup, offsetof(step_figures, waiting_s));
     out->transfer_s = median(r, warmup, offsetof(step_figures, transfer_s));
+    out->memory_s = median(r, warmup, offsetof(step_figures, memory_s));
     for (size_t p = 0; p < GW_PHASES; p++)
         out->phase_s[p] = median(r, warmup, offsetof(step_figures, phase_s) + p * sizeof(float));
     out->wire_bytes = wire / (double)out->batches;

@@ -11,9 +11,9 @@ typedef struct gw_record gw_record;
 /** COMPUTE (forward, backward and update) split into core and memory time, by each source apart;
  *  NaN: that source is absent. See docs/measurement.md. */
 typedef struct gw_batch_split {
-    double core_ctr_s, memory_ctr_s;   /* hardware counters; they add up to COMPUTE */
-    double core_twin_s, memory_twin_s; /* kernels that have a cache-resident twin */
-    double memory_codec_twin_s;        /* the same of encode and decode */
+    double core_ctr_s, memory_ctr_s;                /* hardware counters; they add up to COMPUTE */
+    double core_twin_s, memory_twin_s;              /* kernels that have a cache-resident twin */
+    double memory_codec_ctr_s, memory_codec_twin_s; /* the memory part of encode and decode */
     double core_model_lo_s, core_model_hi_s, memory_model_lo_s, memory_model_hi_s; /* GEMMs */
 } gw_batch_split;
 
@@ -21,7 +21,7 @@ typedef struct gw_batch_split {
 typedef enum gw_split_source { GW_SPLIT_NONE, GW_SPLIT_TWIN_MODEL, GW_SPLIT_CTR } gw_split_source;
 
 /** Columns of a run's own choice: hardware counters. */
-enum { GW_COUNTERS = 8, GW_COUNTER_NAME = 48 };
+enum { GW_COUNTERS = 8, GW_COUNTER_NAME = 96 };
 
 typedef struct gw_batch_row {
     int rank, epoch; /* epoch: 1..; rank: set by gw_record_push */
@@ -53,6 +53,7 @@ typedef struct gw_batch_summary {
     double phase_s[GW_PHASES];        /* median over steps of the mean over the ranks */
     double inflight_s;                /* the same */
     double waiting_s, transfer_s;     /* the same, over the steps where all ranks know them */
+    double memory_s;                  /* of computation, by counters: the same; NaN: not counted */
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 
@@ -80,10 +81,10 @@ bool gw_batch_clean(const gw_batch_cost *cost);
  *  has pushed its rows in order of step, and the same steps as the others. */
 gw_err gw_record_flush(gw_record *r);
 
-/** Rank 0: summary over all flushed rows (the first `warmup` steps left out); all zeros when
- *  nothing is left. Elsewhere always all zeros. Of a run of more than GW_RECORD_STEPS steps it is
- *  over a uniform sample of so many (Vitter, "Random sampling with a reservoir", ACM TOMS 11, 1985,
- *  algorithm R), the same one in every run. */
+/** Rank 0: summary over all flushed rows (the first `warmup` steps left out); all zeros, memory_s
+ *  NaN, when nothing is left. Elsewhere always all zeros. Of a run of more than GW_RECORD_STEPS
+ * steps it is over a uniform sample of so many (Vitter, "Random sampling with a reservoir", ACM
+ * TOMS 11, 1985, algorithm R), the same one in every run. */
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out);
 
 /** One rank's mean step. NaN: not measured in some step. */

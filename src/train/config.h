@@ -5,6 +5,7 @@
 #include "base/args.h"
 #include "data/data.h"
 #include "nn/model.h"
+#include "prof/group.h"
 #include "prof/ledger.h"
 
 typedef struct gw_train_config {
@@ -31,6 +32,7 @@ typedef struct gw_train_config {
     bool collectives; /* write collectives.csv */
     int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
     double skew_s;
+    const gw_group_choice *counters; /* NULL: none */
     gw_profile profile;
     int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
     const gw_args *args; /* all options as resolved, for run.json */

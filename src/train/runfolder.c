@@ -7,7 +7,6 @@
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/host.h"
-#include "prof/papi.h"
 #include "train/auto.h"
 
 #include <errno.h>
@@ -174,19 +173,6 @@ static json_t *forecast(const gw_session *s) {
     return gw_session_auto(s) ? gw_auto_json(gw_session_auto(s)) : json_null();
 }
 
-static json_t *papi_facts(void) {
-    gw_papi_report p;
-    gw_papi_probe(&p);
-    json_t *components = json_array();
-    for (int i = 0; i < p.components; i++)
-        json_array_append_new(components, json_pack("{s:s, s:b, s:o}", "name", p.component[i].name,
-                                                    "enabled", p.component[i].enabled, "reason",
-                                                    text_or_null(p.component[i].reason)));
-    return json_pack("{s:s, s:b, s:o, s:o, s:[], s:[]}", "version", p.version, "hardware_counters",
-                     p.hardware, "reason", text_or_null(p.reason), "components", components,
-                     "events_wanted", "events_counted");
-}
-
 static const char *thread_level_name(int level) {
     return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
            : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
@@ -253,28 +239,29 @@ static json_t *summary(const gw_batch_summary *b) {
         snprintf(key, sizeof key, "%s_s", gw_phase_name((gw_phase)i));
         json_object_set_new(phases, key, number(p[i]));
     }
-    return json_pack(
-        "{s:I, s:o, s:o, s:n, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
-        (json_int_t)b->batches, "wall_s", number(b->wall_s), "compute_s",
-        number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]), "memory_s",
-        "exposed_s", number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
-        "waiting_s", number(b->waiting_s), "transfer_s", number(b->transfer_s), "hidden_s",
-        number(b->inflight_s), "codec_s", number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]),
-        "wire_bytes", number(b->wire_bytes), "logical_bytes", number(b->logical_bytes), "phases",
-        phases);
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
+                     (json_int_t)b->batches, "wall_s", number(b->wall_s), "compute_s",
+                     number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]),
+                     "memory_s", number(b->memory_s), "exposed_s",
+                     number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
+                     "waiting_s", number(b->waiting_s), "transfer_s", number(b->transfer_s),
+                     "hidden_s", number(b->inflight_s), "codec_s",
+                     number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes",
+                     number(b->wire_bytes), "logical_bytes", number(b->logical_bytes), "phases",
+                     phases);
 }
 
 /* Which figures were observed and which follow from a formula. */
-static json_t *sources(const gw_train_config *c, const gw_session *s) {
+static json_t *sources(const gw_train_config *c, const gw_run_facts *f) {
     if (c->profile == GW_PROFILE_OFF)
         return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases", "absent", "waiting_s", "absent",
                          "hidden_s", "absent", "memory_s", "absent", "wire_bytes", "absent");
-    bool native = gw_session_algorithm(s)->ops->caps & GW_ALGO_ORDERED;
+    bool native = gw_session_algorithm(f->session)->ops->caps & GW_ALGO_ORDERED;
     return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases",
                      "measured: exclusive timers, MPI by PMPI", "waiting_s",
                      "measured: blocked before the last rank's arrival, on a common clock",
                      "hidden_s", "upper bound: computation while a message was in flight",
-                     "memory_s", "absent", "wire_bytes",
+                     "memory_s", gw_memory_source(f->memory), "wire_bytes",
                      native ? "modelled: what the bandwidth-optimal collective sends"
                             : "measured: bytes handed to MPI");
 }
@@ -324,7 +311,7 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
-        link_facts(), "papi", papi_facts(), "sources", sources(c, f->session), "forecast",
+        link_facts(), "papi", gw_memory_papi_json(f->memory), "sources", sources(c, f), "forecast",
         forecast(f->session), "overhead", overhead(c, r), "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");

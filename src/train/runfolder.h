@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "prof/trace.h"
 #include "train/codec_stats.h"
+#include "train/memory.h"
 #include "train/trainer.h"
 
 /** Bumped when a key of run.json or a column changes its meaning. */
@@ -37,7 +38,8 @@ gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row);
 typedef struct gw_run_facts {
     const gw_data *data;
     const gw_session *session;
-    int thread_level; /* provided by MPI */
+    const gw_memory *memory; /* NULL: --profile leaves it out */
+    int thread_level;        /* provided by MPI */
     const char *started_utc;
     const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
     int layers;

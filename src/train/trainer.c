@@ -45,11 +45,13 @@ static gw_err measured_step(gw_trainer *t, gw_batch batch, float rate, bool sett
                             gw_batch_row *row, double *loss) {
     gw_waits_begin(t->waits, row->step);
     gw_trace_step(row->step);
+    gw_memory_begin(t->memory);
     gw_ledger_begin();
     gw_err e = gw_step(&t->stepper, batch, rate, loss);
     if (e == GW_OK && settle)
         e = gw_step_settle(&t->stepper);
     gw_ledger_end(&row->cost);
+    gw_memory_end(t->memory, row);
     gw_waits_end(t->waits);
     return e;
 }
@@ -250,6 +252,7 @@ static gw_err write_results(gw_trainer *t) {
     GW_TRY(compare_ranks(t));
     if (gw_session_auto(t->session))
         gw_session_auto(t->session)->measured_s = r->summary.wall_s;
+    GW_TRY(gw_memory_finish(t->memory));
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));
@@ -276,6 +279,7 @@ static gw_err write_results(gw_trainer *t) {
     GW_MPI(MPI_Query_thread(&level));
     gw_run_facts facts = {.data = t->data,
                           .session = t->session,
+                          .memory = t->memory,
                           .thread_level = level,
                           .started_utc = t->started_utc,
                           .codec = t->codec_rows,
@@ -316,6 +320,7 @@ static gw_err measure_overhead(gw_trainer *t) {
     t->stepper.skew_s = skew_s;
     gw_codec_stats_restart(t->stats);
     gw_waits_forget(t->waits);
+    gw_memory_forget(t->memory);
     return GW_OK;
 }
 

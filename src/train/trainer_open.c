@@ -147,6 +147,9 @@ gw_err gw_trainer_open(gw_trainer *t) {
                               .yield = t->oversubscribed};
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
+    gw_clock_start();
+    if (t->c->profile == GW_PROFILE_FULL)
+        GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     GW_TRY(gw_agree(t->comm, open_files(t)));
     gw_codec_stats_setup stats = {.session = t->session,
                                   .layers = gw_model_spans(t->model),
@@ -156,7 +159,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
                                   .out = t->c->out};
     GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
     GW_TRY(gw_record_open(&t->record, t->c->out, GW_TRAINER_ROWS, t->comm));
-    gw_clock_start();
+    if (t->memory)
+        gw_memory_columns(t->memory, t->record);
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
     gw_ledger_set_profile(t->c->profile);
@@ -172,6 +176,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_waits_abandon(t->waits);
     gw_matrix_close();
     free(t->by_rank);
+    gw_memory_close(t->memory);
     gw_record_abandon(t->record);
     gw_file_abandon(t->epochs_csv);
     gw_codec_stats_close(t->stats);

@@ -6,6 +6,7 @@
 #include "data/sampler.h"
 #include "prof/waits.h"
 #include "train/codec_stats.h"
+#include "train/memory.h"
 #include "train/ranks.h"
 #include "train/runfolder.h"
 #include "train/step.h"
@@ -31,8 +32,9 @@ typedef struct gw_trainer {
     gw_stepper stepper;
     int rehearsed; /* steps */
     gw_record *record;
-    gw_waits *waits;  /* NULL: --profile off */
-    int64_t flush_at; /* the step whose end is the next flush, the same on all ranks */
+    gw_waits *waits;   /* NULL: --profile off */
+    int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
+    gw_memory *memory; /* NULL: --profile leaves it out */
     gw_codec_stats *stats;
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */

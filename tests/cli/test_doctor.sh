@@ -4,7 +4,7 @@ fail() {
     printf 'FAIL: %s\n' "$*" >&2
     exit 1
 }
-topics='cores cpu mpi transport mpi.threads progress gemm variables clock counters perf data'
+topics='cores cpu mpi transport mpi.threads progress gemm variables clock counters memory perf data'
 
 # A report on stdin-like text $1 must hold each topic once at least, and a tally.
 check_report() {
@@ -22,6 +22,14 @@ check_report "$report"
 grep -q '^1 rank on 1 host, 1 thread each$' <<<"$report" || fail "wrong size in: $report"
 grep -Eq 'timing a region costs [0-9]+ ns' <<<"$report" || fail "no cost of timing in: $report"
 grep -Eq 'hardware counters (count|absent: .+)' <<<"$report" || fail "counters in: $report"
+
+# Names that PAPI knows and the kernel does not count.
+other=spr
+grep -q GenuineIntel /proc/cpuinfo && other=amd64_fam19h_zen4
+report=$(LIBPFM_FORCE_PMU=$other "$GRADWIRE" doctor) || fail "exit status $? with LIBPFM_FORCE_PMU"
+check_report "$report"
+grep -Eq '^note +memory +memory-bound time by hardware counters \(ctr\) absent: .+' <<<"$report" ||
+    fail "memory-bound time is not absent, or has no reason: $report"
 
 report=$("$MPIEXEC" -n 2 "$GRADWIRE" doctor --threads 4096) || fail "exit status $? on 2 ranks"
 check_report "$report"

@@ -16,10 +16,11 @@ static char dir[] = "/tmp/gradwire-record-XXXXXX", path[64];
 static const char header[] =
     "rank,epoch,step,samples,loss,t_start_s,wall_s,data_s,forward_s,backward_s,update_s,"
     "core_ctr_s,memory_ctr_s,core_twin_s,memory_twin_s,core_model_lo_s,core_model_hi_s,"
-    "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_twin_s,mpi_post_s,"
-    "mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,other_s,inflight_s,logical_bytes,"
+    "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_ctr_s,"
+    "memory_codec_twin_s,mpi_post_s,mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,"
+    "other_s,inflight_s,logical_bytes,"
     "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,clean,sde:::a,cycles\n";
-enum { COLUMNS = 42 };
+enum { COLUMNS = 43 };
 
 /* Row `step`, all fields different; walls are 1, 2, 3, ... ms. */
 static gw_batch_row sample_row(int64_t step) {
@@ -135,8 +136,11 @@ static void test_summary(void **state) {
     assert_int_equal(gw_record_open(&r, NULL, 2000, MPI_COMM_SELF), GW_OK);
     gw_record_summary(r, 0, &s);
     assert_int_equal(s.batches, 0);
+    assert_true(isnan(s.memory_s));
     for (int64_t step = 1; step <= 1500; step++) {
         gw_batch_row row = sample_row(step);
+        if (step % 2 == 0) /* the others counted something else */
+            row.split.memory_ctr_s = 1e-3 * (double)step;
         assert_int_equal(gw_record_push(r, &row), GW_OK);
     }
     assert_int_equal(gw_record_flush(r), GW_OK);
@@ -145,6 +149,7 @@ static void test_summary(void **state) {
     assert_true(fabs(s.wall_s - 1.0005) < 1e-6);
     assert_true(fabs(s.phase_s[GW_PHASE_FORWARD] - 1.0005 / GW_PHASES) < 1e-6);
     assert_true(fabs(s.inflight_s - 1e-4) < 1e-9);
+    assert_true(fabs(s.memory_s - 1.001) < 1e-6); /* of 502, 504, .. 1500 */
     assert_true(fabs(s.wire_bytes - 2000.5) < 1e-6);
     assert_true(fabs(s.logical_bytes - 4000) < 1e-6);
     assert_true(fabs(s.waiting_s - 0.010005) < 1e-8);

@@ -1,0 +1,244 @@
+#include "train/memory.h"
+
+#include "base/mem.h"
+#include "base/wait.h"
+#include "prof/sde.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct group_sums {
+    double value[GW_GROUP_EVENTS], batches;
+} group_sums;
+
+/* The columns of a rank, to be compared with another's. */
+typedef struct columns {
+    int n;
+    char name[GW_COUNTERS][GW_COUNTER_NAME], group[256];
+} columns;
+
+struct gw_memory {
+    MPI_Comm comm;
+    int rank, threads, ranks_counting;
+    const gw_group_choice *choice; /* the caller's; NULL: none wanted */
+    gw_papi_report papi;           /* rank 0 */
+    gw_counters_report report;
+    gw_counters *counters;     /* NULL: nothing counts */
+    group_sums sum[GW_GROUPS]; /* over the ranks, rank 0 */
+    columns columns;           /* rank 0's */
+    char source[512];
+};
+
+static void columns_of(const gw_memory *m, columns *c) {
+    const char *names[GW_COUNTERS];
+    memset(c, 0, sizeof *c); /* all of it is compared */
+    if (!m->counters)
+        return;
+    c->n = gw_counters_columns(m->counters, names);
+    for (int i = 0; i < c->n; i++)
+        snprintf(c->name[i], GW_COUNTER_NAME, "%s", names[i]);
+    snprintf(c->group, sizeof c->group, "%s", m->choice->name);
+}
+
+/* Figures of one column must mean the same on all ranks. */
+static gw_err agree_columns(gw_memory *m) {
+    columns mine;
+    columns_of(m, &mine);
+    m->columns = mine;
+    GW_TRY(gw_bcast(&m->columns, (int)sizeof m->columns, MPI_BYTE, 0, m->comm));
+    if (m->counters && memcmp(&m->columns, &mine, sizeof mine) != 0) {
+        gw_counters_close(m->counters);
+        m->counters = NULL;
+    }
+    m->ranks_counting = m->counters != NULL;
+    return gw_allreduce(MPI_IN_PLACE, &m->ranks_counting, 1, MPI_INT, MPI_SUM, m->comm);
+}
+
+static gw_err start(gw_memory *m) {
+    gw_sde_offer();
+    if (m->rank == 0)
+        gw_papi_probe(&m->papi); /* before anything else counts */
+    return gw_counters_open(&m->counters, &m->report, &gw_counters_papi, m->choice, m->threads);
+}
+
+static void say_source(gw_memory *m) {
+    static const char *const words[] = {"hardware counters (ctr)",
+                                        "hardware counters (ctr), a lower bound",
+                                        "hardware counters (ctr), an upper bound"};
+    if (!m->choice)
+        snprintf(m->source, sizeof m->source, "absent: counters were not asked for");
+    else if (m->counters && m->report.memory)
+        snprintf(m->source, sizeof m->source, "measured: %s", words[m->report.bound]);
+    else
+        snprintf(m->source, sizeof m->source, "absent: %s", m->report.reason);
+}
+
+gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int threads, MPI_Comm comm) {
+    gw_memory *m = NULL;
+    GW_TRY(gw_agree(comm, gw_alloc(&m, 1, sizeof *m)));
+    m->comm = comm;
+    m->threads = threads;
+    m->choice = choice;
+    gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &m->rank), "MPI_Comm_rank");
+    if (e == GW_OK && choice)
+        e = start(m);
+    e = gw_agree(comm, e);
+    if (e == GW_OK && choice)
+        e = agree_columns(m);
+    if (e != GW_OK) {
+        gw_memory_close(m);
+        return e;
+    }
+    say_source(m);
+    *out = m;
+    return GW_OK;
+}
+
+void gw_memory_columns(const gw_memory *m, gw_record *record) {
+    const char *names[GW_COUNTERS];
+    for (int i = 0; i < m->columns.n; i++)
+        names[i] = m->columns.name[i];
+    gw_record_counters(record, names, m->columns.n);
+}
+
+void gw_memory_close(gw_memory *m) {
+    if (!m)
+        return;
+    gw_counters_close(m->counters);
+    free(m);
+}
+
+void gw_memory_begin(gw_memory *m) {
+    if (m && m->counters)
+        gw_counters_begin(m->counters);
+}
+
+void gw_memory_end(gw_memory *m, gw_batch_row *row) {
+    if (m && m->counters)
+        gw_counters_end(m->counters, row);
+}
+
+void gw_memory_forget(gw_memory *m) {
+    if (m && m->counters)
+        gw_counters_forget(m->counters);
+}
+
+gw_err gw_memory_finish(gw_memory *m) {
+    if (!m || m->ranks_counting == 0)
+        return GW_OK;
+    memset(m->sum, 0, sizeof m->sum);
+    for (int g = 0; m->counters && g < gw_counters_groups(m->counters); g++) {
+        int64_t batches;
+        gw_counters_totals(m->counters, g, m->sum[g].value, &batches);
+        m->sum[g].batches = (double)batches;
+        for (int i = 0; i < GW_GROUP_EVENTS; i++)
+            if (isnan(m->sum[g].value[i]))
+                m->sum[g].value[i] = 0; /* another rank does not count it either */
+    }
+    int n = (int)(GW_GROUPS * sizeof *m->sum / sizeof(double));
+    return gw_allreduce(MPI_IN_PLACE, m->sum, n, MPI_DOUBLE, MPI_SUM, m->comm);
+}
+
+const char *gw_memory_source(const gw_memory *m) {
+    return m ? m->source : "absent: not looked for (--profile)";
+}
+
+/* ---- run.json ---- */
+
+static json_t *number(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *text_or_null(const char *s) {
+    return *s ? json_string(s) : json_null();
+}
+
+static json_t *components_json(const gw_papi_report *p) {
+    json_t *all = json_array();
+    for (int i = 0; i < p->components; i++)
+        json_array_append_new(all, json_pack("{s:s, s:b, s:o}", "name", p->component[i].name,
+                                             "enabled", p->component[i].enabled, "reason",
+                                             text_or_null(p->component[i].reason)));
+    return all;
+}
+
+/* What was wanted (counted false) or counts, by name; and each with its fate. */
+static json_t *events_json(const gw_counters_report *r, bool counted) {
+    json_t *all = json_array();
+    for (int i = 0; i < r->events; i++)
+        if (!counted || *r->event[i].papi)
+            json_array_append_new(all, json_string(r->event[i].name));
+    return all;
+}
+
+static json_t *fates_json(const gw_counters_report *r) {
+    json_t *all = json_array();
+    for (int i = 0; i < r->events; i++) {
+        const gw_counter_event *e = &r->event[i];
+        json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o}", "group", e->group, "name",
+                                             e->name, "papi", text_or_null(e->papi), "reason",
+                                             text_or_null(e->reason)));
+    }
+    return all;
+}
+
+/* A group's figures over all batches and ranks. */
+static json_t *figures_json(const gw_memory *m, int g, const gw_group *group) {
+    json_t *all = json_object();
+    const double *value = m->sum[g].value;
+    if (group->memory.steps && gw_counters_usable(m->counters, g, &group->memory))
+        json_object_set_new(all, "memory_bound", number(gw_expr_value(&group->memory, value)));
+    for (int i = 0; i < group->figures; i++) {
+        const gw_group_figure *f = &group->figure[i];
+        bool usable = gw_counters_usable(m->counters, g, &f->value);
+        json_object_set_new(all, f->name,
+                            usable ? number(gw_expr_value(&f->value, value)) : json_null());
+    }
+    return all;
+}
+
+static json_t *groups_json(const gw_memory *m) {
+    json_t *all = json_array();
+    for (int g = 0; m->counters && g < gw_counters_groups(m->counters); g++) {
+        double own[GW_GROUP_EVENTS];
+        int64_t batches;
+        const gw_group *group = gw_counters_totals(m->counters, g, own, &batches);
+        json_t *sums = json_object();
+        for (int i = 0; i < group->events; i++)
+            json_object_set_new(sums, group->event[i].name,
+                                isnan(own[i]) ? json_null() : json_real(m->sum[g].value[i]));
+        json_array_append_new(all, json_pack("{s:s, s:I, s:o, s:o}", "name", group->name, "batches",
+                                             (json_int_t)m->sum[g].batches, "sums", sums, "figures",
+                                             figures_json(m, g, group)));
+    }
+    return all;
+}
+
+static json_t *reading_json(const gw_memory *m) {
+    if (!m->counters)
+        return json_null();
+    gw_counters_state s;
+    gw_counters_tell(m->counters, &s);
+    return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:I, s:o}", "at",
+                     s.regions ? "the edges of computing phases (main thread), of batches (others)"
+                               : "the edges of batches",
+                     "why", s.why, "read_s", s.read_s, "batch_edges_s", s.edge_s, "threads",
+                     m->threads, "ranks", m->ranks_counting, "batches_lost", (json_int_t)s.lost,
+                     "ended_early", text_or_null(s.failed));
+}
+
+json_t *gw_memory_papi_json(const gw_memory *m) {
+    if (!m || !m->choice)
+        return json_null();
+    const gw_papi_report *p = &m->papi;
+    const gw_counters_report *r = &m->report;
+    return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+                     p->version, "hardware_counters", p->hardware, "reason",
+                     text_or_null(p->reason), "components", components_json(p), "group",
+                     text_or_null(m->choice->name), "events_wanted", events_json(r, false),
+                     "events_counted", events_json(r, true), "events", fates_json(r), "groups",
+                     groups_json(m), "reading", reading_json(m), "memory_reason",
+                     text_or_null(r->reason));
+}

@@ -1,0 +1,40 @@
+/** The memory-bound part of a run's computation: which source tells it, and each batch's figures.
+ */
+#ifndef GW_TRAIN_MEMORY_H
+#define GW_TRAIN_MEMORY_H
+
+#include "prof/counters.h"
+#include "prof/papi.h"
+
+#include <jansson.h>
+
+typedef struct gw_memory gw_memory;
+
+/** Collective, after gw_clock_start: choose and start what counts. `choice` (kept) NULL: no
+ * counters are wanted. What it names and this machine cannot count is GW_ERR_UNSUPPORTED on all
+ * ranks. All ranks count the same or, where theirs differs from rank 0's, nothing. */
+gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int threads, MPI_Comm comm);
+
+/** Name the record's columns, before its first flush. */
+void gw_memory_columns(const gw_memory *m, gw_record *record);
+
+/** Right before gw_ledger_begin and right after gw_ledger_end of a batch; m may be NULL. */
+void gw_memory_begin(gw_memory *m);
+void gw_memory_end(gw_memory *m, gw_batch_row *row);
+
+/** The batches so far were none of the run's; m may be NULL. */
+void gw_memory_forget(gw_memory *m);
+
+/** Collective: after the last batch, sum up over the ranks. */
+gw_err gw_memory_finish(gw_memory *m);
+
+void gw_memory_close(gw_memory *m); /* may be NULL */
+
+/** Where memory_* come from, in a word and why: for run.json. Owned by m; NULL m: not looked for.
+ */
+const char *gw_memory_source(const gw_memory *m);
+
+/** run.json's "papi"; m NULL: counters were not asked for. Rank 0. */
+json_t *gw_memory_papi_json(const gw_memory *m);
+
+#endif
