@@ -13,7 +13,7 @@
 
 enum {
     GW_TRAINER_ROWS = 4096, /* most batch rows kept between two flushes */
-    GW_TRAINER_FIRST = 32   /* before the first one, which tells how many exchanges a step has */
+    GW_TRAINER_FIRST = 8    /* before the first one, which tells how many exchanges a step has */
 };
 
 typedef struct gw_trainer {

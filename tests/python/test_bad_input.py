@@ -53,6 +53,13 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--validation", "0.95", says=["validation"])
         self.refused(*train, "--batch", 8, "--local-batch", 8, says=["batch", "both"])
         self.refused(*train, "--trace", says=["--trace", "--out"])
+        self.refused(*train, "--collectives", says=["--collectives", "--out"])
+        self.refused(*train, "--collectives", "--out", os.path.join(self.dir.name, "out"),
+                     "--profile", "off", says=["--collectives", "--profile"])
+        for text in ("1", "1:", ":1ms", "x:1ms", "-1:1ms", "1:-1ms", "1:0", "1:nan", "1:1min",
+                     "1:1ms,", "1:61", "99999999999:1ms"):
+            self.refused(*train, f"--inject-skew={text}", says=["--inject-skew", f"'{text}'"])
+        self.refused(*train, "--inject-skew", "3:1ms", says=["--inject-skew", "rank 3"])
         self.refused(*train, "word", says=["word"])
 
     def test_text(self):

@@ -1,0 +1,135 @@
+"""The ledger's identities on real runs: sums, waiting against transfer, who sent how much to whom,
+and a delay of known length that comes back as the others' waiting."""
+
+import os
+import statistics
+import tempfile
+import unittest
+
+import gwrun
+import identities
+from identities import seconds
+
+STEPS = 60
+BLOCKING = ("allreduce", "allreduce:algo=ring", "ps", "powersgd:rank=2")
+OVERLAPPED = ("iallreduce:bucket=64K", "iallreduce:progress=thread,bucket=256K", "delayed", "sharded",
+              "gossip", "local:period=4")
+
+
+class Identities(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.out = os.path.join(self.dir.name, "run")
+
+    def train(self, ranks, comm, *words):
+        return gwrun.train(ranks, self.out, "--overwrite", "--collectives", "--overhead", 0, "--steps",
+                           STEPS, "--comm", comm, *words)
+
+    def check(self, ranks, blocking):
+        identities.leaves(self, self.out, blocking)
+        identities.gaps(self, self.out)
+        identities.waits(self, self.out)
+        identities.traffic(self, self.out)
+        if blocking:
+            identities.collectives(self, self.out, ranks)
+            identities.waits_are_the_exchanges(self, self.out)
+
+    def test_blocking(self):
+        for ranks in (1, 2, 3):
+            for comm in BLOCKING if ranks == 2 else BLOCKING[:2]:
+                with self.subTest(ranks=ranks, comm=comm):
+                    self.train(ranks, comm)
+                    self.check(ranks, ranks > 1)
+
+    def test_compressed(self):
+        self.train(2, "allreduce:algo=sra", "--compress", "qsgd:bits=8")
+        self.check(2, True)
+
+    def test_overlapped(self):
+        for comm in OVERLAPPED:
+            with self.subTest(comm=comm):
+                self.train(2, comm)
+                self.check(2, False)
+        self.train(2, "iallreduce:bucket=64K", "--update", "lazy")
+        self.check(2, False)
+
+    def test_many_exchanges(self):
+        """Hundreds a step: the flushes come closer, and nothing is lost."""
+        self.train(2, "iallreduce:bucket=1K")
+        identities.waits(self, self.out)
+        a_step = len(identities.exchanges(self.out)) / STEPS
+        self.assertGreater(a_step, 500)
+
+    def test_neighbours_only(self):
+        """A ring on three ranks sends to the right; gossip waits for neighbours alone."""
+        self.train(3, "allreduce:algo=ring")
+        sent = identities.traffic(self, self.out)
+        peers = {(r["rank"], r["peer"]) for r in identities.rows_of(self.out, "matrix.csv")}
+        self.assertEqual(peers, {("0", "1"), ("1", "2"), ("2", "0")})
+        for rank, rows in enumerate(identities.by_rank(gwrun.batches(self.out))):
+            self.assertEqual(sum(int(r["wire_bytes"]) for r in rows), sent[str(rank)])
+
+    # ---- a delay of known length ----
+
+    def predicted(self, rows, other):
+        """By how much `other` arrived later, from the begins of the batches and the phases before
+        the exchange: no figure of the exchange is in it."""
+        def before(row):
+            return sum(seconds(row, n) for n in ("t_start", "data", "forward", "backward"))
+        return before(other) - before(rows)
+
+    def test_skew_comes_back(self):
+        """Of rank 1's delay rank 0 waits. Batch by batch it is what the phases before the exchange
+        say, whatever the machine does meanwhile; and where nothing else disturbs the ranks, the
+        delay itself, within 5% or 20 us."""
+        for skew in (200e-6, 1e-3):
+            with self.subTest(skew=skew):
+                self.train(2, "allreduce", "--steps", 300, "--inject-skew", f"1:{skew}")
+                pairs = list(zip(*identities.by_rank(gwrun.batches(self.out))))[10:]
+                for _, late in pairs:
+                    self.assertGreaterEqual(seconds(late, "data"), skew)
+                off = [seconds(a, "wait_skew") - max(self.predicted(a, b), 0) for a, b in pairs]
+                self.assertLess(abs(statistics.median(off)), 20e-6)
+                calm = [seconds(a, "wait_skew") for a, b in pairs
+                        if a["clean"] == b["clean"] == "1"
+                        and abs(self.predicted(a, b) - skew) < 0.5 * skew]
+                if len(calm) > len(pairs) / 2:
+                    self.assertAlmostEqual(statistics.median(calm), skew,
+                                           delta=max(0.05 * skew, 20e-6))
+
+    def test_straggler_is_named(self):
+        done = gwrun.run(2, "train", "--steps", STEPS, "--inject-skew", "1:20ms", "--overhead", 0, "--out",
+                         self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("rank 1 holds the others up", done.stdout)
+        results = identities.run_of(self.out)["results"]
+        self.assertEqual(results["straggler"]["rank"], 1)
+        self.assertGreater(results["straggler"]["waited_s"], 0.015)
+        one, other = results["ranks"]
+        self.assertGreater(one["waiting_s"], 0.015)
+        self.assertGreater(other["last_share"], 0.5)
+        self.assertGreater(other["waited_for_s"], one["waited_for_s"])
+        self.assertGreater(results["summary"]["waiting_s"], 0.5 * 0.015)
+        self.assertEqual(identities.run_of(self.out)["options"]["inject-skew"], "1:20ms")
+
+    def test_alone_nobody_waits(self):
+        self.train(1, "allreduce")
+        results = identities.run_of(self.out)["results"]
+        self.assertIsNone(results["straggler"])
+        self.assertEqual(results["ranks"][0]["waiting_s"], 0)
+        self.assertEqual(identities.rows_of(self.out, "matrix.csv"), [])
+
+    def test_not_measured_is_blank(self):
+        gwrun.train(2, self.out, "--steps", 20, "--profile", "off")
+        for row in gwrun.batches(self.out):
+            self.assertEqual((row["wait_skew_s"], row["transfer_s"], row["clock_err_s"]),
+                             ("", "", ""))
+        results = identities.run_of(self.out)["results"]
+        self.assertIsNone(results["traffic"])
+        self.assertIsNone(results["summary"]["waiting_s"])
+        self.assertFalse(os.path.exists(os.path.join(self.out, "matrix.csv")))
+
+
+if __name__ == "__main__":
+    unittest.main()
