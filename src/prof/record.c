@@ -83,6 +83,10 @@ void gw_record_counters(gw_record *r, const char *const *names, int n) {
         snprintf(r->counter[r->counters], GW_COUNTER_NAME, "%s", names[r->counters]);
 }
 
+const char *gw_record_counter(const gw_record *r, int i) {
+    return i < r->counters ? r->counter[i] : NULL;
+}
+
 gw_batch_row gw_batch_row_blank(void) {
     gw_batch_row row = {.loss = NAN,
                         .split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},

@@ -65,6 +65,9 @@ gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm c
  *  on all ranks. */
 void gw_record_counters(gw_record *r, const char *const *names, int n);
 
+/** The name of the i-th of them; NULL: there is none. */
+const char *gw_record_counter(const gw_record *r, int i);
+
 /** Add this rank's row; never allocates, never does I/O. A full buffer is GW_ERR_INTERNAL. */
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row);
 

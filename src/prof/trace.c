@@ -1,12 +1,12 @@
 #include "prof/trace.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "prof/ledger.h"
 #include "prof/trace_store.h"
 
 #include <math.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,10 +132,11 @@ void gw_trace_step(int64_t step) {
     atomic_store(&next_step, step);
 }
 
-void gw_trace_counters(const char *const *names, int n) {
+void gw_trace_counters(const gw_record *record) {
     gw_trace_store *t = &gw_trace_the;
-    for (t->counters = 0; t->counters < n; t->counters++)
-        snprintf(t->counter[t->counters], GW_COUNTER_NAME, "%s", names[t->counters]);
+    const char *name = gw_record_counter(record, 0);
+    for (t->counters = 0; name; name = gw_record_counter(record, ++t->counters))
+        gw_text_copy(t->counter[t->counters], GW_COUNTER_NAME, name);
 }
 
 void gw_trace_row(const gw_batch_row *row) {

@@ -24,8 +24,8 @@ gw_err gw_trace_open(size_t events, MPI_Comm comm);
  *  does); batches count on from there. Main thread, between batches. */
 void gw_trace_step(int64_t step);
 
-/** Names of the run's hardware counters, copied; n <= GW_COUNTERS. After gw_trace_open. */
-void gw_trace_counters(const char *const *names, int n);
+/** The rows come from `record`: its counters have tracks, too. After gw_trace_open. */
+void gw_trace_counters(const gw_record *record);
 
 /** The figures of the batch that ended last, for the counter tracks; what is NaN is left out.
  *  Without an open trace nothing happens. */

@@ -329,8 +329,10 @@ static gw_err run(gw_trainer *t) {
     GW_TRY(measure_overhead(t));
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
-    if (t->c->trace) /* now: it shows the run, no rehearsal */
+    if (t->c->trace) { /* now: it shows the run, no rehearsal */
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
+        gw_trace_counters(t->record);
+    }
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;

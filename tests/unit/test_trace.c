@@ -376,9 +376,13 @@ static void test_codec_tracks(void **state) {
 static void test_figures(void **state) {
     (void)state;
     static const char *const names[] = {"PAPI_TOT_CYC", "PAPI_TOT_INS"};
+    gw_record *record;
     gw_batch_row row = gw_batch_row_blank();
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
-    gw_trace_counters(names, 2);
+    assert_int_equal(gw_record_open(&record, NULL, 1, MPI_COMM_SELF), GW_OK);
+    gw_record_counters(record, names, 2);
+    gw_trace_counters(record);
+    gw_record_abandon(record);
     one_batch();
     row.cost.wire_bytes = 1234567890123;
     row.cost.phase_s[GW_PHASE_FORWARD] = 3;
