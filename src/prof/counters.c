@@ -23,6 +23,7 @@ typedef gw_counter_plan plan;
 
 struct gw_counters {
     const gw_counter_source *source;
+    uint64_t serial; /* 1.. in this process */
     int threads;
     gw_counter_plans in; /* use */
     int64_t batch;       /* 1..; of gw_counters_begin */
@@ -44,7 +45,9 @@ struct gw_counters {
 /* ---- the calling thread's sets ---- */
 
 static _Thread_local struct {
-    const gw_counters *owner; /* NULL: no sets */
+    uint64_t owner; /* serial number of the counters that opened the sets; 0: none. A thread may
+                       outlive them: no pointer */
+    const gw_counter_source *source;
     void *set[GW_GROUPS];
     bool main;
     int running;   /* group, or -1 */
@@ -59,7 +62,7 @@ static void close_mine(void *unused) {
     (void)unused;
     if (!mine.owner)
         return;
-    const gw_counter_source *source = mine.owner->source;
+    const gw_counter_source *source = mine.source;
     if (mine.running >= 0)
         source->stop(mine.set[mine.running]);
     for (int g = 0; g < GW_GROUPS; g++)
@@ -84,7 +87,8 @@ static int names_of(const plan *p, bool main, const char *names[EVENTS]) {
 }
 
 static gw_err open_mine(const gw_counters *c, bool main) {
-    mine.owner = c;
+    mine.owner = c->serial;
+    mine.source = c->source;
     mine.main = main;
     mine.running = -1;
     pthread_setspecific(ends, &mine);
@@ -116,7 +120,7 @@ static gw_err read_mine(const gw_counters *c, long long values[EVENTS]) {
 }
 
 static gw_err begin_mine(const gw_counters *c, bool main) {
-    if (mine.owner != c)
+    if (mine.owner != c->serial)
         GW_TRY(open_mine(c, main));
     GW_TRY(switch_mine(c, c->active));
     GW_TRY(read_mine(c, mine.base));
@@ -127,7 +131,7 @@ static gw_err begin_mine(const gw_counters *c, bool main) {
 /* *whole is false on a thread that is younger than the batch: OpenMP replaced the one that began.
  */
 static gw_err end_mine(const gw_counters *c, long long counted[EVENTS], bool *whole) {
-    *whole = mine.owner == c && mine.begun == c->batch;
+    *whole = mine.owner == c->serial && mine.begun == c->batch;
     if (!*whole)
         return GW_OK;
     GW_TRY(read_mine(c, counted));
@@ -378,7 +382,9 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
     *out = NULL;
     *report = (gw_counters_report){0};
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    static uint64_t serial;
     c->source = source;
+    c->serial = ++serial;
     c->threads = threads;
     gw_err e = gw_counter_plans_make(&c->in, report, source, choice);
     if (e == GW_OK && c->in.groups > 0) {
@@ -403,9 +409,9 @@ void gw_counters_close(gw_counters *c) {
     stop_edges(c);
     if (c->threads > 1)
 #pragma omp parallel num_threads(c->threads)
-        if (omp_get_thread_num() > 0 && mine.owner == c)
+        if (omp_get_thread_num() > 0 && mine.owner == c->serial)
             close_mine(NULL);
-    if (mine.owner == c)
+    if (mine.owner == c->serial)
         close_mine(NULL);
     free(c->worker);
     free(c);
