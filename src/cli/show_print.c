@@ -212,7 +212,8 @@ static const row rows[] = {
     {"  core or memory", GW_SHOW_PART_EITHER, -1, NULL},
     {"  memory-bound", GW_SHOW_PART_MEMORY, -1, NULL},
     {"codec", GW_SHOW_PART_CODEC, -1, NULL},
-    {"  memory-bound, by twin", -1, GW_SHOW_CODEC_MEMORY, NULL},
+    {"  memory-bound, ctr", -1, GW_SHOW_CODEC_MEMORY_CTR, NULL},
+    {"  memory-bound, twin", -1, GW_SHOW_CODEC_MEMORY_TWIN, NULL},
     {"exposed communication", -1, GW_SHOW_EXPOSED, NULL},
     {"  waiting", GW_SHOW_PART_WAITING, -1, NULL},
     {"  transfer", GW_SHOW_PART_TRANSFER, -1, NULL},
@@ -228,7 +229,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* What no run has is left out where another row says as much. */
 static bool wanted(const page *p, const row *w) {
     if (w->part != GW_SHOW_PART_CHECKPOINT && w->part != GW_SHOW_PART_EITHER &&
-        w->figure != GW_SHOW_CODEC_MEMORY)
+        w->figure != GW_SHOW_CODEC_MEMORY_CTR && w->figure != GW_SHOW_CODEC_MEMORY_TWIN)
         return true;
     for (int i = 0; i < p->n; i++) {
         const gw_show_run *r = &p->runs[i];

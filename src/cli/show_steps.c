@@ -28,6 +28,7 @@ enum {
     MEMORY_MODEL,
     ENCODE,
     DECODE,
+    CODEC_CTR,
     CODEC_TWIN,
     POST,
     POLL,
@@ -57,6 +58,7 @@ static const char *const names[COLUMNS + 1] = {[RANK] = "rank",
                                                [MEMORY_MODEL] = "memory_model_lo_s",
                                                [ENCODE] = "encode_s",
                                                [DECODE] = "decode_s",
+                                               [CODEC_CTR] = "memory_codec_ctr_s",
                                                [CODEC_TWIN] = "memory_codec_twin_s",
                                                [POST] = "mpi_post_s",
                                                [POLL] = "mpi_poll_s",
@@ -99,7 +101,8 @@ static void derive(const double *v, double *f, double *own) {
     f[GW_SHOW_MEMORY_LEAST] = memory;
     f[GW_SHOW_EITHER] = compute - core - memory;
     f[GW_SHOW_CODEC] = v[ENCODE] + v[DECODE];
-    f[GW_SHOW_CODEC_MEMORY] = v[CODEC_TWIN];
+    f[GW_SHOW_CODEC_MEMORY_CTR] = v[CODEC_CTR];
+    f[GW_SHOW_CODEC_MEMORY_TWIN] = v[CODEC_TWIN];
     f[GW_SHOW_EXPOSED] = mpi;
     f[GW_SHOW_WAITING] = v[SKEW];
     f[GW_SHOW_TRANSFER] = v[TRANSFER];

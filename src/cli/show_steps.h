@@ -21,7 +21,8 @@ typedef enum gw_show_figure {
     GW_SHOW_MEMORY_LEAST, /* surely waiting for memory, */
     GW_SHOW_EITHER,       /* and the rest of COMPUTE */
     GW_SHOW_CODEC,
-    GW_SHOW_CODEC_MEMORY,
+    GW_SHOW_CODEC_MEMORY_CTR, /* of CODEC, by each source apart */
+    GW_SHOW_CODEC_MEMORY_TWIN,
     GW_SHOW_EXPOSED, /* all of the step's time in MPI, which the next three divide */
     GW_SHOW_WAITING,
     GW_SHOW_TRANSFER,

@@ -158,6 +158,7 @@ class Show(unittest.TestCase):
             # Half of the batches have no counters; a model is there, too, and is not mixed in.
             row["memory_ctr_s"] = f"{0.25 * compute:.12g}" if step % 2 else ""
             row["core_ctr_s"] = f"{0.75 * compute:.12g}" if step % 2 else ""
+            row["memory_codec_ctr_s"] = "3e-6"
             row["core_twin_s"] = row["memory_twin_s"] = "1e-6"
         rewrite(out, split)
         shown = document(out)[0]
@@ -166,6 +167,8 @@ class Show(unittest.TestCase):
         self.near(shown["parts"]["memory_s"], figure(mine, "memory_ctr_s"))
         self.near(shown["parts"]["core_s"], figure(mine, "core_ctr_s"))
         self.assertIsNone(shown["parts"]["core_or_memory_s"])
+        self.assertEqual(shown["codec_memory_ctr_s"], 3e-6)
+        self.assertRegex(show(out).stdout, r"memory-bound, ctr +(3.0 us|0.00 ms)")
 
     def test_split_by_twins_and_model(self):
         out = self.folder("blocking")
@@ -187,7 +190,7 @@ class Show(unittest.TestCase):
         self.assertAlmostEqual(shown["parts"]["memory_s"] / compute, 0.2, places=6)
         self.assertAlmostEqual(shown["parts"]["core_or_memory_s"] / compute, 0.45, places=6)
         self.assertEqual(shown["codec_memory_twin_s"], 2e-6)
-        self.assertRegex(show(out).stdout, r"memory-bound, by twin +(2.0 us|0.00 ms)")
+        self.assertRegex(show(out).stdout, r"memory-bound, twin +(2.0 us|0.00 ms)")
 
     def test_waiting_and_transfer(self):
         out = self.folder("blocking")
