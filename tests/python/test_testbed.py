@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import time
 import unittest
 
 import gwrun
+import identities
 
 TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
 
@@ -166,6 +168,34 @@ class Standing(Testbed):
         wall = sum(float(r["wall_s"]) for r in rows if r["rank"] == "0")
         self.assertGreater(wire, 20 * 4 * 256 * 256)
         self.assertGreater(wall * RATE / 8, wire - 0.02 * RATE / 8)
+
+    @needs_hydra
+    def test_ledger_over_the_link(self):
+        """The identities between hosts, whose clocks are compared by messages: in truth they share
+        one, so that what comes back of a delay tells how good the comparison is."""
+        self.up()
+        skew = 5e-3
+        self.train(2, "--comm", "allreduce:algo=sra", "--steps", "60", "--collectives", "--overhead",
+                   "0", "--inject-skew", f"1:{skew}")
+        out = os.path.join(self.dir.name, "run")
+        identities.leaves(self, out, True)
+        identities.gaps(self, out)
+        identities.waits(self, out)
+        identities.traffic(self, out)
+        identities.collectives(self, out, 2)
+        one, other = identities.by_rank(gwrun.batches(out))
+        errors = [float(row["clock_err_s"]) for row in one]
+        self.assertGreater(min(errors), 1e-6)  # half a round trip of TCP is no shorter
+        waits = [identities.seconds(row, "wait_skew") for row in one[10:]]
+        before = [sum(identities.seconds(late, n) - identities.seconds(row, n)
+                      for n in ("t_start", "data", "forward", "backward"))
+                  for row, late in zip(one[10:], other[10:])]
+        # The clocks' error counts twice, once in the begins of the batches. What is posted before
+        # the other arrives, hundreds of KB into TCP, is no waiting.
+        post = [identities.seconds(row, "mpi_post") for row in one[10:]]
+        off = statistics.median(max(w - max(b, 0), b - p - w) for w, b, p in zip(waits, before, post))
+        self.assertLess(off, 2 * max(errors) + 20e-6)
+        self.assertGreater(statistics.median(waits), 0.5 * skew)
 
     @needs_hydra
     def test_auto_measures_the_link(self):
