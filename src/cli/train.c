@@ -39,6 +39,8 @@ static const gw_opt opts[] = {
      "delay a rank in every step (1:0.001, 1:1ms, 1:200us), to study stragglers"},
     {"profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,
      "measure wall times alone; phases, MPI and exchanges; counters and memory, too"},
+    {"paired", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "take every step with a blocking exchange, too, from the same state: what overlap saves"},
     {"overhead", GW_OPT_INT, NULL, 0, GW_OVERHEAD_MOST, NULL, "PAIRS",
      "steps with and without probes before the run, to measure what these cost; 0: none (default: "
      "0.1 s of them with --out)"},
@@ -126,16 +128,21 @@ static gw_err read_skew(gw_train_config *c, const gw_args *a) {
 
 static gw_err read_counters(job *j) {
     const gw_args *a = j->args;
-    bool full = j->config.profile == GW_PROFILE_FULL;
-    for (int i = 0; i < 2 && !full; i++) {
+    bool full = j->config.profile == GW_PROFILE_FULL, paired = j->config.paired;
+    for (int i = 0; i < 2 && (!full || paired); i++) {
         const char *option = i ? "papi-events" : "papi-group";
+        if (gw_args_given(a, option) && full)
+            return gw_fail(GW_ERR_USAGE,
+                           "train: --%s counts in the steps of the run, and not in their twins, "
+                           "which --paired compares them with: leave one of them away",
+                           option);
         if (gw_args_given(a, option))
             return gw_fail(GW_ERR_USAGE,
                            "train: --%s counts what --profile %s leaves out: use "
                            "--profile full",
                            option, gw_args_text(a, "profile"));
     }
-    if (full)
+    if (full && !paired)
         GW_TRY(gw_group_choose(&j->counters, gw_args_text(a, "papi-group"),
                                gw_args_text(a, "papi-events")));
     j->config.counters = j->counters;
@@ -169,6 +176,7 @@ static gw_err read_config(job *j) {
     c->overhead = gw_args_given(a, "overhead") ? (int)gw_args_int(a, "overhead")
                   : c->out                     ? GW_OVERHEAD_AUTO
                                                : 0;
+    c->paired = gw_args_flag(a, "paired");
     GW_TRY(read_counters(j));
     c->args = a;
     c->opts = opts;
@@ -176,6 +184,8 @@ static gw_err read_config(job *j) {
     j->quiet = gw_args_flag(a, "quiet");
     j->terminal = isatty(STDOUT_FILENO);
     GW_TRY(gw_session_new(&j->session, c->comm, c->compress, c->feedback, c->wire_check));
+    if (c->paired)
+        GW_TRY(gw_paired_check(c, j->session));
     return gw_codec_stats_check(j->session, c->compress_stats);
 }
 
@@ -302,10 +312,27 @@ static void say_overhead(const gw_overhead *o) {
     printf(", by %d pairs of steps with and without probes\n", o->pairs);
 }
 
+static void say_interval(const char *what, const gw_stats *s) {
+    printf("%s %.1f us", what, s->median * 1e6);
+    if (isfinite(s->ci_low))
+        printf(" (95%%: %.1f to %.1f)", s->ci_low * 1e6, s->ci_high * 1e6);
+}
+
+static void say_paired(const gw_paired_result *p) {
+    if (p->pairs == 0)
+        return;
+    say_interval("paired: overlap saves", &p->saved);
+    printf(" of a blocking step of %.1f us, median of %d pairs;", p->blocking.median * 1e6,
+           p->pairs);
+    say_interval(" computation longer by", &p->interference);
+    printf(", of which %.1f us had a message in flight\n", p->inflight.median * 1e6);
+}
+
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
     say_overhead(&r->overhead);
     say_straggler(&r->straggler);
+    say_paired(&r->paired);
     printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
            r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
     if (j->config.out)

@@ -17,7 +17,10 @@ typedef struct cell {
 
 static cell *cells; /* by rank of MPI_COMM_WORLD; NULL: closed */
 static int ranks;
-static uint64_t calls_before, bytes_before; /* gw_ledger_collectives when it was opened */
+/* gw_ledger_collectives when it was opened, and what was called since while it paused. */
+static uint64_t calls_before, bytes_before;
+static uint64_t calls_at_pause, bytes_at_pause;
+static atomic_bool paused;
 static int names = MPI_KEYVAL_INVALID; /* of a communicator: its ranks' names in MPI_COMM_WORLD */
 
 static int forget(MPI_Comm comm, int keyval, void *table, void *extra) {
@@ -77,8 +80,22 @@ int gw_matrix_peer(int rank, MPI_Comm comm) {
     return table ? table[rank] : -1;
 }
 
+void gw_matrix_pause(void) {
+    gw_ledger_collectives(&calls_at_pause, &bytes_at_pause);
+    atomic_store(&paused, true);
+}
+
+void gw_matrix_resume(void) {
+    uint64_t calls, bytes;
+    gw_ledger_collectives(&calls, &bytes);
+    calls_before += calls - calls_at_pause;
+    bytes_before += bytes - bytes_at_pause;
+    atomic_store(&paused, false);
+}
+
 uint64_t gw_matrix_sent(int peer, uint64_t bytes) {
-    if (cells && peer >= 0 && peer < ranks) {
+    if (cells && !atomic_load_explicit(&paused, memory_order_relaxed) && peer >= 0 &&
+        peer < ranks) {
         atomic_fetch_add_explicit(&cells[peer].messages, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&cells[peer].bytes, bytes, memory_order_relaxed);
     }

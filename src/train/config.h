@@ -33,6 +33,7 @@ typedef struct gw_train_config {
     int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
     double skew_s;
     const gw_group_choice *counters; /* NULL: none */
+    bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     gw_profile profile;
     int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
     const gw_args *args; /* all options as resolved, for run.json */

@@ -38,9 +38,9 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
-static const char *const files[] = {"run.json",   "batches.csv",     "epochs.csv",
-                                    "trace.json", "collectives.csv", "matrix.csv",
-                                    "algo.csv",   "codec.csv",       "model.gw"};
+static const char *const files[] = {"run.json",        "batches.csv", "epochs.csv", "trace.json",
+                                    "collectives.csv", "matrix.csv",  "algo.csv",   "paired.csv",
+                                    "codec.csv",       "model.gw"};
 enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
 
 gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
@@ -286,14 +286,15 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
     char hash[16];
     snprintf(hash, sizeof hash, "%08x", r->replica_hash);
     return json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I}", "steps",
-        (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss", number(r->train_loss),
-        "validation_loss", number(r->validation_loss), "validation_accuracy",
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o}",
+        "steps", (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
+        number(r->train_loss), "validation_loss", number(r->validation_loss), "validation_accuracy",
         number(r->validation_accuracy), "test_loss", number(r->test_loss), "test_accuracy",
         number(r->test_accuracy), "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
         count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
         "summary", summary(&r->summary), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
-        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped);
+        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",
+        gw_paired_json(&r->paired));
 }
 
 /* null: not asked for. */

@@ -148,6 +148,17 @@ const gw_codec *gw_session_codec(const gw_session *s) {
     return s->mix.codec;
 }
 
+const char *gw_session_algorithm_spec(const gw_session *s) {
+    return gw_args_text(s->strategy.args, "algo");
+}
+
+bool gw_session_lossless(const gw_session *s) {
+    for (int i = 0; i < s->mix.n; i++)
+        if (!(s->mix.codec[i].caps & GW_CODEC_LOSSLESS))
+            return false;
+    return true;
+}
+
 bool gw_session_feedback(const gw_session *s) {
     for (int i = 0; i < s->mix.n; i++)
         if (s->feedback[i])

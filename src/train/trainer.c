@@ -40,19 +40,49 @@ static void count_wire(gw_trainer *t, const gw_batch_cost *cost) {
         t->wire_bytes += cost->wire_bytes;
 }
 
-/* A step as the run measures it. */
-static gw_err measured_step(gw_trainer *t, gw_batch batch, float rate, bool settle,
-                            gw_batch_row *row, double *loss) {
+typedef struct step_job {
+    gw_trainer *t;
+    gw_batch batch;
+    float rate;
+    bool settle; /* nothing may be pending afterwards */
+} step_job;
+
+static gw_err timed_step(const step_job *job, gw_batch_row *row, double *loss) {
+    gw_ledger_begin();
+    gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, loss);
+    if (e == GW_OK && job->settle)
+        e = gw_step_settle(&job->t->stepper);
+    gw_ledger_end(&row->cost);
+    return e;
+}
+
+/* With all that the run does for a row. */
+static gw_err measured_step(const step_job *job, gw_batch_row *row, double *loss) {
+    gw_trainer *t = job->t;
+    bool full = gw_ledger_profile() == GW_PROFILE_FULL;
     gw_waits_begin(t->waits, row->step);
     gw_trace_step(row->step);
-    gw_memory_begin(t->memory);
-    gw_ledger_begin();
-    gw_err e = gw_step(&t->stepper, batch, rate, loss);
-    if (e == GW_OK && settle)
-        e = gw_step_settle(&t->stepper);
-    gw_ledger_end(&row->cost);
-    gw_memory_end(t->memory, row);
+    if (full)
+        gw_memory_begin(t->memory);
+    gw_err e = timed_step(job, row, loss);
+    if (full)
+        gw_memory_end(t->memory, row);
     gw_waits_end(t->waits);
+    return e;
+}
+
+/* `counts`: it is a step of the run, not the twin of one. */
+static gw_err take_step(void *ctx, bool counts, gw_batch_row *row, double *loss) {
+    gw_err e;
+    if (counts) {
+        MPI_Pcontrol(1); /* a profiler that is attached from outside may look at batches alone */
+        e = measured_step(ctx, row, loss);
+        MPI_Pcontrol(0);
+    } else {
+        gw_matrix_pause();
+        e = timed_step(ctx, row, loss);
+        gw_matrix_resume();
+    }
     return e;
 }
 
@@ -65,12 +95,13 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
-    MPI_Pcontrol(1); /* a profiler that is attached from outside may look at batches alone */
-    gw_err e = measured_step(t, batch, rate(t, t->step), must_settle(t, b), &row, &loss);
-    MPI_Pcontrol(0);
-    if (e != GW_OK) {
-        *t->own = true;
-        return e;
+    step_job job = {t, batch, rate(t, t->step), must_settle(t, b)};
+    if (t->paired) {
+        GW_TRY(gw_paired_step(t->paired, take_step, &job, &row, &loss, t->own));
+    } else {
+        gw_err e = take_step(&job, true, &row, &loss);
+        *t->own = e != GW_OK;
+        GW_TRY(e);
     }
     *loss_sum += loss;
     row.loss = batch.local ? loss / batch.local : NAN;
@@ -253,6 +284,8 @@ static gw_err write_results(gw_trainer *t) {
     if (gw_session_auto(t->session))
         gw_session_auto(t->session)->measured_s = r->summary.wall_s;
     GW_TRY(gw_memory_finish(t->memory));
+    if (t->paired)
+        GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));
@@ -297,7 +330,8 @@ static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
         gw_waits_forget(t->waits); /* it would fill up */
-    gw_err e = measured_step(t, gw_sampler_batch(t->sampler, b), 0, true, &row, &loss);
+    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true};
+    gw_err e = measured_step(&job, &row, &loss);
     *cost = row.cost;
     return e;
 }
@@ -321,14 +355,14 @@ static gw_err measure_overhead(gw_trainer *t) {
     gw_codec_stats_restart(t->stats);
     gw_waits_forget(t->waits);
     gw_memory_forget(t->memory);
-    return GW_OK;
+    return gw_agree(t->comm, gw_matrix_open()); /* from zero again */
 }
 
 static gw_err run(gw_trainer *t) {
     GW_TRY(gw_trainer_open(t));
-    GW_TRY(measure_overhead(t));
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
+    GW_TRY(measure_overhead(t));
     if (t->c->trace) { /* now: it shows the run, no rehearsal */
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
         gw_trace_counters(t->record);

@@ -6,6 +6,7 @@
 #include "prof/record.h"
 #include "train/config.h"
 #include "train/overhead.h"
+#include "train/paired.h"
 #include "train/ranks.h"
 #include "train/session.h"
 
@@ -39,6 +40,7 @@ typedef struct gw_train_result {
     gw_straggler straggler;   /* rank 0 */
     gw_matrix_total traffic;  /* rank 0; zeros with --profile off */
     uint64_t dropped;         /* exchanges that the log had no room for */
+    gw_paired_result paired;  /* likewise */
     bool oversubscribed;
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */

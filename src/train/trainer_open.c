@@ -158,6 +158,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
                                   .every = t->c->compress_stats,
                                   .out = t->c->out};
     GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
+    if (t->c->paired)
+        GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, t->comm));
     GW_TRY(gw_record_open(&t->record, t->c->out, GW_TRAINER_ROWS, t->comm));
     if (t->memory)
         gw_memory_columns(t->memory, t->record);
@@ -180,6 +182,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_record_abandon(t->record);
     gw_file_abandon(t->epochs_csv);
     gw_codec_stats_close(t->stats);
+    gw_paired_close(t->paired);
     gw_session_close(t->session);
     free(t->stepper.labels);
     gw_optimizer_close(t->optimizer);

@@ -36,6 +36,7 @@ typedef struct gw_trainer {
     int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
     gw_memory *memory; /* NULL: --profile leaves it out */
     gw_codec_stats *stats;
+    gw_paired *paired;              /* NULL: not asked for */
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */
     gw_file *epochs_csv;            /* rank 0 */

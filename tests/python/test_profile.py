@@ -82,6 +82,7 @@ class Profile(unittest.TestCase):
                 self.assertEqual(after["results"]["replica_hash"],
                                  without["results"]["replica_hash"])
                 self.assertEqual(after["results"]["wire_bytes"], without["results"]["wire_bytes"])
+                self.assertEqual(after["results"]["traffic"], without["results"]["traffic"])
                 self.assertEqual(gwrun.losses(out), plain)
 
     def test_overhead_is_reported(self):

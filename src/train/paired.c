@@ -1,0 +1,311 @@
+#include "train/paired.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/wait.h"
+#include "train/snapshot.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKING, OVERLAPPED, VARIANTS };
+enum { SALT = 0x70616972, BOOTSTRAP = 0x626f6f74 };
+
+/* Series over the steps, in their order. */
+enum { WALL_B, WALL_O, SAVED, RATIO, INTERFERENCE, INFLIGHT, SERIES };
+
+struct gw_paired {
+    MPI_Comm comm;
+    int rank, ranks;
+    uint64_t seed;
+    gw_stepper *stepper;
+    gw_session *session[VARIANTS];
+    bool open;    /* the twin */
+    bool promise; /* both variants must end with the same bits */
+    gw_snapshot start, end;
+    gw_samples series[SERIES];
+    int equal;
+    double difference;
+    gw_file *csv; /* rank 0 */
+};
+
+/* ---- what can be paired ---- */
+
+static gw_err check_options(const gw_train_config *c) {
+    if (c->profile == GW_PROFILE_OFF)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --paired compares computation and communication, which "
+                       "--profile off does not measure: use --profile timers");
+    if (c->lazy)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --paired compares whole steps, and with --update lazy a step ends "
+                       "within the next one: use --update eager");
+    if (c->trace)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --paired takes every step twice, and a trace would show both as "
+                       "steps of the run: leave --trace away");
+    return GW_OK;
+}
+
+gw_err gw_paired_check(const gw_train_config *c, const gw_session *session) {
+    const gw_strategy_ops *ops = gw_session_strategy(session);
+    unsigned wanted = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT;
+    const char *why = NULL;
+    GW_TRY(check_options(c));
+    if (gw_session_auto(session))
+        return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
+                                           "name them instead of --compress auto");
+    if ((ops->traits & wanted) != wanted)
+        why = "its steps are not those of a blocking exchange";
+    else if (ops->state)
+        why = "it carries a state of its own, which no blocking exchange goes on from";
+    else if (ops->publish)
+        why = "it moves parameters after the update, which no blocking exchange of gradients does";
+    else if (!ops->ready)
+        why = "it blocks, so nothing is overlapped";
+    if (why)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --paired has no twin for --comm %s: %s; use "
+                       "iallreduce or sparse",
+                       ops->head.name, why);
+    return GW_OK;
+}
+
+/* ---- opening ---- */
+
+/* The same algorithm, codec and feedback, blocking. */
+static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_session *session) {
+    const char *algo = gw_session_algorithm_spec(session);
+    size_t len = strlen(algo) + sizeof "allreduce:algo=()";
+    char *comm = NULL;
+    GW_TRY(gw_alloc(&comm, len, 1));
+    snprintf(comm, len, *algo ? "allreduce:algo=(%s)" : "allreduce", algo);
+    gw_err e = gw_session_new(out, comm, c->compress, c->feedback, c->wire_check);
+    free(comm);
+    return e;
+}
+
+static gw_err open_csv(gw_paired *p, const gw_train_config *c) {
+    if (!c->out || p->rank != 0)
+        return GW_OK;
+    GW_TRY(gw_file_create(&p->csv, c->out, "paired.csv"));
+    fprintf(gw_file_stream(p->csv),
+            "step,first,blocking_wall_s,overlapped_wall_s,saved_s,blocking_compute_s,"
+            "overlapped_compute_s,interference_s,blocking_exposed_s,overlapped_exposed_s,"
+            "inflight_s,equal\n");
+    return GW_OK;
+}
+
+gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *stepper,
+                      const gw_session_setup *setup, MPI_Comm comm) {
+    gw_paired *p = NULL;
+    gw_err e = gw_alloc(&p, 1, sizeof *p);
+    if (e == GW_OK) {
+        p->comm = comm;
+        p->seed = c->seed;
+        p->stepper = stepper;
+        p->session[OVERLAPPED] = stepper->session;
+        e = new_twin(&p->session[BLOCKING], c, stepper->session);
+    }
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank");
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size");
+    if (e == GW_OK)
+        e = open_csv(p, c);
+    e = gw_agree(comm, e);
+    if (e == GW_OK) {
+        gw_session_setup empty = *setup;
+        empty.params = NULL; /* every step puts them in place */
+        p->open = true;
+        e = gw_session_open(p->session[BLOCKING], comm, &empty);
+    }
+    if (e != GW_OK) {
+        gw_paired_close(p);
+        return e;
+    }
+    /* a + b is b + a, so two ranks' sum has the same bits in whatever order it is formed */
+    p->promise = p->ranks <= 2 && gw_session_lossless(stepper->session);
+    *out = p;
+    return GW_OK;
+}
+
+void gw_paired_close(gw_paired *p) {
+    if (!p)
+        return;
+    if (p->open)
+        gw_session_close(p->session[BLOCKING]);
+    gw_session_free(p->session[BLOCKING]);
+    gw_snapshot_free(&p->start);
+    gw_snapshot_free(&p->end);
+    for (int i = 0; i < SERIES; i++)
+        gw_samples_free(&p->series[i]);
+    gw_file_abandon(p->csv);
+    free(p);
+}
+
+/* ---- a step ---- */
+
+/* From now on the stepper works on this session's arenas. */
+static void use(gw_paired *p, int variant) {
+    gw_session *s = p->session[variant];
+    p->stepper->session = s;
+    gw_model_lend(p->stepper->model, gw_session_params(s), gw_session_grads(s));
+}
+
+/* Both variants begin alike: their state was just put in place, and the ranks have met. */
+static gw_err take(gw_paired *p, int variant, gw_paired_run *run, void *ctx, gw_batch_row *row,
+                   double *loss) {
+    use(p, variant);
+    GW_TRY(gw_snapshot_put(&p->start, p->stepper));
+    GW_TRY(gw_barrier(p->comm));
+    return run(ctx, variant == OVERLAPPED, row, loss);
+}
+
+static gw_err both(gw_paired *p, int first, gw_paired_run *run, void *ctx,
+                   gw_batch_row row[VARIANTS], double loss[VARIANTS]) {
+    GW_TRY(gw_snapshot_take(&p->start, p->stepper));
+    GW_TRY(take(p, first, run, ctx, &row[first], &loss[first]));
+    if (first == OVERLAPPED)
+        GW_TRY(gw_snapshot_take(&p->end, p->stepper));
+    GW_TRY(take(p, 1 - first, run, ctx, &row[1 - first], &loss[1 - first]));
+    return GW_OK;
+}
+
+/* The arenas hold what the two steps made of the parameters. */
+static gw_err compare(gw_paired *p, int64_t step, bool *equal) {
+    const float *a = gw_session_params(p->session[BLOCKING]);
+    const float *b = gw_session_params(p->session[OVERLAPPED]);
+    size_t n = gw_model_size(p->stepper->model);
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        most = d > most ? d : most;
+    }
+    int differ = memcmp(a, b, n * sizeof *a) != 0;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &differ, 1, MPI_INT, MPI_MAX, p->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_DOUBLE, MPI_MAX, p->comm));
+    p->difference = most > p->difference ? most : p->difference;
+    *equal = !differ;
+    p->equal += *equal;
+    if (differ && p->promise)
+        return gw_fail(GW_ERR_DIVERGED,
+                       "step %lld: overlapped and blocking exchange end with different parameters "
+                       "(by up to %g), though sums of two exact gradients cannot differ",
+                       (long long)step, most);
+    return GW_OK;
+}
+
+static double compute_of(const gw_batch_cost *c) {
+    const double *p = c->phase_s;
+    return p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+}
+
+static double exposed_of(const gw_batch_cost *c) {
+    const double *p = c->phase_s;
+    return p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
+}
+
+static gw_err keep(gw_paired *p, int first, const gw_batch_row row[VARIANTS], bool equal) {
+    const gw_batch_cost *b = &row[BLOCKING].cost, *o = &row[OVERLAPPED].cost;
+    double wall[VARIANTS] = {b->wall_s, o->wall_s};
+    double mean[5] = {compute_of(b), compute_of(o), exposed_of(b), exposed_of(o), o->inflight_s};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, VARIANTS, MPI_DOUBLE, MPI_MAX, p->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 5, MPI_DOUBLE, MPI_SUM, p->comm));
+    for (int i = 0; i < 5; i++)
+        mean[i] /= p->ranks;
+    const double figures[SERIES] = {[WALL_B] = wall[BLOCKING],
+                                    [WALL_O] = wall[OVERLAPPED],
+                                    [SAVED] = wall[BLOCKING] - wall[OVERLAPPED],
+                                    [RATIO] = wall[BLOCKING] / wall[OVERLAPPED],
+                                    [INTERFERENCE] = mean[1] - mean[0],
+                                    [INFLIGHT] = mean[4]};
+    if (p->csv)
+        fprintf(gw_file_stream(p->csv), "%lld,%s,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
+                (long long)row[OVERLAPPED].step, first == BLOCKING ? "blocking" : "overlapped",
+                wall[BLOCKING], wall[OVERLAPPED], figures[SAVED], mean[0], mean[1],
+                figures[INTERFERENCE], mean[2], mean[3], mean[4], equal);
+    gw_err e = GW_OK;
+    for (int i = 0; i < SERIES && e == GW_OK; i++)
+        e = gw_samples_add(&p->series[i], figures[i]);
+    if (e == GW_OK && p->csv && ferror(gw_file_stream(p->csv)))
+        e = gw_fail(GW_ERR_IO, "cannot write paired.csv: is the disk full?");
+    return gw_agree(p->comm, e);
+}
+
+gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, gw_batch_row *row, double *loss,
+                      bool *own) {
+    uint64_t key = gw_rng_key(p->seed, SALT);
+    int first = (int)(gw_rng_u64(key, (uint64_t)row->step) & 1);
+    gw_batch_row rows[VARIANTS] = {*row, *row};
+    double losses[VARIANTS] = {0};
+    bool equal;
+    gw_err e = both(p, first, run, ctx, rows, losses);
+    *own = e != GW_OK;
+    if (e != GW_OK)
+        return e;
+    GW_TRY(compare(p, row->step, &equal));
+    GW_TRY(keep(p, first, rows, equal));
+    if (first == OVERLAPPED) { /* else it is in place */
+        use(p, OVERLAPPED);
+        GW_TRY(gw_agree(p->comm, gw_snapshot_put(&p->end, p->stepper)));
+    }
+    *row = rows[OVERLAPPED];
+    *loss = losses[OVERLAPPED];
+    return GW_OK;
+}
+
+/* ---- the end ---- */
+
+gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out) {
+    int skip = p->series[0].n > 2 * warmup ? warmup : 0, n = p->series[0].n - skip;
+    gw_stats *to[SERIES] = {&out->blocking, &out->overlapped,   &out->saved,
+                            &out->ratio,    &out->interference, &out->inflight};
+    *out = (gw_paired_result){.pairs = n,
+                              .block = n > 0 ? gw_stats_block(n) : 0,
+                              .equal = p->equal,
+                              .difference = p->difference};
+    gw_err e = GW_OK;
+    for (int i = 0; i < SERIES && n > 0 && e == GW_OK; i++)
+        e = gw_stats_series(p->series[i].x + skip, n, gw_rng_key(p->seed, BOOTSTRAP), to[i]);
+    if (e == GW_OK && p->csv) {
+        gw_file *csv = p->csv;
+        p->csv = NULL;
+        e = gw_file_commit(csv);
+    }
+    return gw_agree(p->comm, e);
+}
+
+static json_t *number(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* NAME, NAME_ci_low and NAME_ci_high. */
+static void put(json_t *to, const char *name, const char *unit, const gw_stats *s) {
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", name, unit);
+    json_object_set_new(to, key, number(s->median));
+    snprintf(key, sizeof key, "%s_ci_low%s", name, unit);
+    json_object_set_new(to, key, number(s->ci_low));
+    snprintf(key, sizeof key, "%s_ci_high%s", name, unit);
+    json_object_set_new(to, key, number(s->ci_high));
+}
+
+json_t *gw_paired_json(const gw_paired_result *r) {
+    if (r->pairs == 0)
+        return json_null();
+    json_t *all = json_pack(
+        "{s:i, s:i, s:s}", "pairs", r->pairs, "block", r->block, "method",
+        "medians over the steps; 95% intervals by a moving-block bootstrap, blocks as said");
+    put(all, "blocking_wall", "_s", &r->blocking);
+    put(all, "overlapped_wall", "_s", &r->overlapped);
+    put(all, "saved", "_s", &r->saved);
+    put(all, "ratio", "", &r->ratio);
+    put(all, "interference", "_s", &r->interference);
+    put(all, "inflight", "_s", &r->inflight);
+    json_object_set_new(all, "equal_steps", json_integer(r->equal));
+    json_object_set_new(all, "largest_difference", number(r->difference));
+    return all;
+}

@@ -1,0 +1,170 @@
+"""train --paired: what overlap saves, measured from the same states in one run."""
+
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gwrun
+import test_testbed
+
+SMALL = ("--data", "synthetic:samples=4000,features=64,classes=5", "--layers", "32,32")
+STEPS = 40
+TRIES = 3  # of a measurement that other work on the machine may spoil
+
+# Exchanges that overlap; whether the two variants must end with the same bits on two ranks. With
+# one bucket for the whole arena a codec sees the same values in both, so that equal bits show that
+# both begin with the same residual.
+OVERLAPPED = [
+    (("--comm", "iallreduce:bucket=4K", "--momentum", "0.9"), True),
+    (("--comm", "iallreduce:bucket=4K,algo=ring", "--compress", "zlib"), True),
+    (("--comm", "iallreduce:bucket=1G", "--compress", "topk:ratio=0.1"), True),
+    (("--comm", "iallreduce:bucket=1G,algo=sra", "--compress", "qsgd:bits=4", "--momentum", "0.9",
+      "--error-feedback", "on"), True),
+    (("--comm", "iallreduce:bucket=4K,progress=thread", "--compress", "onebit"), False),
+    (("--comm", "sparse", "--compress", "topk:ratio=0.1", "--momentum", "0.9", "--error-feedback",
+      "dgc"), False),
+]
+
+# What has no twin, and a word of the reason.
+REFUSED = [
+    (("--comm", "allreduce"), "blocks"),
+    (("--comm", "delayed"), "blocking exchange"),
+    (("--comm", "local"), "blocking exchange"),
+    (("--comm", "gossip"), "blocking exchange"),
+    (("--comm", "powersgd"), "blocking exchange"),
+    (("--comm", "sharded"), "parameters"),
+    (("--comm", "ps"), "parameters"),
+    (("--comm", "iallreduce", "--update", "lazy"), "--update eager"),
+    (("--comm", "iallreduce", "--profile", "off"), "--profile timers"),
+    (("--comm", "iallreduce", "--compress", "auto"), "--compress auto"),
+]
+
+
+def pairs(out):
+    with open(os.path.join(out, "paired.csv"), newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+class Paired(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def train(self, name, *words, ranks=2):
+        out = os.path.join(self.dir.name, name)
+        return gwrun.train(ranks, out, *SMALL, "--steps", STEPS, "--epochs", 1, "--overhead", 0,
+                           "--overwrite", *words), out
+
+    def test_goes_on_from_the_overlapped_step(self):
+        """The second step of each pair leaves no trace: training is that of the run alone."""
+        for words, equal in OVERLAPPED:
+            with self.subTest(words=words):
+                alone, out = self.train("alone", *words)
+                losses = gwrun.losses(out)
+                self.assertIsNone(alone["results"]["paired"])
+                both, out = self.train("both", "--paired", *words)
+                self.assertEqual(both["results"]["replica_hash"],
+                                 alone["results"]["replica_hash"])
+                self.assertEqual(both["results"]["wire_bytes"], alone["results"]["wire_bytes"])
+                self.assertEqual(both["results"]["traffic"], alone["results"]["traffic"])
+                self.assertEqual(gwrun.losses(out), losses)
+                paired = both["results"]["paired"]
+                if equal:
+                    self.assertEqual(paired["equal_steps"], STEPS)
+                    self.assertEqual(paired["largest_difference"], 0)
+                else:  # buckets of their own round in their own way
+                    self.assertLess(paired["equal_steps"], STEPS)
+                    self.assertGreater(paired["largest_difference"], 0)
+
+    def test_three_ranks(self):
+        """Sums of three may be formed in different orders, which is no error."""
+        run, _ = self.train("three", "--comm", "iallreduce:bucket=4K,algo=ring", "--paired",
+                            ranks=3)
+        self.assertLess(run["results"]["paired"]["largest_difference"], 1e-5)
+
+    def test_rows_and_results(self):
+        run, out = self.train("run", "--comm", "iallreduce:bucket=4K", "--paired")
+        rows = pairs(out)
+        self.assertEqual([int(row["step"]) for row in rows], list(range(1, STEPS + 1)))
+        self.assertEqual({row["first"] for row in rows}, {"blocking", "overlapped"})
+        walls = {}
+        for row in gwrun.batches(out):
+            step = int(row["step"])
+            walls[step] = max(walls.get(step, 0), float(row["wall_s"]))
+        for row in rows:
+            f = {key: float(text) for key, text in row.items() if key.endswith("_s")}
+            near = 1e-8 * (f["blocking_wall_s"] + f["overlapped_wall_s"])
+            self.assertAlmostEqual(f["overlapped_wall_s"], walls[int(row["step"])], delta=near)
+            self.assertAlmostEqual(f["saved_s"], f["blocking_wall_s"] - f["overlapped_wall_s"],
+                                   delta=near)
+            self.assertAlmostEqual(f["interference_s"],
+                                   f["overlapped_compute_s"] - f["blocking_compute_s"], delta=near)
+            self.assertLess(f["overlapped_compute_s"] + f["overlapped_exposed_s"],
+                            f["overlapped_wall_s"])
+            self.assertLess(f["blocking_compute_s"] + f["blocking_exposed_s"],
+                            f["blocking_wall_s"])
+        result = run["results"]["paired"]
+        self.assertEqual(result["pairs"], STEPS - 10)  # the first ten warm up
+        for name in ("saved", "interference", "inflight"):
+            kept = [float(row[f"{name}_s"]) for row in rows[10:]]
+            self.assertAlmostEqual(result[f"{name}_s"], statistics.median(kept), delta=1e-8)
+            self.assertLessEqual(result[f"{name}_ci_low_s"], result[f"{name}_s"])
+            self.assertLessEqual(result[f"{name}_s"], result[f"{name}_ci_high_s"])
+        self.assertGreater(result["inflight_s"], 0)
+        # an order is drawn from the seed: another run takes the same
+        _, again = self.train("again", "--comm", "iallreduce:bucket=4K", "--paired")
+        self.assertEqual([row["first"] for row in pairs(again)], [row["first"] for row in rows])
+
+    def test_end_line(self):
+        done = gwrun.run(2, "train", *SMALL, "--steps", 30, "--comm", "iallreduce", "--paired")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"paired: overlap saves -?[\d.]+ us \(95%: -?[\d.]+ to ")
+
+    def test_refused(self):
+        for words, why in REFUSED:
+            with self.subTest(words=words):
+                done = gwrun.run(2, "train", *SMALL, "--paired", *words)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn("--paired", done.stderr)
+                self.assertIn(why, done.stderr)
+
+
+@unittest.skipUnless(test_testbed.HYDRA, "needs a testbed")
+class OnALink(unittest.TestCase):
+    """Layers whose exchange on a slow link takes about as long as the computation that follows."""
+
+    def test_saves(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run")
+            bed = [sys.executable, test_testbed.TESTBED]
+            name = ("--name", f"paired{os.getpid()}")
+            more = {"env": dict(os.environ, XDG_RUNTIME_DIR=folder), "check": True,
+                    "capture_output": True, "timeout": 120}
+            subprocess.run([*bed, "up", *name, "--hosts", "2", "--rate", "100mbit"], **more)
+            try:
+                for _ in range(TRIES):
+                    subprocess.run(
+                        [*bed, "run", *name, *test_testbed.MPIEXEC, "-n", "2", "--",
+                         gwrun.GRADWIRE, "train", "--quiet", "--paired", "--comm",
+                         "iallreduce:bucket=256K", "--data",
+                         "synthetic:samples=20000,features=256", "--layers",
+                         "256,256,256,256,256", "--batch", "2048", "--steps", "30", "--epochs",
+                         "5", "--overhead", "0", "--overwrite", "--out", out], **more)
+                    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+                        paired = json.load(file)["results"]["paired"]
+                    if paired["saved_ci_low_s"] > 0:
+                        break
+                self.assertGreater(paired["saved_ci_low_s"], 0, paired)
+                self.assertEqual(paired["equal_steps"], 30)
+            finally:
+                subprocess.run([*bed, "down", *name], **more)
+
+
+if __name__ == "__main__":
+    unittest.main()
