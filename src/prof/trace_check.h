@@ -14,9 +14,9 @@
  *    batch to the nanosecond, one behind the other; the "codec" slices repeat its codec phases;
  *  - with batches.csv: for each batch of the trace there is a row, whose wall time and phases are
  *    the sums of the trace within 0.1% and 2 ns a slice (the two scale ticks apart, and print
- *    rounded), whose t_start_s is its begin within 1 us and four clock_err_s, whose inflight_s is
- * what the "requests" slices cover of forward, backward and update, and whose wire_bytes is the
- * counter "wire". */
+ *    rounded), whose t_start_s is its begin within 1 us and ten of the largest clock_err_s, whose
+ * inflight_s is what the "requests" slices cover of forward, backward and update, and whose
+ * wire_bytes is the counter "wire". */
 #ifndef GW_PROF_TRACE_CHECK_H
 #define GW_PROF_TRACE_CHECK_H
 

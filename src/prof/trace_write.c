@@ -39,9 +39,32 @@ typedef struct out {
 
 /* ---- putting this rank's events in order ---- */
 
+#define MOST_OFF 2e-4 /* of a rate */
+
+/* A straight line from this rank's clock to the common one. */
+typedef struct line {
+    uint64_t at; /* ticks */
+    double seconds, tick_s;
+} line;
+
+/* The line for the trace, whose events lie in from .. to. Between two looks at the clocks the
+ * common clock runs at the rate that these happened to find, and two looks that lie close find a
+ * poor one: a slice's length would change with it. So the rate is this rank's own, unless the ends
+ * show it to be wrong by more than the clocks' error. */
+static line line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
+    double first = gw_sync_seconds(sync, from), last = gw_sync_seconds(sync, to);
+    double own = gw_clock_seconds(to - from);
+    line l = {from + (to - from) / 2, 0.5 * (first + last), gw_clock_seconds(1)};
+    double off = fabs(last - first - own);
+    if (off > 4 * gw_sync_error(sync) && off < MOST_OFF * own)
+        l.tick_s = (last - first) / (double)(to - from);
+    return l;
+}
+
 /* Nanoseconds of the common clock. It is rounded, so that touching stretches still touch. */
-static uint64_t time_of(const gw_sync *sync, uint64_t ticks) {
-    double ns = nearbyint(gw_sync_seconds(sync, ticks) * 1e9);
+static uint64_t time_of(const line *l, uint64_t ticks) {
+    double since = ticks >= l->at ? (double)(ticks - l->at) : -(double)(l->at - ticks);
+    double ns = nearbyint((l->seconds + since * l->tick_s) * 1e9);
     return ns > 0 ? (uint64_t)ns : 0;
 }
 
@@ -85,11 +108,11 @@ static size_t first_whole(void) {
 typedef struct list {
     event *events;
     size_t n;
-    const gw_sync *sync;
+    line clock;
 } list;
 
 static void push(list *l, uint64_t ticks, int ring, size_t item, shape as) {
-    l->events[l->n++] = (event){time_of(l->sync, ticks), (uint32_t)ring, (uint32_t)item, as};
+    l->events[l->n++] = (event){time_of(&l->clock, ticks), (uint32_t)ring, (uint32_t)item, as};
 }
 
 static void push_main(list *l, size_t first) {
@@ -123,14 +146,27 @@ static void push_figures(list *l, uint64_t from) {
     }
 }
 
+/* From the first to the last instant of what the rings hold. */
+static line clock_of_rings(const gw_sync *sync) {
+    uint64_t from = UINT64_MAX, to = 0;
+    for (int r = 0; r < GW_TRACE_RINGS; r++)
+        for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[r]); i++) {
+            const uint64_t *at = gw_trace_item(&gw_trace_the.ring[r], i); /* they begin with it */
+            from = *at < from ? *at : from;
+            to = *at > to ? *at : to;
+        }
+    return from < to ? line_of(sync, from, to) : line_of(sync, gw_clock_ticks(), gw_clock_ticks());
+}
+
 /* This rank's events in order; free(). */
-static gw_err collect(list *l) {
+static gw_err collect(list *l, const gw_sync *sync) {
     size_t most = 0, held[GW_TRACE_RINGS], first = first_whole();
     for (int i = 0; i < GW_TRACE_RINGS; i++) {
         held[i] = gw_trace_held(&gw_trace_the.ring[i]);
         most += (i == GW_TRACE_MAIN || i == GW_TRACE_EXCHANGES ? 2 : 1) * held[i];
     }
     GW_TRY(gw_alloc(&l->events, most, sizeof *l->events));
+    l->clock = clock_of_rings(sync);
     push_main(l, first);
     for (int r = GW_TRACE_FLIGHTS; r <= GW_TRACE_ASIDE; r++)
         for (size_t i = 0; i < held[r]; i++)
@@ -207,15 +243,15 @@ static void put_async(out *o, int rank, const event *e, int *open) {
     put(o, ",\"name\":\"exchanges\",\"args\":{\"in flight\":%d}}", *open);
 }
 
-static void put_wait(out *o, int rank, const event *e, const gw_sync *sync) {
+static void put_wait(out *o, int rank, const event *e, const line *clock) {
     const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
     put_head(o, "X", rank, WAITS, e->ts);
-    put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(time_of(sync, x->end) - e->ts));
+    put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(time_of(clock, x->end) - e->ts));
     put_exchange_name(o, &x->what);
     put_exchange_args(o, x);
 }
 
-static void put_slice(out *o, int rank, const event *e, const gw_sync *sync) {
+static void put_slice(out *o, int rank, const event *e, const line *clock) {
     const gw_trace_stretch *s = stretch((int)e->ring, e->item);
     bool main = e->ring == GW_TRACE_MAIN;
     const char *cat = "phase", *name = s->kind < GW_PHASES ? gw_phase_name((gw_phase)s->kind) : "";
@@ -232,7 +268,7 @@ static void put_slice(out *o, int rank, const event *e, const gw_sync *sync) {
         cat = "aside";
     }
     put_head(o, "X", rank, track, e->ts);
-    put(o, ",\"dur\":" US, US_OF(time_of(sync, s->end) - e->ts));
+    put(o, ",\"dur\":" US, US_OF(time_of(clock, s->end) - e->ts));
     if (!main || s->kind != GW_TRACE_BATCH)
         put(o, ",\"cat\":\"%s\",\"name\":\"%s\"}", cat, name);
     else if (s->step > 0)
@@ -302,11 +338,11 @@ static void put_rank(out *o, int rank, const list *l) {
         if (e->ring == GW_TRACE_EXCHANGES)
             put_async(o, rank, e, &open);
         else if (e->ring == GW_TRACE_WAITS)
-            put_wait(o, rank, e, l->sync);
+            put_wait(o, rank, e, &l->clock);
         else if (e->ring == GW_TRACE_FIGURES)
             put_figures(o, rank, e);
         else
-            put_slice(o, rank, e, l->sync);
+            put_slice(o, rank, e, &l->clock);
     }
     flush(o);
 }
@@ -336,6 +372,7 @@ static void put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], int ra
 typedef struct writer {
     gw_file *file;
     uint64_t (*dropped)[GW_TRACE_RINGS];
+    double error_s; /* of the common clock */
 } writer;
 
 static gw_err writer_open(writer *w, const char *dir, MPI_Comm comm) {
@@ -364,8 +401,7 @@ static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
     put_rank(o, 0, mine);
     for (int rank = 1; rank < ranks; rank++)
         GW_TRY(receive(o, rank, comm));
-    put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks,
-             gw_sync_error(mine->sync));
+    put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
     if (ferror(o->to))
         return gw_fail(GW_ERR_IO, "cannot write trace.json: is the disk full?");
     gw_file *file = w->file;
@@ -393,13 +429,13 @@ static gw_err exchange(writer *w, int rank, const list *mine, out *o, MPI_Comm c
 gw_err gw_trace_write(const char *dir, const gw_sync *sync, MPI_Comm comm) {
     int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    list mine = {.sync = sync};
-    writer w = {0};
+    list mine = {0};
+    writer w = {.error_s = gw_sync_error(sync)};
     out o = {.comm = comm};
     bool listens = gw_trace_the.ring[GW_TRACE_MAIN].items != NULL;
     if (listens)
         gw_trace_pause();
-    gw_err e = listens ? collect(&mine) : gw_fail(GW_ERR_INTERNAL, "no trace is open");
+    gw_err e = listens ? collect(&mine, sync) : gw_fail(GW_ERR_INTERNAL, "no trace is open");
     if (e == GW_OK)
         e = gw_alloc(&o.text, PIECE, 1);
     if (e == GW_OK && rank == 0)
