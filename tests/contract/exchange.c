@@ -1,0 +1,385 @@
+#include "exchange.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/wait.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+
+#include "../mpi/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { LAYERS = 3, STEPS = 4 };
+
+static int me, ranks;
+static bool yield, framed;
+
+/* What every rank holds in a trial. */
+typedef struct run_state {
+    gw_session *session;
+    const trial *t;
+    gw_span layers[LAYERS];
+    gw_tensor tensors[2 * LAYERS];
+    int servers;             /* ranks from 0 on without samples */
+    uint32_t crc[STEPS + 1]; /* of the parameters after each step and when settled */
+} run_state;
+
+void exchange_start(int n) {
+    ranks = n;
+    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
+    yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN); /* a progress thread a rank counts, too */
+    gw_wait_yields(yield);
+    gw_clock_start();
+    gw_ledger_start();
+}
+
+void exchange_frames(void) {
+    framed = true;
+}
+
+/* ---- gradients: any rank can compute any rank's, so expected sums need no communication ---- */
+
+static uint64_t key_of(int rank, int step) {
+    return gw_rng_key(gw_rng_key(77, (uint64_t)rank), (uint64_t)step);
+}
+
+static float gradient(uint64_t key, size_t i) {
+    uint64_t u = gw_rng_u64(key, i);
+    return u % 8 == 0 ? 0.0f : (float)((double)(u >> 11) * 0x1p-53 - 0.5);
+}
+
+/* Of an element over all workers and steps: the sum, and of magnitudes, to which errors of rounding
+ * are proportional. */
+typedef struct sum {
+    double value, size;
+} sum;
+
+/* Of elements 0 to n of so many steps, as long as the next call; kept, since most trials ask for
+ * those of the one before. */
+static const sum *expected(int servers, int steps, size_t n) {
+    static struct {
+        sum *sums;
+        size_t n;
+        int servers;
+    } kept[STEPS + 1];
+    if (kept[steps].sums && kept[steps].n >= n && kept[steps].servers == servers)
+        return kept[steps].sums;
+    free(kept[steps].sums);
+    sum *s = NULL;
+    CHECK_OK(gw_alloc(&s, n + 1, sizeof *s));
+    for (int k = 0; k < steps; k++)
+        for (int q = servers; q < ranks; q++)
+            for (size_t i = 0; i < n; i++) {
+                double g = (double)gradient(key_of(q, k), i);
+                s[i].value += g;
+                s[i].size += fabs(g);
+            }
+    kept[steps].sums = s;
+    kept[steps].n = n;
+    kept[steps].servers = servers;
+    return s;
+}
+
+/* ---- steps, as the trainer does them ---- */
+
+static gw_err settle(run_state *r, gw_span span) {
+    gw_update u;
+    float *param = gw_session_params(r->session);
+    GW_TRY(gw_session_finish(r->session, span, &u));
+    for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
+        param[i] -= u.scale * u.grad[i];
+    return gw_session_publish(r->session, span);
+}
+
+/* Whole and at once, or layer by layer, one ahead of what is read. */
+static gw_err settle_all(run_state *r) {
+    gw_span all = {0, r->t->n};
+    if (!r->t->lazy) {
+        GW_TRY(settle(r, all));
+        return gw_session_await(r->session, all);
+    }
+    for (int l = 0; l < LAYERS; l++) {
+        GW_TRY(settle(r, r->layers[l]));
+        if (l > 0)
+            GW_TRY(gw_session_await(r->session, r->layers[l - 1]));
+    }
+    return gw_session_await(r->session, r->layers[LAYERS - 1]);
+}
+
+/* One exchange, from the first ready() to agreed parameters. */
+static gw_err step(run_state *r, int number) {
+    bool works = me >= r->servers;
+    uint64_t key = key_of(me, number);
+    float *grad = gw_session_grads(r->session);
+    gw_session_begin(r->session, works ? 1.0 / (ranks - r->servers) : 0.0);
+    for (int l = LAYERS - 1; l >= 0; l--) {
+        gw_span s = r->layers[l];
+        for (size_t i = s.off; i < gw_span_end(s); i++)
+            grad[i] = works ? gradient(key, i) : 0.0f;
+        GW_TRY(gw_session_ready(r->session, s));
+        GW_TRY(gw_session_progress(r->session));
+    }
+    return settle_all(r);
+}
+
+/* ---- what every combination owes ---- */
+
+/* Parameters against the sums of `steps` steps in double precision. */
+static void judge(const run_state *r, int steps, outcome *o) {
+    const float *param = gw_session_params(r->session);
+    const sum *want = expected(r->servers, steps, r->t->n);
+    double err = 0, norm = 0;
+    o->exact = true;
+    for (size_t i = 0; i < r->t->n; i++) {
+        double d = (double)param[i] + want[i].value;
+        err += d * d;
+        norm += want[i].value * want[i].value;
+        if (fabs(d) > 1e-6 * want[i].size)
+            o->exact = false;
+    }
+    o->error = norm > 0 ? sqrt(err / norm) : sqrt(err);
+}
+
+static void keep_crc(run_state *r, int when) {
+    const float *param = gw_session_params(r->session);
+    r->crc[when] = (uint32_t)crc32_z(0, (const Bytef *)param, r->t->n * sizeof(float));
+}
+
+/* All at once at the end: a collective after each step would take most of a trial's time. */
+static void check_replicas(const run_state *r, bool synchronous) {
+    uint32_t ends[2][STEPS + 1], least[2][STEPS + 1];
+    for (int k = 0; k <= STEPS; k++) {
+        ends[0][k] = r->crc[k];
+        ends[1][k] = ~r->crc[k];
+    }
+    gw_allreduce(ends, least, 2 * (STEPS + 1), MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD);
+    for (int k = synchronous ? 0 : STEPS; k <= STEPS; k++)
+        CHECK(least[0][k] == ~least[1][k], "%s %s n=%zu lazy=%d: replicas differ %s %d", r->t->comm,
+              r->t->codec, r->t->n, r->t->lazy, k < STEPS ? "after step" : "when settled, step", k);
+}
+
+/* The ledger's count of all ranks against the formula. */
+static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want) {
+    const gw_codec *codec = gw_session_codec(r->session);
+    uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, all[3];
+    gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
+    if (codec->caps & GW_CODEC_FIXED)
+        CHECK(all[0] <= want.bytes && all[0] + all[2] >= want.bytes,
+              "%s %s n=%zu lazy=%d: %llu bytes on the wire, the formula says %llu", r->t->comm,
+              r->t->codec, r->t->n, r->t->lazy, (unsigned long long)all[0],
+              (unsigned long long)want.bytes);
+    CHECK(all[1] == want.messages, "%s %s n=%zu lazy=%d: %llu messages, the formula says %llu",
+          r->t->comm, r->t->codec, r->t->n, r->t->lazy, (unsigned long long)all[1],
+          (unsigned long long)want.messages);
+}
+
+static void add_cost(gw_batch_cost *to, const gw_batch_cost *c) {
+    to->wire_bytes += c->wire_bytes;
+    to->messages += c->messages;
+    to->collectives += c->collectives;
+}
+
+/* Their part of the elements. */
+static double matrices(const run_state *r) {
+    size_t n = 0;
+    for (int l = 0; l < LAYERS; l++)
+        n += r->tensors[2 * l].span.n;
+    return (double)n / (double)(r->t->n + !r->t->n);
+}
+
+static gw_err steps(run_state *r, outcome *o) {
+    unsigned traits = gw_session_strategy(r->session)->traits;
+    gw_batch_cost cost, all = {0};
+    gw_cost want = {0};
+    for (int k = 0; k < STEPS; k++) {
+        gw_ledger_begin();
+        GW_TRY(step(r, k));
+        gw_ledger_end(&cost);
+        add_cost(&all, &cost);
+        want = gw_cost_sum(want, gw_session_cost(r->session, k));
+        keep_crc(r, k);
+    }
+    want = gw_cost_sum(want, gw_session_settle_cost(r->session));
+    gw_ledger_begin();
+    GW_TRY(gw_session_settle(r->session));
+    gw_ledger_end(&cost);
+    add_cost(&all, &cost);
+    keep_crc(r, STEPS);
+    /* Over all of them: what one step starts, a later one or the settling may complete. */
+    check_cost(r, &all, want);
+    check_replicas(r, traits & GW_STRATEGY_SYNCHRONOUS);
+    judge(r, STEPS, o);
+    if (!(traits & (GW_STRATEGY_EXACT | GW_STRATEGY_LOSSY))) {
+        outcome late = *o; /* such a strategy may still hold the last step back */
+        judge(r, STEPS - 1, &late);
+        if (late.error < o->error)
+            *o = late;
+    }
+    if (traits & GW_STRATEGY_LOSSY)
+        o->matrices = matrices(r);
+    o->crc = r->crc[STEPS];
+    return GW_OK;
+}
+
+/* What this codec does not send is kept, all of it: not so where encodings are added as they are
+ * and that rounds. */
+static bool keeps_rest(const char *spec, const char *feedback) {
+    gw_codec c;
+    CHECK_OK(gw_codec_open(&c, spec));
+    bool fed = strcmp(feedback, "on") == 0 || c.caps & GW_CODEC_BIASED;
+    bool rounds = gw_codec_summable(&c) && !(c.caps & GW_CODEC_LINEAR);
+    gw_codec_close(&c);
+    return fed && !rounds;
+}
+
+/* Error feedback loses nothing: what was sent and what all ranks kept back is what there was to
+ * send, whoever encoded which partial sum, and however coarsely. */
+static void check_residual(const run_state *r, const float *mine) {
+    const float *param = gw_session_params(r->session);
+    const sum *want = expected(r->servers, STEPS, r->t->n);
+    double *kept = NULL, *all = NULL;
+    CHECK_OK(gw_alloc(&kept, r->t->n + 1, sizeof *kept));
+    CHECK_OK(gw_alloc(&all, r->t->n + 1, sizeof *all));
+    for (size_t i = 0; i < r->t->n; i++)
+        kept[i] = (double)mine[i];
+    gw_allreduce(kept, all, (int)r->t->n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int t = 0; t < 2 * LAYERS; t++) {
+        gw_span s = r->tensors[t].span;
+        if (s.n == 0 || !keeps_rest(gw_session_codec_of(r->session, s.off), r->t->feedback))
+            continue;
+        for (size_t i = s.off; i < gw_span_end(s); i++) {
+            double sent = -(double)param[i], lost = want[i].value - sent - all[i];
+            CHECK(fabs(lost) <= 1e-6 * (want[i].size + fabs(all[i])),
+                  "%s %s n=%zu lazy=%d: element %zu: of %g, %g was sent and %g kept", r->t->comm,
+                  r->t->codec, r->t->n, r->t->lazy, i, want[i].value, sent, all[i]);
+        }
+    }
+    free(kept);
+    free(all);
+}
+
+/* Of a layer about seven eighths are a nearly square matrix, the rest its biases. */
+static void cut_layers(run_state *r) {
+    for (int l = 0; l < LAYERS; l++) {
+        gw_span s = gw_span_part((gw_span){0, r->t->n}, l, LAYERS);
+        size_t most = s.n - s.n / 8, rows = (size_t)sqrt((double)most);
+        size_t cols = rows ? most / rows : 0, weights = rows * cols;
+        r->layers[l] = s;
+        r->tensors[2 * l] = (gw_tensor){{s.off, weights}, l, (int)rows, (int)cols};
+        r->tensors[2 * l + 1] =
+            (gw_tensor){{s.off + weights, s.n - weights}, l, 1, (int)(s.n - weights)};
+    }
+}
+
+static gw_err run(gw_session *s, const trial *t, outcome *o) {
+    run_state r = {.session = s, .t = t, .servers = gw_session_servers(s)};
+    cut_layers(&r);
+    gw_session_setup setup = {.n = t->n,
+                              .layers = r.layers,
+                              .n_layers = LAYERS,
+                              .tensors = r.tensors,
+                              .n_tensors = 2 * LAYERS,
+                              .by_layer = t->lazy,
+                              .seed = 5,
+                              .yield = yield};
+    gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
+    if (e == GW_OK)
+        e = steps(&r, o);
+    const float *residual = e == GW_OK ? gw_session_residual(s) : NULL;
+    o->residual = residual;
+    o->kept = residual && gw_session_strategy(s)->traits & GW_STRATEGY_EXACT;
+    if (o->kept)
+        check_residual(&r, residual);
+    gw_session_close(s);
+    return e;
+}
+
+static outcome refusal(gw_session *s) {
+    CHECK(strlen(gw_err_text()) > 20 && !strchr(gw_err_text(), '\n'),
+          "a refusal is one line with its reason: '%s'", gw_err_text());
+    gw_session_free(s);
+    return (outcome){.refused = true};
+}
+
+/* Relative error of one encoding of the sum of `parts` gradients. */
+static double one_error(const gw_codec *c, size_t n, int parts) {
+    float *x = NULL, *y = NULL;
+    char *wire = NULL;
+    size_t cap = gw_codec_bound(c, n), len;
+    CHECK(gw_alloc(&x, n, sizeof *x) == GW_OK && gw_alloc(&y, n, sizeof *y) == GW_OK &&
+              gw_alloc(&wire, cap, 1) == GW_OK,
+          "%s", gw_err_text());
+    for (int rank = 0; rank < parts; rank++)
+        for (size_t i = 0; i < n; i++)
+            x[i] += gradient(key_of(rank, 0), i);
+    CHECK(gw_codec_encode(c, (gw_turn){9, 1}, x, n, wire, cap, &len) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_codec_decode(c, wire, len, y, n, 0) == GW_OK, "%s", gw_err_text());
+    double err = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        err += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        norm += (double)x[i] * x[i];
+    }
+    free(x);
+    free(y);
+    free(wire);
+    return sqrt(err / norm);
+}
+
+/* The most that the sums may be off by, of codecs that are not lossless. */
+static double most_error(const gw_codec *c, size_t n, const outcome *o) {
+    double one = one_error(c, n, 1), of_sum = one_error(c, n, ranks);
+    /* Every further encoding on the way adds an error: of squares to (1 + 2 + .. + P) / P of one,
+     * where each hop encodes the sum so far (test_error_growth.c), and chance half as much again.
+     */
+    double grown = 1.5 * sqrt((ranks + 1) / 2.0) * fmax(one, of_sum);
+    /* What is drawn so coarsely has errors as large as sums; being no contraction, it feeds back
+     * more with each step. Then check_residual tells what is right, where it can be asked. */
+    if (c->caps & GW_CODEC_UNBIASED && one > 0.2)
+        return o->kept ? INFINITY : o->residual ? 4 * of_sum : grown;
+    /* A rank's gradient lost on the way would show as sqrt(1 / ranks) or more. */
+    return fmin(grown, fmax(1.5 * one, 0.45));
+}
+
+static void check_values(const trial *t, const outcome *o) {
+    gw_codec c;
+    char first[64]; /* of a mix, whose other codecs err less */
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(t->codec, ";"), t->codec);
+    CHECK(gw_codec_open(&c, first) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_codec_join(&c, ranks) == GW_OK, "%s", gw_err_text());
+    double most = INFINITY; /* of a few elements chance is no guide */
+    if (o->matrices > 0)
+        most =
+            sqrt(o->matrices); /* of noise a few factors hold little, but what is no matrix, all */
+    else if (c.caps & GW_CODEC_LOSSLESS)
+        most = 0;
+    else if (t->n > 100)
+        most = most_error(&c, t->n, o);
+    CHECK(o->exact || o->error < most, "%s %s n=%zu lazy=%d: relative error %g, at most %g",
+          t->comm, t->codec, t->n, t->lazy, o->error, most);
+    if (ranks == 1)
+        CHECK(o->exact, "%s %s: one rank sends nothing and loses nothing", t->comm, t->codec);
+    gw_codec_close(&c);
+}
+
+outcome exchange_try(const trial *t) {
+    outcome o = {0};
+    gw_session *s = NULL;
+    gw_err e = gw_session_new(&s, t->comm, t->codec, t->feedback, framed);
+    if (e == GW_ERR_UNSUPPORTED)
+        return refusal(NULL);
+    CHECK(e == GW_OK, "%s %s: %s", t->comm, t->codec, gw_err_text());
+    e = run(s, t, &o);
+    /* What needs several ranks, or several nodes, shows at the opening. */
+    if (e == GW_ERR_UNSUPPORTED || (e == GW_ERR_USAGE && ranks <= gw_session_servers(s)))
+        return refusal(s);
+    CHECK(e == GW_OK, "%s %s n=%zu: %s", t->comm, t->codec, t->n, gw_err_text());
+    gw_session_free(s);
+    check_values(t, &o);
+    return o;
+}

@@ -1,0 +1,35 @@
+/* One trial of the contract: steps of a strategy, algorithm and codec over this program's ranks,
+ * and what every combination owes. */
+#ifndef GW_TESTS_EXCHANGE_H
+#define GW_TESTS_EXCHANGE_H
+
+#include "train/session.h"
+
+typedef struct trial {
+    char comm[128], codec[64];
+    const char *feedback;
+    size_t n;
+    bool lazy;
+} trial;
+
+typedef struct outcome {
+    bool refused;
+    uint32_t crc;    /* of the parameters, settled after the steps */
+    double error;    /* relative, of the summed updates */
+    double matrices; /* part of the elements that a lossy strategy compresses, by itself; else 0 */
+    bool exact;      /* largest error of an element is rounding */
+    bool residual;   /* there is error feedback */
+    bool kept;       /* and what it holds was found to be all of the error */
+} outcome;
+
+/* Once, after MPI_Init. */
+void exchange_start(int ranks);
+
+/* From now on all encodings travel in frames. */
+void exchange_frames(void);
+
+/* Run it: what is refused must say why in one line; everything else must send what its formula
+ * says, keep the replicas equal, and sum up right. */
+outcome exchange_try(const trial *t);
+
+#endif
