@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -18,7 +19,8 @@ TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
 
 
 def possible():
-    """Root in a container, or in a chroot, may not be allowed what a testbed is made of."""
+    """Root in a container, or in a chroot, may not be allowed what a testbed is made of, and its
+    kernel may not have it. Any other reason to fail is one to look at, not to skip for."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         return False
     space = f"gw-possible-{os.getpid()}"
@@ -27,7 +29,11 @@ def possible():
         f"ip -n {space} link add port type veth peer name eth0 && "
         f"ip -n {space} link add bridge type bridge && "
         f"tc -n {space} qdisc add dev port root tbf rate 1mbit burst 10k limit 10k; status=$?; "
-        f"ip netns del {space}; exit $status", shell=True, capture_output=True, check=False)
+        f"ip netns del {space}; exit $status", shell=True, capture_output=True, text=True,
+        check=False)
+    if done.returncode and not re.search("not permitted|denied|not supported|unknown", done.stderr,
+                                         re.IGNORECASE):
+        raise RuntimeError(done.stderr)
     return done.returncode == 0
 
 
