@@ -131,7 +131,7 @@ gw_err gw_counter_plans_make(gw_counter_plans *out, gw_counters_report *report,
     for (int i = 0; i < report->events && choice->named; i++)
         if (!*report->event[i].papi)
             return gw_fail(GW_ERR_UNSUPPORTED,
-                           "%s: event %s cannot be counted here: %s: gradwire doctor says more",
+                           "%s: event %s cannot be counted here: %s (see gradwire doctor)",
                            choice->name, report->event[i].name, report->event[i].reason);
     return GW_OK;
 }
