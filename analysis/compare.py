@@ -24,7 +24,7 @@ NOTES = """\
 Medians per step. computation: forward, backward and update. exposed: the step waited for it.
 hidden: messages in flight while the rank computed, an upper bound of what really overlapped.
 codec: encoding and decoding. wire: what one rank hands to MPI in a step."""
-NOTE_ABSENT = "absent: not measured on this machine (memory-bound needs hardware counters)."
+NOTE_ABSENT = "absent: not measured (memory-bound: needs hardware counters or --ceilings)."
 
 
 class BadRun(Exception):
@@ -49,8 +49,20 @@ def read_run(folder):
     return results
 
 
+def memory(figures):
+    """Memory time by its best source as (low, high); None: absent."""
+    if not isinstance(figures, dict):  # of schema 1
+        return figures
+    if figures["ctr_s"] is not None:
+        return figures["ctr_s"]
+    parts = figures["twin_s"], figures["model_lo_s"], figures["model_hi_s"]
+    return None if None in parts else (parts[0] + parts[1], parts[0] + parts[2])
+
+
 def cell(value, factor, form):
-    """A figure as text; one that was not measured is absent, never 0."""
+    """A figure as text, an interval by its ends; one that was not measured is absent, never 0."""
+    if isinstance(value, tuple):
+        return "..".join(cell(end, factor, form) for end in value)
     return "absent" if value is None else format(value * factor, form)
 
 
@@ -61,8 +73,8 @@ def table(runs):
         [""] + [f"({unit})" for _, unit, *_ in COLUMNS] + ["(fraction)"],
     ]
     for name, results in runs.items():
-        figures = [cell(results["summary"][key], factor, form)
-                   for _, _, key, factor, form in COLUMNS]
+        summary = dict(results["summary"], memory_s=memory(results["summary"]["memory_s"]))
+        figures = [cell(summary[key], factor, form) for _, _, key, factor, form in COLUMNS]
         rows.append([name] + figures + [cell(results["test_accuracy"], 1, ".4f")])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 static atomic_bool yielding;
 
@@ -19,6 +20,16 @@ gw_err gw_wait(MPI_Request *request) {
         if (done)
             return GW_OK;
         sched_yield();
+    }
+}
+
+gw_err gw_wait_asleep(MPI_Request *request) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int done = 0;;) {
+        GW_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        if (done)
+            return GW_OK;
+        nanosleep(&pause, NULL);
     }
 }
 

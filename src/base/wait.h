@@ -14,6 +14,10 @@ void gw_wait_yields(bool yields);
 /** Wait for a request. */
 gw_err gw_wait(MPI_Request *request);
 
+/** The same, asleep between two looks a millisecond apart: while another rank of this host measures
+ *  and wants the cores for itself. */
+gw_err gw_wait_asleep(MPI_Request *request);
+
 /** MPI's collectives of these names, waited for so. */
 gw_err gw_barrier(MPI_Comm comm);
 gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "data/data.h"
 #include "nn/gemm.h"
+#include "prof/ceilings_file.h"
 #include "prof/clock.h"
 #include "prof/counters.h"
 #include "prof/host.h"
@@ -14,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
+#include <unistd.h>
 
 static const gw_opt options[] = {
     {.name = "threads",
@@ -255,6 +258,38 @@ static void check_events(void) {
     free(choice);
 }
 
+/* What is cached for such runs; measuring is left to them. */
+static void check_ceilings(const gw_host *host, const gw_host_node *node, int threads) {
+    char path[GW_CEILINGS_PATH];
+    static gw_ceilings c, want;
+    want = (gw_ceilings){.threads = threads,
+                         .all_threads = node->threads,
+                         .oversubscribed = gw_host_oversubscribed(node)};
+    snprintf(want.host, sizeof want.host, "%s", host->name);
+    snprintf(want.cpu, sizeof want.cpu, "%s", host->cpu_model);
+    snprintf(want.kernels, sizeof want.kernels, "%s", gw_gemm_library());
+    gw_ceilings_cache(&want, path);
+    if (!*path)
+        say(NOTE, "ceilings",
+            "set HOME or XDG_CACHE_HOME: each run measures them anew, for a second",
+            "there is no folder to keep them in");
+    else if (access(path, F_OK) != 0)
+        say(OK, "ceilings", NULL,
+            "not measured yet for such runs: the first with --out does, to %s", path);
+    else if (gw_ceilings_load(&c, path) != GW_OK ||
+             gw_ceilings_fit(&c, &want, false, path) != GW_OK)
+        say(NOTE, "ceilings", "nothing to do: the next run with --out measures them anew", "%s",
+            gw_err_text());
+    else
+        say(OK, "ceilings", NULL,
+            "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM; all %d together "
+            "%.0f "
+            "GFLOP/s, DRAM %.1f GB/s (%.1f hours ago)",
+            c.fma.one * 1e-9, c.level[0].update.one * 1e-9, c.level[GW_CACHES].update.one * 1e-9,
+            c.all_threads, c.fma.all * 1e-9, c.level[GW_CACHES].update.all * 1e-9,
+            (double)(time(NULL) - c.measured_at) / 3600);
+}
+
 static void check_data(void) {
     const char *dir = gw_data_find_fashion_mnist();
     if (dir)
@@ -292,6 +327,7 @@ static gw_err diagnose(const gw_args *args, int provided) {
     check_clock();
     check_counters(&host);
     check_events();
+    check_ceilings(&host, &node, threads);
     check_data();
     printf("\n%d ok, %d notes, %d problems\n", tally[OK], tally[NOTE], tally[PROBLEM]);
     return GW_OK;

@@ -6,6 +6,7 @@
 #include "nn/gemm.h"
 #include "train/auto.h"
 #include "train/codec_stats.h"
+#include "train/gauge.h"
 #include "train/trainer.h"
 
 #include <ctype.h>
@@ -48,6 +49,10 @@ static const gw_opt opts[] = {
      "event group to count: auto (this CPU's for memory), none, NAME, NAME/GROUP or a file"},
     {"papi-events", GW_OPT_TEXT, NULL, 0, 0, NULL, "A,B,..",
      "count these events of PAPI's, a column each (alone, or in turn with --papi-group)"},
+    {"ceilings", GW_OPT_TEXT, "auto", 0, 0, NULL, "auto|FILE|off",
+     "what the machine can do at most, measured before the run where --out keeps it (auto: "
+     "cached), "
+     "or read from FILE"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -95,6 +100,13 @@ static gw_err check_together(const gw_args *a) {
         return gw_fail(GW_ERR_USAGE,
                        "train: --overhead measures what a profile costs, and --profile "
                        "off has none: leave one of them away");
+    const char *ceilings = gw_args_text(a, "ceilings");
+    if (!*ceilings)
+        return gw_fail(GW_ERR_USAGE, "train: --ceilings is empty: auto, off or a file");
+    if (!is(a, "ceilings", "auto") && !is(a, "ceilings", "off") && !gw_args_given(a, "out"))
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --ceilings %s needs --out DIR to write what follows from them",
+                       ceilings);
     if (gw_args_given(a, "out") && !*gw_args_text(a, "out"))
         return gw_fail(GW_ERR_USAGE, "train: --out is empty: name a folder");
     return GW_OK;
@@ -173,6 +185,7 @@ static gw_err read_config(job *j) {
                                               : GW_PROFILE_FULL;
     c->collectives = gw_args_flag(a, "collectives");
     GW_TRY(read_skew(c, a));
+    c->ceilings = is(a, "ceilings", "off") ? NULL : gw_args_text(a, "ceilings");
     c->overhead = gw_args_given(a, "overhead") ? (int)gw_args_int(a, "overhead")
                   : c->out                     ? GW_OVERHEAD_AUTO
                                                : 0;
@@ -302,6 +315,28 @@ static void say_straggler(const gw_straggler *s) {
                s->rank, 100 * s->last_share, s->waited_s * 1e6, 100 * s->of_step);
 }
 
+/* By the best source; twins and model add up to one interval. */
+static void say_memory(const gw_batch_summary *b) {
+    const gw_batch_split *s = &b->split;
+    if (b->source == GW_SPLIT_CTR)
+        printf("memory-bound %.1f us (ctr)\n", s->memory_ctr_s * 1e6);
+    else if (b->source == GW_SPLIT_TWIN_MODEL && isfinite(s->memory_model_lo_s))
+        printf("memory-bound %.1f..%.1f us (twin+model)\n",
+               (s->memory_twin_s + s->memory_model_lo_s) * 1e6,
+               (s->memory_twin_s + s->memory_model_hi_s) * 1e6);
+    else if (b->source == GW_SPLIT_TWIN_MODEL)
+        printf("memory-bound at least %.1f us (twin; the model has no interval for products)\n",
+               s->memory_twin_s * 1e6);
+}
+
+static void say_drift(double drift) {
+    if (fabs(drift) > GW_GAUGE_DRIFT)
+        printf(
+            "warning: the machine changed while this ran: a ceiling is %+.0f%% of what it was at "
+            "the start; do not compare this run\n",
+            100 * drift);
+}
+
 static void say_overhead(const gw_overhead *o) {
     if (o->pairs == 0)
         return;
@@ -330,9 +365,11 @@ static void say_paired(const gw_paired_result *p) {
 
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
+    say_memory(&r->summary);
     say_overhead(&r->overhead);
     say_straggler(&r->straggler);
     say_paired(&r->paired);
+    say_drift(r->ceilings_drift);
     printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
            r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
     if (j->config.out)

@@ -81,9 +81,13 @@ static void update(gw_optimizer *o, float *param, const float *grad, gw_span s, 
         step_plain(p, g, s.n, lr * scale);
 }
 
+int gw_optimizer_threads(size_t n) {
+    return n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+}
+
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                          float scale) {
-    int threads = s.n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+    int threads = gw_optimizer_threads(s.n);
     if (threads == 1) {
         update(o, param, grad, s, lr, scale);
         return;

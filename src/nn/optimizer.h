@@ -16,6 +16,9 @@ void gw_optimizer_close(gw_optimizer *o);
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                          float scale);
 
+/** Threads that split a span of n floats: 1, or all. */
+int gw_optimizer_threads(size_t n);
+
 /** The momentum, n floats; NULL if there is none. */
 float *gw_optimizer_momentum(gw_optimizer *o);
 

@@ -14,9 +14,10 @@ enum {
     LANES = 16,
     ACCUMULATORS = 8,
     FMA_ROUNDS = 1000,
-    MOST_LOADS = 1 << 16 /* of a sweep: with 0.5 us each, a cycle through 1 GiB takes 8 s */
+    MOST_LOADS = 1 << 12, /* of a sweep, and floats of each array: some tenths of a ms even in */
+    MOST_FLOATS = 1 << 19 /* DRAM, so that many a sweep meets no other process */
 };
-#define RUN_S 2e-3 /* of a run of gw_kernel_memory_share */
+#define RUN_S 1e-3 /* of a run of gw_kernel_memory_share */
 
 typedef float vec __attribute__((vector_size(LINE)));
 
@@ -30,6 +31,7 @@ struct gw_kernel {
     float *memory;
     size_t n;              /* floats in it; CHASE: lines */
     const struct line *at; /* CHASE: where the last sweep ended */
+    size_t from;           /* else: its float */
     volatile float sink;   /* what the compiler must not think nobody wants */
 };
 
@@ -148,25 +150,51 @@ static size_t loads(const gw_kernel *k) {
     return k->n < MOST_LOADS ? k->n : MOST_LOADS;
 }
 
+/* Floats of each array that a sweep covers. */
+static size_t window(const gw_kernel *k) {
+    size_t n = k->kind == GW_KERNEL_READ ? k->n : k->n / 2;
+    return n < MOST_FLOATS ? n : MOST_FLOATS;
+}
+
+static void stream(gw_kernel *k, size_t from, size_t n, uint64_t sweeps) {
+    float *a = k->memory + from, *b = a + k->n / 2;
+    switch (k->kind) {
+    case GW_KERNEL_READ: k->sink = read_all(a, n, sweeps); break;
+    case GW_KERNEL_UPDATE: update_all(a, b, n, sweeps); break;
+    default: copy_all(a, b, n, sweeps); break;
+    }
+}
+
+/* What is larger than a window is walked through window by window, from sweep to sweep. */
+static void stream_on(gw_kernel *k, uint64_t sweeps) {
+    size_t n = k->kind == GW_KERNEL_READ ? k->n : k->n / 2, w = window(k);
+    if (w == n) {
+        stream(k, 0, n, sweeps);
+        return;
+    }
+    for (; sweeps > 0; sweeps--) {
+        size_t from = k->from + w <= n ? k->from : 0;
+        stream(k, from, w, 1);
+        k->from = from + w;
+    }
+}
+
 double gw_kernel_run(gw_kernel *k, uint64_t sweeps) {
-    float *a = k->memory, *b = a + k->n / 2;
     uint64_t start = gw_clock_ticks();
     switch (k->kind) {
-    case GW_KERNEL_READ: k->sink = read_all(a, k->n, sweeps); break;
-    case GW_KERNEL_UPDATE: update_all(a, b, k->n / 2, sweeps); break;
-    case GW_KERNEL_COPY: copy_all(a, b, k->n / 2, sweeps); break;
+    case GW_KERNEL_FMA: k->sink = gw_fma_run(sweeps * FMA_ROUNDS); break;
     case GW_KERNEL_CHASE: k->at = chase(k->at, sweeps * loads(k)); break;
-    default: k->sink = gw_fma_run(sweeps * FMA_ROUNDS); break;
+    default: stream_on(k, sweeps); break;
     }
     return gw_clock_seconds(gw_clock_ticks() - start);
 }
 
 double gw_kernel_work(const gw_kernel *k) {
-    double n = (double)k->n, each = sizeof(float);
+    double n = (double)window(k), each = sizeof(float);
     switch (k->kind) {
     case GW_KERNEL_READ: return n * each;
-    case GW_KERNEL_UPDATE: return 1.5 * n * each;
-    case GW_KERNEL_COPY: return n * each;
+    case GW_KERNEL_UPDATE: return 3 * n * each;
+    case GW_KERNEL_COPY: return 2 * n * each;
     case GW_KERNEL_CHASE: return (double)loads(k);
     default: return FMA_ROUNDS * gw_fma_flops();
     }

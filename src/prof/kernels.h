@@ -32,8 +32,8 @@ void gw_kernel_close(gw_kernel *k);
 /** From now on run another of READ, UPDATE and COPY on the memory of one of these. */
 void gw_kernel_turn(gw_kernel *k, gw_kernel_kind kind);
 
-/** Run so many sweeps over the working set (CHASE: of some ten thousand loads, each sweep where the
- *  last one ended); the seconds that took, without start-up. Any thread,
+/** Run so many sweeps over the working set (of a large one a part each, of some 100 us, where the
+ *  last sweep ended); the seconds that took, without start-up. Any thread,
  *  one at a time; gw_clock_start has been called. */
 double gw_kernel_run(gw_kernel *k, uint64_t sweeps);
 

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY = 0x5eed };
+enum { KEY = 0x5eed, SPLITS = sizeof(gw_batch_split) / sizeof(double) };
 
 /* A step over all ranks, as the summary needs it. */
 typedef struct step_figures {
     int64_t at; /* how many came before it */
-    float wall_s, inflight_s, memory_s, waiting_s, transfer_s, phase_s[GW_PHASES];
+    float wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES];
+    float split[SPLITS];              /* of a gw_batch_split; NaN: no rank has it */
     double wire_bytes, logical_bytes; /* means over the ranks */
 } step_figures;
 
@@ -32,6 +33,7 @@ struct gw_record {
     bool headed;         /* the header is written */
     step_figures *steps; /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
     int64_t steps_held, steps_room, seen;
+    gw_split_source source;  /* the best so far */
     float *scratch;          /* steps_room values, for a median */
     gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after */
 };
@@ -167,11 +169,33 @@ static void add_to_step(step_figures *s, const gw_batch_row *row, double share) 
     s->inflight_s += (float)(c->inflight_s * share);
     s->waiting_s += (float)(row->wait_skew_s * share);
     s->transfer_s += (float)(row->transfer_s * share);
-    s->memory_s += (float)(row->split.memory_ctr_s * share);
     for (int p = 0; p < GW_PHASES; p++)
         s->phase_s[p] += (float)(c->phase_s[p] * share);
     s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes * share;
     s->logical_bytes += (double)row->logical_bytes * share;
+}
+
+static void split_figures(const gw_batch_split *split, double out[SPLITS]) {
+    memcpy(out, split, sizeof *split);
+}
+
+/* Means over the ranks that have a figure; rank i's row of the step is all[at[i] + row]. */
+static void split_of_step(gw_record *r, step_figures *s, const gw_batch_row *all, const int *at,
+                          int row) {
+    double sum[SPLITS] = {0}, mine[SPLITS];
+    int have[SPLITS] = {0};
+    for (int rank = 0; rank < r->ranks; rank++) {
+        const gw_batch_row *from = &all[at[rank] + row];
+        r->source = from->source > r->source ? from->source : r->source;
+        split_figures(&from->split, mine);
+        for (int k = 0; k < SPLITS; k++)
+            if (!isnan(mine[k])) {
+                sum[k] += mine[k];
+                have[k]++;
+            }
+    }
+    for (int k = 0; k < SPLITS; k++)
+        s->split[k] = have[k] ? (float)(sum[k] / have[k]) : NAN;
 }
 
 /* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
@@ -193,6 +217,7 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
             add_to_step(&s, row, 1.0 / r->ranks);
             add_to_rank(r, row, rank);
         }
+        split_of_step(r, &s, all, at, i);
         keep_step(r, &s);
     }
     if (r->file && ferror(gw_file_stream(r->file)))
@@ -263,7 +288,8 @@ static double median(const gw_record *r, int64_t warmup, size_t offset) {
 }
 
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
-    *out = (gw_batch_summary){.memory_s = NAN};
+    double split[SPLITS];
+    *out = (gw_batch_summary){.split = gw_batch_row_blank().split};
     double wire = 0, logical = 0;
     for (int64_t i = 0; i < r->steps_held; i++)
         if (r->steps[i].at >= warmup) {
@@ -277,9 +303,12 @@ void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out
     out->inflight_s = median(r, warmup, offsetof(step_figures, inflight_s));
     out->waiting_s = median(r, warmup, offsetof(step_figures, waiting_s));
     out->transfer_s = median(r, warmup, offsetof(step_figures, transfer_s));
-    out->memory_s = median(r, warmup, offsetof(step_figures, memory_s));
     for (size_t p = 0; p < GW_PHASES; p++)
         out->phase_s[p] = median(r, warmup, offsetof(step_figures, phase_s) + p * sizeof(float));
+    for (size_t k = 0; k < SPLITS; k++)
+        split[k] = median(r, warmup, offsetof(step_figures, split) + k * sizeof(float));
+    memcpy(&out->split, split, sizeof out->split);
+    out->source = r->source;
     out->wire_bytes = wire / (double)out->batches;
     out->logical_bytes = logical / (double)out->batches;
 }

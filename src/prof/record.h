@@ -53,7 +53,8 @@ typedef struct gw_batch_summary {
     double phase_s[GW_PHASES];        /* median over steps of the mean over the ranks */
     double inflight_s;                /* the same */
     double waiting_s, transfer_s;     /* the same, over the steps where all ranks know them */
-    double memory_s;                  /* of computation, by counters: the same; NaN: not counted */
+    gw_batch_split split;             /* the same, over the ranks and steps that have the figure */
+    gw_split_source source;           /* the best of any row */
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 

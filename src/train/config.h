@@ -35,8 +35,9 @@ typedef struct gw_train_config {
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     gw_profile profile;
-    int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
-    const gw_args *args; /* all options as resolved, for run.json */
+    const char *ceilings; /* "auto" or a file; NULL: none are measured */
+    int overhead;         /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
+    const gw_args *args;  /* all options as resolved, for run.json */
     const gw_opt *opts;
     const char *command; /* the command line */
 } gw_train_config;

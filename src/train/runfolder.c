@@ -231,7 +231,19 @@ static json_t *link_facts(void) {
                      (json_int_t)link.rate_bits_per_s);
 }
 
-static json_t *summary(const gw_batch_summary *b) {
+/* Memory time by each source apart; see docs/measurement.md. */
+static json_t *memory_facts(const gw_run_facts *f, const gw_batch_summary *b) {
+    static const char *const names[] = {"absent", "twin+model", "ctr"};
+    const gw_batch_split *s = &b->split;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "source", names[b->source],
+                     "ctr_s", number(s->memory_ctr_s), "twin_s", number(s->memory_twin_s),
+                     "model_lo_s", number(s->memory_model_lo_s), "model_hi_s",
+                     number(s->memory_model_hi_s), "codec_twin_s", number(s->memory_codec_twin_s),
+                     "batches", (json_int_t)f->split, "batches_inconsistent",
+                     (json_int_t)f->flagged);
+}
+
+static json_t *summary(const gw_run_facts *f, const gw_batch_summary *b) {
     const double *p = b->phase_s;
     json_t *phases = json_object();
     for (int i = 0; i < GW_PHASES; i++) {
@@ -242,7 +254,7 @@ static json_t *summary(const gw_batch_summary *b) {
     return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
                      (json_int_t)b->batches, "wall_s", number(b->wall_s), "compute_s",
                      number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]),
-                     "memory_s", number(b->memory_s), "exposed_s",
+                     "memory_s", memory_facts(f, b), "exposed_s",
                      number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
                      "waiting_s", number(b->waiting_s), "transfer_s", number(b->transfer_s),
                      "hidden_s", number(b->inflight_s), "codec_s",
@@ -252,7 +264,14 @@ static json_t *summary(const gw_batch_summary *b) {
 }
 
 /* Which figures were observed and which follow from a formula. */
-static json_t *sources(const gw_train_config *c, const gw_run_facts *f) {
+static json_t *sources(const gw_train_config *c, const gw_run_facts *f, gw_split_source split) {
+    char memory[1024];
+    snprintf(memory, sizeof memory, "%s%s",
+             split == GW_SPLIT_TWIN_MODEL
+                 ? "modelled: times against cache-resident twins, products as an interval "
+                   "(twin+model); counters "
+                 : "",
+             gw_memory_source(f->memory));
     if (c->profile == GW_PROFILE_OFF)
         return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases", "absent", "waiting_s", "absent",
                          "hidden_s", "absent", "memory_s", "absent", "wire_bytes", "absent");
@@ -261,7 +280,7 @@ static json_t *sources(const gw_train_config *c, const gw_run_facts *f) {
                      "measured: exclusive timers, MPI by PMPI", "waiting_s",
                      "measured: blocked before the last rank's arrival, on a common clock",
                      "hidden_s", "upper bound: computation while a message was in flight",
-                     "memory_s", gw_memory_source(f->memory), "wire_bytes",
+                     "memory_s", memory, "wire_bytes",
                      native ? "modelled: what the bandwidth-optimal collective sends"
                             : "measured: bytes handed to MPI");
 }
@@ -292,9 +311,9 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
         number(r->validation_accuracy), "test_loss", number(r->test_loss), "test_accuracy",
         number(r->test_accuracy), "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
         count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
-        "summary", summary(&r->summary), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
-        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",
-        gw_paired_json(&r->paired));
+        "summary", summary(f, &r->summary), "ranks", gw_ranks_json(f->by_rank, r->ranks),
+        "straggler", straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped,
+        "paired", gw_paired_json(&r->paired));
 }
 
 /* null: not asked for. */
@@ -307,13 +326,14 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
                          json_t *host_names) {
     json_t *run = json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o}",
+        "s:o, s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
-        link_facts(), "papi", gw_memory_papi_json(f->memory), "sources", sources(c, f), "forecast",
-        forecast(f->session), "overhead", overhead(c, r), "results", results(c, f, r));
+        link_facts(), "ceilings", gw_gauge_json(f->gauge), "papi", gw_memory_papi_json(f->memory),
+        "sources", sources(c, f, r->summary.source), "forecast", forecast(f->session), "overhead",
+        overhead(c, r), "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "prof/trace.h"
 #include "train/codec_stats.h"
+#include "train/gauge.h"
 #include "train/memory.h"
 #include "train/trainer.h"
 
@@ -44,7 +45,10 @@ typedef struct gw_run_facts {
     const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
     int layers;
     const gw_rank_figures *by_rank; /* rank 0 */
-    const char *warning;            /* about the run as it went; "": none */
+    const gw_gauge *gauge;
+    int64_t split,
+        flagged;         /* batches of all ranks with a memory split; of these without interval */
+    const char *warning; /* about the run as it went; "": none */
     MPI_Comm comm;
 } gw_run_facts;
 

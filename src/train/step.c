@@ -13,6 +13,12 @@ static void poll(void *stepper) {
         t->failed = gw_session_progress(t->session);
 }
 
+static void count(gw_moved *m, size_t n) {
+    bool shared = gw_optimizer_threads(n) > 1;
+    *(shared ? &m->shared : &m->alone) += (double)n;
+    m->forks += shared;
+}
+
 static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
     for (size_t done = 0; done < u->own.n; done += UPDATE_PIECE) {
         size_t left = u->own.n - done;
@@ -20,6 +26,7 @@ static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
         gw_phase_enter(GW_PHASE_UPDATE);
         gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
         gw_phase_leave();
+        count(&t->moved, piece.n);
         if (left > UPDATE_PIECE)
             GW_TRY(gw_session_progress(t->session));
     }

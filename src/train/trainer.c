@@ -62,11 +62,15 @@ static gw_err measured_step(const step_job *job, gw_batch_row *row, double *loss
     bool full = gw_ledger_profile() == GW_PROFILE_FULL;
     gw_waits_begin(t->waits, row->step);
     gw_trace_step(row->step);
+    gw_moved before = t->stepper.moved;
     if (full)
         gw_memory_begin(t->memory);
     gw_err e = timed_step(job, row, loss);
-    if (full)
+    if (full) {
         gw_memory_end(t->memory, row);
+        gw_moved moved = gw_moved_since(&t->stepper.moved, &before);
+        gw_split_batch(&t->split, job->batch.local, &moved, row);
+    }
     gw_waits_end(t->waits);
     return e;
 }
@@ -286,6 +290,8 @@ static gw_err write_results(gw_trainer *t) {
     GW_TRY(gw_memory_finish(t->memory));
     if (t->paired)
         GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
+    GW_TRY(gw_gauge_close(&t->gauge, &t->gauging));
+    r->ceilings_drift = t->gauge.drift;
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));
@@ -310,7 +316,12 @@ static gw_err write_results(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, e));
     int level = 0;
     GW_MPI(MPI_Query_thread(&level));
+    int64_t split[2] = {t->split.split, t->split.flagged};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
     gw_run_facts facts = {.data = t->data,
+                          .gauge = &t->gauge,
+                          .split = split[0],
+                          .flagged = split[1],
                           .session = t->session,
                           .memory = t->memory,
                           .thread_level = level,
@@ -355,6 +366,7 @@ static gw_err measure_overhead(gw_trainer *t) {
     gw_codec_stats_restart(t->stats);
     gw_waits_forget(t->waits);
     gw_memory_forget(t->memory);
+    gw_split_forget(&t->split);
     return gw_agree(t->comm, gw_matrix_open()); /* from zero again */
 }
 

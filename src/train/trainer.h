@@ -41,6 +41,7 @@ typedef struct gw_train_result {
     gw_matrix_total traffic;  /* rank 0; zeros with --profile off */
     uint64_t dropped;         /* exchanges that the log had no room for */
     gw_paired_result paired;  /* likewise */
+    double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
     bool oversubscribed;
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */

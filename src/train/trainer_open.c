@@ -10,6 +10,7 @@
 #include "prof/trace.h"
 #include "train/auto.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,42 @@ static gw_err choose(gw_trainer *t) {
     return gw_session_choose(t->session, &job);
 }
 
+/* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
+ * session's on top of it. */
+static const char *codec_to_time(const gw_trainer *t) {
+    const gw_codec *codec = gw_session_codec(t->session);
+    bool lossy = gw_session_strategy(t->session)->traits & GW_STRATEGY_LOSSY;
+    bool alone = strcmp(gw_session_compression(t->session), codec->name) == 0;
+    bool coded = !(codec->caps & GW_CODEC_IDENTITY) && alone && !lossy;
+    return coded && t->c->threads == 1 && !gw_session_corrects(t->session) ? codec->spec : NULL;
+}
+
+static gw_err open_gauge(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    const gw_codec *codec = gw_session_codec(t->session);
+    gw_twin_setup twins = {.spec = gw_model_get_spec(t->model),
+                           .batch = gw_sampler_max_local(t->sampler),
+                           .threads = c->threads,
+                           .momentum = gw_session_corrects(t->session) ? 0 : c->momentum,
+                           .weight_decay = c->weight_decay,
+                           .codec = codec_to_time(t),
+                           .feedback = gw_session_feedback(t->session),
+                           .framed = codec->framed,
+                           .joined = codec->ranks};
+    t->gauging = (gw_gauge_setup){.comm = t->comm,
+                                  .from = c->ceilings,
+                                  .threads = c->threads,
+                                  .oversubscribed = t->oversubscribed,
+                                  .twins = twins};
+    t->gauge.drift = NAN;
+    bool asked = c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
+    if (asked)
+        GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
+    twins.batch = t->gauge.batch;
+    gw_split_open(&t->split, asked ? &t->gauge.c : NULL, &twins);
+    return GW_OK;
+}
+
 gw_err gw_trainer_open(gw_trainer *t) {
     time_t now = time(NULL);
     struct tm utc;
@@ -150,6 +187,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
+    GW_TRY(open_gauge(t));
     GW_TRY(gw_agree(t->comm, open_files(t)));
     gw_codec_stats_setup stats = {.session = t->session,
                                   .layers = gw_model_spans(t->model),

@@ -6,9 +6,11 @@
 #include "data/sampler.h"
 #include "prof/waits.h"
 #include "train/codec_stats.h"
+#include "train/gauge.h"
 #include "train/memory.h"
 #include "train/ranks.h"
 #include "train/runfolder.h"
+#include "train/split.h"
 #include "train/step.h"
 
 enum {
@@ -35,6 +37,9 @@ typedef struct gw_trainer {
     gw_waits *waits;   /* NULL: --profile off */
     int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
     gw_memory *memory; /* NULL: --profile leaves it out */
+    gw_gauge_setup gauging;
+    gw_gauge gauge;
+    gw_split split;
     gw_codec_stats *stats;
     gw_paired *paired;              /* NULL: not asked for */
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */

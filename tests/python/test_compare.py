@@ -61,6 +61,21 @@ class Compare(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("absent", done.stdout)
 
+    def test_memory_by_source(self):
+        twins = copy.deepcopy(RUN)
+        twins["results"]["summary"]["memory_s"] = {
+            "ctr_s": None, "twin_s": 1e-5, "model_lo_s": 2e-5, "model_hi_s": 5e-5}
+        counted = copy.deepcopy(twins)
+        counted["results"]["summary"]["memory_s"]["ctr_s"] = 4e-5
+        bare = copy.deepcopy(twins)
+        bare["results"]["summary"]["memory_s"]["model_lo_s"] = None
+        done = self.compare(self.write("twins", json.dumps(twins)),
+                            self.write("counted", json.dumps(counted)),
+                            self.write("bare", json.dumps(bare)))
+        self.assertEqual(done.returncode, 0)
+        cells = [line.split()[3] for line in done.stdout.splitlines()[3:6]]
+        self.assertEqual(cells, ["0.030..0.060", "0.040", "absent"])
+
     def test_same_name_twice(self):
         one = self.write("a", json.dumps(RUN))
         os.mkdir(os.path.join(self.dir.name, "b"))

@@ -136,7 +136,7 @@ static void test_summary(void **state) {
     assert_int_equal(gw_record_open(&r, NULL, 2000, MPI_COMM_SELF), GW_OK);
     gw_record_summary(r, 0, &s);
     assert_int_equal(s.batches, 0);
-    assert_true(isnan(s.memory_s));
+    assert_true(isnan(s.split.memory_ctr_s));
     for (int64_t step = 1; step <= 1500; step++) {
         gw_batch_row row = sample_row(step);
         if (step % 2 == 0) /* the others counted something else */
@@ -149,7 +149,7 @@ static void test_summary(void **state) {
     assert_true(fabs(s.wall_s - 1.0005) < 1e-6);
     assert_true(fabs(s.phase_s[GW_PHASE_FORWARD] - 1.0005 / GW_PHASES) < 1e-6);
     assert_true(fabs(s.inflight_s - 1e-4) < 1e-9);
-    assert_true(fabs(s.memory_s - 1.001) < 1e-6); /* of 502, 504, .. 1500 */
+    assert_true(fabs(s.split.memory_ctr_s - 1.001) < 1e-6); /* of 502, 504, .. 1500 */
     assert_true(fabs(s.wire_bytes - 2000.5) < 1e-6);
     assert_true(fabs(s.logical_bytes - 4000) < 1e-6);
     assert_true(fabs(s.waiting_s - 0.010005) < 1e-8);

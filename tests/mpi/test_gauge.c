@@ -1,0 +1,118 @@
+/* Ceilings of a run: one rank a host measures, all know; links; the cache serves the next run; a
+ * file that is bad is every rank's error. */
+#include "prof/ceilings_file.h"
+#include "prof/clock.h"
+#include "train/gauge.h"
+
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+static const gw_model_spec spec = {.inputs = 32, .classes = 4, .n_hidden = 1, .hidden = {24}};
+static int rank, size;
+
+static gw_gauge_setup setup(const char *from) {
+    return (gw_gauge_setup){.comm = MPI_COMM_WORLD,
+                            .from = from,
+                            .threads = 1,
+                            .oversubscribed = true, /* whatever the cores: not all at once */
+                            .twins = {.spec = &spec,
+                                      .batch = 8 + rank,
+                                      .threads = 1,
+                                      .codec = "qsgd",
+                                      .feedback = true,
+                                      .joined = 1}};
+}
+
+static void check_same_everywhere(const gw_gauge *g) {
+    double mine[3] = {g->c.fma.one, g->c.n_times, g->batch}, least[3], most[3];
+    CHECK_MPI(MPI_Allreduce(mine, least, 3, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD));
+    CHECK_MPI(MPI_Allreduce(mine, most, 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+    CHECK(memcmp(least, most, sizeof least) == 0, "ranks of a host have different ceilings");
+}
+
+static void check_measured(const char *cache) {
+    static gw_gauge g;
+    gw_gauge_setup s = setup("auto");
+    CHECK_OK(gw_gauge_open(&g, &s));
+    CHECK(g.source == GW_GAUGE_MEASURED && g.added > 0, "source %d, added %d", g.source, g.added);
+    CHECK(g.batch == 8 + size - 1, "the host's largest batch is %d, not %d", 8 + size - 1, g.batch);
+    CHECK(g.c.all_threads == size, "%d threads on %d ranks", g.c.all_threads, size);
+    CHECK(g.c.fma.one > 0 && (size == 1 || isnan(g.c.fma.all)), "more threads than CPUs");
+    for (gw_coding k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++)
+        CHECK(gw_twin_coded(&g.c, &s.twins, k) > 0, "no twin of coding %d", k);
+    check_same_everywhere(&g);
+    CHECK(g.links == (size > 1), "%d links among %d ranks of a host", g.links, size);
+    if (size > 1)
+        CHECK(g.link[0].from == 0 && g.link[0].to == 1 && g.link[0].same_host &&
+                  g.link[0].alpha_s > 0,
+              "link %d-%d", g.link[0].from, g.link[0].to);
+    CHECK_OK(gw_gauge_close(&g, &s));
+    CHECK(isfinite(g.drift), "no drift");
+    CHECK(access(cache, F_OK) == 0, "%s is not there", cache);
+}
+
+static void check_cached(void) {
+    static gw_gauge g;
+    gw_gauge_setup s = setup("auto");
+    CHECK_OK(gw_gauge_open(&g, &s));
+    CHECK(g.source == GW_GAUGE_CACHED && g.added == 0, "source %d, added %d: %s", g.source, g.added,
+          g.note);
+    check_same_everywhere(&g);
+    s.twins.batch += 100; /* other products: measured, and kept beside the others */
+    CHECK_OK(gw_gauge_open(&g, &s));
+    CHECK(g.source == GW_GAUGE_CACHED && g.added == 5, "source %d, added %d", g.source, g.added);
+}
+
+static void check_file(const char *cache) {
+    static gw_gauge g;
+    gw_gauge_setup s = setup(cache);
+    CHECK_OK(gw_gauge_open(&g, &s));
+    CHECK(g.source == GW_GAUGE_FILE, "source %d", g.source);
+    s = setup("/tmp/gw-no-such-file.json");
+    CHECK(gw_gauge_open(&g, &s) == GW_ERR_INPUT, "a file that is not there is accepted");
+    CHECK(strstr(gw_err_text(), "gw-no-such-file"), "no name in: %s", gw_err_text());
+}
+
+static void check_damaged(const char *cache) {
+    static gw_gauge g;
+    gw_gauge_setup s = setup("auto");
+    if (rank == 0) {
+        CHECK(truncate(cache, 100) == 0, "cannot cut %s", cache);
+    }
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK_OK(gw_gauge_open(&g, &s));
+    CHECK(g.source == GW_GAUGE_MEASURED && strstr(g.note, "line"), "note: %s", g.note);
+    CHECK_OK(gw_gauge_open(&g, &s));
+    CHECK(g.source == GW_GAUGE_CACHED, "the cache was not mended: %s", g.note);
+}
+
+int main(int argc, char **argv) {
+    char folder[] = "/tmp/gw-gauge-XXXXXX", command[64];
+    static gw_ceilings want;
+    char cache[GW_CEILINGS_PATH];
+    CHECK_MPI(MPI_Init(&argc, &argv));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    size = check_ranks(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    gw_clock_start();
+    if (rank == 0)
+        CHECK(mkdtemp(folder), "no folder");
+    CHECK_MPI(MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    gw_gauge_setup s = setup("auto");
+    CHECK_OK(gw_gauge_identify(&want, &s, MPI_COMM_WORLD));
+    gw_ceilings_cache(&want, cache);
+    check_measured(cache);
+    check_cached();
+    check_file(cache);
+    check_damaged(cache);
+    if (rank == 0) {
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        CHECK(system(command) == 0, "cannot remove %s", folder);
+    }
+    MPI_Finalize();
+    return 0;
+}

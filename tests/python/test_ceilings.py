@@ -1,0 +1,154 @@
+"""Ceilings and the memory split in a run folder: identities, sources, cache, bad files."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from gwrun import batches, run, train
+
+SET = ["--data", "synthetic:samples=640,features=64", "--layers", "64", "--epochs", "1",
+       "--overhead", "3"]
+COMPUTE = ("forward_s", "backward_s", "update_s")
+
+
+def value(row, column):
+    return float(row[column]) if row[column] else None
+
+
+class Ceilings(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        kept = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")
+        self.addCleanup(lambda: os.environ.pop("XDG_CACHE_HOME") if kept is None
+                        else os.environ.__setitem__("XDG_CACHE_HOME", kept))
+
+    def path(self, name):
+        return os.path.join(self.dir.name, name)
+
+    def caches(self):
+        folder = os.path.join(self.path("cache"), "gradwire")
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+
+    def check_rows(self, rows):
+        """Core and memory add up to computation, whichever end of the interval one takes."""
+        inconsistent, most = 0, max(int(row["samples"]) for row in rows)
+        for row in rows:
+            twin = value(row, "core_twin_s"), value(row, "memory_twin_s")
+            model = [value(row, f"{part}_model_{end}_s") for part in ("core", "memory")
+                     for end in ("lo", "hi")]
+            compute = sum(value(row, column) for column in COMPUTE)
+            if row["source"] == "":
+                self.assertEqual((twin, model), ((None, None), [None] * 4))
+                continue
+            self.assertEqual(row["source"], "twin+model")
+            self.assertGreaterEqual(min(twin), 0)
+            self.assertLessEqual(sum(twin), compute * (1 + 1e-6))
+            if None in model:
+                self.assertEqual(model, [None] * 4)
+                inconsistent += int(row["samples"]) >= 0.9 * most
+                continue
+            core_lo, core_hi, memory_lo, memory_hi = model
+            self.assertLessEqual(0, memory_lo)
+            self.assertLessEqual(memory_lo, memory_hi)
+            self.assertAlmostEqual((sum(twin) + core_lo + memory_hi) / compute, 1, places=6)
+            self.assertAlmostEqual((sum(twin) + core_hi + memory_lo) / compute, 1, places=6)
+        return inconsistent
+
+    def check_run(self, ranks, *words):
+        out = self.path(f"run{ranks}{len(words)}")
+        facts = train(ranks, out, *SET, *words)
+        rows = batches(out)
+        inconsistent = self.check_rows(rows)
+        memory, ceilings = facts["results"]["summary"]["memory_s"], facts["ceilings"]
+        split = sum(row["source"] != "" for row in rows)
+        self.assertEqual(memory["batches"], split)
+        self.assertEqual(memory["batches_inconsistent"], inconsistent)
+        self.assertEqual(memory["source"], "twin+model" if split else "absent")
+        self.assertEqual(memory["twin_s"] is None, split == 0)
+        self.assertIsNone(memory["ctr_s"])
+        self.assertEqual(split == 0, facts["machine"]["oversubscribed"])
+        self.assertEqual(ceilings["all_threads"], ranks)
+        self.assertEqual(ceilings["oversubscribed"], facts["machine"]["oversubscribed"])
+        self.assertEqual(len(ceilings["products"]), 5)
+        self.assertEqual(len(ceilings["links"]), ranks > 1)
+        self.assertEqual(ceilings["drifted"], abs(ceilings["drift"]) > 0.1)
+        return facts
+
+    def test_one_rank(self):
+        first = self.check_run(1)["ceilings"]
+        self.assertEqual((first["source"], first["note"]), ("measured", None))
+        levels = [level["update_bytes_per_s"]["one"] for level in first["levels"]]
+        self.assertGreater(levels[0], levels[-1])
+        again = self.check_run(1, "--seed", "2")["ceilings"]
+        self.assertEqual((again["source"], again["times_measured_now"]), ("cached", 0))
+        self.assertEqual(again["fma_flops_per_s"], first["fma_flops_per_s"])
+
+    def test_two_ranks_with_a_codec(self):
+        facts = self.check_run(2, "--compress", "qsgd", "--comm", "allreduce:algo=ring")
+        rows = batches(self.path("run24"))
+        told = [row["memory_codec_twin_s"] for row in rows if row["source"] != ""]
+        self.assertTrue(all(told), "a codec with a twin, and a batch without the figure")
+        self.assertEqual(facts["results"]["summary"]["memory_s"]["codec_twin_s"] is None,
+                         not told)
+
+    def test_three_ranks(self):
+        self.check_run(3)
+
+    def test_file(self):
+        first = self.check_run(1)["ceilings"]
+        self.assertEqual(len(self.caches()), 1)
+        given = train(1, self.path("given"), *SET, "--ceilings", self.caches()[0])["ceilings"]
+        self.assertEqual((given["source"], given["levels"]), ("file", first["levels"]))
+        for word, text in (("line 1", "{"), ("gradwire_ceilings", "{}")):
+            with open(self.path("bad.json"), "w", encoding="utf-8") as file:
+                file.write(text)
+            done = run(2, "train", *SET, "--out", self.path("bad"), "--ceilings",
+                       self.path("bad.json"))
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(word, done.stderr)
+            self.assertIn("bad.json", done.stderr)
+        with open(self.caches()[0], encoding="utf-8") as file:
+            foreign = dict(json.load(file), cpu="abacus")
+        with open(self.path("bad.json"), "w", encoding="utf-8") as file:
+            json.dump(foreign, file)
+        done = run(1, "train", *SET, "--out", self.path("bad"), "--ceilings",
+                   self.path("bad.json"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("abacus", done.stderr)
+
+    def test_damaged_cache_is_named_and_mended(self):
+        self.check_run(1)
+        with open(self.caches()[0], "w", encoding="utf-8") as file:
+            file.write("[]")
+        mended = train(1, self.path("mended"), *SET)["ceilings"]
+        self.assertEqual(mended["source"], "measured")
+        self.assertIn(self.caches()[0], mended["note"])
+        self.assertEqual(train(1, self.path("again"), *SET)["ceilings"]["source"], "cached")
+
+    def test_off(self):
+        for words in (["--ceilings", "off"], ["--profile", "timers"]):
+            out = self.path(words[1])
+            facts = train(1, out, *SET, *words)
+            self.assertIsNone(facts["ceilings"])
+            self.assertEqual(facts["results"]["summary"]["memory_s"]["source"], "absent")
+            self.assertEqual(self.check_rows(batches(out)), 0)
+        done = run(1, "train", *SET)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("memory-bound", done.stdout)
+        self.assertFalse(os.path.exists(self.path("cache")), "measured for nobody")
+        done = run(1, "train", *SET, "--ceilings", "some.json")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--out", done.stderr)
+
+    def test_said_at_the_end(self):
+        done = run(1, "train", *SET, "--out", self.path("said"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"memory-bound (at least )?[0-9.]+.*twin")
+
+
+if __name__ == "__main__":
+    unittest.main()

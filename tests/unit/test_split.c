@@ -1,0 +1,201 @@
+/* The split of a batch into core and memory time: identities, the interval, and a twin that tells a
+ * large update from a small one. */
+#include "base/mem.h"
+#include "nn/optimizer.h"
+#include "prof/clock.h"
+#include "train/split.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 32 };
+
+static const gw_model_spec spec = {.inputs = 64, .classes = 10, .n_hidden = 1, .hidden = {48}};
+static const gw_twin_setup of = {.spec = &spec, .batch = BATCH, .threads = 1, .joined = 1};
+
+static void test_interval(void **state) {
+    (void)state;
+    double lo, hi;
+    gw_split_interval(10, 7, 5, &lo, &hi);
+    assert_true(lo == 3 && hi == 5);
+    gw_split_interval(10, 12, 5, &lo, &hi); /* faster than hot: no lower bound */
+    assert_true(lo == 0 && hi == 5);
+    gw_split_interval(10, 7, 50, &lo, &hi);
+    assert_true(lo == 3 && hi == 10);
+    gw_split_interval(10, 4, 5, &lo, &hi); /* one second belongs to neither */
+    assert_true(isnan(lo) && isnan(hi));
+    gw_split_interval(10, NAN, 5, &lo, &hi);
+    assert_true(isnan(lo) && isnan(hi));
+}
+
+static void test_compulsory_bytes(void **state) {
+    (void)state;
+    gw_product p = {false, true, 3, 5, 7};
+    assert_true(gw_split_bytes(&p) == 4 * (21 + 35 + 2 * 15));
+    gw_product all[GW_PRODUCTS];
+    assert_int_equal(gw_twin_products(&spec, BATCH, all), 5);
+    double flops = 0;
+    for (int i = 0; i < 5; i++)
+        flops += 2.0 * all[i].m * all[i].n * all[i].k;
+    assert_true(flops == 2.0 * BATCH * (2 * 64 * 48 + 3 * 48 * 10));
+}
+
+/* 1 ns an element of everything elementwise, products at 1 GFLOP/s, 10 GB/s everywhere. */
+static void set_up(gw_ceilings *c) {
+    *c = (gw_ceilings){.threads = 1, .all_threads = 1, .caches = {{32 << 10, 1}}};
+    gw_product all[GW_PRODUCTS];
+    int n = gw_twin_products(&spec, BATCH, all);
+    char name[GW_CEILING_NAME];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "product %c%c %dx%dx%d", all[i].ta ? 't' : 'n',
+                 all[i].tb ? 't' : 'n', all[i].m, all[i].n, all[i].k);
+        gw_ceilings_keep(c, name, 2e-9 * all[i].m * all[i].n * all[i].k);
+    }
+    gw_ceilings_keep(c, "twin forward relu 48", 1e-9);
+    gw_ceilings_keep(c, "twin backward relu 48", 1e-9);
+    gw_ceilings_keep(c, "twin forward linear 10", 1e-9);
+    gw_ceilings_keep(c, "twin backward linear 10", 1e-9);
+    gw_ceilings_keep(c, "twin update plain", 1e-9);
+    for (int l = 0; l < GW_LEVELS; l++)
+        c->level[l] = (gw_ceiling_level){l == 0 ? 1 : l == GW_CACHES, {1e10, 1e10}, {1e10, 1e10}};
+}
+
+static gw_batch_row row_of(double forward, double backward, double update) {
+    gw_batch_row row = gw_batch_row_blank();
+    row.cost.phase_s[GW_PHASE_FORWARD] = forward;
+    row.cost.phase_s[GW_PHASE_BACKWARD] = backward;
+    row.cost.phase_s[GW_PHASE_UPDATE] = update;
+    row.cost.part_s[GW_PART_FORWARD_POINTWISE] = 3e-6;
+    row.cost.part_s[GW_PART_BACKWARD_POINTWISE] = 4e-6;
+    row.cost.part_s[GW_PART_LOSS] = 1e-6;
+    return row;
+}
+
+static void test_split(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    gw_split m;
+    gw_moved moved = {.alone = 5000};
+    set_up(&c);
+    gw_split_open(&m, &c, &of);
+    double flop = 2e-9 * BATCH * (2 * 64 * 48 + 3 * 48 * 10);
+    assert_true(fabs(m.flop_s - flop) < 1e-12);
+    /* Products take flop + 2 us: pointwise 7 us and update 9 us, against 3.712 and 5 of twins. */
+    gw_batch_row row = row_of(flop, 8e-6 + 2e-6, 9e-6);
+    gw_split_batch(&m, BATCH, &moved, &row);
+    const gw_batch_split *s = &row.split;
+    assert_true(fabs(s->memory_twin_s - (16e-6 - 3.712e-6 - 5e-6)) < 1e-12);
+    assert_true(fabs(s->core_twin_s - (17e-6 - s->memory_twin_s)) < 1e-12);
+    assert_true(fabs(s->memory_model_lo_s - 2e-6) < 1e-12);
+    assert_true(s->memory_model_hi_s > s->memory_model_lo_s);
+    double whole = flop + 10e-6 + 9e-6;
+    assert_true(fabs(s->core_twin_s + s->memory_twin_s + s->core_model_lo_s + s->memory_model_hi_s -
+                     whole) < 1e-12);
+    assert_true(fabs(s->core_twin_s + s->memory_twin_s + s->core_model_hi_s + s->memory_model_lo_s -
+                     whole) < 1e-12);
+    assert_true(isnan(s->memory_codec_twin_s) && isnan(s->memory_ctr_s));
+    assert_int_equal(row.source, GW_SPLIT_TWIN_MODEL);
+}
+
+static void test_what_stays_blank(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    gw_split m;
+    gw_moved moved = {.alone = 5000};
+    set_up(&c);
+    gw_split_open(&m, &c, &of);
+    gw_batch_row row = row_of(1, 1, 9e-6); /* a pause of a second: neither flops nor bytes */
+    gw_split_batch(&m, BATCH, &moved, &row);
+    assert_true(isnan(row.split.memory_model_lo_s) && isnan(row.split.core_model_hi_s));
+    assert_true(row.split.memory_twin_s > 0);
+    assert_true(m.split == 1 && m.flagged == 1);
+    row = row_of(1e-4, 1e-4, 9e-6); /* half a batch runs at another rate */
+    gw_split_batch(&m, BATCH / 2, &moved, &row);
+    assert_true(isnan(row.split.memory_model_lo_s) && m.flagged == 1);
+    row = row_of(1e-4, 1e-4, 9e-6); /* no parts timed */
+    row.cost.part_s[GW_PART_LOSS] = NAN;
+    gw_split_batch(&m, BATCH, &moved, &row);
+    assert_true(isnan(row.split.memory_twin_s) && row.source == GW_SPLIT_NONE);
+    c.oversubscribed = true;
+    gw_split_open(&m, &c, &of);
+    row = row_of(1e-4, 1e-4, 9e-6);
+    gw_split_batch(&m, BATCH, &moved, &row);
+    assert_true(isnan(row.split.memory_twin_s) && row.source == GW_SPLIT_NONE);
+}
+
+static void test_codec(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    gw_split m;
+    gw_moved moved = {0};
+    gw_twin_setup coded = of;
+    coded.codec = "sign";
+    set_up(&c);
+    gw_ceilings_keep(&c, "twin codec 1 encode sign", 1e-9);
+    gw_ceilings_keep(&c, "twin codec 1 add sign", 2e-9);
+    gw_split_open(&m, &c, &coded);
+    gw_batch_row row = row_of(1e-4, 1e-4, 9e-6);
+    row.cost.phase_s[GW_PHASE_ENCODE] = 5e-6;
+    row.cost.phase_s[GW_PHASE_DECODE] = 7e-6;
+    row.cost.coded[GW_CODING_ENCODE] = 1000;
+    row.cost.coded[GW_CODING_ADD] = 2000;
+    gw_split_batch(&m, BATCH, &moved, &row);
+    assert_true(fabs(row.split.memory_codec_twin_s - 7e-6) < 1e-12);
+    row.cost.coded[GW_CODING_SET] = 1; /* of which no time is known */
+    row.split.memory_codec_twin_s = NAN;
+    gw_split_batch(&m, BATCH, &moved, &row);
+    assert_true(isnan(row.split.memory_codec_twin_s));
+}
+
+/* Share of an update's time that its twin does not explain. The best of some passes. */
+static double memory_share(const gw_ceilings *c, size_t n) {
+    gw_optimizer *o = NULL;
+    float *p = NULL, *g = NULL;
+    double best = 1;
+    assert_int_equal(gw_optimizer_open(&o, n, 0, 0), GW_OK);
+    assert_int_equal(gw_alloc(&p, n, sizeof *p), GW_OK);
+    assert_int_equal(gw_alloc(&g, n, sizeof *g), GW_OK);
+    int calls = n < 1 << 20 ? 2000 : 1;
+    for (int t = 0; t < 15; t++) {
+        uint64_t start = gw_clock_ticks();
+        for (int i = 0; i < calls; i++)
+            gw_optimizer_update(o, p, g, (gw_span){0, n}, 1e-3f, 1);
+        double took = gw_clock_seconds(gw_clock_ticks() - start) / calls;
+        best = took < best ? took : best;
+    }
+    gw_optimizer_close(o);
+    free(p);
+    free(g);
+    return fmax(0, best - (double)n * gw_twin_update(c, &of)) / best;
+}
+
+/* Generous: DRAM is 5 to 30 times slower than the first level. */
+static void test_twin_tells_large_from_small(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    int added;
+    gw_caches_read(c.caches);
+    assert_int_equal(gw_twins_measure(&c, &of, &added), GW_OK);
+    assert_true(memory_share(&c, 12 << 20) > 0.5);
+    assert_true(memory_share(&c, c.caches[0].bytes / 2 / sizeof(float) / 2) < 0.2);
+}
+
+static int start_clock(void **state) {
+    (void)state;
+    gw_clock_start();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_interval), cmocka_unit_test(test_compulsory_bytes),
+        cmocka_unit_test(test_split),    cmocka_unit_test(test_what_stays_blank),
+        cmocka_unit_test(test_codec),    cmocka_unit_test(test_twin_tells_large_from_small),
+    };
+    return cmocka_run_group_tests(tests, start_clock, NULL);
+}
