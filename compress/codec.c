@@ -106,16 +106,30 @@ gw_err gw_codec_open(gw_codec *out, const char *spec) {
     return plus ? open_chain(out, spec, plus) : open_one(out, spec);
 }
 
+static uint32_t tag_text(uint32_t tag, const char *text) {
+    return (uint32_t)crc32_z(tag, (const Bytef *)text, strlen(text) + 1);
+}
+
+/* An option's value, so that 0.1 and 0.10 are one. */
+static uint32_t tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
+    char number[32] = "";
+    const char *text = gw_args_text(args, o->name);
+    if (!text)
+        return tag;
+    if (o->type == GW_OPT_INT)
+        snprintf(number, sizeof number, "%lld", gw_args_int(args, o->name));
+    else if (o->type == GW_OPT_BYTES)
+        snprintf(number, sizeof number, "%zu", gw_args_bytes(args, o->name));
+    else if (o->type == GW_OPT_REAL)
+        snprintf(number, sizeof number, "%.17g", gw_args_real(args, o->name) + 0.0); /* no -0 */
+    return tag_text(tag, *number ? number : text);
+}
+
 /* Name and options, as resolved: however they were written, and wherever a plugin lies. */
 static uint32_t tag_of(const gw_codec *c, uint32_t tag) {
-    const char *name = c->ops->head.name;
-    tag = (uint32_t)crc32_z(tag, (const Bytef *)name, strlen(name) + 1);
-    for (const gw_opt *o = c->ops->head.opts; o && o->name; o++) {
-        const char *value = gw_args_text(c->args, o->name);
-        tag = (uint32_t)crc32_z(tag, (const Bytef *)o->name, strlen(o->name) + 1);
-        if (value)
-            tag = (uint32_t)crc32_z(tag, (const Bytef *)value, strlen(value) + 1);
-    }
+    tag = tag_text(tag, c->ops->head.name);
+    for (const gw_opt *o = c->ops->head.opts; o && o->name; o++)
+        tag = tag_value(c->args, o, tag_text(tag, o->name));
     return c->stage ? tag_of(&c->stage->codec, tag) : tag;
 }
 

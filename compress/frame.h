@@ -4,7 +4,8 @@
  *  Wire format, all numbers little-endian:
  *    0  magic    4 bytes "GWFR"
  *    4  version  32-bit, 1
- *    8  tag      32-bit, CRC-32 of the codec's name and its options with their values
+ *    8  tag      32-bit, CRC-32 of the codec's name and its options with their values, each text
+ *                with its final 0; whole numbers in decimal, others as printf's %.17g
  *   12  crc      32-bit, CRC-32 (ISO 3309, as zlib's) of the other 28 bytes and the encoding
  *   16  n        64-bit, floats it stands for
  *   24  length   64-bit, bytes of the encoding that follows

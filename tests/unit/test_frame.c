@@ -37,10 +37,28 @@ static void golden_tags(void **state) {
         assert_int_equal(c.tag, want[i].tag);
         gw_codec_close(&c);
     }
-    gw_codec a = must_frame("qsgd"), b = must_frame("qsgd:bucket=512,bits=8");
-    assert_int_equal(a.tag, b.tag); /* however it is written */
+}
+
+static void same_tag(const char *one, const char *other, bool same) {
+    gw_codec a = must_frame(one), b = must_frame(other);
+    if ((a.tag == b.tag) != same)
+        fail_msg("%s and %s: tags 0x%x and 0x%x", one, other, a.tag, b.tag);
     gw_codec_close(&a);
     gw_codec_close(&b);
+}
+
+/* However the options are written; but not whatever they are. */
+static void tags_are_of_values(void **state) {
+    (void)state;
+    same_tag("qsgd", "qsgd:bucket=512,bits=8", true);
+    same_tag("topk:ratio=0.1", "topk:ratio=0.10,warmup=00", true);
+    same_tag("topk:ratio=1e-1+zlib:level=5", "topk:ratio=.1+zlib:level=05", true);
+    same_tag("threshold:value=0", "threshold:value=-0.0", true);
+    same_tag("qsgd:rounding=nearest", "qsgd:rounding=nearest,bits=08", true);
+    same_tag("topk:ratio=0.1", "topk:ratio=0.1000000001", false);
+    same_tag("topk:ratio=0.1", "randomk:ratio=0.1", false);
+    same_tag("qsgd:bits=4", "qsgd:bits=5", false);
+    same_tag("qsgd:rounding=nearest", "qsgd", false);
 }
 
 static void promises_in_a_frame(const char *spec) {
@@ -151,8 +169,9 @@ static void messages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_frame),   cmocka_unit_test(golden_tags), cmocka_unit_test(promises),
-        cmocka_unit_test(damage_is_seen), cmocka_unit_test(messages),
+        cmocka_unit_test(golden_frame),       cmocka_unit_test(golden_tags),
+        cmocka_unit_test(tags_are_of_values), cmocka_unit_test(promises),
+        cmocka_unit_test(damage_is_seen),     cmocka_unit_test(messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
