@@ -68,6 +68,17 @@ static inline gw_codec must_open(const char *spec) {
     return c;
 }
 
+static const char *const level_names[] = {"portable", "avx2", "avx512"};
+
+/** Opens `spec` at a level of instructions; false: this CPU has none. */
+static inline bool open_at(gw_codec *c, const char *spec, int level) {
+    setenv("GW_SIMD", level_names[level], 1);
+    gw_err e = gw_codec_open(c, spec);
+    unsetenv("GW_SIMD");
+    assert_true(e == GW_OK || (level > 0 && e == GW_ERR_USAGE));
+    return e == GW_OK;
+}
+
 /** Floats that share a scale: what one bad value may spoil. */
 static inline size_t bucket_of(const gw_codec *c) {
     for (const gw_opt *o = c->ops->head.opts; o && o->name; o++)

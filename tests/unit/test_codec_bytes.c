@@ -17,17 +17,6 @@ static void fill_odd(float *x, size_t n) {
             x[i] = odd[i / 97 % (sizeof odd / sizeof *odd)];
 }
 
-static const char *const level_names[] = {"portable", "avx2", "avx512"};
-
-/* Opens `spec` at a level; 0: this CPU has none. */
-static int open_at(gw_codec *c, const char *spec, int level) {
-    setenv("GW_SIMD", level_names[level], 1);
-    gw_err e = gw_codec_open(c, spec);
-    assert_true(e == GW_OK || (level > 0 && e == GW_ERR_USAGE));
-    unsetenv("GW_SIMD");
-    return e == GW_OK;
-}
-
 static void check_levels(const char *spec) {
     gw_codec want, c;
     assert_true(open_at(&want, spec, 0));

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <omp.h>
 
-static const char *const level_names[] = {"portable", "avx2", "avx512"};
-
 /* v = x + e; wire = encode(v); e = v - decode(wire). */
 static size_t reference(const gw_codec *c, uint64_t key, const float *x, float *e, size_t n,
                         unsigned char **wire, float *value) {
@@ -24,10 +22,8 @@ static size_t reference(const gw_codec *c, uint64_t key, const float *x, float *
 
 static void check_passes(const char *spec, int level) {
     gw_codec plain = must_open(spec), c;
-    setenv("GW_SIMD", level_names[level], 1);
-    gw_err opened = gw_codec_open(&c, spec);
-    unsetenv("GW_SIMD");
-    for (size_t i = 0; i < LENGTHS && opened == GW_OK; i++) {
+    bool opened = open_at(&c, spec, level);
+    for (size_t i = 0; i < LENGTHS && opened; i++) {
         size_t n = lengths[i], cap = gw_codec_bound(&c, n), len = 0;
         float *want = must_alloc(n * sizeof *want), *value = must_alloc(n * sizeof *value);
         unsigned char *bytes;
@@ -50,7 +46,7 @@ static void check_passes(const char *spec, int level) {
         }
         free(want), free(value);
     }
-    if (opened == GW_OK)
+    if (opened)
         gw_codec_close(&c);
     gw_codec_close(&plain);
 }
@@ -95,12 +91,10 @@ static void fill_odd_pairs(float *x, float *e, size_t n, odd o, size_t stride) {
 /* A sparse codec clears what it sends, where a subtraction of an infinity would leave a NaN. */
 static void check_odd(const char *spec, int level, odd o, size_t stride) {
     gw_codec plain = must_open(spec), c;
-    setenv("GW_SIMD", level_names[level], 1);
-    gw_err opened = gw_codec_open(&c, spec);
-    unsetenv("GW_SIMD");
+    bool opened = open_at(&c, spec, level);
     static const size_t spans[] = {1, 63, 64, 65, 511, 512, 513, 1000, 2049};
     enum { MOST = 2049 };
-    for (size_t i = 0; i < sizeof spans / sizeof *spans && opened == GW_OK; i++) {
+    for (size_t i = 0; i < sizeof spans / sizeof *spans && opened; i++) {
         size_t n = spans[i], cap = gw_codec_bound(&c, n), len = 0;
         float x[MOST], e[MOST], want[MOST], value[MOST];
         unsigned char *bytes, *wire = must_alloc(cap);
@@ -114,7 +108,7 @@ static void check_odd(const char *spec, int level, odd o, size_t stride) {
         assert_same_floats(e, want, n);
         free(bytes), free(wire);
     }
-    if (opened == GW_OK)
+    if (opened)
         gw_codec_close(&c);
     gw_codec_close(&plain);
 }

@@ -4,15 +4,6 @@
 
 #include <math.h>
 
-static const char *const level_names[] = {"portable", "avx2", "avx512"};
-
-static int open_at(gw_codec *c, const char *spec, int level) {
-    setenv("GW_SIMD", level_names[level], 1);
-    gw_err e = gw_codec_open(c, spec);
-    unsetenv("GW_SIMD");
-    return e == GW_OK;
-}
-
 static void bits_an_element(void **state) {
     (void)state;
     gw_codec c = must_open("natural");

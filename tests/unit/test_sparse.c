@@ -11,16 +11,6 @@ static const char *const specs[] = {
     "topk",      "topk:ratio=0.1",      "topk:ratio=0.6",      "topk:warmup=3",
     "threshold", "threshold:value=0.1", "threshold:value=1e9", "threshold:value=0"};
 enum { SPECS = sizeof specs / sizeof *specs };
-static const char *const levels[] = {"portable", "avx2", "avx512"};
-
-/* Opens `spec` at a level; 0: this CPU has none. */
-static int open_at(gw_codec *c, const char *spec, int level) {
-    setenv("GW_SIMD", levels[level], 1);
-    gw_err e = gw_codec_open(c, spec);
-    assert_true(e == GW_OK || (level > 0 && e == GW_ERR_USAGE));
-    unsetenv("GW_SIMD");
-    return e == GW_OK;
-}
 
 /* ---- error feedback ---- */
 
