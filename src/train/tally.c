@@ -1,6 +1,7 @@
 #include "train/tally.h"
 
-#include <string.h>
+/* Whose bytes these are. */
+extern const gw_codec_ops gw_codec_none;
 
 static gw_tally tally;
 
@@ -12,39 +13,17 @@ static void count(gw_coding kind, double calls, size_t n) {
     tally.floats[kind] += calls * (double)n;
 }
 
-static size_t bound(const void *self, size_t n) {
-    (void)self;
-    return n * sizeof(float);
-}
-
 static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                      size_t cap, size_t *len) {
-    (void)self, (void)turn, (void)cap;
-    memcpy(out, x, n * sizeof(float));
-    *len = n * sizeof(float);
     last_out = out;
     last_x = x;
     count(GW_CODING_ENCODE, 1, n);
-    return GW_OK;
-}
-
-static void add_floats(float *y, const char *in, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        float v;
-        memcpy(&v, in + i * sizeof v, sizeof v);
-        y[i] += v;
-    }
+    return gw_codec_none.encode(self, turn, x, n, out, cap, len);
 }
 
 static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
                      gw_into into) {
-    (void)self;
-    if (len != n * sizeof(float))
-        return gw_fail(GW_ERR_CORRUPT, "tally: %zu bytes for %zu floats", len, n);
-    if (into == GW_INTO_ADD)
-        add_floats(y, in, n);
-    else
-        memcpy(y, in, len);
+    GW_TRY(gw_codec_none.decode(self, in, len, y, n, into));
     if (into == GW_INTO_SET && in == last_out && y == last_x) {
         count(GW_CODING_ENCODE, -1, n);
         count(GW_CODING_ADOPT, 1, n);
@@ -56,9 +35,12 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
 }
 
 static gw_err add(void *inout, const void *in, size_t len) {
-    add_floats(inout, in, len / sizeof(float));
     count(GW_CODING_SUM, 1, len / sizeof(float));
-    return GW_OK;
+    return gw_codec_none.add(inout, in, len);
+}
+
+static size_t bound(const void *self, size_t n) {
+    return gw_codec_none.bound(self, n);
 }
 
 #define COUNTING                                                                                   \
