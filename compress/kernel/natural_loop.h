@@ -7,24 +7,13 @@
  *   void decode(codes, n, window, y, add, above)           above: window is not 0
  * and defines gw_natural_LEVEL through GW_NATURAL_TABLE(LEVEL). */
 #include "base/rng.h"
+#include "compress/kernel/peak_loop.h"
 
 #include <math.h>
 #include <string.h>
 
-#define INLINE_LOOP TARGET static inline __attribute__((always_inline))
-#define APART       TARGET static __attribute__((noinline)) /* ragged ends, one a span */
-
-APART uint32_t peak_of_tail(const float *x, size_t tail) {
-    float block[GW_BLOCK] = {0};
-    memcpy(block, x, tail * sizeof *block);
-    return peak(block, GW_BLOCK);
-}
-
-INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
-    size_t tail = n % GW_BLOCK;
-    uint32_t top = peak(x, n - tail), rest = tail ? peak_of_tail(x + n - tail, tail) : 0;
-    return rest > top ? rest : top;
-}
+typedef gw_natural_encoding encoding;
+typedef gw_natural_decoding decoding;
 
 APART void quantize_tail(const float *x, size_t tail, uint32_t window, uint64_t seed, uint32_t ctr,
                          unsigned char *out) {
@@ -38,8 +27,7 @@ APART void quantize_tail(const float *x, size_t tail, uint32_t window, uint64_t 
     memcpy(out, codes, tail);
 }
 
-INLINE_LOOP void encode_bucket(const gw_natural_encoding *e, size_t bucket, size_t n,
-                               uint32_t top) {
+INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->codes + bucket * e->bucket;
     uint32_t window = gw_natural_window(top);
@@ -61,26 +49,12 @@ INLINE_LOOP void encode_bucket(const gw_natural_encoding *e, size_t bucket, size
         quantize_tail(x + full, tail, window, seed, (uint32_t)(full / 4), out + full);
 }
 
-/* The peak of the next bucket is found before this one is written, so that its latency, and that
- * of its cache misses, hides behind the work. */
-INLINE_LOOP void encode_range(const gw_natural_encoding *e, size_t lo, size_t hi) {
-    size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
-    uint32_t top = peak_of_bucket(e->x + lo, n);
-    for (size_t bucket = lo / e->bucket; n; bucket++) {
-        lo += n;
-        size_t next = hi - lo < e->bucket ? hi - lo : e->bucket;
-        uint32_t next_top = next ? peak_of_bucket(e->x + lo, next) : 0;
-        encode_bucket(e, bucket, n, top);
-        n = next, top = next_top;
-    }
-}
-
 APART void poison(float *y, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] = NAN;
 }
 
-INLINE_LOOP void decode_range(const gw_natural_decoding *d, size_t lo, size_t hi, int add) {
+INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
         uint32_t window = d->windows[bucket];
@@ -105,17 +79,7 @@ INLINE_LOOP void decode_range(const gw_natural_decoding *d, size_t lo, size_t hi
     }
 }
 
-TARGET static void encode_part(void *ctx, size_t lo, size_t hi) {
-    encode_range(ctx, lo, hi);
-}
-
-TARGET static void decode_part(void *ctx, size_t lo, size_t hi) {
-    decode_range(ctx, lo, hi, 0);
-}
-
-TARGET static void decode_add_part(void *ctx, size_t lo, size_t hi) {
-    decode_range(ctx, lo, hi, 1);
-}
+#include "compress/kernel/bucket_loop.h"
 
 #define GW_NATURAL_TABLE(level)                                                                    \
     const gw_natural_kernels gw_natural_##level = {encode_part, decode_part, decode_add_part}

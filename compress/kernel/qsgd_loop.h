@@ -9,11 +9,9 @@
  *   void decode(bits, in, n, step, y, add)
  * Defines gw_qsgd_LEVEL through GW_QSGD_LEVEL(LEVEL). */
 #include "base/rng.h"
+#include "compress/kernel/peak_loop.h"
 
 #include <string.h>
-
-#define INLINE_LOOP TARGET static inline __attribute__((always_inline))
-#define APART       TARGET static __attribute__((noinline)) /* ragged ends, one a span */
 
 /* ---- ragged ends: a zero-padded block ---- */
 
@@ -40,19 +38,7 @@ INLINE_LOOP void decode_tail(unsigned bits, const unsigned char *in, size_t tail
     memcpy(y, block, tail * sizeof *block);
 }
 
-APART uint32_t peak_of_tail(const float *x, size_t tail) {
-    float block[GW_BLOCK] = {0};
-    memcpy(block, x, tail * sizeof *block);
-    return peak(block, GW_BLOCK);
-}
-
 /* ---- a bucket ---- */
-
-INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
-    size_t tail = n % GW_BLOCK;
-    uint32_t top = peak(x, n - tail), rest = tail ? peak_of_tail(x + n - tail, tail) : 0;
-    return rest > top ? rest : top;
-}
 
 INLINE_LOOP unsigned char *codes_of_bucket(unsigned bits, const gw_qsgd_encoding *e,
                                            size_t bucket) {

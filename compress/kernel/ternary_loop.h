@@ -7,23 +7,12 @@
  *   void decode(bytes, run, scale, y, add)
  * and defines gw_ternary_LEVEL through GW_TERNARY_TABLE(LEVEL). */
 #include "base/rng.h"
+#include "compress/kernel/peak_loop.h"
 
 #include <string.h>
 
-#define INLINE_LOOP TARGET static inline __attribute__((always_inline))
-#define APART       TARGET static __attribute__((noinline)) /* ragged ends, one a span */
-
-APART uint32_t peak_of_tail(const float *x, size_t tail) {
-    float block[GW_BLOCK] = {0};
-    memcpy(block, x, tail * sizeof *block);
-    return peak(block, GW_BLOCK);
-}
-
-INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
-    size_t tail = n % GW_BLOCK;
-    uint32_t top = peak(x, n - tail), rest = tail ? peak_of_tail(x + n - tail, tail) : 0;
-    return rest > top ? rest : top;
-}
+typedef gw_ternary_encoding encoding;
+typedef gw_ternary_decoding decoding;
 
 APART void quantize_tail(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,
                          int8_t *codes) {
@@ -37,8 +26,7 @@ INLINE_LOOP size_t run_of(size_t n) {
     return (n + GW_TERNARY_RUNS - 1) / GW_TERNARY_RUNS;
 }
 
-INLINE_LOOP void encode_bucket(const gw_ternary_encoding *e, size_t bucket, size_t n,
-                               uint32_t top) {
+INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
     int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->bytes + bucket * (e->bucket / GW_TERNARY_RUNS);
@@ -63,20 +51,6 @@ INLINE_LOOP void encode_bucket(const gw_ternary_encoding *e, size_t bucket, size
     }
 }
 
-/* The peak of the next bucket is found before this one is written, so that its latency, and that
- * of its cache misses, hides behind the work. */
-INLINE_LOOP void encode_range(const gw_ternary_encoding *e, size_t lo, size_t hi) {
-    size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
-    uint32_t top = peak_of_bucket(e->x + lo, n);
-    for (size_t bucket = lo / e->bucket; n; bucket++) {
-        lo += n;
-        size_t next = hi - lo < e->bucket ? hi - lo : e->bucket;
-        uint32_t next_top = next ? peak_of_bucket(e->x + lo, next) : 0;
-        encode_bucket(e, bucket, n, top);
-        n = next, top = next_top;
-    }
-}
-
 APART void decode_short(const unsigned char *bytes, size_t n, float scale, float *y, int add) {
     int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
     gw_ternary_unpack(bytes, run_of(n), codes);
@@ -86,7 +60,7 @@ APART void decode_short(const unsigned char *bytes, size_t n, float scale, float
     }
 }
 
-INLINE_LOOP void decode_range(const gw_ternary_decoding *d, size_t lo, size_t hi, int add) {
+INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) {
     size_t bucket = lo / d->bucket, run = d->bucket / GW_TERNARY_RUNS;
     for (; lo < hi; bucket++, lo += d->bucket) {
         uint32_t top = gw_le32(d->scales[bucket]);
@@ -99,17 +73,7 @@ INLINE_LOOP void decode_range(const gw_ternary_decoding *d, size_t lo, size_t hi
     }
 }
 
-TARGET static void encode_part(void *ctx, size_t lo, size_t hi) {
-    encode_range(ctx, lo, hi);
-}
-
-TARGET static void decode_part(void *ctx, size_t lo, size_t hi) {
-    decode_range(ctx, lo, hi, 0);
-}
-
-TARGET static void decode_add_part(void *ctx, size_t lo, size_t hi) {
-    decode_range(ctx, lo, hi, 1);
-}
+#include "compress/kernel/bucket_loop.h"
 
 #define GW_TERNARY_TABLE(level)                                                                    \
     const gw_ternary_kernels gw_ternary_##level = {encode_part, decode_part, decode_add_part}
