@@ -49,7 +49,8 @@ typedef struct gw_show_style {
 } gw_show_style;
 
 /** Flops a second of the matrix products of a rank, worked out from the model's shape and the time
- *  of forward and backward passes, and the ceiling of its multiply-adds; NaN: absent. */
+ *  of forward and backward passes, and the ceiling: a thread's multiply-adds when it is alone,
+ *  times the rank's threads; NaN: absent. */
 typedef struct gw_show_rate {
     double achieved, ceiling;
 } gw_show_rate;

@@ -31,13 +31,9 @@ gw_show_rate gw_show_products(const gw_show_run *r) {
            threads = gw_show_number(r, "machine.threads_per_rank"),
            batch = gw_show_number(r, "options.batch"),
            local = gw_show_number(r, "options.local-batch");
-    double all = gw_show_number(r, "ceilings.fma_flops_per_s.all");
-    gw_show_rate rate = {.achieved = product_flops(r, isnan(local) ? batch / workers : local) /
-                                     r->steps.median[GW_SHOW_PRODUCTS],
-                         .ceiling = all * threads / gw_show_number(r, "ceilings.all_threads")};
-    if (isnan(rate.ceiling))
-        rate.ceiling = gw_show_number(r, "ceilings.fma_flops_per_s.one") * threads;
-    return rate;
+    return (gw_show_rate){.achieved = product_flops(r, isnan(local) ? batch / workers : local) /
+                                      r->steps.median[GW_SHOW_PRODUCTS],
+                          .ceiling = gw_show_number(r, "ceilings.fma_flops_per_s.one") * threads};
 }
 
 static void print_ceilings(const gw_show_run *r) {
