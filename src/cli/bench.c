@@ -6,13 +6,11 @@
 #include <string.h>
 
 static const gw_benchmark *const benchmarks[] = {
-    &gw_bench_allreduce,
-    &gw_bench_overlap,
-    &gw_bench_step,
-    &gw_bench_codec,
+    &gw_bench_allreduce, &gw_bench_overlap, &gw_bench_step, &gw_bench_codec, &gw_bench_ledger,
 };
 
-static const char summary[] = "speed of the parts: collectives, overlap, a training step, codecs";
+static const char summary[] =
+    "parts: collectives, overlap, a training step, codecs, the ledger itself";
 
 enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
 
@@ -35,8 +33,8 @@ static gw_err find(int argc, char **argv, const gw_benchmark **out) {
     if (near)
         return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': did you mean '%s'?", argv[1],
                        near);
-    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s, %s, %s and %s",
-                   argv[1], names[0], names[1], names[2], names[3]);
+    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s, %s, %s, %s and %s",
+                   argv[1], names[0], names[1], names[2], names[3], names[4]);
 }
 
 static int help(int argc, char **argv) {

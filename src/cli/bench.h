@@ -19,6 +19,7 @@ typedef struct gw_benchmark {
     void (*release)(void);
 } gw_benchmark;
 
-extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec;
+extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec,
+    gw_bench_ledger;
 
 #endif

@@ -1,0 +1,68 @@
+"""gradwire bench ledger on reduced sizes: figures of each kernel, verdicts that follow from them.
+
+Which verdict a busy machine comes to is its own affair; what no load can change is tested as such:
+a stream and a chase through memory stay memory-bound when they are slowed down."""
+
+import json
+import os
+import tempfile
+import unittest
+
+import gwrun
+
+SIZES = ["--bytes", "256M", "--edge", "256", "--batches", "10", "--exchanges", "60"]
+KERNELS = ["stream", "fma", "chase", "product", "skew"]
+
+
+class BenchLedger(unittest.TestCase):
+    def bench(self, ranks, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            done = gwrun.run(ranks, "bench", "ledger", "--json", path, *SIZES, *words, timeout=300)
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            with open(path, encoding="utf-8") as file:
+                rows = json.load(file)["results"]
+        lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+        for row in rows:
+            self.assertIn(row["kernel"], lines)
+            verdict = {True: "ok", False: "ELSEWHERE", None: "not measured"}[row["ok"]]
+            self.assertTrue(lines[row["kernel"]].endswith(verdict))
+        wrong = sum(row["ok"] is False for row in rows)
+        self.assertEqual(done.returncode, 1 if wrong else 0)
+        if wrong:
+            self.assertIn(f"{wrong} of the kernels landed elsewhere", done.stderr)
+        return {row["kernel"]: row for row in rows}
+
+    def check_ranges(self, row):
+        for source in row["memory_share"].values():
+            self.assertEqual(source["low"] is None, source["high"] is None)
+            if source["low"] is not None:
+                self.assertTrue(0 <= source["low"] <= source["high"] <= 1, row)
+        self.assertGreater(row["wall_s"], 0)
+
+    def test_kernels(self):
+        rows = self.bench(1)
+        self.assertEqual(list(rows), KERNELS[:-1])
+        for row in rows.values():
+            self.check_ranges(row)
+        for name in ("stream", "chase"):
+            self.assertGreater(rows[name]["memory_share"]["twin"]["low"], 0.8)
+        # A share of 1 would be a kernel that does nothing but wait for memory it never asks for.
+        self.assertLess(rows["fma"]["memory_share"]["twin"]["low"], 0.5)
+        self.assertIsNone(rows["product"]["memory_share"]["twin"]["low"])
+
+    def test_late_rank(self):
+        row = self.bench(2, "--skew", "0.02")["skew"]
+        self.assertGreaterEqual(row["injected_s"], 0.02)
+        self.assertGreater(row["waiting_s"], 0.01)
+        self.assertEqual(row["ok"], row["error_s"] <= max(20e-6, 0.05 * row["injected_s"]))
+        self.assertGreater(row["wall_s"], row["waiting_s"])
+
+    def test_refused(self):
+        for words in (["--bytes", "1"], ["--skew", "0"], ["--batches", "x"]):
+            done = gwrun.run(2, "bench", "ledger", *words)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
