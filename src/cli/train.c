@@ -316,14 +316,16 @@ static void say_straggler(const gw_straggler *s) {
 }
 
 /* By the best source; twins and model add up to one interval. */
-static void say_memory(const gw_batch_summary *b) {
+static void say_memory(const gw_train_result *r) {
+    const gw_batch_summary *b = &r->summary;
     const gw_batch_split *s = &b->split;
     if (b->source == GW_SPLIT_CTR)
         printf("memory-bound %.1f us (ctr)\n", s->memory_ctr_s * 1e6);
     else if (b->source == GW_SPLIT_TWIN_MODEL && isfinite(s->memory_model_lo_s))
-        printf("memory-bound %.1f..%.1f us (twin+model)\n",
+        printf("memory-bound %.1f..%.1f us (twin+model, consistent in %.0f%% of the batches)\n",
                (s->memory_twin_s + s->memory_model_lo_s) * 1e6,
-               (s->memory_twin_s + s->memory_model_hi_s) * 1e6);
+               (s->memory_twin_s + s->memory_model_hi_s) * 1e6,
+               100 * (1 - (double)r->flagged / (double)r->split));
     else if (b->source == GW_SPLIT_TWIN_MODEL)
         printf("memory-bound at least %.1f us (twin; the model has no interval for products)\n",
                s->memory_twin_s * 1e6);
@@ -365,7 +367,7 @@ static void say_paired(const gw_paired_result *p) {
 
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
-    say_memory(&r->summary);
+    say_memory(r);
     say_overhead(&r->overhead);
     say_straggler(&r->straggler);
     say_paired(&r->paired);

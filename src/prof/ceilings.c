@@ -242,15 +242,17 @@ double gw_ceilings_time(const gw_ceilings *c, const char *name) {
     return t ? t->seconds : NAN;
 }
 
-gw_err gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds) {
-    gw_ceiling_time *t = find(c, name);
-    if (!t && c->n_times == GW_CEILING_TIMES)
-        return gw_fail(GW_ERR_INTERNAL, "ceilings: no room for the time of '%s'", name);
-    if (!t)
-        t = &c->time[c->n_times++];
+void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds) {
+    gw_ceiling_time *old = find(c, name);
+    if (!old && c->n_times == GW_CEILING_TIMES)
+        old = c->time;
+    if (old) { /* the last place is for the latest */
+        memmove(old, old + 1, (size_t)(c->time + c->n_times - old - 1) * sizeof *old);
+        c->n_times--;
+    }
+    gw_ceiling_time *t = &c->time[c->n_times++];
     snprintf(t->name, sizeof t->name, "%s", name);
     t->seconds = seconds;
-    return GW_OK;
 }
 
 int gw_ceilings_level(const gw_ceilings *c, double bytes, int active) {

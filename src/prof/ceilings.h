@@ -13,7 +13,7 @@
 
 enum {
     GW_LEVELS = GW_CACHES + 1, /* the caches, then DRAM */
-    GW_CEILING_TIMES = 384,
+    GW_CEILING_TIMES = 512,    /* more than a run of 64 layers needs */
     GW_CEILING_NAME = 160
 };
 
@@ -65,8 +65,9 @@ bool gw_ceilings_disturbed(const gw_ceilings *c);
 /** The time kept under `name`; NaN: none. */
 double gw_ceilings_time(const gw_ceilings *c, const char *name);
 
-/** Keep a time, instead of an older one of that name. GW_ERR_INTERNAL: no room. */
-gw_err gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds);
+/** Keep a time, instead of an older one of that name; where all places are taken, of the one that
+ *  was kept longest ago. */
+void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds);
 
 /** Level that a working set of `bytes` a thread is served from with `active` threads at work on the
  *  host: the smallest cache of which a thread's share is at least twice that, else DRAM. */

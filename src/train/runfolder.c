@@ -232,18 +232,20 @@ static json_t *link_facts(void) {
 }
 
 /* Memory time by each source apart; see docs/measurement.md. */
-static json_t *memory_facts(const gw_run_facts *f, const gw_batch_summary *b) {
+static json_t *memory_facts(const gw_train_result *r) {
+    const gw_batch_summary *b = &r->summary;
     static const char *const names[] = {"absent", "twin+model", "ctr"};
     const gw_batch_split *s = &b->split;
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "source", names[b->source],
                      "ctr_s", number(s->memory_ctr_s), "twin_s", number(s->memory_twin_s),
                      "model_lo_s", number(s->memory_model_lo_s), "model_hi_s",
                      number(s->memory_model_hi_s), "codec_twin_s", number(s->memory_codec_twin_s),
-                     "batches", (json_int_t)f->split, "batches_inconsistent",
-                     (json_int_t)f->flagged);
+                     "batches", (json_int_t)r->split, "batches_inconsistent",
+                     (json_int_t)r->flagged);
 }
 
-static json_t *summary(const gw_run_facts *f, const gw_batch_summary *b) {
+static json_t *summary(const gw_train_result *r) {
+    const gw_batch_summary *b = &r->summary;
     const double *p = b->phase_s;
     json_t *phases = json_object();
     for (int i = 0; i < GW_PHASES; i++) {
@@ -254,7 +256,7 @@ static json_t *summary(const gw_run_facts *f, const gw_batch_summary *b) {
     return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
                      (json_int_t)b->batches, "wall_s", number(b->wall_s), "compute_s",
                      number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]),
-                     "memory_s", memory_facts(f, b), "exposed_s",
+                     "memory_s", memory_facts(r), "exposed_s",
                      number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
                      "waiting_s", number(b->waiting_s), "transfer_s", number(b->transfer_s),
                      "hidden_s", number(b->inflight_s), "codec_s",
@@ -311,9 +313,9 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
         number(r->validation_accuracy), "test_loss", number(r->test_loss), "test_accuracy",
         number(r->test_accuracy), "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
         count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
-        "summary", summary(f, &r->summary), "ranks", gw_ranks_json(f->by_rank, r->ranks),
-        "straggler", straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped,
-        "paired", gw_paired_json(&r->paired));
+        "summary", summary(r), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
+        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",
+        gw_paired_json(&r->paired));
 }
 
 /* null: not asked for. */

@@ -46,8 +46,6 @@ typedef struct gw_run_facts {
     int layers;
     const gw_rank_figures *by_rank; /* rank 0 */
     const gw_gauge *gauge;
-    int64_t split,
-        flagged;         /* batches of all ranks with a memory split; of these without interval */
     const char *warning; /* about the run as it went; "": none */
     MPI_Comm comm;
 } gw_run_facts;

@@ -290,6 +290,10 @@ static gw_err write_results(gw_trainer *t) {
     GW_TRY(gw_memory_finish(t->memory));
     if (t->paired)
         GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
+    int64_t split[2] = {t->split.split, t->split.flagged};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
+    r->split = split[0];
+    r->flagged = split[1];
     GW_TRY(gw_gauge_close(&t->gauge, &t->gauging));
     r->ceilings_drift = t->gauge.drift;
     gw_record *record = t->record;
@@ -316,12 +320,8 @@ static gw_err write_results(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, e));
     int level = 0;
     GW_MPI(MPI_Query_thread(&level));
-    int64_t split[2] = {t->split.split, t->split.flagged};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
     gw_run_facts facts = {.data = t->data,
                           .gauge = &t->gauge,
-                          .split = split[0],
-                          .flagged = split[1],
                           .session = t->session,
                           .memory = t->memory,
                           .thread_level = level,

@@ -41,6 +41,8 @@ typedef struct gw_train_result {
     gw_matrix_total traffic;  /* rank 0; zeros with --profile off */
     uint64_t dropped;         /* exchanges that the log had no room for */
     gw_paired_result paired;  /* likewise */
+    int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
+                                 empty interval of products */
     double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
     bool oversubscribed;
     int ranks, nodes, node_ranks;

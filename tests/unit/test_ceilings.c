@@ -99,6 +99,22 @@ static void test_levels(void **state) {
     assert_true(isnan(gw_ceilings_bandwidth(&c, 2, 4)));
 }
 
+/* When all places are taken, the one kept longest ago goes. */
+static void test_times_give_way(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    char name[GW_CEILING_NAME];
+    for (int i = 0; i < GW_CEILING_TIMES; i++) {
+        snprintf(name, sizeof name, "time %d", i);
+        gw_ceilings_keep(&c, name, i + 1);
+    }
+    gw_ceilings_keep(&c, "time 0", 7); /* is the latest now */
+    gw_ceilings_keep(&c, "one more", 9);
+    assert_int_equal(c.n_times, GW_CEILING_TIMES);
+    assert_true(gw_ceilings_time(&c, "time 0") == 7 && gw_ceilings_time(&c, "one more") == 9);
+    assert_true(isnan(gw_ceilings_time(&c, "time 1")) && gw_ceilings_time(&c, "time 2") == 3);
+}
+
 /* ---- files ---- */
 
 static char folder[] = "/tmp/gw-ceilings-XXXXXX";
@@ -239,6 +255,7 @@ int main(void) {
         cmocka_unit_test(test_measured_is_in_order),
         cmocka_unit_test(test_several_threads),
         cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_times_give_way),
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_foreign_is_named),
         cmocka_unit_test(test_damage_is_named),
