@@ -334,7 +334,8 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
 gw_err gw_session_publish(gw_session *s, gw_span span) {
     if (!s->strategy.ops->publish)
         return GW_OK;
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    /* Where await() waits, this only starts. */
+    gw_phase_enter(gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->publish(s->self, span);
     gw_phase_leave();
     return e;
