@@ -145,7 +145,8 @@ gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
     located *latest = NULL;
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
-    qsort(all, n, sizeof *all, in_order);
+    if (n > 0) /* all may be NULL else */
+        qsort(all, n, sizeof *all, in_order);
     GW_TRY(same_on_all(all, n, &same, comm));
     if (!same)
         return tell_all(all, n, rank, ranks, comm);
