@@ -6,11 +6,12 @@
 #include <string.h>
 
 static const gw_benchmark *const benchmarks[] = {
-    &gw_bench_allreduce, &gw_bench_overlap, &gw_bench_step, &gw_bench_codec, &gw_bench_ledger,
+    &gw_bench_allreduce, &gw_bench_overlap, &gw_bench_step,
+    &gw_bench_codec,     &gw_bench_ledger,  &gw_bench_overhead,
 };
 
-static const char summary[] =
-    "parts: collectives, overlap, a training step, codecs, the ledger itself";
+static const char summary[] = "parts: collectives, overlap, a training step, codecs, the ledger "
+                              "itself and its cost";
 
 enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
 
@@ -33,8 +34,14 @@ static gw_err find(int argc, char **argv, const gw_benchmark **out) {
     if (near)
         return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': did you mean '%s'?", argv[1],
                        near);
-    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s, %s, %s, %s and %s",
-                   argv[1], names[0], names[1], names[2], names[3], names[4]);
+    char all[128] = "";
+    for (int i = 0; i < BENCHMARKS; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+                 i == 0               ? ""
+                 : i + 1 < BENCHMARKS ? ", "
+                                      : " and ",
+                 names[i]);
+    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s", argv[1], all);
 }
 
 static int help(int argc, char **argv) {

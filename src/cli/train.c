@@ -368,7 +368,7 @@ static void say_paired(const gw_paired_result *p) {
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
     say_memory(r);
-    say_overhead(&r->overhead);
+    say_overhead(r->overhead);
     say_straggler(&r->straggler);
     say_paired(&r->paired);
     say_drift(r->ceilings_drift);

@@ -35,6 +35,7 @@ typedef struct gw_train_config {
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     gw_profile profile;
+    bool overhead_only;   /* for timers and for full, and that is all: no step is taken */
     const char *ceilings; /* "auto" or a file; NULL: none are measured */
     int overhead;         /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
     const gw_args *args;  /* all options as resolved, for run.json */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARMUP = 3, LEVELS = 3, SALT = 0x6f766572 };
+enum { WARMUP = 3, LEVELS = GW_OVERHEAD_LEVELS + 1, SALT = 0x6f766572 };
 #define BUDGET_S 0.1
 
 typedef struct rehearsal {

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 enum {
+    GW_OVERHEAD_LEVELS = 2,     /* that may be compared with off */
     GW_OVERHEAD_LEAST = 20,     /* rounds below which the budget is not spent */
     GW_OVERHEAD_MOST = 1000000, /* rounds */
     GW_OVERHEAD_AUTO = -1       /* as many rounds as fit into about 0.1 s */
@@ -35,7 +36,7 @@ typedef struct gw_overhead_job {
     gw_err (*step)(void *ctx, int64_t i, gw_batch_cost *cost);
     void *ctx;
     const gw_profile *profiles; /* none of them off, */
-    int n;                      /* at most two */
+    int n;                      /* at most GW_OVERHEAD_LEVELS */
     int rounds;                 /* or GW_OVERHEAD_AUTO */
     uint64_t seed;
     MPI_Comm comm;

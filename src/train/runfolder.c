@@ -321,7 +321,7 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
 /* null: not asked for. */
 static json_t *overhead(const gw_train_config *c, const gw_train_result *r) {
     bool asked = c->overhead != 0 && c->profile != GW_PROFILE_OFF;
-    return asked ? gw_overhead_json(&r->overhead) : json_null();
+    return asked ? gw_overhead_json(r->overhead) : json_null();
 }
 
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,

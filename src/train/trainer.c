@@ -348,20 +348,21 @@ static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
 }
 
 static gw_err measure_overhead(gw_trainer *t) {
+    static const gw_profile both[] = {GW_PROFILE_TIMERS, GW_PROFILE_FULL};
     const gw_train_config *c = t->c;
     if (c->overhead == 0 || c->profile == GW_PROFILE_OFF)
         return GW_OK;
     gw_overhead_job job = {.stepper = &t->stepper,
                            .step = rehearse,
                            .ctx = t,
-                           .profiles = &c->profile,
-                           .n = 1,
+                           .profiles = c->overhead_only ? both : &c->profile,
+                           .n = c->overhead_only ? 2 : 1,
                            .rounds = c->overhead,
                            .seed = c->seed,
                            .comm = t->comm};
     double skew_s = t->stepper.skew_s; /* is no part of the step */
     t->stepper.skew_s = 0;
-    GW_TRY(gw_overhead_measure(&t->result->overhead, &job, t->own));
+    GW_TRY(gw_overhead_measure(t->result->overhead, &job, t->own));
     t->stepper.skew_s = skew_s;
     gw_codec_stats_restart(t->stats);
     gw_waits_forget(t->waits);
@@ -375,6 +376,10 @@ static gw_err run(gw_trainer *t) {
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
     GW_TRY(measure_overhead(t));
+    if (t->c->overhead_only) {
+        t->result->parameters = gw_model_size(t->model);
+        return GW_OK;
+    }
     if (t->c->trace) { /* now: it shows the run, no rehearsal */
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
         gw_trace_counters(t->record);

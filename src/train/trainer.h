@@ -36,14 +36,15 @@ typedef struct gw_train_result {
     uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
     uint32_t replica_hash;
     gw_batch_summary summary; /* rank 0 */
-    gw_overhead overhead;     /* all zero: not asked for */
-    gw_straggler straggler;   /* rank 0 */
-    gw_matrix_total traffic;  /* rank 0; zeros with --profile off */
-    uint64_t dropped;         /* exchanges that the log had no room for */
-    gw_paired_result paired;  /* likewise */
-    int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
-                                 empty interval of products */
-    double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
+    /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
+    gw_overhead overhead[GW_OVERHEAD_LEVELS];
+    gw_straggler straggler;  /* rank 0 */
+    gw_matrix_total traffic; /* rank 0; zeros with --profile off */
+    uint64_t dropped;        /* exchanges that the log had no room for */
+    gw_paired_result paired; /* 0 pairs: not asked for */
+    int64_t split, flagged;  /* batches of all ranks with a memory split by twins; of these with an
+                                empty interval of products */
+    double ceilings_drift;   /* relative, between begin and end; NaN: not measured */
     bool oversubscribed;
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */
