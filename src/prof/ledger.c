@@ -1,6 +1,7 @@
 #include "prof/ledger.h"
 
 #include "prof/clock.h"
+#include "prof/usage.h"
 
 /* Broken nesting would charge time to the wrong phase: it stops release builds too. */
 #undef NDEBUG
@@ -9,8 +10,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 enum { DEPTH = 32, COST_REGIONS = 2000, COST_RUNS = 20 };
 
@@ -22,8 +21,6 @@ static struct {
     uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS];
     gw_phase stack[DEPTH];
     int depth;
-    long nivcsw, minflt;
-    double cpu_s;
     gw_ledger_sums before;
     const gw_ledger_sink *sinks[GW_LEDGER_SINKS];
     int n_sinks;
@@ -237,6 +234,7 @@ static void exchange(gw_exchange_event event, const gw_exchange *x) {
 void gw_ledger_start(void) {
     gw_clock_start();
     is_main = true;
+    gw_usage_start();
     atomic_store(&running, false);
     memset(&led, 0, sizeof led);
     atomic_store(&flight.total, 0);
@@ -261,16 +259,6 @@ void gw_ledger_set_profile(gw_profile profile) {
 
 gw_profile gw_ledger_profile(void) {
     return led.profile;
-}
-
-static void usage(long *nivcsw, long *minflt, double *cpu_s) {
-    struct rusage now = {0};
-    struct timespec cpu = {0};
-    getrusage(RUSAGE_THREAD, &now);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    *nivcsw = now.ru_nivcsw;
-    *minflt = now.ru_minflt;
-    *cpu_s = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9;
 }
 
 /* What the profile leaves out is NaN. */
@@ -314,7 +302,7 @@ void gw_ledger_begin(void) {
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
     led.before = gw_ledger_totals();
-    usage(&led.nivcsw, &led.minflt, &led.cpu_s);
+    gw_usage_begin(gw_clock_ticks());
     led.begin = led.mark = gw_clock_ticks();
     led.busy = flight_until(led.mark);
     atomic_store(&running, true);
@@ -333,10 +321,10 @@ void gw_ledger_end(gw_batch_cost *cost) {
     gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero),
                        .start_ticks = led.begin,
                        .wall_s = gw_clock_seconds(end - led.begin)};
-    usage(&c.nivcsw, &c.minflt, &c.cpu_s);
-    c.nivcsw -= led.nivcsw;
-    c.minflt -= led.minflt;
-    c.cpu_s -= led.cpu_s;
+    gw_usage use = gw_usage_end(end);
+    c.nivcsw = use.nivcsw;
+    c.minflt = use.minflt;
+    c.cpu_s = use.cpu_s;
     for (int p = 0; p < GW_PHASES; p++)
         c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
     end_parts(&c);

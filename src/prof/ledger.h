@@ -42,7 +42,7 @@ typedef struct gw_batch_cost {
     uint64_t messages;         /* point-to-point sends */
     uint64_t collectives;      /* MPI collectives called */
     uint64_t regions;          /* entered: what timing them costs, see gw_ledger_region_cost */
-    long nivcsw, minflt;       /* involuntary context switches, minor faults (getrusage) */
+    long nivcsw, minflt;       /* involuntary context switches, minor faults: prof/usage.h */
     double cpu_s;              /* CPU time of the main thread */
 } gw_batch_cost;
 

@@ -1,7 +1,8 @@
 /** What measuring itself costs, measured: steps with and without probes, in random order, before a
  *  run begins. They are real steps of the run on its first batches, at rate 0, and the state that
  *  they change is put back to the bit. Every round is one step of each profile on the same batch,
- *  in an order drawn from the seed; ranks start a step together, and its wall is the slowest's. */
+ * in an order drawn from the seed, each after another of its kind that is not timed; ranks start
+ * such two together, and a wall is the slowest's. */
 #ifndef GW_TRAIN_OVERHEAD_H
 #define GW_TRAIN_OVERHEAD_H
 

@@ -333,7 +333,7 @@ class Bench(unittest.TestCase):
             done = gwrun.run(1, *words)
             self.assertEqual(done.returncode, 0)
         listed = gwrun.run(1, "bench", "--help").stdout
-        for name in ("allreduce", "overlap", "step", "codec"):
+        for name in ("allreduce", "overlap", "step", "codec", "overhead"):
             self.assertIn(f"\n  {name} ", listed)
             text = gwrun.run(1, "bench", name, "--help").stdout
             self.assertIn("--json FILE", text)

@@ -1,5 +1,6 @@
 """How much of a run is measured, and what that costs: --profile and --overhead."""
 
+import json
 import os
 import tempfile
 import unittest
@@ -111,6 +112,22 @@ class Profile(unittest.TestCase):
         self.assertEqual(run["overhead"]["pairs"], 0)
         self.assertIsNone(run["overhead"]["ratio"])
         self.assertIn("--overhead PAIRS", run["overhead"]["why"])
+
+    def test_bench(self):
+        """Both profiles, each against off."""
+        path = os.path.join(self.dir.name, "overhead.json")
+        done = gwrun.run(2, "bench", "overhead", "--pairs", 8, "--layers", "16", "--comm",
+                         "iallreduce", "--compress", "topk", "--json", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)["results"]
+        self.assertEqual([(row["level"], row["pairs"]) for row in rows],
+                         [("timers", 8), ("full", 8)])
+        for row in rows:
+            self.assertLessEqual(row["ci_low"], row["ratio"])
+            self.assertLessEqual(row["ratio"], row["ci_high"])
+        self.assertEqual(rows[0]["step_off_s"], rows[1]["step_off_s"])
+        self.assertRegex(done.stdout, r"(?m)^timers +8 .*\nfull +8 ")
 
     def test_overhead_of_nothing(self):
         done = gwrun.run(2, "train", *SMALL, "--overhead", 5, "--profile", "off")

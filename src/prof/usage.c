@@ -1,0 +1,72 @@
+#include "prof/usage.h"
+
+#include "prof/clock.h"
+
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { ASK_EVERY = 64 };
+#define JUST_NOW_S 20e-6 /* no switch and hardly a fault fits in, nor does much of a batch */
+
+typedef struct reading {
+    uint64_t when;
+    long nivcsw, nvcsw, minflt;
+    double cpu_s;
+} reading;
+
+static struct {
+    bool heard;
+    reading last;
+    double begin_cpu_s; /* of the open batch */
+    unsigned ends;
+} use;
+
+static double cpu_time(void) {
+    struct timespec t = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool switched(const reading *a, const reading *b) {
+    return a->nivcsw != b->nivcsw || a->nvcsw != b->nvcsw;
+}
+
+/* CPU time at `when` of a thread that was not switched out since the last reading. */
+static double extrapolate(uint64_t when) {
+    uint64_t gone = when > use.last.when ? when - use.last.when : 0;
+    return use.last.cpu_s + gw_clock_seconds(gone);
+}
+
+static void look(uint64_t when) {
+    struct rusage now = {0};
+    getrusage(RUSAGE_THREAD, &now);
+    reading r = {when, now.ru_nivcsw, now.ru_nvcsw, now.ru_minflt, 0};
+    bool on = use.heard && !switched(&r, &use.last);
+    r.cpu_s = on ? extrapolate(when) : cpu_time();
+    use.last = r;
+    use.heard = true;
+}
+
+void gw_usage_start(void) {
+    use.heard = false;
+    use.ends = 0;
+}
+
+void gw_usage_begin(uint64_t now) {
+    bool recent = use.heard && gw_clock_seconds(now - use.last.when) < JUST_NOW_S;
+    if (!recent)
+        look(now);
+    use.begin_cpu_s = extrapolate(now);
+}
+
+gw_usage gw_usage_end(uint64_t now) {
+    reading before = use.last;
+    look(now);
+    gw_usage u = {.nivcsw = use.last.nivcsw - before.nivcsw,
+                  .minflt = use.last.minflt - before.minflt,
+                  .cpu_s = use.last.cpu_s - use.begin_cpu_s};
+    if (++use.ends % ASK_EVERY == 0)
+        use.last.cpu_s = cpu_time();
+    return u;
+}
