@@ -58,13 +58,15 @@ static gw_err open_set(void **out, const char *const *events, int n) {
 static _Thread_local set *running;
 
 static gw_err start_set(void *p) {
-    assert_null(running); /* one at a time on a thread */
+    if (running) /* no assertion: this may be another thread */
+        return gw_fail(GW_ERR_UNSUPPORTED, "two sets at a time on a thread");
     running = p;
     return GW_OK;
 }
 
 static gw_err stop_set(void *p) {
-    assert_ptr_equal(running, p);
+    if (running != p)
+        return gw_fail(GW_ERR_UNSUPPORTED, "a set is stopped that does not run");
     running = NULL;
     return GW_OK;
 }
@@ -77,7 +79,8 @@ static void spin(double seconds) {
 
 static gw_err read_set(void *p, long long *values) {
     const set *s = p;
-    assert_ptr_equal(running, p);
+    if (running != p)
+        return gw_fail(GW_ERR_UNSUPPORTED, "a set is read that does not run");
     if (slow_s > 0)
         spin(slow_s);
     if (broken_after > 0 && --broken_after == 0)
@@ -144,6 +147,8 @@ static int all_closed(void **state) {
         if (left > 0)
             spin(1e-3);
     }
+    open_sets = 0; /* a test that failed is not to fail all others */
+    running = NULL;
     assert_int_equal(left, 0);
     return 0;
 }
