@@ -236,11 +236,13 @@ static void check_events(void) {
         snprintf(report.reason, sizeof report.reason, "%s", gw_err_text());
     static const char *const bounds[] = {"", ", a lower bound", ", an upper bound"};
     if (counters && report.memory)
-        say(OK, "memory", NULL, "memory-bound time by hardware counters (ctr), group %s%s",
+        say(OK, "memory", NULL, "memory-bound time: source ctr (hardware counters), group %s%s",
             choice->name, bounds[report.bound]);
     else
         say(NOTE, "memory", "see 'counters' and 'perf'; --papi-group FILE brings other events",
-            "memory-bound time by hardware counters (ctr) absent: %s", report.reason);
+            "memory-bound time: source twin+model where a run has ceilings, else none; hardware "
+            "counters (ctr) absent: %s",
+            report.reason);
     for (int i = 0; i < report.events; i++) {
         const gw_counter_event *event = &report.event[i];
         if (*event->papi)

@@ -28,7 +28,7 @@ other=spr
 grep -q GenuineIntel /proc/cpuinfo && other=amd64_fam19h_zen4
 report=$(LIBPFM_FORCE_PMU=$other "$GRADWIRE" doctor) || fail "exit status $? with LIBPFM_FORCE_PMU"
 check_report "$report"
-grep -Eq '^note +memory +memory-bound time by hardware counters \(ctr\) absent: .+' <<<"$report" ||
+grep -Eq '^note +memory +memory-bound time: source .* counters \(ctr\) absent: .+' <<<"$report" ||
     fail "memory-bound time is not absent, or has no reason: $report"
 
 report=$("$MPIEXEC" -n 2 "$GRADWIRE" doctor --threads 4096) || fail "exit status $? on 2 ranks"
