@@ -157,7 +157,8 @@ static size_t window(const gw_kernel *k) {
 }
 
 static void stream(gw_kernel *k, size_t from, size_t n, uint64_t sweeps) {
-    float *a = k->memory + from, *b = a + k->n / 2;
+    float *a = k->memory + from;
+    const float *b = k->kind == GW_KERNEL_READ ? NULL : a + k->n / 2;
     switch (k->kind) {
     case GW_KERNEL_READ: k->sink = read_all(a, n, sweeps); break;
     case GW_KERNEL_UPDATE: update_all(a, b, n, sweeps); break;
