@@ -35,30 +35,40 @@ typedef struct trial {
 
 static const char *const verbs[] = {"allreduce", "reduce", "bcast", "reduce_scatter", "allgather"};
 
-/* Whole numbers: their float sums are exact in any order. */
-static float value(int rank, int round, size_t i) {
-    uint64_t key = gw_rng_key(gw_rng_key(11, (uint64_t)rank), (uint64_t)round);
-    return (float)(gw_rng_u64(key, i) % 33) - 16.0f;
+/* Whole numbers: their float sums are exact in any order. Drawn once: most of a trial's time would
+ * be spent on them. */
+enum { ROUNDS = 2, MOST_RANKS = 16 };
+static int8_t values[MOST_RANKS][ROUNDS][LONG];
+static float sums[ROUNDS][LONG];
+
+static void draw_values(void) {
+    CHECK(ranks <= MOST_RANKS, "values are kept for %d ranks", MOST_RANKS);
+    for (int rank = 0; rank < ranks; rank++)
+        for (int round = 0; round < ROUNDS; round++) {
+            uint64_t key = gw_rng_key(gw_rng_key(11, (uint64_t)rank), (uint64_t)round);
+            for (size_t i = 0; i < LONG; i++) {
+                values[rank][round][i] = (int8_t)((int)(gw_rng_u64(key, i) % 33) - 16);
+                sums[round][i] += values[rank][round][i];
+            }
+        }
 }
 
-/* Is element i of the span defined on this rank afterwards, and what is it? */
-static bool wanted(const trial *t, int round, size_t i, float *want) {
-    int owner = 0;
-    while (i >= gw_span_end(gw_span_part((gw_span){0, t->n}, owner, ranks)))
-        owner++;
-    float sum = 0;
-    for (int r = 0; r < ranks; r++)
-        sum += value(r, round, i);
+/* Is element i of the span, of rank `owner`'s part, defined on this rank afterwards, and what is
+ * it? */
+static bool wanted(const trial *t, int round, size_t i, int owner, float *want) {
     bool copies = t->what == GW_BCAST || t->what == GW_ALLGATHER;
-    *want = copies ? value(t->what == GW_BCAST ? t->root : owner, round, i) : sum;
+    *want = copies ? values[t->what == GW_BCAST ? t->root : owner][round][i] : sums[round][i];
     return (t->what != GW_REDUCE || me == t->root) && (t->what != GW_REDUCE_SCATTER || me == owner);
 }
 
 static void judge(const trial *t, bool exact, int round, const float *x) {
     double err = 0, norm = 0;
+    int owner = 0;
     for (size_t i = 0; i < t->n; i++) {
         float want;
-        if (!wanted(t, round, i, &want))
+        while (i >= gw_span_end(gw_span_part((gw_span){0, t->n}, owner, ranks)))
+            owner++;
+        if (!wanted(t, round, i, owner, &want))
             continue;
         CHECK(!exact || x[i] == want, "%s %s root %d n=%zu: element %zu is %g, must be %g", t->algo,
               verbs[t->what], t->root, t->n, i, x[i], want);
@@ -113,10 +123,10 @@ static void try(const bench *b, const trial *t) {
     gw_schedule *s = NULL;
     CHECK_OK(gw_schedule_new(&s, b->lane, b->base, (gw_span){GUARD, t->n}));
     gw_err e = gw_algo_lay_down(&b->algo, s, t->what, t->root);
-    for (int round = 0; e == GW_OK && round < 2; round++) {
+    for (int round = 0; e == GW_OK && round < ROUNDS; round++) {
         gw_batch_cost cost;
         for (size_t i = 0; i < t->n + 2 * GUARD; i++)
-            b->base[i] = i < GUARD || i >= t->n + GUARD ? 7.0f : value(me, round, i - GUARD);
+            b->base[i] = i < GUARD || i >= t->n + GUARD ? 7.0f : values[me][round][i - GUARD];
         b->lane->ticket++;
         gw_ledger_begin();
         execute(t, s);
@@ -189,6 +199,7 @@ int main(int argc, char **argv) {
     gw_wait_yields(yield);
     gw_clock_start();
     gw_ledger_start();
+    draw_values();
     for (const gw_entry *const *a = gw_algos.entries; *a; a++)
         each_codec((*a)->name, LONG);
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
