@@ -36,8 +36,8 @@ static gw_ceilings made_up(void) {
     return c;
 }
 
-/* Inner levels are at least about as fast as outer ones; a product does not beat its own
- * arithmetic. 0.7: the best of 15 runs each, on a machine that may be busy. */
+/* Inner levels are at least about as fast as outer ones. 0.7: the best of 15 runs each, on a
+ * machine that may be busy. */
 static void test_measured_is_in_order(void **state) {
     (void)state;
     static gw_ceilings c;
@@ -61,14 +61,26 @@ static void test_measured_is_in_order(void **state) {
     assert_true(isnan(gw_twin_coded(&c, &of, GW_CODING_ENCODE)));
     assert_int_equal(gw_twins_measure(&c, &of, &added), GW_OK);
     assert_int_equal(added, 0);
+}
+
+/* Measured anew a few times: the two are apart in time, and a neighbour may have the core during
+ * one of them. A probe that is too slow by itself fails each time. */
+static void test_no_product_beats_its_arithmetic(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    gw_model_spec spec = {.inputs = 256, .classes = 10, .n_hidden = 1, .hidden = {256}};
+    gw_twin_setup of = {.spec = &spec, .batch = 128, .threads = 1};
     gw_product p = {false, false, 128, 256, 256};
-    double rate = 2.0 * p.m * p.n * p.k / gw_twin_product(&c, &p);
-    for (int again = 0; again < 4 && rate > 1.1 * c.fma.one; again++) {
-        double kept = c.fma.one; /* the core was shared for all of it: the better of both */
+    double rate = INFINITY;
+    int added;
+    for (int again = 0; again < 8 && rate > 1.1 * c.fma.one; again++) {
+        c = (gw_ceilings){.threads = 1, .all_threads = 1};
         assert_int_equal(gw_ceilings_measure(&c), GW_OK);
-        c.fma.one = fmax(kept, c.fma.one);
+        assert_int_equal(gw_twins_measure(&c, &of, &added), GW_OK);
+        rate = 2.0 * p.m * p.n * p.k / gw_twin_product(&c, &p);
     }
-    assert_true(rate <= 1.1 * c.fma.one);
+    if (rate > 1.1 * c.fma.one)
+        fail_msg("a product at %.4g flop/s, arithmetic at %.4g", rate, c.fma.one);
 }
 
 static void test_several_threads(void **state) {
@@ -253,6 +265,7 @@ static int remove_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured_is_in_order),
+        cmocka_unit_test(test_no_product_beats_its_arithmetic),
         cmocka_unit_test(test_several_threads),
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_times_give_way),
