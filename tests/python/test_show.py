@@ -356,7 +356,10 @@ class Show(unittest.TestCase):
 
     def on_terminal(self, **env):
         """What show prints on a terminal 100 characters wide."""
-        main, child = pty.openpty()
+        try:
+            main, child = pty.openpty()
+        except OSError as error:  # a chroot without /dev/pts
+            self.skipTest(f"no terminal to be had: {error}")
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
         with subprocess.Popen([gwrun.GRADWIRE, "show", self.runs["blocking"][0]], stdout=child,
                               env={**UTF8, "TERM": "xterm", **env}) as process:

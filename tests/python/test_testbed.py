@@ -19,8 +19,9 @@ TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
 
 
 def possible():
-    """Root in a container, or in a chroot, may not be allowed what a testbed is made of, and its
-    kernel may not have it. Any other reason to fail is one to look at, not to skip for."""
+    """Root in a container, or in a chroot, may not be allowed what a testbed is made of (ip cannot
+    mount over a chroot's root), and its kernel may not have it. Any other reason to fail is one to
+    look at, not to skip for."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         return False
     space = f"gw-possible-{os.getpid()}"
@@ -31,8 +32,9 @@ def possible():
         f"tc -n {space} qdisc add dev port root tbf rate 1mbit burst 10k limit 10k; status=$?; "
         f"ip netns del {space}; exit $status", shell=True, capture_output=True, text=True,
         check=False)
-    if done.returncode and not re.search("not permitted|denied|not supported|unknown", done.stderr,
-                                         re.IGNORECASE):
+    if done.returncode and not re.search(
+            "not permitted|denied|not supported|unknown|mount --make-rslave / failed",
+            done.stderr.replace('"', ""), re.IGNORECASE):
         raise RuntimeError(done.stderr)
     return done.returncode == 0
 
