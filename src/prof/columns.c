@@ -57,6 +57,7 @@ static const column columns[] = {
     {"clock_err_s", SECONDS, ROW(clock_err_s)},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
+_Static_assert(GW_PHASES == 11, "every phase has a column");
 
 static const char *source_name(gw_split_source source) {
     static const char *const names[] = {

@@ -4,6 +4,7 @@
 #include "base/wait.h"
 #include "train/survey.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 31, TAG = 1, SIZES = 3 };
@@ -63,7 +64,8 @@ static gw_err one_link(gw_link *l, int rank, MPI_Comm comm) {
     double found[2] = {0};
     if (rank == l->from) {
         found[0] = gw_curve_alpha(&curve);
-        found[1] = gw_curve_beta(&curve);
+        double beta = gw_curve_beta(&curve);
+        found[1] = beta > 0 ? beta : NAN;
     }
     MPI_Request request;
     GW_MPI(MPI_Ibcast(found, 2, MPI_DOUBLE, l->from, comm, &request));

@@ -14,7 +14,7 @@ typedef struct gw_link {
     int from, to;         /* ranks */
     bool same_host;       /* shared memory; else a network, emulated or not */
     double alpha_s;       /* one way, of 8 bytes */
-    double beta_s_a_byte; /* slope between the two largest sizes */
+    double beta_s_a_byte; /* slope between the two largest sizes; NaN: noise hid it */
 } gw_link;
 
 /** Collective: measure the link between the first two ranks of each host, then that of rank 0 to

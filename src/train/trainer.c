@@ -272,8 +272,8 @@ static gw_err compare_ranks(gw_trainer *t) {
     return gw_matrix_write(t->c->out, &r->traffic, t->comm);
 }
 
-static gw_err write_results(gw_trainer *t) {
-    gw_train_result *r = t->result;
+/* What of the result is known when the last step is done. */
+static void note_run(const gw_trainer *t, gw_train_result *r) {
     r->steps = t->step;
     r->elapsed_s = gw_ledger_now() - t->limit_from_s;
     r->train_s = t->train_s;
@@ -284,6 +284,11 @@ static gw_err write_results(gw_trainer *t) {
     r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
+}
+
+static gw_err write_results(gw_trainer *t) {
+    gw_train_result *r = t->result;
+    note_run(t, r);
     GW_TRY(compare_ranks(t));
     if (gw_session_auto(t->session))
         gw_session_auto(t->session)->measured_s = r->summary.wall_s;

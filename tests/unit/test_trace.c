@@ -106,7 +106,9 @@ static void test_slices_nest(void **state) {
         if (!is_slice(e, MAIN))
             continue;
         slice s = slice_of(e);
-        assert_true(s.start >= 0 && s.end >= s.start);
+        /* Between two regions may lie less than a nanosecond, in a region not. */
+        bool between = strcmp(s.name, "other") == 0;
+        assert_true(s.start >= 0 && s.end >= s.start && (between || s.end > s.start));
         if (strcmp(text(e, "cat"), "batch") == 0) {
             assert_true(s.start >= batch.end && last.end == batch.end);
             assert_int_equal(arg(e, "step"), 41 + batches++);
@@ -194,7 +196,7 @@ static void test_full_ring_drops_the_oldest(void **state) {
         kept++;
         newest = arg(e, "step") > newest ? arg(e, "step") : newest;
     }
-    assert_in_range(kept, 1, ROOM);
+    assert_in_range(kept, ROOM / 2, ROOM); /* but for what is left of one batch */
     assert_int_equal(newest, BATCHES);
     assert_true(dropped(root, "dropped_slices") >= BATCHES * 5 - ROOM);
     assert_int_equal(dropped(root, "dropped_flights"), BATCHES - ROOM);
