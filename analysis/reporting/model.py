@@ -1,0 +1,72 @@
+"""What was read of run folders, and what a chart is.
+
+Seconds and bytes throughout; None or NaN: not measured, never 0."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Run:
+    """One finished run. Its steps are without those of the warm-up (runs.py states the rule)."""
+
+    folder: str  # relative to the folder that the report is of
+    info: dict  # run.json
+    experiment: dict | None  # experiment.json of the runner; None: not made by it
+    levels: dict  # factor -> level, as text
+    cell: str  # the same for repetitions of the same levels
+    block: str | None  # runs of equal block ran close in time and share their seed: pairs
+    walls: object  # numpy array: each step on its slowest rank, seconds, in order of the steps
+    means: dict  # time and byte columns of batches.csv -> mean over ranks and steps; None: blank
+    rank_means: dict  # rank -> the same for this rank
+    epochs: list  # rows of epochs.csv, as {column: number or None}
+    step_s: float  # median of walls: what the statistics compare
+    marks: list = field(default_factory=list)  # what to know of its figures, e.g. "oversubscribed"
+
+
+@dataclass
+class Cell:
+    """Runs of the same levels."""
+
+    name: str
+    label: str  # short, for axes and tables: the levels of the factors that vary
+    levels: dict
+    runs: list
+    baseline: bool = False
+
+
+@dataclass
+class Results:
+    """One study: what experiments/run made of one spec, or runs that were found beside each other."""
+
+    name: str
+    folder: str
+    study: dict | None  # study.json of the runner
+    factors: dict  # factor -> levels, in the order of the spec
+    cells: list
+    baseline: Cell | None
+    left_out: list  # (folder, why): foreign, half-written, of another schema
+    failed: list  # (folder, cell, what happened)
+
+
+@dataclass
+class Table:
+    """Beside each chart: its figures. A cell is text or a number; None is shown as absent."""
+
+    columns: list  # with units in parentheses
+    rows: list
+
+
+@dataclass
+class Chart:
+    """What build() of a chart returns."""
+
+    name: str
+    title: str
+    caption: str  # what is drawn, how it was measured or modelled, over what the interval is
+    draw: object  # draw(figure, narrow): fills a matplotlib figure, for wide and narrow screens
+    table: Table
+    notes: list = field(default_factory=list)  # marks, and what cannot be told
+
+
+class NotShown(Exception):
+    """Why a chart cannot be drawn from these runs: one sentence."""
