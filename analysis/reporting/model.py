@@ -21,6 +21,8 @@ class Run:
     epochs: list  # rows of epochs.csv, as {column: number or None}
     step_s: float  # median of walls: what the statistics compare
     marks: list = field(default_factory=list)  # what to know of its figures, e.g. "oversubscribed"
+    # Column -> share of the rows of `means` that are not blank; a column that is not here: all.
+    present: dict = field(default_factory=dict)
 
 
 @dataclass
