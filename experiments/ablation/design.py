@@ -1,0 +1,66 @@
+"""What a study is: its cells, and the order of its runs."""
+
+import random
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels, and how it is run."""
+
+    id: str  # names its folders: readable, safe as a file name, unique in the study
+    levels: dict  # factor -> level, as text
+    baseline: bool
+    ranks: int
+    words: list  # options of `gradwire train`, without --seed and --out
+    environment: dict  # variable -> value; None: unset it
+    testbed: dict | None  # {"hosts": n, "rate": "1gbit", "per_host": k}; None: this machine as it is
+    line: int  # of the spec: what to change if the cell is refused
+    lines: dict = field(default_factory=dict)  # factor -> line of its level
+
+
+@dataclass(frozen=True)
+class Study:
+    """A spec, read and checked, as --short or not."""
+
+    name: str
+    path: str
+    text: str
+    sha256: str
+    short: bool
+    claim: str
+    source: list
+    factors: dict  # name -> levels, as text, in the order of the spec
+    design: str
+    baseline: str | None  # id of its cell
+    blocks: list  # (repetition, seed): runs of one block share their seed and run close in time
+    cells: list
+    retries: int
+    timeout_s: float | None  # None: no limit
+    order_seed: int
+    report: dict  # hints for the analysis
+    raw: dict  # the spec as it stands, scalars as text
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run."""
+
+    cell: Cell
+    repetition: int  # from 1
+    seed: int
+    block: int  # index in Study.blocks
+    folder: str  # below the results folder: bBB-sSEED/CELL
+
+
+def plan(study):
+    """All runs in the order they are to be made: block by block, so that what drifts in time meets
+    all cells alike, and shuffled within a block. A block's order hangs on order_seed and its own
+    index alone, so that more repetitions later leave the first ones where they are."""
+    runs = []
+    for block, (repetition, seed) in enumerate(study.blocks):
+        cells = list(study.cells)
+        random.Random(f"{study.order_seed}:{block}").shuffle(cells)
+        runs += [Planned(cell, repetition, seed, block, f"b{block:02d}-s{seed}/{cell.id}")
+                 for cell in cells]
+    return runs
