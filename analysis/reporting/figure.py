@@ -1,0 +1,203 @@
+"""Charts as SVG: a matplotlib figure in, text out that a page holds as it is.
+
+A chart draws with the colours named here. In a page each of them becomes a CSS variable, so that one
+drawing serves a light and a dark ground; in a file of its own they stay what they are. Text stays
+text, set in the reader's font.
+
+The colours keep apart under the three kinds of colour blindness (a test simulates them) and have a
+contrast of 3 to either ground."""
+
+import hashlib
+import html
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import matplotlib.style
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter, LogFormatterMathtext
+
+# name -> on light ground (what a chart draws with), on dark ground
+COLOURS = {
+    "ground": ("#ffffff", "#14171c"),
+    "ink": ("#1b1f24", "#e6e9ee"),
+    "faint": ("#626a74", "#98a1ad"),
+    "grid": ("#dce0e5", "#333a43"),
+    "series-0": ("#021a83", "#0f6bbe"),
+    "series-1": ("#952906", "#e0782f"),
+    "series-2": ("#418163", "#78c2ad"),
+    "series-3": ("#58003b", "#8b5178"),
+    "series-4": ("#b3902c", "#e0c45c"),
+    "series-5": ("#449fc2", "#78effe"),
+    "series-6": ("#8b50b0", "#c677f1"),
+    "series-7": ("#4d525d", "#828c96"),
+    "part-computation": ("#043b98", "#406be6"),
+    "part-memory": ("#079be4", "#58b1ee"),
+    "part-exposed": ("#8f3303", "#e2491b"),
+    "part-waiting": ("#b78633", "#dbb078"),
+    "part-codec": ("#560340", "#8d4d87"),
+    "part-other": ("#6d717c", "#dae3ec"),
+}
+
+
+def _light(name):
+    return COLOURS[name][0]
+
+
+GROUND, INK, FAINT, GRID = (_light(name) for name in ("ground", "ink", "faint", "grid"))
+SERIES = [_light(f"series-{i}") for i in range(8)]
+PART = {name.partition("-")[2]: light for name, (light, _) in COLOURS.items()
+        if name.startswith("part-")}
+
+# What a bar wears besides its colour; lines of the ground's colour show on any other.
+MODELLED = {"hatch": "////", "edgecolor": GROUND, "linewidth": 0}
+OVERSUBSCRIBED = {"hatch": "xxx", "edgecolor": GROUND, "linewidth": 0}
+
+WIDE_IN, NARROW_IN = (7.2, 3.4), (3.4, 3.2)  # width, and the height unless draw() sets another
+
+STYLE = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a label with two dollars is no formula
+    "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
+    "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "grid.color": GRID, "grid.linewidth": 0.6, "axes.axisbelow": True,
+    "axes.prop_cycle": matplotlib.cycler(color=SERIES),
+    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none",
+    "legend.facecolor": GROUND, "legend.edgecolor": GRID, "legend.framealpha": 0.9,
+    "hatch.color": GROUND, "hatch.linewidth": 1.0,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "font.size": 8.5, "axes.labelsize": 8.5, "axes.titlesize": 9, "xtick.labelsize": 8,
+    "ytick.labelsize": 8, "legend.fontsize": 8,
+    "lines.linewidth": 1.4, "lines.markersize": 4,
+}
+
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+ElementTree.register_namespace("", SVG)
+ElementTree.register_namespace("xlink", XLINK)
+
+
+class _PlainLog(LogFormatter):
+    """The ticks that matplotlib would label on a logarithmic axis, without its formulas."""
+
+    def __call__(self, x, pos=None):
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
+def _plain_log_labels(figure):
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for major in (True, False):
+                old = axis.get_major_formatter() if major else axis.get_minor_formatter()
+                if isinstance(old, LogFormatterMathtext):
+                    new = _PlainLog(labelOnlyBase=major)
+                    (axis.set_major_formatter if major else axis.set_minor_formatter)(new)
+
+
+def _render(chart, narrow):
+    """The root element of the chart's SVG; the same bytes for the same chart."""
+    salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt}]):
+        figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
+        FigureCanvasSVG(figure)
+        chart.draw(figure, narrow)
+        _plain_log_labels(figure)
+        text = io.BytesIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    root = ElementTree.fromstring(text.getvalue())
+    for metadata in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(metadata)
+    return root
+
+
+def _references(value):
+    return re.findall(r"url\(#([^)]+)\)", value)
+
+
+def _own_ids(root, prefix):
+    """Ids that something refers to get the prefix, since a page holds many drawings; the rest go."""
+    used = set()
+    for element in root.iter():
+        used.update(name for value in element.attrib.values() for name in _references(value))
+        used.add(element.get(f"{{{XLINK}}}href", "").lstrip("#"))
+    for element in root.iter():
+        name = element.attrib.pop("id", None)
+        if name in used:
+            element.set("id", prefix + name)
+        for key, value in element.attrib.items():
+            value = re.sub(r"url\(#", f"url(#{prefix}", value)
+            element.set(key, f"#{prefix}{value[1:]}" if key == f"{{{XLINK}}}href" else value)
+
+
+VARIABLES = {light: f"var(--{name})" for name, (light, _) in COLOURS.items()}
+VARIABLES["#000000"] = VARIABLES[INK]
+
+
+def _adapt(element):
+    """For a page: no namespaces, colours by variable, the page's font."""
+    element.tag = element.tag.rpartition("}")[2]
+    for key in list(element.attrib):
+        value = element.attrib.pop(key)
+        value = re.sub(r"#[0-9a-f]{6}\b", lambda hit: VARIABLES.get(hit[0], hit[0]), value)
+        if key == "style":
+            value = re.sub(r"(font:[^;]*?px) [^;]*", r"\1 var(--font)", value)
+        element.set(key.rpartition("}")[2], value)
+
+
+def _describe(root, chart, **more):
+    for key in ("width", "height", "version"):
+        root.attrib.pop(key, None)
+    for key, value in {"role": "img", "aria-label": f"{chart.title}. {chart.caption}",
+                       **more}.items():
+        root.set(key, value)
+
+
+def _inline(chart, narrow):
+    kind = "narrow" if narrow else "wide"
+    root = _render(chart, narrow)
+    _own_ids(root, f"c{hashlib.sha256(chart.name.encode()).hexdigest()[:8]}-{kind[0]}-")
+    for parent in list(root.iter()):
+        for style in parent.findall(f"{{{SVG}}}style"):  # would hold for all of the page
+            parent.remove(style)
+    for element in root.iter():
+        _adapt(element)
+    _describe(root, chart, **{"class": kind})
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def inline_svg(chart):
+    """HTML of the chart's two drawings, of which CSS below shows the one that fits the screen."""
+    return f'<div class="drawing">{_inline(chart, False)}\n{_inline(chart, True)}</div>'
+
+
+def standalone_svg(chart):
+    """Text of a file of its own, in plain colours on white, for wide screens."""
+    root = _render(chart, False)
+    _describe(root, chart)
+    root.insert(0, ElementTree.Element(f"{{{SVG}}}rect", width="100%", height="100%", fill=GROUND))
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _variables(side):
+    return " ".join(f"--{name}: {pair[side]};" for name, pair in COLOURS.items())
+
+
+CSS = f"""\
+:root {{ color-scheme: light dark; --font: system-ui, sans-serif; {_variables(0)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_variables(1)} }} }}
+@media print {{ :root {{ color-scheme: light; {_variables(0)} }} }}
+.drawing svg {{ display: block; width: 100%; height: auto; fill: var(--ink); overflow: visible; }}
+.drawing svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
+.drawing svg.narrow {{ display: none; }}
+@media screen and (max-width: 700px) {{
+  .drawing svg.wide {{ display: none; }}
+  .drawing svg.narrow {{ display: block; }}
+}}
+"""
+
+
+def swatch(colour, label):
+    """HTML of a patch of a colour with its meaning, for text beside a chart."""
+    return (f'<span class="swatch" style="background: {VARIABLES[colour]}"></span> '
+            f"{html.escape(label)}")
