@@ -1,0 +1,358 @@
+"""The statistics of repeated runs; docs/analysis.md has the methods and the simulations behind them.
+
+The unit is a run: one figure each, the median of its steps. Steps of one run are not independent,
+so no interval here is over them. Everything is deterministic: what is random has a fixed seed."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, special, stats
+
+LEVEL = 0.95  # of intervals
+ALPHA = 0.05  # of a family of comparisons: the chance that any of them errs where nothing differs
+POWER = 0.80  # at which a difference counts as one that can be seen
+LEAST = 3  # runs for an interval or a test: below it the spread is unknown
+LEAST_BOOTSTRAP = 5  # below it even the range of the runs covers the median too rarely
+RESAMPLES = 20000
+DRIFT_RUNS = 0.01  # p of a trend over the order of the runs that is flagged
+DRIFT_STEPS = 0.001, 0.02  # p, and least change, of a trend within a run that is flagged
+FACTOR = 1.5  # ratios beyond it are told as factors
+OUTLIER = 0.01  # chance that any of a cell's runs is flagged where the noise is normal
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure; low and high are None where `reason` says why there is no interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int  # runs, or pairs of runs
+    method: str
+    reason: str = ""
+    level: float = LEVEL
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A group of runs against the baseline. Its interval and its verdict agree, always."""
+
+    interval: Interval  # ratio value / baseline
+    p: float | None  # None: no test
+    p_adjusted: float | None  # over the family (Holm)
+    differs: bool | None  # None: cannot be told
+    mdd: float | None  # relative difference seen with a chance of POWER; 0.03: 3%
+    n: int
+    text: str  # the verdict
+
+
+def numbers(values):
+    """The finite ones of some figures, as an array; None stands for absent."""
+    array = np.array([np.nan if value is None else value for value in values], dtype=float)
+    return array[np.isfinite(array)]
+
+
+@lru_cache(maxsize=None)
+def _middles(n):
+    """Of each resample of n sorted values, which two are its middle ones: alike for any values."""
+    drawn = np.sort(np.random.default_rng(n).integers(0, n, (RESAMPLES, n)), axis=1)
+    return drawn[:, (n - 1) // 2], drawn[:, n // 2]
+
+
+def expanded(n, level=LEVEL):
+    """The lower tail for percentile intervals of n values (Hesterberg, The American Statistician
+    2015): resamples vary less than samples, and few values hardly know their spread."""
+    return special.ndtr(-np.sqrt(n / (n - 1)) * special.stdtrit(n - 1, (1 + level) / 2))
+
+
+def percentiles(resampled, n):
+    """Ends of the bootstrap interval of a figure's resampled values, along the first axis."""
+    tail = expanded(n)
+    return np.quantile(resampled, [tail, 1 - tail], axis=0, method="inverted_cdf")
+
+
+def median_ci(values):
+    """Median of runs, with the interval in which the median of more runs would lie."""
+    values = np.sort(numbers(values))
+    n = len(values)
+    if n == 0:
+        return Interval(None, None, None, 0, "none", "no run has this figure")
+    median = float(np.median(values))
+    if n < LEAST:
+        return Interval(median, None, None, n, "none", too_few(n, "runs"))
+    if n < LEAST_BOOTSTRAP:
+        positive = values[0] > 0
+        low, high = _t_interval(np.log(values) if positive else values, LEVEL)
+        if positive:
+            low, high = np.exp((low, high))
+        # Rounding: the interval of equal values must hold their median.
+        return Interval(median, float(min(low, median)), float(max(high, median)), n,
+                        "t interval" + (" of logarithms" if positive else ""))
+    first, second = _middles(n)
+    low, high = percentiles((values[first] + values[second]) / 2, n)
+    return Interval(median, float(low), float(high), n, "bootstrap")
+
+
+def too_few(n, what):
+    return f"{n} {what if n != 1 else what[:-1]}: at least {LEAST} are needed to know the spread"
+
+
+def _t_interval(values, level):
+    n = len(values)
+    half = special.stdtrit(n - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(n)
+    return values.mean() - half, values.mean() + half
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """Difference of logarithms: mean, standard error, degrees of freedom; or why there is none."""
+
+    mean: float = 0.0
+    error: float = 0.0
+    freedom: float = 0.0
+    n: int = 0
+    method: str = ""
+    reason: str = ""
+    ratio: float | None = None  # where there is a point, but no interval
+
+    def p(self):
+        if self.error == 0:
+            return 1.0 if self.mean == 0 else 0.0
+        return float(2 * special.stdtr(self.freedom, -abs(self.mean) / self.error))
+
+    def interval(self, level):
+        if self.reason:
+            return Interval(self.ratio, None, None, self.n, "none", self.reason, level)
+        half = special.stdtrit(self.freedom, (1 + level) / 2) * self.error
+        ends = np.exp([self.mean, self.mean - half, self.mean + half])
+        return Interval(*map(float, ends), self.n, self.method, "", level)
+
+
+def _estimate(values, baseline, paired):
+    """Log ratio of two arrays; of equal length and order where they are pairs."""
+    n = len(values) if paired else min(len(values), len(baseline))
+    if n == 0:
+        return _Estimate(reason="no pairs of runs" if paired else "no runs on one side")
+    if min(values.min(), baseline.min()) <= 0:
+        return _Estimate(n=n, reason="a ratio needs figures above 0")
+    a, b = np.log(values), np.log(baseline)
+    mean = _but_rounding(np.mean(a - b) if paired else a.mean() - b.mean())
+    if n < LEAST:
+        return _Estimate(n=n, reason=too_few(n, "pairs" if paired else "runs"), ratio=np.exp(mean))
+    if paired:
+        spread = _spread(a - b)
+        return _Estimate(mean, spread / np.sqrt(n), n - 1, n, "paired t interval of log ratios")
+    parts = _spread(a) ** 2 / len(a), _spread(b) ** 2 / len(b)
+    total = sum(parts)
+    freedom = n - 1.0
+    if total > 0:  # Welch (Biometrika 1947): the sides need not be equally noisy
+        freedom = total**2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
+    return _Estimate(mean, float(np.sqrt(total)), freedom, n, "Welch's t interval of logarithms")
+
+
+def _spread(logs):
+    return _but_rounding(logs.std(ddof=1))
+
+
+def _but_rounding(log):
+    """0 where nothing but rounding differs, as between counts of bytes."""
+    return float(log) if abs(log) > 1e-12 else 0.0
+
+
+def ratio_ci(values, baseline_values, paired=True):
+    """Ratio value / baseline (geometric mean) with its interval. `paired`: figures of equal index
+    ran in the same block; a pair with an absent figure is left out."""
+    if paired:
+        pairs = np.array([pair for pair in zip(values, baseline_values, strict=True)
+                          if None not in pair], dtype=float).reshape(-1, 2)
+        pairs = pairs[np.isfinite(pairs).all(axis=1)]
+        return _estimate(pairs[:, 0], pairs[:, 1], True).interval(LEVEL)
+    return _estimate(numbers(values), numbers(baseline_values), False).interval(LEVEL)
+
+
+def holm(p_values):
+    """(adjusted p, the level at which each is judged), of S. Holm, Scand. J. Statist. 1979.
+
+    The k-th smallest of m is judged at ALPHA / (m - k + 1), until the first that fails; all after it
+    are judged, and fail, at the level of that one. An interval of 1 - level hence leaves 1 out if and
+    only if the comparison is significant: the verdict and the interval are one statement."""
+    p_values = np.asarray(p_values, dtype=float)
+    m = len(p_values)
+    order = np.argsort(p_values, kind="stable")
+    adjusted, levels = np.empty(m), np.empty(m)
+    running, level, failed = 0.0, ALPHA, False
+    for k, index in enumerate(order):
+        running = min(1.0, max(running, p_values[index] * (m - k)))
+        if not failed:
+            level = ALPHA / (m - k)
+            failed = p_values[index] > level
+        adjusted[index], levels[index] = running, level
+    return adjusted, levels
+
+
+@lru_cache(maxsize=4096)
+def _noncentrality(freedom, level):
+    """By how many standard errors a difference has to stand out to be seen with a chance of POWER."""
+    edge = special.stdtrit(freedom, 1 - level / 2)
+
+    def lack(delta):
+        return stats.nct.sf(edge, freedom, delta) - POWER
+
+    most = edge + 1
+    while lack(most) < 0:
+        most *= 2
+    return optimize.brentq(lack, 0, most)
+
+
+def mdd(spread, n, level=ALPHA):
+    """The relative difference that n pairs, whose log ratios have this standard deviation, show
+    with a chance of POWER, at a significance level."""
+    return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
+
+
+def compare_with_baseline(groups, baseline, words=("slower", "faster"), paired=True):
+    """{name: Comparison} of groups {name: {block: figure}} with the baseline {block: figure}, as one
+    family: the chance that any is said to differ where none does is ALPHA at most. `words`: for
+    figures above and below the baseline. Blocks that one side lacks are left out; where `paired`
+    is false, blocks mean nothing."""
+    estimates = {}
+    for name, group in groups.items():
+        if paired:
+            shared = [block for block in group
+                      if group[block] is not None and baseline.get(block) is not None]
+            sides = ([side[block] for block in shared] for side in (group, baseline))
+        else:
+            sides = group.values(), baseline.values()
+        estimates[name] = _estimate(*map(numbers, sides), paired)
+    return judge(estimates, words, "pairs of runs" if paired else "runs")
+
+
+def judge(estimates, words=("slower", "faster"), what="runs"):
+    """{name: Comparison} of a family of estimates."""
+    tested = [name for name, estimate in estimates.items() if not estimate.reason]
+    adjusted, levels = holm([estimates[name].p() for name in tested])
+    family = dict(zip(tested, zip(adjusted, levels)))
+    return {name: _comparison(estimate, *family.get(name, (None, ALPHA)), words, what)
+            for name, estimate in estimates.items()}
+
+
+def _comparison(estimate, adjusted, level, words, what):
+    interval = estimate.interval(1 - level)
+    if adjusted is None:
+        return Comparison(interval, None, None, None, None, estimate.n,
+                          f"cannot be told ({estimate.reason})")
+    least = float(np.expm1(_noncentrality(round(estimate.freedom, 2), level) * estimate.error))
+    p = estimate.p()
+    differs = bool(p <= level)
+    if interval.low == interval.high == 1:
+        text = f"equal in all {estimate.n} {what}"
+    elif not differs:
+        text = (f"inside the noise (a difference below {percent(least)} cannot be seen "
+                f"with {estimate.n} {what})")
+    else:
+        text = difference(interval, words)
+    return Comparison(interval, p, float(adjusted), differs, least, estimate.n, text)
+
+
+def percent(fraction):
+    """Two digits that count: 0.0312 is 3.1%, 0.312 is 31%."""
+    value = 100 * fraction
+    digits = 0 if value >= 10 else 1 if value >= 1 or value == 0 else 2
+    return f"{value:.{digits}f}%"
+
+
+def difference(interval, words=("slower", "faster")):
+    """A ratio as `5.1% slower (2.0..8.3%)`, a large one as `2.1x slower (1.9..2.3x)`."""
+    value, low, high = interval.value, interval.low, interval.high
+    word = words[0] if value >= 1 else words[1]
+    if 1 / FACTOR < value < FACTOR:
+        low, high = sorted((abs(low - 1), abs(high - 1)))
+        return f"{percent(abs(value - 1))} {word} ({percent(low)[:-1]}..{percent(high)})"
+    if value < 1:
+        value, low, high = 1 / value, 1 / high, 1 / low
+    return f"{value:.3g}x {word} ({low:.3g}..{high:.3g}x)"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What to know of some figures; nothing is ever left out for it."""
+
+    raised: bool
+    change: float | None  # relative; 0.04: 4% more at the end than at the beginning
+    p: float | None
+    text: str  # empty where nothing is flagged
+
+
+def drift(runs):
+    """Whether figures rise or fall with the order of the runs, of [(cell, figure)] in that order.
+
+    Seasonal Kendall test and slope (Hirsch, Slack and Smith, Water Resources Research 1982) with
+    cells as seasons: runs are compared with runs of their own cell alone."""
+    cells = {}
+    for order, (cell, value) in enumerate(runs):
+        if value is not None and np.isfinite(value) and value > 0:
+            cells.setdefault(cell, []).append((order, np.log(value)))
+    signs, variance, slopes = 0.0, 0.0, []
+    for points in cells.values():
+        order, logs = np.array(points).T
+        first, second = np.triu_indices(len(order), 1)
+        rises = logs[second] - logs[first]
+        signs += np.sign(rises).sum()
+        variance += len(order) * (len(order) - 1) * (2 * len(order) + 5) / 18
+        slopes.append(rises / (order[second] - order[first]))
+    if variance == 0:
+        return Flag(False, None, None, "")
+    z = max(0.0, abs(signs) - 1) / np.sqrt(variance)
+    p = float(2 * special.ndtr(-z))
+    change = float(np.expm1(np.median(np.concatenate(slopes)) * (len(runs) - 1)))
+    text = ""
+    if p <= DRIFT_RUNS:
+        text = (f"drift: from the first run to the last the figures became {percent(abs(change))} "
+                f"{'larger' if change > 0 else 'smaller'} (seasonal Kendall test, p = {p:.1g})")
+    return Flag(p <= DRIFT_RUNS, change, p, text)
+
+
+def drift_within(walls, pieces=10):
+    """Whether the last third of a run's steps takes longer or shorter than its first. Steps next to
+    each other are alike, so medians of `pieces` pieces a third stand for them."""
+    walls = numbers(walls)
+    third = len(walls) // 3 // pieces * pieces
+    if third < 3 * pieces:
+        return Flag(False, None, None, "")
+    first, last = walls[:third], walls[-third:]
+    if np.median(first) <= 0:
+        return Flag(False, None, None, "")
+    change = float(np.median(last) / np.median(first) - 1)
+    medians = [np.median(part.reshape(pieces, -1), axis=1) for part in (first, last)]
+    p = float(stats.mannwhitneyu(*medians, method="asymptotic").pvalue)
+    raised = p <= DRIFT_STEPS[0] and abs(change) >= DRIFT_STEPS[1]
+    text = ""
+    if raised:
+        text = (f"drift: steps of the last third take {percent(abs(change))} "
+                f"{'longer' if change > 0 else 'shorter'} than those of the first")
+    return Flag(raised, change, p, text)
+
+
+@lru_cache(maxsize=None)
+def fence(n):
+    """How many MADs (times 1.4826, the standard deviation of normal noise) from the median the
+    farthest of n normal values lies at most, but for a chance of OUTLIER. Small samples need high
+    fences."""
+    noise = np.random.default_rng(n).standard_normal((RESAMPLES, n))
+    apart = np.abs(noise - np.median(noise, axis=1)[:, None])
+    return float(np.quantile(apart.max(axis=1) / np.median(apart, axis=1) / 1.4826, 1 - OUTLIER))
+
+
+def outliers(values):
+    """For each figure whether it lies beyond the fence; None counts as inside. Fewer than
+    LEAST_BOOTSTRAP figures cannot tell an outlier from noise."""
+    array = np.array([np.nan if value is None else value for value in values], dtype=float)
+    known = array[np.isfinite(array)]
+    if len(known) < LEAST_BOOTSTRAP:
+        return np.zeros(len(array), dtype=bool)
+    median = np.median(known)
+    scale = 1.4826 * np.median(np.abs(known - median))
+    # Where most figures are equal (counts), a hair's difference is no outlier of time.
+    least = max(fence(len(known)) * scale, 1e-9 * abs(median))
+    return np.abs(array - median) > least
