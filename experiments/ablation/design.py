@@ -1,6 +1,9 @@
 """What a study is: its cells, and the order of its runs."""
 
+import hashlib
+import itertools
 import random
+import re
 from dataclasses import dataclass, field
 
 
@@ -51,6 +54,42 @@ class Planned:
     seed: int
     block: int  # index in Study.blocks
     folder: str  # below the results folder: bBB-sSEED/CELL
+
+
+def grid(factors):
+    """Every combination of levels."""
+    for levels in itertools.product(*factors.values()):
+        yield dict(zip(factors, levels))
+
+
+def one_at_a_time(factors, baseline):
+    """The baseline, and what differs from it in one factor."""
+    yield baseline
+    for name, levels in factors.items():
+        for level in levels:
+            if level != baseline[name]:
+                yield {**baseline, name: level}
+
+
+def matches(rule, levels):
+    """Whether a cell has all levels that a rule names."""
+    return all(levels[name] == level for name, level in rule.items())
+
+
+def slug(text):
+    """A level's or factor's name as part of a file's."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", text).strip("_") or "empty"
+
+
+LONGEST_ID = 160  # below the 255 bytes of a file's name, with room for a temporary one
+
+
+def cell_id(levels):
+    """Unique as long as the slugs of a factor's levels are, which spec.py sees to."""
+    name = ",".join(f"{slug(factor)}={slug(level)}" for factor, level in levels.items())
+    if len(name) <= LONGEST_ID:
+        return name
+    return name[:LONGEST_ID - 9] + "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def plan(study):

@@ -1,0 +1,152 @@
+"""YAML with the lines that its values stand on, and the one error of a spec.
+
+Scalars stay text as they are written: YAML's own reading would make a number of 1:30 and a truth
+value of `off`. Anchors, aliases and tags are refused: no spec needs them, and a few hundred bytes
+of aliases can stand for more than a memory holds."""
+
+import difflib
+from dataclasses import dataclass
+
+import yaml
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML is built with it
+MOST_BYTES, MOST_DEPTH = 256 << 10, 8
+NULLS = {"", "~", "null", "Null", "NULL"}
+
+
+class BadSpec(Exception):
+    """FILE:LINE: what is wrong; what to do. One line."""
+
+
+@dataclass
+class Node:
+    path: str
+    line: int  # of the key, where it is a key's value
+    value: object  # {key: Node}, [Node], text, or None
+
+    @property
+    def kind(self):
+        return {dict: "a mapping", list: "a list", str: "text"}.get(type(self.value), "nothing")
+
+    def bad(self, message):
+        return BadSpec(f"{self.path}:{self.line}: {message}")
+
+    def plain(self):
+        """As dicts, lists and texts."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+def show(text):
+    """A value in a message: quoted, short, on one line."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
+    return f"'{text if len(text) <= 60 else text[:57] + '...'}'"
+
+
+def nearest(word, names):
+    """What to do about an unknown word."""
+    names = list(names)
+    close = difflib.get_close_matches(word.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    if close:
+        found = next(n for n in names if n.lower() == close[0])
+        return f"did you mean {show(found)}?"
+    most = 20
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"must be one of {', '.join(names[:most])}{more}"
+
+
+class Composer:
+    """Nodes out of the parser's events, which come one by one: a hostile file is refused at its
+    first trick, not after it has been played."""
+
+    def __init__(self, path, text):
+        self.path = path
+        self.events = yaml.parse(text, Loader=LOADER)
+        self.line = 1
+
+    def bad(self, message, line=None):
+        return BadSpec(f"{self.path}:{line or self.line}: {message}")
+
+    def next(self):
+        event = next(self.events)
+        self.line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise self.bad("YAML anchors and aliases are not taken; write the value out")
+        if getattr(event, "tag", None):
+            raise self.bad(f"YAML tags are not taken; leave out {show(event.tag)}")
+        return event
+
+    def document(self):
+        self.next()
+        if isinstance(self.next(), yaml.StreamEndEvent):
+            raise self.bad("the file is empty; it must be a mapping that begins with claim:")
+        root = self.node(self.next(), 0)
+        self.next()
+        if not isinstance(self.next(), yaml.StreamEndEvent):
+            raise self.bad("a second document begins; a file is one spec")
+        return root
+
+    def node(self, event, depth):
+        line = self.line
+        if depth > MOST_DEPTH:
+            raise self.bad(f"nested more than {MOST_DEPTH} deep; a spec needs less")
+        if isinstance(event, yaml.ScalarEvent):
+            null = not event.style and event.value in NULLS
+            return Node(self.path, line, None if null else event.value)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = []
+            while not isinstance(event := self.next(), yaml.SequenceEndEvent):
+                items.append(self.node(event, depth + 1))
+            return Node(self.path, line, items)
+        return Node(self.path, line, self.mapping(depth))
+
+    def mapping(self, depth):
+        entries = {}
+        while not isinstance(event := self.next(), yaml.MappingEndEvent):
+            line = self.line
+            if not isinstance(event, yaml.ScalarEvent) or event.value == "":
+                raise self.bad("a key must be a word; quote it, if it holds brackets or braces")
+            if event.value in entries:
+                raise self.bad(f"key {show(event.value)} again; it stands on line "
+                               f"{entries[event.value].line} already: leave one")
+            node = self.node(self.next(), depth + 1)
+            node.line = line
+            entries[event.value] = node
+        return entries
+
+
+def text_of(path):
+    """The file's bytes, and its text."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadSpec(f"{path}: cannot be read: {why}; name a YAML file") from error
+    if len(data) > MOST_BYTES:
+        raise BadSpec(f"{path}:1: more than {MOST_BYTES >> 10} KiB; a spec is a short file")
+    try:
+        return data, data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[:error.start].count(b"\n") + 1
+        raise BadSpec(f"{path}:{line}: not UTF-8; save the file as UTF-8 text") from error
+
+
+def load(path, text):
+    """The tree of a YAML document; BadSpec."""
+    composer = Composer(path, text)
+    try:
+        return composer.document()
+    except yaml.reader.ReaderError as error:
+        line = text[:error.position].count("\n") + 1
+        raise composer.bad("a control character; take it out", line) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        raise composer.bad(f"not YAML: {' '.join(what.split())}; see its indentation, brackets "
+                           "and quotes", mark.line + 1 if mark else None) from error
+    except (yaml.YAMLError, ValueError) as error:  # e.g. an escape outside Unicode, without libyaml
+        raise composer.bad(f"not YAML: {' '.join(str(error).split())}; see its quotes") from error

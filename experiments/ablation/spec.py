@@ -1,0 +1,392 @@
+"""Reads a spec: BadSpec with file and line, or a Study of cells. experiments/README.md describes
+the language. What the options' values may be is the program's to judge: see check.py."""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+
+from ablation import command, design, lines
+from ablation.design import Cell, Planned, Study, plan
+from ablation.lines import BadSpec, nearest, show
+
+__all__ = ["BadSpec", "Cell", "Planned", "Study", "plan", "read_spec"]
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.path.join(ROOT, "build", "release", "gradwire")
+
+KEYS = ("claim", "source", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
+        "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
+MERGED = ("base", "factors", "report")  # under `short`, what is not named anew stays
+DESIGNS = ("grid", "one-at-a-time", "list")
+REPORT = ("x", "scaling", "target_accuracy", "compare_within")
+UNITS = {"s": 1, "min": 60, "h": 3600}
+MOST_CELLS, MOST_RUNS, LONGEST_NAME = 10000, 100000, 40
+LARGEST_SEED = 2**52  # as of gradwire's --seed
+
+
+@dataclass
+class Level:
+    node: lines.Node
+    settings: dict
+
+
+def read_spec(path, short=False, program=PROGRAM):
+    """The study of a spec, in its short version if asked; both are checked. `program` is a gradwire,
+    asked for the names of its options."""
+    data, text = lines.text_of(path)
+    top = lines.load(path, text)
+    check_keys(top, KEYS, "key")
+    options = command.train_options(program)
+    study = Reader(top, options).study(data, False)
+    if "short" in top.value:
+        replaced = check_keys(top.value["short"], KEYS, "key of short:")
+        for key in ("claim", "source", "short"):
+            if key in replaced:
+                raise replaced[key].bad(f"{key}: cannot change in short:; leave it out")
+        short_study = Reader(top, options, replaced).study(data, True)
+        return short_study if short else study
+    if short:
+        raise top.bad("there is no short: to run; add one, or leave out --short")
+    return study
+
+
+def check_keys(node, keys, what):
+    """The entries of a mapping with known keys."""
+    if not isinstance(node.value, dict):
+        raise node.bad(f"{node.kind} must be a mapping of {', '.join(keys)}")
+    for key, value in node.value.items():
+        if key not in keys:
+            raise value.bad(f"unknown {what} {show(key)}; {nearest(key, keys)}")
+    return node.value
+
+
+def holds_settings(levels):
+    """Whether a factor that is called as an option is, has levels of settings nonetheless."""
+    return isinstance(levels.value, dict) and all(
+        isinstance(level.value, dict) or str(level.value).startswith("--")
+        for level in levels.value.values())
+
+
+class Reader:
+    """One version of a spec: `top`, with what `short` replaces."""
+
+    def __init__(self, top, options, short=None):
+        self.top, self.options = top, options
+        self.short = short or {}
+        self.entries = {**top.value, **{k: v for k, v in self.short.items() if k not in MERGED}}
+        self.shared = self.read_shared(top.value)
+        self.factors = self.read_factors(top.value)
+        self.dropped = {}  # factor -> levels that only the long version has
+        if short:
+            self.shared.update(self.read_shared(short))
+            self.replace_factors(short)
+        self.check_conflicts()
+
+    def node(self, key):
+        return self.entries.get(key)
+
+    # ---- what all cells share, and the factors ----
+
+    def read_shared(self, entries):
+        """Settings of the placement keys and of base."""
+        shared = {}
+        for key in command.PLACEMENT:
+            if key in entries:
+                command.add(shared, key, command.setting(key, entries[key], self.options))
+        if "base" in entries:
+            for name, given in command.settings_of(entries["base"], self.options).items():
+                command.add(shared, name, given)
+        return shared
+
+    def read_factors(self, entries):
+        node = entries.get("factors")
+        if node is None:
+            raise self.top.bad("no factors:; name what varies, e.g. factors: {threads: [1, 2]}")
+        if not isinstance(node.value, dict) or not node.value:
+            raise node.bad(f"factors: {node.kind} must be a mapping of factors to their levels")
+        return {name: self.read_levels(name, levels) for name, levels in node.value.items()}
+
+    def replace_factors(self, short):
+        if "factors" not in short:
+            return
+        for name, levels in self.read_factors(short).items():
+            if name not in self.factors:
+                raise short["factors"].value[name].bad(
+                    f"short: unknown factor {show(name)}; {nearest(name, self.factors)}")
+            self.dropped[name] = set(self.factors[name]) - set(levels)
+            self.factors[name] = levels
+
+    def read_levels(self, name, node):
+        """{level: Level} of one factor."""
+        if not re.fullmatch(rf"[A-Za-z][A-Za-z0-9 ._-]{{0,{LONGEST_NAME - 1}}}", name):
+            raise node.bad(f"factor {show(name)}: a name is up to {LONGEST_NAME} letters, digits, "
+                           "spaces and . _ -; rename it")
+        if not isinstance(node.value, (dict, list)) or not node.value:
+            raise node.bad(f"factor {show(name)}: {node.kind} must be levels; give a list of values, "
+                           "or a mapping of levels to settings")
+        if command.is_setting(name, self.options) and not holds_settings(node):
+            command.check_name(name, node, self.options)
+            pairs = self.levels_of_setting(name, node)
+        elif isinstance(node.value, list):
+            raise node.bad(f"unknown factor {show(name)}: a list holds values of an option, a "
+                           f"placement or env.NAME; {nearest(name, command.known(self.options))}")
+        else:
+            pairs = [(label, level, command.settings_of(level, self.options))
+                     for label, level in node.value.items()]
+        return self.named(name, pairs)
+
+    def levels_of_setting(self, name, node):
+        labelled = isinstance(node.value, dict)
+        for label, level in node.value.items() if labelled else zip(node.value, node.value):
+            settings = {name: command.setting(name, level, self.options)}
+            yield (label if labelled else self.level_name(name, level)), level, settings
+
+    def level_name(self, factor, node):
+        """What a level of a list is called."""
+        if node.value is None:
+            return "unset" if factor.startswith("env.") else "default"
+        return node.value or "empty"
+
+    def named(self, factor, pairs):
+        levels, slugs = {}, {}
+        for label, node, settings in pairs:
+            if not label.isprintable():
+                raise node.bad(f"{factor}: level {show(label)} holds a control character; rename it")
+            if label in levels:
+                raise node.bad(f"{factor}: level {show(label)} again; it stands on line "
+                               f"{levels[label].node.line} already: leave one")
+            other = slugs.setdefault(design.slug(label), label)
+            if other != label:
+                raise node.bad(f"{factor}: level {show(label)} names the same folder as "
+                               f"{show(other)} on line {levels[other].node.line}; name the levels: "
+                               "{NAME: VALUE}")
+            levels[label] = Level(node, settings)
+        return levels
+
+    def check_conflicts(self):
+        """One thing is set by one factor, or by what all cells share."""
+        owners = {name: (None, given.node) for name, given in self.shared.items()}
+        for factor, levels in self.factors.items():
+            for name, given in ((name, given) for level in levels.values()
+                                for name, given in level.settings.items()):
+                owner, node = owners.setdefault(name, (factor, given.node))
+                if owner != factor:
+                    other = "base" if owner is None else f"factor {show(owner)}"
+                    raise given.node.bad(f"factor {show(factor)} sets {name}, as {other} does on "
+                                         f"line {node.line}; leave it to one of them")
+
+    # ---- which cells ----
+
+    def level_of(self, factor, node, what, lenient=False):
+        """The level that a value names; None, if lenient and only the long version has it."""
+        levels = self.factors[factor]
+        label = self.level_name(factor, node) if node.value in (None, "") else node.value
+        if isinstance(label, str) and label in levels:
+            return label
+        if isinstance(label, str) and label in self.dropped.get(factor, ()):
+            if lenient:
+                return None
+            raise node.bad(f"{what}: short: has no level {show(label)} of {show(factor)}; give "
+                           f"{what}: anew in short:")
+        if not isinstance(label, str):
+            raise node.bad(f"{what}: {node.kind} must be a level of {show(factor)}; give one")
+        raise node.bad(f"{what}: there is no level {show(label)} of {show(factor)}; "
+                       f"{nearest(label, levels)}")
+
+    def rule(self, node, what, lenient=False):
+        """{factor: level} as written; None, if lenient and it names a level that is not there."""
+        if not isinstance(node.value, dict) or not node.value:
+            raise node.bad(f"{what}: {node.kind} must be a mapping {{factor: level}}")
+        for factor, level in node.value.items():
+            if factor not in self.factors:
+                raise level.bad(f"{what}: unknown factor {show(factor)}; "
+                                f"{nearest(factor, self.factors)}")
+        levels = {factor: self.level_of(factor, level, what, lenient)
+                  for factor, level in node.value.items()}
+        return None if None in levels.values() else levels
+
+    def rules(self, key, lenient=False):
+        """[(levels, line)] of a list of rules."""
+        node = self.node(key)
+        if node is None or node.value is None:
+            return []
+        if not isinstance(node.value, list):
+            raise node.bad(f"{key}: {node.kind} must be a list of {{factor: level}}")
+        found = [(self.rule(item, key, lenient), item.line) for item in node.value]
+        return [(levels, line) for levels, line in found if levels is not None]
+
+    def baseline(self):
+        """Levels of the baseline; the first ones where it names none."""
+        first = {name: next(iter(levels)) for name, levels in self.factors.items()}
+        node = self.node("baseline")
+        return first if node is None else {**first, **self.rule(node, "baseline")}
+
+    def combinations(self):
+        """[(levels, line)] of the design, without those to skip."""
+        names = {name: list(levels) for name, levels in self.factors.items()}
+        kind = self.choice("design", DESIGNS, "grid")
+        skip = [levels for levels, _ in self.rules("skip", lenient=True)]
+        if (kind == "list") != ("cells" in self.entries):
+            node = self.node("cells") or self.node("design")
+            raise node.bad("design: list needs cells: [{factor: level}, ..]; give both, or neither")
+        if kind == "list":
+            rows = self.listed()
+        elif kind == "grid":
+            self.check_size(names)
+            rows = [(levels, None) for levels in design.grid(names)]
+        else:
+            if "baseline" not in self.entries:
+                raise self.node("design").bad("design: one-at-a-time needs a baseline: {factor: "
+                                              "level}; give it")
+            rows = [(levels, None) for levels in design.one_at_a_time(names, self.baseline())]
+        kept = [row for row in rows if not any(design.matches(rule, row[0]) for rule in skip)]
+        if not kept:
+            raise (self.node("skip") or self.node("cells")).bad("no cell is left; skip fewer")
+        return kept
+
+    def check_size(self, names):
+        cells = 1
+        for levels in names.values():
+            cells *= len(levels)
+        if cells > MOST_CELLS:
+            raise self.node("factors").bad(f"factors: a grid of {cells} cells; at most {MOST_CELLS}: "
+                                           "name fewer levels, or use design: one-at-a-time")
+
+    def listed(self):
+        first, rows, seen = self.baseline(), [], {}
+        for levels, line in self.rules("cells"):
+            levels = {**first, **levels}
+            key = tuple(levels.values())
+            if key in seen:
+                raise BadSpec(f"{self.top.path}:{line}: cells: the same cell as on line {seen[key]}; "
+                              "leave one")
+            seen[key] = line
+            rows.append((levels, line))
+        return rows
+
+    def cells(self):
+        rows = self.combinations()
+        all_levels = [levels for levels, _ in rows]
+        baseline = self.baseline()
+        if baseline not in all_levels:
+            if "baseline" in self.entries:
+                raise self.node("baseline").bad("baseline: is not among the design's cells; name one, "
+                                                "or do not skip it")
+            baseline = all_levels[0]
+        return [self.cell(levels, line, levels == baseline) for levels, line in rows]
+
+    def cell(self, levels, line, is_baseline):
+        settings = dict(self.shared)
+        where = {}
+        for factor, label in levels.items():
+            level = self.factors[factor][label]
+            settings.update(level.settings)
+            where[factor] = level.node.line
+        ranks = settings.get("ranks")
+        ranks = int(ranks.value) if ranks and ranks.value is not None else 1
+        return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings),
+                    command.environment_of(settings), command.testbed_of(settings, ranks),
+                    line or next(iter(where.values())), where)
+
+    # ---- the rest ----
+
+    def choice(self, key, names, default):
+        node = self.node(key)
+        if node is None:
+            return default
+        if node.value not in names:
+            raise node.bad(f"{key}: {command.text_shown(node)} is unknown; "
+                           f"{nearest(str(node.value), names)}")
+        return node.value
+
+    def number(self, key, low, high, default):
+        node = self.node(key)
+        return default if node is None else command.whole(node, low, high, key)
+
+    def texts(self, key, default):
+        """A list of texts, or one."""
+        node = self.node(key)
+        if node is None:
+            return default
+        items = node.value if isinstance(node.value, list) else [node]
+        for item in items:
+            if not isinstance(item.value, str) or not item.value.isprintable():
+                raise item.bad(f"{key}: {item.kind} must be a word, or a list of them")
+        return [item.value for item in items]
+
+    def claim(self):
+        node = self.node("claim")
+        text = " ".join(node.value.split()) if node and isinstance(node.value, str) else ""
+        if not text or not text.isprintable():
+            raise (node or self.top).bad("claim: must say in a sentence what the study tests")
+        return text
+
+    def timeout(self):
+        node = self.node("timeout")
+        if node is None:
+            return None
+        found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?) ?(s|min|h)?", str(node.value), re.ASCII)
+        seconds = float(found[1]) * UNITS[found[2] or "s"] if found else 0
+        if seconds < 1:
+            raise node.bad(f"timeout: {command.text_shown(node)} must be a time from 1 s on, e.g. "
+                           "600, 10min or 2h")
+        return seconds
+
+    def blocks(self, cells):
+        """(repetition, seed) of each block."""
+        repetitions = self.number("repetitions", 1, 1000, 1)
+        node = self.node("seeds")
+        seeds = [1]
+        if node is not None:
+            if not isinstance(node.value, list) or not node.value:
+                raise node.bad(f"seeds: {node.kind} must be a list of whole numbers, e.g. [1, 2, 3]")
+            seeds = [command.whole(item, 0, LARGEST_SEED, "seeds") for item in node.value]
+            for i, item in enumerate(node.value):
+                if seeds[i] in seeds[:i]:
+                    raise item.bad(f"seeds: {seeds[i]} again; leave one, and use repetitions: to "
+                                   "repeat a seed")
+        if repetitions * len(seeds) * cells > MOST_RUNS:
+            raise self.top.bad(f"{repetitions * len(seeds) * cells} runs; at most {MOST_RUNS}: name "
+                               "fewer levels, seeds or repetitions")
+        return [(r + 1, seed) for r in range(repetitions) for seed in seeds]
+
+    def report(self):
+        hints = {}
+        for version in (self.top.value, self.short):
+            if "report" in version:
+                for key, node in check_keys(version["report"], REPORT, "key of report:").items():
+                    hints[key] = self.hint(key, node)
+        return hints
+
+    def hint(self, key, node):
+        if key == "scaling":
+            if node.value not in ("strong", "weak"):
+                raise node.bad(f"scaling: {command.text_shown(node)} must be strong or weak")
+            return node.value
+        if key == "target_accuracy":
+            found = re.fullmatch(r"0?\.\d{1,9}", str(node.value), re.ASCII)
+            if not found or float(node.value) == 0:
+                raise node.bad(f"target_accuracy: {command.text_shown(node)} must be a number "
+                               "between 0 and 1, e.g. 0.8")
+            return float(node.value)
+        items = node.value if key == "compare_within" and isinstance(node.value, list) else [node]
+        for item in items:
+            if item.value not in self.factors:
+                raise item.bad(f"{key}: unknown factor {command.text_shown(item)}; "
+                               f"{nearest(str(item.value), self.factors)}")
+        return node.value if key == "x" else [item.value for item in items]
+
+    def study(self, data, short):
+        cells = self.cells()
+        return Study(
+            name=os.path.splitext(os.path.basename(self.top.path))[0], path=self.top.path,
+            text=data.decode("utf-8"), sha256=hashlib.sha256(data).hexdigest(), short=short,
+            claim=self.claim(), source=self.texts("source", []),
+            factors={name: list(levels) for name, levels in self.factors.items()},
+            design=self.choice("design", DESIGNS, "grid"),
+            baseline=next(cell.id for cell in cells if cell.baseline),
+            blocks=self.blocks(len(cells)), cells=cells,
+            retries=self.number("retries", 0, 100, 0), timeout_s=self.timeout(),
+            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=self.report(),
+            raw=self.top.plain())
