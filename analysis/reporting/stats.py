@@ -1,4 +1,4 @@
-"""The statistics of repeated runs; docs/analysis.md has the methods and the simulations behind them.
+"""The statistics of repeated runs; docs/analysis.md has the methods and simulations behind them.
 
 The unit is a run: one figure each, the median of its steps. Steps of one run are not independent,
 so no interval here is over them. Everything is deterministic: what is random has a fixed seed."""
@@ -60,16 +60,18 @@ def _middles(n):
     return drawn[:, (n - 1) // 2], drawn[:, n // 2]
 
 
-def expanded(n, level=LEVEL):
+def expanded(n, freedom=None):
     """The lower tail for percentile intervals of n values (Hesterberg, The American Statistician
     2015): resamples vary less than samples, and few values hardly know their spread."""
-    return special.ndtr(-np.sqrt(n / (n - 1)) * special.stdtrit(n - 1, (1 + level) / 2))
+    edge = special.stdtrit(n - 1 if freedom is None else freedom, (1 + LEVEL) / 2)
+    return special.ndtr(-np.sqrt(n / (n - 1)) * edge)
 
 
-def percentiles(resampled, n):
-    """Ends of the bootstrap interval of a figure's resampled values, along the first axis."""
-    tail = expanded(n)
-    return np.quantile(resampled, [tail, 1 - tail], axis=0, method="inverted_cdf")
+def percentiles(resampled, n, freedom=None):
+    """Ends of the bootstrap interval of a figure's resampled values. `freedom`: of what its spread
+    is known by, where that is more than n values."""
+    tail = expanded(n, freedom)
+    return np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
 
 
 def median_ci(values):
@@ -174,9 +176,9 @@ def ratio_ci(values, baseline_values, paired=True):
 def holm(p_values):
     """(adjusted p, the level at which each is judged), of S. Holm, Scand. J. Statist. 1979.
 
-    The k-th smallest of m is judged at ALPHA / (m - k + 1), until the first that fails; all after it
-    are judged, and fail, at the level of that one. An interval of 1 - level hence leaves 1 out if and
-    only if the comparison is significant: the verdict and the interval are one statement."""
+    The k-th smallest of m is judged at ALPHA / (m - k + 1), until the first that fails; all after
+    it are judged, and fail, at the level of that one. So an interval of 1 - level leaves ratio 1
+    out if and only if the comparison is significant: verdict and interval are one statement."""
     p_values = np.asarray(p_values, dtype=float)
     m = len(p_values)
     order = np.argsort(p_values, kind="stable")
@@ -193,7 +195,7 @@ def holm(p_values):
 
 @lru_cache(maxsize=4096)
 def _noncentrality(freedom, level):
-    """By how many standard errors a difference has to stand out to be seen with a chance of POWER."""
+    """How many standard errors a difference must be long to be seen with a chance of POWER."""
     edge = special.stdtrit(freedom, 1 - level / 2)
 
     def lack(delta):
@@ -212,8 +214,8 @@ def mdd(spread, n, level=ALPHA):
 
 
 def compare_with_baseline(groups, baseline, words=("slower", "faster"), paired=True):
-    """{name: Comparison} of groups {name: {block: figure}} with the baseline {block: figure}, as one
-    family: the chance that any is said to differ where none does is ALPHA at most. `words`: for
+    """{name: Comparison} of groups {name: {block: figure}} with the baseline {block: figure}, as
+    one family: the chance that any is said to differ where none does is ALPHA at most. `words`: for
     figures above and below the baseline. Blocks that one side lacks are left out; where `paired`
     is false, blocks mean nothing."""
     estimates = {}
