@@ -1,4 +1,4 @@
-"""analysis/compare.py: the table's figures and units, absent figures, and bad folders."""
+"""analysis/table: the table's figures and units, absent figures, and bad folders."""
 
 import copy
 import json
@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.environ["SOURCE"], "analysis", "compare.py")
+SCRIPT = os.path.join(os.environ["SOURCE"], "analysis", "table")
 RUN = {
     "results": {
         "test_accuracy": 0.85714,
@@ -25,7 +25,7 @@ RUN = {
 }
 
 
-class Compare(unittest.TestCase):
+class Table(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
@@ -37,14 +37,14 @@ class Compare(unittest.TestCase):
             file.write(text)
         return folder
 
-    def compare(self, *folders):
+    def table(self, *folders):
         return subprocess.run([sys.executable, SCRIPT, *folders], text=True, capture_output=True,
                               check=False)
 
     def test_figures(self):
         second = copy.deepcopy(RUN)
         second["results"]["summary"]["memory_s"] = 0.0002
-        done = self.compare(self.write("blocking", json.dumps(RUN)),
+        done = self.table(self.write("blocking", json.dumps(RUN)),
                             self.write("overlap", json.dumps(second)))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         lines = done.stdout.splitlines()
@@ -57,7 +57,7 @@ class Compare(unittest.TestCase):
     def test_no_footnote_without_need(self):
         run = copy.deepcopy(RUN)
         run["results"]["summary"]["memory_s"] = 0.0002
-        done = self.compare(self.write("counted", json.dumps(run)))
+        done = self.table(self.write("counted", json.dumps(run)))
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("absent", done.stdout)
 
@@ -69,7 +69,7 @@ class Compare(unittest.TestCase):
         counted["results"]["summary"]["memory_s"]["ctr_s"] = 4e-5
         bare = copy.deepcopy(twins)
         bare["results"]["summary"]["memory_s"]["model_lo_s"] = None
-        done = self.compare(self.write("twins", json.dumps(twins)),
+        done = self.table(self.write("twins", json.dumps(twins)),
                             self.write("counted", json.dumps(counted)),
                             self.write("bare", json.dumps(bare)))
         self.assertEqual(done.returncode, 0)
@@ -80,11 +80,11 @@ class Compare(unittest.TestCase):
         one = self.write("a", json.dumps(RUN))
         os.mkdir(os.path.join(self.dir.name, "b"))
         two = self.write("b/a", json.dumps(RUN))
-        done = self.compare(one, two)
+        done = self.table(one, two)
         self.assertEqual(done.stdout.count("941,096"), 2)
 
     def refused(self, word, *folders):
-        done = self.compare(*folders)
+        done = self.table(*folders)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertIn(word, done.stderr)
