@@ -53,6 +53,9 @@ static const gw_opt opts[] = {
      "what the machine can do at most, measured before the run where --out keeps it (auto: "
      "cached), "
      "or read from FILE"},
+    {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "see whether a run could start with these options on these ranks, and end: nothing is "
+     "written"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -180,6 +183,7 @@ static gw_err read_config(job *j) {
     c->out = gw_args_text(a, "out");
     c->overwrite = gw_args_flag(a, "overwrite");
     c->trace = gw_args_flag(a, "trace");
+    c->check = gw_args_flag(a, "check");
     c->profile = is(a, "profile", "off")      ? GW_PROFILE_OFF
                  : is(a, "profile", "timers") ? GW_PROFILE_TIMERS
                                               : GW_PROFILE_FULL;
@@ -378,6 +382,13 @@ static void say_end(const job *j, const gw_train_result *r) {
         printf("run folder: %s\n", j->config.out);
 }
 
+static void say_check(const job *j, const gw_train_result *r) {
+    const gw_train_config *c = &j->config;
+    printf("a run could start: %zu parameters; %d rank%s x %d thread%s; --comm %s --compress %s\n",
+           r->parameters, r->ranks, r->ranks == 1 ? "" : "s", c->threads,
+           c->threads == 1 ? "" : "s", c->comm, c->compress);
+}
+
 /* ---- running ---- */
 
 static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
@@ -387,7 +398,7 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
     gw_train_result result;
     GW_TRY(gw_train(&j->config, j->session, comm, watch, j, &result, own));
     if (rank == 0 && !j->quiet)
-        say_end(j, &result);
+        (j->config.check ? say_check : say_end)(j, &result);
     return GW_OK;
 }
 

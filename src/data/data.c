@@ -18,7 +18,7 @@
 typedef struct facts {
     uint32_t train, validation, test; /* samples */
     int rows, cols, classes, scale, batch, servers;
-    bool sharded;
+    bool sharded, outline;
     char name[64], source[256], hash[32];
 } facts;
 
@@ -59,7 +59,8 @@ static gw_err read_source(gw_raw *raw, const char *source, facts *f) {
     size_t len = sizeof synthetic - 1;
     if (strncmp(source, synthetic, len) == 0 && (source[len] == '\0' || source[len] == ':')) {
         snprintf(f->name, sizeof f->name, "%s", synthetic);
-        return gw_synthetic_make(raw, source[len] ? source + len + 1 : NULL);
+        const char *options = source[len] ? source + len + 1 : NULL;
+        return f->outline ? gw_synthetic_outline(raw, options) : gw_synthetic_make(raw, options);
     }
     bool fashion = strcmp(source, "fashion-mnist") == 0;
     const char *dir = fashion ? gw_data_find_fashion_mnist() : source;
@@ -70,7 +71,7 @@ static gw_err read_source(gw_raw *raw, const char *source, facts *f) {
             "/usr/share/datasets/fashion-mnist or ./data/fashion-mnist: install Debian's "
             "dataset-fashion-mnist, or give its folder, or synthetic");
     snprintf(f->name, sizeof f->name, "%s", fashion ? "fashion-mnist" : "mnist-format");
-    return gw_idx_read(raw, dir);
+    return f->outline ? gw_idx_outline(raw, dir) : gw_idx_read(raw, dir);
 }
 
 static gw_err check_scale(const gw_raw *raw, int scale) {
@@ -86,10 +87,16 @@ static gw_err check_scale(const gw_raw *raw, int scale) {
 static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
     if (!spec->source || !*spec->source)
         return gw_fail(GW_ERR_USAGE, "data: no source: give fashion-mnist, a folder or synthetic");
+    f->outline = spec->outline;
     GW_TRY(read_source(raw, spec->source, f));
     GW_TRY(check_scale(raw, spec->image_scale));
-    gw_raw_hash(raw, f->hash);
-    GW_TRY(gw_raw_split(raw, spec->validation, spec->seed));
+    if (!spec->outline) {
+        gw_raw_hash(raw, f->hash);
+        GW_TRY(gw_raw_split(raw, spec->validation, spec->seed));
+    } else {
+        GW_TRY(gw_raw_apart(raw->train.n, spec->validation, &raw->validation.n));
+        raw->train.n -= raw->validation.n;
+    }
     f->train = raw->train.n;
     f->validation = raw->validation.n;
     f->test = raw->test.n;
@@ -255,8 +262,9 @@ static gw_err scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *tr
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         uint8_t *labels = h->shard + cut[rank].n * pixels;
-        e = scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->shard, comm);
-        if (e == GW_OK)
+        if (!f->outline)
+            e = scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->shard, comm);
+        if (e == GW_OK && !f->outline)
             e = scatter_rows(raw->train.labels, cut, ranks, rank, 1, labels, comm);
         train->images = h->shard;
         train->labels = labels;
@@ -283,7 +291,8 @@ static gw_err spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Comm com
     hold *h = d->priv;
     layout l = lay_out(f);
     GW_TRY(node_memory(h, comm, l.bytes));
-    GW_TRY(fill_copies(h, f, &l, raw, rank));
+    if (!f->outline)
+        GW_TRY(fill_copies(h, f, &l, raw, rank));
     d->train = part_of(f, &l, h->copy, TRAIN, f->train);
     d->validation = part_of(f, &l, h->copy, VALIDATION, f->validation);
     d->test = part_of(f, &l, h->copy, TEST, f->test);

@@ -26,6 +26,7 @@ typedef struct gw_data_spec {
     uint64_t seed;      /* of the validation set's choice */
     int batch;          /* global batch size, by which the sharded layout cuts; else unused */
     int servers;        /* ranks, from 0 on, that take no samples (sharded: get no shard) */
+    bool outline;       /* sizes alone: no image is read or made, all of them are 0 */
 } gw_data_spec;
 
 typedef struct gw_data {
@@ -33,7 +34,7 @@ typedef struct gw_data {
     int classes;
     char name[64];    /* "fashion-mnist", "mnist-format", "synthetic" */
     char source[256]; /* where it was found */
-    char hash[32];    /* CRC-32 of images and labels, train then test: "crc32:xxxxxxxx" */
+    char hash[32]; /* CRC-32 of images and labels, train then test: "crc32:xxxxxxxx"; outline: "" */
     void *priv;
 } gw_data;
 

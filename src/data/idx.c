@@ -182,7 +182,8 @@ static gw_err check_classes(const idx_file f[FILES], int *classes) {
     return GW_OK;
 }
 
-static gw_err read_all(idx_file files[FILES], const char *dir, int *classes) {
+/* `outline`: of the labels alone. */
+static gw_err read_all(idx_file files[FILES], const char *dir, bool outline, int *classes) {
     GW_TRY(locate(files, dir));
     /* Labels first: small, and as telling about a wrong folder as the images. */
     static const int order[FILES] = {1, 3, 2, 0};
@@ -190,16 +191,17 @@ static gw_err read_all(idx_file files[FILES], const char *dir, int *classes) {
         GW_TRY(read_header(&files[order[i]], parts[order[i]].dims));
     GW_TRY(check_headers(files));
     for (int i = 0; i < FILES; i++)
-        GW_TRY(read_data(&files[order[i]]));
+        if (!outline || parts[order[i]].dims == 1)
+            GW_TRY(read_data(&files[order[i]]));
     return check_classes(files, classes);
 }
 
-gw_err gw_idx_read(gw_raw *raw, const char *dir) {
+static gw_err read_folder(gw_raw *raw, const char *dir, bool outline) {
     *raw = (gw_raw){0};
     idx_file *files = NULL;
     int classes = 0;
     GW_TRY(gw_alloc(&files, FILES, sizeof *files));
-    gw_err e = read_all(files, dir, &classes);
+    gw_err e = read_all(files, dir, outline, &classes);
     if (e == GW_OK) {
         raw->train = (gw_raw_part){files[0].n, files[0].data, files[1].data};
         raw->test = (gw_raw_part){files[2].n, files[2].data, files[3].data};
@@ -207,12 +209,20 @@ gw_err gw_idx_read(gw_raw *raw, const char *dir) {
         raw->cols = (int)files[0].cols;
         raw->classes = classes;
         gw_text_copy(raw->source, sizeof raw->source, dir);
-    } else {
-        for (int i = 0; i < FILES; i++) {
-            gw_stream_close(files[i].stream);
+    }
+    for (int i = 0; i < FILES; i++) {
+        gw_stream_close(files[i].stream);
+        if (e != GW_OK)
             free(files[i].data);
-        }
     }
     free(files);
     return e;
+}
+
+gw_err gw_idx_read(gw_raw *raw, const char *dir) {
+    return read_folder(raw, dir, false);
+}
+
+gw_err gw_idx_outline(gw_raw *raw, const char *dir) {
+    return read_folder(raw, dir, true);
 }

@@ -21,4 +21,7 @@ bool gw_idx_present(const char *dir);
  *  GW_ERR_INPUT: a folder or file that cannot be used; *raw is then empty. */
 gw_err gw_idx_read(gw_raw *raw, const char *dir);
 
+/** The same but for the images, of which only the headers are read: they stay NULL. */
+gw_err gw_idx_outline(gw_raw *raw, const char *dir);
+
 #endif

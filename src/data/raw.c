@@ -60,18 +60,24 @@ static void move_chosen(gw_raw *raw, const uint8_t *chosen) {
     train->n = kept;
 }
 
-gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
+gw_err gw_raw_apart(uint32_t n, double fraction, uint32_t *out) {
     if (!(fraction >= 0 && fraction < 1))
         return gw_fail(GW_ERR_USAGE, "validation=%g: must be from 0 to below 1", fraction);
-    if (fraction == 0)
-        return GW_OK;
-    uint32_t n = raw->train.n, take = (uint32_t)(fraction * n);
-    if (take == 0 || take == n)
+    uint32_t take = *out = (uint32_t)(fraction * n);
+    if (fraction > 0 && (take == 0 || take == n))
         return gw_fail(
             GW_ERR_USAGE,
             "validation=%g: of %u training samples none would be left %s: choose another "
             "fraction, or 0",
             fraction, n, take == 0 ? "to validate with" : "to train on");
+    return GW_OK;
+}
+
+gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
+    uint32_t n = raw->train.n, take = 0;
+    GW_TRY(gw_raw_apart(n, fraction, &take));
+    if (take == 0)
+        return GW_OK;
     gw_raw_part apart = {0};
     uint8_t *chosen = NULL;
     gw_err e = gw_alloc(&chosen, n, 1);

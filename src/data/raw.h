@@ -32,6 +32,10 @@ void gw_raw_free(gw_raw *raw);
  *  to be taken before the split. */
 void gw_raw_hash(const gw_raw *raw, char hash[32]);
 
+/** *take: the floor(fraction * n) of n training samples that a split sets apart. GW_ERR_USAGE: a
+ * part would be empty. */
+gw_err gw_raw_apart(uint32_t n, double fraction, uint32_t *take);
+
 /** Move floor(fraction * train.n) training samples, chosen by `seed`, to raw->validation; both
  *  parts keep the order of the file. GW_ERR_USAGE: a part would be empty. */
 gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed);

@@ -176,9 +176,6 @@ static gw_err fill(const mixture *m, gw_raw *raw) {
     GW_TRY(deal_labels(m, raw));
     draw_part(m, &raw->train, 0);
     draw_part(m, &raw->test, raw->train.n);
-    raw->rows = 1;
-    raw->cols = m->features;
-    raw->classes = m->classes;
     return GW_OK;
 }
 
@@ -205,9 +202,9 @@ static gw_err divide(const gw_args *args, mixture *m) {
     return GW_OK;
 }
 
-static gw_err make(gw_raw *raw, const gw_args *args, mixture *m) {
+static gw_err describe(gw_raw *raw, const gw_args *args, mixture *m) {
     uint32_t n = (uint32_t)gw_args_int(args, "samples");
-    double test = gw_args_real(args, "test"), separation = gw_args_real(args, "separation");
+    double test = gw_args_real(args, "test");
     long long seed = gw_args_int(args, "seed");
     m->features = (int)gw_args_int(args, "features");
     m->classes = (int)gw_args_int(args, "classes");
@@ -222,27 +219,40 @@ static gw_err make(gw_raw *raw, const gw_args *args, mixture *m) {
                        "synthetic: test=%g of samples=%u leaves %u for training and %u for "
                        "testing: both need at least 1",
                        test, n, raw->train.n, raw->test.n);
-    GW_TRY(mixture_make(m, separation));
-    GW_TRY(fill(m, raw));
+    raw->rows = 1;
+    raw->cols = m->features;
+    raw->classes = m->classes;
     snprintf(raw->source, sizeof raw->source,
              "synthetic:samples=%u,features=%d,classes=%d,clusters=%d,informative=%d,redundant=%d,"
              "separation=%g,flip=%g,test=%g,seed=%lld",
-             n, m->features, m->classes, m->clusters, m->informative, m->redundant, separation,
-             m->flip, test, seed);
+             n, m->features, m->classes, m->clusters, m->informative, m->redundant,
+             gw_args_real(args, "separation"), m->flip, test, seed);
     return GW_OK;
 }
 
-gw_err gw_synthetic_make(gw_raw *raw, const char *spec) {
+static gw_err make(gw_raw *raw, const char *spec, bool outline) {
     gw_args *args = NULL;
     mixture m = {0};
     *raw = (gw_raw){0};
     GW_TRY(gw_args_new(&args, gw_synthetic_opts));
     gw_err e = gw_args_spec(args, "synthetic", spec);
     if (e == GW_OK)
-        e = make(raw, args, &m);
+        e = describe(raw, args, &m);
+    if (e == GW_OK && !outline)
+        e = mixture_make(&m, gw_args_real(args, "separation"));
+    if (e == GW_OK && !outline)
+        e = fill(&m, raw);
     mixture_free(&m);
     gw_args_free(args);
     if (e != GW_OK)
         gw_raw_free(raw);
     return e;
+}
+
+gw_err gw_synthetic_make(gw_raw *raw, const char *spec) {
+    return make(raw, spec, false);
+}
+
+gw_err gw_synthetic_outline(gw_raw *raw, const char *spec) {
+    return make(raw, spec, true);
 }

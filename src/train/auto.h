@@ -66,6 +66,7 @@ bool gw_auto_algo_named(const gw_auto *a);
 typedef struct gw_auto_job {
     gw_rehearsal rehearsal;
     bool lazy, yield;
+    bool check; /* see only whether there is anything to choose among; measure nothing */
     uint64_t seed;
 } gw_auto_job;
 

@@ -29,6 +29,7 @@ typedef struct gw_train_config {
     int compress_stats; /* compare each so many-th step's gradient; 0: none */
     const char *out;    /* run folder; NULL: none */
     bool overwrite, trace;
+    bool check;       /* refuse what a run would refuse, and end before it */
     bool collectives; /* write collectives.csv */
     int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
     double skew_s;

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -118,6 +119,25 @@ gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s) {
     GW_TRY(gw_links_measure(s->comm, g->link, &g->links));
     g->took_s = gw_clock_seconds(gw_clock_ticks() - start);
     return gw_allreduce(MPI_IN_PLACE, &g->took_s, 1, MPI_DOUBLE, MPI_MAX, s->comm);
+}
+
+gw_err gw_gauge_check(const gw_gauge_setup *s) {
+    MPI_Comm host = MPI_COMM_NULL;
+    bool leads;
+    gw_ceilings want, *got = NULL;
+    if (strcmp(s->from, "auto") == 0)
+        return GW_OK;
+    gw_err e = open_host(s, &host, &leads);
+    if (e == GW_OK)
+        e = gw_gauge_identify(&want, s, host);
+    if (host != MPI_COMM_NULL)
+        MPI_Comm_free(&host);
+    if (e == GW_OK && leads)
+        e = gw_alloc(&got, 1, sizeof *got);
+    if (got)
+        e = read_set(got, &want, true, s->from);
+    free(got);
+    return gw_agree(s->comm, e);
 }
 
 gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s) {

@@ -45,6 +45,9 @@ typedef struct gw_gauge_setup {
  *  another machine; a bad cache is only noted, and measured anew. */
 gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s);
 
+/** Collective: refuse a file that gw_gauge_open would refuse; nothing is measured. */
+gw_err gw_gauge_check(const gw_gauge_setup *s);
+
 /** Collective, at the end: fill g->drift, in some 20 ms. Nothing to do if nothing was measured. */
 gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s);
 

@@ -111,6 +111,8 @@ gw_err gw_session_choose(gw_session *s, const gw_auto_job *job) {
     if (!s->choice)
         return GW_OK;
     GW_TRY(gw_auto_run(s->choice, job));
+    if (job->check)
+        return GW_OK;
     const gw_candidate *c = &s->choice->candidate[s->choice->chosen];
     return gw_agree(job->rehearsal.comm, bind(s, c->codec, c->algo, s->choice->feedback));
 }

@@ -30,6 +30,7 @@ gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
 struct gw_auto *gw_session_auto(const gw_session *s);
 
 /** Collective: make that choice, before gw_session_open; nothing to do where there is none to make.
+ *  With job->check nothing is chosen.
  *  Until then the session has neither algorithm nor codec. As gw_auto_run, whose model afterwards
  *  works on arenas that live as long as the session. */
 gw_err gw_session_choose(gw_session *s, const struct gw_auto_job *job);

@@ -407,6 +407,13 @@ static gw_err run(gw_trainer *t) {
     return write_results(t);
 }
 
+static gw_err check(gw_trainer *t) {
+    GW_TRY(gw_trainer_check(t));
+    t->stopped_by = "check";
+    note_run(t, t->result);
+    return GW_OK;
+}
+
 gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm comm,
                 void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own) {
@@ -419,7 +426,7 @@ gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm com
                     .own = own};
     *own = false;
     memset(result, 0, sizeof *result);
-    gw_err e = run(&t);
+    gw_err e = config->check ? check(&t) : run(&t);
     /* After a failure of one rank alone no collective can be relied on, closing included. */
     if (!*own)
         gw_trainer_close(&t);

@@ -49,7 +49,7 @@ typedef struct gw_train_result {
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */
     size_t parameters;
-    char stopped_by[16]; /* "epochs", "steps" or "time-limit" */
+    char stopped_by[16]; /* "epochs", "steps", "time-limit"; "check": no step was taken */
 } gw_train_result;
 
 /** Collective. `watch` (NULL: none) is called on rank 0 outside the batches. Every rank returns the

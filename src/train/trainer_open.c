@@ -85,17 +85,21 @@ static gw_err open_folder(gw_trainer *t) {
     return gw_runfolder_claim(t->c->out, t->c->overwrite);
 }
 
+/* Named by the environment, perhaps: the command line was checked when it was read. */
+static gw_err check_source(const gw_trainer *t) {
+    if (!t->c->out || t->rank != 0 || gw_text_utf8(t->data->source))
+        return GW_OK;
+    return gw_fail(GW_ERR_INPUT,
+                   "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
+                   "has to be: rename it or make a link to it",
+                   t->data->source);
+}
+
 /* Only now, when nothing is left that could be refused, an older run gives way. */
 static gw_err open_files(gw_trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
-    /* Named by the environment, perhaps: the command line was checked when it was read. */
-    if (!gw_text_utf8(t->data->source))
-        return gw_fail(
-            GW_ERR_INPUT,
-            "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
-            "has to be: rename it or make a link to it",
-            t->data->source);
+    GW_TRY(check_source(t));
     GW_TRY(gw_runfolder_clear(t->c->out));
     return gw_epochs_open(&t->epochs_csv, t->c->out);
 }
@@ -112,7 +116,8 @@ static gw_err choose(gw_trainer *t) {
     if (!gw_session_auto(t->session))
         return GW_OK;
     gw_sampler_epoch(t->sampler, 0);
-    gw_auto_job job = {.rehearsal = {&t->stepper, rehearse, t, t->comm},
+    gw_auto_job job = {.check = t->c->check,
+                       .rehearsal = {&t->stepper, rehearse, t, t->comm},
                        .lazy = t->c->lazy,
                        .yield = t->oversubscribed,
                        .seed = t->c->seed};
@@ -127,6 +132,10 @@ static const char *codec_to_time(const gw_trainer *t) {
     bool alone = strcmp(gw_session_compression(t->session), codec->name) == 0;
     bool coded = !(codec->caps & GW_CODEC_IDENTITY) && alone && !lossy;
     return coded && t->c->threads == 1 && !gw_session_corrects(t->session) ? codec->spec : NULL;
+}
+
+static bool gauges(const gw_train_config *c) {
+    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
 }
 
 static gw_err open_gauge(gw_trainer *t) {
@@ -147,31 +156,15 @@ static gw_err open_gauge(gw_trainer *t) {
                                   .oversubscribed = t->oversubscribed,
                                   .twins = twins};
     t->gauge.drift = NAN;
-    bool asked = c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
-    if (asked)
+    if (gauges(c))
         GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
     twins.batch = t->gauge.batch;
-    gw_split_open(&t->split, asked ? &t->gauge.c : NULL, &twins);
+    gw_split_open(&t->split, gauges(c) ? &t->gauge.c : NULL, &twins);
     return GW_OK;
 }
 
-gw_err gw_trainer_open(gw_trainer *t) {
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(t->started_utc, sizeof t->started_utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    omp_set_num_threads(t->c->threads);
-    gw_flush_denormals();
-    GW_TRY(count_ranks(t));
-    GW_TRY(gw_agree(t->comm, set_batch(t)));
-    GW_TRY(gw_agree(t->comm, open_folder(t)));
-    gw_data_spec spec = t->c->data;
-    spec.batch = t->global_batch;
-    spec.servers = t->servers;
-    GW_TRY(gw_data_open(&t->data, &spec, t->comm));
-    GW_TRY(gw_agree(t->comm, open_model(t)));
-    GW_TRY(choose(t));
-    t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
-    gw_session_setup setup = {.n = gw_model_size(t->model),
+static gw_session_setup session_setup(const gw_trainer *t) {
+    return (gw_session_setup){.n = gw_model_size(t->model),
                               .layers = gw_model_spans(t->model),
                               .n_layers = gw_model_layers(t->model),
                               .tensors = gw_model_tensors(t->model),
@@ -182,6 +175,48 @@ gw_err gw_trainer_open(gw_trainer *t) {
                               .correction = (float)t->c->momentum,
                               .seed = t->c->seed,
                               .yield = t->oversubscribed};
+}
+
+/* Ranks, data set and model; then codec and algorithm are known, too. */
+static gw_err open_basis(gw_trainer *t) {
+    omp_set_num_threads(t->c->threads);
+    gw_flush_denormals();
+    GW_TRY(count_ranks(t));
+    GW_TRY(gw_agree(t->comm, set_batch(t)));
+    if (!t->c->check)
+        GW_TRY(gw_agree(t->comm, open_folder(t)));
+    gw_data_spec spec = t->c->data;
+    spec.batch = t->global_batch;
+    spec.servers = t->servers;
+    spec.outline = t->c->check;
+    GW_TRY(gw_data_open(&t->data, &spec, t->comm));
+    GW_TRY(gw_agree(t->comm, open_model(t)));
+    return choose(t);
+}
+
+gw_err gw_trainer_check(gw_trainer *t) {
+    GW_TRY(open_basis(t));
+    gw_session_setup setup = session_setup(t);
+    if (!gw_session_auto(t->session)) /* it has not chosen what to open */
+        GW_TRY(gw_session_open(t->session, t->comm, &setup));
+    if (t->c->profile == GW_PROFILE_FULL)
+        GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
+    gw_gauge_setup gauging = {.comm = t->comm,
+                              .from = t->c->ceilings,
+                              .threads = t->c->threads,
+                              .oversubscribed = t->oversubscribed};
+    if (gauges(t->c))
+        GW_TRY(gw_gauge_check(&gauging));
+    return gw_agree(t->comm, check_source(t));
+}
+
+gw_err gw_trainer_open(gw_trainer *t) {
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(t->started_utc, sizeof t->started_utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    GW_TRY(open_basis(t));
+    t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
+    gw_session_setup setup = session_setup(t);
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
     gw_clock_start();

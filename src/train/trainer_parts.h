@@ -67,6 +67,10 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
  *  file of an older run gives way. */
 gw_err gw_trainer_open(gw_trainer *t);
 
+/** Collective: refuse what gw_trainer_open would refuse, but for the run's folder and what only the
+ *  data set's images show. Nothing is measured or written. */
+gw_err gw_trainer_check(gw_trainer *t);
+
 /** Collective: close what is open, after a failure of all ranks, too. */
 void gw_trainer_close(gw_trainer *t);
 

@@ -68,10 +68,30 @@ static void expect_shards(const gw_data *d, int batch) {
     CHECK(total == d->train.n_global, "shards hold %u of %u samples", total, d->train.n_global);
 }
 
+/* Without its images a set has all that a refusal could be about. */
+static void expect_outline(const gw_data_spec *whole, const gw_data *d) {
+    gw_data_spec spec = *whole;
+    gw_data *o;
+    spec.outline = true;
+    CHECK_OK(gw_data_open(&o, &spec, MPI_COMM_WORLD));
+    CHECK(strcmp(o->name, d->name) == 0 && strcmp(o->source, d->source) == 0, "source %s",
+          o->source);
+    CHECK(o->classes == d->classes, "%d classes, not %d", o->classes, d->classes);
+    const gw_dataset *part[] = {&o->train, &o->validation, &o->test};
+    const gw_dataset *want[] = {&d->train, &d->validation, &d->test};
+    for (int p = 0; p < 3; p++)
+        CHECK(part[p]->n == want[p]->n && part[p]->n_global == want[p]->n_global &&
+                  part[p]->first == want[p]->first &&
+                  gw_dataset_features(part[p]) == gw_dataset_features(want[p]),
+              "part %d: %u of %u samples from %u on", p, part[p]->n, part[p]->n_global,
+              part[p]->first);
+    gw_data_close(o);
+}
+
 /* Both layouts of one source against the set read alone. */
 static void expect_layouts(const char *source, const char *name, double validation, int scale,
                            int batch) {
-    gw_data_spec spec = {source, scale, validation, false, 11, batch, 0};
+    gw_data_spec spec = {source, scale, validation, false, 11, batch, 0, false};
     gw_data *alone, *d;
     CHECK_OK(gw_data_open(&alone, &spec, MPI_COMM_SELF));
     CHECK((alone->validation.n > 0) == (validation > 0), "%u for validation", alone->validation.n);
@@ -94,6 +114,7 @@ static void expect_layouts(const char *source, const char *name, double validati
         gw_sampler *s; /* the layouts are those that the sampler wants */
         CHECK_OK(gw_sampler_open(&s, &d->train, batch, sharded, 1, rank, ranks));
         gw_sampler_close(s);
+        expect_outline(&spec, d);
         gw_data_close(d);
     }
     gw_data_close(alone);
@@ -111,10 +132,14 @@ static void expect_refused(const gw_data_spec *spec, gw_err want, const char *wo
         snprintf(text, sizeof text, "%s", gw_err_text());
     MPI_Bcast(text, sizeof text, MPI_CHAR, 0, MPI_COMM_WORLD);
     CHECK(strcmp(text, gw_err_text()) == 0, "rank 0 says '%s', this one '%s'", text, gw_err_text());
+    gw_data_spec outline = *spec;
+    outline.outline = true;
+    CHECK(gw_data_open(&d, &outline, MPI_COMM_WORLD) == want, "outline: not refused");
+    CHECK(strcmp(text, gw_err_text()) == 0, "outline: '%s', not '%s'", gw_err_text(), text);
 }
 
 static void expect_errors(const char *dir) {
-    gw_data_spec good = {dir, 1, 0, false, 1, 10, 0}, spec = good;
+    gw_data_spec good = {dir, 1, 0, false, 1, 10, 0, false}, spec = good;
     spec.source = "/nonexistent";
     expect_refused(&spec, GW_ERR_INPUT, "/nonexistent");
     spec.source = "synthetic:sample=3";
@@ -144,7 +169,7 @@ static void expect_errors(const char *dir) {
 
 /* Only rank 0's spec counts: ranks whose own would fail still get the set. */
 static void expect_rank_0_decides(const char *dir) {
-    gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank, 0};
+    gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank, 0, false};
     gw_data *d;
     CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
     CHECK(d->train.n == TRAIN_N, "%u samples", d->train.n);

@@ -22,7 +22,7 @@ class BadInput(unittest.TestCase):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
 
-    def refused(self, *words, says, **more):
+    def refused(self, *words, says, checked=True, **more):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks, words=words):
                 done = gwrun.run(ranks, *words, timeout=60, **more)
@@ -31,6 +31,14 @@ class BadInput(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 for word in says:
                     self.assertIn(word, ours[0])
+        if words[:1] == ("train",):
+            self.check(*words, line=ours[0] if checked else None, **more)
+
+    def check(self, *words, line, **more):
+        """--check refuses with the same line; None: it does not look at what is wrong."""
+        done = gwrun.run(3, words[0], "--check", "--quiet", *words[1:], timeout=60, **more)
+        ours = [text for text in done.stderr.splitlines() if "gradwire:" in text]
+        self.assertEqual((ours, done.returncode), ([line], 2) if line else ([], 0))
 
     # ---- options ----
 
@@ -145,8 +153,8 @@ class BadInput(unittest.TestCase):
                 file.write(data)
         return path
 
-    def bad_data(self, path, *says):
-        self.refused("train", "--batch", 2, "--data", path, says=says)
+    def bad_data(self, path, *says, **more):
+        self.refused("train", "--batch", 2, "--data", path, says=says, **more)
 
     def test_good_folder(self):
         done = gwrun.run(3, "train", "--quiet", "--batch", 2, "--data", self.folder())
@@ -155,8 +163,9 @@ class BadInput(unittest.TestCase):
     def test_data(self):
         images = idx((6, 2, 2), bytes(range(24)))
         packed = gzip.compress(images)
-        self.bad_data(self.folder(train_images=packed[:-12]), "train-images")
-        self.bad_data(self.folder(train_images=packed[:-6] + b"XX" + packed[-4:]), "train-images")
+        self.bad_data(self.folder(train_images=packed[:-12]), "train-images", checked=False)
+        self.bad_data(self.folder(train_images=packed[:-6] + b"XX" + packed[-4:]), "train-images",
+                      checked=False)
         self.bad_data(self.folder(train_images=images[:-1]), "train-images", "truncated")
         self.bad_data(self.folder(train_images=b"\1" + images[1:]), "train-images", "magic")
         self.bad_data(self.folder(train_labels=idx((5,), bytes(5))), "5", "6")
@@ -172,17 +181,18 @@ class BadInput(unittest.TestCase):
         out = os.path.join(self.dir.name, "run")
         done = gwrun.run(1, *small, "--out", out)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.refused(*small, "--out", out, says=[out, "--overwrite"])
+        self.refused(*small, "--out", out, says=[out, "--overwrite"], checked=False)
         kept = sorted(os.listdir(out))
         self.refused(*small, "--out", out, "--overwrite", "--batch", 9999, says=["9999"])
         self.assertEqual(sorted(os.listdir(out)), kept)  # a refused run costs nobody's results
         done = gwrun.run(2, *small, "--out", out, "--overwrite")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.refused(*small, "--out", "/proc/nowhere/run", says=["/proc/nowhere"])
+        self.refused(*small, "--out", "/proc/nowhere/run", says=["/proc/nowhere"],
+                     checked=False)
         plain = os.path.join(self.dir.name, "file")
         with open(plain, "w", encoding="utf-8"):
             pass
-        self.refused(*small, "--out", plain, says=[plain])
+        self.refused(*small, "--out", plain, says=[plain], checked=False)
 
     def test_left_over(self):
         """What a killed run left half written goes when the folder is used again; no other file."""

@@ -124,6 +124,12 @@ static void reads_fashion_mnist(void **state) {
         count[raw.train.labels[i]]++;
     for (int c = 0; c < 10; c++)
         assert_int_equal(count[c], 6000);
+    gw_raw outline;
+    assert_int_equal(gw_idx_outline(&outline, folder), GW_OK);
+    assert_int_equal(outline.classes, 10);
+    assert_null(outline.train.images);
+    assert_memory_equal(outline.train.labels, raw.train.labels, raw.train.n);
+    gw_raw_free(&outline);
     gw_raw_free(&raw);
 }
 

@@ -171,6 +171,8 @@ static void refuse(const char *spec, const char *word) {
     if (!strstr(gw_err_text(), word))
         fail_msg("'%s' lacks '%s'", gw_err_text(), word);
     assert_null(r.train.images);
+    assert_int_equal(gw_synthetic_outline(&r, spec), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), word));
 }
 
 static void refuses_what_cannot_be(void **state) {
