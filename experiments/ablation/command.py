@@ -179,7 +179,3 @@ def testbed_of(settings, ranks):
     hosts = int(given.get("hosts", min(max(2, -(-ranks // per_host)), RANGES["hosts"][1])))
     return {"hosts": hosts, "rate": given.get("rate", "1gbit"), "per_host": per_host}
 
-
-def train_words(cell, seed, folder):
-    """What follows the program's name, whoever launches it."""
-    return ["train", "--quiet", "--overwrite", *cell.words, "--seed", str(seed), "--out", folder]

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,10 @@ class Cell:
     ranks: int
     words: list  # options of `gradwire train`, without --seed and --out
     environment: dict  # variable -> value; None: unset it
-    testbed: dict | None  # {"hosts": n, "rate": "1gbit", "per_host": k}; None: this machine as it is
+    testbed: dict | None  # {"hosts": n, "rate": "1gbit", "per_host": k}; None: none
     line: int  # of the spec: what to change if the cell is refused
-    lines: dict = field(default_factory=dict)  # factor -> line of its level
+    lines: dict  # factor -> line of its level
+    set_by: dict  # setting -> (factor, or None for what all cells share; line)
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ class Level:
 
 
 def read_spec(path, short=False, program=PROGRAM):
-    """The study of a spec, in its short version if asked; both are checked. `program` is a gradwire,
-    asked for the names of its options."""
+    """The study of a spec, in its short version if asked; both are checked. `program` is a
+    gradwire: it knows the names of its options."""
     data, text = lines.text_of(path)
     top = lines.load(path, text)
     check_keys(top, KEYS, "key")
@@ -123,8 +123,8 @@ class Reader:
             raise node.bad(f"factor {show(name)}: a name is up to {LONGEST_NAME} letters, digits, "
                            "spaces and . _ -; rename it")
         if not isinstance(node.value, (dict, list)) or not node.value:
-            raise node.bad(f"factor {show(name)}: {node.kind} must be levels; give a list of values, "
-                           "or a mapping of levels to settings")
+            raise node.bad(f"factor {show(name)}: {node.kind} must be levels; give a list of "
+                           "values, or a mapping of levels to settings")
         if command.is_setting(name, self.options) and not holds_settings(node):
             command.check_name(name, node, self.options)
             pairs = self.levels_of_setting(name, node)
@@ -152,7 +152,8 @@ class Reader:
         levels, slugs = {}, {}
         for label, node, settings in pairs:
             if not label.isprintable():
-                raise node.bad(f"{factor}: level {show(label)} holds a control character; rename it")
+                raise node.bad(f"{factor}: level {show(label)} holds a control character; rename "
+                               "it")
             if label in levels:
                 raise node.bad(f"{factor}: level {show(label)} again; it stands on line "
                                f"{levels[label].node.line} already: leave one")
@@ -250,8 +251,9 @@ class Reader:
         for levels in names.values():
             cells *= len(levels)
         if cells > MOST_CELLS:
-            raise self.node("factors").bad(f"factors: a grid of {cells} cells; at most {MOST_CELLS}: "
-                                           "name fewer levels, or use design: one-at-a-time")
+            raise self.node("factors").bad(f"factors: a grid of {cells} cells; at most "
+                                           f"{MOST_CELLS}: name fewer levels, or use design: "
+                                           "one-at-a-time")
 
     def listed(self):
         first, rows, seen = self.baseline(), [], {}
@@ -259,8 +261,8 @@ class Reader:
             levels = {**first, **levels}
             key = tuple(levels.values())
             if key in seen:
-                raise BadSpec(f"{self.top.path}:{line}: cells: the same cell as on line {seen[key]}; "
-                              "leave one")
+                raise BadSpec(f"{self.top.path}:{line}: cells: the same cell as on line "
+                              f"{seen[key]}; leave one")
             seen[key] = line
             rows.append((levels, line))
         return rows
@@ -271,23 +273,26 @@ class Reader:
         baseline = self.baseline()
         if baseline not in all_levels:
             if "baseline" in self.entries:
-                raise self.node("baseline").bad("baseline: is not among the design's cells; name one, "
-                                                "or do not skip it")
+                raise self.node("baseline").bad("baseline: is not among the design's cells; name "
+                                                "one, or do not skip it")
             baseline = all_levels[0]
         return [self.cell(levels, line, levels == baseline) for levels, line in rows]
 
     def cell(self, levels, line, is_baseline):
         settings = dict(self.shared)
+        set_by = {name: (None, given.node.line) for name, given in settings.items()}
         where = {}
         for factor, label in levels.items():
             level = self.factors[factor][label]
             settings.update(level.settings)
+            set_by.update({name: (factor, given.node.line)
+                           for name, given in level.settings.items()})
             where[factor] = level.node.line
         ranks = settings.get("ranks")
         ranks = int(ranks.value) if ranks and ranks.value is not None else 1
         return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings),
                     command.environment_of(settings), command.testbed_of(settings, ranks),
-                    line or next(iter(where.values())), where)
+                    line or next(iter(where.values())), where, set_by)
 
     # ---- the rest ----
 
@@ -340,15 +345,15 @@ class Reader:
         seeds = [1]
         if node is not None:
             if not isinstance(node.value, list) or not node.value:
-                raise node.bad(f"seeds: {node.kind} must be a list of whole numbers, e.g. [1, 2, 3]")
+                raise node.bad(f"seeds: {node.kind} must be a list of whole numbers, e.g. [1, 2]")
             seeds = [command.whole(item, 0, LARGEST_SEED, "seeds") for item in node.value]
             for i, item in enumerate(node.value):
                 if seeds[i] in seeds[:i]:
                     raise item.bad(f"seeds: {seeds[i]} again; leave one, and use repetitions: to "
                                    "repeat a seed")
         if repetitions * len(seeds) * cells > MOST_RUNS:
-            raise self.top.bad(f"{repetitions * len(seeds) * cells} runs; at most {MOST_RUNS}: name "
-                               "fewer levels, seeds or repetitions")
+            raise self.top.bad(f"{repetitions * len(seeds) * cells} runs; at most {MOST_RUNS}: "
+                               "name fewer levels, seeds or repetitions")
         return [(r + 1, seed) for r in range(repetitions) for seed in seeds]
 
     def report(self):

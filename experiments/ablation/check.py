@@ -1,0 +1,104 @@
+"""Refuses cells that gradwire would refuse, before anything runs: `gradwire train --check` judges
+each distinct command on its own number of ranks, and the spec's line at fault is found by comparing
+the cells that are refused with those that are not."""
+
+import itertools
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from ablation.lines import BadSpec, show
+
+TIMEOUT_S = 120
+MOST_TOGETHER = 3  # levels looked at together, before the whole cell is named
+
+
+def cells(study, chosen, start):
+    """BadSpec for the first of the chosen cells, in the study's order, that cannot run.
+    start(ranks): the words that start gradwire on so many ranks."""
+    distinct = {}
+    for cell in chosen:
+        distinct.setdefault((cell.ranks, *cell.words), cell)
+    wide = max((cell.ranks for cell in distinct.values()), default=1)
+    pool = ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // wide))
+    try:
+        verdicts = dict(zip(distinct, pool.map(lambda cell: judge(cell, start), distinct.values())))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    judged = [(cell, verdicts[(cell.ranks, *cell.words)]) for cell in chosen]
+    refused = [(cell, message) for cell, message in judged if message]
+    if refused:
+        passing = [cell for cell, message in judged if not message]
+        raise explain(study, *refused[0], passing, len(refused) - 1)
+
+
+def judge(cell, start):
+    """Why gradwire would refuse the cell; None: it would run."""
+    words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"--check did not end within {TIMEOUT_S} s"
+    except OSError as error:
+        return f"{words[0]}: cannot be run: {error.strerror}"
+    if done.returncode == 0:
+        return None
+    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    own = [line for line in said if line.startswith("gradwire: ")]
+    line = (own or said[-1:] or [f"--check ended with status {done.returncode}"])[0]
+    return re.sub(r"^gradwire: (train: )?", "", line)
+
+
+def mentioned(cell, message):
+    """Settings that the message names: by option, else by the name that a value begins with."""
+    values = dict(zip(cell.words, cell.words[1:]))
+    by_option = [name for name in cell.set_by
+                 if re.search(rf"--{re.escape(name)}\b|\b{re.escape(name)}=", message)]
+    heads = {name: re.split("[:;+=]", values.get(f"--{name}", ""))[0] for name in cell.set_by}
+    by_value = [name for name, head in heads.items() if name not in by_option
+                and len(head) > 1 and re.search(rf"(?<!\w){re.escape(head)}(?!\w)", message)]
+    return by_option + by_value
+
+
+def culprits(cell, passing, told):
+    """The factors whose levels, together, no passing cell has: as few as can be, and of these those
+    that the message tells of. None at all: no cell passes, and what they share may be at fault."""
+    for size in range(MOST_TOGETHER + 1):
+        fits = [names for names in itertools.combinations(cell.levels, size)
+                if not any(all(other.levels[n] == cell.levels[n] for n in names)
+                           for other in passing)]
+        if fits:
+            break
+    else:
+        return tuple(cell.levels)
+    if fits == [()]:
+        owners = [cell.set_by[name][0] for name in told[:1]]
+        return tuple(owner for owner in owners if owner)
+    owners = {cell.set_by[name][0] for name in told}
+    return max(fits, key=lambda names: len(owners.intersection(names)))
+
+
+def explain(study, cell, message, passing, others):
+    told = mentioned(cell, message)
+    names = culprits(cell, passing, told)
+    lines = [line for owner, line in (cell.set_by[name] for name in told)
+             if owner in (names or (None,))] + [cell.lines[name] for name in names]
+    line = lines[0] if lines else cell.line
+    what, advice = "every cell", ""
+    if len(names) == 1:
+        what = f"level {show(cell.levels[names[0]])} of {show(names[0])}"
+    elif names:
+        what = " with ".join(f"{name}={cell.levels[name]}" for name in names)
+        rule = ", ".join(f"{quoted(name)}: {quoted(cell.levels[name])}" for name in names)
+        advice = f"; leave it out by skip: [{{{rule}}}]"
+        if study.design == "list":
+            line, advice = cell.line, "; take the cell out"
+    more = f" ({others} more cell{'s are' if others > 1 else ' is'} refused)" if others else ""
+    return BadSpec(f"{study.path}:{line}: {what}: {message}{advice}{more}")
+
+
+def quoted(text):
+    """As YAML would take it in a flow mapping."""
+    return text if re.fullmatch(r"[\w.-]+", text) else "'" + text.replace("'", "''") + "'"

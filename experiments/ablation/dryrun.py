@@ -1,0 +1,38 @@
+"""--dry-run: what would be run, in which order, by which command."""
+
+import os
+import shlex
+
+
+def environment_words(cell):
+    """As a shell's env(1) would be given them, so that a line can be copied and run."""
+    unset = [word for name, value in cell.environment.items() if value is None
+             for word in ("-u", name)]
+    given = [f"{name}={value}" for name, value in cell.environment.items() if value is not None]
+    return ["env", *unset, *given] if unset or given else []
+
+
+def place(cell):
+    where = f"{cell.ranks} rank{'s' if cell.ranks > 1 else ''}"
+    if cell.testbed:
+        bed = cell.testbed
+        where += f" on {bed['hosts']} hosts at {bed['rate']}, {bed['per_host']} a host"
+    return where
+
+
+def text(study, runs, out, command):
+    """The whole page. runs: [(place in the plan, Planned)]; command(planned, folder): its words."""
+    lines = [f"{study.path}{' (short)' if study.short else ''}: {study.claim}"]
+    for name, levels in study.factors.items():
+        lines.append(f"  {name}: {' | '.join(levels)}")
+    lines.append(f"  baseline: {study.baseline}")
+    width = len(str(max((i for i, _ in runs), default=0)))
+    for i, planned in runs:
+        words = environment_words(planned.cell) + command(planned,
+                                                          os.path.join(out, planned.folder))
+        lines.append(f"{i:>{width}}  {planned.folder}  {place(planned.cell)}  {shlex.join(words)}")
+    blocks, total = len(study.blocks), len(study.cells) * len(study.blocks)
+    lines.append(f"{len(study.cells)} cells ({study.design}) x {blocks} "
+                 f"block{'s' if blocks > 1 else ''} = {total} runs; listed: {len(runs)}; "
+                 "nothing was run or written")
+    return "\n".join(lines)
