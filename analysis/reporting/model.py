@@ -14,7 +14,8 @@ class Run:
     experiment: dict | None  # experiment.json of the runner; None: not made by it
     levels: dict  # factor -> level, as text
     cell: str  # the same for repetitions of the same levels
-    block: str | None  # runs of equal block ran close in time and share their seed: pairs
+    block: str | None  # runs of equal block ran close in time and share their seed: pairs;
+    # None: made by no study, so that nothing is known of pairs
     walls: object  # numpy array: each step on its slowest rank, seconds, in order of the steps
     means: dict  # time and byte columns of batches.csv -> mean over ranks and steps; None: blank
     rank_means: dict  # rank -> the same for this rank
@@ -48,6 +49,8 @@ class Results:
     baseline: Cell | None
     left_out: list  # (folder, why): foreign, half-written, of another schema
     failed: list  # (folder, cell, what happened)
+    diverged: list = field(default_factory=list)  # the same; a result, but without figures
+    missing: list = field(default_factory=list)  # folders of runs that are planned, and not made
 
 
 @dataclass

@@ -1,0 +1,114 @@
+"""batches.csv, read in pieces: memory holds a piece, one number a step and sums a rank, however long
+the file is.
+
+Warm-up: of a run of more than 20 steps the first 10 are left out, as in run.json's own summary
+(docs/measurement.md)."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pandas
+
+from reporting.shape import Bad, open_regular
+
+WARM_UP, MORE_THAN = 10, 20
+WARM_UP_RULE = (f"Warm-up: the first {WARM_UP} steps of runs of more than {MORE_THAN} are in no "
+                "figure; other runs have all of their steps in.")
+PIECE_ROWS = 50_000
+MOST_COLUMNS = 500  # hardware counters have a column each
+KEYS = ("rank", "step", "wall_s")
+NO_MEAN = {"rank", "epoch", "step", "t_start_s", "source"}
+
+
+@dataclass
+class Batches:
+    walls: object  # numpy array: the longest wall of each step
+    means: dict  # column -> mean over the rows after warm-up that are not blank; None: all blank
+    present: dict  # column -> share of the rows that are not blank
+    rank_means: dict  # rank -> {column: mean}
+
+
+def warm_up(steps):
+    return WARM_UP if steps > MORE_THAN else 0
+
+
+def columns_of(file):
+    line = file.readline(1 << 16)
+    if not line.endswith(b"\n"):
+        raise Bad("batches.csv: no line of titles")
+    names = line.decode("utf-8", "replace").rstrip("\r\n").split(",")
+    lacking = [name for name in KEYS if name not in names]
+    if lacking or len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
+        raise Bad(f"batches.csv: no column {lacking[0]}" if lacking
+                  else "batches.csv: a column twice, or too many")
+    return names
+
+
+class Sums:
+    """Of each rank and column, over the rows after warm-up."""
+
+    def __init__(self, ranks, steps, columns):
+        self.ranks, self.steps, self.columns = ranks, steps, columns
+        self.walls = np.zeros(steps)
+        self.rows = np.zeros(ranks, dtype=np.int64)
+        self.total = np.zeros((ranks, len(columns)))
+        self.known = np.zeros((ranks, len(columns)), dtype=np.int64)
+
+    def add(self, piece):
+        rank, step, wall = (piece[key].to_numpy() for key in KEYS)
+        for name, values, low, high in (("rank", rank, 0, self.ranks - 1),
+                                        ("step", step, 1, self.steps)):
+            if not np.all((values >= low) & (values <= high)):
+                raise Bad(f"batches.csv: a {name} outside {low} to {high}, which run.json tells of")
+        if not np.all(np.isfinite(wall) & (wall >= 0)):
+            raise Bad("batches.csv: a wall_s that is no time")
+        rank, step = rank.astype(np.int64), step.astype(np.int64)
+        order = np.argsort(step, kind="stable")
+        steps, first = np.unique(step[order], return_index=True)
+        self.walls[steps - 1] = np.maximum(self.walls[steps - 1],
+                                           np.maximum.reduceat(wall[order], first))
+        self.rows += np.bincount(rank, minlength=self.ranks)
+        kept = step > warm_up(self.steps)
+        for i, name in enumerate(self.columns):
+            known = kept & np.isfinite(piece[name].to_numpy())
+            self.known[:, i] += np.bincount(rank[known], minlength=self.ranks)
+            self.total[:, i] += np.bincount(rank[known], piece[name].to_numpy()[known], self.ranks)
+
+    def finish(self):
+        if np.any(self.rows != self.steps):
+            raise Bad(f"batches.csv: {self.rows.sum()} rows, not the {self.steps} x {self.ranks} "
+                      "of run.json: half written")
+        count = self.steps - warm_up(self.steps)
+        known = self.known.sum(axis=0)
+        return Batches(
+            self.walls[warm_up(self.steps):], self.means(self.total.sum(axis=0), known),
+            dict(zip(self.columns, (known / (count * self.ranks)).tolist())),
+            {rank: self.means(self.total[rank], self.known[rank]) for rank in range(self.ranks)})
+
+    def means(self, total, known):
+        with np.errstate(invalid="ignore"):
+            means = (total / known).tolist()
+        return {name: mean if n else None for name, mean, n in zip(self.columns, means, known)}
+
+
+def read_batches(path, ranks, steps):
+    """The Batches of a run of so many ranks and steps; raises Bad if the file is not theirs."""
+    with open_regular(path) as file:
+        # A row has more bytes than this, so what run.json claims cannot make us ask for memory.
+        if ranks < 1 or steps < 1 or ranks * steps > os.fstat(file.fileno()).st_size:
+            raise Bad(f"batches.csv: too short for {steps} steps of {ranks} ranks: half written")
+        names = columns_of(file)
+        columns = [name for name in names if name not in NO_MEAN]
+        sums = Sums(ranks, steps, columns)
+        kinds = {**dict.fromkeys(names, float), "source": "category"}
+        try:
+            pieces = pandas.read_csv(file, header=None, names=names, dtype=kinds, quoting=3,
+                                     chunksize=PIECE_ROWS)
+            for piece in pieces:
+                if not isinstance(piece.index, pandas.RangeIndex):
+                    raise Bad("batches.csv: rows longer than the line of titles")
+                sums.add(piece)
+        except (ValueError, OverflowError) as error:  # the parser's errors are ValueErrors
+            raise Bad(f"batches.csv: {str(error).splitlines()[0]}") from error
+    return sums.finish()

@@ -1,0 +1,51 @@
+"""Levels of runs that no study describes: whatever differs among their options and surroundings."""
+
+# Options that say where a run goes and what is kept of it, not what it does.
+NO_FACTOR = {"out", "overwrite", "quiet", "seed", "trace", "collectives", "overhead", "ceilings",
+             "threads"}  # threads: what the run had, below, for the option may be left to default
+
+
+def text(value):
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def rate_text(bits_per_s):
+    for unit, factor in (("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)):
+        if bits_per_s >= factor:
+            return f"{bits_per_s / factor:g}{unit}"
+    return f"{bits_per_s:g}bit"
+
+
+def facts(info):
+    """Everything that may tell two runs apart, as text."""
+    machine, link = info["machine"], info["link"]
+    found = {name: text(value) for name, value in info["options"].items() if name not in NO_FACTOR}
+    found["ranks"] = text(machine["ranks"])
+    found["threads"] = text(machine["threads_per_rank"])
+    found["hosts"] = text(machine["nodes"])
+    found["rate"] = rate_text(link["rate_bits_per_s"]) if link else "none"
+    found["cpu"] = machine["cpu"]
+    found["commit"] = text(info["commit"])
+    for name, value in (info["mpi"]["environment"] or {}).items():
+        if not name.endswith("HOSTNAME"):  # set by the launcher
+            found[f"env.{name}"] = text(value)
+    return found
+
+
+def assign_levels(runs):
+    """Sets levels and cell of each run; {factor: levels} in the order in which they came."""
+    all_facts = [facts(run.info) for run in runs]
+    names = list(dict.fromkeys(name for found in all_facts for name in found))
+    factors = {}
+    for name in names:
+        levels = list(dict.fromkeys(found.get(name, "absent") for found in all_facts))
+        if len(levels) > 1:
+            factors[name] = levels
+    for run, found in zip(runs, all_facts):
+        run.levels = {name: found.get(name, "absent") for name in factors}
+        run.cell = ",".join(f"{name}={level}" for name, level in run.levels.items()) or "all"
+    return factors

@@ -1,0 +1,249 @@
+"""Run folders in, model.Results out. Whatever cannot be read is listed with its reason, and the rest
+goes on without it; what the files hold is checked in shape.py before anybody uses it."""
+
+import csv
+import io
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from reporting import loose, shape
+from reporting.batches import read_batches
+from reporting.model import Cell, Results, Run
+from reporting.shape import Bad, printable
+
+INTERRUPTED = 0.1  # share of the batches from which on a run is marked
+MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
+LABEL = 100  # letters
+
+EPOCHS_LIMIT = 64 << 20
+
+
+@dataclass
+class Found:
+    """A folder that is a run, or was to become one."""
+
+    path: str
+    name: str  # relative to the folder of the report, fit to be shown
+    study: str | None  # path of the study that it lies in
+
+
+def find(folder):
+    """(paths of studies, Found runs, left out): all below `folder`, in order of their names."""
+    studies, runs, left_out, stack = [], [], [], [(folder, None)]
+    while stack:
+        path, study = stack.pop()
+        name = printable(os.path.relpath(path, folder))
+        try:
+            with os.scandir(path) as entries:
+                entries = sorted(entries, key=lambda entry: entry.name, reverse=True)
+        except OSError as error:
+            left_out.append((name, error.strerror))
+            continue
+        files = {entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)}
+        if "study.json" in files:
+            studies.append(path)
+            study = path
+        if files & {"run.json", "experiment.json", "batches.csv"}:
+            runs.append(Found(path, name, study))
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                stack.append((entry.path, study))
+            elif entry.is_symlink() and entry.is_dir():
+                left_out.append((printable(os.path.relpath(entry.path, folder)),
+                                 "a link to a folder: not followed"))
+    return studies, runs, left_out
+
+
+def number_or_none(text):
+    """NaN and infinities, too, are no figure."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if np.isfinite(value) else None
+
+
+def read_epochs(path):
+    """Rows of epochs.csv as {column: number or None}; the hash of the replicas is no number."""
+    with shape.open_regular(path) as file:
+        text = file.read(EPOCHS_LIMIT + 1)
+    if len(text) > EPOCHS_LIMIT:
+        raise Bad("epochs.csv: too long")
+    try:
+        rows = list(csv.DictReader(io.StringIO(text.decode("utf-8")), quoting=csv.QUOTE_NONE))
+    except (csv.Error, ValueError) as error:
+        raise Bad(f"epochs.csv: {error}") from error
+    return [{key: number_or_none(value) for key, value in row.items()
+             if key not in (None, "replica_hash")} for row in rows]
+
+
+def marks_of(info, means):
+    """What a reader has to know of all of a run's figures. What is modelled is a matter of single
+    figures: info["sources"] tells."""
+    marks = []
+    if info["machine"]["oversubscribed"]:
+        marks.append("oversubscribed")
+    if info["link"]:
+        marks.append("emulated link")
+    if (info["ceilings"] or {}).get("drifted"):
+        marks.append("the machine's speed changed during the run")
+    if means.get("clean") is not None and 1 - means["clean"] > INTERRUPTED:
+        marks.append(MARK_INTERRUPTED)
+    return marks
+
+
+def read_run(found, experiment=None):
+    """A finished run; its levels and cell are set where it was made by the runner."""
+    info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN)
+    batches = read_batches(os.path.join(found.path, "batches.csv"), info["machine"]["ranks"],
+                           info["results"]["steps"])
+    epochs = read_epochs(os.path.join(found.path, "epochs.csv"))
+    means = {**batches.means, "slowest_wall_s": float(batches.walls.mean())}
+    made = experiment or {"levels": {}, "cell": "", "block": None}
+    return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
+               cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
+               walls=batches.walls, means=means, present=batches.present,
+               rank_means=batches.rank_means, epochs=epochs,
+               step_s=float(np.median(batches.walls)), marks=marks_of(info, means))
+
+
+# ---- a study of the runner ----
+
+def happened(experiment):
+    """A line on the last attempt of a run that is not done."""
+    attempts = experiment["attempts"]
+    if not attempts:
+        return experiment["state"]
+    last = attempts[-1]
+    how = ("ran out of time" if last["timed_out"] else f"signal {last['signal']}" if last["signal"]
+           else "no exit status" if last["status"] is None else f"exit status {last['status']:g}")
+    lines = (last["message"] or "").strip().splitlines()
+    return (f"{experiment['state']}: {how}" + (f", {len(attempts)} attempts" if len(attempts) > 1
+            else "") + (f": {lines[-1][:300]}" if lines else ""))
+
+
+class Study:
+    """Gathers the runs of one study.json."""
+
+    def __init__(self, path, root):
+        self.path, self.root = path, root
+        self.study = shape.read_json(os.path.join(path, "study.json"), shape.STUDY_SCHEMA,
+                                     shape.STUDY)
+        self.cells = {cell["id"]: cell["levels"] for cell in self.study["cells"]}
+        if len(self.cells) < len(self.study["cells"]):
+            raise Bad("study.json: a cell twice")
+        self.done, self.left_out, self.failed, self.diverged, self.seen = [], [], [], [], {}
+
+    def add(self, found):
+        try:
+            self.place(found)
+        except Bad as error:
+            self.left_out.append((found.name, str(error)))
+
+    def place(self, found):
+        experiment = shape.read_json(os.path.join(found.path, "experiment.json"),
+                                     shape.EXPERIMENT_SCHEMA, shape.EXPERIMENT)
+        cell, turn = experiment["cell"], (experiment["cell"], experiment["block"])
+        if experiment["study"] != self.study["name"] or \
+                self.cells.get(cell) != experiment["levels"]:
+            raise Bad("experiment.json: of another study than study.json")
+        if turn in self.seen:
+            raise Bad(f"the same cell and block as {self.seen[turn]}")
+        self.seen[turn] = found.name
+        state = experiment["state"]
+        if state == "done":
+            self.done.append(read_run(found, experiment))
+        elif state == "running":
+            raise Bad("still running, or its runner was killed: --resume makes it anew")
+        else:
+            where = self.diverged if state == "diverged" else self.failed
+            where.append((found.name, cell, happened(experiment)))
+
+    def missing(self):
+        planned = ((run["cell"], run["block"], run["folder"]) for run in self.study["runs"])
+        return [folder for cell, block, folder in planned if (cell, block) not in self.seen]
+
+    def results(self):
+        factors = {name: list(levels) for name, levels in self.study["factors"].items()}
+        self.done.sort(key=lambda run: run.experiment["planned"])
+        labels = make_labels(self.cells, factors)
+        cells = [Cell(name, labels[name], levels, [run for run in self.done if run.cell == name],
+                      name == self.study["baseline"]) for name, levels in self.cells.items()]
+        cells = [cell for cell in cells if cell.runs]
+        return Results(self.study["name"], printable(os.path.relpath(self.path, self.root)),
+                       self.study, factors, cells,
+                       next((cell for cell in cells if cell.baseline), None), self.left_out,
+                       self.failed, self.diverged, self.missing())
+
+
+def speaks(level):
+    """Whether a level tells what it is a level of."""
+    return level[:1].isalpha() and level not in ("on", "off", "none", "null", "true", "false",
+                                                 "auto", "absent")
+
+
+def make_labels(cells, factors):
+    """{cell: its levels of the factors that vary}, each a different text."""
+    varying = [name for name in factors if len({levels.get(name) for levels in cells.values()}) > 1]
+    labels, taken = {}, set()
+    for cell, levels in cells.items():
+        parts = [levels[name] if speaks(levels[name]) else f"{name} {levels[name]}"
+                 for name in varying if name in levels]
+        label = ", ".join(parts) or cell
+        label = label if len(label) <= LABEL else label[:LABEL - 3] + "..."
+        while label in taken:
+            label += " (another)"
+        taken.add(label)
+        labels[cell] = label
+    return labels
+
+
+# ---- runs of no study ----
+
+def loose_results(folder, found, left_out):
+    """Results of runs that were found beside each other; None if there is nothing to tell."""
+    runs = []
+    for one in found:
+        try:
+            runs.append(read_run(one))
+        except Bad as error:
+            left_out.append((one.name, str(error)))
+    if not runs and not left_out:
+        return None
+    runs.sort(key=lambda run: (run.info["started_utc"], run.folder))
+    factors = loose.assign_levels(runs)
+    of_cell = {}
+    for run in runs:
+        of_cell.setdefault(run.cell, []).append(run)
+    labels = make_labels({name: members[0].levels for name, members in of_cell.items()}, factors)
+    if len(of_cell) == 1:
+        labels = dict.fromkeys(of_cell, runs[0].info["comm"]["strategy"])
+    cells = [Cell(name, labels[name], members[0].levels, members)
+             for name, members in of_cell.items()]
+    name = printable(os.path.basename(os.path.abspath(folder))) or "runs"
+    return Results(name, ".", None, factors, cells, None, left_out, [])
+
+
+def read_results(folder):
+    """A Results a study found in `folder` or below, then one of all runs outside studies. Raises
+    OSError if the folder cannot be read."""
+    os.scandir(folder).close()
+    paths, found, left_out = find(folder)
+    studies, loose_runs = {}, []
+    for path in sorted(paths):
+        try:
+            studies[path] = Study(path, folder)
+        except Bad as error:
+            left_out.append((printable(os.path.relpath(path, folder)),
+                             f"{error}; its runs are shown as runs of no study"))
+    for one in found:
+        if one.study in studies:
+            studies[one.study].add(one)
+        else:
+            loose_runs.append(one)
+    results = [study.results() for study in studies.values()]
+    rest = loose_results(folder, loose_runs, left_out)
+    return results + ([rest] if rest else [])

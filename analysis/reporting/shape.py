@@ -1,0 +1,222 @@
+"""What the files of a run folder must look like. They may come from anywhere: whatever is not as
+described is refused here, with the place in it, so that nothing after this has to doubt a type.
+
+A shape is one of the kinds below; a dict (an object that has these keys, those that end in ? if it
+likes, and any others); a list with one shape (of its members); Map(shape), an object with any keys;
+Maybe(shape), which may be null; or a set of texts."""
+
+import json
+import math
+import os
+import re
+import stat
+from dataclasses import dataclass
+
+LIMIT = 16 << 20  # bytes of a JSON file
+
+TEXT, NUMBER, COUNT, YES_NO, SCALAR = "a text", "a number", "a whole number from 0 on", \
+    "true or false", "a text, a number, true, false or null"
+
+# No page and no drawing can hold these.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass
+class Map:
+    of: object
+
+
+@dataclass
+class Maybe:
+    of: object
+
+
+class Bad(Exception):
+    """Why a file or a folder is not what it should be: one line."""
+
+
+def printable(text):
+    """The same with what cannot be shown spelled out; for names of files."""
+    return UNPRINTABLE.sub(lambda hit: f"\\x{ord(hit[0]):02x}", text.replace("\n", "\\n"))
+
+
+def open_regular(path):
+    """A file object of bytes. Links are not followed: they may lead out of the results."""
+    name = os.path.basename(path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise Bad(f"{name}: a link, not followed" if os.path.islink(path)
+                  else f"{name}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Bad(f"{name}: not a file")
+    return os.fdopen(fd, "rb")
+
+
+def refuse_constant(name):
+    raise ValueError(f"{name} is no number")
+
+
+def read_json(path, schema, shape):
+    """The object in a file, checked."""
+    name = os.path.basename(path)
+    with open_regular(path) as file:
+        text = file.read(LIMIT + 1)
+    if len(text) > LIMIT:
+        raise Bad(f"{name}: longer than {LIMIT >> 20} MiB")
+    try:
+        value = json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Bad(f"{name}: not valid JSON ({error})") from error
+    if not isinstance(value, dict) or "schema" not in value:
+        raise Bad(f"{name}: has no schema: not written by gradwire")
+    if value["schema"] != schema or isinstance(value["schema"], bool):
+        raise Bad(f"{name}: schema {short(value['schema'])}, this analysis reads schema {schema}")
+    check_texts(value, name)
+    check(value, shape, name)
+    return value
+
+
+def short(value):
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def check_texts(value, name):
+    """Everywhere, for keys and texts that no shape names are shown, too."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left += item.keys()
+            left += item.values()
+        elif isinstance(item, list):
+            left += item
+        elif isinstance(item, str) and UNPRINTABLE.search(item):
+            raise Bad(f"{name}: control characters in a text")
+
+
+def is_number(value):
+    try:
+        return not isinstance(value, bool) and math.isfinite(value)
+    except (TypeError, OverflowError):
+        return False
+
+
+KINDS = {
+    TEXT: lambda value: isinstance(value, str),
+    NUMBER: is_number,
+    COUNT: lambda value: isinstance(value, int) and not isinstance(value, bool)
+    and 0 <= value < 1 << 63,
+    YES_NO: lambda value: isinstance(value, bool),
+    SCALAR: lambda value: value is None or isinstance(value, (str, bool)) or is_number(value),
+}
+
+
+def check(value, shape, where):
+    """Raises Bad with the first place at which they disagree."""
+    if isinstance(shape, Maybe):
+        if value is not None:
+            check(value, shape.of, where)
+    elif isinstance(shape, set):
+        if not isinstance(value, str) or value not in shape:
+            raise Bad(f"{where} is {short(value)}, not one of {', '.join(sorted(shape))}")
+    elif isinstance(shape, list):
+        demand(isinstance(value, list), value, "a list", where)
+        for i, item in enumerate(value):
+            check(item, shape[0], f"{where}[{i}]")
+    elif isinstance(shape, (dict, Map)):
+        demand(isinstance(value, dict), value, "an object", where)
+        check_keys(value, shape, where)
+    else:
+        demand(KINDS[shape](value), value, shape, where)
+
+
+def demand(true, value, kind, where):
+    if not true:
+        raise Bad(f"{where} is {short(value)}, not {kind}")
+
+
+def check_keys(value, shape, where):
+    if isinstance(shape, Map):
+        for key, item in value.items():
+            check(item, shape.of, f"{where}: {key[:40]}")
+        return
+    for key, of in shape.items():
+        name = key.rstrip("?")
+        if name in value:
+            check(value[name], of, f"{where}: {name}")
+        elif name == key:
+            raise Bad(f"{where} lacks {name}")
+
+
+_BOTH = {"one": Maybe(NUMBER), "all": Maybe(NUMBER)}
+
+RUN_SCHEMA = 2
+RUN = {
+    "version": TEXT, "commit": Maybe(TEXT), "command": TEXT, "started_utc": TEXT,
+    "options": Map(SCALAR), "seed": COUNT, "parameters": COUNT,
+    "data": {"name": TEXT, "source": TEXT, "hash": TEXT, "features": COUNT, "classes": COUNT,
+             "train": COUNT, "validation": COUNT, "test": COUNT},
+    "comm": {"strategy": TEXT, "algorithm": TEXT, "codec": TEXT, "error_feedback": YES_NO,
+             "warning": Maybe(TEXT),
+             "layers": Maybe([{"layer": COUNT, "codec": TEXT, "samples": COUNT,
+                               "relative_error": Maybe(NUMBER), "cosine": Maybe(NUMBER),
+                               "bits_per_element": Maybe(NUMBER)}])},
+    "mpi": {"library": TEXT, "thread_level": TEXT, "environment": Maybe(Map(SCALAR))},
+    "machine": {"hosts": [TEXT], "cpu": TEXT, "cpus_usable": COUNT, "cores_usable": COUNT,
+                "ranks": COUNT, "workers": COUNT, "nodes": COUNT, "threads_per_rank": COUNT,
+                "oversubscribed": YES_NO, "gemm": TEXT, "gemm_warning": Maybe(TEXT),
+                "clock": TEXT},
+    "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER}),
+    "ceilings": Maybe({
+        "fma_flops_per_s?": Maybe(_BOTH), "copy_bytes_per_s?": Maybe(_BOTH),
+        "levels?": [{"level": TEXT, "working_set_bytes": NUMBER, "read_bytes_per_s": _BOTH,
+                     "update_bytes_per_s": _BOTH}],
+        "products?": [{"operands": TEXT, "m": COUNT, "n": COUNT, "k": COUNT, "s": Maybe(NUMBER),
+                       "flops_per_s": Maybe(NUMBER)}],
+        "links?": [{"from": COUNT, "to": COUNT, "over": TEXT, "alpha_s": Maybe(NUMBER),
+                    "beta_s_per_byte": Maybe(NUMBER)}],
+        "drift?": Maybe(NUMBER), "drifted?": Maybe(YES_NO)}),
+    "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
+                "wire_bytes": TEXT},
+    "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),
+                        "ci_high": Maybe(NUMBER)}),
+    "results": {
+        "steps": COUNT, "stopped_by": TEXT, "train_loss": Maybe(NUMBER),
+        "test_loss": Maybe(NUMBER), "test_accuracy": Maybe(NUMBER),
+        "validation_accuracy": Maybe(NUMBER), "elapsed_s": NUMBER, "train_s": NUMBER,
+        "wire_bytes": Maybe(NUMBER), "replica_hash": TEXT,
+        "summary": {"wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),
+                    "exposed_s": Maybe(NUMBER), "waiting_s": Maybe(NUMBER),
+                    "transfer_s": Maybe(NUMBER), "hidden_s": Maybe(NUMBER),
+                    "codec_s": Maybe(NUMBER), "wire_bytes": Maybe(NUMBER),
+                    "logical_bytes": Maybe(NUMBER), "phases": Map(Maybe(NUMBER))},
+        "ranks": Maybe([{"rank": COUNT, "wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),
+                         "waiting_s": Maybe(NUMBER), "transfer_s": Maybe(NUMBER),
+                         "last_share": Maybe(NUMBER), "waited_for_s": Maybe(NUMBER)}]),
+        "straggler": Maybe({"rank": COUNT, "last_share": NUMBER, "waited_s": NUMBER,
+                            "of_step": NUMBER}),
+    },
+}
+
+STUDY_SCHEMA = 1
+STUDY = {
+    "name": TEXT, "spec": {"file": TEXT, "sha256": TEXT, "text": TEXT}, "claim": TEXT,
+    "source": Maybe([SCALAR]), "short": YES_NO, "design": TEXT, "factors": Map([TEXT]),
+    "baseline": Maybe(TEXT), "report": Map(SCALAR),
+    "blocks": [{"repetition": COUNT, "seed": COUNT}],
+    "cells": [{"id": TEXT, "levels": Map(TEXT), "ranks": COUNT}],
+    "runs": [{"folder": TEXT, "cell": TEXT, "block": COUNT}],
+    "created_utc": TEXT, "gradwire": {"version": Maybe(TEXT), "commit": Maybe(TEXT)},
+}
+
+STATES = {"running", "done", "diverged", "failed", "interrupted"}
+EXPERIMENT_SCHEMA = 1
+EXPERIMENT = {
+    "study": TEXT, "cell": TEXT, "levels": Map(TEXT), "baseline": YES_NO, "repetition": COUNT,
+    "seed": COUNT, "block": COUNT, "planned": COUNT, "state": STATES,
+    "attempts": [{"started_utc": TEXT, "seconds": Maybe(NUMBER), "status": Maybe(NUMBER),
+                  "signal": Maybe(TEXT), "timed_out": YES_NO, "message": Maybe(TEXT)}],
+}

@@ -1,0 +1,326 @@
+"""What the report reads: studies and runs of none, and what it leaves out, with the reason."""
+
+import csv
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import unittest
+
+from reportcase import ReportCase, dump, load
+
+from reporting import batches, runs, shape
+
+
+class Reading(ReportCase):
+    def only(self):
+        """The single Results of self.dir."""
+        results = runs.read_results(self.dir)
+        self.assertEqual(len(results), 1)
+        return results[0]
+
+    def test_figures(self):
+        folder = self.copy("one")
+        run = self.only().cells[0].runs[0]
+        with open(os.path.join(folder, "batches.csv"), newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if int(row["step"]) > 10]
+        walls = {}
+        for row in rows:
+            walls.setdefault(row["step"], []).append(float(row["wall_s"]))
+        slowest = [max(pair) for pair in walls.values()]
+        self.assertEqual(list(run.walls), slowest)
+        self.assertEqual(run.step_s, statistics.median(slowest))
+        self.assertAlmostEqual(run.means["slowest_wall_s"], statistics.fmean(slowest))
+        for column in ("wall_s", "forward_s", "wire_bytes"):
+            mean = statistics.fmean(float(row[column]) for row in rows)
+            self.assertAlmostEqual(run.means[column], mean, delta=1e-12 * mean)
+            mine = statistics.fmean(float(row[column]) for row in rows if row["rank"] == "1")
+            self.assertAlmostEqual(run.rank_means[1][column], mine, delta=1e-12 * mine)
+        self.assertIsNone(run.means["core_ctr_s"])  # no ceilings, no counters: blank, never 0
+        self.assertEqual(run.present["core_ctr_s"], 0)
+        self.assertEqual(run.present["wall_s"], 1)
+        self.assertEqual([row["epoch"] for row in run.epochs], [1, 2])
+        self.assertAlmostEqual(run.step_s, run.info["results"]["summary"]["wall_s"],
+                               delta=1e-6 * run.step_s)
+
+    def test_short_runs_keep_all_steps(self):
+        folder = self.copy("one")
+        with open(os.path.join(folder, "batches.csv"), encoding="utf-8") as file:
+            lines = file.readlines()
+        for steps, kept in ((20, 20), (21, 11)):
+            dump(os.path.join(folder, "batches.csv"), "".join(lines[:1 + 2 * steps]))
+            self.change(folder, lambda info, n=steps: info["results"].update(steps=n))
+            self.assertEqual(len(self.only().cells[0].runs[0].walls), kept)
+
+    def test_order_of_rows_does_not_matter(self):
+        folder = self.copy("one")
+        before = self.only().cells[0].runs[0]
+        path = os.path.join(folder, "batches.csv")
+        with open(path, encoding="utf-8") as file:
+            titles, *rows = file.readlines()
+        dump(path, titles + "".join(sorted(rows)))
+        after = self.only().cells[0].runs[0]
+        self.assertEqual(list(before.walls), list(after.walls))
+        self.assertAlmostEqual(before.means["wall_s"], after.means["wall_s"])
+
+    def test_levels_without_a_study(self):
+        self.copy("a")
+        self.copy("b", "iallreduce")
+        self.change(self.copy("c", "iallreduce"), lambda info: info["machine"].update(ranks=2))
+        found = self.only()
+        self.assertEqual(found.factors, {"comm": ["allreduce", "iallreduce:algo=sra"]})
+        self.assertEqual([(cell.label, len(cell.runs)) for cell in found.cells],
+                         [("allreduce", 1), ("iallreduce:algo=sra", 2)])
+        self.assertIsNone(found.study)
+        self.assertIsNone(found.cells[0].runs[0].block)
+
+    def test_marks(self):
+        self.change(self.copy("a"), lambda info: info["machine"].update(oversubscribed=True))
+        self.change(self.copy("b"), lambda info: info.update(
+            link={"emulated": True, "hosts": 2, "rate_bits_per_s": 1000000000}))
+        marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
+                 for cell in self.only().cells for run in cell.runs]
+        self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link"}])
+        self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
+
+    def test_interrupted_batches(self):
+        folder = self.copy("a")
+        path = os.path.join(folder, "batches.csv")
+        with open(path, encoding="utf-8") as file:
+            titles, *rows = file.read().splitlines()
+        self.assertTrue(titles.endswith(",source,clean"))
+        for share, marked in ((0, False), (4, True)):  # of 4 rows
+            spoilt = [row.rpartition(",")[0] + f",{0 if i % 4 < share else 1}"
+                      for i, row in enumerate(rows)]
+            dump(path, "\n".join([titles] + spoilt) + "\n")
+            run = self.only().cells[0].runs[0]
+            self.assertEqual(runs.MARK_INTERRUPTED in run.marks, marked)
+
+    def test_study(self):
+        self.study()
+        found = self.only()
+        self.assertEqual((found.name, found.folder), ("demo", "demo"))
+        self.assertEqual([cell.label for cell in found.cells], ["allreduce", "iallreduce:algo=sra"])
+        self.assertEqual([len(cell.runs) for cell in found.cells], [2, 2])
+        self.assertIs(found.baseline, found.cells[0])
+        self.assertEqual([run.block for run in found.cells[0].runs], ["0", "1"])
+        self.assertEqual((found.left_out, found.failed, found.missing), ([], [], []))
+
+    def test_several_studies(self):
+        self.study("one")
+        self.study("two", blocks=1)
+        self.copy("alone")
+        self.assertEqual([found.name for found in runs.read_results(self.dir)],
+                         ["one", "two", os.path.basename(self.dir)])
+        self.assertEqual([found.name for found in runs.read_results(self.path("two"))], ["two"])
+
+    def state(self, folder, **more):
+        path = self.path(folder, "experiment.json")
+        dump(path, {**load(path), **more})
+
+    def test_runs_that_came_to_nothing(self):
+        self.study()
+        attempt = {"started_utc": "", "seconds": 2, "status": None, "signal": "SIGKILL",
+                   "timed_out": False, "message": "first\nout of <memory>\n"}
+        self.state("demo/b00-s1/comm=allreduce", state="failed", attempts=[attempt] * 2)
+        self.state("demo/b00-s1/comm=iallreduce", state="diverged",
+                   attempts=[{**attempt, "status": 1, "signal": None}])
+        self.state("demo/b01-s1/comm=allreduce", state="running", attempts=[])
+        shutil.rmtree(self.path("demo/b01-s1/comm=iallreduce"))
+        found = self.only()
+        self.assertEqual(found.cells, [])
+        self.assertEqual(found.failed, [("demo/b00-s1/comm=allreduce", "comm=allreduce",
+                                         "failed: signal SIGKILL, 2 attempts: out of <memory>")])
+        self.assertEqual([what for _, _, what in found.diverged],
+                         ["diverged: exit status 1: out of <memory>"])
+        self.assertIn("still running", found.left_out[0][1])
+        self.assertEqual(found.missing, ["b01-s1/comm=iallreduce"])
+
+    def test_study_and_runs_disagree(self):
+        self.study()
+        self.state("demo/b00-s1/comm=allreduce", study="other")
+        self.state("demo/b01-s1/comm=allreduce", levels={"comm": "ps"})
+        self.state("demo/b01-s1/comm=iallreduce", block=0)
+        self.copy("demo/b01-s1/foreign")
+        found = self.only()
+        reasons = [why for _, why in found.left_out]
+        self.assertEqual(sum("of another study" in why for why in reasons), 2)
+        self.assertEqual(sum("the same cell and block as" in why for why in reasons), 1)
+        self.assertEqual(sum("experiment.json: No such file" in why for why in reasons), 1)
+
+    def test_bad_study_loses_no_runs(self):
+        self.study()
+        dump(self.path("demo", "study.json"), '{"schema": 1, "name": 3}')
+        found = self.only()
+        self.assertIsNone(found.study)
+        self.assertEqual(sum(len(cell.runs) for cell in found.cells), 4)
+        self.assertIn("study.json: name is 3, not a text; its runs", found.left_out[0][1])
+
+
+class LeftOut(ReportCase):
+    """One good run, and one that is not: the report goes on, and says why."""
+
+    def reason(self, spoil):
+        """Why the run is left out after spoil(its folder)."""
+        good, bad = self.copy("good"), self.copy("bad")
+        spoil(bad)
+        found, = runs.read_results(self.dir)
+        self.assertEqual([run.folder for cell in found.cells for run in cell.runs], ["good"])
+        (folder, why), = found.left_out
+        self.assertEqual(folder, "bad")
+        self.assertEqual(len(why.splitlines()), 1)
+        self.assertLess(len(why), 400)
+        shutil.rmtree(good)
+        shutil.rmtree(bad, ignore_errors=True)
+        return why
+
+    def text(self, name, change):
+        def spoil(folder):
+            path = os.path.join(folder, name)
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            dump(path, change(text))
+        return self.reason(spoil)
+
+    def value(self, *keys, value):
+        """The reason after run.json[keys..] = value."""
+        def change(info):
+            *way, last = keys
+            for key in way:
+                info = info[key]
+            info[last] = value
+        return self.reason(lambda folder: self.change(folder, change))
+
+    def test_half_written(self):
+        for name in ("run.json", "batches.csv", "epochs.csv"):
+            why = self.reason(lambda folder, n=name: os.unlink(os.path.join(folder, n)))
+            self.assertEqual(why, f"{name}: No such file or directory")
+        self.assertIn("not valid JSON", self.text("run.json", lambda text: text[:5000]))
+        self.assertIn("half written", self.text("batches.csv", lambda text: text[:9000]))
+        self.assertIn("half written", self.text(
+            "batches.csv", lambda text: text[:text.rindex("\n", 0, -1) + 1]))
+        self.assertIn("no line of titles", self.text("batches.csv", lambda text: "rank," * 20000))
+
+    def test_foreign(self):
+        self.assertIn("has no schema", self.text("run.json", lambda text: '{"scores": [1, 2]}'))
+        self.assertIn("has no schema", self.text("run.json", lambda text: "[1]"))
+        self.assertEqual(self.value("schema", value=3),
+                         "run.json: schema 3, this analysis reads schema 2")
+        self.assertIn("schema true", self.value("schema", value=True))
+        self.assertEqual(self.text("batches.csv", lambda text: "a,b\n1,2\n" * 99),
+                         "batches.csv: no column rank")
+
+    def test_hostile_json(self):
+        for text in ("[" * 200000, '{"schema": ' + "9" * 5000 + "}", "\x00", '{"schema": NaN}'):
+            self.assertIn("not valid JSON", self.text("run.json", lambda _, t=text: t))
+        self.assertIn("longer than", self.text("run.json", lambda text: " " * (17 << 20) + text))
+        self.assertIn("control characters", self.value("command", value="a\x1b[31m"))
+        self.assertIn("control characters", self.value("options", value={"\ud800": 1}))
+
+    def test_hostile_types(self):
+        for keys, value in ((("options",), []), (("options", "comm"), {"a": 1}),
+                            (("machine",), None), (("machine", "ranks"), -2),
+                            (("machine", "ranks"), "2"), (("machine", "ranks"), True),
+                            (("machine", "hosts"), [1]), (("link",), 7),
+                            (("results", "steps"), 1e3), (("results", "elapsed_s"), 10 ** 400),
+                            (("results", "summary", "wall_s"), "fast"),
+                            (("results", "ranks"), [{"rank": 0}]),
+                            (("ceilings",), {"levels": [[]]}), (("sources", "memory_s"), 5)):
+            why = self.value(*keys, value=value)
+            self.assertTrue(why.startswith("run.json: "), why)
+            self.assertRegex(why, "not |lacks ")
+
+    def test_counts_that_ask_for_memory(self):
+        self.assertIn("half written", self.value("results", "steps", value=1 << 40))
+        self.assertIn("half written", self.value("machine", "ranks", value=1 << 40))
+
+    def test_hostile_rows(self):
+        for change in (lambda text: text.replace("\n0,1,7,", "\n0,1,9999999,"),
+                       lambda text: text.replace("\n0,1,7,", "\n-1,1,7,"),
+                       lambda text: text.replace("\n0,1,7,", "\n0,1,nan,"),
+                       lambda text: text.replace("\n0,1,7,", "\nx,1,7,"),
+                       lambda text: text.replace("\n0,1,7,", '\n"0,1,7,'),
+                       lambda text: text.replace("\n0,1,7,", "\n0,1,7,7,7,7,7,"),
+                       lambda text: text.replace("rank,", "rank,rank,", 1)):
+            self.assertTrue(self.text("batches.csv", change).startswith("batches.csv: "))
+
+    def test_links_are_not_followed(self):
+        for name in ("run.json", "batches.csv"):
+            def spoil(folder, n=name):
+                os.rename(os.path.join(folder, n), self.path(n))
+                os.symlink(self.path(n), os.path.join(folder, n))
+            with self.subTest(name):
+                good, bad = self.copy("d/good"), self.copy("d/bad")
+                spoil(bad)
+                found, = runs.read_results(self.path("d"))
+                self.assertEqual(found.left_out, [("bad", f"{name}: a link, not followed")])
+                shutil.rmtree(self.path("d"))
+        self.copy("d/good")
+        os.symlink("/", self.path("d", "root"))
+        found, = runs.read_results(self.path("d"))
+        self.assertEqual(found.left_out, [("root", "a link to a folder: not followed")])
+        self.assertEqual(len(found.cells), 1)
+
+    def test_special_files(self):
+        def pipe(folder):
+            os.unlink(os.path.join(folder, "run.json"))
+            os.mkfifo(os.path.join(folder, "run.json"))
+        self.assertEqual(self.reason(pipe), "run.json: not a file")
+
+    def test_nothing_there(self):
+        self.assertEqual(runs.read_results(self.dir), [])
+        with self.assertRaises(FileNotFoundError):
+            runs.read_results(self.path("absent"))
+
+
+class Shapes(unittest.TestCase):
+    def test_first_disagreement(self):
+        of = {"a": [shape.NUMBER], "b?": shape.Map(shape.Maybe(shape.TEXT)), "c": {"x", "y"}}
+        shape.check({"a": [1, 2.5], "c": "x", "more": object()}, of, "f")
+        for value, why in (({"a": [1, None], "c": "x"}, r"f: a\[1\] is null, not a number"),
+                           ({"a": []}, "f lacks c"),
+                           ({"a": [], "c": "z"}, 'f: c is "z", not one of x, y'),
+                           ({"a": [], "c": "x", "b": {"k": 1}}, "f: b: k is 1, not a text")):
+            with self.assertRaisesRegex(shape.Bad, why):
+                shape.check(value, of, "f")
+
+
+class Memory(ReportCase):
+    """Ten million rows take less than 2 GiB, because memory grows by one number a step alone."""
+
+    READ = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from reporting.batches import read_batches
+found = read_batches(sys.argv[2], 2, int(sys.argv[3]))
+print(len(found.walls), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+    def peak(self, steps):
+        """Most bytes that a process had which read so many steps of two ranks."""
+        with open(os.path.join(self.real, "allreduce", "batches.csv"), encoding="utf-8") as file:
+            titles, *rows = file.readlines()
+        rests = [row.split(",", 3)[3] for row in rows]
+        with open(self.path("batches.csv"), "w", encoding="utf-8") as file:
+            file.write(titles)
+            for i in range(2 * steps):
+                file.write(f"{i % 2},1,{i // 2 + 1},{rests[i % len(rests)]}")
+        done = subprocess.run([sys.executable, "-B", "-c", self.READ, sys.path[0],
+                               self.path("batches.csv"), str(steps)],
+                              text=True, capture_output=True, check=True)
+        walls, most = map(int, done.stdout.split())
+        self.assertEqual(walls, steps - batches.WARM_UP)
+        return most
+
+    def test_grows_with_steps_only(self):
+        few, many = 5 * batches.PIECE_ROWS // 2, 15 * batches.PIECE_ROWS // 2
+        small, large = self.peak(few), self.peak(many)
+        page = resource.getpagesize()
+        self.assertLess(large - small, 100 * (many - few) + 1000 * page)
+        self.assertLess(large + 100 * (5_000_000 - many), 2 << 30)
+
+
+if __name__ == "__main__":
+    unittest.main()
