@@ -95,9 +95,12 @@ class Sums:
 def read_batches(path, ranks, steps):
     """The Batches of a run of so many ranks and steps; raises Bad if the file is not theirs."""
     with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         # A row has more bytes than this, so what run.json claims cannot make us ask for memory.
-        if ranks < 1 or steps < 1 or ranks * steps > os.fstat(file.fileno()).st_size:
+        if ranks < 1 or steps < 1 or ranks * steps > size:
             raise Bad(f"batches.csv: too short for {steps} steps of {ranks} ranks: half written")
+        if os.pread(file.fileno(), 1, size - 1) != b"\n":
+            raise Bad("batches.csv: its last line has no end: half written")
         names = columns_of(file)
         columns = [name for name in names if name not in NO_MEAN]
         sums = Sums(ranks, steps, columns)
