@@ -5,6 +5,7 @@ value of `off`. Anchors, aliases and tags are refused: no spec needs them, and a
 of aliases can stand for more than a memory holds."""
 
 import difflib
+import re
 from dataclasses import dataclass
 
 import yaml
@@ -49,7 +50,9 @@ def show(text):
 def nearest(word, names):
     """What to do about an unknown word."""
     names = list(names)
-    close = difflib.get_close_matches(word.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    close = []
+    if not re.fullmatch(r"[\d.e+-]*", word):  # of numbers none looks like another by mistake
+        close = difflib.get_close_matches(word.lower(), [n.lower() for n in names], 1, 0.5)
     if close:
         found = next(n for n in names if n.lower() == close[0])
         return f"did you mean {show(found)}?"
@@ -146,7 +149,8 @@ def load(path, text):
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
+        line = min(mark.line, text.rstrip("\n").count("\n")) + 1 if mark else None  # not the end's
         raise composer.bad(f"not YAML: {' '.join(what.split())}; see its indentation, brackets "
-                           "and quotes", mark.line + 1 if mark else None) from error
+                           "and quotes", line) from error
     except (yaml.YAMLError, ValueError) as error:  # e.g. an escape outside Unicode, without libyaml
         raise composer.bad(f"not YAML: {' '.join(str(error).split())}; see its quotes") from error

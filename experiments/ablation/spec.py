@@ -54,7 +54,8 @@ def read_spec(path, short=False, program=PROGRAM):
 def check_keys(node, keys, what):
     """The entries of a mapping with known keys."""
     if not isinstance(node.value, dict):
-        raise node.bad(f"{node.kind} must be a mapping of {', '.join(keys)}")
+        raise node.bad(f"{node.kind}, where a {what} is expected; write KEY: VALUE, with a KEY of "
+                       f"{', '.join(keys)}")
     for key, value in node.value.items():
         if key not in keys:
             raise value.bad(f"unknown {what} {show(key)}; {nearest(key, keys)}")
