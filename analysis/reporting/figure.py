@@ -8,7 +8,6 @@ The colours keep apart under the three kinds of colour blindness (a test simulat
 contrast of 3 to either ground."""
 
 import hashlib
-import html
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -153,10 +152,11 @@ def _describe(root, chart, **more):
         root.set(key, value)
 
 
-def _inline(chart, narrow):
+def _inline(chart, narrow, where):
     kind = "narrow" if narrow else "wide"
     root = _render(chart, narrow)
-    _own_ids(root, f"c{hashlib.sha256(chart.name.encode()).hexdigest()[:8]}-{kind[0]}-")
+    whose = hashlib.sha256(f"{where} {chart.name}".encode()).hexdigest()
+    _own_ids(root, f"c{whose[:8]}-{kind[0]}-")
     for parent in list(root.iter()):
         for style in parent.findall(f"{{{SVG}}}style"):  # would hold for all of the page
             parent.remove(style)
@@ -166,9 +166,11 @@ def _inline(chart, narrow):
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def inline_svg(chart):
-    """HTML of the chart's two drawings, of which CSS below shows the one that fits the screen."""
-    return f'<div class="drawing">{_inline(chart, False)}\n{_inline(chart, True)}</div>'
+def inline_svg(chart, where=""):
+    """HTML of the chart's two drawings, of which CSS below shows the one that fits the screen.
+    `where` tells charts of equal names in one page apart."""
+    drawings = "\n".join(_inline(chart, narrow, where) for narrow in (False, True))
+    return f'<div class="drawing">{drawings}</div>'
 
 
 def standalone_svg(chart):
@@ -195,9 +197,3 @@ CSS = f"""\
   .drawing svg.narrow {{ display: block; }}
 }}
 """
-
-
-def swatch(colour, label):
-    """HTML of a patch of a colour with its meaning, for text beside a chart."""
-    return (f'<span class="swatch" style="background: {VARIABLES[colour]}"></span> '
-            f"{html.escape(label)}")

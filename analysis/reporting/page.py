@@ -1,0 +1,208 @@
+"""report.html: all studies of a folder in one file that needs nothing else."""
+
+import importlib
+
+from reporting import charts, figure, verdicts
+from reporting.batches import WARM_UP_RULE
+from reporting.loose import rate_text
+from reporting.markup import (escape, facts, folded, items, page, paragraph, table, tag)
+from reporting.model import NotShown
+from reporting.verdicts import runs_of
+
+STATISTICS = (
+    "One figure a run: the median of its steps, each on its slowest rank. What is shown of several "
+    "runs is their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t interval, "
+    "of fewer none), never over the steps of one run. Ratios to the baseline are taken within blocks "
+    "(runs that ran close in time with one seed) and judged together (Holm, 5%). A difference that "
+    "cannot be told from noise is said to be so, with the least one that could have been.")
+
+MANY = 12  # verdicts; more are folded
+
+
+class Drawn:
+    """The charts of one study."""
+
+    def __init__(self, results, where):
+        self.shown = []  # (Chart, HTML of its drawings)
+        self.not_shown = []  # (title, why)
+        self.errors = []  # (name, error): a fault of the chart's, not of the runs
+        for name in charts.ORDER if results.cells else ():
+            self.build(importlib.import_module(f"reporting.charts.{name}"), results, where)
+
+    def build(self, module, results, where):
+        try:
+            chart = module.build(results)
+            self.shown.append((chart, figure.inline_svg(chart, where)))
+        except NotShown as reason:
+            self.not_shown.append((module.TITLE, str(reason)))
+        except Exception as error:  # one chart's fault must not lose the report
+            self.not_shown.append((module.TITLE, f"error: {type(error).__name__}: {error}"))
+            self.errors.append((module.NAME, error))
+
+
+# ---- the head of a study ----
+
+def different(results, read):
+    """What the runs tell, each once, as finished HTML."""
+    found = dict.fromkeys(str(read(run.info)) for run in runs_of(results))
+    return "; ".join(map(escape, found)) or "unknown"
+
+
+def machine_of(info):
+    machine = info["machine"]
+    hosts = sorted(set(machine["hosts"]))
+    shown = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
+    return f"{machine['cpu']}, {machine['cores_usable']} cores, {machine['gemm']}; host {shown}"
+
+
+def shape_of(info):
+    machine = info["machine"]
+    return (f"{machine['ranks']} x {machine['threads_per_rank']}"
+            + (" (oversubscribed)" if machine["oversubscribed"] else ""))
+
+
+def link_of(info):
+    link = info["link"]
+    return f"emulated, {rate_text(link['rate_bits_per_s'])}" if link else "the hosts' own"
+
+
+def counts(results):
+    done = len(runs_of(results))
+    parts = [f"{done} done", f"{len(results.failed)} failed", f"{len(results.diverged)} diverged",
+             f"{len(results.left_out)} left out"]
+    if results.study is not None:
+        parts += [f"{len(results.missing)} not run, of {len(results.study['runs'])} planned"]
+    over = sum("oversubscribed" in run.marks for run in runs_of(results))
+    return escape(", ".join(parts) + f"; {over} of {done} oversubscribed")
+
+
+def study_facts(study):
+    spec, blocks = study["spec"], study["blocks"]
+    seeds = sorted({block["seed"] for block in blocks})
+    return [
+        ("Spec", escape(f"{spec['file']}, SHA-256 {spec['sha256'][:16]}"
+                        + (", short version" if study["short"] else ""))),
+        ("Source", escape(", ".join(map(str, study["source"]))) if study["source"] else None),
+        ("Design", escape(f"{study['design']}; {len(study['cells'])} configurations in "
+                          f"{len(blocks)} blocks, seeds {', '.join(map(str, seeds))}; randomised "
+                          "within each block")),
+        ("Made", escape(study["created_utc"])),
+    ]
+
+
+def head(results):
+    study = results.study
+    factors = "; ".join(f"{name}: {', '.join(levels)}" for name, levels in results.factors.items())
+    known = study_facts(study) if study else [
+        ("Made", "by no study: what differs among these runs is taken for their factors")]
+    return facts(known + [
+        ("Factors", escape(factors) or "none"),
+        ("Baseline", escape(results.baseline.label) if results.baseline else "none"),
+        ("Runs", counts(results)),
+        ("gradwire", different(results, lambda info: f"{info['version']}, commit {info['commit']}")),
+        ("Machine", different(results, machine_of)),
+        ("MPI", different(results, lambda info: " ".join(info["mpi"]["library"].split()))),
+        ("Ranks x threads", different(results, shape_of)),
+        ("Link", different(results, link_of)),
+        ("Warm-up", escape(WARM_UP_RULE)),
+        ("Statistics", escape(STATISTICS)),
+    ])
+
+
+def findings(results):
+    """Verdicts and warnings."""
+    said = verdicts.sentences(results)
+    lines = [tag("strong", escape(label)) + ": " + escape(text) for label, text in said]
+    if lines:
+        html = paragraph(f"Step time against the baseline ({results.baseline.label}):")
+        html += items(lines[:MANY])
+        html += folded(f"{len(lines) - MANY} more", items(lines[MANY:])) if lines[MANY:] else ""
+    elif len(results.cells) < 2:
+        html = paragraph("A single configuration: nothing to compare.")
+    else:
+        html = paragraph("No baseline, so no verdicts: name one by --baseline.")
+    alarms = verdicts.warnings(results)
+    if alarms:
+        html += tag("div", paragraph("Before you believe a figure:"), items(map(escape, alarms)),
+                    class_="warnings", role="note")
+    return html
+
+
+# ---- charts, lists ----
+
+def chart_section(chart, drawing, anchor):
+    about = tag("div", paragraph(chart.caption, "caption"),
+                *(paragraph(note, "note") for note in chart.notes),
+                table(chart.table.columns, chart.table.rows, f"Data: {chart.title}"),
+                class_="about")
+    return tag("section", tag("h3", escape(chart.title)),
+               tag("div", drawing, about, class_="beside"), class_="chart", id=anchor) + "\n"
+
+
+def listed(title, pairs):
+    """(folder, why) pairs; nothing where there are none."""
+    if not pairs:
+        return ""
+    lines = [tag("code", escape(name)) + ": " + escape(why) for name, why in pairs]
+    return tag("h3", escape(title)) + items(lines)
+
+
+def not_there(results):
+    """Every run that has no figures here, with the reason."""
+    lists = [("Failed runs", [(name, why) for name, _, why in results.failed]),
+             ("Diverged runs", [(name, why) for name, _, why in results.diverged]),
+             ("Left out", results.left_out),
+             ("Planned, and not run", [(name, "no folder") for name in results.missing])]
+    return "".join(listed(title, pairs) for title, pairs in lists)
+
+
+PROVENANCE = ["folder", "configuration", "block", "started (UTC)", "commit", "ranks x threads",
+              "hosts", "steps", "median step (s)", "batches interrupted (%)", "replicas",
+              "marks", "command"]
+
+
+def provenance(results):
+    rows = []
+    for cell in results.cells:
+        for run in cell.runs:
+            info, clean = run.info, run.means.get("clean")
+            rows.append([run.folder, cell.label, run.block, info["started_utc"], info["commit"],
+                         shape_of(info), ", ".join(sorted(set(info["machine"]["hosts"]))),
+                         info["results"]["steps"], run.step_s,
+                         None if clean is None else 100 * (1 - clean),
+                         info["results"]["replica_hash"], "; ".join(run.marks), info["command"]])
+    return folded(f"Provenance: all {len(rows)} runs",
+                  table(PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""
+
+
+def section(results, drawn, where):
+    """One study."""
+    links = [tag("a", escape(chart.title), href=f"#{where}-{chart.name}")
+             for chart, _ in drawn.shown]
+    study = results.study
+    return tag(
+        "section", tag("h2", escape(results.name), id=where),
+        paragraph(study["claim"], "claim") if study else "",
+        findings(results) if results.cells else paragraph("No finished run."),
+        tag("nav", items(links), aria_label=f"Charts of {results.name}") if links else "",
+        head(results),
+        *(chart_section(chart, drawing, f"{where}-{chart.name}")
+          for chart, drawing in drawn.shown),
+        listed("Charts not shown", drawn.not_shown), not_there(results), provenance(results),
+        folded("Spec", tag("pre", escape(study["spec"]["text"]), tabindex=0)) if study else "",
+        aria_labelledby=where) + "\n"
+
+
+def render(all_results, folder):
+    """(the page, [Drawn of each Results])."""
+    drawn = [Drawn(results, f"s{i}") for i, results in enumerate(all_results)]
+    title = all_results[0].name if len(all_results) == 1 else f"{len(all_results)} studies"
+    links = [tag("a", escape(results.name), href=f"#s{i}")
+             for i, results in enumerate(all_results)]
+    return page(
+        f"gradwire: {title}", tag("a", "Skip to the figures", class_="skip", href="#s0"),
+        tag("header", tag("h1", escape(f"gradwire: {title}")),
+            paragraph(f"Of the runs in {folder}.", "note")),
+        tag("nav", items(links), aria_label="Studies") if len(links) > 1 else "",
+        tag("main", *(section(results, one, f"s{i}")
+                      for i, (results, one) in enumerate(zip(all_results, drawn))))), drawn

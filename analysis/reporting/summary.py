@@ -1,0 +1,106 @@
+"""summary.csv: one row a configuration, for spreadsheets and scripts. Seconds and bytes; blank: not
+measured. docs/analysis.md has the columns."""
+
+import csv
+import io
+import math
+from statistics import fmean, median
+
+from reporting import stats, verdicts
+
+# Of each run the mean over ranks and steps, then the mean over the runs, so that phases add up.
+MEANS = ["wall_s", "data_s", "forward_s", "backward_s", "update_s", "encode_s", "decode_s",
+         "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s", "memory_ctr_s",
+         "memory_twin_s", "memory_model_lo_s", "memory_model_hi_s", "transfer_s", "logical_bytes",
+         "wire_bytes", "messages", "collectives"]
+SUMS = {"compute_s": ("forward_s", "backward_s", "update_s"),
+        "exposed_s": ("mpi_post_s", "mpi_poll_s", "mpi_wait_s"),
+        "codec_s": ("encode_s", "decode_s"),
+        "waiting_s": ("wait_skew_s",), "hidden_s": ("inflight_s",)}
+
+
+def mean_of(runs, columns):
+    """None as soon as a run lacks one of them."""
+    values = [run.means.get(column) for run in runs for column in columns]
+    return None if None in values else fmean(values) * len(columns)
+
+
+def middle(values):
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def one(values):
+    """What all have; several are told by a slash."""
+    return " / ".join(dict.fromkeys(str(value) for value in values))
+
+
+def timing(cell):
+    interval = stats.median_ci([run.step_s for run in cell.runs])
+    return {"step_s": interval.value, "step_low_s": interval.low, "step_high_s": interval.high,
+            "step_interval": interval.method}
+
+
+def phases(cell):
+    row = {column: mean_of(cell.runs, [column]) for column in MEANS}
+    row.update({name: mean_of(cell.runs, columns) for name, columns in SUMS.items()})
+    # A bound, not a phase: that of messages in flight under computation.
+    return {"wall_mean_s": row.pop("wall_s"), **row}
+
+
+def outcome(cell):
+    results = [run.info["results"] for run in cell.runs]
+    accuracy = stats.median_ci([result["test_accuracy"] for result in results])
+    return {"test_accuracy": accuracy.value, "test_accuracy_low": accuracy.low,
+            "test_accuracy_high": accuracy.high,
+            "train_s": middle([result["train_s"] for result in results]),
+            "run_wire_bytes": middle([result["wire_bytes"] for result in results]),
+            "wire_source": one(run.info["sources"]["wire_bytes"].partition(":")[0]
+                               for run in cell.runs),
+            "memory_source": one(run.info["sources"]["memory_s"].partition(":")[0]
+                                 for run in cell.runs)}
+
+
+def comparison(found):
+    """Of a Comparison; None: the baseline itself, or there is none."""
+    if found is None:
+        return dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_level", "p", "p_holm",
+                              "least_difference", "verdict"))
+    return {"ratio": found.interval.value, "ratio_low": found.interval.low,
+            "ratio_high": found.interval.high, "ratio_level": found.interval.level, "p": found.p,
+            "p_holm": found.p_adjusted, "least_difference": found.mdd, "verdict": found.text}
+
+
+def rows_of(results):
+    found = verdicts.of_study(results)
+    for cell in results.cells:
+        machines = [run.info["machine"] for run in cell.runs]
+        yield {"study": results.name, "cell": cell.name, "label": cell.label,
+               **{f"level.{name}": level for name, level in cell.levels.items()},
+               "baseline": int(cell is results.baseline), "runs": len(cell.runs),
+               "failed": sum(name == cell.name for _, name, _ in results.failed),
+               "diverged": sum(name == cell.name for _, name, _ in results.diverged),
+               "ranks": one(machine["ranks"] for machine in machines),
+               "threads": one(machine["threads_per_rank"] for machine in machines),
+               **timing(cell), **phases(cell), **outcome(cell), **comparison(found.get(cell.name)),
+               "marks": "; ".join(sorted({mark for run in cell.runs for mark in run.marks}))}
+
+
+def blank(value):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def text(all_results):
+    """The file, of all studies; a column a factor of any of them, after the label."""
+    rows = [row for results in all_results for row in rows_of(results)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    levels = [name for name in names if name.startswith("level.")]
+    names = names[:3] + levels + [name for name in names[3:] if name not in levels]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: blank(value) for name, value in row.items()})
+    return out.getvalue()

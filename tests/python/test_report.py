@@ -1,0 +1,258 @@
+"""analysis/report: the page, summary.csv, plots, and how it ends."""
+
+import csv
+import html.parser
+import os
+import re
+import sys
+import types
+import unittest
+from unittest import mock
+
+import reportcase
+from reportcase import ReportCase, dump, load
+
+from reporting import charts, markup, model, page, runs, summary, verdicts
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Checker(html.parser.HTMLParser):
+    """Tags balanced, ids unique and found, nothing from outside."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.faults, self.ids, self.links, self.seen = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        self.faults += [f"<{name}> stays open" for name in self.open]
+        self.faults += [f"id {name} twice" for name in set(self.ids) if self.ids.count(name) > 1]
+        self.faults += [f"#{name} leads nowhere" for name in set(self.links) - set(self.ids)]
+
+    def handle_starttag(self, tag, attrs):
+        self.look(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.look(tag, attrs)
+
+    def look(self, tag, attrs):
+        self.seen.append(tag)
+        if tag in ("script", "link", "img", "iframe", "object", "base"):
+            self.faults.append(f"<{tag}>")
+        for key, value in attrs:
+            if key == "id":
+                self.ids.append(value)
+            if key in ("href", "src", "xlink:href"):
+                self.faults += [] if value.startswith("#") else [f"{key}={value}"]
+                self.links.append(value[1:])
+            if key.startswith("on"):
+                self.faults.append(key)
+            for target in re.findall(r"url\(([^)]*)\)", value or ""):
+                self.links.append(target[1:])
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> closes nothing")
+
+
+def module(name, build):
+    """A chart of the test's own, as the report finds them."""
+    made = types.ModuleType(f"reporting.charts.{name}")
+    made.NAME, made.TITLE, made.build = name, f"Chart <{name}>", build
+    return made
+
+
+def draw(fig, _narrow):
+    axes = fig.subplots()
+    axes.bar(["<b>", "$x$"], [1, 2], hatch="//")
+
+
+def good(results):
+    table = model.Table(["what", "s"], [["<i>", 1.5], ["none", None], ["many", 1234567]])
+    return model.Chart("good", "Good & <well>", f"Of {results.name}.", draw, table, ["A note."])
+
+
+def absent(results):
+    raise model.NotShown("no <rank> has it.")
+
+
+def faulty(results):
+    return results.nothing_of_the_kind
+
+
+class Page(ReportCase):
+    def render(self, **modules):
+        """(text, [Drawn]) of self.dir, with these charts."""
+        made = {f"reporting.charts.{name}": module(name, build) for name, build in modules.items()}
+        with mock.patch.dict(sys.modules, made), mock.patch.object(charts, "ORDER", [*modules]):
+            text, drawn = page.render(runs.read_results(self.dir), "here")
+        checker = Checker(text)
+        self.assertEqual(checker.faults, [])
+        self.seen = checker.seen
+        return text, drawn
+
+    def test_study(self):
+        self.study()
+        text, drawn = self.render(good=good, absent=absent, faulty=faulty)
+        for words in ("Overlap &lt;hides&gt; communication.", "Good &amp; &lt;well&gt;",
+                      "no &lt;rank&gt; has it.", "error: AttributeError", "A note.", "1,234,567",
+                      '<td class="absent">absent</td>', "4 done, 0 failed, 0 diverged, 0 left out",
+                      "0 not run, of 4 planned", "first 10 steps", "demo.yaml", "MPICH",
+                      "iallreduce:algo=sra</strong>: cannot be told (2 pairs"):
+            self.assertIn(words, text)
+        self.assertEqual(self.seen.count("svg"), 2)
+        self.assertEqual([name for name, _ in drawn[0].errors], ["faulty"])
+
+    def test_several_studies_with_the_same_charts(self):
+        self.study("one")
+        self.study("two", blocks=1)
+        self.copy("alone")
+        text, _ = self.render(good=good)
+        self.assertEqual(self.seen.count("svg"), 6)
+        self.assertIn("3 studies", text)
+
+    def test_what_is_not_there(self):
+        folder = self.study()
+        for name, state in (("b00-s1/comm=allreduce", "failed"),
+                            ("b01-s1/comm=allreduce", "diverged")):
+            path = os.path.join(folder, name, "experiment.json")
+            dump(path, {**load(path), "state": state, "attempts": [
+                {"started_utc": "", "seconds": 1, "status": 1, "signal": None, "timed_out": False,
+                 "message": "<script>alert(1)</script>"}]})
+        dump(os.path.join(folder, "b00-s1/comm=iallreduce/run.json"), "{}")
+        text, _ = self.render(good=good)
+        for words in ("1 done, 1 failed, 1 diverged, 1 left out", "&lt;script&gt;alert",
+                      "run.json: has no schema", "A single configuration"):
+            self.assertIn(words, text)
+        dump(os.path.join(folder, "b01-s1/comm=iallreduce/run.json"), "{}")
+        self.assertIn("No finished run.", self.render(good=good)[0])
+
+    def test_hostile_text_stays_text(self):
+        evil = '"><script>alert(1)</script><img src=http://example.org/x onerror="x">'
+        folder = self.copy("<b>&amp;")
+        self.change(folder, lambda info: (info.update(command=evil, commit=evil),
+                                          info["machine"].update(cpu=evil, hosts=[evil]),
+                                          info["options"].update(comm=evil)))
+        self.copy("other")
+        self.render(good=good)
+
+    def test_warnings(self):
+        folder = self.study()
+        self.change(os.path.join(folder, "b00-s1/comm=allreduce"),
+                    lambda info: (info["machine"].update(oversubscribed=True),
+                                  info.update(commit="another")))
+        text, _ = self.render(good=good)
+        self.assertIn("Oversubscribed: 1 of 4 runs (allreduce).", text)
+        self.assertIn("The runs come from 2 commits: ", text)
+        self.assertIn("1 of 4 oversubscribed", text)
+
+    def test_numbers(self):
+        for value, shown in ((0.000123456, "0.0001235"), (1234.5678, "1,235"), (3, "3"),
+                             (0.0, "0"), (1e-9, "1e-09"), (1e20, "1e+20")):
+            self.assertEqual(markup.number(value), shown)
+        self.assertEqual(markup.cell(float("nan")), '<td class="absent">absent</td>')
+
+
+class Verdicts(ReportCase):
+    """Step times are set, so that what is said of them is known."""
+
+    def results(self, factor):
+        found, = runs.read_results(self.study(blocks=5))
+        for cell in found.cells:
+            for i, run in enumerate(cell.runs):
+                noise = 1 + 0.001 * ((i * 7) % 5 - 2)
+                run.step_s = 1e-3 * (1 + i / 10) * noise * (1 if cell.baseline else factor / noise)
+        return found
+
+    def test_said(self):
+        (label, text), = verdicts.sentences(self.results(0.88))
+        self.assertEqual(label, "iallreduce:algo=sra")
+        self.assertRegex(text, r"^12% faster \(1[12]\.\.12%\), 5 pairs of runs\.$")
+        (_, text), = verdicts.sentences(self.results(1.0001))
+        self.assertIn("inside the noise", text)
+
+    def test_summary(self):
+        found = self.results(0.88)
+        base, other = csv.DictReader(summary.text([found]).splitlines())
+        self.assertEqual((base["baseline"], base["ratio"], base["verdict"]), ("1", "", ""))
+        self.assertAlmostEqual(float(other["ratio"]), 0.88, delta=0.001)
+        self.assertIn("12% faster", other["verdict"])
+        self.assertEqual(other["level.comm"], "iallreduce:algo=sra")
+        self.assertEqual((other["runs"], other["failed"], other["ranks"]), ("5", "0", "2"))
+        self.assertEqual(other["memory_ctr_s"], "")
+        self.assertEqual(base["wire_source"], "modelled")
+        self.assertEqual(other["wire_source"], "measured")
+        phases = ["data_s", "compute_s", "codec_s", "exposed_s", "checkpoint_s", "other_s"]
+        self.assertAlmostEqual(sum(float(other[name]) for name in phases),
+                               float(other["wall_mean_s"]), delta=1e-4 * float(other["wall_mean_s"]))
+
+
+class Command(ReportCase):
+    def refused(self, word, *words):
+        done = self.report(*words)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(word, done.stderr)
+
+    def test_writes(self):
+        folder = self.study()
+        done = self.report(folder, "--plots", self.path("plots"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("4 runs", done.stdout)
+        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
+            first = file.read()
+        checker = Checker(first)
+        self.assertEqual(checker.faults, [])
+        self.assertEqual(2 * len(os.listdir(self.path("plots"))), checker.seen.count("svg"))
+        with open(os.path.join(folder, "summary.csv"), encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 3)
+        self.assertEqual(self.report(folder).returncode, 0)
+        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), first)  # nothing in it depends on when or where
+
+    def test_baseline(self):
+        self.copy("a")
+        self.copy("b", "iallreduce")
+        done = self.report(self.dir, "--out", self.path("x.html"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("allreduce", "comm=allreduce"):
+            done = self.report(self.dir, "--baseline", name)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            with open(self.path("report.html"), encoding="utf-8") as file:
+                self.assertIn("against the baseline (allreduce)", file.read())
+        self.refused("did you mean comm=allreduce?", self.dir, "--baseline", "comm=allreduse")
+
+    def test_mistakes(self):
+        self.copy("a")
+        os.mkdir(self.path("empty"))
+        self.refused("No such file", self.path("nowhere"))
+        self.refused("Not a directory", self.path("a", "run.json"))
+        self.refused("no run of gradwire", self.path("empty"))
+        self.refused("No such file", self.path("a"), "--out", self.path("no", "where.html"))
+        self.refused("--plots", self.path("a"), "--plots", self.path("a", "run.json"))
+        done = self.report()
+        self.assertEqual(done.returncode, 2)
+
+    def test_fault_of_a_chart_is_told(self):
+        dump(self.path("boot.py"), f"""
+import sys, types
+sys.path.insert(0, {os.path.dirname(reportcase.REPORT)!r})
+from reporting import charts
+made = types.ModuleType("reporting.charts.bad")
+made.NAME, made.TITLE, made.build = "bad", "Bad", lambda results: 1 / 0
+sys.modules["reporting.charts.bad"] = made
+charts.ORDER[:] = ["bad"]
+sys.argv = ["report", {self.copy("a")!r}]
+exec(compile(open({reportcase.REPORT!r}).read(), "report", "exec"))
+""")
+        done = reportcase.subprocess.run([sys.executable, "-B", self.path("boot.py")], text=True,
+                                         capture_output=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "report: chart bad: ZeroDivisionError: division by zero\n")
+        self.assertTrue(os.path.exists(self.path("a", "report.html")))
+
+
+if __name__ == "__main__":
+    unittest.main()
