@@ -159,7 +159,7 @@ class Verdicts(ReportCase):
     """Step times are set, so that what is said of them is known."""
 
     def results(self, factor):
-        found, = runs.read_results(self.study(blocks=5))
+        found, = runs.read_results(self.study(f"by{factor}", blocks=5))
         for cell in found.cells:
             for i, run in enumerate(cell.runs):
                 noise = 1 + 0.001 * ((i * 7) % 5 - 2)
