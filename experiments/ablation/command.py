@@ -59,7 +59,8 @@ def whole(node, low, high, what):
 
 
 def text_shown(node):
-    return show(node.value) if isinstance(node.value, str) else node.kind
+    """As in "NAME: ... must be": the value, or what it is instead of one."""
+    return show(node.value) if isinstance(node.value, str) else f"is {node.kind},"
 
 
 def check_name(name, node, options):
@@ -89,7 +90,7 @@ def setting(name, node, options):
     if node.value is None:
         return Setting(None, node)
     if not isinstance(node.value, str):
-        raise node.bad(f"{name}: {node.kind} must be one value; quote it, if it holds commas, "
+        raise node.bad(f"{name}: is {node.kind}, must be one value; quote it, if it holds commas, "
                        "brackets or braces")
     if not node.value.isprintable():
         raise node.bad(f"{name}: {show(node.value)} holds a control character; take it out")

@@ -27,7 +27,9 @@ class Node:
 
     @property
     def kind(self):
-        return {dict: "a mapping", list: "a list", str: "text"}.get(type(self.value), "nothing")
+        if self.value in ({}, []):
+            return "empty"
+        return {dict: "a mapping", list: "a list", str: "text"}.get(type(self.value), "null")
 
     def bad(self, message):
         return BadSpec(f"{self.path}:{self.line}: {message}")

@@ -54,12 +54,19 @@ def read_spec(path, short=False, program=PROGRAM):
 def check_keys(node, keys, what):
     """The entries of a mapping with known keys."""
     if not isinstance(node.value, dict):
-        raise node.bad(f"{node.kind}, where a {what} is expected; write KEY: VALUE, with a KEY of "
+        raise node.bad(f"no {what}, but {node.kind}; write KEY: VALUE, with a KEY of "
                        f"{', '.join(keys)}")
     for key, value in node.value.items():
         if key not in keys:
             raise value.bad(f"unknown {what} {show(key)}; {nearest(key, keys)}")
     return node.value
+
+
+def unknown(node, what, names):
+    """What to raise of a value that is none of these names."""
+    if isinstance(node.value, str):
+        return node.bad(f"{what}: unknown {show(node.value)}; {nearest(node.value, names)}")
+    return node.bad(f"{what}: is {node.kind}, must be one of {', '.join(names)}")
 
 
 def holds_settings(levels):
@@ -105,7 +112,7 @@ class Reader:
         if node is None:
             raise self.top.bad("no factors:; name what varies, e.g. factors: {threads: [1, 2]}")
         if not isinstance(node.value, dict) or not node.value:
-            raise node.bad(f"factors: {node.kind} must be a mapping of factors to their levels")
+            raise node.bad(f"factors: is {node.kind}, must be a mapping of factors to their levels")
         return {name: self.read_levels(name, levels) for name, levels in node.value.items()}
 
     def replace_factors(self, short):
@@ -124,7 +131,7 @@ class Reader:
             raise node.bad(f"factor {show(name)}: a name is up to {LONGEST_NAME} letters, digits, "
                            "spaces and . _ -; rename it")
         if not isinstance(node.value, (dict, list)) or not node.value:
-            raise node.bad(f"factor {show(name)}: {node.kind} must be levels; give a list of "
+            raise node.bad(f"factor {show(name)}: is {node.kind}, must be levels; give a list of "
                            "values, or a mapping of levels to settings")
         if command.is_setting(name, self.options) and not holds_settings(node):
             command.check_name(name, node, self.options)
@@ -192,14 +199,14 @@ class Reader:
             raise node.bad(f"{what}: short: has no level {show(label)} of {show(factor)}; give "
                            f"{what}: anew in short:")
         if not isinstance(label, str):
-            raise node.bad(f"{what}: {node.kind} must be a level of {show(factor)}; give one")
-        raise node.bad(f"{what}: there is no level {show(label)} of {show(factor)}; "
+            raise node.bad(f"{what}: is {node.kind}, must be a level of {show(factor)}; give one")
+        raise node.bad(f"{what}: unknown level {show(label)} of {show(factor)}; "
                        f"{nearest(label, levels)}")
 
     def rule(self, node, what, lenient=False):
         """{factor: level} as written; None, if lenient and it names a level that is not there."""
         if not isinstance(node.value, dict) or not node.value:
-            raise node.bad(f"{what}: {node.kind} must be a mapping {{factor: level}}")
+            raise node.bad(f"{what}: is {node.kind}, must be a mapping {{factor: level}}")
         for factor, level in node.value.items():
             if factor not in self.factors:
                 raise level.bad(f"{what}: unknown factor {show(factor)}; "
@@ -214,7 +221,7 @@ class Reader:
         if node is None or node.value is None:
             return []
         if not isinstance(node.value, list):
-            raise node.bad(f"{key}: {node.kind} must be a list of {{factor: level}}")
+            raise node.bad(f"{key}: is {node.kind}, must be a list of {{factor: level}}")
         found = [(self.rule(item, key, lenient), item.line) for item in node.value]
         return [(levels, line) for levels, line in found if levels is not None]
 
@@ -302,8 +309,7 @@ class Reader:
         if node is None:
             return default
         if node.value not in names:
-            raise node.bad(f"{key}: {command.text_shown(node)} is unknown; "
-                           f"{nearest(str(node.value), names)}")
+            raise unknown(node, key, names)
         return node.value
 
     def number(self, key, low, high, default):
@@ -318,7 +324,7 @@ class Reader:
         items = node.value if isinstance(node.value, list) else [node]
         for item in items:
             if not isinstance(item.value, str) or not item.value.isprintable():
-                raise item.bad(f"{key}: {item.kind} must be a word, or a list of them")
+                raise item.bad(f"{key}: is {item.kind}, must be a word, or a list of them")
         return [item.value for item in items]
 
     def claim(self):
@@ -346,7 +352,7 @@ class Reader:
         seeds = [1]
         if node is not None:
             if not isinstance(node.value, list) or not node.value:
-                raise node.bad(f"seeds: {node.kind} must be a list of whole numbers, e.g. [1, 2]")
+                raise node.bad(f"seeds: is {node.kind}, must be a list of numbers, e.g. [1, 2]")
             seeds = [command.whole(item, 0, LARGEST_SEED, "seeds") for item in node.value]
             for i, item in enumerate(node.value):
                 if seeds[i] in seeds[:i]:
@@ -378,9 +384,8 @@ class Reader:
             return float(node.value)
         items = node.value if key == "compare_within" and isinstance(node.value, list) else [node]
         for item in items:
-            if item.value not in self.factors:
-                raise item.bad(f"{key}: unknown factor {command.text_shown(item)}; "
-                               f"{nearest(str(item.value), self.factors)}")
+            if item.value not in list(self.factors):  # it may be of any kind
+                raise unknown(item, f"{key}: factor", self.factors)
         return node.value if key == "x" else [item.value for item in items]
 
     def study(self, data, short):

@@ -25,7 +25,7 @@ BAD = [
     # YAML
     ("claim: x\nfactors: {threads: [1, 2}  # <<", "not YAML"),
     ("claim: x\n\tfactors: 1  # <<", "not YAML"),
-    ("- claim  # <<", "a list, where a key is expected; write KEY: VALUE"),
+    ("- claim  # <<", "no key, but a list; write KEY: VALUE"),
     ("claim: x\nfactors: &a {threads: [1]}  # <<", "anchors"),
     ("claim: x\nfactors: {threads: *a}  # <<", "anchors"),
     ("claim: !!python/name:os.system x  # <<", "tags"),
@@ -40,19 +40,19 @@ BAD = [
     ("factors: {threads: [1]}  # <<", "claim: must say"),
     ("claim:   # <<\nfactors: {threads: [1]}", "claim: must say"),
     ("claim: x  # <<", "no factors:"),
-    ("claim: x\nfactors: []  # <<", "must be a mapping of factors"),
+    ("claim: x\nfactors: []  # <<", "factors: is empty, must be a mapping"),
     ("claim: x\nfactors: {}  # <<", "must be a mapping of factors"),
     ("claim: x\nfactors: {threads: [1]}\nrepetitions: 0  # <<", "from 1 to 1000"),
     ("claim: x\nfactors: {threads: [1]}\nrepetitions: two  # <<", "'two' must be a whole number"),
     ("claim: x\nfactors: {threads: [1]}\nretries: -1  # <<", "from 0 to 100"),
     ("claim: x\nfactors: {threads: [1]}\norder_seed: 1.5  # <<", "whole number"),
-    ("claim: x\nfactors: {threads: [1]}\nseeds: 3  # <<", "seeds: text must be a list"),
+    ("claim: x\nfactors: {threads: [1]}\nseeds: 3  # <<", "seeds: is text, must be a list"),
     ("claim: x\nfactors: {threads: [1]}\nseeds: []  # <<", "must be a list"),
     ("claim: x\nfactors: {threads: [1]}\nseeds:\n  - 1\n  - x  # <<", "'x' must be a whole"),
     ("claim: x\nfactors: {threads: [1]}\nseeds:\n  - 1\n  - 1  # <<", "1 again"),
     ("claim: x\nfactors: {threads: [1]}\ntimeout: soon  # <<", "10min"),
     ("claim: x\nfactors: {threads: [1]}\ntimeout: 0  # <<", "from 1 s on"),
-    ("claim: x\nfactors: {threads: [1]}\nsource: [[A]]  # <<", "source: a list must be a word"),
+    ("claim: x\nfactors: {threads: [1]}\nsource: [[A]]  # <<", "source: is a list, must be a word"),
     ("claim: x\nfactors: {threads: [1]}\ndesign: gird  # <<", "did you mean 'grid'?"),
     ("claim: x  # <<\nfactors: {threads: [1]}\nrepetitions: 1000\nseeds: ["
      + ", ".join(map(str, range(101))) + "]", "101000 runs; at most"),
@@ -113,30 +113,32 @@ BAD = [
     ("claim: x\nfactors: {lr: [1]}\nbaseline: {l: 1}  # <<",
      "unknown factor 'l'; did you mean 'lr'"),
     ("claim: x\nfactors: {lr: [0.1, 0.2]}\nbaseline: {lr: 0.12}  # <<",
-     "no level '0.12' of 'lr'; must be one of 0.1, 0.2"),
-    ("claim: x\nfactors: {lr: [1]}\nbaseline: 3  # <<", "baseline: text must be a mapping"),
-    ("claim: x\nfactors: {lr: [1]}\nskip: {lr: 1}  # <<", "skip: a mapping must be a list"),
-    ("claim: x\nfactors: {lr: [1]}\nskip: [{}]  # <<", "skip: a mapping must be a mapping {"),
-    ("claim: x\nfactors: {lr: [1, 2]}\nskip:\n  - {lr: 1}\n  - {lr: 3}  # <<", "no level '3'"),
+     "unknown level '0.12' of 'lr'; must be one of 0.1, 0.2"),
+    ("claim: x\nfactors: {lr: [1]}\nbaseline: 3  # <<", "baseline: is text, must be a mapping"),
+    ("claim: x\nfactors: {lr: [1]}\nskip: {lr: 1}  # <<", "skip: is a mapping, must be a list"),
+    ("claim: x\nfactors: {lr: [1]}\nskip: [{}]  # <<", "skip: is empty, must be a mapping {"),
+    ("claim: x\nfactors: {lr: [1, 2]}\nskip:\n  - {lr: 1}\n  - {lr: 3}  # <<", "level '3'"),
     ("claim: x\nfactors: {lr: [1, 2]}\nskip:\n  - {lr: 1}\n  - {lrr: 3}  # <<", "factor 'lrr'"),
-    ("claim: x\nfactors: {lr: [1, 2]}\nskip:\n  - {lr: [1]}  # <<", "a list must be a level"),
+    ("claim: x\nfactors: {lr: [1, 2]}\nskip:\n  - {lr: [1]}  # <<", "is a list, must be a level"),
     ("claim: x\nfactors: {lr: [1]}\nskip: [{lr: 1}]  # <<", "no cell is left"),
     ("claim: x\nfactors: {lr: [1, 2]}\nbaseline: {lr: 1}  # <<\nskip: [{lr: 1}]", "not among"),
     ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells:\n  - {lr: 1}\n  - {lr: 1}  # <<",
      "the same cell as on line 5"),
-    ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells:\n  - {lr: 4}  # <<", "no level '4'"),
+    ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells:\n  - {lr: 4}  # <<", "level '4'"),
     ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells: []  # <<", "no cell is left"),
     # report and short
     ("claim: x\nfactors: {lr: [1]}\nreport: {y: lr}  # <<", "unknown key of report: 'y'"),
-    ("claim: x\nfactors: {lr: [1]}\nreport: {x: lrs}  # <<", "unknown factor 'lrs'"),
+    ("claim: x\nfactors: {lr: [1]}\nreport: {x: lrs}  # <<",
+     "x: factor: unknown 'lrs'; did you mean 'lr'?"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {scaling: big}  # <<", "strong or weak"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {target_accuracy: 80}  # <<", "between 0 and 1"),
-    ("claim: x\nfactors: {lr: [1]}\nreport: {compare_within: [lr, q]}  # <<", "unknown factor 'q'"),
+    ("claim: x\nfactors: {lr: [1]}\nreport: {compare_within: [lr, q]}  # <<",
+     "compare_within: factor: unknown 'q'"),
     ("claim: x\nfactors: {lr: [1]}\nshort: {repetition: 1}  # <<", "did you mean 'repetitions'?"),
     ("claim: x\nfactors: {lr: [1]}\nshort: {claim: y}  # <<", "claim: cannot change"),
     ("claim: x\nfactors: {lr: [1]}\nshort: {factors: {batch: [1]}}  # <<",
      "unknown factor 'batch'"),
-    ("claim: x\nfactors: {lr: [1]}\nshort:  # <<", "nothing, where a key of short: is"),
+    ("claim: x\nfactors: {lr: [1]}\nshort:  # <<", "no key of short:, but null"),
     ("claim: x\nfactors: {lr: [1, 2]}\nbaseline: {lr: 2}  # <<\nshort: {factors: {lr: [1]}}",
      "give baseline: anew in short:"),
 ]
@@ -258,7 +260,7 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
             with open(path, "rb") as file:
                 texts.append(file.read())
         outcomes = {"study": 0, "refused": 0}
-        for _ in range(2500):
+        for _ in range(4000):
             data = mutate(chance, chance.choice(texts))
             try:
                 self.assertTrue(spec.plan(self.read(data)))
@@ -270,10 +272,15 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
         self.assertGreater(min(outcomes.values()), 100, outcomes)
 
 
+# Whole values of every kind, where another kind is wanted.
+VALUES = [b"", b"null", b"[]", b"{}", b"[1, 2]", b"{a: b}", b"[[1]]", b"{a: {b: [c]}}", b"-1",
+          b"[{lr: 1}]", b"true", b"''", b"--lr 1", b"|\n    two\n    lines", b'"\\e"', b"{x: [a]}"]
+
+
 def mutate(chance, data):
     for _ in range(chance.randint(1, 3)):
         lines = data.split(b"\n")
-        at, kind = chance.randrange(len(data) + 1), chance.randrange(5)
+        at, kind = chance.randrange(len(data) + 1), chance.randrange(8)
         if kind == 0:
             data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1:]
         elif kind == 1:
@@ -281,9 +288,15 @@ def mutate(chance, data):
                                               b"null", b"\n", b"-1", b"9" * 30]) + data[at:]
         elif kind == 2:
             data = data[:at] + data[at + chance.randint(1, 40):]
-        else:
+        elif kind < 5:
             line = chance.randrange(len(lines))
             lines[line:line + 1] = [] if kind == 3 else [lines[line], chance.choice(lines)]
+            data = b"\n".join(lines)
+        else:
+            keys = [i for i, line in enumerate(lines) if re.match(rb"\s*[a-z_-]+:", line)]
+            if keys:
+                line = chance.choice(keys)
+                lines[line] = lines[line].split(b":")[0] + b": " + chance.choice(VALUES)
             data = b"\n".join(lines)
     return data or b"x"
 
