@@ -1,87 +1,394 @@
-"""The experiment runner: every cell once, gone on with after an interruption, nothing dropped."""
+"""The experiment runner: every cell once, gone on with after any interruption, nothing dropped."""
 
-import csv
+import glob
+import json
 import os
+import random
+import shutil
+import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import gwrun
 
 RUN = os.path.join(gwrun.SOURCE, "experiments", "run")
-SPEC = """
-claim: a test
-ranks: 2
-seeds: [1, 2]
-base: --data synthetic:samples=512,features=16,classes=4 --layers 8 --batch 32
-factors:
-  codec: {none: --compress none, qsgd: --compress qsgd, typo: --compress qsdg}
-  rate: {small: --lr 0.05 --epochs 1, absurd: --lr 1000 --weight-decay 0.9 --epochs 3}
-skip:
-  - {codec: qsgd, rate: absurd}
+TRAIN = ("--data synthetic:samples=512,features=16,classes=4 --layers 8 --batch 32 --overhead 0 "
+         "--ceilings off")
+# Stands for gradwire: notes each start of a run, then does as FAKE says, or is the program itself.
+WRAPPER = """#!/bin/bash
+for word; do [ "$last" = --out ] && out=$word; last=$word; done
+case " $* " in *" --check "*) exec {gradwire} "$@";; esac
+[ "$1" = train ] && [ -n "$out" ] || exec {gradwire} "$@"
+rank=${{PMI_RANK:-${{OMPI_COMM_WORLD_RANK:-${{SLURM_PROCID:-0}}}}}}
+[ "$rank" = 0 ] && echo "$out" >>{folder}/starts
+case "$FAKE" in
+hang) trap '' TERM; sleep 1000 & wait; sleep 1000;;
+die) kill -9 $$;;
+flaky) [ $(grep -cF "$out" {folder}/starts) -ge 3 ] || {{ echo not yet >&2; exit 1; }};;
+chatty) for i in $(seq 20000); do echo line $i; done;;
+meet) touch $out/here; for i in $(seq 600); do
+    [ $(ls {folder}/out/*/*/here | wc -l) -ge 2 ] && exec {gradwire} "$@"; sleep 0.05; done; exit 1;;
+esac
+exec {gradwire} "$@"
+"""
+SRUN = """#!/bin/bash
+echo "$@" >>{folder}/srun
+[ "$1 $2 $4" = "--exclusive -n -c" ] || exit 9
+ranks=$3; shift 5
+exec {mpiexec} -n $ranks "$@"
 """
 
 
-class Experiments(unittest.TestCase):
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class Study(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.out = os.path.join(self.folder.name, "out")
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = temporary.name
+        self.out = os.path.join(self.folder, "out")
+        self.path = os.path.join(self.folder, "spec.yaml")
+        self.build = os.path.join(self.folder, "build")
+        os.mkdir(self.build)
+        os.symlink(gwrun.MPIEXEC, os.path.join(self.build, "mpiexec"))
+        self.script("build/gradwire", WRAPPER)
 
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def run_spec(self, text, *words):
-        path = os.path.join(self.folder.name, "spec.yaml")
+    def script(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
+            file.write(text.format(folder=self.folder, gradwire=gwrun.GRADWIRE,
+                                   mpiexec=gwrun.MPIEXEC))
+        os.chmod(path, stat.S_IRWXU)
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
             file.write(text)
-        return subprocess.run([sys.executable, "-B", RUN, path, "--out", self.out, "--build",
-                               os.environ["BUILD"], *words], capture_output=True, text=True,
-                              timeout=300, check=False)
 
-    def rows(self):
-        with open(os.path.join(self.out, "runs.csv"), newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+    def words(self, *words, out=None):
+        return [sys.executable, RUN, self.path, "--out", out or self.out, "--build", self.build,
+                *words]
 
-    def test_every_cell_once(self):
-        done = self.run_spec(SPEC)
-        self.assertEqual(done.returncode, 1, done.stderr)  # the typo's runs fail and are reported
-        rows = {(r["codec"], r["rate"], r["seed"]): r for r in self.rows()}
-        self.assertEqual(len(rows), len(self.rows()))
-        self.assertEqual(len(rows), 2 * 5)
-        for (codec, rate, _), row in rows.items():
-            if codec == "typo":
-                self.assertEqual((row["status"], row["accuracy"]), ("2", ""))
-            elif rate == "absurd":
-                self.assertEqual((row["status"], row["accuracy"]), ("1", "diverged"))
-            else:
-                self.assertTrue(0 <= float(row["accuracy"]) <= 1)
-                self.assertGreater(int(row["wire_bytes"]), 0)
-        self.assertIn("2 of 2 diverge", done.stdout)
-        self.assertIn("did you mean 'qsgd'", done.stdout)
+    def call(self, *words, **more):
+        return subprocess.run(self.words(*words, **more), capture_output=True, text=True,
+                              timeout=120, check=False, stdin=subprocess.DEVNULL)
 
-        # One run is lost: only that one is made again, with the same result.
-        lost = os.path.join(self.out, "qsgd-small-seed2", "outcome.json")
-        before = self.rows()
-        os.unlink(lost)
-        again = self.run_spec(SPEC)
-        self.assertEqual([line.split()[1] for line in again.stdout.splitlines() if "/10 " in line],
-                         ["qsgd-small-seed2:"])
-        timeless = [[{k: v for k, v in r.items() if k != "seconds"} for r in rows]
-                    for rows in (before, self.rows())]
-        self.assertEqual(*timeless)
+    def spawn(self, *words):
+        """A runner that is at work on its first run."""
+        before = len(self.starts())
+        process = subprocess.Popen(self.words(*words), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.until(lambda: len(self.starts()) > before or process.poll() is not None)
+        return process
 
-    def test_bad_specs(self):
-        for text, why in (("claims: x", "unknown key 'claims'"), ("- 1", "must be a mapping"),
-                          ("factors: [a]", "factors: must map"), ("factors: {a: {}}", "factors"),
-                          ("factors: {a: {b: c}}\nseeds: 3", "seeds"),
-                          ("factors: {a: {b: c}}\nskip: [{a: d}]", "no level 'd'"),
-                          ("factors: {", "spec.yaml")):
-            with self.subTest(text=text):
-                done = self.run_spec(text)
-                self.assertNotEqual(done.returncode, 0)
-                self.assertIn(why, done.stderr)
-                self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+    def until(self, true, seconds=30):
+        end = time.monotonic() + seconds
+        while not true():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def starts(self):
+        """The run folders that were begun, as often as they were."""
+        path = os.path.join(self.folder, "starts")
+        return [os.path.relpath(line, self.out) for line in read(path).splitlines()
+                ] if os.path.exists(path) else []
+
+    def ranks(self):
+        """Command lines that live of anything started for this test's runs."""
+        found = []
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            try:
+                words = read(path).split("\0")
+            except OSError:
+                continue
+            if any(word.startswith(self.out + "/b") for word in words):
+                found.append(words)
+        return found
+
+    def records(self, out=None):
+        """folder -> experiment.json"""
+        out = out or self.out
+        paths = glob.glob(os.path.join(glob.escape(out), "b*", "*", "experiment.json"))
+        return {os.path.relpath(os.path.dirname(p), out): json.loads(read(p)) for p in paths}
+
+    def states(self):
+        return {r["cell"]: r["state"] for r in self.records().values()}
+
+    def planned(self):
+        study = json.loads(read(os.path.join(self.out, "study.json")))
+        return [run["folder"] for run in study["runs"]]
+
+    def refused(self, done, *says):
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+
+
+class Runs(Study):
+    def test_every_cell_once_and_blocked(self):
+        self.write(f"""
+claim: a test
+ranks: 2
+seeds: [1, 2]
+repetitions: 2
+base: {TRAIN}
+factors:
+  compress: [none, qsgd]
+  rate of learning: {{small: --lr 0.05 --epochs 1, absurd: --lr 1000 --weight-decay 0.9 --epochs 3}}
+skip:
+  - {{compress: qsgd, rate of learning: absurd}}
+""")
+        done = self.call()
+        self.assertEqual(done.returncode, 0, done.stderr)  # to diverge is a result
+        self.assertEqual(self.starts(), self.planned())
+        self.assertEqual(len(set(self.planned())), 4 * 3)
+        records = self.records()
+        self.assertEqual([records[f]["block"] for f in self.planned()],
+                         [block for block in range(4) for _ in range(3)])
+        for folder, record in records.items():
+            absurd = record["levels"]["rate of learning"] == "absurd"
+            self.assertEqual(record["state"], "diverged" if absurd else "done", record)
+            self.assertEqual(len(record["attempts"]), 1)
+            self.assertEqual(folder.split("-s")[1].split("/")[0], str(record["seed"]))
+            if not absurd:
+                run = json.loads(read(os.path.join(self.out, folder, "run.json")))
+                self.assertEqual(run["seed"], record["seed"])
+                self.assertFalse(os.path.exists(os.path.join(self.out, folder, "log.txt")))
+        self.assertIn("12 runs: 8 done, 4 diverged", done.stdout)
+
+        again = self.call("--resume")
+        self.assertEqual((again.returncode, again.stderr), (0, ""))
+        self.assertIn("complete", again.stdout)
+        self.assertEqual(len(self.starts()), 12)
+
+    def test_failures(self):
+        """Each way to fail is recorded, tried again as often as said, and listed at the end."""
+        self.write(f"""
+claim: a test
+retries: 1
+base: {TRAIN} --epochs 1
+factors:
+  env.FAKE: [null, die, flaky, chatty]
+""")
+        done = self.call()
+        self.assertEqual(done.returncode, 1)
+        by = {r["levels"]["env.FAKE"]: r for r in self.records().values()}
+        self.assertEqual({k: r["state"] for k, r in by.items()},
+                         {"unset": "done", "die": "failed", "flaky": "failed", "chatty": "done"})
+        self.assertEqual({k: len(r["attempts"]) for k, r in by.items()},
+                         {"unset": 1, "die": 2, "flaky": 2, "chatty": 1})
+        self.assertNotEqual(by["die"]["attempts"][0]["status"], 0)
+        last = by["flaky"]["attempts"][-1]
+        self.assertEqual((last["status"], last["message"]), (1, "not yet"))
+        failed = [line for line in done.stderr.splitlines() if "failed: b00" in line]
+        self.assertEqual(len(failed), 2, done.stderr)
+        logs = {k: os.path.join(self.out, "b00-s1", r["cell"], "log.txt") for k, r in by.items()}
+        self.assertEqual(read(logs["flaky"]), "not yet\n")
+        self.assertFalse(os.path.exists(logs["unset"]))
+        said = read(logs["chatty"])
+        self.assertTrue(len(said) < 70 << 10 and said.startswith("line 1\n") and "line 20000" in said)
+
+        before = len(self.starts())
+        again = self.call("--resume")
+        self.assertEqual(again.returncode, 1)
+        self.assertEqual(len(self.starts()), before)  # their attempts are spent
+
+        third = self.call("--resume", "--retry-failed")
+        self.assertEqual(third.returncode, 1)
+        self.assertEqual(self.states()[by["flaky"]["cell"]], "done")
+        self.assertEqual(len(self.records()["b00-s1/" + by["die"]["cell"]]["attempts"]), 4)
+
+    def test_timeout(self):
+        self.write(f"""
+claim: a test
+ranks: 2
+timeout: 2 s
+base: {TRAIN} --epochs 1
+factors: {{env.FAKE: [hang]}}
+""")
+        done = self.call()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("timed out in attempt 1", done.stderr)
+        self.assertEqual(self.ranks(), [])  # though they ignore SIGTERM
+        [record] = self.records().values()
+        self.assertEqual((record["state"], record["attempts"][0]["timed_out"]), ("failed", True))
+        self.assertGreaterEqual(record["attempts"][0]["seconds"], 2)
+
+    def test_jobs(self):
+        self.write(f"""
+claim: a test
+base: {TRAIN} --epochs 1
+factors: {{momentum: [0, 0.5], env.FAKE: [meet]}}
+""")
+        self.refused(self.call("--jobs", "999"), "--jobs 999", "--oversubscribe")
+        self.assertFalse(os.path.exists(self.out))
+        done = self.call("--jobs", "2", "--oversubscribe")  # each waits for the other
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stderr.count("disturb each other"), 1)
+        self.assertEqual({r["jobs"] for r in self.records().values()}, {2})
+
+
+class Interruptions(Study):
+    def setUp(self):
+        super().setUp()
+        self.write(f"""
+claim: a test
+ranks: 2
+seeds: [1, 2]
+base: {TRAIN} --epochs 10
+factors: {{compress: [none, qsgd, fp16]}}
+""")
+
+    def results(self, out):
+        """folder -> what training came to: the same from the same seed."""
+        return {folder: read(os.path.join(out, folder, "epochs.csv")).split(",")[-1]
+                for folder in self.records(out)}
+
+    def interrupt(self, number, seed):
+        """Until the study is complete, the runner is ended by `number` at some moment."""
+        chance = random.Random(seed)
+        kept, ends = {}, 0
+        while True:
+            runner = self.spawn("--resume")
+            time.sleep(chance.choice((0, 0.05, 0.2)) * chance.random())
+            runner.send_signal(number)
+            text = runner.communicate(timeout=30)
+            self.until(lambda: not self.ranks())
+            if runner.returncode == 0:
+                break
+            ends += 1
+            for folder, moment in kept.items():
+                self.assertEqual(self.modified(folder), moment, "made twice")
+            kept = {f: self.modified(f) for f, r in self.records().items() if r["state"] == "done"}
+            if number == signal.SIGINT:
+                self.assertEqual(runner.returncode, 130, text)
+                self.assertIn("resume with: ", text[1])
+                self.assertNotIn("running", self.states().values())
+            if ends == 3:
+                break
+        done = self.call("--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return ends
+
+    def modified(self, folder):
+        return os.stat(os.path.join(self.out, folder, "run.json")).st_mtime_ns
+
+    def test_resume(self):
+        whole = os.path.join(self.folder, "whole")
+        self.assertEqual(self.call(out=whole).returncode, 0)
+        expected = self.results(whole)
+        self.assertEqual(len(expected), 6)
+        for number in (signal.SIGINT, signal.SIGKILL):
+            seed = random.randrange(10**6)
+            with self.subTest(signal=number, seed=seed):
+                os.unlink(os.path.join(self.folder, "starts"))
+                ends = self.interrupt(number, seed)
+                self.assertGreater(ends, 0)
+                self.assertEqual(self.results(self.out), expected)
+                self.assertEqual(sorted(expected), sorted(self.planned()))
+                for folder, record in self.records().items():
+                    attempts = record["attempts"]
+                    self.assertEqual(record["state"], "done")
+                    self.assertEqual([a["interrupted"] for a in attempts],
+                                     [True] * (len(attempts) - 1) + [False])
+                    # One that was interrupted may not have come to its first line.
+                    self.assertIn(self.starts().count(folder), range(1, len(attempts) + 1))
+                self.assertEqual(set(self.starts()), set(expected))
+                shutil.rmtree(self.out)
+
+    def test_two_runners(self):
+        os.environ["FAKE"] = "hang"
+        self.addCleanup(os.environ.pop, "FAKE")
+        first = self.spawn()
+        self.refused(self.call("--resume"), self.out, f"process {first.pid} on ", "--out")
+        first.send_signal(signal.SIGTERM)
+        self.assertIn("SIGTERM: resume with: ", first.communicate(timeout=30)[1])
+        self.assertEqual(first.returncode, 143)
+        self.assertEqual(self.ranks(), [])  # though they ignore SIGTERM
+        self.assertEqual([r["state"] for r in self.records().values()], ["interrupted"])
+
+    def test_another_study(self):
+        os.mkdir(self.out)
+        with open(os.path.join(self.out, "mine.txt"), "w", encoding="utf-8"):
+            pass
+        self.refused(self.call(), "other things than a study (mine.txt)", "--out")
+        self.assertEqual(os.listdir(self.out), [".lock", "mine.txt"])
+        os.unlink(os.path.join(self.out, "mine.txt"))
+        os.environ["FAKE"] = "hang"
+        first = self.spawn()
+        os.environ.pop("FAKE")
+        first.kill()
+        self.refused(self.call(), "--resume")
+        self.write(read(self.path).replace("[1, 2]", "[1, 3]"))
+        self.refused(self.call("--resume"), "another text of the spec", "--out")
+        self.assertEqual(len(self.starts()), 1)
+
+
+class Launchers(Study):
+    def setUp(self):
+        super().setUp()
+        self.write(f"""
+claim: a test
+timeout: 10min
+base: {TRAIN} --epochs 1
+factors: {{ranks: [1, 2], threads: [1, 2]}}
+""")
+
+    def test_slurm(self):
+        self.script("bin/srun", SRUN)
+        path = os.environ["PATH"]
+        script = os.path.join(self.folder, "array.sh")
+        slurm = ("--launcher", "srun", "--slurm", script)
+        self.refused(self.call("--slurm", script), "--launcher srun")
+        self.addCleanup(os.environ.update, PATH=path)
+        os.environ["PATH"] = os.path.join(self.folder, "bin") + ":" + path
+        done = self.call(*slurm, "--jobs", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = read(script)
+        self.assertEqual(subprocess.run(["bash", "-n", script], check=False).returncode, 0)
+        for line in ("--array=0-3%3", "--ntasks=2", "--cpus-per-task=2", "--time=00:12:00"):
+            self.assertIn(f"#SBATCH {line}\n", text)
+        self.assertEqual(self.starts(), [])
+
+        os.environ["SLURM_ARRAY_TASK_ID"] = "2"
+        self.addCleanup(os.environ.pop, "SLURM_ARRAY_TASK_ID")
+        task = subprocess.run(["bash", script], capture_output=True, text=True, check=False,
+                              timeout=100)
+        self.assertEqual(task.returncode, 0, task.stderr)
+        self.assertEqual(self.starts(), [self.planned()[2]])
+        record = self.records()[self.planned()[2]]
+        self.assertEqual((record["state"], record["launcher"], record["planned"]),
+                         ("done", "srun", 2))
+        levels = record["levels"]
+        self.assertIn(f"--exclusive -n {levels['ranks']} -c {levels['threads']} ",
+                      read(os.path.join(self.folder, "srun")))
+
+        self.assertEqual(self.call(*slurm, "--resume").returncode, 0)  # what is left
+        self.assertIn("#SBATCH --array=0-1,3%1\n", read(script))
+        rest = self.call("--resume")  # here, without Slurm
+        self.assertEqual(rest.returncode, 0, rest.stderr)
+        self.assertEqual(sorted(self.starts()), sorted(self.planned()))
+
+    def test_refusals(self):
+        self.refused(self.call("--launcher", "testbed"), "names neither hosts nor a rate")
+        self.refused(self.call("--launcher", "ssh"), "invalid choice: 'ssh'")
+        self.refused(self.call("--jobs", "0"), "'0': must be 1 to 9999")
+        self.refused(self.call("--only-run", "x"), "a run's place in the plan")
+        self.refused(self.call("--only-run", "1"), "there is no study here")
+        os.unlink(os.path.join(self.build, "mpiexec"))
+        self.refused(self.call(), "mpiexec: no such program", "--build")
+        self.write(read(self.path).replace("timeout", "timeuot"))
+        self.refused(self.call(), "spec.yaml:3: ", "timeout")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,221 @@
+"""What has been done of a study, kept so that nothing is lost whenever the runner ends: study.json, an
+experiment.json in each run's folder, and the lock that keeps a second runner out."""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import socket
+
+SCHEMA = 1
+STUDY, RUN, LOCK, LOG = "study.json", "experiment.json", ".lock", "log.txt"
+FINISHED = ("done", "diverged")  # states with a result; never run again
+
+
+class Refused(Exception):
+    """What the user has to change, in one line."""
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def write_json(path, content):
+    """Whole or not at all, even if the machine goes down."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.new")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # of the new name
+    finally:
+        os.close(directory)
+
+
+def read_json(path):
+    """A mapping, or None where there is none or it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def take_lock(path, shared=False):
+    """Held until the descriptor is closed or this process ends, whichever way. Children do not
+    inherit it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(fd, 200, 0).decode(errors="replace").strip() or "another runner"
+        os.close(fd)
+        raise Refused(f"{os.path.dirname(path)}: {holder} is at work here: wait for it or end it, "
+                      "or name another folder by --out") from error
+    except OSError as error:
+        os.close(fd)
+        raise Refused(f"{path}: this file system has no locks ({error.strerror}): name a folder on "
+                      "another one by --out") from error
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return fd
+
+
+def describe(study, planned, facts):
+    """study.json: the spec, and the runs in the order in which they are to happen."""
+    return {
+        "schema": SCHEMA, "name": study.name,
+        "spec": {"file": os.path.abspath(study.path), "sha256": study.sha256, "text": study.text},
+        "claim": study.claim, "source": study.source, "short": study.short,
+        "design": study.design, "factors": study.factors, "baseline": study.baseline,
+        "report": study.report,
+        "blocks": [{"repetition": r, "seed": s} for r, s in study.blocks],
+        "cells": [{"id": c.id, "levels": c.levels, "ranks": c.ranks, "testbed": c.testbed}
+                  for c in study.cells],
+        "runs": [{"folder": p.folder, "cell": p.cell.id, "block": p.block} for p in planned],
+        "order_seed": study.order_seed, "retries": study.retries, "timeout_s": study.timeout_s,
+        "created_utc": now(), **facts}
+
+
+class Journal:
+    """Of one results folder. Only who has it locked writes."""
+
+    def __init__(self, out):
+        self.out = out
+        self.share = None
+
+    @contextlib.contextmanager
+    def locked(self, share=None):
+        """This process's alone; with `share`, a range of the plan's places, only these runs are: a
+        task of a job array has the others beside it."""
+        self.share = share
+        made, locks = not os.path.exists(self.out), []
+        try:
+            try:
+                os.makedirs(self.out, exist_ok=True)
+                locks.append(take_lock(os.path.join(self.out, LOCK), shared=share is not None))
+                if share is not None:
+                    locks.append(take_lock(os.path.join(self.out, f"{LOCK}-{share.start}")))
+            except OSError as error:
+                raise Refused(f"{self.out}: {error.strerror}: name another folder by --out") from error
+            yield self
+        finally:
+            if made:
+                self.unmake()
+            for lock in locks:
+                os.close(lock)
+
+    def unmake(self):
+        """A folder that was made for nothing goes again."""
+        names = os.listdir(self.out)
+        if all(name.startswith(LOCK) for name in names):
+            for name in names:
+                os.unlink(os.path.join(self.out, name))
+            os.rmdir(self.out)
+
+    def study(self):
+        """study.json, or None."""
+        return read_json(os.path.join(self.out, STUDY))
+
+    def order(self, study, planned, resume):
+        """The runs in order: of the study that is here already, if it is the same, else as planned."""
+        old = self.study()
+        if old is None:
+            self.refuse_foreign()
+            return planned
+        self.compare(old, study, resume)
+        by_folder = {p.folder: p for p in planned}
+        folders = [run["folder"] for run in old["runs"]]
+        if set(folders) != set(by_folder):
+            raise Refused(f"{self.out}: its runs were named by another version of experiments/run: "
+                          "go on with that version, or name another folder by --out")
+        return [by_folder[folder] for folder in folders]
+
+    def create(self, study, planned, facts):
+        write_json(os.path.join(self.out, STUDY), describe(study, planned, facts))
+
+    def refuse_foreign(self):
+        if not os.path.exists(self.out):
+            return
+        if self.share is not None:
+            raise Refused(f"{self.out}: --only-run: there is no study here: let --slurm begin it")
+        foreign = sorted(name for name in os.listdir(self.out)  # but what a killed runner leaves
+                         if not name.startswith(LOCK) and name != f".{STUDY}.new")
+        if foreign:
+            raise Refused(f"{self.out}: holds other things than a study ({foreign[0]}): name "
+                          "another folder by --out")
+
+    def compare(self, old, study, resume):
+        if old.get("schema") != SCHEMA:
+            raise Refused(f"{self.out}: {STUDY} has schema {old.get('schema')}, not {SCHEMA}: name "
+                          "another folder by --out")
+        if not resume:
+            raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to go on "
+                          "with it, or name another folder by --out")
+        if old["spec"]["sha256"] != study.sha256:
+            raise Refused(f"{self.out}: was begun with another text of the spec ({old['name']}, kept "
+                          f"in {STUDY}) than {study.path} has now: restore it, or name another "
+                          "folder by --out")
+        if old["short"] != study.short:
+            raise Refused(f"{self.out}: was begun {'with' if old['short'] else 'without'} --short: "
+                          f"resume it {'with' if old['short'] else 'without'}, or name another "
+                          "folder by --out")
+
+    def folder(self, planned):
+        return os.path.join(self.out, planned.folder)
+
+    def load(self, planned):
+        """Its experiment.json, or None where it never began (or nothing can be known of it)."""
+        record = read_json(os.path.join(self.folder(planned), RUN))
+        if not record or record.get("schema") != SCHEMA or "attempts" not in record:
+            return None
+        if record["state"] == "done" and not self.has_result(planned):
+            return None
+        return record
+
+    def has_result(self, planned):
+        return os.path.exists(os.path.join(self.folder(planned), "run.json"))
+
+    def save(self, planned, record):
+        write_json(os.path.join(self.folder(planned), RUN), record)
+
+    def begin(self, planned, record):
+        """Before its process starts: whatever an earlier attempt has left is not this one's."""
+        folder = self.folder(planned)
+        os.makedirs(folder, exist_ok=True)
+        for name in ("run.json", LOG):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+        self.save(planned, record)
+
+
+def new_record(study, planned, index):
+    return {"schema": SCHEMA, "study": study.name, "cell": planned.cell.id,
+            "levels": planned.cell.levels, "baseline": planned.cell.baseline,
+            "repetition": planned.repetition, "seed": planned.seed, "block": planned.block,
+            "planned": index, "state": "running", "attempts": []}
+
+
+def new_attempt():
+    """`interrupted` is None until it has ended: for good, if its runner is killed."""
+    return {"started_utc": now(), "seconds": None, "status": None, "signal": None,
+            "timed_out": False, "interrupted": None, "message": ""}
+
+
+def spent(record):
+    """Attempts that count: one that was interrupted, or whose runner was killed, does not."""
+    return sum(attempt["interrupted"] is False for attempt in record["attempts"])
+
+
+def is_left(record, attempts):
+    """Whether there is something to do for it yet, where so many attempts are allowed."""
+    if record is None or record["state"] in ("running", "interrupted"):
+        return True
+    return record["state"] == "failed" and spent(record) < attempts

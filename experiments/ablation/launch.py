@@ -1,0 +1,269 @@
+"""Starts and ends the processes of a run, and the testbed under it."""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from ablation.journal import LOG, Refused
+
+TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "testbed")
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+GRACE_S = 3  # between asking processes to end and making them
+LOG_BYTES, MESSAGE_LINES, MESSAGE_LENGTH = 64 << 10, 10, 2000
+# What Hydra says around a rank's own words when one dies.
+BANNER = re.compile(r"^(=.*|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
+                    r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)).*$", re.MULTILINE)
+DIED_OF = re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+# ---- what is started ----
+
+def threads_of(cell):
+    """Of a rank, as the options say."""
+    options = dict(zip(cell.words, cell.words[1:]))
+    return int(options.get("--threads", 1))
+
+
+class Launcher:
+    """How the ranks of a cell are started: by BUILD/mpiexec, by srun, or on the testbed."""
+
+    def __init__(self, kind, build, out):
+        self.kind = kind
+        self.program = os.path.join(build, "gradwire")
+        self.mpiexec = os.path.join(build, "mpiexec")
+        digest = hashlib.sha256(os.path.abspath(out).encode()).hexdigest()
+        self.name = f"study-{digest[:12]}"  # of the testbed: the same after an interruption
+        self.up = None  # what the testbed is: (hosts, rate)
+
+    def refuse(self, cells, jobs, oversubscribe):
+        """What cannot work, before anything runs."""
+        for path in [self.program] + [self.mpiexec] * (self.kind != "srun"):
+            if not os.access(path, os.X_OK):
+                raise Refused(f"{path}: no such program: build it, or name its folder by --build")
+        if self.kind == "srun" and not shutil.which("srun"):
+            raise Refused("--launcher srun: there is no srun in PATH: load Slurm, or leave it out")
+        on_testbed = [cell for cell in cells if cell.testbed]
+        if on_testbed and self.kind == "srun":
+            raise Refused(f"{on_testbed[0].id} names hosts or a rate, which the testbed emulates on "
+                          "one machine: leave out --launcher srun, or these cells by --only")
+        if self.kind == "testbed" and len(on_testbed) < len(cells):
+            cell = next(cell for cell in cells if not cell.testbed)
+            raise Refused(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them to "
+                          "the spec, or leave out --launcher")
+        if on_testbed and jobs > 1:
+            raise Refused("--jobs: runs on the testbed would share its links: leave it out, or these "
+                          "cells by --only")
+        if jobs > 1 and self.kind != "srun" and not oversubscribe:
+            refuse_crowd(cells, jobs)
+
+    def command(self, planned, folder):
+        cell = planned.cell
+        words = [self.program, "train", "--quiet", "--overwrite", *cell.words, "--seed",
+                 str(planned.seed), "--out", os.path.abspath(folder)]
+        ranks = ["-n", str(cell.ranks)]
+        if self.kind == "srun":
+            return ["srun", "--exclusive", *ranks, "-c", str(threads_of(cell)), *words]
+        if cell.testbed:
+            return [sys.executable, "-B", TESTBED, "run", "--name", self.name, *ranks,
+                    "--per-host", str(cell.testbed["per_host"]), "--mpiexec", self.mpiexec, "--",
+                    *words]
+        return [self.mpiexec, *ranks, *words]
+
+    def start(self, ranks):
+        """What starts gradwire, to check a command rather than to train: on a login node, too."""
+        inside = "SLURM_JOB_ID" in os.environ or not os.access(self.mpiexec, os.X_OK)
+        launcher = "srun" if self.kind == "srun" and inside else self.mpiexec
+        return [launcher, "-n", str(ranks), self.program]
+
+    def name_of(self, cell):
+        return "testbed" if cell.testbed else self.kind
+
+    # ---- the testbed ----
+
+    def testbed(self, verb, *words):
+        done = subprocess.run([sys.executable, "-B", TESTBED, verb, "--name", self.name, *words],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", check=False, start_new_session=True)
+        if done.returncode != 0:
+            lines = (done.stderr.strip() or f"testbed {verb} failed").splitlines()
+            raise Refused(lines[-1])
+
+    def prepare(self, cell):
+        """The testbed as the cell wants it; it stays for the next run that wants the same."""
+        if not cell.testbed:
+            return
+        wanted = (cell.testbed["hosts"], cell.testbed["rate"])
+        if self.up == wanted:
+            return
+        self.testbed("down")  # of another cell, or left by a runner that was killed
+        self.up = None
+        self.testbed("up", "--hosts", str(wanted[0]), "--rate", str(wanted[1]))
+        self.up = wanted
+
+    def try_testbed(self, cells):
+        """Whether it can be built and starts ranks: told before the first run."""
+        cell = next((cell for cell in cells if cell.testbed), None)
+        if cell:
+            self.prepare(cell)
+            self.testbed("run", "-n", "1", "--mpiexec", self.mpiexec, "--", "true")
+
+    def close(self):
+        if self.up:
+            self.up = None
+            self.testbed("down")
+
+
+def refuse_crowd(cells, jobs):
+    cores = len(os.sched_getaffinity(0))
+    need = sorted((cell.ranks * threads_of(cell) for cell in cells), reverse=True)
+    if need and need[0] * jobs > cores:
+        raise Refused(f"--jobs {jobs}: {jobs} runs of {need[0]} ranks x threads need "
+                      f"{need[0] * jobs} cores, here are {cores}: name fewer jobs, or give "
+                      "--oversubscribe where times do not matter")
+
+
+# ---- a process and all that comes of it ----
+
+def become_reaper():
+    """Processes whose parent dies become this process's children, so that they can be found."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def start(words, environment, log, mask):
+    """In a session of its own: a terminal's Ctrl-C is the runner's to pass on. If the runner is
+    killed, the kernel tells the launcher to end, and that ends its ranks."""
+    runner = os.getpid()
+
+    def prepare():
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != runner:  # it died before the line above
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    changed = dict(os.environ)
+    for name, value in environment.items():
+        changed.pop(name, None)
+        if value is not None:
+            changed[name] = str(value)
+    with open(log, "wb") as file:
+        return subprocess.Popen(words, env=changed, stdin=subprocess.DEVNULL, stdout=file,
+                                stderr=subprocess.STDOUT, start_new_session=True,
+                                preexec_fn=prepare)
+
+
+def process_table():
+    """pid -> (parent, start time) of what is alive: the start time tells a process from a later one
+    of the same number."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:  # gone meanwhile
+                continue
+            if fields[0] != "Z":
+                table[int(name)] = (int(fields[1]), fields[19])
+    return table
+
+
+def tree(pids, table):
+    """{pid: start time} of these and their descendants. A launcher puts its ranks in sessions of
+    their own, so neither a group nor a session has them all."""
+    found = {pid: table[pid][1] for pid in pids if pid in table}
+    grown = True
+    while grown:
+        more = {pid: begun for pid, (parent, begun) in table.items()
+                if parent in found and pid not in found}
+        found.update(more)
+        grown = bool(more)
+    return found
+
+
+def alive(known):
+    table = process_table()
+    return {pid: begun for pid, begun in known.items() if table.get(pid, (0, None))[1] == begun}
+
+
+def send(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def end(processes, grace_s=GRACE_S):
+    """The launchers are asked to end, which end their ranks; after some seconds all that is left of
+    their trees is made to."""
+    roots = [process.pid for process in processes if process.poll() is None]
+    known = tree(roots, process_table())
+    send(roots, signal.SIGTERM)
+    until = time.monotonic() + grace_s
+    while known and time.monotonic() < until:
+        time.sleep(0.02)
+        for process in processes:
+            process.poll()
+        known.update(tree(known, process_table()))
+        known = alive(known)
+    while known:
+        send(known, signal.SIGKILL)
+        time.sleep(0.02)
+        known.update(tree(known, process_table()))
+        known = alive(known)
+    for process in processes:
+        process.wait()
+
+
+def sweep(processes):
+    """Ends what a launcher that is gone has left: it would disturb the next run."""
+    own = {process.pid for process in processes}
+    table = process_table()
+    left = tree([pid for pid, (parent, _) in table.items()
+                 if parent == os.getpid() and pid not in own], table)
+    send(left, signal.SIGKILL)
+    while alive(left):
+        time.sleep(0.01)
+    for pid in left:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def read_log(folder):
+    """The text of log.txt, which stays if there is any, cut in the middle if it is long."""
+    path = os.path.join(folder, LOG)
+    with open(path, "rb") as file:
+        size = os.path.getsize(path)
+        text = file.read(LOG_BYTES // 2 if size > LOG_BYTES else LOG_BYTES)
+        if size > LOG_BYTES:
+            file.seek(-LOG_BYTES // 2, os.SEEK_END)
+            text += b"\n[...]\n" + file.read()
+    if size == 0:
+        os.unlink(path)
+    elif size > LOG_BYTES:
+        with open(path, "wb") as file:
+            file.write(text)
+    return text.decode(errors="replace")
+
+
+def last_words(text):
+    """What a run said last, without what the launcher says around it."""
+    lines = [line.strip() for line in BANNER.sub("", text).splitlines() if line.strip()]
+    return "\n".join(lines[-MESSAGE_LINES:])[-MESSAGE_LENGTH:]
+
+
+def died_of(returncode, text):
+    """The name of the signal that ended the launcher, or a rank if the launcher tells; else None."""
+    told = DIED_OF.search(text)
+    number = -returncode if returncode < 0 else int(told[1]) if told else 0
+    try:
+        return signal.Signals(number).name if number else None
+    except ValueError:
+        return f"signal {number}"

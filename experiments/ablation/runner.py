@@ -1,0 +1,169 @@
+"""The loop: starts the runs in the planned order, sees them end, and records what came of each."""
+
+import os
+import signal
+import time
+
+from ablation import journal as j
+from ablation import launch
+from ablation.progress import Progress, duration
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    def __init__(self, number):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Live:
+    """A run whose processes are at work."""
+
+    def __init__(self, planned, record, process, timeout_s):
+        self.planned, self.record, self.process = planned, record, process
+        self.begun = time.monotonic()
+        self.deadline = self.begun + (timeout_s or float("inf"))
+
+
+class Runner:
+    def __init__(self, study, runs, journal, launcher, jobs, retry_failed):
+        """`runs`: (index in the planned order, Planned) of those to care for."""
+        self.study, self.journal, self.launcher, self.jobs = study, journal, launcher, jobs
+        self.runs = runs
+        self.live = []
+        self.progress = Progress(len(runs), jobs)
+        self.allowed = {}  # folder -> attempts
+        self.records = {}  # folder -> experiment.json
+        self.queue = []
+        for index, planned in runs:
+            record = journal.load(planned)
+            again = j.spent(record) if retry_failed and record else 0
+            self.allowed[planned.folder] = study.retries + 1 + again
+            if j.is_left(record, self.allowed[planned.folder]):
+                self.queue.append((index, planned))
+            else:
+                self.progress.ended(planned, record["state"], record["attempts"][-1]["seconds"])
+            if record:
+                self.records[planned.folder] = record
+
+    def left(self):
+        return [live.planned for live in self.live] + [planned for _, planned in self.queue]
+
+    def left_cells(self):
+        """Each once, in the order of the runs."""
+        return list({planned.cell.id: planned.cell for planned in self.left()}.values())
+
+    def failed(self):
+        """(folder, record) of each that has no result."""
+        return [(p.folder, self.records[p.folder]) for _, p in self.runs
+                if self.progress.states.get(p.folder) == "failed"]
+
+    def run(self):
+        """Signals wait to be asked for: none comes in the middle of a record."""
+        launch.become_reaper()
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGCHLD})
+        try:
+            self.launcher.try_testbed(self.left_cells())
+            self.progress.show(self.left())
+            while self.queue or self.live:
+                while self.queue and len(self.live) < self.jobs:
+                    self.take(signal.sigtimedwait(ENDING, 0))
+                    self.start(*self.queue.pop(0))
+                self.wait()
+        finally:
+            launch.end([live.process for live in self.live])
+            self.progress.clear()
+            self.launcher.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    def start(self, index, planned):
+        folder = self.journal.folder(planned)
+        record = self.records.get(planned.folder) or j.new_record(self.study, planned, index)
+        for attempt in record["attempts"]:
+            if attempt["interrupted"] is None:  # its runner was killed
+                attempt["interrupted"] = True
+        words = self.launcher.command(planned, folder)
+        record.update(state="running", attempts=[*record["attempts"], j.new_attempt()],
+                      command=words, environment=planned.cell.environment,
+                      launcher=self.launcher.name_of(planned.cell), jobs=self.jobs,
+                      testbed=planned.cell.testbed)
+        self.records[planned.folder] = record
+        self.journal.begin(planned, record)
+        try:
+            self.launcher.prepare(planned.cell)
+            process = launch.start(words, planned.cell.environment, os.path.join(folder, j.LOG),
+                                   self.mask)
+        except (j.Refused, OSError) as error:  # the testbed, or a program that is being rebuilt
+            record["attempts"][-1].update(seconds=0.0, interrupted=False, message=str(error))
+            self.settle(planned, record, "failed")
+            return
+        self.live.append(Live(planned, record, process, self.study.timeout_s))
+
+    def wait(self):
+        """Until a process ends, a time is up, or a signal comes."""
+        until = min(live.deadline for live in self.live) - time.monotonic()
+        self.take(signal.sigtimedwait({*ENDING, signal.SIGCHLD}, min(max(until, 0), 3600)))
+        for live in list(self.live):
+            if live.process.poll() is not None:
+                self.finish(live)
+            elif time.monotonic() >= live.deadline:
+                launch.end([live.process])
+                self.finish(live, timed_out=True)
+
+    def take(self, told):
+        """A signal to end: what runs is ended, and recorded as interrupted."""
+        if told is None or told.si_signo == signal.SIGCHLD:
+            return
+        gone = [live for live in self.live if live.process.poll() is not None]
+        launch.end([live.process for live in self.live])
+        for live in list(self.live):
+            self.finish(live, interrupted=live not in gone)
+        raise Interrupted(told.si_signo)
+
+    def finish(self, live, timed_out=False, interrupted=False):
+        """A run that was done just before it was ended is done."""
+        self.live.remove(live)
+        launch.sweep([other.process for other in self.live])
+        text = launch.read_log(self.journal.folder(live.planned))
+        status = live.process.returncode
+        complete = status == 0 and self.journal.has_result(live.planned)
+        state = ("done" if complete else "interrupted" if interrupted else
+                 "diverged" if status == 1 and "no longer finite" in text else "failed")
+        attempt = live.record["attempts"][-1]
+        attempt.update(seconds=round(time.monotonic() - live.begun, 3),
+                       status=status if status >= 0 else None,
+                       signal=launch.died_of(status, text), timed_out=timed_out and not complete,
+                       interrupted=state == "interrupted", message=launch.last_words(text))
+        if status == 0 and not complete:
+            attempt["message"] = "ended with status 0, but wrote no run.json"
+        self.settle(live.planned, live.record, state)
+
+    def settle(self, planned, record, state):
+        record["state"] = state
+        self.journal.save(planned, record)
+        if state != "interrupted":
+            self.tell(planned, record)
+
+    def tell(self, planned, record):
+        state, attempt = record["state"], record["attempts"][-1]
+        event = f"{planned.folder} {state} in {duration(attempt['seconds'])}"
+        if state == "failed":
+            again = j.spent(record) < self.allowed[planned.folder]
+            self.progress.note(f"{planned.folder}: {describe(record)}"
+                               + ("; tried again" if again else ""))
+            if again:
+                self.queue.insert(0, (record["planned"], planned))
+                return
+        self.progress.ended(planned, state, attempt["seconds"])
+        self.progress.show(self.left(), event)
+
+
+def describe(record):
+    """What happened in the last attempt that counts, in one line."""
+    attempt = [a for a in record["attempts"] if a["interrupted"] is False][-1]
+    how = ("timed out" if attempt["timed_out"] else f"ended by {attempt['signal']}"
+           if attempt["signal"] else "not started" if attempt["status"] is None
+           else f"status {attempt['status']}")
+    said = attempt["message"].splitlines()
+    return f"{how} in attempt {j.spent(record)}" + (f": {said[-1]}" if said else "")
