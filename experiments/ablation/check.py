@@ -17,7 +17,8 @@ MOST_TOGETHER = 3  # levels looked at together, before the whole cell is named
 def cells(study, chosen, start):
     """BadSpec for the first of the chosen cells, in the study's order, that cannot run.
     start(ranks): the words that start gradwire on so many ranks."""
-    distinct = {}
+    distinct, wanted = {}, {cell.id for cell in chosen}
+    chosen = [cell for cell in study.cells if cell.id in wanted]
     for cell in chosen:
         distinct.setdefault((cell.ranks, *cell.words), cell)
     wide = max((cell.ranks for cell in distinct.values()), default=1)

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -436,6 +437,30 @@ class DryRun(Case):
             words = shlex.split(line)
             self.assertEqual(words[words.index("go") + 1:],
                              [*planned.cell.words, f"out/{planned.folder}"])
+
+
+class CommandLine(Case):
+    """What a user meets: one line and status 2, before anything is made."""
+
+    def test_refusals(self):
+        out = os.path.join(os.path.dirname(self.path), "out")
+        good = "claim: x\n" + SMALL + "factors: {batch: [32, 64]}"
+        for text, more, why in ((good.replace("batch", "bach"), [], ":5: unknown factor 'bach'"),
+                                (good.replace("64", "0"), [], ":5: level '0' of 'batch'"),
+                                (good.replace("64", "0"), ["--dry-run"], ":5: level '0' of"),
+                                (good, ["--only", "bach=32"], "did you mean 'batch'?"),
+                                (good, ["--short"], ":1: there is no short:")):
+            with self.subTest(text=text, more=more):
+                with open(self.path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                done = subprocess.run(
+                    [sys.executable, os.path.join(gwrun.SOURCE, "experiments", "run"), self.path,
+                     "--out", out, "--build", os.environ["BUILD"], *more], text=True,
+                    capture_output=True, timeout=300, check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(why, done.stderr)
+                self.assertFalse(os.path.exists(out))
 
 
 SMALL = "base:\n  data: synthetic:samples=512,features=16,classes=4\n  layers: 8\n"
