@@ -14,7 +14,7 @@ ALPHA = 0.05  # of a family of comparisons: the chance that any of them errs whe
 POWER = 0.80  # at which a difference counts as one that can be seen
 LEAST = 3  # runs for an interval or a test: below it the spread is unknown
 LEAST_BOOTSTRAP = 5  # below it even the range of the runs covers the median too rarely
-RESAMPLES = 20000
+RESAMPLES = 10000
 DRIFT_RUNS = 0.01  # p of a trend over the order of the runs that is flagged
 DRIFT_STEPS = 0.001, 0.02  # p, and least change, of a trend within a run that is flagged
 FACTOR = 1.5  # ratios beyond it are told as factors
@@ -107,7 +107,7 @@ def _t_interval(values, level):
 
 
 @dataclass(frozen=True)
-class _Estimate:
+class LogRatio:
     """Difference of logarithms: mean, standard error, degrees of freedom; or why there is none."""
 
     mean: float = 0.0
@@ -131,26 +131,26 @@ class _Estimate:
         return Interval(*map(float, ends), self.n, self.method, "", level)
 
 
-def _estimate(values, baseline, paired):
+def log_ratio(values, baseline, paired):
     """Log ratio of two arrays; of equal length and order where they are pairs."""
     n = len(values) if paired else min(len(values), len(baseline))
     if n == 0:
-        return _Estimate(reason="no pairs of runs" if paired else "no runs on one side")
+        return LogRatio(reason="no pairs of runs" if paired else "no runs on one side")
     if min(values.min(), baseline.min()) <= 0:
-        return _Estimate(n=n, reason="a ratio needs figures above 0")
+        return LogRatio(n=n, reason="a ratio needs figures above 0")
     a, b = np.log(values), np.log(baseline)
     mean = _but_rounding(np.mean(a - b) if paired else a.mean() - b.mean())
     if n < LEAST:
-        return _Estimate(n=n, reason=too_few(n, "pairs" if paired else "runs"), ratio=np.exp(mean))
+        return LogRatio(n=n, reason=too_few(n, "pairs" if paired else "runs"), ratio=np.exp(mean))
     if paired:
         spread = _spread(a - b)
-        return _Estimate(mean, spread / np.sqrt(n), n - 1, n, "paired t interval of log ratios")
+        return LogRatio(mean, spread / np.sqrt(n), n - 1, n, "paired t interval of log ratios")
     parts = _spread(a) ** 2 / len(a), _spread(b) ** 2 / len(b)
     total = sum(parts)
     freedom = n - 1.0
     if total > 0:  # Welch (Biometrika 1947): the sides need not be equally noisy
         freedom = total**2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
-    return _Estimate(mean, float(np.sqrt(total)), freedom, n, "Welch's t interval of logarithms")
+    return LogRatio(mean, float(np.sqrt(total)), freedom, n, "Welch's t interval of logarithms")
 
 
 def _spread(logs):
@@ -169,8 +169,8 @@ def ratio_ci(values, baseline_values, paired=True):
         pairs = np.array([pair for pair in zip(values, baseline_values, strict=True)
                           if None not in pair], dtype=float).reshape(-1, 2)
         pairs = pairs[np.isfinite(pairs).all(axis=1)]
-        return _estimate(pairs[:, 0], pairs[:, 1], True).interval(LEVEL)
-    return _estimate(numbers(values), numbers(baseline_values), False).interval(LEVEL)
+        return log_ratio(pairs[:, 0], pairs[:, 1], True).interval(LEVEL)
+    return log_ratio(numbers(values), numbers(baseline_values), False).interval(LEVEL)
 
 
 def holm(p_values):
@@ -195,16 +195,15 @@ def holm(p_values):
 
 @lru_cache(maxsize=4096)
 def _noncentrality(freedom, level):
-    """How many standard errors a difference must be long to be seen with a chance of POWER."""
-    edge = special.stdtrit(freedom, 1 - level / 2)
+    """How many standard errors a difference must be long to be seen with a chance of POWER.
 
-    def lack(delta):
-        return stats.nct.sf(edge, freedom, delta) - POWER
-
-    most = edge + 1
-    while lack(most) < 0:
-        most *= 2
-    return optimize.brentq(lack, 0, most)
+    Given how the spread came out, t beyond the edge is a matter of a normal deviate; its chance is
+    averaged over the spreads. (scipy's noncentral t is not a number far out.)"""
+    chances = (np.arange(4000) + 0.5) / 4000
+    edges = special.stdtrit(freedom, 1 - level / 2) * \
+        np.sqrt(2 * special.gammaincinv(freedom / 2, chances) / freedom)
+    return optimize.brentq(lambda delta: special.ndtr(delta - edges).mean() - POWER,
+                           0, edges[-1] + 5)
 
 
 def mdd(spread, n, level=ALPHA):
@@ -226,7 +225,7 @@ def compare_with_baseline(groups, baseline, words=("slower", "faster"), paired=T
             sides = ([side[block] for block in shared] for side in (group, baseline))
         else:
             sides = group.values(), baseline.values()
-        estimates[name] = _estimate(*map(numbers, sides), paired)
+        estimates[name] = log_ratio(*map(numbers, sides), paired)
     return judge(estimates, words, "pairs of runs" if paired else "runs")
 
 
@@ -243,14 +242,14 @@ def _comparison(estimate, adjusted, level, words, what):
     interval = estimate.interval(1 - level)
     if adjusted is None:
         return Comparison(interval, None, None, None, None, estimate.n,
-                          f"cannot be told ({estimate.reason})")
+                          f"cannot be told: {estimate.reason}")
     least = float(np.expm1(_noncentrality(round(estimate.freedom, 2), level) * estimate.error))
     p = estimate.p()
     differs = bool(p <= level)
     if interval.low == interval.high == 1:
         text = f"equal in all {estimate.n} {what}"
     elif not differs:
-        text = (f"inside the noise (a difference below {percent(least)} cannot be seen "
+        text = (f"inside the noise (a difference below {size(least)} cannot be seen "
                 f"with {estimate.n} {what})")
     else:
         text = difference(interval, words)
@@ -260,8 +259,17 @@ def _comparison(estimate, adjusted, level, words, what):
 def percent(fraction):
     """Two digits that count: 0.0312 is 3.1%, 0.312 is 31%."""
     value = 100 * fraction
-    digits = 0 if value >= 10 else 1 if value >= 1 or value == 0 else 2
+    digits = 0 if value >= 9.95 else 1 if value >= 0.995 or value == 0 else 2
     return f"{value:.{digits}f}%"
+
+
+def times(factor):
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
+
+
+def size(relative):
+    """How large a difference is: 3.1%, or 2.1x where it is large."""
+    return percent(relative) if 1 + relative < FACTOR else f"{times(1 + relative)}x"
 
 
 def difference(interval, words=("slower", "faster")):
@@ -273,7 +281,7 @@ def difference(interval, words=("slower", "faster")):
         return f"{percent(abs(value - 1))} {word} ({percent(low)[:-1]}..{percent(high)})"
     if value < 1:
         value, low, high = 1 / value, 1 / high, 1 / low
-    return f"{value:.3g}x {word} ({low:.3g}..{high:.3g}x)"
+    return f"{times(value)}x {word} ({times(low)}..{times(high)}x)"
 
 
 @dataclass(frozen=True)

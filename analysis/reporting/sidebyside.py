@@ -1,0 +1,202 @@
+"""Two results, cell by cell, for `analysis/compare`. Cells are the same where their levels are."""
+
+import difflib
+from dataclasses import dataclass
+
+from reporting import loose, stats
+
+DEFAULT = "step"
+
+
+class BadInput(Exception):
+    """What cannot be compared, and what to do: one line."""
+
+
+@dataclass
+class Metric:
+    """A figure of a run."""
+
+    title: str
+    unit: str
+    factor: float  # to the unit
+    of: object  # run -> figure, None: absent
+    words: tuple = ("higher", "lower")
+    lower_is_better: bool = True
+
+
+def result(key):
+    return lambda run: run.info["results"].get(key)
+
+
+METRICS = {
+    "step": Metric("step time", "ms", 1e3, lambda run: run.step_s, ("slower", "faster")),
+    "elapsed": Metric("time of the whole run", "s", 1, result("elapsed_s"), ("slower", "faster")),
+    "accuracy": Metric("test accuracy", "", 1, result("test_accuracy"), lower_is_better=False),
+    "loss": Metric("test loss", "", 1, result("test_loss")),
+}
+
+
+def metric_named(name, sides):
+    """A metric of METRICS, or a column of batches.csv that some run has."""
+    if name in METRICS:
+        return METRICS[name]
+    columns = {column for cells in sides for cell in cells.values() for run in cell.runs
+               for column, mean in run.means.items() if mean is not None}
+    if name in columns:
+        seconds = name.endswith("_s")
+        return Metric(f"{name}, mean of a step", "ms" if seconds else "", 1e3 if seconds else 1,
+                      lambda run: run.means.get(name), ("more", "less"))
+    near = difflib.get_close_matches(name, [*METRICS, *columns], 1)
+    raise BadInput(f"--metric {name}: no run has such a figure"
+                   f"{f' (did you mean {near[0]}?)' if near else ''}: must be "
+                   f"{', '.join(METRICS)}, or a column of batches.csv")
+
+
+def cells_of(results, alone):
+    """{key: cell}. Studies of one name are the same study; so are two that are `alone`, whatever
+    they are called."""
+    return {(None if alone or one.study is None else one.name, frozenset(cell.levels.items())): cell
+            for one in results for cell in one.cells}
+
+
+def title(key):
+    """A cell by its levels."""
+    study, levels = key
+    text = ", ".join(f"{factor}={level}" for factor, level in sorted(levels)) or "all runs"
+    return f"{study}: {text}" if study else text
+
+
+# ---- what else differs ----
+
+def facts(run):
+    """What a difference between two runs may come from, beside gradwire itself."""
+    info = run.info
+    machine, mpi = info["machine"], info["mpi"]
+    more = loose.facts(info)
+    return {
+        "version": info["version"],
+        "commit": more["commit"],
+        "host names": ", ".join(machine["hosts"]),
+        "cpu": machine["cpu"],
+        "cores": loose.text(machine["cores_usable"]),
+        "oversubscribed": "yes" if machine["oversubscribed"] else "no",
+        "kernels": machine["gemm"],
+        "MPI": f"{' '.join(mpi['library'].split())}, {mpi['thread_level']}",
+        "data": f"{info['data']['source']}, {info['data']['hash']}",
+        **more,
+    }
+
+
+def said(runs):
+    """{fact: its values over some runs, as one text}."""
+    values = {}
+    for run in runs:
+        for name, value in facts(run).items():
+            values.setdefault(name, set()).add(value)
+    return {name: " or ".join(sorted(some)) for name, some in values.items()}
+
+
+def differences(pairs):
+    """Lines on whatever is not the same on both sides of some cell."""
+    found = {}
+    for a, b in pairs.values():
+        left, right = said(a.runs), said(b.runs)
+        for name in [*left, *(name for name in right if name not in left)]:
+            change = left.get(name, "absent"), right.get(name, "absent")
+            if change[0] != change[1]:
+                found.setdefault(name, {}).setdefault(change, []).append(a)
+    return [f"{name}: {left} -> {right}"
+            + (f" ({len(cells)} of {len(pairs)} cells)" if len(cells) < len(pairs) else "")
+            for name, changes in found.items() for (left, right), cells in changes.items()]
+
+
+# ---- figures ----
+
+def in_turn(a, b):
+    """Whether the n-th runs of both sides ran before any later one of either: they are pairs."""
+    if len(a) != len(b):
+        return False
+    starts = [[run.info["started_utc"] for run in pair] for pair in zip(a, b)]
+    return all(max(now) <= min(then) for now, then in zip(starts, starts[1:]))
+
+
+def by_start(cell):
+    return sorted(cell.runs, key=lambda run: run.info["started_utc"])
+
+
+@dataclass
+class Row:
+    """One cell on both sides."""
+
+    title: str
+    a: stats.Interval
+    b: stats.Interval
+    comparison: stats.Comparison
+    regressed: bool
+    marks: list
+
+
+@dataclass
+class Both:
+    """All that is printed."""
+
+    metric: Metric
+    rows: list
+    differences: list
+    only: tuple  # titles of the cells that one side alone has
+    failed: tuple  # of each side, what happened
+    paired: bool
+
+
+def worse(metric, comparison, threshold):
+    """Whether the comparison tells a change for the worse of more than the threshold."""
+    if not comparison.differs:
+        return False
+    ratio = comparison.interval.value
+    return ratio > 1 + threshold if metric.lower_is_better else ratio < 1 - threshold
+
+
+def marks(name, runs):
+    """What to know of a figure of some runs."""
+    found = {mark for run in runs for mark in run.marks}
+    if any("_model_" in name or run.info["sources"].get(name, "").startswith("modelled")
+           for run in runs):
+        found.add("modelled, not measured")
+    return sorted(found)
+
+
+def compare(results_a, results_b, name, threshold):
+    """Both sides matched and judged; raises BadInput where nothing matches."""
+    alone = len(results_a) == len(results_b) == 1
+    a, b = (cells_of(results, alone) for results in (results_a, results_b))
+    keys = [key for key in a if key in b]
+    if not keys:
+        raise BadInput("no cell is in both: A has "
+                       f"{title(next(iter(a)))}; B has {title(next(iter(b)))}")
+    metric = metric_named(name, (a, b))
+    pairs = {key: (a[key], b[key]) for key in keys}
+    runs = {key: tuple(map(by_start, pair)) for key, pair in pairs.items()}
+    figures = {key: tuple([metric.of(run) for run in side] for side in sides)
+               for key, sides in runs.items()}
+    if not any(value is not None for sides in figures.values() for side in sides for value in side):
+        raise BadInput(f"--metric {name}: no run has this figure")
+    paired = all(in_turn(*sides) for sides in runs.values()) and \
+        all(None not in side for sides in figures.values() for side in sides)
+    verdicts = stats.judge({key: stats.log_ratio(*map(stats.numbers, reversed(sides)), paired)
+                            for key, sides in figures.items()}, metric.words,
+                           "pairs of runs" if paired else "runs")
+    rows = [Row(title(key), *map(stats.median_ci, figures[key]), verdicts[key],
+                worse(metric, verdicts[key], threshold),
+                marks(name, [run for side in runs[key] for run in side])) for key in keys]
+    return Both(metric, rows, differences(pairs),
+                tuple([title(key) for key in side if key not in other]
+                      for side, other in ((a, b), (b, a))),
+                tuple([failure for one in side for failure in troubles(one)]
+                      for side in (results_a, results_b)), paired)
+
+
+def troubles(results):
+    """Lines on runs that have no figures."""
+    lines = [f"{folder}: {what}" for folder, _, what in results.failed + results.diverged]
+    return lines + [f"{folder}: {why}" for folder, why in results.left_out] + \
+        [f"{folder}: not run" for folder in results.missing]

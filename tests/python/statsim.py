@@ -1,0 +1,177 @@
+"""Simulated studies: how often the methods of analysis/reporting/stats.py are right.
+
+test_stats.py runs small ones; `/usr/bin/python3 -B tests/python/statsim.py` prints the tables of
+docs/analysis.md, which takes some minutes."""
+
+import os
+import sys
+
+import numpy as np
+
+SOURCE = os.environ.get("SOURCE") or os.path.join(os.path.dirname(__file__), "..", "..")
+sys.path.insert(0, os.path.join(SOURCE, "analysis"))
+
+from reporting import fits, stats  # noqa: E402
+
+KINDS = ("normal", "lognormal", "outliers", "heavy tails")
+SPREAD = 0.02  # standard deviation of the logarithms of a cell's runs, but for outliers and tails
+
+
+def noise(kind, shape, random):
+    """Logarithms of what a run takes, relative to what its cell does."""
+    z = random.standard_normal(shape)
+    if kind == "normal":  # of the times themselves
+        return np.log1p(SPREAD * z)
+    if kind == "lognormal":  # skewed visibly: one run in six takes 1.6 times the median
+        return 0.5 * z
+    if kind == "outliers":  # one run in ten is disturbed and takes 1.35 times as long
+        return SPREAD * z + np.where(random.random(shape) < 0.1, 0.3, 0.0)
+    if kind == "heavy tails":
+        return 0.6 * SPREAD * random.standard_t(3, shape)
+    raise ValueError(kind)
+
+
+def truth(kind):
+    """Median of the figures."""
+    if kind != "outliers":
+        return 1.0
+    return float(np.exp(np.median(noise(kind, 4_000_000, np.random.default_rng(0)))))
+
+
+def median_coverage(kind, n, count, seed=1):
+    """Share of intervals that hold the true median."""
+    values = np.exp(noise(kind, (count, n), np.random.default_rng(seed)))
+    right = truth(kind)
+    intervals = [stats.median_ci(row) for row in values]
+    return np.mean([interval.low <= right <= interval.high for interval in intervals])
+
+
+def ratio_coverage(kind, n, count, paired, seed=1):
+    """Share of intervals of a ratio that hold the true one, 1.05."""
+    random = np.random.default_rng(seed)
+    block = 0.1 * random.standard_normal((count, n)) if paired else 0.0
+    values, baseline = (np.exp(block + noise(kind, (count, n), random)) for _ in range(2))
+    intervals = [stats.ratio_ci(1.05 * a, b, paired) for a, b in zip(values, baseline)]
+    return np.mean([interval.low <= 1.05 <= interval.high for interval in intervals])
+
+
+def studies(kind, cells, blocks, count, effects=(), paired=True, seed=1):
+    """The comparisons of `count` studies: cells with the baseline, all alike but for `effects`
+    (ratios of the first ones). Each block is some 10% faster or slower than the others, if `paired`; cells
+    differ in how noisy they are."""
+    random = np.random.default_rng(seed)
+    ratios = np.ones(cells)
+    ratios[1:len(effects) + 1] = effects
+    for _ in range(count):
+        logs = noise(kind, (cells, blocks), random) * np.linspace(1, 2, cells)[:, None]
+        if paired:
+            logs = logs + 0.1 * random.standard_normal(blocks)
+        figures = np.exp(logs) * ratios[:, None]
+        groups = {f"cell {i}": dict(enumerate(row)) for i, row in enumerate(figures)}
+        baseline = groups.pop("cell 0")
+        yield stats.compare_with_baseline(groups, baseline, paired=paired)
+
+
+def flagged(*args, **kwargs):
+    """Share of studies that say of any cell that it differs."""
+    return np.mean([any(one.differs for one in study.values())
+                    for study in studies(*args, **kwargs)])
+
+
+def joint_coverage(kind, cells, blocks, count):
+    """Share of studies all of whose intervals hold the true ratio; half the cells differ by 5%."""
+    effects = [1.05] * (cells // 2)
+    right = dict(zip((f"cell {i}" for i in range(1, cells)), effects + [1.0] * cells))
+    return np.mean([all(one.interval.low <= right[name] <= one.interval.high
+                        for name, one in study.items())
+                    for study in studies(kind, cells, blocks, count, effects)])
+
+
+def power(kind, blocks, difference, spread, count, family=1, seed=1):
+    """How often a difference is seen beside `family` - 1 cells that do not differ; `spread`: of one
+    run's logarithm."""
+    random = np.random.default_rng(seed)
+    scale = spread / (SPREAD if kind == "normal" else noise(kind, 1_000_000, random).std())
+    seen = 0
+    for _ in range(count):
+        logs = scale * noise(kind, (family + 1, blocks), random)
+        logs[1] += np.log1p(difference)
+        groups = {i: dict(enumerate(np.exp(row))) for i, row in enumerate(logs)}
+        seen += stats.compare_with_baseline(groups, groups.pop(0))[1].differs
+    return seen / count
+
+
+def drift_flagged(kind, cells, blocks, count, block_effect=0.0, rise=0.0, seed=1):
+    """Share of studies with a flag; `rise`: relative, from the first run to the last."""
+    random = np.random.default_rng(seed)
+    raised = 0
+    for _ in range(count):
+        logs = noise(kind, (blocks, cells), random)
+        logs += block_effect * random.standard_normal((blocks, 1))
+        order = random.permuted(np.tile(np.arange(cells), (blocks, 1)), axis=1).ravel()
+        figures = np.exp(np.take_along_axis(logs, order.reshape(blocks, cells), axis=1).ravel())
+        figures *= np.linspace(1, 1 + rise, len(figures))
+        raised += stats.drift(list(zip(order, figures))).raised
+    return raised / count
+
+
+def walls(steps, correlation, random):
+    """Steps of a run that resemble their neighbours: autoregressive noise of 5%."""
+    shocks = 0.05 * np.sqrt(1 - correlation**2) * random.standard_normal(steps + 200)
+    series = np.zeros(steps + 200)
+    for i in range(1, len(series)):
+        series[i] = correlation * series[i - 1] + shocks[i]
+    return np.exp(series[200:])
+
+
+def serial_coverage(law, serial, n, workers, count, seed=1):
+    """Share of intervals of the serial fraction that hold it; runs have SPREAD."""
+    random = np.random.default_rng(seed)
+    held = 0
+    for _ in range(count):
+        seconds = {p: (1 if law == "Amdahl" else p) / fits.LAWS[law][0](serial, p)
+                   * np.exp(SPREAD * random.standard_normal(n)) for p in workers}
+        interval = fits.fit(law, seconds).serial
+        held += interval.low <= serial <= interval.high
+    return held / count
+
+
+def table(title, columns, rows):
+    print(f"\n{title}\n\n| {' | '.join(map(str, columns))} |\n|{'---|' * len(columns)}")
+    for name, figures in rows:
+        print(f"| {name} | " + " | ".join(f"{100 * figure:.1f}" for figure in figures) + " |",
+              flush=True)
+
+
+def main():
+    few = (3, 4, 5, 6, 7, 8, 10, 15, 20)
+    table("Coverage of the median's interval, %", ["runs", *few],
+          ((kind, [median_coverage(kind, n, 10000) for n in few]) for kind in KINDS))
+    for paired in (True, False):
+        table(f"Coverage of a ratio's interval, %; paired: {paired}", ["runs", *few],
+              ((kind, [ratio_coverage(kind, n, 10000, paired) for n in few]) for kind in KINDS))
+    few = (3, 5, 7, 10)
+    for paired in (True, False):
+        table(f"Studies of 8 equal cells that flag any, %; paired: {paired}", ["runs", *few],
+              ((kind, [flagged(kind, 8, n, 10000, paired=paired) for n in few])
+               for kind in KINDS))
+    table("Studies of 8 cells all of whose intervals hold, %; 4 differ by 5%", ["runs", *few],
+          ((kind, [joint_coverage(kind, 8, n, 10000) for n in few]) for kind in KINDS))
+    for family in (1, 7):
+        table(f"Power for 5%, %; runs' spread 1.5%, {family} compared", ["runs", *few],
+              ((kind, [power(kind, n, 0.05, 0.015, 10000, family) for n in few])
+               for kind in KINDS))
+        print("| predicted at least 80 for |", " | ".join(
+            f"{100 * stats.mdd(0.015 * 2**0.5, n, stats.ALPHA / family):.1f}" for n in few), "|")
+    table("Studies flagged for drift, %: 8 cells", ["", *few],
+          ((name, [drift_flagged("normal", 8, n, 10000, *how) for n in few])
+           for name, how in (("none", (0, 0)), ("blocks differ by 2%", (0.02, 0)),
+                             ("rise by 5%", (0, 0.05)))))
+    for law in fits.LAWS:
+        table(f"{law}: coverage of f = 0.08, %", ["runs", *few],
+              ((f"{workers} workers", [serial_coverage(law, 0.08, n, workers, 2000) for n in few])
+               for workers in ((1, 2, 4), (1, 2, 4, 8))))
+
+
+if __name__ == "__main__":
+    main()

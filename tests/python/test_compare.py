@@ -1,0 +1,241 @@
+"""analysis/compare: exit status and text for real runs, alike and slowed down, and for runs whose
+figures are made up so that the answer is known."""
+
+import csv
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+SCRIPT = os.path.join(gwrun.SOURCE, "analysis", "compare")
+TRAIN = ["--data", "synthetic:samples=2000,features=100,classes=4,seed=1", "--layers", "64",
+         "--batch", 100, "--steps", 40, "--overhead", 0, "--ceilings", "off"]
+
+
+def compare(*words):
+    return subprocess.run([SCRIPT, *map(str, words)], text=True, capture_output=True, check=False)
+
+
+class RealRuns(unittest.TestCase):
+    """A, B and a slower C, five runs each, in turn. On one rank, for ranks that wait for each other
+    on a busy machine differ by any factor."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.dir.cleanup)
+        first = gwrun.train(1, os.path.join(cls.dir.name, "first"), *TRAIN)
+        # So much slower that no disturbance hides it; 0.5 ms is above what a busy machine adds.
+        delay = max(5 * first["results"]["summary"]["wall_s"], 5e-4)
+        for seed in range(1, 6):
+            for side in "ABC":
+                slow = ["--inject-skew", f"0:{delay * 1e6:.0f}us"] if side == "C" else []
+                for batch in (100, 50):
+                    gwrun.train(1, os.path.join(cls.dir.name, side, f"{batch}-{seed}"), *TRAIN,
+                                "--batch", batch, "--seed", seed, *slow)
+
+    def compare(self, a, b, *words):
+        return compare(*(os.path.join(self.dir.name, side) for side in (a, b)), *words)
+
+    def test_alike(self):
+        done = self.compare("A", "B", "--threshold", "50%")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertIn("same machine, MPI, commit and options", done.stdout)
+        self.assertIn("no regression of more than 50% in 2 cells", done.stdout)
+        self.assertIn("pairs of runs, which both sides took in turn", done.stdout)
+
+    def test_slower(self):
+        done = self.compare("A", "C", "--threshold", "50%")
+        self.assertEqual((done.returncode, done.stderr), (1, ""), done.stdout)
+        self.assertEqual(done.stdout.count("REGRESSION"), 2, done.stdout)
+        self.assertIn("differs: inject-skew: none -> 0:", done.stdout)
+        self.assertEqual(self.compare("C", "A").returncode, 0)  # an improvement
+
+    def test_accuracy_is_untouched(self):
+        done = self.compare("A", "C", "--metric", "accuracy")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("equal in all 5 pairs of runs"), 2, done.stdout)
+
+    def test_column(self):
+        done = self.compare("A", "C", "--metric", "data_s", "--threshold", "50%")
+        self.assertEqual(done.returncode, 1, done.stdout)  # the delay is taken there
+        self.assertIn("x more", done.stdout)
+
+    def test_single_runs(self):
+        done = self.compare("A/100-1", "C/100-1")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("cannot be told: 1 pair", done.stdout)
+        self.assertIn("Nothing can be told from so few runs", done.stdout)
+
+
+class KnownRuns(unittest.TestCase):
+    """A real run, copied with step times of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.dir.cleanup)
+        cls.model = os.path.join(cls.dir.name, "model")
+        gwrun.train(1, cls.model, *TRAIN)
+        cls.rows = gwrun.batches(cls.model)
+        with open(os.path.join(cls.model, "run.json"), encoding="utf-8") as file:
+            cls.info = file.read()
+        with open(os.path.join(cls.model, "epochs.csv"), encoding="utf-8") as file:
+            cls.epochs = file.read()
+
+    def setUp(self):
+        self.root = tempfile.mkdtemp(dir=self.dir.name)
+
+    def run_folder(self, name, wall, second, change=lambda info: None):
+        """A run whose steps all take `wall`, started in the given second."""
+        folder = os.path.join(self.root, name)
+        os.makedirs(folder)
+        info = json.loads(self.info)
+        info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
+        change(info)
+        with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
+            json.dump(info, file)
+        with open(os.path.join(folder, "epochs.csv"), "w", encoding="utf-8") as file:
+            file.write(self.epochs)
+        with open(os.path.join(folder, "batches.csv"), "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.rows[0])
+            writer.writeheader()
+            writer.writerows({**row, "wall_s": wall} for row in self.rows)
+
+    def side(self, name, walls, change=lambda info: None, start=0, every=10):
+        for i, wall in enumerate(walls):
+            self.run_folder(f"{name}/{i}", wall, start + i * every, change)
+
+    def compare(self, *words):
+        return compare(os.path.join(self.root, "A"), os.path.join(self.root, "B"), *words)
+
+    WALLS = (1.00e-3, 1.01e-3, 0.99e-3, 1.02e-3, 0.98e-3)
+
+    def test_unpaired_by_hand(self):
+        """ln of 1, 1.01, 0.99, 1.02, 0.98 has deviation 0.015816 on both sides: error 0.010003 of
+        the difference, 8 degrees of freedom, t 2.30600, half an interval 0.023067 around ln 1.1."""
+        self.side("A", self.WALLS)
+        self.side("B", [1.1 * wall for wall in reversed(self.WALLS)], start=100)
+        done = self.compare()
+        self.assertEqual((done.returncode, done.stderr), (1, ""), done.stdout)
+        self.assertIn("10% slower (7.5..13%): REGRESSION", done.stdout)
+        self.assertIn("1.1 (1.075..1.126)", done.stdout)
+        self.assertIn("1 (0.98..1.02)", done.stdout)  # the median of A and its interval, the range
+        self.assertIn("not paired", done.stdout)
+        self.assertEqual(self.compare("--threshold", "11%").returncode, 0)
+
+    def test_paired_where_in_turn(self):
+        """Both sides drift by 2% a run: only pairs tell 1% apart."""
+        walls = [1.02**i * 1e-3 for i in range(5)]
+        slower = [1.01 * wall * (1 + 1e-4 * (-1) ** i) for i, wall in enumerate(walls)]
+        self.side("A", walls)
+        self.side("B", slower, start=5)
+        done = self.compare("--threshold", "0.5%")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("1.0% slower", done.stdout)
+        for i, wall in enumerate(slower):  # the same runs, but all of them later
+            os.rename(os.path.join(self.root, f"B/{i}"), os.path.join(self.root, f"early-{i}"))
+            self.run_folder(f"B/{i}", wall, 100 + i)
+        done = self.compare("--threshold", "0.5%")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("inside the noise", done.stdout)
+
+    def test_lower_accuracy(self):
+        def accuracy(value):
+            return lambda info: info["results"].update(test_accuracy=value)
+
+        for i in range(4):
+            self.run_folder(f"A/{i}", 1e-3, i, accuracy(0.9 + 0.001 * i))
+            self.run_folder(f"B/{i}", 1e-3, 10 + i, accuracy(0.8 + 0.001 * i))
+        done = self.compare("--metric", "accuracy")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("11% lower", done.stdout)
+        self.assertEqual(self.compare("--metric", "accuracy", "--threshold", "15%").returncode, 0)
+        self.assertEqual(self.compare("--metric", "step").returncode, 0)
+
+    def test_what_differs_is_said(self):
+        def elsewhere(info):
+            info["machine"].update(cpu="Another CPU", oversubscribed=True, hosts=["b"])
+            info["mpi"]["library"] = "Open MPI 5"
+            info["commit"] = "0123abc"
+            info["options"]["lr"] = 0.2
+
+        self.side("A", self.WALLS)
+        self.side("B", self.WALLS, elsewhere, start=100)
+        done = self.compare()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for words in ("cpu: ", "-> Another CPU", "oversubscribed: no -> yes", "-> Open MPI 5",
+                      "-> 0123abc", "lr: 0.1 -> 0.2", "host names: "):
+            self.assertIn(words, done.stdout)
+        self.assertIn("all runs *", done.stdout)
+        self.assertIn("*: oversubscribed", done.stdout)
+
+    def test_cells_of_one_side(self):
+        def batch(value):
+            return lambda info: info["options"].update(batch=value)
+
+        for side, sizes in (("A", (10, 20)), ("B", (20, 30))):
+            for size in sizes:
+                self.side(f"{side}/{size}", self.WALLS[:3], batch(size))
+        os.makedirs(os.path.join(self.root, "B", "torn"))
+        with open(os.path.join(self.root, "B", "torn", "run.json"), "w", encoding="utf-8") as file:
+            file.write(self.info[:100])
+        done = self.compare("--markdown")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.strip() for line in done.stdout.splitlines()]
+        self.assertIn("only in A: batch=10", lines)
+        self.assertIn("only in B: batch=30", lines)
+        self.assertIn("|---|---|---|---|---|---|", lines)
+        self.assertEqual([line.split("|")[1].strip() for line in lines if line.startswith("| ba")],
+                         ["batch=20"])
+        self.assertTrue(any(line.startswith("without figures in B: torn: run.json: not valid")
+                            for line in lines), lines)
+
+    def test_many_cells(self):
+        """20 cells without a difference: Holm keeps what single tests would flag from failing."""
+        def cell(value):
+            return lambda info: info["options"].update(batch=value)
+
+        # 4% apart, with a spread of 1.6% on both sides: p = 0.004, above 0.05 / 20.
+        for i in range(20):
+            self.side(f"A/{i}", self.WALLS, cell(i + 1))
+            ratio = 1.04 if i == 7 else 1
+            self.side(f"B/{i}", [ratio * wall for wall in reversed(self.WALLS)], cell(i + 1), 100)
+        done = self.compare("--threshold", "1%")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("no regression of more than 1% in 20 cells", done.stdout)
+
+    def refused(self, words, *arguments):
+        done = compare(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_bad_input(self):
+        self.side("A", self.WALLS[:3])
+        good, empty = os.path.join(self.root, "A"), os.path.join(self.root, "empty")
+        os.mkdir(empty)
+        self.refused("No such file", good, os.path.join(self.root, "nothing"))
+        self.refused("no finished run", good, empty)
+        self.refused("Not a directory", good, os.path.join(good, "0", "run.json"))
+        self.refused("required: B", good)
+        self.refused("did you mean accuracy?", good, good, "--metric", "acuracy")
+        self.refused("mpi_wait_s", good, good, "--metric", "mpi_wait")
+        self.refused("must be a percentage", good, good, "--threshold", "0.05")
+        self.refused("must be a percentage", good, good, "--threshold", "nan%")
+        self.refused("unrecognized", good, good, "--thresold", "5%")
+
+    def test_nothing_in_common(self):
+        for side, sizes in (("A", (10, 20)), ("B", (30, 40))):
+            for size in sizes:
+                self.side(f"{side}/{size}", self.WALLS[:3],
+                          lambda info: info["options"].update(batch=size))
+        self.refused("no cell is in both", os.path.join(self.root, "A"),
+                     os.path.join(self.root, "B"))
+
+
+if __name__ == "__main__":
+    unittest.main()
