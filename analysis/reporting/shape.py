@@ -181,6 +181,7 @@ RUN = {
         "drift?": Maybe(NUMBER), "drifted?": Maybe(YES_NO)}),
     "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
                 "wire_bytes": TEXT},
+    "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),
     "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),
                         "ci_high": Maybe(NUMBER)}),
     "results": {
@@ -198,6 +199,8 @@ RUN = {
                          "last_share": Maybe(NUMBER), "waited_for_s": Maybe(NUMBER)}]),
         "straggler": Maybe({"rank": COUNT, "last_share": NUMBER, "waited_s": NUMBER,
                             "of_step": NUMBER}),
+        "paired?": Maybe({f"{name}{end}": NUMBER for name in ("saved", "interference")
+                          for end in ("_s", "_ci_low_s", "_ci_high_s")}),
     },
 }
 

@@ -1,0 +1,146 @@
+"""Each configuration against the baseline: what differs, and what is inside the noise."""
+
+import re
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from reporting import figure, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "baseline"
+TITLE = "Against the baseline"
+
+WIDE_RANGE = 3.0  # largest ratio / least from which on the axis is logarithmic
+
+CAPTION = (
+    "Step time over that of the baseline ({label}): geometric mean of the ratios {how}, of each "
+    "run's median step. Differences are judged together (Holm), so that the chance of calling any "
+    "of them one where none is stays below 5%; each line is the interval at the level at which its "
+    "difference was judged, and leaves out 1 just if the difference stands. The pale band is the "
+    "least difference that these repetitions would show with a chance of 80%: what is smaller, a "
+    "study like this one misses.")
+
+
+def blocks_of(cell):
+    """{block: figure}; None: its runs cannot be told apart by their blocks."""
+    blocks = [run.block for run in cell.runs]
+    if None in blocks or len(set(blocks)) < len(blocks):
+        return None
+    return {run.block: run.step_s for run in cell.runs}
+
+
+def compared(cells, baseline):
+    """{name: Comparison}, and whether runs of the same block were paired."""
+    groups = {cell.name: blocks_of(cell) for cell in cells + [baseline]}
+    paired = None not in groups.values()
+    if not paired:
+        groups = {cell.name: {i: run.step_s for i, run in enumerate(cell.runs)}
+                  for cell in cells + [baseline]}
+    base = groups.pop(baseline.name)
+    return stats.compare_with_baseline(groups, base, paired=paired), paired
+
+
+def short(comparison):
+    """The verdict's first words; the table has it in full."""
+    return "- " + re.split(r" \(|: ", comparison.text)[0]
+
+
+def colour(comparison):
+    if not comparison.differs:
+        return figure.FAINT
+    return figure.SERIES[1] if comparison.interval.value > 1 else figure.SERIES[2]
+
+
+def span(visible):
+    """Ends of the axis: all ratios, and of intervals and bands as much as leaves those legible."""
+    ratios = [1.0] + [one.interval.value for _, one in visible if rows.known(one.interval.value)]
+    reach = [end for _, one in visible for end in (one.interval.low, one.interval.high)
+             if rows.known(end)]
+    reach += [end for _, one in visible if one.mdd is not None
+              for end in (1 + one.mdd, 1 / (1 + one.mdd))]
+    low, high = min(ratios), max(ratios)
+    room = max(1.5, high / low)
+    low, high = max(min([low] + reach), low / room), min(max([high] + reach), high * room)
+    return low / (high / low) ** 0.03, high * (high / low) ** 0.03
+
+
+def legend(visible):
+    def point(shade):
+        return Line2D([], [], linestyle="none", marker="o", color=shade)
+    entries = [("slower", point(figure.SERIES[1]),
+                lambda one: one.differs and one.interval.value > 1),
+               ("faster", point(figure.SERIES[2]),
+                lambda one: one.differs and one.interval.value <= 1),
+               ("inside the noise", point(figure.FAINT), lambda one: one.differs is False),
+               ("cannot be told", point(figure.FAINT), lambda one: one.differs is None),
+               ("too small to be seen", Patch(facecolor=figure.GRID, linewidth=0),
+                lambda one: one.mdd is not None)]
+    return [(name, handle) for name, handle, holds in entries
+            if any(holds(one) for _, one in visible)]
+
+
+def draw(fig, narrow, visible):
+    labels = [rows.row_label(cell, short(one)) for cell, one in visible]
+    grid = rows.Rows(fig, narrow, labels, legend=legend(visible))
+    ax = grid.axes[0]
+    low, high = span(visible)
+    if high / low > WIDE_RANGE:
+        ax.set_xscale("log")
+    for i, (_, one) in enumerate(visible):
+        y = grid.at(i)
+        if one.mdd is not None:
+            ax.barh(y, 1 + one.mdd - 1 / (1 + one.mdd), left=1 / (1 + one.mdd), height=rows.THICK,
+                    facecolor=figure.GRID, linewidth=0, zorder=0.5)
+        if one.interval.value is not None:
+            rows.whisker(ax, y, one.interval, 1.0, colour(one), within=(low, high))
+            ax.plot([one.interval.value], [y], marker="o", color=colour(one), zorder=6)
+        else:
+            grid.absent(ax, i)
+    ax.set_xlim(low, high)
+    ax.axvline(1, color=figure.FAINT, linewidth=1.0)
+    ax.set_xlabel("step time / baseline's" + (", logarithmic" if high / low > WIDE_RANGE else ""),
+                  color=figure.INK)
+
+
+def table(found):
+    lines = []
+    for cell, one in found:
+        level = None if one.interval.low is None else one.interval.level * 100
+        mdd = None if one.mdd is None else one.mdd * 100
+        lines.append([rows.label(cell), one.n, one.interval.value, *rows.ends(one.interval), level,
+                      one.p, one.p_adjusted, mdd, one.text])
+    return Table(["configuration", "runs or pairs", "ratio", "from", "to", "level (%)", "p",
+                  "p, Holm", "least difference seen (%)", "verdict"], lines)
+
+
+def notes(found, paired, baseline):
+    said = []
+    noise = [cell.label for cell, one in found if one.differs is False]
+    if noise:
+        said.append("Inside the noise, which is not the same as equal: " + rows.listed(noise) + ".")
+    unknown = [cell.label for cell, one in found if one.differs is None]
+    if unknown:
+        said.append("Not enough repetitions for a verdict: " + rows.listed(unknown) + ".")
+    if not paired:
+        said.append("The runs are not in blocks, so they are not paired: what changed on the "
+                    "machine between two runs counts as noise.")
+    return said + rows.remarks([baseline] + [cell for cell, _ in found])
+
+
+def build(results):
+    baseline = results.baseline
+    if baseline is None or not baseline.runs:
+        raise NotShown("There is no baseline: the study names none, or it has no finished run.")
+    cells = [cell for cell in results.cells if cell.runs and cell.name != baseline.name]
+    if not cells:
+        raise NotShown("There is nothing beside the baseline.")
+    comparisons, paired = compared(cells, baseline)
+    found = [(cell, comparisons[cell.name]) for cell in cells]
+    drawn, left_out = rows.chosen(cells)
+    names = {cell.name for cell in drawn}
+    visible = [one for one in found if one[0].name in names]
+    how = "over pairs of runs of the same block" if paired else "of runs"
+    return Chart(NAME, TITLE, CAPTION.format(label=baseline.label, how=how),
+                 lambda fig, narrow: draw(fig, narrow, visible), table(found),
+                 notes(found, paired, baseline) + left_out)

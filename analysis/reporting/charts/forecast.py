@@ -1,0 +1,137 @@
+"""What the model of the step predicted, against what the step took."""
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from reporting import figure, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "forecast"
+TITLE = "Predicted and measured step time"
+
+BAND = 0.15
+SIDE = 2.6  # of the scatter, inches
+
+CAPTION = (
+    "Modelled against measured. Predicted: what gradwire computed at the start of the run from "
+    "parts that it measured there (docs/benchmarks.md, Plan). Measured: the median step of that "
+    "run. Points are medians over the runs of a configuration, lines their 95% intervals. On the "
+    "line the prediction is right; the band is 15% to either side.")
+
+
+def forecast_of(run):
+    """(predicted, measured) in seconds; None: the run made no forecast, or measured nothing."""
+    found = run.info.get("forecast") or {}
+    pair = found.get("predicted_step_s"), found.get("measured_step_s")
+    return pair if all(value is not None and value > 0 for value in pair) else None
+
+
+def figures_of(cell):
+    """Intervals over the runs: predicted, measured, and measured / predicted; None: no forecast."""
+    pairs = [pair for pair in map(forecast_of, cell.runs) if pair]
+    if not pairs:
+        return None
+    predicted, measured = zip(*pairs)
+    return (stats.median_ci(predicted), stats.median_ci(measured),
+            stats.median_ci([m / p for p, m in pairs]), len(pairs))
+
+
+def limits(figures):
+    """Ends of both axes, seconds: with room for the band."""
+    found = [end for _, (predicted, measured, _, _) in figures for one in (predicted, measured)
+             for end in (one.value, one.low, one.high) if rows.known(end)]
+    return min(found) / 1.3, max(found) * 1.3
+
+
+def draw_cross(ax, predicted, measured, factor):
+    """Intervals in both directions."""
+    for one, line in ((predicted, lambda ends: (ends, [measured.value * factor] * 2)),
+                      (measured, lambda ends: ([predicted.value * factor] * 2, ends))):
+        ends = rows.ends(one, factor)
+        if ends[0] is not None:
+            ax.plot(*line(ends), color=figure.FAINT, linewidth=1.0, zorder=3)
+
+
+def draw_scatter(ax, figures, logarithmic):
+    low, high = limits(figures)
+    factor, name = rows.unit([high])
+    line = np.geomspace(low, high, 50) * factor
+    ax.fill_between(line, line * (1 - BAND), line * (1 + BAND), facecolor=figure.GRID, linewidth=0)
+    ax.plot(line, line, color=figure.FAINT, linewidth=1.0)
+    for _, (predicted, measured, _, _) in figures:
+        draw_cross(ax, predicted, measured, factor)
+        x, y = predicted.value * factor, measured.value * factor
+        ax.plot([x], [y], marker="o", color=figure.SERIES[0], markeredgecolor=figure.GROUND,
+                markersize=5, zorder=4)
+    if logarithmic:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    ax.set_xlim(low * factor, high * factor)
+    ax.set_ylim(low * factor, high * factor)
+    ax.set_aspect("equal")
+    ax.grid(color=figure.GRID)
+    ax.set_xlabel(f"predicted, modelled ({name})")
+    ax.set_ylabel(f"measured ({name})")
+
+
+def draw_ratios(grid, ax, figures):
+    ax.axvspan(1 - BAND, 1 + BAND, facecolor=figure.GRID, linewidth=0)
+    ax.axvline(1, color=figure.FAINT, linewidth=1.0)
+    values = [ratio.value for _, (_, _, ratio, _) in figures] + [1 - BAND, 1 + BAND]
+    low, high = min(values) / 1.1, max(values) * 1.1
+    for i, (_, (_, _, ratio, _)) in enumerate(figures):
+        rows.whisker(ax, grid.at(i), ratio, within=(low, high))
+        ax.plot([ratio.value], [grid.at(i)], marker="o", color=figure.SERIES[0], zorder=6)
+    if high / low > 10:
+        ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    ax.set_xlabel("measured / predicted" + (", logarithmic" if high / low > 10 else ""))
+
+
+def draw(fig, narrow, figures, visible):
+    legend = [("configuration", Line2D([], [], linestyle="none", marker="o",
+                                       color=figure.SERIES[0])),
+              ("as predicted", Line2D([], [], color=figure.FAINT, linewidth=1.0)),
+              (f"within {BAND:.0%}", Patch(facecolor=figure.GRID, linewidth=0))]
+    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in visible], legend=legend,
+                     above=SIDE + 0.65)
+    low, high = limits(figures)
+    draw_scatter(grid.place(0.6, grid.legend_in() + 0.1, SIDE, SIDE), figures, high / low > 10)
+    draw_ratios(grid, grid.axes[0], visible)
+
+
+def table(figures):
+    factor, name = rows.unit([limits(figures)[1]])
+    lines = []
+    for cell, (predicted, measured, ratio, n) in figures:
+        lines.append([rows.label(cell), n, predicted.value * factor,
+                      measured.value * factor, ratio.value, *rows.ends(ratio),
+                      "yes" if abs(ratio.value - 1) <= BAND else "no"])
+    return Table(["configuration", "runs", f"predicted, modelled ({name})",
+                  f"measured ({name})", "measured / predicted", "ratio, 95% from",
+                  "ratio, 95% to", "within 15%"], lines)
+
+
+def notes(figures, without):
+    inside = sum(abs(ratio.value - 1) <= BAND for _, (_, _, ratio, _) in figures)
+    said = [f"{inside} of {len(figures)} predictions lie within 15% of what was measured."]
+    if without:
+        said.append("Without a forecast (neither --forecast nor --compress auto): "
+                    + rows.listed([cell.label for cell in without]) + ".")
+    return said
+
+
+def build(results):
+    cells = [cell for cell in results.cells if cell.runs]
+    found = [(cell, figures_of(cell)) for cell in cells]
+    figures = [(cell, one) for cell, one in found if one]
+    if not figures:
+        raise NotShown("No run holds a forecast: neither --forecast nor --compress auto was used.")
+    without = [cell for cell, one in found if not one]
+    drawn, left_out = rows.chosen([cell for cell, _ in figures], results.baseline)
+    names = {cell.name for cell in drawn}
+    visible = [one for one in figures if one[0].name in names]
+    return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, figures, visible),
+                 table(figures), notes(figures, without)
+                 + rows.remarks([cell for cell, _ in figures]) + left_out)

@@ -1,0 +1,168 @@
+"""What the ranks of a run did differently, and who held the others up."""
+
+from collections import Counter
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from reporting import figure, rows
+from reporting.model import Chart, NotShown, Table
+
+NAME = "ranks"
+TITLE = "Ranks: skew and the slowest"
+
+MOST_POINTS = 16  # ranks that are drawn as points each; more, as their quantiles
+
+CAPTION = (
+    "A point a rank: the mean over its steps, and of several runs their median. Waiting is what a "
+    "rank itself waited for later ones; waited for is what all others together waited for this "
+    "rank, as it arrived last. Where a configuration has more than 16 ranks, the line is from the "
+    "least to the largest, the thick part the middle half of the ranks, and the point the median "
+    "rank. Ringed: the straggler, as gradwire defines it (docs/measurement.md): last at half of "
+    "the exchanges at least, and each other rank waits 5% of a step for it.")
+
+# Key in results.ranks, title of the panel, colour.
+PANELS = [("compute_s", "computation", figure.PART["computation"]),
+          ("waiting_s", "waiting", figure.PART["waiting"]),
+          ("waited_for_s", "waited for, by all others", figure.PART["exposed"])]
+RING = {"linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": "none",
+        "markeredgecolor": figure.INK, "markeredgewidth": 1.2}
+COLUMNS = ["compute_s", "waiting_s", "transfer_s", "waited_for_s"]
+
+
+def median(values):
+    found = [value for value in values if value is not None]
+    return float(np.median(found)) if found else None
+
+
+def ranks_of(cell):
+    """{rank: {column: median over the runs}}."""
+    by_rank = {}
+    for run in cell.runs:
+        for row in run.info.get("results", {}).get("ranks") or []:
+            by_rank.setdefault(row["rank"], []).append(row)
+    return {rank: {key: median(row[key] for row in found) for key in COLUMNS + ["last_share"]}
+            for rank, found in sorted(by_rank.items())}
+
+
+def stragglers_of(cell):
+    """Counter of the ranks that runs named."""
+    found = (run.info.get("results", {}).get("straggler") for run in cell.runs)
+    return Counter(one["rank"] for one in found if one)
+
+
+def named(cell):
+    """The straggler of most of the runs; None: most runs had none."""
+    found = stragglers_of(cell).most_common(1)
+    return found[0][0] if found and 2 * found[0][1] > len(cell.runs) else None
+
+
+def said_of(cell):
+    """What the runs say of a straggler, in words."""
+    found = stragglers_of(cell)
+    if not found:
+        return "none"
+    return ", ".join(f"rank {rank}" + (f" ({count} of {len(cell.runs)} runs)"
+                                       if count < len(cell.runs) else "")
+                     for rank, count in found.most_common())
+
+
+def draw_points(ax, y, values, straggler, colour):
+    ax.plot(list(values.values()), [y] * len(values), linestyle="none", marker="o", color=colour,
+            markersize=4.5, markeredgecolor=figure.GROUND, markeredgewidth=0.4, clip_on=False)
+    if straggler in values:
+        ax.plot([values[straggler]], [y], **RING, clip_on=False)
+
+
+def draw_quantiles(ax, y, values, straggler, colour):
+    low, first, middle, third, high = np.quantile(list(values.values()), [0, 0.25, 0.5, 0.75, 1])
+    ax.plot([low, high], [y, y], color=colour, linewidth=1.2)
+    ax.plot([first, third], [y, y], color=colour, linewidth=4.5, solid_capstyle="butt")
+    draw_points(ax, y, {"middle": middle}, None, figure.INK)
+    draw_points(ax, y, {straggler: values[straggler]} if straggler in values else {}, straggler,
+                colour)
+
+
+def draw_panel(grid, ax, key, colour, figures):
+    factor, name = rows.unit([row[key] for _, ranks in figures for row in ranks.values()])
+    for i, (cell, ranks) in enumerate(figures):
+        y = grid.at(i)
+        values = {rank: row[key] * factor for rank, row in ranks.items() if row[key] is not None}
+        if not values:
+            grid.absent(ax, i)
+        elif len(values) > MOST_POINTS:
+            draw_quantiles(ax, y, values, named(cell), colour)
+        else:
+            draw_points(ax, y, values, named(cell), colour)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(f"mean a step ({name})")
+
+
+def draw(fig, narrow, figures):
+    stragglers = {cell.name: named(cell) for cell, _ in figures}
+    labels = [rows.row_label(cell, "" if stragglers[cell.name] is None
+                             else f"- rank {stragglers[cell.name]} lags") for cell, _ in figures]
+    legend = [("straggler", Line2D([], [], **RING))]
+    grid = rows.Rows(fig, narrow, labels, [title for _, title, _ in PANELS],
+                     legend if set(stragglers.values()) != {None} else ())
+    for ax, (key, _, colour) in zip(grid.axes, PANELS):
+        draw_panel(grid, ax, key, colour, figures)
+
+
+def quantile_rows(ranks):
+    """(what, figures) of many ranks: each column's own least, median and largest."""
+    for what, q in (("least", 0), ("lower quartile", 0.25), ("median", 0.5),
+                    ("upper quartile", 0.75), ("largest", 1)):
+        yield what, {key: None if any(row[key] is None for row in ranks.values())
+                     else float(np.quantile([row[key] for row in ranks.values()], q))
+                     for key in COLUMNS + ["last_share"]}
+
+
+def table(figures):
+    factor, name = rows.unit([row[key] for _, ranks in figures for row in ranks.values()
+                              for key in COLUMNS])
+    lines = []
+    for cell, ranks in figures:
+        few = len(ranks) <= MOST_POINTS
+        of_ranks = [(str(rank), row) for rank, row in ranks.items()] if few else \
+            [(f"{what} of {len(ranks)}", row) for what, row in quantile_rows(ranks)]
+        for what, row in of_ranks:
+            lines.append([rows.label(cell), what]
+                         + [rows.scaled(row[key], factor) for key in COLUMNS]
+                         + [rows.scaled(row["last_share"], 100), said_of(cell)])
+    return Table(["configuration", "rank"]
+                 + [f"{title} ({name})" for title in ("computation", "waiting", "transfer",
+                                                      "waited for")]
+                 + ["last (% of exchanges)", "straggler"], lines)
+
+
+def notes(figures):
+    said = rows.capped([f"{cell.label}: the straggler is {said_of(cell)}." for cell, _ in figures
+                        if stragglers_of(cell)])
+    if not said:
+        said.append("No run names a straggler.")
+    blank = [cell.label for cell, ranks in figures
+             if all(row["compute_s"] is None for row in ranks.values())]
+    if blank:
+        said.append("Measured without phases (--profile off): " + rows.listed(blank) + ".")
+    if any(len(ranks) > MOST_POINTS for _, ranks in figures):
+        said.append(f"More than {MOST_POINTS} ranks: the table has quantiles over the ranks, each "
+                    "column's own, so that a row is not one rank.")
+    return said
+
+
+def build(results):
+    figures = [(cell, ranks_of(cell)) for cell in results.cells if cell.runs]
+    several = [(cell, ranks) for cell, ranks in figures if len(ranks) > 1]
+    if not several:
+        raise NotShown("All runs had one rank.")
+    if all(row["compute_s"] is None for _, ranks in several for row in ranks.values()):
+        raise NotShown("No run knows what its ranks did: all were measured with --profile off.")
+    alone = [cell.label for cell, ranks in figures if len(ranks) <= 1]
+    more = [f"One rank, and so not shown: {', '.join(alone)}."] if alone else []
+    cells = [cell for cell, _ in several]
+    drawn, left_out = rows.chosen(cells, results.baseline)
+    names = {cell.name for cell in drawn}
+    visible = [one for one in several if one[0].name in names]
+    return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible),
+                 table(several), notes(several) + more + rows.remarks(cells) + left_out)

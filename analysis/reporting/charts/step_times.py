@@ -1,0 +1,132 @@
+"""How the steps of each configuration are distributed."""
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from reporting import figure, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "step_times"
+TITLE = "Distribution of step times"
+
+BINS = 90
+QUANTILES = [("p50", 0.50), ("p95", 0.95), ("p99", 0.99)]
+CLOCK_S = 1e-9  # no clock tells less: the least time of a logarithmic axis
+LONG_TAIL = 4.0  # largest step / median from which on the axis is logarithmic
+SLOW = 2.0  # a step is called slow from so many medians of its run on
+
+CAPTION = (
+    "Steps after the warm-up, each as long as on its slowest rank. The shape is the distribution "
+    "of all runs' steps, each run with the same weight; points are the medians of single runs, "
+    "lines the 95% and 99% quantiles of a run (of several, the median of each run's own). "
+    "Intervals in the table are over runs: steps of one run are not independent.")
+
+
+def quantiles_of(cell):
+    """{p50, p95, p99: Interval over the runs of each run's own quantile}."""
+    return {name: stats.median_ci([float(np.quantile(run.walls, q)) for run in cell.runs])
+            for name, q in QUANTILES}
+
+
+def slow_share(run):
+    """Share of steps that took twice the run's median or longer."""
+    return float(np.mean(run.walls >= SLOW * np.median(run.walls)))
+
+
+def tail_is_long(cells):
+    return any(run.walls.max() > LONG_TAIL * np.median(run.walls) for cell in cells
+               for run in cell.runs)
+
+
+def edges_of(cells, logarithmic):
+    """Bins over all steps that are drawn."""
+    low = min(max(run.walls.min(), CLOCK_S) for cell in cells for run in cell.runs)
+    high = max(run.walls.max() for cell in cells for run in cell.runs)
+    if logarithmic:
+        return np.geomspace(low * 0.98, high * 1.02, BINS + 1)
+    margin = 0.02 * (high - low) or 0.02 * high
+    return np.linspace(max(0.0, low - margin), high + margin, BINS + 1)
+
+
+def density(cell, edges):
+    """Share of the steps a bin, the mean over the runs, as a fraction of the fullest bin."""
+    shares = np.mean([np.histogram(run.walls, edges)[0] / len(run.walls) for run in cell.runs],
+                     axis=0)
+    return shares / shares.max()
+
+
+def draw_row(ax, y, cell, edges, factor, quantiles):
+    height = density(cell, edges) * 0.11
+    ax.fill_between(edges * factor, np.append(y - height, y), np.append(y + height, y),
+                    step="post", facecolor=figure.SERIES[5], linewidth=0)
+    tail = [run.walls.max() for run in cell.runs]
+    ax.plot([np.median(cell.runs[0].walls) * factor, max(tail) * factor], [y, y],
+            color=figure.SERIES[5], linewidth=0.8)
+    for name, size in (("p95", 0.07), ("p99", 0.05)):
+        at = quantiles[name].value * factor
+        ax.plot([at, at], [y - size, y + size], color=figure.INK, linewidth=1.2)
+    medians = [np.median(run.walls) * factor for run in cell.runs]
+    ax.plot(medians, [y] * len(medians), linestyle="none", marker="o", color=figure.SERIES[1],
+            markersize=4, markeredgecolor=figure.GROUND, markeredgewidth=0.4, zorder=5)
+
+
+def draw(fig, narrow, cells, quantiles):
+    legend = [("steps of all runs", Patch(facecolor=figure.SERIES[5], linewidth=0)),
+              ("median of a run", Line2D([], [], linestyle="none", marker="o",
+                                         color=figure.SERIES[1])),
+              ("p95, p99", Line2D([], [], color=figure.INK, linewidth=1.2))]
+    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell in cells], legend=legend)
+    logarithmic = tail_is_long(cells)
+    edges = edges_of(cells, logarithmic)
+    factor, name = rows.unit([quantiles[cell.name]["p50"].value for cell in cells])
+    ax = grid.axes[0]
+    if logarithmic:
+        ax.set_xscale("log")
+    for i, cell in enumerate(cells):
+        y = grid.at(i)
+        draw_row(ax, y, cell, edges, factor, quantiles[cell.name])
+    ax.set_xlim(edges[0] * factor, edges[-1] * factor)
+    ax.set_xlabel(f"step ({name})" + (", logarithmic" if logarithmic else ""))
+
+
+def table(cells, quantiles):
+    factor, name = rows.unit([quantiles[cell.name]["p50"].value for cell in cells])
+    columns = ["configuration", "runs", "steps a run"]
+    for what, _ in QUANTILES:
+        columns += [f"{what} ({name})", f"{what}, 95% from ({name})", f"{what}, 95% to ({name})"]
+    columns += [f"longest ({name})", "steps of 2 medians and more (%)"]
+    lines = []
+    for cell in cells:
+        line = [rows.label(cell), len(cell.runs),
+                float(np.median([len(run.walls) for run in cell.runs]))]
+        for what, _ in QUANTILES:
+            interval = quantiles[cell.name][what]
+            line += [interval.value * factor, *rows.ends(interval, factor)]
+        longest = max(float(run.walls.max()) for run in cell.runs)
+        slow = float(np.median([slow_share(run) for run in cell.runs]))
+        lines.append(line + [longest * factor, slow * 100])
+    return Table(columns, lines)
+
+
+def notes(cells):
+    drifting, apart = [], []
+    for cell in cells:
+        flags = [stats.drift_within(run.walls) for run in cell.runs]
+        drifting += [f"{run.folder}: {flag.text}." for run, flag in zip(cell.runs, flags)
+                     if flag.raised]
+        far = stats.outliers([run.step_s for run in cell.runs])
+        apart += [f"{run.folder}: its median lies far from those of the other runs of {cell.label}."
+                  for run, out in zip(cell.runs, far) if out]
+    return rows.capped(drifting) + rows.capped(apart)
+
+
+def build(results):
+    cells = [cell for cell in results.cells if any(len(run.walls) for run in cell.runs)]
+    if not cells:
+        raise NotShown("There is no finished run with steps after the warm-up.")
+    quantiles = {cell.name: quantiles_of(cell) for cell in cells}
+    drawn, left_out = rows.chosen(cells, results.baseline)
+    return Chart(NAME, TITLE, CAPTION,
+                 lambda fig, narrow: draw(fig, narrow, drawn, quantiles), table(cells, quantiles),
+                 notes(cells) + rows.remarks(cells) + rows.repetitions(cells) + left_out)

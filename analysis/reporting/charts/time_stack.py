@@ -1,0 +1,149 @@
+"""Where the time of a mean step goes, a bar a configuration."""
+
+from matplotlib.patches import Patch
+
+from reporting import figure, parts, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "time_stack"
+TITLE = "Where the time of a step goes"
+
+CAPTION = (
+    "Parts of the mean step. Each part is a mean over all ranks and all steps of a run after the "
+    "warm-up: means add up to the mean wall time, medians would not. Of several runs, the one in "
+    "the middle by its mean wall is shown (of an even number, the mean of the two there), so that "
+    "a bar's length is the median over the runs and its parts still add up. The line at a bar's "
+    "end is the 95% interval of that median, over runs. Exposed communication is the "
+    "time in MPI calls without the waiting for the last rank to arrive.")
+
+UNEVEN = 1.5  # mean step / median step from which on rare long steps are mentioned
+
+NOTES = {
+    parts.COUNTERS: "Memory-bound: measured by hardware counters, a share of computation ({who}).",
+    parts.MODEL: "Memory-bound: modelled, not measured ({who}). Solid is what is core or "
+                 "memory-bound for certain; hatched is what cannot be told, and the whole of "
+                 "computation's products in steps whose interval is empty.",
+    None: "Computation is not divided ({who}): the run had neither counters nor ceilings, or more "
+          "threads than CPUs.",
+}
+
+
+def shown(cells):
+    """[(cell, its Parts)]."""
+    return [(cell, parts.parts_of_cell(cell.runs)) for cell in cells]
+
+
+def title_of(key, title, bars):
+    """Modelled parts are called so in the legend, too."""
+    modelled = key in ("core", "either", "memory") and \
+        any(bar.source == parts.MODEL for _, bar in bars)
+    return title + " (modelled)" if modelled else title
+
+
+def style(key, colour):
+    """Hatched one way: modelled, either of two; the other way: measured, but in one piece."""
+    hatch = figure.MODELLED if key == "either" else {"linewidth": 0}
+    if key in ("compute", "undivided"):
+        hatch = dict(figure.MODELLED, hatch="\\\\\\\\")
+    return {"facecolor": figure.PART[colour], **hatch}
+
+
+def merged(bar):
+    """Parts as drawn: data and checkpoint are among the others, too thin to be told apart."""
+    seconds = dict(bar.seconds)
+    small = [seconds.pop(key) for key in ("data", "checkpoint", "other") if key in seconds]
+    if small:
+        seconds["other"] = sum(small)
+    return seconds
+
+
+def legend(bars):
+    used = {key for _, bar in bars for key, value in merged(bar).items() if value > 0}
+    names = {"other": "data, checkpoint, other"}
+    return [(names.get(key, title_of(key, title, bars)), Patch(**style(key, colour)))
+            for key, title, colour in parts.PARTS if key in used]
+
+
+def limit(bars, intervals):
+    """Where the axis ends: an interval far beyond all bars would make them too short to read."""
+    longest = max(bar.total() for _, bar in bars)
+    far = [intervals[cell.name].high for cell, _ in bars]
+    return 1.04 * min(max([longest] + [high for high in far if rows.known(high)]), 1.5 * longest)
+
+
+def draw(fig, narrow, bars, intervals):
+    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], legend=legend(bars))
+    factor, name = rows.unit([bar.total() for _, bar in bars])
+    ax = grid.axes[0]
+    right = limit(bars, intervals) * factor
+    for i, (cell, bar) in enumerate(bars):
+        seconds, left = merged(bar), 0.0
+        y = grid.at(i)
+        for key, _, colour in parts.PARTS:
+            value = max(0.0, seconds.get(key, 0.0)) * factor
+            if value > 0:
+                ax.barh(y, value, height=rows.THICK, left=left, **style(key, colour))
+                left += value
+        rows.whisker(ax, y, intervals[cell.name], factor, within=(0, right))
+    ax.set_xlim(0, right)
+    ax.set_xlabel(f"mean step ({name})")
+
+
+def table(bars, intervals):
+    factor, name = rows.unit([bar.total() for _, bar in bars])
+    used = [(key, title) for key, title, _ in parts.PARTS
+            if any(key in bar.seconds for _, bar in bars)]
+    columns = ["configuration", "runs", f"mean step ({name})", f"95% from ({name})",
+               f"95% to ({name})"]
+    columns += [f"{title_of(key, title, bars)} ({name})" for key, title in used]
+    lines = []
+    for cell, bar in bars:
+        line = [rows.label(cell), len(cell.runs), intervals[cell.name].value * factor]
+        line += rows.ends(intervals[cell.name], factor)
+        lines.append(line + [rows.scaled(bar.seconds.get(key), factor) for key, _ in used])
+    return Table(columns + ["division of computation"],
+                 [line + [bar.source or "none"] for line, (_, bar) in zip(lines, bars)])
+
+
+def sources(bars):
+    """A note a way in which computation was divided."""
+    found = {}
+    for cell, bar in bars:
+        if "undivided" not in bar.seconds:
+            found.setdefault(bar.source, []).append(cell.label)
+    count = sum(map(len, found.values()))
+    return [NOTES[source].format(who=rows.listed(who, count))
+            for source, who in found.items()]
+
+
+def notes(bars):
+    off = [cell.label for cell, bar in bars if "undivided" in bar.seconds]
+    uneven = [cell.label for cell, _ in bars if all(
+        run.means["slowest_wall_s"] > UNEVEN * run.step_s for run in cell.runs)]
+    lumped = [cell.label for cell, bar in bars
+              if "exposed" in bar.seconds and "waiting" not in bar.seconds]
+    said = sources(bars)
+    for cells, text in (
+            (off, "Measured without phases (--profile off), so that nothing is known of the parts"),
+            (uneven, f"Rare long steps weigh in means: the mean step is longer than {UNEVEN} "
+                     "median ones"),
+            (lumped, "Waiting is not told apart from the rest of exposed communication")):
+        if cells:
+            said.append(f"{text}: {rows.listed(cells, len(bars))}.")
+    return said
+
+
+def build(results):
+    cells = [cell for cell in results.cells if cell.runs]
+    if not cells:
+        raise NotShown("There is no finished run.")
+    bars = shown(cells)
+    intervals = {cell.name: stats.median_ci([run.means["wall_s"] for run in cell.runs])
+                 for cell in cells}
+    drawn, left_out = rows.chosen(cells, results.baseline)
+    names = {cell.name for cell in drawn}
+    visible = [pair for pair in bars if pair[0].name in names]
+    return Chart(NAME, TITLE, CAPTION,
+                 lambda fig, narrow: draw(fig, narrow, visible, intervals),
+                 table(bars, intervals),
+                 notes(bars) + rows.remarks(cells) + rows.repetitions(cells) + left_out)

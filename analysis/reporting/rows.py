@@ -1,0 +1,220 @@
+"""Charts with a row a configuration: which rows, their labels, axes, units and whiskers.
+
+Wide, labels stand left of the rows; narrow, above them. All sizes are inches, since a chart grows
+with its rows, and not the rows with the chart."""
+
+import math
+import re
+
+from reporting import figure
+
+MOST = 25  # rows that a chart shows; its table has all
+MOST_NAMES = 8  # in a note
+MOST_NOTES = 6  # of one kind
+WRAP_WIDE, WRAP_NARROW = 34, 48  # letters of a label before it is broken
+LETTER_IN = 0.068
+LINE_IN = 0.15
+CAP = 0.04  # half of a whisker's cap
+THICK = 0.17  # of a bar
+
+
+def chosen(cells, baseline=None):
+    """(cells to draw, notes): the first MOST; the baseline is never left out."""
+    if len(cells) <= MOST:
+        return list(cells), []
+    drawn = cells[:MOST]
+    if baseline in cells and baseline not in drawn:
+        drawn = cells[:MOST - 1] + [baseline]
+    return drawn, [f"{len(cells) - MOST} of {len(cells)} configurations are in the table only."]
+
+
+def label(cell):
+    """The cell's label, starred if something is to be known of its runs."""
+    return row_label(cell).replace("\n", " ")
+
+
+def row_label(cell, verdict=""):
+    """The same for a row: what stands behind the line break is never shortened."""
+    star = "* " if any(run.marks for run in cell.runs) else ""
+    behind = " ".join(filter(None, ["(baseline)" if cell.baseline else "", verdict]))
+    return star + cell.label + ("\n" + behind if behind else "")
+
+
+def remarks(cells):
+    """What the stars mean: a note a mark."""
+    marked = {}
+    for cell in cells:
+        for mark in sorted({mark for run in cell.runs for mark in run.marks}):
+            marked.setdefault(mark, []).append(cell.label)
+    return [f"* {mark}: {listed(labels, len(cells))}." for mark, labels in marked.items()]
+
+
+def listed(labels, of=None):
+    """Names in a note: `all` of so many, or the first few and how many more."""
+    if len(labels) == of and of > 1:
+        return "all"
+    more = len(labels) - MOST_NAMES
+    return "; ".join(labels[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def capped(lines):
+    """The first notes of a kind, and how many more there are."""
+    if len(lines) <= MOST_NOTES:
+        return lines
+    return lines[:MOST_NOTES] + [f"And {len(lines) - MOST_NOTES} more like these."]
+
+
+def shortened(text, letters):
+    """At most so many letters; the table has all of it."""
+    return text if len(text) <= letters else text[:letters - 3].rstrip(" ,=") + "..."
+
+
+def repetitions(cells):
+    """What to say where runs are too few for an interval."""
+    single = [cell for cell in cells if len(cell.runs) == 1]
+    if not single:
+        return []
+    which = "Each configuration has" if len(single) == len(cells) else \
+        f"{len(single)} of {len(cells)} configurations have"
+    return [f"{which} a single run: no interval over repetitions, so nothing tells how far another "
+            "run would lie from it."]
+
+
+def unit(values):
+    """(factor, name) for seconds, by the largest of them."""
+    most = max((abs(value) for value in values if value is not None and math.isfinite(value)),
+               default=0.0)
+    return (1.0, "s") if most >= 1 else (1e3, "ms") if most >= 1e-3 else (1e6, "us")
+
+
+def scaled(value, factor):
+    return None if value is None else value * factor
+
+
+def ends(interval, factor=1.0):
+    """[low, high] for a table; None where there is no interval."""
+    if interval is None or not known(interval.low) or not known(interval.high):
+        return [None, None]
+    return [interval.low * factor, interval.high * factor]
+
+
+def broken(text, letters, most=3):
+    """Lines of a label, broken behind a comma or the like where one is near."""
+    lines = [""]
+    for piece in re.findall(r"[^ ,:;+=/]*[ ,:;+=/]*", text):
+        while len(piece) > letters:
+            lines, piece = lines + [piece[:letters]], piece[letters:]
+        if len((lines[-1] + piece).rstrip()) <= letters:
+            lines[-1] += piece
+        else:
+            lines.append(piece)
+    lines = [line.rstrip() for line in lines if line.strip()] or [""]
+    return lines if len(lines) <= most else \
+        lines[:most - 1] + [shortened("".join(lines[most - 1:]) + "...", letters)]
+
+
+def row_lines(text, letters):
+    """Lines of a row_label()."""
+    name, _, behind = text.partition("\n")
+    if not behind:
+        return broken(name, letters)
+    together = f"{name} {behind}"
+    return [together] if len(together) <= letters else \
+        broken(name, letters, 2) + broken(behind, letters, 2)
+
+
+def known(value):
+    return value is not None and math.isfinite(value)
+
+
+def whisker(ax, y, interval, factor=1.0, colour=figure.INK, within=(-math.inf, math.inf)):
+    """The interval as a line with caps over row y; an arrow where it goes on beyond the axis."""
+    low, high = ends(interval, factor)
+    if low is None:
+        return
+    shown = max(low, within[0]), min(high, within[1])
+    ax.plot(shown, [y, y], color=figure.GROUND, linewidth=2.4, zorder=4.9)  # to stand out of a bar
+    ax.plot(shown, [y, y], color=colour, linewidth=1.2, solid_capstyle="butt", zorder=5)
+    for end, at, arrow in ((low, shown[0], "<"), (high, shown[1], ">")):
+        if end == at:
+            ax.plot([end, end], [y - CAP, y + CAP], color=colour, linewidth=1.2, zorder=5)
+        else:
+            ax.plot([at], [y], linestyle="none", marker=arrow, color=colour, markersize=5,
+                    clip_on=False, zorder=5)
+
+
+class Rows:
+    """Axes of panels (beside each other, narrow: below) over the same rows, the first on top.
+
+    Their y runs downwards in inches, so that row i has its marks at at(i) and bars are THICK."""
+
+    def __init__(self, fig, narrow, labels, panels=("",), legend=(), above=0.0):
+        self.fig, self.narrow, self.legend = fig, narrow, list(legend)
+        self.labels = [row_lines(text, WRAP_NARROW if narrow else WRAP_WIDE) for text in labels]
+        self.heights = [self.row_in(len(lines)) for lines in self.labels]
+        self.width = fig.get_size_inches()[0]
+        self.columns = 1 if narrow else len(panels)
+        self.title = 0.27 if any(panels) else 0.07
+        panel = self.title + sum(self.heights) + 0.5
+        top = self.legend_in() + above
+        self.height = top + (len(panels) if narrow else 1) * panel
+        fig.set_layout_engine("none")  # the axes are placed here
+        fig.set_size_inches(self.width, self.height)
+        self.axes = [self.panel(i, name, top + (i * panel if narrow else 0))
+                     for i, name in enumerate(panels)]
+        self.draw_legend()
+
+    def row_in(self, lines):
+        text = lines * LINE_IN
+        return text + THICK + 0.09 if self.narrow else max(THICK + 0.12, text + 0.1)
+
+    def legend_in(self):
+        longest = max((len(name) for name, _ in self.legend), default=0)
+        self.legend_columns = 3 if not self.narrow else 1 if longest > 22 else 2
+        return math.ceil(len(self.legend) / self.legend_columns) * 0.175
+
+    def at(self, i):
+        """Where the marks of row i stand: narrow, below its label."""
+        end = sum(self.heights[:i + 1])
+        return end - THICK / 2 - 0.05 if self.narrow else end - self.heights[i] / 2
+
+    def place(self, left, top, width, height):
+        """Axes by inches from the figure's upper left corner."""
+        return self.fig.add_axes([left / self.width, 1 - (top + height) / self.height,
+                                  width / self.width, height / self.height])
+
+    def panel(self, i, name, top):
+        longest = max(len(line) for lines in self.labels for line in lines)
+        left = 0.15 if self.narrow else 0.25 + LETTER_IN * longest
+        gap, rest = 0.3, 0.15
+        each = (self.width - left - rest - gap * (self.columns - 1)) / self.columns
+        column = 0 if self.narrow else i
+        ax = self.place(left + column * (each + gap), top + self.title, each, sum(self.heights))
+        ax.set_ylim(sum(self.heights), 0)
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+        ax.spines["bottom"].set_color(figure.GRID)
+        ax.grid(axis="x")
+        ax.tick_params(axis="x", length=0)
+        ax.set_title(name, loc="left")
+        if column == 0:
+            self.draw_labels(ax, each)
+        return ax
+
+    def draw_labels(self, ax, each):
+        for i, lines in enumerate(self.labels):
+            x, y = (0, sum(self.heights[:i]) + 0.02) if self.narrow else (-0.1 / each, self.at(i))
+            ax.text(x, y, "\n".join(lines), transform=ax.get_yaxis_transform(), linespacing=1.0,
+                    va="top" if self.narrow else "center", ha="left" if self.narrow else "right")
+
+    def draw_legend(self):
+        if self.legend:
+            names, handles = zip(*self.legend)
+            self.fig.legend(handles, names, loc="upper left", ncol=self.legend_columns,
+                            frameon=False, bbox_to_anchor=(0, 1), borderaxespad=0.1,
+                            handlelength=1.4, columnspacing=1.2, labelspacing=0.3)
+
+    def absent(self, ax, i):
+        """Row i has no figure here: said, not drawn as 0."""
+        ax.text(0.02, self.at(i), "absent", transform=ax.get_yaxis_transform(), va="center",
+                ha="left", color=figure.FAINT, fontstyle="italic")

@@ -1,0 +1,509 @@
+"""Charts of where time goes: their tables against the rows of real runs, and their drawings."""
+
+import copy
+import csv
+import os
+import statistics
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
+
+import matplotlib.style
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from reporting import figure, model, parts, rows, runs
+from reporting.charts import (baseline, forecast, order, overlap, ranks, step_times, time_stack)
+
+ALL = (baseline, time_stack, overlap, step_times, ranks, forecast, order)
+TASK = ("--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "32", "--batch", "64",
+        "--epochs", "4", "--overhead", "0")
+RUNS = {
+    "plain": ("--comm", "allreduce:algo=sra"),
+    "coded": ("--comm", "allreduce:algo=sra", "--compress", "qsgd:bits=8"),
+    "paired": ("--comm", "iallreduce:bucket=1K", "--paired"),
+    "skew": ("--inject-skew", "1:1ms", "--steps", "100"),
+    "off": ("--profile", "off"),
+    "auto": ("--compress", "auto:budget=0.3"),
+}
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+WARMUP = 10
+EITHER_WAY = (False, True)  # wide, narrow
+
+
+def seconds(table, row, column):
+    """A figure of a table by the start of its column's title, in seconds."""
+    titles = [title for title in table.columns if title.startswith(column + " (")]
+    unit = titles[0].rpartition("(")[2].rstrip(")")
+    value = row[table.columns.index(titles[0])]
+    return None if value is None else value * UNITS[unit]
+
+
+def csv_rows(folder):
+    """Rows of batches.csv after the warm-up, figures as numbers, blanks as None."""
+    with open(os.path.join(folder, "batches.csv"), newline="", encoding="utf-8") as file:
+        found = [row for row in csv.DictReader(file) if int(row["step"]) > WARMUP]
+    return [{key: float(text) if text else None for key, text in row.items() if key != "source"}
+            for row in found]
+
+
+def drawn(chart, narrow):
+    """The figure as a page would have it, on a canvas that can measure its texts."""
+    with matplotlib.style.context(["default", figure.STYLE]):
+        fig = Figure(figsize=figure.NARROW_IN if narrow else figure.WIDE_IN, layout="constrained")
+        FigureCanvasAgg(fig)
+        chart.draw(fig, narrow)
+        figure._plain_log_labels(fig)  # what a page does to them, too
+        fig.canvas.draw()
+    return fig
+
+
+def setUpModule():
+    """The real runs, once for all tests."""
+    holder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(holder.cleanup)
+    ChartCase.dir = holder.name
+    for name, words in RUNS.items():
+        ChartCase.info[name] = gwrun.train(2, os.path.join(holder.name, name), *TASK, *words)
+    (found,) = runs.read_results(holder.name)
+    assert not found.left_out, found.left_out
+    ChartCase.runs = {run.folder: run for cell in found.cells for run in cell.runs}
+
+
+class ChartCase(unittest.TestCase):
+    dir, info, runs = None, {}, {}  # of the real runs, by name
+
+    def run_of(self, name, block="0", **changes):
+        run = copy.copy(self.runs[name])
+        run.block, run.means, run.info = block, dict(run.means), copy.deepcopy(run.info)
+        run.marks = []  # of a busy machine
+        for key, value in changes.items():
+            setattr(run, key, value)
+        return run
+
+    def results(self, cells, base=None):
+        """Results of {label: runs}."""
+        made = [model.Cell(label, label, {"what": label}, found, label == base)
+                for label, found in cells.items()]
+        return model.Results("study", ".", None, {"what": list(cells)}, made,
+                             next((cell for cell in made if cell.baseline), None), [], [])
+
+    def build(self, module, cells, base=None):
+        chart = module.build(self.results(cells, base))
+        for row in chart.table.rows:
+            self.assertEqual(len(row), len(chart.table.columns))
+        return chart
+
+    def one(self, module, *names):
+        """The chart of single runs, a configuration each."""
+        return self.build(module, {name: [self.run_of(name)] for name in names})
+
+    def reason(self, module, cells, base=None):
+        with self.assertRaises(model.NotShown) as caught:
+            module.build(self.results(cells, base))
+        return str(caught.exception)
+
+
+class TimeStack(ChartCase):
+    def test_parts_add_up_to_the_mean_wall(self):
+        chart = self.one(time_stack, *RUNS)
+        for row in chart.table.rows:
+            wall = statistics.fmean(one["wall_s"]
+                                    for one in csv_rows(os.path.join(self.dir, row[0])))
+            titles = [title.rpartition(" (")[0] for title in chart.table.columns[5:-1]]
+            found = [seconds(chart.table, row, title) for title in titles]
+            self.assertAlmostEqual(seconds(chart.table, row, "mean step"), wall, delta=1e-9 * wall)
+            self.assertAlmostEqual(sum(value for value in found if value is not None), wall,
+                                   delta=1e-3 * wall, msg=row[0])
+
+    def test_parts_are_those_of_the_rows(self):
+        chart = self.one(time_stack, "coded")
+        row, found = chart.table.rows[0], csv_rows(os.path.join(self.dir, "coded"))
+        mean = lambda *keys: sum(one[key] or 0 for one in found for key in keys) / len(found)
+        for column, value in (
+                ("codec", mean("encode_s", "decode_s")),
+                ("waiting for the last rank", mean("wait_skew_s")),
+                ("exposed communication", mean("mpi_post_s", "mpi_poll_s", "transfer_s")),
+                ("core (modelled)", mean("core_twin_s", "core_model_lo_s")),
+                ("memory-bound (modelled)", mean("memory_twin_s", "memory_model_lo_s"))):
+            self.assertAlmostEqual(seconds(chart.table, row, column), value,
+                                   delta=1e-6 * mean("wall_s"), msg=column)
+        self.assertGreater(mean("encode_s"), 0)
+
+    def test_counters_are_a_share_of_all_of_computation(self):
+        run = self.run_of("plain")
+        run.means.update(core_ctr_s=3e-6, memory_ctr_s=1e-6)
+        run.present = dict(run.present, core_ctr_s=0.5, memory_ctr_s=0.5)
+        found = parts.parts_of(run)
+        compute = sum(run.means[key] for key in ("forward_s", "backward_s", "update_s"))
+        self.assertEqual(found.source, parts.COUNTERS)
+        self.assertAlmostEqual(found.seconds["memory"], compute / 4)
+        self.assertNotIn("either", found.seconds)
+        self.assertIn("measured by hardware counters",
+                      self.build(time_stack, {"a": [run]}).notes[0])
+
+    def test_what_is_not_known_is_not_there(self):
+        chart = self.one(time_stack, "off", "plain")
+        off = chart.table.rows[0]
+        self.assertIsNone(seconds(chart.table, off, "exposed communication"))
+        self.assertIsNone(seconds(chart.table, off, "codec"))
+        self.assertIn("--profile off", " ".join(chart.notes))
+        bare = self.run_of("plain")
+        for key in bare.means:
+            if "twin" in key or "model" in key:
+                bare.means[key] = None
+        chart = self.build(time_stack, {"a": [bare]})
+        self.assertEqual(chart.table.rows[0][-1], "none")
+        self.assertIn("not divided", " ".join(chart.notes))
+
+    def test_repetitions_still_add_up(self):
+        walls = {}
+        for n in (2, 3, 4):
+            several = []
+            for i in range(n):
+                run = self.run_of("plain" if i % 2 else "coded", str(i))
+                run.means = {key: None if value is None else value * (1 + i * i)
+                             for key, value in run.means.items()}
+                several.append(run)
+            walls[n] = statistics.median(run.means["wall_s"] for run in several)
+            total = parts.parts_of_cell(several).total()
+            self.assertAlmostEqual(total, walls[n], delta=1e-3 * walls[n])
+
+    def test_runs_divided_by_different_sources(self):
+        counted = self.run_of("plain")
+        counted.means.update(core_ctr_s=3e-6, memory_ctr_s=1e-6)
+        several = [counted, self.run_of("plain")]
+        found = parts.parts_of_cell(several)
+        self.assertIsNone(found.source)
+        self.assertNotIn("memory", found.seconds)
+        self.assertAlmostEqual(found.total(), several[0].means["wall_s"],
+                               delta=1e-3 * several[0].means["wall_s"])
+        with_off = parts.parts_of_cell([self.run_of("off"), self.run_of("plain")])
+        self.assertEqual(set(with_off.seconds), {"undivided"})
+
+    def test_bars_are_as_long_as_the_table_says(self):
+        chart = self.one(time_stack, "plain", "skew")
+        for narrow in EITHER_WAY:
+            (ax,) = drawn(chart, narrow).axes
+            lengths = {}
+            for patch in ax.patches:
+                y = round(patch.get_y(), 3)
+                lengths[y] = lengths.get(y, 0) + patch.get_width()
+            for length, row in zip([lengths[y] for y in sorted(lengths)], chart.table.rows):
+                self.assertAlmostEqual(length, row[2], delta=1e-3 * row[2])
+
+    def test_oversubscribed_runs_are_marked(self):
+        chart = self.build(time_stack, {"a": [self.run_of("plain", marks=["oversubscribed"])],
+                                        "b": [self.run_of("plain", marks=[])]})
+        self.assertTrue(chart.table.rows[0][0].startswith("*"))
+        self.assertFalse(chart.table.rows[1][0].startswith("*"))
+        self.assertIn("* oversubscribed: a.", chart.notes)
+
+
+class Overlap(ChartCase):
+    def test_figures(self):
+        chart = self.one(overlap, "plain", "paired", "off")
+        plain, paired, off = chart.table.rows
+        found = csv_rows(os.path.join(self.dir, "paired"))
+        mean = lambda *keys: sum(one[key] for one in found for key in keys) / len(found)
+        exposed = seconds(chart.table, paired, "exposed without waiting") \
+            + seconds(chart.table, paired, "waiting")
+        self.assertAlmostEqual(exposed, mean("mpi_post_s", "mpi_poll_s", "mpi_wait_s"),
+                               delta=1e-9)
+        self.assertAlmostEqual(seconds(chart.table, paired, "hidden, at most"), mean("inflight_s"),
+                               delta=1e-12)
+        results = self.info["paired"]["results"]["paired"]
+        for column, key in (("saved", "saved_s"), ("saved, 95% from", "saved_ci_low_s"),
+                            ("interference, 95% to", "interference_ci_high_s")):
+            self.assertAlmostEqual(seconds(chart.table, paired, column), results[key], delta=1e-12)
+            self.assertIsNone(seconds(chart.table, plain, column))
+        self.assertEqual(seconds(chart.table, plain, "hidden, at most"), 0)  # blocking: measured
+        self.assertIsNone(seconds(chart.table, off, "hidden, at most"))
+        self.assertIn("--profile off", " ".join(chart.notes))
+        self.assertIn("blocking twin", chart.caption)
+
+    def test_without_pairs(self):
+        chart = self.one(overlap, "plain")
+        self.assertIn("No run used --paired", " ".join(chart.notes))
+        self.assertEqual(len(drawn(chart, False).axes), 1)
+
+    def test_not_shown(self):
+        self.assertIn("--profile off", self.reason(overlap, {"a": [self.run_of("off")]}))
+        alone = self.run_of("plain")
+        alone.info["machine"]["ranks"] = 1
+        self.assertIn("one rank", self.reason(overlap, {"a": [alone]}))
+
+
+class StepTimes(ChartCase):
+    def test_quantiles(self):
+        chart = self.one(step_times, "plain")
+        walls = {}
+        for row in csv_rows(os.path.join(self.dir, "plain")):
+            walls[row["step"]] = max(walls.get(row["step"], 0), row["wall_s"])
+        walls = list(walls.values())
+        for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+            self.assertAlmostEqual(seconds(chart.table, chart.table.rows[0], name),
+                                   np.quantile(walls, q), delta=1e-12)
+        self.assertAlmostEqual(seconds(chart.table, chart.table.rows[0], "longest"), max(walls))
+        self.assertIn("no interval", " ".join(chart.notes))
+
+    def test_runs_are_the_unit(self):
+        """Ten times the steps do not make an interval narrower, nor weigh a run more."""
+        noise = np.random.default_rng(1)
+        few = [noise.lognormal(-9 + i / 10, 0.1, 300) for i in range(5)]
+        charts = [self.build(step_times, {"a": [self.run_of("plain", walls=walls)
+                                                for walls in several]})
+                  for several in (few, [np.tile(walls, 10) for walls in few])]
+        for column in ("p50, 95% from", "p50, 95% to"):
+            ends = [seconds(chart.table, chart.table.rows[0], column) for chart in charts]
+            self.assertAlmostEqual(ends[0], ends[1], delta=1e-3 * ends[0])
+
+    def test_drift_and_outliers_are_flagged(self):
+        noise = np.random.default_rng(1)
+        steady = [noise.lognormal(-9, 0.02, 600) for _ in range(7)]
+        chart = self.build(step_times, {"a": [
+            self.run_of("plain", walls=walls, step_s=float(np.median(walls)), folder=f"run {i}")
+            for i, walls in enumerate(steady)]})
+        self.assertEqual(chart.notes, [])
+        steady[0] = steady[0] * np.linspace(1, 1.5, 600)
+        chart = self.build(step_times, {"a": [
+            self.run_of("plain", walls=walls, step_s=float(np.median(walls)), folder=f"run {i}")
+            for i, walls in enumerate(steady)]})
+        said = " ".join(chart.notes)
+        self.assertIn("run 0: drift", said)
+        self.assertIn("run 0: its median lies far", said)
+        self.assertNotIn("run 1:", said)
+
+    def test_long_tails_make_the_axis_logarithmic(self):
+        walls = np.full(1000, 1e-4) * np.linspace(0.99, 1.01, 1000)
+        tail = np.append(walls, 0.05)
+        for found, scale in ((walls, "linear"), (tail, "log")):
+            chart = self.build(step_times, {"a": [self.run_of("plain", walls=found)]})
+            self.assertEqual(drawn(chart, False).axes[0].get_xscale(), scale)
+
+
+class Ranks(ChartCase):
+    def test_the_late_rank_is_named(self):
+        chart = self.one(ranks, "skew", "off")
+        self.assertIn("skew: the straggler is rank 1.", chart.notes)
+        late = [row for row in chart.table.rows if row[:2] == ["skew", "1"]][0]
+        of_run = self.info["skew"]["results"]["ranks"][1]
+        for column, key in (("computation", "compute_s"), ("waiting", "waiting_s"),
+                            ("transfer", "transfer_s"), ("waited for", "waited_for_s")):
+            self.assertAlmostEqual(seconds(chart.table, late, column), of_run[key], delta=1e-12)
+        self.assertGreater(seconds(chart.table, late, "waited for"), 0.5e-3)
+        off = [row for row in chart.table.rows if row[0] == "off"]
+        self.assertIsNone(seconds(chart.table, off[0], "computation"))
+        texts = [text.get_text() for text in drawn(chart, False).axes[0].texts]
+        self.assertTrue(any("rank 1 lags" in text for text in texts), texts)
+        self.assertIn("absent", texts)
+
+    def test_only_some_runs_have_one(self):
+        none = self.run_of("skew")
+        none.info["results"]["straggler"] = None
+        chart = self.build(ranks, {"a": [none, none, self.run_of("skew")]})
+        self.assertIn("a: the straggler is rank 1 (1 of 3 runs).", chart.notes)
+        self.assertFalse(any("lags" in text.get_text()
+                             for text in drawn(chart, False).axes[0].texts))
+
+    def test_many_ranks_become_quantiles(self):
+        run = self.run_of("plain")
+        base = run.info["results"]["ranks"][0]
+        run.info["results"]["ranks"] = [dict(base, rank=rank, compute_s=1e-6 * (rank + 1))
+                                        for rank in range(512)]
+        chart = self.build(ranks, {"a": [run]})
+        found = {row[1]: seconds(chart.table, row, "computation") for row in chart.table.rows}
+        self.assertEqual(len(found), 5)
+        self.assertAlmostEqual(found["least of 512"], 1e-6)
+        self.assertAlmostEqual(found["median of 512"], 256.5e-6)
+        self.assertAlmostEqual(found["largest of 512"], 512e-6)
+        self.assertLess(len(drawn(chart, True).axes[0].lines), 10)
+
+    def test_not_shown(self):
+        self.assertIn("--profile off", self.reason(ranks, {"a": [self.run_of("off")]}))
+        alone = self.run_of("plain")
+        alone.info["results"]["ranks"] = alone.info["results"]["ranks"][:1]
+        self.assertIn("one rank", self.reason(ranks, {"a": [alone]}))
+
+
+class Forecast(ChartCase):
+    def test_figures(self):
+        chart = self.one(forecast, "auto", "plain")
+        (row,) = chart.table.rows
+        found = self.info["auto"]["forecast"]
+        self.assertAlmostEqual(seconds(chart.table, row, "predicted, modelled"),
+                               found["predicted_step_s"], delta=1e-12)
+        self.assertAlmostEqual(seconds(chart.table, row, "measured"), found["measured_step_s"],
+                               delta=1e-12)
+        ratio = found["measured_step_s"] / found["predicted_step_s"]
+        self.assertAlmostEqual(row[chart.table.columns.index("measured / predicted")], ratio)
+        self.assertEqual(row[-1], "yes" if abs(ratio - 1) <= 0.15 else "no")
+        self.assertIn("Without a forecast (neither --forecast nor --compress auto): plain.",
+                      chart.notes)
+
+    def test_not_shown(self):
+        self.assertIn("No run holds a forecast",
+                      self.reason(forecast, {"a": [self.run_of("plain")]}))
+
+
+class Baseline(ChartCase):
+    def cells(self, factors, n=6):
+        """Configurations whose steps take so many times the baseline's, in n noisy blocks."""
+        noise = np.random.default_rng(3)
+        blocks = noise.lognormal(0, 0.2, n)  # what pairs take out
+        return {label: [self.run_of("plain", str(i), step_s=1e-3 * factor * blocks[i]
+                                    * noise.lognormal(0, 0.01)) for i in range(n)]
+                for label, factor in factors.items()}
+
+    def test_verdicts(self):
+        chart = self.build(baseline, self.cells({"base": 1, "slow": 1.2, "fast": 0.8, "same": 1}),
+                           "base")
+        verdicts = {row[0]: row[-1] for row in chart.table.rows}
+        self.assertIn("slower", verdicts["slow"])
+        self.assertIn("faster", verdicts["fast"])
+        self.assertIn("inside the noise", verdicts["same"])
+        self.assertIn("Inside the noise, which is not the same as equal: same.", chart.notes)
+        ratios = {row[0]: row[chart.table.columns.index("ratio")] for row in chart.table.rows}
+        self.assertAlmostEqual(ratios["slow"], 1.2, delta=0.03)
+        fig = drawn(chart, False)
+        colours = {line.get_color() for line in fig.axes[0].lines if line.get_marker() == "o"}
+        self.assertEqual(colours, {figure.SERIES[1], figure.SERIES[2], figure.FAINT})
+
+    def test_unpaired_runs(self):
+        cells = self.cells({"base": 1, "slow": 3})
+        for found in cells.values():
+            for run in found:
+                run.block = None
+        chart = self.build(baseline, cells, "base")
+        self.assertIn("not paired", " ".join(chart.notes))
+        self.assertIn("slower", chart.table.rows[0][-1])
+
+    def test_too_few_runs_say_so(self):
+        chart = self.build(baseline, self.cells({"base": 1, "slow": 2}, n=1), "base")
+        self.assertIn("cannot be told", chart.table.rows[0][-1])
+        self.assertIn("Not enough repetitions for a verdict: slow.", chart.notes)
+
+    def test_not_shown(self):
+        self.assertIn("no baseline", self.reason(baseline, {"a": [self.run_of("plain")]}))
+        self.assertIn("nothing beside", self.reason(baseline, {"a": [self.run_of("plain")]}, "a"))
+
+
+class Order(ChartCase):
+    def cells(self, value, n=8):
+        """Two configurations in turns; value(place) is what a step takes."""
+        made = {"a": [], "b": []}
+        noise = np.random.default_rng(5)
+        for place in range(2 * n):
+            run = self.run_of("plain", str(place // 2), experiment={"planned": place},
+                              folder=f"run {place}",
+                              step_s=1e-4 * value(place) * noise.lognormal(0, 0.005))
+            run.info["started_utc"] = "2026-11-21T16:00:00Z"
+            made["ab"[place % 2]].append(run)
+        return made
+
+    def test_steady(self):
+        chart = self.build(order, self.cells(lambda place: 1))
+        self.assertIn("No drift that stands out", chart.notes[0])
+        self.assertEqual([row[1] for row in chart.table.rows], [f"run {i}" for i in range(16)])
+        self.assertEqual({row[-1] for row in chart.table.rows}, {"no"})
+
+    def test_drift(self):
+        chart = self.build(order, self.cells(lambda place: 1 + place / 50))
+        self.assertIn("Drift", chart.notes[0])
+        self.assertIn("drift", [text.get_text() for text in
+                                drawn(chart, False).axes[0].get_legend().get_texts()])
+
+    def test_outlier(self):
+        chart = self.build(order, self.cells(lambda place: 2 if place == 6 else 1))
+        flagged = [row[1] for row in chart.table.rows if row[-1] == "yes"]
+        self.assertEqual(flagged, ["run 6"])
+        self.assertIn("Outlier: run 6", " ".join(chart.notes))
+
+    def test_not_shown(self):
+        self.assertIn("more than once", self.reason(order, {"a": [self.run_of("plain")]}))
+
+
+class Legible(ChartCase):
+    """Texts lie within the drawing, and labels of rows not on each other."""
+
+    LONG = "iallreduce:algo=sra,bucket=256K,progress=thread, qsgd:bits=8+zlib:shuffle=on, threads "
+
+    def many(self, n):
+        made = {}
+        for i in range(n):
+            name = ("plain", "paired", "auto", "skew", "off")[i % 5]
+            made[f"{self.LONG if i % 2 else 'threads '}{i}"] = [
+                self.run_of(name, str(block), marks=["oversubscribed"] if i % 3 == 0 else [],
+                            step_s=self.runs[name].step_s * (1 + block / 50)) for block in range(3)]
+        return made
+
+    def check(self, chart, narrow):
+        """Pixels; those of a figure of 100 an inch."""
+        fig = drawn(chart, narrow)
+        width, height = fig.canvas.get_width_height()
+        for ax in fig.axes:
+            boxes = [text.get_window_extent() for text in ax.texts if text.get_text() != "absent"]
+            low, high = ax.get_xlim()
+            ticks = [tick.label1.get_window_extent() for tick in ax.xaxis.get_major_ticks()
+                     if tick.label1.get_text() and low <= tick.get_loc() <= high]
+            for box in boxes + [ax.xaxis.label.get_window_extent()]:
+                self.assertGreaterEqual(box.x0, -1)
+                self.assertLessEqual(box.x1, width + 1)
+                self.assertGreaterEqual(box.y0, -1)
+                self.assertLessEqual(box.y1, height + 1)
+            for one, other in zip(boxes, boxes[1:]):
+                self.assertGreaterEqual(one.y0, other.y1 - 1)
+            for one, other in zip(ticks, ticks[1:]):
+                self.assertLess(one.x1, other.x0)
+            for box in ticks:
+                self.assertLessEqual(box.x1, width + 1)
+
+    def test_many_configurations_with_long_names(self):
+        cells = self.many(28)
+        last = list(cells)[-1]
+        for module in ALL:
+            chart = self.build(module, cells, last)
+            for narrow in EITHER_WAY:
+                with self.subTest(chart=module.NAME, narrow=narrow):
+                    self.check(chart, narrow)
+        said = time_stack.build(self.results(cells, last)).notes
+        self.assertIn("3 of 28 configurations are in the table only.", said)
+
+    def test_one_configuration(self):
+        for module in (time_stack, overlap, step_times, ranks, forecast):
+            chart = self.one(module, "auto")
+            for narrow in EITHER_WAY:
+                with self.subTest(chart=module.NAME, narrow=narrow):
+                    self.check(chart, narrow)
+
+    def test_as_svg(self):
+        cells = {"a<b & c": [self.run_of("paired", str(i)) for i in range(2)],
+                 "base": [self.run_of("auto", str(i)) for i in range(2)]}
+        for module in ALL:
+            with self.subTest(chart=module.NAME):
+                text = figure.inline_svg(self.build(module, cells, "base"))
+                self.assertEqual(text.count("<svg"), 2)
+
+    def test_labels(self):
+        for letters in (rows.WRAP_WIDE, rows.WRAP_NARROW):
+            for lines in (rows.row_lines(self.LONG * 3 + "\n- inside the noise", letters),
+                          rows.row_lines("x" * 200, letters), rows.row_lines("", letters)):
+                self.assertTrue(all(len(line) <= letters for line in lines), lines)
+        self.assertEqual(rows.row_lines(self.LONG * 3 + "\n- 5% slower", 40)[-1], "- 5% slower")
+        self.assertEqual(rows.row_lines("sra\n- 5% slower", 40), ["sra - 5% slower"])
+
+    def test_the_baseline_is_never_left_out(self):
+        cells = self.results(self.many(40), list(self.many(40))[39]).cells
+        shown, notes = rows.chosen(cells, cells[39])
+        self.assertEqual(len(shown), rows.MOST)
+        self.assertIn(cells[39], shown)
+        self.assertEqual(len(notes), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
