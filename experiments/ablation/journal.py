@@ -1,5 +1,5 @@
-"""What has been done of a study, kept so that nothing is lost whenever the runner ends: study.json, an
-experiment.json in each run's folder, and the lock that keeps a second runner out."""
+"""What has been done of a study, kept so that nothing is lost whenever the runner ends: study.json,
+an experiment.json in each run's folder, and the lock that keeps a second runner out."""
 
 import contextlib
 import datetime
@@ -98,19 +98,22 @@ class Journal:
         self.share = share
         made, locks = not os.path.exists(self.out), []
         try:
-            try:
-                os.makedirs(self.out, exist_ok=True)
-                locks.append(take_lock(os.path.join(self.out, LOCK), shared=share is not None))
-                if share is not None:
-                    locks.append(take_lock(os.path.join(self.out, f"{LOCK}-{share.start}")))
-            except OSError as error:
-                raise Refused(f"{self.out}: {error.strerror}: name another folder by --out") from error
+            self.lock(locks)
             yield self
         finally:
             if made:
                 self.unmake()
             for lock in locks:
                 os.close(lock)
+
+    def lock(self, locks):
+        try:
+            os.makedirs(self.out, exist_ok=True)
+            locks.append(take_lock(os.path.join(self.out, LOCK), shared=self.share is not None))
+            if self.share is not None:
+                locks.append(take_lock(os.path.join(self.out, f"{LOCK}-{self.share.start}")))
+        except OSError as error:
+            raise Refused(f"{self.out}: {error.strerror}: name another folder by --out") from error
 
     def unmake(self):
         """A folder that was made for nothing goes again."""
@@ -125,7 +128,7 @@ class Journal:
         return read_json(os.path.join(self.out, STUDY))
 
     def order(self, study, planned, resume):
-        """The runs in order: of the study that is here already, if it is the same, else as planned."""
+        """The runs in order: as planned, or of the study that is here already, if it is the same."""
         old = self.study()
         if old is None:
             self.refuse_foreign()
@@ -157,12 +160,12 @@ class Journal:
             raise Refused(f"{self.out}: {STUDY} has schema {old.get('schema')}, not {SCHEMA}: name "
                           "another folder by --out")
         if not resume:
-            raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to go on "
-                          "with it, or name another folder by --out")
+            raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to go "
+                          "on with it, or name another folder by --out")
         if old["spec"]["sha256"] != study.sha256:
-            raise Refused(f"{self.out}: was begun with another text of the spec ({old['name']}, kept "
-                          f"in {STUDY}) than {study.path} has now: restore it, or name another "
-                          "folder by --out")
+            raise Refused(f"{self.out}: was begun with another text of the spec ({old['name']}, "
+                          f"kept in {STUDY}) than {study.path} has now: restore it, or name "
+                          "another folder by --out")
         if old["short"] != study.short:
             raise Refused(f"{self.out}: was begun {'with' if old['short'] else 'without'} --short: "
                           f"resume it {'with' if old['short'] else 'without'}, or name another "

@@ -53,15 +53,15 @@ class Launcher:
             raise Refused("--launcher srun: there is no srun in PATH: load Slurm, or leave it out")
         on_testbed = [cell for cell in cells if cell.testbed]
         if on_testbed and self.kind == "srun":
-            raise Refused(f"{on_testbed[0].id} names hosts or a rate, which the testbed emulates on "
-                          "one machine: leave out --launcher srun, or these cells by --only")
+            raise Refused(f"{on_testbed[0].id} names hosts or a rate, which the testbed emulates "
+                          "on one machine: leave out --launcher srun, or these cells by --only")
         if self.kind == "testbed" and len(on_testbed) < len(cells):
             cell = next(cell for cell in cells if not cell.testbed)
-            raise Refused(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them to "
-                          "the spec, or leave out --launcher")
+            raise Refused(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them "
+                          "to the spec, or leave out --launcher")
         if on_testbed and jobs > 1:
-            raise Refused("--jobs: runs on the testbed would share its links: leave it out, or these "
-                          "cells by --only")
+            raise Refused("--jobs: runs on the testbed would share its links: leave it out, or "
+                          "these cells by --only")
         if jobs > 1 and self.kind != "srun" and not oversubscribe:
             refuse_crowd(cells, jobs)
 
@@ -260,7 +260,7 @@ def last_words(text):
 
 
 def died_of(returncode, text):
-    """The name of the signal that ended the launcher, or a rank if the launcher tells; else None."""
+    """Name of the signal that ended the launcher, or a rank, if the launcher tells; else None."""
     told = DIED_OF.search(text)
     number = -returncode if returncode < 0 else int(told[1]) if told else 0
     try:

@@ -1,6 +1,5 @@
 """How far a study is, and how long the rest may take."""
 
-import os
 import shutil
 import sys
 
@@ -29,18 +28,23 @@ class Progress:
         if seconds is not None and state in ("done", "diverged"):
             self.seconds.setdefault(planned.cell.id, []).append(seconds)
 
-    def expected(self, cell):
-        """Of a cell that has not run yet, what the others took; None: nothing is known."""
-        known = self.seconds.get(cell.id) or sum(self.seconds.values(), [])
-        return sum(known) / len(known) if known else None
+    def expected(self, left):
+        """Seconds for what is left; a cell that has not run yet counts as the others' mean. None:
+        nothing is known."""
+        if not self.seconds:
+            return None
+        means = {cell: sum(known) / len(known) for cell, known in self.seconds.items()}
+        typical = sum(means.values()) / len(means)
+        total = sum(means.get(planned.cell.id, typical) for planned in left)
+        return total / min(self.jobs, len(left)) if left else None
 
     def line(self, left):
-        expected = [self.expected(planned.cell) for planned in left]
+        expected = self.expected(left)
         text = (f"{len(self.states)}/{self.total}: {self.count('done')} done, "
                 + f"{self.count('diverged')} diverged, " * bool(self.count("diverged"))
                 + f"{self.count('failed')} failed, {len(left)} left")
-        if left and None not in expected:
-            text += f", about {duration(sum(expected) / min(self.jobs, len(left)))} to go"
+        if expected is not None:
+            text += f", about {duration(expected)} to go"
         return text
 
     def show(self, left, event=""):
@@ -68,4 +72,4 @@ def summary(out, total, progress, left):
     parts = [f"{progress.count(state)} {state}" for state in ("done", "diverged", "failed")
              if progress.count(state)]
     parts += [f"{left} left"] * bool(left)
-    return f"{total} runs: {', '.join(parts) or 'none'}; in {os.path.relpath(out)}"
+    return f"{total} runs: {', '.join(parts) or 'none'}; in {out}"

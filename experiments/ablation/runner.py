@@ -8,7 +8,12 @@ from ablation import journal as j
 from ablation import launch
 from ablation.progress import Progress, duration
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ending():
+    """Signals that end the runner; not those that it was told to ignore, as nohup(1) does."""
+    return {number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) != signal.SIG_IGN}
 
 
 class Interrupted(Exception):
@@ -62,19 +67,18 @@ class Runner:
     def run(self):
         """Signals wait to be asked for: none comes in the middle of a record."""
         launch.become_reaper()
-        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGCHLD})
+        self.ending = ending()
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
         try:
-            self.launcher.try_testbed(self.left_cells())
             self.progress.show(self.left())
             while self.queue or self.live:
                 while self.queue and len(self.live) < self.jobs:
-                    self.take(signal.sigtimedwait(ENDING, 0))
+                    self.take(signal.sigtimedwait(self.ending, 0))
                     self.start(*self.queue.pop(0))
                 self.wait()
         finally:
             launch.end([live.process for live in self.live])
             self.progress.clear()
-            self.launcher.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
     def start(self, index, planned):
@@ -103,7 +107,8 @@ class Runner:
     def wait(self):
         """Until a process ends, a time is up, or a signal comes."""
         until = min(live.deadline for live in self.live) - time.monotonic()
-        self.take(signal.sigtimedwait({*ENDING, signal.SIGCHLD}, min(max(until, 0), 3600)))
+        self.take(signal.sigtimedwait({*self.ending, signal.SIGCHLD},
+                                      min(max(until, 0), 3600)))
         for live in list(self.live):
             if live.process.poll() is not None:
                 self.finish(live)

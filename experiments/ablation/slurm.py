@@ -13,8 +13,8 @@ SCRIPT = """\
 #!/bin/bash
 # {name}: {runs} runs. Submit it by `sbatch {file}`, with --partition, --account and the like as
 # the site wants; `{resume} --dry-run` says how far it is.
-# Tasks begin in the planned order, {limit} at a time; a task that is cancelled with `scancel --full`
-# records its run as interrupted. Submitting again makes what is left.
+# Tasks begin in the planned order, {limit} at a time; one that is cancelled with `scancel --full`
+# records its run as interrupted.
 #SBATCH --job-name={job}
 #SBATCH --array={array}%{limit}
 #SBATCH --ntasks={ranks}

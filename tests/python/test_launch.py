@@ -1,0 +1,187 @@
+"""Parts of the experiment runner: the testbed under it, what it says, what it writes for Slurm."""
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gwrun
+from test_experiments import TRAIN, Study, read
+from test_testbed import HYDRA, output
+
+sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
+from ablation import journal, launch, slurm  # noqa: E402
+from ablation.design import Cell, Planned
+from ablation.progress import Progress
+
+
+def cell(name, ranks=1, words=()):
+    given = {"id": name, "ranks": ranks, "words": list(words)}
+    return Cell(**{field.name: given.get(field.name) for field in dataclasses.fields(Cell)})
+
+
+def some_runs(cells, blocks):
+    return [Planned(c, 1, 1, block, f"b{block:02d}-s1/{c.id}")
+            for block in range(blocks) for c in cells]
+
+
+class OnTestbed(Study):
+    def setUp(self):
+        super().setUp()
+        os.environ["XDG_RUNTIME_DIR"] = self.folder
+        self.addCleanup(os.environ.pop, "XDG_RUNTIME_DIR")
+        self.write(f"""
+claim: a test
+ranks: 2
+base: {TRAIN} --epochs 1
+factors: {{rate: [none, 200mbit, 500mbit]}}
+""")
+
+    @unittest.skipUnless(HYDRA, "needs root, iproute2 and MPICH's launcher")
+    def test_runs(self):
+        before = output("ip", "netns", "list")
+        done = self.call()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for folder, record in self.records().items():
+            rate = record["levels"]["rate"]
+            link = json.loads(read(os.path.join(self.out, folder, "run.json")))["link"]
+            if rate == "none":
+                self.assertEqual((record["launcher"], link), ("mpiexec", None))
+            else:
+                self.assertEqual(record["launcher"], "testbed")
+                self.assertEqual(link["rate_bits_per_s"], int(rate[:3]) * 10**6)
+        self.assertEqual(output("ip", "netns", "list"), before)
+        self.refused(self.call("--resume", "--jobs", "2", "--retry-failed", "--oversubscribe",
+                               out=self.out + "2"), "--jobs", "links")
+        self.refused(self.call("--launcher", "testbed", out=self.out + "2"), "rate=none")
+
+    @unittest.skipUnless(HYDRA, "needs root, iproute2 and MPICH's launcher")
+    def test_interrupted(self):
+        before = output("ip", "netns", "list")
+        os.environ["FAKE"] = "hang"
+        self.addCleanup(os.environ.pop, "FAKE")
+        for ended in ("terminate", "kill"):
+            runner = self.spawn("--resume", "--only", "rate=*mbit")
+            self.assertNotEqual(output("ip", "netns", "list"), before)
+            getattr(runner, ended)()
+            runner.communicate(timeout=30)
+        os.environ["FAKE"] = ""
+        done = self.call("--resume")  # takes what the killed one has left
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(output("ip", "netns", "list"), before)
+        self.assertEqual(self.ranks(), [])
+
+    def test_without_tools(self):
+        path = os.environ["PATH"]
+        self.addCleanup(os.environ.update, PATH=path)
+        os.environ["PATH"] = os.path.join(self.folder, "bin")
+        os.mkdir(os.environ["PATH"])
+        for tool in ("bash", "sh", "ls", "basename"):
+            os.symlink(subprocess.check_output(["which", tool], env={"PATH": path}, text=True
+                                               ).strip(), os.path.join(self.folder, "bin", tool))
+        self.refused(self.call(), "iproute2")
+        self.assertFalse(os.path.exists(self.out))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Progressing(unittest.TestCase):
+    def test_line(self):
+        a, b, c = cell("a"), cell("b"), cell("c")
+        runs = some_runs([a, b, c], 2)
+        progress = Progress(6, 1, io.StringIO())
+        self.assertEqual(progress.line(runs), "0/6: 0 done, 0 failed, 6 left")
+        progress.ended(runs[0], "done", 10)
+        progress.ended(runs[1], "diverged", 20)
+        progress.ended(runs[2], "failed", 1000)  # tells nothing of how long a run takes
+        self.assertEqual(progress.line(runs[3:]),  # 10 + 20 + their mean for c
+                         "3/6: 1 done, 1 diverged, 1 failed, 3 left, about 45 s to go")
+        progress.jobs = 2
+        self.assertIn("about 22 s", progress.line(runs[3:]))
+        self.assertEqual(progress.line([]), "3/6: 1 done, 1 diverged, 1 failed, 0 left")
+
+    def test_terminal(self):
+        terminal = Terminal()
+        progress = Progress(1, 1, terminal)
+        progress.show([], "x" * 500)
+        progress.note("kept")
+        progress.show([])
+        lines = terminal.getvalue().split("\n")
+        self.assertEqual(len(lines), 2)  # all but the note are written over
+        self.assertTrue(all(part.count("x") < 500 for part in lines))
+        plain = io.StringIO()
+        Progress(1, 1, plain).show([], "event")
+        self.assertEqual(plain.getvalue(), "0/1: 0 done, 0 failed, 0 left: event\n")
+
+
+class Words(unittest.TestCase):
+    def test_last_words(self):
+        said = ("gradwire: one\n\n" + "=" * 70 + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION "
+                "PROCESSES\n=   EXIT CODE: 9\n" + "=" * 70 + "\nYOUR APPLICATION TERMINATED WITH "
+                "THE EXIT STRING: Killed (signal 9)\nThis typically refers to a problem with your "
+                "application.\nPlease see the FAQ page for debugging suggestions\n")
+        self.assertEqual(launch.last_words(said), "gradwire: one")
+        self.assertEqual(launch.died_of(9, said), "SIGKILL")
+        self.assertEqual(launch.died_of(-11, ""), "SIGSEGV")
+        self.assertIsNone(launch.died_of(1, "gradwire: one"))
+        self.assertEqual(len(launch.last_words("a\n" * 99).splitlines()), launch.MESSAGE_LINES)
+        self.assertEqual(len(launch.last_words("a" * 9999)), launch.MESSAGE_LENGTH)
+
+    def test_json_is_whole_or_not_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.json")
+            journal.write_json(path, {"a": 1})
+            with self.assertRaises(TypeError):
+                journal.write_json(path, {"a": object()})
+            self.assertEqual(journal.read_json(path), {"a": 1})
+            for text in ("", "{", "[]", "\xff"):
+                with open(path, "w", encoding="latin-1") as file:
+                    file.write(text)
+                self.assertIsNone(journal.read_json(path))
+
+
+@dataclasses.dataclass
+class Facts:
+    name: str = "study"
+    retries: int = 1
+    timeout_s: float | None = None
+
+
+class Slurm(unittest.TestCase):
+    def render(self, left, total, **facts):
+        return slurm.render(Facts(**facts), left, total, ["run", "a b"], "array.sh", "/out", 4)
+
+    def test_ranges(self):
+        self.assertEqual(slurm.ranges([0, 1, 2, 5, 7, 8]), "0-2,5,7-8")
+        self.assertEqual(slurm.clock(61), "00:02:00")
+        self.assertEqual(slurm.clock(3600 * 30), "30:00:00")
+
+    def test_many_runs_share_tasks(self):
+        """Of 2,500 runs a task makes 3; of those that have something left, all are listed."""
+        runs = list(enumerate(some_runs([cell("a", 4), cell("b", 2, ["--threads", "8"])], 1250)))
+        text = self.render(runs[:2] + runs[7:], 2500)
+        self.assertIn("#SBATCH --array=0,2-833%4\n", text)
+        self.assertIn("#SBATCH --ntasks=4\n", text)
+        self.assertIn("#SBATCH --cpus-per-task=8\n", text)
+        self.assertNotIn("--time", text)
+        shell = text.replace("exec run", "echo run")
+        done = subprocess.run(["bash", "-c", shell], env={"SLURM_ARRAY_TASK_ID": "833"},
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "run a b --only-run 2499-2501\n")
+
+    def test_time(self):
+        runs = list(enumerate(some_runs([cell("a")], 1)))
+        self.assertIn("#SBATCH --time=00:23:00\n", self.render(runs, 1, timeout_s=600))
+        with self.assertRaises(journal.Refused):
+            self.render([], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
