@@ -71,9 +71,10 @@ def unknown(node, what, names):
 
 def holds_settings(levels):
     """Whether a factor that is called as an option is, has levels of settings nonetheless."""
-    return isinstance(levels.value, dict) and all(
-        isinstance(level.value, dict) or str(level.value).startswith("--")
-        for level in levels.value.values())
+    given = [level.value for level in levels.value.values() if level.value is not None] if (
+        isinstance(levels.value, dict)) else []
+    return bool(given) and all(isinstance(value, dict) or str(value).startswith("--")
+                               for value in given)
 
 
 class Reader:

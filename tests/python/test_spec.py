@@ -229,6 +229,18 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
         shared = ["--layers", "", "--compress", "topk;layer2=none", "--trace", "--lr", "1"]
         self.assertEqual([c.words for c in study.cells], [shared, shared + ["--batch", "8"]])
 
+    def test_factor_called_as_an_option(self):
+        """Its levels are values, with names or without, or settings as of any factor."""
+        for levels, words in (("[sgd]", [["--optimizer", "sgd"]]),
+                              ("{a: sgd, b: null}", [["--optimizer", "sgd"], []]),
+                              ("{a: null, b: --momentum 0.9}", [[], ["--momentum", "0.9"]]),
+                              ("{a: {lr: 1}, b: --lr 2}", [["--lr", "1"], ["--lr", "2"]])):
+            with self.subTest(levels=levels):
+                study = self.read(f"claim: x\nfactors: {{optimizer: {levels}}}")
+                self.assertEqual([cell.words for cell in study.cells], words)
+        self.assertIn("no value but an option", self.refusal(
+            "claim: x\nfactors: {optimizer: {a: sgd, b: --momentum 0.9}}")[1])
+
     def test_ids(self):
         long = "abcdefghij" * 12
         study = self.read("claim: x\nfactors:\n  a b: {'ü/..': null, -: null}\n"
