@@ -15,7 +15,7 @@ PLACEMENT = ("ranks", "hosts", "rate", "per-host")
 RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "threads": (1, 4096)}
 # What the runner gives itself, and what would keep a run from being one.
 RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overwrite": "leave it",
-            "quiet": "leave it", "check": "it is checked anyway", "forecast": "it trains nothing"}
+            "quiet": "leave it", "check": "it is checked anyway"}
 YES, NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 RATE_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 

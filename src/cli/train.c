@@ -33,6 +33,7 @@ static const gw_opt opts[] = {
      "compare each so many-th step's gradient with the exact one: DIR/codec.csv (0: never)"},
     {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
+    {"save-model", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL, "write DIR/model.gw"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
     {"collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "write DIR/collectives.csv: one row a rank and exchange"},
@@ -56,6 +57,8 @@ static const gw_opt opts[] = {
     {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "see whether a run could start with these options on these ranks, and end: nothing is "
      "written"},
+    {"forecast", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "predict the step before the run, too, as --compress auto does"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -181,6 +184,7 @@ static gw_err read_config(job *j) {
     c->time_limit_s = gw_args_real(a, "time-limit");
     c->compress_stats = (int)gw_args_int(a, "compress-stats");
     c->out = gw_args_text(a, "out");
+    c->save = is(a, "save-model", "on");
     c->overwrite = gw_args_flag(a, "overwrite");
     c->trace = gw_args_flag(a, "trace");
     c->check = gw_args_flag(a, "check");
@@ -201,6 +205,8 @@ static gw_err read_config(job *j) {
     j->quiet = gw_args_flag(a, "quiet");
     j->terminal = isatty(STDOUT_FILENO);
     GW_TRY(gw_session_new(&j->session, c->comm, c->compress, c->feedback, c->wire_check));
+    if (gw_args_flag(a, "forecast"))
+        GW_TRY(gw_session_foresee(j->session, c->compress, c->feedback));
     if (c->paired)
         GW_TRY(gw_paired_check(c, j->session));
     return gw_codec_stats_check(j->session, c->compress_stats);
@@ -353,6 +359,12 @@ static void say_overhead(const gw_overhead *o) {
     printf(", by %d pairs of steps with and without probes\n", o->pairs);
 }
 
+static void say_forecast(const gw_auto *a) {
+    if (a)
+        printf("predicted step %.1f us: %.2f of the measured\n", gw_auto_predicted(a) * 1e6,
+               gw_auto_predicted(a) / a->measured_s);
+}
+
 static void say_interval(const char *what, const gw_stats *s) {
     printf("%s %.1f us", what, s->median * 1e6);
     if (isfinite(s->ci_low))
@@ -371,6 +383,7 @@ static void say_paired(const gw_paired_result *p) {
 
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
+    say_forecast(gw_session_forecast(j->session));
     say_memory(r);
     say_overhead(r->overhead);
     say_straggler(&r->straggler);

@@ -253,6 +253,21 @@ void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds) {
     gw_ceiling_time *t = &c->time[c->n_times++];
     snprintf(t->name, sizeof t->name, "%s", name);
     t->seconds = seconds;
+    t->used = false;
+}
+
+void gw_ceilings_use(gw_ceilings *c, const char *name) {
+    gw_ceiling_time *t = find(c, name);
+    if (t)
+        t->used = true;
+}
+
+void gw_ceilings_drop_unused(gw_ceilings *c) {
+    int kept = 0;
+    for (int i = 0; i < c->n_times; i++)
+        if (c->time[i].used)
+            c->time[kept++] = c->time[i];
+    c->n_times = kept;
 }
 
 int gw_ceilings_level(const gw_ceilings *c, double bytes, int active) {

@@ -33,6 +33,7 @@ typedef struct gw_ceiling_level {
 typedef struct gw_ceiling_time {
     char name[GW_CEILING_NAME];
     double seconds;
+    bool used; /* by this run; not kept in files */
 } gw_ceiling_time;
 
 typedef struct gw_ceilings {
@@ -68,6 +69,10 @@ double gw_ceilings_time(const gw_ceilings *c, const char *name);
 /** Keep a time, instead of an older one of that name; where all places are taken, of the one that
  *  was kept longest ago. */
 void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds);
+
+/** Mark the time of that name, if there is one, as used; drop all times that are not. */
+void gw_ceilings_use(gw_ceilings *c, const char *name);
+void gw_ceilings_drop_unused(gw_ceilings *c);
 
 /** Level that a working set of `bytes` a thread is served from with `active` threads at work on the
  *  host: the smallest cache of which a thread's share is at least twice that, else DRAM. */

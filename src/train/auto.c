@@ -30,13 +30,13 @@ const gw_auto_known *gw_auto_known_of(const gw_strategy *s) {
     return NULL;
 }
 
-static gw_err check_strategy(const gw_strategy *s) {
-    if (gw_auto_known_of(s))
+static gw_err check_strategy(const gw_auto *a) {
+    if (gw_auto_known_of(a->strategy))
         return GW_OK;
-    return gw_fail(GW_ERR_UNSUPPORTED,
-                   "--compress auto: the cost model knows the strategies %s, %s and %s, not %s: "
-                   "name a codec",
-                   known[0].name, known[1].name, known[2].name, s->ops->head.name);
+    return gw_fail(
+        GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, %s and %s, not %s: %s",
+        a->named ? "--forecast" : "--compress auto", known[0].name, known[1].name, known[2].name,
+        a->strategy->ops->head.name, a->named ? "leave --forecast away" : "name a codec");
 }
 
 /* ---- reading ---- */
@@ -142,7 +142,7 @@ static gw_err check_codec(const gw_auto *a, const char *spec, bool *any) {
 }
 
 static gw_err read_all(gw_auto *a, const char *compress) {
-    GW_TRY(check_strategy(a->strategy));
+    GW_TRY(check_strategy(a));
     GW_TRY(read_lists(a, compress));
     GW_TRY(name_algos(a));
     bool any = false;
@@ -159,14 +159,19 @@ static gw_err read_all(gw_auto *a, const char *compress) {
 static gw_err check_feedback(const gw_auto *a) {
     if (strcmp(a->feedback, "momentum") != 0 && strcmp(a->feedback, "dgc") != 0)
         return GW_OK;
+    if (a->named)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--forecast: the cost model does not know error-feedback=%s: leave "
+                       "--forecast away",
+                       a->feedback);
     return gw_fail(GW_ERR_USAGE,
                    "--compress auto: error-feedback=%s is for codecs that hold something back: "
                    "name one",
                    a->feedback);
 }
 
-gw_err gw_auto_new(gw_auto **out, const char *compress, const gw_strategy *strategy,
-                   const char *feedback, bool wire_check) {
+static gw_err allocate(gw_auto **out, const gw_strategy *strategy, const char *feedback,
+                       bool wire_check) {
     gw_auto *a = NULL;
     GW_TRY(gw_alloc(&a, 1, sizeof *a));
     a->strategy = strategy;
@@ -174,15 +179,53 @@ gw_err gw_auto_new(gw_auto **out, const char *compress, const gw_strategy *strat
     a->measured_s = NAN;
     a->chosen = a->plain = -1;
     snprintf(a->feedback, sizeof a->feedback, "%s", feedback);
+    *out = a;
+    return GW_OK;
+}
+
+/* `a` is the caller's from now on, or nobody's. */
+static gw_err hand_out(gw_auto **out, gw_auto *a, gw_err e) {
+    if (e == GW_OK)
+        *out = a;
+    else
+        gw_auto_free(a);
+    return e;
+}
+
+gw_err gw_auto_new(gw_auto **out, const char *compress, const gw_strategy *strategy,
+                   const char *feedback, bool wire_check) {
+    gw_auto *a = NULL;
+    GW_TRY(allocate(&a, strategy, feedback, wire_check));
     gw_err e = check_feedback(a);
     if (e == GW_OK)
         e = read_all(a, compress);
-    if (e != GW_OK) {
-        gw_auto_free(a);
-        return e;
-    }
-    *out = a;
-    return GW_OK;
+    return hand_out(out, a, e);
+}
+
+/* One way is measured, so little time does. */
+static gw_err read_named(gw_auto *a, const char *compress, const char *algo) {
+    a->named = true;
+    a->budget_s = 1;
+    GW_TRY(check_strategy(a));
+    GW_TRY(check_feedback(a));
+    if (strlen(compress) >= GW_AUTO_SPEC)
+        return gw_fail(GW_ERR_UNSUPPORTED, "--forecast: --compress is longer than %d characters",
+                       GW_AUTO_SPEC - 1);
+    GW_TRY(gw_list_read(&a->codecs, "--forecast", "compress", compress, false));
+    if (!gw_auto_algo_named(a))
+        GW_TRY(gw_list_read(&a->algos, "--forecast", "algo", algo, false));
+    return name_algos(a);
+}
+
+gw_err gw_auto_foresee(gw_auto **out, const gw_strategy *strategy, const char *compress,
+                       const char *algo, const char *feedback, bool wire_check) {
+    gw_auto *a = NULL;
+    GW_TRY(allocate(&a, strategy, feedback, wire_check));
+    return hand_out(out, a, read_named(a, compress, algo));
+}
+
+double gw_auto_predicted(const gw_auto *a) {
+    return a->candidate[a->chosen].forecast.step_s;
 }
 
 void gw_auto_free(gw_auto *a) {

@@ -34,6 +34,7 @@ typedef struct gw_auto {
     gw_list codecs, algos; /* algos.n == 0: all there are */
     bool default_codecs, wire_check;
     bool dropped; /* some of the default codecs, for momentum */
+    bool named;   /* codec and algorithm are known: they are predicted, nothing is chosen */
     double budget_s, margin;
     const gw_strategy *strategy; /* the session's */
     char feedback[16];           /* on, off or auto */
@@ -58,6 +59,10 @@ bool gw_auto_wanted(const char *compress);
  * nothing of it can be combined, or the cost model does not know the strategy. */
 gw_err gw_auto_new(gw_auto **out, const char *compress, const gw_strategy *strategy,
                    const char *feedback, bool wire_check);
+/** Likewise for a codec and an algorithm that a session was told by name: only a prediction.
+ * `algo`: the one in use, where the strategy's options name none. */
+gw_err gw_auto_foresee(gw_auto **out, const gw_strategy *strategy, const char *compress,
+                       const char *algo, const char *feedback, bool wire_check);
 void gw_auto_free(gw_auto *a);
 
 /** True if the strategy's own option names the algorithm, so that only the codec is chosen. */
@@ -73,6 +78,9 @@ typedef struct gw_auto_job {
 /** Collective: measure, predict, choose. Afterwards the model works on a->params and a->gradient,
  * as gw_survey_step leaves it; they live as long as `a`. */
 gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job);
+
+/** After gw_auto_run: the predicted step of what was chosen, seconds. */
+double gw_auto_predicted(const gw_auto *a);
 
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_auto_json(const gw_auto *a);

@@ -50,12 +50,18 @@ json_t *gw_auto_json(const gw_auto *a) {
     for (int i = 0; i < a->n; i++)
         json_array_append_new(all, candidate(&a->candidate[i]));
     const gw_candidate *c = &a->candidate[a->chosen];
+    const gw_forecast *f = &c->forecast;
     return json_pack(
-        "{s:s, s:s, s:b, s:s, s:f, s:f, s:o, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f}, s:o, s:o}",
-        "codec", c->codec, "algorithm", c->algo, "error_feedback", c->feedback, "why", a->why,
-        "margin", a->margin, "predicted_step_s", c->forecast.step_s, "measured_step_s",
-        number(a->measured_s), "ranks", a->ranks, "nodes", a->nodes, "local", "data_s",
-        a->local.data_s, "forward_s", a->local.forward_s, "backward_s", a->local.backward_s,
-        "update_s", a->local.update_s, "other_s", a->local.other_s, "algorithms", algorithms(a),
-        "candidates", all);
+        "{s:s, s:s, s:b, s:s, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:i, s:i, s:{s:f, "
+        "s:f, s:f, s:f, s:f}, s:o, s:o}",
+        "codec", c->codec, "algorithm", c->algo, "error_feedback", c->feedback, "how",
+        "modelled: local + codec + exposed, by the cost model (docs/benchmarks.md, "
+        "plan) out of parts measured before the first step",
+        "why", a->named ? json_null() : json_string(a->why), "margin",
+        a->named ? json_null() : json_real(a->margin), "predicted_step_s", f->step_s, "local_s",
+        f->local_s, "codec_s", f->codec_s, "exposed_s", f->exposed_s, "measured_step_s",
+        number(a->measured_s), "ratio", number(f->step_s / a->measured_s), "ranks", a->ranks,
+        "nodes", a->nodes, "local", "data_s", a->local.data_s, "forward_s", a->local.forward_s,
+        "backward_s", a->local.backward_s, "update_s", a->local.update_s, "other_s",
+        a->local.other_s, "algorithms", algorithms(a), "candidates", all);
 }

@@ -204,6 +204,11 @@ static void say(gw_auto *a) {
 }
 
 static gw_err nothing_left(const gw_auto *a) {
+    if (a->named)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--forecast: %s cannot be measured apart from a run on these %d ranks: "
+                       "leave --forecast away",
+                       a->codecs.item[0], a->ranks);
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "--compress auto: none of its codecs can be had on these %d ranks%s", a->ranks,
                    a->dropped ? "; those that need error feedback are left out under momentum, "
@@ -224,7 +229,8 @@ static gw_err choose(gw_auto *a, MPI_Comm comm) {
     a->chosen = gw_forecast_choose(step_s, a->n, a->plain, a->margin);
     if (a->chosen < 0)
         return nothing_left(a);
-    say(a);
+    if (!a->named)
+        say(a);
     return GW_OK;
 }
 

@@ -28,6 +28,7 @@ typedef struct gw_train_config {
     bool lazy;          /* finish and update layer by layer before the next forward pass */
     int compress_stats; /* compare each so many-th step's gradient; 0: none */
     const char *out;    /* run folder; NULL: none */
+    bool save;          /* the model, too */
     bool overwrite, trace;
     bool check;       /* refuse what a run would refuse, and end before it */
     bool collectives; /* write collectives.csv */

@@ -88,6 +88,7 @@ static gw_err lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want
     }
     if (*cache && g->source != GW_GAUGE_FILE && fresh && gw_ceilings_store(&g->c, cache) != GW_OK)
         remark(g, gw_err_text());
+    gw_ceilings_drop_unused(&g->c); /* run.json has no use for other models' times */
     g->age_s = fmax(0, (double)time(NULL) - (double)g->c.measured_at);
     return GW_OK;
 }

@@ -168,9 +168,9 @@ static json_t *comm_facts(const gw_run_facts *f) {
         "layers", codec_facts(f), "warning", text_or_null(f->warning));
 }
 
-/* What --compress auto predicted; null: the codec was named. */
+/* null: not asked for. */
 static json_t *forecast(const gw_session *s) {
-    return gw_session_auto(s) ? gw_auto_json(gw_session_auto(s)) : json_null();
+    return gw_session_forecast(s) ? gw_auto_json(gw_session_forecast(s)) : json_null();
 }
 
 static const char *thread_level_name(int level) {
@@ -328,14 +328,14 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
                          json_t *host_names) {
     json_t *run = json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
-        link_facts(), "ceilings", gw_gauge_json(f->gauge), "papi", gw_memory_papi_json(f->memory),
-        "sources", sources(c, f, r->summary.source), "forecast", forecast(f->session), "overhead",
-        overhead(c, r), "results", results(c, f, r));
+        link_facts(), "ceilings", gw_gauge_json(f->gauge), "work", gw_work_json(f->work), "papi",
+        gw_memory_papi_json(f->memory), "sources", sources(c, f, r->summary.source), "forecast",
+        forecast(f->session), "overhead", overhead(c, r), "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

@@ -9,6 +9,7 @@
 #include "train/gauge.h"
 #include "train/memory.h"
 #include "train/trainer.h"
+#include "train/work.h"
 
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 2
@@ -46,6 +47,7 @@ typedef struct gw_run_facts {
     int layers;
     const gw_rank_figures *by_rank; /* rank 0 */
     const gw_gauge *gauge;
+    const gw_work_run *work;
     const char *warning; /* about the run as it went; "": none */
     MPI_Comm comm;
 } gw_run_facts;

@@ -14,6 +14,7 @@ struct gw_session {
     gw_codec exact;
     bool wire_check;
     gw_auto *choice;              /* NULL: the codec was named */
+    gw_auto *forecast;            /* of the one that was named; NULL: not asked for */
     bool feedback[GW_MIX_CODECS]; /* of the mix's codecs */
     bool corrects, masks;
     float correction, *velocity;
@@ -107,11 +108,28 @@ gw_auto *gw_session_auto(const gw_session *s) {
     return s->choice;
 }
 
-gw_err gw_session_choose(gw_session *s, const gw_auto_job *job) {
-    if (!s->choice)
+gw_auto *gw_session_forecast(const gw_session *s) {
+    return s->choice ? s->choice : s->forecast;
+}
+
+gw_err gw_session_foresee(gw_session *s, const char *compress, const char *feedback) {
+    if (s->choice)
         return GW_OK;
-    GW_TRY(gw_auto_run(s->choice, job));
-    if (job->check)
+    if (s->mix.n > 1)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--forecast: the cost model knows one codec for all tensors, not "
+                       "--compress '%s': leave --forecast away",
+                       s->mix.spec);
+    return gw_auto_foresee(&s->forecast, &s->strategy, compress, s->mix.algo[0].ops->head.name,
+                           feedback, s->wire_check);
+}
+
+gw_err gw_session_choose(gw_session *s, const gw_auto_job *job) {
+    gw_auto *a = gw_session_forecast(s);
+    if (!a)
+        return GW_OK;
+    GW_TRY(gw_auto_run(a, job));
+    if (job->check || !s->choice)
         return GW_OK;
     const gw_candidate *c = &s->choice->candidate[s->choice->chosen];
     return gw_agree(job->rehearsal.comm, bind(s, c->codec, c->algo, s->choice->feedback));
@@ -124,6 +142,7 @@ void gw_session_free(gw_session *s) {
     gw_mix_close(&s->mix);
     gw_codec_close(&s->exact);
     gw_auto_free(s->choice);
+    gw_auto_free(s->forecast);
     free(s->notes);
     free(s->choices);
     free(s);

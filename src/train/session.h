@@ -29,7 +29,14 @@ gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
  * they were named. */
 struct gw_auto *gw_session_auto(const gw_session *s);
 
-/** Collective: make that choice, before gw_session_open; nothing to do where there is none to make.
+/** Have the step predicted, too, where the codec was named; before MPI starts, with the arguments
+ *  of gw_session_new. GW_ERR_UNSUPPORTED: the cost model does not know this exchange. */
+gw_err gw_session_foresee(gw_session *s, const char *compress, const char *feedback);
+/** What predicts the step: of gw_session_foresee, or what chooses; NULL: nothing does. */
+struct gw_auto *gw_session_forecast(const gw_session *s);
+
+/** Collective: make that choice, before gw_session_open; nothing to do where there is none to make
+ *  and nothing to predict.
  *  With job->check nothing is chosen.
  *  Until then the session has neither algorithm nor codec. As gw_auto_run, whose model afterwards
  *  works on arenas that live as long as the session. */

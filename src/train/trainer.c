@@ -286,12 +286,24 @@ static void note_run(const gw_trainer *t, gw_train_result *r) {
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
 
+/* Phases are means over the ranks, of which servers compute nothing. */
+static gw_work_run work_of(const gw_trainer *t) {
+    const double *phase = t->result->summary.phase_s;
+    int workers = gw_trainer_workers(t);
+    double compute_s = phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD];
+    return (gw_work_run){.spec = gw_model_get_spec(t->model),
+                         .batch = (t->global_batch + workers - 1) / workers,
+                         .momentum = t->gauging.twins.momentum > 0,
+                         .split = &t->split,
+                         .compute_s = compute_s * t->ranks / workers};
+}
+
 static gw_err write_results(gw_trainer *t) {
     gw_train_result *r = t->result;
     note_run(t, r);
     GW_TRY(compare_ranks(t));
-    if (gw_session_auto(t->session))
-        gw_session_auto(t->session)->measured_s = r->summary.wall_s;
+    if (gw_session_forecast(t->session))
+        gw_session_forecast(t->session)->measured_s = r->summary.wall_s;
     GW_TRY(gw_memory_finish(t->memory));
     if (t->paired)
         GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
@@ -319,14 +331,16 @@ static gw_err write_results(gw_trainer *t) {
         e = gw_file_commit(epochs);
         if (e == GW_OK)
             e = gw_codec_stats_commit(t->stats);
-        if (e == GW_OK)
+        if (e == GW_OK && t->c->save)
             e = gw_model_save(t->model, t->c->out, "model.gw");
     }
     GW_TRY(gw_agree(t->comm, e));
     int level = 0;
     GW_MPI(MPI_Query_thread(&level));
+    gw_work_run work = work_of(t);
     gw_run_facts facts = {.data = t->data,
                           .gauge = &t->gauge,
+                          .work = &work,
                           .session = t->session,
                           .memory = t->memory,
                           .thread_level = level,

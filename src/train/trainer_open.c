@@ -113,7 +113,7 @@ static gw_err rehearse(void *ctx) {
 }
 
 static gw_err choose(gw_trainer *t) {
-    if (!gw_session_auto(t->session))
+    if (!gw_session_forecast(t->session))
         return GW_OK;
     gw_sampler_epoch(t->sampler, 0);
     gw_auto_job job = {.check = t->c->check,

@@ -94,12 +94,14 @@ static bool known(gw_ceilings *c, const char *name) {
     if (isnan(seconds))
         return false;
     gw_ceilings_keep(c, name, seconds);
+    gw_ceilings_use(c, name);
     return true;
 }
 
 static void keep(gw_ceilings *c, const char *name, double seconds, int *added) {
     ++*added;
     gw_ceilings_keep(c, name, seconds);
+    gw_ceilings_use(c, name);
 }
 
 static void fill(float *x, size_t n, double scale) {
@@ -322,8 +324,12 @@ static gw_err measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) 
     gw_codec codec;
     if (!s->codec || strlen(s->codec) > LONGEST_SPEC)
         return GW_OK;
-    coding_name(s, GW_CODING_SET, name);
-    if (known(c, name))
+    bool all = true;
+    for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++) {
+        coding_name(s, (gw_coding)k, name);
+        all &= known(c, name);
+    }
+    if (all)
         return GW_OK;
     GW_TRY(gw_codec_open(&codec, s->codec));
     if (s->framed)

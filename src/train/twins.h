@@ -32,9 +32,10 @@ typedef struct gw_twin_setup {
     int joined;            /* ranks that the codec was told */
 } gw_twin_setup;
 
-/** Measure what `c` does not hold yet; *added: how many. Runs with the caller's OpenMP threads.
- *  Rule: the best of 9 runs of about 0.25 ms (products: of up to 15), at least one call each. A
- *  product whose operands do not fit the memory is left out. Not collective. */
+/** Measure what `c` does not hold yet, and mark all of it as used; *added: how many were measured.
+ * Runs with the caller's OpenMP threads. Rule: the best of 9 runs of about 0.25 ms (products: of up
+ * to 15), at least one call each. A product whose operands do not fit the memory is left out. Not
+ * collective. */
 gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added);
 
 /** Seconds, NaN where it was not measured: of a product; of an element of layer width `cols`

@@ -129,6 +129,49 @@ class Ceilings(unittest.TestCase):
         self.assertIn(self.caches()[0], mended["note"])
         self.assertEqual(train(1, self.path("again"), *SET)["ceilings"]["source"], "cached")
 
+    def test_only_what_the_run_used(self):
+        """The cache keeps every model's products and twins, run.json those of its own model."""
+        first = self.check_run(1)["ceilings"]
+        other = train(1, self.path("other"), *SET[:2], "--layers", "40,24", "--epochs", 1,
+                      "--compress", "qsgd")["ceilings"]
+        again = self.check_run(1, "--seed", 3)["ceilings"]
+        self.assertEqual(again["seconds"], first["seconds"])
+        self.assertEqual(len(other["products"]), 8)
+        self.assertEqual(set(first["seconds"]) & {"product nn 64x64x64", "product nn 64x40x64"},
+                         {"product nn 64x64x64"})
+        with open(self.caches()[0], encoding="utf-8") as file:
+            kept = json.load(file)["seconds"]
+        self.assertEqual(set(kept), {*first["seconds"], *other["seconds"]})
+
+    def test_work(self):
+        """What a roofline needs: operations, bytes and times alone of each product of a step."""
+        facts = train(2, self.path("work"), *SET, "--batch", "63")
+        work, summary = facts["work"], facts["results"]["summary"]
+        self.assertEqual(work["local_batch"], 32)
+        alone = {(p["operands"], p["m"], p["n"], p["k"]): p["s"]
+                 for p in facts["ceilings"]["products"]}
+        for p in work["products"]:
+            self.assertEqual(p["alone_s"],
+                             None if facts["machine"]["oversubscribed"]
+                             else alone[p["operands"], p["m"], p["n"], p["k"]])
+            self.assertEqual(p["flops"], 2 * p["m"] * p["n"] * p["k"])
+        self.assertEqual(len(work["products"]), 5)
+        for key in ("flops", "bytes"):
+            self.assertEqual(work[key], sum(p[key] for p in work["products"]))
+        compute = summary["phases"]["forward_s"] + summary["phases"]["backward_s"]
+        self.assertAlmostEqual(work["compute_s"] / compute, 1, places=6)
+        self.assertAlmostEqual(work["flops_per_s"] / (work["flops"] / compute), 1, places=6)
+        self.assertEqual(work["update_bytes"], 12 * facts["parameters"])
+
+    def test_work_of_servers(self):
+        """A rank that only serves computes nothing: the others' step is not made shorter by it."""
+        facts = train(2, self.path("work"), *SET, "--comm", "ps:dedicated=1", "--ceilings", "off")
+        phases = facts["results"]["summary"]["phases"]
+        self.assertEqual(facts["work"]["local_batch"], 64)
+        self.assertAlmostEqual(facts["work"]["compute_s"] / 2 /
+                               (phases["forward_s"] + phases["backward_s"]), 1, places=6)
+        self.assertIsNone(facts["work"]["level"])
+
     def test_off(self):
         for words in (["--ceilings", "off"], ["--profile", "timers"]):
             out = self.path(words[1])

@@ -142,6 +142,54 @@ class Plan(unittest.TestCase):
         self.assertEqual(chose["results"]["replica_hash"], told["results"]["replica_hash"])
         self.assertIsNone(told["forecast"])
 
+    # ---- forecast ----
+
+    def forecast(self, ranks, *words):
+        """A run with --forecast, which must not differ from one without."""
+        plain = gwrun.train(ranks, self.path("plain"), *SMALL, *words, "--overwrite")
+        run = gwrun.train(ranks, self.path("run"), *SMALL, *words, "--forecast", "--overwrite")
+        self.assertIsNone(plain["forecast"])
+        self.assertEqual(run["results"]["replica_hash"], plain["results"]["replica_hash"])
+        self.assertEqual(run["comm"], plain["comm"])
+        f = run["forecast"]
+        one, = f["candidates"]
+        for key, same in (("predicted_step_s", "step_s"), ("local_s", "local_s"),
+                          ("codec_s", "codec_s"), ("exposed_s", "exposed_s")):
+            self.assertEqual(f[key], one[same])
+        self.close(f["predicted_step_s"], f["local_s"] + f["codec_s"] + f["exposed_s"])
+        self.close(f["local_s"], sum(f["local"].values()))
+        self.assertEqual(f["measured_step_s"], run["results"]["summary"]["wall_s"])
+        self.close(f["ratio"], f["predicted_step_s"] / f["measured_step_s"])
+        self.assertEqual((f["algorithm"].split(":")[0], f["ranks"]),
+                         (run["comm"]["algorithm"], ranks))
+        self.assertEqual((f["why"], f["margin"]), (None, None))
+        self.assertIn("modelled", f["how"])
+        return f
+
+    def test_forecast(self):
+        for ranks, *words in ((1, "--compress", "qsgd"), (2,),
+                              (2, "--comm", "allreduce:algo=(ring:chunk=4K)", "--update", "lazy"),
+                              (2, "--comm", "iallreduce:bucket=1K", "--compress", "topk+zlib",
+                               "--momentum", 0.9, "--weight-decay", 0.01),
+                              (2, "--comm", "sparse", "--compress", "topk:ratio=0.1"),
+                              (2, "--compress", "qsgd:bits=4", "--wire-check", "on"),
+                              (2, "--profile", "off", "--comm", "iallreduce:algo=halving")):
+            with self.subTest(ranks=ranks, words=words):
+                f = self.forecast(ranks, *words)
+                self.assertEqual(f["error_feedback"], "topk" in " ".join(map(str, words)))
+
+    def test_forecast_refuses(self):
+        for words, says in ((["--comm", "ps"], ["--forecast", "iallreduce", "not ps"]),
+                            (["--compress", "topk;layer1=none"], ["--forecast", "layer1"]),
+                            (["--compress", "topk", "--momentum", 0.9, "--error-feedback",
+                              "momentum"], ["--forecast", "error-feedback=momentum"])):
+            self.refused("train", *SMALL, "--forecast", *words, says=says)
+
+    def test_forecast_is_said(self):
+        done = gwrun.run(2, "train", *SMALL, "--forecast")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"predicted step [0-9.]+ us: [0-9.]+ of the measured\n")
+
     def test_momentum(self):
         """Error feedback loses accuracy under momentum: not among the defaults there."""
         for momentum, codecs in ((0, DEFAULT), (0.9, DEFAULT[:-1])):

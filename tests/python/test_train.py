@@ -22,6 +22,13 @@ class Train(unittest.TestCase):
         self.addCleanup(self.dir.cleanup)
         self.out = os.path.join(self.dir.name, "run")
 
+    def test_without_model(self):
+        run = gwrun.train(1, self.out, "--data", "synthetic:samples=300,features=16,classes=4",
+                          "--epochs", 1, "--save-model", "off")
+        self.assertEqual(sorted(os.listdir(self.out)),
+                         ["batches.csv", "epochs.csv", "matrix.csv", "run.json"])
+        self.assertEqual(run["options"]["save-model"], "off")
+
     def test_folder(self):
         run = gwrun.train(2, self.out, "--epochs", 1, "--steps", 200, "--comm",
                           "iallreduce:bucket=256K", "--compress", "qsgd:bits=8", "--validation",

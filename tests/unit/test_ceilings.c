@@ -129,6 +129,22 @@ static void test_times_give_way(void **state) {
     assert_true(isnan(gw_ceilings_time(&c, "time 1")) && gw_ceilings_time(&c, "time 2") == 3);
 }
 
+static void test_unused_are_dropped(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    c.n_times = 0;
+    gw_ceilings_keep(&c, "a", 1);
+    gw_ceilings_keep(&c, "b", 2);
+    gw_ceilings_keep(&c, "c", 3);
+    gw_ceilings_use(&c, "c");
+    gw_ceilings_use(&c, "a");
+    gw_ceilings_use(&c, "unknown");
+    gw_ceilings_keep(&c, "c", 4); /* anew, and nobody has used it since */
+    gw_ceilings_drop_unused(&c);
+    assert_int_equal(c.n_times, 1);
+    assert_true(gw_ceilings_time(&c, "a") == 1);
+}
+
 /* ---- files ---- */
 
 static char folder[] = "/tmp/gw-ceilings-XXXXXX";
@@ -271,6 +287,7 @@ int main(void) {
         cmocka_unit_test(test_several_threads),
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_times_give_way),
+        cmocka_unit_test(test_unused_are_dropped),
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_foreign_is_named),
         cmocka_unit_test(test_damage_is_named),

@@ -1,0 +1,83 @@
+/* What a step has to compute, against sums made by hand. */
+#include "train/work.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 8 };
+
+/* 20 - 6 - 5 - 3: 126 + 35 + 18 parameters. */
+static const gw_model_spec spec = {.inputs = 20, .classes = 3, .n_hidden = 2, .hidden = {6, 5}};
+
+static void counts_products(void **state) {
+    (void)state;
+    gw_work w;
+    gw_work_count(&w, &spec, BATCH, false);
+    assert_int_equal(w.n_products, 8); /* the first layer hands nothing down */
+    gw_model *m;
+    assert_int_equal(gw_model_open(&m, &spec, BATCH), GW_OK);
+    assert_true(w.flops == gw_model_flops(m, BATCH));
+    assert_true(w.update_bytes == 12.0 * (double)gw_model_size(m));
+    gw_model_close(m);
+    double bytes = 0;
+    for (int i = 0; i < w.n_products; i++)
+        bytes += gw_split_bytes(&w.product[i]);
+    assert_true(w.bytes == bytes && bytes > 0);
+    gw_product p = {.m = 3, .n = 5, .k = 7};
+    assert_true(gw_work_flops(&p) == 210);
+}
+
+static void counts_the_rest(void **state) {
+    (void)state;
+    gw_work w;
+    gw_work_count(&w, &spec, BATCH, true);
+    assert_true(w.update_bytes == 20.0 * 179);
+    /* 5 passes over 11 hidden activations, 3 over the logits */
+    assert_true(w.pointwise_bytes == 4.0 * BATCH * (5 * 11 + 3 * 3));
+}
+
+static double real(const json_t *o, const char *key) {
+    return json_real_value(json_object_get(o, key));
+}
+
+static void tells_what_is_known(void **state) {
+    (void)state;
+    gw_split none = {0};
+    gw_work_run run = {.spec = &spec, .batch = BATCH, .split = &none, .compute_s = NAN};
+    json_t *o = gw_work_json(&run);
+    assert_non_null(o);
+    static const char *const absent[] = {"alone_s", "compute_s", "flops_per_s", "peak_flops_per_s",
+                                         "working_set_bytes", "level", "bandwidth_bytes_per_s"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        assert_true(json_is_null(json_object_get(o, absent[i])));
+    json_decref(o);
+    static gw_ceilings c;
+    c = (gw_ceilings){.all_threads = 4, .fma = {3e9, 8e9}};
+    gw_split split = {.c = &c, .of = {.threads = 2}, .level = GW_CACHES, .bandwidth = 5e9};
+    run.split = &split;
+    run.compute_s = 1e-3;
+    o = gw_work_json(&run);
+    assert_true(real(o, "peak_flops_per_s") == 4e9 && real(o, "bandwidth_bytes_per_s") == 5e9);
+    assert_true(fabs(real(o, "flops_per_s") - 1e3 * real(o, "flops")) < 1e-6 * 1e3);
+    assert_string_equal(json_string_value(json_object_get(o, "level")), "DRAM");
+    assert_true(json_is_null(json_object_get(o, "alone_s"))); /* no product was timed */
+    json_decref(o);
+    run.batch = 0;
+    o = gw_work_json(&run);
+    assert_true(json_is_null(o));
+    json_decref(o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_products),
+        cmocka_unit_test(counts_the_rest),
+        cmocka_unit_test(tells_what_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
