@@ -64,11 +64,6 @@ def capped(lines):
     return lines[:MOST_NOTES] + [f"And {len(lines) - MOST_NOTES} more like these."]
 
 
-def shortened(text, letters):
-    """At most so many letters; the table has all of it."""
-    return text if len(text) <= letters else text[:letters - 3].rstrip(" ,=") + "..."
-
-
 def repetitions(cells):
     """What to say where runs are too few for an interval."""
     single = [cell for cell in cells if len(cell.runs) == 1]
@@ -98,19 +93,30 @@ def ends(interval, factor=1.0):
     return [interval.low * factor, interval.high * factor]
 
 
-def broken(text, letters, most=3):
-    """Lines of a label, broken behind a comma or the like where one is near."""
-    lines = [""]
+def pieces(text, letters):
+    """A label cut where a line may end: behind a space, a comma or the like."""
     for piece in re.findall(r"[^ ,:;+=/]*[ ,:;+=/]*", text):
-        while len(piece) > letters:
-            lines, piece = lines + [piece[:letters]], piece[letters:]
+        yield from (piece[i:i + letters] for i in range(0, len(piece), letters))
+
+
+def filled(text, letters):
+    """Lines of at most so many letters, each as full as can be."""
+    lines = [""]
+    for piece in pieces(text, letters):
         if len((lines[-1] + piece).rstrip()) <= letters:
             lines[-1] += piece
         else:
             lines.append(piece)
-    lines = [line.rstrip() for line in lines if line.strip()] or [""]
-    return lines if len(lines) <= most else \
-        lines[:most - 1] + [shortened("".join(lines[most - 1:]) + "...", letters)]
+    return [line.rstrip() for line in lines if line.strip()] or [""]
+
+
+def broken(text, letters, most=3):
+    """Lines of a label, as few as can be and about equally long."""
+    lines = filled(text, letters)
+    if len(lines) > most:
+        return lines[:most - 1] + [lines[most - 1][:letters - 3].rstrip(" ,:;+=/") + "..."]
+    shorter = next(n for n in range(1, letters + 1) if len(filled(text, n)) <= len(lines))
+    return filled(text, shorter)
 
 
 def row_lines(text, letters):

@@ -1,112 +1,15 @@
-"""Charts of where time goes: their tables against the rows of real runs, and their drawings."""
+"""Charts of where time goes: their tables against the rows of real runs, and what they say."""
 
-import copy
-import csv
 import os
 import statistics
-import sys
-import tempfile
 import unittest
 
-import gwrun
+from chartcase import EITHER_WAY, RUNS, ChartCase, csv_rows, drawn, seconds
 
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
-
-import matplotlib.style
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from reporting import figure, model, parts, rows, runs
-from reporting.charts import (baseline, forecast, order, overlap, ranks, step_times, time_stack)
-
-ALL = (baseline, time_stack, overlap, step_times, ranks, forecast, order)
-TASK = ("--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "32", "--batch", "64",
-        "--epochs", "4", "--overhead", "0")
-RUNS = {
-    "plain": ("--comm", "allreduce:algo=sra"),
-    "coded": ("--comm", "allreduce:algo=sra", "--compress", "qsgd:bits=8"),
-    "paired": ("--comm", "iallreduce:bucket=1K", "--paired"),
-    "skew": ("--inject-skew", "1:1ms", "--steps", "100"),
-    "off": ("--profile", "off"),
-    "auto": ("--compress", "auto:budget=0.3"),
-}
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-WARMUP = 10
-EITHER_WAY = (False, True)  # wide, narrow
-
-
-def seconds(table, row, column):
-    """A figure of a table by the start of its column's title, in seconds."""
-    titles = [title for title in table.columns if title.startswith(column + " (")]
-    unit = titles[0].rpartition("(")[2].rstrip(")")
-    value = row[table.columns.index(titles[0])]
-    return None if value is None else value * UNITS[unit]
-
-
-def csv_rows(folder):
-    """Rows of batches.csv after the warm-up, figures as numbers, blanks as None."""
-    with open(os.path.join(folder, "batches.csv"), newline="", encoding="utf-8") as file:
-        found = [row for row in csv.DictReader(file) if int(row["step"]) > WARMUP]
-    return [{key: float(text) if text else None for key, text in row.items() if key != "source"}
-            for row in found]
-
-
-def drawn(chart, narrow):
-    """The figure as a page would have it, on a canvas that can measure its texts."""
-    with matplotlib.style.context(["default", figure.STYLE]):
-        fig = Figure(figsize=figure.NARROW_IN if narrow else figure.WIDE_IN, layout="constrained")
-        FigureCanvasAgg(fig)
-        chart.draw(fig, narrow)
-        figure._plain_log_labels(fig)  # what a page does to them, too
-        fig.canvas.draw()
-    return fig
-
-
-def setUpModule():
-    """The real runs, once for all tests."""
-    holder = tempfile.TemporaryDirectory()
-    unittest.addModuleCleanup(holder.cleanup)
-    ChartCase.dir = holder.name
-    for name, words in RUNS.items():
-        ChartCase.info[name] = gwrun.train(2, os.path.join(holder.name, name), *TASK, *words)
-    (found,) = runs.read_results(holder.name)
-    assert not found.left_out, found.left_out
-    ChartCase.runs = {run.folder: run for cell in found.cells for run in cell.runs}
-
-
-class ChartCase(unittest.TestCase):
-    dir, info, runs = None, {}, {}  # of the real runs, by name
-
-    def run_of(self, name, block="0", **changes):
-        run = copy.copy(self.runs[name])
-        run.block, run.means, run.info = block, dict(run.means), copy.deepcopy(run.info)
-        run.marks = []  # of a busy machine
-        for key, value in changes.items():
-            setattr(run, key, value)
-        return run
-
-    def results(self, cells, base=None):
-        """Results of {label: runs}."""
-        made = [model.Cell(label, label, {"what": label}, found, label == base)
-                for label, found in cells.items()]
-        return model.Results("study", ".", None, {"what": list(cells)}, made,
-                             next((cell for cell in made if cell.baseline), None), [], [])
-
-    def build(self, module, cells, base=None):
-        chart = module.build(self.results(cells, base))
-        for row in chart.table.rows:
-            self.assertEqual(len(row), len(chart.table.columns))
-        return chart
-
-    def one(self, module, *names):
-        """The chart of single runs, a configuration each."""
-        return self.build(module, {name: [self.run_of(name)] for name in names})
-
-    def reason(self, module, cells, base=None):
-        with self.assertRaises(model.NotShown) as caught:
-            module.build(self.results(cells, base))
-        return str(caught.exception)
+from reporting import figure, parts
+from reporting.charts import baseline, forecast, order, overlap, ranks, step_times, time_stack
 
 
 class TimeStack(ChartCase):
@@ -340,8 +243,8 @@ class Forecast(ChartCase):
                                found["predicted_step_s"], delta=1e-12)
         self.assertAlmostEqual(seconds(chart.table, row, "measured"), found["measured_step_s"],
                                delta=1e-12)
-        ratio = found["measured_step_s"] / found["predicted_step_s"]
-        self.assertAlmostEqual(row[chart.table.columns.index("measured / predicted")], ratio)
+        ratio = found["predicted_step_s"] / found["measured_step_s"]
+        self.assertAlmostEqual(row[chart.table.columns.index("predicted / measured")], ratio)
         self.assertEqual(row[-1], "yes" if abs(ratio - 1) <= 0.15 else "no")
         self.assertIn("Without a forecast (neither --forecast nor --compress auto): plain.",
                       chart.notes)
@@ -426,84 +329,6 @@ class Order(ChartCase):
 
     def test_not_shown(self):
         self.assertIn("more than once", self.reason(order, {"a": [self.run_of("plain")]}))
-
-
-class Legible(ChartCase):
-    """Texts lie within the drawing, and labels of rows not on each other."""
-
-    LONG = "iallreduce:algo=sra,bucket=256K,progress=thread, qsgd:bits=8+zlib:shuffle=on, threads "
-
-    def many(self, n):
-        made = {}
-        for i in range(n):
-            name = ("plain", "paired", "auto", "skew", "off")[i % 5]
-            made[f"{self.LONG if i % 2 else 'threads '}{i}"] = [
-                self.run_of(name, str(block), marks=["oversubscribed"] if i % 3 == 0 else [],
-                            step_s=self.runs[name].step_s * (1 + block / 50)) for block in range(3)]
-        return made
-
-    def check(self, chart, narrow):
-        """Pixels; those of a figure of 100 an inch."""
-        fig = drawn(chart, narrow)
-        width, height = fig.canvas.get_width_height()
-        for ax in fig.axes:
-            boxes = [text.get_window_extent() for text in ax.texts if text.get_text() != "absent"]
-            low, high = ax.get_xlim()
-            ticks = [tick.label1.get_window_extent() for tick in ax.xaxis.get_major_ticks()
-                     if tick.label1.get_text() and low <= tick.get_loc() <= high]
-            for box in boxes + [ax.xaxis.label.get_window_extent()]:
-                self.assertGreaterEqual(box.x0, -1)
-                self.assertLessEqual(box.x1, width + 1)
-                self.assertGreaterEqual(box.y0, -1)
-                self.assertLessEqual(box.y1, height + 1)
-            for one, other in zip(boxes, boxes[1:]):
-                self.assertGreaterEqual(one.y0, other.y1 - 1)
-            for one, other in zip(ticks, ticks[1:]):
-                self.assertLess(one.x1, other.x0)
-            for box in ticks:
-                self.assertLessEqual(box.x1, width + 1)
-
-    def test_many_configurations_with_long_names(self):
-        cells = self.many(28)
-        last = list(cells)[-1]
-        for module in ALL:
-            chart = self.build(module, cells, last)
-            for narrow in EITHER_WAY:
-                with self.subTest(chart=module.NAME, narrow=narrow):
-                    self.check(chart, narrow)
-        said = time_stack.build(self.results(cells, last)).notes
-        self.assertIn("3 of 28 configurations are in the table only.", said)
-
-    def test_one_configuration(self):
-        for module in (time_stack, overlap, step_times, ranks, forecast):
-            chart = self.one(module, "auto")
-            for narrow in EITHER_WAY:
-                with self.subTest(chart=module.NAME, narrow=narrow):
-                    self.check(chart, narrow)
-
-    def test_as_svg(self):
-        cells = {"a<b & c": [self.run_of("paired", str(i)) for i in range(2)],
-                 "base": [self.run_of("auto", str(i)) for i in range(2)]}
-        for module in ALL:
-            with self.subTest(chart=module.NAME):
-                text = figure.inline_svg(self.build(module, cells, "base"))
-                self.assertEqual(text.count("<svg"), 2)
-
-    def test_labels(self):
-        for letters in (rows.WRAP_WIDE, rows.WRAP_NARROW):
-            for lines in (rows.row_lines(self.LONG * 3 + "\n- inside the noise", letters),
-                          rows.row_lines("x" * 200, letters), rows.row_lines("", letters)):
-                self.assertTrue(all(len(line) <= letters for line in lines), lines)
-        self.assertEqual(rows.row_lines(self.LONG * 3 + "\n- 5% slower", 40)[-1], "- 5% slower")
-        self.assertEqual(rows.row_lines("sra\n- 5% slower", 40), ["sra - 5% slower"])
-
-    def test_the_baseline_is_never_left_out(self):
-        cells = self.results(self.many(40), list(self.many(40))[39]).cells
-        shown, notes = rows.chosen(cells, cells[39])
-        self.assertEqual(len(shown), rows.MOST)
-        self.assertIn(cells[39], shown)
-        self.assertEqual(len(notes), 1)
-
 
 if __name__ == "__main__":
     unittest.main()

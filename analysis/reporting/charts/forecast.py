@@ -1,4 +1,4 @@
-"""What the model of the step predicted, against what the step took."""
+"""What the model of the step predicted, beside what the step took."""
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -14,7 +14,7 @@ BAND = 0.15
 SIDE = 2.6  # of the scatter, inches
 
 CAPTION = (
-    "Modelled against measured. Predicted: what gradwire computed at the start of the run from "
+    "Modelled beside measured. Predicted: what gradwire computed at the start of the run from "
     "parts that it measured there (docs/benchmarks.md, Plan). Measured: the median step of that "
     "run. Points are medians over the runs of a configuration, lines their 95% intervals. On the "
     "line the prediction is right; the band is 15% to either side.")
@@ -28,13 +28,13 @@ def forecast_of(run):
 
 
 def figures_of(cell):
-    """Intervals over the runs: predicted, measured, and measured / predicted; None: no forecast."""
+    """Intervals over the runs: predicted, measured, predicted / measured; None: no forecast."""
     pairs = [pair for pair in map(forecast_of, cell.runs) if pair]
     if not pairs:
         return None
     predicted, measured = zip(*pairs)
     return (stats.median_ci(predicted), stats.median_ci(measured),
-            stats.median_ci([m / p for p, m in pairs]), len(pairs))
+            stats.median_ci([p / m for p, m in pairs]), len(pairs))
 
 
 def limits(figures):
@@ -46,8 +46,8 @@ def limits(figures):
 
 def draw_cross(ax, predicted, measured, factor):
     """Intervals in both directions."""
-    for one, line in ((predicted, lambda ends: (ends, [measured.value * factor] * 2)),
-                      (measured, lambda ends: ([predicted.value * factor] * 2, ends))):
+    for one, line in ((measured, lambda ends: (ends, [predicted.value * factor] * 2)),
+                      (predicted, lambda ends: ([measured.value * factor] * 2, ends))):
         ends = rows.ends(one, factor)
         if ends[0] is not None:
             ax.plot(*line(ends), color=figure.FAINT, linewidth=1.0, zorder=3)
@@ -61,7 +61,7 @@ def draw_scatter(ax, figures, logarithmic):
     ax.plot(line, line, color=figure.FAINT, linewidth=1.0)
     for _, (predicted, measured, _, _) in figures:
         draw_cross(ax, predicted, measured, factor)
-        x, y = predicted.value * factor, measured.value * factor
+        x, y = measured.value * factor, predicted.value * factor
         ax.plot([x], [y], marker="o", color=figure.SERIES[0], markeredgecolor=figure.GROUND,
                 markersize=5, zorder=4)
     if logarithmic:
@@ -71,8 +71,8 @@ def draw_scatter(ax, figures, logarithmic):
     ax.set_ylim(low * factor, high * factor)
     ax.set_aspect("equal")
     ax.grid(color=figure.GRID)
-    ax.set_xlabel(f"predicted, modelled ({name})")
-    ax.set_ylabel(f"measured ({name})")
+    ax.set_xlabel(f"measured ({name})")
+    ax.set_ylabel(f"predicted, modelled ({name})")
 
 
 def draw_ratios(grid, ax, figures):
@@ -86,7 +86,7 @@ def draw_ratios(grid, ax, figures):
     if high / low > 10:
         ax.set_xscale("log")
     ax.set_xlim(low, high)
-    ax.set_xlabel("measured / predicted" + (", logarithmic" if high / low > 10 else ""))
+    ax.set_xlabel("predicted / measured" + (", logarithmic" if high / low > 10 else ""))
 
 
 def draw(fig, narrow, figures, visible):
@@ -109,7 +109,7 @@ def table(figures):
                       measured.value * factor, ratio.value, *rows.ends(ratio),
                       "yes" if abs(ratio.value - 1) <= BAND else "no"])
     return Table(["configuration", "runs", f"predicted, modelled ({name})",
-                  f"measured ({name})", "measured / predicted", "ratio, 95% from",
+                  f"measured ({name})", "predicted / measured", "ratio, 95% from",
                   "ratio, 95% to", "within 15%"], lines)
 
 

@@ -97,7 +97,8 @@ def draw_gains(grid, ax, figures):
             interval = gains[key]
             if interval:
                 rows.whisker(ax, y + offset, interval, factor, colour)
-                ax.plot([interval.value * factor], [y + offset], color=colour, marker=marker)
+                ax.plot([interval.value * factor], [y + offset], color=colour, marker=marker,
+                        zorder=6)
         if not any(gains.values()):
             grid.absent(ax, i)
     ax.set_xlabel(f"a step ({name})")

@@ -24,7 +24,7 @@ CAPTION = (
 # Key in results.ranks, title of the panel, colour.
 PANELS = [("compute_s", "computation", figure.PART["computation"]),
           ("waiting_s", "waiting", figure.PART["waiting"]),
-          ("waited_for_s", "waited for, by all others", figure.PART["exposed"])]
+          ("waited_for_s", "waited for", figure.PART["exposed"])]
 RING = {"linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": "none",
         "markeredgecolor": figure.INK, "markeredgewidth": 1.2}
 COLUMNS = ["compute_s", "waiting_s", "transfer_s", "waited_for_s"]
