@@ -17,9 +17,10 @@ TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GRACE_S = 3  # between asking processes to end and making them
 LOG_BYTES, MESSAGE_LINES, MESSAGE_LENGTH = 64 << 10, 10, 2000
-# What Hydra says around a rank's own words when one dies.
-BANNER = re.compile(r"^(=.*|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
-                    r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)).*$", re.MULTILINE)
+# What Hydra and UCX say around a rank's own words when one dies.
+BANNER = re.compile(r"^(=|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
+                    r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)|"
+                    r" *\d+ +/\S+\(\S*\) \[0x).*$", re.MULTILINE)
 DIED_OF = re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -254,7 +255,7 @@ def read_log(folder):
 
 
 def last_words(text):
-    """What a run said last, without what the launcher says around it."""
+    """What a run said last, without what is said around it."""
     lines = [line.strip() for line in BANNER.sub("", text).splitlines() if line.strip()]
     return "\n".join(lines[-MESSAGE_LINES:])[-MESSAGE_LENGTH:]
 

@@ -171,4 +171,5 @@ def describe(record):
            if attempt["signal"] else "not started" if attempt["status"] is None
            else f"status {attempt['status']}")
     said = attempt["message"].splitlines()
-    return f"{how} in attempt {j.spent(record)}" + (f": {said[-1]}" if said else "")
+    own = [line for line in said if line.startswith("gradwire: ")] or said
+    return f"{how} in attempt {j.spent(record)}" + (f": {own[-1]}" if own else "")

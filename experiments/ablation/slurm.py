@@ -1,10 +1,10 @@
 """Writes a study as a job array of Slurm: tasks in the planned order, each a run of its own."""
 
 import os
+import re
 import shlex
 
 from ablation.launch import GRACE_S, threads_of
-from ablation.journal import Refused
 
 MOST_TASKS = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
 START_S = 60  # for what a run takes beside its timeout: starting, recording
@@ -17,7 +17,7 @@ SCRIPT = """\
 # records its run as interrupted.
 #SBATCH --job-name={job}
 #SBATCH --array={array}%{limit}
-#SBATCH --ntasks={ranks}
+#SBATCH --ntasks={tasks}
 #SBATCH --cpus-per-task={threads}
 #SBATCH --exclusive
 {time}#SBATCH --output={log}
@@ -42,17 +42,25 @@ def clock(seconds):
     return f"{minutes // 60:02d}:{minutes % 60:02d}:00"
 
 
+def shape(cells):
+    """(tasks, cpus a task) that hold any one of the cells. Where their threads differ, tasks are
+    counted in cores: the most ranks times the most threads would be more than any cell needs."""
+    threads = {threads_of(cell) for cell in cells}
+    if len(threads) == 1:
+        return max(cell.ranks for cell in cells), threads.pop()
+    return max(cell.ranks * threads_of(cell) for cell in cells), 1
+
+
 def render(study, left, total, words, file, out, limit):
     """The script for the runs `left`, [(index in the planned order, Planned)], of `total`; `words`
     is the command that a task calls."""
-    if not left:
-        raise Refused(f"{out}: nothing is left to run")
     chunk = -(-total // MOST_TASKS)
-    cells = [planned.cell for _, planned in left]
+    name = re.sub(r"[^\w.+-]", "_", study.name)
+    tasks, threads = shape([planned.cell for _, planned in left])
     longest = chunk * (study.retries + 1) * ((study.timeout_s or 0) + GRACE_S + START_S)
     return SCRIPT.format(
-        name=study.name, runs=len(left), file=shlex.quote(file), resume=shlex.join(words),
-        job=f"gradwire-{study.name}", array=ranges(sorted({i // chunk for i, _ in left})),
-        limit=limit, ranks=max(cell.ranks for cell in cells), chunk=chunk, last=chunk - 1,
-        threads=max(map(threads_of, cells)), log=os.path.join(out, "slurm-%A-%a.txt"),
+        name=name, runs=len(left), file=shlex.quote(file), resume=shlex.join(words),
+        job=f"gradwire-{name}", array=ranges(sorted({i // chunk for i, _ in left})), limit=limit,
+        tasks=tasks, threads=threads, chunk=chunk, last=chunk - 1,
+        log=shlex.quote(os.path.join(out, "slurm-%A-%a.txt")),
         time=f"#SBATCH --time={clock(longest)}\n" if study.timeout_s else "")

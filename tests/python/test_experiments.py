@@ -364,7 +364,7 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
         self.assertEqual(done.returncode, 0, done.stderr)
         text = read(script)
         self.assertEqual(subprocess.run(["bash", "-n", script], check=False).returncode, 0)
-        for line in ("--array=0-3%3", "--ntasks=2", "--cpus-per-task=2", "--time=00:12:00"):
+        for line in ("--array=0-3%3", "--ntasks=4", "--cpus-per-task=1", "--time=00:12:00"):
             self.assertIn(f"#SBATCH {line}\n", text)
         self.assertEqual(self.starts(), [])
 

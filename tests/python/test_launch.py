@@ -14,7 +14,7 @@ from test_experiments import TRAIN, Study, read
 from test_testbed import HYDRA, output
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
-from ablation import journal, launch, slurm  # noqa: E402
+from ablation import journal, launch, runner, slurm  # noqa: E402
 from ablation.design import Cell, Planned
 from ablation.progress import Progress
 
@@ -128,11 +128,36 @@ class Words(unittest.TestCase):
                 "THE EXIT STRING: Killed (signal 9)\nThis typically refers to a problem with your "
                 "application.\nPlease see the FAQ page for debugging suggestions\n")
         self.assertEqual(launch.last_words(said), "gradwire: one")
+        trace = "==== backtrace (tid: 7) ====\n 0  /lib/libucs.so.0(ucs_error+0x2d) [0x7f]\n====\n"
+        self.assertEqual(launch.last_words("[vm:7] no such process\n" + trace),
+                         "[vm:7] no such process")
         self.assertEqual(launch.died_of(9, said), "SIGKILL")
         self.assertEqual(launch.died_of(-11, ""), "SIGSEGV")
         self.assertIsNone(launch.died_of(1, "gradwire: one"))
         self.assertEqual(len(launch.last_words("a\n" * 99).splitlines()), launch.MESSAGE_LINES)
         self.assertEqual(len(launch.last_words("a" * 9999)), launch.MESSAGE_LENGTH)
+
+    def test_description(self):
+        attempt = {**journal.new_attempt(), "status": 1, "interrupted": False,
+                   "message": "gradwire: the reason\nand more"}
+        record = {"attempts": [{**attempt, "message": "earlier"}, attempt,
+                               {**attempt, "interrupted": True, "message": "later"}]}
+        self.assertEqual(runner.describe(record), "status 1 in attempt 2: gradwire: the reason")
+        attempt.update(status=None, message="no such testbed")
+        self.assertEqual(runner.describe(record), "not started in attempt 2: no such testbed")
+
+    def test_locks(self):
+        """The tasks of an array share the folder, but no run of it; a runner has all to itself."""
+        with tempfile.TemporaryDirectory() as folder:
+            def task(place):
+                return journal.Journal(folder).locked(range(place, place + 1))
+            with task(0), task(1):
+                for other in (task(1), journal.Journal(folder).locked()):
+                    with self.assertRaisesRegex(journal.Refused, f"process {os.getpid()} on "):
+                        other.__enter__()
+            with journal.Journal(folder).locked():
+                with self.assertRaises(journal.Refused):
+                    task(0).__enter__()
 
     def test_json_is_whole_or_not_there(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -168,8 +193,7 @@ class Slurm(unittest.TestCase):
         runs = list(enumerate(some_runs([cell("a", 4), cell("b", 2, ["--threads", "8"])], 1250)))
         text = self.render(runs[:2] + runs[7:], 2500)
         self.assertIn("#SBATCH --array=0,2-833%4\n", text)
-        self.assertIn("#SBATCH --ntasks=4\n", text)
-        self.assertIn("#SBATCH --cpus-per-task=8\n", text)
+        self.assertIn("#SBATCH --ntasks=16\n#SBATCH --cpus-per-task=1\n", text)
         self.assertNotIn("--time", text)
         shell = text.replace("exec run", "echo run")
         done = subprocess.run(["bash", "-c", shell], env={"SLURM_ARRAY_TASK_ID": "833"},
@@ -179,8 +203,6 @@ class Slurm(unittest.TestCase):
     def test_time(self):
         runs = list(enumerate(some_runs([cell("a")], 1)))
         self.assertIn("#SBATCH --time=00:23:00\n", self.render(runs, 1, timeout_s=600))
-        with self.assertRaises(journal.Refused):
-            self.render([], 1)
 
 
 if __name__ == "__main__":
