@@ -128,7 +128,7 @@ class Journal:
         return read_json(os.path.join(self.out, STUDY))
 
     def order(self, study, planned, resume):
-        """The runs in order: as planned, or of the study that is here already, if it is the same."""
+        """The runs in order: as planned, or those of the study that is here, if it is the same."""
         old = self.study()
         if old is None:
             self.refuse_foreign()

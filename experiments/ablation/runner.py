@@ -79,6 +79,8 @@ class Runner:
         finally:
             launch.end([live.process for live in self.live])
             self.progress.clear()
+            while signal.sigtimedwait(self.ending, 0):
+                pass  # a second Ctrl-C says nothing new
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
     def start(self, index, planned):
@@ -147,7 +149,9 @@ class Runner:
     def settle(self, planned, record, state):
         record["state"] = state
         self.journal.save(planned, record)
-        if state != "interrupted":
+        if state == "interrupted":
+            self.queue.insert(0, (record["planned"], planned))
+        else:
             self.tell(planned, record)
 
     def tell(self, planned, record):

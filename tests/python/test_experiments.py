@@ -130,6 +130,11 @@ class Study(unittest.TestCase):
     def states(self):
         return {r["cell"]: r["state"] for r in self.records().values()}
 
+    def states_of_all(self):
+        """Of each planned run, in order; None: it has not begun."""
+        records = self.records()
+        return [records[f]["state"] if f in records else None for f in self.planned()]
+
     def planned(self):
         study = json.loads(read(os.path.join(self.out, "study.json")))
         return [run["folder"] for run in study["runs"]]
@@ -281,6 +286,8 @@ factors: {{compress: [none, qsgd, fp16]}}
             if number == signal.SIGINT:
                 self.assertEqual(runner.returncode, 130, text)
                 self.assertIn("resume with: ", text[1])
+                left = sum(state != "done" for state in self.states_of_all())
+                self.assertRegex(text[0], rf"6 runs: .*\b{left} left")
                 self.assertNotIn("running", self.states().values())
             if ends == 3:
                 break
