@@ -1,5 +1,5 @@
-"""batches.csv, read in pieces: memory holds a piece, one number a step and sums a rank, however long
-the file is.
+"""batches.csv, read in pieces: memory holds a piece, one number a step and sums a rank, however
+long the file is.
 
 Warm-up: of a run of more than 20 steps the first 10 are left out, as in run.json's own summary
 (docs/measurement.md)."""
@@ -13,8 +13,8 @@ import pandas
 from reporting.shape import Bad, open_regular
 
 WARM_UP, MORE_THAN = 10, 20
-WARM_UP_RULE = (f"Warm-up: the first {WARM_UP} steps of runs of more than {MORE_THAN} are in no "
-                "figure; other runs have all of their steps in.")
+WARM_UP_RULE = (f"The first {WARM_UP} steps of a run of more than {MORE_THAN} are in no figure; "
+                "shorter runs count in full.")
 PIECE_ROWS = 50_000
 MOST_COLUMNS = 500  # hardware counters have a column each
 KEYS = ("rank", "step", "wall_s")

@@ -1,8 +1,8 @@
 """Charts as SVG: a matplotlib figure in, text out that a page holds as it is.
 
-A chart draws with the colours named here. In a page each of them becomes a CSS variable, so that one
-drawing serves a light and a dark ground; in a file of its own they stay what they are. Text stays
-text, set in the reader's font.
+A chart draws with the colours named here. In a page each of them becomes a CSS variable, so that
+one drawing serves a light and a dark ground; in a file of its own they stay what they are. Text
+stays text, set in the reader's font.
 
 The colours keep apart under the three kinds of colour blindness (a test simulates them) and have a
 contrast of 3 to either ground."""
@@ -115,7 +115,7 @@ def _references(value):
 
 
 def _own_ids(root, prefix):
-    """Ids that something refers to get the prefix, since a page holds many drawings; the rest go."""
+    """Ids that are referred to get the prefix, since a page holds many drawings; the rest go."""
     used = set()
     for element in root.iter():
         used.update(name for value in element.attrib.values() for name in _references(value))

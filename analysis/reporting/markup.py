@@ -28,13 +28,13 @@ dl.facts dd { margin: 0; }
 .warnings { border-left: .3rem solid var(--series-1); padding: .1rem 1rem; }
 .chart { margin: 1.5rem 0 2.5rem; }
 .chart h3 { margin-bottom: .5rem; }
-.chart .about { min-width: 0; }
 .note, .caption { font-size: .9rem; color: var(--faint); }
 .scroll { overflow: auto; max-height: 26rem; border: 1px solid var(--grid); }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: normal;
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
+  width: max-content; }
+th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; max-width: 22rem;
   border-bottom: 1px solid var(--grid); }
-thead th { position: sticky; top: 0; background: var(--ground); }
+thead th { position: sticky; top: 0; background: var(--ground); max-width: 9rem; }
 td.number { text-align: right; white-space: nowrap; }
 td.absent { color: var(--faint); font-style: italic; text-align: right; }
 pre { overflow: auto; max-height: 26rem; padding: .5rem; border: 1px solid var(--grid);
@@ -43,7 +43,7 @@ details { margin: 1rem 0; }
 summary { cursor: pointer; }
 @media screen and (min-width: 1200px) {
   .chart .beside { display: grid; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr);
-    gap: 2rem; }
+    gap: 2rem; align-items: start; }
 }
 @media (max-width: 500px) { dl.facts { grid-template-columns: minmax(0, 1fr); }
   dl.facts dd { margin: 0 0 .4rem; } }
@@ -51,7 +51,7 @@ summary { cursor: pointer; }
   body { font-size: 10pt; }
   nav, .skip { display: none; }
   .scroll, pre { max-height: none; overflow: visible; }
-  table { font-size: 7pt; }
+  table { font-size: 7pt; width: auto; }
   thead th { position: static; }
   th, td { overflow-wrap: anywhere; padding: .1rem .25rem; }
   td.number { white-space: normal; }

@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass
 class Results:
-    """One study: what experiments/run made of one spec, or runs that were found beside each other."""
+    """One study: what experiments/run made of a spec, or runs that were found beside each other."""
 
     name: str
     folder: str

@@ -11,10 +11,11 @@ from reporting.verdicts import runs_of
 
 STATISTICS = (
     "One figure a run: the median of its steps, each on its slowest rank. What is shown of several "
-    "runs is their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t interval, "
-    "of fewer none), never over the steps of one run. Ratios to the baseline are taken within blocks "
-    "(runs that ran close in time with one seed) and judged together (Holm, 5%). A difference that "
-    "cannot be told from noise is said to be so, with the least one that could have been.")
+    "runs is their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
+    "interval, of fewer none), never over the steps of one run. Ratios to the baseline are taken "
+    "within blocks (runs that ran close in time with one seed) and judged together (Holm, 5%). A "
+    "difference that cannot be told from noise is said to be so, with the least one that could "
+    "have been.")
 
 MANY = 12  # verdicts; more are folded
 
@@ -53,6 +54,10 @@ def machine_of(info):
     hosts = sorted(set(machine["hosts"]))
     shown = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
     return f"{machine['cpu']}, {machine['cores_usable']} cores, {machine['gemm']}; host {shown}"
+
+
+def version_of(info):
+    return f"{info['version']}, commit {info['commit']}"
 
 
 def shape_of(info):
@@ -99,7 +104,7 @@ def head(results):
         ("Factors", escape(factors) or "none"),
         ("Baseline", escape(results.baseline.label) if results.baseline else "none"),
         ("Runs", counts(results)),
-        ("gradwire", different(results, lambda info: f"{info['version']}, commit {info['commit']}")),
+        ("gradwire", different(results, version_of)),
         ("Machine", different(results, machine_of)),
         ("MPI", different(results, lambda info: " ".join(info["mpi"]["library"].split()))),
         ("Ranks x threads", different(results, shape_of)),
@@ -131,12 +136,11 @@ def findings(results):
 # ---- charts, lists ----
 
 def chart_section(chart, drawing, anchor):
-    about = tag("div", paragraph(chart.caption, "caption"),
-                *(paragraph(note, "note") for note in chart.notes),
-                table(chart.table.columns, chart.table.rows, f"Data: {chart.title}"),
-                class_="about")
-    return tag("section", tag("h3", escape(chart.title)),
-               tag("div", drawing, about, class_="beside"), class_="chart", id=anchor) + "\n"
+    left = tag("div", drawing, paragraph(chart.caption, "caption"),
+               *(paragraph(note, "note") for note in chart.notes))
+    right = table(chart.table.columns, chart.table.rows, f"Data: {chart.title}")
+    return tag("section", tag("h3", escape(chart.title)), tag("div", left, right, class_="beside"),
+               class_="chart", id=anchor) + "\n"
 
 
 def listed(title, pairs):
@@ -196,13 +200,11 @@ def section(results, drawn, where):
 def render(all_results, folder):
     """(the page, [Drawn of each Results])."""
     drawn = [Drawn(results, f"s{i}") for i, results in enumerate(all_results)]
-    title = all_results[0].name if len(all_results) == 1 else f"{len(all_results)} studies"
     links = [tag("a", escape(results.name), href=f"#s{i}")
              for i, results in enumerate(all_results)]
     return page(
-        f"gradwire: {title}", tag("a", "Skip to the figures", class_="skip", href="#s0"),
-        tag("header", tag("h1", escape(f"gradwire: {title}")),
-            paragraph(f"Of the runs in {folder}.", "note")),
+        f"gradwire report: {folder}", tag("a", "Skip to the figures", class_="skip", href="#s0"),
+        tag("header", tag("h1", escape(f"gradwire report: {folder}"))),
         tag("nav", items(links), aria_label="Studies") if len(links) > 1 else "",
         tag("main", *(section(results, one, f"s{i}")
                       for i, (results, one) in enumerate(zip(all_results, drawn))))), drawn

@@ -1,5 +1,5 @@
-"""Run folders in, model.Results out. Whatever cannot be read is listed with its reason, and the rest
-goes on without it; what the files hold is checked in shape.py before anybody uses it."""
+"""Run folders in, model.Results out. Whatever cannot be read is listed with its reason, and the
+rest goes on without it; what the files hold is checked in shape.py before anybody uses it."""
 
 import csv
 import io

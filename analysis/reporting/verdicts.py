@@ -40,7 +40,7 @@ def sentences(results):
 
 
 def sentence(comparison):
-    if comparison.differs is None:
+    if not comparison.differs:  # the text has the number of runs already
         return f"{comparison.text}."
     paired = "paired" in comparison.interval.method
     return f"{comparison.text}, {comparison.n} {'pairs of ' if paired else ''}runs."
@@ -53,7 +53,9 @@ def runs_of(results):
 def several(results, what, read):
     """A warning where runs that are compared come from more than one `what`; None: one."""
     found = sorted({read(run.info) for run in runs_of(results)})
-    return f"The runs come from {len(found)} {what}: {', '.join(found)}." if len(found) > 1 else None
+    if len(found) < 2:
+        return None
+    return f"The runs come from {len(found)} {what}: {', '.join(found)}."
 
 
 def warnings(results):

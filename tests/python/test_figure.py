@@ -64,8 +64,8 @@ class Drawing(unittest.TestCase):
         self.assertNotIn("dc:date", alone)
 
 
-# Linear RGB as seen without one kind of cones: Machado, Oliveira and Fernandes, "A
-# physiologically-based model for simulation of color vision deficiency", IEEE TVCG 2009, severity 1.
+# Linear RGB as seen without one kind of cones, severity 1: Machado, Oliveira and Fernandes, "A
+# physiologically-based model for simulation of color vision deficiency", IEEE TVCG 2009.
 EYES = {
     "normal": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
@@ -86,7 +86,8 @@ def oklab(rgb):
     """Ottosson's OKLab, in which distances are about as large as they look."""
     lms = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
            [0.0883024619, 0.2817188376, 0.6299787005]] @ rgb
-    return [[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
+    return [[0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
             [0.0259040371, 0.7827717662, -0.8086757660]] @ np.cbrt(lms)
 
 

@@ -201,7 +201,8 @@ class LeftOut(ReportCase):
         self.assertIn("half written", self.text("batches.csv", lambda text: text[:9000]))
         self.assertIn("half written", self.text(
             "batches.csv", lambda text: text[:text.rindex("\n", 0, -1) + 1]))
-        self.assertIn("no line of titles", self.text("batches.csv", lambda text: "rank," * 20000 + "\n"))
+        self.assertIn("no line of titles", self.text(
+            "batches.csv", lambda text: "rank," * 20000 + "\n"))
 
     def test_foreign(self):
         self.assertIn("has no schema", self.text("run.json", lambda text: '{"scores": [1, 2]}'))
@@ -252,8 +253,8 @@ class LeftOut(ReportCase):
                 os.rename(os.path.join(folder, n), self.path(n))
                 os.symlink(self.path(n), os.path.join(folder, n))
             with self.subTest(name):
-                good, bad = self.copy("d/good"), self.copy("d/bad")
-                spoil(bad)
+                self.copy("d/good")
+                spoil(self.copy("d/bad"))
                 found, = runs.read_results(self.path("d"))
                 self.assertEqual(found.left_out, [("bad", f"{name}: a link, not followed")])
                 shutil.rmtree(self.path("d"))
