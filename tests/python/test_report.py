@@ -100,8 +100,8 @@ class Page(ReportCase):
                       "no &lt;rank&gt; has it.", "error: AttributeError", "A note.", "1,234,567",
                       '<td class="absent">absent</td>', "4 done, 0 failed, 0 diverged, 0 left out",
                       "0 not run, of 4 planned", "first 10 steps", "demo.yaml", "MPICH",
-                      "iallreduce:algo=sra</strong>: cannot be told (2 pairs"):
-            self.assertIn(words, text)
+                      "iallreduce:algo=sra</strong>: cannot be told"):
+            self.assertTrue(words in text, words)  # without a page of HTML in the message
         self.assertEqual(self.seen.count("svg"), 2)
         self.assertEqual([name for name, _ in drawn[0].errors], ["faulty"])
 
@@ -125,7 +125,7 @@ class Page(ReportCase):
         text, _ = self.render(good=good)
         for words in ("1 done, 1 failed, 1 diverged, 1 left out", "&lt;script&gt;alert",
                       "run.json: has no schema", "A single configuration"):
-            self.assertIn(words, text)
+            self.assertTrue(words in text, words)
         dump(os.path.join(folder, "b01-s1/comm=iallreduce/run.json"), "{}")
         self.assertIn("No finished run.", self.render(good=good)[0])
 
@@ -144,9 +144,9 @@ class Page(ReportCase):
                     lambda info: (info["machine"].update(oversubscribed=True),
                                   info.update(commit="another")))
         text, _ = self.render(good=good)
-        self.assertIn("Oversubscribed: 1 of 4 runs (allreduce).", text)
-        self.assertIn("The runs come from 2 commits: ", text)
-        self.assertIn("1 of 4 oversubscribed", text)
+        for words in ("Oversubscribed: 1 of 4 runs (allreduce).", "1 of 4 oversubscribed",
+                      "The runs come from 2 commits: "):
+            self.assertTrue(words in text, words)
 
     def test_numbers(self):
         for value, shown in ((0.000123456, "0.0001235"), (1234.5678, "1,235"), (3, "3"),
