@@ -5,8 +5,9 @@ import re
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from reporting import figure, rows, stats
+from reporting import figure, rows
 from reporting.model import Chart, NotShown, Table
+from reporting.verdicts import compared
 
 NAME = "baseline"
 TITLE = "Against the baseline"
@@ -20,25 +21,6 @@ CAPTION = (
     "difference was judged, and leaves out 1 just if the difference stands. The pale band is the "
     "least difference that these repetitions would show with a chance of 80%: what is smaller, a "
     "study like this one misses.")
-
-
-def blocks_of(cell):
-    """{block: figure}; None: its runs cannot be told apart by their blocks."""
-    blocks = [run.block for run in cell.runs]
-    if None in blocks or len(set(blocks)) < len(blocks):
-        return None
-    return {run.block: run.step_s for run in cell.runs}
-
-
-def compared(cells, baseline):
-    """{name: Comparison}, and whether runs of the same block were paired."""
-    groups = {cell.name: blocks_of(cell) for cell in cells + [baseline]}
-    paired = None not in groups.values()
-    if not paired:
-        groups = {cell.name: {i: run.step_s for i, run in enumerate(cell.runs)}
-                  for cell in cells + [baseline]}
-    base = groups.pop(baseline.name)
-    return stats.compare_with_baseline(groups, base, paired=paired), paired
 
 
 def short(comparison):
