@@ -22,6 +22,7 @@ TRAIN = ("--data synthetic:samples=512,features=16,classes=4 --layers 8 --batch 
 WRAPPER = """#!/bin/bash
 for word; do [ "$last" = --out ] && out=$word; last=$word; done
 case " $* " in *" --check "*) exec {gradwire} "$@";; esac
+[ "$1 $OTHER" = "--version yes" ] && {{ echo "gradwire 9 (abc)"; exit 0; }}
 [ "$1" = train ] && [ -n "$out" ] || exec {gradwire} "$@"
 rank=${{PMI_RANK:-${{OMPI_COMM_WORLD_RANK:-${{SLURM_PROCID:-0}}}}}}
 [ "$rank" = 0 ] && echo "$out" >>{folder}/starts
@@ -347,6 +348,14 @@ factors: {{compress: [none, qsgd, fp16]}}
         self.write(read(self.path).replace("[1, 2]", "[1, 3]"))
         self.refused(self.call("--resume"), "another text of the spec", "--out")
         self.assertEqual(len(self.starts()), 1)
+        self.write(read(self.path).replace("[1, 3]", "[1, 2]"))
+        self.addCleanup(os.environ.pop, "OTHER")
+        os.environ["OTHER"] = "yes"
+        done = self.call("--resume", "--only", "compress=fp16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"was begun by gradwire \S+ \(\S+\), this is 9 \(abc\)")
+        self.assertEqual([self.records()[f]["state"] for f in self.planned() if "fp16" in f],
+                         ["done"] * 2)
 
 
 class Launchers(Study):
