@@ -177,7 +177,7 @@ class Journal:
     def load(self, planned):
         """Its experiment.json, or None where it never began (or nothing can be known of it)."""
         record = read_json(os.path.join(self.folder(planned), RUN))
-        if not record or record.get("schema") != SCHEMA or "attempts" not in record:
+        if not record or record.get("schema") != SCHEMA or not {"state", "attempts"} <= set(record):
             return None
         if record["state"] == "done" and not self.has_result(planned):
             return None

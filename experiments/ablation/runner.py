@@ -9,7 +9,6 @@ from ablation import launch
 from ablation.progress import Progress, duration
 
 
-
 def ending():
     """Signals that end the runner; not those that it was told to ignore, as nohup(1) does."""
     return {number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -75,7 +74,8 @@ class Runner:
                 while self.queue and len(self.live) < self.jobs:
                     self.take(signal.sigtimedwait(self.ending, 0))
                     self.start(*self.queue.pop(0))
-                self.wait()
+                if self.live:
+                    self.wait()
         finally:
             launch.end([live.process for live in self.live])
             self.progress.clear()

@@ -31,6 +31,7 @@ hang) trap '' TERM; sleep 1000 & wait; sleep 1000;;
 die) kill -9 $$;;
 flaky) [ $(grep -cF "$out" {folder}/starts) -ge 3 ] || {{ echo not yet >&2; exit 1; }};;
 chatty) for i in $(seq 20000); do echo line $i; done;;
+rebuild) rm {folder}/build/mpiexec;;
 meet) touch $out/here; for i in $(seq 600); do
     [ $(ls {folder}/out/*/*/here | wc -l) -ge 2 ] && exec {gradwire} "$@"; sleep 0.05; done
     exit 1;;
@@ -237,6 +238,26 @@ factors: {{env.FAKE: [hang]}}
         [record] = self.records().values()
         self.assertEqual((record["state"], record["attempts"][0]["timed_out"]), ("failed", True))
         self.assertGreaterEqual(record["attempts"][0]["seconds"], 2)
+
+    def test_program_vanishes(self):
+        """As while it is rebuilt: what cannot be started is a failure like others."""
+        self.write(f"""
+claim: a test
+retries: 1
+repetitions: 2
+base: {TRAIN} --epochs 1
+factors: {{env.FAKE: [rebuild]}}
+""")
+        done = self.call()
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(self.states_of_all(), ["done", "failed"])
+        self.assertIn("not started in attempt 2: ", done.stderr)
+        os.symlink(gwrun.MPIEXEC, os.path.join(self.build, "mpiexec"))
+        record = os.path.join(self.out, self.planned()[0], "experiment.json")
+        os.truncate(record, 100)  # nothing can be known of this one
+        self.assertEqual(self.call("--resume").returncode, 1)
+        self.assertEqual(self.starts(), [self.planned()[0]] * 2)
+        self.assertEqual(self.states_of_all(), ["done", "failed"])
 
     def test_jobs(self):
         self.write(f"""
