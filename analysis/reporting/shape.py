@@ -151,6 +151,7 @@ def check_keys(value, shape, where):
             raise Bad(f"{where} lacks {name}")
 
 
+_PRODUCT = {"operands": TEXT, "m": COUNT, "n": COUNT, "k": COUNT}
 _BOTH = {"one": Maybe(NUMBER), "all": Maybe(NUMBER)}
 
 RUN_SCHEMA = 2
@@ -174,11 +175,16 @@ RUN = {
         "fma_flops_per_s?": Maybe(_BOTH), "copy_bytes_per_s?": Maybe(_BOTH),
         "levels?": [{"level": TEXT, "working_set_bytes": NUMBER, "read_bytes_per_s": _BOTH,
                      "update_bytes_per_s": _BOTH}],
-        "products?": [{"operands": TEXT, "m": COUNT, "n": COUNT, "k": COUNT, "s": Maybe(NUMBER),
-                       "flops_per_s": Maybe(NUMBER)}],
+        "all_threads?": COUNT,
+        "products?": [{**_PRODUCT, "s": Maybe(NUMBER), "flops_per_s": Maybe(NUMBER)}],
         "links?": [{"from": COUNT, "to": COUNT, "over": TEXT, "alpha_s": Maybe(NUMBER),
                     "beta_s_per_byte": Maybe(NUMBER)}],
         "drift?": Maybe(NUMBER), "drifted?": Maybe(YES_NO)}),
+    "work?": Maybe({
+        "local_batch": COUNT, "flops": NUMBER, "bytes": NUMBER, "pointwise_bytes": NUMBER,
+        "products": [{**_PRODUCT, "flops": NUMBER, "bytes": NUMBER, "alone_s": Maybe(NUMBER)}],
+        "flops_per_s": Maybe(NUMBER), "peak_flops_per_s": Maybe(NUMBER), "level": Maybe(TEXT),
+        "bandwidth_bytes_per_s": Maybe(NUMBER)}),
     "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
                 "wire_bytes": TEXT},
     "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),

@@ -3,4 +3,5 @@
 A chart is a module with NAME (a word, unique), TITLE, and `build(results)`, which returns a
 model.Chart; or raises model.NotShown with the reason where the runs do not hold what it needs."""
 
-ORDER = ["baseline", "time_stack", "overlap", "step_times", "ranks", "forecast", "order"]
+ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "overlap", "step_times", "ranks",
+         "traffic", "accuracy", "final_accuracy", "roofline", "forecast", "order"]

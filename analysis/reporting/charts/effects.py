@@ -1,0 +1,189 @@
+"""Which factor matters: step time by the levels of each factor, and whether factors interact."""
+
+from collections import namedtuple
+
+import numpy
+
+from reporting import figure, levels, panels, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "effects"
+TITLE = "Effect of each factor"
+
+# Of a level: the cells that have it, and its Interval against the factor's first level.
+Effect = namedtuple("Effect", "level cells ratio of")
+# What main effects alone predict worst: seconds, measured and predicted.
+Deviation = namedtuple("Deviation", "cell measured predicted")
+
+
+def step_of(cell):
+    return float(numpy.median([run.step_s for run in cell.runs]))
+
+
+def twins(factor, level, reference, cells):
+    """[(cell at the level, cell at the reference)] that differ in this factor alone."""
+    found = []
+    for _, group in levels.group_cells(cells, (factor,)):
+        by_level = {cell.levels.get(factor): cell for cell in group}
+        if level in by_level and reference in by_level:
+            found.append((by_level[level], by_level[reference]))
+    return found
+
+
+def ratio_of(pairs):
+    """Interval of step time at a level over that at the reference: in each block the geometric mean
+    over the cells, which all count alike; the interval is over blocks."""
+    by_block = {}
+    for cell, other in pairs:
+        theirs = {run.block: run.step_s for run in other.runs}
+        for run in cell.runs:
+            if run.block is not None and run.block in theirs:
+                by_block.setdefault(run.block, []).append(numpy.log(run.step_s / theirs[run.block]))
+    whole = [logs for logs in by_block.values() if len(logs) == len(pairs)]
+    if whole:
+        return stats.ratio_ci([float(numpy.exp(numpy.mean(logs))) for logs in whole],
+                              [1.0] * len(whole))
+    logs = [numpy.log(step_of(cell) / step_of(other)) for cell, other in pairs]
+    return stats.Interval(float(numpy.exp(numpy.mean(logs))), None, None, 0, "none",
+                          "the runs are not in blocks")
+
+
+def effects_of(factor, order, cells, baseline):
+    """(reference, an Effect a level, in the order of the study): the reference is the baseline's
+    level, or the first."""
+    met = dict.fromkeys(cell.levels[factor] for cell in cells if factor in cell.levels)
+    present = [level for level in order if level in met] + [one for one in met if one not in order]
+    reference = baseline.levels.get(factor) if baseline is not None else present[0]
+    found = []
+    for level in present:
+        pairs = twins(factor, level, reference, cells)
+        members = [cell for cell in cells if cell.levels.get(factor) == level]
+        ratio = ratio_of(pairs) if pairs and level != reference else None
+        found.append(Effect(level, members, ratio, len(pairs)))
+    return reference, found
+
+
+def importance(effects):
+    """How far apart the levels are, as a ratio of step times."""
+    values = [1.0] + [one.ratio.value for one in effects if one.ratio is not None]
+    return max(values) / min(values)
+
+
+def deviation_of(cells, factors):
+    """The cell that main effects alone (a number a level, least squares of logarithms) predict
+    worst; None where each cell has an effect of its own, so that nothing could deviate."""
+    columns = [(name, level) for name in factors
+               for level in sorted({cell.levels.get(name, "") for cell in cells})[1:]]
+    design = numpy.array([[1.0] + [cell.levels.get(name, "") == level for name, level in columns]
+                          for cell in cells], dtype=float)
+    if len(cells) <= numpy.linalg.matrix_rank(design):
+        return None
+    logs = numpy.log([step_of(cell) for cell in cells])
+    predicted = design @ numpy.linalg.lstsq(design, logs, rcond=None)[0]
+    worst = int(numpy.argmax(numpy.abs(logs - predicted)))
+    return Deviation(cells[worst], *map(float, numpy.exp([logs[worst], predicted[worst]])))
+
+
+def table_of(found):
+    table = Table(["factor", "level", "configurations", "step, median (ms)", "least (ms)",
+                   "most (ms)", "over the reference", "low", "high", "compared"], [])
+    for factor, (reference, effects) in found.items():
+        for one in effects:
+            steps = [step_of(cell) * 1e3 for cell in one.cells]
+            ratio = one.ratio or stats.Interval(1.0 if one.level == reference else None, None, None,
+                                                0, "none")
+            name = one.level + (" (reference)" if one.level == reference else "")
+            table.rows.append([factor, name, len(steps), float(numpy.median(steps)), min(steps),
+                               max(steps), ratio.value, *rows.ends(ratio), one.of])
+    return table
+
+
+class Drawing:
+    """A row a level, factor by factor, over one axis: a point a cell, lines between cells that
+    differ in this factor alone."""
+
+    def __init__(self, found, cells):
+        self.cells = cells
+        self.steps = {cell.name: step_of(cell) for cell in cells}
+        self.unit = rows.unit(self.steps.values())
+        self.rows = [(factor, one) for factor, (_, effects) in found.items() for one in effects]
+        self.hidden = max(0, len(self.rows) - rows.MOST)
+        self.rows = self.rows[:rows.MOST]
+
+    def legend(self):
+        return [(label, handle) for handle, label in (
+            panels.line(figure.FAINT, "a configuration", marker="o", linestyle="none"),
+            panels.line(figure.FAINT, "differ in the factor alone", linewidth=0.8),
+            panels.line(figure.SERIES[0], "median", marker="D", linestyle="none"))]
+
+    def __call__(self, fig, narrow):
+        grid = rows.Rows(fig, narrow, [f"{factor}: {one.level}" for factor, one in self.rows],
+                         legend=self.legend())
+        ax = grid.axes[0]
+        values = [value * self.unit[0] for value in self.steps.values()]
+        log = panels.spread(values) > 4
+        if log:
+            panels.log_axis(ax, "x", values, 5 if narrow else 8)
+        else:
+            ax.set_xlim(0, max(values) * 1.05)
+        ax.set_xlabel(f"median step ({self.unit[1]}" + (", logarithmic)" if log else ")"))
+        places = {(factor, one.level): grid.at(i) for i, (factor, one) in enumerate(self.rows)}
+        for factor in dict.fromkeys(factor for factor, _ in self.rows):
+            self.lines(ax, factor, places)
+        for i, (factor, one) in enumerate(self.rows):
+            middle = numpy.median([self.steps[cell.name] for cell in one.cells]) * self.unit[0]
+            ax.plot(middle, grid.at(i), "D", color=figure.SERIES[0], markersize=5, zorder=4)
+            if i and factor != self.rows[i - 1][0]:
+                ax.axhline(sum(grid.heights[:i]), color=figure.FAINT, linewidth=0.8)
+
+    def lines(self, ax, factor, places):
+        for _, group in levels.group_cells(self.cells, (factor,)):
+            dots = sorted((places[factor, cell.levels[factor]], self.steps[cell.name])
+                          for cell in group if (factor, cell.levels.get(factor)) in places)
+            ax.plot([step * self.unit[0] for _, step in dots], [y for y, _ in dots], marker="o",
+                    markersize=3, color=figure.FAINT, linewidth=0.6, alpha=0.7)
+
+
+def words_on(deviation):
+    share = deviation.measured / deviation.predicted - 1
+    return ("Interaction: effects of single factors, multiplied, predict all configurations "
+            f"within {stats.percent(abs(share))}; the worst is {deviation.cell.label}, "
+            f"{stats.percent(abs(share))} {'slower' if share > 0 else 'faster'} than they say. It "
+            "is the largest of many deviations, noise included: a hint, not a test.")
+
+
+def notes_of(results, found, cells, hidden):
+    ratios = [f"{factor} {importance(effects):.3g} times"
+              for factor, (_, effects) in found.items()]
+    notes = ["Slowest over quickest level: " + ", ".join(ratios) + "."]
+    notes += [f"{factor} has a single level among the finished runs."
+              for factor in results.factors if factor not in found]
+    if len(found) > 1:
+        deviation = deviation_of(cells, list(found))
+        notes.append(words_on(deviation) if deviation else
+                     "Whether factors interact cannot be told: no two of them were varied together "
+                     "in enough configurations.")
+    if hidden:
+        notes.append(f"{hidden} levels are in the table only.")
+    return notes + rows.remarks(cells)
+
+
+def build(results):
+    cells = [cell for cell in results.cells if cell.runs]
+    varied = [name for name in results.factors
+              if len({cell.levels.get(name) for cell in cells}) > 1]
+    if not varied:
+        raise NotShown("No factor has two levels with finished runs.")
+    found = {name: effects_of(name, results.factors[name], cells, results.baseline)
+             for name in varied}
+    found = dict(sorted(found.items(), key=lambda item: -importance(item[1][1])))
+    drawing = Drawing(found, cells)
+    caption = ("Step time by the levels of each factor, the factor with the largest effect first: "
+               "a point is a configuration, the median over its runs of their median step. Lines "
+               "join configurations that differ in this factor alone: on a logarithmic axis they "
+               "are parallel where factors do not interact. An effect is the step at a level over "
+               "that at the reference (the baseline's level, else the first), geometric mean over "
+               "configurations that differ in nothing else; its 95% interval, in the table, is "
+               "over blocks. Measured.")
+    return Chart(NAME, TITLE, caption, drawing, table_of(found),
+                 notes_of(results, found, cells, drawing.hidden))

@@ -1,0 +1,148 @@
+"""Accuracy at the end of training, and what it differs from the baseline's by."""
+
+import math
+
+from reporting import figure, learning, panels, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "final_accuracy"
+TITLE = "Final accuracy"
+POINTS = 100  # of a fraction
+
+
+def finals(cell):
+    return [value for value in map(learning.final, cell.runs) if value is not None]
+
+
+def by_block(cell):
+    """{block: exp(accuracy)}, so that what the statistics of ratios say of it is a difference."""
+    found = {}
+    for i, run in enumerate(cell.runs):
+        accuracy = learning.final(run)
+        if accuracy is not None:
+            found[i if run.block is None else run.block] = math.exp(accuracy)
+    return found
+
+
+def compare(results):
+    """{cell: Comparison} with the baseline, of exponentials."""
+    if results.baseline is None or not by_block(results.baseline):
+        return {}
+    others = {cell.name: by_block(cell) for cell in results.cells if cell is not results.baseline}
+    paired = all(run.block is not None for cell in results.cells for run in cell.runs)
+    return stats.compare_with_baseline(others, by_block(results.baseline), paired=paired)
+
+
+def points(value):
+    """A ratio of exponentials as a difference in points."""
+    return None if value is None else POINTS * math.log(value)
+
+
+def difference(comparison):
+    """The same as an interval in points."""
+    interval = comparison.interval
+    return stats.Interval(*map(points, (interval.value, interval.low, interval.high)), interval.n,
+                          interval.method, interval.reason, interval.level)
+
+
+def verdict(comparison):
+    if comparison.differs is None:
+        return comparison.text
+    found = difference(comparison)
+    if comparison.differs:
+        return (f"{abs(found.value):.2f} points {'higher' if found.value > 0 else 'lower'} "
+                f"({found.low:+.2f}..{found.high:+.2f})")
+    if comparison.mdd == 0:
+        return f"equal in each of {comparison.n} pairs of runs"
+    return (f"inside the noise (a difference below {points(1 + comparison.mdd):.2f} points cannot "
+            f"be seen with {comparison.n} pairs of runs)")
+
+
+def table_of(results, compared, lost):
+    table = Table(["configuration", "runs", "diverged", "accuracy, median", "least", "most",
+                   "less the baseline's (points)", "low (points)", "high (points)", "p, adjusted",
+                   "verdict"], [])
+    for cell in results.cells:
+        values = finals(cell)
+        row = [rows.label(cell), len(values), lost.get(cell.name, 0), learning.median_final(cell),
+               min(values, default=None), max(values, default=None)]
+        if cell.name in compared:
+            mine = difference(compared[cell.name])
+            row += [mine.value, mine.low, mine.high, compared[cell.name].p_adjusted,
+                    verdict(compared[cell.name])]
+        else:
+            row += [None, None, None, None, "baseline" if cell.baseline else None]
+        table.rows.append(row)
+    for name, count in learning.lost_rows(results, lost):
+        table.rows.append([name, 0, count] + [None] * 7 + ["diverged"])
+    return table
+
+
+class Drawing:
+    """A row a configuration: its runs; beside them the difference."""
+
+    def __init__(self, cells, compared, lost):
+        self.cells, self.compared, self.lost = cells, compared, lost
+
+    def __call__(self, fig, narrow):
+        titles = ["test accuracy, each run"]
+        if self.compared:
+            titles.append("less the baseline's, points")
+        labels = [rows.label(cell) + (" (diverged)" if self.lost.get(cell.name) else "")
+                  for cell in self.cells]
+        grid = rows.Rows(fig, narrow, labels, titles)
+        for i, cell in enumerate(self.cells):
+            y = grid.at(i)
+            self.runs(grid.axes[0], y, cell)
+            if cell.name in self.compared:
+                self.less(grid.axes[1], y, self.compared[cell.name])
+        for ax in grid.axes:
+            panels.few_ticks(ax.xaxis)
+        if self.compared:
+            grid.axes[1].axvline(0, color=figure.INK, linewidth=0.8)
+
+    @staticmethod
+    def runs(ax, y, cell):
+        values = finals(cell)
+        ax.plot(values, [y] * len(values), "o", color=figure.SERIES[0], markersize=4, alpha=0.6,
+                markeredgewidth=0, zorder=3)
+        if values:
+            middle = learning.median_final(cell)
+            ax.plot([middle] * 2, [y - rows.THICK / 2, y + rows.THICK / 2], color=figure.INK,
+                    linewidth=1.6, zorder=4)
+
+    @staticmethod
+    def less(ax, y, comparison):
+        found = difference(comparison)
+        colour = figure.SERIES[1] if comparison.differs else figure.FAINT
+        rows.whisker(ax, y, found, colour=colour)
+        if found.value is not None:
+            ax.plot(found.value, y, "o", color=colour, markersize=5, zorder=6)
+
+
+def build(results):
+    cells = [cell for cell in results.cells
+             if any(learning.final(run) is not None for run in cell.runs)]
+    if not cells:
+        raise NotShown("No run finished an epoch, so none tested its accuracy.")
+    compared, lost = compare(results), learning.diverged(results)
+    drawn, notes = rows.chosen(cells, results.baseline)
+    caption = ("Accuracy on the test samples after the last epoch, measured: a dot a run, a tick "
+               "their median.")
+    if compared:
+        caption += (" Beside it the mean difference between a configuration and the baseline, in "
+                    "points of a hundred, over pairs of runs with the same seed, with its interval "
+                    "(Student's t, corrected for the number of configurations after Holm: it "
+                    "leaves 0 out if and only if the verdict says that there is a difference; such "
+                    "are coloured).")
+    else:
+        notes.append("There is no baseline to compare with, or it tested no accuracy.")
+    if learning.lost_rows(results, lost):
+        notes.append("All runs diverged (the loss was no longer finite): "
+                     + rows.listed([name for name, _ in learning.lost_rows(results, lost)]) + ".")
+    gone = [cell.label for cell in results.cells if cell not in cells]
+    if gone:
+        notes.append("Without any accuracy: " + rows.listed(gone) + ".")
+    return Chart(NAME, TITLE, caption, Drawing(drawn, compared, lost),
+                 table_of(results, compared, lost),
+                 notes + rows.repetitions(cells) + rows.remarks(cells))

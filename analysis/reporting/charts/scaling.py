@@ -1,0 +1,311 @@
+"""Speedup and efficiency over the workers."""
+
+from collections import namedtuple
+
+import numpy
+
+from reporting import figure, fits, levels, panels, rows, stats
+from reporting.model import Chart, NotShown, Table
+from reporting.shape import is_number
+
+NAME = "scaling"
+TITLE = "Speedup and efficiency"
+
+PLACEMENT = ("ranks", "threads", "hosts", "per-host")
+# What may differ between one worker and many: who computes, and how much there is to do.
+GROWS = {"out", "overwrite", "quiet", "seed", "threads", "batch", "local-batch", "data", "steps",
+         "epochs", "overhead", "trace", "collectives", "ceilings"}
+KINDS = {"ranks": "ranks", "threads": "threads of one rank", "hybrid": "ranks of several threads"}
+
+# `speedup`: Interval against the base; `oversubscribed`: more threads than cores.
+Point = namedtuple("Point", "cell cores speedup step oversubscribed")
+Line = namedtuple("Line", "label base points fit why")  # `fit` None: `why` there is none
+
+
+def cores(run):
+    machine = run.info["machine"]
+    return machine["ranks"] * machine["threads_per_rank"]
+
+
+def samples(run):
+    """Of a whole step, over all ranks."""
+    batch, local = (run.info["options"].get(name) for name in ("batch", "local-batch"))
+    if not is_number(local) and not is_number(batch):
+        raise NotShown("Some runs do not tell how many samples a step has.")
+    whole = local * run.info["machine"]["workers"] if is_number(local) else batch
+    return min(whole, run.info["data"]["train"])
+
+
+def rate(run):
+    return samples(run) / run.step_s
+
+
+def kind(run):
+    machine = run.info["machine"]
+    if machine["threads_per_rank"] == 1:
+        return "ranks"
+    return "threads" if machine["ranks"] == 1 else "hybrid"
+
+
+def work(run):
+    """What is computed, whoever does it."""
+    return tuple((name, str(value)) for name, value in sorted(run.info["options"].items())
+                 if name not in GROWS)
+
+
+def is_placement(factor, cells):
+    """True where the factor's levels say who computes, and nothing else: those of `ranks` and
+    `threads` do, those of a factor with a name of its own are looked at."""
+    if factor in PLACEMENT:
+        return True
+    groups = [group for _, group in levels.group_cells(cells, (factor,)) if len(group) > 1]
+    spread = [len({cores(cell.runs[0]) for cell in group}) > 1 for group in groups]
+    same = [len({work(cell.runs[0]) for cell in group}) == 1 for group in groups]
+    return any(spread) and all(same)
+
+
+def law_of(results, cells):
+    """("strong" or "weak", why), by the study's word, else by how the samples of a step grow; None:
+    by neither."""
+    said = ((results.study or {}).get("report") or {}).get("scaling")
+    if said in ("strong", "weak"):
+        return said, "as the study says"
+    runs = [cell.runs[0] for cell in cells]
+    if len({samples(run) for run in runs}) == 1:
+        return "strong", "the samples of a step stay the same"
+    if len({samples(run) / cores(run) for run in runs}) == 1:
+        return "weak", "the samples of a step grow with the workers"
+    return None, "the samples of a step grow, but not as the workers do"
+
+
+def pairs(cell, base, value):
+    """(figures of the cell, of the base, paired): by block where all runs have one."""
+    mine, theirs = ({run.block: value(run) for run in one.runs} for one in (cell, base))
+    if None in mine or None in theirs:
+        return [value(run) for run in cell.runs], [value(run) for run in base.runs], False
+    shared = [block for block in mine if block in theirs]
+    return [mine[block] for block in shared], [theirs[block] for block in shared], True
+
+
+def point_of(cell, base):
+    mine, theirs, paired = pairs(cell, base, rate)
+    return Point(cell, cores(cell.runs[0]), stats.ratio_ci(mine, theirs, paired),
+                 stats.median_ci([run.step_s for run in cell.runs]), panels.hollow(cell))
+
+
+def fit_of(law, base, points):
+    """(Fit, "") or (None, why not). Seconds are those of one worker's samples (weak), or of the
+    base's (strong), so that a batch that could not be divided evenly does no harm."""
+    if law is None:
+        return None, "neither law describes it"
+    if len({point.cores for point in points}) < len(points):
+        return None, "there are several ways to as many workers"
+    share = (lambda run: cores(run)) if law == "weak" else (lambda run: 1)
+    seconds = {cores(cell.runs[0]): [share(run) / rate(run) for run in cell.runs]
+               for cell in [base] + [point.cell for point in points]}
+    over = [point.cores for point in points if point.oversubscribed]
+    try:
+        return (fits.gustafson if law == "weak" else fits.amdahl)(seconds, over), ""
+    except fits.NotFitted as reason:
+        return None, str(reason).rstrip(".")
+
+
+def lines_of_group(label, group, law):
+    """A Line for ranks, for threads and for both, of cells that differ in the workers alone."""
+    base = next(cell for cell in group if cores(cell.runs[0]) == 1)
+    by_kind = {}
+    for cell in group:
+        if cell is not base:
+            by_kind.setdefault(kind(cell.runs[0]), []).append(point_of(cell, base))
+    found = []
+    for name, points in by_kind.items():
+        title = label
+        if len(by_kind) > 1 or not label:
+            title = ", ".join(filter(None, [label, KINDS[name]]))
+        points.sort(key=lambda point: point.cores)
+        found.append(Line(title, base, points, *fit_of(law, base, points)))
+    return found
+
+
+def lines_of(results):
+    """(lines, the law, why it is the one, labels of groups that lack 1 worker)."""
+    cells = [cell for cell in results.cells if cell.runs]
+    factors = [name for name in results.factors if is_placement(name, cells)]
+    groups = [(rest, group) for rest, group in levels.group_cells(cells, factors)
+              if len({cores(cell.runs[0]) for cell in group}) > 1]
+    if not groups:
+        raise NotShown("No two configurations differ in their number of workers alone.")
+    law, why = law_of(results, [cell for _, group in groups for cell in group])
+    lines, without = [], []
+    for rest, group in groups:
+        label = levels.rest_label(rest, cells)
+        if any(cores(cell.runs[0]) == 1 for cell in group):
+            lines += lines_of_group(label, group, law)
+        else:
+            without.append(label or "all")
+    if not lines:
+        raise NotShown("There is no run on 1 worker, which speedups are relative to.")
+    return lines, law, why, without
+
+
+def table_of(lines):
+    table = Table(["configuration", "line", "ranks", "threads", "nodes", "workers", "step (ms)",
+                   "samples/s", "speedup", "low", "high", "efficiency"], [])
+    for line in lines:
+        one = Point(line.base, 1, stats.Interval(1.0, None, None, len(line.base.runs), "base"),
+                    stats.median_ci([run.step_s for run in line.base.runs]), False)
+        for point in [one] + line.points:
+            machine = point.cell.runs[0].info["machine"]
+            table.rows.append([
+                rows.label(point.cell), line.label, machine["ranks"], machine["threads_per_rank"],
+                machine["nodes"], point.cores, point.step.value * 1e3,
+                float(numpy.median([rate(run) for run in point.cell.runs])),
+                point.speedup.value, point.speedup.low, point.speedup.high,
+                None if point.speedup.value is None else point.speedup.value / point.cores])
+    return table
+
+
+class Drawing:
+    """Speedup, and beside it the efficiency, or for weak scaling the time of a step."""
+
+    def __init__(self, lines, law):
+        self.law = law
+        self.lines, self.others = lines[:panels.MOST], len(lines) - panels.MOST
+        self.cores = sorted({1} | {point.cores for line in lines for point in line.points})
+        most = max(point.step.value for line in lines for point in line.points)
+        self.factor, self.unit = rows.unit([most])
+
+    def __call__(self, fig, narrow):
+        entries = [panels.line(figure.SERIES[i], line.label, marker="o")
+                   for i, line in enumerate(self.lines)]
+        entries.append(panels.line(figure.FAINT, "ideal", linestyle=":"))
+        if any(line.fit for line in self.lines):
+            entries.append(panels.line(figure.FAINT, "fitted law", linestyle="--"))
+        if any(point.oversubscribed for line in self.lines for point in line.points):
+            entries.append(panels.hollow_entry())
+        left, right = panels.panels(fig, narrow, 2, entries)
+        for ax in (left, right):
+            self.workers_axis(ax)
+        self.speedups(left)
+        if self.law == "weak":
+            self.steps(right)
+        else:
+            self.efficiencies(right)
+
+    def workers_axis(self, ax):
+        labels = {count: str(count) for count in self.cores}
+        if self.cores[-1] > 16:
+            panels.log_axis(ax, "x", self.cores, labels=labels)
+        else:
+            ax.set_xlim(0, self.cores[-1] * 1.06)
+            ax.set_xticks(self.cores, labels.values())
+        ax.set_xlabel("workers (ranks x threads)")
+
+    def plot(self, ax, i, first, figures):
+        """One line from its value on 1 worker through intervals at more."""
+        colour, line = figure.SERIES[i], self.lines[i]
+        values = [first] + [numpy.nan if interval.value is None else interval.value
+                            for interval in figures]
+        at = [self.aside(i, count) for count in [1] + [point.cores for point in line.points]]
+        ax.plot(at, values, color=colour, zorder=3)
+        ax.plot(at[0], first, "o", color=colour, zorder=4)
+        for x, point, interval, value in zip(at[1:], line.points, figures, values[1:]):
+            if interval.low is not None:
+                ax.plot([x, x], [interval.low, interval.high], color=colour, zorder=3)
+            ax.plot(x, value, "o", color=colour, markersize=5, zorder=4,
+                    markerfacecolor=figure.GROUND if point.oversubscribed else colour)
+        return values
+
+    def aside(self, i, count):
+        """Lines stand a little beside each other, so that their bars do not cover one another."""
+        return count * (1 + 0.02 * (i - (len(self.lines) - 1) / 2)) if count > 1 else count
+
+    def fitted(self, ax, divide):
+        """The fitted laws, over the workers that they were fitted to."""
+        for i, line in enumerate(self.lines):
+            if line.fit:
+                x = numpy.linspace(1, max(line.fit.points), 60)
+                y = line.fit.speedup(x)
+                ax.plot(x, y / x if divide else y, "--", color=figure.SERIES[i], linewidth=0.9)
+
+    def speedups(self, ax):
+        ax.plot(self.cores, self.cores, ":", color=figure.FAINT)
+        drawn = list(self.cores)
+        for i, line in enumerate(self.lines):
+            drawn += self.plot(ax, i, 1, [point.speedup for point in line.points])
+        self.fitted(ax, False)
+        ax.set_ylabel("scaled speedup" if self.law == "weak" else "speedup")
+        if self.cores[-1] > 16:
+            panels.log_axis(ax, "y", drawn)
+        else:
+            from_zero(ax, drawn)
+
+    def efficiencies(self, ax):
+        ax.axhline(1, color=figure.FAINT, linestyle=":")
+        drawn = []
+        for i, line in enumerate(self.lines):
+            drawn += self.plot(ax, i, 1, [share(point.speedup, point.cores)
+                                          for point in line.points])
+        self.fitted(ax, True)
+        ax.set_ylabel("efficiency")
+        from_zero(ax, drawn)
+
+    def steps(self, ax):
+        drawn = []
+        for i, line in enumerate(self.lines):
+            first = stats.median_ci([run.step_s for run in line.base.runs])
+            ax.axhline(first.value * self.factor, color=figure.FAINT, linestyle=":")
+            drawn += self.plot(ax, i, first.value * self.factor,
+                               [share(point.step, 1 / self.factor) for point in line.points])
+        ax.set_ylabel(f"time of a step ({self.unit})")
+        from_zero(ax, drawn)
+
+
+def from_zero(ax, values):
+    """Limits by the points: an interval of few runs may be a hundred times as long, and is cut."""
+    ax.set_ylim(0, 1.12 * numpy.nanmax(values))
+
+
+def share(interval, divisor):
+    """The interval by a number."""
+    ends = [None if end is None else end / divisor
+            for end in (interval.value, interval.low, interval.high)]
+    return stats.Interval(*ends, interval.n, interval.method)
+
+
+CAPTION = {
+    "strong": "Strong scaling ({why}): speedup is samples per second by those of 1 worker; "
+              "efficiency is speedup by workers.",
+    "weak": "Weak scaling ({why}): scaled speedup is samples per second by those of 1 worker, on "
+            "more work; beside it the time of a step, which would ideally stay that of 1 worker.",
+    None: "Scaling, neither strong nor weak ({why}): speedup is samples per second by those of 1 "
+          "worker; efficiency is speedup by workers.",
+}
+
+
+def notes_of(drawing, lines, without):
+    notes = rows.capped([f"{line.label or 'all'}: {line.fit.text}." if line.fit else
+                         f"{line.label or 'all'}: no law is fitted: {line.why}." for line in lines])
+    if drawing.others > 0:
+        notes.append(f"{drawing.others} of {len(lines)} lines are in the table only.")
+    if without:
+        notes.append("Without a run on 1 worker, and so without a speedup: "
+                     + rows.listed(without) + ".")
+    cells = [point.cell for line in lines for point in line.points]
+    if any(point.oversubscribed for line in lines for point in line.points):
+        notes.append("Oversubscribed points (hollow) have more threads than cores: they tell how "
+                     "ranks take turns, not how training scales, and no law is fitted to them.")
+    cells += [line.base for line in lines]
+    return notes + rows.repetitions(cells) + rows.remarks(cells)
+
+
+def build(results):
+    lines, law, why, without = lines_of(results)
+    drawing = Drawing(lines, law)
+    caption = CAPTION[law].format(why=why) + (
+        " Measured, from the median step of each run; geometric mean over pairs of runs of the "
+        "same block. The bars are 95% intervals over repetitions, cut where they leave the chart.")
+    if any(line.fit for line in lines):
+        caption += (" Dashed: Gustafson's law." if law == "weak" else " Dashed: Amdahl's law.")
+    return Chart(NAME, TITLE, caption, drawing, table_of(lines),
+                 notes_of(drawing, lines, without))

@@ -1,0 +1,161 @@
+"""What is sent in a step, in relation to the gradient, beside what it costs."""
+
+from collections import namedtuple
+
+import numpy
+from matplotlib.patches import Patch
+
+from reporting import figure, panels, rows, stats
+from reporting.model import Chart, NotShown, Table
+
+NAME = "traffic"
+TITLE = "Bytes on the wire, and what they cost"
+
+# Of a cell, medians over its runs; bytes a rank and step. `bits`: an element, `busbw`: bytes a
+# second.
+Traffic = namedtuple("Traffic", "cell wire logical modelled bits busbw step codec")
+
+
+def modelled(run):
+    return "modelled" in run.info["sources"]["wire_bytes"]
+
+
+def optimum(run):
+    """Bytes that a rank sends at least for each byte of an exact allreduce: 2(P-1)/P."""
+    ranks = run.info["machine"]["ranks"]
+    return 2 * (ranks - 1) / ranks
+
+
+def bits(run):
+    """Bits an element: 32 for floats in an exchange that sends no more than an allreduce has to."""
+    wire, logical = run.means.get("wire_bytes"), run.means.get("logical_bytes")
+    if wire is None or not logical or not optimum(run):
+        return None
+    return 32 * wire / logical / optimum(run)
+
+
+def codec_s(run):
+    parts = [run.means.get(name) for name in ("encode_s", "decode_s")]
+    return None if None in parts else sum(parts)
+
+
+def busbw(run):
+    """As nccl-tests define it, of the exchange within a step: codec included, waiting for the last
+    rank not. None where computation overlaps it, for then no time is the exchange's alone."""
+    parts = [run.means.get(name) for name in ("mpi_post_s", "mpi_poll_s", "transfer_s")]
+    parts.append(codec_s(run))
+    logical = run.means.get("logical_bytes")
+    if run.info["comm"]["strategy"] != "allreduce" or None in parts or not logical \
+            or run.info["options"].get("update") != "eager" or not sum(parts):
+        return None
+    return logical * optimum(run) / sum(parts) or None
+
+
+def middle(runs, value):
+    """Median over the runs that have the figure."""
+    found = [figure for figure in map(value, runs) if figure is not None]
+    return float(numpy.median(found)) if found else None
+
+
+def traffic_of(cell):
+    def mean(name):
+        return middle(cell.runs, lambda run: run.means.get(name))
+    return Traffic(cell, mean("wire_bytes"), mean("logical_bytes"), any(map(modelled, cell.runs)),
+                   middle(cell.runs, bits), middle(cell.runs, busbw),
+                   stats.median_ci([run.step_s for run in cell.runs]), middle(cell.runs, codec_s))
+
+
+def bytes_unit(values):
+    most = max((value for value in values if value), default=0)
+    return (1e-6, "MB") if most >= 1e6 else (1e-3, "kB") if most >= 1e3 else (1, "bytes")
+
+
+def table_of(found):
+    table = Table(["configuration", "codec", "strategy", "algorithm", "wire bytes a rank and step",
+                   "source", "bytes of the spans exchanged", "wire / spans", "bits an element",
+                   "step (ms)", "low (ms)", "high (ms)", "codec (ms)", "bus bandwidth (GB/s)"], [])
+    for one in found:
+        comm = one.cell.runs[0].info["comm"]
+        absent = one.wire is None
+        table.rows.append([
+            rows.label(one.cell), comm["codec"], comm["strategy"], comm["algorithm"], one.wire,
+            None if absent else "modelled" if one.modelled else "measured", one.logical,
+            None if absent or not one.logical else one.wire / one.logical, one.bits,
+            one.step.value * 1e3, *rows.ends(one.step, 1e3), rows.scaled(one.codec, 1e3),
+            rows.scaled(one.busbw, 1e-9)])
+    return table
+
+
+def amount(one, factor, unit):
+    text = f"{one.wire * factor:.3g} {unit}" if one.wire else "0"
+    return text if one.bits is None else f"{text}, {one.bits:.3g} bits"
+
+
+class Drawing:
+    """A row a configuration: bytes; beside them the step and the codec's part of it."""
+
+    def __init__(self, found):
+        self.found = found
+        self.wire = bytes_unit([one.wire for one in found])
+        self.time = rows.unit([one.step.value for one in found])
+
+    def legend(self):
+        entries = [("bytes on the wire", Patch(color=figure.SERIES[0], linewidth=0))]
+        if any(one.modelled and one.wire for one in self.found):
+            entries.append(("modelled", Patch(facecolor=figure.SERIES[0], **figure.MODELLED)))
+        entries.append(("step", Patch(color=figure.GRID, linewidth=0)))
+        return entries + [("codec", Patch(color=figure.PART["codec"], linewidth=0))]
+
+    def __call__(self, fig, narrow):
+        titles = [f"bytes a rank and step ({self.wire[1]})", f"time of a step ({self.time[1]})"]
+        grid = rows.Rows(fig, narrow, [rows.label(one.cell) for one in self.found], titles,
+                         legend=self.legend())
+        values = [one.wire * self.wire[0] for one in self.found if one.wire]
+        grid.axes[0].set_xlim(0, max(values, default=1) * 1.75)  # room for the text
+        panels.few_ticks(grid.axes[0].xaxis, 4)
+        panels.few_ticks(grid.axes[1].xaxis)
+        for i, one in enumerate(self.found):
+            self.sent(grid, i, one)
+            self.took(grid.axes[1], grid.at(i), one)
+        grid.axes[1].set_xlim(0, max(one.step.value for one in self.found) * self.time[0] * 1.12)
+
+    def sent(self, grid, i, one):
+        ax, y = grid.axes[0], grid.at(i)
+        if one.wire is None:
+            grid.absent(ax, i)
+            return
+        wear = figure.MODELLED if one.modelled else {}
+        value = one.wire * self.wire[0]
+        ax.barh(y, value, height=rows.THICK, facecolor=figure.SERIES[0], **wear)
+        ax.text(value, y, " " + amount(one, *self.wire), va="center", color=figure.INK,
+                fontsize=7.5)
+
+    def took(self, ax, y, one):
+        factor = self.time[0]
+        ax.barh(y, one.step.value * factor, height=rows.THICK, color=figure.GRID, linewidth=0)
+        if one.codec is not None:
+            ax.barh(y, one.codec * factor, height=rows.THICK, color=figure.PART["codec"],
+                    linewidth=0)
+        most = max(each.step.value for each in self.found) * factor * 1.12
+        rows.whisker(ax, y, one.step, factor, within=(0, most))
+
+
+def build(results):
+    found = [traffic_of(cell) for cell in results.cells if cell.runs]
+    if not any(one.wire for one in found):
+        raise NotShown("No run sent anything, or none counted what it sent.")
+    drawn, notes = rows.chosen([one.cell for one in found], results.baseline)
+    shown = {cell.name for cell in drawn}
+    caption = ("Bytes that a rank hands to MPI in a step, mean over ranks and steps, median over "
+               "runs, and bits an element: these bytes by those of the spans exchanged, times 32, "
+               "over 2(P-1)/P, so that floats in an allreduce that sends no more than it has to "
+               "are 32 on any number of ranks P. Beside them the median step with its 95% interval "
+               "over runs and the mean time in the codec, measured. The table has the bus "
+               "bandwidth of blocking allreduces: bytes of the spans times 2(P-1)/P by the time in "
+               "MPI and codec, waiting for the last rank excluded.")
+    if any(one.modelled and one.wire for one in found):
+        notes.append("Modelled (hatched): MPI does not tell what its own collectives send; the "
+                     "figure is what the bandwidth-optimal algorithm would.")
+    cells = [one.cell for one in found]
+    return Chart(NAME, TITLE, caption, Drawing([one for one in found if one.cell.name in shown]),
+                 table_of(found), notes + rows.repetitions(cells) + rows.remarks(cells))

@@ -1,0 +1,96 @@
+"""What was learned when: accuracy by epoch, the target, and when a run reached it."""
+
+from collections import namedtuple
+
+import numpy
+
+from reporting.shape import is_number
+from reporting.stats import median_ci
+
+# Over the runs of a cell, an entry an epoch that all have: medians, and the range of accuracy.
+Curve = namedtuple("Curve", "seconds sent accuracy low high")
+# `times`: a figure a run, infinite where it was never; `n` of `of` runs were.
+Reached = namedtuple("Reached", "times n of")
+
+
+def points(run):
+    """[(elapsed_s, wire_bytes, accuracy)] an epoch."""
+    return [(row["elapsed_s"], row["wire_bytes"], row["test_accuracy"]) for row in run.epochs
+            if row.get("test_accuracy") is not None]
+
+
+def final(run):
+    """Accuracy after the last epoch; None: the run tested none."""
+    return points(run)[-1][2] if points(run) else None
+
+
+def middle(values):
+    """Median; None as soon as one is absent."""
+    return None if None in values else float(numpy.median(values))
+
+
+def curve_of(cell):
+    """The cell's Curve; None if no run has an epoch."""
+    series = [points(run) for run in cell.runs]
+    if not series or not all(series):
+        return None
+    epochs = list(zip(*series))  # to the end of the shortest
+    accuracy = [[point[2] for point in epoch] for epoch in epochs]
+    return Curve([middle([point[0] for point in epoch]) for epoch in epochs],
+                 [middle([point[1] for point in epoch]) for epoch in epochs],
+                 [middle(values) for values in accuracy],
+                 [min(values) for values in accuracy], [max(values) for values in accuracy])
+
+
+def median_final(cell):
+    values = [final(run) for run in cell.runs]
+    return middle([value for value in values if value is not None] or [None])
+
+
+def target_of(results):
+    """(accuracy to reach, the rule in words), or None where nothing was learned."""
+    said = ((results.study or {}).get("report") or {}).get("target_accuracy")
+    if is_number(said):
+        return float(said), "as the study says"
+    known = [cell for cell in results.cells if median_final(cell) is not None]
+    if results.baseline in known:
+        return 0.99 * median_final(results.baseline), "99% of what the baseline ends at (median)"
+    if known:
+        return (0.99 * max(map(median_final, known)),
+                "99% of what the best configuration ends at (median)")
+    return None
+
+
+def reached(cell, target, column):
+    """When each run first was at the target, by column 0 (seconds) or 1 (bytes) of points(): at the
+    end of an epoch, since nothing is known between two."""
+    times = []
+    for run in cell.runs:
+        hits = [point[column] for point in points(run) if point[2] >= target]
+        times.append(hits[0] if hits else numpy.inf)
+    return Reached(times, sum(time != numpy.inf for time in times), len(times))
+
+
+def summary(reach):
+    """(median, low, high) of a Reached: the median counts runs that never got there as the longest;
+    without them there is no interval. All None: most never did, or the figure was not measured."""
+    if None in reach.times or 2 * reach.n <= reach.of:
+        return None, None, None
+    if reach.n < reach.of:
+        return float(numpy.median(reach.times)), None, None
+    interval = median_ci(reach.times)
+    return interval.value, interval.low, interval.high
+
+
+def diverged(results):
+    """{cell: how many of its runs ended because the loss was no longer finite}."""
+    counts = {}
+    for _, cell, _ in results.diverged:
+        counts[cell] = counts.get(cell, 0) + 1
+    return counts
+
+
+def lost_rows(results, lost):
+    """Cells of which no run lived, as (name, how many): they are no cells of the results."""
+    alive = {cell.name for cell in results.cells}
+    return [(name, count) for name, count in lost.items() if name not in alive]

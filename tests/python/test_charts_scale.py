@@ -1,0 +1,516 @@
+"""The charts of scaling, learning, bytes and factors: their tables against the files of real runs,
+laws and verdicts against runs of known time, and drawings of whatever a study may hold."""
+
+import copy
+import csv
+import dataclasses
+import json
+import math
+import os
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
+
+import numpy  # noqa: E402
+
+from reporting import figure, learning, levels, model, rows, runs  # noqa: E402
+from reporting.charts import (accuracy, effects, final_accuracy, roofline, scaling,  # noqa: E402
+                              sweep, traffic)
+
+TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
+        "--batch", "40", "--epochs", "2", "--ceilings", "off", "--overhead", "0")
+RANKS, CODECS, BLOCKS = ("1", "2"), ("none", "fp16", "qsgd"), 3
+ALL = (accuracy, effects, final_accuracy, roofline, scaling, sweep, traffic)
+
+
+def dump(path, value):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def make_study(folder):
+    """A study of real runs below `folder`, as the runner leaves it."""
+    cells = [{"id": f"ranks={ranks},compress={codec}",
+              "levels": {"ranks": ranks, "compress": codec}, "ranks": int(ranks),
+              "testbed": None} for ranks in RANKS for codec in CODECS]
+    planned = []
+    for block in range(BLOCKS):
+        for cell in cells:
+            place = f"b{block:02d}-s{block + 1}/{cell['id']}"
+            out = os.path.join(folder, place)
+            os.makedirs(os.path.dirname(out), exist_ok=True)
+            gwrun.train(cell["ranks"], out, *TASK, "--seed", block + 1,
+                        "--compress", cell["levels"]["compress"])
+            dump(os.path.join(out, "experiment.json"), {
+                "schema": 1, "study": "demo", "cell": cell["id"], "levels": cell["levels"],
+                "baseline": cell is cells[0], "repetition": block + 1, "seed": block + 1,
+                "block": block, "planned": len(planned), "state": "done", "attempts": [],
+                "command": [], "environment": {}, "launcher": "mpiexec", "jobs": 1})
+            planned.append({"folder": place, "cell": cell["id"], "block": block})
+    dump(os.path.join(folder, "study.json"), {
+        "schema": 1, "name": "demo", "claim": "None.", "source": None, "short": False,
+        "spec": {"file": "demo.yaml", "sha256": "0" * 64, "text": ""}, "design": "grid",
+        "factors": {"ranks": list(RANKS), "compress": list(CODECS)}, "baseline": cells[0]["id"],
+        "report": {"x": "ranks"}, "cells": cells, "runs": planned,
+        "blocks": [{"repetition": i + 1, "seed": i + 1} for i in range(BLOCKS)], "order_seed": 1,
+        "launcher": "mpiexec", "jobs": 1, "created_utc": "2026-11-21T16:00:30Z",
+        "gradwire": {"version": "0.1.0", "commit": "abc"}})
+
+
+def row_of(chart, **wanted):
+    """The only row of the chart's table with these figures, as {column: figure}."""
+    found = [dict(zip(chart.table.columns, row)) for row in chart.table.rows]
+    found = [row for row in found if all(row[name] == value for name, value in wanted.items())]
+    assert len(found) == 1, (wanted, chart.table.rows)
+    return found[0]
+
+
+def setUpModule():
+    keep = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(keep.cleanup)
+    Case.folder = keep.name
+    make_study(keep.name)
+    Case.read = runs.read_results(keep.name)[0]
+
+
+class Case(unittest.TestCase):
+    """`folder`: a study; `results`: what was read of it, fresh for each test."""
+
+    def setUp(self):
+        self.results = copy.deepcopy(self.read)
+
+    def files(self, ranks, codec, name):
+        """The rows of a file of each block's run."""
+        for block in range(BLOCKS):
+            path = os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
+                                f"ranks={ranks},compress={codec}", name)
+            with open(path, newline="", encoding="utf-8") as file:
+                yield list(csv.DictReader(file))
+
+    def step(self, lines):
+        """Median step of batches.csv on the slowest rank, its first ten steps left out."""
+        walls = {}
+        for row in lines:
+            walls.setdefault(int(row["step"]), []).append(float(row["wall_s"]))
+        return float(numpy.median([max(walls[step]) for step in sorted(walls)[10:]]))
+
+    def steps(self, ranks, codec):
+        return [self.step(lines) for lines in self.files(ranks, codec, "batches.csv")]
+
+    def cell(self, ranks, codec):
+        return next(cell for cell in self.results.cells
+                    if cell.levels == {"ranks": ranks, "compress": codec})
+
+    def name(self, ranks, codec):
+        """As tables have it."""
+        return rows.label(self.cell(ranks, codec))
+
+
+def workers(results, seconds, codec="none", **machine):
+    """Cells of {ranks: seconds of a step}, made of a real run of 1 rank: nothing but their number
+    of ranks and their step times is told anew."""
+    of = next(cell for cell in results.cells if cell.levels == {"ranks": "1", "compress": codec})
+    cells = []
+    for ranks, step in seconds.items():
+        made = [dataclasses.replace(run, info=copy.deepcopy(run.info), step_s=step, marks=[])
+                for run in of.runs]
+        for run in made:
+            run.info["machine"].update(ranks=ranks, workers=ranks, **machine)
+            run.levels = {"ranks": str(ranks), "compress": codec}
+        cells.append(model.Cell(f"ranks={ranks},compress={codec}", f"ranks {ranks}", made[0].levels,
+                                made))
+    return cells
+
+
+def with_cells(results, cells):
+    for cell in cells:
+        cell.baseline = cell is cells[0]
+    factors = {name: list(dict.fromkeys(cell.levels[name] for cell in cells))
+               for name in cells[0].levels}
+    return dataclasses.replace(results, cells=cells, factors=factors, baseline=cells[0])
+
+
+class Scaling(Case):
+    def test_speedup_is_that_of_the_files(self):
+        chart = scaling.build(self.results)
+        for codec in CODECS:
+            ratios = [one / two for one, two in zip(self.steps("1", codec), self.steps("2", codec))]
+            found = row_of(chart, line="compress none" if codec == "none" else codec, ranks=2)
+            self.assertAlmostEqual(found["speedup"] / math.exp(numpy.mean(numpy.log(ratios))), 1, 6)
+            self.assertAlmostEqual(found["efficiency"], found["speedup"] / 2)
+            self.assertAlmostEqual(
+                found["step (ms)"] / (1e3 * numpy.median(self.steps("2", codec))), 1, 6)
+            self.assertLess(found["low"], found["speedup"])
+        self.assertTrue(chart.caption.startswith("Strong scaling"))
+
+    def law(self, seconds, report=None, local=None):
+        cells = workers(self.results, seconds)
+        for cell in cells:
+            for run in cell.runs:
+                run.info["options"]["local-batch"] = local
+        made = with_cells(self.results, cells)
+        made.study = {**self.results.study, "report": report or {}}
+        return scaling.build(made)
+
+    def test_amdahl_is_found_again(self):
+        chart = self.law({p: 1e-3 * (0.1 + 0.9 / p) for p in (1, 2, 4, 8)})
+        self.assertIn("Amdahl: serial fraction 10%", chart.notes[0])
+        self.assertAlmostEqual(row_of(chart, ranks=8)["speedup"], 1 / (0.1 + 0.9 / 8))
+
+    def test_gustafson_where_the_work_grows(self):
+        chart = self.law({p: 1e-3 / (1 - 0.2 + 0.2 / p) for p in (1, 2, 4)}, local=10)
+        self.assertTrue(chart.caption.startswith("Weak scaling"), chart.caption)
+        self.assertAlmostEqual(row_of(chart, ranks=4)["speedup"], 4 * (1 - 0.2 + 0.2 / 4))
+        self.assertIn("Gustafson: serial fraction 20%", chart.notes[0])
+
+    def test_the_study_says_which_law(self):
+        chart = self.law({1: 1e-3, 2: 1e-3, 4: 1e-3}, report={"scaling": "weak"})
+        self.assertTrue(chart.caption.startswith("Weak scaling (as the study says)"))
+
+    def test_oversubscribed_points_are_marked_and_not_fitted(self):
+        cells = workers(self.results, {1: 1e-3, 2: 0.5e-3, 4: 0.25e-3})
+        cells += workers(self.results, {8: 1.0}, oversubscribed=True)
+        for run in cells[-1].runs:
+            run.marks.append("oversubscribed")
+        chart = scaling.build(with_cells(self.results, cells))
+        self.assertIn("Amdahl: serial fraction 0", chart.notes[0])
+        self.assertIn("*", row_of(chart, ranks=8)["configuration"])
+        self.assertTrue(any("no law is fitted to them" in note for note in chart.notes))
+
+    def test_without_one_worker_there_is_no_speedup(self):
+        with self.assertRaisesRegex(model.NotShown, "no run on 1 worker"):
+            scaling.build(with_cells(self.results, workers(self.results, {2: 1e-3, 4: 1e-3})))
+
+    def test_a_factor_of_another_name_may_say_who_computes(self):
+        cells = workers(self.results, {1: 1e-3, 2: 0.6e-3})
+        for cell, name in zip(cells, ("serial", "two ranks")):
+            cell.levels = {"how": name}
+        chart = scaling.build(with_cells(self.results, cells))
+        self.assertAlmostEqual(row_of(chart, ranks=2)["speedup"], 1 / 0.6)
+        for run in cells[1].runs:  # now it says something else, too
+            run.info["options"]["comm"] = "ps"
+        with self.assertRaises(model.NotShown):
+            scaling.build(with_cells(self.results, cells))
+
+
+class Accuracy(Case):
+    def test_times_and_bytes_are_those_of_epochs_csv(self):
+        finals = [float(lines[-1]["test_accuracy"])
+                  for lines in self.files("1", "none", "epochs.csv")]
+        target = 0.99 * numpy.median(finals)
+        chart = accuracy.build(self.results)
+        self.assertIn(f"Target: {target:.4g}", chart.caption)
+        for codec in CODECS:
+            times, sent = [], []
+            for lines in self.files("2", codec, "epochs.csv"):
+                hit = next((row for row in lines if float(row["test_accuracy"]) >= target), None)
+                times.append(float(hit["elapsed_s"]) if hit else math.inf)
+                sent.append(float(hit["wire_bytes"]) if hit else math.inf)
+            found = row_of(chart, configuration=self.name("2", codec))
+            there = sum(map(math.isfinite, times))
+            self.assertEqual(found["runs at the target"], f"{there} of {BLOCKS}")
+            if there > BLOCKS / 2:
+                self.assertAlmostEqual(found["time to target (s)"], numpy.median(times), 6)
+                self.assertAlmostEqual(found["bytes to target (MB)"], numpy.median(sent) / 1e6, 9)
+            else:
+                self.assertEqual(found["time to target (s)"], "not reached")
+
+    def test_the_studys_target_and_those_that_never_reach_it(self):
+        self.results.study["report"]["target_accuracy"] = 1.01
+        chart = accuracy.build(self.results)
+        self.assertIn("as the study says", chart.caption)
+        self.assertEqual({row[5] for row in chart.table.rows}, {"not reached"})
+        self.assertTrue(any(note.startswith("Never at the target") for note in chart.notes))
+
+    def test_one_of_three_late_runs_leaves_a_median_without_interval(self):
+        reach = learning.Reached([1.0, 2.0, math.inf], 2, 3)
+        self.assertEqual(learning.summary(reach), (2.0, None, None))
+        self.assertEqual(learning.summary(learning.Reached([1.0, math.inf], 1, 2)),
+                         (None, None, None))
+
+    def test_diverged_runs_are_said(self):
+        gone = self.results.cells.pop(1)
+        self.results.diverged = [("a", gone.name, "diverged: exit status 1"),
+                                 ("b", self.results.cells[1].name, "diverged: exit status 1")]
+        for chart, column in ((accuracy.build(self.results), "runs at the target"),
+                              (final_accuracy.build(self.results), "verdict")):
+            self.assertEqual(row_of(chart, configuration=gone.name)[column], "diverged")
+            other = row_of(chart, configuration=rows.label(self.results.cells[1]))
+            self.assertEqual(other["diverged"], 1)
+
+    def test_differences_are_points_over_pairs(self):
+        base, mine = ([float(lines[-1]["test_accuracy"])
+                       for lines in self.files(*cell, "epochs.csv")]
+                      for cell in (("1", "none"), ("2", "qsgd")))
+        chart = final_accuracy.build(self.results)
+        found = row_of(chart, configuration=self.name("2", "qsgd"))
+        self.assertAlmostEqual(found["less the baseline's (points)"],
+                               100 * numpy.mean(numpy.subtract(mine, base)), 6)
+        self.assertAlmostEqual(found["accuracy, median"], numpy.median(mine))
+
+    def test_a_true_difference_is_told_and_noise_is_not(self):
+        def ends_at(cell, values):
+            for run, value in zip(cell.runs, values):
+                run.epochs[-1]["test_accuracy"] = value
+        cells = [self.cell("1", "none"), self.cell("1", "fp16"), self.cell("1", "qsgd")]
+        for cell, values in zip(cells, ([.80, .82, .84], [.70, .7201, .7402], [.82, .80, .85])):
+            ends_at(cell, values)
+        chart = final_accuracy.build(with_cells(self.results, cells))
+        worse, same = (row_of(chart, configuration=rows.label(cell)) for cell in cells[1:])
+        self.assertRegex(worse["verdict"], r"9\.99 points lower \(-10\.\d+\.\.-9\.\d+\)")
+        self.assertIn("inside the noise", same["verdict"])
+        self.assertLess(same["low (points)"], 0)
+        self.assertGreater(same["high (points)"], 0)
+
+
+class Traffic(Case):
+    def test_bytes_are_those_of_run_json(self):
+        chart = traffic.build(self.results)
+        for codec, bits in (("none", 32), ("fp16", 16)):
+            found = row_of(chart, configuration=self.name("2", codec))
+            info = self.cell("2", codec).runs[0].info
+            self.assertAlmostEqual(found["bits an element"], bits)
+            self.assertEqual(found["wire bytes a rank and step"],
+                             info["results"]["summary"]["wire_bytes"])
+            self.assertEqual(found["source"], info["sources"]["wire_bytes"].partition(":")[0])
+        self.assertEqual({self.source("none"), self.source("qsgd")}, {"modelled", "measured"})
+        self.assertTrue(any(note.startswith("Modelled") for note in chart.notes))
+        quantised = row_of(chart, configuration=self.name("2", "qsgd"))
+        self.assertGreater(quantised["bits an element"], 8)
+        self.assertLess(quantised["bits an element"], 9)
+
+    def source(self, codec):
+        return self.cell("2", codec).runs[0].info["sources"]["wire_bytes"].partition(":")[0]
+
+    def test_one_rank_sends_nothing_and_has_no_bits(self):
+        found = row_of(traffic.build(self.results), configuration=self.name("1", "fp16"))
+        self.assertEqual(found["wire bytes a rank and step"], 0)
+        self.assertIsNone(found["bits an element"])
+        self.assertIsNone(found["bus bandwidth (GB/s)"])
+
+    def test_bus_bandwidth_of_a_blocking_exchange(self):
+        run = self.cell("2", "qsgd").runs[0]
+        took = sum(run.means[name] for name in ("encode_s", "decode_s", "mpi_post_s", "mpi_poll_s",
+                                                "transfer_s"))
+        self.assertAlmostEqual(traffic.busbw(run) * took / run.means["logical_bytes"], 1)
+        run.info["comm"]["strategy"] = "iallreduce"
+        self.assertIsNone(traffic.busbw(run))
+
+    def test_uncounted_bytes_are_absent(self):
+        for run in self.cell("2", "fp16").runs:
+            run.means["wire_bytes"] = None
+        found = row_of(traffic.build(self.results), configuration=self.name("2", "fp16"))
+        self.assertIsNone(found["wire bytes a rank and step"])
+        self.assertIsNone(found["source"])
+
+
+class Factors(Case):
+    def grid(self, slow=1.0):
+        """Step times that are products of a number a level; the last cell `slow` times as long."""
+        for cell in self.results.cells:
+            for i, run in enumerate(cell.runs):
+                run.step_s = (1 + i) * {"1": 1.0, "2": 3.0}[cell.levels["ranks"]] \
+                    * {"none": 1.0, "fp16": 0.5, "qsgd": 2.0}[cell.levels["compress"]]
+        for run in self.results.cells[-1].runs:
+            run.step_s *= slow
+        return effects.build(self.results)
+
+    def test_effects_of_a_grid_of_products(self):
+        chart = self.grid()
+        self.assertAlmostEqual(row_of(chart, level="2")["over the reference"], 3)
+        found = row_of(chart, level="qsgd")
+        self.assertAlmostEqual(found["over the reference"], 2)
+        self.assertAlmostEqual(found["low"], 2)  # equal in each block, however the blocks differ
+        self.assertEqual(found["compared"], 2)
+        self.assertIn("compress 4 times, ranks 3 times", chart.notes[0])
+        self.assertIn("within 0.00%", chart.notes[1])
+
+    def test_what_does_not_multiply_is_named(self):
+        chart = self.grid(slow=3.0)
+        # Least squares leave (1 - 1/2)(1 - 1/3) of the logarithm of 3, with either sign.
+        self.assertRegex(chart.notes[1], "44% slower|31% faster")
+
+    def test_one_factor_at_a_time_cannot_tell_an_interaction(self):
+        self.results.cells = [cell for cell in self.results.cells
+                              if cell.levels["ranks"] == "1" or cell.levels["compress"] == "none"]
+        self.assertIn("cannot be told", effects.build(self.results).notes[1])
+
+    def test_sweep_has_the_steps_of_the_files(self):
+        chart = sweep.build(self.results)
+        for ranks in RANKS:
+            found = row_of(chart, ranks=ranks, configuration=self.name(ranks, "qsgd"))
+            self.assertAlmostEqual(
+                found["step (ms)"] / (1e3 * numpy.median(self.steps(ranks, "qsgd"))), 1, 6)
+
+    def test_sweep_needs_numbers(self):
+        self.results.study["report"] = {"x": "compress"}
+        with self.assertRaisesRegex(model.NotShown, "levels of compress are not numbers"):
+            sweep.build(self.results)
+        self.results.study["report"] = {}
+        with self.assertRaisesRegex(model.NotShown, "names no factor"):
+            sweep.build(self.results)
+
+    def test_levels_as_numbers(self):
+        def values(*texts):
+            return {text: number.value for text, number in levels.numbers(texts).items()}
+        self.assertEqual(values("64K", "1M"), {"64K": 65536, "1M": 1048576})
+        self.assertEqual(values("none", "100mbit", "1gbit"), {"100mbit": 1e8, "1gbit": 1e9})
+        self.assertEqual(values("784", "3136"), {"784": 784, "3136": 3136})
+        self.assertEqual(values("topk:ratio=0.01", "topk:ratio=0.1"),
+                         {"topk:ratio=0.01": 0.01, "topk:ratio=0.1": 0.1})
+        self.assertEqual(values("1e-3", "0.1"), {"1e-3": 1e-3, "0.1": 0.1})
+        self.assertEqual(values("256,128", "512,256"), {})
+        self.assertEqual(values("qsgd", "none"), {})
+        self.assertEqual(values("1gbit", "none"), {})
+        self.assertEqual(levels.numbers(["a:b=64K", "a:b=1M"])["a:b=1M"].text, "1M")
+
+
+WORK = {"local_batch": 40, "flops": 2e6, "bytes": 8e5, "pointwise_bytes": 2e5, "flops_per_s": 4e9,
+        "peak_flops_per_s": 1e10, "level": "L2", "bandwidth_bytes_per_s": 1e9,
+        "products": [{"operands": "nn", "m": 40, "n": 16, "k": 16, "flops": 20480.0,
+                      "bytes": 8704.0, "alone_s": 1e-5}]}
+CEILINGS = {"all_threads": 2, "fma_flops_per_s": {"one": 1.2e10, "all": 2e10},
+            "levels": [{"level": name, "working_set_bytes": 1,
+                        "read_bytes_per_s": {"one": rate, "all": rate},
+                        "update_bytes_per_s": {"one": rate, "all": 2 * rate}}
+                       for name, rate in (("L1", 4e10), ("DRAM", 1e9))]}
+
+
+class Roofline(Case):
+    def give(self, cells):
+        for cell in cells:
+            for run in cell.runs:
+                run.info.update(work=copy.deepcopy(WORK), ceilings=copy.deepcopy(CEILINGS))
+
+    def test_the_work_is_that_of_the_layers(self):
+        samples = 20  # of the 40 of a step, on each of two ranks
+        products = [(samples, 16, 16), (16, 16, samples),  # into the hidden layer, and its gradient
+                    (samples, 4, 16), (16, 4, samples), (samples, 16, 4)]  # out of it, and back
+        flops = sum(2 * m * n * k for m, n, k in products)
+        moved = sum(4 * (m * k + k * n + 2 * m * n) for m, n, k in products)
+        found = row_of(roofline.build(self.results), configuration=self.name("2", "qsgd"))
+        works = [run.info["work"] for run in self.cell("2", "qsgd").runs]
+        self.assertEqual({(work["flops"], work["bytes"]) for work in works}, {(flops, moved)})
+        self.assertAlmostEqual(found["operations a byte (modelled)"],
+                               flops / (moved + works[0]["pointwise_bytes"]))
+        self.assertAlmostEqual(
+            found["Gflop/s a thread"],
+            numpy.median([flops / work["compute_s"] for work in works]) / 1e9, 6)
+        self.assertIsNone(found["roof there (Gflop/s a thread)"])  # --ceilings off
+
+    def test_share_of_the_roof(self):
+        self.give(self.results.cells)
+        found = row_of(roofline.build(self.results), configuration=self.name("2", "qsgd"))
+        self.assertAlmostEqual(found["operations a byte (modelled)"], 2)
+        self.assertAlmostEqual(found["Gflop/s a thread"], 4)
+        self.assertAlmostEqual(found["roof there (Gflop/s a thread)"], 2)  # by bandwidth
+        self.assertAlmostEqual(found["share of the roof"], 2)  # not clamped
+
+    def test_roofs_are_a_threads(self):
+        self.give(self.results.cells)
+        roofs, _ = roofline.roofs_of(self.results.cells[0].runs)
+        self.assertEqual([(roof.threads, roof.peak) for roof in roofs], [(1, 1.2e10), (2, 1e10)])
+
+    def test_threads_of_a_rank_share_its_work(self):
+        self.give(self.results.cells)
+        for run in self.cell("1", "none").runs:
+            run.info["machine"]["threads_per_rank"] = 4
+        found = row_of(roofline.build(self.results),
+                       configuration=self.name("1", "none"))
+        self.assertAlmostEqual(found["Gflop/s a thread"], 1)
+
+    def test_some_runs_without_work(self):
+        self.give(self.results.cells[:2])
+        for cell in self.results.cells[2:]:
+            for run in cell.runs:
+                run.info["work"] = None
+        chart = roofline.build(self.results)
+        self.assertEqual(len(chart.table.rows), 2)
+        self.assertTrue(any("4 configurations without a point" in note for note in chart.notes))
+        for cell in self.results.cells[:2]:
+            for run in cell.runs:
+                run.info["work"] = None
+        with self.assertRaises(model.NotShown):
+            roofline.build(self.results)
+
+
+class Drawings(Case):
+    def draw(self, results):
+        """Titles of the charts that could be drawn, each in both widths."""
+        drawn = set()
+        for module in ALL:
+            try:
+                chart = module.build(results)
+            except model.NotShown as reason:
+                self.assertRegex(str(reason), r"^[A-Z].*\.$")
+                continue
+            text = figure.standalone_svg(chart) + figure.inline_svg(chart)
+            self.assertEqual(text.count("<svg"), 3)
+            widths = {len(row) for row in chart.table.rows}
+            self.assertEqual(widths, {len(chart.table.columns)})
+            drawn.add(module.NAME)
+        return drawn
+
+    def many(self, count, words="configuration number"):
+        cells = []
+        for i in range(count):
+            runs_ = [dataclasses.replace(run, info={**run.info, "work": WORK, "ceilings": CEILINGS})
+                     for run in self.results.cells[-1].runs]
+            cells.append(model.Cell(f"c{i}", f"{words} {i}", {"batch": f"{10 * (i + 1)}"}, runs_))
+        made = with_cells(self.results, cells)
+        made.study = {**self.results.study, "report": {"x": "batch"}}
+        return made
+
+    def test_the_study(self):
+        self.assertEqual(self.draw(self.results), {"accuracy", "effects", "final_accuracy",
+                                                   "roofline", "scaling", "sweep", "traffic"})
+
+    def test_a_single_configuration(self):
+        self.assertEqual(self.draw(self.many(1)), {"accuracy", "final_accuracy", "roofline",
+                                                   "traffic"})
+
+    def test_many_configurations_with_long_names(self):
+        drawn = self.draw(self.many(40, "a name that is far too long for any axis, and then some: "
+                                    "iallreduce:algo=sra,bucket=256K"))
+        self.assertEqual(drawn, {"accuracy", "effects", "final_accuracy", "roofline", "sweep",
+                                 "traffic"})
+
+    def test_single_repetitions(self):
+        for cell in self.results.cells:
+            del cell.runs[1:]
+        self.assertIn("scaling", self.draw(self.results))
+        for module in (accuracy, final_accuracy, scaling, sweep, traffic):
+            notes = module.build(self.results).notes
+            self.assertTrue(any("a single run" in note for note in notes), module.NAME)
+
+    def test_figures_that_are_absent(self):
+        for cell in self.results.cells:
+            for run in cell.runs:
+                run.means = {"wall_s": run.means["wall_s"]}
+                run.info["results"]["summary"]["exposed_s"] = None
+                run.info["work"]["flops_per_s"] = None
+                for row in run.epochs:
+                    row["wire_bytes"] = None
+        self.assertEqual(self.draw(self.results), {"accuracy", "effects", "final_accuracy",
+                                                   "scaling", "sweep"})
+        for cell in self.results.cells:
+            for run in cell.runs:
+                run.epochs = []
+        self.assertEqual(self.draw(self.results), {"effects", "scaling", "sweep"})
+
+    def test_no_blocks_and_no_baseline(self):
+        for cell in self.results.cells:
+            cell.baseline = False
+            for run in cell.runs:
+                run.block = None
+        self.results.baseline = None
+        self.assertEqual(self.draw(self.results), {"accuracy", "effects", "final_accuracy",
+                                                   "roofline", "scaling", "sweep", "traffic"})
+
+
+if __name__ == "__main__":
+    unittest.main()
