@@ -11,7 +11,7 @@ from reporting import figure
 MOST = 25  # rows that a chart shows; its table has all
 MOST_NAMES = 8  # in a note
 MOST_NOTES = 6  # of one kind
-WRAP_WIDE, WRAP_NARROW = 34, 48  # letters of a label before it is broken
+WRAP_WIDE, WRAP_NARROW = 34, 45  # letters of a label before it is broken
 LETTER_IN = 0.068
 LINE_IN = 0.15
 CAP = 0.04  # half of a whisker's cap

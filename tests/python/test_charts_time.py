@@ -92,13 +92,22 @@ class TimeStack(ChartCase):
     def test_bars_are_as_long_as_the_table_says(self):
         chart = self.one(time_stack, "plain", "skew")
         for narrow in EITHER_WAY:
-            (ax,) = drawn(chart, narrow).axes
+            ax = drawn(chart, narrow).axes[0]
             lengths = {}
             for patch in ax.patches:
                 y = round(patch.get_y(), 3)
                 lengths[y] = lengths.get(y, 0) + patch.get_width()
             for length, row in zip([lengths[y] for y in sorted(lengths)], chart.table.rows):
                 self.assertAlmostEqual(length, row[2], delta=1e-3 * row[2])
+
+    def test_shares_where_bars_differ_much(self):
+        long = self.run_of("plain")
+        long.means = {key: None if value is None else 50 * value
+                      for key, value in long.means.items()}
+        chart = self.build(time_stack, {"a": [self.run_of("plain")], "b": [long]})
+        for narrow in EITHER_WAY:
+            _, shares = drawn(chart, narrow).axes
+            self.assertAlmostEqual(sum(patch.get_width() for patch in shares.patches), 200, 3)
 
     def test_oversubscribed_runs_are_marked(self):
         chart = self.build(time_stack, {"a": [self.run_of("plain", marks=["oversubscribed"])],

@@ -14,8 +14,10 @@ CAPTION = (
     "the middle by its mean wall is shown (of an even number, the mean of the two there), so that "
     "a bar's length is the median over the runs and its parts still add up. The line at a bar's "
     "end is the 95% interval of that median, over runs. Exposed communication is the "
-    "time in MPI calls without the waiting for the last rank to arrive.")
+    "time in MPI calls without the waiting for the last rank to arrive. Where bars differ much in "
+    "length, their parts are shown as shares, too.")
 
+FAR = 5.0  # longest bar / shortest from which on shares are drawn, too
 UNEVEN = 1.5  # mean step / median step from which on rare long steps are mentioned
 
 NOTES = {
@@ -71,22 +73,37 @@ def limit(bars, intervals):
     return 1.04 * min(max([longest] + [high for high in far if rows.known(high)]), 1.5 * longest)
 
 
+def draw_bar(ax, y, bar, factor):
+    seconds, left = merged(bar), 0.0
+    for key, _, colour in parts.PARTS:
+        value = max(0.0, seconds.get(key, 0.0)) * factor
+        if value > 0:
+            ax.barh(y, value, height=rows.THICK, left=left, **style(key, colour))
+            left += value
+
+
+def far_apart(bars):
+    """Whether the shortest bar would be too short to see its parts."""
+    totals = [bar.total() for _, bar in bars]
+    return max(totals) > FAR * min(totals)
+
+
 def draw(fig, narrow, bars, intervals):
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], legend=legend(bars))
+    panels = ("mean step", "its parts as shares") if far_apart(bars) else ("",)
+    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], panels, legend(bars))
     factor, name = rows.unit([bar.total() for _, bar in bars])
     ax = grid.axes[0]
     right = limit(bars, intervals) * factor
     for i, (cell, bar) in enumerate(bars):
-        seconds, left = merged(bar), 0.0
-        y = grid.at(i)
-        for key, _, colour in parts.PARTS:
-            value = max(0.0, seconds.get(key, 0.0)) * factor
-            if value > 0:
-                ax.barh(y, value, height=rows.THICK, left=left, **style(key, colour))
-                left += value
-        rows.whisker(ax, y, intervals[cell.name], factor, within=(0, right))
+        draw_bar(ax, grid.at(i), bar, factor)
+        rows.whisker(ax, grid.at(i), intervals[cell.name], factor, within=(0, right))
+        if len(grid.axes) > 1 and bar.total() > 0:
+            draw_bar(grid.axes[1], grid.at(i), bar, 100 / bar.total())
     ax.set_xlim(0, right)
     ax.set_xlabel(f"mean step ({name})")
+    if len(grid.axes) > 1:
+        grid.axes[1].set_xlim(0, 100)
+        grid.axes[1].set_xlabel("of the mean step (%)")
 
 
 def table(bars, intervals):
