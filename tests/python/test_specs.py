@@ -1,0 +1,90 @@
+"""The specs that come with gradwire: complete, as their heads say, and startable."""
+
+import glob
+import os
+import re
+import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+import gwrun
+
+EXPERIMENTS = os.path.join(gwrun.SOURCE, "experiments")
+sys.path.insert(0, EXPERIMENTS)
+
+from ablation import check, spec  # noqa: E402
+
+PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")))
+REPORTS = {"A", "B", "C", "D", "E"}  # whose claims these are: see experiments/README.md
+ACCURACY = {"codec_accuracy"}  # its seeds are few, for what it compares differs by points
+COUNTS = re.compile(r"^# (\d+) runs, .+; --short: (\d+) runs, .+\.$", re.MULTILINE)
+
+
+def name_of(path):
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def head(text):
+    return "".join(re.match(r"(#[^\n]*\n)*", text)[0])
+
+
+def start(ranks):
+    """The checks are of options, not of speed: two ranks see what more would."""
+    return gwrun.command(min(ranks, 2))
+
+
+class Shipped(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.studies = {name_of(path): [spec.read_spec(path, short, gwrun.GRADWIRE)
+                                       for short in (False, True)] for path in PATHS}
+
+    def each(self):
+        for name, (full, short) in self.studies.items():
+            with self.subTest(spec=name):
+                yield name, full, short
+
+    def test_each_says_what_it_tests(self):
+        for name, full, _ in self.each():
+            self.assertLessEqual(set(full.source), REPORTS)
+            self.assertIn("baseline", full.raw)
+            if name != "quick":
+                self.assertTrue(full.source)
+                self.assertRegex(head(full.text), r"(?s)\n# Claims?\. .*\bConfirmed\b")
+
+    def test_heads_count_the_runs(self):
+        for _, full, short in self.each():
+            said = COUNTS.search(head(full.text))
+            self.assertTrue(said, "the head must end in: # N runs, TIME; --short: N runs, TIME.")
+            self.assertEqual([int(number) for number in said.groups()],
+                             [len(spec.plan(study)) for study in (full, short)])
+
+    def test_enough_blocks_for_an_interval(self):
+        for name, full, _ in self.each():
+            self.assertGreaterEqual(len(full.blocks), 3 if name in ACCURACY else 5)
+
+    def test_a_run_that_hangs_is_ended(self):
+        for _, full, short in self.each():
+            self.assertTrue(full.timeout_s and short.timeout_s)
+
+    def test_each_report_is_tested(self):
+        self.assertEqual({letter for full, _ in self.studies.values() for letter in full.source},
+                         REPORTS)
+
+    def test_the_readme_names_each(self):
+        with open(os.path.join(EXPERIMENTS, "README.md"), encoding="utf-8") as file:
+            named = set(re.findall(r"\]\((\w+)\.yaml\)", file.read()))
+        self.assertEqual(named, set(self.studies))
+
+    def test_short_cells_start(self):
+        distinct = {(min(cell.ranks, 2), *cell.words): (name, cell)
+                    for name, (_, short) in self.studies.items() for cell in short.cells}
+        with ThreadPoolExecutor(2) as pool:
+            verdicts = pool.map(lambda found: check.judge(found[1], start), distinct.values())
+            refused = [f"{name} {cell.id}: {why}"
+                       for (name, cell), why in zip(distinct.values(), verdicts) if why]
+        self.assertEqual(refused, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
