@@ -79,7 +79,7 @@ gw_err gw_epochs_open(gw_file **out, const char *dir) {
     GW_TRY(gw_file_create(out, dir, "epochs.csv"));
     fprintf(gw_file_stream(*out),
             "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,test_accuracy,"
-            "elapsed_s,wire_bytes,replica_hash\n");
+            "elapsed_s,train_s,wire_bytes,replica_hash\n");
     return GW_OK;
 }
 
@@ -100,6 +100,7 @@ gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row) {
     put(to, row->test_loss);
     put(to, row->test_accuracy);
     put(to, row->elapsed_s);
+    put(to, row->train_s);
     if (row->wire_bytes != GW_UNCOUNTED)
         fprintf(to, "%llu", (unsigned long long)row->wire_bytes);
     fprintf(to, ",%08x\n", row->replica_hash);

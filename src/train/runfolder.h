@@ -27,8 +27,9 @@ typedef struct gw_epoch_row {
     int64_t step;
     double train_loss;
     double validation_loss, validation_accuracy; /* NaN: blank */
-    double test_loss, test_accuracy, elapsed_s;
-    uint64_t wire_bytes; /* GW_UNCOUNTED: blank */
+    double test_loss, test_accuracy;
+    double elapsed_s, train_s; /* since the first step; of that inside batches */
+    uint64_t wire_bytes;       /* GW_UNCOUNTED: blank */
     uint32_t replica_hash;
 } gw_epoch_row;
 

@@ -205,6 +205,7 @@ static gw_err end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t sampl
                         .step = t->step,
                         .train_loss = mean,
                         .elapsed_s = gw_ledger_now() - t->limit_from_s,
+                        .train_s = t->train_s,
                         .wire_bytes = wire};
     gw_evaluation test, validation;
     GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));

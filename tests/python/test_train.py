@@ -1,6 +1,7 @@
 """What a run leaves behind and how it ends: the folder, the ledger's sums, limits, a killed rank."""
 
 import glob
+import csv
 import json
 import os
 import signal
@@ -72,6 +73,19 @@ class Train(unittest.TestCase):
     def test_overlap_is_seen(self):
         run = gwrun.train(2, self.out, "--steps", 100, "--comm", "iallreduce:bucket=64K")
         self.assertGreater(run["results"]["summary"]["hidden_s"], 0)
+
+    def test_epochs(self):
+        """Training's own time goes on from epoch to epoch, and evaluation is no part of it."""
+        run = gwrun.train(2, self.out, *SMALL, "--epochs", 3)
+        with open(os.path.join(self.out, "epochs.csv"), newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        train = [float(row["train_s"]) for row in rows]
+        self.assertEqual(train, sorted(set(train)))
+        for row, seconds in zip(rows, train):
+            self.assertLess(seconds, float(row["elapsed_s"]))
+        self.assertLessEqual(train[-1], run["results"]["train_s"] * (1 + 1e-6))
+        own = sum(float(row["wall_s"]) for row in gwrun.batches(self.out) if row["rank"] == "0")
+        self.assertAlmostEqual(train[-1] / own, 1, places=6)
 
     def test_limits(self):
         run = gwrun.train(2, self.out, *SMALL, "--epochs", 100000, "--time-limit", 1)
