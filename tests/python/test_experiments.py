@@ -86,7 +86,7 @@ class Study(unittest.TestCase):
 
     def call(self, *words, **more):
         return subprocess.run(self.words(*words, **more), capture_output=True, text=True,
-                              timeout=120, check=False, stdin=subprocess.DEVNULL)
+                              timeout=300, check=False, stdin=subprocess.DEVNULL)
 
     def spawn(self, *words):
         """A runner that is at work on its first run."""
