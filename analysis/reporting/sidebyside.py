@@ -1,6 +1,7 @@
 """Two results, cell by cell, for `analysis/compare`. Cells are the same where their levels are."""
 
 import difflib
+import statistics
 from dataclasses import dataclass
 
 from reporting import loose, stats
@@ -22,6 +23,7 @@ class Metric:
     of: object  # run -> figure, None: absent
     words: tuple = ("higher", "lower")
     lower_is_better: bool = True
+    per_seed: bool = False  # runs of one seed repeat each other: they are one figure, not many
 
 
 def result(key):
@@ -31,8 +33,9 @@ def result(key):
 METRICS = {
     "step": Metric("step time", "ms", 1e3, lambda run: run.step_s, ("slower", "faster")),
     "elapsed": Metric("time of the whole run", "s", 1, result("elapsed_s"), ("slower", "faster")),
-    "accuracy": Metric("test accuracy", "", 1, result("test_accuracy"), lower_is_better=False),
-    "loss": Metric("test loss", "", 1, result("test_loss")),
+    "accuracy": Metric("test accuracy", "", 1, result("test_accuracy"), lower_is_better=False,
+                       per_seed=True),
+    "loss": Metric("test loss", "", 1, result("test_loss"), per_seed=True),
 }
 
 
@@ -124,6 +127,30 @@ def by_start(cell):
     return sorted(cell.runs, key=lambda run: run.info["started_utc"])
 
 
+def of_seeds(metric, runs):
+    """{seed: the figure of its runs}; without those that have none."""
+    figures = {}
+    for run in runs:
+        value = metric.of(run)
+        if value is not None:
+            figures.setdefault(run.info["seed"], []).append(value)
+    return {seed: statistics.median(values) for seed, values in sorted(figures.items())}
+
+
+def figures_of(metric, pairs):
+    """({key: figures of A, of B}, whether figures of equal index are pairs)."""
+    if metric.per_seed:
+        sides = {key: tuple(of_seeds(metric, cell.runs) for cell in pair)
+                 for key, pair in pairs.items()}
+        figures = {key: tuple(list(side.values()) for side in both) for key, both in sides.items()}
+        return figures, all(a.keys() == b.keys() for a, b in sides.values())
+    runs = {key: tuple(map(by_start, pair)) for key, pair in pairs.items()}
+    figures = {key: tuple([metric.of(run) for run in side] for side in both)
+               for key, both in runs.items()}
+    return figures, all(in_turn(*both) for both in runs.values()) and \
+        all(None not in side for both in figures.values() for side in both)
+
+
 @dataclass
 class Row:
     """One cell on both sides."""
@@ -175,19 +202,16 @@ def compare(results_a, results_b, name, threshold):
                        f"{title(next(iter(a)))}; B has {title(next(iter(b)))}")
     metric = metric_named(name, (a, b))
     pairs = {key: (a[key], b[key]) for key in keys}
-    runs = {key: tuple(map(by_start, pair)) for key, pair in pairs.items()}
-    figures = {key: tuple([metric.of(run) for run in side] for side in sides)
-               for key, sides in runs.items()}
+    figures, paired = figures_of(metric, pairs)
     if not any(value is not None for sides in figures.values() for side in sides for value in side):
         raise BadInput(f"--metric {name}: no run has this figure")
-    paired = all(in_turn(*sides) for sides in runs.values()) and \
-        all(None not in side for sides in figures.values() for side in sides)
-    verdicts = stats.judge({key: stats.log_ratio(*map(stats.numbers, reversed(sides)), paired)
+    unit = "seeds" if metric.per_seed else "runs"
+    verdicts = stats.judge({key: stats.log_ratio(*map(stats.numbers, reversed(sides)), paired, unit)
                             for key, sides in figures.items()}, metric.words,
-                           "pairs of runs" if paired else "runs")
+                           f"pairs of {unit}" if paired else unit)
     rows = [Row(title(key), *map(stats.median_ci, figures[key]), verdicts[key],
                 worse(metric, verdicts[key], threshold),
-                marks(name, [run for side in runs[key] for run in side])) for key in keys]
+                marks(name, a[key].runs + b[key].runs)) for key in keys]
     return Both(metric, rows, differences(pairs),
                 tuple([title(key) for key in side if key not in other]
                       for side, other in ((a, b), (b, a))),

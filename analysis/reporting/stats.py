@@ -131,17 +131,17 @@ class LogRatio:
         return Interval(*map(float, ends), self.n, self.method, "", level)
 
 
-def log_ratio(values, baseline, paired):
-    """Log ratio of two arrays; of equal length and order where they are pairs."""
+def log_ratio(values, baseline, paired, what="runs"):
+    """Log ratio of two arrays; of equal length and order where they are pairs of `what`."""
     n = len(values) if paired else min(len(values), len(baseline))
     if n == 0:
-        return LogRatio(reason="no pairs of runs" if paired else "no runs on one side")
+        return LogRatio(reason=f"no pairs of {what}" if paired else f"no {what} on one side")
     if min(values.min(), baseline.min()) <= 0:
         return LogRatio(n=n, reason="a ratio needs figures above 0")
     a, b = np.log(values), np.log(baseline)
     mean = _but_rounding(np.mean(a - b) if paired else a.mean() - b.mean())
     if n < LEAST:
-        return LogRatio(n=n, reason=too_few(n, "pairs" if paired else "runs"), ratio=np.exp(mean))
+        return LogRatio(n=n, reason=too_few(n, "pairs" if paired else what), ratio=np.exp(mean))
     if paired:
         spread = _spread(a - b)
         return LogRatio(mean, spread / np.sqrt(n), n - 1, n, "paired t interval of log ratios")

@@ -7,6 +7,8 @@ import os
 import sys
 
 import numpy as np
+from scipy import special
+from scipy import stats as tests
 
 SOURCE = os.environ.get("SOURCE") or os.path.join(os.path.dirname(__file__), "..", "..")
 sys.path.insert(0, os.path.join(SOURCE, "analysis"))
@@ -14,6 +16,7 @@ sys.path.insert(0, os.path.join(SOURCE, "analysis"))
 from reporting import fits, stats  # noqa: E402
 
 KINDS = ("normal", "lognormal", "outliers", "heavy tails")
+COUNT = 4000  # studies a figure of the tables: one of 95% is then known to 0.35% (standard error)
 SPREAD = 0.02  # standard deviation of the logarithms of a cell's runs, but for outliers and tails
 
 
@@ -136,6 +139,46 @@ def serial_coverage(law, serial, n, workers, count, seed=1):
     return held / count
 
 
+# ---- tests that might have been taken for paired comparisons: p of each row of log ratios ----
+
+def t_test(logs):
+    return tests.ttest_1samp(logs, 0, axis=1).pvalue
+
+
+def trimmed_t(logs):
+    """Yuen's, without a fifth at either end."""
+    n = logs.shape[1]
+    cut = n // 5
+    kept = np.sort(logs, axis=1)[:, cut:n - cut]
+    # Winsorised: what is cut off counts as its inner neighbour.
+    wide = np.concatenate([kept[:, :1]] * cut + [kept] + [kept[:, -1:]] * cut, axis=1)
+    error = wide.std(axis=1, ddof=1) / ((1 - 2 * cut / n) * np.sqrt(n))
+    return 2 * special.stdtr(n - 2 * cut - 1, -np.abs(kept.mean(axis=1)) / error)
+
+
+def signed_rank(logs):
+    return tests.wilcoxon(logs, axis=1, method="exact").pvalue
+
+
+def bootstrap_t(logs, resamples=999):
+    random, n = np.random.default_rng(1), logs.shape[1]
+    mean, error = logs.mean(axis=1), logs.std(axis=1, ddof=1)
+    beyond = np.zeros(len(logs))
+    for _ in range(resamples):
+        drawn = np.take_along_axis(logs, random.integers(0, n, logs.shape), axis=1)
+        apart, scale = np.abs(drawn.mean(axis=1) - mean), drawn.std(axis=1, ddof=1)
+        beyond += apart * error >= np.abs(mean) * scale  # without spread: beyond any edge
+    return (beyond + 1) / (resamples + 1)
+
+
+def candidates(test, level, difference, count=COUNT):
+    """Share of cells found to differ, by kind of noise, for 5 and for 10 runs."""
+    random = np.random.default_rng(1)
+    return [np.mean(test(noise(kind, (count, n), random) - noise(kind, (count, n), random)
+                         + np.log1p(difference)) <= level)
+            for n in (5, 10) for kind in ("normal", "outliers", "heavy tails")]
+
+
 def table(title, columns, rows):
     print(f"\n{title}\n\n| {' | '.join(map(str, columns))} |\n|{'---|' * len(columns)}")
     for name, figures in rows:
@@ -146,30 +189,36 @@ def table(title, columns, rows):
 def main():
     few = (3, 4, 5, 6, 7, 8, 10, 15, 20)
     table("Coverage of the median's interval, %", ["runs", *few],
-          ((kind, [median_coverage(kind, n, 10000) for n in few]) for kind in KINDS))
+          ((kind, [median_coverage(kind, n, COUNT) for n in few]) for kind in KINDS))
     for paired in (True, False):
         table(f"Coverage of a ratio's interval, %; paired: {paired}", ["runs", *few],
-              ((kind, [ratio_coverage(kind, n, 10000, paired) for n in few]) for kind in KINDS))
+              ((kind, [ratio_coverage(kind, n, COUNT, paired) for n in few]) for kind in KINDS))
+    for level, difference in ((0.05, 0), (0.05, 0.05), (0.05 / 7, 0), (0.05 / 7, 0.05)):
+        table(f"Found by candidate tests, %: level {level:.3g}, difference {difference:.0%}",
+              ["", *(f"{n}, {kind}" for n in (5, 10)
+                     for kind in ("normal", "outliers", "heavy tails"))],
+              ((test.__name__, candidates(test, level, difference))
+               for test in (t_test, trimmed_t, signed_rank, bootstrap_t)))
     few = (3, 5, 7, 10)
     for paired in (True, False):
         table(f"Studies of 8 equal cells that flag any, %; paired: {paired}", ["runs", *few],
-              ((kind, [flagged(kind, 8, n, 10000, paired=paired) for n in few])
+              ((kind, [flagged(kind, 8, n, COUNT, paired=paired) for n in few])
                for kind in KINDS))
     table("Studies of 8 cells all of whose intervals hold, %; 4 differ by 5%", ["runs", *few],
-          ((kind, [joint_coverage(kind, 8, n, 10000) for n in few]) for kind in KINDS))
+          ((kind, [joint_coverage(kind, 8, n, COUNT) for n in few]) for kind in KINDS))
     for family in (1, 7):
         table(f"Power for 5%, %; runs' spread 1.5%, {family} compared", ["runs", *few],
-              ((kind, [power(kind, n, 0.05, 0.015, 10000, family) for n in few])
+              ((kind, [power(kind, n, 0.05, 0.015, COUNT, family) for n in few])
                for kind in KINDS))
         print("| predicted at least 80 for |", " | ".join(
             f"{100 * stats.mdd(0.015 * 2**0.5, n, stats.ALPHA / family):.1f}" for n in few), "|")
     table("Studies flagged for drift, %: 8 cells", ["", *few],
-          ((name, [drift_flagged("normal", 8, n, 10000, *how) for n in few])
+          ((name, [drift_flagged("normal", 8, n, COUNT, *how) for n in few])
            for name, how in (("none", (0, 0)), ("blocks differ by 2%", (0.02, 0)),
                              ("rise by 5%", (0, 0.05)))))
     for law in fits.LAWS:
         table(f"{law}: coverage of f = 0.08, %", ["runs", *few],
-              ((f"{workers} workers", [serial_coverage(law, 0.08, n, workers, 2000) for n in few])
+              ((f"{workers} workers", [serial_coverage(law, 0.08, n, workers, COUNT // 2) for n in few])
                for workers in ((1, 2, 4), (1, 2, 4, 8))))
 
 
