@@ -1,7 +1,6 @@
 """Two results, cell by cell, for `analysis/compare`. Cells are the same where their levels are."""
 
 import difflib
-import statistics
 from dataclasses import dataclass
 
 from reporting import loose, stats
@@ -127,21 +126,11 @@ def by_start(cell):
     return sorted(cell.runs, key=lambda run: run.info["started_utc"])
 
 
-def of_seeds(metric, runs):
-    """{seed: the figure of its runs}; without those that have none."""
-    figures = {}
-    for run in runs:
-        value = metric.of(run)
-        if value is not None:
-            figures.setdefault(run.info["seed"], []).append(value)
-    return {seed: statistics.median(values) for seed, values in sorted(figures.items())}
-
-
 def figures_of(metric, pairs):
     """({key: figures of A, of B}, whether figures of equal index are pairs)."""
     if metric.per_seed:
-        sides = {key: tuple(of_seeds(metric, cell.runs) for cell in pair)
-                 for key, pair in pairs.items()}
+        sides = {key: tuple(stats.by_seed((run.info["seed"], metric.of(run)) for run in cell.runs)
+                            for cell in pair) for key, pair in pairs.items()}
         figures = {key: tuple(list(side.values()) for side in both) for key, both in sides.items()}
         return figures, all(a.keys() == b.keys() for a, b in sides.values())
     runs = {key: tuple(map(by_start, pair)) for key, pair in pairs.items()}

@@ -50,7 +50,8 @@ def phases(cell):
 
 def outcome(cell):
     results = [run.info["results"] for run in cell.runs]
-    accuracy = stats.median_ci([result["test_accuracy"] for result in results])
+    accuracy = stats.median_ci(stats.by_seed(
+        (run.info["seed"], run.info["results"]["test_accuracy"]) for run in cell.runs).values())
     return {"test_accuracy": accuracy.value, "test_accuracy_low": accuracy.low,
             "test_accuracy_high": accuracy.high,
             "train_s": middle([result["train_s"] for result in results]),

@@ -103,6 +103,11 @@ class TooLittle(unittest.TestCase):
         beside = stats.compare_with_baseline({"x": group, "y": {0: 1.0}}, baseline)["x"]
         self.assertEqual(alone, beside)
 
+    def test_runs_of_one_seed(self):
+        figures = stats.by_seed([(2, 0.9), (1, 0.8), (1, 0.8), (2, None), (1, 0.8), (3, None)])
+        self.assertEqual(figures, {1: 0.8, 2: 0.9})
+        self.assertIsNone(stats.median_ci(figures.values()).low)  # 2 seeds, not 6 runs
+
     def test_zero_has_no_ratio(self):
         one = stats.compare_with_baseline({"x": dict.fromkeys(range(5), 0.0)},
                                           dict.fromkeys(range(5), 1.0))["x"]
