@@ -13,9 +13,14 @@ Curve = namedtuple("Curve", "seconds sent accuracy low high")
 Reached = namedtuple("Reached", "times n of")
 
 
+def time_of(row):
+    """Within steps where the run tells it, else since the first step, tests of epochs included."""
+    return row["train_s"] if row.get("train_s") is not None else row.get("elapsed_s")
+
+
 def points(run):
-    """[(elapsed_s, wire_bytes, accuracy)] an epoch."""
-    return [(row["elapsed_s"], row["wire_bytes"], row["test_accuracy"]) for row in run.epochs
+    """[(seconds, bytes sent by all ranks, accuracy)] an epoch."""
+    return [(time_of(row), row.get("wire_bytes"), row["test_accuracy"]) for row in run.epochs
             if row.get("test_accuracy") is not None]
 
 

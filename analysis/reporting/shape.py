@@ -210,11 +210,15 @@ RUN = {
     },
 }
 
+# Hints of the study's author; experiments/README.md has them.
+REPORT = {"x?": TEXT, "scaling?": {"strong", "weak"}, "target_accuracy?": NUMBER,
+          "compare_within?": [TEXT]}
+
 STUDY_SCHEMA = 1
 STUDY = {
     "name": TEXT, "spec": {"file": TEXT, "sha256": TEXT, "text": TEXT}, "claim": TEXT,
     "source": Maybe([SCALAR]), "short": YES_NO, "design": TEXT, "factors": Map([TEXT]),
-    "baseline": Maybe(TEXT), "report": Map(SCALAR),
+    "baseline": Maybe(TEXT), "report": REPORT,
     "blocks": [{"repetition": COUNT, "seed": COUNT}],
     "cells": [{"id": TEXT, "levels": Map(TEXT), "ranks": COUNT}],
     "runs": [{"folder": TEXT, "cell": TEXT, "block": COUNT}],

@@ -1,42 +1,88 @@
 """What can be said of a study in sentences: each configuration against the baseline, and what to
 know of the runs before believing any of it."""
 
+from statistics import median
+
 from reporting import stats
 
 
+def references(results):
+    """{name of a cell: the cell that it is compared with}: the baseline; where the study says
+    within which factors to compare, the one with the baseline's levels but for those. Cells that
+    nothing is to be compared with are not among the keys."""
+    if results.baseline is None:
+        return {}
+    within = ((results.study or {}).get("report") or {}).get("compare_within") or []
+    found = {}
+    for cell in results.cells:
+        own = {name: cell.levels[name] for name in within if name in cell.levels}
+        wanted = {**results.baseline.levels, **own}
+        other = next((one for one in results.cells if one.levels == wanted), None)
+        if other is not None and other is not cell:
+            found[cell.name] = other
+    return found
+
+
+def step(run):
+    return run.step_s
+
+
 def blocks_of(cell):
-    """{block: median step}; None: its runs cannot be told apart by their blocks."""
-    blocks = [run.block for run in cell.runs]
-    if None in blocks or len(set(blocks)) < len(blocks):
-        return None
-    return {run.block: run.step_s for run in cell.runs}
+    """{block: runs}, or None where blocks do not tell the runs apart, so that nothing is paired."""
+    blocks = {run.block: [run] for run in cell.runs}
+    return blocks if len(blocks) == len(cell.runs) and None not in blocks else None
 
 
-def compared(cells, baseline):
-    """({name of a cell: Comparison}, whether runs of the same block were paired); the baseline is
-    not among them. All cells of a study are one family."""
-    groups = {cell.name: blocks_of(cell) for cell in [*cells, baseline]}
+def seeds_of(cell):
+    """{seed: runs}: what follows from the seed alone is one figure a seed, however often it ran."""
+    found = {}
+    for run in cell.runs:
+        found.setdefault(run.info["seed"], []).append(run)
+    return found
+
+
+def middles(groups, value):
+    """{block or seed: median of its runs' figures}; without those that have none."""
+    known = {unit: [figure for figure in map(value, runs) if figure is not None]
+             for unit, runs in groups.items()}
+    return {unit: median(figures) for unit, figures in known.items() if figures}
+
+
+def estimate(mine, theirs, paired):
+    """Ratio of {block or seed: figure} to another's."""
+    if paired:
+        shared = [unit for unit in mine if unit in theirs]
+        mine, theirs = ({unit: side[unit] for unit in shared} for side in (mine, theirs))
+    return stats.log_ratio(stats.numbers(mine.values()), stats.numbers(theirs.values()), paired)
+
+
+def compared(results, value=step, units=blocks_of):
+    """({name of a cell: Comparison with its reference}, whether figures of one unit, a block or a
+    seed, were paired) of a figure of the runs. All cells of a study are one family."""
+    pairs = references(results)
+    groups = {cell.name: units(cell) for cell in results.cells}
     paired = None not in groups.values()
     if not paired:
-        groups = {cell.name: {i: run.step_s for i, run in enumerate(cell.runs)}
-                  for cell in [*cells, baseline]}
-    base = groups.pop(baseline.name)
-    return stats.compare_with_baseline(groups, base, paired=paired), paired
+        groups = {cell.name: {i: [run] for i, run in enumerate(cell.runs)}
+                  for cell in results.cells}
+    known = {name: middles(group, value) for name, group in groups.items()}
+    estimates = {name: estimate(known[name], known[other.name], paired)
+                 for name, other in pairs.items()}
+    what = "seeds" if units is seeds_of else "runs"
+    return stats.judge(estimates, what=f"pairs of {what}" if paired else what), paired
 
 
 def of_study(results):
     """{name of a cell: Comparison}; empty where there is nothing to compare with."""
-    if results.baseline is None:
-        return {}
-    return compared([cell for cell in results.cells if cell is not results.baseline],
-                    results.baseline)[0]
+    return compared(results)[0]
 
 
 def sentences(results):
-    """[(label, what its step time is against the baseline's)] in the order of the cells."""
-    found = of_study(results)
-    return [(cell.label, sentence(found[cell.name])) for cell in results.cells
-            if cell.name in found]
+    """[(label, what its step time is against its reference's)] in the order of the cells."""
+    found, pairs = of_study(results), references(results)
+    many = len({id(other) for other in pairs.values()}) > 1
+    return [(cell.label + (f", against {pairs[cell.name].label}" if many else ""),
+             sentence(found[cell.name])) for cell in results.cells if cell.name in found]
 
 
 def sentence(comparison):

@@ -17,9 +17,9 @@ sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 import numpy  # noqa: E402
 
-from reporting import figure, learning, levels, model, rows, runs  # noqa: E402
-from reporting.charts import (accuracy, effects, final_accuracy, roofline, scaling,  # noqa: E402
-                              sweep, traffic)
+from reporting import figure, learning, levels, model, rows, runs, verdicts  # noqa: E402
+from reporting.charts import (accuracy, baseline, effects, final_accuracy,  # noqa: E402
+                              roofline, scaling, sweep, traffic)
 
 TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
         "--batch", "40", "--epochs", "2", "--ceilings", "off", "--overhead", "0")
@@ -55,7 +55,7 @@ def make_study(folder):
         "schema": 1, "name": "demo", "claim": "None.", "source": None, "short": False,
         "spec": {"file": "demo.yaml", "sha256": "0" * 64, "text": ""}, "design": "grid",
         "factors": {"ranks": list(RANKS), "compress": list(CODECS)}, "baseline": cells[0]["id"],
-        "report": {"x": "ranks"}, "cells": cells, "runs": planned,
+        "report": {"x": "ranks", "compare_within": ["compress"]}, "cells": cells, "runs": planned,
         "blocks": [{"repetition": i + 1, "seed": i + 1} for i in range(BLOCKS)], "order_seed": 1,
         "launcher": "mpiexec", "jobs": 1, "created_utc": "2026-11-21T16:00:30Z",
         "gradwire": {"version": "0.1.0", "commit": "abc"}})
@@ -82,6 +82,8 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.results = copy.deepcopy(self.read)
+        self.hints = self.results.study["report"]
+        del self.hints["compare_within"]
 
     def files(self, ranks, codec, name):
         """The rows of a file of each block's run."""
@@ -208,7 +210,7 @@ class Accuracy(Case):
             times, sent = [], []
             for lines in self.files("2", codec, "epochs.csv"):
                 hit = next((row for row in lines if float(row["test_accuracy"]) >= target), None)
-                times.append(float(hit["elapsed_s"]) if hit else math.inf)
+                times.append(float(hit["train_s"]) if hit else math.inf)
                 sent.append(float(hit["wire_bytes"]) if hit else math.inf)
             found = row_of(chart, configuration=self.name("2", codec))
             there = sum(map(math.isfinite, times))
@@ -251,6 +253,30 @@ class Accuracy(Case):
         self.assertAlmostEqual(found["less the baseline's (points)"],
                                100 * numpy.mean(numpy.subtract(mine, base)), 6)
         self.assertAlmostEqual(found["accuracy, median"], numpy.median(mine))
+
+    def test_runs_of_one_seed_are_one_accuracy(self):
+        for cell in self.results.cells:
+            for run in cell.runs:
+                run.info["seed"] = 1
+        chart = final_accuracy.build(self.results)
+        self.assertIn("1 pair", row_of(chart, configuration=self.name("2", "qsgd"))["verdict"])
+
+    def test_comparisons_stay_within_the_factors_that_the_study_names(self):
+        self.hints["compare_within"] = self.read.study["report"]["compare_within"]
+        base, mine = ([float(lines[-1]["test_accuracy"])
+                       for lines in self.files(*cell, "epochs.csv")]
+                      for cell in (("1", "fp16"), ("2", "fp16")))
+        found = row_of(final_accuracy.build(self.results), configuration=self.name("2", "fp16"))
+        self.assertEqual(found["compared with"], self.cell("1", "fp16").label)
+        self.assertAlmostEqual(found["less the baseline's (points)"],
+                               100 * numpy.mean(numpy.subtract(mine, base)), 6)
+        ratios = [two / one for one, two in zip(self.steps("1", "fp16"), self.steps("2", "fp16"))]
+        found = row_of(baseline.build(self.results), configuration=self.name("2", "fp16"))
+        self.assertEqual(found["compared with"], self.cell("1", "fp16").label)
+        self.assertAlmostEqual(found["ratio"] / math.exp(numpy.mean(numpy.log(ratios))), 1, 6)
+        said = [label for label, _ in verdicts.sentences(self.results)]
+        self.assertEqual(said, [f"{self.cell('2', codec).label}, against "
+                                f"{self.cell('1', codec).label}" for codec in CODECS])
 
     def test_a_true_difference_is_told_and_noise_is_not(self):
         def ends_at(cell, values):

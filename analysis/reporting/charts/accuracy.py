@@ -73,7 +73,7 @@ class Drawing:
         entries.append(panels.line(figure.INK, f"target {self.target:.4g}", linestyle=":"))
         axes = panels.panels(fig, narrow, 1 + self.by_bytes, entries)
         self.plot(axes[0], "seconds", 1, self.log_time)
-        axes[0].set_xlabel("time since the first step (s)")
+        axes[0].set_xlabel("time of training (s)")
         axes[0].set_ylabel("test accuracy")
         if self.by_bytes:
             self.plot(axes[1], "sent", 1e-6, self.log_bytes)
@@ -128,11 +128,14 @@ def build(results):
     target, rule = learning.target_of(results)
     lost = learning.diverged(results)
     drawing = Drawing(results, curves, target)
+    whole = any(row.get("train_s") is None for cell in results.cells for run in cell.runs
+                for row in run.epochs)
+    clock = ("since the first step, the tests of earlier epochs included" if whole else
+             "within steps: that of tests and of what lies between steps is left out")
     caption = ("Accuracy on the test samples at the end of each epoch, measured: median over the "
                "runs of a configuration, at their median time and bytes; bands are the range of "
                f"the runs. Target: {target:.4g}, {rule}. A run is at the target at the end of the "
-               "first epoch that is; the median over runs counts those never there as the "
-               "longest, and its 95% interval is over runs. Time is since the first step, the "
-               "tests of earlier epochs included.")
+               "first epoch that is; the median over runs counts those never there as the longest, "
+               f"and its 95% interval is over runs. Time is {clock}.")
     return Chart(NAME, TITLE, caption, drawing, table_of(results, target, lost),
                  notes_of(results, drawing, lost))

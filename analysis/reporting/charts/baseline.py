@@ -7,7 +7,7 @@ from matplotlib.patches import Patch
 
 from reporting import figure, rows
 from reporting.model import Chart, NotShown, Table
-from reporting.verdicts import compared
+from reporting.verdicts import compared, references
 
 NAME = "baseline"
 TITLE = "Against the baseline"
@@ -15,7 +15,7 @@ TITLE = "Against the baseline"
 WIDE_RANGE = 3.0  # largest ratio / least from which on the axis is logarithmic
 
 CAPTION = (
-    "Step time over that of the baseline ({label}): geometric mean of the ratios {how}, of each "
+    "Step time over that of {reference}: geometric mean of the ratios {how}, of each "
     "run's median step. Differences are judged together (Holm), so that the chance of calling any "
     "of them one where none is stays below 5%; each line is the interval at the level at which its "
     "difference was judged, and leaves out 1 just if the difference stands. The pale band is the "
@@ -85,19 +85,24 @@ def draw(fig, narrow, visible):
                   color=figure.INK)
 
 
-def table(found):
+def table(found, pairs):
     lines = []
     for cell, one in found:
         level = None if one.interval.low is None else one.interval.level * 100
         mdd = None if one.mdd is None else one.mdd * 100
-        lines.append([rows.label(cell), one.n, one.interval.value, *rows.ends(one.interval), level,
-                      one.p, one.p_adjusted, mdd, one.text])
-    return Table(["configuration", "runs or pairs", "ratio", "from", "to", "level (%)", "p",
-                  "p, Holm", "least difference seen (%)", "verdict"], lines)
+        lines.append([rows.label(cell), pairs[cell.name].label, one.n, one.interval.value,
+                      *rows.ends(one.interval), level, one.p, one.p_adjusted, mdd, one.text])
+    return Table(["configuration", "compared with", "runs or pairs", "ratio", "from", "to",
+                  "level (%)", "p", "p, Holm", "least difference seen (%)", "verdict"], lines)
 
 
-def notes(found, paired, baseline):
+def notes(found, paired, pairs, cells):
     said = []
+    alone = [cell.label for cell in cells
+             if cell.name not in pairs and cell not in list(pairs.values())]
+    if alone:
+        said.append("With nothing to be compared with, since that has no finished run: "
+                    + rows.listed(alone) + ".")
     noise = [cell.label for cell, one in found if one.differs is False]
     if noise:
         said.append("Inside the noise, which is not the same as equal: " + rows.listed(noise) + ".")
@@ -107,22 +112,26 @@ def notes(found, paired, baseline):
     if not paired:
         said.append("The runs are not in blocks, so they are not paired: what changed on the "
                     "machine between two runs counts as noise.")
-    return said + rows.remarks([baseline] + [cell for cell, _ in found])
+    return said + rows.remarks(cells)
 
 
 def build(results):
     baseline = results.baseline
     if baseline is None or not baseline.runs:
         raise NotShown("There is no baseline: the study names none, or it has no finished run.")
-    cells = [cell for cell in results.cells if cell.runs and cell.name != baseline.name]
-    if not cells:
+    pairs = references(results)
+    if not pairs:
         raise NotShown("There is nothing beside the baseline.")
-    comparisons, paired = compared(cells, baseline)
-    found = [(cell, comparisons[cell.name]) for cell in cells]
-    drawn, left_out = rows.chosen(cells)
+    comparisons, paired = compared(results)
+    found = [(cell, comparisons[cell.name]) for cell in results.cells if cell.name in pairs]
+    drawn, left_out = rows.chosen([cell for cell, _ in found])
     names = {cell.name for cell in drawn}
     visible = [one for one in found if one[0].name in names]
     how = "over pairs of runs of the same block" if paired else "of runs"
-    return Chart(NAME, TITLE, CAPTION.format(label=baseline.label, how=how),
-                 lambda fig, narrow: draw(fig, narrow, visible), table(found),
-                 notes(found, paired, baseline) + left_out)
+    within = (results.study or {}).get("report", {}).get("compare_within")
+    reference = f"the baseline ({baseline.label})" if not within else (
+        f"the configuration with the same {' and '.join(within)} and else the levels of the "
+        f"baseline ({baseline.label})")
+    return Chart(NAME, TITLE, CAPTION.format(reference=reference, how=how),
+                 lambda fig, narrow: draw(fig, narrow, visible), table(found, pairs),
+                 notes(found, paired, pairs, results.cells) + left_out)

@@ -2,7 +2,7 @@
 
 import math
 
-from reporting import figure, learning, panels, rows, stats
+from reporting import figure, learning, panels, rows, stats, verdicts
 from reporting.model import Chart, NotShown, Table
 
 NAME = "final_accuracy"
@@ -14,23 +14,15 @@ def finals(cell):
     return [value for value in map(learning.final, cell.runs) if value is not None]
 
 
-def by_block(cell):
-    """{block: exp(accuracy)}, so that what the statistics of ratios say of it is a difference."""
-    found = {}
-    for i, run in enumerate(cell.runs):
-        accuracy = learning.final(run)
-        if accuracy is not None:
-            found[i if run.block is None else run.block] = math.exp(accuracy)
-    return found
+def exponential(run):
+    """Of the accuracy: what the statistics of ratios say of it is a difference of accuracies."""
+    accuracy = learning.final(run)
+    return None if accuracy is None else math.exp(accuracy)
 
 
 def compare(results):
-    """{cell: Comparison} with the baseline, of exponentials."""
-    if results.baseline is None or not by_block(results.baseline):
-        return {}
-    others = {cell.name: by_block(cell) for cell in results.cells if cell is not results.baseline}
-    paired = all(run.block is not None for cell in results.cells for run in cell.runs)
-    return stats.compare_with_baseline(others, by_block(results.baseline), paired=paired)
+    """{cell: Comparison}, of exponentials, seed by seed."""
+    return verdicts.compared(results, exponential, verdicts.seeds_of)[0]
 
 
 def points(value):
@@ -53,15 +45,16 @@ def verdict(comparison):
         return (f"{abs(found.value):.2f} points {'higher' if found.value > 0 else 'lower'} "
                 f"({found.low:+.2f}..{found.high:+.2f})")
     if comparison.mdd == 0:
-        return f"equal in each of {comparison.n} pairs of runs"
+        return f"equal for each of {comparison.n} seeds"
     return (f"inside the noise (a difference below {points(1 + comparison.mdd):.2f} points cannot "
-            f"be seen with {comparison.n} pairs of runs)")
+            f"be seen with {comparison.n} pairs of seeds)")
 
 
 def table_of(results, compared, lost):
     table = Table(["configuration", "runs", "diverged", "accuracy, median", "least", "most",
                    "less the baseline's (points)", "low (points)", "high (points)", "p, adjusted",
-                   "verdict"], [])
+                   "verdict", "compared with"], [])
+    pairs = verdicts.references(results)
     for cell in results.cells:
         values = finals(cell)
         row = [rows.label(cell), len(values), lost.get(cell.name, 0), learning.median_final(cell),
@@ -69,12 +62,12 @@ def table_of(results, compared, lost):
         if cell.name in compared:
             mine = difference(compared[cell.name])
             row += [mine.value, mine.low, mine.high, compared[cell.name].p_adjusted,
-                    verdict(compared[cell.name])]
+                    verdict(compared[cell.name]), pairs[cell.name].label]
         else:
-            row += [None, None, None, None, "baseline" if cell.baseline else None]
+            row += [None, None, None, None, "baseline" if cell.baseline else None, None]
         table.rows.append(row)
     for name, count in learning.lost_rows(results, lost):
-        table.rows.append([name, 0, count] + [None] * 7 + ["diverged"])
+        table.rows.append([name, 0, count] + [None] * 7 + ["diverged", None])
     return table
 
 
@@ -130,11 +123,12 @@ def build(results):
     caption = ("Accuracy on the test samples after the last epoch, measured: a dot a run, a tick "
                "their median.")
     if compared:
-        caption += (" Beside it the mean difference between a configuration and the baseline, in "
-                    "points of a hundred, over pairs of runs with the same seed, with its interval "
-                    "(Student's t, corrected for the number of configurations after Holm: it "
-                    "leaves 0 out if and only if the verdict says that there is a difference; such "
-                    "are coloured).")
+        caption += (" Beside it the mean difference to the baseline (to the configuration that the "
+                    "table names, where the study says within which factors to compare), in points "
+                    "of a hundred, over pairs of equal seed: runs of one seed repeat each other, "
+                    "and count once. The interval is Student's t, corrected for the number of "
+                    "configurations after Holm: it leaves 0 out if and only if the verdict says "
+                    "that there is a difference; such are coloured.")
     else:
         notes.append("There is no baseline to compare with, or it tested no accuracy.")
     if learning.lost_rows(results, lost):

@@ -64,16 +64,16 @@ def is_placement(factor, cells):
     return any(spread) and all(same)
 
 
-def law_of(results, cells):
-    """("strong" or "weak", why), by the study's word, else by how the samples of a step grow; None:
-    by neither."""
+def law_of(results, groups):
+    """("strong" or "weak", why), by the study's word, else by how the samples of a step grow within
+    each group of cells; None: by neither."""
     said = ((results.study or {}).get("report") or {}).get("scaling")
     if said in ("strong", "weak"):
         return said, "as the study says"
-    runs = [cell.runs[0] for cell in cells]
-    if len({samples(run) for run in runs}) == 1:
+    groups = [[cell.runs[0] for cell in group] for group in groups]
+    if all(len({samples(run) for run in group}) == 1 for group in groups):
         return "strong", "the samples of a step stay the same"
-    if len({samples(run) / cores(run) for run in runs}) == 1:
+    if all(len({samples(run) / cores(run) for run in group}) == 1 for group in groups):
         return "weak", "the samples of a step grow with the workers"
     return None, "the samples of a step grow, but not as the workers do"
 
@@ -135,7 +135,7 @@ def lines_of(results):
               if len({cores(cell.runs[0]) for cell in group}) > 1]
     if not groups:
         raise NotShown("No two configurations differ in their number of workers alone.")
-    law, why = law_of(results, [cell for _, group in groups for cell in group])
+    law, why = law_of(results, [group for _, group in groups])
     lines, without = [], []
     for rest, group in groups:
         label = levels.rest_label(rest, cells)
@@ -284,8 +284,13 @@ CAPTION = {
 
 
 def notes_of(drawing, lines, without):
-    notes = rows.capped([f"{line.label or 'all'}: {line.fit.text}." if line.fit else
-                         f"{line.label or 'all'}: no law is fitted: {line.why}." for line in lines])
+    notes = rows.capped([f"{line.label}: {line.fit.text}." for line in lines if line.fit])
+    reasons = {}
+    for line in lines:
+        if not line.fit:
+            reasons.setdefault(line.why, []).append(line.label)
+    notes += [f"No law is fitted to {rows.listed(labels, len(lines))}: {why}."
+              for why, labels in reasons.items()]
     if drawing.others > 0:
         notes.append(f"{drawing.others} of {len(lines)} lines are in the table only.")
     if without:
