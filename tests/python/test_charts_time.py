@@ -258,6 +258,18 @@ class Forecast(ChartCase):
         self.assertIn("Without a forecast (neither --forecast nor --compress auto): plain.",
                       chart.notes)
 
+    def test_points_stay_legible_under_wide_intervals(self):
+        several = []
+        for measured in (1e-4, 1.1e-4, 2e-2):  # an interval over several orders of magnitude
+            run = self.run_of("auto", str(measured))
+            run.info["forecast"].update(predicted_step_s=1e-4, measured_step_s=measured)
+            several.append(run)
+        scatter = drawn(self.build(forecast, {"a": several}), False).axes[-1]
+        self.assertEqual(scatter.get_aspect(), 1)
+        low, high = scatter.get_xlim()
+        self.assertLess(high / low, 3)
+        self.assertTrue(low < 110 < high, "microseconds, the median")
+
     def test_not_shown(self):
         self.assertIn("No run holds a forecast",
                       self.reason(forecast, {"a": [self.run_of("plain")]}))

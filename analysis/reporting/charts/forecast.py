@@ -38,10 +38,12 @@ def figures_of(cell):
 
 
 def limits(figures):
-    """Ends of both axes, seconds: with room for the band."""
-    found = [end for _, (predicted, measured, _, _) in figures for one in (predicted, measured)
-             for end in (one.value, one.low, one.high) if rows.known(end)]
-    return min(found) / 1.3, max(found) * 1.3
+    """Ends of both axes, seconds: all points, and as much of intervals as leaves those legible."""
+    ends = [one for _, (predicted, measured, _, _) in figures for one in (predicted, measured)]
+    low, high = min(one.value for one in ends), max(one.value for one in ends)
+    far = [end for one in ends for end in (one.low, one.high) if rows.known(end)]
+    room = max(1.3, high / low)
+    return (max(min(far + [low]), low / room) / 1.1, min(max(far + [high]), high * room) * 1.1)
 
 
 def draw_cross(ax, predicted, measured, factor):
