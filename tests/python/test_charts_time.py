@@ -109,6 +109,12 @@ class TimeStack(ChartCase):
             _, shares = drawn(chart, narrow).axes
             self.assertAlmostEqual(sum(patch.get_width() for patch in shares.patches), 200, 3)
 
+    def test_means_far_above_medians_are_said_to_be(self):
+        mean = self.runs["plain"].means["wall_s"]
+        for step_s, said in ((mean, False), (mean / 2, True)):
+            chart = self.build(time_stack, {"a": [self.run_of("plain", step_s=step_s)]})
+            self.assertEqual("Rare long steps" in " ".join(chart.notes), said)
+
     def test_oversubscribed_runs_are_marked(self):
         chart = self.build(time_stack, {"a": [self.run_of("plain", marks=["oversubscribed"])],
                                         "b": [self.run_of("plain", marks=[])]})

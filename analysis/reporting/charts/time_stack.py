@@ -135,8 +135,8 @@ def sources(bars):
 
 def notes(bars):
     off = [cell.label for cell, bar in bars if "undivided" in bar.seconds]
-    uneven = [cell.label for cell, _ in bars if all(
-        run.means["slowest_wall_s"] > UNEVEN * run.step_s for run in cell.runs)]
+    uneven = [cell.label for cell, bar in bars
+              if bar.total() > UNEVEN * stats.median_ci([run.step_s for run in cell.runs]).value]
     lumped = [cell.label for cell, bar in bars
               if "exposed" in bar.seconds and "waiting" not in bar.seconds]
     said = sources(bars)
