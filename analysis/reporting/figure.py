@@ -67,11 +67,12 @@ STYLE = {
     "legend.facecolor": GROUND, "legend.edgecolor": GRID, "legend.framealpha": 0.9,
     "hatch.color": GROUND, "hatch.linewidth": 1.0,
     "axes.spines.top": False, "axes.spines.right": False,
-    "font.size": 8.5, "axes.labelsize": 8.5, "axes.titlesize": 9, "xtick.labelsize": 8,
+    "font.sans-serif": ["DejaVu Sans"], "font.size": 8.5, "axes.labelsize": 8.5, "axes.titlesize": 9, "xtick.labelsize": 8,
     "ytick.labelsize": 8, "legend.fontsize": 8,
     "lines.linewidth": 1.4, "lines.markersize": 4,
 }
 
+PLACES = {"d", "x", "y", "width", "height", "transform"}  # what holds coordinates
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", XLINK)
@@ -107,7 +108,24 @@ def _render(chart, narrow):
     root = ElementTree.fromstring(text.getvalue())
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
+    _slim(root)
     return root
+
+
+def _slim(root):
+    """Hundredths of a point suffice, and groups of nothing and indentation say nothing: a report
+    of many configurations, and what is kept of it, takes half the room."""
+    for element in root.iter():
+        for key in PLACES.intersection(element.attrib):
+            element.set(key, re.sub(r"-?\d+\.\d{3,}", lambda hit: f"{float(hit[0]):.2f}",
+                                    element.get(key)))
+        if not (element.text or "").strip():
+            element.text = None
+        element.tail = "\n"
+    for parent in list(root.iter())[::-1]:  # the innermost first
+        for group in parent.findall(f"{{{SVG}}}g"):
+            if len(group) == 0:
+                parent.remove(group)
 
 
 def _references(value):
@@ -176,6 +194,7 @@ def inline_svg(chart, where=""):
 def standalone_svg(chart):
     """Text of a file of its own, in plain colours on white, for wide screens."""
     root = _render(chart, False)
+    _own_ids(root, "")
     _describe(root, chart)
     root.insert(0, ElementTree.Element(f"{{{SVG}}}rect", width="100%", height="100%", fill=GROUND))
     return ElementTree.tostring(root, encoding="unicode") + "\n"
