@@ -34,7 +34,7 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
   width: max-content; }
 th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; max-width: 22rem;
   border-bottom: 1px solid var(--grid); }
-thead th { position: sticky; top: 0; background: var(--ground); max-width: 9rem; }
+thead th { position: sticky; top: 0; background: var(--ground); max-width: 14rem; }
 td.number { text-align: right; white-space: nowrap; }
 td.absent { color: var(--faint); font-style: italic; text-align: right; }
 pre { overflow: auto; max-height: 26rem; padding: .5rem; border: 1px solid var(--grid);

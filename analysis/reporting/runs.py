@@ -169,7 +169,9 @@ class Study:
     def results(self):
         factors = {name: list(levels) for name, levels in self.study["factors"].items()}
         self.done.sort(key=lambda run: run.experiment["planned"])
-        labels = make_labels(self.cells, factors)
+        around = self.cells.get(self.study["baseline"]) \
+            if self.study["design"] == "one-at-a-time" else None
+        labels = make_labels(self.cells, factors, around)
         cells = [Cell(name, labels[name], levels, [run for run in self.done if run.cell == name],
                       name == self.study["baseline"]) for name, levels in self.cells.items()]
         cells = [cell for cell in cells if cell.runs]
@@ -185,13 +187,17 @@ def speaks(level):
                                                  "auto", "absent")
 
 
-def make_labels(cells, factors):
-    """{cell: its levels of the factors that vary}, each a different text."""
+def make_labels(cells, factors, around=None):
+    """{cell: its levels of the factors that vary}, each a different text. Where cells lie around
+    one of them, its levels tell nothing of the others."""
     varying = [name for name in factors if len({levels.get(name) for levels in cells.values()}) > 1]
     labels, taken = {}, set()
     for cell, levels in cells.items():
+        telling = [name for name in varying if name in levels]
+        if around not in (None, levels):
+            telling = [name for name in telling if levels[name] != around.get(name)]
         parts = [levels[name] if speaks(levels[name]) else f"{name} {levels[name]}"
-                 for name in varying if name in levels]
+                 for name in telling]
         label = ", ".join(parts) or cell
         label = label if len(label) <= LABEL else label[:LABEL - 3] + "..."
         while label in taken:

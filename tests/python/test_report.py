@@ -4,11 +4,13 @@ import csv
 import html.parser
 import os
 import re
+import shutil
 import sys
 import types
 import unittest
 from unittest import mock
 
+import gwrun
 import reportcase
 from reportcase import ReportCase, dump, load
 
@@ -252,6 +254,35 @@ exec(compile(open({reportcase.REPORT!r}).read(), "report", "exec"))
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "report: chart bad: ZeroDivisionError: division by zero\n")
         self.assertTrue(os.path.exists(self.path("a", "report.html")))
+
+
+SPEC = """\
+claim: A learning rate can be too large.
+base: --data synthetic:samples=1200,features=64,classes=4 --layers 64,32 --batch 60 --ceilings off
+factors: {lr: [0.1, 1e6]}
+baseline: {lr: 0.1}
+repetitions: 2
+"""
+
+
+class Runner(ReportCase):
+    """What experiments/run leaves is what the report reads."""
+
+    def test_study_with_diverged_and_missing_runs(self):
+        dump(self.path("rate.yaml"), SPEC)
+        done = reportcase.subprocess.run(
+            [os.path.join(gwrun.SOURCE, "experiments", "run"), self.path("rate.yaml"), "--build",
+             os.path.dirname(gwrun.GRADWIRE), "--out", self.path("out")],
+            text=True, capture_output=True, check=False, timeout=300)
+        shutil.rmtree(self.path("out", "b01-s1", "lr=0.1"))
+        found, = runs.read_results(self.path("out"))
+        self.assertEqual((found.failed, found.left_out), ([], []), done)
+        made = len(verdicts.runs_of(found)), len(found.diverged), len(found.missing)
+        self.assertEqual(made, (1, 2, 1), done)
+        self.assertEqual(found.study["claim"], "A learning rate can be too large.")
+        self.assertIn("the training loss is no longer finite", found.diverged[0][2])
+        self.assertTrue(found.baseline)
+        self.assertEqual(self.report(self.path("out")).returncode, 0)
 
 
 if __name__ == "__main__":

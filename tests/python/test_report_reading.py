@@ -159,6 +159,26 @@ class Reading(ReportCase):
         self.assertIn("study.json: name is 3, not a text; its runs", found.left_out[0][1])
 
 
+class Labels(unittest.TestCase):
+    CELLS = {"base": {"ranks": "2", "comm": "ps", "seed": "1"},
+             "one": {"ranks": "1", "comm": "ps", "seed": "1"},
+             "other": {"ranks": "2", "comm": "local", "seed": "1"}}
+    FACTORS = {"ranks": [], "comm": [], "seed": []}
+
+    def test_what_varies(self):
+        self.assertEqual(list(runs.make_labels(self.CELLS, self.FACTORS).values()),
+                         ["ranks 2, ps", "ranks 1, ps", "ranks 2, local"])
+
+    def test_around_the_baseline(self):
+        labels = runs.make_labels(self.CELLS, self.FACTORS, self.CELLS["base"])
+        self.assertEqual(list(labels.values()), ["ranks 2, ps", "ranks 1", "local"])
+
+    def test_always_different(self):
+        long = {i: {"comm": "x" * 200 + str(i)} for i in range(3)}
+        labels = runs.make_labels(long, {"comm": []})
+        self.assertEqual(len(set(labels.values())), 3)
+
+
 class LeftOut(ReportCase):
     """One good run, and one that is not: the report goes on, and says why."""
 
