@@ -23,7 +23,7 @@ def threads(run):
 def work_of(run):
     """The run's `work` where it can be drawn; None: absent, or nothing was timed."""
     work = run.info.get("work")
-    return work if work and work["flops_per_s"] and work["flops"] else None
+    return work if work and work["flops_per_s"] and work["flops"] and bytes_of(work) else None
 
 
 def bytes_of(work):
@@ -39,7 +39,8 @@ def products_of(run, work):
     """[(operations a byte, operations a second of a thread)] of the products measured alone."""
     return [(product["flops"] / product["bytes"],
              by_thread(product["flops"] / product["alone_s"], run))
-            for product in work["products"] if product["alone_s"]]
+            for product in work["products"]
+            if product["alone_s"] and product["flops"] and product["bytes"]]
 
 
 def key_of(run, work):
