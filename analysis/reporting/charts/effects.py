@@ -50,7 +50,9 @@ def ratio_of(pairs):
 
 def effects_of(factor, order, cells, baseline):
     """(reference, an Effect a level, in the order of the study): the reference is the baseline's
-    level, or the first."""
+    level, or the first. Cells that no other differs from in this factor alone do not count."""
+    cells = [cell for _, group in levels.group_cells(cells, (factor,)) if len(group) > 1
+             for cell in group]
     met = dict.fromkeys(cell.levels[factor] for cell in cells if factor in cell.levels)
     present = [level for level in order if level in met] + [one for one in met if one not in order]
     reference = baseline.levels.get(factor) if baseline is not None else present[0]
@@ -111,10 +113,13 @@ class Drawing:
         self.rows = self.rows[:rows.MOST]
 
     def legend(self):
-        return [(label, handle) for handle, label in (
-            panels.line(figure.FAINT, "a configuration", marker="o", linestyle="none"),
-            panels.line(figure.FAINT, "differ in the factor alone", linewidth=0.8),
-            panels.line(figure.SERIES[0], "median", marker="D", linestyle="none"))]
+        entries = [panels.line(figure.FAINT, "a configuration", marker="o", linestyle="none"),
+                   panels.line(figure.FAINT, "differ in the factor alone", linewidth=0.8)]
+        if any(len(one.cells) > 1 for _, one in self.rows):
+            entries.append(panels.line(figure.SERIES[0], "median", marker="D", linestyle="none"))
+        if any(map(panels.hollow, self.cells)):
+            entries.append(panels.hollow_entry())
+        return [(label, handle) for handle, label in entries]
 
     def __call__(self, fig, narrow):
         grid = rows.Rows(fig, narrow, [f"{factor}: {one.level}" for factor, one in self.rows],
@@ -131,17 +136,25 @@ class Drawing:
         for factor in dict.fromkeys(factor for factor, _ in self.rows):
             self.lines(ax, factor, places)
         for i, (factor, one) in enumerate(self.rows):
-            middle = numpy.median([self.steps[cell.name] for cell in one.cells]) * self.unit[0]
-            ax.plot(middle, grid.at(i), "D", color=figure.SERIES[0], markersize=5, zorder=4)
+            if len(one.cells) > 1:
+                middle = numpy.median([self.steps[cell.name] for cell in one.cells])
+                ax.plot(middle * self.unit[0], grid.at(i), "D", color=figure.SERIES[0],
+                        markersize=5, zorder=4)
             if i and factor != self.rows[i - 1][0]:
                 ax.axhline(sum(grid.heights[:i]), color=figure.FAINT, linewidth=0.8)
 
     def lines(self, ax, factor, places):
         for _, group in levels.group_cells(self.cells, (factor,)):
-            dots = sorted((places[factor, cell.levels[factor]], self.steps[cell.name])
+            dots = sorted((places[factor, cell.levels[factor]],
+                           self.steps[cell.name] * self.unit[0], panels.hollow(cell))
                           for cell in group if (factor, cell.levels.get(factor)) in places)
-            ax.plot([step * self.unit[0] for _, step in dots], [y for y, _ in dots], marker="o",
-                    markersize=3, color=figure.FAINT, linewidth=0.6, alpha=0.7)
+            if len(dots) < 2:
+                continue
+            ax.plot([step for _, step, _ in dots], [y for y, _, _ in dots], color=figure.FAINT,
+                    linewidth=0.6, alpha=0.7)
+            for y, step, hollow in dots:
+                ax.plot(step, y, "o", markersize=5 if hollow else 4, color=figure.FAINT,
+                        markerfacecolor=figure.GROUND if hollow else figure.FAINT, zorder=3)
 
 
 def words_on(deviation):
@@ -156,7 +169,7 @@ def notes_of(results, found, cells, hidden):
     ratios = [f"{factor} {importance(effects):.3g} times"
               for factor, (_, effects) in found.items()]
     notes = ["Slowest over quickest level: " + ", ".join(ratios) + "."]
-    notes += [f"{factor} has a single level among the finished runs."
+    notes += [f"No two configurations with finished runs differ in {factor} alone."
               for factor in results.factors if factor not in found]
     if len(found) > 1:
         deviation = deviation_of(cells, list(found))
@@ -171,9 +184,9 @@ def notes_of(results, found, cells, hidden):
 def build(results):
     cells = [cell for cell in results.cells if cell.runs]
     varied = [name for name in results.factors
-              if len({cell.levels.get(name) for cell in cells}) > 1]
+              if any(len(group) > 1 for _, group in levels.group_cells(cells, (name,)))]
     if not varied:
-        raise NotShown("No factor has two levels with finished runs.")
+        raise NotShown("No two configurations with finished runs differ in a single factor.")
     found = {name: effects_of(name, results.factors[name], cells, results.baseline)
              for name in varied}
     found = dict(sorted(found.items(), key=lambda item: -importance(item[1][1])))
