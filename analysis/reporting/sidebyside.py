@@ -61,6 +61,16 @@ def cells_of(results, alone):
             for one in results for cell in one.cells}
 
 
+def diverged_of(results, alone):
+    """Keys of the cells that have runs whose loss was no longer finite, as in cells_of()."""
+    found = set()
+    for one in results:
+        levels = {cell["id"]: cell["levels"] for cell in (one.study or {"cells": []})["cells"]}
+        found |= {(None if alone else one.name, frozenset(levels[cell].items()))
+                  for _, cell, _ in one.diverged}
+    return found
+
+
 def title(key):
     """A cell by its levels."""
     study, levels = key
@@ -161,6 +171,7 @@ class Both:
     differences: list
     only: tuple  # titles of the cells that one side alone has
     failed: tuple  # of each side, what happened
+    lost: list  # titles of the cells that end in A and diverge in B
     paired: bool
 
 
@@ -205,7 +216,9 @@ def compare(results_a, results_b, name, threshold):
                 tuple([title(key) for key in side if key not in other]
                       for side, other in ((a, b), (b, a))),
                 tuple([failure for one in side for failure in troubles(one)]
-                      for side in (results_a, results_b)), paired)
+                      for side in (results_a, results_b)),
+                [title(key) for key in a
+                 if key not in b and key in diverged_of(results_b, alone)], paired)
 
 
 def troubles(results):

@@ -71,6 +71,45 @@ class RealRuns(unittest.TestCase):
         self.assertIn("Nothing can be told from so few", done.stdout)
 
 
+SPEC = """
+claim: What diverged is no missing cell.
+base:
+  data: "synthetic:samples=600,features=16,classes=4,seed=1"
+  layers: "16"
+  steps: 40
+  overhead: 0
+  ceilings: off
+factors:
+  rate of learning:
+    low: --lr 0.05
+    high: %s
+seeds: [1, 2, 3]
+"""
+
+
+class Studies(unittest.TestCase):
+    """Two versions of one study, as experiments/run leaves them."""
+
+    def test_a_cell_that_diverges(self):
+        with tempfile.TemporaryDirectory() as root:
+            sides = [os.path.join(root, side) for side in "AB"]
+            for side, options in zip(sides, ("--lr 0.1", "--lr 1000 --weight-decay 0.9")):
+                spec = os.path.join(root, "study.yaml")
+                with open(spec, "w", encoding="utf-8") as file:
+                    file.write(SPEC % options)
+                done = subprocess.run([os.path.join(gwrun.SOURCE, "experiments", "run"), spec,
+                                       "--out", side, "--build", os.environ["BUILD"]],
+                                      text=True, capture_output=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            done = compare(*sides, "--threshold", "900%")
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("REGRESSION: diverges in B: rate of learning=high", done.stdout)
+            self.assertIn("1 regression of more than 900% in 2 cells", done.stdout)
+            self.assertIn("rate of learning=low", done.stdout)
+            back = compare(*reversed(sides), "--threshold", "900%")
+            self.assertEqual(back.returncode, 0, back.stdout + back.stderr)
+
+
 class KnownRuns(unittest.TestCase):
     """A real run, copied with step times of its own."""
 
