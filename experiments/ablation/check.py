@@ -14,19 +14,26 @@ TIMEOUT_S = 120
 MOST_TOGETHER = 3  # levels looked at together, before the whole cell is named
 
 
-def cells(study, chosen, start):
+def cells(study, chosen, start, directory=None, tell=lambda text: None):
     """BadSpec for the first of the chosen cells, in the study's order, that cannot run.
-    start(ranks): the words that start gradwire on so many ranks."""
+    start(ranks): the words that start gradwire on so many ranks; directory: where relative paths
+    begin; tell(text): how far it is."""
     distinct, wanted = {}, {cell.id for cell in chosen}
     chosen = [cell for cell in study.cells if cell.id in wanted]
     for cell in chosen:
         distinct.setdefault((cell.ranks, *cell.words), cell)
     wide = max((cell.ranks for cell in distinct.values()), default=1)
     pool = ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // wide))
+    verdicts = {}
+    tell(f"checking 0/{len(distinct)}")
     try:
-        verdicts = dict(zip(distinct, pool.map(lambda cell: judge(cell, start), distinct.values())))
+        for command, verdict in zip(distinct, pool.map(lambda cell: judge(cell, start, directory),
+                                                       distinct.values())):
+            verdicts[command] = verdict
+            tell(f"checking {len(verdicts)}/{len(distinct)}")
     finally:
         pool.shutdown(cancel_futures=True)
+        tell("")
     judged = [(cell, verdicts[(cell.ranks, *cell.words)]) for cell in chosen]
     refused = [(cell, message) for cell, message in judged if message]
     if refused:
@@ -34,12 +41,13 @@ def cells(study, chosen, start):
         raise explain(study, *refused[0], passing, len(refused) - 1)
 
 
-def judge(cell, start):
-    """Why gradwire would refuse the cell; None: it would run."""
-    words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words]
+def judge(cell, start, directory):
+    """Why gradwire would refuse the cell; None: it would run. Some options want a folder to write to;
+    a check leaves it alone."""
+    words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words, "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=TIMEOUT_S, check=False)
+                              errors="replace", timeout=TIMEOUT_S, check=False, cwd=directory)
     except subprocess.TimeoutExpired:
         return f"--check did not end within {TIMEOUT_S} s"
     except OSError as error:

@@ -10,7 +10,7 @@ import socket
 
 SCHEMA = 1
 STUDY, RUN, LOCK, LOG = "study.json", "experiment.json", ".lock", "log.txt"
-FINISHED = ("done", "diverged")  # states with a result; never run again
+STATES = ("running", "done", "diverged", "failed", "interrupted")
 
 
 class Refused(Exception):
@@ -68,7 +68,7 @@ def take_lock(path, shared=False):
     return fd
 
 
-def describe(study, planned, facts):
+def new_study(study, planned):
     """study.json: the spec, and the runs in the order in which they are to happen."""
     return {
         "schema": SCHEMA, "name": study.name,
@@ -81,7 +81,7 @@ def describe(study, planned, facts):
                   for c in study.cells],
         "runs": [{"folder": p.folder, "cell": p.cell.id, "block": p.block} for p in planned],
         "order_seed": study.order_seed, "retries": study.retries, "timeout_s": study.timeout_s,
-        "created_utc": now(), **facts}
+        "created_utc": now()}
 
 
 class Journal:
@@ -117,15 +117,24 @@ class Journal:
 
     def unmake(self):
         """A folder that was made for nothing goes again."""
-        names = os.listdir(self.out)
-        if all(name.startswith(LOCK) for name in names):
+        names = os.listdir(self.out) if os.path.isdir(self.out) else None
+        if names is not None and all(name.startswith(LOCK) for name in names):
             for name in names:
                 os.unlink(os.path.join(self.out, name))
             os.rmdir(self.out)
 
     def study(self):
-        """study.json, or None."""
-        return read_json(os.path.join(self.out, STUDY))
+        """study.json, or None where there is none; Refused where it cannot be gone by."""
+        path = os.path.join(self.out, STUDY)
+        if not os.path.lexists(path):
+            return None
+        content = read_json(path) or {}
+        if content.get("schema", SCHEMA) != SCHEMA:
+            raise Refused(f"{self.out}: {STUDY} has schema {content['schema']}, not {SCHEMA}: name "
+                          "another folder by --out")
+        if not is_study(content):
+            raise Refused(f"{path}: is damaged: restore it, or name another folder by --out")
+        return content
 
     def order(self, study, planned, resume):
         """The runs in order: as planned, or those of the study that is here, if it is the same."""
@@ -142,7 +151,17 @@ class Journal:
         return [by_folder[folder] for folder in folders]
 
     def create(self, study, planned, facts):
-        write_json(os.path.join(self.out, STUDY), describe(study, planned, facts))
+        write_json(os.path.join(self.out, STUDY), {
+            **new_study(study, planned), **facts, "directory": self.directory()})
+
+    def directory(self):
+        """Where the relative paths of a spec's options begin: where the study was begun, wherever it
+        is gone on with."""
+        path = (self.study() or {}).get("directory") or os.getcwd()
+        if not os.path.isdir(path):
+            raise Refused(f"{path}: there the study was begun, and relative paths of its spec "
+                          "start; make this folder again, or name another one by --out")
+        return path
 
     def refuse_foreign(self):
         if not os.path.exists(self.out):
@@ -156,9 +175,6 @@ class Journal:
                           "another folder by --out")
 
     def compare(self, old, study, resume):
-        if old.get("schema") != SCHEMA:
-            raise Refused(f"{self.out}: {STUDY} has schema {old.get('schema')}, not {SCHEMA}: name "
-                          "another folder by --out")
         if not resume:
             raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to go "
                           "on with it, or name another folder by --out")
@@ -177,7 +193,7 @@ class Journal:
     def load(self, planned):
         """Its experiment.json, or None where it never began (or nothing can be known of it)."""
         record = read_json(os.path.join(self.folder(planned), RUN))
-        if not record or record.get("schema") != SCHEMA or not {"state", "attempts"} <= set(record):
+        if not record or not is_record(record, planned):
             return None
         if record["state"] == "done" and not self.has_result(planned):
             return None
@@ -197,6 +213,33 @@ class Journal:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, name))
         self.save(planned, record)
+
+
+def is_study(content):
+    """Whether it has what a resumption goes by."""
+    try:
+        texts = [content["name"], content["spec"]["sha256"], content.get("directory", ""),
+                 *(run["folder"] for run in content["runs"])]
+        complete = {"version", "commit"} <= set(content["gradwire"]) and "short" in content
+    except (KeyError, TypeError):
+        return False
+    return complete and all(isinstance(text, str) for text in texts)
+
+
+def is_attempt(content):
+    return (isinstance(content, dict) and set(new_attempt()) <= set(content)
+            and isinstance(content["seconds"], (int, float, type(None)))
+            and isinstance(content["message"], str))
+
+
+def is_record(content, planned):
+    """Whether it is this run's, and has what a resumption goes by."""
+    own = {"schema": SCHEMA, "cell": planned.cell.id, "repetition": planned.repetition,
+           "seed": planned.seed, "block": planned.block}
+    state, attempts = content.get("state"), content.get("attempts")
+    return (all(content.get(key) == value for key, value in own.items()) and state in STATES
+            and isinstance(attempts, list) and all(is_attempt(attempt) for attempt in attempts)
+            and (state in ("running", "interrupted") or spent(content) > 0))
 
 
 def new_record(study, planned, index):

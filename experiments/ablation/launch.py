@@ -37,8 +37,8 @@ def threads_of(cell):
 class Launcher:
     """How the ranks of a cell are started: by BUILD/mpiexec, by srun, or on the testbed."""
 
-    def __init__(self, kind, build, out):
-        self.kind = kind
+    def __init__(self, kind, build, out, directory):
+        self.kind, self.directory = kind, directory  # directory: where relative paths begin
         self.program = os.path.join(build, "gradwire")
         self.mpiexec = os.path.join(build, "mpiexec")
         digest = hashlib.sha256(os.path.abspath(out).encode()).hexdigest()
@@ -139,7 +139,7 @@ def become_reaper():
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def start(words, environment, log, mask):
+def start(words, environment, directory, log, mask):
     """In a session of its own: a terminal's Ctrl-C is the runner's to pass on. If the runner is
     killed, the kernel tells the launcher to end, and that ends its ranks."""
     runner = os.getpid()
@@ -156,8 +156,8 @@ def start(words, environment, log, mask):
         if value is not None:
             changed[name] = str(value)
     with open(log, "wb") as file:
-        return subprocess.Popen(words, env=changed, stdin=subprocess.DEVNULL, stdout=file,
-                                stderr=subprocess.STDOUT, start_new_session=True,
+        return subprocess.Popen(words, env=changed, cwd=directory, stdin=subprocess.DEVNULL,
+                                stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                                 preexec_fn=prepare)
 
 

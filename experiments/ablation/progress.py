@@ -1,7 +1,42 @@
-"""How far a study is, and how long the rest may take."""
+"""What the runner says: how far a study is, and how long the rest may take.
 
+A study does not end because nobody listens: where its output cannot be written (a pipe whose reader
+has seen enough, a full disk), it goes on in silence, and the exit status tells the rest."""
+
+import os
 import shutil
 import sys
+
+
+def open_streams():
+    """Before anything is said: a stream that the caller has closed is no trap for a file that is
+    opened later, and a terminal of few letters shows the others as escapes."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        else:
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def say(text, end="\n", stream=None):
+    stream = stream or sys.stdout
+    try:
+        stream.write(text + end)
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # what is buffered goes there, too
+        os.close(nowhere)
+
+
+def warn(text):
+    say(f"experiments/run: {text}", stream=sys.stderr)
+
+
+def passing(text):
+    """On a terminal alone, and written over: what takes a while."""
+    if sys.stdout.isatty():
+        say("\r\033[K" + text, end="")
 
 
 def duration(seconds):
@@ -51,25 +86,22 @@ class Progress:
         text = self.line(left) + (f": {event}" if event else "")
         if self.live:
             width = max(shutil.get_terminal_size().columns - 1, 20)
-            self.stream.write("\r\033[K" + text[:width])
+            say("\r\033[K" + text[:width], end="", stream=self.stream)
         else:
-            self.stream.write(text + "\n")
-        self.stream.flush()
+            say(text, stream=self.stream)
 
     def note(self, text):
         """Stays, above the line."""
         self.clear()
-        self.stream.write(text + "\n")
-        self.stream.flush()
+        say(text, stream=self.stream)
 
     def clear(self):
         if self.live:
-            self.stream.write("\r\033[K")
-            self.stream.flush()
+            say("\r\033[K", end="", stream=self.stream)
 
-
-def summary(out, total, progress, left):
-    parts = [f"{progress.count(state)} {state}" for state in ("done", "diverged", "failed")
-             if progress.count(state)]
-    parts += [f"{left} left"] * bool(left)
-    return f"{total} runs: {', '.join(parts) or 'none'}; in {out}"
+    def summary(self, out):
+        parts = [f"{self.count(state)} {state}" for state in ("done", "diverged", "failed")
+                 if self.count(state)]
+        left = self.total - len(self.states)
+        parts += [f"{left} left"] * bool(left)
+        return f"{self.total} runs: {', '.join(parts)}; in {out}"

@@ -98,8 +98,8 @@ class Runner:
         self.journal.begin(planned, record)
         try:
             self.launcher.prepare(planned.cell)
-            process = launch.start(words, planned.cell.environment, os.path.join(folder, j.LOG),
-                                   self.mask)
+            process = launch.start(words, planned.cell.environment, self.launcher.directory,
+                                   os.path.join(folder, j.LOG), self.mask)
         except (j.Refused, OSError) as error:  # the testbed, or a program that is being rebuilt
             record["attempts"][-1].update(seconds=0.0, interrupted=False, message=str(error))
             self.settle(planned, record, "failed")
@@ -142,7 +142,7 @@ class Runner:
                        status=status if status >= 0 else None,
                        signal=launch.died_of(status, text), timed_out=timed_out and not complete,
                        interrupted=state == "interrupted", message=launch.last_words(text))
-        if status == 0 and not complete:
+        if status == 0 and state == "failed" and not timed_out:
             attempt["message"] = "ended with status 0, but wrote no run.json"
         self.settle(live.planned, live.record, state)
 

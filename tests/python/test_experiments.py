@@ -233,7 +233,7 @@ factors: {{env.FAKE: [hang]}}
 """)
         done = self.call()
         self.assertEqual(done.returncode, 1)
-        self.assertIn("timed out in attempt 1", done.stderr)
+        self.assertIn("timed out in attempt 1\n", done.stderr)
         self.assertEqual(self.ranks(), [])  # though they ignore SIGTERM
         [record] = self.records().values()
         self.assertEqual((record["state"], record["attempts"][0]["timed_out"]), ("failed", True))
@@ -338,6 +338,7 @@ factors: {{compress: [none, qsgd, fp16]}}
                     self.assertEqual(record["state"], "done")
                     self.assertEqual([a["interrupted"] for a in attempts],
                                      [True] * (len(attempts) - 1) + [False])
+                    self.assertEqual({a["message"] for a in attempts}, {""})
                     # One that was interrupted may not have come to its first line.
                     self.assertIn(self.starts().count(folder), range(1, len(attempts) + 1))
                 self.assertEqual(set(self.starts()), set(expected))

@@ -496,7 +496,7 @@ class Checking(Case):
         return found[2]
 
     def test_good(self):
-        self.check("claim: x\n" + SMALL + "factors: {ranks: [1, 2], lr: [0.1, 0.2]}")
+        self.check("claim: x\n" + SMALL + "factors: {ranks: [1, 2], trace: [true, false]}")
 
     def test_one_level(self):
         said = self.fault("claim: x\n" + SMALL + "factors:\n  ranks: [1, 2]\n  batch:\n    - 32\n"
@@ -538,11 +538,13 @@ class Checking(Case):
         log = os.path.join(os.path.dirname(self.path), "log")
         study = self.read("claim: x\nseeds: [1, 2]\nfactors: {env.A: [b, c], rate: [none, 1gbit], "
                           "lr: [1, 2]}")
+        told = []
         check.cells(study, study.cells, lambda ranks: [
-            "sh", "-c", 'echo "$@" >> "$0"', log])
+            "sh", "-c", 'echo "$@" >> "$0"', log], tell=told.append)
+        self.assertEqual(told, ["checking 0/2", "checking 1/2", "checking 2/2", ""])
         with open(log, encoding="utf-8") as file:
             self.assertEqual(sorted(file.read().splitlines()),
-                             [f"train --check --quiet --lr {lr}" for lr in (1, 2)])
+                             [f"train --check --quiet --lr {lr} --out run" for lr in (1, 2)])
 
     def test_program_that_fails_otherwise(self):
         text = "claim: x\nfactors:\n  lr: [1, 2]  # <<\n"

@@ -1,0 +1,204 @@
+"""The experiment runner on rough ground: damaged files, a full disk, closed streams, folders that
+go, and calls from elsewhere. No run is lost or taken for another, and no traceback is shown."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+from test_bad_input import idx
+from test_experiments import TRAIN, Study, read
+
+sys.path.insert(0, os.path.join(os.environ["SOURCE"], "experiments"))
+from ablation import journal, progress  # noqa: E402
+from ablation.spec import plan, read_spec  # noqa: E402
+
+TWO = f"""
+claim: Two runs → two results.
+base: {TRAIN} --epochs 1
+factors: {{compress: [none, fp16]}}
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Damaged(Study):
+    """What a folder holds is taken for what it is, or not at all."""
+
+    def setUp(self):
+        super().setUp()
+        self.write(TWO)
+        self.study = read_spec(self.path, program=os.path.join(self.build, "gradwire"))
+        self.plan = plan(self.study)
+        self.journal = journal.Journal(self.out)
+        for planned in self.plan:
+            os.makedirs(self.journal.folder(planned))
+            shutil.copy(self.path, os.path.join(self.journal.folder(planned), "run.json"))
+
+    def record(self, **changed):
+        attempt = {**journal.new_attempt(), "seconds": 1.5, "status": 0, "interrupted": False}
+        return {**journal.new_record(self.study, self.plan[0], 0), "state": "done",
+                "attempts": [attempt], **changed}
+
+    def load(self, record):
+        self.journal.save(self.plan[0], record)
+        return self.journal.load(self.plan[0])
+
+    def test_record(self):
+        good = self.record()
+        self.assertEqual(self.load(good), good)
+        [attempt] = good["attempts"]
+        for bad in ([], 1, {}, self.record(state="odd"), self.record(state=["done"]),
+                    self.record(attempts=3), self.record(attempts=[]), self.record(attempts=[{}]),
+                    self.record(attempts=[{**attempt, "interrupted": True}]),
+                    self.record(attempts=[{**attempt, "seconds": "1"}]),
+                    self.record(attempts=[{**attempt, "message": None}]),
+                    self.record(schema=2), self.record(seed=7), self.record(block=1)):
+            with self.subTest(bad=bad):
+                self.assertIsNone(self.load(bad))
+        self.assertIsNone(self.load(self.record(cell=self.plan[1].cell.id)))  # copied from there
+        path = os.path.join(self.journal.folder(self.plan[0]), journal.RUN)
+        self.load(good)
+        for size in range(os.path.getsize(path) - 3, 0, -50):
+            os.truncate(path, size)
+            self.assertIsNone(self.journal.load(self.plan[0]))
+
+    def test_study(self):
+        path = os.path.join(self.out, journal.STUDY)
+        facts = {"gradwire": {"version": None, "commit": None}}
+        self.journal.create(self.study, self.plan, facts)
+        good = json.loads(read(path))
+        self.assertEqual(self.journal.order(self.study, self.plan, True), self.plan)
+        for bad in ([], {}, {"schema": 1}, {**good, "runs": 3}, {**good, "runs": [{"folder": 3}]},
+                    {**good, "spec": "text"}, {**good, "gradwire": None}, {**good, "name": None},
+                    {**good, "directory": 5}):
+            journal.write_json(path, bad)
+            with self.subTest(bad=bad), self.assertRaisesRegex(journal.Refused, "is damaged"):
+                self.journal.order(self.study, self.plan, True)
+        journal.write_json(path, {**good, "schema": 2})
+        with self.assertRaisesRegex(journal.Refused, "has schema 2, not 1"):
+            self.journal.study()
+        journal.write_json(path, good)
+        os.truncate(path, 200)
+        self.refused(self.call("--resume"), f"{path}: is damaged: restore it")
+
+
+class Ground(Study):
+    def run_with(self, *words, **more):
+        return subprocess.run(self.words(*words), stderr=subprocess.PIPE, text=True, check=False,
+                              timeout=120, stdin=subprocess.DEVNULL,
+                              **{"stdout": subprocess.PIPE, **more})
+
+    def test_nobody_listens(self):
+        """A study does not end with whoever reads its output."""
+        self.write(TWO)
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = self.run_with(stdout=writer)
+        finally:
+            os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.states_of_all(), ["done", "done"])
+        os.unlink(os.path.join(self.out, self.planned()[1], "run.json"))
+        done = self.run_with("--resume", preexec_fn=lambda: os.close(1))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.starts(), [*self.planned(), self.planned()[1]])
+        done = self.run_with("--dry-run", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("Two runs \\u2192 two results.", done.stdout)
+
+    def test_record_cannot_be_written(self):
+        """As on a full disk; here a folder is in the way."""
+        self.write(TWO)
+        for place, counts in (("", "2 left"), ("b00-s1/compress=none", "1 done, 1 left")):
+            name = journal.RUN if place else journal.STUDY
+            obstacle = os.path.join(self.out, place, f".{name}.new")
+            os.makedirs(obstacle)
+            done = self.call("--resume")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"2 runs: {counts}; in ", done.stdout)
+            self.assertRegex(done.stderr, rf"^experiments/run: {obstacle}: [^\n]*: when that is "
+                             r"mended, resume with: [^\n]* --resume [^\n]*\n$")
+            os.rmdir(obstacle)
+            self.call("--resume", "--only", "compress=fp16")
+        done = self.call("--resume")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(self.starts()), sorted(self.planned()))
+
+    def test_folders_that_go(self):
+        self.write(TWO + "ranks: 2\n")
+        os.environ["FAKE"] = "hang"
+        self.addCleanup(os.environ.pop, "FAKE")
+        runner = self.spawn()
+        folder = os.path.join(self.out, self.planned()[0])
+        shutil.rmtree(folder)
+        for pid in self.children(runner.pid):
+            os.kill(pid, 9)
+        text = runner.communicate(timeout=30)
+        self.assertEqual(runner.returncode, 1, text)
+        self.assertIn("2 runs: 2 left", text[0])
+        self.assertEqual(len(text[1].splitlines()), 1, text[1])
+        self.assertIn(f"{folder}", text[1])
+        self.assertEqual(self.ranks(), [])
+        os.environ["FAKE"] = ""
+        self.assertEqual(self.call("--resume").returncode, 0)
+        self.assertEqual(self.states_of_all(), ["done", "done"])
+        shutil.rmtree(folder)
+        self.assertEqual(self.call("--resume").returncode, 0)
+        self.assertEqual(self.starts()[-1], self.planned()[0])
+        self.assertEqual(len(self.starts()), 4)
+
+    def children(self, pid):
+        return [int(word) for word in read(f"/proc/{pid}/task/{pid}/children").split()]
+
+    def test_directory(self):
+        """A relative path of a spec means the same file wherever the study is gone on with."""
+        begun = os.path.join(self.folder, "begun here")
+        os.makedirs(os.path.join(begun, "data"))
+        for name, content in (("train-images-idx3", idx((6, 2, 2), bytes(24))),
+                              ("train-labels-idx1", idx((6,), bytes(range(6)))),
+                              ("t10k-images-idx3", idx((3, 2, 2), bytes(12))),
+                              ("t10k-labels-idx1", idx((3,), bytes(3)))):
+            with open(os.path.join(begun, "data", name + "-ubyte"), "wb") as file:
+                file.write(content)
+        self.write("""
+claim: a test
+base: --data ./data --layers 4 --batch 2 --epochs 1 --overhead 0 --ceilings off
+factors: {lr: [0.1, 0.2]}
+""")
+        self.refused(self.run_with(), "data folder './data'")
+        done = self.run_with("--only", "lr=0.1", cwd=begun)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        elsewhere = self.run_with("--resume")
+        self.assertEqual((elsewhere.returncode, elsewhere.stderr), (0, ""))
+        self.assertEqual(self.states_of_all(), ["done", "done"])
+        os.rename(begun, begun + " no more")
+        self.refused(self.run_with("--resume"), begun, "--out")
+
+    def test_names_of_folders(self):
+        self.write(TWO)
+        self.refused(self.call(out="/proc/none/out"), "/proc/none/out: ", "--out")
+        self.refused(self.call("--out", ""), "--out is empty")
+        self.assertFalse(os.path.exists(self.out))
+
+
+class Saying(unittest.TestCase):
+    def test_passing(self):
+        """A terminal is told, and nothing of it stays; a file is not."""
+        for stream, shown in ((Terminal(), "\r\033[Kchecking 1/2\r\033[K"), (io.StringIO(), "")):
+            with mock.patch.object(sys, "stdout", stream):
+                progress.passing("checking 1/2")
+                progress.passing("")
+            self.assertEqual(stream.getvalue(), shown)
+
+
+if __name__ == "__main__":
+    unittest.main()
