@@ -4,7 +4,9 @@ Amdahl (G. M. Amdahl, AFIPS 1967), the same work on P workers: S(P) = 1 / (f + (
 share of the time on 1 worker that does not scale. Gustafson (J. L. Gustafson, Communications of
 the ACM 1988), P times the work on P workers: S(P) = P - f (P - 1), f the share on P workers.
 Both have one parameter and are fitted by least squares of relative residuals, since the noise of
-times is relative. Each has a closed form, so that the bootstrap fits thousands of times at once."""
+times is relative. Each has a closed form, so that the bootstrap fits thousands of times at once.
+One number of workers above 1 is met exactly by some f: the serial fraction then is that of A. H.
+Karp and H. P. Flatt (Communications of the ACM 1990), which measures and cannot test the law."""
 
 from dataclasses import dataclass
 
@@ -12,7 +14,6 @@ import numpy as np
 
 from reporting import stats
 
-LEAST_POINTS = 2  # numbers of workers above 1: one alone is met by some f exactly, whatever the law
 RESAMPLES = 4000
 OVERSUBSCRIBED = "oversubscribed: its workers take turns on the cores, which is no serial part"
 
@@ -29,7 +30,7 @@ class Fit:
     serial: stats.Interval  # f; below 0: faster than linear, which the law does not know
     points: dict  # workers -> speedup of the medians, of those that were fitted
     left_out: dict  # workers -> why
-    misfit: float  # largest relative distance of a point from the law
+    misfit: float | None  # largest relative distance of a point from the law; None: a single point
     text: str
 
     def speedup(self, workers):
@@ -73,12 +74,9 @@ def _chosen(seconds, oversubscribed):
     if 1 not in used:
         raise NotFitted("No runs on 1 worker, which speedups are relative to"
                         + (" (they are oversubscribed)." if 1 in left_out else "."))
-    above = len(used) - 1
-    if above < LEAST_POINTS:
-        raise NotFitted(f"{above} number{'s' * (above != 1)} of workers above 1"
-                        f"{', without the oversubscribed ones' if left_out else ''}: "
-                        f"a law with one parameter takes {LEAST_POINTS}, for it meets any single "
-                        "point exactly.")
+    if len(used) < 2:
+        raise NotFitted("No number of workers above 1"
+                        f"{', without the oversubscribed ones' if left_out else ''}.")
     return used, left_out
 
 
@@ -109,14 +107,19 @@ def fit(law, seconds, oversubscribed=()):
         low, high = stats.percentiles(_serial(law, first / others / shares, workers), n, freedom)
         serial = stats.Interval(value, float(low), float(high), n, "bootstrap")
     points = dict(zip(map(int, workers), map(float, efficiency * workers)))
-    misfit = float(np.max(np.abs(efficiency * workers / LAWS[law][0](value, workers) - 1)))
+    misfit = None
+    if len(workers) > 1:
+        misfit = float(np.max(np.abs(efficiency * workers / LAWS[law][0](value, workers) - 1)))
     return Fit(law, serial, points, left_out, misfit, _text(law, serial, misfit))
 
 
 def _text(law, serial, misfit):
     ends = "" if serial.low is None else f" ({100 * serial.low:.2g}..{100 * serial.high:.2g}%)"
-    text = (f"{law}: serial fraction {100 * serial.value:.2g}%{ends}; "
-            f"the points lie within {stats.percent(misfit)} of the law")
+    text = f"{law}: serial fraction {100 * serial.value:.2g}%{ends}; "
+    if misfit is None:
+        text += "one number of workers above 1 gives it, and cannot test the law"
+    else:
+        text += f"the points lie within {stats.percent(misfit)} of the law"
     if serial.value < 0:
         text += "; below 0: faster than linear, which the law does not know"
     return text

@@ -32,6 +32,13 @@ class Exact(unittest.TestCase):
         self.assertAlmostEqual(fit.serial.value, 0.135, 3)
         self.assertLess(fit.misfit, 0.05)
 
+    def test_one_point(self):
+        """By hand (Karp and Flatt): on 2 workers 0.6 s of 1 s, (0.6 - 0.5) / (1 - 0.5) = 0.2."""
+        fit = fits.amdahl({1: [1.0], 2: [0.6], 4: [0.9]}, {4})
+        self.assertAlmostEqual(fit.serial.value, 0.2, 12)
+        self.assertIsNone(fit.misfit)
+        self.assertIn("cannot test the law", fit.text)
+
     def test_faster_than_linear(self):
         fit = fits.amdahl({1: [1.0], 2: [0.45], 4: [0.2]})
         self.assertLess(fit.serial.value, 0)
@@ -45,16 +52,15 @@ class Refused(unittest.TestCase):
         return str(caught.exception)
 
     def test_too_few_points(self):
-        self.assertIn("1 number of workers above 1", self.why({1: [1.0], 2: [0.6]}))
-        self.assertIn("0 numbers", self.why({1: [1.0]}))
+        self.assertIn("No number of workers above 1", self.why({1: [1.0]}))
         self.assertIn("No runs on 1 worker", self.why({2: [1.0], 4: [0.6]}))
         self.assertIn("No runs", self.why({}))
-        self.assertIn("1 number", self.why({1: [1.0], 2: [0.6], 4: [None]}))
+        self.assertIn("No number of workers above 1", self.why({1: [1.0], 4: [None]}))
 
     def test_oversubscribed(self):
         """On two cores 4 workers are no faster; that must not count as a serial part."""
         seconds = {1: [1.0], 2: [0.5], 4: [0.7], 8: [0.9]}
-        self.assertIn("oversubscribed", self.why(seconds, {4, 8}))
+        self.assertIn("oversubscribed", self.why(seconds, {2, 4, 8}))
         seconds[3] = [1 / 3]
         fit = fits.amdahl(seconds, {4, 8})
         self.assertAlmostEqual(fit.serial.value, 0, 12)
@@ -71,8 +77,9 @@ class Simulated(unittest.TestCase):
         for law in fits.LAWS:
             for n in (3, 5, 10):
                 with self.subTest(law=law, runs=n):
-                    held = statsim.serial_coverage(law, 0.08, n, (1, 2, 4, 8), 150)
-                    self.assertGreaterEqual(held, 0.92)
+                    for workers in ((1, 2), (1, 2, 4, 8)):
+                        held = statsim.serial_coverage(law, 0.08, n, workers, 150)
+                        self.assertGreaterEqual(held, 0.86 if n == 3 else 0.92)
 
     def test_interval_narrows(self):
         random = np.random.default_rng(1)
