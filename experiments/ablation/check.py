@@ -42,8 +42,8 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
 
 
 def judge(cell, start, directory):
-    """Why gradwire would refuse the cell; None: it would run. Some options want a folder to write to;
-    a check leaves it alone."""
+    """Why gradwire would refuse the cell; None: it would run. Some options want a folder to write
+    to; a check leaves it alone."""
     words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words, "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,

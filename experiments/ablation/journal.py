@@ -155,8 +155,8 @@ class Journal:
             **new_study(study, planned), **facts, "directory": self.directory()})
 
     def directory(self):
-        """Where the relative paths of a spec's options begin: where the study was begun, wherever it
-        is gone on with."""
+        """Where the relative paths of a spec's options begin: where the study was begun, wherever
+        it is gone on with."""
         path = (self.study() or {}).get("directory") or os.getcwd()
         if not os.path.isdir(path):
             raise Refused(f"{path}: there the study was begun, and relative paths of its spec "

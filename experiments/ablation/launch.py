@@ -41,9 +41,9 @@ class Launcher:
         self.kind, self.directory = kind, directory  # directory: where relative paths begin
         self.program = os.path.join(build, "gradwire")
         self.mpiexec = os.path.join(build, "mpiexec")
-        digest = hashlib.sha256(os.path.abspath(out).encode()).hexdigest()
+        digest = hashlib.sha256(os.fsencode(os.path.abspath(out))).hexdigest()
         self.name = f"study-{digest[:12]}"  # of the testbed: the same after an interruption
-        self.up = None  # what the testbed is: (hosts, rate)
+        self.up = None  # what the testbed is: (hosts, rate); None: it is down
 
     def refuse(self, cells, jobs, oversubscribe):
         """What cannot work, before anything runs."""
@@ -106,7 +106,7 @@ class Launcher:
         if self.up == wanted:
             return
         self.testbed("down")  # of another cell, or left by a runner that was killed
-        self.up = None
+        self.up = ()  # perhaps in part
         self.testbed("up", "--hosts", str(wanted[0]), "--rate", str(wanted[1]))
         self.up = wanted
 
@@ -118,7 +118,7 @@ class Launcher:
             self.testbed("run", "-n", "1", "--mpiexec", self.mpiexec, "--", "true")
 
     def close(self):
-        if self.up:
+        if self.up is not None:
             self.up = None
             self.testbed("down")
 

@@ -14,7 +14,7 @@ from test_bad_input import idx
 from test_experiments import TRAIN, Study, read
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "experiments"))
-from ablation import journal, progress  # noqa: E402
+from ablation import journal, launch, progress  # noqa: E402
 from ablation.spec import plan, read_spec  # noqa: E402
 
 TWO = f"""
@@ -187,7 +187,34 @@ factors: {lr: [0.1, 0.2]}
         self.write(TWO)
         self.refused(self.call(out="/proc/none/out"), "/proc/none/out: ", "--out")
         self.refused(self.call("--out", ""), "--out is empty")
+        self.refused(self.call(out=b"/tmp/\xff"), "/tmp/\\udcff: its path is not UTF-8")
+        gone = os.path.join(self.folder, "gone")
+        os.mkdir(gone)
+        self.refused(self.run_with(preexec_fn=lambda: (os.chdir(gone), os.rmdir(gone))),
+                     "the folder that this is called from is gone")
         self.assertFalse(os.path.exists(self.out))
+
+
+class Bed(unittest.TestCase):
+    def test_half_built(self):
+        """What was begun is taken down, though its building was interrupted."""
+        verbs = []
+
+        def testbed(verb, *_):
+            verbs.append(verb)
+            if verb == "up":
+                sys.exit(143)
+        bed = launch.Launcher("mpiexec", "/build", "/out", "/")
+        bed.close()
+        self.assertEqual(verbs, [])
+        cell = mock.Mock(testbed={"hosts": 2, "rate": "1gbit"})
+        with mock.patch.object(bed, "testbed", testbed):
+            for _ in range(2):
+                with self.assertRaises(SystemExit):
+                    bed.prepare(cell)
+            bed.close()
+            bed.close()
+        self.assertEqual(verbs, ["down", "up", "down", "up", "down"])
 
 
 class Saying(unittest.TestCase):
