@@ -114,14 +114,17 @@ def fit(law, seconds, oversubscribed=()):
 
 
 def _text(law, serial, misfit):
-    ends = "" if serial.low is None else f" ({100 * serial.low:.2g}..{100 * serial.high:.2g}%)"
-    text = f"{law}: serial fraction {100 * serial.value:.2g}%{ends}; "
+    ends = "" if serial.low is None else \
+        f" ({stats.percent(serial.low)[:-1]}..{stats.percent(serial.high)})"
+    text = f"{law}: serial fraction {stats.percent(serial.value)}{ends}; "
     if misfit is None:
         text += "one number of workers above 1 gives it, and cannot test the law"
     else:
         text += f"the points lie within {stats.percent(misfit)} of the law"
     if serial.value < 0:
         text += "; below 0: faster than linear, which the law does not know"
+    if serial.value > 1:
+        text += "; above 100%: slower than 1 worker, which the law does not know"
     return text
 
 

@@ -269,7 +269,8 @@ def _comparison(estimate, adjusted, level, words, what):
 def percent(fraction):
     """Two digits that count: 0.0312 is 3.1%, 0.312 is 31%."""
     value = 100 * fraction
-    digits = 0 if value >= 9.95 else 1 if value >= 0.995 or value == 0 else 2
+    far = abs(value)
+    digits = 0 if far >= 9.95 else 1 if far >= 0.995 or far == 0 else 2
     return f"{value:.{digits}f}%"
 
 

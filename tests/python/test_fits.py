@@ -44,6 +44,12 @@ class Exact(unittest.TestCase):
         self.assertLess(fit.serial.value, 0)
         self.assertIn("faster than linear", fit.text)
 
+    def test_slower_than_one(self):
+        # (1.5 - 0.5) / (1 - 0.5) = 2
+        fit = fits.amdahl({1: [1.0], 2: [1.5]})
+        self.assertIn("serial fraction 200%; ", fit.text)
+        self.assertIn("slower than 1 worker", fit.text)
+
 
 class Refused(unittest.TestCase):
     def why(self, seconds, oversubscribed=()):
