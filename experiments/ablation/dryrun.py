@@ -12,11 +12,15 @@ def environment_words(cell):
     return ["env", *unset, *given] if unset or given else []
 
 
+def counted(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def place(cell):
-    where = f"{cell.ranks} rank{'s' if cell.ranks > 1 else ''}"
+    where = counted(cell.ranks, "rank")
     if cell.testbed:
         bed = cell.testbed
-        where += f" on {bed['hosts']} hosts at {bed['rate']}, {bed['per_host']} a host"
+        where += f" on {bed['hosts']} hosts at {bed['rate']}, {bed['per_host']} each in turn"
     return where
 
 
@@ -32,7 +36,7 @@ def text(study, runs, out, command):
                                                           os.path.join(out, planned.folder))
         lines.append(f"{i:>{width}}  {planned.folder}  {place(planned.cell)}  {shlex.join(words)}")
     blocks, total = len(study.blocks), len(study.cells) * len(study.blocks)
-    lines.append(f"{len(study.cells)} cells ({study.design}) x {blocks} "
-                 f"block{'s' if blocks > 1 else ''} = {total} runs; listed: {len(runs)}; "
+    lines.append(f"{counted(len(study.cells), 'cell')} ({study.design}) x "
+                 f"{counted(blocks, 'block')} = {counted(total, 'run')}; listed: {len(runs)}; "
                  "nothing was run or written")
     return "\n".join(lines)

@@ -104,4 +104,4 @@ class Progress:
                  if self.count(state)]
         left = self.total - len(self.states)
         parts += [f"{left} left"] * bool(left)
-        return f"{self.total} runs: {', '.join(parts)}; in {out}"
+        return f"{self.total} run{'' if self.total == 1 else 's'}: {', '.join(parts)}; in {out}"

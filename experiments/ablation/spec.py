@@ -353,7 +353,8 @@ class Reader:
         seeds = [1]
         if node is not None:
             if not isinstance(node.value, list) or not node.value:
-                raise node.bad(f"seeds: is {node.kind}, must be a list of numbers, e.g. [1, 2]")
+                raise node.bad(f"seeds: {command.text_shown(node)} must be a list of numbers, e.g. "
+                               "[1, 2]")
             seeds = [command.whole(item, 0, LARGEST_SEED, "seeds") for item in node.value]
             for i, item in enumerate(node.value):
                 if seeds[i] in seeds[:i]:

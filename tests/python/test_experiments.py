@@ -46,9 +46,10 @@ exec {mpiexec} -n $ranks "$@"
 """
 
 
-def heed_interrupt():
-    """A shell that starts the tests in the background has it ignored."""
+def heed_signals():
+    """A shell that starts the tests in the background, or nohup(1), has them ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def read(path):
@@ -88,14 +89,18 @@ class Study(unittest.TestCase):
         return subprocess.run(self.words(*words, **more), capture_output=True, text=True,
                               timeout=300, check=False, stdin=subprocess.DEVNULL)
 
+    def begin(self, *words):
+        process = subprocess.Popen(self.words(*words), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+                                   preexec_fn=heed_signals)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
     def spawn(self, *words):
         """A runner that is at work on its first run."""
         before = len(self.starts())
-        process = subprocess.Popen(self.words(*words), stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-                                   preexec_fn=heed_interrupt)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
+        process = self.begin(*words)
         self.until(lambda: len(self.starts()) > before or process.poll() is not None)
         return process
 

@@ -1,10 +1,12 @@
 """The experiment runner on rough ground: damaged files, a full disk, closed streams, folders that
 go, and calls from elsewhere. No run is lost or taken for another, and no traceback is shown."""
 
+import errno
 import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -183,6 +185,27 @@ factors: {lr: [0.1, 0.2]}
         os.rename(begun, begun + " no more")
         self.refused(self.run_with("--resume"), begun, "--out")
 
+    def test_hangup_before_the_first_run(self):
+        """Nothing stays of a study that has not begun."""
+        self.write(TWO)
+        self.script("build/gradwire", """#!/bin/bash
+case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$@";; esac
+""")
+        runner = self.begin()
+        self.until(lambda: os.path.exists(os.path.join(self.folder, "checking")))
+        runner.send_signal(signal.SIGHUP)
+        self.assertEqual(runner.communicate(timeout=30), ("", ""))
+        self.assertEqual(runner.returncode, 129)
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_no_locks(self):
+        """As on some network file systems."""
+        self.write(TWO)
+        with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
+            with self.assertRaisesRegex(journal.Refused, r"\.lock: this file system has no locks"):
+                journal.Journal(self.out).locked().__enter__()
+        self.assertFalse(os.path.exists(self.out))
+
     def test_names_of_folders(self):
         self.write(TWO)
         self.refused(self.call(out="/proc/none/out"), "/proc/none/out: ", "--out")
@@ -215,6 +238,16 @@ class Bed(unittest.TestCase):
             bed.close()
             bed.close()
         self.assertEqual(verbs, ["down", "up", "down", "up", "down"])
+
+    def test_stays_up(self):
+        """What a study came to does not hang on it."""
+        bed = launch.Launcher("mpiexec", "/build", "/out", "/")
+        bed.up = (2, "1gbit")
+        with (mock.patch.object(bed, "testbed", side_effect=journal.Refused("busy")),
+              mock.patch.object(sys, "stderr", io.StringIO()) as said):
+            bed.close()
+        self.assertEqual(said.getvalue(),
+                         f"experiments/run: the testbed {bed.name} stays up: busy\n")
 
 
 class Saying(unittest.TestCase):

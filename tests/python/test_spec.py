@@ -47,7 +47,7 @@ BAD = [
     ("claim: x\nfactors: {threads: [1]}\nrepetitions: two  # <<", "'two' must be a whole number"),
     ("claim: x\nfactors: {threads: [1]}\nretries: -1  # <<", "from 0 to 100"),
     ("claim: x\nfactors: {threads: [1]}\norder_seed: 1.5  # <<", "whole number"),
-    ("claim: x\nfactors: {threads: [1]}\nseeds: 3  # <<", "seeds: is text, must be a list"),
+    ("claim: x\nfactors: {threads: [1]}\nseeds: 3  # <<", "seeds: '3' must be a list"),
     ("claim: x\nfactors: {threads: [1]}\nseeds: []  # <<", "must be a list"),
     ("claim: x\nfactors: {threads: [1]}\nseeds:\n  - 1\n  - x  # <<", "'x' must be a whole"),
     ("claim: x\nfactors: {threads: [1]}\nseeds:\n  - 1\n  - 1  # <<", "1 again"),
@@ -443,7 +443,7 @@ class DryRun(Case):
         self.assertEqual([line.split()[:2] for line in listed],
                          [[str(i), planned.folder] for i, planned in runs])
         for line, (_, planned) in zip(listed, runs):
-            self.assertIn(f"2 ranks on 2 hosts at 1gbit, 1 a host  env "
+            self.assertIn(f"2 ranks on 2 hosts at 1gbit, 1 each in turn  env "
                           f"{'-u A' if planned.cell.levels['env.A'] == 'unset' else 'A=b'}",
                           line.replace("'", ""))
             words = shlex.split(line)
