@@ -51,8 +51,9 @@ static void tells_what_is_known(void **state) {
     gw_work_run run = {.spec = &spec, .batch = BATCH, .split = &none, .compute_s = NAN};
     json_t *o = gw_work_json(&run);
     assert_non_null(o);
-    static const char *const absent[] = {"alone_s", "compute_s", "flops_per_s", "peak_flops_per_s",
-                                         "working_set_bytes", "level", "bandwidth_bytes_per_s"};
+    static const char *const absent[] = {
+        "alone_s",           "compute_s", "flops_per_s",          "peak_flops_per_s",
+        "working_set_bytes", "level",     "bandwidth_bytes_per_s"};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         assert_true(json_is_null(json_object_get(o, absent[i])));
     json_decref(o);
