@@ -67,8 +67,8 @@ STYLE = {
     "legend.facecolor": GROUND, "legend.edgecolor": GRID, "legend.framealpha": 0.9,
     "hatch.color": GROUND, "hatch.linewidth": 1.0,
     "axes.spines.top": False, "axes.spines.right": False,
-    "font.sans-serif": ["DejaVu Sans"], "font.size": 8.5, "axes.labelsize": 8.5, "axes.titlesize": 9, "xtick.labelsize": 8,
-    "ytick.labelsize": 8, "legend.fontsize": 8,
+    "font.sans-serif": ["DejaVu Sans"], "font.size": 8.5, "axes.labelsize": 8.5,
+    "axes.titlesize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8,
     "lines.linewidth": 1.4, "lines.markersize": 4,
 }
 

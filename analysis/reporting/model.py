@@ -51,6 +51,8 @@ class Results:
     failed: list  # (folder, cell, what happened)
     diverged: list = field(default_factory=list)  # the same; a result, but without figures
     missing: list = field(default_factory=list)  # folders of runs that are planned, and not made
+    # Cells of the study without a finished run: they are not among `cells`.
+    empty: list = field(default_factory=list)
 
 
 @dataclass

@@ -95,6 +95,11 @@ def study_facts(study):
     ]
 
 
+def baseline_of(results):
+    empty = [f"{cell.label}, without a finished run" for cell in results.empty if cell.baseline]
+    return results.baseline.label if results.baseline else empty[0] if empty else "none"
+
+
 def head(results):
     study = results.study
     factors = "; ".join(f"{name}: {', '.join(levels)}" for name, levels in results.factors.items())
@@ -102,7 +107,7 @@ def head(results):
         ("Made", "by no study: what differs among these runs is taken for their factors")]
     return facts(known + [
         ("Factors", escape(factors) or "none"),
-        ("Baseline", escape(results.baseline.label) if results.baseline else "none"),
+        ("Baseline", escape(baseline_of(results))),
         ("Runs", counts(results)),
         ("gradwire", different(results, version_of)),
         ("Machine", different(results, machine_of)),
@@ -124,6 +129,9 @@ def findings(results):
         html += folded(f"{len(lines) - MANY} more", items(lines[MANY:])) if lines[MANY:] else ""
     elif len(results.cells) < 2:
         html = paragraph("A single configuration: nothing to compare.")
+    elif any(cell.baseline for cell in results.empty):
+        html = paragraph("The baseline has no finished run, so no verdicts: name another by "
+                         "--baseline.")
     else:
         html = paragraph("No baseline, so no verdicts: name one by --baseline.")
     alarms = verdicts.warnings(results)

@@ -10,6 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from reporting import figure
 
 MOST = len(figure.SERIES)  # lines with a colour and a name; more cannot be told apart
+LEAST = 1e-60  # of the largest value: what a logarithmic axis can still reach
 LEGEND_LINE_IN = 0.175
 
 
@@ -101,7 +102,8 @@ def log_axis(ax, which, values, most=6, labels=None):
     """Make an axis logarithmic over the values, its ticks numbers that a reader reads. `labels`:
     {value: text} of ticks that are given."""
     values = [value for value in values if value and value > 0]
-    low, high = min(values), max(values)
+    high = max(values)
+    low = max(min(values), high * LEAST)
     room = (high / low) ** 0.06 if high > low else 1.3
     low, high = low / room, high * room
     getattr(ax, f"set_{which}scale")("log")

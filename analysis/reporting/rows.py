@@ -57,6 +57,11 @@ def listed(labels, of=None):
     return "; ".join(labels[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
+def modelled_bytes(run):
+    """Whether the bytes on the wire are a model's: MPI does not tell what its collectives send."""
+    return run.info["sources"]["wire_bytes"].startswith("modelled")
+
+
 def capped(lines):
     """The first notes of a kind, and how many more there are."""
     if len(lines) <= MOST_NOTES:

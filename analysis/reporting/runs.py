@@ -18,6 +18,7 @@ MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 LABEL = 100  # letters
 
 EPOCHS_LIMIT = 64 << 20
+LEAST, MOST = 1e-18, 1e18  # beyond: no time, no count of bytes and no loss that was finite for long
 
 
 @dataclass
@@ -58,12 +59,12 @@ def find(folder):
 
 
 def number_or_none(text):
-    """NaN and infinities, too, are no figure."""
+    """NaN, infinities and what no run could count or time, too, are no figure."""
     try:
         value = float(text)
     except (TypeError, ValueError):
         return None
-    return value if np.isfinite(value) else None
+    return value if value == 0 or LEAST <= abs(value) <= MOST else None
 
 
 def read_epochs(path):
@@ -76,8 +77,11 @@ def read_epochs(path):
         rows = list(csv.DictReader(io.StringIO(text.decode("utf-8")), quoting=csv.QUOTE_NONE))
     except (csv.Error, ValueError) as error:
         raise Bad(f"epochs.csv: {error}") from error
-    return [{key: number_or_none(value) for key, value in row.items()
+    rows = [{key: number_or_none(value) for key, value in row.items()
              if key not in (None, "replica_hash")} for row in rows]
+    if any(not 0 <= (row.get("test_accuracy") or 0) <= 1 for row in rows):
+        raise Bad("epochs.csv: a test_accuracy outside 0 to 1")
+    return rows
 
 
 def marks_of(info, means):
@@ -101,13 +105,16 @@ def read_run(found, experiment=None):
     batches = read_batches(os.path.join(found.path, "batches.csv"), info["machine"]["ranks"],
                            info["results"]["steps"])
     epochs = read_epochs(os.path.join(found.path, "epochs.csv"))
+    step_s = float(np.median(batches.walls))
+    if not LEAST <= step_s <= MOST:
+        raise Bad(f"batches.csv: a median step of {step_s:g} s: no run takes that")
     means = {**batches.means, "slowest_wall_s": float(batches.walls.mean())}
     made = experiment or {"levels": {}, "cell": "", "block": None}
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
                walls=batches.walls, means=means, present=batches.present,
                rank_means=batches.rank_means, epochs=epochs,
-               step_s=float(np.median(batches.walls)), marks=marks_of(info, means))
+               step_s=step_s, marks=marks_of(info, means))
 
 
 # ---- a study of the runner ----
@@ -174,11 +181,12 @@ class Study:
         labels = make_labels(self.cells, factors, around)
         cells = [Cell(name, labels[name], levels, [run for run in self.done if run.cell == name],
                       name == self.study["baseline"]) for name, levels in self.cells.items()]
+        empty = [cell for cell in cells if not cell.runs]
         cells = [cell for cell in cells if cell.runs]
         return Results(self.study["name"], printable(os.path.relpath(self.path, self.root)),
                        self.study, factors, cells,
                        next((cell for cell in cells if cell.baseline), None), self.left_out,
-                       self.failed, self.diverged, self.missing())
+                       self.failed, self.diverged, self.missing(), empty)
 
 
 def speaks(level):

@@ -13,6 +13,7 @@ import stat
 from dataclasses import dataclass
 
 LIMIT = 16 << 20  # bytes of a JSON file
+LARGEST = 1e60  # number: no run counts or times as much
 
 TEXT, NUMBER, COUNT, YES_NO, SCALAR = "a text", "a number", "a whole number from 0 on", \
     "true or false", "a text, a number, true, false or null"
@@ -98,8 +99,9 @@ def check_texts(value, name):
 
 
 def is_number(value):
+    """Finite, and so that products and squares of a few are finite, too."""
     try:
-        return not isinstance(value, bool) and math.isfinite(value)
+        return not isinstance(value, bool) and math.isfinite(value) and abs(value) <= LARGEST
     except (TypeError, OverflowError):
         return False
 

@@ -183,18 +183,24 @@ def worse(metric, comparison, threshold):
     return ratio > 1 + threshold if metric.lower_is_better else ratio < 1 - threshold
 
 
+def modelled(name, run):
+    """Twins and model are the two parts of the modelled memory time."""
+    return "_model_" in name or "_twin_" in name or \
+        run.info["sources"].get(name, "").startswith("modelled")
+
+
 def marks(name, runs):
     """What to know of a figure of some runs."""
     found = {mark for run in runs for mark in run.marks}
-    if any("_model_" in name or run.info["sources"].get(name, "").startswith("modelled")
-           for run in runs):
+    if any(modelled(name, run) for run in runs):
         found.add("modelled, not measured")
     return sorted(found)
 
 
 def compare(results_a, results_b, name, threshold):
     """Both sides matched and judged; raises BadInput where nothing matches."""
-    alone = len(results_a) == len(results_b) == 1
+    alone = all(sum(bool(one.study or one.cells) for one in side) == 1
+                for side in (results_a, results_b))
     a, b = (cells_of(results, alone) for results in (results_a, results_b))
     keys = [key for key in a if key in b]
     if not keys:

@@ -62,29 +62,38 @@ def outcome(cell):
                                  for run in cell.runs)}
 
 
-def comparison(found):
-    """Of a Comparison; None: the baseline itself, or there is none."""
+def comparison(found, reference):
+    """Of a Comparison with a cell; None: the baseline itself, or there is none."""
     if found is None:
-        return dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_level", "p", "p_holm",
-                              "least_difference", "verdict"))
-    return {"ratio": found.interval.value, "ratio_low": found.interval.low,
-            "ratio_high": found.interval.high, "ratio_level": found.interval.level, "p": found.p,
+        return dict.fromkeys(("compared_with", "ratio", "ratio_low", "ratio_high", "ratio_level",
+                              "p", "p_holm", "least_difference", "verdict"))
+    interval = found.interval
+    return {"compared_with": reference.name, "ratio": interval.value, "ratio_low": interval.low,
+            "ratio_high": interval.high, "ratio_level": interval.level, "p": found.p,
             "p_holm": found.p_adjusted, "least_difference": found.mdd, "verdict": found.text}
 
 
+def identity(results, cell):
+    """Which cell, and what became of its runs: all that is known of one without a finished run."""
+    return {"study": results.name, "cell": cell.name, "label": cell.label,
+            **{f"level.{name}": level for name, level in cell.levels.items()},
+            "baseline": int(cell.baseline), "runs": len(cell.runs),
+            "failed": sum(name == cell.name for _, name, _ in results.failed),
+            "diverged": sum(name == cell.name for _, name, _ in results.diverged)}
+
+
 def rows_of(results):
-    found = verdicts.of_study(results)
+    found, references = verdicts.of_study(results), verdicts.references(results)
     for cell in results.cells:
         machines = [run.info["machine"] for run in cell.runs]
-        yield {"study": results.name, "cell": cell.name, "label": cell.label,
-               **{f"level.{name}": level for name, level in cell.levels.items()},
-               "baseline": int(cell is results.baseline), "runs": len(cell.runs),
-               "failed": sum(name == cell.name for _, name, _ in results.failed),
-               "diverged": sum(name == cell.name for _, name, _ in results.diverged),
+        yield {**identity(results, cell),
                "ranks": one(machine["ranks"] for machine in machines),
                "threads": one(machine["threads_per_rank"] for machine in machines),
-               **timing(cell), **phases(cell), **outcome(cell), **comparison(found.get(cell.name)),
+               **timing(cell), **phases(cell), **outcome(cell),
+               **comparison(found.get(cell.name), references.get(cell.name)),
                "marks": "; ".join(sorted({mark for run in cell.runs for mark in run.marks}))}
+    for cell in results.empty:
+        yield identity(results, cell)
 
 
 def blank(value):

@@ -77,11 +77,17 @@ def of_study(results):
     return compared(results)[0]
 
 
+def named(cell):
+    """Its label, and that it is oversubscribed, which no figure of it is to be read without."""
+    over = any("oversubscribed" in run.marks for run in cell.runs)
+    return cell.label + (" (oversubscribed)" if over else "")
+
+
 def sentences(results):
     """[(label, what its step time is against its reference's)] in the order of the cells."""
     found, pairs = of_study(results), references(results)
     many = len({id(other) for other in pairs.values()}) > 1
-    return [(cell.label + (f", against {pairs[cell.name].label}" if many else ""),
+    return [(named(cell) + (f", against {named(pairs[cell.name])}" if many else ""),
              sentence(found[cell.name])) for cell in results.cells if cell.name in found]
 
 
@@ -104,11 +110,33 @@ def several(results, what, read):
     return f"The runs come from {len(found)} {what}: {', '.join(found)}."
 
 
+def started(run):
+    """What sorts runs by time; the planned place tells apart those of the same second. (The plan
+    alone does not: what was resumed, or tried again, ran later.)"""
+    planned = (run.experiment or {}).get("planned")
+    return run.info["started_utc"], planned if planned is not None else 0
+
+
+def lost(results):
+    """A warning on configurations without any figure; None: all have some."""
+    if not results.empty:
+        return None
+    ended = {}
+    for what, runs in (("diverged", results.diverged), ("failed", results.failed)):
+        for _, cell, _ in runs:
+            ended.setdefault(cell, []).append(what)
+    names = [cell.label + "".join(f", {ended[cell.name].count(what)} {what}" for what in
+                                  dict.fromkeys(ended.get(cell.name, ())))
+             for cell in results.empty]
+    return f"Without a finished run, and so in no chart of times: {'; '.join(names)}."
+
+
 def warnings(results):
     """What makes the figures of a study less than they seem, a sentence each."""
     runs = runs_of(results)
     # Where no study says what varies, commit and processor are factors like any other.
     said = [] if results.study is None else [
+        lost(results),
         several(results, "commits", lambda info: info["commit"] or "unknown"),
         several(results, "kinds of processor", lambda info: info["machine"]["cpu"])]
     for mark in sorted({mark for run in runs for mark in run.marks}):
@@ -117,7 +145,7 @@ def warnings(results):
         count = sum(mark in run.marks for run in runs)
         said.append(f"{mark[0].upper()}{mark[1:]}: {count} of {len(runs)} runs ({which}).")
     if results.study is not None:
-        ordered = sorted(runs, key=lambda run: run.experiment["planned"])
+        ordered = sorted(runs, key=started)
         text = stats.drift([(run.cell, run.step_s) for run in ordered]).text
         said.append(f"{text[0].upper()}{text[1:]}." if text else None)
     drifting = [run.folder for run in runs if stats.drift_within(run.walls).raised]

@@ -16,8 +16,10 @@ import gwrun
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 import numpy  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
-from reporting import figure, learning, levels, model, rows, runs, verdicts  # noqa: E402
+from reporting import (figure, learning, levels, model, panels, rows, runs,  # noqa: E402
+                       verdicts)
 from reporting.charts import (accuracy, baseline, effects, final_accuracy,  # noqa: E402
                               roofline, scaling, sweep, traffic)
 
@@ -84,6 +86,8 @@ class Case(unittest.TestCase):
         self.results = copy.deepcopy(self.read)
         self.hints = self.results.study["report"]
         del self.hints["compare_within"]
+        for run in verdicts.runs_of(self.results):
+            run.marks = []  # of a busy machine
 
     def files(self, ranks, codec, name):
         """The rows of a file of each block's run."""
@@ -221,6 +225,28 @@ class Accuracy(Case):
             else:
                 self.assertEqual(found["time to target (s)"], "not reached")
 
+    def test_modelled_bytes_are_marked(self):
+        name, other = self.name("2", "none"), self.name("2", "fp16")
+        for source in ("measured: x", "modelled: what the optimal collective sends"):
+            for run in self.cell("2", "none").runs:
+                run.info["sources"]["wire_bytes"] = source
+            for run in self.cell("2", "fp16").runs:
+                run.info["sources"]["wire_bytes"] = "measured: x"
+            chart = accuracy.build(self.results)
+            word = source.partition(":")[0]
+            self.assertEqual(row_of(chart, configuration=name)["source of the bytes"], word)
+            self.assertEqual(row_of(chart, configuration=other)["source of the bytes"], "measured")
+            label = self.cell("2", "none").label
+            said = [note for note in chart.notes if note.startswith("Bytes modelled")]
+            self.assertEqual(any(label in note for note in said), word == "modelled")
+        self.assertIn("bytes modelled", figure.standalone_svg(chart))
+
+    def test_a_run_without_accuracy_costs_the_line_and_is_said(self):
+        self.cell("2", "none").runs[0].epochs = []
+        notes = accuracy.build(self.results).notes
+        self.assertTrue(any("did not test its accuracy" in note
+                            and self.cell("2", "none").label in note for note in notes), notes)
+
     def test_the_studys_target_and_those_that_never_reach_it(self):
         self.results.study["report"]["target_accuracy"] = 1.01
         chart = accuracy.build(self.results)
@@ -355,6 +381,12 @@ class Factors(Case):
         self.assertIn("compress 4 times, ranks 3 times", chart.notes[0])
         self.assertIn("within 0.00%", chart.notes[1])
 
+    def test_levels_of_marked_runs_are_starred(self):
+        for run in self.cell("2", "none").runs:
+            run.marks = ["oversubscribed"]
+        names = [row[1] for row in effects.build(self.results).table.rows if row[0] == "ranks"]
+        self.assertEqual(sorted(names), ["* 2", "1 (reference)"])
+
     def test_what_does_not_multiply_is_named(self):
         chart = self.grid(slow=3.0)
         # Least squares leave (1 - 1/2)(1 - 1/3) of the logarithm of 3, with either sign.
@@ -466,6 +498,15 @@ class Roofline(Case):
                 run.info["work"] = None
         with self.assertRaises(model.NotShown):
             roofline.build(self.results)
+
+
+class Axes(unittest.TestCase):
+    def test_logarithmic_over_whatever_was_read(self):
+        for low, high in ((1e-300, 1e60), (5e-324, 1.0), (1.0, 1.0), (2.0, 3.0)):
+            ax = Figure().subplots()
+            panels.log_axis(ax, "x", [0, None, low, high])
+            left, right = ax.get_xlim()
+            self.assertTrue(0 < left < right < math.inf and left < high < right, (low, high))
 
 
 class Drawings(Case):

@@ -5,10 +5,15 @@ import csv
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import gwrun
+
+sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
+
+from reporting import model, runs, sidebyside  # noqa: E402
 
 SCRIPT = os.path.join(gwrun.SOURCE, "analysis", "compare")
 TRAIN = ["--data", "synthetic:samples=2000,features=100,classes=4,seed=1", "--layers", "64",
@@ -260,6 +265,26 @@ class KnownRuns(unittest.TestCase):
         done = self.compare("--threshold", "1%")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("no regression of more than 1% in 20 cells", done.stdout)
+
+    def test_a_study_beside_a_stray_link_is_compared_whatever_its_name(self):
+        self.side("A", self.WALLS)
+        self.side("B", self.WALLS, start=100)
+        sides = [runs.read_results(os.path.join(self.root, name)) for name in "AB"]
+        for name, side in zip("ab", sides):
+            side[0].name, side[0].study = name, {"cells": []}
+        sides[1].append(model.Results("rest", ".", None, {}, [], None, [("x", "a link")], []))
+        both = sidebyside.compare(*sides, "step", 0.05)
+        self.assertEqual((len(both.rows), both.only), (1, ([], [])))
+        self.assertEqual(both.failed[1], ["x: a link"])
+
+    def test_modelled_columns_are_marked(self):
+        self.side("A", self.WALLS[:1])
+        run, = runs.read_results(os.path.join(self.root, "A"))[0].cells[0].runs
+        run.marks, run.info["sources"]["wire_bytes"] = [], "modelled: what is optimal"
+        modelled = ["modelled, not measured"]
+        for name, marks in (("memory_twin_s", modelled), ("core_model_hi_s", modelled),
+                            ("wire_bytes", modelled), ("memory_ctr_s", []), ("step", [])):
+            self.assertEqual(sidebyside.marks(name, [run]), marks, name)
 
     def refused(self, words, *arguments):
         done = compare(*arguments)

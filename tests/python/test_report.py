@@ -131,6 +131,30 @@ class Page(ReportCase):
         dump(os.path.join(folder, "b01-s1/comm=iallreduce/run.json"), "{}")
         self.assertIn("No finished run.", self.render(good=good)[0])
 
+    def test_a_configuration_without_a_finished_run(self):
+        folder = self.study()
+        for block, state in enumerate(("failed", "diverged")):
+            path = os.path.join(folder, f"b{block:02d}-s1/comm=allreduce/experiment.json")
+            dump(path, {**load(path), "state": state})
+        text, _ = self.render(good=good)
+        for words in ("Without a finished run, and so in no chart of times: allreduce, 1 diverged, "
+                      "1 failed.", "<dd>allreduce, without a finished run</dd>"):
+            self.assertTrue(words in text, words)
+        with_runs, without = csv.DictReader(summary.text(runs.read_results(self.dir)).splitlines())
+        self.assertEqual((with_runs["runs"], with_runs["failed"]), ("2", "0"))
+        told = ("cell", "level.comm", "baseline", "runs", "failed", "diverged", "step_s", "ratio")
+        self.assertEqual([without[name] for name in told],
+                         ["comm=allreduce", "allreduce", "1", "0", "1", "1", "", ""])
+
+    def test_a_baseline_without_a_finished_run(self):
+        folder = self.study()
+        for block in range(2):
+            path = os.path.join(folder, f"b{block:02d}-s1/comm=allreduce/experiment.json")
+            dump(path, {**load(path), "state": "failed"})
+        found, = runs.read_results(self.dir)
+        found.cells.append(found.cells[0])
+        self.assertIn("The baseline has no finished run", page.findings(found))
+
     def test_hostile_text_stays_text(self):
         evil = '"><script>alert(1)</script><img src=http://example.org/x onerror="x">'
         folder = self.copy("<b>&amp;")
@@ -174,6 +198,39 @@ class Verdicts(ReportCase):
         self.assertRegex(text, r"^12% faster \(1[12]\.\.12%\), 5 pairs of runs\.$")
         (_, text), = verdicts.sentences(self.results(1.0001))
         self.assertIn("inside the noise", text)
+
+    def test_oversubscribed_sentences_say_so(self):
+        found = self.results(0.88)
+        found.cells[1].runs[0].marks.append("oversubscribed")
+        (label, _), = verdicts.sentences(found)
+        self.assertEqual(label, "iallreduce:algo=sra (oversubscribed)")
+
+    def test_summary_names_what_a_ratio_is_to(self):
+        found = self.results(0.88)
+        twins = []
+        for cell in found.cells:
+            cell.levels = {**cell.levels, "size": "small"}
+            twins.append(model.Cell(cell.name + "-2", cell.label + " 2",
+                                    {**cell.levels, "size": "large"}, cell.runs))
+        found.cells += twins
+        found.study["report"] = {"compare_within": ["size"]}
+        rows = list(csv.DictReader(summary.text([found]).splitlines()))
+        self.assertEqual([row["compared_with"] for row in rows],
+                         ["", found.cells[0].name, "", found.cells[2].name])
+
+    def test_drift_is_over_the_order_of_the_starts(self):
+        found, = runs.read_results(self.study(blocks=6))
+        for cell in found.cells:
+            for i, run in enumerate(cell.runs):
+                run.step_s = (1 + i) * 1e-3
+                run.walls = run.walls[:0]
+                # As planned, times rise; as started (two were made anew at the end) they do not.
+                run.info["started_utc"] = f"2026-11-21T16:0{(5, 1, 4, 2, 0, 3)[i]}:00Z"
+        self.assertFalse([said for said in verdicts.warnings(found) if said.startswith("Drift")])
+        for cell in found.cells:
+            for i, run in enumerate(cell.runs):
+                run.info["started_utc"] = f"2026-11-21T16:0{i}:00Z"
+        self.assertTrue([said for said in verdicts.warnings(found) if said.startswith("Drift")])
 
     def test_summary(self):
         found = self.results(0.88)

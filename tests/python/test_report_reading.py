@@ -213,6 +213,19 @@ class LeftOut(ReportCase):
             info[last] = value
         return self.reason(lambda folder: self.change(folder, change))
 
+    def test_figures_that_no_run_has(self):
+        def walls(text, wall):
+            titles, *rows = [line.split(",") for line in text.splitlines()]
+            at = titles.index("wall_s")
+            rows = [titles] + [row[:at] + [wall] + row[at + 1:] for row in rows]
+            return "".join(",".join(row) + "\n" for row in rows)
+        for wall in ("0", "1e300"):
+            self.assertIn("a median step of",
+                          self.text("batches.csv", lambda text, w=wall: walls(text, w)))
+        self.assertIn("test_accuracy outside 0 to 1", self.text(
+            "epochs.csv", lambda text: "epoch,test_accuracy\n1,1e9\n"))
+        self.assertIn("not a number", self.value("results", "train_s", value=1e300))
+
     def test_half_written(self):
         for name in ("run.json", "batches.csv", "epochs.csv"):
             why = self.reason(lambda folder, n=name: os.unlink(os.path.join(folder, n)))

@@ -74,7 +74,18 @@ class Table(unittest.TestCase):
                             self.write("bare", json.dumps(bare)))
         self.assertEqual(done.returncode, 0)
         cells = [line.split()[3] for line in done.stdout.splitlines()[3:6]]
-        self.assertEqual(cells, ["0.030..0.060", "0.040", "absent"])
+        self.assertEqual(cells, ["0.030..0.060~", "0.040", "absent"])
+        self.assertIn("~: modelled, not measured.", done.stdout)
+
+    def test_marks(self):
+        run = {**RUN, "machine": {"oversubscribed": True},
+               "sources": {"wire_bytes": "modelled: what the optimal collective sends"}}
+        done = self.table(self.write("three", json.dumps(run)), self.write("two", json.dumps(RUN)))
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[3], r"^three \*  .* 941,096~ ")
+        self.assertRegex(lines[4], r"^two  .* 941,096 ")
+        self.assertIn("*: oversubscribed", done.stdout)
+        self.assertIn("~: modelled", done.stdout)
 
     def test_same_name_twice(self):
         one = self.write("a", json.dumps(RUN))

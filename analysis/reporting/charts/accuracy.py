@@ -20,17 +20,30 @@ def figures(reach, factor):
     return [value * factor] + [None if end is None else end * factor for end in (low, high)]
 
 
+def source_of(cell):
+    """How the bytes came about; None: no run counted any."""
+    if all(point[1] is None for run in cell.runs for point in learning.points(run)):
+        return None
+    return "modelled" if any(map(rows.modelled_bytes, cell.runs)) else "measured"
+
+
+def modelled(cells):
+    """Those whose bytes are a model's, and not all 0."""
+    return [cell for cell in cells if source_of(cell) == "modelled"
+            and any(point[1] for run in cell.runs for point in learning.points(run))]
+
+
 def table_of(results, target, lost):
     table = Table(["configuration", "runs", "diverged", "accuracy at the end, median",
                    "runs at the target", "time to target (s)", "low (s)", "high (s)",
-                   "bytes to target (MB)", "low (MB)", "high (MB)"], [])
+                   "bytes to target (MB)", "low (MB)", "high (MB)", "source of the bytes"], [])
     for cell in results.cells:
         seconds, sent = (learning.reached(cell, target, column) for column in (0, 1))
         table.rows.append([rows.label(cell), len(cell.runs), lost.get(cell.name, 0),
                            learning.median_final(cell), f"{seconds.n} of {seconds.of}"]
-                          + figures(seconds, 1) + figures(sent, 1e-6))
+                          + figures(seconds, 1) + figures(sent, 1e-6) + [source_of(cell)])
     for name, count in learning.lost_rows(results, lost):
-        table.rows.append([name, 0, count, None, "diverged"] + [None] * 6)
+        table.rows.append([name, 0, count, None, "diverged"] + [None] * 7)
     return table
 
 
@@ -42,13 +55,13 @@ def order_of(target):
     return order
 
 
-def plot(ax, curve, x, colour, strong, name):
+def plot(ax, curve, x, colour, strong, **more):
     """A line, with the range of the runs; a run's only epoch is a mark."""
     if None in x or (ax.get_xscale() == "log" and min(x) <= 0):
         return
     width, above = (1.5, 4) if strong else (0.7, 2)
-    ax.plot(x, curve.accuracy, color=colour, linewidth=width, zorder=above, label=name,
-            marker="o", markersize=2.5 if strong else 1.5)
+    ax.plot(x, curve.accuracy, color=colour, linewidth=width, zorder=above, marker="o",
+            markersize=2.5 if strong else 1.5, **more)
     if strong and curve.low != curve.high:
         ax.fill_between(x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0, zorder=1)
 
@@ -60,6 +73,7 @@ class Drawing:
         cells = [cell for cell in results.cells if cell.name in curves]
         self.named, self.others = panels.named(cells, results.baseline, order_of(target))
         self.curves, self.target = curves, target
+        self.modelled = {cell.name for cell in modelled(cells)}
         sent = [curve.sent for curve in curves.values() if None not in curve.sent]
         self.by_bytes = any(map(max, sent))
         self.log_bytes = panels.spread([row[-1] for row in sent]) > 10
@@ -70,6 +84,8 @@ class Drawing:
                    for i, cell in enumerate(self.named)]
         if self.others:
             entries.append(panels.line(figure.FAINT, f"{len(self.others)} others", linewidth=0.7))
+        if self.by_bytes and self.modelled:
+            entries.append(panels.line(figure.FAINT, "bytes modelled", linestyle="--"))
         entries.append(panels.line(figure.INK, f"target {self.target:.4g}", linestyle=":"))
         axes = panels.panels(fig, narrow, 1 + self.by_bytes, entries)
         self.plot(axes[0], "seconds", 1, self.log_time)
@@ -91,7 +107,8 @@ class Drawing:
         for cell, colour, strong in drawn:
             curve = self.curves[cell.name]
             x = [None if value is None else value * factor for value in getattr(curve, column)]
-            plot(ax, curve, x, colour, strong, cell.label)
+            dashed = column == "sent" and cell.name in self.modelled
+            plot(ax, curve, x, colour, strong, label=cell.label, linestyle="--" if dashed else "-")
         if not log:
             ax.set_xlim(0, max(everything) * 1.04)
             panels.few_ticks(ax.xaxis)
@@ -113,6 +130,14 @@ def notes_of(results, drawing, lost):
     elif any(not all(curve.sent) for curve in drawing.curves.values()):
         notes.append("Configurations that send nothing, or did not count it, have no place on the "
                      "axis of bytes.")
+    guessed = [cell.label for cell in modelled(results.cells)]
+    if guessed:
+        notes.append("Bytes modelled, not measured, for MPI does not tell what its own collectives "
+                     f"send: {rows.listed(guessed, len(results.cells))}.")
+    without = [cell.label for cell in results.cells if cell.name not in drawing.curves]
+    if without:
+        notes.append("A run did not test its accuracy at the end of an epoch, so no line: "
+                     + rows.listed(without) + ".")
     never = [cell.label for cell in drawing.named + drawing.others
              if learning.reached(cell, drawing.target, 0).n == 0]
     if never:

@@ -94,7 +94,8 @@ def table_of(found):
             steps = [step_of(cell) * 1e3 for cell in one.cells]
             ratio = one.ratio or stats.Interval(1.0 if one.level == reference else None, None, None,
                                                 0, "none")
-            name = one.level + (" (reference)" if one.level == reference else "")
+            star = "* " if any(run.marks for cell in one.cells for run in cell.runs) else ""
+            name = star + one.level + (" (reference)" if one.level == reference else "")
             table.rows.append([factor, name, len(steps), float(numpy.median(steps)), min(steps),
                                max(steps), ratio.value, *rows.ends(ratio), one.of])
     return table

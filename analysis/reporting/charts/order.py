@@ -6,6 +6,7 @@ from matplotlib.patches import Patch
 
 from reporting import figure, rows, stats
 from reporting.model import Chart, NotShown, Table
+from reporting.verdicts import started
 
 NAME = "order"
 TITLE = "Over the order of the runs"
@@ -19,12 +20,6 @@ CAPTION = (
     "the whole study, runs compared with those of their own configuration alone (seasonal Kendall "
     "test). Ringed runs lie farther from the others of their configuration than noise would carry "
     "them; nothing is left out for it.")
-
-
-def started(run):
-    """What sorts runs by time; the planned place tells apart those of the same second."""
-    planned = (run.experiment or {}).get("planned")
-    return run.info.get("started_utc") or "", planned if planned is not None else 0
 
 
 def ordered(cells):

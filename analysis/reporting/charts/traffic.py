@@ -16,10 +16,6 @@ TITLE = "Bytes on the wire, and what they cost"
 Traffic = namedtuple("Traffic", "cell wire logical modelled bits busbw step codec")
 
 
-def modelled(run):
-    return "modelled" in run.info["sources"]["wire_bytes"]
-
-
 def optimum(run):
     """Bytes that a rank sends at least for each byte of an exact allreduce: 2(P-1)/P."""
     ranks = run.info["machine"]["ranks"]
@@ -60,9 +56,10 @@ def middle(runs, value):
 def traffic_of(cell):
     def mean(name):
         return middle(cell.runs, lambda run: run.means.get(name))
-    return Traffic(cell, mean("wire_bytes"), mean("logical_bytes"), any(map(modelled, cell.runs)),
-                   middle(cell.runs, bits), middle(cell.runs, busbw),
-                   stats.median_ci([run.step_s for run in cell.runs]), middle(cell.runs, codec_s))
+    return Traffic(cell, mean("wire_bytes"), mean("logical_bytes"),
+                   any(map(rows.modelled_bytes, cell.runs)), middle(cell.runs, bits),
+                   middle(cell.runs, busbw), stats.median_ci([run.step_s for run in cell.runs]),
+                   middle(cell.runs, codec_s))
 
 
 def bytes_unit(values):
