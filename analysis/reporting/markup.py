@@ -35,6 +35,7 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; max-width: 22rem;
   border-bottom: 1px solid var(--grid); }
 thead th { position: sticky; top: 0; background: var(--ground); max-width: 14rem; }
+tbody th { font-weight: normal; }
 td.number { text-align: right; white-space: nowrap; }
 td.absent { color: var(--faint); font-style: italic; text-align: right; }
 pre { overflow: auto; max-height: 26rem; padding: .5rem; border: 1px solid var(--grid);
@@ -94,24 +95,28 @@ def number(value):
     return f"{value:.4g}"
 
 
-def cell(value):
+def cell(value, name="td", **more):
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return tag("td", "absent", class_="absent")
+        return tag(name, "absent", class_="absent", **more)
     if isinstance(value, bool):
-        return tag("td", "yes" if value else "no")
+        return tag(name, "yes" if value else "no", **more)
     if hasattr(value, "item"):  # numpy's own kinds of numbers
-        return cell(value.item())
+        return cell(value.item(), name, **more)
     if isinstance(value, (int, float)):
-        return tag("td", number(value), class_="number")
-    return tag("td", escape(value))
+        return tag(name, number(value), class_="number", **more)
+    return tag(name, escape(value), **more)
+
+
+def row_of(values):
+    """What stands first names the row, for those who hear the table."""
+    return tag("tr", cell(values[0], "th", scope="row"), *map(cell, values[1:])) + "\n"
 
 
 def table(columns, rows, label):
     """In a box of its own that scrolls, reachable by keyboard."""
     head = tag("tr", *(tag("th", escape(name), scope="col") for name in columns))
-    body = (tag("tr", *map(cell, row)) + "\n" for row in rows)
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll",
-               tabindex=0, role="region", aria_label=label)
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *map(row_of, rows))),
+               class_="scroll", tabindex=0, role="region", aria_label=label)
 
 
 def folded(title, *inside):

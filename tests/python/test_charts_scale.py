@@ -387,6 +387,15 @@ class Factors(Case):
         names = [row[1] for row in effects.build(self.results).table.rows if row[0] == "ranks"]
         self.assertEqual(sorted(names), ["* 2", "1 (reference)"])
 
+    def test_a_baseline_without_twins_is_no_reference(self):
+        """Of 2 ranks only one codec is left, and it is the baseline: ranks 1 still has effects."""
+        keep = [self.cell("2", "none")] + [self.cell("1", codec) for codec in CODECS[1:]]
+        base = keep[0]
+        self.results.cells, self.results.baseline = keep, base
+        found = [row for row in effects.build(self.results).table.rows if row[0] == "compress"]
+        self.assertEqual([row[1] for row in found], ["fp16 (reference)", "qsgd"])
+        self.assertIsNotNone(found[1][6])
+
     def test_what_does_not_multiply_is_named(self):
         chart = self.grid(slow=3.0)
         # Least squares leave (1 - 1/2)(1 - 1/3) of the logarithm of 3, with either sign.

@@ -174,6 +174,12 @@ class Page(ReportCase):
                       "The runs come from 2 commits: "):
             self.assertTrue(words in text, words)
 
+    def test_tables_name_their_columns_and_rows(self):
+        made = markup.table(["what", "s"], [["<a>", 1.5], [7, None]], "Data")
+        for words in ('<th scope="col">s</th>', '<th scope="row">&lt;a&gt;</th>',
+                      '<th class="number" scope="row">7</th><td class="absent">absent</td>'):
+            self.assertIn(words, made)
+
     def test_numbers(self):
         for value, shown in ((0.000123456, "0.0001235"), (1234.5678, "1,235"), (3, "3"),
                              (0.0, "0"), (1e-9, "1e-09"), (1e20, "1e+20")):

@@ -55,7 +55,9 @@ def effects_of(factor, order, cells, baseline):
              for cell in group]
     met = dict.fromkeys(cell.levels[factor] for cell in cells if factor in cell.levels)
     present = [level for level in order if level in met] + [one for one in met if one not in order]
-    reference = baseline.levels.get(factor) if baseline is not None else present[0]
+    reference = baseline.levels.get(factor) if baseline is not None else None
+    if reference not in present:  # nothing would be compared with anything
+        reference = present[0]
     found = []
     for level in present:
         pairs = twins(factor, level, reference, cells)
