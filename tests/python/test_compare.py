@@ -2,12 +2,15 @@
 figures are made up so that the answer is known."""
 
 import csv
+import io
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gwrun
 
@@ -305,6 +308,16 @@ class KnownRuns(unittest.TestCase):
         self.refused("must be a percentage", good, good, "--threshold", "0.05")
         self.refused("must be a percentage", good, good, "--threshold", "nan%")
         self.refused("unrecognized", good, good, "--thresold", "5%")
+
+    def test_a_fault_is_no_regression(self):
+        """1 would stop a change that is innocent."""
+        words, errors = [SCRIPT, "a", "b"], io.StringIO()
+        with mock.patch.object(sys, "argv", words), mock.patch.object(sys, "stderr", errors), \
+                mock.patch.object(sidebyside, "compare", side_effect=KeyError("odd")), \
+                mock.patch.object(runs, "read_results", return_value=[mock.Mock(cells=[1])]), \
+                self.assertRaises(SystemExit) as ended:
+            runpy.run_path(SCRIPT, run_name="__main__")
+        self.assertEqual((ended.exception.code, "odd" in errors.getvalue()), (3, True))
 
     def test_nothing_in_common(self):
         for side, sizes in (("A", (10, 20)), ("B", (30, 40))):

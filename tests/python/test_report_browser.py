@@ -13,12 +13,15 @@ import gwrun
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 from reporting import charts  # noqa: E402
 
 
 WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
+# The last: A4 less its margins, at 96 pixels an inch.
+VIEWS = [*itertools.product(WIDTHS, SCHEMES, ["screen"]), (718, "dark", "print")]
 
 # What there is of each drawing that is shown: its box, and which of its texts leave it.
 DRAWINGS = """
@@ -101,18 +104,18 @@ class Browser(unittest.TestCase):
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]})
         self.driver.get(self.url)
+        # A browser that is just starting may hand over a page that it still reads.
+        WebDriverWait(self.driver, 60).until(
+            lambda driver: driver.execute_script("return document.readyState") == "complete")
 
-    def views(self):
-        for width, scheme in itertools.product(WIDTHS, SCHEMES):
-            with self.subTest(width=width, scheme=scheme):
-                self.show(width, scheme)
-                yield width
-        with self.subTest(media="print"):
-            self.show(718, "dark", "print")  # A4 less its margins, at 96 pixels an inch
-            yield 718
+    def each_view(self, look):
+        for width, scheme, media in VIEWS:
+            with self.subTest(width=width, scheme=scheme, media=media):
+                self.show(width, scheme, media)
+                look()
 
     def test_every_chart_is_drawn(self):
-        for _ in self.views():
+        def look():
             found = self.driver.execute_script(DRAWINGS)
             self.assertEqual([drawing["name"] for drawing in found],
                              [f"s0-{name}" for name in charts.ORDER])
@@ -124,14 +127,17 @@ class Browser(unittest.TestCase):
                 self.assertGreater(drawing["least"], 8, drawing)  # pixels of the least letters
                 self.assertEqual(drawing["out"], [], drawing)  # nothing is cut off
 
+        self.each_view(look)
+
     def test_no_horizontal_scroll(self):
-        for _ in self.views():
+        def look():
             found = self.driver.execute_script(OVERFLOW)
             self.assertLessEqual(found["page"], found["window"], found)
 
+        self.each_view(look)
+
     def test_nothing_in_the_console(self):
-        for _ in self.views():
-            self.assertEqual(self.driver.get_log("browser"), [])
+        self.each_view(lambda: self.assertEqual(self.driver.get_log("browser"), []))
 
     def test_light_and_dark(self):
         grounds = []
