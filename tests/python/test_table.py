@@ -108,6 +108,28 @@ class Table(unittest.TestCase):
         self.refused("exposed_s", self.write("lacking", json.dumps(lacking)))
         self.refused("RUN_DIR")
 
+    def test_strange_figures(self):
+        """Whatever stands in the place of anything that is read costs one line."""
+        memory = {"ctr_s": None, "twin_s": 0.1, "model_lo_s": 0.1, "model_hi_s": 0.2}
+        places = [("results",), ("results", "summary"), ("results", "test_accuracy"), ("machine",),
+                  ("sources",), *(("results", "summary", key) for key in RUN["results"]["summary"]),
+                  *(("results", "summary", "memory_s", key) for key in memory)]
+        for place in places:
+            for value in ("x", [1], True, {"a": 1}):
+                run = {**copy.deepcopy(RUN), "machine": {}, "sources": {}}
+                if len(place) == 4:
+                    run["results"]["summary"]["memory_s"] = dict(memory)
+                *above, last = place
+                of = run
+                for key in above:
+                    of = of[key]
+                of[last] = value
+                if value == {"a": 1} and place in (("machine",), ("sources",)):
+                    continue
+                with self.subTest(place=place, value=value):
+                    name = f"{'-'.join(place)}-{json.dumps(value)[:2].strip('[{')}{type(value)}"
+                    self.refused("run.json", self.write(name, json.dumps(run)))
+
 
 if __name__ == "__main__":
     unittest.main()
