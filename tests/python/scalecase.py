@@ -1,0 +1,133 @@
+"""The study of real runs that test_charts_scale.py looks at, and studies of known times made of it."""
+
+import copy
+import csv
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
+
+import numpy  # noqa: E402
+
+from reporting import model, rows, runs, verdicts  # noqa: E402
+
+TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
+        "--batch", "40", "--epochs", "2", "--ceilings", "off", "--overhead", "0")
+RANKS, CODECS, BLOCKS = ("1", "2"), ("none", "fp16", "qsgd"), 3
+
+
+def dump(path, value):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def make_study(folder):
+    """A study of real runs below `folder`, as the runner leaves it."""
+    cells = [{"id": f"ranks={ranks},compress={codec}",
+              "levels": {"ranks": ranks, "compress": codec}, "ranks": int(ranks),
+              "testbed": None} for ranks in RANKS for codec in CODECS]
+    planned = []
+    for block in range(BLOCKS):
+        for cell in cells:
+            place = f"b{block:02d}-s{block + 1}/{cell['id']}"
+            out = os.path.join(folder, place)
+            os.makedirs(os.path.dirname(out), exist_ok=True)
+            gwrun.train(cell["ranks"], out, *TASK, "--seed", block + 1,
+                        "--compress", cell["levels"]["compress"])
+            dump(os.path.join(out, "experiment.json"), {
+                "schema": 1, "study": "demo", "cell": cell["id"], "levels": cell["levels"],
+                "baseline": cell is cells[0], "repetition": block + 1, "seed": block + 1,
+                "block": block, "planned": len(planned), "state": "done", "attempts": [],
+                "command": [], "environment": {}, "launcher": "mpiexec", "jobs": 1})
+            planned.append({"folder": place, "cell": cell["id"], "block": block})
+    dump(os.path.join(folder, "study.json"), {
+        "schema": 1, "name": "demo", "claim": "None.", "source": None, "short": False,
+        "spec": {"file": "demo.yaml", "sha256": "0" * 64, "text": ""}, "design": "grid",
+        "factors": {"ranks": list(RANKS), "compress": list(CODECS)}, "baseline": cells[0]["id"],
+        "report": {"x": "ranks", "compare_within": ["compress"]}, "cells": cells, "runs": planned,
+        "blocks": [{"repetition": i + 1, "seed": i + 1} for i in range(BLOCKS)], "order_seed": 1,
+        "launcher": "mpiexec", "jobs": 1, "created_utc": "2026-11-21T16:00:30Z",
+        "gradwire": {"version": "0.1.0", "commit": "abc"}})
+
+
+def row_of(chart, **wanted):
+    """The only row of the chart's table with these figures, as {column: figure}."""
+    found = [dict(zip(chart.table.columns, row)) for row in chart.table.rows]
+    found = [row for row in found if all(row[name] == value for name, value in wanted.items())]
+    assert len(found) == 1, (wanted, chart.table.rows)
+    return found[0]
+
+
+def setUpModule():
+    keep = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(keep.cleanup)
+    Case.folder = keep.name
+    make_study(keep.name)
+    Case.read = runs.read_results(keep.name)[0]
+
+
+class Case(unittest.TestCase):
+    """`folder`: a study; `results`: what was read of it, fresh for each test."""
+
+    def setUp(self):
+        self.results = copy.deepcopy(self.read)
+        self.hints = self.results.study["report"]
+        del self.hints["compare_within"]
+        for run in verdicts.runs_of(self.results):
+            run.marks = []  # of a busy machine
+
+    def files(self, ranks, codec, name):
+        """The rows of a file of each block's run."""
+        for block in range(BLOCKS):
+            path = os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
+                                f"ranks={ranks},compress={codec}", name)
+            with open(path, newline="", encoding="utf-8") as file:
+                yield list(csv.DictReader(file))
+
+    def step(self, lines):
+        """Median step of batches.csv on the slowest rank, its first ten steps left out."""
+        walls = {}
+        for row in lines:
+            walls.setdefault(int(row["step"]), []).append(float(row["wall_s"]))
+        return float(numpy.median([max(walls[step]) for step in sorted(walls)[10:]]))
+
+    def steps(self, ranks, codec):
+        return [self.step(lines) for lines in self.files(ranks, codec, "batches.csv")]
+
+    def cell(self, ranks, codec):
+        return next(cell for cell in self.results.cells
+                    if cell.levels == {"ranks": ranks, "compress": codec})
+
+    def name(self, ranks, codec):
+        """As tables have it."""
+        return rows.label(self.cell(ranks, codec))
+
+
+def workers(results, seconds, codec="none", **machine):
+    """Cells of {ranks: seconds of a step}, made of a real run of 1 rank: nothing but their number
+    of ranks and their step times is told anew."""
+    of = next(cell for cell in results.cells if cell.levels == {"ranks": "1", "compress": codec})
+    cells = []
+    for ranks, step in seconds.items():
+        made = [dataclasses.replace(run, info=copy.deepcopy(run.info), step_s=step, marks=[])
+                for run in of.runs]
+        for run in made:
+            run.info["machine"].update(ranks=ranks, workers=ranks, **machine)
+            run.levels = {"ranks": str(ranks), "compress": codec}
+        cells.append(model.Cell(f"ranks={ranks},compress={codec}", f"ranks {ranks}", made[0].levels,
+                                made))
+    return cells
+
+
+def with_cells(results, cells):
+    for cell in cells:
+        cell.baseline = cell is cells[0]
+    factors = {name: list(dict.fromkeys(cell.levels[name] for cell in cells))
+               for name in cells[0].levels}
+    return dataclasses.replace(results, cells=cells, factors=factors, baseline=cells[0])
