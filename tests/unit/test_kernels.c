@@ -13,13 +13,6 @@
 
 enum { TWIN = 16 << 10, LARGE = 96 << 20, TRIES = 7 };
 
-/* Code that a sanitizer has made slow, without wide vectors, does not wait for a stream. */
-#ifdef GW_NO_CLONES
-#define STREAM_SHARE 0
-#else
-#define STREAM_SHARE 0.4
-#endif
-
 static double share_of(gw_kernel_kind kind) {
     double share = -1;
     assert_int_equal(gw_kernel_memory_share(kind, LARGE, TWIN, TRIES, &share), GW_OK);
@@ -32,11 +25,14 @@ static void test_registers_are_not_memory_bound(void **state) {
     assert_true(share_of(GW_KERNEL_FMA) < 0.2);
 }
 
+/* Code that a sanitizer has made slow, without wide vectors, does not wait for a stream. */
+#ifndef GW_NO_CLONES
 static void test_streams_are_memory_bound(void **state) {
     (void)state;
-    assert_true(share_of(GW_KERNEL_READ) >= STREAM_SHARE);
-    assert_true(share_of(GW_KERNEL_UPDATE) >= STREAM_SHARE);
+    assert_true(share_of(GW_KERNEL_READ) > 0.4);
+    assert_true(share_of(GW_KERNEL_UPDATE) > 0.4);
 }
+#endif
 
 static void test_pointer_chase_is_memory_bound(void **state) {
     (void)state;
@@ -88,7 +84,9 @@ static void test_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_registers_are_not_memory_bound),
+#ifndef GW_NO_CLONES
         cmocka_unit_test(test_streams_are_memory_bound),
+#endif
         cmocka_unit_test(test_pointer_chase_is_memory_bound),
         cmocka_unit_test(test_work_is_what_a_sweep_does),
         cmocka_unit_test(test_every_sweep_is_run),
