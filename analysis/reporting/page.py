@@ -1,6 +1,7 @@
 """report.html: all studies of a folder in one file that needs nothing else."""
 
 import importlib
+import os
 
 from reporting import charts, figure, verdicts
 from reporting.batches import WARM_UP_RULE
@@ -85,7 +86,7 @@ def study_facts(study):
     spec, blocks = study["spec"], study["blocks"]
     seeds = sorted({block["seed"] for block in blocks})
     return [
-        ("Spec", escape(f"{spec['file']}, SHA-256 {spec['sha256'][:16]}"
+        ("Spec", escape(f"{os.path.basename(spec['file'])}, SHA-256 {spec['sha256'][:16]}"
                         + (", short version" if study["short"] else ""))),
         ("Source", escape(", ".join(map(str, study["source"]))) if study["source"] else None),
         ("Design", escape(f"{study['design']}; {len(study['cells'])} configurations in "

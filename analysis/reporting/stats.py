@@ -222,21 +222,24 @@ def mdd(spread, n, level=ALPHA):
     return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
 
 
-def compare_with_baseline(groups, baseline, words=("slower", "faster"), paired=True):
-    """{name: Comparison} of groups {name: {block: figure}} with the baseline {block: figure}, as
-    one family: the chance that any is said to differ where none does is ALPHA at most. `words`: for
-    figures above and below the baseline. Blocks that one side lacks are left out; where `paired`
-    is false, blocks mean nothing."""
-    estimates = {}
-    for name, group in groups.items():
-        if paired:
-            shared = [block for block in group
-                      if group[block] is not None and baseline.get(block) is not None]
-            sides = ([side[block] for block in shared] for side in (group, baseline))
-        else:
-            sides = group.values(), baseline.values()
-        estimates[name] = log_ratio(*map(numbers, sides), paired)
-    return judge(estimates, words, "pairs of runs" if paired else "runs")
+def compare(sides, words=("slower", "faster"), paired=True, what="runs"):
+    """{name: Comparison} of {name: (group, reference)}, each {block: figure}, as one family: the
+    chance that any is said to differ where none does is ALPHA at most. `words`: for figures above
+    and below the reference. Blocks that one side lacks are left out; where `paired` is false,
+    blocks mean nothing. `what` a block is one of: runs, or seeds."""
+    estimates = {name: log_ratio(*matched(*both, paired), paired, what)
+                 for name, both in sides.items()}
+    return judge(estimates, words, f"pairs of {what}" if paired else what)
+
+
+def matched(group, reference, paired):
+    """Both sides' figures as arrays; of pairs those alone that both have."""
+    if paired:
+        shared = [block for block in group
+                  if group[block] is not None and reference.get(block) is not None]
+        group, reference = ({block: side[block] for block in shared}
+                            for side in (group, reference))
+    return numbers(group.values()), numbers(reference.values())
 
 
 def judge(estimates, words=("slower", "faster"), what="runs"):

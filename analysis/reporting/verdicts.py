@@ -48,14 +48,6 @@ def middles(groups, value):
     return {unit: median(figures) for unit, figures in known.items() if figures}
 
 
-def estimate(mine, theirs, paired):
-    """Ratio of {block or seed: figure} to another's."""
-    if paired:
-        shared = [unit for unit in mine if unit in theirs]
-        mine, theirs = ({unit: side[unit] for unit in shared} for side in (mine, theirs))
-    return stats.log_ratio(stats.numbers(mine.values()), stats.numbers(theirs.values()), paired)
-
-
 def compared(results, value=step, units=blocks_of):
     """({name of a cell: Comparison with its reference}, whether figures of one unit, a block or a
     seed, were paired) of a figure of the runs. All cells of a study are one family."""
@@ -66,10 +58,9 @@ def compared(results, value=step, units=blocks_of):
         groups = {cell.name: {i: [run] for i, run in enumerate(cell.runs)}
                   for cell in results.cells}
     known = {name: middles(group, value) for name, group in groups.items()}
-    estimates = {name: estimate(known[name], known[other.name], paired)
-                 for name, other in pairs.items()}
+    sides = {name: (known[name], known[other.name]) for name, other in pairs.items()}
     what = "seeds" if units is seeds_of else "runs"
-    return stats.judge(estimates, what=f"pairs of {what}" if paired else what), paired
+    return stats.compare(sides, paired=paired, what=what), paired
 
 
 def of_study(results):

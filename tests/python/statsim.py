@@ -72,7 +72,8 @@ def studies(kind, cells, blocks, count, effects=(), paired=True, seed=1):
         figures = np.exp(logs) * ratios[:, None]
         groups = {f"cell {i}": dict(enumerate(row)) for i, row in enumerate(figures)}
         baseline = groups.pop("cell 0")
-        yield stats.compare_with_baseline(groups, baseline, paired=paired)
+        yield stats.compare({name: (group, baseline) for name, group in groups.items()},
+                            paired=paired)
 
 
 def flagged(*args, **kwargs):
@@ -99,8 +100,8 @@ def power(kind, blocks, difference, spread, count, family=1, seed=1):
     for _ in range(count):
         logs = scale * noise(kind, (family + 1, blocks), random)
         logs[1] += np.log1p(difference)
-        groups = {i: dict(enumerate(np.exp(row))) for i, row in enumerate(logs)}
-        seen += stats.compare_with_baseline(groups, groups.pop(0))[1].differs
+        baseline, *groups = (dict(enumerate(np.exp(row))) for row in logs)
+        seen += stats.compare({i: (group, baseline) for i, group in enumerate(groups)})[0].differs
     return seen / count
 
 

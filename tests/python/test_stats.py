@@ -11,6 +11,11 @@ from reporting import stats
 E = math.e
 
 
+def against(groups, baseline, *words):
+    """One family against one baseline."""
+    return stats.compare({name: (group, baseline) for name, group in groups.items()}, *words)
+
+
 class ByHand(unittest.TestCase):
     def test_median(self):
         # Resampled medians are runs of the five; the least of all is the median of 5.8% of the
@@ -32,7 +37,7 @@ class ByHand(unittest.TestCase):
         self.assertAlmostEqual(interval.high, E**(0.04 + 0.049683), 5)
         # With 2 degrees of freedom p = 1 - t / sqrt(2 + t^2); t = 0.04 / 0.011547 = sqrt(12).
         groups = {"x": dict(enumerate(values))}
-        one = stats.compare_with_baseline(groups, dict(enumerate(level)))["x"]
+        one = against(groups, dict(enumerate(level)))["x"]
         self.assertAlmostEqual(one.p, 1 - math.sqrt(12 / 14), 12)
         self.assertEqual((one.differs, one.n), (False, 3))
         self.assertTrue(one.text.startswith("inside the noise (a difference below "))
@@ -60,7 +65,7 @@ class ByHand(unittest.TestCase):
 
         def verdict(ratio, words=("slower", "faster")):
             groups = {"x": dict(enumerate(ratio * np.exp(logs)))}
-            return stats.compare_with_baseline(groups, baseline, words)["x"].text
+            return against(groups, baseline, words)["x"].text
 
         # Half the interval is 2.77645 * 0.0079057 / sqrt(5) = 0.0098160.
         self.assertEqual(verdict(1.05), "5.0% slower (4.0..6.0%)")
@@ -89,7 +94,7 @@ class TooLittle(unittest.TestCase):
         self.assertEqual((interval.value, interval.n), (2.0, 3))
         groups = {"x": {0: 2.0, 1: None, 2: 2.0, 3: 2.0, 4: 2.0}, "y": {0: None}}
         baseline = {0: 1.0, 1: 1.0, 2: None, 3: 1.0, 4: 1.0, 5: 1.0}
-        both = stats.compare_with_baseline(groups, baseline)
+        both = against(groups, baseline)
         self.assertEqual((both["x"].n, both["x"].interval.value), (3, 2.0))
         self.assertIsNone(both["y"].differs)
         self.assertIsNone(both["y"].interval.value)
@@ -99,8 +104,8 @@ class TooLittle(unittest.TestCase):
         random = np.random.default_rng(1)
         baseline = dict(enumerate(np.exp(0.01 * random.standard_normal(5))))
         group = dict(enumerate(1.03 * np.exp(0.01 * random.standard_normal(5))))
-        alone = stats.compare_with_baseline({"x": group}, baseline)["x"]
-        beside = stats.compare_with_baseline({"x": group, "y": {0: 1.0}}, baseline)["x"]
+        alone = against({"x": group}, baseline)["x"]
+        beside = against({"x": group, "y": {0: 1.0}}, baseline)["x"]
         self.assertEqual(alone, beside)
 
     def test_runs_of_one_seed(self):
@@ -109,8 +114,7 @@ class TooLittle(unittest.TestCase):
         self.assertIsNone(stats.median_ci(figures.values()).low)  # 2 seeds, not 6 runs
 
     def test_zero_has_no_ratio(self):
-        one = stats.compare_with_baseline({"x": dict.fromkeys(range(5), 0.0)},
-                                          dict.fromkeys(range(5), 1.0))["x"]
+        one = against({"x": dict.fromkeys(range(5), 0.0)}, dict.fromkeys(range(5), 1.0))["x"]
         self.assertIsNone(one.differs)
         self.assertIn("above 0", one.text)
 
@@ -118,7 +122,7 @@ class TooLittle(unittest.TestCase):
         """Bytes do not scatter: the same is equal, anything else differs."""
         baseline = dict.fromkeys(range(5), 941096.0)
         groups = {"same": dict(baseline), "half": {b: v / 2 for b, v in baseline.items()}}
-        both = stats.compare_with_baseline(groups, baseline, ("more", "less"))
+        both = against(groups, baseline, ("more", "less"))
         self.assertEqual(both["same"].text, "equal in all 5 pairs of runs")
         self.assertIs(both["same"].differs, False)
         self.assertIs(both["half"].differs, True)

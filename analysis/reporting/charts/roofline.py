@@ -2,8 +2,6 @@
 
 from collections import namedtuple
 
-import numpy
-
 from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
