@@ -1,26 +1,23 @@
 /* gradwire show --json: the same figures for programs. */
 #include "cli/show.h"
 
-#include <math.h>
-
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
+#include "base/json.h"
 
 static json_t *parts(const gw_show_run *r) {
     json_t *all = json_object();
     for (int p = 0; p < GW_SHOW_PARTS; p++) {
         char key[40];
         snprintf(key, sizeof key, "%s_s", gw_show_part_names[p]);
-        json_object_set_new(all, key, number(r->part[p]));
+        json_object_set_new(all, key, gw_json_number(r->part[p]));
     }
     return all;
 }
 
 static json_t *products(const gw_show_run *r) {
     gw_show_rate rate = gw_show_products(r);
-    return json_pack("{s:o, s:o, s:o}", "flops_per_s", number(rate.achieved), "ceiling_flops_per_s",
-                     number(rate.ceiling), "share", number(rate.achieved / rate.ceiling));
+    return json_pack("{s:o, s:o, s:o}", "flops_per_s", gw_json_number(rate.achieved),
+                     "ceiling_flops_per_s", gw_json_number(rate.ceiling), "share",
+                     gw_json_number(rate.achieved / rate.ceiling));
 }
 
 static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
@@ -37,14 +34,15 @@ static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
         "link", gw_show_json(r, "link"), "warmup_steps", (json_int_t)s->warmup, "steps",
         (json_int_t)s->steps, "clean_steps", s->judged ? json_integer(s->clean) : json_null(),
         "steps_used", (json_int_t)s->drawn, "contaminated", s->contaminated, "step_s",
-        number(m[GW_SHOW_WALL]), "step_ratio", m[GW_SHOW_WALL] / first->steps.median[GW_SHOW_WALL],
-        "parts", parts(r), "computation_s", number(m[GW_SHOW_COMPUTE]), "exposed_s",
-        number(m[GW_SHOW_EXPOSED]), "split_source", r->split, "inflight_s",
-        number(m[GW_SHOW_INFLIGHT]), "wire_bytes", number(m[GW_SHOW_WIRE_BYTES]), "slowest",
-        slowest, "sources", sources, "straggler", gw_show_json(r, "results.straggler"), "paired",
-        gw_show_json(r, "results.paired"), "overhead", gw_show_json(r, "overhead"), "products",
-        products(r), "codec_memory_ctr_s", number(m[GW_SHOW_CODEC_MEMORY_CTR]),
-        "codec_memory_twin_s", number(m[GW_SHOW_CODEC_MEMORY_TWIN]));
+        gw_json_number(m[GW_SHOW_WALL]), "step_ratio",
+        m[GW_SHOW_WALL] / first->steps.median[GW_SHOW_WALL], "parts", parts(r), "computation_s",
+        gw_json_number(m[GW_SHOW_COMPUTE]), "exposed_s", gw_json_number(m[GW_SHOW_EXPOSED]),
+        "split_source", r->split, "inflight_s", gw_json_number(m[GW_SHOW_INFLIGHT]), "wire_bytes",
+        gw_json_number(m[GW_SHOW_WIRE_BYTES]), "slowest", slowest, "sources", sources, "straggler",
+        gw_show_json(r, "results.straggler"), "paired", gw_show_json(r, "results.paired"),
+        "overhead", gw_show_json(r, "overhead"), "products", products(r), "codec_memory_ctr_s",
+        gw_json_number(m[GW_SHOW_CODEC_MEMORY_CTR]), "codec_memory_twin_s",
+        gw_json_number(m[GW_SHOW_CODEC_MEMORY_TWIN]));
 }
 
 json_t *gw_show_document(const gw_show_run *runs, int n) {

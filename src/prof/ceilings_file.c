@@ -1,6 +1,7 @@
 #include "prof/ceilings_file.h"
 
 #include "base/file.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,12 +15,8 @@ enum { MOST_BYTES = 1 << 20 };
 
 /* ---- writing ---- */
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *pair(const gw_ceiling_pair *p) {
-    return json_pack("{s:o, s:o}", "one", number(p->one), "all", number(p->all));
+    return json_pack("{s:o, s:o}", "one", gw_json_number(p->one), "all", gw_json_number(p->all));
 }
 
 static json_t *caches(const gw_ceilings *c) {
@@ -44,7 +41,7 @@ static json_t *levels(const gw_ceilings *c) {
 static json_t *times(const gw_ceilings *c) {
     json_t *all = json_object();
     for (int i = 0; i < c->n_times; i++)
-        json_object_set_new(all, c->time[i].name, number(c->time[i].seconds));
+        json_object_set_new(all, c->time[i].name, gw_json_number(c->time[i].seconds));
     return all;
 }
 

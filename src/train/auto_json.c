@@ -1,11 +1,7 @@
 /* What the cost model predicted and from what, as JSON. */
 #include "train/auto.h"
 
-#include <math.h>
-
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
+#include "base/json.h"
 
 static json_t *curve(const gw_curve *c) {
     if (c->n == 0)
@@ -42,7 +38,7 @@ static json_t *candidate(const gw_candidate *c) {
                      "algorithm", c->algo, "error_feedback", c->feedback, "step_s", f->step_s,
                      "local_s", f->local_s, "codec_s", f->codec_s, "exposed_s", f->exposed_s,
                      "wire_bytes", f->sent, "bytes_per_float", c->way.bytes, "seconds_per_float",
-                     codings(c->way.price), "measured_step_s", number(c->measured_s));
+                     codings(c->way.price), "measured_step_s", gw_json_number(c->measured_s));
 }
 
 json_t *gw_auto_json(const gw_auto *a) {
@@ -60,8 +56,8 @@ json_t *gw_auto_json(const gw_auto *a) {
         "why", a->named ? json_null() : json_string(a->why), "margin",
         a->named ? json_null() : json_real(a->margin), "predicted_step_s", f->step_s, "local_s",
         f->local_s, "codec_s", f->codec_s, "exposed_s", f->exposed_s, "measured_step_s",
-        number(a->measured_s), "ratio", number(f->step_s / a->measured_s), "ranks", a->ranks,
-        "nodes", a->nodes, "local", "data_s", a->local.data_s, "forward_s", a->local.forward_s,
-        "backward_s", a->local.backward_s, "update_s", a->local.update_s, "other_s",
-        a->local.other_s, "algorithms", algorithms(a), "candidates", all);
+        gw_json_number(a->measured_s), "ratio", gw_json_number(f->step_s / a->measured_s), "ranks",
+        a->ranks, "nodes", a->nodes, "local", "data_s", a->local.data_s, "forward_s",
+        a->local.forward_s, "backward_s", a->local.backward_s, "update_s", a->local.update_s,
+        "other_s", a->local.other_s, "algorithms", algorithms(a), "candidates", all);
 }

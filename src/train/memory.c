@@ -1,5 +1,6 @@
 #include "train/memory.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/wait.h"
 #include "prof/sde.h"
@@ -147,10 +148,6 @@ const char *gw_memory_source(const gw_memory *m) {
 
 /* ---- run.json ---- */
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *text_or_null(const char *s) {
     return *s ? json_string(s) : json_null();
 }
@@ -189,12 +186,13 @@ static json_t *figures_json(const gw_memory *m, int g, const gw_group *group) {
     json_t *all = json_object();
     const double *value = m->sum[g].value;
     if (group->memory.steps && gw_counters_usable(m->counters, g, &group->memory))
-        json_object_set_new(all, "memory_bound", number(gw_expr_value(&group->memory, value)));
+        json_object_set_new(all, "memory_bound",
+                            gw_json_number(gw_expr_value(&group->memory, value)));
     for (int i = 0; i < group->figures; i++) {
         const gw_group_figure *f = &group->figure[i];
         bool usable = gw_counters_usable(m->counters, g, &f->value);
         json_object_set_new(all, f->name,
-                            usable ? number(gw_expr_value(&f->value, value)) : json_null());
+                            usable ? gw_json_number(gw_expr_value(&f->value, value)) : json_null());
     }
     return all;
 }

@@ -1,5 +1,6 @@
 #include "train/overhead.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/wait.h"
@@ -163,22 +164,19 @@ const char *gw_overhead_profile_name(gw_profile profile) {
     return names[profile];
 }
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 json_t *gw_overhead_json(const gw_overhead *o) {
     bool known = o->pairs > 0;
     double estimate = o->regions * o->region_s / o->off_s;
     return json_pack(
         "{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "level",
         gw_overhead_profile_name(o->profile), "pairs", o->pairs, "ratio",
-        known ? number(o->ratio.median) : json_null(), "ci_low",
-        known ? number(o->ratio.ci_low) : json_null(), "ci_high",
-        known ? number(o->ratio.ci_high) : json_null(), "step_off_s",
-        known ? number(o->off_s) : json_null(), "step_on_s", known ? number(o->on_s) : json_null(),
-        "regions", number(o->regions), "region_s", number(o->region_s), "estimate",
-        known ? number(estimate) : json_null(), "method",
+        known ? gw_json_number(o->ratio.median) : json_null(), "ci_low",
+        known ? gw_json_number(o->ratio.ci_low) : json_null(), "ci_high",
+        known ? gw_json_number(o->ratio.ci_high) : json_null(), "step_off_s",
+        known ? gw_json_number(o->off_s) : json_null(), "step_on_s",
+        known ? gw_json_number(o->on_s) : json_null(), "regions", gw_json_number(o->regions),
+        "region_s", gw_json_number(o->region_s), "estimate",
+        known ? gw_json_number(estimate) : json_null(), "method",
         "median of the walls' ratio, with over without probes, of pairs of steps in random order; "
         "95% interval from order statistics; estimate: regions times the cost of one, by the step",
         "why", *o->why ? json_string(o->why) : json_null());

@@ -1,6 +1,7 @@
 #include "train/paired.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/wait.h"
@@ -278,19 +279,15 @@ gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out) {
     return gw_agree(p->comm, e);
 }
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* NAME, NAME_ci_low and NAME_ci_high. */
 static void put(json_t *to, const char *name, const char *unit, const gw_stats *s) {
     char key[64];
     snprintf(key, sizeof key, "%s%s", name, unit);
-    json_object_set_new(to, key, number(s->median));
+    json_object_set_new(to, key, gw_json_number(s->median));
     snprintf(key, sizeof key, "%s_ci_low%s", name, unit);
-    json_object_set_new(to, key, number(s->ci_low));
+    json_object_set_new(to, key, gw_json_number(s->ci_low));
     snprintf(key, sizeof key, "%s_ci_high%s", name, unit);
-    json_object_set_new(to, key, number(s->ci_high));
+    json_object_set_new(to, key, gw_json_number(s->ci_high));
 }
 
 json_t *gw_paired_json(const gw_paired_result *r) {
@@ -306,6 +303,6 @@ json_t *gw_paired_json(const gw_paired_result *r) {
     put(all, "interference", "_s", &r->interference);
     put(all, "inflight", "_s", &r->inflight);
     json_object_set_new(all, "equal_steps", json_integer(r->equal));
-    json_object_set_new(all, "largest_difference", number(r->difference));
+    json_object_set_new(all, "largest_difference", gw_json_number(r->difference));
     return all;
 }

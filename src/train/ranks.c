@@ -1,5 +1,6 @@
 #include "train/ranks.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -67,18 +68,15 @@ gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
     return named ? worst : none;
 }
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 json_t *gw_ranks_json(const gw_rank_figures *all, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
-        json_array_append_new(
-            list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", i, "wall_s",
-                            number(all[i].step.wall_s), "compute_s", number(all[i].step.compute_s),
-                            "waiting_s", number(all[i].step.waiting_s), "transfer_s",
-                            number(all[i].step.transfer_s), "last_share", number(all[i].last_share),
-                            "waited_for_s", number(all[i].waited_for_s)));
+        json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", i,
+                                              "wall_s", gw_json_number(all[i].step.wall_s),
+                                              "compute_s", gw_json_number(all[i].step.compute_s),
+                                              "waiting_s", gw_json_number(all[i].step.waiting_s),
+                                              "transfer_s", gw_json_number(all[i].step.transfer_s),
+                                              "last_share", gw_json_number(all[i].last_share),
+                                              "waited_for_s", gw_json_number(all[i].waited_for_s)));
     return list;
 }

@@ -1,5 +1,6 @@
 #include "train/runfolder.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -109,10 +110,6 @@ gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row) {
 
 /* ---- run.json ---- */
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *count_or_null(uint64_t n) {
     return n == GW_UNCOUNTED ? json_null() : json_integer((json_int_t)n);
 }
@@ -150,12 +147,13 @@ static json_t *codec_facts(const gw_run_facts *f) {
     json_t *all = json_array();
     for (int l = 0; l < f->layers; l++) {
         const gw_codec_row *r = &f->codec[l];
-        json_array_append_new(
-            all, json_pack("{s:i, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", l, "codec",
-                           r->codec, "samples", (json_int_t)r->samples, "relative_error",
-                           number(r->relative_error), "cosine", number(r->cosine), "gradient_norm",
-                           number(r->gradient_norm), "residual_norm", number(r->residual_norm),
-                           "bits_per_element", number(r->bits)));
+        json_array_append_new(all, json_pack("{s:i, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", l,
+                                             "codec", r->codec, "samples", (json_int_t)r->samples,
+                                             "relative_error", gw_json_number(r->relative_error),
+                                             "cosine", gw_json_number(r->cosine), "gradient_norm",
+                                             gw_json_number(r->gradient_norm), "residual_norm",
+                                             gw_json_number(r->residual_norm), "bits_per_element",
+                                             gw_json_number(r->bits)));
     }
     return all;
 }
@@ -237,12 +235,12 @@ static json_t *memory_facts(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     static const char *const names[] = {"absent", "twin+model", "ctr"};
     const gw_batch_split *s = &b->split;
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "source", names[b->source],
-                     "ctr_s", number(s->memory_ctr_s), "twin_s", number(s->memory_twin_s),
-                     "model_lo_s", number(s->memory_model_lo_s), "model_hi_s",
-                     number(s->memory_model_hi_s), "codec_twin_s", number(s->memory_codec_twin_s),
-                     "batches", (json_int_t)r->split, "batches_inconsistent",
-                     (json_int_t)r->flagged);
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "source", names[b->source], "ctr_s",
+        gw_json_number(s->memory_ctr_s), "twin_s", gw_json_number(s->memory_twin_s), "model_lo_s",
+        gw_json_number(s->memory_model_lo_s), "model_hi_s", gw_json_number(s->memory_model_hi_s),
+        "codec_twin_s", gw_json_number(s->memory_codec_twin_s), "batches", (json_int_t)r->split,
+        "batches_inconsistent", (json_int_t)r->flagged);
 }
 
 static json_t *summary(const gw_train_result *r) {
@@ -252,18 +250,19 @@ static json_t *summary(const gw_train_result *r) {
     for (int i = 0; i < GW_PHASES; i++) {
         char key[40];
         snprintf(key, sizeof key, "%s_s", gw_phase_name((gw_phase)i));
-        json_object_set_new(phases, key, number(p[i]));
+        json_object_set_new(phases, key, gw_json_number(p[i]));
     }
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
-                     (json_int_t)b->batches, "wall_s", number(b->wall_s), "compute_s",
-                     number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]),
-                     "memory_s", memory_facts(r), "exposed_s",
-                     number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
-                     "waiting_s", number(b->waiting_s), "transfer_s", number(b->transfer_s),
-                     "hidden_s", number(b->inflight_s), "codec_s",
-                     number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes",
-                     number(b->wire_bytes), "logical_bytes", number(b->logical_bytes), "phases",
-                     phases);
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
+        (json_int_t)b->batches, "wall_s", gw_json_number(b->wall_s), "compute_s",
+        gw_json_number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]), "memory_s",
+        memory_facts(r), "exposed_s",
+        gw_json_number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
+        "waiting_s", gw_json_number(b->waiting_s), "transfer_s", gw_json_number(b->transfer_s),
+        "hidden_s", gw_json_number(b->inflight_s), "codec_s",
+        gw_json_number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes",
+        gw_json_number(b->wire_bytes), "logical_bytes", gw_json_number(b->logical_bytes), "phases",
+        phases);
 }
 
 /* Which figures were observed and which follow from a formula. */
@@ -310,9 +309,10 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
     return json_pack(
         "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o}",
         "steps", (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
-        number(r->train_loss), "validation_loss", number(r->validation_loss), "validation_accuracy",
-        number(r->validation_accuracy), "test_loss", number(r->test_loss), "test_accuracy",
-        number(r->test_accuracy), "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
+        gw_json_number(r->train_loss), "validation_loss", gw_json_number(r->validation_loss),
+        "validation_accuracy", gw_json_number(r->validation_accuracy), "test_loss",
+        gw_json_number(r->test_loss), "test_accuracy", gw_json_number(r->test_accuracy),
+        "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
         count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
         "summary", summary(r), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
         straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",

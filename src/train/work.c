@@ -1,5 +1,7 @@
 #include "train/work.h"
 
+#include "base/json.h"
+
 #include <math.h>
 #include <stddef.h>
 
@@ -38,10 +40,6 @@ void gw_work_count(gw_work *w, const gw_model_spec *spec, int batch, bool moment
 
 /* ---- run.json ---- */
 
-static json_t *number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static double alone_s(const gw_split *s, const gw_product *p) {
     return s->c ? gw_twin_product(s->c, p) : NAN;
 }
@@ -54,7 +52,7 @@ static json_t *products(const gw_work *w, const gw_split *s) {
         json_array_append_new(all, json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:o}", "operands",
                                              operands, "m", p->m, "n", p->n, "k", p->k, "flops",
                                              gw_work_flops(p), "bytes", gw_split_bytes(p),
-                                             "alone_s", number(alone_s(s, p))));
+                                             "alone_s", gw_json_number(alone_s(s, p))));
     }
     return all;
 }
@@ -73,12 +71,13 @@ json_t *gw_work_json(const gw_work_run *run) {
     double alone = 0;
     for (int i = 0; i < w.n_products; i++)
         alone += alone_s(s, &w.product[i]);
-    return json_pack("{s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "local_batch", run->batch, "products", products(&w, s), "flops", w.flops,
-                     "bytes", w.bytes, "pointwise_bytes", w.pointwise_bytes, "update_bytes",
-                     w.update_bytes, "alone_s", number(alone), "compute_s", number(run->compute_s),
-                     "flops_per_s", number(w.flops / run->compute_s), "peak_flops_per_s",
-                     number(peak(s)), "working_set_bytes", number(s->c ? s->working_set : NAN),
-                     "level", s->c ? json_string(gw_level_name(s->level)) : json_null(),
-                     "bandwidth_bytes_per_s", number(s->c ? s->bandwidth : NAN));
+    return json_pack(
+        "{s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "local_batch",
+        run->batch, "products", products(&w, s), "flops", w.flops, "bytes", w.bytes,
+        "pointwise_bytes", w.pointwise_bytes, "update_bytes", w.update_bytes, "alone_s",
+        gw_json_number(alone), "compute_s", gw_json_number(run->compute_s), "flops_per_s",
+        gw_json_number(w.flops / run->compute_s), "peak_flops_per_s", gw_json_number(peak(s)),
+        "working_set_bytes", gw_json_number(s->c ? s->working_set : NAN), "level",
+        s->c ? json_string(gw_level_name(s->level)) : json_null(), "bandwidth_bytes_per_s",
+        gw_json_number(s->c ? s->bandwidth : NAN));
 }
