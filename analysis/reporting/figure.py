@@ -133,18 +133,22 @@ def _references(value):
 
 
 def _own_ids(root, prefix):
-    """Ids that are referred to get the prefix, since a page holds many drawings; the rest go."""
+    """Ids that are referred to get the prefix, since a page holds many drawings, and numbers, since
+    matplotlib makes some of them of addresses in memory; the rest go."""
     used = set()
     for element in root.iter():
         used.update(name for value in element.attrib.values() for name in _references(value))
         used.add(element.get(f"{{{XLINK}}}href", "").lstrip("#"))
+    own = {}
     for element in root.iter():
         name = element.attrib.pop("id", None)
         if name in used:
-            element.set("id", prefix + name)
+            own[name] = f"{prefix}{len(own)}"
+            element.set("id", own[name])
+    for element in root.iter():
         for key, value in element.attrib.items():
-            value = re.sub(r"url\(#", f"url(#{prefix}", value)
-            element.set(key, f"#{prefix}{value[1:]}" if key == f"{{{XLINK}}}href" else value)
+            value = re.sub(r"url\(#([^)]+)\)", lambda hit: f"url(#{own[hit[1]]})", value)
+            element.set(key, f"#{own[value[1:]]}" if key == f"{{{XLINK}}}href" else value)
 
 
 VARIABLES = {light: f"var(--{name})" for name, (light, _) in COLOURS.items()}
@@ -194,7 +198,7 @@ def inline_svg(chart, where=""):
 def standalone_svg(chart):
     """Text of a file of its own, in plain colours on white, for wide screens."""
     root = _render(chart, False)
-    _own_ids(root, "")
+    _own_ids(root, "i")
     _describe(root, chart)
     root.insert(0, ElementTree.Element(f"{{{SVG}}}rect", width="100%", height="100%", fill=GROUND))
     return ElementTree.tostring(root, encoding="unicode") + "\n"
