@@ -332,12 +332,16 @@ class Broken(unittest.TestCase):
         self.found("kind", lambda _, of: of[9].pop("ph"), phase)
 
     def test_exchanges(self):
-        self.found("has no end", lambda events, of: events.remove(of[-1]),
-                   lambda e: e["ph"] == "e")
-        self.found("begins again", lambda events, of: events.remove(of[0]),
-                   lambda e: e["ph"] == "e")
-        self.found("without having begun", lambda events, of: events.remove(of[3]),
-                   lambda e: e["ph"] == "b")
+        def lost(index):
+            """Takes one event and every counter: the counters would disagree from there on, in
+            more lines than the check prints."""
+            def change(events, of):
+                gone = of[index]
+                events[:] = [e for e in events if e is not gone and e["ph"] != "C"]
+            return change
+        self.found("has no end", lost(-1), lambda e: e["ph"] == "e")
+        self.found("begins again", lost(0), lambda e: e["ph"] == "e")
+        self.found("without having begun", lost(3), lambda e: e["ph"] == "b")
         self.found("without having begun", lambda _, of: of[3].update(id="0x7"),
                    lambda e: e["ph"] == "e")
         self.found("without having begun", lambda _, of: of[3].update(name="other"),
