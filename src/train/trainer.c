@@ -1,15 +1,10 @@
 #include "train/trainer_parts.h"
 
-#include "base/mem.h"
 #include "base/wait.h"
 #include "prof/trace.h"
-#include "train/auto.h"
-#include "train/evaluate.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 enum {
     LIMIT_EVERY = 16,     /* steps between two looks at the time limit */
@@ -35,7 +30,7 @@ static bool must_settle(const gw_trainer *t, int b) {
            (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
 }
 
-static void count_wire(gw_trainer *t, const gw_batch_cost *cost) {
+void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost) {
     if (cost->wire_bytes != GW_UNCOUNTED)
         t->wire_bytes += cost->wire_bytes;
 }
@@ -111,14 +106,13 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
     row.loss = batch.local ? loss / batch.local : NAN;
     row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
     t->train_s += row.cost.wall_s;
-    count_wire(t, &row.cost);
+    gw_trainer_count_wire(t, &row.cost);
     t->status.loss = row.loss;
     gw_trace_row(&row);
     return gw_record_push(t->record, &row);
 }
 
-/* Between batches, and on all ranks at the same step. */
-static gw_err flush(gw_trainer *t) {
+gw_err gw_trainer_flush(gw_trainer *t) {
     int room = GW_TRAINER_ROWS;
     int64_t n;
     gw_batch_row *rows = gw_record_rows(t->record, &n);
@@ -158,75 +152,6 @@ static void report(gw_trainer *t, double epoch_start_s, int64_t samples) {
     t->status.warning = NULL;
 }
 
-/* Every replica must hold the same bits; a difference names the ranks. */
-static gw_err check_replicas(gw_trainer *t, uint32_t *hash) {
-    *hash = (uint32_t)crc32_z(0, (const Bytef *)gw_model_params(t->model),
-                              gw_model_size(t->model) * sizeof(float));
-    uint32_t *all = NULL;
-    GW_TRY(gw_agree(t->comm, gw_alloc(&all, (size_t)t->ranks, sizeof *all)));
-    gw_err e = gw_mpi_check(MPI_Allgather(hash, 1, MPI_UINT32_T, all, 1, MPI_UINT32_T, t->comm),
-                            "MPI_Allgather");
-    for (int r = 1; e == GW_OK && r < t->ranks; r++)
-        if (all[r] != all[0])
-            e = gw_fail(GW_ERR_DIVERGED,
-                        "step %lld: parameters of rank %d differ from rank 0's (crc32 %08x, %08x): "
-                        "the strategy, algorithm or codec does not keep replicas equal",
-                        (long long)t->step, r, all[r], all[0]);
-    free(all);
-    return e;
-}
-
-/* Bytes of a settling belong to the run, but to no batch. */
-static gw_err settle_replicas(gw_trainer *t) {
-    gw_batch_cost cost;
-    gw_trace_step(0);
-    gw_ledger_begin();
-    gw_err e = gw_session_settle(t->session);
-    gw_ledger_end(&cost);
-    count_wire(t, &cost);
-    *t->own = e != GW_OK;
-    return e;
-}
-
-static gw_err end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples) {
-    GW_TRY(settle_replicas(t));
-    GW_TRY(flush(t));
-    uint64_t wire = t->wire_bytes;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
-    if (t->c->profile == GW_PROFILE_OFF)
-        wire = GW_UNCOUNTED;
-    double mean = loss_sum / (double)samples;
-    if (!isfinite(mean))
-        return gw_fail(GW_ERR_DIVERGED,
-                       "epoch %d: the training loss is no longer finite: try a smaller --lr",
-                       epoch);
-    gw_epoch_row row = {.epoch = epoch,
-                        .step = t->step,
-                        .train_loss = mean,
-                        .elapsed_s = gw_ledger_now() - t->limit_from_s,
-                        .train_s = t->train_s,
-                        .wire_bytes = wire};
-    gw_evaluation test, validation;
-    GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
-    GW_TRY(gw_evaluate(t->model, &t->data->validation, t->chunk, t->comm, NULL, &validation));
-    GW_TRY(check_replicas(t, &row.replica_hash));
-    row.test_loss = test.loss;
-    row.test_accuracy = test.accuracy;
-    row.validation_loss = validation.loss;
-    row.validation_accuracy = validation.accuracy;
-    gw_train_result *r = t->result;
-    r->train_loss = t->status.loss = mean;
-    r->test_loss = t->status.test_loss = test.loss;
-    r->test_accuracy = t->status.test_accuracy = test.accuracy;
-    r->validation_loss = t->status.validation_loss = validation.loss;
-    r->validation_accuracy = t->status.validation_accuracy = validation.accuracy;
-    r->wire_bytes = wire;
-    r->replica_hash = row.replica_hash;
-    GW_TRY(gw_codec_stats_epoch(t->stats, epoch, &t->codec_rows));
-    return gw_agree(t->comm, t->epochs_csv ? gw_epochs_write(t->epochs_csv, &row) : GW_OK);
-}
-
 static gw_err look_at_codecs(gw_trainer *t) {
     const char *warning = NULL;
     GW_TRY(gw_codec_stats_end(t->stats, t->step, &warning));
@@ -247,111 +172,15 @@ static gw_err one_epoch(gw_trainer *t, int epoch, bool *stop) {
         samples += gw_sampler_batch(t->sampler, b).global;
         GW_TRY(look_at_codecs(t));
         if (t->step == t->flush_at)
-            GW_TRY(flush(t));
+            GW_TRY(gw_trainer_flush(t));
         GW_TRY(limit_reached(t, stop));
         report(t, start_s, samples);
     }
     t->status.samples_per_s = (double)samples / (gw_ledger_now() - start_s);
-    GW_TRY(end_epoch(t, epoch, loss_sum, samples));
+    GW_TRY(gw_trainer_end_epoch(t, epoch, loss_sum, samples));
     t->status.epoch_end = true;
     report(t, start_s, samples);
     return GW_OK;
-}
-
-/* ---- the end ---- */
-
-static gw_err compare_ranks(gw_trainer *t) {
-    gw_train_result *r = t->result;
-    bool warm = t->step > 2 * GW_RECORD_WARMUP;
-    if (t->rank == 0)
-        gw_record_summary(t->record, warm ? GW_RECORD_WARMUP : 0, &r->summary);
-    GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->comm));
-    if (t->rank == 0)
-        r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
-    if (t->c->profile == GW_PROFILE_OFF)
-        return GW_OK;
-    return gw_matrix_write(t->c->out, &r->traffic, t->comm);
-}
-
-/* What of the result is known when the last step is done. */
-static void note_run(const gw_trainer *t, gw_train_result *r) {
-    r->steps = t->step;
-    r->elapsed_s = gw_ledger_now() - t->limit_from_s;
-    r->train_s = t->train_s;
-    r->oversubscribed = t->oversubscribed;
-    r->ranks = t->ranks;
-    r->workers = gw_trainer_workers(t);
-    r->nodes = t->nodes;
-    r->node_ranks = t->node_ranks;
-    r->parameters = gw_model_size(t->model);
-    snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
-}
-
-/* Phases are means over the ranks, of which servers compute nothing. */
-static gw_work_run work_of(const gw_trainer *t) {
-    const double *phase = t->result->summary.phase_s;
-    int workers = gw_trainer_workers(t);
-    double compute_s = phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD];
-    return (gw_work_run){.spec = gw_model_get_spec(t->model),
-                         .batch = (t->global_batch + workers - 1) / workers,
-                         .momentum = t->gauging.twins.momentum > 0,
-                         .split = &t->split,
-                         .compute_s = compute_s * t->ranks / workers};
-}
-
-static gw_err write_results(gw_trainer *t) {
-    gw_train_result *r = t->result;
-    note_run(t, r);
-    GW_TRY(compare_ranks(t));
-    if (gw_session_forecast(t->session))
-        gw_session_forecast(t->session)->measured_s = r->summary.wall_s;
-    GW_TRY(gw_memory_finish(t->memory));
-    if (t->paired)
-        GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
-    int64_t split[2] = {t->split.split, t->split.flagged};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
-    r->split = split[0];
-    r->flagged = split[1];
-    GW_TRY(gw_gauge_close(&t->gauge, &t->gauging));
-    r->ceilings_drift = t->gauge.drift;
-    gw_record *record = t->record;
-    t->record = NULL;
-    GW_TRY(gw_record_close(record));
-    if (t->c->trace)
-        GW_TRY(gw_trace_write(t->c->out, gw_waits_sync(t->waits), t->comm));
-    gw_waits *waits = t->waits;
-    t->waits = NULL;
-    if (waits)
-        GW_TRY(gw_waits_close(waits));
-    if (!t->c->out)
-        return GW_OK;
-    gw_err e = GW_OK;
-    if (t->rank == 0) {
-        gw_file *epochs = t->epochs_csv;
-        t->epochs_csv = NULL;
-        e = gw_file_commit(epochs);
-        if (e == GW_OK)
-            e = gw_codec_stats_commit(t->stats);
-        if (e == GW_OK && t->c->save)
-            e = gw_model_save(t->model, t->c->out, "model.gw");
-    }
-    GW_TRY(gw_agree(t->comm, e));
-    int level = 0;
-    GW_MPI(MPI_Query_thread(&level));
-    gw_work_run work = work_of(t);
-    gw_run_facts facts = {.data = t->data,
-                          .gauge = &t->gauge,
-                          .work = &work,
-                          .session = t->session,
-                          .memory = t->memory,
-                          .thread_level = level,
-                          .started_utc = t->started_utc,
-                          .codec = t->codec_rows,
-                          .layers = gw_model_layers(t->model),
-                          .warning = t->warning,
-                          .by_rank = t->by_rank,
-                          .comm = t->comm};
-    return gw_runfolder_write(t->c, &facts, r);
 }
 
 static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
@@ -419,13 +248,13 @@ static gw_err run(gw_trainer *t) {
     bool stop = false;
     for (int epoch = 1; epoch <= t->c->epochs && !stop; epoch++)
         GW_TRY(one_epoch(t, epoch, &stop));
-    return write_results(t);
+    return gw_trainer_finish(t);
 }
 
 static gw_err check(gw_trainer *t) {
     GW_TRY(gw_trainer_check(t));
     t->stopped_by = "check";
-    note_run(t, t->result);
+    gw_trainer_note(t, t->result);
     return GW_OK;
 }
 

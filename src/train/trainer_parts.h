@@ -1,5 +1,6 @@
-/** What the files of the trainer share: a run's state, and its opening and closing
- * (trainer_open.c). Nobody else includes this. */
+/** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
+ * the end of an epoch (trainer_epoch.c) and of the run (trainer_end.c). Nobody else includes this.
+ */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 
@@ -73,5 +74,21 @@ gw_err gw_trainer_check(gw_trainer *t);
 
 /** Collective: close what is open, after a failure of all ranks, too. */
 void gw_trainer_close(gw_trainer *t);
+
+/** Bytes that a settling or a step sent. */
+void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost);
+
+/** Collective, between batches: rows and exchanges so far to their files. */
+gw_err gw_trainer_flush(gw_trainer *t);
+
+/** Collective: the replicas settled and compared, the model evaluated, the epoch's row written.
+ *  `loss_sum` is this rank's, `samples` are all ranks'. */
+gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples);
+
+/** What of the result is known when the last step is done. */
+void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
+
+/** Collective: compare the ranks, and write what the run's folder still lacks. */
+gw_err gw_trainer_finish(gw_trainer *t);
 
 #endif

@@ -1,0 +1,101 @@
+/* The end of a run: what all steps and ranks add up to, and the files of its folder. */
+#include "train/trainer_parts.h"
+
+#include "base/wait.h"
+#include "prof/trace.h"
+#include "train/auto.h"
+
+#include <string.h>
+
+static gw_err compare_ranks(gw_trainer *t) {
+    gw_train_result *r = t->result;
+    bool warm = t->step > 2 * GW_RECORD_WARMUP;
+    if (t->rank == 0)
+        gw_record_summary(t->record, warm ? GW_RECORD_WARMUP : 0, &r->summary);
+    GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->comm));
+    if (t->rank == 0)
+        r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
+    if (t->c->profile == GW_PROFILE_OFF)
+        return GW_OK;
+    return gw_matrix_write(t->c->out, &r->traffic, t->comm);
+}
+
+void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
+    r->steps = t->step;
+    r->elapsed_s = gw_ledger_now() - t->limit_from_s;
+    r->train_s = t->train_s;
+    r->oversubscribed = t->oversubscribed;
+    r->ranks = t->ranks;
+    r->workers = gw_trainer_workers(t);
+    r->nodes = t->nodes;
+    r->node_ranks = t->node_ranks;
+    r->parameters = gw_model_size(t->model);
+    snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
+}
+
+/* Phases are means over the ranks, of which servers compute nothing. */
+static gw_work_run work_of(const gw_trainer *t) {
+    const double *phase = t->result->summary.phase_s;
+    int workers = gw_trainer_workers(t);
+    double compute_s = phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD];
+    return (gw_work_run){.spec = gw_model_get_spec(t->model),
+                         .batch = (t->global_batch + workers - 1) / workers,
+                         .momentum = t->gauging.twins.momentum > 0,
+                         .split = &t->split,
+                         .compute_s = compute_s * t->ranks / workers};
+}
+
+gw_err gw_trainer_finish(gw_trainer *t) {
+    gw_train_result *r = t->result;
+    gw_trainer_note(t, r);
+    GW_TRY(compare_ranks(t));
+    if (gw_session_forecast(t->session))
+        gw_session_forecast(t->session)->measured_s = r->summary.wall_s;
+    GW_TRY(gw_memory_finish(t->memory));
+    if (t->paired)
+        GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
+    int64_t split[2] = {t->split.split, t->split.flagged};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
+    r->split = split[0];
+    r->flagged = split[1];
+    GW_TRY(gw_gauge_close(&t->gauge, &t->gauging));
+    r->ceilings_drift = t->gauge.drift;
+    gw_record *record = t->record;
+    t->record = NULL;
+    GW_TRY(gw_record_close(record));
+    if (t->c->trace)
+        GW_TRY(gw_trace_write(t->c->out, gw_waits_sync(t->waits), t->comm));
+    gw_waits *waits = t->waits;
+    t->waits = NULL;
+    if (waits)
+        GW_TRY(gw_waits_close(waits));
+    if (!t->c->out)
+        return GW_OK;
+    gw_err e = GW_OK;
+    if (t->rank == 0) {
+        gw_file *epochs = t->epochs_csv;
+        t->epochs_csv = NULL;
+        e = gw_file_commit(epochs);
+        if (e == GW_OK)
+            e = gw_codec_stats_commit(t->stats);
+        if (e == GW_OK && t->c->save)
+            e = gw_model_save(t->model, t->c->out, "model.gw");
+    }
+    GW_TRY(gw_agree(t->comm, e));
+    int level = 0;
+    GW_MPI(MPI_Query_thread(&level));
+    gw_work_run work = work_of(t);
+    gw_run_facts facts = {.data = t->data,
+                          .gauge = &t->gauge,
+                          .work = &work,
+                          .session = t->session,
+                          .memory = t->memory,
+                          .thread_level = level,
+                          .started_utc = t->started_utc,
+                          .codec = t->codec_rows,
+                          .layers = gw_model_layers(t->model),
+                          .warning = t->warning,
+                          .by_rank = t->by_rank,
+                          .comm = t->comm};
+    return gw_runfolder_write(t->c, &facts, r);
+}

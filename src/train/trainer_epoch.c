@@ -1,0 +1,80 @@
+/* The end of an epoch: the replicas compared, the model evaluated, a row written. */
+#include "train/trainer_parts.h"
+
+#include "base/mem.h"
+#include "base/wait.h"
+#include "prof/trace.h"
+#include "train/evaluate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+/* Every replica must hold the same bits; a difference names the ranks. */
+static gw_err check_replicas(gw_trainer *t, uint32_t *hash) {
+    *hash = (uint32_t)crc32_z(0, (const Bytef *)gw_model_params(t->model),
+                              gw_model_size(t->model) * sizeof(float));
+    uint32_t *all = NULL;
+    GW_TRY(gw_agree(t->comm, gw_alloc(&all, (size_t)t->ranks, sizeof *all)));
+    gw_err e = gw_mpi_check(MPI_Allgather(hash, 1, MPI_UINT32_T, all, 1, MPI_UINT32_T, t->comm),
+                            "MPI_Allgather");
+    for (int r = 1; e == GW_OK && r < t->ranks; r++)
+        if (all[r] != all[0])
+            e = gw_fail(GW_ERR_DIVERGED,
+                        "step %lld: parameters of rank %d differ from rank 0's (crc32 %08x, %08x): "
+                        "the strategy, algorithm or codec does not keep replicas equal",
+                        (long long)t->step, r, all[r], all[0]);
+    free(all);
+    return e;
+}
+
+/* Bytes of a settling belong to the run, but to no batch. */
+static gw_err settle_replicas(gw_trainer *t) {
+    gw_batch_cost cost;
+    gw_trace_step(0);
+    gw_ledger_begin();
+    gw_err e = gw_session_settle(t->session);
+    gw_ledger_end(&cost);
+    gw_trainer_count_wire(t, &cost);
+    *t->own = e != GW_OK;
+    return e;
+}
+
+gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples) {
+    GW_TRY(settle_replicas(t));
+    GW_TRY(gw_trainer_flush(t));
+    uint64_t wire = t->wire_bytes;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
+    if (t->c->profile == GW_PROFILE_OFF)
+        wire = GW_UNCOUNTED;
+    double mean = loss_sum / (double)samples;
+    if (!isfinite(mean))
+        return gw_fail(GW_ERR_DIVERGED,
+                       "epoch %d: the training loss is no longer finite: try a smaller --lr",
+                       epoch);
+    gw_epoch_row row = {.epoch = epoch,
+                        .step = t->step,
+                        .train_loss = mean,
+                        .elapsed_s = gw_ledger_now() - t->limit_from_s,
+                        .train_s = t->train_s,
+                        .wire_bytes = wire};
+    gw_evaluation test, validation;
+    GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
+    GW_TRY(gw_evaluate(t->model, &t->data->validation, t->chunk, t->comm, NULL, &validation));
+    GW_TRY(check_replicas(t, &row.replica_hash));
+    row.test_loss = test.loss;
+    row.test_accuracy = test.accuracy;
+    row.validation_loss = validation.loss;
+    row.validation_accuracy = validation.accuracy;
+    gw_train_result *r = t->result;
+    r->train_loss = t->status.loss = mean;
+    r->test_loss = t->status.test_loss = test.loss;
+    r->test_accuracy = t->status.test_accuracy = test.accuracy;
+    r->validation_loss = t->status.validation_loss = validation.loss;
+    r->validation_accuracy = t->status.validation_accuracy = validation.accuracy;
+    r->wire_bytes = wire;
+    r->replica_hash = row.replica_hash;
+    GW_TRY(gw_codec_stats_epoch(t->stats, epoch, &t->codec_rows));
+    return gw_agree(t->comm, t->epochs_csv ? gw_epochs_write(t->epochs_csv, &row) : GW_OK);
+}
