@@ -17,8 +17,9 @@ struct gw_io {
     gw_io_memory *memory; /* NULL: a file */
     gw_file *file;        /* saving */
     uLong crc;
-    FILE *in;       /* loading */
-    size_t at, end; /* of what is loaded, end: where the fields do */
+    FILE *in;   /* loading */
+    size_t at;  /* bytes written or taken so far */
+    size_t end; /* loading: where the fields do */
     char *path;
 };
 
@@ -47,7 +48,8 @@ static gw_err put(gw_io *io, const void *data, size_t n) {
         return append(io->memory, data, n);
     io->crc = crc32_z(io->crc, data, n);
     if (fwrite(data, 1, n, gw_file_stream(io->file)) != n)
-        return gw_fail(GW_ERR_IO, "write failed: is the disk full?");
+        return gw_fail(GW_ERR_IO, "cannot write %s: %s", io->path, strerror(errno));
+    io->at += n;
     return GW_OK;
 }
 
@@ -73,7 +75,10 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     uint32_t head[2] = {version, BYTE_ORDER_MARK};
-    gw_err e = gw_file_create(&io->file, dir, name);
+    if (asprintf(&io->path, "%s/%s", dir, name) < 0)
+        io->path = NULL;
+    gw_err e =
+        io->path ? gw_file_create(&io->file, dir, name) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e == GW_OK)
         e = put(io, magic, MAGIC);
     if (e == GW_OK)
@@ -104,8 +109,8 @@ static gw_err check_header(gw_io *io, const char *magic, uint32_t version) {
     return GW_OK;
 }
 
-/* Read all up to the end, then go back to the first field. */
-static gw_err check_sum(gw_io *io) {
+/* Read all up to the end. */
+static gw_err read_sum(gw_io *io) {
     char *piece = NULL;
     uint32_t stored = 0;
     gw_err e = gw_alloc(&piece, PIECE, 1);
@@ -120,6 +125,12 @@ static gw_err check_sum(gw_io *io) {
         e = damaged(io, "changed while it was read");
     if (e == GW_OK && stored != (uint32_t)io->crc)
         e = damaged(io, "damaged: its checksum does not match");
+    return e;
+}
+
+/* The same, then back to the first field. */
+static gw_err check_sum(gw_io *io) {
+    gw_err e = read_sum(io);
     io->at = HEADER;
     if (e == GW_OK && fseek(io->in, HEADER, SEEK_SET) != 0)
         e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", io->path, strerror(errno));
@@ -134,6 +145,28 @@ static gw_err check(gw_io *io, const char *magic, uint32_t version, size_t limit
         return gw_fail(GW_ERR_INPUT, "%s: %zu bytes, but a '%.8s' file has at most %zu", io->path,
                        bytes, magic, limit);
     return check_sum(io);
+}
+
+static gw_err check_whole(gw_io *io, uint64_t bytes, uint32_t crc32) {
+    GW_TRY(gw_file_open(io->path, &io->in, &io->end));
+    if (io->end != bytes || bytes < HEADER + sizeof(uint32_t))
+        return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, written were %llu", io->path, io->end,
+                       (unsigned long long)bytes);
+    io->end -= sizeof(uint32_t);
+    GW_TRY(read_sum(io));
+    if ((uint32_t)io->crc != crc32)
+        return gw_fail(GW_ERR_INPUT, "%s: not the file that was written: checksum %08x, not %08x",
+                       io->path, (uint32_t)io->crc, crc32);
+    return GW_OK;
+}
+
+gw_err gw_io_check(const char *path, uint64_t bytes, uint32_t crc32) {
+    gw_io *io = NULL;
+    GW_TRY(gw_alloc(&io, 1, sizeof *io));
+    io->path = strdup(path);
+    gw_err e = io->path ? check_whole(io, bytes, crc32) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_io_abandon(io);
+    return e;
 }
 
 gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version,
@@ -198,16 +231,27 @@ gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {
     return take(io, data, bytes);
 }
 
+static gw_err finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
+    *crc32 = (uint32_t)io->crc;
+    GW_TRY(put(io, crc32, sizeof *crc32));
+    *bytes = io->at;
+    gw_file *f = io->file;
+    io->file = NULL;
+    return gw_file_commit(f);
+}
+
+gw_err gw_io_close_with(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
+    gw_err e = finish_file(io, bytes, crc32);
+    gw_io_abandon(io);
+    return e;
+}
+
 gw_err gw_io_close(gw_io *io) {
     gw_err e = GW_OK;
     if (io->file) {
-        uint32_t crc = (uint32_t)io->crc;
-        e = put(io, &crc, sizeof crc);
-        if (e == GW_OK) {
-            gw_file *f = io->file;
-            io->file = NULL;
-            e = gw_file_commit(f);
-        }
+        uint64_t bytes;
+        uint32_t crc;
+        e = finish_file(io, &bytes, &crc);
     } else if (io->loading && io->at != io->end) {
         e = damaged(io, "holds more than this gradwire knows");
     }

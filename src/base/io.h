@@ -40,6 +40,15 @@ gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes);
 /** Saving: commit. Loading: all fields must have been taken. Frees io in any case. */
 gw_err gw_io_close(gw_io *io);
 
+/** The same of a file being saved, and what gw_io_check wants to know of it: its size, and the
+ *  checksum that it ends in. (The CRC-32 of a file with its own CRC-32 at the end is the same for
+ *  all such files, and so tells nothing.) */
+gw_err gw_io_close_with(gw_io *io, uint64_t *bytes, uint32_t *crc32);
+
+/** Check, piece by piece, that PATH is a whole file of this kind, whatever its magic, and the very
+ *  one that was closed with these figures. GW_ERR_INPUT. */
+gw_err gw_io_check(const char *path, uint64_t bytes, uint32_t crc32);
+
 /** Give up: a file being saved leaves no trace. io may be NULL. */
 void gw_io_abandon(gw_io *io);
 

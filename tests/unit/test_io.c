@@ -2,7 +2,9 @@
  * memory for it. */
 #include "base/io.h"
 
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -104,6 +106,53 @@ static void refuses_what_is_no_file(void **state) {
     rmdir(path);
 }
 
+/* The figures of a closed file know it from every other one, even from a whole one of its size. */
+static void tells_a_file_by_its_figures(void **state) {
+    (void)state;
+    uint64_t bytes[2];
+    uint32_t crc[2];
+    for (int32_t i = 0; i < 2; i++) {
+        gw_io *io = NULL;
+        assert_int_equal(gw_io_save(&io, dir, "state", MAGIC, 1), GW_OK);
+        assert_int_equal(gw_io_field(io, "number", &i, sizeof i), GW_OK);
+        assert_int_equal(gw_io_close_with(io, &bytes[i], &crc[i]), GW_OK);
+        assert_int_equal(bytes[i], 16 + 4 + 6 + 8 + 4 + 4);
+        assert_int_equal(gw_io_check(path, bytes[i], crc[i]), GW_OK);
+    }
+    assert_int_equal(gw_io_check(path, bytes[0], crc[0]), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "not the file that was written"));
+    assert_int_equal(gw_io_check(path, bytes[1] + 1, crc[1]), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "42 bytes, written were 43"));
+    assert_int_equal(truncate(path, 3), 0);
+    assert_int_equal(gw_io_check(path, 3, 0), GW_ERR_INPUT);
+    unlink(path);
+    assert_int_equal(gw_io_check(path, bytes[1], crc[1]), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "No such file"));
+}
+
+/* A limit on the size of files stands for a full disk. */
+static int limit_files(rlim_t bytes) {
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0
+               ? -1
+               : setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, limit.rlim_max});
+}
+
+static void says_why_it_cannot_write(void **state) {
+    (void)state;
+    gw_io *io = NULL;
+    char data[1 << 16] = {0};
+    assert_int_equal(gw_io_save(&io, dir, "state", MAGIC, 1), GW_OK);
+    assert_int_equal(limit_files(4096), 0);
+    assert_int_equal(gw_io_field(io, "data", data, sizeof data), GW_ERR_IO);
+    assert_int_equal(limit_files(RLIM_INFINITY), 0);
+    assert_non_null(strstr(gw_err_text(), path));
+    assert_non_null(strstr(gw_err_text(), strerror(EFBIG)));
+    gw_io_abandon(io);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 /* In memory: what was kept comes back, any number of times; the next save takes its place. */
@@ -163,6 +212,8 @@ int main(void) {
         CASE(refuses_by_the_first_bytes),
         CASE(takes_no_memory_for_a_file),
         CASE(refuses_what_is_no_file),
+        CASE(tells_a_file_by_its_figures),
+        CASE(says_why_it_cannot_write),
         cmocka_unit_test(memory_keeps_the_last),
         cmocka_unit_test(memory_wants_its_fields),
     };
