@@ -1,26 +1,48 @@
-/** One input against one codec: what the fuzzer (libFuzzer) and the replay of its corpus share.
+/** What the fuzzer (libFuzzer) and the replay of the corpora share: one input against one target.
  *
- *  An input's first byte: bits 0 to 2 what is done, 3 and 4 the gw_into, 5 to 7 the upper bits of
- *  n; its second byte: the lower bits of n, the count of floats. The rest is, by what is done:
- *    0     the wire
- *    1     the wire, repeated up to bound(n)
- *    2     the wire of a framed codec; if its first byte is odd, the rest, in a frame that is right
- *    3     the floats, repeated: to be encoded and decoded
- *    4..7  damage to an encoding: 3 bytes each, where (16-bit) and what is flipped there; a last
- *          byte that is left over cuts as many bytes off */
+ *  A target is one file here, fuzz_NAME.c, that defines `const gw_fuzz_target gw_fuzz_NAME`; CMake
+ *  finds it. Its corpus is corpus/NAME, or a folder a spec in it where it has specs. */
 #ifndef GW_TESTS_FUZZ_H
 #define GW_TESTS_FUZZ_H
 
+#include "base/err.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-/** Open the codec that inputs are for, at each level of instructions that there is: the inputs take
- *  turns. NULL, or one that cannot be opened, ends the program. */
-void gw_fuzz_open(const char *spec);
-void gw_fuzz_close(void);
+enum { GW_FUZZ_BYTES = 1024 }; /* of the longest input */
 
-/** Aborts if a promise of the seam is broken; what reads or writes outside of its buffers is the
- *  sanitizer's to find. The name is libFuzzer's. */
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+typedef struct gw_fuzz_target {
+    const char *name;
+    unsigned mutations;       /* of the corpus, in the tests: some 4 s in an optimised build */
+    const char *const *words; /* NULL-terminated: what a text that gets far is made of; or NULL */
+    /** Call f for each kind of input ("specs"), which have corpora of their own; NULL: one kind. */
+    void (*each)(void (*f)(const char *spec));
+    /** Once before the inputs, and behind them; NULL: nothing to do. `spec` is "" where there is
+     * one kind. A spec that does not exist ends the program by gw_fuzz_stop. */
+    void (*open)(const char *spec);
+    void (*close)(void);
+    /** One input. Aborts (MUST) if a promise is broken; what reads or writes outside of its buffers
+     *  is the sanitizer's to find, what is lost LeakSanitizer's. Must not keep state. */
+    void (*one)(const uint8_t *data, size_t size);
+} gw_fuzz_target;
+
+/** Tell what is wrong with the call or the corpus, and end the program with status 2. */
+static inline void gw_fuzz_stop(const char *what, const char *name) {
+    fprintf(stderr, "fuzz: %s: %s\n", name, what);
+    exit(2);
+}
+
+#define MUST(promise)                                                                              \
+    do {                                                                                           \
+        if (!(promise)) {                                                                          \
+            fprintf(stderr, "%s:%d: broken promise: %s (%s)\n", __FILE__, __LINE__, #promise,      \
+                    gw_err_text());                                                                \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
 
 #endif

@@ -1,5 +1,14 @@
 /* Hostile bytes into every decoder, odd floats into every encoder, buffers of exactly the size that
- * was promised. See fuzz.h. */
+ * was promised. A spec is a codec's.
+ *
+ * An input's first byte: bits 0 to 2 what is done, 3 and 4 the gw_into, 5 to 7 the upper bits of
+ * n; its second byte: the lower bits of n, the count of floats. The rest is, by what is done:
+ *   0     the wire
+ *   1     the wire, repeated up to bound(n)
+ *   2     the wire of a framed codec; if its first byte is odd, the rest, in a frame that is right
+ *   3     the floats, repeated: to be encoded and decoded
+ *   4..7  damage to an encoding: 3 bytes each, where (16-bit) and what is flipped there; a last
+ *         byte that is left over cuts as many bytes off */
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -7,20 +16,7 @@
 #include "compress/frame.h"
 #include "compress/kernel/simd.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-#define MUST(promise)                                                                              \
-    do {                                                                                           \
-        if (!(promise)) {                                                                          \
-            fprintf(stderr, "%s: broken promise: %s (%s)\n", plain[0].spec, #promise,              \
-                    gw_err_text());                                                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { HEAD = 2, SEED = 4711, RANKS = 2 };
 
@@ -37,31 +33,35 @@ static gw_codec open_at(const char *spec, int level, gw_err *e) {
     return c;
 }
 
-void gw_fuzz_open(const char *spec) {
-    gw_err e = spec ? GW_OK : gw_fail(GW_ERR_USAGE, "GW_FUZZ_SPEC names no codec");
-    for (levels = 0; spec && levels < GW_SIMD_LEVELS; levels++) {
+static void codec_open(const char *spec) {
+    gw_err e = GW_OK;
+    for (levels = 0; levels < GW_SIMD_LEVELS; levels++) { /* the inputs take turns */
         plain[levels] = open_at(spec, (int)levels, &e);
         if (e != GW_OK)
             break;
     }
-    if (levels == 0) {
-        fprintf(stderr, "fuzz: %s\n", gw_err_text());
-        exit(2);
-    }
+    if (levels == 0)
+        gw_fuzz_stop(gw_err_text(), spec);
     framed = open_at(spec, (int)levels - 1, &e);
     gw_codec_frame(&framed);
 }
 
-void gw_fuzz_close(void) {
+static void codec_close(void) {
     while (levels > 0)
         gw_codec_close(&plain[--levels]);
     gw_codec_close(&framed);
 }
 
-int LLVMFuzzerInitialize(int *argc, char ***argv) {
-    (void)argc, (void)argv;
-    gw_fuzz_open(getenv("GW_FUZZ_SPEC"));
-    return 0;
+/* Every registered codec with default options, and these. */
+static void each(void (*f)(const char *spec)) {
+    static const char *const more[] = {"qsgd:bits=2",         "qsgd:bits=4",      "qsgd:bits=5",
+                                       "qsgd:bits=4+zlib",    "topk:ratio=0.3",   "topk:warmup=5",
+                                       "randomk:warmup=5",    "zlib:shuffle=off", "fp16+zlib",
+                                       "topk+zlib:shuffle=on"};
+    for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+        f((*c)->name);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        f(more[i]);
 }
 
 /* ---- buffers that end where they must ---- */
@@ -195,10 +195,10 @@ static void try_damaged(const gw_codec *c, const uint8_t *data, size_t size, siz
     free(x.block);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+static void one(const uint8_t *data, size_t size) {
     static const gw_into intos[] = {GW_INTO_SET, GW_INTO_ADD, GW_INTO_SUBTRACT, GW_INTO_CLEAR};
     if (size < HEAD)
-        return 0;
+        return;
     gw_into into = intos[data[0] >> 3 & 3];
     size_t n = data[1] + 256u * (data[0] >> 5);
     const gw_codec *c = &plain[n % levels];
@@ -218,5 +218,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         try_damaged(c, data, size, n, into);
     }
-    return 0;
 }
+
+const gw_fuzz_target gw_fuzz_codec = {.name = "codec",
+                                      .mutations = 8000, /* a codec */
+                                      .each = each,
+                                      .open = codec_open,
+                                      .close = codec_close,
+                                      .one = one};

@@ -1,0 +1,22 @@
+/* libFuzzer's two entries, for the target that GW_FUZZ_TARGET names. */
+#include "fuzz.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+extern const gw_fuzz_target GW_FUZZ_TARGET;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    const char *spec = getenv("GW_FUZZ_SPEC");
+    if (GW_FUZZ_TARGET.each && !(spec && *spec))
+        gw_fuzz_stop("GW_FUZZ_SPEC must name one of its kinds", GW_FUZZ_TARGET.name);
+    if (GW_FUZZ_TARGET.open)
+        GW_FUZZ_TARGET.open(spec ? spec : "");
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    GW_FUZZ_TARGET.one(data, size);
+    return 0;
+}
