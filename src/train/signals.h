@@ -1,0 +1,26 @@
+/** Signals that ask a run to end: SIGTERM, which batch systems send some time before they kill, and
+ *  SIGINT, Ctrl-C. A handler only notes the signal; the run ends where all ranks can agree to. */
+#ifndef GW_TRAIN_SIGNALS_H
+#define GW_TRAIN_SIGNALS_H
+
+#include "base/err.h"
+
+#include <mpi.h>
+
+/** From now on SIGTERM and SIGINT are noted, each time beginning with none noted. A SIGINT that
+ *  follows another signal ends this process at once, as it would have without this. */
+gw_err gw_signals_watch(void);
+
+/** The number of the first signal noted; 0: none. From any thread, at any moment. */
+int gw_signals_seen(void);
+
+/** Collective: *sig is the highest number that any rank has noted; 0: none. */
+gw_err gw_signals_agree(int *sig, MPI_Comm comm);
+
+/** "SIGTERM" or "SIGINT". */
+const char *gw_signals_name(int sig);
+
+/** The signals do again what they did before gw_signals_watch(); what was noted is kept. */
+void gw_signals_restore(void);
+
+#endif
