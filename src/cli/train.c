@@ -1,5 +1,6 @@
 /* gradwire train: options in, one training run, a few lines out. */
 #include "base/text.h"
+#include "cli/checkpoint_opts.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
 #include "cli/step_opts.h"
@@ -34,6 +35,15 @@ static const gw_opt opts[] = {
     {"out", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR", "write the run's folder here"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace a run that DIR holds"},
     {"save-model", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL, "write DIR/model.gw"},
+    {"checkpoint-every", GW_OPT_TEXT, NULL, 0, 0, NULL, "STEPS|TIME",
+     "keep what the run could go on from in DIR/model.ckpt.d: every 500 (steps) or 30s, and at the "
+     "end"},
+    {"checkpoint-keep", GW_OPT_INT, "2", 1, 1e6, NULL, "N", "keep so many checkpoints"},
+    {"resume", GW_OPT_TEXT, NULL, 0, 0, NULL, "auto|PATH",
+     "go on from the newest checkpoint of DIR, if there is one, or from PATH: a checkpoint, a "
+     "model.ckpt.d or a run's folder"},
+    {"resume-strict", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "refuse a restart that has to drop something"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
     {"collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "write DIR/collectives.csv: one row a rank and exchange"},
@@ -198,6 +208,7 @@ static gw_err read_config(job *j) {
                   : c->out                     ? GW_OVERHEAD_AUTO
                                                : 0;
     c->paired = gw_args_flag(a, "paired");
+    GW_TRY(gw_checkpoint_opts_read(c, a));
     GW_TRY(read_counters(j));
     c->args = a;
     c->opts = opts;

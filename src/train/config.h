@@ -24,10 +24,15 @@ typedef struct gw_train_config {
     uint64_t seed;
     int threads; /* OpenMP threads a rank */
     const char *comm, *compress, *feedback;
-    bool wire_check;    /* every encoding in a frame, checked before it is decoded */
-    bool lazy;          /* finish and update layer by layer before the next forward pass */
-    int compress_stats; /* compare each so many-th step's gradient; 0: none */
-    const char *out;    /* run folder; NULL: none */
+    bool wire_check;          /* every encoding in a frame, checked before it is decoded */
+    bool lazy;                /* finish and update layer by layer before the next forward pass */
+    int compress_stats;       /* compare each so many-th step's gradient; 0: none */
+    const char *out;          /* run folder; NULL: none */
+    int64_t checkpoint_steps; /* a checkpoint after each so many; 0: none */
+    double checkpoint_s;      /* or after so long; 0: none */
+    int checkpoint_keep;      /* so many stay */
+    const char *resume; /* "auto", a checkpoint, a folder of them or of a run; NULL: a new run */
+    bool resume_strict; /* refuse a restart that could not keep everything */
     bool save;          /* the model, too */
     bool overwrite, trace;
     bool check;       /* refuse what a run would refuse, and end before it */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    LIMIT_EVERY = 16,     /* steps between two looks at the time limit */
     FORGET_EVERY = 64,    /* steps of a rehearsal */
     TRACE_EVENTS = 200000 /* bounds the memory of --trace: about 25 MiB a rank */
 };
@@ -26,8 +25,8 @@ static float rate(const gw_trainer *t, int64_t step) {
 /* After this step somebody reads parameters or calls MPI: nothing may be pending then. */
 static bool must_settle(const gw_trainer *t, int b) {
     return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
-           t->step == t->flush_at || gw_codec_stats_settles(t->stats, t->step) ||
-           (t->c->time_limit_s > 0 && t->step % LIMIT_EVERY == 0);
+           t->step == t->flush_at || t->step == t->vote.next ||
+           gw_codec_stats_settles(t->stats, t->step);
 }
 
 void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost) {
@@ -122,22 +121,26 @@ gw_err gw_trainer_flush(gw_trainer *t) {
     return gw_record_flush(t->record);
 }
 
+/* Rank 0's clock decides for all, so that all stop at the same step. */
+static gw_err vote(gw_trainer *t, bool *stop) {
+    double now = gw_ledger_now();
+    bool limited = t->rank == 0 && t->c->time_limit_s > 0;
+    gw_ballot ballot = {.time_over = limited && now - t->limit_from_s >= t->c->time_limit_s};
+    GW_TRY(gw_vote_hold(&t->vote, now, &ballot));
+    if (ballot.time_over) {
+        t->stopped_by = "time-limit";
+        *stop = true;
+    }
+    return GW_OK;
+}
+
 static gw_err limit_reached(gw_trainer *t, bool *stop) {
     if (t->c->steps > 0 && t->step >= t->c->steps) {
         t->stopped_by = "steps";
         *stop = true;
         return GW_OK;
     }
-    if (t->c->time_limit_s <= 0 || t->step % LIMIT_EVERY != 0)
-        return GW_OK;
-    /* Rank 0's clock decides for all, so that all stop at the same step. */
-    int over = gw_ledger_now() - t->limit_from_s >= t->c->time_limit_s;
-    GW_TRY(gw_bcast(&over, 1, MPI_INT, 0, t->comm));
-    if (over) {
-        t->stopped_by = "time-limit";
-        *stop = true;
-    }
-    return GW_OK;
+    return t->step == t->vote.next ? vote(t, stop) : GW_OK;
 }
 
 static void report(gw_trainer *t, double epoch_start_s, int64_t samples) {
@@ -245,6 +248,7 @@ static gw_err run(gw_trainer *t) {
     t->stopped_by = "epochs";
     t->limit_from_s = gw_ledger_now();
     report(t, t->limit_from_s, 0);
+    GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
     bool stop = false;
     for (int epoch = 1; epoch <= t->c->epochs && !stop; epoch++)
         GW_TRY(one_epoch(t, epoch, &stop));

@@ -13,6 +13,7 @@
 #include "train/runfolder.h"
 #include "train/split.h"
 #include "train/step.h"
+#include "train/vote.h"
 
 enum {
     GW_TRAINER_ROWS = 4096, /* most batch rows kept between two flushes */
@@ -51,6 +52,7 @@ typedef struct gw_trainer {
     void *ctx;
     gw_train_status status;
     int64_t step;
+    gw_vote vote;
     double limit_from_s, train_s;
     uint64_t wire_bytes;      /* this rank */
     gw_rank_figures *by_rank; /* rank 0, at the end */
