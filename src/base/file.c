@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@ struct gw_file {
     FILE *stream;
     char *dir, *path, *temp; /* temp: the name before the commit */
     int unnamed;             /* opened with O_TMPFILE: temp does not exist yet */
+    bool keep;               /* a part that somebody may go on with */
 };
 
 static void file_free(gw_file *f) {
@@ -36,16 +38,24 @@ static int open_unnamed(gw_file *f) {
 #endif
 }
 
-gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
+static gw_err file_new(gw_file **out, const char *dir, const char *name, bool part) {
     gw_file *f = NULL;
     GW_TRY(gw_alloc(&f, 1, sizeof *f));
     f->dir = strdup(dir);
     int bad = !f->dir || asprintf(&f->path, "%s/%s", dir, name) < 0 ||
-              asprintf(&f->temp, "%s/.%s.%ld.tmp", dir, name, (long)getpid()) < 0;
+              (part ? asprintf(&f->temp, "%s/%s.part", dir, name)
+                    : asprintf(&f->temp, "%s/.%s.%ld.tmp", dir, name, (long)getpid())) < 0;
     if (bad) {
         file_free(f);
         return gw_fail(GW_ERR_NOMEM, "out of memory");
     }
+    *out = f;
+    return GW_OK;
+}
+
+gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
+    gw_file *f = NULL;
+    GW_TRY(file_new(&f, dir, name, false));
     int fd = open_unnamed(f);
     if (fd < 0)
         fd = open(f->temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -106,9 +116,137 @@ void gw_file_abandon(gw_file *f) {
     if (!f)
         return;
     fclose(f->stream);
-    if (!f->unnamed)
+    if (!f->unnamed && !f->keep)
         unlink(f->temp);
     file_free(f);
+}
+
+/* ---- parts ---- */
+
+/* Lock it, cut it to `bytes` and put the stream at its end. Takes fd in any case. */
+static gw_err part_begin(gw_file *f, int fd, int64_t bytes) {
+    gw_err e = GW_OK;
+    /* Where locks are unknown (some network file systems) the part goes without. */
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        e = gw_fail(GW_ERR_INPUT,
+                    "cannot write %s: another process is writing it: wait for that run or end it",
+                    f->temp);
+    else if (ftruncate(fd, (off_t)bytes) != 0 || !(f->stream = fdopen(fd, "r+")))
+        e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
+    if (!f->stream)
+        close(fd);
+    else if (fseeko(f->stream, 0, SEEK_END) != 0 || sync_dir(f->dir) != 0)
+        e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
+    return e;
+}
+
+static gw_err part_free(gw_file *f, gw_err e) {
+    if (f->stream)
+        fclose(f->stream);
+    file_free(f);
+    return e;
+}
+
+gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name) {
+    gw_file *f = NULL;
+    GW_TRY(file_new(&f, dir, name, true));
+    int fd = open(f->temp, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return part_free(f, gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno)));
+    gw_err e = part_begin(f, fd, 0);
+    if (e != GW_OK)
+        return part_free(f, e);
+    *out = f;
+    return GW_OK;
+}
+
+gw_err gw_file_mark(gw_file *f, int64_t *bytes) {
+    off_t at = -1;
+    if (fflush(f->stream) != 0 || ferror(f->stream) || (at = ftello(f->stream)) < 0 ||
+        fsync(fileno(f->stream)) != 0)
+        return gw_fail(GW_ERR_IO, "cannot write %s: %s", f->temp, strerror(errno));
+    f->keep = true;
+    *bytes = at;
+    return GW_OK;
+}
+
+/* A regular file of at least `bytes`; -1: it is none. */
+static int open_long_enough(const char *path, int64_t bytes, int mode) {
+    struct stat st;
+    int fd = open(path, mode | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < bytes)) {
+        close(fd);
+        fd = -1;
+        errno = 0; /* it is there */
+    }
+    return fd;
+}
+
+/* What to go on with: the part, or else the whole file. */
+static gw_err open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool *whole) {
+    *fd = open_long_enough(f->temp, bytes, mode);
+    int why = errno;
+    *whole = *fd < 0;
+    if (*whole)
+        *fd = open_long_enough(f->path, bytes, mode);
+    if (*fd >= 0)
+        return GW_OK;
+    why = why == ENOENT ? errno : why;
+    return gw_fail(GW_ERR_INPUT, "cannot go on with %s: %s: the mark to go on from is byte %lld",
+                   f->temp, why ? strerror(why) : "it is too short, or no regular file",
+                   (long long)bytes);
+}
+
+gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int64_t bytes) {
+    gw_file *f = NULL;
+    int fd = -1;
+    bool whole = false;
+    GW_TRY(file_new(&f, dir, name, true));
+    gw_err e = open_kept(f, bytes, O_RDWR, &fd, &whole);
+    if (e == GW_OK && whole && rename(f->path, f->temp) != 0) {
+        e = gw_fail(GW_ERR_INPUT, "cannot rename %s: %s", f->path, strerror(errno));
+        close(fd);
+    }
+    if (e == GW_OK)
+        e = part_begin(f, fd, bytes);
+    if (e != GW_OK)
+        return part_free(f, e);
+    f->keep = true;
+    *out = f;
+    return GW_OK;
+}
+
+static bool copy_bytes(int in, FILE *to, int64_t bytes) {
+    char buf[65536];
+    while (bytes > 0) {
+        size_t want = bytes < (int64_t)sizeof buf ? (size_t)bytes : sizeof buf;
+        ssize_t got = read(in, buf, want);
+        if (got <= 0 || fwrite(buf, 1, (size_t)got, to) != (size_t)got)
+            return false;
+        bytes -= got;
+    }
+    return true;
+}
+
+gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const char *name,
+                         int64_t bytes) {
+    gw_file *source = NULL, *f = NULL;
+    int in = -1;
+    bool whole;
+    GW_TRY(file_new(&source, from, name, true));
+    gw_err e = open_kept(source, bytes, O_RDONLY, &in, &whole);
+    if (e == GW_OK)
+        e = gw_file_create_part(&f, dir, name);
+    if (e == GW_OK && !copy_bytes(in, f->stream, bytes)) {
+        e = gw_fail(GW_ERR_IO, "cannot copy %s to %s: %s", source->temp, f->temp, strerror(errno));
+        gw_file_abandon(f);
+    }
+    if (in >= 0)
+        close(in);
+    file_free(source);
+    if (e == GW_OK)
+        *out = f;
+    return e;
 }
 
 /* Whether `entry` is .NAME.PID.tmp with a PID whose process is gone, or is this one. */

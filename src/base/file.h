@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 typedef struct gw_file gw_file;
@@ -21,8 +22,27 @@ FILE *gw_file_stream(gw_file *f);
 /** Flush, fsync and give the file its name, replacing an older one. Frees f in any case. */
 gw_err gw_file_commit(gw_file *f);
 
-/** Throw away what was written; f may be NULL. */
+/** Throw away what was written; f may be NULL. A part that was marked or resumed is kept as it is:
+ *  somebody may go on with it. */
 void gw_file_abandon(gw_file *f);
+
+/** A part is a file that outlives a killed process: it grows as DIR/NAME.part, and the commit gives
+ *  it its name. Who kept a mark of it can go on from there. One process at a time: GW_ERR_INPUT if
+ *  another one on this host is writing it. An older part is replaced. */
+gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name);
+
+/** Flush and fsync what was written; *bytes: the length so far. */
+gw_err gw_file_mark(gw_file *f, int64_t *bytes);
+
+/** Go on behind the mark `bytes` of DIR/NAME.part, or of DIR/NAME (which becomes a part again) if
+ * it was committed; what came after the mark is cut off. GW_ERR_INPUT: there is neither, or it is
+ *  shorter than that. The stream can be read, too, and stands at the end. */
+gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int64_t bytes);
+
+/** Begin DIR/NAME.part with the first `bytes` of what gw_file_resume_part would take from folder
+ *  `from`, where nothing changes. */
+gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const char *name,
+                         int64_t bytes);
 
 /** Open PATH, a regular file of *len bytes, for reading; fclose(). GW_ERR_INPUT: it is none (a
  * folder, a pipe), or cannot be opened. */

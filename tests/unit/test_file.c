@@ -1,12 +1,15 @@
-/* What killed processes left of files being written, and what only looks like it. */
+/* What killed processes left of files being written, and what only looks like it; files that a
+ * later process goes on with. */
 #include "base/file.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +84,110 @@ static void test_sweep(void **state) {
     assert_int_equal(gw_file_sweep("/nonexistent/folder", names, 2), GW_ERR_INPUT);
 }
 
+static void write_to(gw_file *f, const char *text) {
+    assert_true(fputs(text, gw_file_stream(f)) >= 0);
+}
+
+static void assert_holds(const char *name, const char *text) {
+    char path[1100], *data;
+    size_t len;
+    path_of(path, name);
+    assert_int_equal(gw_file_read(path, 1000, &data, &len), GW_OK);
+    assert_string_equal(data, text);
+    free(data);
+}
+
+/* A process that writes, marks, writes on and is killed. */
+static int64_t killed_writer(const char *name, const char *kept, const char *lost) {
+    int64_t bytes = (int64_t)strlen(kept);
+    pid_t child = fork();
+    if (child == 0) {
+        gw_file *f;
+        int64_t at = -1;
+        if (gw_file_create_part(&f, dir, name) != GW_OK)
+            _exit(1);
+        fputs(kept, gw_file_stream(f));
+        if (gw_file_mark(f, &at) != GW_OK || at != bytes)
+            _exit(2);
+        fputs(lost, gw_file_stream(f));
+        fflush(gw_file_stream(f));
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    return bytes;
+}
+
+static void test_part_goes_on(void **state) {
+    (void)state;
+    gw_file *f;
+    int64_t mark = killed_writer("rows", "head\n1\n", "2\nhalf a ro"), again;
+    assert_false(is_there("rows"));
+    assert_holds("rows.part", "head\n1\n2\nhalf a ro");
+    assert_int_equal(gw_file_resume_part(&f, dir, "rows", mark), GW_OK);
+    assert_holds("rows.part", "head\n1\n");
+    char line[16];
+    rewind(gw_file_stream(f)); /* it can be read, too */
+    assert_non_null(fgets(line, sizeof line, gw_file_stream(f)));
+    assert_string_equal(line, "head\n");
+    assert_int_equal(fseek(gw_file_stream(f), 0, SEEK_END), 0);
+    write_to(f, "2\n");
+    assert_int_equal(gw_file_mark(f, &again), GW_OK);
+    assert_int_equal(again, mark + 2);
+    write_to(f, "3\n");
+    gw_file_abandon(f); /* marked: who failed may be started again */
+    assert_int_equal(gw_file_resume_part(&f, dir, "rows", again), GW_OK);
+    assert_int_equal(gw_file_commit(f), GW_OK);
+    assert_false(is_there("rows.part"));
+    assert_holds("rows", "head\n1\n2\n");
+    /* A file that was closed whole becomes a part again. */
+    assert_int_equal(gw_file_resume_part(&f, dir, "rows", mark), GW_OK);
+    assert_false(is_there("rows"));
+    gw_file_abandon(f);
+    assert_holds("rows.part", "head\n1\n");
+}
+
+static void test_part_refused(void **state) {
+    (void)state;
+    gw_file *f, *other;
+    assert_int_equal(gw_file_resume_part(&f, dir, "none", 0), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "none.part: No such file"));
+    assert_false(is_there("none.part"));
+    int64_t mark = killed_writer("short", "1\n", "");
+    assert_int_equal(gw_file_resume_part(&f, dir, "short", mark + 1), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "too short"));
+    assert_holds("short.part", "1\n");
+    /* While one writes it, nobody else cuts it. */
+    assert_int_equal(gw_file_resume_part(&f, dir, "short", mark), GW_OK);
+    assert_int_equal(gw_file_create_part(&other, dir, "short"), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "another process"));
+    assert_int_equal(gw_file_resume_part(&other, dir, "short", 0), GW_ERR_INPUT);
+    gw_file_abandon(f);
+    assert_holds("short.part", "1\n");
+    /* A part that nobody can go on with goes. */
+    assert_int_equal(gw_file_create_part(&f, dir, "fresh"), GW_OK);
+    assert_true(is_there("fresh.part"));
+    gw_file_abandon(f);
+    assert_false(is_there("fresh.part"));
+}
+
+static void test_part_copied(void **state) {
+    (void)state;
+    char from[64];
+    gw_file *f;
+    int64_t mark = killed_writer("copied", "a\nb\n", "c");
+    snprintf(from, sizeof from, "%s/elsewhere", dir);
+    assert_int_equal(mkdir(from, 0777), 0);
+    assert_int_equal(gw_file_copy_part(&f, from, dir, "copied", mark), GW_OK);
+    write_to(f, "d\n");
+    assert_int_equal(gw_file_commit(f), GW_OK);
+    assert_holds("elsewhere/copied", "a\nb\nd\n");
+    assert_holds("copied.part", "a\nb\nc");
+    assert_int_equal(gw_file_copy_part(&f, from, dir, "copied", 100), GW_ERR_INPUT);
+    assert_false(is_there("elsewhere/copied.part"));
+}
+
 static int set_up(void **state) {
     (void)state;
     return mkdtemp(dir) ? 0 : -1;
@@ -94,6 +201,8 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sweep), cmocka_unit_test(test_part_goes_on),
+        cmocka_unit_test(test_part_refused), cmocka_unit_test(test_part_copied)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
