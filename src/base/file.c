@@ -85,6 +85,11 @@ static int sync_dir(const char *dir) {
     return rc;
 }
 
+gw_err gw_file_sync_folder(const char *dir) {
+    return sync_dir(dir) == 0 ? GW_OK
+                              : gw_fail(GW_ERR_IO, "cannot write %s: %s", dir, strerror(errno));
+}
+
 static int give_name(gw_file *f) {
     int fd = fileno(f->stream);
     if (f->unnamed) {
@@ -249,8 +254,7 @@ gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const
     return e;
 }
 
-/* Whether `entry` is .NAME.PID.tmp with a PID whose process is gone, or is this one. */
-static bool left_over(const char *entry, const char *name) {
+bool gw_file_left_over(const char *entry, const char *name) {
     size_t len = strlen(name);
     if (entry[0] != '.' || strncmp(entry + 1, name, len) != 0 || entry[1 + len] != '.')
         return false;
@@ -272,7 +276,7 @@ gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n) {
     gw_err e = GW_OK;
     for (struct dirent *entry; e == GW_OK && (entry = readdir(folder)) != NULL;)
         for (size_t i = 0; i < n; i++)
-            if (left_over(entry->d_name, names[i]) &&
+            if (gw_file_left_over(entry->d_name, names[i]) &&
                 unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
                 e = gw_fail(GW_ERR_INPUT, "cannot remove %s/%s: %s", dir, entry->d_name,
                             strerror(errno));

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -53,6 +54,13 @@ gw_err gw_file_open(const char *path, FILE **in, size_t *len);
  * run that writes the same files there from another host is taken for dead. GW_ERR_INPUT: the
  * folder cannot be read, or a file not removed. */
 gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n);
+
+/** Whether `entry` is what a killed process left of `name`: .NAME.PID.tmp, as gw_file_sweep takes
+ * it. */
+bool gw_file_left_over(const char *entry, const char *name);
+
+/** Have the names in folder `dir` reach the disk. GW_ERR_IO. */
+gw_err gw_file_sync_folder(const char *dir);
 
 /** Read all of PATH (at most `limit` bytes) into *data, zero-terminated behind *len bytes; free().
  */

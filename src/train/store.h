@@ -34,7 +34,7 @@ enum {
     GW_STORE_NAME = 64,           /* of a file, with its terminating 0 */
     GW_STORE_MOST_FILES = 1 << 16 /* of one checkpoint */
 };
-#define GW_STORE_MOST_BYTES ((size_t)16 << 20) /* of a manifest */
+#define GW_STORE_MOST_BYTES ((size_t)8 << 20) /* of a manifest */
 
 typedef struct gw_store_file {
     char name[GW_STORE_NAME]; /* letters, digits, '.', '_' and '-'; no '.' first */
