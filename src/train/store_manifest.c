@@ -29,6 +29,7 @@ static void last_line(const char *text, size_t len, char out[LAST_LINE + 1]) {
 
 static gw_err get_integer(const json_t *object, const char *where, const char *key,
                           json_int_t least, json_int_t most, json_int_t *out) {
+    *out = 0; /* gcc cannot see that a refusal is no GW_OK */
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value) || json_integer_value(value) < least ||
         json_integer_value(value) > most)
