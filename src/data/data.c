@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* What every rank must know of what rank 0 read; sent as bytes between equal programs. */
 typedef struct facts {
@@ -192,6 +193,14 @@ static void place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part 
     memcpy(copy + l->labels[p], part->labels, part->n);
 }
 
+/* Map what another rank has written. Else the first pass over the data pays for it, a page fault a
+ * page within its batches, and the rank's memory grows as long as that takes. */
+static void map_copy(const volatile uint8_t *copy, size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < bytes; i += page)
+        (void)copy[i];
+}
+
 /* Rank 0 fills its node's copy and sends it to the other nodes' leaders; `raw` counts there only.
  */
 static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw, int rank) {
@@ -212,6 +221,7 @@ static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw
     GW_MPI(MPI_Win_sync(h->window));
     GW_TRY(gw_barrier(h->node));
     GW_MPI(MPI_Win_sync(h->window));
+    map_copy(h->copy, l->bytes);
     GW_MPI(MPI_Win_unlock_all(h->window));
     return GW_OK;
 }

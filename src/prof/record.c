@@ -32,9 +32,9 @@ struct gw_record {
     int counters;
     bool headed;         /* the header is written */
     step_figures *steps; /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
-    int64_t steps_held, steps_room, seen;
+    int64_t steps_held, seen;
     gw_split_source source;  /* the best so far */
-    float *scratch;          /* steps_room values, for a median */
+    float *scratch;          /* GW_RECORD_STEPS values, for a median */
     gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after */
 };
 
@@ -50,6 +50,12 @@ static gw_err make_type(gw_record *r) {
     GW_MPI(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type));
     GW_MPI(MPI_Type_commit(&r->row_type));
     return GW_OK;
+}
+
+/* For all that are ever kept: so a run's memory does not grow, nor run out, while it goes on. */
+static gw_err room_for_steps(gw_record *r) {
+    GW_TRY(gw_alloc(&r->steps, GW_RECORD_STEPS, sizeof *r->steps));
+    return gw_alloc(&r->scratch, GW_RECORD_STEPS, sizeof *r->scratch);
 }
 
 gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm comm) {
@@ -69,6 +75,8 @@ gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm c
         e = make_type(r);
     for (int i = 0; e == GW_OK && i < 2; i++)
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
+    if (e == GW_OK && r->rank == 0)
+        e = room_for_steps(r);
     if (e == GW_OK && dir && r->rank == 0)
         e = gw_file_create(&r->file, dir, "batches.csv");
     e = gw_agree(comm, e);
@@ -112,22 +120,6 @@ gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {
 gw_batch_row *gw_record_rows(gw_record *r, int64_t *n) {
     *n = r->held;
     return r->rows;
-}
-
-static gw_err room_for_step(gw_record *r) {
-    if (r->steps_held < r->steps_room || r->steps_held == GW_RECORD_STEPS)
-        return GW_OK;
-    int64_t more = r->steps_room ? 2 * r->steps_room : 1024;
-    step_figures *grown = realloc(r->steps, (size_t)more * sizeof *grown);
-    float *scratch = grown ? realloc(r->scratch, (size_t)more * sizeof *scratch) : NULL;
-    if (grown)
-        r->steps = grown;
-    if (!scratch)
-        return gw_fail(GW_ERR_NOMEM, "out of memory for the figures of %lld steps",
-                       (long long)more);
-    r->scratch = scratch;
-    r->steps_room = more;
-    return GW_OK;
 }
 
 /* Keep the next step, while there is room; then in place of one drawn out of all so far, or not. */
@@ -206,7 +198,6 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
     r->headed = true;
     for (int i = 0; i < count[0]; i++) {
         int64_t step = all[i].step;
-        GW_TRY(room_for_step(r));
         step_figures s = {.at = r->seen};
         for (int rank = 0; rank < r->ranks; rank++) {
             const gw_batch_row *row = &all[at[rank] + i];
