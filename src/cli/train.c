@@ -8,6 +8,7 @@
 #include "train/auto.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 #include <ctype.h>
@@ -79,6 +80,7 @@ typedef struct job {
     gw_group_choice *counters; /* NULL: none */
     char *command;
     bool quiet, terminal;
+    int signal;    /* that ended the run; 0: none */
     double last_s; /* when progress was last shown */
 } job;
 
@@ -269,8 +271,9 @@ static void say_start(const job *j, const gw_train_status *s) {
 static void say_epoch(const job *j, const gw_train_status *s) {
     if (j->terminal)
         printf("\r\033[K");
-    printf("epoch %d/%d: step %lld, loss %.4f, test loss %.4f, test accuracy %.4f", s->epoch,
-           s->epochs, (long long)s->step, s->loss, s->test_loss, s->test_accuracy);
+    printf("epoch %d/%d: step %lld, loss %.4f", s->epoch, s->epochs, (long long)s->step, s->loss);
+    if (!isnan(s->test_accuracy)) /* NaN: a signal left no time for it */
+        printf(", test loss %.4f, test accuracy %.4f", s->test_loss, s->test_accuracy);
     if (!isnan(s->validation_accuracy))
         printf(", validation accuracy %.4f", s->validation_accuracy);
     printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
@@ -392,6 +395,15 @@ static void say_paired(const gw_paired_result *p) {
     printf(", of which %.1f us had a message in flight\n", p->inflight.median * 1e6);
 }
 
+static void say_accuracy(const gw_train_result *r) {
+    if (isnan(r->test_accuracy))
+        printf("not evaluated (the signal left no time for it)");
+    else
+        printf("test accuracy %.4f", r->test_accuracy);
+    printf(" after %lld steps in %.1f s; replicas equal (crc32 %08x)\n", (long long)r->steps,
+           r->elapsed_s, r->replica_hash);
+}
+
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
     say_forecast(gw_session_forecast(j->session));
@@ -400,10 +412,19 @@ static void say_end(const job *j, const gw_train_result *r) {
     say_straggler(&r->straggler);
     say_paired(&r->paired);
     say_drift(r->ceilings_drift);
-    printf("test accuracy %.4f after %lld steps in %.1f s; replicas equal (crc32 %08x)\n",
-           r->test_accuracy, (long long)r->steps, r->elapsed_s, r->replica_hash);
+    say_accuracy(r);
     if (j->config.out)
         printf("run folder: %s\n", j->config.out);
+}
+
+/* Whatever --quiet says: why the status is not 0. */
+static void say_stopped(const gw_train_result *r) {
+    if (r->steps > 0)
+        fprintf(stderr, "gradwire: stopped by %s after step %lld\n", r->stopped_by,
+                (long long)r->steps);
+    else
+        fprintf(stderr, "gradwire: stopped by %s before the first step: nothing was written\n",
+                r->stopped_by);
 }
 
 static void say_check(const job *j, const gw_train_result *r) {
@@ -420,9 +441,15 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
     int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
     gw_train_result result;
+    if (!j->config.check)
+        GW_TRY(gw_agree(comm, gw_signals_watch()));
     GW_TRY(gw_train(&j->config, j->session, comm, watch, j, &result, own));
-    if (rank == 0 && !j->quiet)
+    bool written = result.steps > 0 || !result.signal;
+    if (rank == 0 && !j->quiet && written)
         (j->config.check ? say_check : say_end)(j, &result);
+    if (rank == 0 && result.signal)
+        say_stopped(&result);
+    j->signal = result.signal;
     return GW_OK;
 }
 
@@ -437,6 +464,8 @@ static int run(int argc, char **argv) {
         e = read_config(&j);
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
     int status = gw_cli_parallel(level, e, body, &j);
+    if (j.signal)
+        status = 128 + j.signal; /* as the shell says of whom a signal ended */
     gw_session_free(j.session);
     free(j.counters);
     gw_args_free(j.args);

@@ -4,6 +4,8 @@
 #include "base/span.h"
 #include "base/wait.h"
 #include "nn/gemm.h"
+#include "prof/ledger.h"
+#include "train/signals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,13 +13,19 @@
 
 typedef struct tally {
     double loss_sum;
-    int64_t correct;
+    int64_t correct, signal;
 } tally;
+
+static int64_t give_up(double start_s) {
+    int signal = gw_signals_seen();
+    return signal && gw_ledger_now() - start_s > GW_EVALUATE_GRACE_S ? signal : 0;
+}
 
 static void count(gw_model *model, const gw_dataset *set, gw_span part, int chunk, uint32_t *idx,
                   uint8_t *labels, int64_t *confusion, tally *sum) {
     int classes = gw_model_get_spec(model)->classes;
-    for (size_t at = 0; at < part.n; at += (size_t)chunk) {
+    double start_s = gw_ledger_now();
+    for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)chunk) {
         int n = (int)(part.n - at < (size_t)chunk ? part.n - at : (size_t)chunk);
         for (int i = 0; i < n; i++)
             idx[i] = (uint32_t)(part.off + at + (size_t)i);
@@ -29,6 +37,7 @@ static void count(gw_model *model, const gw_dataset *set, gw_span part, int chun
         int correct = 0;
         sum->loss_sum += gw_model_loss(model, labels, n, 1.0f, &correct);
         sum->correct += correct;
+        sum->signal = give_up(start_s);
     }
 }
 
@@ -56,10 +65,13 @@ gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm c
     GW_TRY(e);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.signal, 1, MPI_INT64_T, MPI_MAX, comm));
     if (confusion)
         GW_TRY(
             gw_allreduce(MPI_IN_PLACE, confusion, classes * classes, MPI_INT64_T, MPI_SUM, comm));
-    out->loss = set->n ? sum.loss_sum / set->n : NAN;
-    out->accuracy = set->n ? (double)sum.correct / set->n : NAN;
+    bool known = set->n > 0 && !sum.signal;
+    out->loss = known ? sum.loss_sum / set->n : NAN;
+    out->accuracy = known ? (double)sum.correct / set->n : NAN;
+    out->signal = (int)sum.signal;
     return GW_OK;
 }

@@ -6,8 +6,13 @@
 #include "nn/metrics.h"
 #include "nn/model.h"
 
+/** An evaluation that takes longer than this is given up when a signal asks the run to end: batch
+ *  systems wait about 30 s before they kill. */
+#define GW_EVALUATE_GRACE_S 2.0
+
 typedef struct gw_evaluation {
-    double loss, accuracy; /* means over the whole set; NaN for an empty one */
+    double loss, accuracy; /* means over the whole set; NaN for an empty one, or with `signal` */
+    int signal;            /* that made a rank give up; 0: none */
 } gw_evaluation;
 
 /** Collective. `chunk`: samples a pass, at most the model's max_batch. `confusion` (may be NULL):

@@ -7,8 +7,10 @@
 
 #include <mpi.h>
 
-/** From now on SIGTERM and SIGINT are noted, each time beginning with none noted. A SIGINT that
- *  follows another signal ends this process at once, as it would have without this. */
+/** From now on SIGTERM and SIGINT are noted, by a thread that is started for it. A SIGINT that
+ *  follows another signal ends the process at once, as it would have without this. There is no way
+ *  back: what comes while MPI_Finalize is at work finds everything done, and is to do no harm. Call
+ *  it once, from the thread that starts all others that compute. */
 gw_err gw_signals_watch(void);
 
 /** The number of the first signal noted; 0: none. From any thread, at any moment. */
@@ -19,8 +21,5 @@ gw_err gw_signals_agree(int *sig, MPI_Comm comm);
 
 /** "SIGTERM" or "SIGINT". */
 const char *gw_signals_name(int sig);
-
-/** The signals do again what they did before gw_signals_watch(); what was noted is kept. */
-void gw_signals_restore(void);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/wait.h"
 #include "prof/trace.h"
+#include "train/signals.h"
 
 #include <math.h>
 #include <string.h>
@@ -121,16 +122,24 @@ gw_err gw_trainer_flush(gw_trainer *t) {
     return gw_record_flush(t->record);
 }
 
+void gw_trainer_heed(gw_trainer *t, int sig) {
+    if (!sig)
+        return;
+    t->result->signal = sig;
+    t->stopped_by = gw_signals_name(sig);
+}
+
 /* Rank 0's clock decides for all, so that all stop at the same step. */
 static gw_err vote(gw_trainer *t, bool *stop) {
     double now = gw_ledger_now();
     bool limited = t->rank == 0 && t->c->time_limit_s > 0;
-    gw_ballot ballot = {.time_over = limited && now - t->limit_from_s >= t->c->time_limit_s};
+    gw_ballot ballot = {.signal = gw_signals_seen(),
+                        .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s};
     GW_TRY(gw_vote_hold(&t->vote, now, &ballot));
-    if (ballot.time_over) {
+    if (ballot.time_over)
         t->stopped_by = "time-limit";
-        *stop = true;
-    }
+    gw_trainer_heed(t, (int)ballot.signal);
+    *stop |= ballot.time_over || ballot.signal;
     return GW_OK;
 }
 
@@ -181,6 +190,7 @@ static gw_err one_epoch(gw_trainer *t, int epoch, bool *stop) {
     }
     t->status.samples_per_s = (double)samples / (gw_ledger_now() - start_s);
     GW_TRY(gw_trainer_end_epoch(t, epoch, loss_sum, samples));
+    *stop |= t->result->signal != 0;
     t->status.epoch_end = true;
     report(t, start_s, samples);
     return GW_OK;
@@ -225,6 +235,10 @@ static gw_err measure_overhead(gw_trainer *t) {
 
 static gw_err run(gw_trainer *t) {
     GW_TRY(gw_trainer_open(t));
+    if (t->result->signal) {
+        gw_trainer_note(t, t->result);
+        return GW_OK;
+    }
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
     GW_TRY(measure_overhead(t));

@@ -49,7 +49,9 @@ typedef struct gw_train_result {
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */
     size_t parameters;
-    char stopped_by[16]; /* "epochs", "steps", "time-limit"; "check": no step was taken */
+    char stopped_by[16]; /* "epochs", "steps", "time-limit", "SIGTERM", "SIGINT"; "check": no step
+                            was taken */
+    int signal;          /* that ended the run; 0: none. With 0 steps nothing was written */
 } gw_train_result;
 
 /** Collective. `watch` (NULL: none) is called on rank 0 outside the batches. Every rank returns the

@@ -62,6 +62,7 @@ gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t s
     gw_evaluation test, validation;
     GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
     GW_TRY(gw_evaluate(t->model, &t->data->validation, t->chunk, t->comm, NULL, &validation));
+    gw_trainer_heed(t, test.signal > validation.signal ? test.signal : validation.signal);
     GW_TRY(check_replicas(t, &row.replica_hash));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;

@@ -9,6 +9,7 @@
 #include "prof/matrix.h"
 #include "prof/trace.h"
 #include "train/auto.h"
+#include "train/signals.h"
 
 #include <math.h>
 #include <omp.h>
@@ -223,6 +224,11 @@ gw_err gw_trainer_open(gw_trainer *t) {
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     GW_TRY(open_gauge(t));
+    int sig;
+    GW_TRY(gw_signals_agree(&sig, t->comm));
+    gw_trainer_heed(t, sig);
+    if (sig)
+        return GW_OK;
     GW_TRY(gw_agree(t->comm, open_files(t)));
     gw_codec_stats_setup stats = {.session = t->session,
                                   .layers = gw_model_spans(t->model),

@@ -67,7 +67,7 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
 }
 
 /** Collective: all that is needed before the first step. What cannot work is refused here, before a
- *  file of an older run gives way. */
+ *  file of an older run gives way. With t->result->signal set it came to nothing: close. */
 gw_err gw_trainer_open(gw_trainer *t);
 
 /** Collective: refuse what gw_trainer_open would refuse, but for the run's folder and what only the
@@ -79,6 +79,9 @@ void gw_trainer_close(gw_trainer *t);
 
 /** Bytes that a settling or a step sent. */
 void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost);
+
+/** `sig` (0: none), which all ranks know of, ends the run. */
+void gw_trainer_heed(gw_trainer *t, int sig);
 
 /** Collective, between batches: rows and exchanges so far to their files. */
 gw_err gw_trainer_flush(gw_trainer *t);

@@ -1,0 +1,122 @@
+"""Runs to which something happens: started without waiting for them, their ranks found."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import gwrun
+
+
+def _read(*path):
+    """A file of /proc; b"" when its process is gone."""
+    try:
+        with open(os.path.join("/proc", *path), "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _parents():
+    """{pid: its parent's} of all processes."""
+    found = {}
+    for name in os.listdir("/proc"):
+        after = _read(name, "stat").rpartition(b")")[2].split() if name.isdigit() else []
+        if len(after) > 1 and after[0] not in b"ZX":
+            found[int(name)] = int(after[1])
+    return found
+
+
+def ranks_of(launcher):
+    """{rank: pid} of the gradwire processes below `launcher` (or that it is itself)."""
+    parents, found = _parents(), {}
+    for pid in parents:
+        above = pid
+        while above in parents and above != launcher:
+            above = parents[above]
+        if above != launcher or b"gradwire" not in _read(str(pid), "comm"):
+            continue
+        rank = re.search(rb"(?:^|\0)PMI_RANK=(\d+)", _read(str(pid), "environ"))
+        found[int(rank.group(1)) if rank else 0] = pid
+    return found
+
+
+def catches(pid, number):
+    """Whether the process has a handler for this signal."""
+    mask = re.search(rb"^SigCgt:\s*([0-9a-f]+)", _read(str(pid), "status"), re.MULTILINE)
+    return bool(mask) and bool(int(mask.group(1), 16) >> (number - 1) & 1)
+
+
+def pending(pid, number):
+    """Whether the process still has to take this signal."""
+    masks = re.findall(rb"^(?:Shd|Sig)Pnd:\s*([0-9a-f]+)", _read(str(pid), "status"), re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
+def await_true(what, timeout=60):
+    """The first true value of what(); a test that waits longer has failed."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.002)
+    raise AssertionError(f"waited {timeout} s in vain")
+
+
+class Started:
+    """`gradwire train WORDS` on `ranks` ranks (1: without a launcher), which goes on by itself. As a
+    context manager it leaves no process behind."""
+
+    def __init__(self, ranks, *words, log, **more):
+        command = gwrun.command(ranks, "train", *words)
+        if ranks == 1:
+            command = command[command.index(gwrun.GRADWIRE):]
+        self.n = ranks
+        self.log = log
+        # A session of its own: an interrupt of the terminal is none of a run's under test.
+        with open(log, "w", encoding="utf-8") as file:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file,
+                                            stderr=subprocess.STDOUT, start_new_session=True,
+                                            **more)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in ranks_of(self.process.pid).values():
+            os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+
+    def text(self):
+        """What it has printed so far, errors included."""
+        with open(self.log, encoding="utf-8", errors="backslashreplace") as file:
+            return file.read()
+
+    def ranks(self):
+        """{rank: pid}, once all are there."""
+        def found():
+            pids = ranks_of(self.process.pid)
+            if self.process.poll() is not None:
+                raise AssertionError(f"ended with {self.process.returncode}: {self.text()}")
+            return pids if len(pids) == self.n else None
+        return await_true(found)
+
+    def send(self, number, rank):
+        """A signal to one rank, as soon as that watches for it; back when it has taken it."""
+        pid = self.ranks()[rank]
+        await_true(lambda: catches(pid, number))
+        os.kill(pid, number)
+        await_true(lambda: not pending(pid, number))
+
+    def await_line(self, part):
+        """Wait until it has printed `part`."""
+        await_true(lambda: part in self.text() or self.process.poll() is not None)
+        if part not in self.text():
+            raise AssertionError(f"ended with {self.process.returncode}: {self.text()}")
+
+    def status(self, timeout=60):
+        """Exit status; more than `timeout` seconds is a hang and raises."""
+        return self.process.wait(timeout)

@@ -1,0 +1,104 @@
+"""SIGTERM and SIGINT: all ranks stop after the same step, the folder is whole, status 128+n."""
+
+import csv
+import json
+import os
+import signal
+import tempfile
+import unittest
+
+import faultcase
+import gwrun
+
+SMALL = ["--data", "synthetic:samples=4000,features=16", "--layers", "16", "--batch", 32,
+         "--epochs", 1000000, "--ceilings", "off", "--overhead", 0]
+# An evaluation of much more than the two seconds that it is given.
+LONG = ["--data", "synthetic:samples=120000,features=100,test=0.9", "--layers", "4000,4000",
+        "--batch", 8, "--steps", 1, "--ceilings", "off", "--overhead", 0]
+
+
+class Signals(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.out = os.path.join(top.name, "run")
+        self.log = os.path.join(top.name, "log")
+
+    def start(self, ranks, *words, **more):
+        return self.enterContext(faultcase.Started(ranks, "--out", self.out, *words, log=self.log,
+                                                   **more))
+
+    def check_folder(self, ranks, name):
+        """It is as whole as that of a run that nobody ended; returns run.json."""
+        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as file:
+            run = json.load(file)
+        steps = run["results"]["steps"]
+        self.assertEqual(run["results"]["stopped_by"], name)
+        self.assertGreater(steps, 0)
+        rows = [(int(row["rank"]), int(row["step"])) for row in gwrun.batches(self.out)]
+        self.assertEqual(sorted(rows), [(rank, step) for rank in range(ranks)
+                                        for step in range(1, steps + 1)])
+        with open(os.path.join(self.out, "epochs.csv"), encoding="utf-8") as file:
+            last = list(csv.DictReader(file))[-1]
+        self.assertEqual(int(last["step"]), steps)
+        self.assertEqual(last["replica_hash"], run["results"]["replica_hash"])
+        self.assertIn(f"gradwire: stopped by {name} after step {steps}", run_lines(self.log))
+        self.assertFalse([name for name in os.listdir(self.out) if name.endswith(".tmp")])
+        return run
+
+    def test_one_rank_gets_it(self):
+        """The others learn of it."""
+        run = self.start(2, "--comm", "delayed", *SMALL)
+        run.await_line("parameters;")
+        run.send(signal.SIGTERM, 1)
+        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        self.check_folder(2, "SIGTERM")
+
+    def test_launcher_gets_it(self):
+        run = self.start(3, "--comm", "iallreduce", "--update", "lazy", *SMALL)
+        run.await_line("parameters;")
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.status(), 128 + signal.SIGINT, run.text())
+        self.check_folder(3, "SIGINT")
+
+    def test_before_the_first_step(self):
+        """Nothing is written, and an older run keeps its place."""
+        gwrun.train(1, self.out, *SMALL[:-6], "--steps", 2, "--ceilings", "off")
+        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as file:
+            older = file.read()
+        # Where nothing is cached, the ceilings take longer than finding the ranks.
+        run = self.start(2, "--overwrite", *SMALL[:-4], "--ceilings", "auto",
+                         env={**os.environ, "XDG_CACHE_HOME": self.log + ".cache"})
+        run.send(signal.SIGTERM, 0)
+        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        self.assertIn("stopped by SIGTERM before the first step: nothing was written", run.text())
+        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), older)
+
+    def test_during_an_evaluation(self):
+        """It is given up, and its figures are absent."""
+        run = self.start(1, *LONG)
+        run.await_line("parameters;")
+        run.send(signal.SIGTERM, 0)
+        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        results = self.check_folder(1, "SIGTERM")["results"]
+        self.assertIsNone(results["test_accuracy"])
+        self.assertIn("not evaluated", run.text())
+
+    def test_second_interrupt(self):
+        """It ends a run at once that could still take its time."""
+        run = self.start(1, *LONG)
+        run.await_line("parameters;")
+        run.send(signal.SIGINT, 0)
+        run.send(signal.SIGINT, 0)
+        self.assertEqual(run.status(), -signal.SIGINT, run.text())
+        self.assertNotIn("run.json", os.listdir(self.out))
+
+
+def run_lines(log):
+    with open(log, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,72 @@
+/* Signals are noted, and no thread that computes is interrupted by one. */
+#include "train/signals.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { THREADS = 3 };
+
+static int blocked(void) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    return sigismember(&mask, SIGTERM) && sigismember(&mask, SIGINT);
+}
+
+static void await_signal(void) {
+    const struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; i < 10000 && !gw_signals_seen(); i++)
+        nanosleep(&moment, NULL);
+}
+
+/* The handler's frame must not be written to where oneDNN has put the stack pointer. */
+static void taken_elsewhere(void **state) {
+    (void)state;
+    assert_false(blocked());
+    assert_int_equal(gw_signals_watch(), GW_OK);
+    assert_int_equal(gw_signals_seen(), 0);
+    int in_all = 0;
+#pragma omp parallel num_threads(THREADS) reduction(+ : in_all)
+    in_all += blocked();
+    assert_int_equal(in_all, THREADS);
+    kill(getpid(), SIGTERM);
+    await_signal();
+    assert_int_equal(gw_signals_seen(), SIGTERM);
+    assert_string_equal(gw_signals_name(SIGTERM), "SIGTERM");
+    kill(getpid(), SIGTERM); /* does no harm */
+}
+
+/* In a child, for it dies of it; after SIGTERM from the test before. */
+static void second_interrupt(void **state) {
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (gw_signals_watch() != GW_OK)
+            _exit(1);
+        kill(getpid(), SIGINT);
+        sleep(20);
+        _exit(2);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGINT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(taken_elsewhere),
+        cmocka_unit_test(second_interrupt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
