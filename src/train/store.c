@@ -109,8 +109,9 @@ static gw_err discard(const char *ckpt_dir, const char *name) {
     if (rename(path, hidden) != 0)
         return errno == ENOENT ? GW_OK
                                : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
-    GW_TRY(gw_file_sync_folder(ckpt_dir));
-    return remove_folder(hidden);
+    gw_err e = gw_file_sync_folder(ckpt_dir);
+    GW_TRY(remove_folder(hidden));
+    return e;
 }
 
 void gw_store_abandon(const char *temp) {
@@ -375,9 +376,8 @@ static gw_err place(const char *temp, const char *ckpt_dir, int64_t step,
     GW_TRY(make_way(ckpt_dir, name, path));
     if (rename(temp, path) != 0)
         return gw_fail(GW_ERR_IO, "cannot rename %s to %s: %s", temp, path, strerror(errno));
-    GW_TRY(gw_file_sync_folder(ckpt_dir));
     gw_text_copy(final, GW_STORE_PATH, path);
-    return GW_OK;
+    return gw_file_sync_folder(ckpt_dir);
 }
 
 static gw_err next_serial(const char *ckpt_dir, int64_t *serial) {

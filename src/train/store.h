@@ -67,7 +67,8 @@ gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PAT
  *  complete checkpoints but the `keep` (1..) written last. What was there of that step is replaced
  *  and stays until it is. *m remains the caller's.
  *  GW_ERR_IO with final "": there is no new checkpoint, and `temp` is removed. GW_ERR_IO with
- *  `final`: there is, but an older one could not be removed. */
+ *  `final`: there is, but its name may not have reached the disk, and then no other is removed; or
+ *  an older one could not be removed. */
 gw_err gw_store_commit(const char *temp, const gw_store_manifest *m, int keep,
                        char final[GW_STORE_PATH]);
 
