@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -225,9 +226,12 @@ gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {
     GW_TRY(take(io, got, got_len));
     got[got_len] = '\0';
     GW_TRY(take(io, &size, sizeof size));
-    if (strcmp(got, name) != 0 || size != bytes)
+    if (got_len != name_len || memcmp(got, name, name_len) != 0 || size != bytes) {
+        char plain[sizeof got];
+        gw_text_plain(plain, sizeof plain, got);
         return gw_fail(GW_ERR_INPUT, "%s: holds '%s' of %llu bytes where '%s' of %zu is expected",
-                       io->path, got, (unsigned long long)size, name, bytes);
+                       io->path, plain, (unsigned long long)size, name, bytes);
+    }
     return take(io, data, bytes);
 }
 

@@ -106,6 +106,20 @@ static void refuses_what_is_no_file(void **state) {
     rmdir(path);
 }
 
+/* A name in a file may be anything; the message about it is one plain line. */
+static void quotes_other_fields_plainly(void **state) {
+    (void)state;
+    gw_io *io = NULL;
+    int32_t number = 42;
+    assert_int_equal(gw_io_save(&io, dir, "state", MAGIC, 1), GW_OK);
+    assert_int_equal(gw_io_field(io, "num\033\nber", &number, sizeof number), GW_OK);
+    assert_int_equal(gw_io_close(io), GW_OK);
+    assert_int_equal(gw_io_load(&io, path, MAGIC, 1, LIMIT), GW_OK);
+    assert_int_equal(gw_io_field(io, "number", &number, sizeof number), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "holds 'num??ber' of 4 bytes where 'number' of 4 is"));
+    gw_io_abandon(io);
+}
+
 /* The figures of a closed file know it from every other one, even from a whole one of its size. */
 static void tells_a_file_by_its_figures(void **state) {
     (void)state;
@@ -212,6 +226,7 @@ int main(void) {
         CASE(refuses_by_the_first_bytes),
         CASE(takes_no_memory_for_a_file),
         CASE(refuses_what_is_no_file),
+        CASE(quotes_other_fields_plainly),
         CASE(tells_a_file_by_its_figures),
         CASE(says_why_it_cannot_write),
         cmocka_unit_test(memory_keeps_the_last),
