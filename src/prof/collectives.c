@@ -17,12 +17,11 @@ typedef struct row {
     double start_s, block_s, unblock_s, done_s, waiting_s, transfer_s, skew_s; /* NaN: blank */
 } row;
 
-gw_err gw_collectives_open(gw_file **out, const char *dir) {
-    GW_TRY(gw_file_create(out, dir, "collectives.csv"));
-    fprintf(gw_file_stream(*out),
-            "rank,step,lane,schedule,run,offset,elements,start_s,block_s,unblock_s,done_s,"
-            "waiting_s,transfer_s,last_rank,skew_s\n");
-    return GW_OK;
+gw_err gw_collectives_open(FILE **to, gw_rows *files) {
+    return gw_rows_open(files, GW_COLLECTIVES,
+                        "rank,step,lane,schedule,run,offset,elements,start_s,block_s,unblock_s,"
+                        "done_s,waiting_s,transfer_s,last_rank,skew_s",
+                        to, NULL);
 }
 
 static double seconds(const gw_sync *sync, uint64_t ticks) {
@@ -113,7 +112,7 @@ static gw_err write_rows(FILE *to, row *chunk, const gw_exchange_view *v, const 
                       : GW_OK;
 }
 
-gw_err gw_collectives_write(gw_file *file, const gw_exchange_view *v, const gw_sync *sync,
+gw_err gw_collectives_write(FILE *to, const gw_exchange_view *v, const gw_sync *sync,
                             MPI_Comm comm) {
     int rank, ranks, mine = 0, *count = NULL;
     row *chunk = NULL;
@@ -129,7 +128,7 @@ gw_err gw_collectives_write(gw_file *file, const gw_exchange_view *v, const gw_s
         e = gw_mpi_check(MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, comm), "MPI_Gather");
     if (e == GW_OK)
         e = rank > 0 ? send_rows(chunk, v, sync, comm)
-                     : write_rows(gw_file_stream(file), chunk, v, sync, count, ranks, comm);
+                     : write_rows(to, chunk, v, sync, count, ranks, comm);
     e = gw_agree(comm, e);
     free(chunk);
     free(count);

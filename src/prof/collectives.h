@@ -2,18 +2,20 @@
 #ifndef GW_PROF_COLLECTIVES_H
 #define GW_PROF_COLLECTIVES_H
 
-#include "base/file.h"
+#include "base/rows.h"
 #include "prof/exchange.h"
 #include "prof/sync.h"
 
 #include <mpi.h>
 
-/** Rank 0: begin DIR/collectives.csv with its header. */
-gw_err gw_collectives_open(gw_file **out, const char *dir);
+#define GW_COLLECTIVES "collectives.csv"
 
-/** Collective: rank 0 appends to `file` (NULL elsewhere), rank by rank, the finished exchanges of
+/** Rank 0: begin it, or go on with it. */
+gw_err gw_collectives_open(FILE **to, gw_rows *files);
+
+/** Collective: rank 0 appends to it (NULL elsewhere), rank by rank, the finished exchanges of
  *  recorded batches in `v`. */
-gw_err gw_collectives_write(gw_file *file, const gw_exchange_view *v, const gw_sync *sync,
+gw_err gw_collectives_write(FILE *to, const gw_exchange_view *v, const gw_sync *sync,
                             MPI_Comm comm);
 
 #endif

@@ -1,8 +1,11 @@
 #include "prof/columns.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef enum form { INT, I64, U64, LONG, SECONDS, LOSS } form;
 
@@ -65,13 +68,14 @@ static const char *source_name(gw_split_source source) {
     return names[source];
 }
 
-void gw_columns_header(FILE *to, const char (*counter)[GW_COUNTER_NAME], int counters) {
+void gw_columns_header(char line[GW_COLUMNS_LINE], const char (*counter)[GW_COUNTER_NAME],
+                       int counters) {
+    int at = 0;
     for (int i = 0; i < COLUMNS; i++)
-        fprintf(to, "%s,", columns[i].name);
-    fprintf(to, "source,clean");
+        at += snprintf(line + at, GW_COLUMNS_LINE - (size_t)at, "%s,", columns[i].name);
+    at += snprintf(line + at, GW_COLUMNS_LINE - (size_t)at, "source,clean");
     for (int i = 0; i < counters; i++)
-        fprintf(to, ",%s", counter[i]);
-    fputc('\n', to);
+        at += snprintf(line + at, GW_COLUMNS_LINE - (size_t)at, ",%s", counter[i]);
 }
 
 /* A figure that is missing is blank, never 0. */
@@ -116,4 +120,71 @@ void gw_columns_row(FILE *to, const gw_batch_row *row, int counters) {
         real(to, row->counter[i], 15);
     }
     fputc('\n', to);
+}
+
+/* ---- reading ---- */
+
+static bool starts_number(const char *text) {
+    return isdigit((unsigned char)text[*text == '-']);
+}
+
+static bool read_value(form f, const char *text, void *at) {
+    char *end = (char *)text;
+    bool blank = !*text;
+    if (!blank && !starts_number(text))
+        return false;
+    switch (f) {
+    case INT: *(int *)at = (int)strtol(text, &end, 10); return !blank && !*end;
+    case I64: *(int64_t *)at = strtoll(text, &end, 10); return !blank && !*end;
+    case U64: *(uint64_t *)at = blank ? GW_UNCOUNTED : strtoull(text, &end, 10); return !*end;
+    case LONG: *(long *)at = blank ? -1 : strtol(text, &end, 10); return !*end;
+    case SECONDS:
+    case LOSS: *(double *)at = blank ? NAN : strtod(text, &end); return !*end;
+    }
+    return false;
+}
+
+static bool read_source(const char *text, gw_split_source *source) {
+    for (int i = GW_SPLIT_NONE; i <= GW_SPLIT_CTR; i++)
+        if (strcmp(text, source_name((gw_split_source)i)) == 0) {
+            *source = (gw_split_source)i;
+            return true;
+        }
+    return false;
+}
+
+static bool read_row(char *line, int counters, gw_batch_row *row) {
+    char *rest = line, *cell;
+    *row = gw_batch_row_blank();
+    for (int i = 0; i < COLUMNS; i++)
+        if (!(cell = strsep(&rest, ",")) ||
+            !read_value(columns[i].form, cell, (char *)row + columns[i].at))
+            return false;
+    if (!(cell = strsep(&rest, ",")) || !read_source(cell, &row->source))
+        return false;
+    if (!strsep(&rest, ",")) /* whether it is clean follows from the others */
+        return false;
+    for (int i = 0; i < counters; i++)
+        if (!(cell = strsep(&rest, ",")) || !read_value(SECONDS, cell, &row->counter[i]))
+            return false;
+    return !rest;
+}
+
+gw_err gw_columns_read(gw_columns_reader *r, gw_batch_row *row, bool *more) {
+    char line[GW_COLUMNS_LINE];
+    do {
+        *more = fgets(line, sizeof line, r->in);
+        size_t len = *more ? strlen(line) : 0;
+        if (!*more)
+            return ferror(r->in) ? gw_fail(GW_ERR_INPUT, "%s: cannot be read", r->name) : GW_OK;
+        r->line++;
+        if (len == 0 || line[len - 1] != '\n')
+            return gw_fail(GW_ERR_INPUT, "%s: line %lld is cut off, or too long for a row", r->name,
+                           (long long)r->line);
+        line[len - 1] = '\0';
+    } while (r->line == 1); /* the header */
+    if (!read_row(line, r->counters, row))
+        return gw_fail(GW_ERR_INPUT, "%s: line %lld is no row of a batch", r->name,
+                       (long long)r->line);
+    return GW_OK;
 }

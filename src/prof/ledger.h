@@ -50,6 +50,10 @@ typedef struct gw_batch_cost {
  *  has yet. A second start begins anew. The profile is GW_PROFILE_FULL. */
 void gw_ledger_start(void);
 
+/** After gw_ledger_start: the clock goes on from `s` seconds, as a run does that was interrupted.
+ */
+void gw_ledger_go_on(double s);
+
 /** From now on measure so much. Main thread, between batches. What is in flight is forgotten:
  * nobody has seen all of it. With GW_PROFILE_OFF no probe is installed. */
 void gw_ledger_set_profile(gw_profile profile);
@@ -81,7 +85,8 @@ typedef struct gw_ledger_sums {
 } gw_ledger_sums;
 gw_ledger_sums gw_ledger_totals(void);
 
-/** Seconds since gw_ledger_start, and the clock tick of that start. */
+/** Seconds since gw_ledger_start (and before: gw_ledger_go_on), and the clock tick that they are
+ *  counted from, modulo 2^64. */
 double gw_ledger_now(void);
 uint64_t gw_ledger_zero(void);
 

@@ -1,6 +1,5 @@
 #include "prof/record.h"
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "prof/columns.h"
@@ -11,6 +10,8 @@
 
 enum { KEY = 0x5eed, SPLITS = sizeof(gw_batch_split) / sizeof(double) };
 
+static const char name[] = "batches.csv";
+
 /* A step over all ranks, as the summary needs it. */
 typedef struct step_figures {
     int64_t at; /* how many came before it */
@@ -18,6 +19,14 @@ typedef struct step_figures {
     float split[SPLITS];              /* of a gw_batch_split; NaN: no rank has it */
     double wire_bytes, logical_bytes; /* means over the ranks */
 } step_figures;
+
+/* The same while its ranks' rows come in: sums, but for the longest wall. */
+typedef struct step_sums {
+    int64_t step;
+    int ranks, have[SPLITS];
+    double wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES], split[SPLITS];
+    double wire_bytes, logical_bytes;
+} step_sums;
 
 struct gw_record {
     MPI_Comm comm;
@@ -27,15 +36,16 @@ struct gw_record {
     int64_t held, room;
 
     /* Rank 0: */
-    gw_file *file; /* NULL: none wanted */
+    gw_rows *files; /* NULL: no file is wanted */
+    FILE *to;
     char counter[GW_COUNTERS][GW_COUNTER_NAME];
     int counters;
-    bool headed;         /* the header is written */
     step_figures *steps; /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
     int64_t steps_held, seen;
     gw_split_source source;  /* the best so far */
     float *scratch;          /* GW_RECORD_STEPS values, for a median */
-    gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after */
+    gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after; */
+    int64_t summed[2];       /* so many steps of this start */
 };
 
 bool gw_batch_clean(const gw_batch_cost *cost) {
@@ -58,7 +68,7 @@ static gw_err room_for_steps(gw_record *r) {
     return gw_alloc(&r->scratch, GW_RECORD_STEPS, sizeof *r->scratch);
 }
 
-gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm comm) {
+gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
     gw_record *r = NULL;
     gw_err e = gw_alloc(&r, 1, sizeof *r);
     if (e == GW_OK) {
@@ -77,8 +87,6 @@ gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm c
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
     if (e == GW_OK && r->rank == 0)
         e = room_for_steps(r);
-    if (e == GW_OK && dir && r->rank == 0)
-        e = gw_file_create(&r->file, dir, "batches.csv");
     e = gw_agree(comm, e);
     if (e != GW_OK) {
         gw_record_abandon(r);
@@ -135,7 +143,7 @@ static void keep_step(gw_record *r, const step_figures *s) {
 
 static void add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
     const double *t = row->cost.phase_s;
-    gw_record_rank *sum = &r->sums[r->seen >= GW_RECORD_WARMUP][rank];
+    gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
     sum->wall_s += row->cost.wall_s;
     sum->compute_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE];
     sum->waiting_s += row->wait_skew_s;
@@ -143,8 +151,7 @@ static void add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
 }
 
 void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
-    int64_t early = r->seen < GW_RECORD_WARMUP ? r->seen : GW_RECORD_WARMUP;
-    double n = (double)(warm ? r->seen - early : r->seen);
+    double n = (double)(r->summed[1] + (warm ? 0 : r->summed[0]));
     for (int i = 0; i < r->ranks; i++) {
         gw_record_rank a = warm ? (gw_record_rank){0} : r->sums[0][i], b = r->sums[1][i];
         /* Without steps 0/0: NaN. */
@@ -154,64 +161,101 @@ void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
     }
 }
 
-/* Add one rank's row to the figures of its step; `share` is 1 / ranks. */
-static void add_to_step(step_figures *s, const gw_batch_row *row, double share) {
+static void add_to_step(step_sums *s, const gw_batch_row *row) {
     const gw_batch_cost *c = &row->cost;
-    s->wall_s = fmaxf(s->wall_s, (float)c->wall_s);
-    s->inflight_s += (float)(c->inflight_s * share);
-    s->waiting_s += (float)(row->wait_skew_s * share);
-    s->transfer_s += (float)(row->transfer_s * share);
+    double split[SPLITS];
+    s->ranks++;
+    s->wall_s = fmax(s->wall_s, c->wall_s);
+    s->inflight_s += c->inflight_s;
+    s->waiting_s += row->wait_skew_s;
+    s->transfer_s += row->transfer_s;
     for (int p = 0; p < GW_PHASES; p++)
-        s->phase_s[p] += (float)(c->phase_s[p] * share);
-    s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes * share;
-    s->logical_bytes += (double)row->logical_bytes * share;
-}
-
-static void split_figures(const gw_batch_split *split, double out[SPLITS]) {
-    memcpy(out, split, sizeof *split);
-}
-
-/* Means over the ranks that have a figure; rank i's row of the step is all[at[i] + row]. */
-static void split_of_step(gw_record *r, step_figures *s, const gw_batch_row *all, const int *at,
-                          int row) {
-    double sum[SPLITS] = {0}, mine[SPLITS];
-    int have[SPLITS] = {0};
-    for (int rank = 0; rank < r->ranks; rank++) {
-        const gw_batch_row *from = &all[at[rank] + row];
-        r->source = from->source > r->source ? from->source : r->source;
-        split_figures(&from->split, mine);
-        for (int k = 0; k < SPLITS; k++)
-            if (!isnan(mine[k])) {
-                sum[k] += mine[k];
-                have[k]++;
-            }
-    }
+        s->phase_s[p] += c->phase_s[p];
+    s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
+    s->logical_bytes += (double)row->logical_bytes;
+    memcpy(split, &row->split, sizeof split);
     for (int k = 0; k < SPLITS; k++)
-        s->split[k] = have[k] ? (float)(sum[k] / have[k]) : NAN;
+        if (!isnan(split[k])) {
+            s->split[k] += split[k];
+            s->have[k]++;
+        }
+}
+
+/* All rows of a step are there: means over its ranks, of a split over those that have it. */
+static void end_step(gw_record *r, const step_sums *s) {
+    double n = s->ranks;
+    step_figures f = {.at = r->seen,
+                      .wall_s = (float)s->wall_s,
+                      .inflight_s = (float)(s->inflight_s / n),
+                      .waiting_s = (float)(s->waiting_s / n),
+                      .transfer_s = (float)(s->transfer_s / n),
+                      .wire_bytes = s->wire_bytes / n,
+                      .logical_bytes = s->logical_bytes / n};
+    for (int p = 0; p < GW_PHASES; p++)
+        f.phase_s[p] = (float)(s->phase_s[p] / n);
+    for (int k = 0; k < SPLITS; k++)
+        f.split[k] = s->have[k] ? (float)(s->split[k] / s->have[k]) : NAN;
+    keep_step(r, &f);
+}
+
+static void best_source(gw_record *r, const gw_batch_row *row) {
+    r->source = row->source > r->source ? row->source : r->source;
+}
+
+/* Rows of an earlier start, which may have had another number of ranks. */
+static gw_err read_kept(gw_record *r) {
+    gw_batch_row row;
+    step_sums s = {0};
+    gw_columns_reader in = {.in = r->to, .name = name, .counters = r->counters};
+    rewind(r->to);
+    for (bool more = true;;) {
+        GW_TRY(gw_columns_read(&in, &row, &more));
+        if (s.ranks && (!more || row.step != s.step))
+            end_step(r, &s);
+        if (!more)
+            break;
+        if (row.step != s.step && row.step != s.step + 1)
+            return gw_fail(GW_ERR_INPUT, "%s: line %lld: step %lld follows step %lld", name,
+                           (long long)in.line, (long long)row.step, (long long)s.step);
+        if (row.step != s.step)
+            s = (step_sums){.step = row.step};
+        add_to_step(&s, &row);
+        best_source(r, &row);
+    }
+    return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read %s", name);
+}
+
+static gw_err begin(gw_record *r, gw_rows *files) {
+    char header[GW_COLUMNS_LINE];
+    bool kept;
+    gw_columns_header(header, (const char(*)[GW_COUNTER_NAME])r->counter, r->counters);
+    GW_TRY(gw_rows_open(files, name, header, &r->to, &kept));
+    r->files = files;
+    return kept ? read_kept(r) : GW_OK;
+}
+
+gw_err gw_record_begin(gw_record *r, gw_rows *files) {
+    return gw_agree(r->comm, r->rank == 0 && files ? begin(r, files) : GW_OK);
 }
 
 /* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
 static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *count, const int *at) {
-    if (r->file && !r->headed)
-        gw_columns_header(gw_file_stream(r->file), (const char(*)[GW_COUNTER_NAME])r->counter,
-                          r->counters);
-    r->headed = true;
     for (int i = 0; i < count[0]; i++) {
-        int64_t step = all[i].step;
-        step_figures s = {.at = r->seen};
+        step_sums s = {.step = all[i].step};
         for (int rank = 0; rank < r->ranks; rank++) {
             const gw_batch_row *row = &all[at[rank] + i];
-            if (count[rank] != count[0] || row->step != step)
+            if (count[rank] != count[0] || row->step != s.step)
                 return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
-            if (r->file)
-                gw_columns_row(gw_file_stream(r->file), row, r->counters);
-            add_to_step(&s, row, 1.0 / r->ranks);
+            if (r->to)
+                gw_columns_row(r->to, row, r->counters);
+            add_to_step(&s, row);
             add_to_rank(r, row, rank);
+            best_source(r, row);
         }
-        split_of_step(r, &s, all, at, i);
-        keep_step(r, &s);
+        r->summed[s.step > GW_RECORD_WARMUP]++;
+        end_step(r, &s);
     }
-    if (r->file && ferror(gw_file_stream(r->file)))
+    if (r->to && ferror(r->to))
         return gw_fail(GW_ERR_IO, "cannot write batches.csv: is the disk full?");
     return GW_OK;
 }
@@ -306,11 +350,8 @@ void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out
 
 gw_err gw_record_close(gw_record *r) {
     gw_err e = gw_record_flush(r);
-    if (e == GW_OK && r->file) {
-        gw_file *file = r->file;
-        r->file = NULL;
-        e = gw_file_commit(file);
-    }
+    if (e == GW_OK && r->files)
+        e = gw_rows_commit(r->files, name);
     e = gw_agree(r->comm, e);
     gw_record_abandon(r);
     return e;
@@ -319,7 +360,6 @@ gw_err gw_record_close(gw_record *r) {
 void gw_record_abandon(gw_record *r) {
     if (!r)
         return;
-    gw_file_abandon(r->file);
     if (r->row_type != MPI_DATATYPE_NULL)
         MPI_Type_free(&r->row_type);
     free(r->rows);

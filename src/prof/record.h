@@ -4,6 +4,7 @@
 #define GW_PROF_RECORD_H
 
 #include "base/agree.h"
+#include "base/rows.h"
 #include "prof/ledger.h"
 
 typedef struct gw_record gw_record;
@@ -58,13 +59,18 @@ typedef struct gw_batch_summary {
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 
-/** Collective. dir NULL: keep no file (the summary still works). `rows`: capacity between two
- *  flushes. `comm` is kept, not copied: it must outlive the record. */
-gw_err gw_record_open(gw_record **out, const char *dir, int64_t rows, MPI_Comm comm);
+/** Collective. It keeps no file, but for gw_record_begin. `rows`: capacity between two flushes.
+ * `comm` is kept, not copied: it must outlive the record. */
+gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm);
 
-/** Before the first flush: the columns of gw_batch_row.counter, copied; n <= GW_COUNTERS. The same
- *  on all ranks. */
+/** Before gw_record_begin and the first flush: the columns of gw_batch_row.counter, copied; n <=
+ *  GW_COUNTERS. The same on all ranks. */
 void gw_record_counters(gw_record *r, const char *const *names, int n);
+
+/** Collective, before the first flush: rows go to batches.csv of `files` (rank 0's is used and must
+ *  outlive the record; NULL: no file). What an earlier start of the run has left there counts for
+ *  gw_record_summary. GW_ERR_INPUT: it has other columns, or is damaged. */
+gw_err gw_record_begin(gw_record *r, gw_rows *files);
 
 /** The name of the i-th of them; NULL: there is none. */
 const char *gw_record_counter(const gw_record *r, int i);
@@ -96,14 +102,15 @@ typedef struct gw_record_rank {
     double wall_s, compute_s, waiting_s, transfer_s;
 } gw_record_rank;
 
-/** Rank 0: out[] of all ranks, over the flushed rows, without the first GW_RECORD_WARMUP steps if
- *  `warm`; NaN when nothing is left. */
+/** Rank 0: out[] of all ranks, over the flushed rows (those of an earlier start, whose ranks may
+ * have been others, left out), without the first GW_RECORD_WARMUP steps of the run if `warm`; NaN
+ * when nothing is left. */
 void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out);
 
 /** Collective: flush; rank 0 gives the file its name. Frees r in any case. */
 gw_err gw_record_close(gw_record *r);
 
-/** Throw everything away without a collective; r may be NULL. */
+/** Free r without a collective; its file is left to who has the `files`. r may be NULL. */
 void gw_record_abandon(gw_record *r);
 
 #endif

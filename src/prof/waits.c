@@ -14,20 +14,20 @@ struct gw_waits {
     MPI_Comm comm;
     int rank, ranks, rows;
     gw_sync *sync;
-    bool lists;         /* collectives.csv is wanted */
-    gw_file *file;      /* rank 0 */
+    gw_rows *files;     /* NULL: no collectives.csv is wanted */
+    FILE *to;           /* rank 0 */
     double *caused_s;   /* by rank: what this one waited for it */
     uint64_t last, had; /* exchanges: this rank was last, somebody was */
     uint64_t dropped;
     double *waiting_s; /* a row each, between two flushes */
 };
 
-gw_err gw_waits_open(gw_waits **out, const char *dir, int rows, MPI_Comm comm) {
+gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm) {
     gw_waits *w = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&w, 1, sizeof *w)));
     w->comm = comm;
     w->rows = rows;
-    w->lists = dir;
+    w->files = files;
     gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &w->rank), "MPI_Comm_rank");
     if (e == GW_OK)
         e = gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size");
@@ -35,8 +35,8 @@ gw_err gw_waits_open(gw_waits **out, const char *dir, int rows, MPI_Comm comm) {
         e = gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s);
     if (e == GW_OK)
         e = gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s);
-    if (e == GW_OK && dir && w->rank == 0)
-        e = gw_collectives_open(&w->file, dir);
+    if (e == GW_OK && files && w->rank == 0)
+        e = gw_collectives_open(&w->to, files);
     if (e == GW_OK)
         e = gw_exchange_log_open(rows);
     e = gw_agree(comm, e);
@@ -158,8 +158,8 @@ gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
     GW_TRY(resolve(w, &v));
     fill_rows(w, &v, rows, n);
     w->dropped = v.dropped;
-    if (w->lists)
-        GW_TRY(gw_collectives_write(w->file, &v, w->sync, w->comm));
+    if (w->files)
+        GW_TRY(gw_collectives_write(w->to, &v, w->sync, w->comm));
     *room = gw_exchange_log_room();
     gw_exchange_log_clear();
     return gw_allreduce(MPI_IN_PLACE, room, 1, MPI_INT, MPI_MIN, w->comm);
@@ -190,11 +190,8 @@ gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *droppe
 
 gw_err gw_waits_close(gw_waits *w) {
     gw_err e = GW_OK;
-    if (w->file) {
-        gw_file *file = w->file;
-        w->file = NULL;
-        e = gw_file_commit(file);
-    }
+    if (w->to)
+        e = gw_rows_commit(w->files, GW_COLLECTIVES);
     e = gw_agree(w->comm, e);
     gw_waits_abandon(w);
     return e;
@@ -204,7 +201,6 @@ void gw_waits_abandon(gw_waits *w) {
     if (!w)
         return;
     gw_exchange_log_close();
-    gw_file_abandon(w->file);
     gw_sync_close(w->sync);
     free(w->caused_s);
     free(w->waiting_s);

@@ -16,8 +16,9 @@ typedef struct gw_waits_rank {
 } gw_waits_rank;
 
 /** Collective, after gw_ledger_start, between batches. `rows`: most batches between two flushes;
- *  dir not NULL: write DIR/collectives.csv, too. */
-gw_err gw_waits_open(gw_waits **out, const char *dir, int rows, MPI_Comm comm);
+ *  files not NULL (on all ranks; rank 0's is used, and must outlive this): write collectives.csv,
+ *  too. */
+gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm);
 
 /** Main thread: around each batch that becomes a row. */
 void gw_waits_begin(gw_waits *w, int64_t step);
@@ -41,7 +42,7 @@ gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *droppe
 /** Collective: rank 0 gives collectives.csv its name. Frees w in any case. */
 gw_err gw_waits_close(gw_waits *w);
 
-/** Throw away without a collective, the clocks' communicators included; w may be NULL. */
+/** Free without a collective, the clocks' communicators included; w may be NULL. */
 void gw_waits_abandon(gw_waits *w);
 
 #endif

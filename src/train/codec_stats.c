@@ -1,6 +1,5 @@
 #include "train/codec_stats.h"
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/wait.h"
 
@@ -36,8 +35,10 @@ struct gw_codec_stats {
     int looks, room;
     bool *warned; /* a layer each */
     char warning[256];
-    gw_file *csv; /* rank 0 */
+    FILE *csv; /* rank 0 */
 };
+
+static const char name[] = "codec.csv";
 
 /* ---- taking samples ---- */
 
@@ -203,7 +204,7 @@ static void put(FILE *to, double x, char end) {
 }
 
 static gw_err write_rows(gw_codec_stats *st, int epoch) {
-    FILE *to = gw_file_stream(st->csv);
+    FILE *to = st->csv;
     for (int l = 0; l < st->s.n_layers; l++) {
         const gw_codec_row *r = &st->rows[l];
         fprintf(to, "%d,%d,\"%s\",%zu,%lld,", epoch, l, r->codec, st->s.layers[l].n,
@@ -249,12 +250,12 @@ static gw_err allocate(gw_codec_stats *st) {
     GW_TRY(gw_alloc(&st->before, n, sizeof *st->before));
     GW_TRY(gw_alloc(&st->rows, n, sizeof *st->rows));
     gw_codec_stats_restart(st);
-    if (!st->s.out || st->rank != 0)
+    if (!st->s.files || st->rank != 0)
         return GW_OK;
-    GW_TRY(gw_file_create(&st->csv, st->s.out, "codec.csv"));
-    fprintf(gw_file_stream(st->csv), "epoch,layer,codec,elements,samples,relative_error,cosine,"
-                                     "gradient_norm,residual_norm,bits_per_element\n");
-    return GW_OK;
+    return gw_rows_open(st->s.files, name,
+                        "epoch,layer,codec,elements,samples,relative_error,cosine,gradient_norm,"
+                        "residual_norm,bits_per_element",
+                        &st->csv, NULL);
 }
 
 gw_err gw_codec_stats_check(const gw_session *session, int every) {
@@ -290,15 +291,12 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
 }
 
 gw_err gw_codec_stats_commit(gw_codec_stats *st) {
-    gw_file *csv = st->csv;
-    st->csv = NULL;
-    return csv ? gw_file_commit(csv) : GW_OK;
+    return st->csv ? gw_rows_commit(st->s.files, name) : GW_OK;
 }
 
 void gw_codec_stats_close(gw_codec_stats *st) {
     if (!st)
         return;
-    gw_file_abandon(st->csv);
     free(st->exact);
     free(st->got);
     free(st->own);

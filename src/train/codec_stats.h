@@ -4,6 +4,7 @@
 #ifndef GW_TRAIN_CODEC_STATS_H
 #define GW_TRAIN_CODEC_STATS_H
 
+#include "base/rows.h"
 #include "train/session.h"
 
 typedef struct gw_codec_stats gw_codec_stats;
@@ -13,8 +14,8 @@ typedef struct gw_codec_stats_setup {
     const gw_span *layers;
     int n_layers;
     size_t n;
-    int every;       /* compare each `every`-th step; 0: none, only watch the residual */
-    const char *out; /* folder that codec.csv goes to; NULL: none */
+    int every;      /* compare each `every`-th step; 0: none, only watch the residual */
+    gw_rows *files; /* that codec.csv is one of, at rank 0; NULL: no file */
 } gw_codec_stats_setup;
 
 /** One layer's figures of an epoch. */

@@ -9,7 +9,7 @@
 static const double noticeable = 0.05, mostly = 0.5;
 
 static gw_err collect(gw_rank_figures *out, uint64_t *dropped, const gw_record *r,
-                      const gw_waits *w, int64_t steps, MPI_Comm comm) {
+                      const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
     int rank, ranks;
     gw_record_rank *step = NULL;
     gw_waits_rank *late = NULL;
@@ -23,7 +23,8 @@ static gw_err collect(gw_rank_figures *out, uint64_t *dropped, const gw_record *
         e = gw_waits_totals(w, late, dropped);
     if (e == GW_OK && rank == 0)
         gw_record_ranks(r, steps > 2 * GW_RECORD_WARMUP, step);
-    int64_t counted = steps - GW_RECORD_WARMUP; /* by gw_waits */
+    int64_t counted =
+        steps - (before > GW_RECORD_WARMUP ? before : GW_RECORD_WARMUP); /* gw_waits */
     for (int i = 0; e == GW_OK && rank == 0 && i < ranks; i++) {
         out[i] = (gw_rank_figures){step[i], NAN, NAN};
         if (w && counted > 0) {
@@ -37,14 +38,14 @@ static gw_err collect(gw_rank_figures *out, uint64_t *dropped, const gw_record *
 }
 
 gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
-                        const gw_waits *w, int64_t steps, MPI_Comm comm) {
+                        const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
     int rank, ranks;
     gw_rank_figures *all = NULL;
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
     *dropped = 0;
     GW_TRY(gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)ranks, sizeof *all) : GW_OK));
-    gw_err e = collect(all, dropped, r, w, steps, comm);
+    gw_err e = collect(all, dropped, r, w, steps, before, comm);
     if (e != GW_OK) {
         free(all);
         return e;

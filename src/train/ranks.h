@@ -20,10 +20,11 @@ typedef struct gw_straggler {
     double waited_s, of_step; /* by each other rank in a mean step; its share of that step */
 } gw_straggler;
 
-/** Collective: *out (free()) at rank 0, NULL elsewhere, all ranks in order. `steps`: of the run;
- *  *dropped: exchanges that the log had no room for. w NULL: waiting is not known. */
+/** Collective: *out (free()) at rank 0, NULL elsewhere, all ranks in order. `steps`: of the run, of
+ *  which the first `before` were an earlier start's and do not count; *dropped: exchanges that the
+ *  log had no room for. w NULL: waiting is not known. */
 gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
-                        const gw_waits *w, int64_t steps, MPI_Comm comm);
+                        const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm);
 
 /** The rank that the others wait longest for, if it was the last to arrive at half of the exchanges
  *  at least, and each other rank waits for it at least 5% of a mean step. */

@@ -1,5 +1,6 @@
 #include "train/runfolder.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -10,78 +11,19 @@
 #include "prof/host.h"
 #include "train/auto.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- the folder ---- */
-
-static gw_err make_dirs(const char *dir) {
-    char path[4096];
-    if (strlen(dir) >= sizeof path)
-        return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
-    strcpy(path, dir);
-    for (char *p = path + 1;; p++) {
-        if (*p != '/' && *p != '\0')
-            continue;
-        char kept = *p;
-        *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return gw_fail(GW_ERR_INPUT, "--out %s: cannot make %s: %s", dir, path,
-                           strerror(errno));
-        *p = kept;
-        if (kept == '\0')
-            return GW_OK;
-    }
-}
-
-static const char *const files[] = {"run.json",        "batches.csv", "epochs.csv", "trace.json",
-                                    "collectives.csv", "matrix.csv",  "algo.csv",   "paired.csv",
-                                    "codec.csv",       "model.gw"};
-enum { FILES = sizeof files / sizeof *files, LONGEST = 4200 };
-
-gw_err gw_runfolder_claim(const char *dir, bool overwrite) {
-    GW_TRY(make_dirs(dir));
-    struct stat st;
-    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
-        return gw_fail(GW_ERR_INPUT, "--out %s: not a folder", dir);
-    if (access(dir, W_OK | X_OK) != 0)
-        return gw_fail(GW_ERR_INPUT, "--out %s: cannot write there: %s", dir, strerror(errno));
-    for (int i = 0; i < FILES && !overwrite; i++) {
-        char path[LONGEST];
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        if (access(path, F_OK) == 0)
-            return gw_fail(GW_ERR_INPUT,
-                           "--out %s: holds a run already (%s): name another folder, or give "
-                           "--overwrite",
-                           dir, files[i]);
-    }
-    return GW_OK;
-}
-
-gw_err gw_runfolder_clear(const char *dir) {
-    for (int i = 0; i < FILES; i++) {
-        char path[LONGEST];
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        if (unlink(path) != 0 && errno != ENOENT)
-            return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, files[i],
-                           strerror(errno));
-    }
-    return gw_file_sweep(dir, files, FILES);
-}
 
 /* ---- epochs.csv ---- */
 
-gw_err gw_epochs_open(gw_file **out, const char *dir) {
-    GW_TRY(gw_file_create(out, dir, "epochs.csv"));
-    fprintf(gw_file_stream(*out),
-            "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,test_accuracy,"
-            "elapsed_s,train_s,wire_bytes,replica_hash\n");
-    return GW_OK;
+gw_err gw_epochs_open(FILE **to, gw_rows *files) {
+    return gw_rows_open(files, GW_EPOCHS,
+                        "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,"
+                        "test_accuracy,elapsed_s,train_s,wire_bytes,replica_hash",
+                        to, NULL);
 }
 
 /* A figure that is missing is blank, never 0. */
@@ -92,8 +34,7 @@ static void put(FILE *to, double x) {
         fprintf(to, "%.9g,", x);
 }
 
-gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row) {
-    FILE *to = gw_file_stream(f);
+gw_err gw_epochs_write(FILE *to, const gw_epoch_row *row) {
     fprintf(to, "%d,%lld,", row->epoch, (long long)row->step);
     put(to, row->train_loss);
     put(to, row->validation_loss);

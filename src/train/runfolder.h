@@ -3,7 +3,7 @@
 #ifndef GW_TRAIN_RUNFOLDER_H
 #define GW_TRAIN_RUNFOLDER_H
 
-#include "base/file.h"
+#include "base/rows.h"
 #include "prof/trace.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
@@ -14,13 +14,29 @@
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 2
 
-/** Rank 0: make the folder (parents, too) or take an empty one. A folder that holds a run is
- * refused with GW_ERR_INPUT unless `overwrite`. Nothing of that run is touched yet. */
-gw_err gw_runfolder_claim(const char *dir, bool overwrite);
+/** What becomes of the run that the folder may hold. */
+typedef enum gw_runfolder_use {
+    GW_RUNFOLDER_NEW,     /* there must be none, not even one that was interrupted */
+    GW_RUNFOLDER_REPLACE, /* it gives way */
+    GW_RUNFOLDER_GO_ON    /* from its checkpoint; what has none must not be a whole run */
+} gw_runfolder_use;
 
-/** Rank 0, when the run is certain to start: remove what an older run left in the folder, the
- * temporary files of a killed one included. */
-gw_err gw_runfolder_clear(const char *dir);
+/** That of a run which asks for `overwrite`, or for a checkpoint as gw_train_config.resume says
+ *  (NULL: for none): to go on in `dir` it has to lie there. */
+gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume);
+
+/** Rank 0: make the folder (parents, too) or take one that suits the use. GW_ERR_INPUT: it does
+ * not. Nothing of the run that it holds is touched yet. */
+gw_err gw_runfolder_claim(const char *dir, gw_runfolder_use use);
+
+/** Rank 0, when the run is certain to start: remove what an older run left in the folder, its
+ *  checkpoints and the temporary files of a killed one included. GW_RUNFOLDER_GO_ON: the history
+ *  stays. */
+gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
+
+/** The same, when the run goes on from a checkpoint in this folder and its rows are open: only what
+ *  the end of a run writes. */
+gw_err gw_runfolder_reopen(const char *dir);
 
 typedef struct gw_epoch_row {
     int epoch;
@@ -33,9 +49,11 @@ typedef struct gw_epoch_row {
     uint32_t replica_hash;
 } gw_epoch_row;
 
-/** Begin DIR/epochs.csv with its header; rows are one line each. */
-gw_err gw_epochs_open(gw_file **out, const char *dir);
-gw_err gw_epochs_write(gw_file *f, const gw_epoch_row *row);
+#define GW_EPOCHS "epochs.csv"
+
+/** Begin it or go on with it; rows are one line each. */
+gw_err gw_epochs_open(FILE **to, gw_rows *files);
+gw_err gw_epochs_write(FILE *to, const gw_epoch_row *row);
 
 /** What run.json tells beside configuration and results. */
 typedef struct gw_run_facts {

@@ -12,7 +12,8 @@ static gw_err compare_ranks(gw_trainer *t) {
     bool warm = t->step > 2 * GW_RECORD_WARMUP;
     if (t->rank == 0)
         gw_record_summary(t->record, warm ? GW_RECORD_WARMUP : 0, &r->summary);
-    GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->comm));
+    GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->began_at,
+                            t->comm));
     if (t->rank == 0)
         r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
     if (t->c->profile == GW_PROFILE_OFF)
@@ -73,11 +74,11 @@ gw_err gw_trainer_finish(gw_trainer *t) {
         return GW_OK;
     gw_err e = GW_OK;
     if (t->rank == 0) {
-        gw_file *epochs = t->epochs_csv;
-        t->epochs_csv = NULL;
-        e = gw_file_commit(epochs);
+        e = gw_rows_commit(t->rows, GW_EPOCHS);
         if (e == GW_OK)
             e = gw_codec_stats_commit(t->stats);
+        if (e == GW_OK)
+            e = gw_rows_finish(t->rows);
         if (e == GW_OK && t->c->save)
             e = gw_model_save(t->model, t->c->out, "model.gw");
     }

@@ -83,7 +83,8 @@ static gw_err open_model(gw_trainer *t) {
 static gw_err open_folder(gw_trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
-    return gw_runfolder_claim(t->c->out, t->c->overwrite);
+    return gw_runfolder_claim(t->c->out,
+                              gw_runfolder_use_of(t->c->out, t->c->overwrite, t->c->resume));
 }
 
 /* Named by the environment, perhaps: the command line was checked when it was read. */
@@ -94,15 +95,6 @@ static gw_err check_source(const gw_trainer *t) {
                    "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
                    "has to be: rename it or make a link to it",
                    t->data->source);
-}
-
-/* Only now, when nothing is left that could be refused, an older run gives way. */
-static gw_err open_files(gw_trainer *t) {
-    if (!t->c->out || t->rank != 0)
-        return GW_OK;
-    GW_TRY(check_source(t));
-    GW_TRY(gw_runfolder_clear(t->c->out));
-    return gw_epochs_open(&t->epochs_csv, t->c->out);
 }
 
 /* A step of the cost model's rehearsal: the first batches, at rate 0, so that nothing moves. */
@@ -229,27 +221,31 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_trainer_heed(t, sig);
     if (sig)
         return GW_OK;
-    GW_TRY(gw_agree(t->comm, open_files(t)));
+    GW_TRY(gw_agree(t->comm, check_source(t)));
+    /* Only now, when nothing is left that could be refused, an older run gives way. */
+    GW_TRY(gw_trainer_open_rows(t));
     gw_codec_stats_setup stats = {.session = t->session,
                                   .layers = gw_model_spans(t->model),
                                   .n_layers = gw_model_layers(t->model),
                                   .n = gw_model_size(t->model),
                                   .every = t->c->compress_stats,
-                                  .out = t->c->out};
+                                  .files = t->rows};
     GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
     if (t->c->paired)
         GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, t->comm));
-    GW_TRY(gw_record_open(&t->record, t->c->out, GW_TRAINER_ROWS, t->comm));
+    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->comm));
     if (t->memory)
         gw_memory_columns(t->memory, t->record);
+    GW_TRY(gw_record_begin(t->record, t->rows));
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
+    gw_ledger_go_on(t->clock_s);
     gw_ledger_set_profile(t->c->profile);
     if (t->c->profile != GW_PROFILE_OFF)
-        GW_TRY(gw_waits_open(&t->waits, t->c->collectives ? t->c->out : NULL, GW_TRAINER_ROWS,
-                             t->comm));
-    t->flush_at = t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS;
-    return GW_OK;
+        GW_TRY(
+            gw_waits_open(&t->waits, t->c->collectives ? t->rows : NULL, GW_TRAINER_ROWS, t->comm));
+    t->flush_at = t->began_at + (t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS);
+    return gw_trainer_reopened(t);
 }
 
 void gw_trainer_close(gw_trainer *t) {
@@ -259,8 +255,8 @@ void gw_trainer_close(gw_trainer *t) {
     free(t->by_rank);
     gw_memory_close(t->memory);
     gw_record_abandon(t->record);
-    gw_file_abandon(t->epochs_csv);
     gw_codec_stats_close(t->stats);
+    gw_rows_close(t->rows);
     gw_paired_close(t->paired);
     gw_session_close(t->session);
     free(t->stepper.labels);

@@ -46,8 +46,15 @@ typedef struct gw_trainer {
     gw_paired *paired;              /* NULL: not asked for */
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */
-    gw_file *epochs_csv;            /* rank 0 */
-    char started_utc[32];
+    gw_rows *rows;                  /* the files that grow; NULL: no --out */
+    FILE *epochs_csv;               /* rank 0's, one of them */
+    char started_utc[32];           /* the first start, if there were several */
+    /* Of the checkpoint that this start goes on from; rank 0 fills the first two before
+     * gw_trainer_open opens any file. */
+    const json_t *marks;   /* what gw_trainer_marks gave; NULL: nothing to go on from */
+    const char *rows_from; /* the folder of the run that wrote it; NULL: our own */
+    double clock_s;        /* that the clock goes on from */
+    int64_t began_at;      /* steps that earlier starts have done */
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
     gw_train_status status;
@@ -85,6 +92,18 @@ void gw_trainer_heed(gw_trainer *t, int sig);
 
 /** Collective, between batches: rows and exchanges so far to their files. */
 gw_err gw_trainer_flush(gw_trainer *t);
+
+/** Collective: the run's folder gives way or is gone on with, and its files of rows can be opened.
+ */
+gw_err gw_trainer_open_rows(gw_trainer *t);
+
+/** Collective, when nothing is left that could be refused: of the run that is gone on with, what
+ * its end has written gives way. */
+gw_err gw_trainer_reopened(gw_trainer *t);
+
+/** Rank 0, with --out, right after a gw_trainer_flush: what a later start needs to go on with the
+ *  files of rows from here; an object, the caller's. Their bytes are on the disk then. */
+gw_err gw_trainer_marks(const gw_trainer *t, json_t **marks);
 
 /** Collective: the replicas settled and compared, the model evaluated, the epoch's row written.
  *  `loss_sum` is this rank's, `samples` are all ranks'. */

@@ -338,7 +338,10 @@ static void check_rows(const char *path, int steps) {
 static void test_batches_csv(const char *dir) {
     enum { STEPS = 12 };
     gw_record *record;
-    CHECK(gw_record_open(&record, dir, 5, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
+    gw_rows *files;
+    CHECK(gw_rows_new(&files, dir, false) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_record_open(&record, 5, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_record_begin(record, files) == GW_OK, "%s", gw_err_text());
     for (int step = 1; step <= STEPS; step++) {
         gw_batch_row row = gw_batch_row_blank();
         row.epoch = 1;
@@ -367,6 +370,7 @@ static void test_batches_csv(const char *dir) {
         CHECK(s.batches == 0, "only rank 0 knows");
     }
     CHECK(gw_record_close(record) == GW_OK, "%s", gw_err_text());
+    gw_rows_close(files);
     if (rank == 0) {
         char path[128];
         snprintf(path, sizeof path, "%s/batches.csv", dir);
@@ -377,8 +381,13 @@ static void test_batches_csv(const char *dir) {
 
 static void test_record_errors_reach_all(void) {
     gw_record *record;
-    gw_err e = gw_record_open(&record, "/nonexistent/folder", 5, MPI_COMM_WORLD);
+    gw_rows *files;
+    CHECK(gw_rows_new(&files, "/nonexistent/folder", false) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_record_open(&record, 5, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
+    gw_err e = gw_record_begin(record, files);
     CHECK(e == GW_ERR_INPUT && strstr(gw_err_text(), "/nonexistent"), "%d %s", e, gw_err_text());
+    gw_record_abandon(record);
+    gw_rows_close(files);
 }
 
 /* apart: as if each rank were a host of its own, whose clock is only known by looking. */

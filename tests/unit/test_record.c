@@ -1,5 +1,7 @@
 #include "prof/record.h"
 
+#include "base/file.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,11 +50,19 @@ static gw_batch_row sample_row(int64_t step) {
     return row;
 }
 
+static gw_record *open_counting(gw_rows *files) {
+    gw_record *r;
+    assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+    gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
+    assert_int_equal(gw_record_begin(r, files), GW_OK);
+    return r;
+}
+
 static void test_round_trip(void **state) {
     (void)state;
-    gw_record *r;
-    assert_int_equal(gw_record_open(&r, dir, 4, MPI_COMM_SELF), GW_OK);
-    gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
+    gw_rows *files;
+    assert_int_equal(gw_rows_new(&files, dir, false), GW_OK);
+    gw_record *r = open_counting(files);
     for (int64_t step = 1; step <= 10; step++) {
         gw_batch_row row = sample_row(step);
         if (step == 3)
@@ -63,6 +73,7 @@ static void test_round_trip(void **state) {
     }
     assert_int_equal(access(path, F_OK), -1); /* no name before the close */
     assert_int_equal(gw_record_close(r), GW_OK);
+    gw_rows_close(files);
     FILE *in = fopen(path, "r");
     assert_non_null(in);
     char line[1024], lead[64];
@@ -93,7 +104,7 @@ static void test_long_run(void **state) {
     gw_record *r;
     gw_batch_summary s;
     gw_record_rank one;
-    assert_int_equal(gw_record_open(&r, NULL, 1000, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 1000, MPI_COMM_SELF), GW_OK);
     for (int64_t step = 1; step <= STEPS; step++) {
         gw_batch_row row = gw_batch_row_blank();
         row.step = step;
@@ -123,7 +134,7 @@ static void test_full_buffer(void **state) {
     (void)state;
     gw_record *r;
     gw_batch_row row = sample_row(1);
-    assert_int_equal(gw_record_open(&r, NULL, 1, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 1, MPI_COMM_SELF), GW_OK);
     assert_int_equal(gw_record_push(r, &row), GW_OK);
     assert_int_equal(gw_record_push(r, &row), GW_ERR_INTERNAL);
     assert_int_equal(gw_record_close(r), GW_OK);
@@ -133,7 +144,7 @@ static void test_summary(void **state) {
     (void)state;
     gw_record *r;
     gw_batch_summary s;
-    assert_int_equal(gw_record_open(&r, NULL, 2000, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 2000, MPI_COMM_SELF), GW_OK);
     gw_record_summary(r, 0, &s);
     assert_int_equal(s.batches, 0);
     assert_true(isnan(s.split.memory_ctr_s));
@@ -171,16 +182,150 @@ static void test_summary(void **state) {
 
 static void test_abandon_leaves_nothing(void **state) {
     (void)state;
-    gw_record *r;
+    gw_rows *files;
     gw_batch_row row = sample_row(1);
-    assert_int_equal(gw_record_open(&r, dir, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_rows_new(&files, dir, false), GW_OK);
+    gw_record *r = open_counting(files);
     assert_int_equal(gw_record_push(r, &row), GW_OK);
     assert_int_equal(gw_record_flush(r), GW_OK);
     gw_record_abandon(r);
     gw_record_abandon(NULL);
+    gw_rows_close(files);
     assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(gw_record_open(&r, "/nonexistent/folder", 4, MPI_COMM_SELF), GW_ERR_INPUT);
+    assert_int_equal(gw_rows_new(&files, "/nonexistent/folder", false), GW_OK);
+    assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "/nonexistent/folder/batches.csv"));
+    gw_record_abandon(r);
+    gw_rows_close(files);
+}
+
+/* Step 6 of 12 is marked; two more are written and lost. What the second start adds, and the
+ * summary over both, is what one start would have. */
+static void push_steps(gw_record *r, int64_t from, int64_t to) {
+    for (int64_t step = from; step <= to; step++) {
+        gw_batch_row row = sample_row(step);
+        row.source = step > 6 ? GW_SPLIT_NONE : GW_SPLIT_CTR;
+        row.split.memory_ctr_s = step % 3 ? NAN : 1e-4;
+        assert_int_equal(gw_record_push(r, &row), GW_OK);
+        assert_int_equal(gw_record_flush(r), GW_OK);
+    }
+}
+
+static json_t *first_start(void) {
+    gw_rows *files;
+    json_t *marks;
+    assert_int_equal(gw_rows_new(&files, dir, true), GW_OK);
+    gw_record *r = open_counting(files);
+    push_steps(r, 1, 6);
+    assert_int_equal(gw_rows_mark(files, &marks), GW_OK);
+    push_steps(r, 7, 8);
+    gw_record_abandon(r);
+    gw_rows_close(files);
+    return marks;
+}
+
+static gw_rows *resumed_files(json_t *marks) {
+    gw_rows *files;
+    assert_int_equal(gw_rows_new(&files, dir, true), GW_OK);
+    assert_int_equal(gw_rows_resume(files, NULL, marks), GW_OK);
+    return files;
+}
+
+static void assert_same_summary(gw_record *a, gw_record *b) {
+    gw_batch_summary one, other;
+    gw_record_summary(a, 2, &one);
+    gw_record_summary(b, 2, &other);
+    assert_int_equal(one.batches, 10);
+    assert_int_equal(other.batches, 10);
+    assert_int_equal(one.source, other.source);
+    const double *x = (const double *)&one.split, *y = (const double *)&other.split;
+    for (size_t i = 0; i < sizeof one.split / sizeof *x; i++)
+        assert_true(isnan(x[i]) ? isnan(y[i]) : x[i] == y[i]);
+    for (int p = 0; p < GW_PHASES; p++)
+        assert_true(one.phase_s[p] == other.phase_s[p]);
+    assert_true(one.wall_s == other.wall_s && one.inflight_s == other.inflight_s);
+    assert_true(one.waiting_s == other.waiting_s && one.transfer_s == other.transfer_s);
+    assert_true(one.wire_bytes == other.wire_bytes && one.logical_bytes == other.logical_bytes);
+}
+
+static void test_goes_on(void **state) {
+    (void)state;
+    gw_record *whole;
+    gw_record_rank ranks;
+    char *data;
+    size_t len;
+    json_t *marks = first_start();
+    gw_rows *files = resumed_files(marks);
+    gw_record *r = open_counting(files);
+    push_steps(r, 7, 12);
+    assert_int_equal(gw_record_open(&whole, 4, MPI_COMM_SELF), GW_OK);
+    push_steps(whole, 1, 12);
+    assert_same_summary(r, whole);
+    gw_record_ranks(r, false, &ranks); /* of this start alone: steps 7..12 */
+    assert_true(fabs(ranks.wall_s - 0.0095) < 1e-12);
+    gw_record_abandon(whole);
+    assert_int_equal(gw_record_close(r), GW_OK);
+    gw_rows_close(files);
+    assert_int_equal(gw_file_read(path, 1 << 20, &data, &len), GW_OK);
+    char *line = strtok(data, "\n");
+    for (int step = 1; step <= 12; step++) {
+        char lead[32];
+        snprintf(lead, sizeof lead, "0,1,%d,", step);
+        assert_non_null(line = strtok(NULL, "\n"));
+        assert_memory_equal(line, lead, strlen(lead));
+    }
+    assert_null(strtok(NULL, "\n"));
+    free(data);
+    json_decref(marks);
+    unlink(path);
+}
+
+/* Rows of other columns, or that are none, are not gone on with. */
+static void test_refuses_rows(void **state) {
+    (void)state;
+    gw_record *r;
+    char part[80], *data;
+    size_t len;
+    json_t *marks = first_start();
+    gw_rows *files = resumed_files(marks);
+    snprintf(part, sizeof part, "%s.part", path);
+    assert_int_equal(gw_file_read(part, 1 << 20, &data, &len), GW_OK);
+    assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+    gw_record_counters(r, (const char *[]){"cycles"}, 1);
+    assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "columns"));
+    gw_record_abandon(r);
+    gw_rows_close(files);
+    char *now;
+    size_t now_len;
+    assert_int_equal(gw_file_read(part, 1 << 20, &now, &now_len), GW_OK);
+    assert_int_equal(now_len, len); /* nothing was cut off */
+    free(now);
+    /* A comma, a digit, a line's end or its step: each is seen. */
+    char *second = strchr(strchr(data, '\n') + 1, '\n') + 1;
+    static const struct {
+        int at;
+        char c;
+    } damage[] = {{1, ';'}, {4, 'x'}, {4, '9'}, {-1, ' '}};
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        FILE *out = fopen(part, "w");
+        char kept = second[damage[i].at];
+        second[damage[i].at] = damage[i].c;
+        assert_int_equal(fwrite(data, 1, len, out), len);
+        second[damage[i].at] = kept;
+        assert_int_equal(fclose(out), 0);
+        files = resumed_files(marks);
+        assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+        gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
+        assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
+        assert_non_null(strstr(gw_err_text(), "batches.csv: line "));
+        gw_record_abandon(r);
+        gw_rows_close(files);
+    }
+    free(data);
+    json_decref(marks);
+    unlink(part);
 }
 
 static void test_clean(void **state) {
@@ -207,6 +352,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_full_buffer),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_abandon_leaves_nothing),
+        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_refuses_rows),
         cmocka_unit_test(test_clean),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

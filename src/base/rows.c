@@ -1,0 +1,195 @@
+#include "base/rows.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 8 };
+
+typedef struct growing {
+    const char *name;
+    gw_file *file; /* NULL: committed */
+} growing;
+
+struct gw_rows {
+    char *dir, *from;
+    bool parts, lack;
+    json_t *marks; /* NULL: nothing to go on from */
+    growing files[MOST];
+    int n;
+};
+
+gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts) {
+    gw_rows *r = NULL;
+    GW_TRY(gw_alloc(&r, 1, sizeof *r));
+    r->parts = parts;
+    r->dir = strdup(dir);
+    if (!r->dir) {
+        gw_rows_close(r);
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    }
+    *out = r;
+    return GW_OK;
+}
+
+/* Names come out of a file and become paths. */
+static bool is_mark(const char *name, const json_t *bytes) {
+    return *name && *name != '.' && !strchr(name, '/') && json_is_integer(bytes) &&
+           json_integer_value(bytes) >= 0;
+}
+
+gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
+    const char *name;
+    json_t *bytes;
+    if (!json_is_object(marks))
+        return gw_fail(GW_ERR_INPUT, "the checkpoint does not say how long the files of rows were");
+    json_object_foreach((json_t *)marks, name, bytes) {
+        if (!is_mark(name, bytes))
+            return gw_fail(GW_ERR_INPUT, "the checkpoint marks '%s', which is no file of rows",
+                           name);
+    }
+    r->marks = json_deep_copy(marks);
+    r->from = from ? strdup(from) : NULL;
+    if (!r->marks || (from && !r->from))
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    return GW_OK;
+}
+
+/* DIR/NAME.part, or else DIR/NAME; free(). NULL: neither is there, or memory ran out. */
+static char *find(const char *dir, const char *name) {
+    static const char *const ends[] = {".part", ""};
+    for (int i = 0; i < 2; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/%s%s", dir, name, ends[i]) < 0)
+            return NULL;
+        if (access(path, F_OK) == 0)
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static bool is_line(const char *line, const char *text) {
+    size_t len = strlen(text);
+    return strncmp(line, text, len) == 0 && strcmp(line + len, "\n") == 0;
+}
+
+/* Rows under another header would be taken for what they are not. */
+static gw_err check_header(const char *path, const char *header) {
+    FILE *in = NULL;
+    char *line = NULL;
+    size_t len, room = strlen(header) + 2;
+    GW_TRY(gw_file_open(path, &in, &len));
+    gw_err e = gw_alloc(&line, room, 1);
+    if (e == GW_OK && (!fgets(line, (int)room, in) || !is_line(line, header)))
+        e = gw_fail(GW_ERR_INPUT,
+                    "cannot go on with %s: its columns are not those of this run: give the options "
+                    "(--papi-group, --papi-events, --profile) of the run that it comes from",
+                    path);
+    free(line);
+    fclose(in);
+    return e;
+}
+
+/* What another folder lacks altogether begins anew. */
+static gw_err begin(gw_rows *r, gw_file **file, const char *name, const char *header, bool *kept) {
+    const json_t *mark = json_object_get(r->marks, name);
+    char *path = mark ? find(r->from ? r->from : r->dir, name) : NULL;
+    bool lacking = mark && r->from && !path;
+    int64_t bytes = json_integer_value(mark);
+    r->lack |= lacking;
+    *kept = mark && !lacking;
+    gw_err e = path ? check_header(path, header) : GW_OK; /* before anything is cut off */
+    free(path);
+    if (e != GW_OK)
+        return e;
+    if (!r->parts)
+        return gw_file_create(file, r->dir, name);
+    if (!*kept)
+        return gw_file_create_part(file, r->dir, name);
+    return r->from ? gw_file_copy_part(file, r->dir, r->from, name, bytes)
+                   : gw_file_resume_part(file, r->dir, name, bytes);
+}
+
+gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept) {
+    gw_file *file = NULL;
+    bool old;
+    if (r->n == MOST)
+        return gw_fail(GW_ERR_INTERNAL, "%s: too many files of rows", name);
+    GW_TRY(begin(r, &file, name, header, &old));
+    r->files[r->n++] = (growing){name, file};
+    *to = gw_file_stream(file);
+    if (kept)
+        *kept = old;
+    if (!old)
+        fprintf(*to, "%s\n", header);
+    return GW_OK;
+}
+
+bool gw_rows_lack(const gw_rows *r) {
+    return r->lack;
+}
+
+gw_err gw_rows_mark(gw_rows *r, json_t **marks) {
+    json_t *all = json_object();
+    gw_err e = all ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+    for (int i = 0; e == GW_OK && i < r->n; i++) {
+        int64_t bytes = 0;
+        if (!r->files[i].file)
+            continue;
+        e = gw_file_mark(r->files[i].file, &bytes);
+        if (e == GW_OK && json_object_set_new(all, r->files[i].name, json_integer(bytes)) != 0)
+            e = gw_fail(GW_ERR_NOMEM, "out of memory");
+    }
+    if (e == GW_OK)
+        *marks = all;
+    else
+        json_decref(all);
+    return e;
+}
+
+gw_err gw_rows_commit(gw_rows *r, const char *name) {
+    for (int i = 0; i < r->n; i++)
+        if (r->files[i].file && strcmp(r->files[i].name, name) == 0) {
+            gw_file *file = r->files[i].file;
+            r->files[i].file = NULL;
+            return gw_file_commit(file);
+        }
+    return GW_OK;
+}
+
+static bool was_opened(const gw_rows *r, const char *name) {
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->files[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+gw_err gw_rows_finish(gw_rows *r) {
+    const char *name;
+    json_t *mark;
+    if (r->from)
+        return GW_OK;
+    json_object_foreach(r->marks, name, mark) {
+        gw_file *file = NULL;
+        if (was_opened(r, name))
+            continue;
+        GW_TRY(gw_file_resume_part(&file, r->dir, name, json_integer_value(mark)));
+        GW_TRY(gw_file_commit(file));
+    }
+    return GW_OK;
+}
+
+void gw_rows_close(gw_rows *r) {
+    if (!r)
+        return;
+    for (int i = 0; i < r->n; i++)
+        gw_file_abandon(r->files[i].file);
+    json_decref(r->marks);
+    free(r->dir);
+    free(r->from);
+    free(r);
+}

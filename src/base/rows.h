@@ -1,0 +1,43 @@
+/** The files of a run's folder that grow row by row, and that a run which is started again goes on
+ *  with: CSV files of which the first line is the header. One process has them; not thread-safe. */
+#ifndef GW_BASE_ROWS_H
+#define GW_BASE_ROWS_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct gw_rows gw_rows;
+
+/** Files in folder `dir`. `parts`: they outlive a killed process (gw_file_create_part), and can be
+ *  marked. */
+gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts);
+
+/** Before the first is opened, with `parts`: go on from what lies in folder `from` (NULL: in dir
+ *  itself) as it was when gw_rows_mark gave `marks`. GW_ERR_INPUT: they cannot be that. */
+gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
+
+/** Begin NAME (a string that stays) with the line `header`, without its '\n'; or, if it was marked,
+ *  go on behind the mark: *kept (may be NULL) is true then, and *to can be read from its start,
+ * too. GW_ERR_INPUT: it cannot be written, is not there up to its mark, or has another header. What
+ *  folder `from` lacks altogether begins anew; see gw_rows_lack. */
+gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept);
+
+/** A file that was marked was not there to go on with. */
+bool gw_rows_lack(const gw_rows *r);
+
+/** Flush and fsync all that are open; *marks: their lengths, the caller's. */
+gw_err gw_rows_mark(gw_rows *r, json_t **marks);
+
+/** NAME is whole: give it its name, and close it. */
+gw_err gw_rows_commit(gw_rows *r, const char *name);
+
+/** When all others are whole, so are files that were marked once and that nobody opened again. */
+gw_err gw_rows_finish(gw_rows *r);
+
+/** Abandon what is still open (gw_file_abandon); r may be NULL. */
+void gw_rows_close(gw_rows *r);
+
+#endif
