@@ -1,0 +1,264 @@
+/* Many steps of every strategy with every codec, and of every algorithm: what one step makes, a
+ * step frees, and what opening makes, closing frees. Counted are MPI's objects (objects.h), open
+ * descriptors and resident memory: after a tenth of the steps, in the middle and at the end nothing
+ * may have become more, and after MPI_Finalize none of the program's MPI objects is left.
+ *
+ * leaks RANKS STEPS [COMM CODEC]    all of them, or this one; a line each
+ * leaks RANKS STEPS leak WHAT       lose one in the middle: the program must find it */
+#include "objects.h"
+
+#include "base/mem.h"
+#include "base/registry.h"
+#include "base/wait.h"
+#include "comm/algo.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+#include "train/session.h"
+
+#include "../mpi/check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LAYERS = 3, N = 2003, LOOKS = 3 };
+/* Of resident memory, where there are enough steps: a short run still touches pages for the first
+ * time. */
+enum { ENOUGH = 1000 };
+static const double grown_most = 0.01;
+
+static int ranks, steps;
+static const char *to_lose = ""; /* of one object, in the middle */
+
+typedef struct look {
+    object_count objects[OBJECT_KINDS];
+    int descriptors;
+    long rss_kib;
+} look;
+
+static int count_descriptors(void) {
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir, "no /proc/self/fd");
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+static long resident_kib(void) {
+    long total, pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &total, &pages) == 2, "cannot read /proc/self/statm");
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static look take_look(void) {
+    look now = {.descriptors = count_descriptors(), .rss_kib = resident_kib()};
+    object_counts(now.objects);
+    return now;
+}
+
+/* ---- a step ---- */
+
+static gw_span layers[LAYERS];
+static gw_tensor tensors[LAYERS];
+
+static gw_err step(gw_session *s, int number) {
+    gw_update u;
+    gw_span all = {0, N};
+    float *grad = gw_session_grads(s), *param = gw_session_params(s);
+    gw_session_begin(s, 1.0 / ranks);
+    for (int l = LAYERS - 1; l >= 0; l--) {
+        for (size_t i = layers[l].off; i < gw_span_end(layers[l]); i++)
+            grad[i] = (float)((int)(i * 7 + (size_t)number * 13) % 17 - 8);
+        GW_TRY(gw_session_ready(s, layers[l]));
+        GW_TRY(gw_session_progress(s));
+    }
+    GW_TRY(gw_session_finish(s, all, &u));
+    for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
+        param[i] -= 1e-3f * u.scale * u.grad[i];
+    GW_TRY(gw_session_publish(s, all));
+    return gw_session_await(s, all);
+}
+
+/* ---- losing one ---- */
+
+static void lose(const char *what) {
+    static char to_nowhere;
+    MPI_Comm comm;
+    MPI_Datatype type;
+    MPI_Request request;
+    MPI_Win window;
+    char *base;
+    if (strcmp(what, "communicator") == 0)
+        CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm));
+    else if (strcmp(what, "request") == 0)
+        CHECK_MPI(MPI_Irecv(&to_nowhere, 1, MPI_BYTE, 0, 4711, MPI_COMM_WORLD, &request));
+    else if (strcmp(what, "type") == 0)
+        CHECK_MPI(MPI_Type_contiguous(3, MPI_BYTE, &type));
+    else if (strcmp(what, "window") == 0)
+        CHECK_MPI(MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+    else if (strcmp(what, "descriptor") == 0)
+        CHECK(open("/dev/null", O_RDONLY) >= 0, "cannot open /dev/null");
+    else if (strcmp(what, "memory") == 0)
+        CHECK_OK(gw_alloc(&base, 16 << 20, 1)); /* which writes to all of it */
+    else
+        CHECK(!*what, "'%s': communicator, request, type, window, descriptor or memory", what);
+}
+
+/* ---- a combination ---- */
+
+static void compare(const char *name, const look *was, const look *is, bool memory) {
+    for (int k = 0; k < OBJECT_KINDS; k++) {
+        if (was->objects[k].live != is->objects[k].live)
+            object_list(stderr);
+        CHECK(was->objects[k].live == is->objects[k].live, "%s: %lld %s, then %lld", name,
+              (long long)was->objects[k].live, object_name(k), (long long)is->objects[k].live);
+    }
+    CHECK(was->descriptors == is->descriptors, "%s: %d open descriptors, then %d", name,
+          was->descriptors, is->descriptors);
+    CHECK(!memory || (double)is->rss_kib <= (1 + grown_most) * (double)was->rss_kib,
+          "%s: %ld KiB resident, then %ld", name, was->rss_kib, is->rss_kib);
+}
+
+static void report(const char *comm, const char *codec, const look *from, const look *to) {
+    int me;
+    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
+    if (me != 0)
+        return;
+    printf("%-28s %-12s", comm, codec);
+    for (int k = 0; k < OBJECT_KINDS; k++)
+        printf(" %lld/%lld", (long long)to->objects[k].live,
+               (long long)(to->objects[k].made - from->objects[k].made));
+    printf(" %d %ld %+ld\n", to->descriptors, to->rss_kib, to->rss_kib - from->rss_kib);
+    fflush(stdout);
+}
+
+/* So many steps between opening and closing, with a look each time that all is settled. */
+static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, int n) {
+    char name[256];
+    look looks[LOOKS];
+    gw_session_setup setup = {.n = N,
+                              .layers = layers,
+                              .n_layers = LAYERS,
+                              .tensors = tensors,
+                              .n_tensors = LAYERS,
+                              .seed = 5,
+                              .yield = true};
+    snprintf(name, sizeof name, "%s %s", comm, codec);
+    GW_TRY(gw_session_open(s, MPI_COMM_WORLD, &setup));
+    const int at[LOOKS] = {n / 10 + 1, n / 2 + 1, n - 1};
+    for (int k = 0, seen = 0; k < n; k++) {
+        CHECK_OK(step(s, k));
+        if (k != at[seen])
+            continue;
+        CHECK_OK(gw_session_settle(s));
+        CHECK_OK(gw_barrier(MPI_COMM_WORLD)); /* or a neighbour is still at it in shared memory */
+        looks[seen++] = take_look();
+        if (seen == 1)
+            lose(to_lose);
+        else
+            compare(name, &looks[0], &looks[seen - 1], n >= ENOUGH);
+    }
+    if (n == steps)
+        report(comm, codec, &looks[0], &looks[LOOKS - 1]);
+    return GW_OK;
+}
+
+/* False: the strategy, the algorithm or the codec says that they do not go together. */
+static bool once(const char *comm, const char *codec, int n) {
+    gw_session *s;
+    if (gw_session_new(&s, comm, codec, "auto", false) != GW_OK)
+        return false;
+    gw_err e = live_and_die(s, comm, codec, n);
+    gw_session_close(s);
+    gw_session_free(s);
+    return e == GW_OK;
+}
+
+/* The first life fills what is kept for good (types, the node's communicator); after the second
+ * nothing more may be left than after the first. */
+static bool combination(const char *comm, const char *codec) {
+    enum { SHORT = 20 };
+    char name[256];
+    snprintf(name, sizeof name, "after %s %s", comm, codec);
+    const char *then = to_lose;
+    to_lose = "";
+    bool there = once(comm, codec, SHORT);
+    to_lose = then;
+    if (!there)
+        return false;
+    look before = take_look();
+    CHECK(once(comm, codec, steps), "%s", gw_err_text());
+    look after = take_look();
+    for (int k = 0; k < OBJECT_KINDS; k++)
+        CHECK(before.objects[k].live == after.objects[k].live, "%s: %lld %s, before %lld", name,
+              (long long)after.objects[k].live, object_name(k), (long long)before.objects[k].live);
+    return true;
+}
+
+/* Each strategy with each codec, each algorithm blocking and overlapped with a codec that it
+ * carries. */
+static void all(void) {
+    static const char *const carried[] = {"qsgd:bits=4", "int8sum", "bf16", "none"};
+    char comm[128];
+    int tried = 0;
+    for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
+        int ran = 0;
+        for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+            ran += combination((*s)->name, (*c)->name);
+        CHECK(ran > 0, "%s goes with no codec", (*s)->name);
+        tried += ran;
+    }
+    for (const gw_entry *const *a = gw_algos.entries; *a; a++)
+        for (int overlap = 0; overlap < 2; overlap++) {
+            size_t c = 0;
+            snprintf(comm, sizeof comm, "%s:algo=%s", overlap ? "iallreduce" : "allreduce",
+                     (*a)->name);
+            while (c < sizeof carried / sizeof *carried && !combination(comm, carried[c]))
+                c++;
+            CHECK(c < sizeof carried / sizeof *carried, "%s carries none of the codecs", comm);
+            tried++;
+        }
+    CHECK(combination("iallreduce:bucket=1K,progress=thread", "topk"), "%s", gw_err_text());
+    if (tried == 0)
+        exit(1);
+}
+
+static void cut_layers(void) {
+    for (int l = 0; l < LAYERS; l++) {
+        layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
+        tensors[l] = (gw_tensor){layers[l], l, 1, (int)layers[l].n};
+    }
+}
+
+int main(int argc, char **argv) {
+    int level, left = 0;
+    object_count at_end[OBJECT_KINDS];
+    CHECK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level));
+    ranks = check_ranks(argc, argv);
+    CHECK(argc == 3 || argc == 5, "usage: leaks RANKS STEPS [COMM CODEC | leak WHAT]");
+    steps = atoi(argv[2]);
+    CHECK(steps >= 30 && steps <= 1 << 24, "%s steps: must be 30 to 16777216", argv[2]);
+    gw_wait_yields(true);
+    gw_clock_start();
+    gw_ledger_start();
+    cut_layers();
+    if (argc == 5 && strcmp(argv[3], "leak") == 0) {
+        to_lose = argv[4];
+        CHECK(combination("iallreduce", "qsgd"), "%s", gw_err_text());
+    } else if (argc == 5) {
+        CHECK(combination(argv[3], argv[4]), "%s", gw_err_text());
+    } else {
+        all();
+    }
+    CHECK_MPI(MPI_Finalize());
+    object_counts(at_end);
+    for (int k = 0; k < OBJECT_KINDS; k++)
+        left += at_end[k].live != 0;
+    object_list(stderr);
+    return left > 0;
+}
