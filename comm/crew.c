@@ -29,8 +29,10 @@ void *gw_crew_twin(const gw_crew *c, const void *mine, int i) {
 
 gw_err gw_crew_signal(void *crew) {
     gw_crew *c = crew;
+    uint64_t count = atomic_load_explicit(&c->count, memory_order_relaxed) + 1;
     c->seen = 0;
-    atomic_store_explicit(c->flag[c->me], ++c->count, memory_order_release);
+    atomic_store_explicit(&c->count, count, memory_order_relaxed);
+    atomic_store_explicit(c->flag[c->me], count, memory_order_release);
     return GW_OK;
 }
 
@@ -44,7 +46,15 @@ static void relax(void) {
 }
 
 static bool reached(const gw_crew *c, int i) {
-    return atomic_load_explicit(c->flag[i], memory_order_acquire) >= c->count;
+    return atomic_load_explicit(c->flag[i], memory_order_acquire) >=
+           atomic_load_explicit(&c->count, memory_order_relaxed);
+}
+
+int gw_crew_missing(const gw_crew *c, bool lead) {
+    for (int i = lead ? c->lead : 0; i < (lead ? c->lead + 1 : c->n); i++)
+        if (!reached(c, i))
+            return gw_shared_world(c->memory, c->first + i);
+    return -1;
 }
 
 gw_err gw_crew_all(void *crew, bool *done) {

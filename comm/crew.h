@@ -7,6 +7,7 @@
 
 #include "comm/shared.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@ typedef struct gw_crew {
     gw_shared *memory;
     int first, n, me;         /* members: the node's ranks [first, first + n); me counts from 0 */
     int lead;                 /* whom gw_crew_lead waits for; 0 unless set */
-    uint64_t count;           /* of my signals */
+    _Atomic uint64_t count;   /* of my signals; atomic for gw_crew_missing alone */
     int seen;                 /* members below have been seen to have signalled as often */
     _Atomic uint64_t *flag[]; /* of each member */
 } gw_crew;
@@ -33,5 +34,9 @@ gw_err gw_crew_signal(void *crew);
  *  that may be read here. Never blocks. */
 gw_err gw_crew_all(void *crew, bool *done);
 gw_err gw_crew_lead(void *crew, bool *done);
+
+/** For reports, any thread: the first rank in MPI_COMM_WORLD whose signal `crew` lacks; -1: none.
+ *  `lead`: only the lead's matters. */
+int gw_crew_missing(const gw_crew *c, bool lead);
 
 #endif

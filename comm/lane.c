@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/wait.h"
+#include "base/world.h"
 #include "compress/feedback.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static gw_err join(gw_lane *lane, MPI_Comm comm) {
     GW_MPI(MPI_Comm_size(comm, &lane->size));
     GW_MPI(MPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&most, &found));
     lane->most_tag = found ? *most : 32767; /* the least that MPI grants */
-    return GW_OK;
+    return gw_world_ranks(comm, &lane->world);
 }
 
 static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
@@ -92,6 +93,7 @@ void gw_lane_close(gw_lane *lane) {
         MPI_Comm_free(&lane->comm);
     if (!lane->parent)
         free(lane->store);
+    free(lane->world);
     free(lane->notes);
     free(lane->choices);
     free(lane);
@@ -117,6 +119,7 @@ static gw_err derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
         return GW_OK;
     *l = *lane;
     l->parent = lane;
+    l->world = NULL;
     l->shared = NULL;
     l->attached = NULL;
     l->runs = NULL;

@@ -32,6 +32,7 @@ typedef struct gw_coded {
 typedef struct gw_lane {
     MPI_Comm comm; /* private duplicate, MPI_ERRORS_RETURN */
     int rank, size;
+    int *world;            /* the ranks by their numbers in MPI_COMM_WORLD */
     const gw_codec *codec; /* the session's */
     float *residual;       /* as long as the arena; NULL: no error feedback */
     float *store;          /* the residual's memory, which lanes of one family share */

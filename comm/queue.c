@@ -1,6 +1,7 @@
 #include "comm/queue.h"
 
 #include "base/mem.h"
+#include "comm/pending.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -33,6 +34,8 @@ static size_t bytes_of(const gw_schedule *s) {
 }
 
 static gw_err launch(gw_queue *q, gw_schedule *s) {
+    if (q->credit > 0)
+        gw_pending_defer(s, false);
     GW_TRY(gw_schedule_start(s));
     q->inflight[q->n++] = s;
     q->bytes += bytes_of(s);
@@ -149,6 +152,7 @@ static gw_err append(gw_queue *q, gw_schedule *s) {
     for (; i > 0 && gw_schedule_span(q->waiting[i - 1]).off < gw_schedule_span(s).off; i--)
         q->waiting[i] = q->waiting[i - 1];
     q->waiting[i] = s;
+    gw_pending_defer(s, true);
     return admit(q);
 }
 

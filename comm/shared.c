@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/wait.h"
+#include "base/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,7 @@ typedef struct window {
 struct gw_shared {
     MPI_Comm node;
     int rank, size;
+    int *world; /* the node's ranks by their numbers in MPI_COMM_WORLD */
     window *windows;
     int count;
 };
@@ -67,6 +69,7 @@ gw_err gw_shared_open(gw_shared **out, MPI_Comm comm) {
     GW_MPI(MPI_Comm_set_errhandler(m->node, MPI_ERRORS_RETURN));
     GW_MPI(MPI_Comm_rank(m->node, &m->rank));
     GW_MPI(MPI_Comm_size(m->node, &m->size));
+    GW_TRY(gw_world_ranks(m->node, &m->world));
     *out = m;
     return GW_OK;
 }
@@ -77,6 +80,7 @@ void gw_shared_close(gw_shared *m) {
     for (int i = 0; i < m->count; i++)
         munmap(m->windows[i].map, m->windows[i].size * (size_t)m->size);
     free(m->windows);
+    free(m->world);
     MPI_Comm_free(&m->node);
     free(m);
 }
@@ -87,6 +91,10 @@ int gw_shared_rank(const gw_shared *m) {
 
 int gw_shared_size(const gw_shared *m) {
     return m->size;
+}
+
+int gw_shared_world(const gw_shared *m, int r) {
+    return m->world[r];
 }
 
 MPI_Comm gw_shared_comm(const gw_shared *m) {

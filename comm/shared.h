@@ -16,9 +16,10 @@ typedef struct gw_shared gw_shared;
 gw_err gw_shared_open(gw_shared **out, MPI_Comm comm);
 void gw_shared_close(gw_shared *m); /* collective; frees what was allocated */
 
-int gw_shared_rank(const gw_shared *m);      /* of the caller among the ranks of its node */
-int gw_shared_size(const gw_shared *m);      /* ranks on this node */
-MPI_Comm gw_shared_comm(const gw_shared *m); /* these ranks; the module's own */
+int gw_shared_rank(const gw_shared *m);         /* of the caller among the ranks of its node */
+int gw_shared_size(const gw_shared *m);         /* ranks on this node */
+int gw_shared_world(const gw_shared *m, int r); /* rank r of the node in MPI_COMM_WORLD */
+MPI_Comm gw_shared_comm(const gw_shared *m);    /* these ranks; the module's own */
 
 /** Collective over the node, the same `bytes` everywhere: zeroed, aligned to 64 bytes, freed by
  *  gw_shared_close. GW_ERR_NOMEM on all ranks of the node. */

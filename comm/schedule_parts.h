@@ -1,0 +1,93 @@
+/** What a schedule is made of, for the files that lay it down (schedule.c), run it (schedule_run.c)
+ *  and tell others of it (pending.c). Nobody else includes this.
+ *
+ *  Atomic is what changes while it runs: pending.c reads it from another thread. One thread at a
+ *  time writes it, and no order is asked for, so it costs what plain stores cost. */
+#ifndef GW_COMM_SCHEDULE_PARTS_H
+#define GW_COMM_SCHEDULE_PARTS_H
+
+#include "comm/schedule.h"
+
+#include <stdatomic.h>
+
+#define GW_GET(field)        atomic_load_explicit(&(field), memory_order_relaxed)
+#define GW_SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
+
+typedef enum gw_op_kind {
+    GW_OP_PACK,
+    GW_OP_MEASURE,
+    GW_OP_PACK_AGREED,
+    GW_OP_UNPACK,
+    GW_OP_SEND,
+    GW_OP_RECV,
+    GW_OP_CALL,
+    GW_OP_WORK,
+    GW_OP_AWAIT,
+    GW_OP_ROUND
+} gw_op_kind;
+
+typedef struct gw_op {
+    gw_op_kind kind;
+    bool flag; /* PACK: adopt; UNPACK: add */
+    int slot, peer, tag;
+    gw_span part;
+    gw_lane *lane;
+    union {
+        gw_err (*issue)(void *ctx, MPI_Request *request);
+        gw_err (*work)(void *ctx);
+        gw_err (*poll)(void *ctx, bool *done);
+    } call;
+    void *ctx;
+} gw_op;
+
+typedef struct gw_slot {
+    char *data;
+    size_t cap, len;
+    bool alias; /* part of the arena, not a buffer of ours */
+} gw_slot;
+
+/* ops[first, end); its requests are [at, at + most) of the schedule's. */
+typedef struct gw_strand {
+    int stage, first, end, at, most;
+    atomic_int pc, pending; /* next operation; requests of the running round */
+    atomic_bool running;
+} gw_strand;
+
+typedef struct gw_owned {
+    void *ctx;
+    void (*release)(void *ctx);
+} gw_owned;
+
+struct gw_schedule {
+    gw_lane *own, *lane; /* the schedule's; the one of what is laid down now */
+    float *base;
+    gw_span span;
+    gw_op *ops;
+    int n_ops, room_ops;
+    gw_slot *slots;
+    int n_slots, room_slots;
+    gw_strand *strands;
+    int n_strands, room_strands;
+    int *window; /* one a stage */
+    int n_stages, room_stages;
+    gw_owned *owned;
+    int n_owned, room_owned;
+    int tag, round; /* laying down: of this strand on this lane; messages of this round */
+    /* of all strands, made at the first start */
+    MPI_Request *requests;
+    MPI_Status *statuses;
+    int *into;        /* slot that request i receives into, or GW_NO_SLOT */
+    atomic_int stage; /* running: this one */
+    int low;          /* strands before this one are done */
+    atomic_bool running;
+    bool blocking;
+    uint64_t ticket;  /* the lane's when this was started */
+    gw_exchange told; /* to the probe: the present run */
+    /* of pending.c */
+    gw_schedule *next, *previous;
+    bool listed;
+    atomic_bool deferred;
+    atomic_uint_fast64_t runs;
+};
+
+#endif

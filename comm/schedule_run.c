@@ -1,0 +1,212 @@
+/* Schedules under way: see comm/schedule.h. */
+#include "comm/schedule_parts.h"
+
+#include "base/mem.h"
+#include "comm/pending.h"
+
+#include <sched.h>
+
+static gw_err make_requests(gw_schedule *s) {
+    int total = 0;
+    for (int i = 0; i < s->n_strands; i++) {
+        s->strands[i].at = total;
+        total += s->strands[i].most;
+    }
+    GW_TRY(gw_alloc(&s->statuses, (size_t)total, sizeof *s->statuses));
+    GW_TRY(gw_alloc(&s->into, (size_t)total, sizeof *s->into));
+    GW_TRY(gw_alloc(&s->requests, (size_t)total, sizeof *s->requests));
+    gw_pending_add(s);
+    return GW_OK;
+}
+
+static gw_err post(gw_schedule *s, gw_strand *t, const gw_op *o) {
+    int pending = GW_GET(t->pending), i = t->at + pending;
+    MPI_Request *r = &s->requests[i];
+    gw_slot *w = o->kind == GW_OP_CALL ? NULL : &s->slots[o->slot];
+    s->into[i] = o->kind == GW_OP_RECV ? o->slot : GW_NO_SLOT;
+    switch (o->kind) {
+    case GW_OP_SEND:
+        GW_MPI(
+            MPI_Isend_c(w->data, (MPI_Count)w->len, MPI_BYTE, o->peer, o->tag, o->lane->comm, r));
+        break;
+    case GW_OP_RECV:
+        GW_MPI(
+            MPI_Irecv_c(w->data, (MPI_Count)w->cap, MPI_BYTE, o->peer, o->tag, o->lane->comm, r));
+        break;
+    default:
+        if (s->blocking)
+            return o->call.issue(o->ctx, NULL);
+        GW_TRY(o->call.issue(o->ctx, r));
+    }
+    GW_SET(t->pending, pending + 1);
+    return GW_OK;
+}
+
+static gw_err settle_several(MPI_Request *r, int n, bool wait, int *all, MPI_Status *status) {
+    if (wait)
+        GW_MPI(MPI_Waitall(n, r, status));
+    else
+        GW_MPI(MPI_Testall(n, r, all, status));
+    return GW_OK;
+}
+
+/* MPICH 4.0's MPI_Testall takes a persistent collective's completion for an error; its MPI_Test
+ * does not, and such a request is alone in its round. */
+static gw_err settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *status) {
+    if (wait)
+        GW_MPI(MPI_Wait(r, status));
+    else
+        GW_MPI(MPI_Test(r, done, status));
+    return GW_OK;
+}
+
+/* Are the round's messages complete? Then take their lengths. `wait`: block until they are. */
+static gw_err settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
+    int pending = GW_GET(t->pending);
+    *complete = true;
+    if (pending == 0)
+        return GW_OK;
+    MPI_Request *r = s->requests + t->at;
+    MPI_Status *status = s->statuses + t->at;
+    int all = 1;
+    GW_TRY(pending == 1 ? settle_one(r, wait, &all, status)
+                        : settle_several(r, pending, wait, &all, status));
+    *complete = all;
+    if (!all)
+        return GW_OK;
+    for (int i = 0; i < pending; i++) {
+        int into = s->into[t->at + i];
+        if (into == GW_NO_SLOT)
+            continue;
+        MPI_Count len = 0;
+        GW_MPI(MPI_Get_count_c(&status[i], MPI_BYTE, &len));
+        s->slots[into].len = (size_t)len;
+    }
+    GW_SET(t->pending, 0);
+    return GW_OK;
+}
+
+static gw_err execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
+    gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots[o->slot];
+    switch (o->kind) {
+    case GW_OP_PACK:
+        return gw_lane_encode(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
+    case GW_OP_MEASURE: gw_lane_measure(o->lane, s->base, o->part, w->data); return GW_OK;
+    case GW_OP_PACK_AGREED:
+        return gw_lane_encode_agreed(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
+    case GW_OP_UNPACK: return gw_lane_decode(o->lane, w->data, w->len, s->base, o->part, o->flag);
+    case GW_OP_WORK: return o->call.work(o->ctx);
+    default: return post(s, t, o);
+    }
+}
+
+/* Go on with a strand until it has to wait (or, if it may, through the waiting to its end). */
+static gw_err advance(gw_schedule *s, gw_strand *t, bool wait) {
+    bool go = true;
+    for (int pc = GW_GET(t->pc); pc < t->end; GW_SET(t->pc, pc)) {
+        const gw_op *o = &s->ops[pc];
+        if (o->kind == GW_OP_ROUND)
+            GW_TRY(settle(s, t, wait, &go));
+        else if (o->kind == GW_OP_AWAIT)
+            GW_TRY(o->call.poll(o->ctx, &go));
+        else
+            GW_TRY(execute(s, t, o));
+        if (!go && !(wait && o->kind == GW_OP_AWAIT))
+            return GW_OK;
+        pc += go;
+    }
+    GW_TRY(settle(s, t, wait, &go));
+    GW_SET(t->running, !go);
+    return GW_OK;
+}
+
+static int last_of_stage(const gw_schedule *s) {
+    int i = s->low, stage = GW_GET(s->stage);
+    while (i < s->n_strands && s->strands[i].stage == stage)
+        i++;
+    return i;
+}
+
+/* One pass over the strands that may advance; stage by stage as far as it goes without waiting. */
+static gw_err pass(gw_schedule *s) {
+    while (s->low < s->n_strands) {
+        int end = last_of_stage(s), stage = GW_GET(s->stage), width = s->window[stage];
+        int stop = width > 0 && s->low + width < end ? s->low + width : end;
+        /* The only strand there is may as well block: nothing else could advance meanwhile. */
+        bool wait = s->blocking && end - s->low == 1;
+        for (int i = s->low; i < stop; i++)
+            if (GW_GET(s->strands[i].running))
+                GW_TRY(advance(s, &s->strands[i], wait));
+        int low = s->low;
+        while (s->low < end && !GW_GET(s->strands[s->low].running))
+            s->low++;
+        if (s->low == end)
+            GW_SET(s->stage, stage + 1);
+        else if (s->low == low || stop == end)
+            return GW_OK;
+    }
+    GW_SET(s->running, false);
+    gw_exchange_tell(GW_EXCHANGE_DONE, &s->told);
+    return GW_OK;
+}
+
+/* An exchange may be under way when the next one begins, and still draws its own random numbers. */
+static gw_err sweep(gw_schedule *s) {
+    uint64_t now = s->own->ticket;
+    s->own->ticket = s->ticket;
+    gw_err e = pass(s);
+    s->own->ticket = now;
+    return e;
+}
+
+static gw_err start(gw_schedule *s, bool blocking) {
+    if (GW_GET(s->running))
+        return gw_fail(GW_ERR_INTERNAL, "schedule for span [%zu, %zu) started twice", s->span.off,
+                       gw_span_end(s->span));
+    if (!s->requests)
+        GW_TRY(make_requests(s));
+    for (int i = 0; i < s->n_strands; i++) {
+        gw_strand *t = &s->strands[i];
+        GW_SET(t->pc, t->first);
+        GW_SET(t->pending, 0);
+        GW_SET(t->running, true);
+    }
+    s->ticket = s->own->ticket;
+    s->blocking = blocking;
+    s->low = 0;
+    GW_SET(s->stage, 0);
+    GW_SET(s->runs, s->told.run);
+    GW_SET(s->running, true);
+    return sweep(s);
+}
+
+gw_err gw_schedule_start(gw_schedule *s) {
+    s->told.run++;
+    gw_exchange_tell(GW_EXCHANGE_START, &s->told);
+    return start(s, false);
+}
+
+gw_err gw_schedule_test(gw_schedule *s, bool *done) {
+    if (GW_GET(s->running))
+        GW_TRY(sweep(s));
+    *done = !GW_GET(s->running);
+    return GW_OK;
+}
+
+gw_err gw_schedule_run(gw_schedule *s) {
+    s->told.run++; /* blocked from before its start on */
+    gw_exchange_tell(GW_EXCHANGE_START, &s->told);
+    gw_exchange_tell(GW_EXCHANGE_BLOCK, &s->told);
+    gw_err e = start(s, !s->own->yield);
+    while (e == GW_OK && GW_GET(s->running)) {
+        if (s->own->yield)
+            sched_yield();
+        e = sweep(s);
+    }
+    gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &s->told);
+    return e;
+}
+
+const gw_exchange *gw_schedule_exchange(const gw_schedule *s) {
+    return &s->told;
+}
