@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "cli/checkpoint_opts.h"
 #include "cli/cli.h"
+#include "cli/last_words.h"
 #include "cli/parallel.h"
 #include "cli/step_opts.h"
 #include "nn/gemm.h"
@@ -45,6 +46,8 @@ static const gw_opt opts[] = {
      "model.ckpt.d or a run's folder"},
     {"resume-strict", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "refuse a restart that has to drop something"},
+    {"hang-timeout", GW_OPT_REAL, "600", 0, 1e9, NULL, "SECONDS",
+     "without progress for so long every rank says where it is stuck, and the job ends (0: never)"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
     {"collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "write DIR/collectives.csv: one row a rank and exchange"},
@@ -194,6 +197,8 @@ static gw_err read_config(job *j) {
     c->epochs = (int)gw_args_int(a, "epochs");
     c->steps = gw_args_int(a, "steps");
     c->time_limit_s = gw_args_real(a, "time-limit");
+    c->hang_timeout_s = gw_args_real(a, "hang-timeout");
+    c->voice = gw_cli_voice;
     c->compress_stats = (int)gw_args_int(a, "compress-stats");
     c->out = gw_args_text(a, "out");
     c->save = is(a, "save-model", "on");
@@ -466,6 +471,7 @@ static int run(int argc, char **argv) {
     int status = gw_cli_parallel(level, e, body, &j);
     if (j.signal)
         status = 128 + j.signal; /* as the shell says of whom a signal ended */
+    gw_watchdog_close();
     gw_session_free(j.session);
     free(j.counters);
     gw_args_free(j.args);

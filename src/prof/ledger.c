@@ -1,6 +1,7 @@
 #include "prof/ledger.h"
 
 #include "prof/clock.h"
+#include "prof/present.h"
 #include "prof/usage.h"
 
 /* Broken nesting would charge time to the wrong phase: it stops release builds too. */
@@ -186,6 +187,7 @@ static void enter(gw_phase phase) {
     TELL(edge, led.stack[led.depth], phase);
     charge(gw_clock_ticks());
     led.stack[++led.depth] = phase;
+    gw_present_phase((int)phase);
     led.regions++;
 }
 
@@ -199,6 +201,7 @@ static void leave(void) {
     assert(led.depth > 0 && "a region is left that was not entered in this batch");
     charge(gw_clock_ticks());
     led.depth--;
+    gw_present_phase((int)led.stack[led.depth]);
     TELL(edge, led.stack[led.depth + 1], led.stack[led.depth]);
 }
 
@@ -234,6 +237,7 @@ static void exchange(gw_exchange_event event, const gw_exchange *x) {
 void gw_ledger_start(void) {
     gw_clock_start();
     is_main = true;
+    gw_present_start();
     gw_usage_start();
     atomic_store(&running, false);
     memset(&led, 0, sizeof led);
@@ -310,6 +314,7 @@ void gw_ledger_begin(void) {
     gw_usage_begin(gw_clock_ticks());
     led.begin = led.mark = gw_clock_ticks();
     led.busy = flight_until(led.mark);
+    gw_present_phase(GW_PHASE_OTHER);
     atomic_store(&running, true);
 }
 
@@ -323,6 +328,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     uint64_t end = gw_clock_ticks();
     charge(end);
     atomic_store(&running, false);
+    gw_present_phase(-1);
     gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero),
                        .start_ticks = led.begin,
                        .wall_s = gw_clock_seconds(end - led.begin)};

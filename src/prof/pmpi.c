@@ -110,7 +110,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
     int rc = PMPI_Wait(request, status);
     if (open)
         completed_one(*request);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -120,7 +120,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     int before = pending(count, requests);
     int rc = PMPI_Waitall(count, requests, statuses);
     completed_all(count, requests, before);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -130,7 +130,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
     int rc = PMPI_Waitany(count, requests, index, status);
     if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED)
         completed_one(requests[*index]);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -141,7 +141,7 @@ int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[]
     int rc = PMPI_Waitsome(count, requests, outcount, indices, statuses);
     if (rc == MPI_SUCCESS)
         completed_some(requests, *outcount, indices);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -152,7 +152,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     int rc = PMPI_Test(request, flag, status);
     if (rc == MPI_SUCCESS && open && *flag)
         completed_one(*request);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -163,7 +163,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     int rc = PMPI_Testall(count, requests, flag, statuses);
     if (rc == MPI_SUCCESS && *flag)
         completed_all(count, requests, before);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -173,7 +173,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
     int rc = PMPI_Testany(count, requests, index, flag, status);
     if (rc == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED)
         completed_one(requests[*index]);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -184,7 +184,7 @@ int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[]
     int rc = PMPI_Testsome(count, requests, outcount, indices, statuses);
     if (rc == MPI_SUCCESS)
         completed_some(requests, *outcount, indices);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
@@ -204,21 +204,23 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 }
 
 int MPI_Start(MPI_Request *request) {
+    gw_present_post(__func__);
     GW_PMPI_UNMEASURED(PMPI_Start(request));
     gw_phase_enter(GW_PHASE_MPI_POST);
     int rc = PMPI_Start(request);
     if (rc == MPI_SUCCESS)
         persistent_started(*request);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
+    gw_present_post(__func__);
     GW_PMPI_UNMEASURED(PMPI_Startall(count, requests));
     gw_phase_enter(GW_PHASE_MPI_POST);
     int rc = PMPI_Startall(count, requests);
     for (int i = 0; rc == MPI_SUCCESS && i < count; i++)
         persistent_started(requests[i]);
-    gw_phase_leave();
+    gw_pmpi_leave();
     return rc;
 }

@@ -18,15 +18,27 @@
 #define GW_PROF_PMPI_H
 
 #include "prof/ledger.h"
+#include "prof/present.h"
 
 #include <mpi.h>
 
-/** Nobody measures: end the calling function with `call` and what it returns. */
+/** Begin a call of MPI, for gw_present; if nobody measures, end the calling function with `call`
+ * and what it returns. */
 #define GW_PMPI_UNMEASURED(call)                                                                   \
     do {                                                                                           \
-        if (!gw_probe_hooks.enter)                                                                 \
-            return (call);                                                                         \
+        gw_present_enter(__func__);                                                                \
+        if (!gw_probe_hooks.enter) {                                                               \
+            int plain_ = (call);                                                                   \
+            gw_present_leave();                                                                    \
+            return plain_;                                                                         \
+        }                                                                                          \
     } while (0)
+
+/** What GW_PMPI_UNMEASURED began is over, and the region that the caller entered after it. */
+static inline void gw_pmpi_leave(void) {
+    gw_phase_leave();
+    gw_present_leave();
+}
 
 /** Run `call` in a region of `phase`; inside a batch count what it sends (the three arguments are
  *  evaluated only then). Ends the calling function with MPI's return code. */
@@ -37,13 +49,14 @@
         int rc_ = (call);                                                                          \
         if (gw_ledger_counting() && rc_ == MPI_SUCCESS)                                            \
             gw_ledger_count((bytes), (messages), (collectives));                                   \
-        gw_phase_leave();                                                                          \
+        gw_pmpi_leave();                                                                           \
         return rc_;                                                                                \
     } while (0)
 
 /** The same for a call that starts the operation *request. */
 #define GW_PMPI_POST(call, request, bytes, messages, collectives)                                  \
     do {                                                                                           \
+        gw_present_post(__func__);                                                                 \
         GW_PMPI_UNMEASURED(call);                                                                  \
         gw_phase_enter(GW_PHASE_MPI_POST);                                                         \
         int rc_ = (call);                                                                          \
@@ -51,7 +64,7 @@
             gw_ledger_posted(1);                                                                   \
         if (gw_ledger_counting() && rc_ == MPI_SUCCESS)                                            \
             gw_ledger_count((bytes), (messages), (collectives));                                   \
-        gw_phase_leave();                                                                          \
+        gw_pmpi_leave();                                                                           \
         return rc_;                                                                                \
     } while (0)
 

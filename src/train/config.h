@@ -7,6 +7,7 @@
 #include "nn/model.h"
 #include "prof/group.h"
 #include "prof/ledger.h"
+#include "train/watchdog.h"
 
 typedef struct gw_train_config {
     gw_data_spec data;
@@ -39,6 +40,8 @@ typedef struct gw_train_config {
     bool collectives; /* write collectives.csv */
     int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
     double skew_s;
+    double hang_timeout_s; /* a run without progress for so long is ended; 0: never */
+    gw_watchdog_voice voice;
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     gw_profile profile;

@@ -6,6 +6,7 @@
 #include "nn/gemm.h"
 #include "prof/ledger.h"
 #include "train/signals.h"
+#include "train/watchdog.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static void count(gw_model *model, const gw_dataset *set, gw_span part, int chun
         sum->loss_sum += gw_model_loss(model, labels, n, 1.0f, &correct);
         sum->correct += correct;
         sum->signal = give_up(start_s);
+        gw_watchdog_beat();
     }
 }
 

@@ -4,6 +4,8 @@
 #include "base/probe.h"
 #include "train/auto.h"
 
+#include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,46 @@ struct gw_session {
     uint64_t logical_bytes;
     char *notes, *choices; /* of both lanes */
 };
+
+/* For gw_session_present, told by the thread that calls the hooks. */
+static struct {
+    _Atomic(const char *) hook; /* NULL: none */
+    atomic_size_t off, n;
+    atomic_uint_fast64_t ticket;
+} present;
+
+static void enter_hook(const gw_session *s, const char *hook, gw_span span) {
+    atomic_store_explicit(&present.off, span.off, memory_order_relaxed);
+    atomic_store_explicit(&present.n, span.n, memory_order_relaxed);
+    atomic_store_explicit(&present.ticket, s->env.grads->ticket, memory_order_relaxed);
+    atomic_store_explicit(&present.hook, hook, memory_order_relaxed);
+}
+
+static void leave_hook(void) {
+    atomic_store_explicit(&present.hook, NULL, memory_order_relaxed);
+}
+
+/* The same, and a region around it. */
+static void enter(const gw_session *s, const char *hook, gw_span span, gw_phase phase) {
+    enter_hook(s, hook, span);
+    gw_phase_enter(phase);
+}
+
+static void leave(void) {
+    gw_phase_leave();
+    leave_hook();
+}
+
+void gw_session_present(char *text, size_t room) {
+    const char *hook = atomic_load_explicit(&present.hook, memory_order_relaxed);
+    size_t off = atomic_load_explicit(&present.off, memory_order_relaxed);
+    size_t n = atomic_load_explicit(&present.n, memory_order_relaxed);
+    uint_fast64_t ticket = atomic_load_explicit(&present.ticket, memory_order_relaxed);
+    text[0] = '\0';
+    if (hook)
+        snprintf(text, room, ": in %s of parameters [%zu, %zu), exchange %" PRIuFAST64, hook, off,
+                 off + n, ticket);
+}
 
 /* Every codec of the mix with its algorithm. */
 static gw_err check(const gw_session *s) {
@@ -251,7 +293,9 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     GW_TRY(open_lanes(s, comm, setup));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
+    enter_hook(s, "open", (gw_span){0, env->n});
     gw_err mine = s->strategy.ops->open(&s->self, env);
+    leave_hook();
     s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
     if (s->choice)
         gw_lane_note(env->grads, s->choice->why);
@@ -273,8 +317,11 @@ float *gw_session_grads(gw_session *s) {
 void gw_session_close(gw_session *s) {
     if (!s)
         return;
-    if (s->open && s->strategy.ops->close)
+    if (s->open && s->strategy.ops->close) {
+        enter_hook(s, "close", (gw_span){0, s->env.n});
         s->strategy.ops->close(s->self);
+        leave_hook();
+    }
     gw_lane_close(s->env.grads);
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
@@ -307,9 +354,9 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
         s->tap.before(s->tap.ctx, s->env.grad, span);
     if (!s->strategy.ops->ready)
         return GW_OK;
-    gw_phase_enter(GW_PHASE_MPI_POST);
+    enter(s, "ready", span, GW_PHASE_MPI_POST);
     gw_err e = s->strategy.ops->ready(s->self, span);
-    gw_phase_leave();
+    leave();
     return e;
 }
 
@@ -336,16 +383,16 @@ const char *gw_session_codec_of(const gw_session *s, size_t at) {
 gw_err gw_session_progress(gw_session *s) {
     if (!s->strategy.ops->progress)
         return GW_OK;
-    gw_phase_enter(GW_PHASE_MPI_POLL);
+    enter(s, "progress", (gw_span){0, s->env.n}, GW_PHASE_MPI_POLL);
     gw_err e = s->strategy.ops->progress(s->self);
-    gw_phase_leave();
+    leave();
     return e;
 }
 
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    enter(s, "finish", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->finish(s->self, span, u);
-    gw_phase_leave();
+    leave();
     s->logical_bytes += span.n * sizeof(float);
     if (e == GW_OK && s->tap.after)
         s->tap.after(s->tap.ctx, u);
@@ -356,18 +403,18 @@ gw_err gw_session_publish(gw_session *s, gw_span span) {
     if (!s->strategy.ops->publish)
         return GW_OK;
     /* Where await() waits, this only starts. */
-    gw_phase_enter(gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT);
+    enter(s, "publish", span, gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->publish(s->self, span);
-    gw_phase_leave();
+    leave();
     return e;
 }
 
 gw_err gw_session_await(gw_session *s, gw_span span) {
     if (!s->strategy.ops->await)
         return GW_OK;
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    enter(s, "await", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->await(s->self, span);
-    gw_phase_leave();
+    leave();
     return e;
 }
 
@@ -382,15 +429,19 @@ bool gw_session_awaits(const gw_session *s) {
 gw_err gw_session_settle(gw_session *s) {
     if (!s->strategy.ops->settle)
         return GW_OK;
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    enter(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->settle(s->self);
-    gw_phase_leave();
+    leave();
     return e;
 }
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {
-    if (s->strategy.ops->state)
-        GW_TRY(s->strategy.ops->state(s->self, io));
+    if (s->strategy.ops->state) {
+        enter_hook(s, "state", (gw_span){0, s->env.n});
+        gw_err e = s->strategy.ops->state(s->self, io);
+        leave_hook();
+        GW_TRY(e);
+    }
     if (s->velocity)
         GW_TRY(gw_io_field(io, "velocity", s->velocity, s->env.n * sizeof(float)));
     GW_TRY(gw_lane_state(s->env.grads, io));

@@ -82,6 +82,7 @@ static gw_err take_step(void *ctx, bool counts, gw_batch_row *row, double *loss)
         e = timed_step(ctx, row, loss);
         gw_matrix_resume();
     }
+    gw_watchdog_beat();
     return e;
 }
 
@@ -102,6 +103,7 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
         *t->own = e != GW_OK;
         GW_TRY(e);
     }
+    gw_watchdog_step(t->step, epoch);
     *loss_sum += loss;
     row.loss = batch.local ? loss / batch.local : NAN;
     row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
@@ -179,18 +181,23 @@ static gw_err one_epoch(gw_trainer *t, int epoch, bool *stop) {
     int64_t samples = 0;
     t->status.epoch = epoch;
     t->status.epoch_end = false;
+    gw_watchdog_step(t->step, epoch);
     for (int b = 0; b < gw_sampler_batches(t->sampler) && !*stop; b++) {
         GW_TRY(one_step(t, epoch, b, &loss_sum));
         samples += gw_sampler_batch(t->sampler, b).global;
         GW_TRY(look_at_codecs(t));
-        if (t->step == t->flush_at)
+        if (t->step == t->flush_at) {
+            gw_watchdog_stage("writing rows");
             GW_TRY(gw_trainer_flush(t));
+            gw_watchdog_stage("training");
+        }
         GW_TRY(limit_reached(t, stop));
         report(t, start_s, samples);
     }
     t->status.samples_per_s = (double)samples / (gw_ledger_now() - start_s);
     GW_TRY(gw_trainer_end_epoch(t, epoch, loss_sum, samples));
     *stop |= t->result->signal != 0;
+    gw_watchdog_stage("training");
     t->status.epoch_end = true;
     report(t, start_s, samples);
     return GW_OK;
@@ -241,6 +248,7 @@ static gw_err run(gw_trainer *t) {
     }
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
+    gw_watchdog_stage("measuring what the profile costs");
     GW_TRY(measure_overhead(t));
     if (t->c->overhead_only) {
         t->result->parameters = gw_model_size(t->model);
@@ -263,6 +271,7 @@ static gw_err run(gw_trainer *t) {
     t->limit_from_s = gw_ledger_now();
     report(t, t->limit_from_s, 0);
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
+    gw_watchdog_stage("training");
     bool stop = false;
     for (int epoch = 1; epoch <= t->c->epochs && !stop; epoch++)
         GW_TRY(one_epoch(t, epoch, &stop));
@@ -288,9 +297,17 @@ gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm com
                     .own = own};
     *own = false;
     memset(result, 0, sizeof *result);
+    gw_watchdog_setup dog = {.timeout_s = config->hang_timeout_s,
+                             .comm = config->comm,
+                             .compress = config->compress,
+                             .voice = config->voice};
+    gw_watchdog_start(&dog, comm);
     gw_err e = config->check ? check(&t) : run(&t);
     /* After a failure of one rank alone no collective can be relied on, closing included. */
-    if (!*own)
-        gw_trainer_close(&t);
+    if (*own)
+        return e;
+    gw_watchdog_stage("closing");
+    gw_trainer_close(&t);
+    gw_watchdog_leave();
     return e;
 }

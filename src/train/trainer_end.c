@@ -48,6 +48,7 @@ static gw_work_run work_of(const gw_trainer *t) {
 
 gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->result;
+    gw_watchdog_stage("collecting the results");
     gw_trainer_note(t, r);
     GW_TRY(compare_ranks(t));
     if (gw_session_forecast(t->session))
@@ -59,8 +60,10 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
     r->split = split[0];
     r->flagged = split[1];
+    gw_watchdog_stage("measuring the ceilings again");
     GW_TRY(gw_gauge_close(&t->gauge, &t->gauging));
     r->ceilings_drift = t->gauge.drift;
+    gw_watchdog_stage("writing the results");
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));

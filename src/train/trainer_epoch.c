@@ -41,7 +41,9 @@ static gw_err settle_replicas(gw_trainer *t) {
 }
 
 gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples) {
+    gw_watchdog_stage("settling the replicas");
     GW_TRY(settle_replicas(t));
+    gw_watchdog_stage("closing the epoch");
     GW_TRY(gw_trainer_flush(t));
     uint64_t wire = t->wire_bytes;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
@@ -60,9 +62,11 @@ gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t s
                         .train_s = t->train_s,
                         .wire_bytes = wire};
     gw_evaluation test, validation;
+    gw_watchdog_stage("evaluating");
     GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
     GW_TRY(gw_evaluate(t->model, &t->data->validation, t->chunk, t->comm, NULL, &validation));
     gw_trainer_heed(t, test.signal > validation.signal ? test.signal : validation.signal);
+    gw_watchdog_stage("comparing the replicas");
     GW_TRY(check_replicas(t, &row.replica_hash));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;

@@ -101,6 +101,7 @@ static gw_err check_source(const gw_trainer *t) {
 static gw_err rehearse(void *ctx) {
     gw_trainer *t = ctx;
     double loss;
+    gw_watchdog_beat();
     int b = t->rehearsed++ % gw_sampler_batches(t->sampler);
     return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
 }
@@ -108,6 +109,7 @@ static gw_err rehearse(void *ctx) {
 static gw_err choose(gw_trainer *t) {
     if (!gw_session_forecast(t->session))
         return GW_OK;
+    gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_auto_job job = {.check = t->c->check,
                        .rehearsal = {&t->stepper, rehearse, t, t->comm},
@@ -149,6 +151,7 @@ static gw_err open_gauge(gw_trainer *t) {
                                   .oversubscribed = t->oversubscribed,
                                   .twins = twins};
     t->gauge.drift = NAN;
+    gw_watchdog_stage("measuring the ceilings");
     if (gauges(c))
         GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
     twins.batch = t->gauge.batch;
@@ -175,14 +178,17 @@ static gw_err open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->threads);
     gw_flush_denormals();
     GW_TRY(count_ranks(t));
+    GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, set_batch(t)));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, open_folder(t)));
+    gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
     spec.servers = t->servers;
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
+    gw_watchdog_stage("making the model");
     GW_TRY(gw_agree(t->comm, open_model(t)));
     return choose(t);
 }
@@ -209,6 +215,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     strftime(t->started_utc, sizeof t->started_utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     GW_TRY(open_basis(t));
     t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
+    gw_watchdog_stage("opening the exchange");
     gw_session_setup setup = session_setup(t);
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
@@ -221,6 +228,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_trainer_heed(t, sig);
     if (sig)
         return GW_OK;
+    gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, check_source(t)));
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));

@@ -1,0 +1,119 @@
+"""--hang-timeout: a job without progress says where each rank is stuck, and ends."""
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import time
+import unittest
+import uuid
+
+import gwrun
+
+STUCK = os.path.join(os.environ["BUILD"], "tests", "libplugin_stuck.so")
+
+
+class Job:
+    """A training run in the background."""
+
+    def __init__(self, ranks, *words, timeout="3"):
+        self.mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            gwrun.command(ranks, "train", "--data", "synthetic:samples=200,features=9", "--layers",
+                          "7", "--batch", 20, "--hang-timeout", timeout, *words),
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            env={**os.environ, "GW_TEST_MARK": self.mark})
+
+    def pids(self):
+        """Processes of the job that are left, by rank."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    environ = dict(word.split(b"=", 1) for word in file.read().split(b"\0")
+                                   if b"=" in word)
+            except OSError:
+                continue
+            rank = environ.get(b"PMI_RANK", environ.get(b"OMPI_COMM_WORLD_RANK"))
+            if environ.get(b"GW_TEST_MARK") == self.mark.encode() and rank is not None:
+                found[int(rank)] = int(pid)
+        return found
+
+    def begun(self):
+        """Wait until the run is in its first steps."""
+        for line in self.process.stdout:
+            if "parameters;" in line:
+                return self
+        raise AssertionError(self.process.communicate()[1])
+
+    def signal(self, number, ranks):
+        pids = self.pids()
+        for rank in ranks:
+            os.kill(pids[rank], number)
+
+    def end(self):
+        """Its last words, and what its exit status was."""
+        _, errors = self.process.communicate(timeout=60)
+        return errors, self.process.returncode
+
+
+class Watchdog(unittest.TestCase):
+    def test_stopped(self):
+        """A rank is stopped while it is held up in its first step: the others say what they wait
+        for and name it, and none is left. All jobs at once, since they do nothing but wait."""
+        comms = {
+            "allreduce": (2, r"in MPI_Allreduce_c", r"blocked in an MPI collective of 2 ranks"),
+            "allreduce:algo=ring": (3, r"MPI_\w+", r"(from|to) rank 1 "),
+            "allreduce:algo=shm": (2, r"MPI", r"waits for the signal of rank 1 in shared memory"),
+            "iallreduce:algo=sra,progress=poll": (2, r"MPI_Test", r"from rank 1 \("),
+            "iallreduce:algo=sra,progress=thread": (2, r"MPI by the progress thread: .* MPI_Test",
+                                                    r"from rank 1 \("),
+        }
+
+        def stop(comm):
+            job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:2").begun()
+            time.sleep(0.7)
+            job.signal(signal.SIGSTOP, [1])
+            return *job.end(), job.pids()
+
+        with concurrent.futures.ThreadPoolExecutor(len(comms)) as pool:
+            ends = dict(zip(comms, pool.map(stop, comms)))
+        for comm, (ranks, call, pending) in comms.items():
+            errors, status, left = ends[comm]
+            with self.subTest(comm=comm):
+                self.assertNotEqual(status, 0)
+                self.assertEqual(left, {})
+                for rank in set(range(ranks)) - {1}:
+                    said = "\n".join(line for line in errors.splitlines()
+                                     if line.startswith(f"gradwire: rank {rank}"))
+                    self.assertRegex(said, r"no progress for \d+\.\d s.*: training, 0 steps done, "
+                                           r"epoch 1, phase mpi_wait")
+                    self.assertIn(f"--comm {comm} --compress none: in finish", said)
+                    self.assertRegex(said, call)
+                    self.assertRegex(said, r"lane 0 \(gradients\), schedule \d+, .*" + pending)
+                    self.assertRegex(said, r"rank 1 on this host \(.*\) is stopped \(SIGSTOP")
+                self.assertNotIn("gradwire: rank 1 ", errors)
+
+    def test_stuck(self):
+        """Nobody is stopped, but an exchange never ends: all ranks say so."""
+        job = Job(2, "--comm", STUCK, timeout="1.5")
+        errors, status = job.end()
+        self.assertEqual(status, 1, errors)
+        self.assertEqual(job.pids(), {})
+        for rank in range(2):
+            self.assertRegex(errors, rf"gradwire: rank {rank} \(.*training, 0 steps done, epoch 1")
+            self.assertRegex(errors, rf"gradwire: rank {rank}:   --comm .*stuck.so .*: in finish")
+            self.assertIn(f"gradwire: rank {rank}:   no exchange is under way", errors)
+        self.assertNotIn("is stopped", errors)
+
+    def test_paused(self):
+        """All ranks are stopped for longer than the timeout, as by a batch system, and go on."""
+        job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="1.5").begun()
+        job.signal(signal.SIGSTOP, [0, 1])
+        time.sleep(2)
+        job.signal(signal.SIGCONT, [1, 0])
+        self.assertEqual(job.end(), ("", 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
