@@ -69,7 +69,14 @@ static gw_err lay_call(gw_schedule *s, const native_call *call) {
 static gw_err agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
     gw_lane *lane = gw_schedule_lane(s), *aside;
     GW_TRY(gw_schedule_measure(s, span, slot));
-    GW_TRY(gw_lane_split(lane, 0, &aside));
+    gw_err e = gw_lane_split(lane, 0, &aside);
+    if (e == GW_ERR_MPI) /* MPICH has 2048 communicators; all ranks learn it in the same call */
+        return gw_fail(
+            GW_ERR_UNSUPPORTED,
+            "algo=native: %s takes a communicator a bucket, and the MPI library gives no "
+            "more: use larger buckets (bucket=), or another algorithm (algo=sra)",
+            lane->codec->ops->head.name);
+    GW_TRY(e);
     *comm = aside->comm;
     size_t prefix = gw_codec_prefix(lane->codec, span.n);
     native_call most = {.what = GW_ALLREDUCE,

@@ -119,6 +119,14 @@ class BadInput(unittest.TestCase):
         self.refused("train", "--data", SMALL, "--comm", "allreduce:algo=native", "--compress",
                      "fp16+zlib", says=["native", "fp16+zlib", "sra"])
 
+    def test_more_buckets_than_communicators(self):
+        """MPICH has 2048, and int8sum needs one a bucket: 3675."""
+        done = gwrun.run(2, "train", "--data", "synthetic:samples=640", "--comm",
+                         "iallreduce:bucket=256,algo=native", "--compress", "int8sum", timeout=60)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        for word in ("int8sum", "communicator", "larger buckets", "algo=sra"):
+            self.assertIn(word, done.stderr)
+
     def test_emulated_link(self):
         """What the testbed says of itself is believed only if it can be."""
         for hosts, rate, says in (("4", None, "GRADWIRE_LINK_RATE"),
