@@ -15,8 +15,8 @@
  *  step, since a run may have been taken up again from an earlier one.
  *
  *  No MPI in here; one thread at a time may work on a CKPT_DIR. What is read is not trusted: it is
- *  GW_ERR_INPUT with the file's name, and takes no more memory than the manifest has bytes, of
- * which there are limits. A failed write is GW_ERR_IO with the system's reason, and no complete
+ *  GW_ERR_INPUT with the file's name, and takes memory in proportion to the manifest alone, whose
+ *  size has a limit. A failed write is GW_ERR_IO with the system's reason, and no complete
  *  checkpoint is worse for it. */
 #ifndef GW_TRAIN_STORE_H
 #define GW_TRAIN_STORE_H
@@ -77,13 +77,13 @@ void gw_store_abandon(const char *temp);
 
 /** Remove the temporary folders that dead processes left in ckpt_dir (see gw_file_sweep; call it
  *  before the first gw_store_begin). No ckpt_dir, nothing to do. GW_ERR_INPUT: it cannot be read,
- * or a folder not removed. */
+ *  or a folder not removed. */
 gw_err gw_store_sweep(const char *ckpt_dir);
 
 /** The newest complete checkpoint: *m is filled as by gw_store_open, its folder into `path`; GW_OK
  *  with path "" (and *m zeroed): there is none, or no ckpt_dir. Damaged ones come into
  *  skipped[0..room), a line each without the last '\n' ("": none; what does not fit is cut), and
- * are left as they are. GW_ERR_INPUT: ckpt_dir cannot be read. GW_ERR_NOMEM. */
+ *  are left as they are. GW_ERR_INPUT: ckpt_dir cannot be read. GW_ERR_NOMEM. */
 gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_STORE_PATH],
                        char *skipped, size_t room);
 
