@@ -81,8 +81,14 @@ static int empty(DIR *folder, int *removed) {
 }
 
 /* Removes a checkpoint's folder, complete or not; nothing by that name is fine. The manifest goes
- * first: without it nobody takes the rest for a checkpoint. */
+ * first: without it nobody takes the rest for a checkpoint. Of a link what it leads to stays: it is
+ * not the run's. */
 static gw_err remove_folder(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return unlink(path) == 0
+                   ? GW_OK
+                   : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
     DIR *folder = opendir(path);
     if (!folder && errno == ENOENT)
         return GW_OK;

@@ -318,6 +318,21 @@ static void prunes_complete_ones_only(void **state) {
     says(skipped, "step-000000000020/model.gw");
 }
 
+/* Someone has moved one to where there is more room. */
+static void leaves_what_a_link_leads_to(void **state) {
+    (void)state;
+    char moved[2 * KIT_PATH];
+    snprintf(moved, sizeof moved, "%s/moved", top);
+    save(10, 1);
+    assert_int_equal(rename(final, moved), 0);
+    assert_int_equal(symlink(moved, final), 0);
+    newest_is(10);
+    save(10, 1);
+    save(20, 1);
+    assert_int_equal(kit_count(dir, ""), 2 + 1);
+    assert_true(kit_holds(moved, 0, 10));
+}
+
 static void same_step_again(void **state) {
     (void)state;
     gw_store_manifest m;
@@ -425,6 +440,7 @@ int main(void) {
         CASE(newest_skips_damaged_ones),
         CASE(keeps_those_written_last),
         CASE(prunes_complete_ones_only),
+        CASE(leaves_what_a_link_leads_to),
         CASE(same_step_again),
         CASE(finds_one_that_is_set_aside),
         CASE(sweeps_what_the_dead_left),
