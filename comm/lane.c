@@ -57,7 +57,8 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
                           .seed = setup->seed,
                           .yield = setup->yield,
                           .id = opened,
-                          .name = setup->name};
+                          .name = setup->name,
+                          .table = setup->table};
         if (residual)
             e = gw_alloc(&lane->store, setup->n, sizeof(float));
         lane->residual = lane->store;

@@ -54,9 +54,10 @@ typedef struct gw_lane {
     const gw_span *tallied; /* parts of the arena that `coded` counts for; NULL: not asked for */
     gw_coded *coded;        /* a part each; an encoding over several counts by their floats */
     int n_tallied;
-    char *notes;      /* lines for the run's report; NULL: none */
-    char *choices;    /* rows for the run folder's algo.csv; NULL: none */
-    const char *name; /* what the lane carries, for reports; NULL: unnamed */
+    char *notes;       /* lines for the run's report; NULL: none */
+    char *choices;     /* rows for the run folder's algo.csv; NULL: none */
+    const char *name;  /* what the lane carries, for reports; NULL: unnamed */
+    const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
 } gw_lane;
 
 typedef struct gw_lane_setup {
@@ -66,8 +67,9 @@ typedef struct gw_lane_setup {
     bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
     uint64_t seed;
     bool yield;
-    bool shared;      /* gw_lane_floats gives memory that the node's ranks share */
-    const char *name; /* NULL: unnamed; must outlive the lane */
+    bool shared;       /* gw_lane_floats gives memory that the node's ranks share */
+    const char *name;  /* NULL: unnamed; must outlive the lane */
+    const char *table; /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
 } gw_lane_setup;
 
 /** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */

@@ -113,7 +113,11 @@ static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
 static gw_err make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) {
     const char *path = gw_args_text(args, "table");
     char *rows = NULL;
-    if (*path) {
+    if (lane->table) {
+        const char *source = "of the checkpoint";
+        GW_TRY(gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->table)));
+        note_choice(lane, t, "as before the restart");
+    } else if (*path) {
         GW_TRY(read_table(t, lane, path));
         note_choice(lane, t, "as its table says");
     } else {

@@ -263,6 +263,13 @@ gw_err gw_io_close(gw_io *io) {
     return e;
 }
 
+gw_err gw_io_end(gw_io *io, gw_err done) {
+    if (done == GW_OK)
+        return gw_io_close(io);
+    gw_io_abandon(io);
+    return done;
+}
+
 void gw_io_abandon(gw_io *io) {
     if (!io)
         return;

@@ -49,6 +49,10 @@ gw_err gw_io_close_with(gw_io *io, uint64_t *bytes, uint32_t *crc32);
  *  one that was closed with these figures. GW_ERR_INPUT. */
 gw_err gw_io_check(const char *path, uint64_t bytes, uint32_t crc32);
 
+/** gw_io_close where what was done with `io` ended well (`done` is GW_OK), else gw_io_abandon and
+ *  that error. */
+gw_err gw_io_end(gw_io *io, gw_err done);
+
 /** Give up: a file being saved leaves no trace. io may be NULL. */
 void gw_io_abandon(gw_io *io);
 

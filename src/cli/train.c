@@ -267,7 +267,7 @@ static void say_start(const job *j, const gw_train_status *s) {
            feedback_text(j), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
-    printf("%s", gw_session_notes(j->session));
+    printf("%s%s", gw_session_notes(j->session), s->notes ? s->notes : "");
     if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
@@ -303,7 +303,7 @@ static void watch(void *ctx, const gw_train_status *s) {
         return;
     if (s->warning)
         say_warning(j, s);
-    if (s->step == 0)
+    if (s->begins)
         say_start(j, s);
     else if (s->epoch_end)
         say_epoch(j, s);
@@ -409,6 +409,18 @@ static void say_accuracy(const gw_train_result *r) {
            r->elapsed_s, r->replica_hash);
 }
 
+static void say_checkpoints(const gw_checkpoint_counts *n) {
+    if (n->written + n->failed == 0)
+        return;
+    printf("%lld checkpoint%s", (long long)n->written, n->written == 1 ? "" : "s");
+    if (n->late > 0)
+        printf(", %lld later than due, since the one before was still being written",
+               (long long)n->late);
+    if (n->failed > 0)
+        printf("; %lld could not be written", (long long)n->failed);
+    printf("\n");
+}
+
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
     say_forecast(gw_session_forecast(j->session));
@@ -417,6 +429,7 @@ static void say_end(const job *j, const gw_train_result *r) {
     say_straggler(&r->straggler);
     say_paired(&r->paired);
     say_drift(r->ceilings_drift);
+    say_checkpoints(&r->checkpoints);
     say_accuracy(r);
     if (j->config.out)
         printf("run folder: %s\n", j->config.out);

@@ -75,6 +75,10 @@ double gw_model_flops(const gw_model *m, int batch);
 
 /** Write spec and parameters to DIR/NAME, or open a model from a file written so. */
 gw_err gw_model_save(gw_model *m, const char *dir, const char *name);
+/** The same with other parameters, of which it reads gw_model_size floats: while they are trained
+ *  on another thread, too. The file's size and checksum as gw_io_close_with tells them. */
+gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
+                        uint64_t *bytes, uint32_t *crc32);
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch);
 
 #endif

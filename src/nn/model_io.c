@@ -36,32 +36,39 @@ static gw_err spec_fields(gw_io *io, gw_model_spec *spec, const char *where) {
 
 /* Saves *m or, loading, makes it. `file_bytes` bounds what a file may claim, before memory is taken
  * for it. */
-static gw_err model_fields(gw_io *io, gw_model **m, int max_batch, const char *where,
-                           size_t file_bytes) {
+static gw_err model_fields(gw_io *io, gw_model **m, const float *params, int max_batch,
+                           const char *where, size_t file_bytes) {
     gw_model_spec spec = {0};
     if (!gw_io_loading(io))
         spec = (*m)->spec;
     GW_TRY(spec_fields(io, &spec, where));
     if (gw_io_loading(io)) {
-        size_t params;
-        GW_TRY(gw_model_check(&spec, GW_ERR_INPUT, where, &params));
-        if (params > file_bytes / sizeof(float))
-            return gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, params,
+        size_t found;
+        GW_TRY(gw_model_check(&spec, GW_ERR_INPUT, where, &found));
+        if (found > file_bytes / sizeof(float))
+            return gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, found,
                            file_bytes);
         GW_TRY(gw_model_build(m, &spec, max_batch));
     }
-    return gw_io_field(io, "params", (*m)->params, (*m)->size * sizeof(float));
+    float *data = params ? (float *)params : (*m)->params; /* saving only reads */
+    return gw_io_field(io, "params", data, (*m)->size * sizeof(float));
+}
+
+gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
+                        uint64_t *bytes, uint32_t *crc32) {
+    gw_io *io = NULL;
+    GW_TRY(gw_io_save(&io, dir, name, MAGIC, VERSION));
+    gw_err e = model_fields(io, &m, params, m->max_batch, "", 0);
+    if (e == GW_OK)
+        return gw_io_close_with(io, bytes, crc32);
+    gw_io_abandon(io);
+    return e;
 }
 
 gw_err gw_model_save(gw_model *m, const char *dir, const char *name) {
-    gw_io *io = NULL;
-    GW_TRY(gw_io_save(&io, dir, name, MAGIC, VERSION));
-    gw_err e = model_fields(io, &m, m->max_batch, "", 0);
-    if (e != GW_OK) {
-        gw_io_abandon(io);
-        return e;
-    }
-    return gw_io_close(io);
+    uint64_t bytes;
+    uint32_t crc32;
+    return gw_model_save_as(m, m->params, dir, name, &bytes, &crc32);
 }
 
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
@@ -73,7 +80,7 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
     gw_io *io = NULL;
     GW_TRY(gw_io_load(&io, path, MAGIC, VERSION, LARGEST_FILE));
     gw_model *m = NULL;
-    gw_err e = model_fields(io, &m, max_batch, where, (size_t)st.st_size);
+    gw_err e = model_fields(io, &m, NULL, max_batch, where, (size_t)st.st_size);
     if (e == GW_OK)
         e = gw_io_close(io);
     else

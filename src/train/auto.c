@@ -224,6 +224,23 @@ gw_err gw_auto_foresee(gw_auto **out, const gw_strategy *strategy, const char *c
     return hand_out(out, a, read_named(a, compress, algo));
 }
 
+gw_err gw_auto_retake(gw_auto *a, const char *codec, const char *algo) {
+    for (int i = 0; i < a->n; i++) {
+        const gw_candidate *c = &a->candidate[i];
+        if (strcmp(c->codec, codec) != 0 || strcmp(c->algo, algo) != 0)
+            continue;
+        a->chosen = i;
+        snprintf(a->why, sizeof a->why,
+                 "auto: %s over %s, as before the restart; predicted step %.3f ms", codec, algo,
+                 c->forecast.step_s * 1e3);
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--compress auto: the checkpoint's run chose %.100s over %.100s, which is not "
+                   "among the choices here: name a codec",
+                   codec, algo);
+}
+
 double gw_auto_predicted(const gw_auto *a) {
     return a->candidate[a->chosen].forecast.step_s;
 }

@@ -79,6 +79,10 @@ typedef struct gw_auto_job {
  * as gw_survey_step leaves it; they live as long as `a`. */
 gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job);
 
+/** After gw_auto_run: choose this candidate whatever is predicted, since a run that is taken up
+ * again had it before. GW_ERR_UNSUPPORTED: it is none any more. */
+gw_err gw_auto_retake(gw_auto *a, const char *codec, const char *algo);
+
 /** After gw_auto_run: the predicted step of what was chosen, seconds. */
 double gw_auto_predicted(const gw_auto *a);
 

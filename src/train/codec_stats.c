@@ -161,6 +161,63 @@ gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning
     return watching(st, step) ? watch(st, step, warning) : GW_OK;
 }
 
+/* ---- saving and loading ---- */
+
+static gw_err make_history(gw_codec_stats *st, int64_t looks) {
+    enum { MOST = 1 << 24 };
+    if (looks < 0 || looks > MOST)
+        return gw_fail(GW_ERR_INPUT, "codec stats: %lld looks at the residual", (long long)looks);
+    double *history = NULL;
+    GW_TRY(gw_alloc(&history, (size_t)(looks + 1) * (size_t)st->s.n_layers, sizeof *history));
+    free(st->history);
+    st->history = history;
+    st->looks = (int)looks;
+    st->room = (int)looks + 1;
+    return GW_OK;
+}
+
+static gw_err samples_state(gw_codec_stats *st, gw_io *io) {
+    size_t n = (size_t)st->s.n_layers;
+    const gw_coded *now = gw_session_coded(st->s.session);
+    gw_coded *since = NULL; /* the epoch began; a new session counts from 0 */
+    int64_t own = st->n_own;
+    GW_TRY(gw_alloc(&since, n, sizeof *since));
+    for (size_t l = 0; l < n; l++)
+        since[l] =
+            (gw_coded){now[l].bytes - st->before[l].bytes, now[l].floats - st->before[l].floats};
+    gw_err e = gw_io_field(io, "samples", &st->samples, sizeof st->samples);
+    if (e == GW_OK)
+        e = gw_io_field(io, "sums", st->sum, n * sizeof *st->sum);
+    if (e == GW_OK)
+        e = gw_io_field(io, "coded", since, n * sizeof *since);
+    if (e == GW_OK)
+        e = gw_io_field(io, "spans", &own, sizeof own);
+    if (e == GW_OK)
+        e = gw_io_field(io, "own", st->own, n * sizeof *st->own);
+    if (e == GW_OK && (own < 0 || own > st->s.n_layers))
+        e = gw_fail(GW_ERR_INPUT, "codec stats: %lld spans", (long long)own);
+    if (e == GW_OK && gw_io_loading(io))
+        for (size_t l = 0; l < n; l++)
+            st->before[l] =
+                (gw_coded){now[l].bytes - since[l].bytes, now[l].floats - since[l].floats};
+    st->n_own = e == GW_OK ? (int)own : 0;
+    free(since);
+    return e;
+}
+
+gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
+    size_t n = (size_t)st->s.n_layers;
+    int64_t looks = st->looks;
+    double none = 0; /* an empty field still wants an address */
+    GW_TRY(gw_io_field(io, "looks", &looks, sizeof looks));
+    if (gw_io_loading(io))
+        GW_TRY(make_history(st, looks));
+    GW_TRY(gw_io_field(io, "norms", st->history ? st->history : &none,
+                       (size_t)st->looks * n * sizeof *st->history));
+    GW_TRY(gw_io_field(io, "warned", st->warned, n * sizeof *st->warned));
+    return st->s.every > 0 ? samples_state(st, io) : GW_OK;
+}
+
 /* ---- an epoch ---- */
 
 static gw_err reduce_rows(gw_codec_stats *st) {

@@ -47,6 +47,10 @@ void gw_codec_stats_begin(gw_codec_stats *st, int64_t step);
  * which layer's residual has grown out of bounds; it stays valid till the next call. */
 gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning);
 
+/** Between steps: save or load what has been collected of the epoch so far, and how the residual
+ *  has grown. The statistics that load have the same layers and the same `every`. */
+gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io);
+
 /** What was encoded so far belongs to no epoch. */
 void gw_codec_stats_restart(gw_codec_stats *st);
 

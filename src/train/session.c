@@ -26,7 +26,8 @@ struct gw_session {
     void *self; /* the strategy's */
     bool open;
     uint64_t logical_bytes;
-    char *notes, *choices; /* of both lanes */
+    char *notes, *choices;                              /* of both lanes */
+    const char *again_codec, *again_algo, *again_table; /* NULL: to be chosen */
 };
 
 /* For gw_session_present, told by the thread that calls the hooks. */
@@ -166,11 +167,19 @@ gw_err gw_session_foresee(gw_session *s, const char *compress, const char *feedb
                            feedback, s->wire_check);
 }
 
+void gw_session_retake(gw_session *s, const char *codec, const char *algo, const char *table) {
+    s->again_codec = codec;
+    s->again_algo = algo;
+    s->again_table = *table ? table : NULL;
+}
+
 gw_err gw_session_choose(gw_session *s, const gw_auto_job *job) {
     gw_auto *a = gw_session_forecast(s);
     if (!a)
         return GW_OK;
     GW_TRY(gw_auto_run(a, job));
+    if (s->choice && s->again_codec)
+        GW_TRY(gw_auto_retake(a, s->again_codec, s->again_algo));
     if (job->check || !s->choice)
         return GW_OK;
     const gw_candidate *c = &s->choice->candidate[s->choice->chosen];
@@ -259,7 +268,8 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
                           .yield = setup->yield,
                           .apart = !(s->mix.algo[0].ops->caps & GW_ALGO_ORDERED),
                           .shared = caps & GW_ALGO_SHARED,
-                          .name = "gradients"};
+                          .name = "gradients",
+                          .table = s->again_table};
     GW_TRY(gw_lane_open(&env->grads, comm, &lane));
     env->grads->tallied = setup->layers;
     env->grads->n_tallied = setup->n_layers;

@@ -42,6 +42,11 @@ struct gw_auto *gw_session_forecast(const gw_session *s);
  *  works on arenas that live as long as the session. */
 gw_err gw_session_choose(gw_session *s, const struct gw_auto_job *job);
 
+/** Before gw_session_choose: do not choose, but take again what an earlier start of the run chose:
+ *  `codec` over `algo` for --compress auto (NULL: nothing), `table` for algo=auto: its
+ *  gw_session_choices ("": nothing). Kept, not copied. */
+void gw_session_retake(gw_session *s, const char *codec, const char *algo, const char *table);
+
 /** Frees; call gw_session_close first if it was opened. */
 void gw_session_free(gw_session *s);
 

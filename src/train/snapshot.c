@@ -11,24 +11,16 @@ static gw_err state(gw_stepper *t, gw_io *io) {
                        gw_model_size(t->model) * sizeof(float));
 }
 
-static gw_err run(gw_stepper *t, gw_io *io) {
-    gw_err e = state(t, io);
-    if (e == GW_OK)
-        return gw_io_close(io);
-    gw_io_abandon(io);
-    return e;
-}
-
 gw_err gw_snapshot_take(gw_snapshot *s, gw_stepper *t) {
     gw_io *io = NULL;
     GW_TRY(gw_io_keep(&io, &s->memory));
-    return run(t, io);
+    return gw_io_end(io, state(t, io));
 }
 
 gw_err gw_snapshot_put(gw_snapshot *s, gw_stepper *t) {
     gw_io *io = NULL;
     GW_TRY(gw_io_recall(&io, &s->memory));
-    return run(t, io);
+    return gw_io_end(io, state(t, io));
 }
 
 bool gw_snapshot_same(const gw_snapshot *a, const gw_snapshot *b) {

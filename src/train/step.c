@@ -37,6 +37,7 @@ static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
 static gw_err finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
     GW_TRY(gw_session_finish(t->session, span, &u));
+    gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     GW_TRY(update(t, &u, lr));
     return gw_session_publish(t->session, span);
 }

@@ -7,6 +7,7 @@
 #include "data/sampler.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "train/owned.h"
 #include "train/session.h"
 #include "train/split.h"
 
@@ -21,6 +22,7 @@ typedef struct gw_stepper {
     float pending_lr;
     double skew_s;  /* hold each step up for so long, after its samples are gathered; 0: not */
     gw_moved moved; /* in all steps so far */
+    gw_owned owned; /* likewise */
     gw_err failed;  /* what a poll within a kernel ran into */
 } gw_stepper;
 

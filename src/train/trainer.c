@@ -2,7 +2,6 @@
 
 #include "base/wait.h"
 #include "prof/trace.h"
-#include "train/signals.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,7 +25,7 @@ static float rate(const gw_trainer *t, int64_t step) {
 /* After this step somebody reads parameters or calls MPI: nothing may be pending then. */
 static bool must_settle(const gw_trainer *t, int b) {
     return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
-           t->step == t->flush_at || t->step == t->vote.next ||
+           t->step == t->flush_at || t->step == t->vote.next || t->keep ||
            gw_codec_stats_settles(t->stats, t->step);
 }
 
@@ -40,6 +39,7 @@ typedef struct step_job {
     gw_batch batch;
     float rate;
     bool settle; /* nothing may be pending afterwards */
+    bool keep;   /* take a checkpoint then */
 } step_job;
 
 static gw_err timed_step(const step_job *job, gw_batch_row *row, double *loss) {
@@ -47,6 +47,8 @@ static gw_err timed_step(const step_job *job, gw_batch_row *row, double *loss) {
     gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, loss);
     if (e == GW_OK && job->settle)
         e = gw_step_settle(&job->t->stepper);
+    if (e == GW_OK && job->keep)
+        e = gw_checkpoint_take(job->t->checkpoint);
     gw_ledger_end(&row->cost);
     return e;
 }
@@ -86,16 +88,18 @@ static gw_err take_step(void *ctx, bool counts, gw_batch_row *row, double *loss)
     return e;
 }
 
-static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
+static gw_err one_step(gw_trainer *t) {
+    int b = t->batch;
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     uint64_t logical = gw_session_logical_bytes(t->session);
     gw_batch_row row = gw_batch_row_blank();
-    row.epoch = epoch;
+    row.epoch = t->epoch;
     row.step = ++t->step;
+    t->keep = gw_checkpoint_due(t->checkpoint, t->step);
     row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
-    step_job job = {t, batch, rate(t, t->step), must_settle(t, b)};
+    step_job job = {t, batch, rate(t, t->step), must_settle(t, b), t->keep};
     if (t->paired) {
         GW_TRY(gw_paired_step(t->paired, take_step, &job, &row, &loss, t->own));
     } else {
@@ -103,8 +107,10 @@ static gw_err one_step(gw_trainer *t, int epoch, int b, double *loss_sum) {
         *t->own = e != GW_OK;
         GW_TRY(e);
     }
-    gw_watchdog_step(t->step, epoch);
-    *loss_sum += loss;
+    gw_watchdog_step(t->step, t->epoch);
+    t->batch++;
+    t->samples += batch.global;
+    t->loss_sum += loss;
     row.loss = batch.local ? loss / batch.local : NAN;
     row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
     t->train_s += row.cost.wall_s;
@@ -124,34 +130,13 @@ gw_err gw_trainer_flush(gw_trainer *t) {
     return gw_record_flush(t->record);
 }
 
-void gw_trainer_heed(gw_trainer *t, int sig) {
-    if (!sig)
-        return;
-    t->result->signal = sig;
-    t->stopped_by = gw_signals_name(sig);
-}
-
-/* Rank 0's clock decides for all, so that all stop at the same step. */
-static gw_err vote(gw_trainer *t, bool *stop) {
-    double now = gw_ledger_now();
-    bool limited = t->rank == 0 && t->c->time_limit_s > 0;
-    gw_ballot ballot = {.signal = gw_signals_seen(),
-                        .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s};
-    GW_TRY(gw_vote_hold(&t->vote, now, &ballot));
-    if (ballot.time_over)
-        t->stopped_by = "time-limit";
-    gw_trainer_heed(t, (int)ballot.signal);
-    *stop |= ballot.time_over || ballot.signal;
-    return GW_OK;
-}
-
 static gw_err limit_reached(gw_trainer *t, bool *stop) {
     if (t->c->steps > 0 && t->step >= t->c->steps) {
         t->stopped_by = "steps";
         *stop = true;
         return GW_OK;
     }
-    return t->step == t->vote.next ? vote(t, stop) : GW_OK;
+    return t->step == t->vote.next ? gw_trainer_vote(t, stop) : GW_OK;
 }
 
 static void report(gw_trainer *t, double epoch_start_s, int64_t samples) {
@@ -159,47 +144,61 @@ static void report(gw_trainer *t, double epoch_start_s, int64_t samples) {
         return;
     double now = gw_ledger_now();
     t->status.step = t->step;
-    t->status.elapsed_s = now - t->limit_from_s;
+    t->status.elapsed_s = now - t->zero_s;
     if (!t->status.epoch_end && now > epoch_start_s)
         t->status.samples_per_s = (double)samples / (now - epoch_start_s);
     t->watch(t->ctx, &t->status);
     t->status.warning = NULL;
+    t->status.begins = false;
 }
 
 static gw_err look_at_codecs(gw_trainer *t) {
     const char *warning = NULL;
     GW_TRY(gw_codec_stats_end(t->stats, t->step, &warning));
     if (warning)
-        snprintf(t->warning, sizeof t->warning, "%s", warning);
-    t->status.warning = warning;
+        gw_trainer_warn(t, warning);
     return GW_OK;
 }
 
-static gw_err one_epoch(gw_trainer *t, int epoch, bool *stop) {
-    gw_sampler_epoch(t->sampler, epoch - 1);
-    double loss_sum = 0, start_s = gw_ledger_now();
-    int64_t samples = 0;
-    t->status.epoch = epoch;
+/* What is left of the epoch, if the run was taken up within it. */
+static gw_err one_epoch(gw_trainer *t, bool *stop) {
+    gw_sampler_epoch(t->sampler, t->epoch - 1);
+    double start_s = gw_ledger_now();
+    int64_t before = t->samples; /* of earlier starts */
+    t->status.epoch = t->epoch;
     t->status.epoch_end = false;
-    gw_watchdog_step(t->step, epoch);
-    for (int b = 0; b < gw_sampler_batches(t->sampler) && !*stop; b++) {
-        GW_TRY(one_step(t, epoch, b, &loss_sum));
-        samples += gw_sampler_batch(t->sampler, b).global;
+    gw_watchdog_step(t->step, t->epoch);
+    while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
+        GW_TRY(one_step(t));
         GW_TRY(look_at_codecs(t));
-        if (t->step == t->flush_at) {
+        if (t->keep) {
+            gw_watchdog_stage("beginning a checkpoint");
+            GW_TRY(gw_trainer_keep(t));
+            gw_watchdog_stage("training");
+        } else if (t->step == t->flush_at) {
             gw_watchdog_stage("writing rows");
             GW_TRY(gw_trainer_flush(t));
             gw_watchdog_stage("training");
         }
         GW_TRY(limit_reached(t, stop));
-        report(t, start_s, samples);
+        report(t, start_s, t->samples - before);
     }
-    t->status.samples_per_s = (double)samples / (gw_ledger_now() - start_s);
-    GW_TRY(gw_trainer_end_epoch(t, epoch, loss_sum, samples));
+    bool last = *stop || t->epoch == t->c->epochs;
+    if (last)
+        GW_TRY(gw_trainer_keep_last(t));
+    t->status.samples_per_s = (double)(t->samples - before) / (gw_ledger_now() - start_s);
+    GW_TRY(gw_trainer_end_epoch(t));
     *stop |= t->result->signal != 0;
+    if (last || *stop) {
+        gw_watchdog_stage("waiting for the checkpoint");
+        GW_TRY(gw_trainer_kept(t));
+    }
     gw_watchdog_stage("training");
     t->status.epoch_end = true;
-    report(t, start_s, samples);
+    report(t, start_s, t->samples - before);
+    t->batch = 0;
+    t->samples = 0;
+    t->loss_sum = 0;
     return GW_OK;
 }
 
@@ -210,7 +209,7 @@ static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
         gw_waits_forget(t->waits); /* it would fill up */
-    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true};
+    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false};
     gw_err e = measured_step(&job, &row, &loss);
     *cost = row.cost;
     return e;
@@ -268,13 +267,13 @@ static gw_err run(gw_trainer *t) {
     t->status.ranks = t->ranks;
     t->status.oversubscribed = t->oversubscribed;
     t->stopped_by = "epochs";
-    t->limit_from_s = gw_ledger_now();
+    GW_TRY(gw_trainer_go_on(t));
     report(t, t->limit_from_s, 0);
-    GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
     gw_watchdog_stage("training");
     bool stop = false;
-    for (int epoch = 1; epoch <= t->c->epochs && !stop; epoch++)
-        GW_TRY(one_epoch(t, epoch, &stop));
+    GW_TRY(limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
+    for (; t->epoch <= t->c->epochs && !(stop && t->batch == 0); t->epoch++)
+        GW_TRY(one_epoch(t, &stop));
     return gw_trainer_finish(t);
 }
 

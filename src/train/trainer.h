@@ -4,14 +4,15 @@
 
 #include "prof/matrix.h"
 #include "prof/record.h"
+#include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/overhead.h"
 #include "train/paired.h"
 #include "train/ranks.h"
 #include "train/session.h"
 
-/** How far the run is; handed to the watcher on rank 0 before the first step (step 0), after steps
- *  and after epochs. */
+/** How far the run is; handed to the watcher on rank 0 before the first step, after steps and after
+ *  epochs. */
 typedef struct gw_train_status {
     const gw_data *data;
     size_t parameters;
@@ -23,13 +24,15 @@ typedef struct gw_train_status {
     double samples_per_s; /* global, over the epoch so far */
     double loss;          /* this rank's last local batch; at an epoch's end the global mean */
     const char *warning;  /* a line about this run that just became known; NULL: none */
+    const char *notes;    /* lines about a run that was taken up again; NULL: none */
+    bool begins;          /* no step of this start was taken yet */
     bool epoch_end;       /* the following are valid */
     double validation_loss, validation_accuracy; /* NaN: no validation set */
     double test_loss, test_accuracy;
 } gw_train_status;
 
 typedef struct gw_train_result {
-    int64_t steps;
+    int64_t steps, steps_before; /* of all starts of the run; of those before this one */
     double train_loss, test_loss, test_accuracy;
     double validation_loss, validation_accuracy; /* NaN: no validation set */
     double elapsed_s, train_s; /* from the first step to the end; inside batches */
@@ -49,6 +52,8 @@ typedef struct gw_train_result {
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */
     size_t parameters;
+    gw_checkpoint_counts checkpoints;
+    char resumed[GW_STORE_PATH]; /* the checkpoint that this start went on from; "": none */
     char stopped_by[16]; /* "epochs", "steps", "time-limit", "SIGTERM", "SIGINT"; "check": no step
                             was taken */
     int signal;          /* that ended the run; 0: none. With 0 steps nothing was written */

@@ -1,6 +1,7 @@
 /* The end of a run: what all steps and ranks add up to, and the files of its folder. */
 #include "train/trainer_parts.h"
 
+#include "base/text.h"
 #include "base/wait.h"
 #include "prof/trace.h"
 #include "train/auto.h"
@@ -23,7 +24,7 @@ static gw_err compare_ranks(gw_trainer *t) {
 
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->steps = t->step;
-    r->elapsed_s = gw_ledger_now() - t->limit_from_s;
+    r->elapsed_s = gw_ledger_now() - t->zero_s;
     r->train_s = t->train_s;
     r->oversubscribed = t->oversubscribed;
     r->ranks = t->ranks;
@@ -31,6 +32,9 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->nodes = t->nodes;
     r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
+    r->checkpoints = gw_checkpoint_count(t->checkpoint);
+    r->steps_before = t->resume.at.step;
+    gw_text_copy(r->resumed, sizeof r->resumed, t->resume.path);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
 

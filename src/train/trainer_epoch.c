@@ -40,7 +40,8 @@ static gw_err settle_replicas(gw_trainer *t) {
     return e;
 }
 
-gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples) {
+gw_err gw_trainer_end_epoch(gw_trainer *t) {
+    double loss_sum = t->loss_sum;
     gw_watchdog_stage("settling the replicas");
     GW_TRY(settle_replicas(t));
     gw_watchdog_stage("closing the epoch");
@@ -50,15 +51,15 @@ gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t s
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
     if (t->c->profile == GW_PROFILE_OFF)
         wire = GW_UNCOUNTED;
-    double mean = loss_sum / (double)samples;
+    double mean = loss_sum / (double)t->samples;
     if (!isfinite(mean))
         return gw_fail(GW_ERR_DIVERGED,
                        "epoch %d: the training loss is no longer finite: try a smaller --lr",
-                       epoch);
-    gw_epoch_row row = {.epoch = epoch,
+                       t->epoch);
+    gw_epoch_row row = {.epoch = t->epoch,
                         .step = t->step,
                         .train_loss = mean,
-                        .elapsed_s = gw_ledger_now() - t->limit_from_s,
+                        .elapsed_s = gw_ledger_now() - t->zero_s,
                         .train_s = t->train_s,
                         .wire_bytes = wire};
     gw_evaluation test, validation;
@@ -66,6 +67,8 @@ gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t s
     GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
     GW_TRY(gw_evaluate(t->model, &t->data->validation, t->chunk, t->comm, NULL, &validation));
     gw_trainer_heed(t, test.signal > validation.signal ? test.signal : validation.signal);
+    if (t->result->signal) /* one that came just now: before the row that it leaves blank */
+        GW_TRY(gw_trainer_keep_last(t));
     gw_watchdog_stage("comparing the replicas");
     GW_TRY(check_replicas(t, &row.replica_hash));
     row.test_loss = test.loss;
@@ -80,6 +83,6 @@ gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t s
     r->validation_accuracy = t->status.validation_accuracy = validation.accuracy;
     r->wire_bytes = wire;
     r->replica_hash = row.replica_hash;
-    GW_TRY(gw_codec_stats_epoch(t->stats, epoch, &t->codec_rows));
+    GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));
     return gw_agree(t->comm, t->epochs_csv ? gw_epochs_write(t->epochs_csv, &row) : GW_OK);
 }

@@ -11,6 +11,7 @@
 #include "train/auto.h"
 #include "train/signals.h"
 
+#include <errno.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -173,6 +174,24 @@ static gw_session_setup session_setup(const gw_trainer *t) {
                               .yield = t->oversubscribed};
 }
 
+/* The rows of the run that is gone on with lie where its model.ckpt.d does. */
+static gw_err find_rows(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    t->began_at = t->resume.manifest.step;
+    if (!*t->resume.path || !c->out || t->rank != 0)
+        return GW_OK;
+    t->marks = json_object_get(t->resume.manifest.facts, "marks");
+    if (gw_runfolder_use_of(c->out, c->overwrite, c->resume) == GW_RUNFOLDER_GO_ON)
+        return GW_OK;
+    char *path = realpath(t->resume.path, NULL), *end;
+    if (!path)
+        return gw_fail(GW_ERR_INPUT, "--resume %s: %s", t->resume.path, strerror(errno));
+    for (int i = 0; i < 2 && (end = strrchr(path, '/')) != NULL; i++)
+        *end = '\0';
+    t->rows_from = path;
+    return GW_OK;
+}
+
 /* Ranks, data set and model; then codec and algorithm are known, too. */
 static gw_err open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->threads);
@@ -180,6 +199,7 @@ static gw_err open_basis(gw_trainer *t) {
     GW_TRY(count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, set_batch(t)));
+    GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, open_folder(t)));
     gw_watchdog_stage("reading the data set");
@@ -190,6 +210,9 @@ static gw_err open_basis(gw_trainer *t) {
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");
     GW_TRY(gw_agree(t->comm, open_model(t)));
+    gw_facts_of facts = gw_trainer_facts(t);
+    GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
+    GW_TRY(gw_agree(t->comm, find_rows(t)));
     return choose(t);
 }
 
@@ -219,6 +242,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_session_setup setup = session_setup(t);
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
+    GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
@@ -266,6 +290,9 @@ void gw_trainer_close(gw_trainer *t) {
     gw_codec_stats_close(t->stats);
     gw_rows_close(t->rows);
     gw_paired_close(t->paired);
+    gw_checkpoint_close(t->checkpoint);
+    gw_resume_free(&t->resume);
+    free(t->rows_from);
     gw_session_close(t->session);
     free(t->stepper.labels);
     gw_optimizer_close(t->optimizer);

@@ -1,15 +1,17 @@
 /** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
- * the end of an epoch (trainer_epoch.c) and of the run (trainer_end.c). Nobody else includes this.
- */
+ *  checkpoints and votes between steps (trainer_keep.c), the end of an epoch (trainer_epoch.c) and
+ *  of the run (trainer_end.c). Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 
 #include "data/sampler.h"
 #include "prof/waits.h"
+#include "train/checkpoint.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/memory.h"
 #include "train/ranks.h"
+#include "train/resume.h"
 #include "train/runfolder.h"
 #include "train/split.h"
 #include "train/step.h"
@@ -51,16 +53,25 @@ typedef struct gw_trainer {
     char started_utc[32];           /* the first start, if there were several */
     /* Of the checkpoint that this start goes on from; rank 0 fills the first two before
      * gw_trainer_open opens any file. */
-    const json_t *marks;   /* what gw_trainer_marks gave; NULL: nothing to go on from */
-    const char *rows_from; /* the folder of the run that wrote it; NULL: our own */
-    double clock_s;        /* that the clock goes on from */
-    int64_t began_at;      /* steps that earlier starts have done */
+    const json_t *marks; /* what gw_trainer_marks gave; NULL: nothing to go on from */
+    char *rows_from;     /* the folder of the run that wrote it; NULL: our own */
+    double clock_s;      /* that the clock goes on from */
+    int64_t began_at;    /* steps that earlier starts have done */
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
     gw_train_status status;
-    int64_t step;
+    int epoch;       /* 1.. */
+    int batch;       /* of it, done */
+    int64_t step;    /* of all epochs, done */
+    bool keep;       /* at the end of the step under way a checkpoint is taken */
+    double loss_sum; /* of the epoch so far, this rank's */
+    int64_t samples; /* of the epoch so far, all ranks' */
     gw_vote vote;
-    double limit_from_s, train_s;
+    gw_resume resume;
+    gw_checkpoint *checkpoint; /* NULL: none are written */
+    double limit_from_s;       /* when this start began to train */
+    double zero_s;             /* when the first one did, by the same clock */
+    double train_s;
     uint64_t wire_bytes;      /* this rank */
     gw_rank_figures *by_rank; /* rank 0, at the end */
     const char *stopped_by;
@@ -105,9 +116,30 @@ gw_err gw_trainer_reopened(gw_trainer *t);
  *  files of rows from here; an object, the caller's. Their bytes are on the disk then. */
 gw_err gw_trainer_marks(const gw_trainer *t, json_t **marks);
 
-/** Collective: the replicas settled and compared, the model evaluated, the epoch's row written.
- *  `loss_sum` is this rank's, `samples` are all ranks'. */
-gw_err gw_trainer_end_epoch(gw_trainer *t, int epoch, double loss_sum, int64_t samples);
+/** What run.json and the watcher are to be told; outlives `line`. */
+void gw_trainer_warn(gw_trainer *t, const char *line);
+
+/** Collective, after measuring, right before the first step: take up what is gone on with, and be
+ *  ready to write checkpoints. */
+gw_err gw_trainer_go_on(gw_trainer *t);
+
+/** What a checkpoint's manifest and a restart compare. */
+gw_facts_of gw_trainer_facts(const gw_trainer *t);
+
+/** Collective, between steps: write the checkpoint that the step has taken. */
+gw_err gw_trainer_keep(gw_trainer *t);
+
+/** Collective, after the last step: take and write one of it, unless there is. */
+gw_err gw_trainer_keep_last(gw_trainer *t);
+
+/** Collective: wait for that. */
+gw_err gw_trainer_kept(gw_trainer *t);
+
+/** Collective, after the step that t->vote names: whether the run ends here. */
+gw_err gw_trainer_vote(gw_trainer *t, bool *stop);
+
+/** Collective: the replicas settled and compared, the model evaluated, the epoch's row written. */
+gw_err gw_trainer_end_epoch(gw_trainer *t);
 
 /** What of the result is known when the last step is done. */
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r);

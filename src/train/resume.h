@@ -1,0 +1,40 @@
+/** Going on from a checkpoint: which one, and its state into a run that is about to start. */
+#ifndef GW_TRAIN_RESUME_H
+#define GW_TRAIN_RESUME_H
+
+#include "train/codec_stats.h"
+#include "train/facts.h"
+#include "train/position.h"
+#include "train/store.h"
+
+/** Zeroed before the first use. */
+typedef struct gw_resume {
+    char path[GW_STORE_PATH];   /* the checkpoint's folder; "": nothing to go on from */
+    gw_store_manifest manifest; /* on all ranks */
+    bool whole, statistics;     /* each rank goes on with all that it had; with its sums, too */
+    gw_position at;
+    char *notes;            /* lines for the report, each ending in '\n'; NULL: none */
+    gw_io_memory collected; /* for gw_resume_statistics */
+} gw_resume;
+
+/** Collective: look for the checkpoint that c->resume names. With "auto" there may be none: that is
+ *  noted, as are damaged ones that were passed over. GW_ERR_INPUT: there is none, or it is damaged.
+ */
+gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm);
+
+/** Collective, before the session chooses: GW_ERR_INPUT where the run of the checkpoint could not
+ * go on as this one, or, with c->resume_strict, could not with all that it had. What was chosen
+ * then is handed to `session`. Nothing to do where nothing was found; likewise below. */
+gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm);
+
+/** Collective, with the session open and nothing under way: put parameters, momentum and what the
+ *  exchange carries in place, and fill r->at. With other ranks or another exchange than then,
+ *  parameters and momentum are those that the ranks agreed on, or their mean. */
+gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm);
+
+/** Collective, right before the first step: what was collected of the epoch. */
+gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
+
+void gw_resume_free(gw_resume *r);
+
+#endif

@@ -1,0 +1,150 @@
+/* What happens between steps beside training: votes, checkpoints, and the start of a run that goes
+ * on from one. */
+#include "train/trainer_parts.h"
+
+#include "train/signals.h"
+
+void gw_trainer_warn(gw_trainer *t, const char *line) {
+    snprintf(t->warning, sizeof t->warning, "%s", line);
+    t->status.warning = t->warning;
+}
+
+/* ---- checkpoints ---- */
+
+gw_facts_of gw_trainer_facts(const gw_trainer *t) {
+    return (gw_facts_of){.c = t->c,
+                         .data = t->data,
+                         .session = t->session,
+                         .parameters = gw_model_size(t->model),
+                         .ranks = t->ranks,
+                         .global_batch = t->global_batch,
+                         .momentum = gw_optimizer_momentum(t->optimizer)};
+}
+
+static gw_position position(const gw_trainer *t) {
+    return (gw_position){.step = t->step,
+                         .epoch = t->epoch,
+                         .batch = t->batch,
+                         .samples = t->samples,
+                         .loss_sum = t->loss_sum,
+                         .elapsed_s = gw_ledger_now() - t->zero_s,
+                         .train_s = t->train_s,
+                         .wire_bytes = t->wire_bytes};
+}
+
+static gw_err make_facts(const gw_trainer *t, json_t **facts) {
+    gw_facts_of run = gw_trainer_facts(t);
+    if (t->rank != 0)
+        return GW_OK;
+    json_t *marks = NULL;
+    GW_TRY(gw_trainer_marks(t, &marks));
+    *facts = gw_facts_make(&run);
+    bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0;
+    return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;
+}
+
+gw_err gw_trainer_keep(gw_trainer *t) {
+    json_t *facts = NULL;
+    GW_TRY(gw_trainer_flush(t));
+    gw_err ready = make_facts(t, &facts);
+    gw_position at = position(t);
+    GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
+    const char *warning = gw_checkpoint_warning(t->checkpoint);
+    if (warning)
+        gw_trainer_warn(t, warning);
+    return GW_OK;
+}
+
+/* Outside a batch, for that this is the last step was not known when it began. */
+gw_err gw_trainer_keep_last(gw_trainer *t) {
+    gw_batch_cost cost;
+    if (!t->checkpoint || gw_checkpoint_has(t->checkpoint, t->step))
+        return GW_OK;
+    GW_TRY(gw_checkpoint_wait(t->checkpoint));
+    gw_ledger_begin();
+    gw_err e = gw_checkpoint_take(t->checkpoint);
+    gw_ledger_end(&cost);
+    *t->own = e != GW_OK;
+    GW_TRY(e);
+    return gw_trainer_keep(t);
+}
+
+gw_err gw_trainer_kept(gw_trainer *t) {
+    if (!t->checkpoint)
+        return GW_OK;
+    GW_TRY(gw_checkpoint_wait(t->checkpoint));
+    const char *warning = gw_checkpoint_warning(t->checkpoint);
+    if (warning)
+        gw_trainer_warn(t, warning);
+    return GW_OK;
+}
+
+/* ---- votes ---- */
+
+void gw_trainer_heed(gw_trainer *t, int sig) {
+    if (!sig)
+        return;
+    t->result->signal = sig;
+    t->stopped_by = gw_signals_name(sig);
+}
+
+/* The time limit by rank 0's clock, so that all stop at the same step. */
+gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
+    double now = gw_ledger_now();
+    bool limited = t->rank == 0 && t->c->time_limit_s > 0;
+    gw_ballot ballot = {.signal = gw_signals_seen(),
+                        .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s};
+    gw_checkpoint_ballot(t->checkpoint, &ballot);
+    GW_TRY(gw_vote_hold(&t->vote, now, &ballot));
+    GW_TRY(gw_checkpoint_voted(t->checkpoint, t->step, &ballot));
+    const char *warning = gw_checkpoint_warning(t->checkpoint);
+    if (warning)
+        gw_trainer_warn(t, warning);
+    if (ballot.time_over)
+        t->stopped_by = "time-limit";
+    gw_trainer_heed(t, (int)ballot.signal);
+    *stop |= ballot.time_over || ballot.signal;
+    return GW_OK;
+}
+
+/* ---- the start ---- */
+
+static gw_err take_up(gw_trainer *t) {
+    const gw_position *at = &t->resume.at;
+    if (at->epoch < 1 || at->batch < 0 || at->batch > gw_sampler_batches(t->sampler))
+        return gw_fail(GW_ERR_INPUT, "%s: epoch %lld, batch %lld: there are %d batches an epoch",
+                       t->resume.path, (long long)at->epoch, (long long)at->batch,
+                       gw_sampler_batches(t->sampler));
+    t->epoch = (int)at->epoch;
+    t->batch = (int)at->batch;
+    t->step = at->step;
+    t->samples = at->samples;
+    t->loss_sum = at->loss_sum;
+    t->train_s = at->train_s;
+    t->wire_bytes = at->wire_bytes;
+    t->zero_s -= at->elapsed_s;
+    return GW_OK;
+}
+
+gw_err gw_trainer_go_on(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    t->epoch = 1;
+    t->limit_from_s = t->zero_s = gw_ledger_now();
+    if (*t->resume.path) {
+        GW_TRY(gw_agree(t->comm, take_up(t)));
+        GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));
+    }
+    t->status.step = t->step;
+    t->status.begins = true;
+    t->status.notes = t->resume.notes;
+    GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
+    gw_checkpoint_setup setup = {.out = c->out,
+                                 .every_steps = c->checkpoint_steps,
+                                 .every_s = c->checkpoint_s,
+                                 .keep = c->checkpoint_keep,
+                                 .stepper = &t->stepper,
+                                 .stats = t->stats,
+                                 .comm = t->comm};
+    bool keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
+    return keeps ? gw_checkpoint_open(&t->checkpoint, &setup) : GW_OK;
+}
