@@ -1,6 +1,5 @@
-/* Checkpoint folders: what was written comes back, and nothing else is taken for it: not one bit
- * of a manifest, a header or a body may be wrong. */
-#include "base/rng.h"
+/* Checkpoint folders: what was written comes back, and nothing else is taken for it. Their bits,
+ * one by one: test_store_flips.c. */
 #include "base/text.h"
 #include "store_kit.h"
 
@@ -12,10 +11,6 @@
 #include <sys/wait.h>
 
 #include <cmocka.h>
-
-enum { BODY_BITS = 10000, SEED = 4711 };
-/* Of a rank's file: magic, version, byte order, and the head of the field `step`. */
-enum { HEAD_BYTES = 8 + 4 + 4 + 4 + 4 + 8 };
 
 static char top[KIT_PATH], dir[KIT_PATH + 16], final[GW_STORE_PATH];
 
@@ -115,25 +110,12 @@ static patient admit(const char *name) {
     return p;
 }
 
-static void file_name(int i, char name[GW_STORE_NAME]) {
-    if (i < KIT_RANKS)
-        gw_store_rank_name(i, name);
-    else
-        gw_text_copy(name, GW_STORE_NAME, "model.gw");
-}
-
 static void refused(const char *name) {
     gw_store_manifest m;
     assert_int_equal(gw_store_open(final, &m), GW_ERR_INPUT);
     says(gw_err_text(), inside(name));
     assert_null(m.files);
     assert_null(m.facts);
-}
-
-static void refused_by_io(const char *name) {
-    gw_io *io = NULL;
-    assert_int_equal(gw_io_load(&io, inside(name), KIT_MAGIC, 1, KIT_LIMIT), GW_ERR_INPUT);
-    says(gw_err_text(), inside(name));
 }
 
 static void flip(const patient *p, size_t bit) {
@@ -144,60 +126,6 @@ static void flip(const patient *p, size_t bit) {
 static void mend(const patient *p) {
     assert_int_equal(pwrite(p->fd, p->bytes, p->n, 0), (ssize_t)p->n);
     assert_int_equal(ftruncate(p->fd, (off_t)p->n), 0);
-}
-
-static void every_bit_of_the_manifest(void **state) {
-    (void)state;
-    save(1200, 1);
-    patient p = admit(GW_STORE_MANIFEST);
-    for (size_t bit = 0; bit < 8 * p.n; bit++) {
-        flip(&p, bit);
-        refused(p.name);
-        mend(&p);
-    }
-    close(p.fd);
-    newest_is(1200);
-}
-
-static void every_bit_of_the_headers(void **state) {
-    (void)state;
-    save(1200, 1);
-    for (int i = 0; i < KIT_FILES; i++) {
-        char name[GW_STORE_NAME];
-        file_name(i, name);
-        patient p = admit(name);
-        for (size_t bit = 0; bit < 8 * HEAD_BYTES; bit++) {
-            flip(&p, bit);
-            refused(name);
-            refused_by_io(name);
-            mend(&p);
-        }
-        close(p.fd);
-    }
-    newest_is(1200);
-}
-
-/* Anywhere behind the headers, the files' own checksums included. */
-static void random_bits_of_the_bodies(void **state) {
-    (void)state;
-    patient p[KIT_FILES];
-    save(1200, 1);
-    for (int i = 0; i < KIT_FILES; i++) {
-        char name[GW_STORE_NAME];
-        file_name(i, name);
-        p[i] = admit(name);
-    }
-    for (uint64_t draw = 0; draw < BODY_BITS; draw++) {
-        const patient *hit = &p[gw_rng_u64(SEED, 2 * draw) % KIT_FILES];
-        size_t bits = 8 * (hit->n - HEAD_BYTES);
-        flip(hit, 8 * HEAD_BYTES + gw_rng_u64(SEED, 2 * draw + 1) % bits);
-        refused(hit->name);
-        refused_by_io(hit->name);
-        mend(hit);
-    }
-    for (int i = 0; i < KIT_FILES; i++)
-        close(p[i].fd);
-    newest_is(1200);
 }
 
 static void cut_at_every_length(const char *name) {
@@ -432,9 +360,6 @@ static void wants_a_folder_to_begin_in(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(comes_back),
-        CASE(every_bit_of_the_manifest),
-        CASE(every_bit_of_the_headers),
-        CASE(random_bits_of_the_bodies),
         CASE(wrong_lengths),
         CASE(wrong_files),
         CASE(newest_skips_damaged_ones),
