@@ -1,5 +1,7 @@
 #include "base/err.h"
 
+#include "base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,6 +14,7 @@ gw_err gw_fail(gw_err e, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     va_end(ap);
+    gw_text_line(fresh); /* it quotes names and files that anyone may have written */
     snprintf(message, sizeof message, "%s", fresh);
     return e;
 }

@@ -16,7 +16,8 @@ typedef enum gw_err {
     GW_ERR_INTERNAL = -9     /* a broken promise inside gradwire or a plugin */
 } gw_err;
 
-/** Keep a message for this thread (what, where, which value, what to do) and return `e`. */
+/** Keep a message for this thread (what, where, which value, what to do) and return `e`. It is one
+ *  line of UTF-8 whatever it quotes: see gw_text_line. */
 gw_err gw_fail(gw_err e, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
 /** The message of this thread's last gw_fail; never NULL. Owned by the thread. */

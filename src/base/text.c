@@ -56,3 +56,20 @@ void gw_text_plain(char *dst, size_t cap, const char *src) {
     }
     dst[len] = '\0';
 }
+
+void gw_text_line(char *s) {
+    char *to = s;
+    for (size_t n; *s; s += n) {
+        const unsigned char *c = (const unsigned char *)s;
+        n = character(c);
+        bool control = c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0);
+        if (n == 0 || control) {
+            n = n ? n : 1;
+            *to++ = '?';
+        } else {
+            memmove(to, s, n);
+            to += n;
+        }
+    }
+    *to = '\0';
+}

@@ -16,4 +16,9 @@ void gw_text_copy(char *dst, size_t cap, const char *src);
  *  and backslashes, become '?'. */
 void gw_text_plain(char *dst, size_t cap, const char *src);
 
+/** Make `s` one line of UTF-8 that no terminal takes for a command: bytes that are no part of UTF-8
+ *  and control characters (C0, DEL and C1 of ISO 6429, so newlines, too) become '?'. Its length may
+ *  shrink. */
+void gw_text_line(char *s);
+
 #endif

@@ -33,9 +33,11 @@ static gw_show_style choose_style(const gw_args *args) {
     return style;
 }
 
-static gw_err print(const gw_args *args, const gw_show_run *runs, int n) {
+static gw_err print(const gw_args *args, gw_show_run *runs, int n) {
     gw_show_style style = choose_style(args);
     if (!gw_args_flag(args, "json")) {
+        for (int i = 0; i < n; i++)
+            gw_show_run_plain(&runs[i]);
         gw_show_print(runs, n, &style);
         return GW_OK;
     }

@@ -34,6 +34,10 @@ typedef struct gw_show_run {
 gw_err gw_show_run_open(gw_show_run *run, const char *dir);
 void gw_show_run_close(gw_show_run *run);
 
+/** Make each text of run.json one line that can be printed (see gw_text_line): whoever sent the
+ * folder could have put there what a terminal takes for a command. */
+void gw_show_run_plain(gw_show_run *run);
+
 /** What run.json holds under "key.key.."; NULL, NaN: absent. Texts are owned by the run. */
 const json_t *gw_show_json(const gw_show_run *run, const char *path);
 const char *gw_show_text(const gw_show_run *run, const char *path);
@@ -60,7 +64,7 @@ gw_show_rate gw_show_products(const gw_show_run *run);
 /** Print what else the run tells of itself: a line a fact. */
 void gw_show_facts(const gw_show_run *run);
 
-/** Print runs[0..n) for people. */
+/** Print runs[0..n) for people; see gw_show_run_plain. */
 void gw_show_print(const gw_show_run *runs, int n, const gw_show_style *style);
 
 /** The same for programs; NULL: memory ran out. */

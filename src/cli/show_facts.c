@@ -1,4 +1,5 @@
 /* gradwire show: what a run says of itself beyond its steps. */
+#include "base/text.h"
 #include "cli/show.h"
 
 #include <math.h>
@@ -112,8 +113,10 @@ static void print_sources(const gw_show_run *r) {
     json_t *value;
     printf("where from: core and memory: %s\n", r->split ? r->split : "absent");
     json_object_foreach((json_t *)gw_show_json(r, "sources"), key, value) {
+        char plain[64];
+        gw_text_plain(plain, sizeof plain, key);
         if (json_is_string(value))
-            printf("            %s: %s\n", key, json_string_value(value));
+            printf("            %s: %s\n", plain, json_string_value(value));
     }
 }
 

@@ -24,25 +24,26 @@ static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
     const gw_show_steps *s = &r->steps;
     const double *m = s->median;
     json_t *slowest = s->slowest < 0 ? json_null()
-                                     : json_pack("{s:i, s:f, s:f}", "rank", s->slowest, "own_s",
-                                                 s->slowest_s, "mean_own_s", s->own_s);
+                                     : json_pack("{s:i, s:o, s:o}", "rank", s->slowest, "own_s",
+                                                 gw_json_number(s->slowest_s), "mean_own_s",
+                                                 gw_json_number(s->own_s));
     json_t *sources = (json_t *)gw_show_json(r, "sources");
     return json_pack(
-        "{s:s, s:O?, s:O?, s:O?, s:I, s:I, s:o, s:I, s:b, s:o, s:f, s:o, s:o, s:o, s:s?, s:o, s:o, "
+        "{s:s, s:O?, s:O?, s:O?, s:I, s:I, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o, "
         "s:o, s:O?, s:O?, s:O?, s:O?, s:o, s:o, s:o}",
         "dir", r->dir, "command", gw_show_json(r, "command"), "machine", gw_show_json(r, "machine"),
         "link", gw_show_json(r, "link"), "warmup_steps", (json_int_t)s->warmup, "steps",
         (json_int_t)s->steps, "clean_steps", s->judged ? json_integer(s->clean) : json_null(),
         "steps_used", (json_int_t)s->drawn, "contaminated", s->contaminated, "step_s",
         gw_json_number(m[GW_SHOW_WALL]), "step_ratio",
-        m[GW_SHOW_WALL] / first->steps.median[GW_SHOW_WALL], "parts", parts(r), "computation_s",
-        gw_json_number(m[GW_SHOW_COMPUTE]), "exposed_s", gw_json_number(m[GW_SHOW_EXPOSED]),
-        "split_source", r->split, "inflight_s", gw_json_number(m[GW_SHOW_INFLIGHT]), "wire_bytes",
-        gw_json_number(m[GW_SHOW_WIRE_BYTES]), "slowest", slowest, "sources", sources, "straggler",
-        gw_show_json(r, "results.straggler"), "paired", gw_show_json(r, "results.paired"),
-        "overhead", gw_show_json(r, "overhead"), "products", products(r), "codec_memory_ctr_s",
-        gw_json_number(m[GW_SHOW_CODEC_MEMORY_CTR]), "codec_memory_twin_s",
-        gw_json_number(m[GW_SHOW_CODEC_MEMORY_TWIN]));
+        gw_json_number(m[GW_SHOW_WALL] / first->steps.median[GW_SHOW_WALL]), "parts", parts(r),
+        "computation_s", gw_json_number(m[GW_SHOW_COMPUTE]), "exposed_s",
+        gw_json_number(m[GW_SHOW_EXPOSED]), "split_source", r->split, "inflight_s",
+        gw_json_number(m[GW_SHOW_INFLIGHT]), "wire_bytes", gw_json_number(m[GW_SHOW_WIRE_BYTES]),
+        "slowest", slowest, "sources", sources, "straggler", gw_show_json(r, "results.straggler"),
+        "paired", gw_show_json(r, "results.paired"), "overhead", gw_show_json(r, "overhead"),
+        "products", products(r), "codec_memory_ctr_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_CTR]),
+        "codec_memory_twin_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_TWIN]));
 }
 
 json_t *gw_show_document(const gw_show_run *runs, int n) {

@@ -1,11 +1,14 @@
 #include "cli/show.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "train/runfolder.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const int64_t MOST_STEPS = INT64_C(1) << 53; /* a double counts to there */
 
 const char *const gw_show_part_names[GW_SHOW_PARTS] = {
     "data",     "core", "core_or_memory", "memory", "codec", "waiting",
@@ -56,6 +59,30 @@ static gw_err read_json(gw_show_run *run) {
     return e;
 }
 
+/* As deep as jansson reads, 2048 levels at most. */
+static void make_plain(json_t *value) {
+    const char *key;
+    json_t *part;
+    size_t i;
+    json_object_foreach(value, key, part) {
+        make_plain(part);
+    }
+    json_array_foreach(value, i, part) {
+        make_plain(part);
+    }
+    if (!json_is_string(value))
+        return;
+    char *text = strdup(json_string_value(value));
+    if (text)
+        gw_text_line(text);
+    json_string_set(value, text ? text : "");
+    free(text);
+}
+
+void gw_show_run_plain(gw_show_run *run) {
+    make_plain(run->json);
+}
+
 /* What nothing can be shown without. */
 static gw_err check(const gw_show_run *run) {
     static const char *const needed[] = {"machine.ranks", "results.steps",
@@ -71,10 +98,16 @@ static gw_err check(const gw_show_run *run) {
                        "show: %s/run.json: schema %lld, this version knows 1 to %d: use the "
                        "version that wrote it",
                        run->dir, (long long)version, GW_RUN_SCHEMA);
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (!json_is_integer(gw_show_json(run, needed[i])))
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const json_t *at = gw_show_json(run, needed[i]);
+        json_int_t n = json_integer_value(at);
+        if (!json_is_integer(at))
             return gw_fail(GW_ERR_INPUT, "show: %s/run.json: lacks %s: not a whole run's", run->dir,
                            needed[i]);
+        if (n < 0 || n > MOST_STEPS)
+            return gw_fail(GW_ERR_INPUT, "show: %s/run.json: %s is %lld: damaged", run->dir,
+                           needed[i], (long long)n);
+    }
     return GW_OK;
 }
 
@@ -117,7 +150,7 @@ gw_err gw_show_run_open(gw_show_run *run, const char *dir) {
     /* The run's own choice of warm-up: the steps that its summary leaves out. */
     double warmup =
         gw_show_number(run, "results.steps") - gw_show_number(run, "results.summary.batches");
-    GW_TRY(gw_show_steps_read(&run->steps, dir, (int)gw_show_number(run, "machine.ranks"),
+    GW_TRY(gw_show_steps_read(&run->steps, dir, (int64_t)gw_show_number(run, "machine.ranks"),
                               (int64_t)warmup));
     if (run->steps.steps == 0)
         return gw_fail(GW_ERR_INPUT, "show: %s/batches.csv: no step after the %lld of warm-up", dir,

@@ -236,11 +236,12 @@ static gw_err read_all(reader *r, const char *dir, int64_t warmup) {
     return GW_OK;
 }
 
-gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int ranks, int64_t warmup) {
+gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int64_t ranks, int64_t warmup) {
     *out = (gw_show_steps){0};
     if (ranks < 1 || ranks > RANKS)
-        return gw_fail(GW_ERR_INPUT, "show: %s/run.json: %d ranks cannot be", dir, ranks);
-    reader r = {.out = out, .ranks = ranks};
+        return gw_fail(GW_ERR_INPUT, "show: %s/run.json: %lld ranks cannot be", dir,
+                       (long long)ranks);
+    reader r = {.out = out, .ranks = (int)ranks};
     gw_err e = read_all(&r, dir, warmup);
     gw_show_csv_close(&r.csv);
     free(r.own);

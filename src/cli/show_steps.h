@@ -50,6 +50,6 @@ typedef struct gw_show_steps {
 /** Read DIR/batches.csv, rows of `ranks` ranks in order of step, then rank. Memory is bounded: from
  *  65536 steps on the medians are over so many of them, drawn at random. GW_ERR_INPUT: the file is
  *  none, or not whole. */
-gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int ranks, int64_t warmup);
+gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int64_t ranks, int64_t warmup);
 
 #endif

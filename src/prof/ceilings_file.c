@@ -4,6 +4,7 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,9 +77,9 @@ static void text(reader *r, const json_t *o, const char *key, char *out, size_t 
         snprintf(out, room, "%s", s);
 }
 
-static int64_t whole(reader *r, const json_t *o, const char *key, int64_t least) {
+static int64_t whole(reader *r, const json_t *o, const char *key, int64_t least, int64_t most) {
     const json_t *v = json_object_get(o, key);
-    if (!json_is_integer(v) || json_integer_value(v) < least) {
+    if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most) {
         wrong(r, key, "is missing or no such number");
         return least;
     }
@@ -111,12 +112,12 @@ static void read_levels(reader *r, const json_t *root, gw_ceilings *c) {
     }
     for (size_t l = 0; l < GW_CACHES; l++) {
         const json_t *o = json_array_get(sizes, l);
-        c->caches[l].bytes = (size_t)whole(r, o, "bytes", 0);
-        c->caches[l].sharers = (int)whole(r, o, "cpus_sharing", 0);
+        c->caches[l].bytes = (size_t)whole(r, o, "bytes", 0, INT64_MAX);
+        c->caches[l].sharers = (int)whole(r, o, "cpus_sharing", 0, INT_MAX);
     }
     for (size_t l = 0; l < GW_LEVELS; l++) {
         const json_t *o = json_array_get(all, l);
-        c->level[l].bytes = (size_t)whole(r, o, "working_set_bytes", 0);
+        c->level[l].bytes = (size_t)whole(r, o, "working_set_bytes", 0, INT64_MAX);
         c->level[l].read = pair_of(r, o, "read_bytes_per_s");
         c->level[l].update = pair_of(r, o, "update_bytes_per_s");
     }
@@ -141,15 +142,15 @@ static void read_times(reader *r, const json_t *root, gw_ceilings *c) {
 static gw_err parse(const json_t *root, const char *path, gw_ceilings *c) {
     reader r = {path, GW_OK};
     *c = (gw_ceilings){0};
-    if (whole(&r, root, "gradwire_ceilings", 0) != GW_CEILINGS_FORMAT)
+    if (whole(&r, root, "gradwire_ceilings", 0, INT_MAX) != GW_CEILINGS_FORMAT)
         wrong(&r, "gradwire_ceilings", "says another format");
     text(&r, root, "host", c->host, sizeof c->host);
     text(&r, root, "cpu", c->cpu, sizeof c->cpu);
     text(&r, root, "kernels", c->kernels, sizeof c->kernels);
-    c->threads = (int)whole(&r, root, "threads", 1);
-    c->all_threads = (int)whole(&r, root, "all_threads", 1);
+    c->threads = (int)whole(&r, root, "threads", 1, INT_MAX);
+    c->all_threads = (int)whole(&r, root, "all_threads", 1, INT_MAX);
     c->oversubscribed = json_is_true(json_object_get(root, "oversubscribed"));
-    c->measured_at = whole(&r, root, "measured_at", 0);
+    c->measured_at = whole(&r, root, "measured_at", 0, INT64_MAX);
     c->fma = pair_of(&r, root, "fma_flops_per_s");
     c->copy = pair_of(&r, root, "copy_bytes_per_s");
     read_levels(&r, root, c);

@@ -1,7 +1,9 @@
+#include "base/err.h"
 #include "base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -64,7 +66,43 @@ static void test_copy(void **state) {
     copied(8, "a\xe2\x82", "a\xe2\x82");
 }
 
+static void made_line(const char *src, const char *want) {
+    char text[32];
+    snprintf(text, sizeof text, "%s", src);
+    gw_text_line(text);
+    assert_string_equal(text, want);
+}
+
+static void test_line(void **state) {
+    (void)state;
+    made_line("", "");
+    made_line("a b~", "a b~");
+    made_line("one\ntwo\r\n\tthree", "one?two???three");
+    made_line("\033[2J\x7f", "?[2J?");
+    made_line("\xc2\x9b"
+              "31m\xc2\xa0",
+              "?31m\xc2\xa0"); /* CSI in one character; a space that does not break */
+    made_line("\xc3\xbc\xe2\x82\xac", "\xc3\xbc\xe2\x82\xac");
+    made_line("\xff\xe2\x82", "???");
+}
+
+/* Whatever a message quotes, it is one line, and no character of it is cut. */
+static void test_message(void **state) {
+    char name[1100];
+    (void)state;
+    gw_fail(GW_ERR_INPUT, "%s: no such file", "a\nb\033");
+    assert_string_equal(gw_err_text(), "a?b?: no such file");
+    for (size_t odd = 0; odd < 2; odd++) { /* a buffer of even length ends in one or the other */
+        memset(name, 'a', odd);
+        for (size_t i = odd; i + 2 < sizeof name; i += 2)
+            memcpy(name + i, "\xc3\xbc", 3);
+        gw_fail(GW_ERR_INPUT, "%s", name);
+        assert_true(strlen(gw_err_text()) > 1000 && gw_text_utf8(gw_err_text()));
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_utf8), cmocka_unit_test(test_copy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_utf8), cmocka_unit_test(test_copy),
+                                       cmocka_unit_test(test_line), cmocka_unit_test(test_message)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,281 @@
+/* Every little language of options and of the files that they name. An input's first character says
+ * which (the keys of `languages` below), the rest is the text. Each is understood, or refused as
+ * gw_fuzz_answer wants it. */
+#include "harness.h"
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "cli/bench_kit.h"
+#include "cli/cli.h"
+#include "comm/strategy.h"
+#include "comm/tuning.h"
+#include "data/synthetic.h"
+#include "prof/ceilings_file.h"
+#include "prof/group.h"
+#include "train/session.h"
+
+#include <math.h>
+#include <string.h>
+
+extern const gw_command gw_command_train, gw_command_eval;
+
+static const char *const words[] = {"--",          "--lr",
+                                    "--layers",    "--comm",
+                                    "--compress",  "--inject-skew",
+                                    "--out",       "=",
+                                    ",",           ";",
+                                    "+",           "(",
+                                    ")",           "((((",
+                                    "topk",        "qsgd",
+                                    "zlib",        "auto",
+                                    "none",        "allreduce",
+                                    "sparse",      "algo=",
+                                    "ring",        "chunk=",
+                                    "bucket=",     "layer0=",
+                                    "min_bytes=",  "ratio=",
+                                    "bits=",       "codecs=(",
+                                    "algos=(",     "64K",
+                                    "1G",          "9999999999999",
+                                    "1e999",       "-1",
+                                    "nan",         "0x10",
+                                    "samples=",    "features=",
+                                    "\n",          "\n\n",
+                                    "group x\n",   "event a b ",
+                                    " = ",         "| ",
+                                    "memory ",     "figure f = ",
+                                    "cpu ",        "min(",
+                                    "max(",        "..",
+                                    "\"seconds\"", "null",
+                                    "[",           "{",
+                                    "\xff",        "\xc2\x9b",
+                                    "./p.so",      "ranks,lane",
+                                    "none,none,",  "1:1ms",
+                                    "hier",        "table=",
+                                    "\"threads\"", "steps=",
+                                    "every=",      "--checkpoint-every",
+                                    NULL};
+
+/* ---- command lines ---- */
+
+enum { WORDS = 40 };
+
+/* The lines of `text` as argv[1..]. */
+static int split(char *text, char *name, char **argv) {
+    int argc = 0;
+    argv[argc++] = name;
+    for (char *rest = text, *word; argc < WORDS && (word = strsep(&rest, "\n")) != NULL;)
+        argv[argc++] = word;
+    argv[argc] = NULL;
+    return argc;
+}
+
+static void read_words(char *text) {
+    static const gw_opt table[] = {{"flag", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, ""},
+                                   {"int", GW_OPT_INT, "3", -5, 1e12, NULL, NULL, ""},
+                                   {"free", GW_OPT_INT, NULL, 0, 0, NULL, NULL, ""},
+                                   {"real", GW_OPT_REAL, "0.5", 0, 1, NULL, NULL, ""},
+                                   {"bytes", GW_OPT_BYTES, "4K", 1, 0x1p50, NULL, NULL, ""},
+                                   {"choice", GW_OPT_CHOICE, "b", 0, 0, "a|b|abc", NULL, ""},
+                                   {"text", GW_OPT_TEXT, NULL, 0, 0, NULL, NULL, ""},
+                                   {0}};
+    char *argv[WORDS + 1];
+    gw_args *args;
+    int more, argc = split(text, (char *)"test", argv);
+    MUST(gw_args_new(&args, table) == GW_OK);
+    gw_err e = gw_args_argv(args, "test", argc, argv, argc % 2 ? &more : NULL);
+    gw_fuzz_answer(e);
+    MUST(gw_args_int(args, "int") >= -5 && gw_args_int(args, "int") <= 1000000000000);
+    MUST(gw_args_real(args, "real") >= 0 && gw_args_real(args, "real") <= 1);
+    MUST(gw_args_bytes(args, "bytes") >= 1 && gw_args_bytes(args, "bytes") <= UINT64_C(1) << 50);
+    gw_fuzz_forget();
+    gw_fuzz_answer(gw_args_spec(args, "test", argv[argc - 1]));
+    gw_args_free(args);
+}
+
+static void read_train(char *text) {
+    char *argv[WORDS + 1];
+    int argc = split(text, (char *)"train", argv);
+    gw_command_train.run(argc, argv);
+}
+
+static void read_eval(char *text) {
+    char *argv[WORDS + 1];
+    int argc = split(text, (char *)"eval", argv);
+    gw_command_eval.run(argc, argv);
+}
+
+/* ---- specs ---- */
+
+/* --comm, --compress and --error-feedback, a line each. */
+static void read_session(char *text) {
+    char *rest = text, *comm = strsep(&rest, "\n"), *compress = rest ? strsep(&rest, "\n") : NULL;
+    gw_session *s = NULL;
+    gw_err e = gw_session_new(&s, comm, compress ? compress : "none",
+                              rest && strlen(rest) < 8 ? "on" : "auto", rest && *rest == 'w');
+    gw_fuzz_answer(e);
+    if (e == GW_OK)
+        gw_session_free(s);
+}
+
+static void read_codec(char *text) {
+    gw_codec c = {0};
+    gw_err e = gw_codec_open(&c, text);
+    gw_fuzz_answer(e);
+    if (e == GW_OK)
+        gw_codec_close(&c);
+}
+
+static void read_list(char *text) {
+    gw_list list;
+    for (int commas = 0; commas < 2; commas++) {
+        gw_err e = gw_list_read(&list, "test", "list", text, commas);
+        gw_fuzz_answer(e);
+        MUST(e != GW_OK || list.n >= 1);
+        for (int i = 0; e == GW_OK && i < list.n; i++)
+            MUST(*list.item[i]);
+        gw_list_free(&list);
+    }
+}
+
+static void read_sizes(char *text) {
+    gw_bench_sizes sizes = {.n = 0};
+    gw_err e = gw_bench_sizes_read(&sizes, text);
+    gw_fuzz_answer(e);
+    for (int i = 0; e == GW_OK && i < sizes.n; i++)
+        MUST(sizes.bytes[i] % 4 == 0 && sizes.bytes[i] <= sizes.most);
+}
+
+static void read_synthetic(char *text) {
+    gw_raw raw;
+    gw_err e = gw_synthetic_outline(&raw, text);
+    gw_fuzz_answer(e);
+    if (e == GW_OK)
+        MUST(raw.train.n >= 1 && raw.test.n >= 1 && raw.classes >= 2 && raw.cols >= 1);
+    gw_raw_free(&raw);
+}
+
+/* ---- files that options name ---- */
+
+static void read_group(char *text) {
+    static gw_group_choice choice;
+    static const gw_cpu cpu = {.vendor = "GenuineIntel", .family = 6, .model = 143};
+    bool fits;
+    gw_err e = gw_group_parse(&choice, &fits, &cpu, "x.grp", text);
+    gw_fuzz_answer(e);
+    for (int g = 0; e == GW_OK && g < choice.groups; g++) {
+        const gw_group *group = &choice.group[g];
+        double counts[GW_GROUP_EVENTS] = {1, 2, 0, 4, 5, 6, 7, 8};
+        MUST(group->events >= 1 && group->events <= GW_GROUP_HARDWARE);
+        if (group->memory.steps)
+            (void)gw_expr_value(&group->memory, counts);
+        for (int f = 0; f < group->figures; f++)
+            (void)gw_expr_value(&group->figure[f].value, counts);
+    }
+}
+
+static void read_expr(char *text) {
+    static const char *const names[] = {"a", "b", "cycles"};
+    static const double values[] = {1, 0, 3};
+    gw_expr x;
+    gw_err e = gw_expr_parse(&x, text, names, 3);
+    gw_fuzz_answer(e);
+    if (e == GW_OK)
+        (void)gw_expr_value(&x, values);
+}
+
+static gw_fuzz_folder folder;
+
+static void read_ceilings(char *text) {
+    static const char right[] =
+        "{\"gradwire_ceilings\":1,\"host\":\"h\",\"cpu\":\"c\",\"kernels\":\"k\",\"threads\":1,"
+        "\"all_threads\":2,\"oversubscribed\":false,\"measured_at\":9,\"caches\":["
+        "{\"bytes\":49152,\"cpus_sharing\":2},{\"bytes\":2097152,\"cpus_sharing\":2},"
+        "{\"bytes\":0,\"cpus_sharing\":0}],\"fma_flops_per_s\":{\"one\":1e11,\"all\":null},"
+        "\"copy_bytes_per_s\":{\"one\":1e10,\"all\":2e10},\"levels\":["
+        "{\"working_set_bytes\":1,\"read_bytes_per_s\":{\"one\":1,\"all\":2},"
+        "\"update_bytes_per_s\":{\"one\":1,\"all\":2}},"
+        "{\"working_set_bytes\":1,\"read_bytes_per_s\":{\"one\":1,\"all\":2},"
+        "\"update_bytes_per_s\":{\"one\":1,\"all\":2}},"
+        "{\"working_set_bytes\":0,\"read_bytes_per_s\":{\"one\":null,\"all\":null},"
+        "\"update_bytes_per_s\":{\"one\":null,\"all\":null}},"
+        "{\"working_set_bytes\":1,\"read_bytes_per_s\":{\"one\":1,\"all\":2},"
+        "\"update_bytes_per_s\":{\"one\":1,\"all\":2}}],\"seconds\":{\"x\":1.5}}\n";
+    static gw_ceilings got;
+    char path[128];
+    size_t n = strlen(text);
+    char *edited = *text == '{' ? NULL : gw_fuzz_edited(right, (uint8_t *)text, n, words);
+    gw_fuzz_folder_put(&folder, 0, edited ? edited : text, strlen(edited ? edited : text));
+    free(edited);
+    snprintf(path, sizeof path, "%s/%s", folder.path, folder.name[0]);
+    gw_err e = gw_ceilings_load(&got, path);
+    gw_fuzz_answer(e);
+    if (e != GW_OK)
+        return;
+    gw_ceilings here = {.host = "h", .cpu = "c", .kernels = "k", .threads = 1, .all_threads = 2};
+    gw_fuzz_forget();
+    gw_fuzz_answer(gw_ceilings_fit(&got, &here, false, path));
+    MUST(got.threads >= 1 && got.all_threads >= 1 && got.n_times <= GW_CEILING_TIMES);
+    json_t *again = gw_ceilings_json(&got);
+    MUST(again);
+    json_decref(again);
+}
+
+static void read_tuning(char *text) {
+    static gw_codec exact;
+    gw_lane lane = {.size = 2, .codec = &exact, .name = "gradients"};
+    gw_tuning t;
+    MUST(gw_codec_open(&exact, "none") == GW_OK);
+    gw_algo self;
+    MUST(gw_algo_open(&self, "auto", &exact) == GW_OK);
+    gw_err e = gw_tuning_read(&t, &lane, self.ops, "algo.csv", text);
+    gw_fuzz_answer(e);
+    for (size_t n = 1; e == GW_OK && n < (size_t)1 << 40; n *= 64) {
+        int choice = gw_tuning_choice(&t, n);
+        MUST(choice >= 0 && choice < t.n_algos);
+    }
+    gw_tuning_clear(&t);
+    gw_algo_close(&self);
+    gw_codec_close(&exact);
+}
+
+/* ---- all ---- */
+
+static const struct {
+    char key;
+    void (*read)(char *text);
+} languages[] = {{'a', read_words}, {'t', read_train}, {'e', read_eval},     {'s', read_session},
+                 {'o', read_codec}, {'l', read_list},  {'z', read_sizes},    {'y', read_synthetic},
+                 {'g', read_group}, {'x', read_expr},  {'c', read_ceilings}, {'u', read_tuning}};
+enum { LANGUAGES = sizeof languages / sizeof *languages };
+
+static void open_all(const char *spec) {
+    static const char *const name[] = {"ceilings.json"};
+    (void)spec;
+    gw_fuzz_folder_open(&folder, name, 1);
+}
+
+static void close_all(void) {
+    gw_fuzz_folder_close(&folder);
+}
+
+static void one(const uint8_t *data, size_t size) {
+    if (size < 1)
+        return;
+    int which = data[0] % LANGUAGES;
+    for (int i = 0; i < LANGUAGES; i++)
+        which = languages[i].key == data[0] ? i : which;
+    char *text = malloc(size);
+    MUST(text);
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    gw_fuzz_forget();
+    languages[which].read(text);
+    free(text);
+}
+
+const gw_fuzz_target gw_fuzz_options = {.name = "options",
+                                        .mutations = 200000,
+                                        .words = words,
+                                        .open = open_all,
+                                        .close = close_all,
+                                        .one = one};

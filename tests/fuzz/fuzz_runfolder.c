@@ -1,0 +1,265 @@
+/* Run folders, as `gradwire show` and `gradwire trace-check` read them: shown or refused, and what
+ * is shown is text that no terminal takes for a command.
+ *
+ * An input's first byte, modulo 6: 0 to 2, the rest is the whole run.json, batches.csv or
+ * trace.json; 3 to 5, the rest are edits of the right one (see gw_fuzz_edited). */
+#include "harness.h"
+
+#include "cli/show.h"
+#include "prof/trace_check.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { FILES = 3, MOST_SHOWN = 1 << 20 };
+
+static const char run_json[] =
+    "{\"schema\":2,\"version\":\"1\",\"command\":\"gradwire train\",\n"
+    "\"options\":{\"layers\":\"4,3\",\"batch\":20,\"local-batch\":null,\"update\":\"eager\","
+    "\"compress\":\"auto\"},\n"
+    "\"data\":{\"name\":\"synthetic\",\"features\":4,\"classes\":2},\n"
+    "\"comm\":{\"strategy\":\"iallreduce\",\"algorithm\":\"ring\",\"codec\":\"none\",\"error_"
+    "feedback\":true},\n"
+    "\"machine\":{\"ranks\":2,\"workers\":2,\"nodes\":1,\"threads_per_rank\":1,\"oversubscribed\":"
+    "true},\n"
+    "\"link\":{\"emulated\":true,\"hosts\":2,\"rate_bits_per_s\":1000000000.0},\n"
+    "\"ceilings\":{\"source\":\"measured\",\"fma_flops_per_s\":{\"one\":100000000000.0},\"links\":["
+    "{\"beta_s_per_byte\":1e-09}]},\n"
+    "\"sources\":{\"time\":\"measured\"},\n"
+    "\"overhead\":{\"ratio\":1.01,\"ci_low\":1,\"ci_high\":1.02,\"pairs\":9,\"why\":null},\n"
+    "\"results\":{\"steps\":2,\"summary\":{\"batches\":1},\n"
+    "\"straggler\":{\"rank\":1,\"last_share\":0.5,\"waited_s\":0.001,\"of_step\":0.1},\n"
+    "\"paired\":{\"saved_s\":0.001,\"saved_ci_low_s\":0,\"saved_ci_high_s\":1,\"pairs\":4,"
+    "\"interference_s\":0}}}\n";
+
+static const char batches_csv[] =
+    "rank,step,t_start_s,wall_s,data_s,forward_s,backward_s,update_s,encode_s,decode_s,mpi_post_s,"
+    "mpi_poll_s,mpi_wait_s,checkpoint_s,other_s,core_twin_s,memory_twin_s,wait_skew_s,transfer_s,"
+    "inflight_s,wire_bytes,clock_err_s,clean\n"
+    "0,1,0.001,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n"
+    "1,1,0.001,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n"
+    "0,2,0.002,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n"
+    "1,2,0.002,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n";
+
+static const char trace_json[] =
+    "{\"traceEvents\":[\n"
+    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":1,\"args\":{\"name\":\"rank 0\"}},\n"
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":1,\"args\":{\"name\":\"computation\"}"
+    "},\n"
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":3,\"args\":{\"name\":\"in "
+    "flight\"}},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
+    "1\",\"args\":{\"step\":1}},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000,\"dur\":10,\"cat\":\"phase\",\"name\":\"data\"},"
+    "\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1010,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"forward\"},\n"
+    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":1010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
+    "{\"ph\":\"b\",\"pid\":0,\"tid\":3,\"ts\":1010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":1010,\"name\":\"exchanges\",\"args\":{\"in "
+    "flight\":1}},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":3,\"ts\":1010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"},"
+    "\n"
+    "{\"ph\":\"e\",\"pid\":0,\"tid\":3,\"ts\":1010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
+    "wait\"},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1030,\"dur\":10,\"cat\":\"phase\",\"name\":\"other\"}"
+    ",\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
+    "2\",\"args\":{\"step\":2}},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2000,\"dur\":10,\"cat\":\"phase\",\"name\":\"data\"},"
+    "\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2010,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"forward\"},\n"
+    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":2010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
+    "{\"ph\":\"b\",\"pid\":0,\"tid\":3,\"ts\":2010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":2010,\"name\":\"exchanges\",\"args\":{\"in "
+    "flight\":1}},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":3,\"ts\":2010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"},"
+    "\n"
+    "{\"ph\":\"e\",\"pid\":0,\"tid\":3,\"ts\":2010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
+    "wait\"},\n"
+    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2030,\"dur\":10,\"cat\":\"phase\",\"name\":\"other\"}"
+    ",\n"
+    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"tid\":101,\"args\":{\"name\":\"rank "
+    "1\"}},\n"
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":101,\"args\":{\"name\":"
+    "\"computation\"}},\n"
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":103,\"args\":{\"name\":\"in "
+    "flight\"}},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
+    "1\",\"args\":{\"step\":1}},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1000,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"data\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1010,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"forward\"},\n"
+    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":1010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
+    "{\"ph\":\"b\",\"pid\":1,\"tid\":103,\"ts\":1010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":1010,\"name\":\"exchanges\",\"args\":{\"in "
+    "flight\":1}},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":103,\"ts\":1010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"}"
+    ",\n"
+    "{\"ph\":\"e\",\"pid\":1,\"tid\":103,\"ts\":1010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
+    "wait\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1030,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"other\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
+    "2\",\"args\":{\"step\":2}},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2000,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"data\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2010,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"forward\"},\n"
+    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":2010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
+    "{\"ph\":\"b\",\"pid\":1,\"tid\":103,\"ts\":2010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":2010,\"name\":\"exchanges\",\"args\":{\"in "
+    "flight\":1}},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":103,\"ts\":2010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"}"
+    ",\n"
+    "{\"ph\":\"e\",\"pid\":1,\"tid\":103,\"ts\":2010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
+    "\"g\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
+    "wait\"},\n"
+    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2030,\"dur\":10,\"cat\":\"phase\",\"name\":"
+    "\"other\"}],\n"
+    "\"otherData\":{\"format\":\"gradwire "
+    "trace\",\"version\":2,\"dropped_slices\":[0,0],\"dropped_flights\":[0,0]}}\n";
+
+static const char *const right[FILES] = {run_json, batches_csv, trace_json};
+static const char *const names[FILES] = {"run.json", "batches.csv", "trace.json"};
+static const char *const words[] = {"null",
+                                    "true",
+                                    "{}",
+                                    "[]",
+                                    "\"\"",
+                                    "-1",
+                                    "0",
+                                    "1e308",
+                                    "9223372036854775807",
+                                    "4294967297",
+                                    "-9223372036854775808",
+                                    "1e-320",
+                                    "nan",
+                                    "inf",
+                                    ",",
+                                    "\n",
+                                    "0,0,",
+                                    "\"\\u001b[31m\"",
+                                    "\"\\u009b\"",
+                                    "\"\\n\"",
+                                    "\"a\\nb\"",
+                                    "\xff",
+                                    "[[[[",
+                                    "\"rank\"",
+                                    "\"ranks\":",
+                                    "\"steps\":",
+                                    "\"layers\":",
+                                    "\"1,2,,3\"",
+                                    "rank,",
+                                    "clean",
+                                    "wall_s",
+                                    "{\"ph\":\"X\",",
+                                    "\"ph\":\"b\"",
+                                    "\"ts\":",
+                                    "\"dur\":",
+                                    "\"pid\":",
+                                    "1048576",
+                                    "1048577",
+                                    "2147483648",
+                                    NULL};
+
+static gw_fuzz_folder folder;
+static int shown, terminal; /* where stdout goes meanwhile; what it was */
+
+static void open_all(const char *spec) {
+    (void)spec;
+    gw_fuzz_folder_open(&folder, names, FILES);
+    shown = memfd_create("shown", MFD_CLOEXEC);
+    fflush(stdout);
+    terminal = dup(STDOUT_FILENO);
+    MUST(shown >= 0 && terminal >= 0 && dup2(shown, STDOUT_FILENO) >= 0);
+}
+
+static void close_all(void) {
+    dup2(terminal, STDOUT_FILENO);
+    close(terminal);
+    close(shown);
+    gw_fuzz_folder_close(&folder);
+}
+
+/* What was printed since the last call. */
+static void check_shown(void) {
+    static char text[MOST_SHOWN + 1];
+    fflush(stdout);
+    ssize_t n = pread(shown, text, MOST_SHOWN, 0);
+    MUST(n >= 0 && n < MOST_SHOWN);
+    MUST(ftruncate(shown, 0) == 0 && lseek(shown, 0, SEEK_SET) == 0);
+    text[n] = '\0';
+    MUST(strlen(text) == (size_t)n);
+    gw_fuzz_printable(text, true);
+}
+
+static void show(void) {
+    static const gw_show_style style = {.utf8 = true, .width = 80};
+    gw_show_run run[2];
+    gw_err e = gw_show_run_open(&run[0], folder.path);
+    gw_fuzz_answer(e);
+    if (e == GW_OK) {
+        gw_fuzz_forget();
+        MUST(gw_show_run_open(&run[1], folder.path) == GW_OK);
+        json_t *doc = gw_show_document(run, 2);
+        MUST(json_array_size(json_object_get(doc, "runs")) == 2);
+        json_decref(doc);
+        for (int i = 0; i < 2; i++)
+            gw_show_run_plain(&run[i]);
+        gw_show_print(run, 2, &style);
+        check_shown();
+        gw_show_run_close(&run[1]);
+    }
+    gw_show_run_close(&run[0]);
+}
+
+static void check_trace(void) {
+    char trace[128], batches[128];
+    static gw_trace_report report;
+    snprintf(trace, sizeof trace, "%s/trace.json", folder.path);
+    snprintf(batches, sizeof batches, "%s/batches.csv", folder.path);
+    gw_fuzz_answer(gw_trace_check(trace, batches, &report));
+    for (uint64_t i = 0; i < report.faults && i < GW_TRACE_FAULTS; i++)
+        gw_fuzz_printable(report.fault[i], false);
+}
+
+static void one(const uint8_t *data, size_t size) {
+    if (size < 1)
+        return;
+    int which = data[0] % FILES;
+    char *edited =
+        data[0] % 6 < FILES ? NULL : gw_fuzz_edited(right[which], data + 1, size - 1, words);
+    for (int i = 0; i < FILES; i++)
+        gw_fuzz_folder_put(&folder, i, right[i], strlen(right[i]));
+    gw_fuzz_folder_put(&folder, which, edited ? edited : (const char *)data + 1,
+                       edited ? strlen(edited) : size - 1);
+    free(edited);
+    gw_fuzz_forget();
+    if (which < 2)
+        show();
+    gw_fuzz_forget();
+    if (which > 0)
+        check_trace();
+}
+
+const gw_fuzz_target gw_fuzz_runfolder = {.name = "runfolder",
+                                          .mutations = 20000,
+                                          .words = words,
+                                          .open = open_all,
+                                          .close = close_all,
+                                          .one = one};
