@@ -28,6 +28,10 @@ bool gw_io_loading(const gw_io *io) {
     return io->loading;
 }
 
+const char *gw_io_name(const gw_io *io) {
+    return io->path;
+}
+
 static gw_err append(gw_io_memory *m, const void *data, size_t n) {
     if (n > m->room - m->bytes) {
         size_t room = m->bytes + n > 2 * m->room ? m->bytes + n : 2 * m->room;

@@ -33,6 +33,9 @@ gw_err gw_io_recall(gw_io **out, gw_io_memory *m);
 
 bool gw_io_loading(const gw_io *io);
 
+/** What messages call it: the file's path, or that it is memory. Valid as long as io. */
+const char *gw_io_name(const gw_io *io);
+
 /** Save or load `bytes` bytes at `data` as field `name`; loading wants that very field next, with
  *  that very size. */
 gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes);

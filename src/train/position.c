@@ -16,14 +16,15 @@ typedef struct stretch {
 } stretch;
 
 /* What the file claims is bounded by what it has before memory is taken for it. */
-static gw_err make_room(gw_rank_state *r, const sizes *s, uint64_t bytes, size_t n) {
+static gw_err make_room(gw_rank_state *r, const gw_io *io, const sizes *s, uint64_t bytes,
+                        size_t n) {
     uint64_t most = bytes / sizeof(float);
     if (s->params != n)
-        return gw_fail(GW_ERR_INPUT, "checkpoint: %llu parameters, this model has %zu",
+        return gw_fail(GW_ERR_INPUT, "%s: %llu parameters, this model has %zu", gw_io_name(io),
                        (unsigned long long)s->params, n);
     if (s->momentum > most || s->owned > GW_MAX_LAYERS || s->exchange > bytes ||
         s->statistics > bytes)
-        return gw_fail(GW_ERR_INPUT, "checkpoint: a rank's file claims more than it holds");
+        return gw_fail(GW_ERR_INPUT, "%s: claims more than it holds", gw_io_name(io));
     r->n = n;
     r->n_momentum = (size_t)s->momentum;
     r->owned.n = (int)s->owned;
@@ -42,7 +43,8 @@ static gw_err spans(gw_rank_state *r, gw_io *io) {
     GW_TRY(gw_io_field(io, "owned", all, (size_t)r->owned.n * sizeof *all));
     for (int i = 0; i < r->owned.n; i++) {
         if (all[i].off > r->n || all[i].n > r->n - all[i].off)
-            return gw_fail(GW_ERR_INPUT, "checkpoint: a span that ends behind the parameters");
+            return gw_fail(GW_ERR_INPUT, "%s: a span that ends behind the parameters",
+                           gw_io_name(io));
         r->owned.span[i] = (gw_span){(size_t)all[i].off, (size_t)all[i].n};
     }
     return GW_OK;
@@ -53,7 +55,7 @@ static gw_err fields(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t n) {
     sizes s = {r->n, r->n_momentum, (uint64_t)r->owned.n, r->exchange.bytes, r->statistics.bytes};
     GW_TRY(gw_io_field(io, "sizes", &s, sizeof s));
     if (gw_io_loading(io))
-        GW_TRY(make_room(r, &s, bytes, n));
+        GW_TRY(make_room(r, io, &s, bytes, n));
     GW_TRY(gw_io_field(io, "position", &r->at, sizeof r->at));
     GW_TRY(gw_io_field(io, "parameters", r->params, r->n * sizeof(float)));
     GW_TRY(gw_io_field(io, "momentum", r->momentum ? r->momentum : &none,
