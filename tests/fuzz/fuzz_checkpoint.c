@@ -300,7 +300,7 @@ static void one(const uint8_t *data, size_t size) {
 }
 
 const gw_fuzz_target gw_fuzz_checkpoint = {.name = "checkpoint",
-                                           .mutations = 60000,
+                                           .mutations = 30000,
                                            .words = words,
                                            .each = each,
                                            .open = open_kind,
