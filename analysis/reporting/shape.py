@@ -192,6 +192,9 @@ RUN = {
     "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),
     "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),
                         "ci_high": Maybe(NUMBER)}),
+    "checkpoints?": Maybe({"written": COUNT, "failed": COUNT, "ledger_s": Maybe(NUMBER)}),
+    "resumed?": Maybe({"step": COUNT, "from_ranks": COUNT, "dropped": [TEXT]}),
+    "interruptions?": [{"event": TEXT}],
     "results": {
         "steps": COUNT, "stopped_by": TEXT, "train_loss": Maybe(NUMBER),
         "test_loss": Maybe(NUMBER), "test_accuracy": Maybe(NUMBER),

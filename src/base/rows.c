@@ -100,8 +100,8 @@ static gw_err begin(gw_rows *r, gw_file **file, const char *name, const char *he
     char *path = mark ? find(r->from ? r->from : r->dir, name) : NULL;
     bool lacking = mark && r->from && !path;
     int64_t bytes = json_integer_value(mark);
-    r->lack |= lacking;
     *kept = mark && !lacking;
+    r->lack |= lacking;
     gw_err e = path ? check_header(path, header) : GW_OK; /* before anything is cut off */
     free(path);
     if (e != GW_OK)

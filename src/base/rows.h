@@ -25,7 +25,7 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
  *  folder `from` lacks altogether begins anew; see gw_rows_lack. */
 gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept);
 
-/** A file that was marked was not there to go on with. */
+/** Whether a file that was marked was not there to go on with. */
 bool gw_rows_lack(const gw_rows *r);
 
 /** Flush and fsync all that are open; *marks: their lengths, the caller's. */

@@ -72,6 +72,26 @@ static void print_machine(const gw_show_run *r) {
     printf("\n");
 }
 
+/* The gaps are in no figure, but what came after them is no undisturbed run. */
+static void print_restart(const gw_show_run *r) {
+    double step = gw_show_number(r, "resumed.step"),
+           ranks = gw_show_number(r, "resumed.from_ranks");
+    const json_t *all = gw_show_json(r, "interruptions");
+    size_t times = 0;
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const char *event = json_string_value(json_object_get(json_array_get(all, i), "event"));
+        times += event && strcmp(event, "resumed") == 0;
+    }
+    if (isnan(step) && times == 0)
+        return;
+    printf("    INTERRUPTED, resumed %zu time%s", times, plural((double)times));
+    if (!isnan(step))
+        printf(", last after step %.0f of %.0f rank%s", step, ranks, plural(ranks));
+    if (r->steps.others > 0)
+        printf("; %lld steps of other numbers of ranks left out", (long long)r->steps.others);
+    printf("\n");
+}
+
 static void print_steps(const gw_show_run *r) {
     const gw_show_steps *s = &r->steps;
     long long dirty = (long long)(s->steps - s->clean);
@@ -104,6 +124,7 @@ static void print_run(const page *p, int i) {
            gw_show_true(r, "comm.error_feedback") ? " with error feedback" : "");
     print_model(r);
     print_machine(r);
+    print_restart(r);
     print_steps(r);
 }
 

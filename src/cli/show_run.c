@@ -143,6 +143,12 @@ static void derive_parts(gw_show_run *run) {
     run->part[GW_SHOW_PART_OTHER] = m[GW_SHOW_OTHER];
 }
 
+/* A run that was never interrupted has none. */
+static int64_t steps_or_0(const gw_show_run *run, const char *path) {
+    json_int_t n = json_integer_value(gw_show_json(run, path));
+    return n < 0 || n > MOST_STEPS ? 0 : n;
+}
+
 gw_err gw_show_run_open(gw_show_run *run, const char *dir) {
     *run = (gw_show_run){.dir = dir};
     GW_TRY(read_json(run));
@@ -150,8 +156,10 @@ gw_err gw_show_run_open(gw_show_run *run, const char *dir) {
     /* The run's own choice of warm-up: the steps that its summary leaves out. */
     double warmup =
         gw_show_number(run, "results.steps") - gw_show_number(run, "results.summary.batches");
+    int64_t since = steps_or_0(run, "resumed.step"),
+            unknown = steps_or_0(run, "resumed.steps_not_in_summary");
     GW_TRY(gw_show_steps_read(&run->steps, dir, (int64_t)gw_show_number(run, "machine.ranks"),
-                              (int64_t)warmup));
+                              since, (int64_t)warmup - unknown));
     if (run->steps.steps == 0)
         return gw_fail(GW_ERR_INPUT, "show: %s/batches.csv: no step after the %lld of warm-up", dir,
                        (long long)run->steps.warmup);

@@ -74,6 +74,8 @@ typedef struct reader {
     gw_show_csv csv;
     gw_show_steps *out;
     int ranks;
+    double since; /* up to this step it may be others */
+    int64_t warmup;
     double step[GW_SHOW_FIGURES]; /* of the step that is being read */
     bool clean;
     double *own, *own_sum; /* a rank each: in this step; over the steps counted */
@@ -164,34 +166,44 @@ static gw_err end_step(reader *r) {
     return GW_OK;
 }
 
-static gw_err read_rows(reader *r, int64_t warmup) {
+/* All rows of the step are there, of `n` ranks. */
+static gw_err close_step(reader *r, int n) {
+    if (n != r->ranks)
+        r->out->others++;
+    else if (r->out->warmup < r->warmup)
+        r->out->warmup++;
+    else
+        return end_step(r);
+    return GW_OK;
+}
+
+static gw_err read_rows(reader *r) {
     double v[COLUMNS], step = NAN;
-    int next = 0;
-    for (;;) {
-        bool more;
+    for (int n = 0;;) { /* rows of the step so far */
+        bool more, free = step <= r->since, full = n == r->ranks || free;
         GW_TRY(gw_show_csv_next(&r->csv, v, &more));
+        if (n > 0 && full && (!more || v[RANK] == 0)) {
+            GW_TRY(close_step(r, n));
+            n = 0;
+        }
+        if (!more && n == 0)
+            return GW_OK;
         if (!more)
-            break;
-        if (next == 0)
+            return gw_fail(GW_ERR_INPUT,
+                           "show: %s: ends after rank %d of %d in step %.0f: half-written",
+                           r->csv.path, n - 1, r->ranks, step);
+        if (n == 0)
             step = v[STEP];
-        if (v[RANK] != next || v[STEP] != step || isnan(v[WALL]))
+        if (v[RANK] != n || v[STEP] != step || isnan(v[WALL]) || (n == r->ranks && !free))
             return gw_fail(
                 GW_ERR_INPUT,
                 "show: %s, line %lld: not the row of rank %d, step %.0f, with a wall_s: of "
                 "another run, or damaged",
-                r->csv.path, r->csv.at, next, step);
-        add_rank(r, v);
-        next = (next + 1) % r->ranks;
-        if (next == 0 && r->out->warmup < warmup)
-            r->out->warmup++;
-        else if (next == 0)
-            GW_TRY(end_step(r));
+                r->csv.path, r->csv.at, n % r->ranks, step);
+        if (n < r->ranks)
+            add_rank(r, v);
+        n++;
     }
-    if (next != 0)
-        return gw_fail(GW_ERR_INPUT,
-                       "show: %s: ends after rank %d of %d in step %.0f: half-written", r->csv.path,
-                       next - 1, r->ranks, step);
-    return GW_OK;
 }
 
 static gw_err medians(reader *r) {
@@ -224,11 +236,11 @@ static void name_slowest(reader *r) {
     }
 }
 
-static gw_err read_all(reader *r, const char *dir, int64_t warmup) {
+static gw_err read_all(reader *r, const char *dir) {
     GW_TRY(gw_show_csv_open(&r->csv, dir, names));
     GW_TRY(gw_alloc(&r->own, (size_t)r->ranks, sizeof *r->own));
     GW_TRY(gw_alloc(&r->own_sum, (size_t)r->ranks, sizeof *r->own_sum));
-    GW_TRY(read_rows(r, warmup));
+    GW_TRY(read_rows(r));
     GW_TRY(medians(r));
     name_slowest(r);
     r->out->drawn = r->n_kept;
@@ -236,13 +248,14 @@ static gw_err read_all(reader *r, const char *dir, int64_t warmup) {
     return GW_OK;
 }
 
-gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int64_t ranks, int64_t warmup) {
+gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int64_t ranks, int64_t since,
+                          int64_t warmup) {
     *out = (gw_show_steps){0};
     if (ranks < 1 || ranks > RANKS)
         return gw_fail(GW_ERR_INPUT, "show: %s/run.json: %lld ranks cannot be", dir,
                        (long long)ranks);
-    reader r = {.out = out, .ranks = (int)ranks};
-    gw_err e = read_all(&r, dir, warmup);
+    reader r = {.out = out, .ranks = (int)ranks, .since = (double)since, .warmup = warmup};
+    gw_err e = read_all(&r, dir);
     gw_show_csv_close(&r.csv);
     free(r.own);
     free(r.own_sum);

@@ -35,6 +35,7 @@ typedef enum gw_show_figure {
 } gw_show_figure;
 
 typedef struct gw_show_steps {
+    int64_t others; /* taken by another number of ranks, before the run went on: left out */
     int64_t warmup, steps, clean;   /* steps left out; after them; and of these the clean ones */
     int64_t drawn;                  /* that the medians are over: all or, of very many, a sample */
     bool judged;                    /* the file says which rows are clean; if not, all count */
@@ -47,9 +48,10 @@ typedef struct gw_show_steps {
     double slowest_s, own_s; /* its mean, and that of all ranks */
 } gw_show_steps;
 
-/** Read DIR/batches.csv, rows of `ranks` ranks in order of step, then rank. Memory is bounded: from
- *  65536 steps on the medians are over so many of them, drawn at random. GW_ERR_INPUT: the file is
- *  none, or not whole. */
-gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int64_t ranks, int64_t warmup);
+/** Read DIR/batches.csv, rows of `ranks` ranks (up to step `since` of other numbers, too) in order
+ *  of step, then rank. Memory is bounded: from 65536 steps on the medians are over so many of them,
+ *  drawn at random. GW_ERR_INPUT: the file is none, or not whole. */
+gw_err gw_show_steps_read(gw_show_steps *out, const char *dir, int64_t ranks, int64_t since,
+                          int64_t warmup);
 
 #endif

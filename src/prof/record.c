@@ -26,6 +26,7 @@ typedef struct step_sums {
     int ranks, have[SPLITS];
     double wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES], split[SPLITS];
     double wire_bytes, logical_bytes;
+    gw_split_source source; /* the best of them */
 } step_sums;
 
 struct gw_record {
@@ -40,12 +41,12 @@ struct gw_record {
     FILE *to;
     char counter[GW_COUNTERS][GW_COUNTER_NAME];
     int counters;
-    step_figures *steps; /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
-    int64_t steps_held, seen;
-    gw_split_source source;  /* the best so far */
-    float *scratch;          /* GW_RECORD_STEPS values, for a median */
-    gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after; */
-    int64_t summed[2];       /* so many steps of this start */
+    step_figures *steps;               /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
+    int64_t steps_held, seen, earlier; /* earlier: of `seen`, read from the file */
+    gw_split_source source;            /* the best so far */
+    float *scratch;                    /* GW_RECORD_STEPS values, for a median */
+    gw_record_rank *sums[2];           /* by rank: over the warm-up, and over what came after; */
+    int64_t summed[2];                 /* so many steps of this start */
 };
 
 bool gw_batch_clean(const gw_batch_cost *cost) {
@@ -173,6 +174,7 @@ static void add_to_step(step_sums *s, const gw_batch_row *row) {
         s->phase_s[p] += c->phase_s[p];
     s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
     s->logical_bytes += (double)row->logical_bytes;
+    s->source = row->source > s->source ? row->source : s->source;
     memcpy(split, &row->split, sizeof split);
     for (int k = 0; k < SPLITS; k++)
         if (!isnan(split[k])) {
@@ -196,13 +198,16 @@ static void end_step(gw_record *r, const step_sums *s) {
     for (int k = 0; k < SPLITS; k++)
         f.split[k] = s->have[k] ? (float)(s->split[k] / s->have[k]) : NAN;
     keep_step(r, &f);
+    r->source = s->source > r->source ? s->source : r->source;
 }
 
-static void best_source(gw_record *r, const gw_batch_row *row) {
-    r->source = row->source > r->source ? row->source : r->source;
+/* Steps of an earlier start on another number of ranks are no measurement of this one's. */
+static void end_kept(gw_record *r, const step_sums *s) {
+    if (s->ranks == r->ranks)
+        end_step(r, s);
+    r->earlier = r->seen;
 }
 
-/* Rows of an earlier start, which may have had another number of ranks. */
 static gw_err read_kept(gw_record *r) {
     gw_batch_row row;
     step_sums s = {0};
@@ -211,7 +216,7 @@ static gw_err read_kept(gw_record *r) {
     for (bool more = true;;) {
         GW_TRY(gw_columns_read(&in, &row, &more));
         if (s.ranks && (!more || row.step != s.step))
-            end_step(r, &s);
+            end_kept(r, &s);
         if (!more)
             break;
         if (row.step != s.step && row.step != s.step + 1)
@@ -220,7 +225,6 @@ static gw_err read_kept(gw_record *r) {
         if (row.step != s.step)
             s = (step_sums){.step = row.step};
         add_to_step(&s, &row);
-        best_source(r, &row);
     }
     return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read %s", name);
 }
@@ -250,7 +254,6 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
                 gw_columns_row(r->to, row, r->counters);
             add_to_step(&s, row);
             add_to_rank(r, row, rank);
-            best_source(r, row);
         }
         r->summed[s.step > GW_RECORD_WARMUP]++;
         end_step(r, &s);
@@ -324,7 +327,7 @@ static double median(const gw_record *r, int64_t warmup, size_t offset) {
 
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
     double split[SPLITS];
-    *out = (gw_batch_summary){.split = gw_batch_row_blank().split};
+    *out = (gw_batch_summary){.earlier = r->earlier, .split = gw_batch_row_blank().split};
     double wire = 0, logical = 0;
     for (int64_t i = 0; i < r->steps_held; i++)
         if (r->steps[i].at >= warmup) {

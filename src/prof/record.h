@@ -50,6 +50,7 @@ enum {
 /** What a step of the run costs, after warm-up; see gw_record_summary. NaN: not measured. */
 typedef struct gw_batch_summary {
     int64_t batches;                  /* that the figures are over */
+    int64_t earlier;                  /* steps of earlier starts that they could be of */
     double wall_s;                    /* median over steps of the longest wall over the ranks */
     double phase_s[GW_PHASES];        /* median over steps of the mean over the ranks */
     double inflight_s;                /* the same */
@@ -69,7 +70,8 @@ void gw_record_counters(gw_record *r, const char *const *names, int n);
 
 /** Collective, before the first flush: rows go to batches.csv of `files` (rank 0's is used and must
  *  outlive the record; NULL: no file). What an earlier start of the run has left there counts for
- *  gw_record_summary. GW_ERR_INPUT: it has other columns, or is damaged. */
+ *  gw_record_summary, where it had as many ranks. GW_ERR_INPUT: it has other columns, or is
+ * damaged. */
 gw_err gw_record_begin(gw_record *r, gw_rows *files);
 
 /** The name of the i-th of them; NULL: there is none. */

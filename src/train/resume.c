@@ -128,19 +128,15 @@ static gw_err check_end(const gw_resume *r, const gw_train_config *c) {
 }
 
 static gw_err check(gw_resume *r, const gw_facts_of *run) {
-    char *lines = NULL;
     const json_t *facts = r->manifest.facts;
     GW_TRY(gw_facts_check(facts, run, r->path));
     GW_TRY(check_end(r, run->c));
-    GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &lines));
-    gw_err e = GW_OK;
-    if (lines && run->c->resume_strict)
-        e = gw_fail(GW_ERR_INPUT, "--resume-strict: %.*s", (int)strcspn(lines, "\n"), lines);
-    else
-        e = note(r, "resume: %s: %lld steps done, in epoch %d\n%s", r->path,
-                 (long long)r->manifest.step, r->manifest.epoch, lines ? lines : "");
-    free(lines);
-    return e;
+    GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->dropped));
+    const char *lines = r->dropped ? r->dropped : "";
+    if (*lines && run->c->resume_strict)
+        return gw_fail(GW_ERR_INPUT, "--resume-strict: %.*s", (int)strcspn(lines, "\n"), lines);
+    return note(r, "resume: %s: %lld steps done, in epoch %d\n%s", r->path,
+                (long long)r->manifest.step, r->manifest.epoch, lines);
 }
 
 gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm) {
@@ -154,6 +150,20 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
     gw_facts_choices(facts, &codec, &algo, &table);
     if (r->whole)
         gw_session_retake(session, codec, algo, table);
+    return GW_OK;
+}
+
+gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
+    char *all = NULL;
+    static const char line[] = "resume: the rows of the steps before are not beside the checkpoint:"
+                               " batches.csv and its like begin here";
+    if (strict)
+        return gw_fail(GW_ERR_INPUT, "--resume-strict: %s", line);
+    GW_TRY(note(r, "%s\n", line));
+    if (asprintf(&all, "%s%s\n", r->dropped ? r->dropped : "", line) < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    free(r->dropped);
+    r->dropped = all;
     return GW_OK;
 }
 
@@ -310,6 +320,7 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) 
 void gw_resume_free(gw_resume *r) {
     gw_store_manifest_free(&r->manifest);
     free(r->notes);
+    free(r->dropped);
     free(r->collected.data);
     *r = (gw_resume){0};
 }

@@ -14,6 +14,7 @@ typedef struct gw_resume {
     bool whole, statistics;     /* each rank goes on with all that it had; with its sums, too */
     gw_position at;
     char *notes;            /* lines for the report, each ending in '\n'; NULL: none */
+    char *dropped;          /* those of them that tell what is dropped; NULL: nothing is */
     gw_io_memory collected; /* for gw_resume_statistics */
 } gw_resume;
 
@@ -34,6 +35,10 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm);
 
 /** Collective, right before the first step: what was collected of the epoch. */
 gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
+
+/** Rank 0: the rows of the steps before are not there. Noted as dropped, or, with `strict`,
+ *  GW_ERR_INPUT. */
+gw_err gw_resume_lacks_rows(gw_resume *r, bool strict);
 
 void gw_resume_free(gw_resume *r);
 

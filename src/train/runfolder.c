@@ -10,6 +10,8 @@
 #include "prof/clock.h"
 #include "prof/host.h"
 #include "train/auto.h"
+#include "train/history.h"
+#include "train/restart.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -268,16 +270,20 @@ static json_t *overhead(const gw_train_config *c, const gw_train_result *r) {
 
 static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
                          json_t *host_names) {
+    json_t *interruptions = NULL;
+    GW_TRY(gw_history_read(c->out, &interruptions));
     json_t *run = json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
         link_facts(), "ceilings", gw_gauge_json(f->gauge), "work", gw_work_json(f->work), "papi",
         gw_memory_papi_json(f->memory), "sources", sources(c, f, r->summary.source), "forecast",
-        forecast(f->session), "overhead", overhead(c, r), "results", results(c, f, r));
+        forecast(f->session), "overhead", overhead(c, r), "checkpoints", gw_checkpoints_json(c, r),
+        "resumed", gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
+        interruptions, "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     gw_file *file = NULL;

@@ -8,34 +8,43 @@
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/memory.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 #include "train/work.h"
 
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 2
 
+/** In a run's folder: its checkpoints (train/store.h). */
+#define GW_CHECKPOINTS "model.ckpt.d"
+
 /** What becomes of the run that the folder may hold. */
 typedef enum gw_runfolder_use {
     GW_RUNFOLDER_NEW,     /* there must be none, not even one that was interrupted */
     GW_RUNFOLDER_REPLACE, /* it gives way */
-    GW_RUNFOLDER_GO_ON    /* from its checkpoint; what has none must not be a whole run */
+    GW_RUNFOLDER_AGAIN,   /* it was interrupted before its first checkpoint, and begins again */
+    GW_RUNFOLDER_GO_ON    /* from a checkpoint of it */
 } gw_runfolder_use;
 
-/** That of a run which asks for `overwrite`, or for a checkpoint as gw_train_config.resume says
- *  (NULL: for none): to go on in `dir` it has to lie there. */
-gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume);
+/** That of a run in `dir`; `resume` as in gw_train_config, `found`: the checkpoint that it goes on
+ *  from, wherever that lies ("": none). */
+gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
+                                     const char *found);
 
-/** Rank 0: make the folder (parents, too) or take one that suits the use. GW_ERR_INPUT: it does
- * not. Nothing of the run that it holds is touched yet. */
+/** Make the folder, parents, too. GW_ERR_INPUT: it cannot be made. */
+gw_err gw_runfolder_make(const char *dir);
+
+/** Rank 0: make the folder or take one that suits the use. GW_ERR_INPUT: it does not. Nothing of
+ * the run that it holds is touched yet. */
 gw_err gw_runfolder_claim(const char *dir, gw_runfolder_use use);
 
-/** Rank 0, when the run is certain to start: remove what an older run left in the folder, its
- *  checkpoints and the temporary files of a killed one included. GW_RUNFOLDER_GO_ON: the history
- *  stays. */
+/** Rank 0, when the run is certain to start, but not to go on with the one in the folder: remove
+ * what an older run left there, its checkpoints and the temporary files of a killed one included.
+ * Where it begins again its history (train/history.h) stays. */
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
-/** The same, when the run goes on from a checkpoint in this folder and its rows are open: only what
- *  the end of a run writes. */
+/** Rank 0, when the run goes on with the one in the folder and has opened its rows: remove what the
+ *  end of a run writes, and what a killed one left of that. */
 gw_err gw_runfolder_reopen(const char *dir);
 
 typedef struct gw_epoch_row {
@@ -59,9 +68,12 @@ gw_err gw_epochs_write(FILE *to, const gw_epoch_row *row);
 typedef struct gw_run_facts {
     const gw_data *data;
     const gw_session *session;
-    const gw_memory *memory; /* NULL: --profile leaves it out */
-    int thread_level;        /* provided by MPI */
-    const char *started_utc;
+    const gw_memory *memory;   /* NULL: --profile leaves it out */
+    int thread_level;          /* provided by MPI */
+    const char *started_utc;   /* the run's first start; */
+    const char *start_utc;     /* this one, */
+    const gw_resume *resume;   /* which may have gone on from a checkpoint, */
+    bool rows_lack;            /* without the rows of the steps before */
     const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
     int layers;
     const gw_rank_figures *by_rank; /* rank 0 */

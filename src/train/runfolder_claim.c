@@ -1,6 +1,8 @@
 /* Who may have a run's folder, and what gives way to them. */
 #include "base/file.h"
+#include "train/history.h"
 #include "train/runfolder.h"
+#include "train/store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +21,7 @@ enum {
     LONGEST = 4200
 };
 
-static gw_err make_dirs(const char *dir) {
+gw_err gw_runfolder_make(const char *dir) {
     char path[4096];
     if (strlen(dir) >= sizeof path)
         return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
@@ -38,16 +40,27 @@ static gw_err make_dirs(const char *dir) {
     }
 }
 
-gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume) {
-    char here[PATH_MAX], there[PATH_MAX];
-    if (resume && strcmp(resume, "auto") == 0)
+static bool lies_in(const char *path, const char *dir) {
+    char there[PATH_MAX], here[PATH_MAX];
+    if (!realpath(path, there) || !realpath(dir, here))
+        return false;
+    size_t len = strlen(here);
+    return strncmp(there, here, len) == 0 && (there[len] == '/' || there[len] == '\0');
+}
+
+gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
+                                     const char *found) {
+    if (*found && lies_in(found, dir))
         return GW_RUNFOLDER_GO_ON;
-    if (resume && realpath(dir, here) && realpath(resume, there)) {
-        size_t len = strlen(here);
-        if (strncmp(here, there, len) == 0 && (there[len] == '/' || there[len] == '\0'))
-            return GW_RUNFOLDER_GO_ON;
-    }
+    if (!*found && resume && strcmp(resume, "auto") == 0)
+        return GW_RUNFOLDER_AGAIN;
     return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
+}
+
+static bool has_checkpoints(const char *dir) {
+    char path[LONGEST];
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    return gw_store_last(path) >= 0;
 }
 
 /* The first of names[0..n) that the folder has, NULL: none. */
@@ -61,36 +74,51 @@ static const char *first_of(const char *dir, const char *const names[], int n, c
     return NULL;
 }
 
-/* What tells that a run is in there, and that it is whole. */
-static const char *evidence(const char *dir, char path[LONGEST], bool *whole) {
+static gw_err check_new(const char *dir) {
+    char path[LONGEST];
     const char *found = first_of(dir, ends, ENDS, "", path);
     if (!found)
         found = first_of(dir, growing, GROWING, "", path);
-    *whole = found;
-    return found ? found : first_of(dir, growing, GROWING, ".part", path);
+    if (found)
+        return gw_fail(GW_ERR_INPUT,
+                       "--out %s: holds a run already (%s): name another folder, or give "
+                       "--overwrite",
+                       dir, found);
+    found = has_checkpoints(dir) ? GW_CHECKPOINTS : first_of(dir, growing, GROWING, ".part", path);
+    return found ? gw_fail(GW_ERR_INPUT,
+                           "--out %s: holds a run that was interrupted (%s): go on with it by "
+                           "--resume auto, name another folder, or give --overwrite",
+                           dir, found)
+                 : GW_OK;
+}
+
+/* A whole run has nothing to begin again for; checkpoints that cannot be used are not thrown away
+ * unasked. */
+static gw_err check_again(const char *dir) {
+    char path[LONGEST];
+    if (has_checkpoints(dir))
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume auto: all checkpoints in %s/" GW_CHECKPOINTS " are damaged: "
+                       "--overwrite, without --resume, begins anew",
+                       dir);
+    const char *found = first_of(dir, ends, ENDS, "", path);
+    return found ? gw_fail(GW_ERR_INPUT,
+                           "--resume auto: --out %s holds a run (%s) without a checkpoint to go on "
+                           "from: name another folder, or give --overwrite without --resume",
+                           dir, found)
+                 : GW_OK;
 }
 
 gw_err gw_runfolder_claim(const char *dir, gw_runfolder_use use) {
-    GW_TRY(make_dirs(dir));
+    GW_TRY(gw_runfolder_make(dir));
     struct stat st;
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
         return gw_fail(GW_ERR_INPUT, "--out %s: not a folder", dir);
     if (access(dir, W_OK | X_OK) != 0)
         return gw_fail(GW_ERR_INPUT, "--out %s: cannot write there: %s", dir, strerror(errno));
-    char path[LONGEST];
-    bool whole;
-    const char *found = evidence(dir, path, &whole);
-    if (!found || use != GW_RUNFOLDER_NEW)
-        return GW_OK;
-    if (whole)
-        return gw_fail(GW_ERR_INPUT,
-                       "--out %s: holds a run already (%s): name another folder, or give "
-                       "--overwrite",
-                       dir, found);
-    return gw_fail(GW_ERR_INPUT,
-                   "--out %s: holds a run that was interrupted (%s): go on with it by --resume "
-                   "auto, name another folder, or give --overwrite",
-                   dir, found);
+    return use == GW_RUNFOLDER_NEW     ? check_new(dir)
+           : use == GW_RUNFOLDER_AGAIN ? check_again(dir)
+                                       : GW_OK;
 }
 
 static gw_err remove_all(const char *dir, const char *const names[], int n, const char *end) {
@@ -110,9 +138,14 @@ gw_err gw_runfolder_reopen(const char *dir) {
 }
 
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
-    (void)use;
+    static const char *const history[] = {GW_HISTORY};
+    char path[LONGEST];
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    GW_TRY(gw_store_clear(path));
     GW_TRY(remove_all(dir, growing, GROWING, ""));
     GW_TRY(remove_all(dir, growing, GROWING, ".part"));
     GW_TRY(gw_file_sweep(dir, growing, GROWING));
+    if (use != GW_RUNFOLDER_AGAIN)
+        GW_TRY(remove_all(dir, history, 1, ""));
     return gw_runfolder_reopen(dir);
 }

@@ -279,6 +279,31 @@ static gw_err list(listing *l, const char *ckpt_dir) {
     return e;
 }
 
+int64_t gw_store_last(const char *ckpt_dir) {
+    int64_t last = -1;
+    DIR *folder = opendir(ckpt_dir);
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;)
+        if (is_name(entry->d_name)) {
+            int64_t step = strtoll(entry->d_name + strlen(PREFIX), NULL, 10);
+            last = step > last ? step : last;
+        }
+    if (folder)
+        closedir(folder);
+    return last;
+}
+
+gw_err gw_store_clear(const char *ckpt_dir) {
+    listing l;
+    GW_TRY(gw_store_sweep(ckpt_dir));
+    gw_err e = list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++)
+        e = discard(ckpt_dir, l.all[i].name);
+    free(l.all);
+    if (e == GW_OK && rmdir(ckpt_dir) != 0 && errno != ENOENT && errno != ENOTEMPTY)
+        e = gw_fail(GW_ERR_IO, "cannot remove %s: %s", ckpt_dir, strerror(errno));
+    return e;
+}
+
 static void add_line(char *lines, size_t room, const char *line) {
     size_t len = strlen(lines);
     if (len > 0 && len + 1 < room)

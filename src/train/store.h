@@ -91,6 +91,14 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
  *  (files by name); gw_store_manifest_free. GW_ERR_INPUT: none, or damaged. */
 gw_err gw_store_open(const char *path, gw_store_manifest *m);
 
+/** The highest step of a checkpoint in ckpt_dir by the folders' names alone, damaged ones included;
+ *  -1: there is none, or no such folder that can be read. */
+int64_t gw_store_last(const char *ckpt_dir);
+
+/** Remove all checkpoints, damaged ones and what dead processes left included, and ckpt_dir itself
+ *  if nothing else is in it. GW_ERR_IO. */
+gw_err gw_store_clear(const char *ckpt_dir);
+
 /** The manifest alone, from text[0..len); `where` names it in messages. */
 gw_err gw_store_parse(const char *text, size_t len, const char *where, gw_store_manifest *m);
 

@@ -114,6 +114,7 @@ static gw_err one_step(gw_trainer *t) {
     row.loss = batch.local ? loss / batch.local : NAN;
     row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
     t->train_s += row.cost.wall_s;
+    t->checkpoint_s += row.cost.phase_s[GW_PHASE_CHECKPOINT];
     gw_trainer_count_wire(t, &row.cost);
     t->status.loss = row.loss;
     gw_trace_row(&row);

@@ -53,6 +53,7 @@ typedef struct gw_train_result {
     int workers; /* ranks that take samples */
     size_t parameters;
     gw_checkpoint_counts checkpoints;
+    double checkpoint_s; /* in batches of this start, the longest rank's; NaN: not measured */
     char resumed[GW_STORE_PATH]; /* the checkpoint that this start went on from; "": none */
     char stopped_by[16]; /* "epochs", "steps", "time-limit", "SIGTERM", "SIGINT"; "check": no step
                             was taken */

@@ -62,6 +62,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
         GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
     int64_t split[2] = {t->split.split, t->split.flagged};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
+    GW_TRY(gw_allreduce(&t->checkpoint_s, &r->checkpoint_s, 1, MPI_DOUBLE, MPI_MAX, t->comm));
     r->split = split[0];
     r->flagged = split[1];
     gw_watchdog_stage("measuring the ceilings again");
@@ -100,6 +101,8 @@ gw_err gw_trainer_finish(gw_trainer *t) {
                           .memory = t->memory,
                           .thread_level = level,
                           .started_utc = t->started_utc,
+                          .start_utc = t->start_utc,
+                          .resume = &t->resume,
                           .codec = t->codec_rows,
                           .layers = gw_model_layers(t->model),
                           .warning = t->warning,

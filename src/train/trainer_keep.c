@@ -2,6 +2,7 @@
  * on from one. */
 #include "train/trainer_parts.h"
 
+#include "prof/trace.h"
 #include "train/signals.h"
 
 void gw_trainer_warn(gw_trainer *t, const char *line) {
@@ -61,6 +62,7 @@ gw_err gw_trainer_keep_last(gw_trainer *t) {
     if (!t->checkpoint || gw_checkpoint_has(t->checkpoint, t->step))
         return GW_OK;
     GW_TRY(gw_checkpoint_wait(t->checkpoint));
+    gw_trace_step(0); /* no step's */
     gw_ledger_begin();
     gw_err e = gw_checkpoint_take(t->checkpoint);
     gw_ledger_end(&cost);

@@ -11,12 +11,10 @@
 #include "train/auto.h"
 #include "train/signals.h"
 
-#include <errno.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { EVAL_CHUNK = 256 /* samples a pass of an evaluation */ };
 
@@ -84,8 +82,7 @@ static gw_err open_model(gw_trainer *t) {
 static gw_err open_folder(gw_trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
-    return gw_runfolder_claim(t->c->out,
-                              gw_runfolder_use_of(t->c->out, t->c->overwrite, t->c->resume));
+    return gw_runfolder_claim(t->c->out, gw_trainer_use(t));
 }
 
 /* Named by the environment, perhaps: the command line was checked when it was read. */
@@ -174,24 +171,6 @@ static gw_session_setup session_setup(const gw_trainer *t) {
                               .yield = t->oversubscribed};
 }
 
-/* The rows of the run that is gone on with lie where its model.ckpt.d does. */
-static gw_err find_rows(gw_trainer *t) {
-    const gw_train_config *c = t->c;
-    t->began_at = t->resume.manifest.step;
-    if (!*t->resume.path || !c->out || t->rank != 0)
-        return GW_OK;
-    t->marks = json_object_get(t->resume.manifest.facts, "marks");
-    if (gw_runfolder_use_of(c->out, c->overwrite, c->resume) == GW_RUNFOLDER_GO_ON)
-        return GW_OK;
-    char *path = realpath(t->resume.path, NULL), *end;
-    if (!path)
-        return gw_fail(GW_ERR_INPUT, "--resume %s: %s", t->resume.path, strerror(errno));
-    for (int i = 0; i < 2 && (end = strrchr(path, '/')) != NULL; i++)
-        *end = '\0';
-    t->rows_from = path;
-    return GW_OK;
-}
-
 /* Ranks, data set and model; then codec and algorithm are known, too. */
 static gw_err open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->threads);
@@ -212,7 +191,7 @@ static gw_err open_basis(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, open_model(t)));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
-    GW_TRY(gw_agree(t->comm, find_rows(t)));
+    t->began_at = t->resume.manifest.step;
     return choose(t);
 }
 
@@ -233,9 +212,8 @@ gw_err gw_trainer_check(gw_trainer *t) {
 }
 
 gw_err gw_trainer_open(gw_trainer *t) {
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(t->started_utc, sizeof t->started_utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    gw_utc_now(t->start_utc);
+    memcpy(t->started_utc, t->start_utc, sizeof t->started_utc);
     GW_TRY(open_basis(t));
     t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
     gw_watchdog_stage("opening the exchange");
@@ -292,7 +270,6 @@ void gw_trainer_close(gw_trainer *t) {
     gw_paired_close(t->paired);
     gw_checkpoint_close(t->checkpoint);
     gw_resume_free(&t->resume);
-    free(t->rows_from);
     gw_session_close(t->session);
     free(t->stepper.labels);
     gw_optimizer_close(t->optimizer);

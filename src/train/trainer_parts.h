@@ -9,6 +9,7 @@
 #include "train/checkpoint.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
+#include "train/history.h"
 #include "train/memory.h"
 #include "train/ranks.h"
 #include "train/resume.h"
@@ -50,13 +51,11 @@ typedef struct gw_trainer {
     char warning[256];              /* the last one */
     gw_rows *rows;                  /* the files that grow; NULL: no --out */
     FILE *epochs_csv;               /* rank 0's, one of them */
-    char started_utc[32];           /* the first start, if there were several */
-    /* Of the checkpoint that this start goes on from; rank 0 fills the first two before
-     * gw_trainer_open opens any file. */
-    const json_t *marks; /* what gw_trainer_marks gave; NULL: nothing to go on from */
-    char *rows_from;     /* the folder of the run that wrote it; NULL: our own */
-    double clock_s;      /* that the clock goes on from */
-    int64_t began_at;    /* steps that earlier starts have done */
+    char start_utc[GW_UTC];         /* of this start */
+    char started_utc[GW_UTC];       /* of the run's first */
+    /* Of the checkpoint that this start goes on from: */
+    double clock_s;   /* the clock goes on from there */
+    int64_t began_at; /* steps that earlier starts have done */
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
     gw_train_status status;
@@ -72,6 +71,7 @@ typedef struct gw_trainer {
     double limit_from_s;       /* when this start began to train */
     double zero_s;             /* when the first one did, by the same clock */
     double train_s;
+    double checkpoint_s;      /* of this start, by the ledger */
     uint64_t wire_bytes;      /* this rank */
     gw_rank_figures *by_rank; /* rank 0, at the end */
     const char *stopped_by;
@@ -104,12 +104,15 @@ void gw_trainer_heed(gw_trainer *t, int sig);
 /** Collective, between batches: rows and exchanges so far to their files. */
 gw_err gw_trainer_flush(gw_trainer *t);
 
+/** What becomes of the run that --out holds; once t->resume has been looked for. */
+gw_runfolder_use gw_trainer_use(const gw_trainer *t);
+
 /** Collective: the run's folder gives way or is gone on with, and its files of rows can be opened.
  */
 gw_err gw_trainer_open_rows(gw_trainer *t);
 
 /** Collective, when nothing is left that could be refused: of the run that is gone on with, what
- * its end has written gives way. */
+ * its end has written gives way; and its history tells that it goes on. */
 gw_err gw_trainer_reopened(gw_trainer *t);
 
 /** Rank 0, with --out, right after a gw_trainer_flush: what a later start needs to go on with the

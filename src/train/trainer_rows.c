@@ -3,30 +3,54 @@
 #include "train/trainer_parts.h"
 
 #include "base/wait.h"
+#include "train/restart.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* One look at the checkpoint's marks, on rank 0. */
-static gw_err take_up(gw_trainer *t) {
-    const char *utc = json_string_value(json_object_get(t->marks, "started_utc"));
-    const json_t *clock = json_object_get(t->marks, "clock_s");
+gw_runfolder_use gw_trainer_use(const gw_trainer *t) {
+    return gw_runfolder_use_of(t->c->out, t->c->overwrite, t->c->resume, t->resume.path);
+}
+
+/* The folder of the run that a checkpoint is of, which has it in its model.ckpt.d; free(). */
+static gw_err folder_of(const char *checkpoint, char **folder) {
+    char *end;
+    *folder = realpath(checkpoint, NULL);
+    if (!*folder)
+        return gw_fail(GW_ERR_INPUT, "--resume %s: %s", checkpoint, strerror(errno));
+    for (int i = 0; i < 2 && (end = strrchr(*folder, '/')) != NULL; i++)
+        *end = '\0';
+    return GW_OK;
+}
+
+/* The checkpoint's marks of its run's files. */
+static gw_err take_up(gw_trainer *t, bool ours) {
+    const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
+    const char *utc = json_string_value(json_object_get(marks, "started_utc"));
+    const json_t *clock = json_object_get(marks, "clock_s");
     if (!utc || strlen(utc) >= sizeof t->started_utc || !json_is_number(clock) ||
-        json_number_value(clock) < 0)
-        return gw_fail(GW_ERR_INPUT, "the checkpoint lacks its marks of the run's folder");
+        !(json_number_value(clock) >= 0))
+        return gw_fail(GW_ERR_INPUT, "%s: lacks marks of its run's folder", t->resume.path);
     snprintf(t->started_utc, sizeof t->started_utc, "%s", utc);
     t->clock_s = json_number_value(clock);
-    return gw_rows_resume(t->rows, t->rows_from, json_object_get(t->marks, "files"));
+    char *from = NULL;
+    if (!ours)
+        GW_TRY(folder_of(t->resume.path, &from));
+    gw_err e = gw_rows_resume(t->rows, from, json_object_get(marks, "files"));
+    free(from);
+    return e;
 }
 
 static gw_err open_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    bool goes_on = t->marks && !t->rows_from;
-    gw_runfolder_use use = gw_runfolder_use_of(c->out, c->overwrite, c->resume);
-    if (!goes_on)
+    gw_runfolder_use use = gw_trainer_use(t);
+    bool goes_on = *t->resume.path, keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
+    if (use != GW_RUNFOLDER_GO_ON)
         GW_TRY(gw_runfolder_clear(c->out, use));
-    GW_TRY(gw_rows_new(&t->rows, c->out, c->checkpoint_steps || c->checkpoint_s > 0 || t->marks));
-    if (t->marks)
-        GW_TRY(take_up(t));
+    GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
+    if (goes_on)
+        GW_TRY(take_up(t, use == GW_RUNFOLDER_GO_ON));
     return gw_epochs_open(&t->epochs_csv, t->rows);
 }
 
@@ -38,9 +62,16 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
     return gw_bcast(&t->clock_s, 1, MPI_DOUBLE, 0, t->comm);
 }
 
+static gw_err reopen(gw_trainer *t) {
+    if (gw_rows_lack(t->rows))
+        GW_TRY(gw_resume_lacks_rows(&t->resume, t->c->resume_strict));
+    if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON)
+        GW_TRY(gw_runfolder_reopen(t->c->out));
+    return gw_restart_note(t->c->out, &t->resume, t->ranks);
+}
+
 gw_err gw_trainer_reopened(gw_trainer *t) {
-    bool goes_on = t->marks && !t->rows_from;
-    return gw_agree(t->comm, goes_on && t->rows ? gw_runfolder_reopen(t->c->out) : GW_OK);
+    return gw_agree(t->comm, t->rank == 0 && t->c->out ? reopen(t) : GW_OK);
 }
 
 gw_err gw_trainer_marks(const gw_trainer *t, json_t **marks) {

@@ -80,9 +80,11 @@ class Reading(ReportCase):
         self.change(self.copy("a"), lambda info: info["machine"].update(oversubscribed=True))
         self.change(self.copy("b"), lambda info: info.update(
             link={"emulated": True, "hosts": 2, "rate_bits_per_s": 1000000000}))
+        self.change(self.path("b"), lambda info: info.update(
+            resumed={"step": 9, "from_ranks": 2, "dropped": []}, interruptions=[{"event": "x"}]))
         marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
                  for cell in self.only().cells for run in cell.runs]
-        self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link"}])
+        self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link", runs.MARK_RESUMED}])
         self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
 
     def test_interrupted_batches(self):

@@ -78,13 +78,17 @@ class Table(unittest.TestCase):
         self.assertIn("~: modelled, not measured.", done.stdout)
 
     def test_marks(self):
+        again = {**RUN, "resumed": {"step": 7}, "interruptions": [{"event": "ended"}]}
         run = {**RUN, "machine": {"oversubscribed": True},
                "sources": {"wire_bytes": "modelled: what the optimal collective sends"}}
-        done = self.table(self.write("three", json.dumps(run)), self.write("two", json.dumps(RUN)))
+        done = self.table(self.write("three", json.dumps(run)), self.write("two", json.dumps(RUN)),
+                            self.write("again", json.dumps(again)))
         lines = done.stdout.splitlines()
         self.assertRegex(lines[3], r"^three \*  .* 941,096~ ")
         self.assertRegex(lines[4], r"^two  .* 941,096 ")
+        self.assertRegex(lines[5], r"^again \^  ")
         self.assertIn("*: oversubscribed", done.stdout)
+        self.assertIn("^: interrupted", done.stdout)
         self.assertIn("~: modelled", done.stdout)
 
     def test_same_name_twice(self):

@@ -321,6 +321,26 @@ static void sweeps_what_the_dead_left(void **state) {
     newest_is(5);
 }
 
+/* A new run takes the folder: nothing that was a checkpoint is left, and nothing else goes. */
+static void clears_all_checkpoints(void **state) {
+    (void)state;
+    char other[2 * GW_STORE_PATH];
+    assert_int_equal(gw_store_last(dir), -1);
+    assert_int_equal(gw_store_clear(dir), GW_OK); /* no folder */
+    save(30, 3);
+    save(20, 3);
+    assert_int_equal(gw_store_last(dir), 30); /* not the newest: the furthest */
+    assert_int_equal(unlink(inside("manifest")), 0);
+    assert_int_equal(gw_store_clear(dir), GW_OK);
+    assert_int_equal(access(dir, F_OK), -1);
+    save(10, 1);
+    snprintf(other, sizeof other, "%s/notes", dir);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(gw_store_clear(dir), GW_OK);
+    assert_int_equal(gw_store_last(dir), -1);
+    assert_int_equal(access(other, F_OK), 0);
+}
+
 /* ---- what cannot be written ---- */
 
 static void refuses_to_commit_what_is_not_there(void **state) {
@@ -369,6 +389,7 @@ int main(void) {
         CASE(same_step_again),
         CASE(finds_one_that_is_set_aside),
         CASE(sweeps_what_the_dead_left),
+        CASE(clears_all_checkpoints),
         CASE(refuses_to_commit_what_is_not_there),
         CASE(wants_a_folder_to_begin_in),
     };

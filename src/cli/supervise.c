@@ -1,0 +1,249 @@
+/* gradwire supervise: a run that is started again from its last checkpoint when it breaks down. */
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/offspring.h"
+#include "train/history.h"
+#include "train/runfolder.h"
+#include "train/store.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const gw_opt opts[] = {
+    {"restarts", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "start the command again at most so often"},
+    {"backoff", GW_OPT_REAL, "1", 0, 3600, NULL, "SECONDS",
+     "wait before the first restart; twice as long before each further one, up to 60 s, until a "
+     "run gets further than the one before"},
+    {0}};
+
+enum { MORE = 3 }; /* --resume auto NULL */
+static const double longest_s = 60;
+
+typedef struct supervised {
+    int restarts;
+    double backoff_s;
+    char **command; /* the user's, up to a NULL */
+    int words;
+    const char *out, *resume; /* of the command; resume NULL: not given */
+    bool overwrite, checkpoints;
+    char ckpt_dir[GW_STORE_PATH];
+    char **argv; /* what is started */
+} supervised;
+
+/* ---- the command ---- */
+
+/* The value of --NAME VALUE or --NAME=VALUE at command[i], "" if it ends there; NULL: it is another
+ * word. */
+static const char *value_at(const supervised *s, int i, const char *name) {
+    const char *word = s->command[i];
+    size_t len = strlen(name);
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0)
+        return NULL;
+    word += 2 + len;
+    if (*word == '=')
+        return word + 1;
+    return *word ? NULL : s->command[i + 1] ? s->command[i + 1] : "";
+}
+
+static gw_err read_command(supervised *s) {
+    for (s->words = 0; s->command[s->words]; s->words++) {
+        const char *out = value_at(s, s->words, "out");
+        const char *resume = value_at(s, s->words, "resume");
+        s->out = out ? out : s->out;
+        s->resume = resume ? resume : s->resume;
+        s->checkpoints |= value_at(s, s->words, "checkpoint-every") != NULL;
+        s->overwrite |= strcmp(s->command[s->words], "--overwrite") == 0;
+        if (strcmp(s->command[s->words], ":") == 0)
+            return gw_fail(GW_ERR_USAGE, "supervise: ':' in the command: it can start one program "
+                                         "on all ranks only");
+    }
+    if (s->words == 0)
+        return gw_fail(GW_ERR_USAGE, "supervise: no command: e.g. gradwire supervise -- mpiexec -n "
+                                     "2 gradwire train --out DIR --checkpoint-every 500");
+    if (!s->out || !*s->out)
+        return gw_fail(GW_ERR_USAGE, "supervise: the command has no --out DIR: nothing is kept "
+                                     "that a restart could go on from");
+    if (!s->checkpoints)
+        return gw_fail(GW_ERR_USAGE,
+                       "supervise: the command has no --checkpoint-every: a restart would begin "
+                       "from the start");
+    if (snprintf(s->ckpt_dir, sizeof s->ckpt_dir, "%s/" GW_CHECKPOINTS, s->out) >=
+        (int)sizeof s->ckpt_dir)
+        return gw_fail(GW_ERR_USAGE, "supervise: --out: the path is too long");
+    s->argv = calloc((size_t)s->words + MORE, sizeof *s->argv);
+    return s->argv ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+}
+
+/* What the user asked for comes first: to replace a run, or to begin from a checkpoint elsewhere.
+ * A restart goes on with what the run itself has left. */
+static void set_argv(supervised *s, bool again) {
+    static char resume[] = "--resume", automatic[] = "auto";
+    bool as_told = !again || (s->resume && gw_store_last(s->ckpt_dir) < 0);
+    int n = 0;
+    for (int i = 0; i < s->words; i++) {
+        bool names = strcmp(s->command[i], "--resume") == 0;
+        bool drop = !as_told &&
+                    (value_at(s, i, "resume") != NULL || strcmp(s->command[i], "--overwrite") == 0);
+        if (!drop)
+            s->argv[n++] = s->command[i];
+        else if (names && s->command[i + 1])
+            i++;
+    }
+    if (!as_told || !(s->resume || s->overwrite)) {
+        s->argv[n++] = resume;
+        s->argv[n++] = automatic;
+    }
+    s->argv[n] = NULL;
+}
+
+/* ---- a start ---- */
+
+typedef struct ending {
+    int status, signal; /* exit status, or -1 and the signal that ended the command */
+    int asked;          /* the signal that was handed on; 0: none */
+    double seconds;
+} ending;
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static gw_err run_once(const supervised *s, ending *end) {
+    pid_t pid;
+    double from = now_s();
+    *end = (ending){.status = -1};
+    GW_TRY(gw_offspring_start(s->argv, &pid));
+    for (;;) {
+        gw_offspring_event e = gw_offspring_wait(pid, -1);
+        if (e.signal) {
+            end->asked = e.signal;
+            kill(pid, e.signal);
+        }
+        if (!e.ended)
+            continue;
+        end->seconds = now_s() - from;
+        if (WIFSIGNALED(e.status))
+            end->signal = WTERMSIG(e.status);
+        else
+            end->status = WEXITSTATUS(e.status);
+        break;
+    }
+    if (end->status != 0) /* a launcher that dies may leave ranks behind */
+        gw_offspring_end(pid);
+    return GW_OK;
+}
+
+static int status_of(const ending *end) {
+    return end->signal ? 128 + end->signal : end->status;
+}
+
+static void say_end(const ending *end) {
+    fprintf(stderr, "gradwire: supervise: the command ended %s %d after %.1f s",
+            end->signal ? "by signal" : "with status", end->signal ? end->signal : end->status,
+            end->seconds);
+}
+
+/* For run.json. Without it the run is none the worse. */
+static void record(const supervised *s, const ending *end, int attempt, int64_t step) {
+    char utc[GW_UTC];
+    gw_utc_now(utc);
+    json_t *entry = json_pack(
+        "{s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:o}", "event", "ended", "utc", utc, "attempt",
+        attempt, "status", end->signal ? json_null() : json_integer(end->status), "signal",
+        end->signal ? json_integer(end->signal) : json_null(), "asked_by",
+        end->asked ? json_integer(end->asked) : json_null(), "seconds", end->seconds, "checkpoint",
+        step < 0 ? json_null() : json_integer(step));
+    gw_err e = gw_runfolder_make(s->out);
+    if (e == GW_OK)
+        e = gw_history_add(s->out, entry);
+    else
+        json_decref(entry);
+    if (e != GW_OK)
+        fprintf(stderr, "gradwire: supervise: this end is not recorded: %s\n", gw_err_text());
+}
+
+/* ---- again and again ---- */
+
+/* False: a signal came meanwhile. */
+static bool pause_s(double seconds) {
+    return !gw_offspring_wait(0, seconds).signal;
+}
+
+static gw_err supervise(supervised *s, int *status) {
+    int64_t before = gw_store_last(s->ckpt_dir);
+    double wait_s = s->backoff_s;
+    GW_TRY(gw_offspring_open());
+    for (int attempt = 1;; attempt++) {
+        ending end;
+        set_argv(s, attempt > 1);
+        GW_TRY(run_once(s, &end));
+        *status = status_of(&end);
+        if (*status == 0 || end.status == gw_err_status(GW_ERR_USAGE))
+            return GW_OK;
+        int64_t step = gw_store_last(s->ckpt_dir);
+        record(s, &end, attempt, step);
+        say_end(&end);
+        if (end.asked || attempt > s->restarts) {
+            if (end.asked)
+                fprintf(stderr, ", as it was told to\n");
+            else
+                fprintf(stderr, "; no restart is left of %d\n", s->restarts);
+            return GW_OK;
+        }
+        if (step > before)
+            wait_s = s->backoff_s;
+        before = step;
+        fprintf(stderr, "; restart %d of %d in %.1f s\n", attempt, s->restarts, wait_s);
+        if (!pause_s(wait_s))
+            return GW_OK;
+        wait_s = fmin(2 * wait_s, fmax(longest_s, s->backoff_s));
+    }
+}
+
+static gw_err read_own(supervised *s, gw_args *args, int argc, char **argv) {
+    int own = 1;
+    while (own < argc && strcmp(argv[own], "--") != 0)
+        own++;
+    GW_TRY(gw_args_argv(args, "supervise", own, argv, NULL));
+    if (own == argc)
+        return gw_fail(GW_ERR_USAGE, "supervise: the command to start comes after '--', e.g. "
+                                     "gradwire supervise -- mpiexec -n 2 gradwire train ..");
+    s->restarts = (int)gw_args_int(args, "restarts");
+    s->backoff_s = gw_args_real(args, "backoff");
+    s->command = argv + own + 1;
+    return read_command(s);
+}
+
+/* One process that starts no MPI: it outlives those that do. */
+static int run(int argc, char **argv) {
+    supervised s = {0};
+    gw_args *args = NULL;
+    int status = 0;
+    gw_err e = gw_args_new(&args, opts);
+    if (e == GW_OK)
+        e = read_own(&s, args, argc, argv);
+    if (e == GW_OK)
+        e = supervise(&s, &status);
+    gw_args_free(args);
+    free(s.argv);
+    return e == GW_OK ? status : gw_cli_fail(e);
+}
+
+const gw_command gw_command_supervise = {
+    .name = "supervise",
+    .summary = "start a run again from its last checkpoint when it breaks down",
+    .usage = "[options] -- mpiexec -n 2 gradwire train --out DIR --checkpoint-every 500 ..",
+    .notes =
+        "The command gets '--resume auto'. It is not started again when it succeeds (status 0), "
+        "was\nwrong (2), or ends by a SIGTERM or SIGINT that was sent to supervise, which "
+        "hands it on.",
+    .opts = opts,
+    .run = run,
+};

@@ -1,0 +1,20 @@
+/** What run.json tells of checkpoints, and of what a run was interrupted by. */
+#ifndef GW_TRAIN_RESTART_H
+#define GW_TRAIN_RESTART_H
+
+#include "train/resume.h"
+#include "train/trainer.h"
+
+/** "checkpoints": those of this start; null: none were asked for. */
+json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r);
+
+/** "resumed": null, if this start began at step 0. `utc`: when it began; `counted`: of the steps
+ *  before, those that the summary is over, too (others had another number of ranks, or their rows
+ *  were not there to go on with). */
+json_t *gw_resumed_json(const gw_resume *r, const char *utc, int64_t counted);
+
+/** Rank 0: note in DIR's history that the run went on, or that it began again after an interruption
+ *  that is noted there. */
+gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks);
+
+#endif

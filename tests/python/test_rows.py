@@ -1,0 +1,137 @@
+"""The files of rows of a run that goes on from a checkpoint, and who may have its folder."""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+import gwrun
+
+RUN = ["--data", "synthetic:samples=600,features=8,classes=3,seed=1", "--layers", "6", "--batch", 20,
+       "--ceilings", "off", "--overhead", 0, "--papi-group", "none", "--checkpoint-every", 6]
+
+
+def steps_and_ranks(out):
+    return [(int(row["step"]), int(row["rank"])) for row in gwrun.batches(out)]
+
+
+def both(first, last, ranks):
+    return [(step, rank) for step in range(first, last + 1) for rank in range(ranks)]
+
+
+class Rows(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.top = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.top.cleanup)
+        cls.first = os.path.join(cls.top.name, "first")
+        gwrun.train(2, cls.first, *RUN, "--steps", 12)
+
+    def copy(self, name):
+        out = os.path.join(self.top.name, name)
+        shutil.copytree(self.first, out)
+        return out
+
+    def refused(self, out, *words):
+        done = gwrun.run(1, "train", "--out", out, *words)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+        return done.stderr
+
+    def show(self, out):
+        done = gwrun.run(1, "show", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_other_ranks(self):
+        """A whole run goes on with more steps, on one rank; from a middle one, with what came after
+        it cut off; and on two again, whose summary is over their own steps."""
+        out = self.copy("other")
+        run = gwrun.train(1, out, *RUN, "--steps", 18, "--resume", "auto")
+        self.assertEqual(steps_and_ranks(out), both(1, 12, 2) + both(13, 18, 1))
+        self.assertEqual(run["resumed"]["from_ranks"], 2)
+        self.assertEqual(run["resumed"]["steps_not_in_summary"], 12)
+        self.assertEqual(run["results"]["summary"]["batches"], 6)
+        self.assertEqual(run["results"]["steps"], 18)
+        self.assertIn("resumed 1 time, last after step 12 of 2 ranks; 12 steps of other",
+                      self.show(out))
+        middle = os.path.join(out, "model.ckpt.d", "step-000000000012")
+        run = gwrun.train(2, out, *RUN, "--steps", 24, "--resume", middle)
+        self.assertEqual(steps_and_ranks(out), both(1, 24, 2))
+        self.assertEqual(run["resumed"]["steps_not_in_summary"], 0)
+        self.assertEqual(run["results"]["summary"]["batches"], 14)
+        self.assertEqual([one["step"] for one in run["interruptions"]], [12, 12])
+        self.assertIn("14 steps after 10 of warm-up", self.show(out))
+
+    def test_other_folder(self):
+        """The rows up to the checkpoint are copied; where they are not, that is said."""
+        out = os.path.join(self.top.name, "elsewhere")
+        before = sorted(os.listdir(self.first))
+        run = gwrun.train(2, out, *RUN, "--steps", 18, "--resume", self.first)
+        self.assertEqual(steps_and_ranks(out), both(1, 18, 2))
+        self.assertEqual(run["resumed"]["dropped"], [])
+        self.assertEqual(sorted(os.listdir(self.first)), before)
+        alone = os.path.join(self.top.name, "alone")
+        shutil.copytree(os.path.join(self.first, "model.ckpt.d"),
+                        os.path.join(alone, "model.ckpt.d"))
+        self.assertIn("--resume-strict: ", self.refused(os.path.join(self.top.name, "strict"), *RUN,
+                                                        "--resume", alone, "--resume-strict"))
+        out = os.path.join(self.top.name, "bare")
+        run = gwrun.train(2, out, *RUN, "--steps", 18, "--resume", alone)
+        self.assertEqual(steps_and_ranks(out), both(13, 18, 2))
+        self.assertEqual(len(run["resumed"]["dropped"]), 1)
+        self.assertEqual(run["resumed"]["steps_not_in_summary"], 12)
+        self.assertIn("6 steps after 0 of warm-up", self.show(out))
+
+    def test_rows_that_cannot_go_on(self):
+        """Nothing of the run is lost by that."""
+        out = self.copy("columns")
+        words = [*RUN, "--steps", 18, "--resume", "auto"]
+        path = os.path.join(out, "batches.csv")
+        with open(path, encoding="utf-8") as file:
+            rows = file.read()
+
+        def write(text):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+        write(rows.replace("clean\n", "clean,cycles\n", 1))
+        self.assertIn("its columns are not those of this run", self.refused(out, *words))
+        write(rows[:-1])
+        self.assertIn("too short", self.refused(out, *words))
+        os.remove(path)
+        self.assertIn("batches.csv.part: No such file", self.refused(out, *words))
+        write(rows + "what a killed one has")
+        gwrun.train(2, out, *words)
+        self.assertEqual(steps_and_ranks(out), both(1, 18, 2))
+
+    def test_who_may_have_the_folder(self):
+        out = self.copy("taken")
+        anew = [*RUN, "--steps", 6]
+        self.assertIn("holds a run already (run.json)", self.refused(out, *anew))
+        for name in set(os.listdir(out)) - {"model.ckpt.d", "batches.csv"}:
+            os.remove(os.path.join(out, name))
+        os.rename(os.path.join(out, "batches.csv"), os.path.join(out, "batches.csv.part"))
+        self.assertIn("interrupted (model.ckpt.d)", self.refused(out, *anew))
+        damaged = os.path.join(out, "model.ckpt.d")
+        for name in os.listdir(damaged):
+            os.remove(os.path.join(damaged, name, "manifest"))
+        self.assertIn("all checkpoints", self.refused(out, *anew, "--resume", "auto"))
+        shutil.rmtree(damaged)
+        self.assertIn("interrupted (batches.csv.part)", self.refused(out, *anew))
+        with open(os.path.join(out, "interruptions.jsonl"), "w", encoding="utf-8") as file:
+            file.write('{"event":"ended","attempt":1}\n{"event":"en')
+        run = gwrun.train(1, out, *anew, "--resume", "auto")  # killed before its first checkpoint
+        self.assertEqual([one["event"] for one in run["interruptions"]],
+                         ["ended", "unreadable", "resumed"])
+        self.assertIsNone(run["resumed"])
+        self.assertEqual(steps_and_ranks(out), both(1, 6, 1))
+        shutil.rmtree(damaged)
+        self.assertIn("without a checkpoint", self.refused(out, *anew, "--resume", "auto"))
+        shutil.copytree(os.path.join(self.first, "model.ckpt.d"), damaged)
+        run = gwrun.train(1, out, *anew, "--overwrite")
+        self.assertEqual(run["interruptions"], [])
+        self.assertEqual(sorted(os.listdir(damaged)), ["step-000000000006"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,204 @@
+"""gradwire supervise: ranks that are killed, a run that ends as if nothing had been, and commands
+that cannot be supervised."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import gwrun
+
+RUN = ["--data", "synthetic:samples=600,features=8,classes=3,seed=1", "--layers", "6", "--batch", 20,
+       "--compress", "topk", "--ceilings", "off", "--overhead", 0, "--papi-group", "none"]
+KEPT = ["--checkpoint-every", 5]
+SLOW = ["--inject-skew", "0:10ms"]  # so that there is time to kill
+
+
+def supervise(*words):
+    return [gwrun.GRADWIRE, "supervise", *map(str, words)]
+
+
+def ranks_of(pid):
+    """Ids of the processes that train and come of process `pid`."""
+    parents, train = {}, set()
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+                parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except (OSError, IndexError):
+            continue  # it has ended meanwhile
+        if words[0] == os.fsencode(gwrun.GRADWIRE) and words[1] == b"train":
+            train.add(int(entry))
+
+    def comes_of(one):
+        while one > 1 and one != pid:
+            one = parents.get(one, 0)
+        return one == pid
+
+    return sorted(one for one in train if comes_of(one))
+
+
+def last_step(out):
+    """Of the newest checkpoint; -1: none."""
+    try:
+        names = os.listdir(os.path.join(out, "model.ckpt.d"))
+    except OSError:
+        return -1
+    return max((int(name[5:]) for name in names if name[5:].isdigit()), default=-1)
+
+
+def wait_for(what, timeout=60):
+    until = time.monotonic() + timeout
+    while not what():
+        if time.monotonic() > until:
+            raise AssertionError("timeout")
+        time.sleep(0.01)
+
+
+def read_json(out):
+    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+class Supervise(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.TemporaryDirectory()
+        self.addCleanup(self.top.cleanup)
+        self.out = os.path.join(self.top.name, "run")
+
+    def start(self, own, ranks, *words):
+        """A supervised run, which is killed if the test fails."""
+        process = subprocess.Popen(
+            supervise(*own, "--", *gwrun.command(ranks, "train", "--out", self.out, *words)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+        def end():
+            process.kill()
+            process.communicate()
+
+        self.addCleanup(end)
+        return process
+
+    def kill_rank_after(self, process, step, which=-1):
+        wait_for(lambda: last_step(self.out) >= step)
+        os.kill(ranks_of(process.pid)[which], signal.SIGKILL)
+
+    def test_ends_as_if_nothing_had_been(self):
+        whole = gwrun.train(2, os.path.join(self.top.name, "whole"), *RUN, "--epochs", 2)
+        process = self.start(["--restarts", 3, "--backoff", 0.1], 2, *RUN, *KEPT, *SLOW,
+                             "--epochs", 2)
+        self.kill_rank_after(process, 10)
+        self.kill_rank_after(process, 30, which=0)
+        said = process.communicate(timeout=100)[1]
+        self.assertEqual(process.returncode, 0, said)
+        self.assertEqual(said.count("gradwire: supervise:"), 2, said)
+        run = read_json(self.out)
+        self.assertEqual(run["results"]["replica_hash"], whole["results"]["replica_hash"])
+        self.assertEqual(run["results"]["steps"], whole["results"]["steps"])
+        self.assertEqual(run["results"]["wire_bytes"], whole["results"]["wire_bytes"])
+        self.assertEqual(run["results"]["summary"]["batches"],
+                         whole["results"]["summary"]["batches"])
+        self.check_rows(whole)
+        self.check_history(run)
+
+    def check_rows(self, whole):
+        """Each rank and step once, in order, as in the run that nobody disturbed."""
+        keys = ("rank", "epoch", "step", "samples", "loss", "logical_bytes", "wire_bytes")
+        rows, others = gwrun.batches(self.out), gwrun.batches(os.path.join(self.top.name, "whole"))
+        self.assertEqual([[row[key] for key in keys] for row in rows],
+                         [[row[key] for key in keys] for row in others])
+        for rank in "01":
+            starts = [float(row["t_start_s"]) for row in rows if row["rank"] == rank]
+            self.assertEqual(starts, sorted(starts))
+        names = set(os.listdir(self.out))
+        self.assertFalse({name for name in names if name.endswith((".part", ".tmp"))})
+        self.assertLessEqual({"batches.csv", "epochs.csv", "model.gw", "matrix.csv"}, names)
+        with open(os.path.join(self.out, "epochs.csv"), encoding="utf-8") as file:
+            epochs = [line.split(",") for line in file.read().splitlines()[1:]]
+        self.assertEqual([row[:2] for row in epochs], [["1", "25"], ["2", "50"]])
+        self.assertEqual(epochs[-1][-1], whole["results"]["replica_hash"])
+        self.assertLess(float(epochs[0][7]), float(epochs[1][7]))  # elapsed_s
+
+    def check_history(self, run):
+        ended = [one for one in run["interruptions"] if one["event"] == "ended"]
+        resumed = [one for one in run["interruptions"] if one["event"] == "resumed"]
+        self.assertEqual([one["event"] for one in run["interruptions"]], ["ended", "resumed"] * 2)
+        self.assertEqual([one["attempt"] for one in ended], [1, 2])
+        for one in ended:
+            self.assertNotEqual(one["status"], 0)
+            self.assertGreater(one["seconds"], 0)
+        steps = [one["step"] for one in resumed]
+        self.assertGreaterEqual(steps[0], 10)
+        self.assertGreaterEqual(steps[1], 30)
+        self.assertEqual(run["resumed"]["step"], steps[1])
+        self.assertEqual(run["resumed"]["from_ranks"], 2)
+        self.assertEqual(run["resumed"]["dropped"], [])
+        self.assertEqual(run["checkpoints"]["every_steps"], 5)
+        self.assertEqual(run["checkpoints"]["last_step"], run["results"]["steps"])
+
+    def test_gives_up(self):
+        """A launcher that dies takes its ranks with it, and no restart is left."""
+        process = self.start(["--restarts", 0], 2, *RUN, *KEPT, *SLOW, "--epochs", 1000)
+        wait_for(lambda: last_step(self.out) >= 5)
+        ranks = ranks_of(process.pid)
+        with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
+            launcher = int(file.read().split()[0])
+        os.kill(launcher, signal.SIGKILL)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, said)
+        self.assertIn("no restart is left of 0", said)
+        self.assertEqual([pid for pid in ranks if os.path.exists(f"/proc/{pid}")], [])
+        with open(os.path.join(self.out, "interruptions.jsonl"), encoding="utf-8") as file:
+            ended = json.loads(file.read())
+        self.assertEqual((ended["event"], ended["signal"], ended["status"]),
+                         ("ended", signal.SIGKILL, None))
+
+    def test_signal_is_handed_on(self):
+        """What asks supervise to end ends the run whole, and it is not started again."""
+        process = self.start([], 2, *RUN, *KEPT, *SLOW, "--epochs", 1000)
+        wait_for(lambda: last_step(self.out) >= 5)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
+        self.assertIn("as it was told to", said)
+        run = read_json(self.out)
+        self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
+        self.assertEqual(last_step(self.out), run["results"]["steps"])
+        self.assertEqual(run["interruptions"], [])
+
+    def test_refused(self):
+        kept = ["--out", self.out, "--checkpoint-every", 5]
+        for words, said in (
+                ([], "comes after '--'"),
+                (["--"], "no command"),
+                (["--", "gradwire", "train", "--checkpoint-every", 5], "no --out"),
+                (["--", "gradwire", "train", "--out", self.out], "no --checkpoint-every"),
+                (["--", "mpiexec", "gradwire", "train", *kept, ":", "other"], "':'"),
+                (["--restart", 1, "--", "gradwire", "train", *kept], "did you mean 'restarts'"),
+                (["--restarts", -1, "--", "gradwire", "train", *kept], "restarts=-1"),
+                (["--", "/nonexistent/mpiexec", "gradwire", "train", *kept], "cannot start")):
+            with self.subTest(words=words):
+                done = subprocess.run(supervise(*words), capture_output=True, text=True, timeout=60,
+                                      check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(said, done.stderr)
+                self.assertFalse(os.path.exists(self.out))
+
+    def test_users_mistake(self):
+        """It would be one again: status 2, as the command's own, and no restart."""
+        done = subprocess.run(
+            supervise("--", *gwrun.command(2, "train", "--out", self.out, *KEPT, "--epochs", 0)),
+            capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertNotIn("supervise:", done.stderr)
+        self.assertFalse(os.path.exists(self.out))
+
+
+if __name__ == "__main__":
+    unittest.main()
