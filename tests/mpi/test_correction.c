@@ -117,7 +117,12 @@ static void state(run *r, const char *dir, bool load) {
         CHECK(unlink(path) == 0, "unlink");
 }
 
-/* Half a run, saved and gone on with by another session, against the whole one. */
+static bool same(run *a, run *b) {
+    return memcmp(gw_session_params(a->session), gw_session_params(b->session),
+                  N * sizeof(float)) == 0;
+}
+
+/* Half a run, saved and gone on with by another session, and by its own, against the whole one. */
 static void check_resume(const char *dir, const char *comm, const char *codec,
                          const char *feedback) {
     static float saved[N];
@@ -135,16 +140,20 @@ static void check_resume(const char *dir, const char *comm, const char *codec,
     state(&half, dir, false);
     memcpy(saved, gw_session_params(half.session), sizeof saved);
     memcpy(rest.velocity, half.velocity, sizeof saved);
-    close_run(&half);
     open_run(&rest, comm, codec, feedback, saved);
     state(&rest, dir, true);
-    for (int k = STEPS / 2; k < STEPS; k++)
+    for (int k = STEPS / 2; k < STEPS; k++) {
+        step(&half, k);
         step(&rest, k);
-    CHECK(memcmp(gw_session_params(whole.session), gw_session_params(rest.session),
-                 N * sizeof(float)) == 0,
+    }
+    CHECK(same(&whole, &rest),
           "--comm %s --compress %s --error-feedback %s: the resumed run differs", comm, codec,
           feedback);
+    CHECK(same(&whole, &half),
+          "--comm %s --compress %s --error-feedback %s: to save it has changed the run", comm,
+          codec, feedback);
     close_run(&whole);
+    close_run(&half);
     close_run(&rest);
 }
 
@@ -156,6 +165,10 @@ static void resume_all(const char *dir) {
         check_resume(dir, (*s)->name, "topk", "auto");
         check_resume(dir, (*s)->name, "qsgd", "on");
     }
+    check_resume(dir, "local:period=3", "onebit", "auto");
+    check_resume(dir, "gossip:topology=exponential", "none", "auto");
+    check_resume(dir, "powersgd:rank=1,warm=off", "none", "auto");
+    check_resume(dir, "delayed:bucket=1K", "randomk:ratio=0.1", "auto");
     check_resume(dir, "sparse", "topk:ratio=0.1;layer2=none", "dgc");
     check_resume(dir, "allreduce", "qsgd:bits=2;layer0=topk;layer1=none", "momentum");
 }

@@ -1,0 +1,212 @@
+"""Checkpoints and restarts: a run that is taken up again ends with the bits of one that never
+stopped, or says in a line why it cannot."""
+
+import csv
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
+         "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0, "--profile", "timers"]
+EVERY = ["--checkpoint-every", 1000]  # so at the end alone
+HALF = 30  # steps: within the second epoch of 24
+# What differs from run to run.
+TIMES = ("elapsed_s", "train_s")
+
+
+def epochs(out):
+    with open(os.path.join(out, "epochs.csv"), newline="", encoding="utf-8") as file:
+        return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)]
+
+
+def steps_of(out):
+    """(rank, step, loss), in the file's order."""
+    return [(row["rank"], row["step"], row["loss"]) for row in gwrun.batches(out)]
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def flip(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 4]))
+
+
+class Checkpoint(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = top.name
+        self.whole, self.out = self.path("whole"), self.path("run")
+
+    def path(self, *names):
+        return os.path.join(self.top, *names)
+
+    def folders(self):
+        return sorted(os.listdir(os.path.join(self.out, "model.ckpt.d")))
+
+    def begin(self, ranks, *words):
+        """A run that ends in mid-epoch."""
+        gwrun.train(ranks, self.out, *SMALL, *EVERY, *words, "--steps", HALF)
+
+    def resume(self, ranks, *words):
+        """What the rest of it says."""
+        done = gwrun.run(ranks, "train", "--out", self.out, *SMALL, "--resume", "auto", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, ranks, *words):
+        command = gwrun.command(ranks, "train", *SMALL, *words)
+        if ranks == 1:  # no launcher: faster
+            command = command[command.index(gwrun.GRADWIRE):]
+        done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done.stderr
+
+    def check_bits(self, ranks, *words):
+        for out in (self.whole, self.out):
+            shutil.rmtree(out, ignore_errors=True)
+        gwrun.train(ranks, self.whole, *SMALL, *words)
+        self.begin(ranks, *words)
+        said = self.resume(ranks, *words)
+        self.assertIn(f"step-{HALF:012d}: {HALF} steps done, in epoch 2", said)
+        self.assertEqual(epochs(self.out), epochs(self.whole))
+        self.assertEqual(steps_of(self.out), steps_of(self.whole))
+        codec = os.path.join(self.out, "codec.csv")
+        if os.path.exists(codec):
+            self.assertEqual(read(codec), read(os.path.join(self.whole, "codec.csv")))
+
+    def test_to_the_bit(self):
+        """What test_correction.c has for the exchange alone, with all that a run adds: its place in
+        the epoch, rates that depend on the step, an optimizer's state that is spread over the ranks,
+        samples for codec.csv, choices made at the start."""
+        for ranks, *words in (
+                (1, "--momentum", 0.9, "--lr-warmup", 40, "--validation", 0.2),
+                (2, "--comm", "delayed", "--compress", "topk:ratio=0.1,warmup=40", "--update",
+                 "lazy"),
+                (2, "--comm", "sparse", "--compress", "topk", "--compress-stats", 4),
+                (2, "--comm", "local:period=7,momentum=1", "--momentum", 0.5, "--compress", "onebit"),
+                (3, "--comm", "sharded", "--momentum", 0.9, "--compress", "qsgd:bits=4",
+                 "--error-feedback", "on", "--data-layout", "sharded"),
+                (2, "--comm", "ps:dedicated=1", "--momentum", 0.9)):
+            with self.subTest(ranks=ranks, words=words):
+                self.check_bits(ranks, *words)
+
+    def test_choices_are_taken_again(self):
+        """An algorithm that was the fastest then: another would add in another order."""
+        words = ["--comm", "allreduce:algo=(auto:budget=0.01)"]
+        self.begin(2, *words)
+        table = os.path.join(self.out, "algo.csv")
+        chosen = read(table)
+        gwrun.train(2, self.whole, *SMALL, "--comm", f"allreduce:algo=(auto:table={table})")
+        self.assertIn("as before the restart", self.resume(2, *words))
+        self.assertEqual(read(table), chosen)
+        self.assertEqual(epochs(self.out), epochs(self.whole))
+
+    def test_damaged_is_passed_over(self):
+        """And the one before it taken; where none is left, the run starts at the beginning."""
+        gwrun.train(1, self.whole, *SMALL)
+        self.begin(1)
+        gwrun.train(1, self.out, *SMALL, *EVERY, "--resume", "auto", "--steps", HALF + 5)
+        old, new = self.folders()
+        flip(self.path("run", "model.ckpt.d", new, "rank-00000.gw"), 1000)
+        said = self.resume(1, *EVERY)
+        self.assertIn(f"{new}/rank-00000.gw", said)
+        self.assertEqual(said.count("warning:"), 1)
+        self.assertIn(f"{old}: {HALF} steps done", said)
+        self.assertEqual(epochs(self.out), epochs(self.whole))
+        for folder in self.folders():
+            flip(self.path("run", "model.ckpt.d", folder, "manifest"), 30)
+        self.assertIn("holds no complete checkpoint",
+                      self.refused(1, "--resume", self.out))
+
+    def test_nothing_to_go_on_from(self):
+        said = self.resume(1)
+        self.assertIn("no checkpoint in", said)
+        self.assertIn("starts at the beginning", said)
+        self.assertEqual(len(epochs(self.out)), 2)
+
+    def test_other_ranks(self):
+        """Momentum is put together from its owners, so the curve is the serial one's; what cannot be
+        kept is told, a line each."""
+        words = ["--comm", "sharded", "--momentum", 0.9]
+        gwrun.train(1, self.whole, *SMALL, *words)
+        self.begin(2, *words)
+        said = self.resume(1, *words, "--resume-strict")
+        self.assertNotIn("start anew", said)
+        for mine, other in zip(gwrun.losses(self.out), gwrun.losses(self.whole), strict=True):
+            self.assertAlmostEqual(mine, other, delta=1e-4 * max(1, other))
+        lossy = ["--overwrite", "--comm", "local:period=4", "--compress", "topk"]
+        self.begin(2, *lossy)
+        error = self.refused(3, "--out", self.out, *lossy[1:], "--resume", "auto",
+                             "--resume-strict")
+        self.assertIn("--resume-strict: resume: 2 ranks then, 3 now: residuals", error)
+        said = self.resume(3, *lossy[1:])
+        for part in ("2 ranks then, 3 now: residuals of error feedback start anew",
+                     "what --comm local carried", "parameters differed over the ranks"):
+            self.assertIn(part, said)
+
+    def test_refusals(self):
+        """Each a line; the run that is there stays as it is."""
+        self.begin(1)
+        before = sorted(os.listdir(self.out)), self.folders()
+        for words, part in (
+                (["--seed", 2], "--seed '1', and here it is '2'"),
+                (["--layers", "12"], "--layers '12,8'"),
+                (["--batch", 10], "global batches of 20 samples"),
+                (["--data", "synthetic:samples=600,features=20,classes=4,test=0.2,seed=9"],
+                 "other data"),
+                (["--steps", HALF - 1], f"{HALF} steps done already"),
+                (["--epochs", 1], "in epoch 2 already")):
+            error = self.refused(1, "--out", self.out, "--resume", "auto", *words)
+            self.assertIn(part, error)
+        self.assertIn("holds a run", self.refused(1, "--out", self.out))
+        self.assertIn("no such folder", self.refused(1, "--resume", self.path("nowhere")))
+        for words, part in (
+                (["--checkpoint-every", 5], "needs --out"),
+                (["--out", self.path("x"), "--checkpoint-every", "5m"], "steps, e.g. 500"),
+                (["--out", self.path("x"), "--checkpoint-keep", 3], "--checkpoint-every"),
+                (["--resume", "auto"], "needs --out"),
+                (["--out", self.out, "--resume", "auto", "--overwrite"], "--overwrite"),
+                (["--resume-strict"], "--resume"),
+                (["--comm", "iallreduce", "--paired", "--resume", self.out], "--paired")):
+            self.assertIn(part, self.refused(1, *words))
+        self.assertEqual((sorted(os.listdir(self.out)), self.folders()), before)
+
+    def test_into_another_folder(self):
+        """A run's folder named, and its history taken along; the checkpoint is a model, too."""
+        self.begin(1)
+        other = self.path("other")
+        gwrun.train(1, other, *SMALL, "--resume", self.out)
+        self.assertEqual([step for _, step, _ in steps_of(other)],
+                         [str(step) for step in range(1, 49)])
+        self.assertEqual(len(epochs(self.out)), 2)
+        model = self.path("run", "model.ckpt.d", f"step-{HALF:012d}", "model.gw")
+        done = gwrun.run(1, "eval", "--model", model, *SMALL[:2])
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_while_training_goes_on(self):
+        """Many of them: written beside the steps, pruned, their time in the ledger; and the run is
+        the one without any."""
+        words = ["--momentum", 0.5, "--epochs", 12]
+        gwrun.train(2, self.whole, *SMALL, *words)
+        gwrun.train(2, self.out, *SMALL, *words, "--checkpoint-every", 3, "--checkpoint-keep", 1)
+        self.assertEqual(self.folders(), [f"step-{24 * 12:012d}"])
+        self.assertEqual(epochs(self.out), epochs(self.whole))
+        taken = [row["rank"] for row in gwrun.batches(self.out) if float(row["checkpoint_s"]) > 0]
+        self.assertGreaterEqual(taken.count("0"), 1)
+        self.assertEqual(taken.count("0"), taken.count("1"))
+
+
+if __name__ == "__main__":
+    unittest.main()
