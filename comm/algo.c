@@ -13,8 +13,13 @@ static const gw_entry *const entries[] = {
     NULL,
 };
 
-const gw_registry gw_algos = {
-    .kind = "algorithm", .symbol = "gw_algo_plugin", .abi = GW_ALGO_ABI, .entries = entries};
+static const gw_hook needs[] = {GW_HOOK(gw_algo_ops, allreduce), GW_HOOK(gw_algo_ops, cost), {0}};
+
+const gw_registry gw_algos = {.kind = "algorithm",
+                              .symbol = "gw_algo_plugin",
+                              .abi = GW_ALGO_ABI,
+                              .entries = entries,
+                              .needs = needs};
 
 static const char *refusal(const gw_algo *a, const gw_codec *codec) {
     return a->ops->refuses ? a->ops->refuses(a->args, codec) : NULL;

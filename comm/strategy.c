@@ -13,8 +13,17 @@ static const gw_entry *const entries[] = {
     NULL,
 };
 
-const gw_registry gw_strategies = {
-    .kind = "strategy", .symbol = "gw_strategy_plugin", .abi = GW_STRATEGY_ABI, .entries = entries};
+static const gw_hook needs[] = {GW_HOOK(gw_strategy_ops, open),
+                                GW_HOOK(gw_strategy_ops, close),
+                                GW_HOOK(gw_strategy_ops, finish),
+                                GW_HOOK(gw_strategy_ops, cost),
+                                {0}};
+
+const gw_registry gw_strategies = {.kind = "strategy",
+                                   .symbol = "gw_strategy_plugin",
+                                   .abi = GW_STRATEGY_ABI,
+                                   .entries = entries,
+                                   .needs = needs};
 
 gw_err gw_strategy_find(gw_strategy *out, const char *spec) {
     const gw_entry *entry = NULL;

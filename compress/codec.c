@@ -20,8 +20,16 @@ static const gw_entry *const entries[] = {
     NULL,
 };
 
-const gw_registry gw_codecs = {
-    .kind = "codec", .symbol = "gw_codec_plugin", .abi = GW_CODEC_ABI, .entries = entries};
+static const gw_hook needs[] = {GW_HOOK(gw_codec_ops, bound),
+                                GW_HOOK(gw_codec_ops, encode),
+                                GW_HOOK(gw_codec_ops, decode),
+                                {0}};
+
+const gw_registry gw_codecs = {.kind = "codec",
+                               .symbol = "gw_codec_plugin",
+                               .abi = GW_CODEC_ABI,
+                               .entries = entries,
+                               .needs = needs};
 
 /* What comes after the codec itself in a chain. */
 typedef struct gw_stage {
@@ -31,12 +39,25 @@ typedef struct gw_stage {
 
 /* ---- opening ---- */
 
+/* What belongs to another hook and is not there, for a plugin may forget it; NULL: nothing. */
+static const char *half_made(const gw_codec_ops *ops) {
+    bool stage = ops->pack || ops->unpack || ops->pack_bound;
+    return stage && !(ops->pack && ops->unpack && ops->pack_bound)
+               ? "pack, unpack and pack_bound belong together"
+           : ops->add && ops->unit_bytes == 0 ? "add needs unit_bytes"
+           : ops->measure && !ops->prefix     ? "measure needs prefix"
+                                              : NULL;
+}
+
 static gw_err open_one(gw_codec *out, const char *spec) {
     gw_codec c = {0};
     const gw_entry *entry = NULL;
     GW_TRY(gw_registry_find(&gw_codecs, spec, &entry, &c.args));
     c.ops = (const gw_codec_ops *)entry; /* head is the first member */
-    gw_err e = c.ops->open ? c.ops->open(&c.self, c.args) : GW_OK;
+    const char *lacks = half_made(c.ops);
+    gw_err e = lacks         ? gw_fail(GW_ERR_INPUT, "codec %s: %s: mend the plugin", spec, lacks)
+               : c.ops->open ? c.ops->open(&c.self, c.args)
+                             : GW_OK;
     if (e != GW_OK) {
         gw_args_free(c.args);
         return e;

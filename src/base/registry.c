@@ -3,19 +3,38 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* Why an entry of a plugin cannot be used, as a message. */
+static gw_err check_entry(const gw_registry *reg, const char *path, const gw_entry *entry) {
+    if (entry->abi != reg->abi) /* first: all else may lie elsewhere */
+        return gw_fail(GW_ERR_INPUT,
+                       "%s plugin %s: built for abi %d, this gradwire has %d: rebuild it",
+                       reg->kind, path, entry->abi, reg->abi);
+    const char *lacks = !entry->name ? "name" : !entry->summary ? "summary" : NULL;
+    for (const gw_hook *h = reg->needs; h->name && !lacks; h++) {
+        void *hook;
+        memcpy(&hook, (const char *)entry + h->at, sizeof hook);
+        lacks = hook ? NULL : h->name;
+    }
+    if (lacks)
+        return gw_fail(GW_ERR_INPUT, "%s plugin %s: '%s' is NULL, and every %s needs it: define it",
+                       reg->kind, path, lacks, reg->kind);
+    return GW_OK;
+}
 
 static gw_err load_plugin(const gw_registry *reg, const char *path, const gw_entry **entry) {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* the loader would wait for a pipe */
+        return gw_fail(GW_ERR_INPUT, "%s plugin %s: is no file: name a shared object", reg->kind,
+                       path);
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!so)
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: %s", reg->kind, path, dlerror());
     const gw_entry *found = dlsym(so, reg->symbol);
-    gw_err e = GW_OK;
-    if (!found)
-        e = gw_fail(GW_ERR_INPUT, "%s plugin %s: exports no '%s'", reg->kind, path, reg->symbol);
-    else if (found->abi != reg->abi)
-        e = gw_fail(GW_ERR_INPUT,
-                    "%s plugin %s: built for abi %d, this gradwire has %d: rebuild it", reg->kind,
-                    path, found->abi, reg->abi);
+    gw_err e = found ? check_entry(reg, path, found)
+                     : gw_fail(GW_ERR_INPUT, "%s plugin %s: exports no '%s'", reg->kind, path,
+                               reg->symbol);
     if (e != GW_OK) {
         dlclose(so);
         return e;

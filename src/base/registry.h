@@ -5,6 +5,8 @@
 
 #include "base/args.h"
 
+#include <stddef.h>
+
 typedef struct gw_entry {
     int abi;             /* the seam's GW_*_ABI that the entry was compiled against */
     const char *name;    /* what a user types */
@@ -12,16 +14,28 @@ typedef struct gw_entry {
     const gw_opt *opts;  /* NULL: none */
 } gw_entry;
 
+/** A hook that every entry of a registry has to provide. */
+typedef struct gw_hook {
+    const char *name;
+    size_t at; /* offset in the ops struct */
+} gw_hook;
+
+#define GW_HOOK(ops, member)                                                                       \
+    { #member, offsetof(ops, member) }
+
 typedef struct gw_registry {
     const char *kind;               /* "strategy", "algorithm", "codec" */
     const char *symbol;             /* what a plugin exports: a const <ops struct> of this name */
     int abi;                        /* the only version accepted */
     const gw_entry *const *entries; /* NULL-terminated */
+    const gw_hook *needs;           /* what a plugin must not leave NULL; ends with {0} */
 } gw_registry;
 
 /** Resolve "name[:opt=value,...]" or "path/to/plugin.so[:...]" (a path holds a '/'). *args is new
  *  and the caller's. GW_ERR_USAGE: unknown name (with the nearest), bad options; GW_ERR_INPUT: a
- *  plugin that cannot be loaded, lacks the symbol or has another abi. Plugins stay loaded. */
+ *  plugin that cannot be loaded, lacks the symbol or a hook that is needed, or has another abi.
+ * What is no path is sought in the table alone, never where the loader searches. Plugins stay
+ * loaded. */
 gw_err gw_registry_find(const gw_registry *reg, const char *spec, const gw_entry **entry,
                         gw_args **args);
 

@@ -101,6 +101,14 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--compress", "none:bits=9", says=["none", "bits"])
         self.refused(*train, "--comm", "./nowhere.so", says=["nowhere.so"])
 
+    def test_plugins(self):
+        """What can be wrong with one is in unit/test_plugins.c; here, that all ranks agree."""
+        lame = os.path.join(os.environ["BUILD"], "tests", "libplugin_lame.so")
+        self.refused("train", "--data", SMALL, "--compress", lame, says=[lame, "abi", "rebuild"])
+        self.refused("train", "--data", SMALL, "--comm", "libplugin_lame.so",
+                     says=["unknown strategy 'libplugin_lame.so'"],
+                     env={**os.environ, "LD_LIBRARY_PATH": os.path.dirname(lame)})
+
     def test_chains(self):
         for codec, *says in (("qsgd+zlip", "zlip", "zlib"), ("qsdg+zlib", "qsdg", "qsgd"),
                              ("none+zlib", "none+zlib", "use zlib alone"),

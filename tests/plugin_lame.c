@@ -1,0 +1,74 @@
+/* A plugin of all three kinds that is built for another abi. tests/unit/test_plugins.c, which
+ * shares these structs, mends that and leaves out a hook in turn. */
+#include "comm/algo.h"
+#include "comm/strategy.h"
+
+static gw_err open(void **self, const gw_env *env) {
+    (void)env;
+    *self = NULL;
+    return GW_OK;
+}
+
+static void close(void *self) {
+    (void)self;
+}
+
+static gw_err finish(void *self, gw_span s, gw_update *u) {
+    (void)self, (void)s, (void)u;
+    return GW_OK;
+}
+
+static gw_cost strategy_cost(const void *self, int64_t exchange) {
+    (void)self, (void)exchange;
+    return (gw_cost){0};
+}
+
+static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+    (void)args, (void)s;
+    return GW_OK;
+}
+
+static gw_cost algo_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args, (void)lane, (void)what, (void)n;
+    return (gw_cost){0};
+}
+
+static size_t bound(const void *self, size_t n) {
+    (void)self;
+    return n;
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)self, (void)turn, (void)x, (void)n, (void)out, (void)cap;
+    *len = 0;
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    (void)self, (void)in, (void)len, (void)y, (void)n, (void)into;
+    return GW_OK;
+}
+
+static const gw_opt algo_option[] = {GW_STRATEGY_ALGO, {0}};
+
+extern gw_strategy_ops gw_strategy_plugin;
+extern gw_algo_ops gw_algo_plugin;
+extern gw_codec_ops gw_codec_plugin;
+
+gw_strategy_ops gw_strategy_plugin = {
+    .head = {GW_STRATEGY_ABI + 1, "lame", "a strategy that does nothing", algo_option},
+    .open = open,
+    .close = close,
+    .finish = finish,
+    .cost = strategy_cost};
+gw_algo_ops gw_algo_plugin = {
+    .head = {GW_ALGO_ABI + 1, "lame", "an algorithm of no messages", NULL},
+    .allreduce = allreduce,
+    .cost = algo_cost};
+gw_codec_ops gw_codec_plugin = {
+    .head = {GW_CODEC_ABI + 1, "lame", "a codec that sends nothing", NULL},
+    .bound = bound,
+    .encode = encode,
+    .decode = decode};
