@@ -6,6 +6,8 @@
 #include "base/world.h"
 #include "compress/feedback.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +232,19 @@ int gw_lane_tag(gw_lane *lane) {
     return tag;
 }
 
+int gw_lane_root_rank(const gw_lane *lane, int rank) {
+    MPI_Group from, to;
+    int found = rank;
+    if (!lane->parent || MPI_Comm_group(lane->comm, &from) != MPI_SUCCESS)
+        return rank;
+    if (MPI_Comm_group(root_of(lane)->comm, &to) == MPI_SUCCESS) {
+        MPI_Group_translate_ranks(from, 1, &rank, to, &found);
+        MPI_Group_free(&to);
+    }
+    MPI_Group_free(&from);
+    return found;
+}
+
 /* ---- coding ---- */
 
 static float *residual_of(const gw_lane *lane, gw_span s) {
@@ -245,7 +260,7 @@ static gw_turn turn_of(const gw_lane *lane, gw_span s) {
 
 static void tally(const gw_lane *lane, gw_span s, size_t len) {
     const gw_lane *root = root_of(lane);
-    for (int i = 0; i < root->n_tallied; i++) {
+    for (int i = 0; root->coded && i < root->n_tallied; i++) {
         size_t n = gw_span_common(root->tallied[i], s).n;
         root->coded[i].floats += n;
         root->coded[i].bytes += n == s.n ? len : (uint64_t)((double)len * (double)n / (double)s.n);
@@ -306,11 +321,35 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, 
     return e;
 }
 
-gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *base, gw_span s,
-                      bool add) {
+/* What was damaged belongs to these floats; and to these layers, where that is known. */
+static gw_err tell_damage(const gw_lane *root, gw_span s, uint64_t frames, gw_err e) {
+    char layers[64] = "", count[64] = "";
+    int first = -1, last = -1;
+    for (int i = 0; i < root->n_tallied; i++)
+        if (gw_span_overlap(root->tallied[i], s)) {
+            first = first < 0 ? i : first;
+            last = i;
+        }
+    if (first >= 0 && first == last)
+        snprintf(layers, sizeof layers, "layer %d, ", first);
+    else if (first >= 0)
+        snprintf(layers, sizeof layers, "layers %d to %d, ", first, last);
+    if (frames > 0)
+        snprintf(count, sizeof count, "; frame %" PRIu64 " that this rank checked", frames);
+    return gw_fail(e, "%s (%s, %sfloats %zu to %zu%s)", gw_err_text(),
+                   root->name ? root->name : "unnamed lane", layers, s.off, gw_span_end(s) - 1,
+                   count);
+}
+
+gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add) {
     gw_phase_enter(GW_PHASE_DECODE);
+    gw_lane *root = root_of(lane);
     gw_err e =
         gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
+    if (lane->codec->framed && s.n > 0)
+        root->frames++;
+    if (e == GW_ERR_CORRUPT)
+        e = tell_damage(root, s, root->frames, e);
     gw_coded_tell(add ? GW_CODING_ADD : GW_CODING_SET, s.n);
     gw_phase_leave();
     return e;

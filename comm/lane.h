@@ -51,13 +51,14 @@ typedef struct gw_lane {
     const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */
     int n_runs;              /* 0: this lane's codec is for all */
     struct gw_attachment *attached;
-    const gw_span *tallied; /* parts of the arena that `coded` counts for; NULL: not asked for */
-    gw_coded *coded;        /* a part each; an encoding over several counts by their floats */
+    const gw_span *tallied; /* the arena's layers, for reports; NULL: not known */
+    gw_coded *coded; /* a layer each; an encoding over several counts by their floats; NULL: no */
     int n_tallied;
     char *notes;       /* lines for the run's report; NULL: none */
     char *choices;     /* rows for the run folder's algo.csv; NULL: none */
     const char *name;  /* what the lane carries, for reports; NULL: unnamed */
     const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
+    _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
 } gw_lane;
 
 typedef struct gw_lane_setup {
@@ -104,6 +105,9 @@ gw_err gw_lane_choices(gw_lane *lane, const char *rows);
  *  the same order. */
 gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span);
 
+/** The rank that `rank` of this lane has on the lane that all of its family were split off. */
+int gw_lane_root_rank(const gw_lane *lane, int rank);
+
 /** The next message tag; all ranks of the lane take them in the same order. */
 int gw_lane_tag(gw_lane *lane);
 
@@ -126,9 +130,9 @@ void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out);
 gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
                              size_t cap, size_t *len);
 
-/** base[s] = (add ? base[s] : 0) + value(in). */
-gw_err gw_lane_decode(const gw_lane *lane, const void *in, size_t len, float *base, gw_span s,
-                      bool add);
+/** base[s] = (add ? base[s] : 0) + value(in). A frame is checked and counted before. The message of
+ *  GW_ERR_CORRUPT tells the lane, the floats and their layers. */
+gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add);
 
 /** Save or load what the lane carries from step to step: residual and ticket, by which its random
  *  numbers go on. The owner of the lane has drained it. */

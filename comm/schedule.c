@@ -119,7 +119,7 @@ static gw_err add_message(gw_schedule *s, gw_op o) {
 
 static gw_err add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
     GW_TRY(grow(&s->slots, &s->room_slots, s->n_slots + 1, sizeof *s->slots));
-    gw_slot fresh = {.cap = gw_codec_bound(s->lane->codec, part.n), .alias = alias};
+    gw_slot fresh = {.cap = gw_codec_bound(s->lane->codec, part.n), .alias = alias, .peer = -1};
     if (alias) {
         fresh.data = (char *)(s->base + part.off);
         fresh.len = fresh.cap;
@@ -169,6 +169,7 @@ gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *
     if (part.n == 0)
         return GW_OK;
     GW_TRY(add_slot(s, part, over && gw_lane_exact(s->lane), slot_out));
+    s->slots[*slot_out].peer = peer;
     return add_message(s,
                        (gw_op){.kind = GW_OP_RECV, .slot = *slot_out, .peer = peer, .part = part});
 }

@@ -44,6 +44,7 @@ typedef struct gw_slot {
     char *data;
     size_t cap, len;
     bool alias; /* part of the arena, not a buffer of ours */
+    int peer;   /* that it is received from, by its rank on the lane; else -1 */
 } gw_slot;
 
 /* ops[first, end); its requests are [at, at + most) of the schedule's. */

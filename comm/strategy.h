@@ -34,6 +34,8 @@ typedef struct gw_env {
     const gw_tensor *tensors; /* which tile the arena; none of them known: n_tensors is 0 */
     int n_tensors;
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
+    bool skip;       /* set before publish(): this step's gradients are void, on all ranks, and
+                        unless the strategy is GW_STRATEGY_LATE nothing was updated */
     double share;    /* of this step: samples of this rank / samples of the global batch. grad
                         is the gradient of this rank's samples summed and divided by the global
                         batch, so grad / share is the mean over this rank's own samples */
@@ -59,7 +61,12 @@ gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan);
 enum {
     GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */
     GW_STRATEGY_EXACT = 2,       /* with an exact codec each update is the one of a serial run */
-    GW_STRATEGY_LOSSY = 4        /* compresses by itself: no codec makes its sums exact */
+    GW_STRATEGY_LOSSY = 4,       /* compresses by itself: no codec makes its sums exact */
+    GW_STRATEGY_MEETS = 8,       /* not synchronous, but after some steps replicas agree: after
+                                    those, and no others, settle_cost is nothing */
+    GW_STRATEGY_LATE = 16        /* finish() hands out the gradient of an earlier step; where
+                                    env->skip says that a step is void, publish() takes zeros in the
+                                    place of its gradient */
 };
 
 typedef struct gw_strategy_ops {

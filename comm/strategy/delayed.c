@@ -73,7 +73,10 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
 
 static gw_err publish(void *p, gw_span s) {
     self *me = p;
-    memcpy(me->sum + s.off, me->env->grad + s.off, s.n * sizeof(float));
+    if (me->env->skip)
+        memset(me->sum + s.off, 0, s.n * sizeof(float));
+    else
+        memcpy(me->sum + s.off, me->env->grad + s.off, s.n * sizeof(float));
     gw_steps_pass(&me->steps, s);
     return gw_overlap_fill(&me->buckets, s);
 }
@@ -109,7 +112,7 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_delayed = {
     .head = {GW_STRATEGY_ABI, "delayed",
              "nonblocking allreduces used one step later, overlapped with a whole step", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LATE,
     .formula = "one allreduce of each bucket",
     .open = open,
     .close = close,

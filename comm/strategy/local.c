@@ -155,6 +155,7 @@ static const gw_opt opts[] = {
 
 const gw_strategy_ops gw_strategy_local = {
     .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every few steps", opts},
+    .traits = GW_STRATEGY_MEETS,
     .formula = "every H steps: one allreduce of n (momentum=1: and one exact)",
     .open = open,
     .close = close,

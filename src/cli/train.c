@@ -7,6 +7,7 @@
 #include "cli/step_opts.h"
 #include "nn/gemm.h"
 #include "train/auto.h"
+#include "train/checks.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/signals.h"
@@ -48,6 +49,10 @@ static const gw_opt opts[] = {
      "refuse a restart that has to drop something"},
     {"hang-timeout", GW_OPT_REAL, "600", 0, 1e9, NULL, "SECONDS",
      "without progress for so long every rank says where it is stuck, and the job ends (0: never)"},
+    {"verify-every", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
+     "compare the ranks' parameters after so many steps, too, not only after each epoch (0)"},
+    {"on-nan", GW_OPT_CHOICE, "stop", 0, 0, "stop|skip", NULL,
+     "where loss or gradient are not finite: end the run, or leave that step out and count it"},
     {"trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "write DIR/trace.json (Chrome trace events)"},
     {"collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "write DIR/collectives.csv: one row a rank and exchange"},
@@ -216,6 +221,8 @@ static gw_err read_config(job *j) {
                                                : 0;
     c->paired = gw_args_flag(a, "paired");
     GW_TRY(gw_checkpoint_opts_read(c, a));
+    c->verify_every = gw_args_int(a, "verify-every");
+    c->nan_skip = is(a, "on-nan", "skip");
     GW_TRY(read_counters(j));
     c->args = a;
     c->opts = opts;
@@ -227,6 +234,7 @@ static gw_err read_config(job *j) {
         GW_TRY(gw_session_foresee(j->session, c->compress, c->feedback));
     if (c->paired)
         GW_TRY(gw_paired_check(c, j->session));
+    GW_TRY(gw_checks_refuse(c, j->session));
     return gw_codec_stats_check(j->session, c->compress_stats);
 }
 
@@ -421,6 +429,15 @@ static void say_checkpoints(const gw_checkpoint_counts *n) {
     printf("\n");
 }
 
+static void say_left_out(const gw_train_result *r) {
+    char first[200];
+    if (r->left_out == 0)
+        return;
+    gw_fault_text(first, sizeof first, &r->first_fault);
+    printf("left out %lld step%s of %lld; the first: %s\n", (long long)r->left_out,
+           r->left_out == 1 ? "" : "s", (long long)r->steps, first);
+}
+
 static void say_end(const job *j, const gw_train_result *r) {
     say_step_time(&r->summary, j->config.profile);
     say_forecast(gw_session_forecast(j->session));
@@ -430,6 +447,7 @@ static void say_end(const job *j, const gw_train_result *r) {
     say_paired(&r->paired);
     say_drift(r->ceilings_drift);
     say_checkpoints(&r->checkpoints);
+    say_left_out(r);
     say_accuracy(r);
     if (j->config.out)
         printf("run folder: %s\n", j->config.out);

@@ -32,9 +32,11 @@ typedef struct gw_train_config {
     int64_t checkpoint_steps; /* a checkpoint after each so many; 0: none */
     double checkpoint_s;      /* or after so long; 0: none */
     int checkpoint_keep;      /* so many stay */
-    const char *resume; /* "auto", a checkpoint, a folder of them or of a run; NULL: a new run */
-    bool resume_strict; /* refuse a restart that could not keep everything */
-    bool save;          /* the model, too */
+    const char *resume;   /* "auto", a checkpoint, a folder of them or of a run; NULL: a new run */
+    bool resume_strict;   /* refuse a restart that could not keep everything */
+    int64_t verify_every; /* compare the replicas after so many steps, too; 0: each epoch only */
+    bool nan_skip;        /* leave out a step that is not finite; else stop */
+    bool save;            /* the model, too */
     bool overwrite, trace;
     bool check;       /* refuse what a run would refuse, and end before it */
     bool collectives; /* write collectives.csv */

@@ -237,6 +237,8 @@ static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first) {
         s->differ |= memcmp(first->params, state.params, first->n * sizeof(float)) != 0;
         if (rank > 0) {
             r->at.loss_sum += state.at.loss_sum;
+            r->at.left_out += state.at.left_out;
+            r->at.bad_steps += state.at.bad_steps;
             r->at.wire_bytes += state.at.wire_bytes;
         }
         gw_rank_state_free(&state);
@@ -292,7 +294,7 @@ static gw_err load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) 
     GW_TRY(gw_agree(comm, rank == 0 ? merge_all(r, t) : GW_OK));
     GW_TRY(gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
     if (rank != 0)
-        r->at.loss_sum = r->at.wire_bytes = 0;
+        r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = r->at.bad_steps = 0;
     GW_TRY(bcast_floats(gw_model_params(t->model), n, comm));
     return bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
 }

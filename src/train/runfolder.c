@@ -250,7 +250,8 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
     char hash[16];
     snprintf(hash, sizeof hash, "%08x", r->replica_hash);
     return json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o}",
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, "
+        "s:o}",
         "steps", (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
         gw_json_number(r->train_loss), "validation_loss", gw_json_number(r->validation_loss),
         "validation_accuracy", gw_json_number(r->validation_accuracy), "test_loss",
@@ -259,7 +260,7 @@ static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw
         count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
         "summary", summary(r), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
         straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",
-        gw_paired_json(&r->paired));
+        gw_paired_json(&r->paired), "checks", gw_checks_json(f->checks));
 }
 
 /* null: not asked for. */

@@ -5,6 +5,7 @@
 
 #include "base/rows.h"
 #include "prof/trace.h"
+#include "train/checks.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/memory.h"
@@ -77,6 +78,7 @@ typedef struct gw_run_facts {
     const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
     int layers;
     const gw_rank_figures *by_rank; /* rank 0 */
+    const gw_checks_total *checks;
     const gw_gauge *gauge;
     const gw_work_run *work;
     const char *warning; /* about the run as it went; "": none */

@@ -281,6 +281,8 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
     lane.feedback = false;
     lane.name = "parameters";
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
+    env->params->tallied = setup->layers; /* `coded` being NULL, to name them only */
+    env->params->n_tallied = setup->n_layers;
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
     return gw_lane_floats(env->params, setup->n, &env->param);
 }
@@ -368,6 +370,10 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
     gw_err e = s->strategy.ops->ready(s->self, span);
     leave();
     return e;
+}
+
+void gw_session_skip(gw_session *s, bool skip) {
+    s->env.skip = skip;
 }
 
 void gw_session_watch(gw_session *s, const gw_session_tap *tap) {
@@ -465,6 +471,19 @@ gw_cost gw_session_cost(const gw_session *s, int64_t exchange) {
 gw_cost gw_session_settle_cost(const gw_session *s) {
     const gw_strategy_ops *ops = s->strategy.ops;
     return ops->settle_cost ? ops->settle_cost(s->self) : (gw_cost){0};
+}
+
+bool gw_session_framed(const gw_session *s) {
+    return s->wire_check;
+}
+
+uint64_t gw_session_frames(const gw_session *s) {
+    return s->env.grads->frames + s->env.params->frames;
+}
+
+bool gw_session_agrees(const gw_session *s) {
+    gw_cost c = gw_session_settle_cost(s);
+    return c.bytes == 0 && c.messages == 0;
 }
 
 const char *gw_session_notes(const gw_session *s) {

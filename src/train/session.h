@@ -112,6 +112,16 @@ const gw_coded *gw_session_coded(const gw_session *s);
 /** Spec of the codec that the arena's float `at` is sent with. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);
 
+/** Before publish: this step's gradients are void, or not (env->skip of comm/strategy.h). */
+void gw_session_skip(gw_session *s, bool skip);
+
+/** Do encodings travel in frames? And how many came in and were checked, on this rank. */
+bool gw_session_framed(const gw_session *s);
+uint64_t gw_session_frames(const gw_session *s);
+
+/** True if replicas agree now, with nothing pending, and settling would change nothing. */
+bool gw_session_agrees(const gw_session *s);
+
 /** The strategy's hooks; see comm/strategy.h. */
 gw_err gw_session_ready(gw_session *s, gw_span span);
 gw_err gw_session_progress(gw_session *s);

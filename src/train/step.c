@@ -33,12 +33,31 @@ static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
     return GW_OK;
 }
 
+/* Is this step, or the pending one, to be updated by? */
+static gw_err agree(gw_stepper *t) {
+    if (!t->guard)
+        return GW_OK;
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = gw_guard_agree(t->guard);
+    gw_phase_leave();
+    gw_session_skip(t->session, t->guard->out);
+    return e;
+}
+
+static bool left_out(const gw_stepper *t) {
+    bool late = gw_session_strategy(t->session)->traits & GW_STRATEGY_LATE;
+    return t->guard && t->guard->out && !late;
+}
+
 /* Exchange of `span` done, parameters moved and agreed on. */
 static gw_err finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
     GW_TRY(gw_session_finish(t->session, span, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
-    GW_TRY(update(t, &u, lr));
+    if (!t->lazy) /* only now: a progress thread may have called MPI till here */
+        GW_TRY(agree(t));
+    if (!left_out(t))
+        GW_TRY(update(t, &u, lr));
     return gw_session_publish(t->session, span);
 }
 
@@ -76,6 +95,8 @@ static gw_err backward(gw_stepper *t, int batch, double share) {
     for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
         gw_phase_enter(GW_PHASE_BACKWARD);
         gw_model_backward(t->model, l, batch);
+        if (t->guard)
+            gw_guard_layer(t->guard, gw_model_grads(t->model), l);
         gw_phase_leave();
         GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
         GW_TRY(gw_session_progress(t->session));
@@ -91,9 +112,12 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
     gw_phase_enter(GW_PHASE_FORWARD);
     *loss_sum = gw_model_loss(t->model, t->labels, local, 1.0f / (float)global, NULL);
     gw_phase_leave();
+    if (t->guard)
+        gw_guard_loss(t->guard, *loss_sum);
     GW_TRY(backward(t, local, (double)local / global));
     GW_TRY(gw_gemm_check());
     if (t->lazy) {
+        GW_TRY(agree(t)); /* before the first update, which the next forward pass begins with */
         t->pending = true;
         t->pending_lr = lr;
         return GW_OK;

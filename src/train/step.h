@@ -7,6 +7,7 @@
 #include "data/sampler.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "train/guard.h"
 #include "train/owned.h"
 #include "train/session.h"
 #include "train/split.h"
@@ -20,10 +21,11 @@ typedef struct gw_stepper {
     bool lazy;
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
-    double skew_s;  /* hold each step up for so long, after its samples are gathered; 0: not */
-    gw_moved moved; /* in all steps so far */
-    gw_owned owned; /* likewise */
-    gw_err failed;  /* what a poll within a kernel ran into */
+    double skew_s;   /* hold each step up for so long, after its samples are gathered; 0: not */
+    gw_moved moved;  /* in all steps so far */
+    gw_owned owned;  /* likewise */
+    gw_guard *guard; /* NULL: nobody looks whether loss and gradients are finite */
+    gw_err failed;   /* what a poll within a kernel ran into */
 } gw_stepper;
 
 /** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */

@@ -26,7 +26,7 @@ static float rate(const gw_trainer *t, int64_t step) {
 static bool must_settle(const gw_trainer *t, int b) {
     return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
            t->step == t->flush_at || t->step == t->vote.next || t->keep ||
-           gw_codec_stats_settles(t->stats, t->step);
+           gw_checks_due(&t->checks, t->step) || gw_codec_stats_settles(t->stats, t->step);
 }
 
 void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost) {
@@ -88,13 +88,18 @@ static gw_err take_step(void *ctx, bool counts, gw_batch_row *row, double *loss)
     return e;
 }
 
+/* What came in damaged is found by the rank it came to, in its own time. */
+static gw_err name_step(const gw_trainer *t, gw_err e) {
+    return e == GW_ERR_CORRUPT ? gw_fail(e, "step %lld: %s", (long long)t->step, gw_err_text()) : e;
+}
+
 static gw_err one_step(gw_trainer *t) {
     int b = t->batch;
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     uint64_t logical = gw_session_logical_bytes(t->session);
     gw_batch_row row = gw_batch_row_blank();
     row.epoch = t->epoch;
-    row.step = ++t->step;
+    row.step = t->checks.guard.step = ++t->step;
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
     row.samples = batch.local;
     double loss = 0;
@@ -105,12 +110,15 @@ static gw_err one_step(gw_trainer *t) {
     } else {
         gw_err e = take_step(&job, true, &row, &loss);
         *t->own = e != GW_OK;
-        GW_TRY(e);
+        GW_TRY(name_step(t, e));
     }
     gw_watchdog_step(t->step, t->epoch);
     t->batch++;
     t->samples += batch.global;
-    t->loss_sum += loss;
+    if (t->checks.guard.out)
+        t->left_out += batch.local;
+    else
+        t->loss_sum += loss;
     row.loss = batch.local ? loss / batch.local : NAN;
     row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
     t->train_s += row.cost.wall_s;
@@ -172,6 +180,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
     while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
         GW_TRY(one_step(t));
         GW_TRY(look_at_codecs(t));
+        GW_TRY(gw_checks_step(&t->checks, t->step));
         if (t->keep) {
             gw_watchdog_stage("beginning a checkpoint");
             GW_TRY(gw_trainer_keep(t));
@@ -200,6 +209,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
     t->batch = 0;
     t->samples = 0;
     t->loss_sum = 0;
+    t->left_out = 0;
     return GW_OK;
 }
 
@@ -258,6 +268,7 @@ static gw_err run(gw_trainer *t) {
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
         gw_trace_counters(t->record);
     }
+    gw_checks_begin(&t->checks);
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;

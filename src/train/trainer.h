@@ -6,6 +6,7 @@
 #include "prof/record.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/guard.h"
 #include "train/overhead.h"
 #include "train/paired.h"
 #include "train/ranks.h"
@@ -42,6 +43,8 @@ typedef struct gw_train_result {
     /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
     gw_overhead overhead[GW_OVERHEAD_LEVELS];
     gw_straggler straggler;  /* rank 0 */
+    int64_t left_out;        /* steps, by --on-nan skip */
+    gw_fault first_fault;    /* rank -1: there was none */
     gw_matrix_total traffic; /* rank 0; zeros with --profile off */
     uint64_t dropped;        /* exchanges that the log had no room for */
     gw_paired_result paired; /* 0 pairs: not asked for */

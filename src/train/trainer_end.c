@@ -55,6 +55,9 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_watchdog_stage("collecting the results");
     gw_trainer_note(t, r);
     GW_TRY(compare_ranks(t));
+    GW_TRY(gw_checks_collect(&t->checks, &t->checked));
+    r->left_out = t->checked.nan.out_steps;
+    r->first_fault = t->checked.nan.first;
     if (gw_session_forecast(t->session))
         gw_session_forecast(t->session)->measured_s = r->summary.wall_s;
     GW_TRY(gw_memory_finish(t->memory));
@@ -107,6 +110,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
                           .layers = gw_model_layers(t->model),
                           .warning = t->warning,
                           .by_rank = t->by_rank,
+                          .checks = &t->checked,
                           .comm = t->comm};
     return gw_runfolder_write(t->c, &facts, r);
 }

@@ -1,32 +1,11 @@
 /* The end of an epoch: the replicas compared, the model evaluated, a row written. */
 #include "train/trainer_parts.h"
 
-#include "base/mem.h"
 #include "base/wait.h"
 #include "prof/trace.h"
 #include "train/evaluate.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <zlib.h>
-
-/* Every replica must hold the same bits; a difference names the ranks. */
-static gw_err check_replicas(gw_trainer *t, uint32_t *hash) {
-    *hash = (uint32_t)crc32_z(0, (const Bytef *)gw_model_params(t->model),
-                              gw_model_size(t->model) * sizeof(float));
-    uint32_t *all = NULL;
-    GW_TRY(gw_agree(t->comm, gw_alloc(&all, (size_t)t->ranks, sizeof *all)));
-    gw_err e = gw_mpi_check(MPI_Allgather(hash, 1, MPI_UINT32_T, all, 1, MPI_UINT32_T, t->comm),
-                            "MPI_Allgather");
-    for (int r = 1; e == GW_OK && r < t->ranks; r++)
-        if (all[r] != all[0])
-            e = gw_fail(GW_ERR_DIVERGED,
-                        "step %lld: parameters of rank %d differ from rank 0's (crc32 %08x, %08x): "
-                        "the strategy, algorithm or codec does not keep replicas equal",
-                        (long long)t->step, r, all[r], all[0]);
-    free(all);
-    return e;
-}
 
 /* Bytes of a settling belong to the run, but to no batch. */
 static gw_err settle_replicas(gw_trainer *t) {
@@ -41,20 +20,22 @@ static gw_err settle_replicas(gw_trainer *t) {
 }
 
 gw_err gw_trainer_end_epoch(gw_trainer *t) {
-    double loss_sum = t->loss_sum;
     gw_watchdog_stage("settling the replicas");
     GW_TRY(settle_replicas(t));
+    GW_TRY(gw_guard_check(&t->checks.guard));
     gw_watchdog_stage("closing the epoch");
     GW_TRY(gw_trainer_flush(t));
     uint64_t wire = t->wire_bytes;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss_sum, 1, MPI_DOUBLE, MPI_SUM, t->comm));
+    double sums[2] = {t->loss_sum, (double)t->left_out};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, t->comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
     if (t->c->profile == GW_PROFILE_OFF)
         wire = GW_UNCOUNTED;
-    double mean = loss_sum / (double)t->samples;
-    if (!isfinite(mean))
+    double mean = sums[0] / ((double)t->samples - sums[1]);
+    if (!isfinite(mean)) /* not found above, so it comes of nothing but steps that were left out */
         return gw_fail(GW_ERR_DIVERGED,
-                       "epoch %d: the training loss is no longer finite: try a smaller --lr",
+                       "epoch %d: loss or gradient are no longer finite in any step, and all are "
+                       "left out: try a smaller --lr",
                        t->epoch);
     gw_epoch_row row = {.epoch = t->epoch,
                         .step = t->step,
@@ -70,7 +51,7 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     if (t->result->signal) /* one that came just now: before the row that it leaves blank */
         GW_TRY(gw_trainer_keep_last(t));
     gw_watchdog_stage("comparing the replicas");
-    GW_TRY(check_replicas(t, &row.replica_hash));
+    GW_TRY(gw_checks_compare(&t->checks, t->step, &row.replica_hash));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;
     row.validation_loss = validation.loss;

@@ -28,6 +28,9 @@ static gw_position position(const gw_trainer *t) {
                          .batch = t->batch,
                          .samples = t->samples,
                          .loss_sum = t->loss_sum,
+                         .left_out = t->left_out,
+                         .bad_steps = t->checks.guard.bad_steps,
+                         .out_steps = t->checks.guard.out_steps,
                          .elapsed_s = gw_ledger_now() - t->zero_s,
                          .train_s = t->train_s,
                          .wire_bytes = t->wire_bytes};
@@ -46,6 +49,7 @@ static gw_err make_facts(const gw_trainer *t, json_t **facts) {
 
 gw_err gw_trainer_keep(gw_trainer *t) {
     json_t *facts = NULL;
+    GW_TRY(gw_guard_check(&t->checks.guard)); /* no checkpoint of what comes after a fault */
     GW_TRY(gw_trainer_flush(t));
     gw_err ready = make_facts(t, &facts);
     gw_position at = position(t);
@@ -95,9 +99,12 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
     double now = gw_ledger_now();
     bool limited = t->rank == 0 && t->c->time_limit_s > 0;
     gw_ballot ballot = {.signal = gw_signals_seen(),
-                        .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s};
+                        .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s,
+                        .not_finite = gw_guard_stops(&t->checks.guard)};
     gw_checkpoint_ballot(t->checkpoint, &ballot);
     GW_TRY(gw_vote_hold(&t->vote, now, &ballot));
+    if (ballot.not_finite)
+        return gw_guard_check(&t->checks.guard);
     GW_TRY(gw_checkpoint_voted(t->checkpoint, t->step, &ballot));
     const char *warning = gw_checkpoint_warning(t->checkpoint);
     if (warning)
@@ -122,6 +129,9 @@ static gw_err take_up(gw_trainer *t) {
     t->step = at->step;
     t->samples = at->samples;
     t->loss_sum = at->loss_sum;
+    t->left_out = at->left_out;
+    t->checks.guard.bad_steps = at->bad_steps;
+    t->checks.guard.out_steps = at->out_steps;
     t->train_s = at->train_s;
     t->wire_bytes = at->wire_bytes;
     t->zero_s -= at->elapsed_s;

@@ -221,6 +221,9 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
+    gw_checks_open(&t->checks, t->c, t->session, t->comm, gw_model_spans(t->model),
+                   gw_model_layers(t->model));
+    t->stepper.guard = &t->checks.guard;
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
@@ -263,6 +266,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_waits_abandon(t->waits);
     gw_matrix_close();
     free(t->by_rank);
+    gw_checks_free(&t->checked);
     gw_memory_close(t->memory);
     gw_record_abandon(t->record);
     gw_codec_stats_close(t->stats);

@@ -7,6 +7,7 @@
 #include "data/sampler.h"
 #include "prof/waits.h"
 #include "train/checkpoint.h"
+#include "train/checks.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/history.h"
@@ -46,6 +47,8 @@ typedef struct gw_trainer {
     gw_gauge gauge;
     gw_split split;
     gw_codec_stats *stats;
+    gw_checks checks;
+    gw_checks_total checked;        /* at the end */
     gw_paired *paired;              /* NULL: not asked for */
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */
@@ -59,12 +62,13 @@ typedef struct gw_trainer {
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
     gw_train_status status;
-    int epoch;       /* 1.. */
-    int batch;       /* of it, done */
-    int64_t step;    /* of all epochs, done */
-    bool keep;       /* at the end of the step under way a checkpoint is taken */
-    double loss_sum; /* of the epoch so far, this rank's */
-    int64_t samples; /* of the epoch so far, all ranks' */
+    int epoch;        /* 1.. */
+    int batch;        /* of it, done */
+    int64_t step;     /* of all epochs, done */
+    bool keep;        /* at the end of the step under way a checkpoint is taken */
+    double loss_sum;  /* of the epoch so far, this rank's */
+    int64_t left_out; /* samples that it leaves out: this rank's, of steps that were left out */
+    int64_t samples;  /* of the epoch so far, all ranks' */
     gw_vote vote;
     gw_resume resume;
     gw_checkpoint *checkpoint; /* NULL: none are written */

@@ -65,6 +65,10 @@ class WireCheck(unittest.TestCase):
                     facts, framed = self.hashes(ranks, name + "f", *words, "--wire-check", "on")
                     self.assertEqual(bare, framed)
                     self.assertEqual(facts["options"]["wire-check"], "on")
+                    results = facts["results"]
+                    self.assertEqual(results["checks"]["wire"]["frames"],
+                                     results["traffic"]["messages"], "not each message is checked")
+                    self.assertEqual(results["traffic"]["messages"] > 0, ranks > 1)
                     self.assertEqual(facts["comm"]["codec"], codec.replace(":bits=4", ""))
 
     def test_algorithm(self):
@@ -91,8 +95,9 @@ class WireCheck(unittest.TestCase):
                 ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertEqual(len(ours), 1, done.stderr)
-                for word in (f"codec {codec}", "checksum", "expected"):
-                    self.assertIn(word, ours[0])
+                self.assertRegex(ours[0], rf"rank {2 % ranks}: step \d+: from rank 1: codec {re.escape(codec)}: a "
+                                 r"frame's checksum is 0x\w+, expected 0x\w+: .* \(gradients, "
+                                 r"layers? \d.*, floats \d+ to \d+; frame \d+ that this rank checked\)")
 
 
 if __name__ == "__main__":

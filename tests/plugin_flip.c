@@ -1,0 +1,83 @@
+/* flip: allreduces, and after the update of one step one rank flips a bit of its parameters: what
+ * damaged memory does, for tests of who notices. A plugin like plugin_example.c. */
+#include "base/mem.h"
+#include "comm/plan.h"
+#include "comm/strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct self {
+    const gw_env *env;
+    gw_plan plan;
+    int64_t step; /* that was published last */
+} self;
+
+static void close(void *p) {
+    self *me = p;
+    gw_plan_clear(&me->plan);
+    free(me);
+}
+
+static gw_err open(void **out, const gw_env *env) {
+    self *me = NULL;
+    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+    me->env = env;
+    me->plan =
+        (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
+    gw_err e = gw_env_prepare(env, &me->plan);
+    if (e != GW_OK) {
+        close(me);
+        return e;
+    }
+    *out = me;
+    return GW_OK;
+}
+
+static gw_err finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    *u = (gw_update){me->env->grad, s, 1.0f};
+    return gw_plan_run(&me->plan, s);
+}
+
+static gw_err publish(void *p, gw_span s) {
+    self *me = p;
+    const gw_env *env = me->env;
+    gw_span layer = env->layers[gw_args_int(env->args, "layer")];
+    if (s.off == 0)
+        me->step++;
+    if (me->step == gw_args_int(env->args, "step") && gw_span_common(s, layer).n == layer.n &&
+        env->grads->rank == gw_args_int(env->args, "rank")) {
+        uint32_t bits; /* one so high that later updates do not round it away */
+        float *last = env->param + gw_span_end(layer) - 1;
+        memcpy(&bits, last, sizeof bits);
+        bits ^= 1u << 22;
+        memcpy(last, &bits, sizeof bits);
+    }
+    return GW_OK;
+}
+
+static gw_cost cost(const void *p, int64_t exchange) {
+    const self *me = p;
+    (void)exchange;
+    return gw_env_cost(me->env, &me->plan);
+}
+
+static const gw_opt opts[] = {
+    {"step", GW_OPT_INT, "1", 1, 1e9, NULL, "N", "after which a bit flips"},
+    {"rank", GW_OPT_INT, "0", 0, 1e9, NULL, "R", "on which"},
+    {"layer", GW_OPT_INT, "0", 0, 1e9, NULL, "L", "in the last float of which"},
+    GW_STRATEGY_ALGO,
+    {0}};
+
+const gw_strategy_ops gw_strategy_plugin = {
+    .head = {GW_STRATEGY_ABI, "flip", "allreduces; then a bit of one rank's parameters flips",
+             opts},
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .formula = "one allreduce of n",
+    .open = open,
+    .close = close,
+    .finish = finish,
+    .publish = publish,
+    .cost = cost,
+};

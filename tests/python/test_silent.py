@@ -1,0 +1,183 @@
+"""Silent faults: replicas that differ, numbers that are not finite. Found, named, and on every
+number of ranks the run's end, or, if asked for, the step's."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
+DATA = ("--data", "synthetic:samples=1200,features=9,classes=4", "--layers", "7", "--batch", 20,
+        "--epochs", 1)  # 50 steps
+FLIP = os.path.join(os.environ["BUILD"], "tests", "libplugin_flip.so")
+OVERFLOW = ("--data", "synthetic:samples=1200,features=16,classes=4", "--layers", "32,32,32",
+            "--batch", 24, "--lr", "1e6", "--momentum", "0.9")
+
+# In the place of oneDNN's: in one call of one rank the first float that comes out is not a number.
+# A step has five products, the fifth of them the gradient of layer 0.
+BROKEN = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <math.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdlib.h>
+int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+    static int (*real)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
+                       const float *, int64_t, float, float *, int64_t);
+    static int calls, rank;
+    if (!real) {
+        *(void **)&real = dlsym(RTLD_NEXT, "dnnl_sgemm");
+        PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    }
+    int status = real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    if (++calls == atoi(getenv("BROKEN_CALL")) && rank == atoi(getenv("BROKEN_RANK")))
+        c[0] = NAN;
+    return status;
+}
+"""
+
+
+def cache(key):
+    with open(os.path.join(os.environ["BUILD"], "CMakeCache.txt"), encoding="utf-8") as file:
+        found = re.search(rf"^(?:{key}):\w+=(.+)$", file.read(), re.MULTILINE)
+    return found.group(1)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.dir = top.name
+
+    def fails(self, ranks, status, *words, **more):
+        """The one line on stderr."""
+        done = gwrun.run(ranks, "train", "--quiet", *words, **more)
+        lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+        return lines[0]
+
+    def facts(self, out):
+        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+            return json.load(file)["results"]
+
+
+class Replicas(Case):
+    def test_flip(self):
+        """A bit that flips after step 5: seen where replicas are compared next."""
+        comm = f"{FLIP}:step=5,rank=1,layer=1"
+        for ranks, more, step, who in ((2, ["--verify-every", 4], 8, "ranks 0, 1 have no majority"),
+                                       (3, ["--verify-every", 1], 5, "rank 1 from all others"),
+                                       (3, [], 50, "rank 1 from all others")):
+            with self.subTest(ranks=ranks, more=more):
+                line = self.fails(ranks, 1, *DATA, "--comm", comm, *more)
+                self.assertIn(f"step {step}: replicas differ: {who}, first in layer 1 (", line)
+                crcs = re.findall(r"([0-9a-f]{8}) on rank (\d)", line)
+                self.assertEqual([rank for _, rank in crcs], ["1", "0"])
+                self.assertNotEqual(crcs[0][0], crcs[1][0])
+
+    def test_one_rank(self):
+        """Alone there is nobody to differ from."""
+        out = os.path.join(self.dir, "run")
+        gwrun.train(1, out, *DATA, *QUICK, "--comm", f"{FLIP}:step=5")
+        self.assertEqual(self.facts(out)["checks"]["replicas"], 1)
+
+    def test_times(self):
+        """Every 7th step is compared; with local SGD the next at which the replicas are averaged;
+        and the training stays the same."""
+        for comm, times in (("iallreduce", 50 // 7), ("local:period=5", 5)):
+            with self.subTest(comm=comm):
+                words = (*DATA, *QUICK, "--comm", comm, "--update", "lazy")
+                plain, often = (os.path.join(self.dir, comm + k) for k in "ab")
+                gwrun.train(2, plain, *words)
+                gwrun.train(2, often, *words, "--verify-every", 7)
+                self.assertEqual(self.facts(plain)["checks"]["replicas"], 1)
+                self.assertEqual(self.facts(often)["checks"]["replicas"], times + 1)
+                self.assertEqual(*(self.facts(k)["replica_hash"] for k in (plain, often)))
+
+    def test_refused(self):
+        line = self.fails(2, 2, *DATA, "--comm", "gossip", "--verify-every", 5)
+        self.assertIn("--verify-every", line)
+        self.assertIn("gossip", line)
+
+
+class NotFinite(Case):
+    def test_loss_stops(self):
+        for ranks, more in ((1, []), (3, ["--comm", "local"]),
+                            (2, ["--comm", "iallreduce", "--update", "lazy"])):
+            with self.subTest(ranks=ranks, more=more):
+                out = os.path.join(self.dir, f"{ranks}{len(more)}")
+                line = self.fails(ranks, 1, *OVERFLOW, *QUICK, "--out", out, *more)
+                self.assertRegex(line, r"step \d+, rank 0: the loss is no longer finite")
+                self.assertFalse(os.path.exists(os.path.join(out, "run.json")))
+
+    def test_skip(self):
+        """What was lost cannot be mended by leaving steps out, but they are, and are counted."""
+        out = os.path.join(self.dir, "run")
+        done = gwrun.run(2, "train", *OVERFLOW, *QUICK, "--epochs", 1, "--on-nan", "skip", "--out",
+                         out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = self.facts(out)
+        nan = facts["checks"]["nan"]
+        self.assertEqual(nan["on_nan"], "skip")
+        self.assertGreater(nan["left_out"], 0)
+        self.assertEqual(nan["by_rank"], [nan["left_out"]] * 2)
+        self.assertEqual((nan["first"]["rank"], nan["first"]["layer"]), (0, None))
+        self.assertIn(f"left out {nan['left_out']} step", done.stdout)
+        self.assertIsNotNone(facts["train_loss"])
+
+    def test_nothing_left(self):
+        line = self.fails(2, 1, *OVERFLOW, "--epochs", 3, "--on-nan", "skip")
+        self.assertIn("epoch 2", line)
+        self.assertIn("no longer finite", line)
+
+    def test_refused(self):
+        line = self.fails(2, 2, *DATA, "--on-nan", "skip", "--update", "lazy", "--comm",
+                          "iallreduce:progress=thread")
+        self.assertIn("--on-nan skip", line)
+        line = self.fails(2, 2, *DATA, "--on-nan", "skp")
+        self.assertIn("skip", line)
+
+    def broken(self, call, rank):
+        """The environment in which a product goes wrong."""
+        source, library = (os.path.join(self.dir, name) for name in ("broken.c", "broken.so"))
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(BROKEN)
+        subprocess.run([cache("MPI_C_COMPILER|GW_MPICC"), "-shared", "-fPIC", source, "-o", library,
+                        "-ldl"], check=True)
+        return {**os.environ, "LD_PRELOAD": library, "BROKEN_CALL": str(call),
+                "BROKEN_RANK": str(rank), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+
+    @unittest.skipUnless(cache("GW_GEMM") == "dnnl", "another library computes the products")
+    def test_gradient(self):
+        """One float of one gradient on one rank: the line says which; a run that leaves that step
+        out goes on, with all replicas equal, and no other step is lost."""
+        for ranks, rank, more in ((1, 0, []), (3, 2, ["--compress", "qsgd"]),
+                                  (2, 1, ["--comm", "sharded", "--update", "lazy"])):
+            with self.subTest(ranks=ranks, more=more):
+                out = os.path.join(self.dir, f"{ranks}{len(more)}")
+                words = (*DATA, *QUICK, *more)
+                env = self.broken(4 * 5 + 5, rank)
+                line = self.fails(ranks, 1, *words, env=env)
+                self.assertIn(f"step 5, rank {rank}, layer 0: the gradient is no longer finite "
+                              "(nan at float 0 of the layer, 1 such in all)", line)
+                done = gwrun.run(ranks, "train", *words, "--on-nan", "skip", "--out", out, env=env)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                nan = self.facts(out)["checks"]["nan"]
+                self.assertEqual(nan["left_out"], 1)
+                self.assertEqual(nan["by_rank"], [int(r == rank) for r in range(ranks)])
+                self.assertEqual(nan["first"], {"step": 5, "rank": rank, "layer": 0,
+                                                "what": "gradient"})
+                with open(os.path.join(out, "epochs.csv"), encoding="utf-8") as file:
+                    self.assertTrue(all(row["train_loss"] for row in csv.DictReader(file)))
+
+
+if __name__ == "__main__":
+    unittest.main()

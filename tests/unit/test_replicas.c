@@ -1,0 +1,61 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "train/replicas.h"
+
+#include <string.h>
+
+enum { LAYERS = 3 };
+
+static void says(const uint32_t *all, int ranks, const char *words) {
+    assert_int_equal(gw_replicas_tell(7, all, ranks, LAYERS), GW_ERR_DIVERGED);
+    if (!strstr(gw_err_text(), words))
+        fail_msg("'%s' lacks '%s'", gw_err_text(), words);
+}
+
+static void a_minority(void **state) {
+    (void)state;
+    static const uint32_t all[] = {1, 2, 3, 1, 9, 8, 1, 2, 3};
+    says(all, 3,
+         "step 7: replicas differ: rank 1 from all others, first in layer 1 (crc32 00000009 "
+         "on rank 1, 00000002 on rank 0)");
+}
+
+/* The majority need not hold rank 0's, and its own need not agree with one another. */
+static void rank_0(void **state) {
+    (void)state;
+    static const uint32_t all[] = {1, 2, 0xabc, 1, 2, 3, 5, 2, 3, 1, 2, 3, 1, 2, 3};
+    says(all, 5,
+         "ranks 0, 2 from all others, first in layer 0 (crc32 00000005 on rank 2, 00000001 "
+         "on rank 1)");
+}
+
+static void no_majority(void **state) {
+    (void)state;
+    static const uint32_t two[] = {1, 2, 3, 1, 2, 4}, four[] = {1, 2, 3, 1, 2, 3, 0, 2, 3, 0, 2, 3};
+    says(two, 2,
+         "ranks 0, 1 have no majority, first in layer 2 (crc32 00000004 on rank 1, "
+         "00000003 on rank 0)");
+    says(four, 4,
+         "ranks 0, 1, 2, 3 have no majority, first in layer 0 (crc32 00000000 on rank 2, "
+         "00000001 on rank 0)");
+}
+
+static void many(void **state) {
+    (void)state;
+    uint32_t all[32 * LAYERS] = {0};
+    for (int r = 1; r < 12; r++)
+        all[r * LAYERS + 2] = (uint32_t)r;
+    says(all, 32, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more from all others, first in layer 2");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_minority), cmocka_unit_test(rank_0),
+                                       cmocka_unit_test(no_majority), cmocka_unit_test(many)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
