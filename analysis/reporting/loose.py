@@ -2,6 +2,7 @@
 
 # Options that say where a run goes and what is kept of it, not what it does.
 NO_FACTOR = {"out", "overwrite", "quiet", "seed", "trace", "collectives", "overhead", "ceilings",
+             "hang-timeout",
              "threads"}  # threads: what the run had, below, for the option may be left to default
 
 
@@ -28,6 +29,7 @@ def facts(info):
     found["threads"] = text(machine["threads_per_rank"])
     found["hosts"] = text(machine["nodes"])
     found["rate"] = rate_text(link["rate_bits_per_s"]) if link else "none"
+    found["slow hosts"] = (link or {}).get("slow_hosts") or "none"
     found["cpu"] = machine["cpu"]
     found["commit"] = text(info["commit"])
     for name, value in (info["mpi"]["environment"] or {}).items():

@@ -172,7 +172,8 @@ RUN = {
                 "ranks": COUNT, "workers": COUNT, "nodes": COUNT, "threads_per_rank": COUNT,
                 "oversubscribed": YES_NO, "gemm": TEXT, "gemm_warning": Maybe(TEXT),
                 "clock": TEXT},
-    "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER}),
+    "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER,
+                   "slow_hosts?": Maybe(TEXT)}),
     "ceilings": Maybe({
         "fma_flops_per_s?": Maybe(_BOTH), "copy_bytes_per_s?": Maybe(_BOTH),
         "levels?": [{"level": TEXT, "working_set_bytes": NUMBER, "read_bytes_per_s": _BOTH,

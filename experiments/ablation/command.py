@@ -68,7 +68,7 @@ def check_name(name, node, options):
         if not re.fullmatch(r"env\.[A-Za-z_][A-Za-z0-9_]*", name):
             raise node.bad(f"{show(name)}: no name of an environment variable; write env.NAME with "
                            "letters, digits and _")
-        if name in ("env.GRADWIRE_TESTBED", "env.GRADWIRE_LINK_RATE"):
+        if name in ("env.GRADWIRE_TESTBED", "env.GRADWIRE_LINK_RATE", "env.GRADWIRE_SLOW_HOSTS"):
             raise node.bad(f"{show(name)}: the testbed sets it; set hosts: and rate: instead")
     elif name in RESERVED and name in options:
         raise node.bad(f"option '{name}' is not for a spec; {RESERVED[name]}")

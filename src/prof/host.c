@@ -217,13 +217,20 @@ gw_err gw_host_link_read(gw_host_link *out) {
     if (!hosts || !rate)
         return gw_fail(GW_ERR_USAGE, "%s is set without %s: experiments/testbed sets both",
                        hosts ? hosts_name : rate_name, hosts ? rate_name : hosts_name);
-    gw_host_link link = {true, (int)number_in(hosts, MOST_HOSTS), number_in(rate, most_rate)};
+    gw_host_link link = {true, (int)number_in(hosts, MOST_HOSTS), number_in(rate, most_rate), ""};
     if (link.hosts < 0)
         return gw_fail(GW_ERR_USAGE, "%s='%s': must be a number of hosts from 1 to %d", hosts_name,
                        hosts, MOST_HOSTS);
     if (link.rate_bits_per_s < 0)
         return gw_fail(GW_ERR_USAGE, "%s='%s': must be a whole number of bit/s from 1 to %lld",
                        rate_name, rate, (long long)most_rate);
+    const char *slow = getenv("GRADWIRE_SLOW_HOSTS");
+    if (slow && (!*slow || slow[strspn(slow, "0123456789:.,")] || strlen(slow) >= sizeof link.slow))
+        return gw_fail(GW_ERR_USAGE,
+                       "GRADWIRE_SLOW_HOSTS='%.300s': must be HOST:FRACTION,.. in at "
+                       "most %zu letters, as experiments/testbed sets it",
+                       slow, sizeof link.slow - 1);
+    snprintf(link.slow, sizeof link.slow, "%s", slow ? slow : "");
     *out = link;
     return GW_OK;
 }

@@ -30,10 +30,12 @@ typedef struct gw_host_link {
     bool emulated;           /* false: the rest is 0 */
     int hosts;               /* network namespaces that the machine plays */
     int64_t rate_bits_per_s; /* of each link, each way */
+    char slow[256];          /* hosts that get only a part of a core: HOST:FRACTION,..; "": none */
 } gw_host_link;
 
-/** Read GRADWIRE_TESTBED (hosts) and GRADWIRE_LINK_RATE (bit/s), which the testbed sets. Neither
- * set: not emulated. One alone or one that is no number in range: GW_ERR_USAGE. */
+/** Read GRADWIRE_TESTBED (hosts) and GRADWIRE_LINK_RATE (bit/s), which the testbed sets, and
+ * GRADWIRE_SLOW_HOSTS, which may come with them. Neither set: not emulated. One alone or one that
+ * is no number in range: GW_ERR_USAGE. */
 gw_err gw_host_link_read(gw_host_link *out);
 
 /** The ranks of `comm` that share a host with the caller. Emulated hosts share one machine's cores:

@@ -169,8 +169,9 @@ static json_t *link_facts(void) {
     gw_host_link link;
     if (gw_host_link_read(&link) != GW_OK || !link.emulated)
         return json_null();
-    return json_pack("{s:b, s:i, s:I}", "emulated", true, "hosts", link.hosts, "rate_bits_per_s",
-                     (json_int_t)link.rate_bits_per_s);
+    return json_pack("{s:b, s:i, s:I, s:o}", "emulated", true, "hosts", link.hosts,
+                     "rate_bits_per_s", (json_int_t)link.rate_bits_per_s, "slow_hosts",
+                     text_or_null(*link.slow ? link.slow : NULL));
 }
 
 /* Memory time by each source apart; see docs/measurement.md. */

@@ -146,6 +146,9 @@ class BadInput(unittest.TestCase):
                         if value is not None})
             self.refused("train", "--data", SMALL, "--out", os.path.join(self.dir.name, "x"),
                          says=[says], env=env)
+        env = dict(os.environ, GRADWIRE_TESTBED="2", GRADWIRE_LINK_RATE="1000000000",
+                   GRADWIRE_SLOW_HOSTS="the second")
+        self.refused("train", "--data", SMALL, says=["GRADWIRE_SLOW_HOSTS", "the second"], env=env)
         self.assertEqual(os.listdir(self.dir.name), [])
 
     def test_synthetic(self):

@@ -44,6 +44,13 @@ HYDRA = POSSIBLE and "HYDRA" in subprocess.run([gwrun.MPIEXEC, "--version"], tex
                                               capture_output=True, check=False).stdout
 MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
 RATE = 200_000_000  # bit/s: slow enough for any machine to keep up
+BUSY = """
+import time
+end, used = time.monotonic() + 0.5, time.process_time()
+while time.monotonic() < end:
+    pass
+print((time.process_time() - used) / 0.5)
+"""
 needs_hydra = unittest.skipUnless(HYDRA, "this MPI is started otherwise; see test_no_hydra")
 
 
@@ -126,6 +133,9 @@ class Refusals(Testbed):
     def test_options(self):
         for words, says in ((("up", "--rate", "1furlong"), "1furlong"),
                             (("up", "--hosts", "1"), "'1'"), (("up", "--host", "x"), "'x'"),
+                            (("up", "--slow", "3:0.5"), "1 to 2"),
+                            (("up", "--slow", "2:0.5", "--slow", "2:0.4"), "twice"),
+                            (("up", "--slow", "2:1"), "'2:1'"),
                             (("run",), "command"), (("exec", "0", "ls"), "'0'")):
             self.refused(self.call(*words), says)
 
@@ -166,7 +176,8 @@ class Standing(Testbed):
         self.refused(self.call("up", "--hosts", "3"), "2 hosts", "down")
         self.assertEqual(outside(), self.before)
         run, rows = self.train(2, "--comm", "allreduce:algo=sra")
-        self.assertEqual(run["link"], {"emulated": True, "hosts": 2, "rate_bits_per_s": RATE})
+        self.assertEqual(run["link"], {"emulated": True, "hosts": 2, "rate_bits_per_s": RATE,
+                                       "slow_hosts": None})
         self.assertEqual((run["machine"]["nodes"], run["machine"]["ranks_on_this_node"]), (2, 1))
         self.assertEqual(run["machine"]["oversubscribed"],
                          len(os.sched_getaffinity(0)) < 2)
@@ -204,6 +215,29 @@ class Standing(Testbed):
         off = statistics.median(max(w - max(b, 0), b - p - w) for w, b, p in zip(waits, before, post))
         self.assertLess(off, 2 * max(errors) + 20e-6)
         self.assertGreater(statistics.median(waits), 0.5 * skew)
+
+    @needs_hydra
+    def test_slow_host(self):
+        """A host that gets a fifth of a core: the ledger names its rank as the one that the others
+        wait for. Where other programs want the cores, too, and leave it no more than that fifth, it
+        is no slower than its peer, and there is nothing to name."""
+        done = self.call("up", "--slow", "2:0.2")
+        if done.returncode != 0:  # this machine's root may not limit processor time
+            self.refused(done, "--slow")
+            self.assertEqual(self.spaces(), [])
+            return
+        used = float(self.must("exec", "2", "--", sys.executable, "-c", BUSY))
+        self.assertLess(used, 0.3)  # of a core; a quota is granted for a period at a time
+        before = json.loads(self.must("status", "--json"))["held_s"]["2"]
+        run, _ = self.train(2, "--layers", "512,512", "--batch", "1024", "--steps", "30")
+        held = json.loads(self.must("status", "--json"))["held_s"]["2"] - before
+        self.assertEqual(run["link"]["slow_hosts"], "2:0.2")
+        results = run["results"]
+        if held > 0.6 * results["elapsed_s"]:
+            self.assertEqual(results["straggler"]["rank"], 1, results)
+            one, other = results["ranks"]
+            longer = other["compute_s"] - one["compute_s"]
+            self.assertGreater(one["waiting_s"], longer / 2)
 
     @needs_hydra
     def test_auto_measures_the_link(self):
