@@ -286,7 +286,8 @@ static gw_err run(gw_trainer *t) {
     GW_TRY(limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
     for (; t->epoch <= t->c->epochs && !(stop && t->batch == 0); t->epoch++)
         GW_TRY(one_epoch(t, &stop));
-    return gw_trainer_finish(t);
+    gw_err e = gw_trainer_finish(t);
+    return e == GW_ERR_INPUT ? GW_ERR_IO : e; /* a folder that was fine when the run began */
 }
 
 static gw_err check(gw_trainer *t) {

@@ -1,5 +1,7 @@
 """Runs to which something happens: started without waiting for them, their ranks found."""
 
+import csv
+import json
 import os
 import re
 import signal
@@ -54,20 +56,32 @@ def pending(pid, number):
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-def await_true(what, timeout=60):
+def load(out):
+    """A run's run.json."""
+    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def columns(out, name, wanted):
+    """These columns of a run's CSV file, a tuple of texts a row."""
+    with open(os.path.join(out, name), newline="", encoding="utf-8") as file:
+        return [tuple(row[column] for column in wanted) for row in csv.DictReader(file)]
+
+
+def await_true(what, timeout=60, pause=0.002):
     """The first true value of what(); a test that waits longer has failed."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         value = what()
         if value:
             return value
-        time.sleep(0.002)
+        time.sleep(pause)
     raise AssertionError(f"waited {timeout} s in vain")
 
 
 class Started:
-    """`gradwire train WORDS` on `ranks` ranks (1: without a launcher), which goes on by itself. As a
-    context manager it leaves no process behind."""
+    """`gradwire train WORDS` on `ranks` ranks (1: without a launcher), which goes on by itself. A
+    context manager: it leaves no process behind."""
 
     def __init__(self, ranks, *words, log, **more):
         command = gwrun.command(ranks, "train", *words)
@@ -116,6 +130,22 @@ class Started:
         await_true(lambda: part in self.text() or self.process.poll() is not None)
         if part not in self.text():
             raise AssertionError(f"ended with {self.process.returncode}: {self.text()}")
+
+    def kill(self, rank=0):
+        """A rank, upon which the launcher ends the others."""
+        os.kill(self.ranks()[rank], signal.SIGKILL)
+        self.status()
+
+    def over(self):
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def wait_at_most(self, seconds):
+        """Back when it has ended or the time is over."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
 
     def status(self, timeout=60):
         """Exit status; more than `timeout` seconds is a hang and raises."""

@@ -1,7 +1,5 @@
 """SIGTERM and SIGINT: all ranks stop after the same step, the folder is whole, status 128+n."""
 
-import csv
-import json
 import os
 import signal
 import tempfile
@@ -9,6 +7,7 @@ import unittest
 
 import faultcase
 import gwrun
+import killcase
 
 SMALL = ["--data", "synthetic:samples=4000,features=16", "--layers", "16", "--batch", 32,
          "--epochs", 1000000, "--ceilings", "off", "--overhead", 0]
@@ -30,18 +29,15 @@ class Signals(unittest.TestCase):
 
     def check_folder(self, ranks, name):
         """It is as whole as that of a run that nobody ended; returns run.json."""
-        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as file:
-            run = json.load(file)
+        run = faultcase.load(self.out)
         steps = run["results"]["steps"]
         self.assertEqual(run["results"]["stopped_by"], name)
         self.assertGreater(steps, 0)
         rows = [(int(row["rank"]), int(row["step"])) for row in gwrun.batches(self.out)]
         self.assertEqual(sorted(rows), [(rank, step) for rank in range(ranks)
                                         for step in range(1, steps + 1)])
-        with open(os.path.join(self.out, "epochs.csv"), encoding="utf-8") as file:
-            last = list(csv.DictReader(file))[-1]
-        self.assertEqual(int(last["step"]), steps)
-        self.assertEqual(last["replica_hash"], run["results"]["replica_hash"])
+        last = faultcase.columns(self.out, "epochs.csv", ("step", "replica_hash"))[-1]
+        self.assertEqual(last, (str(steps), run["results"]["replica_hash"]))
         self.assertIn(f"gradwire: stopped by {name} after step {steps}", run_lines(self.log))
         self.assertFalse([name for name in os.listdir(self.out) if name.endswith(".tmp")])
         return run
@@ -61,19 +57,33 @@ class Signals(unittest.TestCase):
         self.assertEqual(run.status(), 128 + signal.SIGINT, run.text())
         self.check_folder(3, "SIGINT")
 
+    def test_taken_up(self):
+        """The last checkpoint, the only one here, is of the step at which the run stopped."""
+        options = killcase.words("topk", 250, 1000)
+        run = self.start(2, *options)
+        run.await_line("parameters;")
+        run.send(signal.SIGTERM, 0)
+        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        stopped = self.check_folder(2, "SIGTERM")["results"]["steps"]
+        self.assertEqual(killcase.complete(self.out), [stopped])
+        run = self.start(2, "--resume", "auto", *options)
+        self.assertEqual(run.status(), 0, run.text())
+        whole = self.out + "-whole"
+        gwrun.train(2, whole, *options)
+        self.assertEqual(killcase.differences(killcase.outcome(self.out), killcase.outcome(whole)),
+                         [])
+
     def test_before_the_first_step(self):
         """Nothing is written, and an older run keeps its place."""
         gwrun.train(1, self.out, *SMALL[:-6], "--steps", 2, "--ceilings", "off")
-        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as file:
-            older = file.read()
+        older = faultcase.load(self.out)
         # Where nothing is cached, the ceilings take longer than finding the ranks.
         run = self.start(2, "--overwrite", *SMALL[:-4], "--ceilings", "auto",
                          env={**os.environ, "XDG_CACHE_HOME": self.log + ".cache"})
         run.send(signal.SIGTERM, 0)
         self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
         self.assertIn("stopped by SIGTERM before the first step: nothing was written", run.text())
-        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as file:
-            self.assertEqual(file.read(), older)
+        self.assertEqual(faultcase.load(self.out), older)
 
     def test_during_an_evaluation(self):
         """It is given up, and its figures are absent."""

@@ -1,0 +1,123 @@
+"""A disk that is full, read-only or gone while a run trains: the run goes on with a warning or ends
+with one line, and the last good checkpoint is none the worse. In a mount namespace of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import faultcase
+import gwrun
+import killcase
+
+INSIDE = "GRADWIRE_TEST_MOUNTS"  # set: this process is in that namespace
+
+# A checkpoint of 150 KB, and rows of 360 KB.
+OPTIONS = ["--data", "synthetic:samples=4000,features=64", "--layers", "100", "--batch", 32,
+           "--momentum", 0.9, "--steps", 600, "--epochs", 1000, "--seed", 5, "--ceilings", "off",
+           "--overhead", 0]
+
+
+def mount(*words):
+    subprocess.run(["mount", *words], check=True)
+
+
+def namespace():
+    """The command that runs another where it may mount; None: not allowed here."""
+    for flags in (["--mount"], ["--map-root-user", "--mount"]):
+        tried = subprocess.run(["unshare", *flags, "mount", "-t", "tmpfs", "none", "/mnt"],
+                               stderr=subprocess.DEVNULL, check=False)
+        if tried.returncode == 0:
+            return ["unshare", *flags]
+    return None
+
+
+@unittest.skipUnless(INSIDE in os.environ, "mounting is not allowed here, not even in a namespace")
+class Disk(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = top.name
+        self.disk = os.path.join(self.top, "disk")
+        self.out = os.path.join(self.disk, "run")
+        os.mkdir(self.disk)
+
+    def make_disk(self, size):
+        mount("-t", "tmpfs", "-o", f"size={size}", "none", self.disk)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+
+    def start(self, every):
+        words = ["--out", self.out, "--resume", "auto", "--checkpoint-every", every]
+        return self.enterContext(faultcase.Started(2, *words, *OPTIONS,
+                                                   log=os.path.join(self.top, "log")))
+
+    def check_recovery(self, every):
+        """With room again, the run goes on to the end of one that lacked none."""
+        run = self.start(every)
+        self.assertEqual(run.status(), 0, run.text())
+        self.assertIn(f"resume: {self.out}/model.ckpt.d/step-", run.text())
+        self.assertNotIn("warning", run.text())
+        whole = os.path.join(self.top, "whole")
+        gwrun.train(2, whole, *OPTIONS)
+        self.assertEqual(killcase.differences(killcase.outcome(self.out), killcase.outcome(whole)),
+                         [])
+
+    def test_no_room_for_checkpoints(self):
+        """Training goes on, with a warning."""
+        self.make_disk("700k")
+        run = self.start(20)
+        run.await_line("warning: ")
+        self.assertIn("No space left", run.text())
+        run.kill()
+        mount("-o", "remount,size=8m", self.disk)
+        self.check_recovery(20)
+
+    def test_no_room_for_rows(self):
+        """The run ends with one line; checkpoints of before are good."""
+        self.make_disk("350k")
+        run = self.start(100)
+        self.assertEqual(run.status(), 1, run.text())
+        self.assertEqual(run.text().count("gradwire: "), 1, run.text())
+        self.assertNotIn("run.json", os.listdir(self.out))
+        mount("-o", "remount,size=8m", self.disk)
+        self.check_recovery(100)
+
+    def test_read_only_checkpoints(self):
+        """The run ends as if nothing were, but for one warning."""
+        self.make_disk("8m")
+        folder = os.path.join(self.out, "model.ckpt.d")
+        run = self.start(20)
+        faultcase.await_true(lambda: killcase.complete(self.out))
+        mount("--bind", folder, folder)
+        mount("-o", "remount,bind,ro", folder)
+        self.assertEqual(run.status(), 0, run.text())
+        self.assertEqual(run.text().count("warning: "), 1, run.text())
+        self.assertIn("Read-only", run.text())
+        subprocess.run(["umount", folder], check=True)
+        self.assertTrue(killcase.complete(self.out))
+        self.assertGreater(faultcase.load(self.out)["checkpoints"]["failed"], 0)
+
+    def test_gone(self):
+        """A folder that somebody removes: a warning for the checkpoints, a line for the end."""
+        run = self.start(20)
+        faultcase.await_true(lambda: killcase.complete(self.out))
+        shutil.rmtree(self.out)
+        self.assertEqual(run.status(), 1, run.text())
+        self.assertEqual(run.text().count("warning: "), 1, run.text())
+        self.assertEqual(run.text().count("gradwire: "), 1, run.text())
+
+    def test_read_only_from_the_start(self):
+        self.make_disk("1m")
+        mount("-o", "remount,ro", self.disk)
+        done = gwrun.run(2, "train", "--out", self.out, *OPTIONS)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"^gradwire: --out .*Read-only file system\n$")
+
+
+if __name__ == "__main__":
+    enter = None if INSIDE in os.environ else namespace()
+    if enter:
+        os.execvpe(enter[0], [*enter, sys.executable, "-B", *sys.argv], {**os.environ, INSIDE: "1"})
+    unittest.main()
