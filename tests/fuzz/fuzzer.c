@@ -13,6 +13,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
         gw_fuzz_stop("GW_FUZZ_SPEC must name one of its kinds", GW_FUZZ_TARGET.name);
     if (GW_FUZZ_TARGET.open)
         GW_FUZZ_TARGET.open(spec ? spec : "");
+    if (GW_FUZZ_TARGET.close)
+        atexit(GW_FUZZ_TARGET.close); /* libFuzzer has no entry for the end */
     return 0;
 }
 
