@@ -45,7 +45,8 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                                .n_layers = n_layers}};
 }
 
-void gw_checks_begin(gw_checks *k) {
+void gw_checks_begin(gw_checks *k, int64_t step) {
+    k->compared = step;
     k->rehearsed = gw_session_frames(k->session);
 }
 

@@ -40,8 +40,9 @@ gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
                     const gw_span *layers, int n_layers);
 
-/** The first step of the run is next: frames of rehearsals are none of it. */
-void gw_checks_begin(gw_checks *k);
+/** The step after `step` is the first of the run, or of this start of it: frames of rehearsals are
+ *  none of it. */
+void gw_checks_begin(gw_checks *k, int64_t step);
 
 /** After this step replicas are to be compared, if they agree then: nothing may be pending. */
 bool gw_checks_due(const gw_checks *k, int64_t step);

@@ -268,7 +268,6 @@ static gw_err run(gw_trainer *t) {
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
         gw_trace_counters(t->record);
     }
-    gw_checks_begin(&t->checks);
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;
@@ -280,6 +279,7 @@ static gw_err run(gw_trainer *t) {
     t->status.oversubscribed = t->oversubscribed;
     t->stopped_by = "epochs";
     GW_TRY(gw_trainer_go_on(t));
+    gw_checks_begin(&t->checks, t->step);
     report(t, t->limit_from_s, 0);
     gw_watchdog_stage("training");
     bool stop = false;

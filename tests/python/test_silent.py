@@ -179,5 +179,17 @@ class NotFinite(Case):
                     self.assertTrue(all(row["train_loss"] for row in csv.DictReader(file)))
 
 
+    @unittest.skipUnless(cache("GW_GEMM") == "dnnl", "another library computes the products")
+    def test_checkpoint(self):
+        """What comes after the fault is not kept, to be gone on from: the step of the fault, after
+        which a checkpoint is due, ends the run."""
+        out = os.path.join(self.dir, "run")
+        line = self.fails(2, 1, *DATA, *QUICK, "--checkpoint-every", 5, "--out", out,
+                          env=self.broken(4 * 5 + 5, 1))
+        self.assertIn("step 5, rank 1, layer 0", line)
+        kept = os.path.join(out, "model.ckpt.d")
+        self.assertEqual(os.listdir(kept) if os.path.isdir(kept) else [], [])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -87,17 +87,20 @@ class WireCheck(unittest.TestCase):
         subprocess.run([mpi_compiler(), "-shared", "-fPIC", source, "-o", library, "-ldl"],
                        check=True)
         env = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
-        for ranks, codec in ((2, "none"), (3, "qsgd:bits=4"), (4, "fp16+zlib")):
-            with self.subTest(ranks=ranks, codec=codec):
-                done = gwrun.run(ranks, "train", "--quiet", *SMALL, "--comm",
-                                 "allreduce:algo=ring", "--compress", codec, "--wire-check", "on",
-                                 env=env)
+        for ranks, codec, comm, lane in ((2, "none", "allreduce:algo=ring", "gradients"),
+                                         (3, "qsgd:bits=4", "allreduce:algo=ring", "gradients"),
+                                         (4, "fp16+zlib", "allreduce:algo=ring", "gradients"),
+                                         (2, "none", "sharded:algo=ring", "parameters")):
+            with self.subTest(ranks=ranks, codec=codec, lane=lane):
+                done = gwrun.run(ranks, "train", "--quiet", *SMALL, "--comm", comm, "--compress",
+                                 codec, "--wire-check", "on", env=env)
                 ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertEqual(len(ours), 1, done.stderr)
-                self.assertRegex(ours[0], rf"rank {2 % ranks}: step \d+: from rank 1: codec {re.escape(codec)}: a "
-                                 r"frame's checksum is 0x\w+, expected 0x\w+: .* \(gradients, "
-                                 r"layers? \d.*, floats \d+ to \d+; frame \d+ that this rank checked\)")
+                self.assertRegex(ours[0], rf"rank {2 % ranks}: step \d+: from rank 1: codec "
+                                 rf"{re.escape(codec)}: a frame's checksum is 0x\w+, expected "
+                                 rf"0x\w+: .* \({lane}, layers? \d.*, floats \d+ to \d+; frame "
+                                 r"\d+ that this rank checked\)")
 
 
 if __name__ == "__main__":
