@@ -66,12 +66,14 @@ static void each_codec(const visitor *v, const char *algo) {
         v->f(v, algo, codec_variants[i].options);
 }
 
-/* The same for this algorithm and its variants. */
+/* The same for this algorithm; its variants, where other ranks talk but about nothing else, with a
+ * codec of each kind: exact, of fixed and of any length. */
 static void each_variant(const visitor *v, const char *algo) {
+    static const char *const kinds[] = {"none", "qsgd:bits=4", "topk"};
     each_codec(v, algo);
     for (int i = 0; i < COUNT(algo_variants); i++)
-        if (strcmp(algo_variants[i].name, algo) == 0)
-            each_codec(v, algo_variants[i].options);
+        for (int c = 0; c < COUNT(kinds) && strcmp(algo_variants[i].name, algo) == 0; c++)
+            v->f(v, algo_variants[i].options, kinds[c]);
 }
 
 static void each_pair(const visitor *v) {

@@ -22,8 +22,11 @@ def run(ranks, *words, timeout=120, **more):
                           check=False, **more)
 
 
-def train(ranks, out, *words):
-    """The run folder's run.json after `gradwire train --quiet`; anything but success raises."""
+def train(ranks, out, *words, overhead=0):
+    """The run folder's run.json after `gradwire train --quiet`; anything but success raises. The
+    rehearsals of --overhead would take longer than most of these runs; None: as by default."""
+    if overhead is not None and "--overhead" not in words:
+        words = ("--overhead", overhead, *words)
     done = run(ranks, "train", "--quiet", "--out", out, *words)
     if done.returncode != 0:
         raise AssertionError(f"train {words} on {ranks} ranks: {done.returncode}: {done.stderr}")

@@ -23,12 +23,11 @@ ALGORITHMS = gwrun.names("comm/algos.def")
 SMOOTH = ("--activation", "tanh")
 CODECS = gwrun.names("compress/codecs.def")
 CHOOSY = ("sparse", "gossip", "powersgd")  # strategies that say of most codecs why not
-QUICK = ("--overhead", 0, "--ceilings", "off")  # which takes longer than the steps
 
 
 def curve(folder, ranks, batch, *words):
     out = os.path.join(folder, "-".join(["run", str(ranks), str(batch), *words]).replace("/", "_"))
-    run = gwrun.train(ranks, out, "--steps", STEPS, "--batch", batch, *QUICK, *words)
+    run = gwrun.train(ranks, out, "--steps", STEPS, "--batch", batch, "--ceilings", "off", *words)
     if run["results"]["steps"] != STEPS:
         raise AssertionError(f"{run['results']['steps']} steps")
     return gwrun.losses(out)

@@ -108,7 +108,7 @@ class Profile(unittest.TestCase):
         """By default the measurement takes a tenth of a second, or says why it did not."""
         out = os.path.join(self.dir.name, "wide")
         run = gwrun.train(2, out, "--data", "synthetic:samples=1000,features=2048", "--layers",
-                          "2048,2048", "--steps", 1)
+                          "2048,2048", "--steps", 1, overhead=None)
         self.assertEqual(run["overhead"]["pairs"], 0)
         self.assertIsNone(run["overhead"]["ratio"])
         self.assertIn("--overhead PAIRS", run["overhead"]["why"])
