@@ -37,10 +37,9 @@ static struct {
     atomic_uint_fast64_t ticket;
 } present;
 
-static void enter_hook(const gw_session *s, const char *hook, gw_span span) {
+static void enter_hook(const char *hook, gw_span span) {
     atomic_store_explicit(&present.off, span.off, memory_order_relaxed);
     atomic_store_explicit(&present.n, span.n, memory_order_relaxed);
-    atomic_store_explicit(&present.ticket, s->env.grads->ticket, memory_order_relaxed);
     atomic_store_explicit(&present.hook, hook, memory_order_relaxed);
 }
 
@@ -49,8 +48,8 @@ static void leave_hook(void) {
 }
 
 /* The same, and a region around it. */
-static void enter(const gw_session *s, const char *hook, gw_span span, gw_phase phase) {
-    enter_hook(s, hook, span);
+static void enter(const char *hook, gw_span span, gw_phase phase) {
+    enter_hook(hook, span);
     gw_phase_enter(phase);
 }
 
@@ -305,7 +304,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     GW_TRY(open_lanes(s, comm, setup));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
-    enter_hook(s, "open", (gw_span){0, env->n});
+    enter_hook("open", (gw_span){0, env->n});
     gw_err mine = s->strategy.ops->open(&s->self, env);
     leave_hook();
     s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
@@ -330,7 +329,7 @@ void gw_session_close(gw_session *s) {
     if (!s)
         return;
     if (s->open && s->strategy.ops->close) {
-        enter_hook(s, "close", (gw_span){0, s->env.n});
+        enter_hook("close", (gw_span){0, s->env.n});
         s->strategy.ops->close(s->self);
         leave_hook();
     }
@@ -348,6 +347,8 @@ void gw_session_begin(gw_session *s, double share) {
     s->env.share = share;
     s->env.grads->ticket++;
     s->env.params->ticket++;
+    /* Here, not in each hook: the progress thread sets the lane's for a moment. */
+    atomic_store_explicit(&present.ticket, s->env.grads->ticket, memory_order_relaxed);
 }
 
 /* The gradient becomes what its momentum makes of it, on this rank alone. */
@@ -366,7 +367,7 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
         s->tap.before(s->tap.ctx, s->env.grad, span);
     if (!s->strategy.ops->ready)
         return GW_OK;
-    enter(s, "ready", span, GW_PHASE_MPI_POST);
+    enter("ready", span, GW_PHASE_MPI_POST);
     gw_err e = s->strategy.ops->ready(s->self, span);
     leave();
     return e;
@@ -399,14 +400,14 @@ const char *gw_session_codec_of(const gw_session *s, size_t at) {
 gw_err gw_session_progress(gw_session *s) {
     if (!s->strategy.ops->progress)
         return GW_OK;
-    enter(s, "progress", (gw_span){0, s->env.n}, GW_PHASE_MPI_POLL);
+    enter("progress", (gw_span){0, s->env.n}, GW_PHASE_MPI_POLL);
     gw_err e = s->strategy.ops->progress(s->self);
     leave();
     return e;
 }
 
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
-    enter(s, "finish", span, GW_PHASE_MPI_WAIT);
+    enter("finish", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->finish(s->self, span, u);
     leave();
     s->logical_bytes += span.n * sizeof(float);
@@ -419,7 +420,7 @@ gw_err gw_session_publish(gw_session *s, gw_span span) {
     if (!s->strategy.ops->publish)
         return GW_OK;
     /* Where await() waits, this only starts. */
-    enter(s, "publish", span, gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT);
+    enter("publish", span, gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->publish(s->self, span);
     leave();
     return e;
@@ -428,7 +429,7 @@ gw_err gw_session_publish(gw_session *s, gw_span span) {
 gw_err gw_session_await(gw_session *s, gw_span span) {
     if (!s->strategy.ops->await)
         return GW_OK;
-    enter(s, "await", span, GW_PHASE_MPI_WAIT);
+    enter("await", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->await(s->self, span);
     leave();
     return e;
@@ -445,7 +446,7 @@ bool gw_session_awaits(const gw_session *s) {
 gw_err gw_session_settle(gw_session *s) {
     if (!s->strategy.ops->settle)
         return GW_OK;
-    enter(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT);
+    enter("settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->settle(s->self);
     leave();
     return e;
@@ -453,7 +454,7 @@ gw_err gw_session_settle(gw_session *s) {
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {
     if (s->strategy.ops->state) {
-        enter_hook(s, "state", (gw_span){0, s->env.n});
+        enter_hook("state", (gw_span){0, s->env.n});
         gw_err e = s->strategy.ops->state(s->self, io);
         leave_hook();
         GW_TRY(e);
