@@ -167,12 +167,17 @@ gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name) {
 
 gw_err gw_file_mark(gw_file *f, int64_t *bytes) {
     off_t at = -1;
-    if (fflush(f->stream) != 0 || ferror(f->stream) || (at = ftello(f->stream)) < 0 ||
-        fsync(fileno(f->stream)) != 0)
+    if (fflush(f->stream) != 0 || ferror(f->stream) || (at = ftello(f->stream)) < 0)
         return gw_fail(GW_ERR_IO, "cannot write %s: %s", f->temp, strerror(errno));
     f->keep = true;
     *bytes = at;
     return GW_OK;
+}
+
+gw_err gw_file_sync(gw_file *f) {
+    return fsync(fileno(f->stream)) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_IO, "cannot write %s: %s", f->temp, strerror(errno));
 }
 
 /* A regular file of at least `bytes`; -1: it is none. */

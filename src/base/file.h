@@ -32,8 +32,12 @@ void gw_file_abandon(gw_file *f);
  *  another one on this host is writing it. An older part is replaced. */
 gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name);
 
-/** Flush and fsync what was written; *bytes: the length so far. */
+/** Flush what was written; *bytes: the length so far, to which the mark holds when gw_file_sync is
+ *  done. */
 gw_err gw_file_mark(gw_file *f, int64_t *bytes);
+
+/** What was flushed reaches the disk. On any thread, while another writes. */
+gw_err gw_file_sync(gw_file *f);
 
 /** Go on behind the mark `bytes` of DIR/NAME.part, or of DIR/NAME (which becomes a part again) if
  * it was committed; what came after the mark is cut off. GW_ERR_INPUT: there is neither, or it is

@@ -151,6 +151,13 @@ gw_err gw_rows_mark(gw_rows *r, json_t **marks) {
     return e;
 }
 
+gw_err gw_rows_sync(gw_rows *r) {
+    for (int i = 0; i < r->n; i++)
+        if (r->files[i].file)
+            GW_TRY(gw_file_sync(r->files[i].file));
+    return GW_OK;
+}
+
 gw_err gw_rows_commit(gw_rows *r, const char *name) {
     for (int i = 0; i < r->n; i++)
         if (r->files[i].file && strcmp(r->files[i].name, name) == 0) {

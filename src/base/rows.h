@@ -28,8 +28,12 @@ gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to,
 /** Whether a file that was marked was not there to go on with. */
 bool gw_rows_lack(const gw_rows *r);
 
-/** Flush and fsync all that are open; *marks: their lengths, the caller's. */
+/** Flush all that are open; *marks: their lengths, the caller's. */
 gw_err gw_rows_mark(gw_rows *r, json_t **marks);
+
+/** Marks hold only when this is done: what was flushed reaches the disk. On any thread, while
+ * others write rows, but not while files are opened, committed or closed. */
+gw_err gw_rows_sync(gw_rows *r);
 
 /** NAME is whole: give it its name, and close it. */
 gw_err gw_rows_commit(gw_rows *r, const char *name);

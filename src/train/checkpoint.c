@@ -186,6 +186,7 @@ static gw_err write_part(void *ctx) {
 
 static gw_err commit(void *ctx) {
     gw_checkpoint *c = ctx;
+    GW_TRY(gw_rows_sync(c->s.rows));
     return gw_store_commit(c->temp, &c->manifest, c->s.keep, c->final);
 }
 

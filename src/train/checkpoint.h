@@ -6,6 +6,7 @@
 #ifndef GW_TRAIN_CHECKPOINT_H
 #define GW_TRAIN_CHECKPOINT_H
 
+#include "base/rows.h"
 #include "train/position.h"
 #include "train/store.h"
 #include "train/vote.h"
@@ -20,6 +21,8 @@ typedef struct gw_checkpoint_setup {
     int keep;
     gw_stepper *stepper;
     struct gw_codec_stats *stats;
+    gw_rows
+        *rows; /* rank 0's: what `facts` mark of them is synced before a checkpoint is complete */
     MPI_Comm comm;
 } gw_checkpoint_setup;
 

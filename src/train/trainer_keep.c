@@ -156,6 +156,7 @@ gw_err gw_trainer_go_on(gw_trainer *t) {
                                  .keep = c->checkpoint_keep,
                                  .stepper = &t->stepper,
                                  .stats = t->stats,
+                                 .rows = t->rows,
                                  .comm = t->comm};
     bool keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
     return keeps ? gw_checkpoint_open(&t->checkpoint, &setup) : GW_OK;

@@ -269,10 +269,10 @@ void gw_trainer_close(gw_trainer *t) {
     gw_checks_free(&t->checked);
     gw_memory_close(t->memory);
     gw_record_abandon(t->record);
+    gw_checkpoint_close(t->checkpoint); /* its thread may be at the rows */
     gw_codec_stats_close(t->stats);
     gw_rows_close(t->rows);
     gw_paired_close(t->paired);
-    gw_checkpoint_close(t->checkpoint);
     gw_resume_free(&t->resume);
     gw_session_close(t->session);
     free(t->stepper.labels);
