@@ -16,6 +16,7 @@ from reporting.shape import Bad, printable
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 MARK_RESUMED = "interrupted and started again"
+CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended
 LABEL = 100  # letters
 
 EPOCHS_LIMIT = 64 << 20
@@ -95,6 +96,8 @@ def marks_of(info, means):
         marks.append("emulated link")
     if info.get("resumed") or info.get("interruptions"):
         marks.append(MARK_RESUMED)
+    if info["results"]["stopped_by"] in CUT_SHORT:
+        marks.append(f"cut short by {info['results']['stopped_by']}")
     if (info["ceilings"] or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
     if means.get("clean") is not None and 1 - means["clean"] > INTERRUPTED:

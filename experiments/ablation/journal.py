@@ -12,6 +12,8 @@ SCHEMA = 1
 STUDY, RUN, LOCK, LOG = "study.json", "experiment.json", ".lock", "log.txt"
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 
+CUT_SHORT = ("SIGTERM", "SIGINT")  # what run.json tells in stopped_by of a run that a signal ended
+
 
 class Refused(Exception):
     """What the user has to change, in one line."""
@@ -200,7 +202,11 @@ class Journal:
         return record
 
     def has_result(self, planned):
-        return os.path.exists(os.path.join(self.folder(planned), "run.json"))
+        """Whether it has a run.json, and not that of a run which a signal cut short: MPICH's mpiexec
+        reports status 0 even so where there is one rank."""
+        run = read_json(os.path.join(self.folder(planned), "run.json"))
+        results = (run or {}).get("results")
+        return isinstance(results, dict) and results.get("stopped_by") not in CUT_SHORT
 
     def save(self, planned, record):
         write_json(os.path.join(self.folder(planned), RUN), record)

@@ -343,11 +343,27 @@ factors: {{compress: [none, qsgd, fp16]}}
                     self.assertEqual(record["state"], "done")
                     self.assertEqual([a["interrupted"] for a in attempts],
                                      [True] * (len(attempts) - 1) + [False])
-                    self.assertEqual({a["message"] for a in attempts}, {""})
+                    self.assertEqual(attempts[-1]["message"], "")
+                    for attempt in attempts[:-1]:
+                        self.assertRegex(attempt["message"], "^(gradwire: stopped by SIGTERM .*)?$")
                     # One that was interrupted may not have come to its first line.
                     self.assertIn(self.starts().count(folder), range(1, len(attempts) + 1))
                 self.assertEqual(set(self.starts()), set(expected))
                 shutil.rmtree(self.out)
+
+    def test_cut_short(self):
+        """A run that a signal ends closes its folder whole; that is no result all the same."""
+        self.write(read(self.path).replace("--epochs 10", "--epochs 1000000 --checkpoint-every 5")
+                   .replace("ranks: 2", "ranks: 1"))
+        runner = self.spawn()
+        self.until(lambda: glob.glob(os.path.join(self.out, "*", "*", "model.ckpt.d", "step-*")))
+        runner.send_signal(signal.SIGTERM)
+        runner.communicate(timeout=30)
+        [(folder, record)] = self.records().items()
+        with open(os.path.join(self.out, folder, "run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["results"]["stopped_by"], "SIGTERM")
+        self.assertEqual(record["state"], "interrupted")
+        self.assertIn("stopped by SIGTERM", record["attempts"][0]["message"])
 
     def test_two_runners(self):
         os.environ["FAKE"] = "hang"

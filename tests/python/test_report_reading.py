@@ -82,9 +82,11 @@ class Reading(ReportCase):
             link={"emulated": True, "hosts": 2, "rate_bits_per_s": 1000000000}))
         self.change(self.path("b"), lambda info: info.update(
             resumed={"step": 9, "from_ranks": 2, "dropped": []}, interruptions=[{"event": "x"}]))
+        self.change(self.path("b"), lambda info: info["results"].update(stopped_by="SIGTERM"))
         marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
                  for cell in self.only().cells for run in cell.runs]
-        self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link", runs.MARK_RESUMED}])
+        self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link", runs.MARK_RESUMED,
+                                                              "cut short by SIGTERM"}])
         self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
 
     def test_interrupted_batches(self):
