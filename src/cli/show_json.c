@@ -30,7 +30,7 @@ static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
     json_t *sources = (json_t *)gw_show_json(r, "sources");
     return json_pack(
         "{s:s, s:O?, s:O?, s:O?, s:I, s:I, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o, "
-        "s:o, s:O?, s:O?, s:O?, s:O?, s:o, s:o, s:o}",
+        "s:o, s:O?, s:O?, s:O?, s:O?, s:o, s:o, s:o, s:O?, s:I}",
         "dir", r->dir, "command", gw_show_json(r, "command"), "machine", gw_show_json(r, "machine"),
         "link", gw_show_json(r, "link"), "warmup_steps", (json_int_t)s->warmup, "steps",
         (json_int_t)s->steps, "clean_steps", s->judged ? json_integer(s->clean) : json_null(),
@@ -43,7 +43,8 @@ static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
         "slowest", slowest, "sources", sources, "straggler", gw_show_json(r, "results.straggler"),
         "paired", gw_show_json(r, "results.paired"), "overhead", gw_show_json(r, "overhead"),
         "products", products(r), "codec_memory_ctr_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_CTR]),
-        "codec_memory_twin_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_TWIN]));
+        "codec_memory_twin_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_TWIN]), "resumed",
+        gw_show_json(r, "resumed"), "steps_of_other_ranks", (json_int_t)s->others);
 }
 
 json_t *gw_show_document(const gw_show_run *runs, int n) {

@@ -1,5 +1,6 @@
 """The files of rows of a run that goes on from a checkpoint, and who may have its folder."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -54,6 +55,8 @@ class Rows(unittest.TestCase):
         self.assertEqual(run["results"]["steps"], 18)
         self.assertIn("resumed 1 time, last after step 12 of 2 ranks; 12 steps of other",
                       self.show(out))
+        shown = json.loads(gwrun.run(1, "show", "--json", out).stdout)["runs"][0]
+        self.assertEqual((shown["resumed"]["step"], shown["steps_of_other_ranks"]), (12, 12))
         middle = os.path.join(out, "model.ckpt.d", "step-000000000012")
         run = gwrun.train(2, out, *RUN, "--steps", 24, "--resume", middle)
         self.assertEqual(steps_and_ranks(out), both(1, 24, 2))
