@@ -122,7 +122,7 @@ void gw_last_words_write(const gw_last_words *w, char *text, size_t room) {
     int region = atomic_load_explicit(&gw_present_region, memory_order_relaxed);
     add(&p, "gradwire: rank %d (%s, pid %ld): ", w->rank, w->host, (long)getpid());
     if (w->asked_by >= 0 && w->silent_s < w->timeout_s)
-        add(&p, "rank %d makes no progress (--hang-timeout %g); here it is %.1f s since the last",
+        add(&p, "rank %d makes no progress (--hang-timeout %g); here the last was %.1f s ago",
             w->asked_by, w->timeout_s, w->silent_s);
     else
         add(&p, "no progress for %.1f s (--hang-timeout %g)", w->silent_s, w->timeout_s);

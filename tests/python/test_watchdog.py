@@ -39,6 +39,14 @@ class Job:
                 found[int(rank)] = int(pid)
         return found
 
+    def left(self):
+        """Processes that are still there some time after the end: killed ones take a moment."""
+        for _ in range(100):
+            if not self.pids():
+                break
+            time.sleep(0.05)
+        return self.pids()
+
     def begun(self):
         """Wait until the run is in its first steps."""
         for line in self.process.stdout:
@@ -74,7 +82,7 @@ class Watchdog(unittest.TestCase):
             job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:2").begun()
             time.sleep(0.7)
             job.signal(signal.SIGSTOP, [1])
-            return *job.end(), job.pids()
+            return *job.end(), job.left()
 
         with concurrent.futures.ThreadPoolExecutor(len(comms)) as pool:
             ends = dict(zip(comms, pool.map(stop, comms)))
@@ -86,7 +94,7 @@ class Watchdog(unittest.TestCase):
                 for rank in set(range(ranks)) - {1}:
                     said = "\n".join(line for line in errors.splitlines()
                                      if line.startswith(f"gradwire: rank {rank}"))
-                    self.assertRegex(said, r"no progress for \d+\.\d s.*: training, 0 steps done, "
+                    self.assertRegex(said, r"no progress .*: training, 0 steps done, "
                                            r"epoch 1, phase mpi_wait")
                     self.assertIn(f"--comm {comm} --compress none: in finish", said)
                     self.assertRegex(said, call)
@@ -99,7 +107,7 @@ class Watchdog(unittest.TestCase):
         job = Job(2, "--comm", STUCK, timeout="1.5")
         errors, status = job.end()
         self.assertEqual(status, 1, errors)
-        self.assertEqual(job.pids(), {})
+        self.assertEqual(job.left(), {})
         for rank in range(2):
             self.assertRegex(errors, rf"gradwire: rank {rank} \(.*training, 0 steps done, epoch 1")
             self.assertRegex(errors, rf"gradwire: rank {rank}:   --comm .*stuck.so .*: in finish")
@@ -108,9 +116,9 @@ class Watchdog(unittest.TestCase):
 
     def test_paused(self):
         """All ranks are stopped for longer than the timeout, as by a batch system, and go on."""
-        job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="1.5").begun()
+        job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="2.5").begun()
         job.signal(signal.SIGSTOP, [0, 1])
-        time.sleep(2)
+        time.sleep(3)
         job.signal(signal.SIGCONT, [1, 0])
         self.assertEqual(job.end(), ("", 0))
 
