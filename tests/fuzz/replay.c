@@ -232,10 +232,18 @@ static void run(const char *spec) {
            mutations);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* gcc */
+#define SANITIZED
+#elif defined(__has_feature) /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
 /* What a header claims must not be allocated: more than this is refused here (by ASan's own limit,
  * where that is used: it reserves far more for itself), and no target takes that for an answer. */
 static void limit_memory(void) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef SANITIZED
     struct rlimit most = {MOST_HEAP, MOST_HEAP};
     setrlimit(RLIMIT_DATA, &most);
 #endif
