@@ -14,7 +14,7 @@
 
 #include "comm/plan.h"
 
-#define GW_STRATEGY_ABI 3
+#define GW_STRATEGY_ABI 4
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -62,11 +62,9 @@ enum {
     GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */
     GW_STRATEGY_EXACT = 2,       /* with an exact codec each update is the one of a serial run */
     GW_STRATEGY_LOSSY = 4,       /* compresses by itself: no codec makes its sums exact */
-    GW_STRATEGY_MEETS = 8,       /* not synchronous, but after some steps replicas agree: after
-                                    those, and no others, settle_cost is nothing */
-    GW_STRATEGY_LATE = 16        /* finish() hands out the gradient of an earlier step; where
-                                    env->skip says that a step is void, publish() takes zeros in the
-                                    place of its gradient */
+    GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
+                                     env->skip says that a step is void, publish() takes zeros in the
+                                     place of its gradient */
 };
 
 typedef struct gw_strategy_ops {
@@ -104,6 +102,9 @@ typedef struct gw_strategy_ops {
     gw_cost (*cost)(const void *self, int64_t exchange);
     /** What settle() sends; NULL: nothing. */
     gw_cost (*settle_cost)(const void *self);
+    /** Optional, between steps, the same on all ranks: do the replicas agree now without being
+     *  settled? Of a strategy that is synchronous they always do; NULL of another: never. */
+    bool (*agrees)(const void *self);
 } gw_strategy_ops;
 
 /** The option that every strategy offers. */

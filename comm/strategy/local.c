@@ -147,6 +147,11 @@ static gw_cost settle_cost(const void *p) {
     return me->steps.done == me->agreed ? (gw_cost){0} : cost_of_average(me);
 }
 
+static bool agrees(const void *p) {
+    const self *me = p;
+    return me->steps.done == me->agreed;
+}
+
 static const gw_opt opts[] = {
     {"period", GW_OPT_INT, "8", 1, 0x1p31, NULL, "H", "steps from one averaging to the next"},
     {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "average the optimizer's momentum, too"},
@@ -155,7 +160,6 @@ static const gw_opt opts[] = {
 
 const gw_strategy_ops gw_strategy_local = {
     .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every few steps", opts},
-    .traits = GW_STRATEGY_MEETS,
     .formula = "every H steps: one allreduce of n (momentum=1: and one exact)",
     .open = open,
     .close = close,
@@ -165,4 +169,5 @@ const gw_strategy_ops gw_strategy_local = {
     .state = state,
     .cost = cost,
     .settle_cost = settle_cost,
+    .agrees = agrees,
 };

@@ -9,7 +9,7 @@
 
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
     const gw_strategy_ops *ops = gw_session_strategy(session);
-    if (c->verify_every > 0 && !(ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_MEETS)))
+    if (c->verify_every > 0 && !(ops->traits & GW_STRATEGY_SYNCHRONOUS) && !ops->agrees)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --verify-every compares replicas, and those of --comm %s agree only "
                        "where they are averaged to be evaluated, at the end of an epoch: leave "

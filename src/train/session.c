@@ -483,8 +483,8 @@ uint64_t gw_session_frames(const gw_session *s) {
 }
 
 bool gw_session_agrees(const gw_session *s) {
-    gw_cost c = gw_session_settle_cost(s);
-    return c.bytes == 0 && c.messages == 0;
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self));
 }
 
 const char *gw_session_notes(const gw_session *s) {

@@ -119,7 +119,7 @@ void gw_session_skip(gw_session *s, bool skip);
 bool gw_session_framed(const gw_session *s);
 uint64_t gw_session_frames(const gw_session *s);
 
-/** True if replicas agree now, with nothing pending, and settling would change nothing. */
+/** True if replicas agree now, with nothing pending, without being settled. */
 bool gw_session_agrees(const gw_session *s);
 
 /** The strategy's hooks; see comm/strategy.h. */

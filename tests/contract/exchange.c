@@ -206,7 +206,7 @@ static gw_err steps(run_state *r, outcome *o) {
         add_cost(&all, &cost);
         want = gw_cost_sum(want, gw_session_cost(r->session, k));
         keep_crc(r, k);
-        r->agrees[k] = traits & GW_STRATEGY_SYNCHRONOUS || gw_session_agrees(r->session);
+        r->agrees[k] = gw_session_agrees(r->session);
     }
     want = gw_cost_sum(want, gw_session_settle_cost(r->session));
     gw_ledger_begin();
