@@ -82,6 +82,7 @@ class Victim:
         self.options = options
         self.draw = draw  # a random.Random
         self.kills = 0
+        self.halfway = 0  # kills that left a checkpoint half written
         self.resumed = []  # the steps that the starts went on from; 0: the beginning
         self.faults = []  # a line each
         self.there = []  # complete checkpoints when it was started last
@@ -133,6 +134,7 @@ class Victim:
                 over = True
         over |= run.status() == 0
         self.kills += not over
+        self.halfway += not over and writing(self.out)
         self.look_at(run)
         return not over
 
