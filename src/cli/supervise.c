@@ -1,9 +1,11 @@
 /* gradwire supervise: a run that is started again from its last checkpoint when it breaks down. */
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/offspring.h"
 #include "train/history.h"
 #include "train/runfolder.h"
+#include "train/signals.h"
 #include "train/store.h"
 
 #include <math.h>
@@ -115,6 +117,27 @@ static double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The signal that cut the run in DIR short, by its own word; 0: none. A launcher that has handed a
+ * signal on may call that a success (docs/faults.md). */
+static int cut_short_by(const char *dir) {
+    static const int signals[] = {SIGTERM, SIGINT};
+    enum { LIMIT = 1 << 26 };
+    char path[GW_STORE_PATH], *text = NULL;
+    size_t len;
+    int by = 0;
+    snprintf(path, sizeof path, "%s/run.json", dir);
+    json_t *run =
+        gw_file_read(path, LIMIT, &text, &len) == GW_OK ? json_loadb(text, len, 0, NULL) : NULL;
+    const char *why =
+        json_string_value(json_object_get(json_object_get(run, "results"), "stopped_by"));
+    for (size_t i = 0; why && i < sizeof signals / sizeof *signals; i++)
+        if (strcmp(why, gw_signals_name(signals[i])) == 0)
+            by = signals[i];
+    json_decref(run);
+    free(text);
+    return by;
+}
+
 static gw_err run_once(const supervised *s, ending *end) {
     pid_t pid;
     double from = now_s();
@@ -135,6 +158,9 @@ static gw_err run_once(const supervised *s, ending *end) {
             end->status = WEXITSTATUS(e.status);
         break;
     }
+    int by = end->status == 0 ? cut_short_by(s->out) : 0;
+    if (by)
+        end->status = 128 + by;
     if (end->status != 0) /* a launcher that dies may leave ranks behind */
         gw_offspring_end(pid);
     return GW_OK;

@@ -14,7 +14,8 @@ import gwrun
 RUN = ["--data", "synthetic:samples=600,features=8,classes=3,seed=1", "--layers", "6", "--batch", 20,
        "--compress", "topk", "--ceilings", "off", "--overhead", 0, "--papi-group", "none"]
 KEPT = ["--checkpoint-every", 5]
-SLOW = ["--inject-skew", "0:10ms"]  # so that there is time to kill
+# So that there is time to kill: a checkpoint is complete up to 0.4 s after its step.
+SLOW = ["--inject-skew", "0:20ms"]
 
 
 def supervise(*words):
@@ -89,11 +90,11 @@ class Supervise(unittest.TestCase):
         os.kill(ranks_of(process.pid)[which], signal.SIGKILL)
 
     def test_ends_as_if_nothing_had_been(self):
-        whole = gwrun.train(2, os.path.join(self.top.name, "whole"), *RUN, "--epochs", 2)
+        whole = gwrun.train(2, os.path.join(self.top.name, "whole"), *RUN, "--epochs", 3)
         process = self.start(["--restarts", 3, "--backoff", 0.1], 2, *RUN, *KEPT, *SLOW,
-                             "--epochs", 2)
+                             "--epochs", 3)
         self.kill_rank_after(process, 10)
-        self.kill_rank_after(process, 30, which=0)
+        self.kill_rank_after(process, 25, which=0)
         said = process.communicate(timeout=100)[1]
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(said.count("gradwire: supervise:"), 2, said)
@@ -120,7 +121,7 @@ class Supervise(unittest.TestCase):
         self.assertLessEqual({"batches.csv", "epochs.csv", "model.gw", "matrix.csv"}, names)
         with open(os.path.join(self.out, "epochs.csv"), encoding="utf-8") as file:
             epochs = [line.split(",") for line in file.read().splitlines()[1:]]
-        self.assertEqual([row[:2] for row in epochs], [["1", "25"], ["2", "50"]])
+        self.assertEqual([row[:2] for row in epochs], [["1", "25"], ["2", "50"], ["3", "75"]])
         self.assertEqual(epochs[-1][-1], whole["results"]["replica_hash"])
         self.assertLess(float(epochs[0][7]), float(epochs[1][7]))  # elapsed_s
 
@@ -134,7 +135,7 @@ class Supervise(unittest.TestCase):
             self.assertGreater(one["seconds"], 0)
         steps = [one["step"] for one in resumed]
         self.assertGreaterEqual(steps[0], 10)
-        self.assertGreaterEqual(steps[1], 30)
+        self.assertGreaterEqual(steps[1], 25)
         self.assertEqual(run["resumed"]["step"], steps[1])
         self.assertEqual(run["resumed"]["from_ranks"], 2)
         self.assertEqual(run["resumed"]["dropped"], [])
@@ -159,17 +160,21 @@ class Supervise(unittest.TestCase):
                          ("ended", signal.SIGKILL, None))
 
     def test_signal_is_handed_on(self):
-        """What asks supervise to end ends the run whole, and it is not started again."""
-        process = self.start([], 2, *RUN, *KEPT, *SLOW, "--epochs", 1000)
-        wait_for(lambda: last_step(self.out) >= 5)
-        process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=60)[1]
-        self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
-        self.assertIn("as it was told to", said)
-        run = read_json(self.out)
-        self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
-        self.assertEqual(last_step(self.out), run["results"]["steps"])
-        self.assertEqual(run["interruptions"], [])
+        """What asks supervise to end ends the run whole, and it is not started again, whatever its
+        launcher makes of the status."""
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                self.out = os.path.join(self.top.name, f"run{ranks}")
+                process = self.start([], ranks, *RUN, *KEPT, *SLOW, "--epochs", 1000)
+                wait_for(lambda: last_step(self.out) >= 5)
+                process.send_signal(signal.SIGTERM)
+                said = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
+                self.assertIn("as it was told to", said)
+                run = read_json(self.out)
+                self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
+                self.assertEqual(last_step(self.out), run["results"]["steps"])
+                self.assertEqual(run["interruptions"], [])
 
     def test_refused(self):
         kept = ["--out", self.out, "--checkpoint-every", 5]
