@@ -48,7 +48,7 @@ static int count_descriptors(void) {
 }
 
 static long resident_kib(void) {
-    long total, pages;
+    long total, pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     CHECK(file && fscanf(file, "%ld %ld", &total, &pages) == 2, "cannot read /proc/self/statm");
     fclose(file);
