@@ -128,14 +128,18 @@ void gw_file_abandon(gw_file *f) {
 
 /* ---- parts ---- */
 
+static gw_err locked(const char *path) {
+    return gw_fail(GW_ERR_INPUT,
+                   "cannot write %s: another process is writing it: wait for that run or end it",
+                   path);
+}
+
 /* Lock it, cut it to `bytes` and put the stream at its end. Takes fd in any case. */
 static gw_err part_begin(gw_file *f, int fd, int64_t bytes) {
     gw_err e = GW_OK;
     /* Where locks are unknown (some network file systems) the part goes without. */
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        e = gw_fail(GW_ERR_INPUT,
-                    "cannot write %s: another process is writing it: wait for that run or end it",
-                    f->temp);
+        e = locked(f->temp);
     else if (ftruncate(fd, (off_t)bytes) != 0 || !(f->stream = fdopen(fd, "r+")))
         e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
     if (!f->stream)
@@ -224,6 +228,19 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
     f->keep = true;
     *out = f;
     return GW_OK;
+}
+
+gw_err gw_file_part_free(const char *dir, const char *name) {
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s.part", dir, name) < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool taken = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    gw_err e = taken ? locked(path) : GW_OK;
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return e;
 }
 
 static bool copy_bytes(int in, FILE *to, int64_t bytes) {

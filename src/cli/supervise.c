@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -34,7 +35,8 @@ typedef struct supervised {
     const char *out, *resume; /* of the command; resume NULL: not given */
     bool overwrite, checkpoints;
     char ckpt_dir[GW_STORE_PATH];
-    char **argv; /* what is started */
+    struct timespec found; /* when ckpt_dir, as it was before the first start, had last changed */
+    char **argv;           /* what is started */
 } supervised;
 
 /* ---- the command ---- */
@@ -81,11 +83,24 @@ static gw_err read_command(supervised *s) {
     return s->argv ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
 }
 
+static struct timespec changed(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){0};
+}
+
+/* Whether what --overwrite or --resume asked for is yet to be done: there is no checkpoint but
+ * those that an older run has left. */
+static bool none_of_its_own(const supervised *s) {
+    struct timespec now = changed(s->ckpt_dir);
+    return gw_store_last(s->ckpt_dir) < 0 ||
+           (now.tv_sec == s->found.tv_sec && now.tv_nsec == s->found.tv_nsec);
+}
+
 /* What the user asked for comes first: to replace a run, or to begin from a checkpoint elsewhere.
  * A restart goes on with what the run itself has left. */
 static void set_argv(supervised *s, bool again) {
     static char resume[] = "--resume", automatic[] = "auto";
-    bool as_told = !again || (s->resume && gw_store_last(s->ckpt_dir) < 0);
+    bool as_told = !again || ((s->resume || s->overwrite) && none_of_its_own(s));
     int n = 0;
     for (int i = 0; i < s->words; i++) {
         bool names = strcmp(s->command[i], "--resume") == 0;
@@ -205,6 +220,7 @@ static bool pause_s(double seconds) {
 static gw_err supervise(supervised *s, int *status) {
     int64_t before = gw_store_last(s->ckpt_dir);
     double wait_s = s->backoff_s;
+    s->found = changed(s->ckpt_dir);
     GW_TRY(gw_offspring_open());
     for (int attempt = 1;; attempt++) {
         ending end;

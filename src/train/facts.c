@@ -13,7 +13,16 @@ static const char *const same[] = {"layers",     "activation",  "image-scale",
                                    "validation", "data-layout", "seed"};
 /* Options that shape what the exchange carries from step to step. */
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
-enum { SAME = sizeof same / sizeof *same, EXCHANGE = sizeof exchange / sizeof *exchange };
+/* Options that may differ, but then steps before and after are not of one kind. */
+static const char *const shaping[] = {"comm",      "compress",     "error-feedback", "update",
+                                      "optimizer", "lr",           "lr-scaling",     "lr-warmup",
+                                      "momentum",  "weight-decay", "threads",        "wire-check",
+                                      "on-nan",    "profile",      "inject-skew"};
+enum {
+    SAME = sizeof same / sizeof *same,
+    EXCHANGE = sizeof exchange / sizeof *exchange,
+    SHAPING = sizeof shaping / sizeof *shaping
+};
 
 /* ---- writing ---- */
 
@@ -136,6 +145,18 @@ static void reason(const json_t *facts, const gw_facts_of *run, FILE *to) {
         }
 }
 
+static void changed(const json_t *facts, const gw_facts_of *run, FILE *to) {
+    int64_t ranks = number_of(facts, "ranks");
+    for (int i = 0; i < SHAPING; i++)
+        if (!option_same(facts, run, shaping[i]))
+            fprintf(to, "resume: changed: --%s '%.100s' then, '%.100s' now\n", shaping[i],
+                    option_then(facts, shaping[i]), option_now(run, shaping[i]));
+    if (ranks != run->ranks)
+        fprintf(to, "resume: changed: %lld rank%s then, %d now%s\n", (long long)ranks,
+                ranks == 1 ? "" : "s", run->ranks,
+                run->c->lr_linear ? ", and with them the rate (--lr-scaling linear)" : "");
+}
+
 static void dropped(const json_t *facts, const gw_facts_of *run, bool inside, FILE *to) {
     bool whole = gw_facts_whole(facts, run);
     const char *strategy = text_of(facts, "strategy_state"), *codec, *algo, *table;
@@ -165,6 +186,17 @@ static void dropped(const json_t *facts, const gw_facts_of *run, bool inside, FI
         fprintf(to, "resume: the epoch's samples for codec.csv start anew\n");
 }
 
+/* NULL where nothing was written. */
+static gw_err close_lines(FILE *to, char **lines) {
+    if (fclose(to) != 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    if (**lines)
+        return GW_OK;
+    free(*lines);
+    *lines = NULL;
+    return GW_OK;
+}
+
 gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, char **lines) {
     size_t len = 0;
     *lines = NULL;
@@ -172,13 +204,17 @@ gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside
     if (!to)
         return gw_fail(GW_ERR_NOMEM, "out of memory");
     dropped(facts, run, inside, to);
-    if (fclose(to) != 0)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (len > 0)
-        return GW_OK;
-    free(*lines);
+    return close_lines(to, lines);
+}
+
+gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **lines) {
+    size_t len = 0;
     *lines = NULL;
-    return GW_OK;
+    FILE *to = open_memstream(lines, &len);
+    if (!to)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    changed(facts, run, to);
+    return close_lines(to, lines);
 }
 
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,

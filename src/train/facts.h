@@ -35,6 +35,10 @@ bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run);
  *  the checkpoint lies within an epoch. */
 gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, char **lines);
 
+/** What is other than then and makes the steps before and after differ in kind (a rate, a strategy,
+ *  threads, the number of ranks), likewise. */
+gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **lines);
+
 /** What was chosen then; NULL, NULL and "": nothing. Owned by `facts`. */
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,
                       const char **table);

@@ -40,12 +40,12 @@ json_t *gw_resumed_json(const gw_resume *r, const char *utc, int64_t counted) {
     json_t *since = json_pack("[s, s, s, s, s, s, s, s]", "matrix.csv", "trace.json", "overhead",
                               "results.ranks", "results.straggler", "results.traffic",
                               "results.exchanges_dropped", "results.summary.memory_s.batches");
-    return json_pack("{s:I, s:s, s:i, s:s, s:o, s:o, s:I, s:o}", "step",
+    return json_pack("{s:I, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:o}", "step",
                      (json_int_t)r->manifest.step, "path", r->path, "from_ranks", r->manifest.ranks,
-                     "utc", utc, "dropped", lines_of(r->dropped, "resume: "), "passed_over",
-                     lines_of(r->notes, "warning: a checkpoint is passed over: "),
-                     "steps_not_in_summary", (json_int_t)(r->manifest.step - counted),
-                     "since_resume", since);
+                     "utc", utc, "dropped", lines_of(r->dropped, "resume: "), "changed",
+                     lines_of(r->changed, "resume: changed: "), "passed_over",
+                     lines_of(r->notes, GW_RESUME_PASSED_OVER), "steps_not_in_summary",
+                     (json_int_t)(r->manifest.step - counted), "since_resume", since);
 }
 
 gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {
@@ -58,7 +58,8 @@ gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {
         return GW_OK;
     gw_utc_now(utc);
     return gw_history_add(dir,
-                          json_pack("{s:s, s:s, s:I, s:o, s:i}", "event", "resumed", "utc", utc,
-                                    "step", (json_int_t)r->manifest.step, "path",
-                                    *r->path ? json_string(r->path) : json_null(), "ranks", ranks));
+                          json_pack("{s:s, s:s, s:I, s:o, s:i, s:o}", "event", "resumed", "utc",
+                                    utc, "step", (json_int_t)r->manifest.step, "path",
+                                    *r->path ? json_string(r->path) : json_null(), "ranks", ranks,
+                                    "changed", lines_of(r->changed, "resume: changed: ")));
 }

@@ -48,7 +48,7 @@ static gw_err newest(gw_resume *r, const char *ckpt_dir) {
     char skipped[ROOM];
     GW_TRY(gw_store_newest(ckpt_dir, &r->manifest, r->path, skipped, sizeof skipped));
     for (char *rest = skipped, *line; *skipped && (line = strsep(&rest, "\n")) != NULL;)
-        GW_TRY(note(r, "warning: a checkpoint is passed over: %s\n", line));
+        GW_TRY(note(r, GW_RESUME_PASSED_OVER "%s\n", line));
     return GW_OK;
 }
 
@@ -56,9 +56,16 @@ static gw_err find_auto(gw_resume *r, const char *out) {
     char ckpt_dir[GW_STORE_PATH];
     GW_TRY(join(ckpt_dir, out, "model.ckpt.d"));
     GW_TRY(newest(r, ckpt_dir));
-    return *r->path ? GW_OK
-                    : note(r, "resume: no checkpoint in %s: the run starts at the beginning\n",
-                           ckpt_dir);
+    if (*r->path)
+        return GW_OK;
+    if (r->notes) { /* what cannot be used is not thrown away unasked */
+        const char *why = r->notes + strlen(GW_RESUME_PASSED_OVER);
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume auto: all checkpoints in %s are damaged (%.*s): --overwrite, "
+                       "without --resume, begins anew",
+                       ckpt_dir, (int)strcspn(why, "\n"), why);
+    }
+    return note(r, "resume: no checkpoint in %s: the run starts at the beginning\n", ckpt_dir);
 }
 
 /* A checkpoint, a folder of them, or a run's folder. */
@@ -135,8 +142,10 @@ static gw_err check(gw_resume *r, const gw_facts_of *run) {
     const char *lines = r->dropped ? r->dropped : "";
     if (*lines && run->c->resume_strict)
         return gw_fail(GW_ERR_INPUT, "--resume-strict: %.*s", (int)strcspn(lines, "\n"), lines);
-    return note(r, "resume: %s: %lld steps done, in epoch %d\n%s", r->path,
-                (long long)r->manifest.step, r->manifest.epoch, lines);
+    GW_TRY(gw_facts_changed(facts, run, &r->changed));
+    return note(r, "resume: %s: %lld steps done, in epoch %d\n%s%s", r->path,
+                (long long)r->manifest.step, r->manifest.epoch, lines,
+                r->changed ? r->changed : "");
 }
 
 gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm) {
@@ -165,6 +174,19 @@ gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
     free(r->dropped);
     r->dropped = all;
     return GW_OK;
+}
+
+gw_err gw_resume_forget_later(gw_resume *r, const char *out) {
+    char ckpt_dir[GW_STORE_PATH];
+    int removed = 0;
+    GW_TRY(join(ckpt_dir, out, "model.ckpt.d"));
+    GW_TRY(gw_store_forget_later(ckpt_dir, r->manifest.serial, &removed));
+    return removed == 0
+               ? GW_OK
+               : note(r,
+                      "resume: %d checkpoint%s that the run wrote later %s removed: it goes on "
+                      "from before\n",
+                      removed, removed == 1 ? "" : "s", removed == 1 ? "is" : "are");
 }
 
 /* ---- loading ---- */
@@ -323,6 +345,7 @@ void gw_resume_free(gw_resume *r) {
     gw_store_manifest_free(&r->manifest);
     free(r->notes);
     free(r->dropped);
+    free(r->changed);
     free(r->collected.data);
     *r = (gw_resume){0};
 }

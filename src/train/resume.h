@@ -7,6 +7,9 @@
 #include "train/position.h"
 #include "train/store.h"
 
+/** How a note begins that names a damaged checkpoint. */
+#define GW_RESUME_PASSED_OVER "warning: a checkpoint is passed over: "
+
 /** Zeroed before the first use. */
 typedef struct gw_resume {
     char path[GW_STORE_PATH];   /* the checkpoint's folder; "": nothing to go on from */
@@ -15,6 +18,7 @@ typedef struct gw_resume {
     gw_position at;
     char *notes;            /* lines for the report, each ending in '\n'; NULL: none */
     char *dropped;          /* those of them that tell what is dropped; NULL: nothing is */
+    char *changed;          /* those that tell what is other than then; NULL: nothing is */
     gw_io_memory collected; /* for gw_resume_statistics */
 } gw_resume;
 
@@ -39,6 +43,11 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
 /** Rank 0: the rows of the steps before are not there. Noted as dropped, or, with `strict`,
  *  GW_ERR_INPUT. */
 gw_err gw_resume_lacks_rows(gw_resume *r, bool strict);
+
+/** Rank 0, in the folder of the run that wrote it, when nothing is left that could be refused:
+ *  complete checkpoints that were written after the one gone on from are removed and noted. Their
+ *  rows were cut off. */
+gw_err gw_resume_forget_later(gw_resume *r, const char *out);
 
 void gw_resume_free(gw_resume *r);
 

@@ -50,7 +50,9 @@ static bool lies_in(const char *path, const char *dir) {
 
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found) {
-    if (*found && lies_in(found, dir))
+    char own[LONGEST]; /* a run may lie within the folder of another */
+    snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
+    if (*found && lies_in(found, own))
         return GW_RUNFOLDER_GO_ON;
     if (!*found && resume && strcmp(resume, "auto") == 0)
         return GW_RUNFOLDER_AGAIN;
@@ -92,15 +94,10 @@ static gw_err check_new(const char *dir) {
                  : GW_OK;
 }
 
-/* A whole run has nothing to begin again for; checkpoints that cannot be used are not thrown away
- * unasked. */
+/* A whole run has nothing to begin again for. (Checkpoints that cannot be used were refused when
+ * they were looked for.) */
 static gw_err check_again(const char *dir) {
     char path[LONGEST];
-    if (has_checkpoints(dir))
-        return gw_fail(GW_ERR_INPUT,
-                       "--resume auto: all checkpoints in %s/" GW_CHECKPOINTS " are damaged: "
-                       "--overwrite, without --resume, begins anew",
-                       dir);
     const char *found = first_of(dir, ends, ENDS, "", path);
     return found ? gw_fail(GW_ERR_INPUT,
                            "--resume auto: --out %s holds a run (%s) without a checkpoint to go on "
@@ -140,6 +137,8 @@ gw_err gw_runfolder_reopen(const char *dir) {
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     static const char *const history[] = {GW_HISTORY};
     char path[LONGEST];
+    for (int i = 0; i < GROWING; i++) /* before anything of a run that is alive is gone */
+        GW_TRY(gw_file_part_free(dir, growing[i]));
     snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
     GW_TRY(gw_store_clear(path));
     GW_TRY(remove_all(dir, growing, GROWING, ""));

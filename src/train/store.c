@@ -304,6 +304,24 @@ gw_err gw_store_clear(const char *ckpt_dir) {
     return e;
 }
 
+gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed) {
+    listing l;
+    *removed = 0;
+    gw_err e = list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++) {
+        char path[GW_STORE_PATH];
+        gw_store_manifest m;
+        if (l.all[i].serial <= serial || join(path, ckpt_dir, l.all[i].name) != GW_OK ||
+            gw_store_open(path, &m) != GW_OK)
+            continue;
+        gw_store_manifest_free(&m);
+        e = discard(ckpt_dir, l.all[i].name);
+        *removed += e == GW_OK;
+    }
+    free(l.all);
+    return e;
+}
+
 static void add_line(char *lines, size_t room, const char *line) {
     size_t len = strlen(lines);
     if (len > 0 && len + 1 < room)

@@ -99,6 +99,10 @@ int64_t gw_store_last(const char *ckpt_dir);
  *  if nothing else is in it. GW_ERR_IO. */
 gw_err gw_store_clear(const char *ckpt_dir);
 
+/** Remove the complete checkpoints that were written after that of `serial`, *removed of them;
+ *  damaged ones are left as they are. GW_ERR_INPUT, GW_ERR_IO. */
+gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed);
+
 /** The manifest alone, from text[0..len); `where` names it in messages. */
 gw_err gw_store_parse(const char *text, size_t len, const char *where, gw_store_manifest *m);
 

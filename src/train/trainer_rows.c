@@ -65,8 +65,10 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
 static gw_err reopen(gw_trainer *t) {
     if (gw_rows_lack(t->rows))
         GW_TRY(gw_resume_lacks_rows(&t->resume, t->c->resume_strict));
-    if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON)
+    if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON) {
+        GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
         GW_TRY(gw_runfolder_reopen(t->c->out));
+    }
     return gw_restart_note(t->c->out, &t->resume, t->ranks);
 }
 

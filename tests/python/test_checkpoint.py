@@ -2,10 +2,12 @@
 stopped, or says in a line why it cannot."""
 
 import csv
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 import gwrun
@@ -129,6 +131,9 @@ class Checkpoint(unittest.TestCase):
             flip(self.path("run", "model.ckpt.d", folder, "manifest"), 30)
         self.assertIn("holds no complete checkpoint",
                       self.refused(1, "--resume", self.out))
+        error = self.refused(1, "--resume", "auto", "--out", self.out)
+        self.assertIn("all checkpoints in", error)
+        self.assertIn("/manifest: ", error)  # why they cannot be used
 
     def test_nothing_to_go_on_from(self):
         said = self.resume(1)
@@ -194,6 +199,61 @@ class Checkpoint(unittest.TestCase):
         model = self.path("run", "model.ckpt.d", f"step-{HALF:012d}", "model.gw")
         done = gwrun.run(1, "eval", "--model", model, *SMALL[:2])
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_has_changed_is_told(self):
+        """With nothing dropped, too: times and rates of before and after are not of one kind."""
+        self.begin(2, "--comm", "allreduce")
+        said = self.resume(2, "--comm", "iallreduce", "--lr", 0.02, "--resume-strict")
+        told = ["--comm 'allreduce' then, 'iallreduce' now", "--lr '0.1' then, '0.02' now"]
+        run = json.loads(read(self.path("run", "run.json")))
+        self.assertEqual(run["resumed"]["changed"], told)
+        self.assertEqual(run["interruptions"][-1]["changed"], told)
+        for line in told:
+            self.assertIn(f"resume: changed: {line}\n", said)
+
+    def test_back_to_an_older_one(self):
+        """What the run has kept later is of rows that are cut off: it must not be found again."""
+        self.begin(1)
+        gwrun.train(1, self.out, *SMALL, *EVERY, "--resume", "auto", "--steps", HALF + 5)
+        old, later = self.folders()
+        with open(self.path("run", "epochs.csv"), "rb+") as file:
+            file.write(b"no column")
+        path = self.path("run", "model.ckpt.d", old)
+        self.assertIn("columns", self.refused(1, "--out", self.out, "--resume", path))
+        self.assertEqual(self.folders(), [old, later])
+        with open(self.path("run", "epochs.csv"), "rb+") as file:
+            file.write(b"epoch,ste")
+        done = gwrun.run(1, "train", "--out", self.out, *SMALL, "--resume", path, "--steps", HALF)
+        self.assertIn("1 checkpoint that the run wrote later is removed", done.stdout)
+        self.assertEqual(self.folders(), [old])
+        self.resume(1)
+        self.assertEqual([int(step) for _, step, _ in steps_of(self.out)], list(range(1, 49)))
+
+    def test_run_within_another(self):
+        """Its checkpoint is none of the outer run, whose rows stay."""
+        self.begin(1)
+        inner = self.path("run", "inner")
+        shutil.copytree(self.out, inner)
+        shutil.rmtree(self.path("run", "model.ckpt.d"))
+        self.assertIn("holds a run already",
+                      self.refused(1, "--out", self.out, "--resume", inner))
+        self.assertEqual(len(steps_of(self.out)), HALF)
+
+    def test_two_at_once(self):
+        """Before the first checkpoint, too, the second finds the folder taken."""
+        words = [*SMALL, *EVERY, "--out", self.out, "--inject-skew", "0:30ms", "--quiet"]
+        with subprocess.Popen([gwrun.GRADWIRE, "train", *map(str, words)]) as first:
+            try:
+                while not os.path.exists(self.path("run", "batches.csv.part")):
+                    time.sleep(0.01)
+                    self.assertIsNone(first.poll())
+                for way in (["--resume", "auto"], ["--overwrite"]):
+                    self.assertIn("another process is writing it",
+                                  self.refused(1, "--out", self.out, *EVERY, *way))
+                self.assertEqual(first.wait(timeout=60), 0)
+            finally:
+                first.kill()
+        self.assertEqual(len(steps_of(self.out)), 48)
 
     def test_while_training_goes_on(self):
         """Many of them: written beside the steps, pruned, their time in the ledger; and the run is

@@ -176,6 +176,21 @@ class Supervise(unittest.TestCase):
                 self.assertEqual(last_step(self.out), run["results"]["steps"])
                 self.assertEqual(run["interruptions"], [])
 
+    def test_overwrite_is_not_forgotten(self):
+        """A start that broke down before the older run gave way: it must not be gone on with."""
+        gwrun.train(1, self.out, *RUN, *KEPT, "--epochs", 1, "--lr", 0.01)
+        script = 'test -e "$0" && exec "$@"; : > "$0"; exit 1'
+        done = subprocess.run(
+            supervise("--backoff", 0, "--", "sh", "-c", script, os.path.join(self.top.name, "once"),
+                      gwrun.GRADWIRE, "train", "--out", self.out, *RUN, *KEPT, "--epochs", 1,
+                      "--overwrite"),
+            capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("restart 1 of 10", done.stderr)
+        run = read_json(self.out)
+        self.assertIsNone(run["resumed"])
+        self.assertTrue(run["options"]["overwrite"])
+
     def test_refused(self):
         kept = ["--out", self.out, "--checkpoint-every", 5]
         for words, said in (
