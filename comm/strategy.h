@@ -34,8 +34,9 @@ typedef struct gw_env {
     const gw_tensor *tensors; /* which tile the arena; none of them known: n_tensors is 0 */
     int n_tensors;
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
-    bool skip;       /* set before publish(): this step's gradients are void, on all ranks, and
-                        unless the strategy is GW_STRATEGY_LATE nothing was updated */
+    bool skip;       /* set before publish(): this step's gradients are void (on all ranks, if the
+                        strategy is GW_STRATEGY_SYNCHRONOUS; else this rank's), and unless it is
+                        GW_STRATEGY_LATE nothing was updated */
     double share;    /* of this step: samples of this rank / samples of the global batch. grad
                         is the gradient of this rank's samples summed and divided by the global
                         batch, so grad / share is the mean over this rank's own samples */

@@ -45,9 +45,45 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                                .n_layers = n_layers}};
 }
 
-void gw_checks_begin(gw_checks *k, int64_t step) {
-    k->compared = step;
+void gw_checks_begin(gw_checks *k) {
     k->rehearsed = gw_session_frames(k->session);
+}
+
+static uint64_t frames(const gw_checks *k) {
+    return k->earlier + gw_session_frames(k->session) - k->rehearsed;
+}
+
+gw_checks_mark gw_checks_keep(const gw_checks *k) {
+    return (gw_checks_mark){.bad_steps = k->guard.bad_steps,
+                            .out_steps = k->guard.out_steps,
+                            .first = gw_guard_first(&k->guard),
+                            .comparisons = k->comparisons,
+                            .compared = k->compared,
+                            .compare_s = k->compare_s,
+                            .frames = frames(k)};
+}
+
+void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark) {
+    k->guard.bad_steps = mark->bad_steps;
+    k->guard.out_steps = mark->out_steps;
+    k->guard.earlier = mark->first;
+    k->comparisons = mark->comparisons;
+    k->compared = mark->compared;
+    k->compare_s = mark->compare_s;
+    k->earlier = mark->frames;
+}
+
+void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers) {
+    sum->out_steps += other->out_steps;
+    sum->frames += other->frames;
+    if (gw_fault_before(&other->first, &sum->first, n_layers))
+        sum->first = other->first;
+}
+
+void gw_checks_leave(gw_checks_mark *mark) {
+    mark->out_steps = 0;
+    mark->first = (gw_fault){0};
+    mark->frames = 0;
 }
 
 bool gw_checks_due(const gw_checks *k, int64_t step) {
@@ -83,7 +119,7 @@ gw_err gw_checks_collect(const gw_checks *k, gw_checks_total *out) {
                              .skip = k->guard.skip,
                              .ranks = k->ranks,
                              .framed = gw_session_framed(k->session),
-                             .frames = gw_session_frames(k->session) - k->rehearsed};
+                             .frames = frames(k)};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->frames, 1, MPI_UINT64_T, MPI_SUM, k->comm));
     return gw_guard_collect(&k->guard, k->ranks, &out->nan);
 }

@@ -19,7 +19,18 @@ typedef struct gw_checks {
     int64_t comparisons;
     double compare_s;
     uint64_t rehearsed; /* frames before the run, on this rank */
+    uint64_t earlier;   /* frames of earlier starts */
 } gw_checks;
+
+/** What of it goes on when a run is taken up, on this rank; whole 8-byte fields. */
+typedef struct gw_checks_mark {
+    int64_t bad_steps, out_steps; /* as gw_guard has them */
+    gw_fault first;               /* no step: none */
+    int64_t comparisons;          /* the same on all ranks, and the step of the last: */
+    int64_t compared;
+    double compare_s;
+    uint64_t frames;
+} gw_checks_mark;
 
 /** Over all ranks, for reports. */
 typedef struct gw_checks_total {
@@ -40,9 +51,18 @@ gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
                     const gw_span *layers, int n_layers);
 
-/** The step after `step` is the first of the run, or of this start of it: frames of rehearsals are
- *  none of it. */
-void gw_checks_begin(gw_checks *k, int64_t step);
+gw_checks_mark gw_checks_keep(const gw_checks *k);
+void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark);
+
+/** To one rank's, another's is added, but for what each rank has for itself (bad_steps): for a run
+ *  that goes on with other ranks. */
+void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers);
+/** What is left to those that do not hold that sum. */
+void gw_checks_leave(gw_checks_mark *mark);
+
+/** The next step is the first of the run, or of this start of it: frames of rehearsals are none of
+ *  it. */
+void gw_checks_begin(gw_checks *k);
 
 /** After this step replicas are to be compared, if they agree then: nothing may be pending. */
 bool gw_checks_due(const gw_checks *k, int64_t step);

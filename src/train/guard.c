@@ -99,7 +99,7 @@ gw_err gw_guard_agree(gw_guard *g) {
     g->out = out;
     if (out && g->left != g->step) {
         g->left = g->step;
-        g->out_steps++;
+        g->out_steps += !g->together || g->rank == 0;
     }
     return GW_OK;
 }
@@ -107,24 +107,27 @@ gw_err gw_guard_agree(gw_guard *g) {
 /* ---- of all ranks ---- */
 
 /* Less is earlier. */
-static long order(const gw_guard *g) {
-    const gw_fault *f = &g->first;
-    long after = f->layer == GW_GUARD_LOSS ? 0 : g->n_layers - f->layer;
-    return f->step == 0 ? LONG_MAX : (long)f->step * (g->n_layers + 1) + after;
+static long order(const gw_fault *f, int n_layers) {
+    long after = f->layer == GW_GUARD_LOSS ? 0 : n_layers - f->layer;
+    return f->step == 0 ? LONG_MAX : (long)f->step * (n_layers + 1) + after;
 }
 
-/* *found: the first fault of all ranks; its rank is -1 if there is none. */
-static gw_err find_first(const gw_guard *g, gw_fault *found) {
+bool gw_fault_before(const gw_fault *a, const gw_fault *b, int n_layers) {
+    return order(a, n_layers) < order(b, n_layers);
+}
+
+/* *found: the first of all ranks' `mine`; its rank is -1 if there is none. */
+static gw_err find_first(const gw_guard *g, const gw_fault *mine, gw_fault *found) {
     struct {
         long order;
         int rank;
-    } least = {order(g), g->rank};
+    } least = {order(mine, g->n_layers), g->rank};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &least, 1, MPI_LONG_INT, MPI_MINLOC, g->comm));
-    *found = g->first;
-    found->rank = -1;
-    if (least.order == LONG_MAX)
+    *found = *mine; /* its rank may be one that the run had when it was started before */
+    if (least.order == LONG_MAX) {
+        found->rank = -1;
         return GW_OK;
-    found->rank = g->rank;
+    }
     return gw_bcast(found, (int)sizeof *found, MPI_BYTE, least.rank, g->comm);
 }
 
@@ -145,7 +148,7 @@ gw_err gw_guard_check(const gw_guard *g) {
     char text[200];
     if (g->skip)
         return GW_OK;
-    GW_TRY(find_first(g, &first));
+    GW_TRY(find_first(g, &g->first, &first));
     if (first.rank < 0)
         return GW_OK;
     gw_fault_text(text, sizeof text, &first);
@@ -173,9 +176,9 @@ gw_err gw_guard_collect(const gw_guard *g, int ranks, gw_guard_total *out) {
     gw_err e =
         g->rank == 0 ? gw_alloc(&out->bad_steps, (size_t)ranks, sizeof *out->bad_steps) : GW_OK;
     GW_TRY(gw_agree(g->comm, e));
-    GW_TRY(find_first(g, &out->first));
-    if (!g->together)
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->out_steps, 1, MPI_INT64_T, MPI_SUM, g->comm));
+    gw_fault mine = gw_guard_first(g);
+    GW_TRY(find_first(g, &mine, &out->first));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->out_steps, 1, MPI_INT64_T, MPI_SUM, g->comm));
     GW_MPI(MPI_Gather(&g->bad_steps, 1, MPI_INT64_T, out->bad_steps, 1, MPI_INT64_T, 0, g->comm));
     return GW_OK;
 }

@@ -41,9 +41,10 @@ typedef struct gw_guard {
     /* what is found */
     bool bad;              /* something in this step of this rank is not finite */
     bool out;              /* this step is left out */
-    gw_fault first;        /* since the run was started, or taken up */
+    gw_fault first;        /* of this start of the run */
+    gw_fault earlier;      /* of earlier ones, likewise on this rank */
     int64_t bad_steps;     /* of this rank; those of earlier starts, too */
-    int64_t out_steps;     /* likewise */
+    int64_t out_steps;     /* likewise; where ranks leave them out together rank 0 counts */
     int64_t counted, left; /* the last steps that were: a step may be taken twice */
 } gw_guard;
 
@@ -56,6 +57,14 @@ void gw_guard_layer(gw_guard *g, float *grad, int l);
 /** After the backward pass, before anything is updated: settles g->out. Collective where ranks
  *  leave steps out together; no message else. */
 gw_err gw_guard_agree(gw_guard *g);
+
+/** This rank's first fault in all starts of the run. */
+static inline gw_fault gw_guard_first(const gw_guard *g) {
+    return g->earlier.step > 0 ? g->earlier : g->first;
+}
+
+/** Whether `a` is a fault and comes before `b`, which may be none, in a model of n_layers. */
+bool gw_fault_before(const gw_fault *a, const gw_fault *b, int n_layers);
 
 /** This rank knows a reason to end the run. */
 static inline bool gw_guard_stops(const gw_guard *g) {

@@ -2,6 +2,7 @@
 #ifndef GW_TRAIN_POSITION_H
 #define GW_TRAIN_POSITION_H
 
+#include "train/checks.h"
 #include "train/step.h"
 
 /** Whole 8-byte fields: it is written as it lies in memory. */
@@ -12,10 +13,10 @@ typedef struct gw_position {
     int64_t samples;  /* of that epoch, over all ranks */
     double loss_sum;  /* of that epoch, this rank's */
     int64_t left_out; /* of that epoch, samples of this rank in steps that --on-nan skip left out */
-    int64_t bad_steps, out_steps; /* as gw_guard has them */
-    double elapsed_s;             /* since the first step, over all starts of the run */
-    double train_s;               /* inside batches, this rank's */
-    uint64_t wire_bytes;          /* sent in batches and settlings, this rank's */
+    gw_checks_mark checks;
+    double elapsed_s;    /* since the first step, over all starts of the run */
+    double train_s;      /* inside batches, this rank's */
+    uint64_t wire_bytes; /* sent in batches and settlings, this rank's */
 } gw_position;
 
 #define GW_RANK_MAGIC "GWCKRANK"

@@ -249,7 +249,7 @@ static void add_owned(sums *s, const gw_rank_state *state) {
     }
 }
 
-static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first) {
+static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int n_layers) {
     for (int rank = 0; rank < r->manifest.ranks; rank++) {
         gw_rank_state state = {0};
         GW_TRY(read_rank(r, rank, first->n, &state));
@@ -260,7 +260,7 @@ static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first) {
         if (rank > 0) {
             r->at.loss_sum += state.at.loss_sum;
             r->at.left_out += state.at.left_out;
-            r->at.bad_steps += state.at.bad_steps;
+            gw_checks_add(&r->at.checks, &state.at.checks, n_layers);
             r->at.wire_bytes += state.at.wire_bytes;
         }
         gw_rank_state_free(&state);
@@ -275,7 +275,7 @@ static gw_err merge(gw_resume *r, sums *s, gw_stepper *t) {
     gw_rank_state first = {0};
     GW_TRY(read_rank(r, 0, n, &first));
     r->at = first.at;
-    gw_err e = add_ranks(r, s, &first);
+    gw_err e = add_ranks(r, s, &first, gw_model_layers(t->model));
     gw_rank_state_free(&first);
     GW_TRY(e);
     for (size_t k = 0; k < n; k++) {
@@ -315,8 +315,11 @@ static gw_err load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) 
     size_t n = gw_model_size(t->model);
     GW_TRY(gw_agree(comm, rank == 0 ? merge_all(r, t) : GW_OK));
     GW_TRY(gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
-    if (rank != 0)
-        r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = r->at.bad_steps = 0;
+    if (rank != 0) {
+        r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
+        gw_checks_leave(&r->at.checks);
+    }
+    r->at.checks.bad_steps = 0; /* of each rank, and these are others */
     GW_TRY(bcast_floats(gw_model_params(t->model), n, comm));
     return bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
 }

@@ -222,6 +222,7 @@ static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
         gw_waits_forget(t->waits); /* it would fill up */
     step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false};
     gw_err e = measured_step(&job, &row, &loss);
+    gw_watchdog_beat();
     *cost = row.cost;
     return e;
 }
@@ -279,7 +280,7 @@ static gw_err run(gw_trainer *t) {
     t->status.oversubscribed = t->oversubscribed;
     t->stopped_by = "epochs";
     GW_TRY(gw_trainer_go_on(t));
-    gw_checks_begin(&t->checks, t->step);
+    gw_checks_begin(&t->checks);
     report(t, t->limit_from_s, 0);
     gw_watchdog_stage("training");
     bool stop = false;

@@ -29,8 +29,7 @@ static gw_position position(const gw_trainer *t) {
                          .samples = t->samples,
                          .loss_sum = t->loss_sum,
                          .left_out = t->left_out,
-                         .bad_steps = t->checks.guard.bad_steps,
-                         .out_steps = t->checks.guard.out_steps,
+                         .checks = gw_checks_keep(&t->checks),
                          .elapsed_s = gw_ledger_now() - t->zero_s,
                          .train_s = t->train_s,
                          .wire_bytes = t->wire_bytes};
@@ -130,8 +129,7 @@ static gw_err take_up(gw_trainer *t) {
     t->samples = at->samples;
     t->loss_sum = at->loss_sum;
     t->left_out = at->left_out;
-    t->checks.guard.bad_steps = at->bad_steps;
-    t->checks.guard.out_steps = at->out_steps;
+    gw_checks_go_on(&t->checks, &at->checks);
     t->train_s = at->train_s;
     t->wire_bytes = at->wire_bytes;
     t->zero_s -= at->elapsed_s;

@@ -144,6 +144,12 @@ static void skips(const char *comm, const char *codec, bool lazy) {
     CHECK_OK(gw_checks_compare(&r.checks, STEPS, &hash));
     CHECK(r.checks.guard.bad_steps == last, "%s: %d steps", what, (int)r.checks.guard.bad_steps);
     CHECK_OK(gw_guard_check(&r.checks.guard));
+    gw_checks_total all;
+    CHECK_OK(gw_checks_collect(&r.checks, &all));
+    CHECK(all.nan.out_steps == 1, "%s: %d steps left out", what, (int)all.nan.out_steps);
+    CHECK(all.nan.first.rank == ranks - 1 && all.nan.first.step == BAD, "%s: step %d of rank %d",
+          what, (int)all.nan.first.step, all.nan.first.rank);
+    gw_checks_free(&all);
     free(before);
     close_rig(&r);
 }

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -189,6 +190,46 @@ class NotFinite(Case):
         self.assertIn("step 5, rank 1, layer 0", line)
         kept = os.path.join(out, "model.ckpt.d")
         self.assertEqual(os.listdir(kept) if os.path.isdir(kept) else [], [])
+
+    @unittest.skipUnless(cache("GW_GEMM") == "dnnl", "another library computes the products")
+    def test_resumed(self):
+        """What a run has checked and left out before it was taken up counts, and the first fault is
+        still named, also where the rank that found it is no more."""
+        whole, out = (os.path.join(self.dir, name) for name in ("whole", "out"))
+        words = (*DATA, *QUICK, "--comm", "allreduce", "--wire-check", "on", "--verify-every", 7,
+                 "--on-nan", "skip", "--checkpoint-every", 30)
+        env = self.broken(4 * 5 + 5, 1)
+        for folder, more in ((whole, []), (out, ["--steps", 30])):
+            done = gwrun.run(2, "train", *words, *more, "--out", folder, env=env)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        alone = os.path.join(self.dir, "alone")
+        shutil.copytree(out, alone)
+        first = {"step": 5, "rank": 1, "layer": 0, "what": "gradient"}
+        for ranks, folder, by_rank in ((2, out, [0, 1]), (1, alone, [0])):
+            with self.subTest(ranks=ranks):
+                done = gwrun.run(ranks, "train", *words, "--out", folder, "--resume", "auto")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("left out 1 step of 50; the first: step 5, rank 1, layer 0",
+                              done.stdout)
+                nan = self.facts(folder)["checks"]["nan"]
+                self.assertEqual((nan["left_out"], nan["by_rank"], nan["first"]),
+                                 (1, by_rank, first))
+        checks = [self.facts(folder)["checks"] for folder in (whole, out)]
+        self.assertEqual(checks[0]["wire"], checks[1]["wire"])
+        self.assertGreater(checks[0]["wire"]["frames"], 0)
+        self.assertEqual(checks[0]["replicas"], checks[1]["replicas"])
+
+    def test_overflow_on_the_way(self):
+        """Finite gradients that half precision cannot hold: parameters that such an update has
+        spoilt do not take the place of good ones."""
+        out = os.path.join(self.dir, "run")
+        words = (*OVERFLOW, *QUICK, "--epochs", 1, "--compress", "fp16", "--on-nan", "skip", "--out",
+                 out, "--checkpoint-keep", 1, "--checkpoint-every", 20)
+        done = gwrun.run(2, "train", *words, "--steps", 1)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        line = self.fails(2, 1, *words, "--resume", "auto")
+        self.assertIn("parameters are no longer finite", line)
+        self.assertEqual(os.listdir(os.path.join(out, "model.ckpt.d")), ["step-000000000001"])
 
 
 if __name__ == "__main__":
