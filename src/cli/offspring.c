@@ -108,22 +108,35 @@ static pid_t parent_of(const char *pid) {
     return (pid_t)parent;
 }
 
-static void kill_children(void) {
+static void signal_children(int sig) {
     pid_t self = getpid();
     DIR *all = opendir("/proc");
     for (struct dirent *entry; all && (entry = readdir(all)) != NULL;) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (pid > 0 && parent_of(entry->d_name) == self)
-            kill(pid, SIGKILL);
+            kill(pid, sig);
     }
     if (all)
         closedir(all);
+}
+
+void gw_offspring_hand_on(int sig, double seconds) {
+    const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
+    signal_children(sig);
+    for (double waited_s = 0; waited_s < seconds; waited_s += 1e-9 * (double)slice.tv_nsec) {
+        int status;
+        while (waitpid(-1, &status, WNOHANG) > 0)
+            continue;
+        if (waitpid(-1, &status, WNOHANG) < 0) /* there are none */
+            return;
+        nanosleep(&slice, NULL);
+    }
 }
 
 /* Who dies leaves its children to us: so until there are none. */
 void gw_offspring_end(pid_t pid) {
     kill(-pid, SIGKILL);
     do
-        kill_children();
+        signal_children(SIGKILL);
     while (waitpid(-1, NULL, 0) >= 0 || errno == EINTR);
 }

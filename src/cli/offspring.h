@@ -27,6 +27,10 @@ typedef struct gw_offspring_event {
  *  0: the time is over. */
 gw_offspring_event gw_offspring_wait(pid_t pid, double seconds);
 
+/** Send `sig` to those that the command has left behind, and wait for their end, `seconds` at most.
+ */
+void gw_offspring_hand_on(int sig, double seconds);
+
 /** Kill what is left of the command, and return when nothing is. */
 void gw_offspring_end(pid_t pid);
 

@@ -26,6 +26,7 @@ static const gw_opt opts[] = {
 
 enum { MORE = 3 }; /* --resume auto NULL */
 static const double longest_s = 60;
+static const double grace_s = 60; /* for a last checkpoint, where no launcher waits for it */
 
 typedef struct supervised {
     int restarts;
@@ -176,6 +177,8 @@ static gw_err run_once(const supervised *s, ending *end) {
     int by = end->status == 0 ? cut_short_by(s->out) : 0;
     if (by)
         end->status = 128 + by;
+    if (end->asked) /* a shell dies of it at once and tells nobody: the launcher is behind it */
+        gw_offspring_hand_on(end->asked, grace_s);
     if (end->status != 0) /* a launcher that dies may leave ranks behind */
         gw_offspring_end(pid);
     return GW_OK;

@@ -176,6 +176,23 @@ class Supervise(unittest.TestCase):
                 self.assertEqual(last_step(self.out), run["results"]["steps"])
                 self.assertEqual(run["interruptions"], [])
 
+    def test_signal_through_a_script(self):
+        """A shell dies of it at once; the run behind it ends whole all the same."""
+        script = '"$@"; exit $?'
+        process = subprocess.Popen(
+            supervise("--", "sh", "-c", script, "sh", *gwrun.command(
+                2, "train", "--out", self.out, *RUN, *KEPT, *SLOW, "--epochs", 1000)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        wait_for(lambda: last_step(self.out) >= 5)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
+        run = read_json(self.out)
+        self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
+        self.assertEqual(last_step(self.out), run["results"]["steps"])
+
     def test_overwrite_is_not_forgotten(self):
         """A start that broke down before the older run gave way: it must not be gone on with."""
         gwrun.train(1, self.out, *RUN, *KEPT, "--epochs", 1, "--lr", 0.01)
