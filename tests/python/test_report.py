@@ -343,7 +343,7 @@ class Runner(ReportCase):
         made = len(verdicts.runs_of(found)), len(found.diverged), len(found.missing)
         self.assertEqual(made, (1, 2, 1), done)
         self.assertEqual(found.study["claim"], "A learning rate can be too large.")
-        self.assertIn("the loss is no longer finite", found.diverged[0][2])
+        self.assertIn("is no longer finite", found.diverged[0][2])
         self.assertTrue(found.baseline)
         self.assertEqual(self.report(self.path("out")).returncode, 0)
 
