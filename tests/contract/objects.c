@@ -155,10 +155,18 @@ WATCH(PMPI_Iallreduce_c,
       (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
        MPI_Request *r),
       (in, out, n, type, op, comm, r), , MADE(REQUEST, *r))
+WATCH(PMPI_Ireduce,
+      (const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+       MPI_Request *r),
+      (in, out, n, type, op, root, comm, r), , MADE(REQUEST, *r))
 WATCH(PMPI_Ireduce_c,
       (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, int root,
        MPI_Comm comm, MPI_Request *r),
       (in, out, n, type, op, root, comm, r), , MADE(REQUEST, *r))
+WATCH(PMPI_Igather,
+      (const void *in, int n, MPI_Datatype type, void *out, int n_out, MPI_Datatype type_out,
+       int root, MPI_Comm comm, MPI_Request *r),
+      (in, n, type, out, n_out, type_out, root, comm, r), , MADE(REQUEST, *r))
 WATCH(PMPI_Iallgather,
       (const void *in, int n, MPI_Datatype type, void *out, int n_out, MPI_Datatype type_out,
        MPI_Comm comm, MPI_Request *r),

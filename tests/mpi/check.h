@@ -8,6 +8,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define CHECK(cond, ...)                                                                           \
     do {                                                                                           \
@@ -18,6 +19,7 @@
             fprintf(stderr, __VA_ARGS__);                                                          \
             fputc('\n', stderr);                                                                   \
             fflush(stderr);                                                                        \
+            usleep(200000); /* a launcher that hears of the abort leaves what it has not read */   \
             MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
         }                                                                                          \
     } while (0)
