@@ -203,7 +203,7 @@ class Journal:
 
     def has_result(self, planned):
         """Whether it has a run.json, and not that of a run which a signal cut short: MPICH's mpiexec
-        reports status 0 even so where there is one rank."""
+        may report status 0 for one to which it handed that signal on."""
         run = read_json(os.path.join(self.folder(planned), "run.json"))
         results = (run or {}).get("results")
         return isinstance(results, dict) and results.get("stopped_by") not in CUT_SHORT

@@ -1,5 +1,6 @@
 """Runs to which something happens: started without waiting for them, their ranks found."""
 
+import contextlib
 import csv
 import json
 import os
@@ -88,6 +89,7 @@ class Started:
         if ranks == 1:
             command = command[command.index(gwrun.GRADWIRE):]
         self.n = ranks
+        self.pids = None
         self.log = log
         # A session of its own: an interrupt of the terminal is none of a run's under test.
         with open(log, "w", encoding="utf-8") as file:
@@ -100,7 +102,8 @@ class Started:
 
     def __exit__(self, *_):
         for pid in ranks_of(self.process.pid).values():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
@@ -110,13 +113,14 @@ class Started:
             return file.read()
 
     def ranks(self):
-        """{rank: pid}, once all are there."""
+        """{rank: pid}, once all are there; found once, which takes some milliseconds."""
         def found():
             pids = ranks_of(self.process.pid)
             if self.process.poll() is not None:
                 raise AssertionError(f"ended with {self.process.returncode}: {self.text()}")
             return pids if len(pids) == self.n else None
-        return await_true(found)
+        self.pids = self.pids or await_true(found)
+        return self.pids
 
     def send(self, number, rank):
         """A signal to one rank, as soon as that watches for it; back when it has taken it."""
