@@ -108,6 +108,30 @@ static void print_overhead(const gw_show_run *r) {
                gw_show_number(r, "overhead.pairs"));
 }
 
+static void print_checks(const gw_show_run *r) {
+    double compared = gw_show_number(r, "results.checks.replicas"),
+           out = gw_show_number(r, "results.checks.nan.left_out"),
+           frames = gw_show_number(r, "results.checks.wire.frames"),
+           layer = gw_show_number(r, "results.checks.nan.first.layer");
+    if (isnan(compared)) {
+        printf("checks: absent\n");
+        return;
+    }
+    printf("checks: replicas compared %.0f time%s", compared, compared == 1 ? "" : "s");
+    if (!isnan(frames))
+        printf(", %.0f frames whole", frames);
+    if (out > 0) {
+        printf("; %.0f step%s LEFT OUT, the first: step %.0f, rank %.0f", out, out == 1 ? "" : "s",
+               gw_show_number(r, "results.checks.nan.first.step"),
+               gw_show_number(r, "results.checks.nan.first.rank"));
+        if (isnan(layer))
+            printf(", the loss");
+        else
+            printf(", layer %.0f", layer);
+    }
+    printf("\n");
+}
+
 static void print_sources(const gw_show_run *r) {
     const char *key;
     json_t *value;
@@ -126,5 +150,6 @@ void gw_show_facts(const gw_show_run *r) {
     print_ceilings(r);
     print_links(r);
     print_overhead(r);
+    print_checks(r);
     print_sources(r);
 }

@@ -72,6 +72,14 @@ static void print_machine(const gw_show_run *r) {
     printf("\n");
 }
 
+static void print_lines(const char *what, const json_t *lines) {
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        const char *line = json_string_value(json_array_get(lines, i));
+        if (line)
+            printf("      %s: %s\n", what, line);
+    }
+}
+
 /* The gaps are in no figure, but what came after them is no undisturbed run. */
 static void print_restart(const gw_show_run *r) {
     double step = gw_show_number(r, "resumed.step"),
@@ -90,6 +98,11 @@ static void print_restart(const gw_show_run *r) {
     if (r->steps.others > 0)
         printf("; %lld steps of other numbers of ranks left out", (long long)r->steps.others);
     printf("\n");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i);
+        print_lines("changed", json_object_get(one, "changed"));
+        print_lines("dropped", json_object_get(one, "dropped"));
+    }
 }
 
 static void print_steps(const gw_show_run *r) {

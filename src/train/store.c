@@ -140,14 +140,18 @@ static bool left_over(const char *entry) {
     return is_name(name) && gw_file_left_over(entry, name);
 }
 
+/* *folder NULL: there is none. */
+static gw_err open_folder(DIR **folder, const char *ckpt_dir) {
+    *folder = opendir(ckpt_dir);
+    return *folder || errno == ENOENT
+               ? GW_OK
+               : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
+}
+
 gw_err gw_store_sweep(const char *ckpt_dir) {
-    DIR *folder = opendir(ckpt_dir);
-    if (!folder)
-        return errno == ENOENT
-                   ? GW_OK
-                   : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
-    gw_err e = GW_OK;
-    for (struct dirent *entry; e == GW_OK && (entry = readdir(folder)) != NULL;) {
+    DIR *folder;
+    gw_err e = open_folder(&folder, ckpt_dir);
+    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;) {
         char path[GW_STORE_PATH];
         if (!left_over(entry->d_name))
             continue;
@@ -155,7 +159,8 @@ gw_err gw_store_sweep(const char *ckpt_dir) {
         if (e == GW_OK && remove_folder(path) != GW_OK)
             e = gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
     }
-    closedir(folder);
+    if (folder)
+        closedir(folder);
     return e;
 }
 
@@ -263,17 +268,14 @@ static gw_err add(listing *l, const char *ckpt_dir, const char *name) {
 /* All complete checkpoints in order, sought by name and taken as `whole` by their manifests; no
  * folder, none. free(l->all) in any case. */
 static gw_err list(listing *l, const char *ckpt_dir) {
+    DIR *folder;
     *l = (listing){0};
-    DIR *folder = opendir(ckpt_dir);
-    if (!folder)
-        return errno == ENOENT
-                   ? GW_OK
-                   : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
-    gw_err e = GW_OK;
-    for (struct dirent *entry; e == GW_OK && (entry = readdir(folder)) != NULL;)
+    gw_err e = open_folder(&folder, ckpt_dir);
+    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;)
         if (is_name(entry->d_name))
             e = add(l, ckpt_dir, entry->d_name);
-    closedir(folder);
+    if (folder)
+        closedir(folder);
     if (l->n > 0)
         qsort(l->all, l->n, sizeof *l->all, newest_first);
     return e;

@@ -11,6 +11,13 @@ MPIEXEC = os.environ["MPIEXEC"]
 SOURCE = os.environ["SOURCE"]
 
 
+def cached(name):
+    """A value of the build's cache, or "" if it has none."""
+    with open(os.path.join(os.environ["BUILD"], "CMakeCache.txt"), encoding="utf-8") as file:
+        found = re.search(rf"^{name}:\w+=(.*)$", file.read(), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
 def command(ranks, *words):
     return [MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
 

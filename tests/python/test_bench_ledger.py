@@ -45,8 +45,9 @@ class BenchLedger(unittest.TestCase):
         self.assertEqual(list(rows), KERNELS[:-1])
         for row in rows.values():
             self.check_ranges(row)
-        for name in ("stream", "chase"):
-            self.assertGreater(rows[name]["memory_share"]["twin"]["low"], 0.8)
+        if not gwrun.cached("GW_SANITIZE"):  # whose code is slow enough not to wait for memory
+            for name in ("stream", "chase"):
+                self.assertGreater(rows[name]["memory_share"]["twin"]["low"], 0.8)
         # A share of 1 would be a kernel that does nothing but wait for memory it never asks for.
         self.assertLess(rows["fma"]["memory_share"]["twin"]["low"], 0.5)
         self.assertIsNone(rows["product"]["memory_share"]["twin"]["low"])

@@ -210,6 +210,17 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(run["interruptions"][-1]["changed"], told)
         for line in told:
             self.assertIn(f"resume: changed: {line}\n", said)
+        shutil.rmtree(self.out)
+        self.begin(2, "--compress", "onebit")
+        self.resume(1, "--compress", "none", *EVERY)
+        self.resume(1, "--compress", "none", "--epochs", 4)  # it has dropped nothing itself
+        entries = json.loads(read(self.path("run", "run.json")))["interruptions"]
+        self.assertEqual([bool(entry["dropped"]) for entry in entries], [True, False])
+        shown = gwrun.run(1, "show", self.out).stdout
+        for entry in entries:
+            for what in ("changed", "dropped"):
+                for line in entry[what]:
+                    self.assertIn(f"      {what}: {line}\n", shown)
 
     def test_back_to_an_older_one(self):
         """What the run has kept later is of rows that are cut off: it must not be found again."""

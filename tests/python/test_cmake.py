@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from gwrun import SOURCE
+from gwrun import SOURCE, cached
 
 BUILD = os.environ["BUILD"]
 LISTS = """cmake_minimum_required(VERSION 3.22)
@@ -16,13 +16,6 @@ list(APPEND CMAKE_MODULE_PATH {source}/cmake)
 find_package(MPI REQUIRED COMPONENTS C)
 include(GwLauncher)
 """
-
-
-def cached(name):
-    """A value of the build's cache, or "" if it has none."""
-    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as file:
-        found = re.search(rf"^{name}:\w+=(.*)$", file.read(), re.MULTILINE)
-    return found.group(1) if found else ""
 
 
 class Commit(unittest.TestCase):

@@ -15,6 +15,7 @@ import gwrun
 QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
 DATA = ("--data", "synthetic:samples=1200,features=9,classes=4", "--layers", "7", "--batch", 20,
         "--epochs", 1)  # 50 steps
+COMPILER = gwrun.cached("MPI_C_COMPILER") or gwrun.cached("GW_MPICC")
 FLIP = os.path.join(os.environ["BUILD"], "tests", "libplugin_flip.so")
 OVERFLOW = ("--data", "synthetic:samples=1200,features=16,classes=4", "--layers", "32,32,32",
             "--batch", 24, "--lr", "1e6", "--momentum", "0.9")
@@ -43,12 +44,6 @@ int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, c
     return status;
 }
 """
-
-
-def cache(key):
-    with open(os.path.join(os.environ["BUILD"], "CMakeCache.txt"), encoding="utf-8") as file:
-        found = re.search(rf"^(?:{key}):\w+=(.+)$", file.read(), re.MULTILINE)
-    return found.group(1)
 
 
 class Case(unittest.TestCase):
@@ -151,12 +146,12 @@ class NotFinite(Case):
         source, library = (os.path.join(self.dir, name) for name in ("broken.c", "broken.so"))
         with open(source, "w", encoding="utf-8") as file:
             file.write(BROKEN)
-        subprocess.run([cache("MPI_C_COMPILER|GW_MPICC"), "-shared", "-fPIC", source, "-o", library,
+        subprocess.run([COMPILER, "-shared", "-fPIC", source, "-o", library,
                         "-ldl"], check=True)
         return {**os.environ, "LD_PRELOAD": library, "BROKEN_CALL": str(call),
                 "BROKEN_RANK": str(rank), "ASAN_OPTIONS": "verify_asan_link_order=0"}
 
-    @unittest.skipUnless(cache("GW_GEMM") == "dnnl", "another library computes the products")
+    @unittest.skipUnless(gwrun.cached("GW_GEMM") == "dnnl", "another library computes the products")
     def test_gradient(self):
         """One float of one gradient on one rank: the line says which; a run that leaves that step
         out goes on, with all replicas equal, and no other step is lost."""
@@ -180,7 +175,7 @@ class NotFinite(Case):
                     self.assertTrue(all(row["train_loss"] for row in csv.DictReader(file)))
 
 
-    @unittest.skipUnless(cache("GW_GEMM") == "dnnl", "another library computes the products")
+    @unittest.skipUnless(gwrun.cached("GW_GEMM") == "dnnl", "another library computes the products")
     def test_checkpoint(self):
         """What comes after the fault is not kept, to be gone on from: the step of the fault, after
         which a checkpoint is due, ends the run."""
@@ -191,7 +186,7 @@ class NotFinite(Case):
         kept = os.path.join(out, "model.ckpt.d")
         self.assertEqual(os.listdir(kept) if os.path.isdir(kept) else [], [])
 
-    @unittest.skipUnless(cache("GW_GEMM") == "dnnl", "another library computes the products")
+    @unittest.skipUnless(gwrun.cached("GW_GEMM") == "dnnl", "another library computes the products")
     def test_resumed(self):
         """What a run has checked and left out before it was taken up counts, and the first fault is
         still named, also where the rank that found it is no more."""
@@ -214,6 +209,10 @@ class NotFinite(Case):
                 nan = self.facts(folder)["checks"]["nan"]
                 self.assertEqual((nan["left_out"], nan["by_rank"], nan["first"]),
                                  (1, by_rank, first))
+                checks = self.facts(folder)["checks"]
+                self.assertIn(f"checks: replicas compared {checks['replicas']} times, "
+                              f"{checks['wire']['frames']} frames whole; 1 step LEFT OUT, the first: "
+                              "step 5, rank 1, layer 0\n", gwrun.run(1, "show", folder).stdout)
         checks = [self.facts(folder)["checks"] for folder in (whole, out)]
         self.assertEqual(checks[0]["wire"], checks[1]["wire"])
         self.assertGreater(checks[0]["wire"]["frames"], 0)

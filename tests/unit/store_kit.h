@@ -14,6 +14,7 @@
 #define KIT_MAGIC "GWCKRANK"
 enum {
     KIT_PATH = 256,
+    KIT_DIR = KIT_PATH + 16,
     KIT_RANKS = 2,
     KIT_FILES = KIT_RANKS + 1,
     KIT_NUMBERS = 100,
@@ -134,6 +135,20 @@ static inline void kit_remove(const char *dir, int depth) {
     }
     closedir(folder);
     rmdir(dir);
+}
+
+/* A folder for a test, and in it the name, not more, of one for checkpoints; 0: done. */
+static inline int kit_open(char top[KIT_PATH], char ckpt_dir[KIT_DIR]) {
+    if (kit_folder(top) != 0)
+        return -1;
+    snprintf(ckpt_dir, KIT_DIR, "%s/model.ckpt.d", top);
+    return 0;
+}
+
+/* 0: nothing is left of it. */
+static inline int kit_close(const char *top) {
+    kit_remove(top, 3);
+    return access(top, F_OK) == 0 ? -1 : 0;
 }
 
 #endif

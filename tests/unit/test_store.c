@@ -12,20 +12,16 @@
 
 #include <cmocka.h>
 
-static char top[KIT_PATH], dir[KIT_PATH + 16], final[GW_STORE_PATH];
+static char top[KIT_PATH], dir[KIT_DIR], final[GW_STORE_PATH];
 
 static int set_up(void **state) {
     (void)state;
-    if (kit_folder(top) != 0)
-        return -1;
-    snprintf(dir, sizeof dir, "%s/model.ckpt.d", top);
-    return 0;
+    return kit_open(top, dir);
 }
 
 static int tear_down(void **state) {
     (void)state;
-    kit_remove(top, 3);
-    return access(top, F_OK) == 0 ? -1 : 0;
+    return kit_close(top);
 }
 
 static void says(const char *text, const char *part) {

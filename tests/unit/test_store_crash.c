@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-static char top[KIT_PATH], dir[KIT_PATH + 16], final[GW_STORE_PATH];
+static char top[KIT_PATH], dir[KIT_DIR], final[GW_STORE_PATH];
 
 /* ---- calls in the way ---- */
 
@@ -89,16 +89,12 @@ int open(const char *path, int flags, ...) {
 
 static int set_up(void **state) {
     (void)state;
-    if (kit_folder(top) != 0)
-        return -1;
-    snprintf(dir, sizeof dir, "%s/model.ckpt.d", top);
-    return 0;
+    return kit_open(top, dir);
 }
 
 static int tear_down(void **state) {
     (void)state;
-    kit_remove(top, 3);
-    return access(top, F_OK) == 0 ? -1 : 0;
+    return kit_close(top);
 }
 
 static void save(int64_t step, int keep) {

@@ -56,10 +56,9 @@ static void read_head(victim *v) {
 static int set_up(void **state) {
     (void)state;
     if (!folder[0]) {
-        char dir[KIT_PATH + 16];
-        if (kit_folder(top) != 0)
+        char dir[KIT_DIR];
+        if (kit_open(top, dir) != 0)
             return -1;
-        snprintf(dir, sizeof dir, "%s/model.ckpt.d", top);
         if (kit_save(dir, 1200, 1, folder) != GW_OK)
             fail_msg("%s", gw_err_text());
     }
