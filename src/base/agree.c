@@ -22,6 +22,8 @@ gw_err gw_agree(MPI_Comm comm, gw_err mine) {
     struct {
         int err, rank;
     } in, worst;
+    if (gw_err_alone(mine))
+        return mine;
     GW_MPI(MPI_Comm_rank(comm, &in.rank));
     in.err = mine != GW_OK; /* any failure outranks none; ties go to the lowest rank */
     in.err = -in.err;

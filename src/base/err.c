@@ -23,6 +23,10 @@ const char *gw_err_text(void) {
     return message;
 }
 
+bool gw_err_alone(gw_err e) {
+    return e == GW_ERR_MPI || e == GW_ERR_CORRUPT;
+}
+
 int gw_err_status(gw_err e) {
     if (e == GW_OK)
         return 0;

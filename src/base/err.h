@@ -3,6 +3,8 @@
 #ifndef GW_BASE_ERR_H
 #define GW_BASE_ERR_H
 
+#include <stdbool.h>
+
 typedef enum gw_err {
     GW_OK = 0,
     GW_ERR_USAGE = -1,       /* an option or its value cannot be used (exit status 2) */
@@ -22,6 +24,10 @@ gw_err gw_fail(gw_err e, const char *fmt, ...) __attribute__((format(printf, 2, 
 
 /** The message of this thread's last gw_fail; never NULL. Owned by the thread. */
 const char *gw_err_text(void);
+
+/** Whether one rank finds it in its own time, in the middle of an exchange, so that no other can be
+ *  asked to agree on it: a failed MPI call, or what came in damaged. The job has to be ended. */
+bool gw_err_alone(gw_err e);
 
 /** Process exit status that `e` stands for: 0, 2 (the user can mend it) or 1. */
 int gw_err_status(gw_err e);

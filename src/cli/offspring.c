@@ -20,6 +20,7 @@ gw_err gw_offspring_open(void) {
     sigaddset(&heeded, SIGTERM);
     sigaddset(&heeded, SIGINT);
     sigaddset(&heeded, SIGCHLD);
+    signal(SIGCHLD, SIG_DFL); /* who inherits that it is ignored never hears of an end */
     if (sigprocmask(SIG_BLOCK, &heeded, &before) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return gw_fail(GW_ERR_INTERNAL, "supervise: %s", strerror(errno));

@@ -55,8 +55,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     bool own = false;
     if (e == GW_OK)
         e = body(ctx, MPI_COMM_WORLD, &own);
-    /* A failed MPI call is known to this rank alone, too. */
-    if (own || e == GW_ERR_MPI) {
+    if (own || gw_err_alone(e)) {
         fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
         /* A launcher that hears of the abort ends the job at once, and with it what it has not read
          * of this line. */

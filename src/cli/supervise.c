@@ -8,12 +8,12 @@
 #include "train/signals.h"
 #include "train/store.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -35,9 +35,10 @@ typedef struct supervised {
     int words;
     const char *out, *resume; /* of the command; resume NULL: not given */
     bool overwrite, checkpoints;
-    char ckpt_dir[GW_STORE_PATH];
-    struct timespec found; /* when ckpt_dir, as it was before the first start, had last changed */
-    char **argv;           /* what is started */
+    char ckpt_dir[GW_STORE_PATH], run_json[GW_STORE_PATH];
+    int64_t found_ns; /* before the first start: when the last checkpoint was written */
+    int64_t told_ns;  /* before this start: when run.json was */
+    char **argv;      /* what is started */
 } supervised;
 
 /* ---- the command ---- */
@@ -80,21 +81,16 @@ static gw_err read_command(supervised *s) {
     if (snprintf(s->ckpt_dir, sizeof s->ckpt_dir, "%s/" GW_CHECKPOINTS, s->out) >=
         (int)sizeof s->ckpt_dir)
         return gw_fail(GW_ERR_USAGE, "supervise: --out: the path is too long");
+    snprintf(s->run_json, sizeof s->run_json, "%s/run.json", s->out); /* is shorter */
     s->argv = calloc((size_t)s->words + MORE, sizeof *s->argv);
     return s->argv ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
 }
 
-static struct timespec changed(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){0};
-}
-
 /* Whether what --overwrite or --resume asked for is yet to be done: there is no checkpoint but
- * those that an older run has left. */
+ * those that an older run has left, be it that the clearing was cut short. */
 static bool none_of_its_own(const supervised *s) {
-    struct timespec now = changed(s->ckpt_dir);
-    return gw_store_last(s->ckpt_dir) < 0 ||
-           (now.tv_sec == s->found.tv_sec && now.tv_nsec == s->found.tv_nsec);
+    int64_t last_ns;
+    return gw_store_last(s->ckpt_dir, &last_ns) < 0 || last_ns <= s->found_ns;
 }
 
 /* What the user asked for comes first: to replace a run, or to begin from a checkpoint elsewhere.
@@ -133,17 +129,20 @@ static double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The signal that cut the run in DIR short, by its own word; 0: none. A launcher that has handed a
- * signal on may call that a success (docs/faults.md). */
-static int cut_short_by(const char *dir) {
+/* The signal that cut the run short, by its own word; 0: none. A launcher that has handed a signal
+ * on may call that a success (docs/faults.md). What was asked to end and has told nothing had not
+ * begun. */
+static int cut_short_by(const supervised *s, int asked) {
     static const int signals[] = {SIGTERM, SIGINT};
     enum { LIMIT = 1 << 26 };
-    char path[GW_STORE_PATH], *text = NULL;
+    char *text = NULL;
     size_t len;
     int by = 0;
-    snprintf(path, sizeof path, "%s/run.json", dir);
-    json_t *run =
-        gw_file_read(path, LIMIT, &text, &len) == GW_OK ? json_loadb(text, len, 0, NULL) : NULL;
+    if (gw_file_written_ns(AT_FDCWD, s->run_json) <= s->told_ns)
+        return asked;
+    json_t *run = gw_file_read(s->run_json, LIMIT, &text, &len) == GW_OK
+                      ? json_loadb(text, len, 0, NULL)
+                      : NULL;
     const char *why =
         json_string_value(json_object_get(json_object_get(run, "results"), "stopped_by"));
     for (size_t i = 0; why && i < sizeof signals / sizeof *signals; i++)
@@ -154,10 +153,12 @@ static int cut_short_by(const char *dir) {
     return by;
 }
 
-static gw_err run_once(const supervised *s, ending *end) {
+static gw_err run_once(supervised *s, ending *end) {
+    static const double same_s = 0.2; /* whoever signals us and the command does it within this */
     pid_t pid;
     double from = now_s();
     *end = (ending){.status = -1};
+    s->told_ns = gw_file_written_ns(AT_FDCWD, s->run_json);
     GW_TRY(gw_offspring_start(s->argv, &pid));
     for (;;) {
         gw_offspring_event e = gw_offspring_wait(pid, -1);
@@ -174,12 +175,14 @@ static gw_err run_once(const supervised *s, ending *end) {
             end->status = WEXITSTATUS(e.status);
         break;
     }
-    int by = end->status == 0 ? cut_short_by(s->out) : 0;
-    if (by)
-        end->status = 128 + by;
+    if (!end->asked && end->status != 0)
+        end->asked = gw_offspring_wait(0, same_s).signal;
     if (end->asked) /* a shell dies of it at once and tells nobody: the launcher is behind it */
         gw_offspring_hand_on(end->asked, grace_s);
-    if (end->status != 0) /* a launcher that dies may leave ranks behind */
+    int by = end->status == 0 ? cut_short_by(s, end->asked) : 0;
+    if (by)
+        end->status = 128 + by;
+    if (end->asked || end->status != 0) /* a launcher that dies may leave ranks behind */
         gw_offspring_end(pid);
     return GW_OK;
 }
@@ -221,9 +224,8 @@ static bool pause_s(double seconds) {
 }
 
 static gw_err supervise(supervised *s, int *status) {
-    int64_t before = gw_store_last(s->ckpt_dir);
+    int64_t before = gw_store_last(s->ckpt_dir, &s->found_ns);
     double wait_s = s->backoff_s;
-    s->found = changed(s->ckpt_dir);
     GW_TRY(gw_offspring_open());
     for (int attempt = 1;; attempt++) {
         ending end;
@@ -232,7 +234,7 @@ static gw_err supervise(supervised *s, int *status) {
         *status = status_of(&end);
         if (*status == 0 || end.status == gw_err_status(GW_ERR_USAGE))
             return GW_OK;
-        int64_t step = gw_store_last(s->ckpt_dir);
+        int64_t step = gw_store_last(s->ckpt_dir, NULL);
         record(s, &end, attempt, step);
         say_end(&end);
         if (end.asked || attempt > s->restarts) {

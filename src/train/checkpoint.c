@@ -190,16 +190,16 @@ static gw_err commit(void *ctx) {
     return gw_store_commit(c->temp, &c->manifest, c->s.keep, c->final);
 }
 
-static void warn(gw_checkpoint *c) {
+static void warn(gw_checkpoint *c, const char *what) {
     c->unsaid = !c->failing;
-    snprintf(c->warning, sizeof c->warning, "step %lld: no checkpoint: %s",
-             (long long)c->state.at.step, gw_err_text());
+    c->failing = true;
+    snprintf(c->warning, sizeof c->warning, "step %lld: %s: %s", (long long)c->state.at.step, what,
+             gw_err_text());
 }
 
 /* The message is the last error's. Training goes on. */
 static void failed(gw_checkpoint *c) {
-    warn(c);
-    c->failing = true;
+    warn(c, "no checkpoint");
     c->counts.failed++;
     c->phase = REST;
     c->taken = 0;
@@ -243,9 +243,10 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
     c->manifest.step = at->step;
     c->manifest.epoch = (int)at->epoch;
     c->manifest.batch = at->batch;
-    if (gw_agree(c->s.comm, begin(c, ready)) != GW_OK) {
+    gw_err e = gw_agree(c->s.comm, begin(c, ready));
+    if (e != GW_OK) {
         failed(c);
-        return GW_OK;
+        return gw_err_alone(e) ? e : GW_OK;
     }
     GW_TRY(gw_bcast(c->temp, (int)sizeof c->temp, MPI_CHAR, 0, c->s.comm));
     GW_TRY(sum_up(c));
@@ -304,11 +305,12 @@ static gw_err conclude(gw_checkpoint *c) {
         return GW_OK;
     }
     c->phase = REST;
-    c->failing = false;
     c->counts.written++;
     c->counts.step = c->state.at.step;
-    if (e != GW_OK) /* an older one could not be removed */
-        warn(c);
+    if (e != GW_OK)
+        warn(c, "the checkpoint is kept, an older one could not be removed");
+    else
+        c->failing = false;
     return GW_OK;
 }
 
@@ -316,9 +318,10 @@ static gw_err conclude(gw_checkpoint *c) {
 static gw_err advance(gw_checkpoint *c) {
     if (c->phase == COMMITTING)
         return conclude(c);
-    if (gw_agree(c->s.comm, gw_worker_wait(c->worker)) != GW_OK) {
+    gw_err e = gw_agree(c->s.comm, gw_worker_wait(c->worker));
+    if (e != GW_OK) {
         failed(c);
-        return GW_OK;
+        return gw_err_alone(e) ? e : GW_OK;
     }
     GW_TRY(gather(c));
     c->phase = COMMITTING;

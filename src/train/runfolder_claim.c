@@ -62,7 +62,7 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 static bool has_checkpoints(const char *dir) {
     char path[LONGEST];
     snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
-    return gw_store_last(path) >= 0;
+    return gw_store_last(path, NULL) >= 0;
 }
 
 /* The first of names[0..n) that the folder has, NULL: none. */

@@ -281,14 +281,20 @@ static gw_err list(listing *l, const char *ckpt_dir) {
     return e;
 }
 
-int64_t gw_store_last(const char *ckpt_dir) {
+int64_t gw_store_last(const char *ckpt_dir, int64_t *written_ns) {
     int64_t last = -1;
+    int64_t latest = 0;
     DIR *folder = opendir(ckpt_dir);
-    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;)
-        if (is_name(entry->d_name)) {
-            int64_t step = strtoll(entry->d_name + strlen(PREFIX), NULL, 10);
-            last = step > last ? step : last;
-        }
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        if (!is_name(entry->d_name))
+            continue;
+        int64_t step = strtoll(entry->d_name + strlen(PREFIX), NULL, 10);
+        last = step > last ? step : last;
+        int64_t ns = gw_file_written_ns(dirfd(folder), entry->d_name);
+        latest = ns > latest ? ns : latest;
+    }
+    if (written_ns)
+        *written_ns = latest;
     if (folder)
         closedir(folder);
     return last;

@@ -92,8 +92,9 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
 gw_err gw_store_open(const char *path, gw_store_manifest *m);
 
 /** The highest step of a checkpoint in ckpt_dir by the folders' names alone, damaged ones included;
- *  -1: there is none, or no such folder that can be read. */
-int64_t gw_store_last(const char *ckpt_dir);
+ *  -1: there is none, or no such folder that can be read. *written_ns (may be NULL): when the last
+ *  of them was written (gw_file_written_ns), which need not be that one; 0: none. */
+int64_t gw_store_last(const char *ckpt_dir, int64_t *written_ns);
 
 /** Remove all checkpoints, damaged ones and what dead processes left included, and ckpt_dir itself
  *  if nothing else is in it. GW_ERR_IO. */

@@ -317,7 +317,7 @@ gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm com
     gw_watchdog_start(&dog, comm);
     gw_err e = config->check ? check(&t) : run(&t);
     /* After a failure of one rank alone no collective can be relied on, closing included. */
-    if (*own)
+    if (*own || gw_err_alone(e))
         return e;
     gw_watchdog_stage("closing");
     gw_trainer_close(&t);

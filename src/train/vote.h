@@ -18,7 +18,6 @@ typedef struct gw_ballot {
     int64_t time_over;  /* --time-limit, by rank 0's clock; on the others 0 */
     int64_t keep_due;   /* a checkpoint is, by rank 0's clock; on the others 0 */
     int64_t writing;    /* this rank's part of a checkpoint is still being written */
-    int64_t write_fail; /* and could not be */
     int64_t not_finite; /* this rank's loss or gradient was, in a run that stops then */
 } gw_ballot;
 

@@ -3,6 +3,7 @@ that cannot be supervised."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -193,10 +194,41 @@ class Supervise(unittest.TestCase):
         self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
         self.assertEqual(last_step(self.out), run["results"]["steps"])
 
+    def test_signal_before_anything_is_told(self):
+        """A command that ends well of it, before its run has a run.json or with an older one's, is
+        no success. Who starts supervise may have told it to ignore its children's ends."""
+        script = 'trap "exit 0" TERM; : > "$0"; sleep 1000 & wait'
+        os.mkdir(self.out)
+        for older in (False, True):
+            with self.subTest(older=older):
+                begun = os.path.join(self.top.name, f"begun{older}")
+                if older:
+                    with open(os.path.join(self.out, "run.json"), "w", encoding="utf-8") as file:
+                        file.write('{"results":{"stopped_by":"epochs"}}')
+                process = subprocess.Popen(
+                    supervise("--", "sh", "-c", script, begun, "--out", self.out, *KEPT),
+                    stderr=subprocess.PIPE, text=True,
+                    preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+                self.addCleanup(process.communicate)
+                self.addCleanup(process.kill)
+                wait_for(lambda path=begun: os.path.exists(path))
+                process.send_signal(signal.SIGTERM)
+                said = process.communicate(timeout=30)[1]
+                self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
+                self.assertIn("as it was told to", said)
+
     def test_overwrite_is_not_forgotten(self):
-        """A start that broke down before the older run gave way: it must not be gone on with."""
+        """A start that broke down before the older run had given way, or while it did: it must not
+        be gone on with."""
+        for break_down in ("true", f"rm -r '{self.out}/model.ckpt.d/step-000000000025'"):
+            with self.subTest(break_down=break_down):
+                shutil.rmtree(self.top.name)
+                os.mkdir(self.top.name)
+                self.check_overwrite(break_down)
+
+    def check_overwrite(self, break_down):
         gwrun.train(1, self.out, *RUN, *KEPT, "--epochs", 1, "--lr", 0.01)
-        script = 'test -e "$0" && exec "$@"; : > "$0"; exit 1'
+        script = f'''test -e "$0" && exec "$@"; : > "$0"; {break_down}; exit 1'''
         done = subprocess.run(
             supervise("--backoff", 0, "--", "sh", "-c", script, os.path.join(self.top.name, "once"),
                       gwrun.GRADWIRE, "train", "--out", self.out, *RUN, *KEPT, "--epochs", 1,

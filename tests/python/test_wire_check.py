@@ -39,11 +39,6 @@ int PMPI_Isend_c(const void *buf, MPI_Count n, MPI_Datatype type, int to, int ta
 """
 
 
-def mpi_compiler():
-    with open(os.path.join(os.environ["BUILD"], "CMakeCache.txt"), encoding="utf-8") as file:
-        return re.search(r"^(?:MPI_C_COMPILER|GW_MPICC):\w+=(/.+)$", file.read(), re.MULTILINE).group(1)
-
-
 class WireCheck(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory()
@@ -82,13 +77,17 @@ class WireCheck(unittest.TestCase):
         facts, _ = self.hashes(2, "default", "--wire-check", "on")
         self.assertEqual(facts["comm"]["algorithm"], "sra")
 
-    def test_flipped_bit(self):
+    def flipping(self):
+        """The environment in which a message is damaged."""
         source, library = (os.path.join(self.dir.name, name) for name in ("flip.c", "flip.so"))
         with open(source, "w", encoding="utf-8") as file:
             file.write(FLIP)
-        subprocess.run([mpi_compiler(), "-shared", "-fPIC", source, "-o", library, "-ldl"],
-                       check=True)
-        env = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        compiler = gwrun.cached("MPI_C_COMPILER") or gwrun.cached("GW_MPICC")
+        subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
+        return {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
+
+    def test_flipped_bit(self):
+        env = self.flipping()
         for ranks, codec, comm, lane in ((2, "none", "allreduce:algo=ring", "gradients"),
                                          (3, "qsgd:bits=4", "allreduce:algo=ring", "gradients"),
                                          (4, "fp16+zlib", "allreduce:algo=ring", "gradients"),
@@ -103,6 +102,14 @@ class WireCheck(unittest.TestCase):
                                  rf"{re.escape(codec)}: a frame's checksum is 0x\w+, expected "
                                  rf"0x\w+: .* \({lane}, layers? \d.*, floats \d+ to \d+; frame "
                                  r"\d+ that this rank checked\)")
+
+    def test_flipped_while_algorithms_are_tried(self):
+        """Before the first step: the others, who wait in that exchange, do not wait for ever."""
+        done = gwrun.run(2, "train", "--quiet", *SMALL, "--comm", "allreduce:algo=auto",
+                         "--wire-check", "on", env=self.flipping())
+        ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+        self.assertEqual((done.returncode, len(ours)), (1, 1), done.stderr)
+        self.assertRegex(ours[0], r"rank 0: from rank 1: codec none: a frame's checksum is")
 
 
 if __name__ == "__main__":

@@ -321,11 +321,11 @@ static void sweeps_what_the_dead_left(void **state) {
 static void clears_all_checkpoints(void **state) {
     (void)state;
     char other[2 * GW_STORE_PATH];
-    assert_int_equal(gw_store_last(dir), -1);
+    assert_int_equal(gw_store_last(dir, NULL), -1);
     assert_int_equal(gw_store_clear(dir), GW_OK); /* no folder */
     save(30, 3);
     save(20, 3);
-    assert_int_equal(gw_store_last(dir), 30); /* not the newest: the furthest */
+    assert_int_equal(gw_store_last(dir, NULL), 30); /* not the newest: the furthest */
     assert_int_equal(unlink(inside("manifest")), 0);
     assert_int_equal(gw_store_clear(dir), GW_OK);
     assert_int_equal(access(dir, F_OK), -1);
@@ -333,7 +333,7 @@ static void clears_all_checkpoints(void **state) {
     snprintf(other, sizeof other, "%s/notes", dir);
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(gw_store_clear(dir), GW_OK);
-    assert_int_equal(gw_store_last(dir), -1);
+    assert_int_equal(gw_store_last(dir, NULL), -1);
     assert_int_equal(access(other, F_OK), 0);
 }
 
