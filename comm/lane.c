@@ -356,6 +356,6 @@ gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw
 }
 
 gw_err gw_lane_state(gw_lane *lane, gw_io *io) {
-    GW_TRY(gw_io_field(io, "ticket", &lane->ticket, sizeof lane->ticket));
+    GW_TRY(gw_io_alike(io, "ticket", &lane->ticket, sizeof lane->ticket));
     return lane->store ? gw_io_field(io, "residual", lane->store, lane->n * sizeof(float)) : GW_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef GW_COMM_STEPS_H
 #define GW_COMM_STEPS_H
 
+#include "base/io.h"
 #include "base/span.h"
 
 #include <stdint.h>
@@ -20,6 +21,19 @@ static inline int gw_steps_pass(gw_steps *c, gw_span s) {
     c->seen = 0;
     c->done++;
     return 1;
+}
+
+/** Save or load how many are done, and, unless NULL, after how many of them replicas last agreed.
+ */
+static inline gw_err gw_steps_state(gw_steps *c, int64_t *agreed, gw_io *io) {
+    int64_t none = 0, *at = agreed ? agreed : &none;
+    GW_TRY(gw_io_alike(io, "steps", &c->done, sizeof c->done));
+    if (agreed)
+        GW_TRY(gw_io_alike(io, "agreed", agreed, sizeof *agreed));
+    if (c->done >= 0 && *at >= 0 && *at <= c->done)
+        return GW_OK;
+    return gw_fail(GW_ERR_INPUT, "%s: %lld steps done, replicas agreed after %lld", gw_io_name(io),
+                   (long long)c->done, (long long)*at);
 }
 
 #endif

@@ -91,7 +91,7 @@ static gw_err settle(void *p) {
 static gw_err state(void *p, gw_io *io) {
     self *me = p;
     GW_TRY(settle(me));
-    GW_TRY(gw_io_field(io, "steps", &me->steps.done, sizeof me->steps.done));
+    GW_TRY(gw_steps_state(&me->steps, NULL, io));
     return gw_io_field(io, "sum", me->sum, me->env->n * sizeof(float));
 }
 

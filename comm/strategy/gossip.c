@@ -206,8 +206,7 @@ static gw_err settle(void *p) {
 
 static gw_err state(void *p, gw_io *io) {
     self *me = p;
-    GW_TRY(gw_io_field(io, "steps", &me->steps.done, sizeof me->steps.done));
-    return gw_io_field(io, "agreed", &me->agreed, sizeof me->agreed);
+    return gw_steps_state(&me->steps, &me->agreed, io);
 }
 
 static gw_cost cost(const void *p, int64_t exchange) {

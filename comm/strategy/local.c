@@ -127,8 +127,7 @@ static gw_err settle(void *p) {
 
 static gw_err state(void *p, gw_io *io) {
     self *me = p;
-    GW_TRY(gw_io_field(io, "steps", &me->steps.done, sizeof me->steps.done));
-    GW_TRY(gw_io_field(io, "agreed", &me->agreed, sizeof me->agreed));
+    GW_TRY(gw_steps_state(&me->steps, &me->agreed, io));
     return gw_io_field(io, "reference", me->reference, me->env->n * sizeof(float));
 }
 

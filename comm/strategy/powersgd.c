@@ -298,7 +298,7 @@ static gw_err state(void *p, gw_io *io) {
     self *me = p;
     for (int i = 0; i < me->n_groups; i++) {
         group *g = &me->groups[i];
-        GW_TRY(gw_io_field(io, "steps", &g->steps, sizeof g->steps));
+        GW_TRY(gw_io_alike(io, "steps", &g->steps, sizeof g->steps));
         for (int k = 0; k < g->n_matrices; k++)
             GW_TRY(state_of(&g->matrices[k], io));
     }

@@ -211,6 +211,18 @@ static gw_err open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool
                    (long long)bytes);
 }
 
+gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes) {
+    gw_file *f = NULL;
+    int fd = -1;
+    bool whole;
+    GW_TRY(file_new(&f, dir, name, true));
+    gw_err e = open_kept(f, bytes, O_RDONLY, &fd, &whole);
+    if (fd >= 0)
+        close(fd);
+    file_free(f);
+    return e;
+}
+
 gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int64_t bytes) {
     gw_file *f = NULL;
     int fd = -1;

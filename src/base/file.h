@@ -44,6 +44,10 @@ gw_err gw_file_sync(gw_file *f);
  *  shorter than that. The stream can be read, too, and stands at the end. */
 gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int64_t bytes);
 
+/** Whether gw_file_resume_part, or gw_file_copy_part from there, would find what it needs; nothing
+ *  is changed. */
+gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes);
+
 /** GW_ERR_INPUT: another process has DIR/NAME.part open as its part. GW_OK: none has, or there is
  * no such file, or its file system knows no locks. */
 gw_err gw_file_part_free(const char *dir, const char *name);

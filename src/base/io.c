@@ -18,9 +18,10 @@ struct gw_io {
     gw_io_memory *memory; /* NULL: a file */
     gw_file *file;        /* saving */
     uLong crc;
-    FILE *in;   /* loading */
-    size_t at;  /* bytes written or taken so far */
-    size_t end; /* loading: where the fields do */
+    FILE *in;    /* loading */
+    size_t at;   /* bytes written or taken so far */
+    size_t end;  /* loading: where the fields do */
+    uLong alike; /* loading: checksum of what gw_io_alike took */
     char *path;
 };
 
@@ -30,6 +31,10 @@ bool gw_io_loading(const gw_io *io) {
 
 const char *gw_io_name(const gw_io *io) {
     return io->path;
+}
+
+size_t gw_io_left(const gw_io *io) {
+    return io->end - io->at;
 }
 
 static gw_err append(gw_io_memory *m, const void *data, size_t n) {
@@ -237,6 +242,17 @@ gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {
                        io->path, plain, (unsigned long long)size, name, bytes);
     }
     return take(io, data, bytes);
+}
+
+gw_err gw_io_alike(gw_io *io, const char *name, void *data, size_t bytes) {
+    GW_TRY(gw_io_field(io, name, data, bytes));
+    if (io->loading && bytes > 0)
+        io->alike = crc32_z(io->alike, data, bytes);
+    return GW_OK;
+}
+
+uint32_t gw_io_alike_sum(const gw_io *io) {
+    return (uint32_t)io->alike;
 }
 
 static gw_err finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {

@@ -40,6 +40,14 @@ const char *gw_io_name(const gw_io *io);
  *  that very size. */
 gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes);
 
+/** gw_io_field of what is the same on all ranks. Loading, who has the ranks' files has to see that
+ * it is: by gw_io_alike_sum, the CRC-32 of all such fields taken so far. */
+gw_err gw_io_alike(gw_io *io, const char *name, void *data, size_t bytes);
+uint32_t gw_io_alike_sum(const gw_io *io);
+
+/** Loading: bytes not yet taken, fields' names and sizes included: no field can be larger. */
+size_t gw_io_left(const gw_io *io);
+
 /** Saving: commit. Loading: all fields must have been taken. Frees io in any case. */
 gw_err gw_io_close(gw_io *io);
 

@@ -55,6 +55,10 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
     r->from = from ? strdup(from) : NULL;
     if (!r->marks || (from && !r->from))
         return gw_fail(GW_ERR_NOMEM, "out of memory");
+    json_object_foreach(r->marks, name, bytes) {
+        if (!from) /* those, too, that only gw_rows_finish will want */
+            GW_TRY(gw_file_part_check(r->dir, name, json_integer_value(bytes)));
+    }
     return GW_OK;
 }
 
@@ -94,18 +98,29 @@ static gw_err check_header(const char *path, const char *header) {
     return e;
 }
 
-/* What another folder lacks altogether begins anew. */
-static gw_err begin(gw_rows *r, gw_file **file, const char *name, const char *header, bool *kept) {
+/* *kept: it is there, and can be gone on with. What another folder lacks altogether begins anew. */
+static gw_err look(gw_rows *r, const char *name, const char *header, bool *kept) {
     const json_t *mark = json_object_get(r->marks, name);
-    char *path = mark ? find(r->from ? r->from : r->dir, name) : NULL;
+    const char *dir = r->from ? r->from : r->dir;
+    char *path = mark ? find(dir, name) : NULL;
     bool lacking = mark && r->from && !path;
-    int64_t bytes = json_integer_value(mark);
     *kept = mark && !lacking;
     r->lack |= lacking;
-    gw_err e = path ? check_header(path, header) : GW_OK; /* before anything is cut off */
+    gw_err e = *kept ? gw_file_part_check(dir, name, json_integer_value(mark)) : GW_OK;
+    if (e == GW_OK && path)
+        e = check_header(path, header);
     free(path);
-    if (e != GW_OK)
-        return e;
+    return e;
+}
+
+gw_err gw_rows_check(gw_rows *r, const char *name, const char *header) {
+    bool kept;
+    return look(r, name, header, &kept);
+}
+
+static gw_err begin(gw_rows *r, gw_file **file, const char *name, const char *header, bool *kept) {
+    int64_t bytes = json_integer_value(json_object_get(r->marks, name));
+    GW_TRY(look(r, name, header, kept)); /* before anything is cut off */
     if (!r->parts)
         return gw_file_create(file, r->dir, name);
     if (!*kept)
@@ -133,9 +148,27 @@ bool gw_rows_lack(const gw_rows *r) {
     return r->lack;
 }
 
+static bool was_opened(const gw_rows *r, const char *name) {
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->files[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Those of this folder that this start has no use for: a later one may. */
+static gw_err mark_others(const gw_rows *r, json_t *all) {
+    const char *name;
+    json_t *mark;
+    json_object_foreach(r->marks, name, mark) {
+        if (!r->from && !was_opened(r, name) && json_object_set(all, name, mark) != 0)
+            return gw_fail(GW_ERR_NOMEM, "out of memory");
+    }
+    return GW_OK;
+}
+
 gw_err gw_rows_mark(gw_rows *r, json_t **marks) {
     json_t *all = json_object();
-    gw_err e = all ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = all ? mark_others(r, all) : gw_fail(GW_ERR_NOMEM, "out of memory");
     for (int i = 0; e == GW_OK && i < r->n; i++) {
         int64_t bytes = 0;
         if (!r->files[i].file)
@@ -166,13 +199,6 @@ gw_err gw_rows_commit(gw_rows *r, const char *name) {
             return gw_file_commit(file);
         }
     return GW_OK;
-}
-
-static bool was_opened(const gw_rows *r, const char *name) {
-    for (int i = 0; i < r->n; i++)
-        if (strcmp(r->files[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 gw_err gw_rows_finish(gw_rows *r) {

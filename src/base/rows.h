@@ -16,8 +16,12 @@ typedef struct gw_rows gw_rows;
 gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts);
 
 /** Before the first is opened, with `parts`: go on from what lies in folder `from` (NULL: in dir
- *  itself) as it was when gw_rows_mark gave `marks`. GW_ERR_INPUT: they cannot be that. */
+ *  itself) as it was when gw_rows_mark gave `marks`. Nothing is changed yet. GW_ERR_INPUT: they
+ *  cannot be that. */
 gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
+
+/** Whether gw_rows_open can go on with NAME; nothing is changed or cut off yet. */
+gw_err gw_rows_check(gw_rows *r, const char *name, const char *header);
 
 /** Begin NAME (a string that stays) with the line `header`, without its '\n'; or, if it was marked,
  *  go on behind the mark: *kept (may be NULL) is true then, and *to can be read from its start,
@@ -25,7 +29,8 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
  *  folder `from` lacks altogether begins anew; see gw_rows_lack. */
 gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept);
 
-/** Whether a file that was marked was not there to go on with. */
+/** Whether a file that was marked was not there to go on with, as gw_rows_check or gw_rows_open
+ *  found. */
 bool gw_rows_lack(const gw_rows *r);
 
 /** Flush all that are open; *marks: their lengths, the caller's. */

@@ -18,10 +18,7 @@ typedef struct row {
 } row;
 
 gw_err gw_collectives_open(FILE **to, gw_rows *files) {
-    return gw_rows_open(files, GW_COLLECTIVES,
-                        "rank,step,lane,schedule,run,offset,elements,start_s,block_s,unblock_s,"
-                        "done_s,waiting_s,transfer_s,last_rank,skew_s",
-                        to, NULL);
+    return gw_rows_open(files, GW_COLLECTIVES, GW_COLLECTIVES_HEADER, to, NULL);
 }
 
 static double seconds(const gw_sync *sync, uint64_t ticks) {

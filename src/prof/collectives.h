@@ -9,6 +9,9 @@
 #include <mpi.h>
 
 #define GW_COLLECTIVES "collectives.csv"
+#define GW_COLLECTIVES_HEADER                                                                      \
+    "rank,step,lane,schedule,run,offset,elements,start_s,block_s,unblock_s,done_s,waiting_s,"      \
+    "transfer_s,last_rank,skew_s"
 
 /** Rank 0: begin it, or go on with it. */
 gw_err gw_collectives_open(FILE **to, gw_rows *files);

@@ -124,14 +124,16 @@ void gw_columns_row(FILE *to, const gw_batch_row *row, int counters) {
 
 /* ---- reading ---- */
 
-static bool starts_number(const char *text) {
-    return isdigit((unsigned char)text[*text == '-']);
+/* strtod and its like would take blanks, a plus sign, words. */
+static bool is_like(form f, const char *text) {
+    text += *text == '-';
+    return isdigit((unsigned char)*text) || (f == LOSS && strcmp(text, "inf") == 0);
 }
 
 static bool read_value(form f, const char *text, void *at) {
     char *end = (char *)text;
     bool blank = !*text;
-    if (!blank && !starts_number(text))
+    if (!blank && !is_like(f, text))
         return false;
     switch (f) {
     case INT: *(int *)at = (int)strtol(text, &end, 10); return !blank && !*end;

@@ -219,7 +219,7 @@ static gw_err read_kept(gw_record *r) {
             end_kept(r, &s);
         if (!more)
             break;
-        if (row.step != s.step && row.step != s.step + 1)
+        if (s.ranks && row.step != s.step && row.step != s.step + 1)
             return gw_fail(GW_ERR_INPUT, "%s: line %lld: step %lld follows step %lld", name,
                            (long long)in.line, (long long)row.step, (long long)s.step);
         if (row.step != s.step)
@@ -227,6 +227,12 @@ static gw_err read_kept(gw_record *r) {
         add_to_step(&s, &row);
     }
     return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read %s", name);
+}
+
+gw_err gw_record_check(const gw_record *r, gw_rows *files) {
+    char header[GW_COLUMNS_LINE];
+    gw_columns_header(header, (const char(*)[GW_COUNTER_NAME])r->counter, r->counters);
+    return gw_rows_check(files, name, header);
 }
 
 static gw_err begin(gw_record *r, gw_rows *files) {

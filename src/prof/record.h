@@ -68,6 +68,10 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm);
  *  GW_COUNTERS. The same on all ranks. */
 void gw_record_counters(gw_record *r, const char *const *names, int n);
 
+/** Whether gw_record_begin would go on with the batches.csv that is there: see gw_rows_check. Not
+ *  collective. */
+gw_err gw_record_check(const gw_record *r, gw_rows *files);
+
 /** Collective, before the first flush: rows go to batches.csv of `files` (rank 0's is used and must
  *  outlive the record; NULL: no file). What an earlier start of the run has left there counts for
  *  gw_record_summary, where it had as many ranks. GW_ERR_INPUT: it has other columns, or is

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/wait.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +38,6 @@ struct gw_codec_stats {
     char warning[256];
     FILE *csv; /* rank 0 */
 };
-
-static const char name[] = "codec.csv";
 
 /* ---- taking samples ---- */
 
@@ -163,9 +162,10 @@ gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning
 
 /* ---- saving and loading ---- */
 
-static gw_err make_history(gw_codec_stats *st, int64_t looks) {
-    enum { MOST = 1 << 24 };
-    if (looks < 0 || looks > MOST)
+/* `room`: bytes that can hold them. */
+static gw_err make_history(gw_codec_stats *st, int64_t looks, size_t room) {
+    size_t most = room / sizeof(double) / (size_t)st->s.n_layers;
+    if (looks < 0 || looks >= INT_MAX || (size_t)looks > most)
         return gw_fail(GW_ERR_INPUT, "codec stats: %lld looks at the residual", (long long)looks);
     double *history = NULL;
     GW_TRY(gw_alloc(&history, (size_t)(looks + 1) * (size_t)st->s.n_layers, sizeof *history));
@@ -211,7 +211,7 @@ gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
     double none = 0; /* an empty field still wants an address */
     GW_TRY(gw_io_field(io, "looks", &looks, sizeof looks));
     if (gw_io_loading(io))
-        GW_TRY(make_history(st, looks));
+        GW_TRY(make_history(st, looks, gw_io_left(io)));
     GW_TRY(gw_io_field(io, "norms", st->history ? st->history : &none,
                        (size_t)st->looks * n * sizeof *st->history));
     GW_TRY(gw_io_field(io, "warned", st->warned, n * sizeof *st->warned));
@@ -309,10 +309,7 @@ static gw_err allocate(gw_codec_stats *st) {
     gw_codec_stats_restart(st);
     if (!st->s.files || st->rank != 0)
         return GW_OK;
-    return gw_rows_open(st->s.files, name,
-                        "epoch,layer,codec,elements,samples,relative_error,cosine,gradient_norm,"
-                        "residual_norm,bits_per_element",
-                        &st->csv, NULL);
+    return gw_rows_open(st->s.files, GW_CODEC_STATS, GW_CODEC_STATS_HEADER, &st->csv, NULL);
 }
 
 gw_err gw_codec_stats_check(const gw_session *session, int every) {
@@ -348,7 +345,7 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
 }
 
 gw_err gw_codec_stats_commit(gw_codec_stats *st) {
-    return st->csv ? gw_rows_commit(st->s.files, name) : GW_OK;
+    return st->csv ? gw_rows_commit(st->s.files, GW_CODEC_STATS) : GW_OK;
 }
 
 void gw_codec_stats_close(gw_codec_stats *st) {

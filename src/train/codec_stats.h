@@ -7,6 +7,11 @@
 #include "base/rows.h"
 #include "train/session.h"
 
+#define GW_CODEC_STATS "codec.csv"
+#define GW_CODEC_STATS_HEADER                                                                      \
+    "epoch,layer,codec,elements,samples,relative_error,cosine,gradient_norm,residual_norm,"        \
+    "bits_per_element"
+
 typedef struct gw_codec_stats gw_codec_stats;
 
 typedef struct gw_codec_stats_setup {

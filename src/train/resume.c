@@ -93,9 +93,12 @@ static gw_err find_named(gw_resume *r, const char *path) {
 static gw_err share(gw_resume *r, int rank, MPI_Comm comm) {
     char *text = NULL;
     size_t len = 0;
-    GW_TRY(gw_agree(comm, rank == 0 ? gw_store_print(&r->manifest, &text, &len) : GW_OK));
+    gw_err e = rank == 0 ? gw_store_print(&r->manifest, &text, &len) : GW_OK;
+    if (e == GW_ERR_INTERNAL) /* printed as we do it, it is larger than it came */
+        e = gw_fail(GW_ERR_INPUT, "%s: %s", r->path, gw_err_text());
+    GW_TRY(gw_agree(comm, e));
     uint64_t bytes = len;
-    gw_err e = gw_bcast(&bytes, 1, MPI_UINT64_T, 0, comm);
+    e = gw_bcast(&bytes, 1, MPI_UINT64_T, 0, comm);
     if (e == GW_OK)
         e = gw_agree(comm, rank == 0 ? GW_OK : gw_alloc(&text, (size_t)bytes + 1, 1));
     if (e == GW_OK)
@@ -216,20 +219,38 @@ static void put(const gw_rank_state *state, gw_stepper *t) {
 }
 
 /* What this rank had. */
-static gw_err load_own(gw_resume *r, int rank, gw_stepper *t) {
+static gw_err load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
     gw_rank_state state = {0};
     gw_io *io = NULL;
     GW_TRY(read_rank(r, rank, gw_model_size(t->model), &state));
     r->at = state.at;
     t->owned = state.owned;
     gw_err e = gw_io_recall(&io, &state.exchange);
-    if (e == GW_OK)
-        e = gw_io_end(io, gw_session_state(t->session, io));
+    if (e == GW_OK) {
+        e = gw_session_state(t->session, io);
+        *alike = gw_io_alike_sum(io);
+        e = gw_io_end(io, e);
+    }
     put(&state, t); /* last: draining must not touch them */
     r->collected = state.statistics;
     state.statistics = (gw_io_memory){0};
     gw_rank_state_free(&state);
     return e;
+}
+
+/* By what the ranks' files say that is the same on all of them they decide, each for itself, what
+ * to do together. */
+static gw_err check_alike(const gw_resume *r, uint32_t alike, MPI_Comm comm) {
+    enum { FIGURES = 4 };
+    int64_t most[2 * FIGURES] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared,
+                                 (int64_t)alike};
+    for (int i = 0; i < FIGURES; i++)
+        most[FIGURES + i] = ~most[i]; /* whose greatest is the least's */
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 2 * FIGURES, MPI_INT64_T, MPI_MAX, comm));
+    for (int i = 0; i < FIGURES; i++)
+        if (most[i] != ~most[FIGURES + i])
+            return gw_fail(GW_ERR_INPUT, "%s: the ranks' files do not belong together", r->path);
+    return GW_OK;
 }
 
 /* Sums over the ranks of then. */
@@ -276,13 +297,14 @@ static gw_err merge(gw_resume *r, sums *s, gw_stepper *t) {
     GW_TRY(read_rank(r, 0, n, &first));
     r->at = first.at;
     gw_err e = add_ranks(r, s, &first, gw_model_layers(t->model));
+    for (size_t k = 0; e == GW_OK && k < n; k++)
+        param[k] = (float)(s->params[k] / r->manifest.ranks);
+    for (size_t k = 0; e == GW_OK && momentum && k < n; k++)
+        momentum[k] = s->owners[k]            ? (float)(s->momentum[k] / s->owners[k])
+                      : first.n_momentum == n ? first.momentum[k] /* no step since it was merged */
+                                              : 0;
     gw_rank_state_free(&first);
     GW_TRY(e);
-    for (size_t k = 0; k < n; k++) {
-        param[k] = (float)(s->params[k] / r->manifest.ranks);
-        if (momentum)
-            momentum[k] = s->owners[k] ? (float)(s->momentum[k] / s->owners[k]) : 0;
-    }
     return s->differ ? note(r, "resume: parameters differed over the ranks: their mean is taken\n")
                      : GW_OK;
 }
@@ -320,6 +342,7 @@ static gw_err load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) 
         gw_checks_leave(&r->at.checks);
     }
     r->at.checks.bad_steps = 0; /* of each rank, and these are others */
+    gw_session_count_on(t->session, r->at.step);
     GW_TRY(bcast_floats(gw_model_params(t->model), n, comm));
     return bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
 }
@@ -329,8 +352,11 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm) {
     if (!*r->path)
         return GW_OK;
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    if (r->whole)
-        return gw_agree(comm, load_own(r, rank, t));
+    if (r->whole) {
+        uint32_t alike = 0;
+        GW_TRY(gw_agree(comm, load_own(r, rank, t, &alike)));
+        return check_alike(r, alike, comm);
+    }
     return load_merged(r, rank, t, comm);
 }
 

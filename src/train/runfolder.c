@@ -22,10 +22,7 @@
 /* ---- epochs.csv ---- */
 
 gw_err gw_epochs_open(FILE **to, gw_rows *files) {
-    return gw_rows_open(files, GW_EPOCHS,
-                        "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,"
-                        "test_accuracy,elapsed_s,train_s,wire_bytes,replica_hash",
-                        to, NULL);
+    return gw_rows_open(files, GW_EPOCHS, GW_EPOCHS_HEADER, to, NULL);
 }
 
 /* A figure that is missing is blank, never 0. */

@@ -32,6 +32,9 @@ typedef enum gw_runfolder_use {
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found);
 
+/** Whether a file of that name grows row by row, as base/rows.h has it. */
+bool gw_runfolder_grows(const char *name);
+
 /** Make the folder, parents, too. GW_ERR_INPUT: it cannot be made. */
 gw_err gw_runfolder_make(const char *dir);
 
@@ -60,6 +63,9 @@ typedef struct gw_epoch_row {
 } gw_epoch_row;
 
 #define GW_EPOCHS "epochs.csv"
+#define GW_EPOCHS_HEADER                                                                           \
+    "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,test_accuracy,elapsed_s," \
+    "train_s,wire_bytes,replica_hash"
 
 /** Begin it or go on with it; rows are one line each. */
 gw_err gw_epochs_open(FILE **to, gw_rows *files);

@@ -21,6 +21,13 @@ enum {
     LONGEST = 4200
 };
 
+bool gw_runfolder_grows(const char *name) {
+    for (int i = 0; i < GROWING; i++)
+        if (strcmp(growing[i], name) == 0)
+            return true;
+    return false;
+}
+
 gw_err gw_runfolder_make(const char *dir) {
     char path[4096];
     if (strlen(dir) >= sizeof path)

@@ -465,6 +465,10 @@ gw_err gw_session_state(gw_session *s, gw_io *io) {
     return gw_lane_state(s->env.params, io);
 }
 
+void gw_session_count_on(gw_session *s, int64_t steps) {
+    s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
+}
+
 gw_cost gw_session_cost(const gw_session *s, int64_t exchange) {
     return s->strategy.ops->cost(s->self, exchange);
 }

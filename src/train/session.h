@@ -139,6 +139,10 @@ gw_err gw_session_settle(gw_session *s);
  *  Parameters are the model's affair, not the session's. */
 gw_err gw_session_state(gw_session *s, gw_io *io);
 
+/** `steps` have been done by a session whose state is not loaded: a codec's warm-up and random
+ *  numbers go on from there. */
+void gw_session_count_on(gw_session *s, int64_t steps);
+
 /** By formula: what exchange number `exchange` sends, all ranks together; what a settle sends. */
 gw_cost gw_session_cost(const gw_session *s, int64_t exchange);
 gw_cost gw_session_settle_cost(const gw_session *s);

@@ -235,6 +235,9 @@ gw_err gw_trainer_open(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, check_source(t)));
+    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->comm));
+    if (t->memory)
+        gw_memory_columns(t->memory, t->record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));
     gw_codec_stats_setup stats = {.session = t->session,
@@ -246,9 +249,6 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
     if (t->c->paired)
         GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, t->comm));
-    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->comm));
-    if (t->memory)
-        gw_memory_columns(t->memory, t->record);
     GW_TRY(gw_record_begin(t->record, t->rows));
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();

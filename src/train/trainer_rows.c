@@ -3,6 +3,7 @@
 #include "train/trainer_parts.h"
 
 #include "base/wait.h"
+#include "prof/collectives.h"
 #include "train/restart.h"
 
 #include <errno.h>
@@ -24,6 +25,18 @@ static gw_err folder_of(const char *checkpoint, char **folder) {
     return GW_OK;
 }
 
+/* Names come out of a file, and what they name is cut. */
+static gw_err check_names(const json_t *files, const char *checkpoint) {
+    const char *name;
+    json_t *mark;
+    json_object_foreach((json_t *)files, name, mark) {
+        if (!gw_runfolder_grows(name))
+            return gw_fail(GW_ERR_INPUT, "%s: marks '%s', which is no file of rows", checkpoint,
+                           name);
+    }
+    return GW_OK;
+}
+
 /* The checkpoint's marks of its run's files. */
 static gw_err take_up(gw_trainer *t, bool ours) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
@@ -34,23 +47,40 @@ static gw_err take_up(gw_trainer *t, bool ours) {
         return gw_fail(GW_ERR_INPUT, "%s: lacks marks of its run's folder", t->resume.path);
     snprintf(t->started_utc, sizeof t->started_utc, "%s", utc);
     t->clock_s = json_number_value(clock);
+    const json_t *files = json_object_get(marks, "files");
     char *from = NULL;
+    GW_TRY(check_names(files, t->resume.path));
     if (!ours)
         GW_TRY(folder_of(t->resume.path, &from));
-    gw_err e = gw_rows_resume(t->rows, from, json_object_get(marks, "files"));
+    gw_err e = gw_rows_resume(t->rows, from, files);
     free(from);
     return e;
+}
+
+/* Before anything gives way or is cut: whether all that this start will open can be gone on with.
+ */
+static gw_err check_rows(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    GW_TRY(gw_record_check(t->record, t->rows));
+    GW_TRY(gw_rows_check(t->rows, GW_EPOCHS, GW_EPOCHS_HEADER));
+    if (c->compress_stats > 0)
+        GW_TRY(gw_rows_check(t->rows, GW_CODEC_STATS, GW_CODEC_STATS_HEADER));
+    if (c->collectives)
+        GW_TRY(gw_rows_check(t->rows, GW_COLLECTIVES, GW_COLLECTIVES_HEADER));
+    return gw_rows_lack(t->rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
 }
 
 static gw_err open_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_runfolder_use use = gw_trainer_use(t);
     bool goes_on = *t->resume.path, keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
+    GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
+    if (goes_on) {
+        GW_TRY(take_up(t, use == GW_RUNFOLDER_GO_ON));
+        GW_TRY(check_rows(t));
+    }
     if (use != GW_RUNFOLDER_GO_ON)
         GW_TRY(gw_runfolder_clear(c->out, use));
-    GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
-    if (goes_on)
-        GW_TRY(take_up(t, use == GW_RUNFOLDER_GO_ON));
     return gw_epochs_open(&t->epochs_csv, t->rows);
 }
 
@@ -63,8 +93,6 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
 }
 
 static gw_err reopen(gw_trainer *t) {
-    if (gw_rows_lack(t->rows))
-        GW_TRY(gw_resume_lacks_rows(&t->resume, t->c->resume_strict));
     if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
         GW_TRY(gw_runfolder_reopen(t->c->out));

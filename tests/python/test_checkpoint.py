@@ -5,10 +5,12 @@ import csv
 import json
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
 import unittest
+import zlib
 
 import gwrun
 
@@ -33,6 +35,26 @@ def steps_of(out):
 def read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
+
+
+def forge(folder, rank, field, value):
+    """Give a rank's file another number, with all checksums made right."""
+    path = os.path.join(folder, f"rank-{rank:05d}.gw")
+    with open(path, "rb") as file:
+        data = bytearray(file.read()[:-4])
+    head = struct.pack("<I", len(field)) + field + struct.pack("<Q", 8)
+    at = data.index(head) + len(head)
+    data[at:at + 8] = struct.pack("<q", value)
+    crc = zlib.crc32(data)
+    with open(path, "wb") as file:
+        file.write(data + struct.pack("<I", crc))
+    path = os.path.join(folder, "manifest")
+    text = read(path).rpartition("crc32 ")[0]
+    files = json.loads(text)["files"]
+    old = next(one["crc32"] for one in files if one["name"] == f"rank-{rank:05d}.gw")
+    text = text.replace(f'"{old}"', f'"{crc:08x}"')
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
 
 
 def flip(path, at):
@@ -135,6 +157,20 @@ class Checkpoint(unittest.TestCase):
         self.assertIn("all checkpoints in", error)
         self.assertIn("/manifest: ", error)  # why they cannot be used
 
+    def test_forged(self):
+        """Figures by which ranks decide what to do together: what would make them part, or leave an
+        array, is refused."""
+        for comm, ranks, field, value in (("gossip:topology=exponential", 3, b"steps", -1),
+                                          ("local:period=7", 2, b"steps", HALF + 1),
+                                          ("local:period=7", 2, b"agreed", HALF + 1),
+                                          ("allreduce", 2, b"ticket", 5)):
+            with self.subTest(comm=comm, field=field):
+                shutil.rmtree(self.out, ignore_errors=True)
+                self.begin(ranks, "--comm", comm)
+                forge(os.path.join(self.out, "model.ckpt.d", self.folders()[0]), 1, field, value)
+                said = self.refused(ranks, "--comm", comm, "--out", self.out, "--resume", "auto")
+                self.assertRegex(said, "do not belong together|steps done, replicas agreed")
+
     def test_nothing_to_go_on_from(self):
         said = self.resume(1)
         self.assertIn("no checkpoint in", said)
@@ -160,6 +196,23 @@ class Checkpoint(unittest.TestCase):
         for part in ("2 ranks then, 3 now: residuals of error feedback start anew",
                      "what --comm local carried", "parameters differed over the ranks"):
             self.assertIn(part, said)
+
+    def test_warm_up_goes_on(self):
+        """On other ranks, too, a codec's warm-up is over when it was over."""
+        words = ["--compress", "topk:ratio=0.01,warmup=20", "--error-feedback", "off"]
+        self.begin(2, *words)
+        self.resume(3, *words, "--resume-strict")
+        sent = [int(row["wire_bytes"]) for row in gwrun.batches(self.out) if row["rank"] == "0"]
+        self.assertLess(max(sent[HALF:]), sent[0] / 3)
+
+    def test_momentum_outlives_a_start_without_steps(self):
+        words = [*EVERY, "--momentum", 0.9]
+        gwrun.train(2, self.whole, *SMALL, *words)
+        self.begin(2, "--momentum", 0.9)
+        self.resume(1, *words, "--steps", HALF)  # concluded again, by one rank
+        self.resume(2, *words)
+        self.assertEqual(epochs(self.out)[-1]["replica_hash"],
+                         epochs(self.whole)[-1]["replica_hash"])
 
     def test_refusals(self):
         """Each a line; the run that is there stays as it is."""

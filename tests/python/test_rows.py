@@ -20,6 +20,16 @@ def both(first, last, ranks):
     return [(step, rank) for step in range(first, last + 1) for rank in range(ranks)]
 
 
+def content(out):
+    """Every file with its bytes."""
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names]
+    found = {}
+    for path in paths:
+        with open(path, "rb") as file:
+            found[path] = file.read()
+    return found
+
+
 class Rows(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -84,6 +94,29 @@ class Rows(unittest.TestCase):
         self.assertEqual(len(run["resumed"]["dropped"]), 1)
         self.assertEqual(run["resumed"]["steps_not_in_summary"], 12)
         self.assertIn("6 steps after 0 of warm-up", self.show(out))
+        gwrun.train(2, out, *RUN, "--steps", 24, "--resume", "auto")  # rows that begin at 13
+        self.assertEqual(steps_and_ranks(out), both(13, 24, 2))
+
+    def test_strict_comes_first(self):
+        """What --overwrite would replace is still there when --resume-strict refuses."""
+        out, alone = self.copy("older"), os.path.join(self.top.name, "checkpoint")
+        shutil.copytree(os.path.join(self.first, "model.ckpt.d"), alone)
+        before = content(out)
+        self.assertIn("--resume-strict: ", self.refused(out, *RUN, "--resume", alone, "--overwrite",
+                                                        "--resume-strict"))
+        self.assertEqual(content(out), before)
+
+    def test_rows_that_one_start_has_no_use_for(self):
+        """Its checkpoints know of them all the same."""
+        out, stats = os.path.join(self.top.name, "stats"), ["--compress", "onebit",
+                                                            "--compress-stats", 5]
+        words = [*RUN[:-2], "--checkpoint-every", 10, "--epochs", 4]  # of 30 steps
+        gwrun.train(1, out, *words, *stats, "--steps", 30)
+        gwrun.train(1, out, *words, *stats[:2], "--steps", 60, "--resume", "auto")
+        gwrun.train(1, out, *words, *stats, "--steps", 120, "--resume", "auto")
+        with open(os.path.join(out, "codec.csv"), encoding="utf-8") as file:
+            epochs = {line.split(",")[0] for line in file.read().splitlines()[1:]}
+        self.assertEqual(epochs, {"1", "3", "4"})
 
     def test_rows_that_cannot_go_on(self):
         """Nothing of the run is lost by that."""
@@ -97,12 +130,15 @@ class Rows(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
 
+        before = content(out)
         write(rows.replace("clean\n", "clean,cycles\n", 1))
         self.assertIn("its columns are not those of this run", self.refused(out, *words))
         write(rows[:-1])
         self.assertIn("too short", self.refused(out, *words))
         os.remove(path)
         self.assertIn("batches.csv.part: No such file", self.refused(out, *words))
+        write(rows)
+        self.assertEqual(content(out), before)
         write(rows + "what a killed one has")
         gwrun.train(2, out, *words)
         self.assertEqual(steps_and_ranks(out), both(1, 18, 2))

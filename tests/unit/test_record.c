@@ -207,6 +207,7 @@ static void push_steps(gw_record *r, int64_t from, int64_t to) {
         gw_batch_row row = sample_row(step);
         row.source = step > 6 ? GW_SPLIT_NONE : GW_SPLIT_CTR;
         row.split.memory_ctr_s = step % 3 ? NAN : 1e-4;
+        row.loss = step == 2 ? INFINITY : step == 3 ? NAN : row.loss;
         assert_int_equal(gw_record_push(r, &row), GW_OK);
         assert_int_equal(gw_record_flush(r), GW_OK);
     }
