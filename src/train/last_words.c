@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "comm/pending.h"
 #include "prof/present.h"
-#include "train/session.h"
+#include "train/hook.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -133,7 +133,7 @@ void gw_last_words_write(const gw_last_words *w, char *text, size_t room) {
         add(&p, ", phase %s", gw_phase_name((gw_phase)region));
     add(&p, "\n");
     char hook[160], line[512];
-    gw_session_present(hook, sizeof hook);
+    gw_hook_present(hook, sizeof hook);
     snprintf(line, sizeof line, "--comm %s --compress %s%s", w->comm, w->compress, hook);
     add_line(&p, line);
     for (int thread = 0; thread < GW_PRESENT_THREADS; thread++)

@@ -3,9 +3,8 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "train/auto.h"
+#include "train/hook.h"
 
-#include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,43 +29,15 @@ struct gw_session {
     const char *again_codec, *again_algo, *again_table; /* NULL: to be chosen */
 };
 
-/* For gw_session_present, told by the thread that calls the hooks. */
-static struct {
-    _Atomic(const char *) hook; /* NULL: none */
-    atomic_size_t off, n;
-    atomic_uint_fast64_t ticket;
-} present;
-
-static void enter_hook(const char *hook, gw_span span) {
-    atomic_store_explicit(&present.off, span.off, memory_order_relaxed);
-    atomic_store_explicit(&present.n, span.n, memory_order_relaxed);
-    atomic_store_explicit(&present.hook, hook, memory_order_relaxed);
-}
-
-static void leave_hook(void) {
-    atomic_store_explicit(&present.hook, NULL, memory_order_relaxed);
-}
-
-/* The same, and a region around it. */
+/* A hook, and a region around it. */
 static void enter(const char *hook, gw_span span, gw_phase phase) {
-    enter_hook(hook, span);
+    gw_hook_enter(hook, span);
     gw_phase_enter(phase);
 }
 
 static void leave(void) {
     gw_phase_leave();
-    leave_hook();
-}
-
-void gw_session_present(char *text, size_t room) {
-    const char *hook = atomic_load_explicit(&present.hook, memory_order_relaxed);
-    size_t off = atomic_load_explicit(&present.off, memory_order_relaxed);
-    size_t n = atomic_load_explicit(&present.n, memory_order_relaxed);
-    uint_fast64_t ticket = atomic_load_explicit(&present.ticket, memory_order_relaxed);
-    text[0] = '\0';
-    if (hook)
-        snprintf(text, room, ": in %s of parameters [%zu, %zu), exchange %" PRIuFAST64, hook, off,
-                 off + n, ticket);
+    gw_hook_leave();
 }
 
 /* Every codec of the mix with its algorithm. */
@@ -304,9 +275,9 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     GW_TRY(open_lanes(s, comm, setup));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
-    enter_hook("open", (gw_span){0, env->n});
+    gw_hook_enter("open", (gw_span){0, env->n});
     gw_err mine = s->strategy.ops->open(&s->self, env);
-    leave_hook();
+    gw_hook_leave();
     s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
     if (s->choice)
         gw_lane_note(env->grads, s->choice->why);
@@ -329,9 +300,9 @@ void gw_session_close(gw_session *s) {
     if (!s)
         return;
     if (s->open && s->strategy.ops->close) {
-        enter_hook("close", (gw_span){0, s->env.n});
+        gw_hook_enter("close", (gw_span){0, s->env.n});
         s->strategy.ops->close(s->self);
-        leave_hook();
+        gw_hook_leave();
     }
     gw_lane_close(s->env.grads);
     gw_lane_close(s->env.params);
@@ -348,7 +319,7 @@ void gw_session_begin(gw_session *s, double share) {
     s->env.grads->ticket++;
     s->env.params->ticket++;
     /* Here, not in each hook: the progress thread sets the lane's for a moment. */
-    atomic_store_explicit(&present.ticket, s->env.grads->ticket, memory_order_relaxed);
+    gw_hook_count(s->env.grads->ticket);
 }
 
 /* The gradient becomes what its momentum makes of it, on this rank alone. */
@@ -454,9 +425,9 @@ gw_err gw_session_settle(gw_session *s) {
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {
     if (s->strategy.ops->state) {
-        enter_hook("state", (gw_span){0, s->env.n});
+        gw_hook_enter("state", (gw_span){0, s->env.n});
         gw_err e = s->strategy.ops->state(s->self, io);
-        leave_hook();
+        gw_hook_leave();
         GW_TRY(e);
     }
     if (s->velocity)

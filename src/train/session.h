@@ -154,10 +154,6 @@ const char *gw_session_notes(const gw_session *s);
 /** Rows of algo.csv (see comm/tuning.h) where the algorithm chose by a table, else "". */
 const char *gw_session_choices(const gw_session *s);
 
-/** Any thread: the strategy's hook that this process is in at this moment, ": in finish ..", or "".
- */
-void gw_session_present(char *text, size_t room);
-
 /** Float32 bytes of all spans finished so far. */
 uint64_t gw_session_logical_bytes(const gw_session *s);
 
