@@ -43,7 +43,8 @@ struct gw_checkpoint {
     /* rank 0 */
     double last_s; /* when the last one was taken */
     gw_checkpoint_counts counts;
-    bool failing, unsaid;
+    bool failing, cramped; /* since the last one that could be written; whose elders could go */
+    bool unsaid;
     char warning[1100];
 };
 
@@ -190,16 +191,17 @@ static gw_err commit(void *ctx) {
     return gw_store_commit(c->temp, &c->manifest, c->s.keep, c->final);
 }
 
-static void warn(gw_checkpoint *c, const char *what) {
-    c->unsaid = !c->failing;
-    c->failing = true;
+/* Of the same in a row once: *since. */
+static void warn(gw_checkpoint *c, const char *what, bool *since) {
+    c->unsaid = !*since;
+    *since = true;
     snprintf(c->warning, sizeof c->warning, "step %lld: %s: %s", (long long)c->state.at.step, what,
              gw_err_text());
 }
 
 /* The message is the last error's. Training goes on. */
 static void failed(gw_checkpoint *c) {
-    warn(c, "no checkpoint");
+    warn(c, "no checkpoint", &c->failing);
     c->counts.failed++;
     c->phase = REST;
     c->taken = 0;
@@ -307,10 +309,11 @@ static gw_err conclude(gw_checkpoint *c) {
     c->phase = REST;
     c->counts.written++;
     c->counts.step = c->state.at.step;
+    c->failing = false;
     if (e != GW_OK)
-        warn(c, "the checkpoint is kept, an older one could not be removed");
+        warn(c, "the checkpoint is kept, an older one could not be removed", &c->cramped);
     else
-        c->failing = false;
+        c->cramped = false;
     return GW_OK;
 }
 

@@ -14,8 +14,8 @@ import gwrun
 OBSERVER = os.path.join(os.environ["BUILD"], "tests", "libobserver.so")
 MPI = ["mpi_post_s", "mpi_poll_s", "mpi_wait_s"]
 STEPS, WARMUP = 400, 10
-# Of a visit to MPI: regions entered and left, the schedule looked up. Sanitizers make it slower.
-OWN_S = 1.5e-6 if gwrun.cached("GW_SANITIZE") else 0.5e-6
+OWN_S = 0.5e-6  # of a visit to MPI: regions entered and left, the schedule looked up
+DELTA = 0.1 if gwrun.cached("GW_SANITIZE") else 0.02  # sanitizers make that slower, and the observer
 LARGE = ["--image-scale", "2", "--layers", "512"]  # so that encodings, too, take their time
 
 
@@ -65,7 +65,7 @@ class Observer(unittest.TestCase):
                 self.assertLess(float(theirs["call_s"]), 1.001 * comm + 1e-6)
                 own = OWN_S * int(theirs["bursts"])
                 ratios.append((float(theirs["burst_s"]) + own) / comm)
-            self.assertAlmostEqual(median(ratios), 1, delta=0.02)
+            self.assertAlmostEqual(median(ratios), 1, delta=DELTA)
 
     def check_cpu(self, ranks):
         for told, seen in ranks:
