@@ -219,7 +219,7 @@ static gw_err read_kept(gw_record *r) {
             end_kept(r, &s);
         if (!more)
             break;
-        if (s.ranks && row.step != s.step && row.step != s.step + 1)
+        if (row.step < 1 || (s.ranks && row.step != s.step && row.step - 1 != s.step))
             return gw_fail(GW_ERR_INPUT, "%s: line %lld: step %lld follows step %lld", name,
                            (long long)in.line, (long long)row.step, (long long)s.step);
         if (row.step != s.step)

@@ -193,7 +193,7 @@ static gw_err batch_slice(check *c, const event *e, uint64_t end, bool counts) {
         return GW_OK;
     }
     close_outer(c, e->pid);
-    if (counts && b->n > 0 && step != b->at[b->n - 1].step + 1)
+    if (counts && b->n > 0 && step - 1 != b->at[b->n - 1].step)
         FAULT_OF(c, e, "step %lld follows on step %lld", (long long)step,
                  (long long)b->at[b->n - 1].step);
     r->main = r->opened ? r->main : e->on->tid;

@@ -308,7 +308,7 @@ static void test_refuses_rows(void **state) {
     static const struct {
         int at;
         char c;
-    } damage[] = {{1, ';'}, {4, 'x'}, {4, '9'}, {-1, ' '}};
+    } damage[] = {{1, ';'}, {4, 'x'}, {4, '9'}, {4, '0'}, {-1, ' '}};
     for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
         FILE *out = fopen(part, "w");
         char kept = second[damage[i].at];
