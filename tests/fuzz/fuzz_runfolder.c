@@ -1,18 +1,20 @@
 /* Run folders, as `gradwire show` and `gradwire trace-check` read them: shown or refused, and what
- * is shown is text that no terminal takes for a command.
+ * is shown is text that no terminal takes for a command. And rows, as a run that goes on reads
+ * them.
  *
- * An input's first byte, modulo 6: 0 to 2, the rest is the whole run.json, batches.csv or
- * trace.json; 3 to 5, the rest are edits of the right one (see gw_fuzz_edited). */
+ * An input's first byte, modulo 8: 0 to 3, the rest is the whole run.json, batches.csv, trace.json
+ * or file of rows; 4 to 7, the rest are edits of the right one (see gw_fuzz_edited). */
 #include "harness.h"
 
 #include "cli/show.h"
+#include "prof/columns.h"
 #include "prof/trace_check.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FILES = 3, MOST_SHOWN = 1 << 20 };
+enum { FILES = 4, COUNTERS = 1, MOST_SHOWN = 1 << 20 };
 
 static const char run_json[] =
     "{\"schema\":2,\"version\":\"1\",\"command\":\"gradwire train\",\n"
@@ -134,8 +136,9 @@ static const char trace_json[] =
     "\"otherData\":{\"format\":\"gradwire "
     "trace\",\"version\":2,\"dropped_slices\":[0,0],\"dropped_flights\":[0,0]}}\n";
 
-static const char *const right[FILES] = {run_json, batches_csv, trace_json};
-static const char *const names[FILES] = {"run.json", "batches.csv", "trace.json"};
+static char *rows; /* of two steps */
+static const char *right[FILES] = {run_json, batches_csv, trace_json};
+static const char *const names[FILES] = {"run.json", "batches.csv", "trace.json", "rows.csv"};
 static const char *const words[] = {"null",
                                     "true",
                                     "{}",
@@ -180,8 +183,28 @@ static const char *const words[] = {"null",
 static gw_fuzz_folder folder;
 static int shown, terminal; /* where stdout goes meanwhile; what it was */
 
+static void make_rows(void) {
+    static const char counter[COUNTERS][GW_COUNTER_NAME] = {"cycles"};
+    char header[GW_COLUMNS_LINE];
+    size_t len;
+    FILE *to = open_memstream(&rows, &len);
+    MUST(to != NULL);
+    gw_columns_header(header, counter, COUNTERS);
+    fprintf(to, "%s\n", header);
+    for (int step = 1; step <= 2; step++) {
+        gw_batch_row row = gw_batch_row_blank();
+        row.step = step;
+        row.loss = 0.5;
+        row.counter[0] = 1e6;
+        gw_columns_row(to, &row, COUNTERS);
+    }
+    MUST(fclose(to) == 0);
+    right[FILES - 1] = rows;
+}
+
 static void open_all(const char *spec) {
     (void)spec;
+    make_rows();
     gw_fuzz_folder_open(&folder, names, FILES);
     shown = memfd_create("shown", MFD_CLOEXEC);
     fflush(stdout);
@@ -193,6 +216,7 @@ static void close_all(void) {
     dup2(terminal, STDOUT_FILENO);
     close(terminal);
     close(shown);
+    free(rows);
     gw_fuzz_folder_close(&folder);
 }
 
@@ -238,12 +262,27 @@ static void check_trace(void) {
         gw_fuzz_printable(report.fault[i], false);
 }
 
+static void read_rows(void) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder.path, names[FILES - 1]);
+    gw_columns_reader in = {.in = fopen(path, "r"), .name = path, .counters = COUNTERS};
+    gw_batch_row row;
+    bool more = true;
+    gw_err e = GW_OK;
+    MUST(in.in != NULL);
+    while (e == GW_OK && more)
+        e = gw_columns_read(&in, &row, &more);
+    gw_fuzz_answer(e);
+    fclose(in.in);
+}
+
 static void one(const uint8_t *data, size_t size) {
     if (size < 1)
         return;
     int which = data[0] % FILES;
-    char *edited =
-        data[0] % 6 < FILES ? NULL : gw_fuzz_edited(right[which], data + 1, size - 1, words);
+    char *edited = data[0] % (2 * FILES) < FILES
+                       ? NULL
+                       : gw_fuzz_edited(right[which], data + 1, size - 1, words);
     for (int i = 0; i < FILES; i++)
         gw_fuzz_folder_put(&folder, i, right[i], strlen(right[i]));
     gw_fuzz_folder_put(&folder, which, edited ? edited : (const char *)data + 1,
@@ -253,8 +292,10 @@ static void one(const uint8_t *data, size_t size) {
     if (which < 2)
         show();
     gw_fuzz_forget();
-    if (which > 0)
+    if (which == 1 || which == 2)
         check_trace();
+    if (which == 3)
+        read_rows();
 }
 
 const gw_fuzz_target gw_fuzz_runfolder = {.name = "runfolder",
