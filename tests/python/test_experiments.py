@@ -27,7 +27,7 @@ case " $* " in *" --check "*) exec {gradwire} "$@";; esac
 rank=${{PMI_RANK:-${{OMPI_COMM_WORLD_RANK:-${{SLURM_PROCID:-0}}}}}}
 [ "$rank" = 0 ] && echo "$out" >>{folder}/starts
 case "$FAKE" in
-hang) trap '' TERM; sleep 1000 & wait; sleep 1000;;
+hang) trap '' TERM; sleep 60 & wait; sleep 60;;
 die) kill -9 $$;;
 flaky) [ $(grep -cF "$out" {folder}/starts) -ge 3 ] || {{ echo not yet >&2; exit 1; }};;
 chatty) for i in $(seq 20000); do echo line $i; done;;
