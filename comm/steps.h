@@ -23,7 +23,8 @@ static inline int gw_steps_pass(gw_steps *c, gw_span s) {
     return 1;
 }
 
-/** Save or load how many are done, and, unless NULL, after how many of them replicas last agreed.
+/** Save or load how many are done, and, unless NULL, after how many of them replicas last agreed;
+ *  the same on all ranks (gw_io_alike). GW_ERR_INPUT: figures that no run has.
  */
 static inline gw_err gw_steps_state(gw_steps *c, int64_t *agreed, gw_io *io) {
     int64_t none = 0, *at = agreed ? agreed : &none;

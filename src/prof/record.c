@@ -229,16 +229,20 @@ static gw_err read_kept(gw_record *r) {
     return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read %s", name);
 }
 
+static void header_of(const gw_record *r, char header[GW_COLUMNS_LINE]) {
+    gw_columns_header(header, (const char(*)[GW_COUNTER_NAME])r->counter, r->counters);
+}
+
 gw_err gw_record_check(const gw_record *r, gw_rows *files) {
     char header[GW_COLUMNS_LINE];
-    gw_columns_header(header, (const char(*)[GW_COUNTER_NAME])r->counter, r->counters);
+    header_of(r, header);
     return gw_rows_check(files, name, header);
 }
 
 static gw_err begin(gw_record *r, gw_rows *files) {
     char header[GW_COLUMNS_LINE];
     bool kept;
-    gw_columns_header(header, (const char(*)[GW_COUNTER_NAME])r->counter, r->counters);
+    header_of(r, header);
     GW_TRY(gw_rows_open(files, name, header, &r->to, &kept));
     r->files = files;
     return kept ? read_kept(r) : GW_OK;

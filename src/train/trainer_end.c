@@ -50,6 +50,14 @@ static gw_work_run work_of(const gw_trainer *t) {
                          .compute_s = compute_s * t->ranks / workers};
 }
 
+/* Rank 0: what grew row by row is whole, and the model is what all this led to. */
+static gw_err commit_files(gw_trainer *t) {
+    GW_TRY(gw_rows_commit(t->rows, GW_EPOCHS));
+    GW_TRY(gw_codec_stats_commit(t->stats));
+    GW_TRY(gw_rows_finish(t->rows));
+    return t->c->save ? gw_model_save(t->model, t->c->out, "model.gw") : GW_OK;
+}
+
 gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->result;
     gw_watchdog_stage("collecting the results");
@@ -83,17 +91,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
         GW_TRY(gw_waits_close(waits));
     if (!t->c->out)
         return GW_OK;
-    gw_err e = GW_OK;
-    if (t->rank == 0) {
-        e = gw_rows_commit(t->rows, GW_EPOCHS);
-        if (e == GW_OK)
-            e = gw_codec_stats_commit(t->stats);
-        if (e == GW_OK)
-            e = gw_rows_finish(t->rows);
-        if (e == GW_OK && t->c->save)
-            e = gw_model_save(t->model, t->c->out, "model.gw");
-    }
-    GW_TRY(gw_agree(t->comm, e));
+    GW_TRY(gw_agree(t->comm, t->rank == 0 ? commit_files(t) : GW_OK));
     int level = 0;
     GW_MPI(MPI_Query_thread(&level));
     gw_work_run work = work_of(t);

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import subprocess
 import tempfile
 import unittest
 
@@ -46,20 +45,11 @@ int PMPI_Iallreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op 
 USES_DNNL = gwrun.cached("GW_GEMM") == "dnnl"
 
 
-def preload(top, text, compiler):
-    """The environment with such a library."""
-    source, library = os.path.join(top, "broken.c"), os.path.join(top, "broken.so")
-    with open(source, "w", encoding="utf-8") as file:
-        file.write(text)
-    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
-    return {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
-
-
 class Failure(unittest.TestCase):
     def test_products(self):
         """The matrix library's failure ends the run; CBLAS has no way to tell one."""
         with tempfile.TemporaryDirectory() as top:
-            env = preload(top, BROKEN, "cc")
+            env = gwrun.preload(top, BROKEN)
             for ranks, more in ((1, []), (1, ["--steps", "3"]), (2, [])):
                 with self.subTest(ranks=ranks, more=more):
                     out = os.path.join(top, f"run{ranks}{len(more)}")
@@ -78,14 +68,13 @@ class Failure(unittest.TestCase):
         """A failed MPI call, wherever: that rank says so and ends the job; it neither waits for the
         others, who wait for it, nor closes anything with them."""
         with tempfile.TemporaryDirectory() as top:
-            env = preload(top, LOST, gwrun.cached("MPI_C_COMPILER") or gwrun.cached("GW_MPICC"))
             for comm, at in itertools.product(("allreduce:algo=ring", "delayed:algo=ring"),
                                               (3, 20, 40, 60)):
                 with self.subTest(comm=comm, at=at):
                     done = gwrun.run(2, "train", "--data", "synthetic:samples=2000,features=9",
                                      "--layers", "7", "--batch", 8, "--epochs", 3, "--ceilings", "off",
                                      "--verify-every", 5, "--comm", comm, timeout=60,
-                                     env={**env, "FAILS_AT": str(at)})
+                                     env=gwrun.preload(top, LOST, FAILS_AT=str(at)))
                     ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                     self.assertEqual((done.returncode, len(ours)), (1, 1), done.stderr)
                     self.assertRegex(ours[0], "rank 1: MPI_Iallreduce")

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import unittest
 
@@ -15,7 +14,6 @@ import gwrun
 QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
 DATA = ("--data", "synthetic:samples=1200,features=9,classes=4", "--layers", "7", "--batch", 20,
         "--epochs", 1)  # 50 steps
-COMPILER = gwrun.cached("MPI_C_COMPILER") or gwrun.cached("GW_MPICC")
 FLIP = os.path.join(os.environ["BUILD"], "tests", "libplugin_flip.so")
 OVERFLOW = ("--data", "synthetic:samples=1200,features=16,classes=4", "--layers", "32,32,32",
             "--batch", 24, "--lr", "1e6", "--momentum", "0.9")
@@ -143,13 +141,7 @@ class NotFinite(Case):
 
     def broken(self, call, rank):
         """The environment in which a product goes wrong."""
-        source, library = (os.path.join(self.dir, name) for name in ("broken.c", "broken.so"))
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(BROKEN)
-        subprocess.run([COMPILER, "-shared", "-fPIC", source, "-o", library,
-                        "-ldl"], check=True)
-        return {**os.environ, "LD_PRELOAD": library, "BROKEN_CALL": str(call),
-                "BROKEN_RANK": str(rank), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        return gwrun.preload(self.dir, BROKEN, BROKEN_CALL=str(call), BROKEN_RANK=str(rank))
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") == "dnnl", "another library computes the products")
     def test_gradient(self):

@@ -3,7 +3,6 @@
 import csv
 import os
 import re
-import subprocess
 import tempfile
 import unittest
 
@@ -77,17 +76,8 @@ class WireCheck(unittest.TestCase):
         facts, _ = self.hashes(2, "default", "--wire-check", "on")
         self.assertEqual(facts["comm"]["algorithm"], "sra")
 
-    def flipping(self):
-        """The environment in which a message is damaged."""
-        source, library = (os.path.join(self.dir.name, name) for name in ("flip.c", "flip.so"))
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(FLIP)
-        compiler = gwrun.cached("MPI_C_COMPILER") or gwrun.cached("GW_MPICC")
-        subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
-        return {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
-
     def test_flipped_bit(self):
-        env = self.flipping()
+        env = gwrun.preload(self.dir.name, FLIP)
         for ranks, codec, comm, lane in ((2, "none", "allreduce:algo=ring", "gradients"),
                                          (3, "qsgd:bits=4", "allreduce:algo=ring", "gradients"),
                                          (4, "fp16+zlib", "allreduce:algo=ring", "gradients"),
@@ -106,7 +96,7 @@ class WireCheck(unittest.TestCase):
     def test_flipped_while_algorithms_are_tried(self):
         """Before the first step: the others, who wait in that exchange, do not wait for ever."""
         done = gwrun.run(2, "train", "--quiet", *SMALL, "--comm", "allreduce:algo=auto",
-                         "--wire-check", "on", env=self.flipping())
+                         "--wire-check", "on", env=gwrun.preload(self.dir.name, FLIP))
         ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
         self.assertEqual((done.returncode, len(ours)), (1, 1), done.stderr)
         self.assertRegex(ours[0], r"rank 0: from rank 1: codec none: a frame's checksum is")
