@@ -3,6 +3,7 @@ an experiment.json in each run's folder, and the lock that keeps a second runner
 
 import contextlib
 import datetime
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 
 SCHEMA = 1
 STUDY, RUN, LOCK, LOG = "study.json", "experiment.json", ".lock", "log.txt"
+TRIES = 100
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 
 CUT_SHORT = ("SIGTERM", "SIGINT")  # what run.json tells in stopped_by of a run that a signal ended
@@ -50,9 +52,17 @@ def read_json(path):
     return content if isinstance(content, dict) else None
 
 
+def is_current(fd, path):
+    """Whether what is open is what the name stands for: who had it locked may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
 def take_lock(path, shared=False):
     """Held until the descriptor is closed or this process ends, whichever way. Children do not
-    inherit it."""
+    inherit it. FileNotFoundError: the folder, or the file, went at that moment."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -65,6 +75,9 @@ def take_lock(path, shared=False):
         os.close(fd)
         raise Refused(f"{path}: this file system has no locks ({error.strerror}): name a folder on "
                       "another one by --out") from error
+    if not is_current(fd, path):
+        os.close(fd)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     return fd
@@ -98,31 +111,58 @@ class Journal:
         """This process's alone; with `share`, a range of the plan's places, only these runs are: a
         task of a job array has the others beside it."""
         self.share = share
-        made, locks = not os.path.exists(self.out), []
+        locks = []
         try:
-            self.lock(locks)
-            yield self
+            made = self.lock(locks)
+            try:
+                yield self
+            finally:
+                if made:
+                    self.unmake(locks[0])
         finally:
-            if made:
-                self.unmake()
             for lock in locks:
                 os.close(lock)
 
     def lock(self, locks):
+        """Whether the folder was made for it."""
+        made = False
         try:
-            os.makedirs(self.out, exist_ok=True)
-            locks.append(take_lock(os.path.join(self.out, LOCK), shared=self.share is not None))
+            for left in reversed(range(TRIES)):
+                made |= self.make()
+                try:
+                    locks.append(take_lock(os.path.join(self.out, LOCK), self.share is not None))
+                    break
+                except FileNotFoundError:  # another runner took its folder away just then
+                    if left == 0:
+                        raise
             if self.share is not None:
                 locks.append(take_lock(os.path.join(self.out, f"{LOCK}-{self.share.start}")))
         except OSError as error:
             raise Refused(f"{self.out}: {error.strerror}: name another folder by --out") from error
+        return made
 
-    def unmake(self):
-        """A folder that was made for nothing goes again."""
-        names = os.listdir(self.out) if os.path.isdir(self.out) else None
-        if names is not None and all(name.startswith(LOCK) for name in names):
-            for name in names:
-                os.unlink(os.path.join(self.out, name))
+    def make(self):
+        """Whether it was this process that made the folder."""
+        os.makedirs(os.path.dirname(os.path.abspath(self.out)), exist_ok=True)
+        try:
+            os.mkdir(self.out)
+        except FileExistsError:
+            return False
+        return True
+
+    def unmake(self, lock):
+        """A folder that was made for nothing goes again, unless somebody else has it by now."""
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # where it is shared, too
+        except BlockingIOError:
+            return
+        own = is_current(lock, os.path.join(self.out, LOCK))
+        names = os.listdir(self.out) if own else [STUDY]
+        if not all(name.startswith(LOCK) for name in names):
+            return
+        for name in names:
+            os.unlink(os.path.join(self.out, name))
+        with contextlib.suppress(OSError):  # who comes now makes a lock of its own in it
             os.rmdir(self.out)
 
     def study(self):

@@ -1,7 +1,9 @@
 """The experiment runner on rough ground: damaged files, a full disk, closed streams, folders that
 go, and calls from elsewhere. No run is lost or taken for another, and no traceback is shown."""
 
+import contextlib
 import errno
+import fcntl
 import io
 import json
 import os
@@ -205,6 +207,41 @@ case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$
         with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
             with self.assertRaisesRegex(journal.Refused, r"\.lock: this file system has no locks"):
                 journal.Journal(self.out).locked().__enter__()
+        self.assertEqual(os.listdir(self.out), [".lock"])  # which is perhaps another's
+
+    def test_two_that_start_together(self):
+        """One comes between the other's look at the folder and its lock: who is refused leaves it."""
+        self.write(TWO)
+        first, second = journal.Journal(self.out), journal.Journal(self.out)
+        with contextlib.ExitStack() as stack:
+            def overtake(*args, make=os.makedirs, **more):
+                patch.stop()
+                stack.enter_context(first.locked())
+                make(*args, **more)
+            patch = mock.patch("os.makedirs", overtake)
+            patch.start()
+            with self.assertRaisesRegex(journal.Refused, "process .* is at work here"):
+                second.locked().__enter__()
+            journal.write_json(os.path.join(self.out, journal.STUDY), {})
+        self.assertEqual(sorted(os.listdir(self.out)), [".lock", journal.STUDY])
+
+    def test_folder_that_goes_meanwhile(self):
+        """Whoever had it locked, and made it for nothing, takes it away: it is made anew."""
+        self.write(TWO)
+        first, second = journal.Journal(self.out), journal.Journal(self.out)
+        held = first.locked()
+        held.__enter__()
+
+        def overtake(fd, how, lock=fcntl.flock):
+            patch.stop()
+            held.__exit__(None, None, None)
+            lock(fd, how)
+        patch = mock.patch("fcntl.flock", overtake)
+        patch.start()
+        with second.locked():
+            self.assertEqual(os.listdir(self.out), [".lock"])
+            with self.assertRaises(journal.Refused):
+                first.locked().__enter__()
         self.assertFalse(os.path.exists(self.out))
 
     def test_names_of_folders(self):
