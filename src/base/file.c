@@ -5,11 +5,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,13 +38,23 @@ static int open_unnamed(gw_file *f) {
 #endif
 }
 
+gw_err gw_file_token(char token[GW_FILE_TOKEN]) {
+    uint64_t drawn;
+    if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
+        return gw_fail(GW_ERR_IO, "no random number for the name of a file: %s", strerror(errno));
+    snprintf(token, GW_FILE_TOKEN, "%016" PRIx64, drawn);
+    return GW_OK;
+}
+
 static gw_err file_new(gw_file **out, const char *dir, const char *name, bool part) {
     gw_file *f = NULL;
+    char token[GW_FILE_TOKEN];
+    GW_TRY(gw_file_token(token));
     GW_TRY(gw_alloc(&f, 1, sizeof *f));
     f->dir = strdup(dir);
     int bad = !f->dir || asprintf(&f->path, "%s/%s", dir, name) < 0 ||
               (part ? asprintf(&f->temp, "%s/%s.part", dir, name)
-                    : asprintf(&f->temp, "%s/.%s.%ld.tmp", dir, name, (long)getpid())) < 0;
+                    : asprintf(&f->temp, "%s/.%s.%s.tmp", dir, name, token)) < 0;
     if (bad) {
         file_free(f);
         return gw_fail(GW_ERR_NOMEM, "out of memory");
@@ -58,7 +68,7 @@ gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     GW_TRY(file_new(&f, dir, name, false));
     int fd = open_unnamed(f);
     if (fd < 0)
-        fd = open(f->temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        fd = open(f->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     f->stream = fd < 0 ? NULL : fdopen(fd, "w+");
     if (!f->stream) {
         gw_err e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->path, strerror(errno));
@@ -95,7 +105,6 @@ static int give_name(gw_file *f) {
     if (f->unnamed) {
         char self[64];
         snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-        unlink(f->temp);
         if (linkat(AT_FDCWD, self, AT_FDCWD, f->temp, AT_SYMLINK_FOLLOW) != 0)
             return -1;
         f->unnamed = 0;
@@ -128,19 +137,10 @@ void gw_file_abandon(gw_file *f) {
 
 /* ---- parts ---- */
 
-static gw_err locked(const char *path) {
-    return gw_fail(GW_ERR_INPUT,
-                   "cannot write %s: another process is writing it: wait for that run or end it",
-                   path);
-}
-
-/* Lock it, cut it to `bytes` and put the stream at its end. Takes fd in any case. */
+/* Cut it to `bytes` and put the stream at its end. Takes fd in any case. */
 static gw_err part_begin(gw_file *f, int fd, int64_t bytes) {
     gw_err e = GW_OK;
-    /* Where locks are unknown (some network file systems) the part goes without. */
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        e = locked(f->temp);
-    else if (ftruncate(fd, (off_t)bytes) != 0 || !(f->stream = fdopen(fd, "r+")))
+    if (ftruncate(fd, (off_t)bytes) != 0 || !(f->stream = fdopen(fd, "r+")))
         e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
     if (!f->stream)
         close(fd);
@@ -242,19 +242,6 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
     return GW_OK;
 }
 
-gw_err gw_file_part_free(const char *dir, const char *name) {
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s.part", dir, name) < 0)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    bool taken = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    gw_err e = taken ? locked(path) : GW_OK;
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return e;
-}
-
 static bool copy_bytes(int in, FILE *to, int64_t bytes) {
     char buf[65536];
     while (bytes > 0) {
@@ -292,15 +279,9 @@ bool gw_file_left_over(const char *entry, const char *name) {
     size_t len = strlen(name);
     if (entry[0] != '.' || strncmp(entry + 1, name, len) != 0 || entry[1 + len] != '.')
         return false;
-    const char *digits = entry + len + 2;
-    if (*digits < '1' || *digits > '9') /* strtol would take blanks and signs */
-        return false;
-    char *end;
-    errno = 0;
-    long pid = strtol(digits, &end, 10);
-    if (errno != 0 || strcmp(end, ".tmp") != 0 || pid != (pid_t)pid)
-        return false;
-    return (pid_t)pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    const char *token = entry + len + 2;
+    size_t digits = strspn(token, "0123456789abcdef");
+    return digits > 0 && digits < GW_FILE_TOKEN && strcmp(token + digits, ".tmp") == 0;
 }
 
 gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n) {

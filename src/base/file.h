@@ -1,6 +1,6 @@
 /** Files that appear whole or not at all: written without a name where the file system can
- *  (O_TMPFILE), else as DIR/.NAME.PID.tmp; fsync, then rename. NAME itself is never half a file. A
- *  process that is killed may leave the temporary one (with O_TMPFILE only if it is killed between
+ *  (O_TMPFILE), else as DIR/.NAME.TOKEN.tmp; fsync, then rename. NAME itself is never half a file.
+ * A process that is killed may leave the temporary one (with O_TMPFILE only if it is killed between
  *  giving the name and the rename); gw_file_sweep removes it. */
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H
@@ -28,8 +28,8 @@ gw_err gw_file_commit(gw_file *f);
 void gw_file_abandon(gw_file *f);
 
 /** A part is a file that outlives a killed process: it grows as DIR/NAME.part, and the commit gives
- *  it its name. Who kept a mark of it can go on from there. One process at a time: GW_ERR_INPUT if
- *  another one on this host is writing it. An older part is replaced. */
+ *  it its name. Who kept a mark of it can go on from there. One process at a time: whoever calls
+ *  this has the folder to itself. An older part is replaced. */
 gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name);
 
 /** Flush what was written; *bytes: the length so far, to which the mark holds when gw_file_sync is
@@ -48,10 +48,6 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
  *  is changed. */
 gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes);
 
-/** GW_ERR_INPUT: another process has DIR/NAME.part open as its part. GW_OK: none has, or there is
- * no such file, or its file system knows no locks. */
-gw_err gw_file_part_free(const char *dir, const char *name);
-
 /** Begin DIR/NAME.part with the first `bytes` of what gw_file_resume_part would take from folder
  *  `from`, where nothing changes. */
 gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const char *name,
@@ -61,15 +57,20 @@ gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const
  * folder, a pipe), or cannot be opened. */
 gw_err gw_file_open(const char *path, FILE **in, size_t *len);
 
-/** Remove what killed processes left in `dir` of names[0..n): files called .NAME.PID.tmp of which
- * no process PID lives on this host, or PID is this process; so call it before gw_file_create. A
- * run that writes the same files there from another host is taken for dead. GW_ERR_INPUT: the
- * folder cannot be read, or a file not removed. */
+/** Remove what killed processes left in `dir` of names[0..n): files called .NAME.TOKEN.tmp. For a
+ * caller who has the folder to itself and has none of them open. GW_ERR_INPUT: the folder cannot be
+ * read, or a file not removed. */
 gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n);
 
-/** Whether `entry` is what a killed process left of `name`: .NAME.PID.tmp, as gw_file_sweep takes
- * it. */
+/** Whether `entry` is a temporary name of `name`: .NAME.TOKEN.tmp, of lower-case hexadecimal
+ * digits.
+ */
 bool gw_file_left_over(const char *entry, const char *name);
+
+/** What no other temporary name has, of any process on any host. GW_ERR_IO: the system has no
+ * random numbers. */
+enum { GW_FILE_TOKEN = 17 /* with its terminating 0 */ };
+gw_err gw_file_token(char token[GW_FILE_TOKEN]);
 
 /** Have the names in folder `dir` reach the disk. GW_ERR_IO. */
 gw_err gw_file_sync_folder(const char *dir);

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/offspring.h"
+#include "train/claim.h"
 #include "train/history.h"
 #include "train/runfolder.h"
 #include "train/signals.h"
@@ -26,7 +27,8 @@ static const gw_opt opts[] = {
 
 enum { MORE = 3 }; /* --resume auto NULL */
 static const double longest_s = 60;
-static const double grace_s = 60; /* for a last checkpoint, where no launcher waits for it */
+/* For ranks that no launcher waits for, and their last checkpoint. */
+static const double grace_s = 60;
 
 typedef struct supervised {
     int restarts;
@@ -207,7 +209,7 @@ static void record(const supervised *s, const ending *end, int attempt, int64_t 
         end->signal ? json_integer(end->signal) : json_null(), "asked_by",
         end->asked ? json_integer(end->asked) : json_null(), "seconds", end->seconds, "checkpoint",
         step < 0 ? json_null() : json_integer(step));
-    gw_err e = gw_runfolder_make(s->out);
+    gw_err e = gw_claim_folder(s->out, NULL);
     if (e == GW_OK)
         e = gw_history_add(s->out, entry);
     else
@@ -218,9 +220,16 @@ static void record(const supervised *s, const ending *end, int attempt, int64_t 
 
 /* ---- again and again ---- */
 
-/* False: a signal came meanwhile. */
-static bool pause_s(double seconds) {
-    return !gw_offspring_wait(0, seconds).signal;
+/* Then until ranks of the last start that outlived their launcher, on another host perhaps, have
+ * given the folder back; who holds it for longer is none of them, and the next start is refused.
+ * False: a signal came meanwhile. */
+static bool pause_s(const supervised *s, double seconds) {
+    static const double look_s = 0.1;
+    double until = now_s() + seconds + grace_s;
+    bool quiet = !gw_offspring_wait(0, seconds).signal;
+    while (quiet && now_s() < until && gw_claim_is_held(s->out))
+        quiet = !gw_offspring_wait(0, look_s).signal;
+    return quiet;
 }
 
 static gw_err supervise(supervised *s, int *status) {
@@ -248,7 +257,7 @@ static gw_err supervise(supervised *s, int *status) {
             wait_s = s->backoff_s;
         before = step;
         fprintf(stderr, "; restart %d of %d in %.1f s\n", attempt, s->restarts, wait_s);
-        if (!pause_s(wait_s))
+        if (!pause_s(s, wait_s))
             return GW_OK;
         wait_s = fmin(2 * wait_s, fmax(longest_s, s->backoff_s));
     }

@@ -35,20 +35,17 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 /** Whether a file of that name grows row by row, as base/rows.h has it. */
 bool gw_runfolder_grows(const char *name);
 
-/** Make the folder, parents, too. GW_ERR_INPUT: it cannot be made. */
-gw_err gw_runfolder_make(const char *dir);
+/** All that follows is rank 0's, which holds the folder (train/claim.h).
+ *  Whether what lies there suits the use; nothing is touched. GW_ERR_INPUT: it does not. */
+gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
 
-/** Rank 0: make the folder or take one that suits the use. GW_ERR_INPUT: it does not. Nothing of
- * the run that it holds is touched yet. */
-gw_err gw_runfolder_claim(const char *dir, gw_runfolder_use use);
-
-/** Rank 0, when the run is certain to start, but not to go on with the one in the folder: remove
- * what an older run left there, its checkpoints and the temporary files of a killed one included.
- * Where it begins again its history (train/history.h) stays. */
+/** When the run is certain to start, but not to go on with the one in the folder: check again, then
+ * remove what an older run left there, its checkpoints and the temporary files of a killed one
+ * included. Where it begins again its history (train/history.h) stays. */
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
-/** Rank 0, when the run goes on with the one in the folder and has opened its rows: remove what the
- *  end of a run writes, and what a killed one left of that. */
+/** When the run goes on with the one in the folder and has opened its rows: remove what the end of
+ *  a run writes, and what a killed one left of that. */
 gw_err gw_runfolder_reopen(const char *dir);
 
 typedef struct gw_epoch_row {

@@ -28,25 +28,6 @@ bool gw_runfolder_grows(const char *name) {
     return false;
 }
 
-gw_err gw_runfolder_make(const char *dir) {
-    char path[4096];
-    if (strlen(dir) >= sizeof path)
-        return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
-    strcpy(path, dir);
-    for (char *p = path + 1;; p++) {
-        if (*p != '/' && *p != '\0')
-            continue;
-        char kept = *p;
-        *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return gw_fail(GW_ERR_INPUT, "--out %s: cannot make %s: %s", dir, path,
-                           strerror(errno));
-        *p = kept;
-        if (kept == '\0')
-            return GW_OK;
-    }
-}
-
 static bool lies_in(const char *path, const char *dir) {
     char there[PATH_MAX], here[PATH_MAX];
     if (!realpath(path, there) || !realpath(dir, here))
@@ -113,13 +94,7 @@ static gw_err check_again(const char *dir) {
                  : GW_OK;
 }
 
-gw_err gw_runfolder_claim(const char *dir, gw_runfolder_use use) {
-    GW_TRY(gw_runfolder_make(dir));
-    struct stat st;
-    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
-        return gw_fail(GW_ERR_INPUT, "--out %s: not a folder", dir);
-    if (access(dir, W_OK | X_OK) != 0)
-        return gw_fail(GW_ERR_INPUT, "--out %s: cannot write there: %s", dir, strerror(errno));
+gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
     return use == GW_RUNFOLDER_NEW     ? check_new(dir)
            : use == GW_RUNFOLDER_AGAIN ? check_again(dir)
                                        : GW_OK;
@@ -144,8 +119,7 @@ gw_err gw_runfolder_reopen(const char *dir) {
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     static const char *const history[] = {GW_HISTORY};
     char path[LONGEST];
-    for (int i = 0; i < GROWING; i++) /* before anything of a run that is alive is gone */
-        GW_TRY(gw_file_part_free(dir, growing[i]));
+    GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
     snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
     GW_TRY(gw_store_clear(path));
     GW_TRY(remove_all(dir, growing, GROWING, ""));

@@ -46,8 +46,11 @@ static bool is_name(const char *name) {
            (name[digits] == '\0' || strcmp(name + digits, ASIDE) == 0);
 }
 
-static void temporary_name(const char *name, char out[GW_STORE_NAME]) {
-    snprintf(out, GW_STORE_NAME, ".%.40s.%ld.tmp", name, (long)getpid());
+static gw_err temporary_name(const char *name, char out[GW_STORE_NAME]) {
+    char token[GW_FILE_TOKEN];
+    GW_TRY(gw_file_token(token));
+    snprintf(out, GW_STORE_NAME, ".%.40s.%s.tmp", name, token);
+    return GW_OK;
 }
 
 /* The folder that `path` lies in. */
@@ -108,10 +111,9 @@ static gw_err remove_folder(const char *path) {
 /* Removes a complete checkpoint: it is hidden first, so that no half of one is ever seen. */
 static gw_err discard(const char *ckpt_dir, const char *name) {
     char path[GW_STORE_PATH], hidden[GW_STORE_PATH], temporary[GW_STORE_NAME];
-    temporary_name(name, temporary);
+    GW_TRY(temporary_name(name, temporary));
     GW_TRY(join(path, ckpt_dir, name));
     GW_TRY(join(hidden, ckpt_dir, temporary));
-    GW_TRY(remove_folder(hidden));
     if (rename(path, hidden) != 0)
         return errno == ENOENT ? GW_OK
                                : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
@@ -125,13 +127,13 @@ void gw_store_abandon(const char *temp) {
         remove_folder(temp);
 }
 
-/* Whether `entry` is .step-DIGITS.PID.tmp of a process that is gone. */
+/* Whether `entry` is .step-DIGITS.TOKEN.tmp. */
 static bool left_over(const char *entry) {
     char name[GW_STORE_NAME];
     if (entry[0] != '.' || strlen(entry) >= sizeof name)
         return false;
     gw_text_copy(name, sizeof name, entry + 1);
-    for (int cut = 0; cut < 2; cut++) { /* ".tmp", then the process */
+    for (int cut = 0; cut < 2; cut++) { /* ".tmp", then the token */
         char *dot = strrchr(name, '.');
         if (!dot)
             return false;
@@ -372,17 +374,13 @@ gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PAT
     char name[GW_STORE_NAME], temporary[GW_STORE_NAME], parent[GW_STORE_PATH];
     struct stat st;
     step_name(step, name);
-    temporary_name(name, temporary);
+    GW_TRY(temporary_name(name, temporary));
     GW_TRY(join(temp, ckpt_dir, temporary));
     if (stat(ckpt_dir, &st) != 0 && errno == ENOENT) {
         GW_TRY(make_folder(ckpt_dir));
         parent_of(ckpt_dir, parent);
         GW_TRY(gw_file_sync_folder(parent));
     }
-    if (mkdir(temp, 0777) == 0)
-        return GW_OK;
-    if (errno == EEXIST) /* of a process before this one that had the same number */
-        GW_TRY(remove_folder(temp));
     return make_folder(temp);
 }
 

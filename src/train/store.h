@@ -1,10 +1,9 @@
 /** Checkpoints on disk: one folder each, which appears whole or not at all.
  *
- *    CKPT_DIR/step-000000001200/             complete: renamed from .step-000000001200.PID.tmp when
- *                                            all that is in it had reached the disk
- *        rank-00000.gw ..                    files of base/io.h, one a rank, written by that rank
- *        model.gw                            and others, as the caller likes
- *        manifest                            written last: a JSON object, then the line
+ *    CKPT_DIR/step-000000001200/             complete: renamed from .step-000000001200.TOKEN.tmp
+ * when all that is in it had reached the disk rank-00000.gw ..                    files of
+ * base/io.h, one a rank, written by that rank model.gw                            and others, as
+ * the caller likes manifest                            written last: a JSON object, then the line
  *                                            "crc32 xxxxxxxx", the CRC-32 of all before that line
  *    CKPT_DIR/step-000000001200.old/         complete, too: on its way out, replaced by another of
  *                                            the same step
@@ -14,10 +13,10 @@
  *  the checkpoints of a folder: the newest is the one written last, and not that of the highest
  *  step, since a run may have been taken up again from an earlier one.
  *
- *  No MPI in here; one thread at a time may work on a CKPT_DIR. What is read is not trusted: it is
- *  GW_ERR_INPUT with the file's name, and takes memory in proportion to the manifest alone, whose
- *  size has a limit. A failed write is GW_ERR_IO with the system's reason, and no complete
- *  checkpoint is worse for it. */
+ *  No MPI in here; one thread of one process at a time may work on a CKPT_DIR. What is read is not
+ * trusted: it is GW_ERR_INPUT with the file's name, and takes memory in proportion to the manifest
+ * alone, whose size has a limit. A failed write is GW_ERR_IO with the system's reason, and no
+ * complete checkpoint is worse for it. */
 #ifndef GW_TRAIN_STORE_H
 #define GW_TRAIN_STORE_H
 
@@ -75,9 +74,9 @@ gw_err gw_store_commit(const char *temp, const gw_store_manifest *m, int keep,
 /** Give up: remove `temp` ("": nothing to do). What cannot be removed is left for the sweep. */
 void gw_store_abandon(const char *temp);
 
-/** Remove the temporary folders that dead processes left in ckpt_dir (see gw_file_sweep; call it
- *  before the first gw_store_begin). No ckpt_dir, nothing to do. GW_ERR_INPUT: it cannot be read,
- *  or a folder not removed. */
+/** Remove the temporary folders that dead processes left in ckpt_dir (see gw_file_sweep: the caller
+ *  has ckpt_dir to itself; before the first gw_store_begin). No ckpt_dir, nothing to do.
+ * GW_ERR_INPUT: it cannot be read, or a folder not removed. */
 gw_err gw_store_sweep(const char *ckpt_dir);
 
 /** The newest complete checkpoint: *m is filled as by gw_store_open, its folder into `path`; GW_OK

@@ -79,10 +79,15 @@ static gw_err open_model(gw_trainer *t) {
     return gw_alloc(&t->stepper.labels, (size_t)most, 1);
 }
 
-static gw_err open_folder(gw_trainer *t) {
+/* Before anybody looks at what it holds: then nobody changes that any more. */
+static gw_err claim_folder(gw_trainer *t) {
+    return t->c->out && t->rank == 0 ? gw_claim_take(&t->claim, t->c->out) : GW_OK;
+}
+
+static gw_err check_folder(const gw_trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
-    return gw_runfolder_claim(t->c->out, gw_trainer_use(t));
+    return gw_runfolder_check(t->c->out, gw_trainer_use(t));
 }
 
 /* Named by the environment, perhaps: the command line was checked when it was read. */
@@ -178,9 +183,11 @@ static gw_err open_basis(gw_trainer *t) {
     GW_TRY(count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, set_batch(t)));
+    if (!t->c->check)
+        GW_TRY(gw_agree(t->comm, claim_folder(t)));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
-        GW_TRY(gw_agree(t->comm, open_folder(t)));
+        GW_TRY(gw_agree(t->comm, check_folder(t)));
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
@@ -280,4 +287,5 @@ void gw_trainer_close(gw_trainer *t) {
     gw_sampler_close(t->sampler);
     gw_model_close(t->model);
     gw_data_close(t->data);
+    gw_claim_release(t->claim);
 }

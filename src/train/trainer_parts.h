@@ -8,6 +8,7 @@
 #include "prof/waits.h"
 #include "train/checkpoint.h"
 #include "train/checks.h"
+#include "train/claim.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/history.h"
@@ -52,6 +53,7 @@ typedef struct gw_trainer {
     gw_paired *paired;              /* NULL: not asked for */
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */
+    gw_claim *claim;                /* rank 0, with --out */
     gw_rows *rows;                  /* the files that grow; NULL: no --out */
     FILE *epochs_csv;               /* rank 0's, one of them */
     char start_utc[GW_UTC];         /* of this start */

@@ -8,7 +8,6 @@ import shutil
 import struct
 import subprocess
 import tempfile
-import time
 import unittest
 import zlib
 
@@ -302,22 +301,6 @@ class Checkpoint(unittest.TestCase):
         self.assertIn("holds a run already",
                       self.refused(1, "--out", self.out, "--resume", inner))
         self.assertEqual(len(steps_of(self.out)), HALF)
-
-    def test_two_at_once(self):
-        """Before the first checkpoint, too, the second finds the folder taken."""
-        words = [*SMALL, *EVERY, "--out", self.out, "--inject-skew", "0:30ms", "--quiet"]
-        with subprocess.Popen([gwrun.GRADWIRE, "train", *map(str, words)]) as first:
-            try:
-                while not os.path.exists(self.path("run", "batches.csv.part")):
-                    time.sleep(0.01)
-                    self.assertIsNone(first.poll())
-                for way in (["--resume", "auto"], ["--overwrite"]):
-                    self.assertIn("another process is writing it",
-                                  self.refused(1, "--out", self.out, *EVERY, *way))
-                self.assertEqual(first.wait(timeout=60), 0)
-            finally:
-                first.kill()
-        self.assertEqual(len(steps_of(self.out)), 48)
 
     def test_while_training_goes_on(self):
         """Many of them: written beside the steps, pruned, their time in the ledger; and the run is

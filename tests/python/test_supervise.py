@@ -1,6 +1,7 @@
 """gradwire supervise: ranks that are killed, a run that ends as if nothing had been, and commands
 that cannot be supervised."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -142,6 +143,23 @@ class Supervise(unittest.TestCase):
         self.assertEqual(run["resumed"]["dropped"], [])
         self.assertEqual(run["checkpoints"]["every_steps"], 5)
         self.assertEqual(run["checkpoints"]["last_step"], run["results"]["steps"])
+
+    def test_waits_for_the_folder(self):
+        """Ranks on another host may outlive their launcher, and hold it for a while."""
+        starts = os.path.join(self.top.name, "starts")
+        os.mkdir(self.out)
+        with open(os.path.join(self.out, ".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            process = subprocess.Popen(
+                supervise("--restarts", 1, "--backoff", 0, "--", "sh", "-c",
+                          f"echo >> {starts}; exit 3", "sh", "--out", self.out, *KEPT),
+                stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            self.assertIn("restart 1 of 1", process.stderr.readline())
+            time.sleep(0.3)
+            self.assertEqual(os.path.getsize(starts), 1)
+        self.assertIn("no restart is left", process.communicate(timeout=60)[1])
+        self.assertEqual((process.returncode, os.path.getsize(starts)), (3, 2))
 
     def test_gives_up(self):
         """A launcher that dies takes its ranks with it, and no restart is left."""

@@ -1,0 +1,127 @@
+"""A run's folder is one run's: whoever comes second is refused, whenever that is, and harms nothing;
+whoever was killed leaves it free."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+
+import faultcase
+import gwrun
+
+TINY = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
+        "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0]
+SLOW = [*TINY, "--inject-skew", "0:20ms"]  # a second and more
+KEPT = ["--checkpoint-every", 4]
+
+
+def pid_namespace():
+    """The command that runs another in a namespace of process numbers; None: not allowed here."""
+    pids = ["--pid", "--fork", "--mount-proc"]
+    for flags in (pids, ["--map-root-user", *pids]):
+        if subprocess.run(["unshare", *flags, "true"], stderr=subprocess.DEVNULL,
+                          check=False).returncode == 0:
+            return ["unshare", *flags]
+    return None
+
+
+class Claim(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = top.name
+        self.out = os.path.join(self.top, "runs", "a")
+
+    def start(self, *words, ranks=1):
+        """A run that holds the folder."""
+        run = self.enterContext(faultcase.Started(ranks, "--out", self.out, *words,
+                                                  log=os.path.join(self.top, "log")))
+        run.await_line("parameters;")
+        return run
+
+    def refused(self, *words, ranks=1):
+        command = gwrun.command(ranks, "train", "--out", self.out, *TINY, *words)
+        if ranks == 1:
+            command = command[command.index(gwrun.GRADWIRE):]
+        done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done.stderr
+
+    def check_whole(self, seed, steps):
+        """All files are of the run with this seed."""
+        run = faultcase.load(self.out)
+        self.assertEqual((run["seed"], run["results"]["steps"]), (seed, steps))
+        self.assertEqual(len(gwrun.batches(self.out)), steps * run["machine"]["ranks"])
+        last = faultcase.columns(self.out, "epochs.csv", ("replica_hash",))[-1][0]
+        self.assertEqual(last, run["results"]["replica_hash"])
+        self.assertNotIn(".lock", os.listdir(self.out))
+
+    def test_second_is_refused(self):
+        """On any number of ranks, in every way, and without a checkpoint or a row of the first."""
+        run = self.start(*SLOW, "--seed", 7, ranks=2)
+        for ranks, *words in ((1,), (1, "--overwrite"), (2, "--overwrite"), (3, "--resume", "auto"),
+                              (1, "--resume", "auto", *KEPT)):
+            said = self.refused(*words, ranks=ranks)
+            self.assertIn(f"--out {self.out}: another run is writing there (process ", said)
+        self.assertEqual(gwrun.run(1, "train", "--out", self.out, *TINY, "--check").returncode, 0)
+        self.assertEqual(run.status(), 0, run.text())
+        self.check_whole(7, 48)
+        self.assertIn("holds a run already", self.refused())
+
+    def test_at_the_same_moment(self):
+        """Into a folder that is not there yet: one of them has it, and all files are that one's."""
+        for first in range(1, 13, 4):
+            self.out = os.path.join(self.top, str(first), "a", "b")
+            runs = {seed: subprocess.Popen(
+                [gwrun.GRADWIRE, "train", "--quiet", "--out", self.out, *map(str, TINY), "--seed",
+                 str(seed)], stderr=subprocess.PIPE, text=True)
+                for seed in range(first, first + 4)}
+            said = {seed: run.communicate(timeout=60)[1] for seed, run in runs.items()}
+            ended = sorted(run.returncode for run in runs.values())
+            self.assertEqual(ended, [0, 2, 2, 2], said)
+            self.assertEqual([said[seed].count("\n") for seed in said if runs[seed].returncode],
+                             [1, 1, 1], said)
+            self.check_whole(next(seed for seed in runs if runs[seed].returncode == 0), 48)
+
+    def test_killed_leaves_it_free(self):
+        run = self.start(*SLOW, *KEPT, ranks=2)
+        faultcase.await_true(lambda: os.path.exists(os.path.join(self.out, "batches.csv.part")))
+        run.kill()
+        self.assertNotEqual(run.status(), 0)
+        self.assertIn(".lock", os.listdir(self.out))
+        self.assertIn("was interrupted", self.refused())
+        gwrun.train(2, self.out, *TINY, "--resume", "auto", "--seed", 1)
+        self.check_whole(1, 48)
+
+    def test_refused_leaves_nothing(self):
+        """A folder that was made for a run which then cannot start goes; one that was there stays."""
+        self.refused("--data", os.path.join(self.top, "no-data"))
+        self.assertEqual(os.listdir(os.path.dirname(self.out)), [])
+        os.mkdir(self.out)
+        self.refused("--data", os.path.join(self.top, "no-data"))
+        self.assertEqual(os.listdir(self.out), [])
+
+    def test_lock_that_cannot_be(self):
+        os.makedirs(os.path.join(self.out, ".lock"))
+        self.assertIn(f"cannot lock {self.out}/.lock: Is a directory", self.refused())
+
+    @unittest.skipUnless(pid_namespace(), "no namespace of process numbers is allowed here")
+    def test_other_process_numbers(self):
+        """As in a container: no process that one sees has the number of the other's."""
+        command = [*pid_namespace(), gwrun.GRADWIRE, "train", "--out", self.out, *SLOW,
+                   "--inject-skew", "0:50ms", "--seed", 3]
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL) as run:
+            try:
+                faultcase.await_true(lambda: os.path.exists(os.path.join(self.out, ".lock"))
+                                     or run.poll() is not None)
+                for way in ("--overwrite", "--quiet"):
+                    self.assertIn("another run is writing there", self.refused(way))
+                self.assertEqual(run.wait(timeout=60), 0)
+            finally:
+                run.kill()
+        self.check_whole(3, 48)
+
+
+if __name__ == "__main__":
+    unittest.main()
