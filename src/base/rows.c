@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST = 8 };
@@ -142,6 +143,15 @@ gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to,
     if (!old)
         fprintf(*to, "%s\n", header);
     return GW_OK;
+}
+
+bool gw_rows_beyond(const gw_rows *r, const char *name) {
+    const json_t *mark = json_object_get(r->marks, name);
+    char *path = mark ? find(r->from ? r->from : r->dir, name) : NULL;
+    struct stat st;
+    bool beyond = path && stat(path, &st) == 0 && st.st_size > json_integer_value(mark);
+    free(path);
+    return beyond;
 }
 
 bool gw_rows_lack(const gw_rows *r) {

@@ -29,6 +29,10 @@ gw_err gw_rows_check(gw_rows *r, const char *name, const char *header);
  *  folder `from` lacks altogether begins anew; see gw_rows_lack. */
 gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept);
 
+/** Before NAME is opened: whether it was marked and has rows behind the mark, which are to be cut
+ *  off. */
+bool gw_rows_beyond(const gw_rows *r, const char *name);
+
 /** Whether a file that was marked was not there to go on with, as gw_rows_check or gw_rows_open
  *  found. */
 bool gw_rows_lack(const gw_rows *r);

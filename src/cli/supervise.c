@@ -136,22 +136,16 @@ static double now_s(void) {
  * begun. */
 static int cut_short_by(const supervised *s, int asked) {
     static const int signals[] = {SIGTERM, SIGINT};
-    enum { LIMIT = 1 << 26 };
-    char *text = NULL;
-    size_t len;
     int by = 0;
     if (gw_file_written_ns(AT_FDCWD, s->run_json) <= s->told_ns)
         return asked;
-    json_t *run = gw_file_read(s->run_json, LIMIT, &text, &len) == GW_OK
-                      ? json_loadb(text, len, 0, NULL)
-                      : NULL;
+    json_t *run = gw_runfolder_read(s->out);
     const char *why =
         json_string_value(json_object_get(json_object_get(run, "results"), "stopped_by"));
     for (size_t i = 0; why && i < sizeof signals / sizeof *signals; i++)
         if (strcmp(why, gw_signals_name(signals[i])) == 0)
             by = signals[i];
     json_decref(run);
-    free(text);
     return by;
 }
 

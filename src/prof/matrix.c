@@ -8,7 +8,10 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
+#define NAME   "matrix.csv"
+#define HEADER "rank,peer,messages,bytes,source\n"
 enum { TAG = 3 };
 
 typedef struct cell {
@@ -162,12 +165,12 @@ gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
     GW_MPI(MPI_Comm_rank(comm, &rank));
     gw_err e = gw_alloc(&row, 2 * (size_t)ranks + 2, sizeof *row);
     if (e == GW_OK && rank == 0 && dir)
-        e = gw_file_create(&file, dir, "matrix.csv");
+        e = gw_file_create(&file, dir, NAME);
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         fill(row);
         if (file)
-            fprintf(gw_file_stream(file), "rank,peer,messages,bytes,source\n");
+            fprintf(gw_file_stream(file), HEADER);
         e = rank == 0
                 ? write_rows(file ? gw_file_stream(file) : NULL, row, total, comm)
                 : gw_mpi_check(MPI_Isend(row, 2 * ranks + 2, MPI_UINT64_T, 0, TAG, comm, &request),
@@ -182,4 +185,39 @@ gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
     gw_file_abandon(file);
     free(row);
     return gw_agree(comm, e);
+}
+
+/* A row of `line`: with a peer a measured one, without one of collectives. */
+static bool add_line(gw_matrix_total *total, const char *line) {
+    uint64_t messages, bytes;
+    int peer = 0;
+    if (sscanf(line, "%*d,%d,%" SCNu64 ",%" SCNu64 ",measured", &peer, &messages, &bytes) == 3) {
+        total->messages += messages;
+        total->bytes += bytes;
+        return true;
+    }
+    if (sscanf(line, "%*d,,%" SCNu64 ",%" SCNu64 ",modelled", &messages, &bytes) != 2)
+        return false;
+    total->collectives += messages;
+    total->collective_bytes += bytes;
+    return true;
+}
+
+gw_err gw_matrix_read(const char *dir, gw_matrix_total *total) {
+    char line[128], *path = NULL;
+    FILE *in = NULL;
+    size_t len;
+    *total = (gw_matrix_total){0};
+    if (asprintf(&path, "%s/" NAME, dir) < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = gw_file_open(path, &in, &len);
+    bool good = e == GW_OK && fgets(line, sizeof line, in) && strcmp(line, HEADER) == 0;
+    while (good && fgets(line, sizeof line, in))
+        good = add_line(total, line);
+    if (e == GW_OK && !good)
+        e = gw_fail(GW_ERR_INPUT, "%s: is no communication matrix", path);
+    if (in)
+        fclose(in);
+    free(path);
+    return e;
 }

@@ -37,4 +37,8 @@ typedef struct gw_matrix_total {
  *  in at rank 0. */
 gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm);
 
+/** What the DIR/matrix.csv of an earlier start adds up to. GW_ERR_INPUT: there is none, or it is no
+ *  matrix. */
+gw_err gw_matrix_read(const char *dir, gw_matrix_total *total);
+
 #endif

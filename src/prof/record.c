@@ -10,7 +10,7 @@
 
 enum { KEY = 0x5eed, SPLITS = sizeof(gw_batch_split) / sizeof(double) };
 
-static const char name[] = "batches.csv";
+static const char name[] = GW_BATCHES;
 
 /* A step over all ranks, as the summary needs it. */
 typedef struct step_figures {

@@ -7,6 +7,8 @@
 #include "base/rows.h"
 #include "prof/ledger.h"
 
+#define GW_BATCHES "batches.csv"
+
 typedef struct gw_record gw_record;
 
 /** COMPUTE (forward, backward and update) split into core and memory time, by each source apart;

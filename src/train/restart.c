@@ -33,19 +33,64 @@ static json_t *lines_of(const char *text, const char *start) {
     return all;
 }
 
+/* What an earlier start had of these went with it, unless it had written them: files, what the
+ * first adds up to, and figures that are in run.json alone. */
+static const char *const since_resume[] = {"matrix.csv",
+                                           "trace.json",
+                                           "results.traffic",
+                                           "overhead",
+                                           "results.ranks",
+                                           "results.straggler",
+                                           "results.exchanges_dropped",
+                                           "results.summary.memory_s.batches"};
+enum { FIGURES = 3, SINCE = sizeof since_resume / sizeof *since_resume };
+
+static json_t *since_json(void) {
+    json_t *all = json_array();
+    for (int i = 0; i < SINCE; i++)
+        json_array_append_new(all, json_string(since_resume[i]));
+    return all;
+}
+
+/* The object that has the last key of "a.b.key"; *key: that. NULL: there is none. */
+static json_t *object_of(const json_t *run, const char *path, const char **key) {
+    const json_t *object = run;
+    for (*key = path; object && strchr(*key, '.'); *key = strchr(*key, '.') + 1) {
+        size_t len = strcspn(*key, ".");
+        char name[32] = {0};
+        snprintf(name, sizeof name, "%.*s", (int)len, *key);
+        object = json_object_get(object, name);
+    }
+    return (json_t *)object;
+}
+
+static bool same_ranks(const json_t *run, const json_t *told) {
+    const json_t *mine = json_object_get(json_object_get(run, "machine"), "ranks");
+    const json_t *other = json_object_get(json_object_get(told, "machine"), "ranks");
+    return json_equal(mine, other);
+}
+
+void gw_restart_keep(json_t *run, const json_t *told) {
+    if (!same_ranks(run, told))
+        return;
+    for (int i = FIGURES; i < SINCE; i++) {
+        const char *key;
+        json_t *object = object_of(run, since_resume[i], &key);
+        json_t *kept = json_object_get(object_of(told, since_resume[i], &key), key);
+        if (json_is_object(object) && kept)
+            json_object_set(object, key, kept);
+    }
+}
+
 json_t *gw_resumed_json(const gw_resume *r, const char *utc, int64_t counted) {
     if (!*r->path)
         return json_null();
-    /* What an earlier start had of these went with it. */
-    json_t *since = json_pack("[s, s, s, s, s, s, s, s]", "matrix.csv", "trace.json", "overhead",
-                              "results.ranks", "results.straggler", "results.traffic",
-                              "results.exchanges_dropped", "results.summary.memory_s.batches");
     return json_pack("{s:I, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:o}", "step",
                      (json_int_t)r->manifest.step, "path", r->path, "from_ranks", r->manifest.ranks,
                      "utc", utc, "dropped", lines_of(r->dropped, "resume: "), "changed",
                      lines_of(r->changed, "resume: changed: "), "passed_over",
                      lines_of(r->notes, GW_RESUME_PASSED_OVER), "steps_not_in_summary",
-                     (json_int_t)(r->manifest.step - counted), "since_resume", since);
+                     (json_int_t)(r->manifest.step - counted), "since_resume", since_json());
 }
 
 gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {

@@ -13,6 +13,11 @@ json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r);
  *  were not there to go on with). */
 json_t *gw_resumed_json(const gw_resume *r, const char *utc, int64_t counted);
 
+/** This start took no step: the figures that "since_resume" names and no other file has are in
+ * `run` what they are in `told`, the run.json of the start that took the last one, if that had as
+ * many ranks. */
+void gw_restart_keep(json_t *run, const json_t *told);
+
 /** Rank 0: note in DIR's history that the run went on, or that it began again after an interruption
  *  that is noted there. */
 gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks);

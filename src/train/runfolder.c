@@ -285,6 +285,8 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         interruptions, "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
+    if (f->told)
+        gw_restart_keep(run, f->told);
     gw_file *file = NULL;
     gw_err e = gw_file_create(&file, c->out, "run.json");
     if (e == GW_OK) {

@@ -35,6 +35,12 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 /** Whether a file of that name grows row by row, as base/rows.h has it. */
 bool gw_runfolder_grows(const char *name);
 
+/** Whether the folder has a file of that name. */
+bool gw_runfolder_has(const char *dir, const char *name);
+
+/** Its run.json, the caller's; NULL: there is none that can be read. */
+json_t *gw_runfolder_read(const char *dir);
+
 /** All that follows is rank 0's, which holds the folder (train/claim.h).
  *  Whether what lies there suits the use; nothing is touched. GW_ERR_INPUT: it does not. */
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
@@ -45,8 +51,9 @@ gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
 /** When the run goes on with the one in the folder and has opened its rows: remove what the end of
- *  a run writes, and what a killed one left of that. */
-gw_err gw_runfolder_reopen(const char *dir);
+ * a run writes, and what a killed one left of that. `concludes`: no step is left to take, and all
+ * but run.json stays until this start has something better. */
+gw_err gw_runfolder_reopen(const char *dir, bool concludes);
 
 typedef struct gw_epoch_row {
     int epoch;
@@ -77,6 +84,8 @@ typedef struct gw_run_facts {
     const char *started_utc;   /* the run's first start; */
     const char *start_utc;     /* this one, */
     const gw_resume *resume;   /* which may have gone on from a checkpoint, */
+    const json_t *told;        /* run.json of the start that took the last step, where this one took
+                                  none; NULL: otherwise */
     bool rows_lack;            /* without the rows of the steps before */
     const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
     int layers;

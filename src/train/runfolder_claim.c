@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Files that only the end of a run writes; and those that grow with it. */
+/* Files that only the end of a run writes, first the one that says that it has ended; and those
+ * that grow with it. */
 static const char *const ends[] = {"run.json", "trace.json", "matrix.csv",
                                    "algo.csv", "paired.csv", "model.gw"};
 static const char *const growing[] = {"batches.csv", "epochs.csv", "collectives.csv", "codec.csv"};
@@ -111,9 +112,26 @@ static gw_err remove_all(const char *dir, const char *const names[], int n, cons
     return GW_OK;
 }
 
-gw_err gw_runfolder_reopen(const char *dir) {
-    GW_TRY(remove_all(dir, ends, ENDS, ""));
+gw_err gw_runfolder_reopen(const char *dir, bool concludes) {
+    GW_TRY(remove_all(dir, ends, concludes ? 1 : ENDS, ""));
     return gw_file_sweep(dir, ends, ENDS);
+}
+
+bool gw_runfolder_has(const char *dir, const char *name) {
+    char path[LONGEST];
+    return first_of(dir, &name, 1, "", path) != NULL;
+}
+
+json_t *gw_runfolder_read(const char *dir) {
+    enum { LIMIT = 1 << 26 };
+    char path[LONGEST], *text = NULL;
+    size_t len;
+    snprintf(path, sizeof path, "%s/%s", dir, ends[0]);
+    if (gw_file_read(path, LIMIT, &text, &len) != GW_OK)
+        return NULL;
+    json_t *run = json_loadb(text, len, 0, NULL);
+    free(text);
+    return run;
 }
 
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
@@ -127,5 +145,5 @@ gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     GW_TRY(gw_file_sweep(dir, growing, GROWING));
     if (use != GW_RUNFOLDER_AGAIN)
         GW_TRY(remove_all(dir, history, 1, ""));
-    return gw_runfolder_reopen(dir);
+    return gw_runfolder_reopen(dir, false);
 }

@@ -265,7 +265,7 @@ static gw_err run(gw_trainer *t) {
         t->result->parameters = gw_model_size(t->model);
         return GW_OK;
     }
-    if (t->c->trace) { /* now: it shows the run, no rehearsal */
+    if (t->c->trace && !t->has_trace) { /* now: it shows the run, no rehearsal */
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
         gw_trace_counters(t->record);
     }

@@ -19,7 +19,10 @@ static gw_err compare_ranks(gw_trainer *t) {
         r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
     if (t->c->profile == GW_PROFILE_OFF)
         return GW_OK;
-    return gw_matrix_write(t->c->out, &r->traffic, t->comm);
+    GW_TRY(gw_matrix_write(t->has_matrix ? NULL : t->c->out, &r->traffic, t->comm));
+    if (t->has_matrix)
+        r->traffic = t->traffic;
+    return GW_OK;
 }
 
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
@@ -83,7 +86,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_record *record = t->record;
     t->record = NULL;
     GW_TRY(gw_record_close(record));
-    if (t->c->trace)
+    if (t->c->trace && !t->has_trace)
         GW_TRY(gw_trace_write(t->c->out, gw_waits_sync(t->waits), t->comm));
     gw_waits *waits = t->waits;
     t->waits = NULL;
@@ -104,6 +107,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
                           .started_utc = t->started_utc,
                           .start_utc = t->start_utc,
                           .resume = &t->resume,
+                          .told = t->told,
                           .codec = t->codec_rows,
                           .layers = gw_model_layers(t->model),
                           .warning = t->warning,

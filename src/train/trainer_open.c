@@ -279,6 +279,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_checkpoint_close(t->checkpoint); /* its thread may be at the rows */
     gw_codec_stats_close(t->stats);
     gw_rows_close(t->rows);
+    json_decref(t->told);
     gw_paired_close(t->paired);
     gw_resume_free(&t->resume);
     gw_session_close(t->session);

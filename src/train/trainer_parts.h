@@ -54,6 +54,11 @@ typedef struct gw_trainer {
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */
     gw_claim *claim;                /* rank 0, with --out */
+    bool concludes;                 /* rank 0: no step is left of the run that is gone on with; what
+                                       only steps could fill stays as the last of them left it: */
+    bool has_matrix, has_trace;     /* rank 0; all ranks */
+    gw_matrix_total traffic;        /* of that matrix */
+    json_t *told;                   /* rank 0: its run.json; NULL: there was none */
     gw_rows *rows;                  /* the files that grow; NULL: no --out */
     FILE *epochs_csv;               /* rank 0's, one of them */
     char start_utc[GW_UTC];         /* of this start */

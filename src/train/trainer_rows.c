@@ -70,6 +70,23 @@ static gw_err check_rows(gw_trainer *t) {
     return gw_rows_lack(t->rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
 }
 
+static bool trains(const gw_trainer *t) {
+    const gw_store_manifest *at = &t->resume.manifest;
+    bool last = at->epoch == t->c->epochs && at->batch == gw_sampler_batches(t->sampler);
+    return !last && !(t->c->steps > 0 && at->step >= t->c->steps);
+}
+
+/* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
+static void look_for_end(gw_trainer *t) {
+    const char *dir = t->c->out;
+    t->concludes = !trains(t) && !gw_rows_beyond(t->rows, GW_BATCHES);
+    if (!t->concludes)
+        return;
+    t->has_matrix = gw_matrix_read(dir, &t->traffic) == GW_OK;
+    t->has_trace = gw_runfolder_has(dir, "trace.json");
+    t->told = gw_runfolder_read(dir);
+}
+
 static gw_err open_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_runfolder_use use = gw_trainer_use(t);
@@ -79,7 +96,9 @@ static gw_err open_rows(gw_trainer *t) {
         GW_TRY(take_up(t, use == GW_RUNFOLDER_GO_ON));
         GW_TRY(check_rows(t));
     }
-    if (use != GW_RUNFOLDER_GO_ON)
+    if (use == GW_RUNFOLDER_GO_ON)
+        look_for_end(t);
+    else
         GW_TRY(gw_runfolder_clear(c->out, use));
     return gw_epochs_open(&t->epochs_csv, t->rows);
 }
@@ -89,13 +108,17 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
         return GW_OK;
     GW_TRY(
         gw_agree(t->comm, t->rank == 0 ? open_rows(t) : gw_rows_new(&t->rows, t->c->out, false)));
-    return gw_bcast(&t->clock_s, 1, MPI_DOUBLE, 0, t->comm);
+    double news[] = {t->clock_s, t->has_trace};
+    GW_TRY(gw_bcast(news, 2, MPI_DOUBLE, 0, t->comm));
+    t->clock_s = news[0];
+    t->has_trace = news[1] != 0;
+    return GW_OK;
 }
 
 static gw_err reopen(gw_trainer *t) {
     if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
-        GW_TRY(gw_runfolder_reopen(t->c->out));
+        GW_TRY(gw_runfolder_reopen(t->c->out, t->concludes));
     }
     return gw_restart_note(t->c->out, &t->resume, t->ranks);
 }

@@ -1,6 +1,7 @@
 """A run's folder is one run's: whoever comes second is refused, whenever that is, and harms nothing;
 whoever was killed leaves it free."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -121,6 +122,82 @@ class Claim(unittest.TestCase):
             finally:
                 run.kill()
         self.check_whole(3, 48)
+
+
+class Conclusion(unittest.TestCase):
+    """A run that was killed when all its steps were done: what only steps can fill stays as the
+    start that took them has left it, and the rest is written."""
+
+    WORDS = [*TINY, "--checkpoint-every", 1000, "--trace", "--collectives", "--compress-stats", 5,
+             "--compress", "topk:ratio=0.1"]
+    KEPT = ("trace.json", "matrix.csv")
+    SAME = ("batches.csv", "codec.csv", "collectives.csv", "model.gw")
+
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.out = os.path.join(top.name, "run")
+        self.before = gwrun.train(2, self.out, *self.WORDS)
+        self.files = {name: self.read(name) for name in self.KEPT + self.SAME}
+
+    def read(self, name):
+        with open(os.path.join(self.out, name), "rb") as file:
+            return file.read()
+
+    def remove(self, *names):
+        for name in names:
+            os.unlink(os.path.join(self.out, name))
+
+    def steps_of_trace(self):
+        events = json.loads(self.read("trace.json"))["traceEvents"]
+        return {event["args"]["step"] for event in events if "step" in event.get("args", {})}
+
+    def again(self, *words):
+        return gwrun.train(2, self.out, *self.WORDS, "--resume", "auto", *words)
+
+    def check_same(self, names):
+        for name in names:
+            self.assertEqual(self.read(name), self.files[name], name)
+
+    def test_killed_at_any_file(self):
+        """The later of the files are not there yet, each time one more."""
+        self.remove("run.json")
+        run = self.again()
+        self.assertEqual(run["results"]["traffic"], self.before["results"]["traffic"])
+        self.check_same(self.files)
+        self.remove("run.json", "model.gw")
+        for name in ("batches.csv", "epochs.csv", "codec.csv", "collectives.csv"):
+            path = os.path.join(self.out, name)
+            os.rename(path, f"{path}.part")
+        run = self.again()
+        self.check_same(self.files)
+        for key in ("steps", "replica_hash", "test_accuracy", "wire_bytes", "traffic"):
+            self.assertEqual(run["results"][key], self.before["results"][key], key)
+        self.remove("run.json", "trace.json")
+        self.assertEqual(self.again()["results"]["traffic"], self.before["results"]["traffic"])
+        self.check_same(("matrix.csv",) + self.SAME)
+        with open(os.path.join(self.out, "matrix.csv"), "w", encoding="utf-8") as file:
+            file.write("rank,peer,messages,bytes,source\n0,1,?\n")
+        self.assertEqual(self.again()["results"]["traffic"]["messages"], 0)
+
+    def test_run_that_was_whole(self):
+        """Its figures of ranks, too."""
+        run = self.again()
+        for key in ("ranks", "straggler", "traffic", "exchanges_dropped"):
+            self.assertEqual(run["results"][key], self.before["results"][key], key)
+        self.assertEqual(run["results"]["summary"]["memory_s"]["batches"],
+                         self.before["results"]["summary"]["memory_s"]["batches"])
+        self.check_same(self.files)
+
+    def test_what_other_steps_left_goes(self):
+        """Of a run that goes on, and of one that is put back to an end before its own."""
+        steps = max(self.steps_of_trace())
+        self.again("--epochs", 3)
+        self.assertEqual(self.steps_of_trace() - {0}, set(range(steps + 1, 3 * steps // 2 + 1)))
+        kept = sorted(os.listdir(os.path.join(self.out, "model.ckpt.d")))
+        gwrun.train(2, self.out, *self.WORDS, "--steps", steps, "--resume",
+                    os.path.join(self.out, "model.ckpt.d", kept[0]))
+        self.assertEqual(self.steps_of_trace() - {0}, set())
 
 
 if __name__ == "__main__":
