@@ -22,7 +22,7 @@ struct gw_claim {
 
 gw_err gw_claim_folder(const char *dir, bool *made) {
     char path[LONGEST];
-    bool new = false;
+    bool fresh = false;
     if (strlen(dir) >= sizeof path)
         return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
     strcpy(path, dir);
@@ -31,8 +31,8 @@ gw_err gw_claim_folder(const char *dir, bool *made) {
             continue;
         char kept = *p;
         *p = '\0';
-        new = mkdir(path, 0777) == 0;
-        if (!new &&errno != EEXIST)
+        fresh = mkdir(path, 0777) == 0;
+        if (!fresh && errno != EEXIST)
             return gw_fail(GW_ERR_INPUT, "--out %s: cannot make %s: %s", dir, path,
                            strerror(errno));
         *p = kept;
@@ -40,7 +40,7 @@ gw_err gw_claim_folder(const char *dir, bool *made) {
             break;
     }
     if (made)
-        *made = new;
+        *made = fresh;
     return GW_OK;
 }
 
