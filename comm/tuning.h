@@ -23,9 +23,14 @@ typedef struct gw_tuning {
 #define GW_TUNING_HEADER "ranks,lane,codec,bytes,algorithm,time_s,chosen\n"
 
 /** Collective: measure on `lane`, in about `budget_s` seconds, every algorithm of the registry but
- *  `except` that carries its codec, and choose the fastest for each size. The lane's residual and
- *  ticket stay as they are. All ranks get the same table. */
+ *  `except` that carries its codec, and choose the fastest for each size: rounds of all candidates,
+ * in an order drawn anew for each, a barrier before each run, the median of the slowest rank's
+ * times. The lane's residual and ticket stay as they are. All ranks get the same table. */
 gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except, double budget_s);
+
+/** Collective over the schedule's lane: one blocking run, which all ranks start together, of a span
+ *  written just before, like a gradient. *time_s: this rank's time; the slowest rank's counts. */
+gw_err gw_tuning_time(gw_schedule *s, double *time_s);
 
 /** Take the rows for `lane` out of the table file's text; `path` is for messages. GW_ERR_INPUT:
  *  malformed, or not of this lane, codec and number of ranks; the text may be anything. */

@@ -1,6 +1,8 @@
 #include "comm/tuning.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
 #include "base/wait.h"
 
 #include <math.h>
@@ -19,6 +21,7 @@ typedef struct probe {
     double spent_s, budget_s;               /* by the reduced times: the same on all ranks */
     gw_schedule *schedule[GW_TUNING_ALGOS]; /* for the size at hand; NULL: out */
     double runs[GW_TUNING_ALGOS][MOST_ROUNDS];
+    uint64_t rounds; /* so far: each has an order of its own, the same on all ranks */
 } probe;
 
 /* Largest value over the ranks. */
@@ -82,36 +85,32 @@ static void free_all(probe *p) {
     }
 }
 
-/* Written by its own rank just before, like a gradient. */
-static gw_err time_one(probe *p, int a, size_t n, double *out) {
-    for (size_t i = 0; i < n; i++)
-        p->scratch[i] = (float)((int)(i % 251) - 125);
+gw_err gw_tuning_time(gw_schedule *s, double *time_s) {
+    gw_span span = gw_schedule_span(s);
+    float *x = gw_schedule_base(s) + span.off;
+    for (size_t i = 0; i < span.n; i++)
+        x[i] = (float)((int)(i % 251) - 125);
+    GW_TRY(gw_barrier(gw_schedule_lane(s)->comm));
     double start = MPI_Wtime();
-    GW_TRY(gw_schedule_run(p->schedule[a]));
-    *out = MPI_Wtime() - start;
+    GW_TRY(gw_schedule_run(s));
+    *time_s = MPI_Wtime() - start;
     return GW_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return (x > y) - (x < y);
-}
-
-/* One run of each, whose slowest rank decides how many more are worth it. */
-static gw_err first_runs(probe *p, gw_tuning_row *row, size_t n) {
+/* One run of each that is `in`, in an order drawn anew; the slowest rank's times. */
+static gw_err one_round(probe *p, const bool *in, double *time_s) {
+    uint32_t order[GW_TUNING_ALGOS], n = 0;
     for (int a = 0; a < p->t->n_algos; a++) {
-        row->time_s[a] = 0;
-        if (p->schedule[a])
-            GW_TRY(time_one(p, a, n, &row->time_s[a]));
+        time_s[a] = 0;
+        if (in[a])
+            order[n++] = (uint32_t)a;
     }
-    GW_TRY(largest(p->lane, row->time_s, p->t->n_algos));
-    for (int a = 0; a < p->t->n_algos; a++) {
-        p->spent_s += row->time_s[a];
-        if (!p->schedule[a])
-            row->time_s[a] = NAN;
-    }
+    gw_rng_shuffle(gw_rng_key(p->lane->seed, p->rounds++), order, n);
+    for (uint32_t i = 0; i < n; i++)
+        GW_TRY(gw_tuning_time(p->schedule[order[i]], &time_s[order[i]]));
+    GW_TRY(largest(p->lane, time_s, p->t->n_algos));
+    for (uint32_t i = 0; i < n; i++)
+        p->spent_s += time_s[order[i]];
     return GW_OK;
 }
 
@@ -123,52 +122,47 @@ static int fastest(const gw_tuning_row *row, int n) {
     return best;
 }
 
-/* More runs of all that are not hopeless, in turns; the median of each. */
-static gw_err more_runs(probe *p, gw_tuning_row *row, size_t n, double share_s) {
+/* More rounds of all that are not hopeless; the median of each. */
+static gw_err more_rounds(probe *p, gw_tuning_row *row, double share_s) {
     int algos = p->t->n_algos, best = fastest(row, algos);
     bool in[GW_TUNING_ALGOS];
-    double each_s = 0, median[GW_TUNING_ALGOS] = {0};
+    double each_s = 0, once[GW_TUNING_ALGOS];
     for (int a = 0; a < algos; a++) {
         in[a] = row->time_s[a] <= HOPELESS * row->time_s[best]; /* false for NaN */
         each_s += in[a] ? row->time_s[a] : 0;
     }
     double fit = share_s / each_s;
     int rounds = fit > MOST_ROUNDS ? MOST_ROUNDS : fit > 0 ? (int)fit : 0;
-    if (rounds == 0)
-        return GW_OK;
-    for (int k = 0; k < rounds; k++)
+    for (int k = 0; k < rounds; k++) {
+        GW_TRY(one_round(p, in, once));
         for (int a = 0; a < algos; a++)
-            if (in[a])
-                GW_TRY(time_one(p, a, n, &p->runs[a][k]));
-    for (int a = 0; a < algos; a++) {
-        if (!in[a])
-            continue;
-        qsort(p->runs[a], (size_t)rounds, sizeof(double), by_value);
-        median[a] = p->runs[a][rounds / 2];
+            p->runs[a][k] = once[a];
     }
-    GW_TRY(largest(p->lane, median, algos));
-    for (int a = 0; a < algos; a++)
-        if (in[a]) {
-            row->time_s[a] = median[a];
-            p->spent_s += median[a] * rounds;
-        }
+    for (int a = 0; a < algos && rounds > 0; a++)
+        if (in[a])
+            row->time_s[a] = gw_stats_median(p->runs[a], rounds);
     return GW_OK;
 }
 
 static gw_err one_size(probe *p, gw_tuning_row *row, int sizes_left) {
     size_t n = row->bytes / sizeof(float);
-    bool first = p->t->n_sizes == 0;
+    bool in[GW_TUNING_ALGOS];
     GW_TRY(lay_down_all(p, (gw_span){0, n}));
-    double cold;
-    for (int a = 0; first && a < p->t->n_algos; a++) /* connections are made, pages touched */
-        if (p->schedule[a])
-            GW_TRY(time_one(p, a, n, &cold));
-    GW_TRY(first_runs(p, row, n));
+    for (int a = 0; a < p->t->n_algos; a++)
+        in[a] = p->schedule[a];
+    if (p->t->n_sizes == 0) { /* connections are made, pages touched */
+        GW_TRY(one_round(p, in, row->time_s));
+        p->spent_s = 0;
+    }
+    GW_TRY(one_round(p, in, row->time_s)); /* tells how many more are worth it */
+    for (int a = 0; a < p->t->n_algos; a++)
+        if (!in[a])
+            row->time_s[a] = NAN;
     if (fastest(row, p->t->n_algos) < 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "algo=auto: no algorithm carries codec %s here",
                        p->lane->codec->name);
     double left_s = p->budget_s - p->spent_s;
-    GW_TRY(more_runs(p, row, n, left_s / sizes_left));
+    GW_TRY(more_rounds(p, row, left_s / sizes_left));
     row->chosen = fastest(row, p->t->n_algos);
     return GW_OK;
 }

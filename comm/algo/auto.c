@@ -1,9 +1,10 @@
 /* auto: whichever algorithm is the fastest here for spans of that size.
  *
  *  1. When the first collective of a lane is laid down, every algorithm of the registry that
- * carries its codec sums spans of 4 KiB, 64 KiB, 1 MiB and 8 MiB (up to the arena's size), in
- * turns, for `budget` seconds in all; a median a size, of the slowest rank. Sizes that a slow
- * network cannot measure in that time take the choice of the next smaller one.
+ * carries its codec sums spans of 4 KiB, 64 KiB, 1 MiB and 8 MiB (up to the arena's size), for
+ * `budget` seconds in all: rounds of all algorithms in random order, each run from a barrier, so
+ * that none pays for ranks that the one before let go late; the median of the slowest rank's times.
+ * Sizes that a slow network cannot measure in that time take the choice of the next smaller one.
  *  2. A span is laid down by the fastest for the size nearest to its own by ratio; other
  * collectives of that span likewise.
  *

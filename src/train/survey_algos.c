@@ -2,7 +2,9 @@
 #include "train/survey.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/wait.h"
+#include "comm/tuning.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,6 +37,7 @@ typedef struct survey {
     int n;
     float *scratch;           /* as long as the longest span */
     double price[GW_CODINGS]; /* of the counting codec's own copies at the size at hand, s/float */
+    uint64_t rounds;          /* so far: each has an order of its own, the same on all ranks */
     double spent_s;           /* by reduced times: the same on all ranks */
     double last_s, before_s;  /* of one round of all, at the last two sizes */
 } survey;
@@ -138,16 +141,9 @@ static gw_err time_copies(survey *s, size_t n) {
     return GW_OK;
 }
 
-/* The span is written just before, like a gradient. */
-static gw_err time_one(survey *s, probe *p, size_t n, double *out) {
-    float *x = s->base[p->kind];
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)((int)(i % 251) - 125);
-    GW_TRY(gw_barrier(s->place->comm));
+static gw_err time_one(survey *s, probe *p, double *out) {
     gw_tally_reset();
-    double start = MPI_Wtime();
-    GW_TRY(gw_schedule_run(p->schedule));
-    *out = MPI_Wtime() - start;
+    GW_TRY(gw_tuning_time(p->schedule, out));
     p->tally = gw_tally_read();
     for (int k = 0; k < GW_CODINGS; k++)
         *out -= p->tally.floats[k] * s->price[k];
@@ -155,12 +151,16 @@ static gw_err time_one(survey *s, probe *p, size_t n, double *out) {
     return GW_OK;
 }
 
-/* One run of each; *all_s: what they took together. */
-static gw_err one_round(survey *s, size_t n, int k, double *all_s) {
+/* One run of each, in an order drawn anew; *all_s: what they took together. */
+static gw_err one_round(survey *s, int k, double *all_s) {
     double once[2 * MOST_ALGOS] = {0};
+    uint32_t order[2 * MOST_ALGOS], n = 0;
     for (int i = 0; i < s->n; i++)
         if (s->probe[i].schedule)
-            GW_TRY(time_one(s, &s->probe[i], n, &once[i]));
+            order[n++] = (uint32_t)i;
+    gw_rng_shuffle(gw_rng_key(s->place->seed, s->rounds++), order, n);
+    for (uint32_t i = 0; i < n; i++)
+        GW_TRY(time_one(s, &s->probe[order[i]], &once[order[i]]));
     GW_TRY(largest(s, once, s->n));
     *all_s = 0;
     for (int i = 0; i < s->n; i++) {
@@ -182,7 +182,7 @@ static gw_err all_rounds(survey *s, size_t n, double share_s) {
     double end_s = s->spent_s + share_s, each[MOST_ROUNDS];
     int rounds = 0;
     while (rounds < LEAST_ROUNDS || (rounds < MOST_ROUNDS && s->spent_s < end_s)) {
-        GW_TRY(one_round(s, n, rounds, &each[rounds]));
+        GW_TRY(one_round(s, rounds, &each[rounds]));
         rounds++;
     }
     for (int i = 0; i < s->n; i++)
@@ -226,7 +226,7 @@ static gw_err one_size(survey *s, size_t bytes, int sizes_left) {
     GW_TRY(lay_down_all(s, (gw_span){0, n}));
     double cold;
     GW_TRY(gw_agree(s->place->comm, time_copies(s, n)));
-    GW_TRY(one_round(s, n, 0, &cold)); /* connections are made, pages touched */
+    GW_TRY(one_round(s, 0, &cold)); /* connections are made, pages touched */
     GW_TRY(all_rounds(s, n, (s->place->budget_s - s->spent_s) / sizes_left));
     for (int i = 0; i < s->n; i++)
         if (s->probe[i].schedule)

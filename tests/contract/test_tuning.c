@@ -88,6 +88,79 @@ static void round_trip(const char *compress, bool yield) {
     gw_codec_close(&codec);
 }
 
+/* ---- how it measures ---- */
+
+enum { MOST_RUNS = 4096 };
+
+static struct {
+    int *left; /* how many ranks have left each run, in memory that all see */
+    int schedule[MOST_RUNS], runs;
+} watched;
+
+/* The rank whose turn it is lingers in each run: without a barrier the others are in the next one
+ * before it has left. */
+static void watch(gw_exchange_event event, const gw_exchange *x) {
+    int run = watched.runs;
+    if (event == GW_EXCHANGE_START) {
+        CHECK(run < MOST_RUNS, "more than %d runs", MOST_RUNS);
+        CHECK(run == 0 || __atomic_load_n(&watched.left[run - 1], __ATOMIC_SEQ_CST) == ranks,
+              "run %d starts before all ranks have left run %d", run, run - 1);
+        watched.schedule[run] = x->schedule;
+    } else if (event == GW_EXCHANGE_UNBLOCK) {
+        if (run % ranks == me)
+            usleep(300);
+        __atomic_add_fetch(&watched.left[run], 1, __ATOMIC_SEQ_CST);
+        watched.runs++;
+    }
+}
+
+/* Rounds of the first size, whose schedules are laid down first, as they were run. */
+static void check_orders(int algos) {
+    int rounds = 0, moved = 0;
+    for (int at = 0; at + algos <= watched.runs && watched.schedule[at] < algos; at += algos) {
+        uint64_t seen = 0;
+        for (int i = 0; i < algos; i++) {
+            if (watched.schedule[at + i] >= algos)
+                return; /* fewer are left in the rounds: the hopeless are out */
+            seen |= UINT64_C(1) << watched.schedule[at + i];
+            moved += rounds > 0 && watched.schedule[at + i] != watched.schedule[i];
+        }
+        if (rounds < 2)
+            CHECK(seen == (UINT64_C(1) << algos) - 1, "round %d leaves one of %d out", rounds,
+                  algos);
+        rounds++;
+    }
+    CHECK(rounds >= 2 && moved > 0, "%d rounds in one order", rounds);
+}
+
+static void starts_together_in_any_order(void) {
+    gw_codec codec;
+    gw_tuning t;
+    MPI_Win window;
+    MPI_Aint size;
+    int unit, *own;
+    CHECK_MPI(MPI_Win_allocate_shared(me == 0 ? MOST_RUNS * (MPI_Aint)sizeof(int) : 0, sizeof(int),
+                                      MPI_INFO_NULL, MPI_COMM_WORLD, &own, &window));
+    CHECK_MPI(MPI_Win_shared_query(window, 0, &size, &unit, &watched.left));
+    if (me == 0)
+        memset(watched.left, 0, (size_t)size);
+    CHECK_OK(gw_codec_open(&codec, "none"));
+    gw_lane *lane = open_lane(&codec, true);
+    CHECK_OK(gw_barrier(MPI_COMM_WORLD));
+    gw_probe_hooks.exchange = watch;
+    CHECK_OK(gw_tuning_measure(&t, lane, &gw_algo_auto, 0.05));
+    gw_probe_hooks.exchange = NULL;
+    check_orders(t.n_algos);
+    int first[MOST_RUNS];
+    memcpy(first, watched.schedule, sizeof first);
+    CHECK_OK(gw_bcast(first, MOST_RUNS, MPI_INT, 0, MPI_COMM_WORLD));
+    CHECK(memcmp(first, watched.schedule, sizeof first) == 0, "ranks run different orders");
+    gw_tuning_clear(&t);
+    gw_lane_close(lane);
+    gw_codec_close(&codec);
+    MPI_Win_free(&window);
+}
+
 /* ---- a table of our own ---- */
 
 static void write_table(const char *path, const char *rows) {
@@ -230,6 +303,7 @@ int main(int argc, char **argv) {
     round_trip("qsgd", true);
     if (ranks < sysconf(_SC_NPROCESSORS_ONLN))
         round_trip("bf16", false);
+    starts_together_in_any_order();
     char path[] = "/tmp/gw_tuning_XXXXXX";
     if (me == 0)
         CHECK(mkdtemp(path), "cannot make %s", path);
