@@ -26,6 +26,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.append(os.path.join(ROOT, "analysis"))
+from needs import need  # noqa: E402
+
 SIZES = (940584, 23298088)  # gradients of the nets 784-256-128-10 and 784-2048-2048-10
 RATIO = 0.01
 
@@ -135,6 +138,7 @@ def main():
     if options.torch:
         measure_torch(options.repeats)
         return
+    need("torch")
     env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     peer, own, memcpy = ({size: [] for size in SIZES} for _ in range(3))
     for _ in range(options.rounds):

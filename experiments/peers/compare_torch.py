@@ -33,6 +33,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.append(os.path.join(ROOT, "analysis"))
+from needs import need  # noqa: E402
+
 TESTBED = os.path.join(ROOT, "experiments/testbed")
 
 # name: (program, ranks, further options of torch_train.py or gradwire train)
@@ -93,14 +96,8 @@ def describe_torch():
 
 
 def find_torch(env):
-    try:
-        return json.loads(run([sys.executable, os.path.join(HERE, "compare_torch.py"),
-                               "--describe-torch"], env=env))
-    except Failed as error:
-        if "No module named" in str(error):
-            raise Failed(f"{sys.executable} has no PyTorch: apt-get install python3-torch and "
-                         "use /usr/bin/python3, or pip install torch") from error
-        raise
+    return json.loads(run([sys.executable, os.path.join(HERE, "compare_torch.py"),
+                           "--describe-torch"], env=env))
 
 
 def run(command, **options):
@@ -307,6 +304,8 @@ def main():
     if options.describe_torch:
         describe_torch()
         return 0
+    if options.only != "gradwire":
+        need("numpy", "torch")
     try:
         options.data = find_data()
         find_link(options)

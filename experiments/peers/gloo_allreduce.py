@@ -20,7 +20,7 @@ import tempfile
 import time
 
 import compare_torch
-from compare_torch import Failed
+from compare_torch import Failed, need
 
 
 def rank_main(options):
@@ -122,6 +122,7 @@ def main():
     if options.rank is not None:
         rank_main(options)
         return 0
+    need("torch")
     try:
         compare_torch.find_link(options)
         env = compare_torch.torch_environment()

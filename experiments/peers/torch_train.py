@@ -13,9 +13,14 @@ import argparse
 import gzip
 import json
 import os
+import sys
 import time
 
-import numpy as np
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../analysis"))
+from needs import need  # noqa: E402
+need("numpy", "torch")
+
+import numpy as np  # noqa: E402
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
