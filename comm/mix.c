@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec, bool fr
     if (e == GW_OK)
         e = read_all(&mix, &parts, algo_spec);
     gw_list_free(&parts);
-    snprintf(mix.spec, sizeof mix.spec, "%s", spec);
+    gw_text_print(mix.spec, sizeof mix.spec, "%s", spec);
     if (e != GW_OK) {
         gw_mix_close(&mix);
         return e;

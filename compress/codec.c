@@ -1,6 +1,7 @@
 #include "compress/codec.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "compress/frame.h"
 #include "compress/scratch.h"
 
@@ -63,8 +64,8 @@ static gw_err open_one(gw_codec *out, const char *spec) {
         return e;
     }
     c.caps = c.ops->traits ? c.ops->traits(c.self) : c.ops->caps;
-    snprintf(c.spec, sizeof c.spec, "%s", spec);
-    snprintf(c.name, sizeof c.name, "%s", entry->name);
+    gw_text_print(c.spec, sizeof c.spec, "%s", spec);
+    gw_text_print(c.name, sizeof c.name, "%s", entry->name);
     *out = c;
     return GW_OK;
 }
@@ -99,7 +100,8 @@ static gw_err open_stage(gw_codec *c, const char *spec) {
     if (c->caps & GW_CODEC_IDENTITY)
         return gw_fail(GW_ERR_UNSUPPORTED, "none+%s: use %s alone", spec, spec);
     c->caps &= ~(unsigned)(GW_CODEC_FIXED | GW_CODEC_LINEAR);
-    snprintf(c->name, sizeof c->name, "%s+%s", c->ops->head.name, c->stage->codec.ops->head.name);
+    gw_text_print(c->name, sizeof c->name, "%s+%s", c->ops->head.name,
+                  c->stage->codec.ops->head.name);
     return GW_OK;
 }
 
@@ -117,7 +119,7 @@ static gw_err open_chain(gw_codec *out, const char *spec, const char *plus) {
         gw_codec_close(&c);
         return e;
     }
-    snprintf(c.spec, sizeof c.spec, "%s", spec);
+    gw_text_print(c.spec, sizeof c.spec, "%s", spec);
     *out = c;
     return GW_OK;
 }

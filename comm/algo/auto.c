@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "comm/tuning.h"
 
@@ -46,8 +47,8 @@ static const char *name_of(const gw_tuning *t, int a) {
 
 static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
     char line[512], size[24];
-    int at = snprintf(line, sizeof line, "auto, %s (%s):", lane->name ? lane->name : "lane",
-                      lane->codec->name);
+    int at = gw_text_print(line, sizeof line, "auto, %s (%s):", lane->name ? lane->name : "lane",
+                           lane->codec->name);
     bool split = false;
     for (int i = 0; i < t->n_sizes && at < (int)sizeof line; i++) {
         const gw_tuning_row *row = &t->row[i];
@@ -57,14 +58,15 @@ static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
         const char *name = name_of(t, row->chosen);
         size_t left = sizeof line - (size_t)at;
         if (last)
-            at += snprintf(line + at, left, split ? " above %s" : " %s for all sizes", name);
+            at += gw_text_print(line + at, left, split ? " above %s" : " %s for all sizes", name);
         else
-            at += snprintf(line + at, left, " up to %s %s,",
-                           size_text(sqrt((double)row->bytes * (double)row[1].bytes), size), name);
+            at += gw_text_print(line + at, left, " up to %s %s,",
+                                size_text(sqrt((double)row->bytes * (double)row[1].bytes), size),
+                                name);
         split = true;
     }
     if (at < (int)sizeof line)
-        snprintf(line + at, sizeof line - (size_t)at, "; %s", source);
+        gw_text_print(line + at, sizeof line - (size_t)at, "; %s", source);
     gw_lane_note(lane, line);
 }
 
@@ -72,13 +74,13 @@ static void note_times(gw_lane *lane, const gw_tuning *t) {
     for (int i = 0; i < t->n_sizes; i++) {
         char line[1024], size[24];
         const gw_tuning_row *row = &t->row[i];
-        int at = snprintf(line, sizeof line,
-                          "auto, %s (%s), %s in us:", lane->name ? lane->name : "lane",
-                          lane->codec->name, size_text((double)row->bytes, size));
+        int at = gw_text_print(line, sizeof line,
+                               "auto, %s (%s), %s in us:", lane->name ? lane->name : "lane",
+                               lane->codec->name, size_text((double)row->bytes, size));
         for (int a = 0; a < t->n_algos && at < (int)sizeof line; a++)
             if (!isnan(row->time_s[a]))
-                at += snprintf(line + at, sizeof line - (size_t)at, " %s %.4g", name_of(t, a),
-                               row->time_s[a] * 1e6);
+                at += gw_text_print(line + at, sizeof line - (size_t)at, " %s %.4g", name_of(t, a),
+                                    row->time_s[a] * 1e6);
         gw_lane_note(lane, line);
     }
 }

@@ -1,5 +1,6 @@
 #include "base/agree.h"
 
+#include "base/text.h"
 #include "base/wait.h"
 
 #include <stdio.h>
@@ -36,7 +37,7 @@ gw_err gw_agree(MPI_Comm comm, gw_err mine) {
     } word = {0};
     if (in.rank == worst.rank) {
         word.err = mine;
-        snprintf(word.text, sizeof word.text, "%s", gw_err_text());
+        gw_text_print(word.text, sizeof word.text, "%s", gw_err_text());
     }
     GW_TRY(gw_bcast(&word, (int)sizeof word, MPI_BYTE, worst.rank, comm));
     return gw_fail((gw_err)word.err, "%s", word.text);

@@ -1,6 +1,8 @@
 #include "base/text.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes of the character at s, 0 if it is no UTF-8. Stops at a terminating 0. */
@@ -46,6 +48,24 @@ void gw_text_copy(char *dst, size_t cap, const char *src) {
     }
     memcpy(dst, src, len);
     dst[len] = '\0';
+}
+
+size_t gw_text_print(char *dst, size_t cap, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int want = vsnprintf(dst, cap, format, args);
+    va_end(args);
+    if (want < 0)
+        dst[0] = '\0';
+    size_t len = strlen(dst), back = 0;
+    if (want < 0 || (size_t)want < cap)
+        return len;
+    while (back < 3 && back < len && ((unsigned char)dst[len - 1 - back] & 0xc0) == 0x80)
+        back++; /* continuations of the last character, which its first byte may promise more of */
+    if (back < len && (unsigned char)dst[len - 1 - back] >= 0xc0 &&
+        character((unsigned char *)dst + len - 1 - back) == 0)
+        dst[len -= back + 1] = '\0';
+    return len;
 }
 
 void gw_text_plain(char *dst, size_t cap, const char *src) {

@@ -12,8 +12,13 @@ bool gw_text_utf8(const char *s);
  *  character that does not fit whole (a byte that is no part of UTF-8 counts as a character). */
 void gw_text_copy(char *dst, size_t cap, const char *src);
 
-/** The same of a text whose origin is not trusted: what is no printable ASCII, and quotation marks
- *  and backslashes, become '?'. */
+/** The same of a formatted text; returns how many bytes dst has. Every text that may reach a file
+ * of the run goes through one of these two: half a character is no UTF-8, and JSON refuses it. */
+size_t gw_text_print(char *dst, size_t cap, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** gw_text_copy of a text whose origin is not trusted: what is no printable ASCII, and quotation
+ * marks and backslashes, become '?'. */
 void gw_text_plain(char *dst, size_t cap, const char *src);
 
 /** Make `s` one line of UTF-8 that no terminal takes for a command: bytes that are no part of UTF-8

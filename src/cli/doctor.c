@@ -1,5 +1,6 @@
 /* gradwire doctor: what will limit a run here, and what to do about it. */
 #include "base/agree.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "data/data.h"
 #include "nn/gemm.h"
@@ -233,7 +234,7 @@ static void check_events(void) {
     if (e == GW_OK)
         e = gw_counters_open(&counters, &report, &gw_counters_papi, choice, 1);
     if (e != GW_OK)
-        snprintf(report.reason, sizeof report.reason, "%s", gw_err_text());
+        gw_text_print(report.reason, sizeof report.reason, "%s", gw_err_text());
     static const char *const bounds[] = {"", ", a lower bound", ", an upper bound"};
     if (counters && report.memory)
         say(OK, "memory", NULL, "memory-bound time: source ctr (hardware counters), group %s%s",

@@ -1,6 +1,7 @@
 #include "prof/counters.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "prof/clock.h"
 #include "prof/counters_plan.h"
 
@@ -150,7 +151,7 @@ static void fail(gw_counters *c, gw_err e) {
         return;
 #pragma omp critical(gw_counters_fail)
     if (!*c->failed)
-        snprintf(c->failed, sizeof c->failed, "%.255s", gw_err_text());
+        gw_text_print(c->failed, sizeof c->failed, "%.255s", gw_err_text());
     atomic_store(&c->lost, true);
 }
 
@@ -391,7 +392,7 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
         e = start(c);
         if (e == GW_ERR_UNSUPPORTED) {
             report->memory = false;
-            snprintf(report->reason, sizeof report->reason, "%s", gw_err_text());
+            gw_text_print(report->reason, sizeof report->reason, "%s", gw_err_text());
         }
         if (e == GW_OK) {
             choose_edges(c);

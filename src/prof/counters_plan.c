@@ -1,5 +1,7 @@
 #include "prof/counters_plan.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -22,8 +24,8 @@ static bool find_name(const gw_counter_source *source, const gw_group_event *e,
             return true;
         }
         size_t len = strlen(out->reason);
-        snprintf(out->reason + len, sizeof out->reason - len, "%s%s", len ? "; " : "",
-                 gw_err_text());
+        gw_text_print(out->reason + len, sizeof out->reason - len, "%s%s", len ? "; " : "",
+                      gw_err_text());
     }
     return false;
 }
@@ -42,8 +44,8 @@ static bool count_together(const gw_counter_source *source, const gw_counter_pla
     for (int i = 0; i < p->group.events; i++)
         if (*said[i].papi) {
             *said[i].papi = '\0';
-            snprintf(said[i].reason, sizeof said[i].reason,
-                     "counts alone, not in its group: %.220s", gw_err_text());
+            gw_text_print(said[i].reason, sizeof said[i].reason,
+                          "counts alone, not in its group: %.220s", gw_err_text());
         }
     return false;
 }
@@ -54,8 +56,8 @@ static void plan_group(gw_counter_plans *c, const gw_counter_source *source, con
     gw_counter_plan *p = &c->plan[c->groups];
     *p = (gw_counter_plan){.group = *g};
     for (int i = 0; i < g->events; i++) {
-        snprintf(said[i].group, sizeof said[i].group, "%s", g->name);
-        snprintf(said[i].name, sizeof said[i].name, "%s", g->event[i].name);
+        gw_text_print(said[i].group, sizeof said[i].group, "%s", g->name);
+        gw_text_print(said[i].name, sizeof said[i].name, "%s", g->event[i].name);
         if (!find_name(source, &g->event[i], &said[i]))
             continue;
         strcpy(p->papi[p->n], said[i].papi);
@@ -90,16 +92,16 @@ bool gw_counter_plan_usable(const gw_counter_plan *p, const gw_expr *e) {
 /* The first event that does not count, in words. */
 static void say_why(gw_counters_report *r, const gw_group_choice *choice) {
     if (choice->groups == 0) {
-        snprintf(r->reason, sizeof r->reason, "%s", choice->reason);
+        gw_text_print(r->reason, sizeof r->reason, "%s", choice->reason);
         return;
     }
     for (int i = 0; i < r->events; i++)
         if (!*r->event[i].papi) {
-            snprintf(r->reason, sizeof r->reason, "%s, event %s: %s", choice->name,
-                     r->event[i].name, r->event[i].reason);
+            gw_text_print(r->reason, sizeof r->reason, "%s, event %s: %s", choice->name,
+                          r->event[i].name, r->event[i].reason);
             return;
         }
-    snprintf(r->reason, sizeof r->reason, "%s: no formula for it", choice->name);
+    gw_text_print(r->reason, sizeof r->reason, "%s: no formula for it", choice->name);
 }
 
 /* More columns than a row has: only a file of many groups, each with other events. */

@@ -1,5 +1,7 @@
 #include "prof/group.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +170,7 @@ static gw_err formula(const reader *r, const gw_group *g, char *text, gw_expr *o
         names[i] = g->event[i].name;
     if (gw_expr_parse(out, trim(text), names, g->events) != GW_OK) {
         char why[512];
-        snprintf(why, sizeof why, "%s", gw_err_text());
+        gw_text_print(why, sizeof why, "%s", gw_err_text());
         return BAD(r, "%s", why);
     }
     return GW_OK;

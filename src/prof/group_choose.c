@@ -1,6 +1,7 @@
 /* Which groups a run counts: by the CPU, or as the user says. */
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "prof/group.h"
 
 #include <stdio.h>
@@ -56,18 +57,18 @@ static gw_err choose_automatic(gw_group_choice *out) {
         if (!fits)
             continue;
         keep_only(out, NULL);
-        snprintf(out->name, sizeof out->name, "%s", t->name);
+        gw_text_print(out->name, sizeof out->name, "%s", t->name);
         return GW_OK;
     }
     *out = (gw_group_choice){0};
     if (cpu.part >= 0)
-        snprintf(out->reason, sizeof out->reason,
-                 "no event group for this CPU (implementer %#x, part %#x)",
-                 (unsigned)cpu.implementer, (unsigned)cpu.part);
+        gw_text_print(out->reason, sizeof out->reason,
+                      "no event group for this CPU (implementer %#x, part %#x)",
+                      (unsigned)cpu.implementer, (unsigned)cpu.part);
     else
-        snprintf(out->reason, sizeof out->reason,
-                 "no event group for this CPU (%s, family %d, model %d)",
-                 *cpu.vendor ? cpu.vendor : "vendor unknown", cpu.family, cpu.model);
+        gw_text_print(out->reason, sizeof out->reason,
+                      "no event group for this CPU (%s, family %d, model %d)",
+                      *cpu.vendor ? cpu.vendor : "vendor unknown", cpu.family, cpu.model);
     return GW_OK;
 }
 
@@ -80,7 +81,7 @@ static gw_err choose_file(gw_group_choice *out, const char *path) {
     gw_err e = strlen(text) == len ? gw_group_parse(out, &fits, &cpu, path, text)
                                    : gw_fail(GW_ERR_INPUT, "%s: a zero byte in it", path);
     free(text);
-    snprintf(out->name, sizeof out->name, "%.255s", path);
+    gw_text_print(out->name, sizeof out->name, "%.255s", path);
     return e;
 }
 
@@ -111,7 +112,7 @@ static gw_err choose_named(gw_group_choice *out, const char *group) {
         GW_TRY(gw_group_parse(out, &fits, &cpu, t->name, t->text));
         if (group[len] == '/')
             keep_only(out, group + len + 1);
-        snprintf(out->name, sizeof out->name, "%s", group);
+        gw_text_print(out->name, sizeof out->name, "%s", group);
         return out->groups ? GW_OK
                            : gw_fail(GW_ERR_USAGE, "papi-group: %s has no group '%s'", t->name,
                                      group + len + 1);
@@ -147,14 +148,14 @@ static gw_err add_events(gw_group_choice *out, const char *events) {
     }
     const char *sep = *out->name ? "+" : "";
     size_t len = strlen(out->name);
-    snprintf(out->name + len, sizeof out->name - len, "%sevents", sep);
+    gw_text_print(out->name + len, sizeof out->name - len, "%sevents", sep);
     return GW_OK;
 }
 
 static gw_err choose(gw_group_choice *out, const char *group, const char *events) {
     bool automatic = strcmp(group, "auto") == 0;
     if (strcmp(group, "none") == 0)
-        snprintf(out->reason, sizeof out->reason, "not wanted: --papi-group none");
+        gw_text_print(out->reason, sizeof out->reason, "not wanted: --papi-group none");
     else if (!automatic)
         GW_TRY(choose_named(out, group));
     else if (!events)

@@ -1,5 +1,6 @@
 #include "prof/host.h"
 
+#include "base/text.h"
 #include "base/wait.h"
 
 #include <ctype.h>
@@ -43,7 +44,7 @@ static void cpu_model(char *out, size_t room) {
         value += 1 + strspn(value + 1, " \t");
         value[strcspn(value, "\n")] = '\0';
         if (strncmp(line, "model name", 10) == 0)
-            snprintf(out, room, "%.120s", value);
+            gw_text_print(out, room, "%.120s", value);
         else if (strncmp(line, "CPU implementer", 15) == 0)
             snprintf(implementer, sizeof implementer, "%.31s", value);
         else if (strncmp(line, "CPU part", 8) == 0)
@@ -52,7 +53,7 @@ static void cpu_model(char *out, size_t room) {
     if (in)
         fclose(in);
     if (!*out && *part)
-        snprintf(out, room, "implementer %s part %s", implementer, part);
+        gw_text_print(out, room, "implementer %s part %s", implementer, part);
 }
 
 /* Is `cpu` the lowest of its core's threads within `mask`? 1, 0, or -1: the host does not tell. */

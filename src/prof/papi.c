@@ -1,5 +1,7 @@
 #include "prof/papi.h"
 
+#include "base/text.h"
+
 #include <papi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -23,8 +25,8 @@ static void known_work(void) {
 
 static void say(gw_papi_report *out, const char *what, int code) {
     const char *why = PAPI_strerror(code);
-    snprintf(out->reason, sizeof out->reason, "%s: %s (%d)", what, why ? why : "unknown error",
-             code);
+    gw_text_print(out->reason, sizeof out->reason, "%s: %s (%d)", what, why ? why : "unknown error",
+                  code);
 }
 
 static void list_components(gw_papi_report *out) {
@@ -34,10 +36,10 @@ static void list_components(gw_papi_report *out) {
         if (!info)
             continue;
         gw_papi_component *c = &out->component[out->components++];
-        snprintf(c->name, sizeof c->name, "%.31s", info->name);
+        gw_text_print(c->name, sizeof c->name, "%.31s", info->name);
         c->enabled = info->disabled == 0;
         if (!c->enabled)
-            snprintf(c->reason, sizeof c->reason, "%.159s", info->disabled_reason);
+            gw_text_print(c->reason, sizeof c->reason, "%.159s", info->disabled_reason);
     }
 }
 
@@ -53,10 +55,10 @@ static void count_known_work(gw_papi_report *out, int set) {
     if (rc != PAPI_OK)
         say(out, "PAPI_TOT_CYC cannot be read", rc);
     else if (cycles < STEPS || cycles > (long long)STEPS * MOST_CYCLES_A_STEP)
-        snprintf(out->reason, sizeof out->reason,
-                 "PAPI_TOT_CYC is accepted but counted %lld cycles for a loop of %d dependent "
-                 "multiplications",
-                 cycles, STEPS);
+        gw_text_print(out->reason, sizeof out->reason,
+                      "PAPI_TOT_CYC is accepted but counted %lld cycles for a loop of %d dependent "
+                      "multiplications",
+                      cycles, STEPS);
     else
         out->hardware = true;
 }
@@ -98,7 +100,7 @@ gw_err gw_papi_start(void) {
 void gw_papi_probe(gw_papi_report *out) {
     *out = (gw_papi_report){.version = "absent"};
     if (gw_papi_start() != GW_OK) {
-        snprintf(out->reason, sizeof out->reason, "%s", gw_err_text());
+        gw_text_print(out->reason, sizeof out->reason, "%s", gw_err_text());
         return;
     }
     int version = PAPI_get_opt(PAPI_LIB_VERSION, NULL);

@@ -2,6 +2,7 @@
 #include "train/auto_parts.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "comm/buckets.h"
 
@@ -182,8 +183,8 @@ static int shorter_first(const void *a, const void *b) {
 
 static void say(gw_auto *a) {
     const gw_candidate *best = &a->candidate[a->chosen];
-    int at = snprintf(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms; next",
-                      best->codec, best->algo, best->forecast.step_s * 1e3);
+    int at = gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms; next",
+                           best->codec, best->algo, best->forecast.step_s * 1e3);
     int told = 0;
     for (int i = 0; i < a->n && told < 3 && at < (int)sizeof a->why; i++) {
         const gw_candidate *c = &a->candidate[i];
@@ -192,15 +193,15 @@ static void say(gw_auto *a) {
             known_codec |= strcmp(c->codec, a->candidate[j].codec) == 0;
         if (known_codec)
             continue;
-        at += snprintf(a->why + at, sizeof a->why - (size_t)at, "%s %s over %s %.3f",
-                       told++ ? "," : "", c->codec, c->algo, c->forecast.step_s * 1e3);
+        at += gw_text_print(a->why + at, sizeof a->why - (size_t)at, "%s %s over %s %.3f",
+                            told++ ? "," : "", c->codec, c->algo, c->forecast.step_s * 1e3);
     }
     if (told == 0)
-        snprintf(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms", best->codec,
-                 best->algo, best->forecast.step_s * 1e3);
+        gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms",
+                      best->codec, best->algo, best->forecast.step_s * 1e3);
     else if (a->chosen > 0 && at < (int)sizeof a->why)
-        snprintf(a->why + at, sizeof a->why - (size_t)at, "; no gain above %.3g%% by compressing",
-                 100 * a->margin);
+        gw_text_print(a->why + at, sizeof a->why - (size_t)at,
+                      "; no gain above %.3g%% by compressing", 100 * a->margin);
 }
 
 static gw_err nothing_left(const gw_auto *a) {

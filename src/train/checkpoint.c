@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/probe.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "prof/ledger.h"
 #include "train/codec_stats.h"
@@ -195,8 +196,8 @@ static gw_err commit(void *ctx) {
 static void warn(gw_checkpoint *c, const char *what, bool *since) {
     c->unsaid = !*since;
     *since = true;
-    snprintf(c->warning, sizeof c->warning, "step %lld: %s: %s", (long long)c->state.at.step, what,
-             gw_err_text());
+    gw_text_print(c->warning, sizeof c->warning, "step %lld: %s: %s", (long long)c->state.at.step,
+                  what, gw_err_text());
 }
 
 /* The message is the last error's. Training goes on. */

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "prof/sde.h"
 
@@ -40,7 +41,7 @@ static void columns_of(const gw_memory *m, columns *c) {
     c->n = gw_counters_columns(m->counters, names);
     for (int i = 0; i < c->n; i++)
         snprintf(c->name[i], GW_COUNTER_NAME, "%s", names[i]);
-    snprintf(c->group, sizeof c->group, "%s", m->choice->name);
+    gw_text_print(c->group, sizeof c->group, "%s", m->choice->name);
 }
 
 /* Figures of one column must mean the same on all ranks. */
@@ -69,11 +70,11 @@ static void say_source(gw_memory *m) {
                                         "hardware counters (ctr), a lower bound",
                                         "hardware counters (ctr), an upper bound"};
     if (!m->choice)
-        snprintf(m->source, sizeof m->source, "absent: counters were not asked for");
+        gw_text_print(m->source, sizeof m->source, "absent: counters were not asked for");
     else if (m->counters && m->report.memory)
-        snprintf(m->source, sizeof m->source, "measured: %s", words[m->report.bound]);
+        gw_text_print(m->source, sizeof m->source, "measured: %s", words[m->report.bound]);
     else
-        snprintf(m->source, sizeof m->source, "absent: %s", m->report.reason);
+        gw_text_print(m->source, sizeof m->source, "absent: %s", m->report.reason);
 }
 
 gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int threads, MPI_Comm comm) {

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "prof/clock.h"
 #include "train/snapshot.h"
@@ -144,7 +145,7 @@ gw_err gw_overhead_measure(gw_overhead *out, const gw_overhead_job *job, bool *o
     gw_err e = gw_agree(job->comm, gw_snapshot_take(&start, job->stepper));
     if (e == GW_ERR_UNSUPPORTED) {
         for (int i = 0; i < job->n; i++)
-            snprintf(out[i].why, sizeof out->why, "cannot be rehearsed: %s", gw_err_text());
+            gw_text_print(out[i].why, sizeof out->why, "cannot be rehearsed: %s", gw_err_text());
         e = GW_OK;
     } else if (e == GW_OK) {
         e = rehearse(&r, out);

@@ -2,11 +2,12 @@
  * on from one. */
 #include "train/trainer_parts.h"
 
+#include "base/text.h"
 #include "prof/trace.h"
 #include "train/signals.h"
 
 void gw_trainer_warn(gw_trainer *t, const char *line) {
-    snprintf(t->warning, sizeof t->warning, "%s", line);
+    gw_text_print(t->warning, sizeof t->warning, "%s", line);
     t->status.warning = t->warning;
 }
 

@@ -66,6 +66,29 @@ static void test_copy(void **state) {
     copied(8, "a\xe2\x82", "a\xe2\x82");
 }
 
+static void printed(size_t cap, const char *src, const char *want) {
+    char dst[16];
+    memset(dst, '#', sizeof dst);
+    assert_int_equal(gw_text_print(dst, cap, "%s%c", src, '!'), strlen(want));
+    assert_string_equal(dst, want);
+    assert_int_equal(dst[cap], '#');
+}
+
+static void test_print(void **state) {
+    (void)state;
+    printed(1, "abc", "");
+    printed(3, "abc", "ab");
+    printed(5, "abc", "abc!");
+    for (size_t cap = 3; cap <= 4; cap++) /* a u with dots needs two bytes */
+        printed(cap, "ab\xc3\xbc", "ab");
+    printed(5, "ab\xc3\xbc", "ab\xc3\xbc");
+    for (size_t cap = 2; cap <= 5; cap++)
+        printed(cap, "a\xf0\x9f\x98\x80", "a");
+    printed(6, "a\xf0\x9f\x98\x80", "a\xf0\x9f\x98\x80");
+    printed(7, "a\xf0\x9f\x98\x80", "a\xf0\x9f\x98\x80!");
+    printed(3, "\x80\x81\x82", "\x80\x81"); /* what is no text is cut between bytes */
+}
+
 static void made_line(const char *src, const char *want) {
     char text[32];
     snprintf(text, sizeof text, "%s", src);
@@ -103,6 +126,7 @@ static void test_message(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_utf8), cmocka_unit_test(test_copy),
-                                       cmocka_unit_test(test_line), cmocka_unit_test(test_message)};
+                                       cmocka_unit_test(test_print), cmocka_unit_test(test_line),
+                                       cmocka_unit_test(test_message)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
