@@ -19,8 +19,9 @@ static gw_err lay_down(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int me = lane->rank, ranks = lane->size;
-    /* Ranks 0 and 1 can sum onto what they have: a + b and b + a have the same bits. */
-    bool in_place = me <= 1;
+    /* Rank 0 can sum onto what it has, since its part comes first. Rank 1 cannot, though a + b is
+     * b + a: adding what was not sent leaves a -0.0, adding to it makes +0.0. */
+    bool in_place = me == 0;
     for (int i = 1; i < ranks; i++) {
         int peer = (me + ranks - i) % ranks;
         GW_TRY(gw_schedule_recv(s, span, peer, false, &slots[peer]));
