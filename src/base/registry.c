@@ -53,6 +53,11 @@ static gw_err find_builtin(const gw_registry *reg, const char *name, const gw_en
         }
         names[n] = reg->entries[n]->name;
     }
+    size_t len = strlen(name);
+    if (len > 3 && strcmp(name + len - 3, ".so") == 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "unknown %s '%s': a plugin's path has a slash in it: write './%s'",
+                       reg->kind, name, name);
     const char *near = gw_nearest(name, names, n);
     if (near)
         return gw_fail(GW_ERR_USAGE, "unknown %s '%s': did you mean '%s'?", reg->kind, name, near);

@@ -352,7 +352,7 @@ static double most_error(const gw_codec *c, size_t n, const outcome *o) {
 
 static void check_values(const trial *t, const outcome *o) {
     gw_codec c;
-    char first[64]; /* of a mix, whose other codecs err less */
+    char first[SPEC]; /* of a mix, whose other codecs err less */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(t->codec, ";"), t->codec);
     CHECK(gw_codec_open(&c, first) == GW_OK, "%s", gw_err_text());
     CHECK(gw_codec_join(&c, ranks) == GW_OK, "%s", gw_err_text());

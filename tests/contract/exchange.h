@@ -5,8 +5,10 @@
 
 #include "train/session.h"
 
+enum { SPEC = 4096 }; /* a plugin is named by its path */
+
 typedef struct trial {
-    char comm[128], codec[64];
+    char comm[2 * SPEC], codec[SPEC];
     const char *feedback;
     size_t n;
     bool lazy;

@@ -186,14 +186,38 @@ static void frames(void) {
           "gossip refuses frames: %s", gw_err_text());
 }
 
-/* Arguments: the number of ranks that must be there; what to try: "strategy" and a name or a
- * plugin's path, with all algorithms and codecs; "spans" or "bits" and an algorithm, with all
- * codecs: odd spans, or the bits of blocking and overlapped runs; "frames". */
+/* ---- by themselves: what is out of the tree ---- */
+
+/* Every strategy with this algorithm and all codecs. */
+static void algorithm(const char *name) {
+    for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
+        each_variant(&(visitor){both_updates, (*s)->name, ""}, name);
+    each_variant(&(visitor){odd_spans, "allreduce", ""}, name);
+    each_variant(&(visitor){same_bits, "", ""}, name);
+}
+
+/* Every strategy and algorithm with this codec. */
+static void codec(const char *name) {
+    for (const gw_entry *const *a = gw_algos.entries; *a; a++) {
+        for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
+            both_updates(&(visitor){NULL, (*s)->name, ""}, (*a)->name, name);
+        odd_spans(&(visitor){NULL, "allreduce", ""}, (*a)->name, name);
+        if (strcmp((*a)->name, "auto") != 0)
+            same_bits(&(visitor){0}, (*a)->name, name);
+    }
+    exchange_frames();
+    odd_spans(&(visitor){NULL, "allreduce", ""}, "sra", name);
+}
+
+/* Arguments: the number of ranks that must be there; what to try: "strategy", "algo" or "codec" and
+ * a name or a plugin's path, with all there is of the two others; "spans" or "bits" and an
+ * algorithm, with all codecs: odd spans, or the bits of blocking and overlapped runs; "frames". */
 int main(int argc, char **argv) {
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
     CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    CHECK(argc >= 3 && atoi(argv[1]) == ranks, "usage: test_exchange %d PART [NAME]", ranks);
+    CHECK(argc >= 3 && atoi(argv[1]) == ranks,
+          "usage: test_exchange RANKS PART [NAME], here %d ranks", ranks);
     const char *part = argv[2], *name = argc > 3 ? argv[3] : "";
     CHECK(level >= MPI_THREAD_SERIALIZED, "MPI gives thread level %d", level);
     exchange_start(ranks);
@@ -203,8 +227,14 @@ int main(int argc, char **argv) {
         each_variant(&(visitor){odd_spans, "allreduce", ""}, name);
     else if (strcmp(part, "bits") == 0)
         each_variant(&(visitor){same_bits, "", ""}, name);
-    else
+    else if (strcmp(part, "algo") == 0)
+        algorithm(name);
+    else if (strcmp(part, "codec") == 0)
+        codec(name);
+    else if (strcmp(part, "strategy") == 0)
         every_option(name);
+    else
+        CHECK(false, "'%s': must be strategy, algo, codec, spans, bits or frames", part);
     MPI_Finalize();
     return 0;
 }

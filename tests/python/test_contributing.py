@@ -19,6 +19,14 @@ def examples():
     return {re.match(r"/\* (\w+): ", block).group(1): block for block in blocks}
 
 
+def commands(section):
+    """The lines of each block without a language below this heading."""
+    with open(os.path.join(SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
+        text = file.read().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return [block.splitlines() for block in
+            re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+
+
 def compiler():
     """Compiler and options of the build, from the command that compiled the program's main."""
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
@@ -38,29 +46,81 @@ class Examples(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
-    def test_examples_train(self):
+    def build(self):
         found = examples()
         self.assertEqual(set(found), set(KINDS))
         for name, text in found.items():
-            path = os.path.join(self.dir.name, name)
+            path, kind = os.path.join(self.dir.name, name), KINDS[name]
             with open(path + ".c", "w", encoding="utf-8") as file:
-                file.write(text)
-            kind = KINDS[name]
-            self.run_well(compiler() + ["-shared", "-fPIC", f"-Dgw_{kind}_{name}=gw_{kind}_plugin",
-                                        path + ".c", "-o", path + ".so"])
+                file.write(text.replace(f"gw_{kind}_{name}", f"gw_{kind}_plugin"))
+            self.run_well(compiler() + ["-shared", "-fPIC", path + ".c", "-o", path + ".so"])
+
+    def train(self, *words):
+        """run.json of a short run."""
         self.run_well([os.environ["MPIEXEC"], "-n", "2", os.environ["GRADWIRE"], "train",
                        "--data", "synthetic:samples=2000,features=20,classes=4,seed=1",
-                       "--layers", "16", "--steps", "200", "--batch", "32", "--update", "lazy",
-                       "--comm", "./whole.so:algo=./chain.so", "--compress", "./sign.so",
-                       "--out", "run", "--quiet"])
+                       "--layers", "16", "--batch", "32", "--out", "run", "--overwrite", "--quiet",
+                       "--overhead", "0", *words])
         with open(os.path.join(self.dir.name, "run", "run.json"), encoding="utf-8") as file:
-            run = json.load(file)
+            return json.load(file)
+
+    def test_examples_train(self):
+        self.build()
+        run = self.train("--steps", "200", "--update", "lazy", "--comm",
+                         "./whole.so:algo=./chain.so", "--compress", "./sign.so")
         self.assertEqual(run["comm"], {"strategy": "whole", "algorithm": "chain", "codec": "sign",
                                        "error_feedback": True, "notes": None,
                                        "layers": None, "warning": None})
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)
+
+    def test_commands_for_plugins(self):
+        """As the page has them, from a folder beside the source tree."""
+        self.build()
+        os.symlink(SOURCE, os.path.join(self.dir.name, "gradwire"))
+        build, test = commands("Out of the tree")
+        self.run_well(shlex.split(build[0]))
+        self.assertEqual(build[1], "gradwire train --compress ./sign.so")
+        self.assertEqual(self.train("--steps", "3", *shlex.split(build[1])[2:])["comm"]["codec"],
+                         "sign")
+        for name, kind in KINDS.items():
+            program, path = shlex.split(test[0].replace("sign", name))
+            said = self.run_well([os.path.join(SOURCE, program), path, BUILD, "2"])
+            self.assertIn(f"{kind} {os.path.realpath(self.dir.name)}/{name}.so: keeps", said)
+
+    def test_contract_is_broken(self):
+        """A codec whose signs are lost, and an algorithm whose last hop is left out."""
+        self.build()
+        for name, good, bad in (("sign", "? -scale : scale", "? scale : scale"),
+                                ("chain", "return gw_schedule_unpack(s, slot, span, false);",
+                                 "return GW_OK;")):
+            path = os.path.join(self.dir.name, name)
+            with open(path + ".c", encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn(good, text)
+            with open(path + ".c", "w", encoding="utf-8") as file:
+                file.write(text.replace(good, bad))
+            self.run_well(compiler() + ["-shared", "-fPIC", path + ".c", "-o", path + ".so"])
+            done = subprocess.run([os.path.join(SOURCE, "tests/plugin"), path + ".so", BUILD, "2"],
+                                  text=True, capture_output=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("breaks the contract", done.stderr)
+
+    def test_path_of_a_plugin_is_cut_between_characters(self):
+        """Where run.json keeps only so much of a spec."""
+        self.build()
+        for first in "a", "aa":
+            folder = os.path.join(self.dir.name, first + 90 * "\u00fc")
+            os.makedirs(folder)
+            os.rename(os.path.join(self.dir.name, "sign.so"), os.path.join(folder, "sign.so"))
+            spec = os.path.join(folder, "sign.so")
+            run = self.train("--steps", "3", "--compress-stats", "1", "--compress",
+                             f"{spec};layer1={spec};layer0={spec}")
+            kept = [run["comm"]["codec"], *(layer["codec"] for layer in run["comm"]["layers"])]
+            for text in kept:
+                self.assertTrue(spec.startswith(text) or text.startswith(spec), text)
+            os.rename(spec, os.path.join(self.dir.name, "sign.so"))
 
 
 if __name__ == "__main__":

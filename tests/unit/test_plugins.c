@@ -161,6 +161,10 @@ static void test_names(void **state) {
     assert_int_equal(find(&gw_codecs, "libm.so.6"), GW_ERR_USAGE);
     assert_non_null(strstr(gw_err_text(), "unknown codec 'libm.so.6'"));
     assert_int_equal(find(&gw_codecs, ""), GW_ERR_USAGE);
+    assert_int_equal(find(&gw_algos, "tri.so:bits=2"), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "unknown algorithm 'tri.so'"));
+    assert_non_null(strstr(gw_err_text(), "slash"));
+    assert_non_null(strstr(gw_err_text(), "'./tri.so'"));
 }
 
 int main(void) {
