@@ -226,16 +226,20 @@ static void each_codec(const char *algo, size_t longest) {
     with_codec(each_verb, algo, "qsgd:bits=8,bucket=64", longest);
 }
 
-/* With and without what each rank leaves out. */
+/* A codec of each kind; all of them where ranks have the cores to themselves. */
 static void each_codec_awkward(const char *algo) {
-    static const char *const more[] = {"topk:ratio=0.5", "topk:ratio=1", "threshold:value=0",
-                                       "randomk:ratio=0.5", "topk:ratio=0.5+zlib"};
+    static const char *const kinds[] = {"none",
+                                        "bf16",
+                                        "qsgd:bits=4",
+                                        "topk:ratio=0.5",
+                                        "threshold:value=0",
+                                        "topk:ratio=0.5+zlib"};
     if (strcmp(algo, "auto") == 0) /* one of the others */
         return;
-    for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        with_codec(awkward_floats, algo, kinds[i], SHORT);
+    for (const gw_entry *const *c = gw_codecs.entries; *c && ranks <= 2; c++)
         with_codec(awkward_floats, algo, (*c)->name, SHORT);
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        with_codec(awkward_floats, algo, more[i], SHORT);
 }
 
 /* Arguments: the number of ranks that must be there; an algorithm or a plugin's path [all]. */
