@@ -126,10 +126,9 @@ static void say_memory(const gw_train_result *r) {
 
 static void say_drift(double drift) {
     if (fabs(drift) > GW_GAUGE_DRIFT)
-        printf(
-            "warning: the machine changed while this ran: a ceiling is %+.0f%% of what it was at "
-            "the start; do not compare this run\n",
-            100 * drift);
+        printf("warning: the machine changed while this ran: multiply-adds are %.0f%% %s than "
+               "before the first step; do not compare this run\n",
+               100 * fabs(drift), drift < 0 ? "slower" : "faster");
 }
 
 static void say_overhead(const gw_overhead *o) {

@@ -16,7 +16,6 @@
 
 enum {
     TRIES = 15,
-    QUICK_TRIES = 9,
     BEYOND_CACHE = 4,      /* DRAM: so many times the last level */
     LEAST_DRAM = 64 << 20, /* where the caches are not all known */
     MOST_DRAM = 512 << 20, /* or a large cache would take seconds to fill */
@@ -286,28 +285,4 @@ double gw_ceilings_bandwidth(const gw_ceilings *c, int level, int active) {
             return each;
     }
     return NAN;
-}
-
-/* ---- drift ---- */
-
-static void compare(double *drift, double before, double now) {
-    double change = now / before - 1;
-    if (isfinite(change) && fabs(change) > fabs(*drift))
-        *drift = change;
-}
-
-gw_err gw_ceilings_drift(const gw_ceilings *c, double *drift) {
-    gw_kernel *k = NULL;
-    *drift = 0;
-    GW_TRY(gw_kernel_open(&k, GW_KERNEL_FMA, 0));
-    compare(drift, c->fma.one, gw_kernel_rate(k, QUICK_TRIES, RUN_S));
-    gw_kernel_close(k);
-    for (int l = 0; l < GW_CACHES - 1; l++) {
-        if (c->level[l].bytes == 0)
-            continue;
-        GW_TRY(gw_kernel_open(&k, GW_KERNEL_UPDATE, c->level[l].bytes));
-        compare(drift, c->level[l].update.one, gw_kernel_rate(k, QUICK_TRIES, RUN_S));
-        gw_kernel_close(k);
-    }
-    return GW_OK;
 }

@@ -82,9 +82,4 @@ int gw_ceilings_level(const gw_ceilings *c, double bytes, int active);
  *  where the level has no such figure, of the next one out; NaN: none has. */
 double gw_ceilings_bandwidth(const gw_ceilings *c, int level, int active);
 
-/** Measure FMA and the bandwidth of the two caches nearest to the core by one thread anew, in about
- *  20 ms: the largest relative change of them, with its sign: -0.2 says that one is 20% slower now.
- */
-gw_err gw_ceilings_drift(const gw_ceilings *c, double *drift);
-
 #endif

@@ -1,6 +1,7 @@
 #include "train/gauge.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "nn/gemm.h"
 #include "prof/ceilings_file.h"
@@ -51,7 +52,7 @@ static gw_err read_set(gw_ceilings *c, const gw_ceilings *want, bool any_host, c
 
 static void remark(gw_gauge *g, const char *what) {
     size_t len = strlen(g->note);
-    snprintf(g->note + len, sizeof g->note - len, "%s%s", len ? "; " : "", what);
+    gw_text_print(g->note + len, sizeof g->note - len, "%s%s", len ? "; " : "", what);
 }
 
 /* From the file, the cache, or by measuring. */
@@ -89,6 +90,8 @@ static gw_err lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want
     if (*cache && g->source != GW_GAUGE_FILE && fresh && gw_ceilings_store(&g->c, cache) != GW_OK)
         remark(g, gw_err_text());
     gw_ceilings_drop_unused(&g->c); /* run.json has no use for other models' times */
+    /* Of now, however old the set is. */
+    GW_TRY(gw_drift_look(gw_drift_probe, NULL, &g->before));
     g->age_s = fmax(0, (double)time(NULL) - (double)g->c.measured_at);
     return GW_OK;
 }
@@ -148,7 +151,8 @@ gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s) {
         return GW_OK;
     GW_TRY(open_host(s, &host, &leads));
     double drift = 0;
-    gw_err e = leads ? gw_ceilings_drift(&g->c, &drift) : GW_OK;
+    gw_err e =
+        leads ? gw_drift_since(gw_drift_probe, NULL, g->before, GW_GAUGE_DRIFT, &drift) : GW_OK;
     MPI_Request request;
     gw_err late = gw_mpi_check(MPI_Ibarrier(host, &request), "MPI_Ibarrier");
     if (late == GW_OK)
@@ -156,8 +160,10 @@ gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s) {
     MPI_Comm_free(&host);
     GW_TRY(late);
     GW_TRY(gw_agree(s->comm, e));
-    double ends[2] = {-drift, drift}; /* the largest fall and rise of any host */
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, ends, 2, MPI_DOUBLE, MPI_MAX, s->comm));
-    g->drift = ends[0] > ends[1] ? -ends[0] : ends[1];
+    double known = isfinite(drift) ? drift : 0;
+    double ends[3] = {-known, known, isnan(drift)}; /* the largest fall and rise of any host */
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, ends, 3, MPI_DOUBLE, MPI_MAX, s->comm));
+    double largest = ends[0] > ends[1] ? -ends[0] : ends[1];
+    g->drift = ends[2] > 0 && fabs(largest) <= GW_GAUGE_DRIFT ? NAN : largest;
     return GW_OK;
 }

@@ -4,6 +4,7 @@
 #define GW_TRAIN_GAUGE_H
 
 #include "prof/ceilings.h"
+#include "prof/drift.h"
 #include "train/links.h"
 #include "train/twins.h"
 
@@ -16,7 +17,7 @@ typedef enum gw_gauge_source {
     GW_GAUGE_FILE
 } gw_gauge_source;
 
-/** Ceilings that change by more than this between begin and end mark the run. */
+/** Rates that change by more than this between begin and end mark the run. */
 #define GW_GAUGE_DRIFT 0.1
 
 typedef struct gw_gauge {
@@ -26,6 +27,7 @@ typedef struct gw_gauge {
     int added;     /* named times that were measured now, whatever the source of the rest */
     double took_s; /* all of it, on the host where it took longest */
     double age_s;  /* of what was read */
+    double before; /* flop/s of one thread of this rank's host, before the first step */
     double drift;  /* largest relative change at the end of any host, by its size; NaN: not known */
     char note[512]; /* a cache that could not be used or kept: why; "": nothing to say */
     gw_link link[GW_LINKS];
@@ -48,7 +50,8 @@ gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s);
 /** Collective: refuse a file that gw_gauge_open would refuse; nothing is measured. */
 gw_err gw_gauge_check(const gw_gauge_setup *s);
 
-/** Collective, at the end: fill g->drift, in some 20 ms. Nothing to do if nothing was measured. */
+/** Collective, at the end: fill g->drift, in some 20 ms, or more where the machine
+ *  is restless (prof/drift.h). Nothing to do if nothing was measured. */
 gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s);
 
 /** Collective over `host`, the ranks that share this host: what a set must be for to serve here. */
