@@ -38,14 +38,23 @@ static double extrapolate(uint64_t when) {
     return use.last.cpu_s + gw_clock_seconds(gone);
 }
 
+/* The clock from which to go on is read just after: a thread that loses its core between `when` and
+ * now has not run meanwhile. */
+static void ask(void) {
+    use.last.cpu_s = cpu_time();
+    use.last.when = gw_clock_ticks();
+}
+
 static void look(uint64_t when) {
     struct rusage now = {0};
     getrusage(RUSAGE_THREAD, &now);
     reading r = {when, now.ru_nivcsw, now.ru_nvcsw, now.ru_minflt, 0};
     bool on = use.heard && !switched(&r, &use.last);
-    r.cpu_s = on ? extrapolate(when) : cpu_time();
+    r.cpu_s = extrapolate(when);
     use.last = r;
     use.heard = true;
+    if (!on)
+        ask();
 }
 
 void gw_usage_start(void) {
@@ -67,6 +76,6 @@ gw_usage gw_usage_end(uint64_t now) {
                   .minflt = use.last.minflt - before.minflt,
                   .cpu_s = use.last.cpu_s - use.begin_cpu_s};
     if (++use.ends % ASK_EVERY == 0)
-        use.last.cpu_s = cpu_time();
+        ask();
     return u;
 }
