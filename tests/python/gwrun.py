@@ -48,6 +48,10 @@ def train(ranks, out, *words, overhead=0):
     done = run(ranks, "train", "--quiet", "--out", out, *words)
     if done.returncode != 0:
         raise AssertionError(f"train {words} on {ranks} ranks: {done.returncode}: {done.stderr}")
+    return run_json(out)
+
+
+def run_json(out):
     with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
         return json.load(file)
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,22 +29,43 @@ def compare(*words):
 
 
 class RealRuns(unittest.TestCase):
-    """A, B and a slower C, five runs each, in turn. On one rank, for ranks that wait for each other
-    on a busy machine differ by any factor."""
+    """A, B and a slower C, five runs each, in turn: real folders, in which B's and C's times are those
+    of A, but for 1%, and for a delay in C, so that nothing depends on how busy the machine is."""
 
     @classmethod
     def setUpClass(cls):
         cls.dir = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.dir.cleanup)
-        first = gwrun.train(1, os.path.join(cls.dir.name, "first"), *TRAIN)
-        # So much slower that no disturbance hides it; 0.5 ms is above what a busy machine adds.
-        delay = max(5 * first["results"]["summary"]["wall_s"], 5e-4)
+        second = 0
         for seed in range(1, 6):
-            for side in "ABC":
-                slow = ["--inject-skew", f"0:{delay * 1e6:.0f}us"] if side == "C" else []
-                for batch in (100, 50):
-                    gwrun.train(1, os.path.join(cls.dir.name, side, f"{batch}-{seed}"), *TRAIN,
-                                "--batch", batch, "--seed", seed, *slow)
+            for batch in (100, 50):
+                run = os.path.join(cls.dir.name, "A", f"{batch}-{seed}")
+                gwrun.train(1, run, *TRAIN, "--batch", batch, "--seed", seed)
+                wall = gwrun.run_json(run)["results"]["summary"]["wall_s"]
+                for side, factor, delay in (("B", 1 + 0.01 * (-1) ** seed, 0), ("C", 1, 5 * wall),
+                                            ("A", 1, 0)):
+                    second += 1
+                    cls.derive(run, os.path.join(cls.dir.name, side, f"{batch}-{seed}"), second,
+                               factor, delay)
+
+    @staticmethod
+    def derive(run, folder, second, factor, delay):
+        """The same run, started in that second of a day, its times changed."""
+        info, rows = gwrun.run_json(run), gwrun.batches(run)
+        info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
+        if delay > 0:
+            info["options"]["inject-skew"] = f"0:{delay:g}"
+        if folder != run:
+            shutil.copytree(run, folder)
+        with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
+            json.dump(info, file)
+        with open(os.path.join(folder, "batches.csv"), "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            for row in rows:
+                for column in ("wall_s", "data_s"):
+                    row[column] = factor * float(row[column]) + delay
+                writer.writerow(row)
 
     def compare(self, a, b, *words):
         return compare(*(os.path.join(self.dir.name, side) for side in (a, b)), *words)

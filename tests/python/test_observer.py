@@ -7,15 +7,14 @@ import os
 import tempfile
 import unittest
 
-from statistics import median
-
 import gwrun
 
 OBSERVER = os.path.join(os.environ["BUILD"], "tests", "libobserver.so")
 MPI = ["mpi_post_s", "mpi_poll_s", "mpi_wait_s"]
-STEPS, WARMUP = 400, 10
-OWN_S = 0.5e-6  # of a visit to MPI: regions entered and left, the schedule looked up
-DELTA = 0.1 if gwrun.cached("GW_SANITIZE") else 0.02  # sanitizers make that slower, and the observer
+STEPS = 400
+RATES = 1e-3        # of two clocks, one of them calibrated
+READING_S = 1e-6    # digits of the observer's file
+MARK_S = 20e-6      # of a batch: readings, which the kernel rounds
 LARGE = ["--image-scale", "2", "--layers", "512"]  # so that encodings, too, take their time
 
 
@@ -56,21 +55,22 @@ class Observer(unittest.TestCase):
         self.assertEqual(sent, received)
 
     def check_times(self, ranks):
-        """The median over the batches, for what disturbs one need not disturb the others."""
+        """The observer reads its clock inside the ledger's regions, so what it sees is part of what they
+        are charged with; and they are part of the batch."""
         for told, seen in ranks:
-            ratios = []
-            for mine, theirs in zip(told[WARMUP:], seen[WARMUP:]):
+            for mine, theirs in zip(told, seen):
                 comm = sum(float(mine[column]) for column in MPI)
-                # Always: the observer reads its clock inside the ledger's regions.
-                self.assertLess(float(theirs["call_s"]), 1.001 * comm + 1e-6)
-                own = OWN_S * int(theirs["bursts"])
-                ratios.append((float(theirs["burst_s"]) + own) / comm)
-            self.assertAlmostEqual(median(ratios), 1, delta=DELTA)
+                self.assertLess(float(theirs["call_s"]), (1 + RATES) * comm + READING_S)
+                self.assertLess(comm, float(mine["wall_s"]))
 
     def check_cpu(self, ranks):
+        """A thread that is not switched out counts as running: then CPU time is wall time, of which
+        a hypervisor may have taken a part."""
         for told, seen in ranks:
-            mine = sum(float(row["cpu_s"]) for row in told)
-            self.assertAlmostEqual(sum(float(row["cpu_s"]) for row in seen) / mine, 1, delta=0.02)
+            mine, walls = (sum(float(row[column]) for row in told) for column in ("cpu_s", "wall_s"))
+            theirs, longer = (sum(float(row[column]) for row in seen) for column in ("cpu_s", "wall_s"))
+            self.assertLess(theirs, (1 + RATES) * mine + longer - walls + STEPS * MARK_S)
+            self.assertLess(mine, (1 + RATES) * walls + STEPS * MARK_S)
 
     def compare(self, *words, timed=True):
         ranks = observed(self.dir.name, *words)

@@ -272,7 +272,6 @@ class Show(unittest.TestCase):
         shown = document(out)[0]
         self.assertEqual(shown["straggler"], told["straggler"])
         self.assertEqual(shown["straggler"]["rank"], 1)
-        self.assertGreater(shown["parts"]["waiting_s"], 0.005)
         self.assertRegex(show(out).stdout, r"straggler: rank 1, last at \d+% of the exchanges")
 
     def test_saved(self):

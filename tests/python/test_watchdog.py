@@ -79,7 +79,7 @@ class Watchdog(unittest.TestCase):
         }
 
         def stop(comm):
-            job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:2").begun()
+            job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:20").begun()
             time.sleep(0.7)
             job.signal(signal.SIGSTOP, [1])
             return *job.end(), job.left()
@@ -116,9 +116,9 @@ class Watchdog(unittest.TestCase):
 
     def test_paused(self):
         """All ranks are stopped for longer than the timeout, as by a batch system, and go on."""
-        job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="2.5").begun()
+        job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="5").begun()
         job.signal(signal.SIGSTOP, [0, 1])
-        time.sleep(3)
+        time.sleep(5.5)
         job.signal(signal.SIGCONT, [1, 0])
         self.assertEqual(job.end(), ("", 0))
 

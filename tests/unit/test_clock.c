@@ -27,32 +27,35 @@ static void test_never_steps_back(void **state) {
     }
 }
 
-/* 50 ms, told by both clocks; preemption between the paired reads only costs a retry. */
+/* Two clocks, each read between two readings of the other: how far apart they are taken, on however
+ * busy a machine, is allowed for. */
 static void test_rate(void **state) {
     (void)state;
-    double error = 1;
-    for (int tries = 0; tries < 5 && error > 0.001; tries++) {
-        uint64_t t0 = gw_clock_ticks();
-        double m0 = monotonic();
-        while (monotonic() - m0 < 0.05)
-            ;
-        uint64_t t1 = gw_clock_ticks();
-        double m1 = monotonic();
-        error = fabs(gw_clock_seconds(t1 - t0) / (m1 - m0) - 1);
-    }
-    assert_true(error <= 0.001);
+    double a0 = monotonic();
+    uint64_t t0 = gw_clock_ticks();
+    double b0 = monotonic();
+    while (monotonic() - b0 < 0.05)
+        ;
+    double a1 = monotonic();
+    uint64_t t1 = gw_clock_ticks();
+    double b1 = monotonic(), told = gw_clock_seconds(t1 - t0);
+    assert_true(told >= 0.999 * (a1 - b0) && told <= 1.001 * (b1 - a0));
 }
 
 static void test_anchor(void **state) {
     (void)state;
-    uint64_t t0, t1, ns0, ns1;
-    gw_clock_anchor(&t0, &ns0);
-    while (monotonic() < (double)ns0 * 1e-9 + 0.02)
-        ;
-    gw_clock_anchor(&t1, &ns1);
-    double by_ticks = gw_clock_seconds(t1 - t0), by_ns = (double)(ns1 - ns0) * 1e-9;
+    uint64_t before[2], t[2], ns[2];
+    double slack = 0;
+    for (int i = 0; i < 2; i++) {
+        before[i] = gw_clock_ticks();
+        gw_clock_anchor(&t[i], &ns[i]);
+        slack += gw_clock_seconds(gw_clock_ticks() - before[i]);
+        while (i == 0 && monotonic() < (double)ns[0] * 1e-9 + 0.02)
+            ;
+    }
+    double by_ticks = gw_clock_seconds(t[1] - t[0]), by_ns = (double)(ns[1] - ns[0]) * 1e-9;
     assert_true(by_ns >= 0.02);
-    assert_true(fabs(by_ticks - by_ns) < 1e-3 * by_ns);
+    assert_true(fabs(by_ticks - by_ns) < 1e-3 * by_ns + slack);
 }
 
 static void test_name(void **state) {

@@ -1,7 +1,5 @@
-/* The split of a batch into core and memory time: identities, the interval, and a twin that tells a
- * large update from a small one. */
-#include "base/mem.h"
-#include "nn/optimizer.h"
+/* The split of a batch into core and memory time: identities and the interval. That twins tell
+ * large data from small is for `gradwire bench ledger` to show. */
 #include "prof/clock.h"
 #include "train/split.h"
 
@@ -152,43 +150,6 @@ static void test_codec(void **state) {
     assert_true(isnan(row.split.memory_codec_twin_s));
 }
 
-/* Share of an update's time that its twin does not explain. The best of some passes. */
-static double memory_share(const gw_ceilings *c, size_t n) {
-    gw_optimizer *o = NULL;
-    float *p = NULL, *g = NULL;
-    double best = 1;
-    assert_int_equal(gw_optimizer_open(&o, n, 0, 0), GW_OK);
-    assert_int_equal(gw_alloc(&p, n, sizeof *p), GW_OK);
-    assert_int_equal(gw_alloc(&g, n, sizeof *g), GW_OK);
-    bool small = n < 1 << 20; /* short runs, and many: a busy machine leaves some alone */
-    int calls = small ? 100 : 1, tries = small ? 100 : 15;
-    for (int t = 0; t < tries; t++) {
-        uint64_t start = gw_clock_ticks();
-        for (int i = 0; i < calls; i++)
-            gw_optimizer_update(o, p, g, (gw_span){0, n}, 1e-3f, 1);
-        double took = gw_clock_seconds(gw_clock_ticks() - start) / calls;
-        best = took < best ? took : best;
-    }
-    gw_optimizer_close(o);
-    free(p);
-    free(g);
-    return fmax(0, best - (double)n * gw_twin_update(c, &of)) / best;
-}
-
-/* Generous: DRAM is 5 to 30 times slower than the first level. But not than code that a sanitizer
- * has made slow, without wide vectors: there it is not asked. */
-static void test_twin_tells_large_from_small(void **state) {
-    (void)state;
-    static gw_ceilings c;
-    int added;
-    gw_caches_read(c.caches);
-    assert_int_equal(gw_twins_measure(&c, &of, &added), GW_OK);
-#ifndef GW_NO_CLONES
-    assert_true(memory_share(&c, 12 << 20) > 0.5);
-#endif
-    assert_true(memory_share(&c, c.caches[0].bytes / 2 / sizeof(float) / 2) < 0.2);
-}
-
 static int start_clock(void **state) {
     (void)state;
     gw_clock_start();
@@ -199,7 +160,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interval), cmocka_unit_test(test_compulsory_bytes),
         cmocka_unit_test(test_split),    cmocka_unit_test(test_what_stays_blank),
-        cmocka_unit_test(test_codec),    cmocka_unit_test(test_twin_tells_large_from_small),
+        cmocka_unit_test(test_codec),
     };
     return cmocka_run_group_tests(tests, start_clock, NULL);
 }
