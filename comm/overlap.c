@@ -64,6 +64,9 @@ gw_err gw_overlap_fill(gw_overlap *o, gw_span s) {
 }
 
 gw_err gw_overlap_wait(gw_overlap *o, gw_span s) {
+    for (int i = 0; i < o->count; i++) /* all of them, so that they travel side by side */
+        if (gw_span_overlap(o->parts[i], s))
+            GW_TRY(gw_queue_urge(o->queue, o->schedules[i]));
     for (int i = 0; i < o->count; i++)
         if (gw_span_overlap(o->parts[i], s))
             GW_TRY(gw_queue_wait(o->queue, o->schedules[i]));

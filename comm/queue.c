@@ -9,6 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { MOST_SWEEPS = 64 }; /* of a poll */
 
 struct gw_queue {
     gw_progress mode;
@@ -16,6 +19,7 @@ struct gw_queue {
     int capacity, n;
     gw_schedule **inflight; /* in the order started */
     size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
+    int64_t idle_ns;        /* the least that a call of a sweep has taken: it found nothing */
     int n_waiting;
     gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
     /* GW_PROGRESS_THREAD only: all MPI calls of the queue are made under the lock */
@@ -54,6 +58,26 @@ static gw_err admit(gw_queue *q) {
     return GW_OK;
 }
 
+static gw_err launch_waiting(gw_queue *q, int i) {
+    gw_schedule *s = q->waiting[i];
+    for (q->n_waiting--; i < q->n_waiting; i++)
+        q->waiting[i] = q->waiting[i + 1];
+    return launch(q, s);
+}
+
+/* Start of those that wait what a peer has started, whatever the credit: its bytes are on their way
+ * already, and hold the peer's credit until they are answered. Ranks that choose differently would
+ * else use up their credit for what the others put off. */
+static gw_err answer(gw_queue *q) {
+    for (int i = q->n_waiting - 1; i >= 0; i--) {
+        bool called;
+        GW_TRY(gw_schedule_called(q->waiting[i], &called));
+        if (called)
+            GW_TRY(launch_waiting(q, i));
+    }
+    return GW_OK;
+}
+
 /* Test schedule `i` once and drop it if it is complete. */
 static gw_err test_one(gw_queue *q, int i, bool *done) {
     *done = false;
@@ -72,7 +96,7 @@ static gw_err sweep(gw_queue *q) {
         GW_TRY(test_one(q, i, &done));
         i += !done;
     }
-    return GW_OK;
+    return answer(q);
 }
 
 /* One test under the lock, so that ready() waits for no more than that. */
@@ -80,6 +104,8 @@ static void take_turn(gw_queue *q) {
     bool done;
     q->turn = q->turn < q->n ? q->turn : 0;
     q->failed = test_one(q, q->turn, &done);
+    if (q->failed == GW_OK && q->turn == 0)
+        q->failed = answer(q);
     if (q->failed != GW_OK)
         snprintf(q->message, sizeof q->message, "%s", gw_err_text());
     if (done || q->failed != GW_OK)
@@ -161,11 +187,7 @@ static gw_err urge(gw_queue *q, gw_schedule *s) {
     int i = 0;
     while (i < q->n_waiting && q->waiting[i] != s)
         i++;
-    if (i == q->n_waiting)
-        return GW_OK;
-    for (q->n_waiting--; i < q->n_waiting; i++)
-        q->waiting[i] = q->waiting[i + 1];
-    return launch(q, s);
+    return i == q->n_waiting ? GW_OK : launch_waiting(q, i);
 }
 
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
@@ -178,8 +200,34 @@ gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
     return e;
 }
 
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A call of MPI moves some tens of KiB at most, and more may have come since the last poll: the
+ * sweeps go on until one finds nothing, which its time tells. */
 gw_err gw_queue_poll(gw_queue *q) {
-    return q->mode == GW_PROGRESS_POLL ? sweep(q) : GW_OK;
+    bool busy = q->mode == GW_PROGRESS_POLL;
+    for (int i = 0; i < MOST_SWEEPS && busy && q->n > 0; i++) {
+        int64_t start = now_ns(), calls = q->n + q->n_waiting;
+        GW_TRY(sweep(q));
+        int64_t took = (now_ns() - start) / calls;
+        if (q->idle_ns == 0 || took < q->idle_ns)
+            q->idle_ns = took > 0 ? took : 1;
+        busy = took >= 3 * q->idle_ns;
+    }
+    return GW_OK;
+}
+
+gw_err gw_queue_urge(gw_queue *q, gw_schedule *s) {
+    if (q->mode == GW_PROGRESS_THREAD)
+        lock(q);
+    gw_err e = urge(q, s);
+    if (q->mode == GW_PROGRESS_THREAD)
+        pthread_mutex_unlock(&q->lock);
+    return e;
 }
 
 static bool in_flight(const gw_queue *q, const gw_schedule *s) {

@@ -20,15 +20,22 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
 void gw_queue_close(gw_queue *q);
 
 /** From now on keep at most `credit` bytes of spans in flight (one schedule always may be): what is
- *  started beyond that waits its turn, in which the lowest span goes first. Ranks then start in
- *  different orders, and each must in the end wait for all it started. Before the first start. */
+ *  started beyond that waits its turn, in which the lowest span goes first. Ranks may then start in
+ *  different orders; what a peer has started, and waits here, is started whatever the credit. An
+ *  algorithm whose first messages are no answer to this (they pass through shared memory, or go the
+ *  other way) still needs that each rank in the end waits for all it started. Before the first
+ *  start. */
 void gw_queue_limit(gw_queue *q, size_t credit);
 
 /** Start a schedule; it is in flight until waited for or seen complete. */
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s);
 
-/** Bounded: one test of each schedule in flight. Nothing to do unless mode is POLL. */
+/** Bounded: tests of what is in flight, for as long as they find that something has come. Nothing
+ *  to do unless mode is POLL. */
 gw_err gw_queue_poll(gw_queue *q);
+
+/** Start `s` now if it still waits for its turn: it is needed. */
+gw_err gw_queue_urge(gw_queue *q, gw_schedule *s);
 
 /** Block until `s` is complete (at once if it is not in flight). If its turn has not come yet it
  *  starts now: a peer may be waiting for it, while what is in flight here waits for that peer. */

@@ -94,6 +94,9 @@ gw_err gw_schedule_start(gw_schedule *s);
 /** Poll: go on as far as is possible without waiting. *done is true when all is finished (and
  *  stays so). */
 gw_err gw_schedule_test(gw_schedule *s, bool *done);
+/** Not running: has a peer begun the run that is due here, so that a message of it has arrived?
+ *  False where none can, e.g. because the peers wait for this rank's first message. */
+gw_err gw_schedule_called(const gw_schedule *s, bool *called);
 /** Blocking execution from start to end; `call`s use their blocking form unless lane->yield. */
 gw_err gw_schedule_run(gw_schedule *s);
 

@@ -201,6 +201,17 @@ gw_err gw_schedule_test(gw_schedule *s, bool *done) {
     return GW_OK;
 }
 
+gw_err gw_schedule_called(const gw_schedule *s, bool *called) {
+    int i = 0, flag = 0;
+    while (i < s->n_ops && s->ops[i].kind != GW_OP_RECV)
+        i++;
+    if (i < s->n_ops)
+        GW_MPI(MPI_Iprobe(MPI_ANY_SOURCE, s->ops[i].tag, s->ops[i].lane->comm, &flag,
+                          MPI_STATUS_IGNORE));
+    *called = flag;
+    return GW_OK;
+}
+
 gw_err gw_schedule_run(gw_schedule *s) {
     s->told.run++; /* blocked from before its start on */
     gw_exchange_tell(GW_EXCHANGE_START, &s->told);
