@@ -45,10 +45,16 @@ gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm com
     return gw_wait(&request);
 }
 
+gw_err gw_allreduce_begin(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm, MPI_Request *request) {
+    GW_MPI(MPI_Iallreduce(in, out, count, type, op, comm, request));
+    return GW_OK;
+}
+
 gw_err gw_allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm) {
     MPI_Request request;
-    GW_MPI(MPI_Iallreduce(in, out, count, type, op, comm, &request));
+    GW_TRY(gw_allreduce_begin(in, out, count, type, op, comm, &request));
     return gw_wait(&request);
 }
 

@@ -24,6 +24,10 @@ gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm com
 /** in may be MPI_IN_PLACE. */
 gw_err gw_allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm);
+/** The first half of gw_allreduce: for a gw_wait later, before which `in` and `out` stay as they
+ *  are. */
+gw_err gw_allreduce_begin(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm, MPI_Request *request);
 gw_err gw_comm_dup(MPI_Comm comm, MPI_Comm *out);
 
 #endif

@@ -22,10 +22,12 @@ static float rate(const gw_trainer *t, int64_t step) {
     return (float)(from + (full - from) * (double)step / (double)c->lr_warmup);
 }
 
-/* After this step somebody reads parameters or calls MPI: nothing may be pending then. */
+/* After this step somebody reads parameters, or calls MPI where a progress thread may be inside:
+ * nothing may be pending then. */
 static bool must_settle(const gw_trainer *t, int b) {
-    return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
-           t->step == t->flush_at || t->step == t->vote.next || t->keep ||
+    bool threads = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED;
+    return (threads && t->step == t->vote.next) || b + 1 == gw_sampler_batches(t->sampler) ||
+           t->step == t->c->steps || t->step == t->flush_at || t->step == t->stop_at || t->keep ||
            gw_checks_due(&t->checks, t->step) || gw_codec_stats_settles(t->stats, t->step);
 }
 
@@ -140,12 +142,13 @@ gw_err gw_trainer_flush(gw_trainer *t) {
 }
 
 static gw_err limit_reached(gw_trainer *t, bool *stop) {
-    if (t->c->steps > 0 && t->step >= t->c->steps) {
+    bool last = t->c->steps > 0 && t->step >= t->c->steps;
+    if (!last || t->vote.open)
+        GW_TRY(gw_trainer_vote(t, stop));
+    if (last)
         t->stopped_by = "steps";
-        *stop = true;
-        return GW_OK;
-    }
-    return t->step == t->vote.next ? gw_trainer_vote(t, stop) : GW_OK;
+    *stop |= last;
+    return GW_OK;
 }
 
 static void report(gw_trainer *t, double epoch_start_s, int64_t samples) {

@@ -95,16 +95,24 @@ void gw_trainer_heed(gw_trainer *t, int sig) {
 }
 
 /* The time limit by rank 0's clock, so that all stop at the same step. */
-gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
+static gw_err begin_vote(gw_trainer *t) {
     double now = gw_ledger_now();
     bool limited = t->rank == 0 && t->c->time_limit_s > 0;
     gw_ballot ballot = {.signal = gw_signals_seen(),
                         .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s,
                         .not_finite = gw_guard_stops(&t->checks.guard)};
     gw_checkpoint_ballot(t->checkpoint, &ballot);
-    GW_TRY(gw_vote_hold(&t->vote, now, &ballot));
+    return gw_vote_begin(&t->vote, now, &ballot);
+}
+
+static gw_err end_vote(gw_trainer *t) {
+    gw_ballot ballot;
+    GW_TRY(gw_vote_end(&t->vote, &ballot));
+    ballot.writing |= t->keep; /* one that was taken since the vote began */
+    if (ballot.not_finite || ballot.time_over || ballot.signal)
+        t->stop_at = t->stepper.pending ? t->step + 1 : t->step;
     if (ballot.not_finite)
-        return gw_guard_check(&t->checks.guard);
+        return GW_OK;
     GW_TRY(gw_checkpoint_voted(t->checkpoint, t->step, &ballot));
     const char *warning = gw_checkpoint_warning(t->checkpoint);
     if (warning)
@@ -112,8 +120,23 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
     if (ballot.time_over)
         t->stopped_by = "time-limit";
     gw_trainer_heed(t, (int)ballot.signal);
-    *stop |= ballot.time_over || ballot.signal;
     return GW_OK;
+}
+
+/* What a lazy step leaves pending is not waited for: the vote ends a step later, and if the run is
+ * to stop, it does after one more step, which settles. */
+gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
+    if (t->vote.open)
+        GW_TRY(end_vote(t));
+    if (t->step == t->vote.next && t->stop_at == 0) {
+        GW_TRY(begin_vote(t));
+        if (!t->stepper.pending)
+            GW_TRY(end_vote(t));
+    }
+    if (t->stop_at == 0 || t->step < t->stop_at)
+        return GW_OK;
+    *stop = true;
+    return gw_guard_check(&t->checks.guard);
 }
 
 /* ---- the start ---- */

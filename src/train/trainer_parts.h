@@ -77,6 +77,7 @@ typedef struct gw_trainer {
     int64_t left_out; /* samples that it leaves out: this rank's, of steps that were left out */
     int64_t samples;  /* of the epoch so far, all ranks' */
     gw_vote vote;
+    int64_t stop_at; /* the step that a vote has made the last one; 0: none */
     gw_resume resume;
     gw_checkpoint *checkpoint; /* NULL: none are written */
     double limit_from_s;       /* when this start began to train */
@@ -149,7 +150,7 @@ gw_err gw_trainer_keep_last(gw_trainer *t);
 /** Collective: wait for that. */
 gw_err gw_trainer_kept(gw_trainer *t);
 
-/** Collective, after the step that t->vote names: whether the run ends here. */
+/** Collective, after every step: votes where one is due, and sees whether the run ends here. */
 gw_err gw_trainer_vote(gw_trainer *t, bool *stop);
 
 /** Collective: the replicas settled and compared, the model evaluated, the epoch's row written. */

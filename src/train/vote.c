@@ -17,16 +17,22 @@ static int64_t interval(const gw_vote *v, double now_s) {
     return wanted > took_s ? (int64_t)(wanted / took_s) : 1;
 }
 
-gw_err gw_vote_hold(gw_vote *v, double now_s, gw_ballot *ballot) {
-    struct {
-        gw_ballot ballot;
-        int64_t interval;
-    } all = {*ballot, v->rank == 0 ? interval(v, now_s) : 0};
-    int count = (int)(sizeof all / sizeof(int64_t));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &all, count, MPI_INT64_T, MPI_MAX, v->comm));
-    *ballot = all.ballot;
+gw_err gw_vote_begin(gw_vote *v, double now_s, const gw_ballot *ballot) {
+    int count = (int)(sizeof v->all / sizeof(int64_t));
+    v->all.ballot = *ballot;
+    v->all.interval = v->rank == 0 ? interval(v, now_s) : 0;
+    GW_TRY(gw_allreduce_begin(MPI_IN_PLACE, &v->all, count, MPI_INT64_T, MPI_MAX, v->comm,
+                              &v->request));
     v->last = v->next;
     v->last_s = now_s;
-    v->next += all.interval;
+    v->open = true;
+    return GW_OK;
+}
+
+gw_err gw_vote_end(gw_vote *v, gw_ballot *ballot) {
+    GW_TRY(gw_wait(&v->request));
+    *ballot = v->all.ballot;
+    v->next = v->last + v->all.interval;
+    v->open = false;
     return GW_OK;
 }

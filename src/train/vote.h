@@ -1,7 +1,8 @@
 /** What the ranks decide together while they train: one small collective between two steps, at
- * steps that all of them know beforehand, since nothing may be pending then. How many steps lie
- * between two votes follows from how long these took, so that one comes about every GW_VOTE_S
- * seconds: as soon as a signal or a time limit wants, and too rarely to be felt. */
+ * steps that all of them know beforehand. It is begun and ended in two calls: a step later, its
+ * messages have travelled beside the gradients that are under way, and nobody waits for either.
+ * How many steps lie between two votes follows from how long these took, so that one comes about
+ * every GW_VOTE_S seconds: as soon as a signal or a time limit wants, and too rarely to be felt. */
 #ifndef GW_TRAIN_VOTE_H
 #define GW_TRAIN_VOTE_H
 
@@ -24,6 +25,12 @@ typedef struct gw_ballot {
 typedef struct gw_vote {
     MPI_Comm comm;
     int rank;
+    bool open; /* begun, not ended */
+    struct {
+        gw_ballot ballot;
+        int64_t interval; /* to the next vote, by rank 0 */
+    } all;
+    MPI_Request request;
     int64_t next; /* the step after which the next vote is; the same on all ranks */
     int64_t last; /* of the last one */
     double last_s;
@@ -32,8 +39,11 @@ typedef struct gw_vote {
 /** The next vote is after step `step` + 1. `now_s`: by any clock that goes on like later ones. */
 gw_err gw_vote_open(gw_vote *v, MPI_Comm comm, int64_t step, double now_s);
 
-/** Collective, after step v->next: *ballot becomes what all ranks have in common, and v->next the
- *  step of the next vote. */
-gw_err gw_vote_hold(gw_vote *v, double now_s, gw_ballot *ballot);
+/** Collective, after step v->next, with no vote open; does not block. v->next becomes the step of
+ *  the next vote when this one ends. */
+gw_err gw_vote_begin(gw_vote *v, double now_s, const gw_ballot *ballot);
+
+/** Collective: the end of an open vote; *ballot: what all ranks have in common. */
+gw_err gw_vote_end(gw_vote *v, gw_ballot *ballot);
 
 #endif

@@ -53,6 +53,16 @@ class Identities(unittest.TestCase):
         self.train(2, "iallreduce:bucket=64K", "--update", "lazy")
         self.check(2, False)
 
+    def test_lazy_steps_overlap(self):
+        """A vote between two steps settles nothing: the second half of each exchange is sent in
+        the next step, of the last one in its own."""
+        gwrun.train(2, self.out, "--overhead", 0, "--steps", 6, "--update", "lazy", "--inject-skew",
+                    "0:0.05", "--comm", "iallreduce:algo=sra,progress=none")
+        for rows in identities.by_rank(gwrun.batches(self.out)):
+            sent = [int(row["wire_bytes"]) for row in rows]
+            whole = sum(sent) / len(sent)
+            self.assertEqual(sent, [whole / 2] + [whole] * 4 + [whole * 3 / 2])
+
     def test_many_exchanges(self):
         """Hundreds a step: the flushes come closer, and nothing is lost."""
         self.train(2, "iallreduce:bucket=1K")
