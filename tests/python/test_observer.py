@@ -65,11 +65,12 @@ class Observer(unittest.TestCase):
 
     def check_cpu(self, ranks):
         """A thread that is not switched out counts as running: then CPU time is wall time, of which
-        a hypervisor may have taken a part."""
+        a hypervisor may have taken a part. The kernel's two ways of counting differ by what
+        interrupts take."""
         for told, seen in ranks:
             mine, walls = (sum(float(row[column]) for row in told) for column in ("cpu_s", "wall_s"))
             theirs, longer = (sum(float(row[column]) for row in seen) for column in ("cpu_s", "wall_s"))
-            self.assertLess(theirs, (1 + RATES) * mine + longer - walls + STEPS * MARK_S)
+            self.assertLess(theirs, 1.02 * mine + longer - walls + STEPS * MARK_S)
             self.assertLess(mine, (1 + RATES) * walls + STEPS * MARK_S)
 
     def compare(self, *words, timed=True):
