@@ -29,8 +29,9 @@ def compare(*words):
 
 
 class RealRuns(unittest.TestCase):
-    """A, B and a slower C, five runs each, in turn: real folders, in which B's and C's times are those
-    of A, but for 1%, and for a delay in C, so that nothing depends on how busy the machine is."""
+    """A, B and a slower C, five runs each, in turn: real folders, but with step times made up, so that
+    nothing depends on how busy the machine is."""
+    STEP, DELAY = 1e-3, 5e-3
 
     @classmethod
     def setUpClass(cls):
@@ -41,16 +42,16 @@ class RealRuns(unittest.TestCase):
             for batch in (100, 50):
                 run = os.path.join(cls.dir.name, "A", f"{batch}-{seed}")
                 gwrun.train(1, run, *TRAIN, "--batch", batch, "--seed", seed)
-                wall = gwrun.run_json(run)["results"]["summary"]["wall_s"]
-                for side, factor, delay in (("B", 1 + 0.01 * (-1) ** seed, 0), ("C", 1, 5 * wall),
-                                            ("A", 1, 0)):
+                step = cls.STEP * (1 + 0.02 * seed)  # as a machine that slows down
+                for side, took, delay in (("B", step * (1 + 0.01 * (-1) ** seed), 0),
+                                          ("C", step, cls.DELAY), ("A", step, 0)):
                     second += 1
                     cls.derive(run, os.path.join(cls.dir.name, side, f"{batch}-{seed}"), second,
-                               factor, delay)
+                               took, delay)
 
     @staticmethod
-    def derive(run, folder, second, factor, delay):
-        """The same run, started in that second of a day, its times changed."""
+    def derive(run, folder, second, took, delay):
+        """The same run, started in that second of a day; its steps took so long, and the delay."""
         info, rows = gwrun.run_json(run), gwrun.batches(run)
         info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
         if delay > 0:
@@ -62,10 +63,8 @@ class RealRuns(unittest.TestCase):
         with open(os.path.join(folder, "batches.csv"), "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
-            for row in rows:
-                for column in ("wall_s", "data_s"):
-                    row[column] = factor * float(row[column]) + delay
-                writer.writerow(row)
+            writer.writerows({**row, "wall_s": took + delay, "data_s": 0.1 * took + delay}
+                             for row in rows)
 
     def compare(self, a, b, *words):
         return compare(*(os.path.join(self.dir.name, side) for side in (a, b)), *words)
