@@ -51,6 +51,24 @@ while time.monotonic() < end:
     pass
 print((time.process_time() - used) / 0.5)
 """
+SINK = """
+import socket
+with socket.create_server(("", 7078)) as server:
+    print("ready", flush=True)
+    peer, _ = server.accept()
+left = 2 << 20
+while left:
+    left -= len(peer.recv(min(left, 1 << 20))) or exit(1)
+peer.sendall(b"k")
+"""
+SOURCE = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 7078)) as peer:
+    begin = time.monotonic()
+    peer.sendall(bytes(2 << 20))
+    peer.recv(1)
+    print(time.monotonic() - begin)
+"""
 needs_hydra = unittest.skipUnless(HYDRA, "this MPI is started otherwise; see test_no_hydra")
 
 
@@ -109,12 +127,15 @@ class Refusals(Testbed):
         os.chmod(self.dir.name, 0o755)
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         python = shutil.which("python3", path="/usr/bin") or sys.executable
-        with open(TESTBED, encoding="utf-8") as script:  # that user need not be able to open it
-            done = subprocess.run([python, "-", "up"], text=True, capture_output=True,
-                                  check=False, cwd="/", env=dict(self.env, PATH=tools),
-                                  input="__file__ = 'testbed'\n" + script.read(), **user)
+        tree = os.path.join(self.dir.name, "experiments")  # a copy that this user can read
+        shutil.copytree(os.path.dirname(TESTBED), tree, copy_function=shutil.copyfile,
+                        ignore=lambda at, names: [] if at.endswith("emulation") else
+                        [name for name in names if name not in ("testbed", "emulation")])
+        done = subprocess.run([python, os.path.join(tree, "testbed"), "up"], text=True,
+                              capture_output=True, check=False, cwd="/",
+                              env=dict(self.env, PATH=tools), **user)
         self.refused(done, "root")
-        self.assertEqual(os.listdir(self.dir.name), ["bin"])
+        self.assertEqual(os.listdir(self.dir.name), ["bin", "experiments"])
 
     def test_not_allowed(self):
         """Where it is possible, a stand-in for ip says what a container's does."""
@@ -136,6 +157,10 @@ class Refusals(Testbed):
                             (("up", "--slow", "3:0.5"), "1 to 2"),
                             (("up", "--slow", "2:0.5", "--slow", "2:0.4"), "twice"),
                             (("up", "--slow", "2:1"), "'2:1'"),
+                            (("up", "--rate", "1gbit/"), "''"), (("up", "--rate", "1gbit,,"), "''"),
+                            (("up", "--rate", "1gbit,2gbit", "--hosts", "3"), "2 rates for 3"),
+                            (("up", "--offload", "0"), "'0'"), (("up", "--offload", "45"), "'45'"),
+                            (("up", "--mtu", "9001"), "'9001'"),
                             (("run",), "command"), (("exec", "0", "ls"), "'0'")):
             self.refused(self.call(*words), says)
 
@@ -176,8 +201,17 @@ class Standing(Testbed):
         self.refused(self.call("up", "--hosts", "3"), "2 hosts", "down")
         self.assertEqual(outside(), self.before)
         run, rows = self.train(2, "--comm", "allreduce:algo=sra")
-        self.assertEqual(run["link"], {"emulated": True, "hosts": 2, "rate_bits_per_s": RATE,
-                                       "slow_hosts": None})
+        link = run["link"]
+        cost = link.pop("cost")
+        self.assertEqual(link, {"emulated": True, "hosts": 2, "rate_bits_per_s": RATE,
+                                "slow_hosts": None, "host_rates": None,
+                                "piece": {"packets": 12, "mtu": 1500}})
+        self.assertGreater(cost["seconds"], 0)
+        measured = {name for name in cost if cost[name] is not None}
+        self.assertIn(len(measured), (1, 2, 4), cost)  # too short; no count of interrupts; all
+        if "cores_per_rank" in measured:
+            self.assertAlmostEqual(cost["cores_per_rank"],
+                                   cost["interrupts_s"] / cost["seconds"] / 2)
         self.assertEqual((run["machine"]["nodes"], run["machine"]["ranks_on_this_node"]), (2, 1))
         self.assertEqual(run["machine"]["oversubscribed"],
                          len(os.sched_getaffinity(0)) < 2)
@@ -273,6 +307,50 @@ class Standing(Testbed):
         status = json.loads(self.must("status", "--json"))
         self.assertEqual([(link["sends"]["rate_bits_per_s"], link["receives"]["rate_bits_per_s"])
                           for link in status["links"]], 3 * [(RATE, RATE)])
+
+    def link_settings(self, host):
+        """Segments of a piece, MTU, and the connection's own queue, as the kernel tells."""
+        link, = json.loads(self.must("exec", str(host), "--", "ip", "-j", "-d", "link", "show", "eth0"))
+        queue, = self.must("exec", str(host), "--", "cat",
+                           "/proc/sys/net/ipv4/tcp_limit_output_bytes").split()
+        return link["gso_max_segs"], link["mtu"], int(queue)
+
+    def test_shaping(self):
+        """Each host's own rates; buckets of less than 30% of 64 KiB, that a piece fits into."""
+        for rate, more, rates, segments in (
+                ("50mbit/200mbit,100mbit,1gbit", (), [(50, 200), (100, 100), (1000, 1000)], 4),
+                ("1gbit", ("--mtu", "9000"), 3 * [(1000, 1000)], 1),
+                ("200mbit", ("--offload", "off"), 3 * [(200, 200)], 1),
+                ("200mbit", ("--offload", "5"), 3 * [(200, 200)], 5)):
+            with self.subTest(rate=rate, more=more):
+                self.must("up", "--hosts", "3", "--rate", rate, *more)
+                links = json.loads(self.must("status", "--json"))["links"]
+                self.assertEqual([(link["sends"]["rate_bits_per_s"] / 1e6,
+                                   link["receives"]["rate_bits_per_s"] / 1e6) for link in links], rates)
+                mtu = 9000 if "9000" in more else 1500
+                for link in links:
+                    got, got_mtu, queue = self.link_settings(link["host"])
+                    self.assertEqual((got, got_mtu), (segments, mtu))
+                    piece = segments * (mtu + 14)
+                    self.assertTrue(2 * piece <= queue <= 0.1 * RATE, queue)
+                    bucket = link["sends"]["bucket_bytes"]
+                    self.assertTrue(piece < bucket <= 0.3 * (64 << 10) * 1514 / 1448, bucket)
+                    self.assertTrue(bucket <= link["receives"]["bucket_bytes"] + 1
+                                    <= bucket + piece + 16, links)
+                self.must("down")
+
+    def test_never_faster(self):
+        """Of bytes that one connection brought over: no more than the rate and a bucket's."""
+        self.up(2)
+        for ways in (("1", "2"), ("2", "1")):
+            sink = subprocess.Popen([sys.executable, TESTBED, "exec", "--name", self.name, ways[1], "--",
+                                     sys.executable, "-c", SINK], env=self.env, text=True,
+                                    stdout=subprocess.PIPE)
+            self.assertEqual(sink.stdout.readline(), "ready\n")
+            seconds = float(self.must("exec", ways[0], "--", sys.executable, "-c", SOURCE,
+                                      f"10.77.0.{ways[1]}"))
+            sink.communicate(timeout=30)
+            self.assertGreater(seconds * RATE / 8, (2 << 20) - 40000)
 
     @needs_hydra
     def test_exit_status_of_a_refused_run(self):

@@ -1,0 +1,133 @@
+"""Commands, namespaces, and the folder that keeps the state of a testbed."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+LINK = "eth0"
+
+
+class Failed(Exception):
+    """What went wrong, in one line."""
+    status = 1
+
+
+class Refused(Failed):
+    """What the user has to change."""
+    status = 2
+
+
+def require_system():
+    missing = [tool for tool in ("ip", "tc") if not shutil.which(tool)]
+    if missing:
+        raise Refused(f"needs {' and '.join(missing)}: install iproute2")
+    if os.geteuid() != 0:
+        raise Refused("needs root, to make network namespaces: run it with sudo")
+
+
+def system(*words, check=True):
+    done = subprocess.run(words, text=True, capture_output=True, check=False)
+    if check and done.returncode != 0:
+        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise Failed(f"{shlex.join(words)}: {last}")
+    return done
+
+
+def folder_of(name):
+    return os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/tmp", f"gradwire-testbed-{name}")
+
+
+def space_of(name, host):
+    return f"gw-{name}-{host}"  # host: 1 to N, or "switch"
+
+
+def address_of(host):
+    return f"10.77.0.{host}"
+
+
+def namespaces(name):
+    """Those of this testbed that exist, whole or half built."""
+    mine = re.compile(rf"gw-{re.escape(name)}-(switch|\d+)")
+    words = (line.split()[0] for line in system("ip", "netns", "list").stdout.splitlines() if line)
+    return sorted(word for word in words if mine.fullmatch(word))
+
+
+def processes(name):
+    pids = set()
+    for space in namespaces(name):
+        done = system("ip", "netns", "pids", space, check=False)  # fails for one half made
+        pids |= {int(word) for word in done.stdout.split()}
+    return pids - {os.getpid()}
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """The state folder, made if need be and this process's alone. `down` removes it, so whoever has
+    waited for the lock looks whether it still is the folder of that name."""
+    while True:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise Refused(f"{folder}: {error.strerror}: not a folder of mine") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            own = os.fstat(fd)
+            if own.st_uid != os.geteuid() or stat.S_IMODE(own.st_mode) & 0o022:
+                raise Refused(f"{folder}: others can write there: remove it")
+            if os.path.exists(folder) and os.path.samestat(os.lstat(folder), own):
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def load(name):
+    """What `up` wrote when it was done; None: nothing is up, or not all of it."""
+    try:
+        folder = os.lstat(folder_of(name))
+        with open(os.path.join(folder_of(name), "state.json"), encoding="utf-8") as file:
+            state = json.load(file)
+    except (OSError, ValueError):
+        return None
+    if folder.st_uid != os.geteuid() or len(namespaces(name)) != state["hosts"] + 1:
+        return None
+    return state
+
+
+def write(folder, name, text, mode=0o600):
+    path = os.path.join(folder, name)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path + ".new", mode)
+    os.replace(path + ".new", path)
+
+
+def standing(name):
+    state = load(name)
+    if not state:
+        raise Refused(f"{name} is not up: `testbed up` first")
+    return state
+
+
+def slow_text(state):
+    """HOST:FRACTION,..; empty: all hosts are as fast as this machine."""
+    return ",".join(f"{host}:{part:g}" for host, part in state.get("slow", {}).items())
+
+
+def rate_text(state):
+    """The hosts' rates in Mbit/s as `--rate` has them: one for all, or one each."""
+    def pair(up, down):
+        return f"{up / 1e6:g}" + (f"/{down / 1e6:g}" if down != up else "")
+    words = [pair(*rates) for rates in state["rates"]]
+    return (words[0] if len(set(words)) == 1 else ",".join(words)) + " Mbit/s"
