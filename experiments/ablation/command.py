@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 from ablation.lines import BadSpec, Node, nearest, show
 
-PLACEMENT = ("ranks", "hosts", "rate", "per-host")
-RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "threads": (1, 4096)}
+OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_PIECE", "HOST_RATES",
+                                                  "SLOW_HOSTS")}
+LINK = ("offload", "mtu")  # of the testbed; without them, its own defaults
+PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK)
+RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000),
+          "threads": (1, 4096)}
 # What the runner gives itself, and what would keep a run from being one.
 RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overwrite": "leave it",
             "quiet": "leave it", "check": "it is checked anyway"}
@@ -68,7 +72,7 @@ def check_name(name, node, options):
         if not re.fullmatch(r"env\.[A-Za-z_][A-Za-z0-9_]*", name):
             raise node.bad(f"{show(name)}: no name of an environment variable; write env.NAME with "
                            "letters, digits and _")
-        if name in ("env.GRADWIRE_TESTBED", "env.GRADWIRE_LINK_RATE", "env.GRADWIRE_SLOW_HOSTS"):
+        if name in OF_TESTBED:
             raise node.bad(f"{show(name)}: the testbed sets it; set hosts: and rate: instead")
     elif name in RESERVED and name in options:
         raise node.bad(f"option '{name}' is not for a spec; {RESERVED[name]}")
@@ -76,12 +80,26 @@ def check_name(name, node, options):
         raise node.bad(f"unknown option {show(name)}; {nearest(name, known(options))}")
 
 
+def is_rate(text):
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([a-z]+)", text.lower(), re.ASCII)
+    return bool(found) and 1e6 <= float(found[1]) * RATE_UNITS.get(found[2], 0) <= 1e11
+
+
 def check_rate(node):
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([a-z]+)", node.value.lower(), re.ASCII)
-    bits = float(found[1]) * RATE_UNITS.get(found[2], 0) if found else 0
-    if node.value != "none" and not 1e6 <= bits <= 1e11:
-        raise node.bad(f"rate: {show(node.value)} must be 1mbit to 100gbit, e.g. 1gbit; none runs "
-                       "without the testbed")
+    """UP[/DOWN], for all hosts or for each in turn."""
+    hosts = [word.split("/") for word in node.value.split(",")]
+    if node.value != "none" and not all(len(ways) <= 2 and all(map(is_rate, ways))
+                                        for ways in hosts):
+        raise node.bad(f"rate: {show(node.value)} must be 1mbit to 100gbit, e.g. 1gbit, or "
+                       "50mbit/200mbit to send and receive at; quoted, one for each host, by "
+                       "commas; none runs without the testbed")
+
+
+def check_offload(node):
+    if node.value not in ("on", "off") and not (re.fullmatch(r"\d{1,2}", node.value, re.ASCII)
+                                                and 1 <= int(node.value) <= 44):
+        raise node.bad(f"offload: {show(node.value)} must be on, off, or the segments of a piece, "
+                       "1 to 44")
 
 
 def setting(name, node, options):
@@ -98,6 +116,8 @@ def setting(name, node, options):
         whole(node, *RANGES[name], name)
     elif name == "rate":
         check_rate(node)
+    elif name == "offload":
+        check_offload(node)
     elif name in options and not options[name]:  # a flag
         if node.value.lower() not in YES | NO:
             raise node.bad(f"{name}: {show(node.value)} must be true or false: it takes no value")
@@ -173,10 +193,16 @@ def testbed_of(settings, ranks):
     if given.get("rate") == "none":
         return None
     if "rate" not in given and "hosts" not in given:
-        if "per-host" in given:
-            raise settings["per-host"].node.bad("per-host without a testbed; give rate: or hosts:")
+        for name in ("per-host", *LINK):
+            if name in given:
+                raise settings[name].node.bad(f"{name} without a testbed; give rate: or hosts:")
         return None
     per_host = int(given.get("per-host", 1))
     hosts = int(given.get("hosts", min(max(2, -(-ranks // per_host)), RANGES["hosts"][1])))
-    return {"hosts": hosts, "rate": given.get("rate", "1gbit"), "per_host": per_host}
+    rate = given.get("rate", "1gbit")
+    if rate.count(",") not in (0, hosts - 1):
+        raise settings["rate"].node.bad(f"rate: {show(rate)} has {rate.count(',') + 1} rates for "
+                                        f"{hosts} hosts; give one, or one for each host")
+    return {"hosts": hosts, "rate": rate, "per_host": per_host,
+            **{name: given[name] for name in LINK if name in given}}
 

@@ -21,6 +21,7 @@ def place(cell):
     if cell.testbed:
         bed = cell.testbed
         where += f" on {bed['hosts']} hosts at {bed['rate']}, {bed['per_host']} each in turn"
+        where += "".join(f", {name} {bed[name]}" for name in ("offload", "mtu") if name in bed)
     return where
 
 

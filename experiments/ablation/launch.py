@@ -44,7 +44,7 @@ class Launcher:
         self.mpiexec = os.path.join(build, "mpiexec")
         digest = hashlib.sha256(os.fsencode(os.path.abspath(out))).hexdigest()
         self.name = f"study-{digest[:12]}"  # of the testbed: the same after an interruption
-        self.up = None  # what the testbed is: (hosts, rate); None: it is down
+        self.up = None  # what the testbed is: {option of `up`: value}; None: it is down
 
     def refuse(self, cells, jobs, oversubscribe):
         """What cannot work, before anything runs."""
@@ -103,12 +103,13 @@ class Launcher:
         """The testbed as the cell wants it; it stays for the next run that wants the same."""
         if not cell.testbed:
             return
-        wanted = (cell.testbed["hosts"], cell.testbed["rate"])
+        wanted = {name: str(cell.testbed[name]) for name in ("hosts", "rate", "offload", "mtu")
+                  if name in cell.testbed}
         if self.up == wanted:
             return
         self.testbed("down")  # of another cell, or left by a runner that was killed
-        self.up = ()  # perhaps in part
-        self.testbed("up", "--hosts", str(wanted[0]), "--rate", str(wanted[1]))
+        self.up = {}  # perhaps in part
+        self.testbed("up", *(word for name in wanted for word in (f"--{name}", wanted[name])))
         self.up = wanted
 
     def try_testbed(self, cells):

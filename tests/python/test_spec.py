@@ -74,12 +74,19 @@ BAD = [
     ("claim: x\nranks: 0  # <<\nfactors: {threads: [1]}", "ranks: '0' must be a whole number from"),
     ("claim: x\nbase: {env.2X: 1}  # <<\nfactors: {threads: [1]}", "no name of an environment"),
     ("claim: x\nbase: {env.GRADWIRE_TESTBED: 1}  # <<\nfactors: {threads: [1]}", "testbed sets it"),
+    ("claim: x\nbase: {env.GRADWIRE_HOST_RATES: 1}  # <<\nfactors: {threads: [1]}", "testbed sets it"),
     ("claim: x\nfactors:\n  ranks:\n    - 1\n    - 0  # <<", "ranks: '0' must be"),
     ("claim: x\nfactors:\n  threads:\n    - 1\n    - -1  # <<", "threads: '-1' must be"),
     ("claim: x\nfactors:\n  hosts: [1]  # <<", "hosts: '1' must be a whole number from 2 to 64"),
     ("claim: x\nfactors:\n  rate:\n    - none\n    - 1gbits  # <<", "e.g. 1gbit"),
     ("claim: x\nfactors:\n  rate:\n    - 1kbit  # <<", "1mbit to 100gbit"),
     ("claim: x\nper-host: 2  # <<\nfactors: {threads: [1]}", "per-host without a testbed"),
+    ("claim: x\nmtu: 9000  # <<\nfactors: {threads: [1]}", "mtu without a testbed"),
+    ("claim: x\nrate: 1gbit\nfactors:\n  mtu: [9001]  # <<", "mtu: '9001' must be a whole number"),
+    ("claim: x\nrate: 1gbit\nfactors:\n  offload: [45]  # <<", "on, off, or the segments"),
+    ("claim: x\nrate: 1gbit/2gbit/3gbit  # <<\nfactors: {threads: [1]}", "to send and receive"),
+    ("claim: x\nhosts: 3\nrate: \"1gbit,2gbit\"  # <<\nfactors: {threads: [1]}",
+     "2 rates for 3 hosts"),
     ("claim: x\nranks: 2\nbase:\n  ranks: 3  # <<\nfactors: {lr: [1]}", "set on line 2 already"),
     # factors and levels
     ("claim: x\nfactors:\n  theads: [1, 2]  # <<", "unknown factor 'theads'"),
@@ -233,11 +240,14 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
                 ("ranks: 4, rate: 1gbit", (4, "1gbit", 1)),
                 ("ranks: 1, rate: 10mbit", (2, "10mbit", 1)),
                 ("ranks: 5, rate: 1gbit, per-host: 2", (3, "1gbit", 2)),
-                ("ranks: 4, hosts: 2", (2, "1gbit", 1)), ("rate: null", None)):
+                ("ranks: 4, hosts: 2", (2, "1gbit", 1)), ("rate: null", None),
+                ("ranks: 2, rate: '1gbit/50mbit,2gbit'", (2, "1gbit/50mbit,2gbit", 1)),
+                ("rate: 1gbit, offload: off, mtu: 9000", (2, "1gbit", 1))):
             with self.subTest(settings=settings):
                 cell, = self.read(f"claim: x\nfactors: {{a: {{b: {{{settings}}}}}}}").cells
+                more = {"offload": "off", "mtu": "9000"} if "mtu" in settings else {}
                 keys = ("hosts", "rate", "per_host")
-                self.assertEqual(cell.testbed, expected and dict(zip(keys, expected)))
+                self.assertEqual(cell.testbed, expected and {**dict(zip(keys, expected)), **more})
 
     def test_mutated_specs(self):
         """Whatever a file holds: a study or one line, soon."""
