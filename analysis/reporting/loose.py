@@ -21,6 +21,13 @@ def rate_text(bits_per_s):
     return f"{bits_per_s:g}bit"
 
 
+def link_rate(link):
+    """As `experiments/testbed up --rate` has it."""
+    if not link.get("host_rates"):
+        return rate_text(link["rate_bits_per_s"])
+    return ",".join("/".join(map(rate_text, ways)) for ways in link["host_rates"])
+
+
 def facts(info):
     """Everything that may tell two runs apart, as text."""
     machine, link = info["machine"], info["link"]
@@ -28,7 +35,10 @@ def facts(info):
     found["ranks"] = text(machine["ranks"])
     found["threads"] = text(machine["threads_per_rank"])
     found["hosts"] = text(machine["nodes"])
-    found["rate"] = rate_text(link["rate_bits_per_s"]) if link else "none"
+    found["rate"] = link_rate(link) if link else "none"
+    piece = (link or {}).get("piece")
+    found["piece"] = (f"{piece['packets']} x {piece['mtu']}" if piece
+                      else "unknown" if link else "none")
     found["slow hosts"] = (link or {}).get("slow_hosts") or "none"
     found["cpu"] = machine["cpu"]
     found["commit"] = text(info["commit"])

@@ -5,7 +5,7 @@ import os
 
 from reporting import charts, figure, verdicts
 from reporting.batches import WARM_UP_RULE
-from reporting.loose import rate_text
+from reporting.loose import link_rate
 from reporting.markup import (escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import NotShown
 from reporting.verdicts import runs_of
@@ -69,7 +69,18 @@ def shape_of(info):
 
 def link_of(info):
     link = info["link"]
-    return f"emulated, {rate_text(link['rate_bits_per_s'])}" if link else "the hosts' own"
+    return f"emulated, {link_rate(link)}" if link else "the hosts' own"
+
+
+def link_cost_of(runs):
+    """What the emulation took of the cores, over all runs that tell; None: there is none."""
+    costs = [(run.info["link"].get("cost") or {}).get("cores_per_rank")
+             for run in runs if run.info["link"]]
+    told = [cost for cost in costs if cost is not None]
+    if not told:
+        return "absent" if costs else None
+    return (f"{min(told):.1%} to {max(told):.1%} of a core for each rank that trains, in interrupts"
+            + (f"; absent in {len(costs) - len(told)} runs" if len(told) < len(costs) else ""))
 
 
 def counts(results):
@@ -115,6 +126,7 @@ def head(results):
         ("MPI", different(results, lambda info: " ".join(info["mpi"]["library"].split()))),
         ("Ranks x threads", different(results, shape_of)),
         ("Link", different(results, link_of)),
+        ("Link's cost", link_cost_of(runs_of(results))),
         ("Warm-up", escape(WARM_UP_RULE)),
         ("Statistics", escape(STATISTICS)),
     ])

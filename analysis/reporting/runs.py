@@ -15,6 +15,8 @@ from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
+LINK_COST = 0.05  # of a core for each rank that trains, from which on a run is marked
+MARK_LINK = f"the emulated link took more than {LINK_COST:.0%} of a core a rank"
 MARK_RESUMED = "interrupted and started again"
 CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended
 LABEL = 100  # letters
@@ -94,6 +96,8 @@ def marks_of(info, means):
         marks.append("oversubscribed")
     if info["link"]:
         marks.append("emulated link")
+        if ((info["link"].get("cost") or {}).get("cores_per_rank") or 0) > LINK_COST:
+            marks.append(MARK_LINK)
     if info.get("resumed") or info.get("interruptions"):
         marks.append(MARK_RESUMED)
     if info["results"]["stopped_by"] in CUT_SHORT:

@@ -173,7 +173,10 @@ RUN = {
                 "oversubscribed": YES_NO, "gemm": TEXT, "gemm_warning": Maybe(TEXT),
                 "clock": TEXT},
     "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER,
-                   "slow_hosts?": Maybe(TEXT)}),
+                   "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
+                   "piece?": Maybe({"packets": COUNT, "mtu": COUNT}),
+                   "cost?": {"seconds": Maybe(NUMBER), "interrupts_s": Maybe(NUMBER),
+                             "ranks_system_s": Maybe(NUMBER), "cores_per_rank": Maybe(NUMBER)}}),
     "ceilings": Maybe({
         "fma_flops_per_s?": Maybe(_BOTH), "copy_bytes_per_s?": Maybe(_BOTH),
         "levels?": [{"level": TEXT, "working_set_bytes": NUMBER, "read_bytes_per_s": _BOTH,

@@ -1,6 +1,7 @@
 /* gradwire show: what a run says of itself beyond its steps. */
 #include "base/text.h"
 #include "cli/show.h"
+#include "train/link_cost.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,6 +63,24 @@ static void print_links(const gw_show_run *r) {
     if (slowest > 0 && !isnan(bytes))
         printf("slowest link: %.2f GB/s; a rank's wire bytes take it %.1f us\n", 1e-9 / slowest,
                bytes * slowest * 1e6);
+}
+
+/* What emulated links took of the cores; null in runs that are too short to tell, or older. */
+static void print_link_cost(const gw_show_run *r) {
+    double cores = gw_show_number(r, "link.cost.cores_per_rank"),
+           system = gw_show_number(r, "link.cost.ranks_system_s"),
+           seconds = gw_show_number(r, "link.cost.seconds");
+    if (!gw_show_true(r, "link.emulated"))
+        return;
+    if (isnan(cores)) {
+        printf("emulated link: what it took of the cores is absent\n");
+        return;
+    }
+    printf(
+        "emulated link: interrupts took %.1f%% of a core for each rank that trains%s; the ranks' "
+        "own system time %.2f cores in all\n",
+        100 * cores, cores > GW_LINK_COST_WARN ? " (MORE than 5%: overlap looks worse)" : "",
+        system / seconds);
 }
 
 /* ---- what the run measured beside ---- */
@@ -149,6 +168,7 @@ void gw_show_facts(const gw_show_run *r) {
     print_saved(r);
     print_ceilings(r);
     print_links(r);
+    print_link_cost(r);
     print_overhead(r);
     print_checks(r);
     print_sources(r);

@@ -67,8 +67,8 @@ static void print_machine(const gw_show_run *r) {
     if (gw_show_true(r, "machine.oversubscribed"))
         printf(", OVERSUBSCRIBED: times say little");
     if (gw_show_true(r, "link.emulated"))
-        printf(", link EMULATED: %.0f hosts at %g Mbit/s", gw_show_number(r, "link.hosts"),
-               rate / 1e6);
+        printf(", link EMULATED: %.0f hosts at %g Mbit/s%s", gw_show_number(r, "link.hosts"),
+               rate / 1e6, json_is_array(gw_show_json(r, "link.host_rates")) ? " and more" : "");
     printf("\n");
 }
 

@@ -198,44 +198,6 @@ static int mask_bits(uint64_t bits[MASK_WORDS]) {
     return CPU_COUNT(&mask);
 }
 
-/* The whole number that an environment variable holds; -1: not one, or not from 1 to `most`. */
-static int64_t number_in(const char *text, int64_t most) {
-    char *end;
-    if (!isdigit((unsigned char)*text))
-        return -1;
-    long long value = strtoll(text, &end, 10);
-    return *end == '\0' && value >= 1 && value <= most ? value : -1;
-}
-
-gw_err gw_host_link_read(gw_host_link *out) {
-    static const char hosts_name[] = "GRADWIRE_TESTBED", rate_name[] = "GRADWIRE_LINK_RATE";
-    enum { MOST_HOSTS = 4096 };
-    const int64_t most_rate = 1000000000000;
-    const char *hosts = getenv(hosts_name), *rate = getenv(rate_name);
-    *out = (gw_host_link){0};
-    if (!hosts && !rate)
-        return GW_OK;
-    if (!hosts || !rate)
-        return gw_fail(GW_ERR_USAGE, "%s is set without %s: experiments/testbed sets both",
-                       hosts ? hosts_name : rate_name, hosts ? rate_name : hosts_name);
-    gw_host_link link = {true, (int)number_in(hosts, MOST_HOSTS), number_in(rate, most_rate), ""};
-    if (link.hosts < 0)
-        return gw_fail(GW_ERR_USAGE, "%s='%s': must be a number of hosts from 1 to %d", hosts_name,
-                       hosts, MOST_HOSTS);
-    if (link.rate_bits_per_s < 0)
-        return gw_fail(GW_ERR_USAGE, "%s='%s': must be a whole number of bit/s from 1 to %lld",
-                       rate_name, rate, (long long)most_rate);
-    const char *slow = getenv("GRADWIRE_SLOW_HOSTS");
-    if (slow && (!*slow || slow[strspn(slow, "0123456789:.,")] || strlen(slow) >= sizeof link.slow))
-        return gw_fail(GW_ERR_USAGE,
-                       "GRADWIRE_SLOW_HOSTS='%.300s': must be HOST:FRACTION,.. in at "
-                       "most %zu letters, as experiments/testbed sets it",
-                       slow, sizeof link.slow - 1);
-    snprintf(link.slow, sizeof link.slow, "%s", slow ? slow : "");
-    *out = link;
-    return GW_OK;
-}
-
 /* `sharers`: the ranks whose threads compete for the same CPUs. */
 static gw_err fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
     uint64_t mine[MASK_WORDS] = {0}, all[MASK_WORDS];

@@ -29,13 +29,15 @@ void gw_host_facts(gw_host *out);
 typedef struct gw_host_link {
     bool emulated;           /* false: the rest is 0 */
     int hosts;               /* network namespaces that the machine plays */
-    int64_t rate_bits_per_s; /* of each link, each way */
+    int64_t rate_bits_per_s; /* of each link, each way; the slowest, where they differ */
     char slow[256];          /* hosts that get only a part of a core: HOST:FRACTION,..; "": none */
+    char rates[2048];        /* bit/s of each host in turn: SENDS/RECEIVES,..; "": all the same */
+    int segments, mtu; /* packets that TCP hands down in one piece, their bytes; 0: not told */
 } gw_host_link;
 
-/** Read GRADWIRE_TESTBED (hosts) and GRADWIRE_LINK_RATE (bit/s), which the testbed sets, and
- * GRADWIRE_SLOW_HOSTS, which may come with them. Neither set: not emulated. One alone or one that
- * is no number in range: GW_ERR_USAGE. */
+/** Read GRADWIRE_TESTBED (hosts) and GRADWIRE_LINK_RATE (bit/s), which the testbed sets, and what
+ * may come with them: GRADWIRE_SLOW_HOSTS, GRADWIRE_HOST_RATES, GRADWIRE_LINK_PIECE (SEGMENTSxMTU).
+ * Neither of the two set: not emulated. One alone or a text that is none: GW_ERR_USAGE. */
 gw_err gw_host_link_read(gw_host_link *out);
 
 /** The ranks of `comm` that share a host with the caller. Emulated hosts share one machine's cores:

@@ -161,16 +161,6 @@ static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
                      text_or_null(gw_gemm_warning()), "clock", gw_clock_name());
 }
 
-/* The emulated link; null: the hosts' own. What cannot be read was refused before the run. */
-static json_t *link_facts(void) {
-    gw_host_link link;
-    if (gw_host_link_read(&link) != GW_OK || !link.emulated)
-        return json_null();
-    return json_pack("{s:b, s:i, s:I, s:o}", "emulated", true, "hosts", link.hosts,
-                     "rate_bits_per_s", (json_int_t)link.rate_bits_per_s, "slow_hosts",
-                     text_or_null(*link.slow ? link.slow : NULL));
-}
-
 /* Memory time by each source apart; see docs/measurement.md. */
 static json_t *memory_facts(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
@@ -278,10 +268,11 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
-        link_facts(), "ceilings", gw_gauge_json(f->gauge), "work", gw_work_json(f->work), "papi",
-        gw_memory_papi_json(f->memory), "sources", sources(c, f, r->summary.source), "forecast",
-        forecast(f->session), "overhead", overhead(c, r), "checkpoints", gw_checkpoints_json(c, r),
-        "resumed", gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
+        gw_link_cost_json(&r->link_cost), "ceilings", gw_gauge_json(f->gauge), "work",
+        gw_work_json(f->work), "papi", gw_memory_papi_json(f->memory), "sources",
+        sources(c, f, r->summary.source), "forecast", forecast(f->session), "overhead",
+        overhead(c, r), "checkpoints", gw_checkpoints_json(c, r), "resumed",
+        gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
         interruptions, "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");

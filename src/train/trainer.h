@@ -7,6 +7,7 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/guard.h"
+#include "train/link_cost.h"
 #include "train/overhead.h"
 #include "train/paired.h"
 #include "train/ranks.h"
@@ -50,6 +51,7 @@ typedef struct gw_train_result {
     gw_paired_result paired; /* 0 pairs: not asked for */
     int64_t split, flagged;  /* batches of all ranks with a memory split by twins; of these with an
                                 empty interval of products */
+    gw_link_cost link_cost;  /* rank 0 */
     double ceilings_drift;   /* relative, between begin and end; NaN: not measured */
     bool oversubscribed;
     int ranks, nodes, node_ranks;

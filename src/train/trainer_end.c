@@ -65,6 +65,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->result;
     gw_watchdog_stage("collecting the results");
     gw_trainer_note(t, r);
+    GW_TRY(gw_link_cost_end(&r->link_cost, gw_trainer_workers(t), t->comm));
     GW_TRY(compare_ranks(t));
     GW_TRY(gw_checks_collect(&t->checks, &t->checked));
     r->left_out = t->checked.nan.out_steps;

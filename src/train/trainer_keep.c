@@ -164,6 +164,7 @@ gw_err gw_trainer_go_on(gw_trainer *t) {
     const gw_train_config *c = t->c;
     t->epoch = 1;
     t->limit_from_s = t->zero_s = gw_ledger_now();
+    gw_link_cost_begin(&t->result->link_cost);
     if (*t->resume.path) {
         GW_TRY(gw_agree(t->comm, take_up(t)));
         GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));

@@ -148,6 +148,13 @@ class BadInput(unittest.TestCase):
         env = dict(os.environ, GRADWIRE_TESTBED="2", GRADWIRE_LINK_RATE="1000000000",
                    GRADWIRE_SLOW_HOSTS="the second")
         self.refused("train", "--data", SMALL, says=["GRADWIRE_SLOW_HOSTS", "the second"], env=env)
+        del env["GRADWIRE_SLOW_HOSTS"]
+        for name, text in (("HOST_RATES", "1/2"), ("HOST_RATES", "1/2,3"), ("HOST_RATES", "1/2,3/4,5/6"),
+                           ("HOST_RATES", "1/2,3/0"), ("HOST_RATES", "1/2,3/4 "),
+                           ("LINK_PIECE", "10"), ("LINK_PIECE", "10x"), ("LINK_PIECE", "0x1500"),
+                           ("LINK_PIECE", "x1500"), ("LINK_PIECE", "10x1500x")):
+            self.refused("train", "--data", SMALL, says=[f"GRADWIRE_{name}='{text}'"],
+                         env=dict(env, **{f"GRADWIRE_{name}": text}))
         self.assertEqual(os.listdir(self.dir.name), [])
 
     def test_synthetic(self):

@@ -11,7 +11,7 @@ import unittest
 
 from reportcase import ReportCase, dump, load
 
-from reporting import batches, runs, shape
+from reporting import batches, page, runs, shape
 
 
 class Reading(ReportCase):
@@ -88,6 +88,24 @@ class Reading(ReportCase):
         self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link", runs.MARK_RESUMED,
                                                               "cut short by SIGTERM"}])
         self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
+
+    def test_links_cost(self):
+        """What the emulation took of the cores: a mark above 5% of one a rank, and absent where it was
+        not measured."""
+        link = {"emulated": True, "hosts": 2, "rate_bits_per_s": 100000000,
+                "host_rates": [[1000000000, 1000000000], [100000000, 200000000]],
+                "piece": {"packets": 8, "mtu": 1500}}
+        for name, cores in (("a", 0.04), ("b", 0.06), ("c", None)):
+            cost = {"seconds": 2.5, "interrupts_s": cores and cores * 5, "ranks_system_s": 1.0,
+                    "cores_per_rank": cores}
+            self.change(self.copy(name), lambda info, cost=cost: info.update(
+                link={**link, "cost": cost}))
+        found = [run for cell in self.only().cells for run in cell.runs]
+        self.assertEqual([runs.MARK_LINK in run.marks for run in found], [False, True, False])
+        self.assertEqual(page.link_cost_of(found), "4.0% to 6.0% of a core for each rank that trains, "
+                         "in interrupts; absent in 1 runs")
+        self.assertEqual(page.link_of(found[0].info),
+                         "emulated, 1gbit/1gbit,100mbit/200mbit")
 
     def test_interrupted_batches(self):
         folder = self.copy("a")
