@@ -11,7 +11,8 @@
 /* What one more thread must be given to pay for its wake-up: some microseconds of arithmetic. */
 #define FLOPS_PER_THREAD 1e6
 
-/* Longer products are done in pieces of about this much a thread, some 0.2 ms. */
+/* Where somebody polls, longer products are done in pieces of about this much a thread, some 0.2
+ * ms; each packs its operands anew, so that elsewhere a product is whole. */
 #define FLOPS_PER_PIECE 2.5e7
 
 /* Rows and columns of C are cut at these, near what the libraries' innermost kernels work on. */
@@ -144,7 +145,7 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         return;
     }
     double work = 2.0 * m * n * k / wanted_threads(m, n, k);
-    int pieces = work > FLOPS_PER_PIECE ? (int)(work / FLOPS_PER_PIECE) : 1;
+    int pieces = between.f && work > FLOPS_PER_PIECE ? (int)(work / FLOPS_PER_PIECE) : 1;
     bool rows = m > n; /* the longer side of C is cut */
     for (int p = 0; p < pieces; p++) {
         int lo = cut(rows ? m : n, p, pieces, rows ? ROWS : COLS);
@@ -152,10 +153,11 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         size_t at_a = !rows ? 0 : ta ? (size_t)lo : (size_t)lo * (size_t)lda;
         size_t at_b = rows ? 0 : tb ? (size_t)lo * (size_t)ldb : (size_t)lo;
         size_t at_c = rows ? (size_t)lo * (size_t)ldc : (size_t)lo;
-        if (hi > lo)
-            tiled(ta, tb, rows ? hi - lo : m, rows ? n : hi - lo, k, a + at_a, lda, b + at_b, ldb,
-                  beta, c + at_c, ldc);
-        if (between.f && p + 1 < pieces)
+        if (hi == lo)
+            continue;
+        tiled(ta, tb, rows ? hi - lo : m, rows ? n : hi - lo, k, a + at_a, lda, b + at_b, ldb, beta,
+              c + at_c, ldc);
+        if (p + 1 < pieces)
             between.f(between.ctx);
     }
 }

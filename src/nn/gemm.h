@@ -31,9 +31,10 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
  * library's reason for the first. A step asks once, before anybody uses its results; any thread. */
 gw_err gw_gemm_check(void);
 
-/** Call f(ctx) from now on between the pieces, some tenths of a millisecond each, into which long
- *  products are cut whether or not anybody listens: how messages are moved on under computation.
- *  NULL: nobody. For the thread that calls gw_gemm, which is the one that f runs on. */
+/** Cut long products from now on into pieces of some tenths of a millisecond and call f(ctx)
+ * between them: how messages are moved on under computation. A product in pieces may round
+ * otherwise than a whole one. NULL: products are whole. For the thread that calls gw_gemm, which f
+ * runs on. */
 void gw_gemm_between(void (*f)(void *ctx), void *ctx);
 
 #endif
