@@ -63,6 +63,7 @@ static struct {
     int n, steps, block, warmup;
     gw_bench_place place;
     gw_rig_setup setup;
+    gw_products products;
     double block_wall[MOST_BLOCK], block_part[MOST_BLOCK][PARTS];
 } b;
 
@@ -126,7 +127,10 @@ static gw_err open_all(MPI_Comm comm) {
     b.setup = (gw_rig_setup){.c = &b.c,
                              .place = &b.place,
                              .inputs = (int)gw_args_int(b.args, "inputs"),
-                             .classes = (int)gw_args_int(b.args, "classes")};
+                             .classes = (int)gw_args_int(b.args, "classes"),
+                             .products = &b.products};
+    for (int i = 0; i < b.n; i++)
+        b.setup.polls |= gw_session_progresses(b.configs[i].rig.session);
     for (int i = 0; i < b.n; i++) {
         GW_TRY(gw_rig_open(&b.configs[i].rig, &b.setup));
         GW_TRY(gw_rig_start(&b.configs[i].rig, &b.setup));
@@ -219,6 +223,7 @@ static void print_head(void) {
            b.configs[0].rig.global, gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
+    gw_rig_say_products(&b.products);
     for (int i = 0; i < b.n; i++)
         if (gw_session_auto(b.configs[i].rig.session))
             printf("%s\n", gw_session_auto(b.configs[i].rig.session)->why);

@@ -54,6 +54,7 @@ typedef struct plan {
     gw_rig rig; /* of the prediction */
     gw_bench_place place;
     gw_rig_setup setup;
+    gw_products products;
     trial trial[MOST_VERIFIED];
     int n;
     double wall[MOST_BLOCK];
@@ -191,9 +192,9 @@ static void print_table(const plan *p, const gw_auto *a) {
 /* What the user gave that `train` takes too. */
 static void print_command(const plan *p, const gw_auto *a) {
     static const char *const shared[] = {
-        "layers",   "activation",     "init",       "optimizer",   "lr",
-        "momentum", "weight-decay",   "batch",      "local-batch", "seed",
-        "threads",  "error-feedback", "wire-check", "update"};
+        "layers",   "activation",   "init",           "optimizer",   "lr",
+        "momentum", "weight-decay", "batch",          "local-batch", "seed",
+        "threads",  "gemm",         "error-feedback", "wire-check",  "update"};
     const gw_candidate *c = &a->candidate[a->chosen];
     char comm[COMMAND];
     comm_of(p, c, comm);
@@ -231,6 +232,7 @@ static void report(const plan *p, const gw_auto *a) {
            gw_session_strategy(p->rig.session)->head.name, gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
+    gw_rig_say_products(&p->products);
     print_table(p, a);
     print_verdict(p, a);
     print_command(p, a);
@@ -250,7 +252,9 @@ static gw_err predict(plan *p, bool *own) {
     p->setup = (gw_rig_setup){.c = &p->c,
                               .place = &p->place,
                               .inputs = (int)gw_args_int(p->args, "inputs"),
-                              .classes = (int)gw_args_int(p->args, "classes")};
+                              .classes = (int)gw_args_int(p->args, "classes"),
+                              .polls = gw_session_progresses(p->rig.session),
+                              .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     return verify(p, gw_session_auto(p->rig.session), own);
 }

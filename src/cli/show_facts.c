@@ -100,6 +100,33 @@ static void print_straggler(const gw_show_run *r) {
                isnan(r->part[GW_SHOW_PART_WAITING]) ? "absent" : "none noticeable");
 }
 
+/* How many products each library computes, and what bounds a piece of a long one. */
+static void print_products(const gw_show_run *r) {
+    const json_t *all = gw_show_json(r, "gemm.products");
+    const char *source = gw_show_text(r, "gemm.source"), *note = gw_show_text(r, "gemm.note");
+    static const char *const ways[] = {"dnnl", "dnnl-threads", "cblas"};
+    if (!source)
+        return;
+    printf("products:");
+    for (int w = 0; w < 3; w++) {
+        int n = 0;
+        for (size_t i = 0; i < json_array_size(all); i++) {
+            const char *by = json_string_value(json_object_get(json_array_get(all, i), "whole"));
+            n += by && strcmp(by, ways[w]) == 0;
+        }
+        if (n > 0)
+            printf(" %d by %s", n, ways[w]);
+    }
+    printf(" (%s%s%s)", source, note ? ": " : "", note ? note : "");
+    if (!isnan(gw_show_number(r, "gemm.piece.flops")))
+        printf("; pieces of %.3g GFLOP (%.2g ms) between polls, the wire drains its buffer in "
+               "%.2g ms",
+               1e-9 * gw_show_number(r, "gemm.piece.flops"),
+               1e3 * gw_show_number(r, "gemm.piece.seconds"),
+               1e3 * gw_show_number(r, "gemm.piece.drain_s"));
+    printf("\n");
+}
+
 static void print_saved(const gw_show_run *r) {
     double saved = gw_show_number(r, "results.paired.saved_s");
     if (isnan(saved))
@@ -164,6 +191,7 @@ static void print_sources(const gw_show_run *r) {
 }
 
 void gw_show_facts(const gw_show_run *r) {
+    print_products(r);
     print_straggler(r);
     print_saved(r);
     print_ceilings(r);

@@ -1,5 +1,7 @@
 #include "cli/step_opts.h"
 
+#include "nn/gemm.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +39,7 @@ static void read_model(gw_train_config *c, const gw_args *a) {
 gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner) {
     if (gw_args_given(a, "batch") && gw_args_given(a, "local-batch"))
         return gw_fail(GW_ERR_USAGE, "%s: give --batch or --local-batch, not both", owner);
+    GW_TRY(gw_gemm_allow(gw_args_text(a, "gemm")));
     GW_TRY(parse_layers(c, owner, gw_args_text(a, "layers")));
     read_model(c, a);
     c->lr = gw_args_real(a, "lr");

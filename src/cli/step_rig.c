@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +71,13 @@ static gw_err rehearse(void *ctx) {
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     GW_TRY(gw_agree(s->place->comm, open_model(r, s)));
+    gw_products_setup products = {.comm = s->place->comm,
+                                  .spec = gw_model_get_spec(r->model),
+                                  .batch = r->local,
+                                  .threads = s->c->threads,
+                                  .polls = s->polls};
+    if (s->products->threads == 0)
+        GW_TRY(gw_products_open(s->products, &products));
     gw_auto_job job = {.rehearsal = {&r->stepper, rehearse, r, s->place->comm},
                        .lazy = r->lazy,
                        .yield = yields(r, s),
@@ -91,6 +100,23 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
     GW_TRY(gw_session_open(r->session, s->place->comm, &setup));
     gw_model_lend(r->model, gw_session_params(r->session), gw_session_grads(r->session));
     return GW_OK;
+}
+
+void gw_rig_say_products(const gw_products *p) {
+    int by[GW_GEMM_WAYS] = {0};
+    for (int i = 0; i < p->plan.n; i++)
+        by[p->plan.choice[i].whole]++;
+    printf("products:");
+    for (int w = 0; w < GW_GEMM_WAYS; w++)
+        if (by[w] > 0)
+            printf(" %d by %s", by[w], gw_gemm_way_name(w, p->threads));
+    if (isfinite(p->plan.piece))
+        printf("; pieces of %.3g GFLOP (%.2g ms), the wire drains its buffer in %.2g ms (at %s "
+               "%.3g Gbit/s)",
+               p->plan.piece * 1e-9, p->plan.piece / p->flops_per_s * 1e3,
+               gw_wire_drain_s(&p->wire) * 1e3, p->wire.rate_known ? "the testbed's" : "assumed",
+               p->wire.rate_bits_per_s * 1e-9);
+    printf("\n%s%s%s", *p->note ? "note: " : "", p->note, *p->note ? "\n" : "");
 }
 
 gw_err gw_rig_step(gw_rig *r) {

@@ -6,6 +6,7 @@
 #include "cli/bench_kit.h"
 #include "train/auto.h"
 #include "train/config.h"
+#include "train/products.h"
 #include "train/step.h"
 
 typedef struct gw_rig {
@@ -23,6 +24,8 @@ typedef struct gw_rig_setup {
     const gw_train_config *c;
     const gw_bench_place *place;
     int inputs, classes;
+    bool polls;            /* one of the command's sessions does */
+    gw_products *products; /* zeroed at first; decided when the first rig is opened */
 } gw_rig_setup;
 
 /** Samples of the global batch. GW_ERR_USAGE: too many. */
@@ -34,6 +37,9 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
 
 /** Collective: open the session, which lends the model its arenas. */
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
+
+/** Rank 0: print which library computes how many products, and the piece. */
+void gw_rig_say_products(const gw_products *p);
 
 /** One step. */
 gw_err gw_rig_step(gw_rig *r);

@@ -31,6 +31,8 @@ static void say_start(const gw_train_teller *t, const gw_train_status *s) {
            feedback_text(t), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
+    if (*s->products)
+        printf("note: %s\n", s->products);
     printf("%s%s", gw_session_notes(t->session), s->notes ? s->notes : "");
     if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "

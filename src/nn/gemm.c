@@ -2,44 +2,164 @@
 
 #include "nn/gemm_backend.h"
 
+#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What one more thread must be given to pay for its wake-up: some microseconds of arithmetic. */
 #define FLOPS_PER_THREAD 1e6
 
-/* Where somebody polls, longer products are done in pieces of about this much a thread, some 0.2
- * ms; each packs its operands anew, so that elsewhere a product is whole. */
-#define FLOPS_PER_PIECE 2.5e7
-
 /* Rows and columns of C are cut at these, near what the libraries' innermost kernels work on. */
 enum { ROWS = 8, COLS = 16 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static gw_gemm_identity identity;
+/* Pieces pack operands anew. An element takes as long as 10 to 60 multiplications and additions
+ * did, by library, instruction set and transposition; see docs/measurement.md. */
+#define PACKING   40.0
+#define MOST_LOST 0.02 /* of a product's time, for pieces */
+enum { MOST_CUTS = 32 };
 
-static _Atomic(const char *) failure; /* of the first product that failed */
+static const gw_gemm_backend *const linked[] = {
+#ifdef GW_HAVE_DNNL
+    &gw_gemm_dnnl,
+#endif
+#ifdef GW_HAVE_CBLAS
+    &gw_gemm_cblas,
+#endif
+};
+
+enum { LINKED = sizeof linked / sizeof *linked };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static gw_gemm_identity identity[LINKED];
+static char libraries[LINKED * (GW_GEMM_TEXT + 3)]; /* those of `linked` that may compute */
+static int first, end = LINKED;                     /* these */
+static gw_gemm_plan plan = {.piece = INFINITY};
+
+static _Atomic(const char *) failure[LINKED]; /* of the first product of each that failed */
+
+/* ---- libraries ---- */
+
+static void list_libraries(void) {
+    size_t len = 0;
+    for (int i = first; i < end; i++)
+        len += (size_t)snprintf(libraries + len, sizeof libraries - len, "%s%s",
+                                i > first ? " + " : "", identity[i].library);
+}
 
 static void setup(void) {
-    gw_gemm_backend_setup(&identity);
+    for (int i = 0; i < LINKED; i++)
+        linked[i]->setup(&identity[i]);
+    list_libraries();
 }
 
 void gw_gemm_mend(char **argv) {
-    gw_gemm_backend_mend(argv);
+    for (int i = 0; i < LINKED; i++)
+        if (linked[i]->mend)
+            linked[i]->mend(argv);
+}
+
+gw_err gw_gemm_allow(const char *library) {
+    int from = 0, to = LINKED;
+    if (strcmp(library, "auto") != 0) {
+        while (from < LINKED && strcmp(linked[from]->name, library) != 0)
+            from++;
+        if (from == LINKED)
+            return gw_fail(GW_ERR_UNSUPPORTED,
+                           "--gemm %s: this program was built without it: use --gemm %s, or "
+                           "configure with -DGW_GEMM=auto",
+                           library, linked[0]->name);
+        to = from + 1;
+    }
+    pthread_once(&once, setup);
+    first = from;
+    end = to;
+    list_libraries();
+    return GW_OK;
 }
 
 const char *gw_gemm_library(void) {
     pthread_once(&once, setup);
-    return identity.library;
+    return libraries;
 }
 
 const char *gw_gemm_warning(void) {
     pthread_once(&once, setup);
-    return identity.warning[0] ? identity.warning : NULL;
+    for (int i = first; i < end; i++)
+        if (!*identity[i].warning)
+            return NULL;
+    return identity[first].warning;
 }
+
+/* ---- ways: 2 i: library i and our tiles; 2 i + 1: library i and its own threads ---- */
+
+typedef struct way {
+    int library;
+    bool own_threads;
+} way;
+
+const char *gw_gemm_way_name(int at, int threads) {
+    static const char *const names[][2] = {{"dnnl", "dnnl-threads"}, {"cblas", "cblas-threads"}};
+    way w = {at / 2, at % 2};
+    if (at < 0 || w.library < first || w.library >= end)
+        return NULL;
+    if (w.own_threads && (threads == 1 || !linked[w.library]->threads))
+        return NULL;
+    return names[strcmp(linked[w.library]->name, "cblas") == 0][w.own_threads];
+}
+
+int gw_gemm_way_named(const char *name, int threads) {
+    for (int at = 0; at < GW_GEMM_WAYS; at++)
+        if (gw_gemm_way_name(at, threads) && strcmp(gw_gemm_way_name(at, threads), name) == 0)
+            return at;
+    return -1;
+}
+
+int gw_gemm_way_first(void) {
+    return 2 * first;
+}
+
+/* ---- the plan ---- */
+
+void gw_gemm_adopt(const gw_gemm_plan *p) {
+    plan = *p;
+}
+
+double gw_product_flops(const gw_product *p) {
+    return 2.0 * p->m * p->n * p->k;
+}
+
+static float apart(int a, int b) {
+    return a > b ? (float)a / (float)b : (float)b / (float)a;
+}
+
+/* Of other sizes than were planned are the last batch of an epoch and evaluations. */
+static const gw_gemm_choice *find_choice(const gw_product *p) {
+    const gw_gemm_choice *best = NULL;
+    float nearest = INFINITY;
+    for (int i = 0; i < plan.n; i++) {
+        const gw_product *q = &plan.choice[i].of;
+        if (q->ta != p->ta || q->tb != p->tb)
+            continue;
+        float d = apart(p->m, q->m) * apart(p->n, q->n) * apart(p->k, q->k);
+        if (d < nearest) {
+            nearest = d;
+            best = &plan.choice[i];
+        }
+    }
+    return best;
+}
+
+static way choose_way(const gw_product *p, bool pieced) {
+    const gw_gemm_choice *c = find_choice(p);
+    int at = !c ? gw_gemm_way_first() : pieced ? c->pieced : c->whole;
+    return (way){at / 2, at % 2};
+}
+
+/* ---- cutting ---- */
 
 /* Multiples of `unit` nearest to part `i` of `parts` of [0, n). */
 static int cut(int n, int i, int parts, int unit) {
@@ -48,12 +168,17 @@ static int cut(int n, int i, int parts, int unit) {
     return at < n ? (int)at : n;
 }
 
+/* Width of the widest part. */
+static double widest(int n, int parts, int unit) {
+    int units = (n + unit - 1) / unit;
+    double width = (double)((units + parts - 1) / parts) * unit;
+    return width < n ? width : n;
+}
+
 /* The largest tile's cost when C is cut into pm x pn: products, and the packing of its operands,
  * which each tile repeats. */
 static double cost(int m, int n, int pm, int pn) {
-    int units_m = (m + ROWS - 1) / ROWS, units_n = (n + COLS - 1) / COLS;
-    double tm = (double)((units_m + pm - 1) / pm) * ROWS;
-    double tn = (double)((units_n + pn - 1) / pn) * COLS;
+    double tm = widest(m, pm, ROWS), tn = widest(n, pn, COLS);
     return tm * tn + 8 * (tm + tn);
 }
 
@@ -71,13 +196,45 @@ static void choose_grid(int m, int n, int threads, int *pm, int *pn) {
     }
 }
 
-static int wanted_threads(int m, int n, int k) {
+/* What cutting costs, of the product's time. */
+static double lost(const gw_product *p, int rows, int cols) {
+    return PACKING * (rows - 1.0) / p->m + PACKING * (cols - 1.0) / p->n;
+}
+
+static int most_cuts(int n, int unit) {
+    int units = (n + unit - 1) / unit;
+    return units < MOST_CUTS ? units : MOST_CUTS;
+}
+
+/* Of the ways to cut that cost little the cheapest that is fine enough; if none is, the finest. */
+void gw_gemm_pieces(const gw_product *p, double piece, int *rows, int *cols) {
+    double best_size = gw_product_flops(p), best_cost = 0;
+    *rows = *cols = 1;
+    if (best_size <= piece)
+        return;
+    for (int r = 1; r <= most_cuts(p->m, ROWS); r++)
+        for (int c = 1; c <= most_cuts(p->n, COLS) && lost(p, r, c) <= MOST_LOST; c++) {
+            double size = 2 * widest(p->m, r, ROWS) * widest(p->n, c, COLS) * p->k;
+            double costs = lost(p, r, c);
+            bool better = best_size > piece ? size < best_size : size <= piece && costs < best_cost;
+            if (better) {
+                best_size = size;
+                best_cost = costs;
+                *rows = r;
+                *cols = c;
+            }
+        }
+}
+
+static int wanted_threads(const gw_product *p) {
     int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
-    double worth = 2.0 * m * n * k / FLOPS_PER_THREAD;
+    double worth = gw_product_flops(p) / FLOPS_PER_THREAD;
     if (worth < threads)
         threads = worth < 1 ? 1 : (int)worth;
     return threads;
 }
+
+/* ---- computing ---- */
 
 static void scale(int m, int n, float beta, float *c, int ldc) {
     for (int i = 0; i < m; i++) {
@@ -90,38 +247,54 @@ static void scale(int m, int n, float beta, float *c, int ldc) {
     }
 }
 
-/* The library alone on this thread, whatever this thread's OpenMP setting says. */
-static void single(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
-                   int ldb, float beta, float *c, int ldc) {
-    int threads = omp_get_max_threads();
-    if (threads != 1)
-        omp_set_num_threads(1);
-    const char *why = gw_gemm_backend_product(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
-    const char *none = NULL;
-    if (why)
-        atomic_compare_exchange_strong(&failure, &none, why);
-    if (threads != 1)
-        omp_set_num_threads(threads);
+/* A product and where its matrices are. */
+typedef struct job {
+    gw_product p;
+    const float *a, *b;
+    float *c, beta;
+    int lda, ldb, ldc;
+} job;
+
+/* Rows [i, i + m) and columns [j, j + n) of C. */
+static job part_of(const job *all, int i, int m, int j, int n) {
+    job part = *all;
+    part.p.m = m;
+    part.p.n = n;
+    part.a += all->p.ta ? (size_t)i : (size_t)i * (size_t)all->lda;
+    part.b += all->p.tb ? (size_t)j * (size_t)all->ldb : (size_t)j;
+    part.c += (size_t)i * (size_t)all->ldc + (size_t)j;
+    return part;
 }
 
-static void tiled(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
-                  int ldb, float beta, float *c, int ldc) {
-    int pm, pn;
-    choose_grid(m, n, wanted_threads(m, n, k), &pm, &pn);
+/* The library on so many threads, whatever this thread's OpenMP setting says. */
+static void call_library(const job *j, int library, int threads) {
+    int before = omp_get_max_threads();
+    if (before != threads)
+        omp_set_num_threads(threads);
+    const char *why = linked[library]->product(j->p.ta, j->p.tb, j->p.m, j->p.n, j->p.k, j->a,
+                                               j->lda, j->b, j->ldb, j->beta, j->c, j->ldc);
+    const char *none = NULL;
+    if (why)
+        atomic_compare_exchange_strong(&failure[library], &none, why);
+    if (before != threads)
+        omp_set_num_threads(before);
+}
+
+static void compute(const job *all, way by) {
+    int pm, pn, threads = wanted_threads(&all->p);
+    choose_grid(all->p.m, all->p.n, threads, &pm, &pn);
     int tiles = pm * pn;
-    if (tiles == 1) {
-        single(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    if (by.own_threads || tiles == 1) {
+        call_library(all, by.library, by.own_threads ? threads : 1);
         return;
     }
 #pragma omp parallel for num_threads(tiles) schedule(static, 1)
     for (int t = 0; t < tiles; t++) {
-        int i = cut(m, t / pn, pm, ROWS), rows = cut(m, t / pn + 1, pm, ROWS) - i;
-        int j = cut(n, t % pn, pn, COLS), cols = cut(n, t % pn + 1, pn, COLS) - j;
-        size_t at_a = ta ? (size_t)i : (size_t)i * (size_t)lda;
-        size_t at_b = tb ? (size_t)j * (size_t)ldb : (size_t)j;
+        int i = cut(all->p.m, t / pn, pm, ROWS), rows = cut(all->p.m, t / pn + 1, pm, ROWS) - i;
+        int j = cut(all->p.n, t % pn, pn, COLS), cols = cut(all->p.n, t % pn + 1, pn, COLS) - j;
+        job tile = part_of(all, i, rows, j, cols);
         if (rows > 0 && cols > 0)
-            single(ta, tb, rows, cols, k, a + at_a, lda, b + at_b, ldb, beta,
-                   c + (size_t)i * (size_t)ldc + (size_t)j, ldc);
+            call_library(&tile, by.library, 1);
     }
 }
 
@@ -135,8 +308,23 @@ void gw_gemm_between(void (*f)(void *ctx), void *ctx) {
     between.ctx = ctx;
 }
 
+static void compute_pieces(const job *all, int rows, int cols) {
+    way by = choose_way(&all->p, true);
+    for (int piece = 0; piece < rows * cols; piece++) {
+        int r = piece / cols, c = piece % cols;
+        int i = cut(all->p.m, r, rows, ROWS), j = cut(all->p.n, c, cols, COLS);
+        job part = part_of(all, i, cut(all->p.m, r + 1, rows, ROWS) - i, j,
+                           cut(all->p.n, c + 1, cols, COLS) - j);
+        if (piece > 0)
+            between.f(between.ctx);
+        compute(&part, by);
+    }
+}
+
 void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc) {
+    job all = {{ta, tb, m, n, k}, a, b, c, beta, lda, ldb, ldc};
+    int rows = 1, cols = 1;
     pthread_once(&once, setup);
     if (m == 0 || n == 0)
         return;
@@ -144,30 +332,22 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         scale(m, n, beta, c, ldc);
         return;
     }
-    double work = 2.0 * m * n * k / wanted_threads(m, n, k);
-    int pieces = between.f && work > FLOPS_PER_PIECE ? (int)(work / FLOPS_PER_PIECE) : 1;
-    bool rows = m > n; /* the longer side of C is cut */
-    for (int p = 0; p < pieces; p++) {
-        int lo = cut(rows ? m : n, p, pieces, rows ? ROWS : COLS);
-        int hi = cut(rows ? m : n, p + 1, pieces, rows ? ROWS : COLS);
-        size_t at_a = !rows ? 0 : ta ? (size_t)lo : (size_t)lo * (size_t)lda;
-        size_t at_b = rows ? 0 : tb ? (size_t)lo * (size_t)ldb : (size_t)lo;
-        size_t at_c = rows ? (size_t)lo * (size_t)ldc : (size_t)lo;
-        if (hi == lo)
-            continue;
-        tiled(ta, tb, rows ? hi - lo : m, rows ? n : hi - lo, k, a + at_a, lda, b + at_b, ldb, beta,
-              c + at_c, ldc);
-        if (p + 1 < pieces)
-            between.f(between.ctx);
-    }
+    if (between.f)
+        gw_gemm_pieces(&all.p, plan.piece, &rows, &cols);
+    if (rows * cols > 1)
+        compute_pieces(&all, rows, cols);
+    else
+        compute(&all, choose_way(&all.p, false));
 }
 
 gw_err gw_gemm_check(void) {
-    const char *why = atomic_load_explicit(&failure, memory_order_acquire);
-    if (!why)
-        return GW_OK;
-    return gw_fail(GW_ERR_INTERNAL,
-                   "%s failed at a matrix product (%s): is memory short? fewer ranks or threads, a "
-                   "smaller batch or narrower layers need less",
-                   gw_gemm_library(), why);
+    for (int i = 0; i < LINKED; i++) {
+        const char *why = atomic_load_explicit(&failure[i], memory_order_acquire);
+        if (why)
+            return gw_fail(GW_ERR_INTERNAL,
+                           "%s failed at a matrix product (%s): is memory short? fewer ranks or "
+                           "threads, a smaller batch or narrower layers need less",
+                           identity[i].library, why);
+    }
+    return GW_OK;
 }

@@ -1,5 +1,5 @@
-/** What a GEMM library owes src/nn/gemm.c: one product on the calling thread alone, its name, and
- *  what is wrong with it here. One backend is compiled in (GW_GEMM). */
+/** What a GEMM library owes src/nn/gemm.c: one product, its name, and what is wrong with it here.
+ *  Those that the build found are compiled in (GW_HAVE_DNNL, GW_HAVE_CBLAS). */
 #ifndef GW_NN_GEMM_BACKEND_H
 #define GW_NN_GEMM_BACKEND_H
 
@@ -13,16 +13,19 @@ typedef struct gw_gemm_identity {
     char warning[GW_GEMM_TEXT]; /* "": all is well */
 } gw_gemm_identity;
 
-/** As gw_gemm with m, n, k > 0, on the calling thread. gw_gemm sees to it that
- * omp_get_max_threads() is 1 in there, so a library that follows OpenMP starts no threads of its
- * own. NULL, or the library's word for why it could not (a static string); C is then undefined. */
-const char *gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                                    const float *b, int ldb, float beta, float *c, int ldc);
+typedef struct gw_gemm_backend {
+    const char *name;
+    bool threads; /* it follows omp_get_max_threads(); else a product runs on the calling thread */
+    /** As gw_gemm with m, n, k > 0. NULL, or the library's word for why it could not (a static
+     *  string); C is then undefined. */
+    const char *(*product)(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                           const float *b, int ldb, float beta, float *c, int ldc);
+    /** Keep threads of its own to one and say what it is. Called once, before the first product. */
+    void (*setup)(gw_gemm_identity *id);
+    /** gw_gemm_mend's work, or NULL. Returns when nothing is to be mended by a new start. */
+    void (*mend)(char **argv);
+} gw_gemm_backend;
 
-/** Keep the library to one thread and say what it is. Called once, before the first product. */
-void gw_gemm_backend_setup(gw_gemm_identity *id);
-
-/** gw_gemm_mend's work. Returns when nothing is to be mended by a new start. */
-void gw_gemm_backend_mend(char **argv);
+extern const gw_gemm_backend gw_gemm_dnnl, gw_gemm_cblas;
 
 #endif

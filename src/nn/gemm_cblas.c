@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                                    const float *b, int ldb, float beta, float *c, int ldc) {
+static const char *product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                           const float *b, int ldb, float beta, float *c, int ldc) {
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n,
                 k, 1.0f, a, lda, b, ldb, beta, c, ldc);
     return NULL; /* CBLAS has no way to tell */
@@ -49,7 +49,7 @@ static gw_openblas_facts gather(void) {
     return f;
 }
 
-void gw_gemm_backend_mend(char **argv) {
+static void mend(char **argv) {
     gw_openblas_facts f = gather();
     const char *core_type;
     if (gw_openblas_judge(&f, &core_type) != GW_OPENBLAS_MEND)
@@ -93,13 +93,17 @@ static void name_other(char *out, size_t cap) {
     }
 }
 
-/* gw_gemm's own threads call the library; its threads on top of them would only get in the way. */
+/* gw_gemm's own threads call the library; its threads on top of them would only get in the way.
+ * OpenBLAS starts its threads when it is loaded, and they spin for a while: they end here. */
 static void keep_to_one_thread(void) {
     void (*openblas)(int) = (void (*)(int))find("openblas_set_num_threads");
+    int (*end_threads)(void) = (int (*)(void))find("blas_thread_shutdown_");
     void (*mkl)(int) = (void (*)(int))find("MKL_Set_Num_Threads");
     void (*blis)(long) = (void (*)(long))find("bli_thread_set_num_threads");
     if (openblas)
         openblas(1);
+    if (openblas && end_threads)
+        end_threads();
     if (blis)
         blis(1);
     if (mkl)
@@ -117,11 +121,11 @@ static void warn(const gw_openblas_facts *f, gw_openblas_verdict verdict, const 
         snprintf(out, cap,
                  "OpenBLAS uses its %s kernels, several times slower than this CPU's %s, and "
                  "OPENBLAS_CORETYPE does not change that: use a newer OpenBLAS built with "
-                 "DYNAMIC_ARCH, or configure with -DGW_GEMM=dnnl",
+                 "DYNAMIC_ARCH, or --gemm dnnl",
                  f->core, core_type);
 }
 
-void gw_gemm_backend_setup(gw_gemm_identity *id) {
+static void setup(gw_gemm_identity *id) {
     gw_openblas_facts f = gather();
     const char *core_type;
     gw_openblas_verdict verdict = gw_openblas_judge(&f, &core_type);
@@ -132,3 +136,6 @@ void gw_gemm_backend_setup(gw_gemm_identity *id) {
         name_other(id->library, sizeof id->library);
     warn(&f, verdict, core_type, id->warning, sizeof id->warning);
 }
+
+const gw_gemm_backend gw_gemm_cblas = {
+    .name = "cblas", .threads = false, .product = product, .setup = setup, .mend = mend};

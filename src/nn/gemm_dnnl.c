@@ -5,8 +5,8 @@
 #include <dnnl_debug.h>
 #include <stdio.h>
 
-const char *gw_gemm_backend_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                                    const float *b, int ldb, float beta, float *c, int ldc) {
+static const char *product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                           const float *b, int ldb, float beta, float *c, int ldc) {
     /* It may run out of memory for packing its operands or for generating code. */
     dnnl_status_t rc =
         dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
@@ -59,7 +59,7 @@ static void judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
 #endif
 }
 
-void gw_gemm_backend_setup(gw_gemm_identity *id) {
+static void setup(gw_gemm_identity *id) {
     const dnnl_version_t *v = dnnl_version();
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     snprintf(id->library, sizeof id->library, "oneDNN %d.%d.%d (%s)", v->major, v->minor, v->patch,
@@ -67,6 +67,6 @@ void gw_gemm_backend_setup(gw_gemm_identity *id) {
     judge(isa, id->warning, sizeof id->warning);
 }
 
-void gw_gemm_backend_mend(char **argv) {
-    (void)argv; /* oneDNN picks by CPU features at each start: there is nothing to mend */
-}
+/* It picks by CPU features at each start: there is nothing to mend. */
+const gw_gemm_backend gw_gemm_dnnl = {
+    .name = "dnnl", .threads = true, .product = product, .setup = setup, .mend = NULL};

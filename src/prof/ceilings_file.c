@@ -198,21 +198,25 @@ gw_err gw_ceilings_fit(const gw_ceilings *got, const gw_ceilings *want, bool any
 
 /* ---- the cache ---- */
 
-void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
+/* $XDG_CACHE_HOME/gradwire/NAME-HASH.json; "": there is no such place. */
+static void cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char key[512];
-    int len =
-        snprintf(key, sizeof key, "%d|%s|%s|%s|%d|%d|%d", GW_CEILINGS_FORMAT, want->host, want->cpu,
-                 want->kernels, want->threads, want->all_threads, want->oversubscribed);
-    unsigned hash = (unsigned)crc32_z(0, (const Bytef *)key, (size_t)len);
+    unsigned hash = (unsigned)crc32_z(0, (const Bytef *)key, strlen(key));
     bool given = cache && *cache == '/'; /* relative ones are to be ignored, says the standard */
     *path = '\0';
     if (!given && !(home && *home == '/'))
         return;
-    len = snprintf(path, GW_CEILINGS_PATH, "%s%s/gradwire/ceilings-%08x.json", given ? cache : home,
-                   given ? "" : "/.cache", hash);
+    int len = snprintf(path, GW_CEILINGS_PATH, "%s%s/gradwire/%s-%08x.json", given ? cache : home,
+                       given ? "" : "/.cache", name, hash);
     if (len >= GW_CEILINGS_PATH)
         *path = '\0';
+}
+
+void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
+    char key[512];
+    snprintf(key, sizeof key, "%d|%s|%s|%s|%d|%d|%d", GW_CEILINGS_FORMAT, want->host, want->cpu,
+             want->kernels, want->threads, want->all_threads, want->oversubscribed);
+    cache_path("ceilings", key, path);
 }
 
 /* All folders of a path, as far as they are missing. */
@@ -223,12 +227,20 @@ static gw_err make_folders(char *path) {
         *p = '\0';
         bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
         gw_err e =
-            made ? GW_OK
-                 : gw_fail(GW_ERR_INPUT, "ceilings: cannot make %s: %s", path, strerror(errno));
+            made ? GW_OK : gw_fail(GW_ERR_INPUT, "cannot make %s: %s", path, strerror(errno));
         *p = '/';
         GW_TRY(e);
     }
     return GW_OK;
+}
+
+gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+    char folder[GW_CEILINGS_PATH];
+    cache_path(name, key, path);
+    if (!*path)
+        return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
+    snprintf(folder, sizeof folder, "%s", path);
+    return make_folders(folder);
 }
 
 gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {

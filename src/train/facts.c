@@ -14,10 +14,10 @@ static const char *const same[] = {"layers",     "activation",  "image-scale",
 /* Options that shape what the exchange carries from step to step. */
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
 /* Options that may differ, but then steps before and after are not of one kind. */
-static const char *const shaping[] = {"comm",      "compress",     "error-feedback", "update",
-                                      "optimizer", "lr",           "lr-scaling",     "lr-warmup",
-                                      "momentum",  "weight-decay", "threads",        "wire-check",
-                                      "on-nan",    "profile",      "inject-skew"};
+static const char *const shaping[] = {
+    "comm",       "compress",  "error-feedback", "update",       "optimizer", "lr",
+    "lr-scaling", "lr-warmup", "momentum",       "weight-decay", "threads",   "gemm",
+    "wire-check", "on-nan",    "profile",        "inject-skew"};
 enum {
     SAME = sizeof same / sizeof *same,
     EXCHANGE = sizeof exchange / sizeof *exchange,
@@ -51,13 +51,13 @@ static json_t *choices(const gw_session *s) {
 json_t *gw_facts_make(const gw_facts_of *run) {
     const gw_session *s = run->session;
     return json_pack(
-        "{s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o}", "options", options(run->c),
+        "{s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options", options(run->c),
         "data_hash", run->data->hash, "training_samples", (json_int_t)run->data->train.n_global,
         "parameters", (json_int_t)run->parameters, "ranks", run->ranks, "global_batch",
         run->global_batch, "momentum", run->momentum, "residuals", gw_session_residual(s) != NULL,
         "corrected_momentum", gw_session_corrects(s), "strategy_state",
         gw_session_strategy(s)->state ? gw_session_strategy(s)->head.name : NULL, "choices",
-        choices(s));
+        choices(s), "gemm", gw_products_json(run->products));
 }
 
 /* ---- comparing ---- */
@@ -225,4 +225,8 @@ void gw_facts_choices(const json_t *facts, const char **codec, const char **algo
     *table = text_of(all, "table");
     if (!*codec || !*algo)
         *codec = *algo = NULL;
+}
+
+const json_t *gw_facts_products(const json_t *facts) {
+    return json_object_get(facts, "gemm");
 }

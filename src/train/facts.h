@@ -4,6 +4,7 @@
 #define GW_TRAIN_FACTS_H
 
 #include "train/config.h"
+#include "train/products.h"
 #include "train/session.h"
 
 #include <jansson.h>
@@ -15,7 +16,8 @@ typedef struct gw_facts_of {
     const gw_session *session; /* opened, to write */
     size_t parameters;
     int ranks, global_batch;
-    bool momentum; /* the optimizer's */
+    bool momentum;               /* the optimizer's */
+    const gw_products *products; /* to write */
 } gw_facts_of;
 
 /** A new object, or NULL without memory. */
@@ -42,5 +44,9 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **line
 /** What was chosen then; NULL, NULL and "": nothing. Owned by `facts`. */
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,
                       const char **table);
+
+/** Which library computed which product then, as gw_products_json has it; NULL: not told. Owned by
+ *  `facts`. */
+const json_t *gw_facts_products(const json_t *facts);
 
 #endif

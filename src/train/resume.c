@@ -165,6 +165,10 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
     return GW_OK;
 }
 
+const json_t *gw_resume_products(const gw_resume *r) {
+    return r->whole ? gw_facts_products(r->manifest.facts) : NULL;
+}
+
 gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
     char *all = NULL;
     static const char line[] = "resume: the rows of the steps before are not beside the checkpoint:"

@@ -9,6 +9,7 @@
 #include "train/codec_stats.h"
 #include "train/gauge.h"
 #include "train/memory.h"
+#include "train/products.h"
 #include "train/resume.h"
 #include "train/trainer.h"
 #include "train/work.h"
@@ -92,6 +93,7 @@ typedef struct gw_run_facts {
     const gw_rank_figures *by_rank; /* rank 0 */
     const gw_checks_total *checks;
     const gw_gauge *gauge;
+    const gw_products *products;
     const gw_work_run *work;
     const char *warning; /* about the run as it went; "": none */
     MPI_Comm comm;

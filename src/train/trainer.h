@@ -26,6 +26,7 @@ typedef struct gw_train_status {
     double samples_per_s; /* global, over the epoch so far */
     double loss;          /* this rank's last local batch; at an epoch's end the global mean */
     const char *warning;  /* a line about this run that just became known; NULL: none */
+    const char *products; /* why the products' plan is for this run alone; "": it is not */
     const char *notes;    /* lines about a run that was taken up again; NULL: none */
     bool begins;          /* no step of this start was taken yet */
     bool epoch_end;       /* the following are valid */

@@ -101,6 +101,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_work_run work = work_of(t);
     gw_run_facts facts = {.data = t->data,
                           .gauge = &t->gauge,
+                          .products = &t->products,
                           .work = &work,
                           .session = t->session,
                           .memory = t->memory,

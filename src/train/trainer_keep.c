@@ -20,7 +20,8 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .parameters = gw_model_size(t->model),
                          .ranks = t->ranks,
                          .global_batch = t->global_batch,
-                         .momentum = gw_optimizer_momentum(t->optimizer)};
+                         .momentum = gw_optimizer_momentum(t->optimizer),
+                         .products = &t->products};
 }
 
 static gw_position position(const gw_trainer *t) {
@@ -171,6 +172,7 @@ gw_err gw_trainer_go_on(gw_trainer *t) {
     }
     t->status.step = t->step;
     t->status.begins = true;
+    t->status.products = t->products.note;
     t->status.notes = t->resume.notes;
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
     gw_checkpoint_setup setup = {.out = c->out,

@@ -100,6 +100,19 @@ static gw_err check_source(const gw_trainer *t) {
                    t->data->source);
 }
 
+static gw_err open_products(gw_trainer *t) {
+    if (t->c->check) /* nothing is computed */
+        return GW_OK;
+    gw_products_setup setup = {.comm = t->comm,
+                               .spec = gw_model_get_spec(t->model),
+                               .batch = gw_sampler_max_local(t->sampler),
+                               .threads = t->c->threads,
+                               .polls = gw_session_progresses(t->session),
+                               .then = gw_resume_products(&t->resume)};
+    gw_watchdog_stage("timing the matrix products");
+    return gw_products_open(&t->products, &setup);
+}
+
 /* A step of the cost model's rehearsal: the first batches, at rate 0, so that nothing moves. */
 static gw_err rehearse(void *ctx) {
     gw_trainer *t = ctx;
@@ -199,6 +212,7 @@ static gw_err open_basis(gw_trainer *t) {
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
     t->began_at = t->resume.manifest.step;
+    GW_TRY(open_products(t));
     return choose(t);
 }
 

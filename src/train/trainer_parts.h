@@ -13,6 +13,7 @@
 #include "train/gauge.h"
 #include "train/history.h"
 #include "train/memory.h"
+#include "train/products.h"
 #include "train/ranks.h"
 #include "train/resume.h"
 #include "train/runfolder.h"
@@ -39,6 +40,7 @@ typedef struct gw_trainer {
     gw_sampler *sampler;
     gw_session *session;
     gw_stepper stepper;
+    gw_products products;
     int rehearsed; /* steps */
     gw_record *record;
     gw_waits *waits;   /* NULL: --profile off */

@@ -6,14 +6,9 @@
 
 #include "base/probe.h"
 #include "compress/codec.h"
+#include "nn/gemm.h"
 #include "nn/model.h"
 #include "prof/ceilings.h"
-
-/** A matrix product of the model, as gw_gemm takes it. */
-typedef struct gw_product {
-    bool ta, tb;
-    int m, n, k;
-} gw_product;
 
 enum { GW_PRODUCTS = 3 * GW_MAX_LAYERS };
 

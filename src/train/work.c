@@ -17,10 +17,6 @@ static double update_bytes(double parameters, bool momentum) {
     return sizeof(float) * parameters * (momentum ? 5 : 3);
 }
 
-double gw_work_flops(const gw_product *p) {
-    return 2.0 * p->m * p->n * p->k;
-}
-
 void gw_work_count(gw_work *w, const gw_model_spec *spec, int batch, bool momentum) {
     double parameters = 0;
     int layer = 0;
@@ -28,7 +24,7 @@ void gw_work_count(gw_work *w, const gw_model_spec *spec, int batch, bool moment
     w->n_products = gw_twin_products(spec, batch, w->product);
     for (int i = 0; i < w->n_products; i++) {
         const gw_product *p = &w->product[i];
-        w->flops += gw_work_flops(p);
+        w->flops += gw_product_flops(p);
         w->bytes += gw_split_bytes(p);
         if (p->ta || p->tb)
             continue; /* one forward product a layer */
@@ -51,7 +47,7 @@ static json_t *products(const gw_work *w, const gw_split *s) {
         char operands[3] = {p->ta ? 't' : 'n', p->tb ? 't' : 'n', 0};
         json_array_append_new(all, json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:o}", "operands",
                                              operands, "m", p->m, "n", p->n, "k", p->k, "flops",
-                                             gw_work_flops(p), "bytes", gw_split_bytes(p),
+                                             gw_product_flops(p), "bytes", gw_split_bytes(p),
                                              "alone_s", gw_json_number(alone_s(s, p))));
     }
     return all;

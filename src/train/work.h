@@ -19,9 +19,6 @@ typedef struct gw_work {
 
 void gw_work_count(gw_work *w, const gw_model_spec *spec, int batch, bool momentum);
 
-/** Operations of a product. */
-double gw_work_flops(const gw_product *p);
-
 typedef struct gw_work_run {
     const gw_model_spec *spec;
     int batch; /* the most samples of a step on a rank */

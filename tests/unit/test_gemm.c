@@ -121,29 +121,64 @@ static void count(void *calls) {
     ++*(int *)calls;
 }
 
-/* A long product, cut by rows or by columns of C, is right and lets others have a turn. */
+/* A long product, cut by rows or by columns of C, is right by each way and lets others have a turn.
+ */
 static void test_in_pieces(void **state) {
     (void)state;
-    static const shape tall = {703, 301, 130}, wide = {301, 703, 130}, brief = {64, 256, 100};
-    int calls = 0;
-    gw_gemm_between(count, &calls);
-    check(false, false, brief, 0.0f);
-    assert_int_equal(calls, 0);
-    for (int t = 0; t < 4; t++) {
-        check(t & 1, t & 2, tall, 0.0f);
-        check(t & 1, t & 2, wide, 1.0f);
-        assert_int_equal(calls, 2 * (t + 1)); /* two pieces each: one turn between */
+    static const shape tall = {6000, 301, 30}, wide = {301, 6000, 30}, brief = {64, 256, 100};
+    for (int way = 0; way < GW_GEMM_WAYS; way++) {
+        if (!gw_gemm_way_name(way, 2))
+            continue;
+        gw_gemm_plan plan = {
+            .n = 1, .piece = 6e7, .choice = {{{false, false, 6000, 301, 30}, 0, way}}};
+        int calls = 0;
+        omp_set_num_threads(2);
+        gw_gemm_adopt(&plan);
+        gw_gemm_between(count, &calls);
+        check(false, false, brief, 0.0f);
+        assert_int_equal(calls, 0);
+        for (int t = 0; t < 4; t++) {
+            check(t & 1, t & 2, tall, 0.0f);
+            check(t & 1, t & 2, wide, 1.0f);
+            assert_int_equal(calls, 2 * (t + 1)); /* two pieces each: one turn between */
+        }
+        gw_gemm_between(NULL, NULL);
+        check(false, false, tall, 0.0f);
+        assert_int_equal(calls, 8);
     }
-    gw_gemm_between(NULL, NULL);
-    check(false, false, tall, 0.0f);
-    assert_int_equal(calls, 8);
+}
+
+/* The rule: as few pieces as the size allows, and no more than cost 2% by packing. */
+static void test_how_many_pieces(void **state) {
+    (void)state;
+    static const struct {
+        gw_product p;
+        double piece;
+        int rows, cols;
+    } cases[] = {
+        {{false, false, 512, 512, 512}, INFINITY, 1, 1},
+        {{false, false, 512, 512, 512}, 3e8, 1, 1},
+        {{false, false, 512, 512, 512}, 1e6, 1, 1},    /* two would cost 7.8% */
+        {{false, false, 2048, 4096, 64}, 5.4e8, 1, 2}, /* the longer side, which costs less */
+        {{false, false, 4096, 2048, 64}, 5.4e8, 2, 1},
+        {{false, false, 4096, 4096, 64}, 5.4e8, 2, 2}, /* both cost as little as 1 x 3 */
+        {{false, false, 8, 1 << 20, 64}, 1, 1, 32},    /* as fine as it gets */
+        {{false, false, 8, 8, 1 << 20}, 1, 1, 1},      /* sums are not cut */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int rows, cols;
+        gw_gemm_pieces(&cases[i].p, cases[i].piece, &rows, &cols);
+        if (rows != cases[i].rows || cols != cases[i].cols)
+            fail_msg("case %zu: %d x %d pieces, want %d x %d", i, rows, cols, cases[i].rows,
+                     cases[i].cols);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_thread),   cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_five_threads), cmocka_unit_test(test_inside_a_team),
-        cmocka_unit_test(test_in_pieces),
+        cmocka_unit_test(test_in_pieces),    cmocka_unit_test(test_how_many_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void counts_products(void **state) {
         bytes += gw_split_bytes(&w.product[i]);
     assert_true(w.bytes == bytes && bytes > 0);
     gw_product p = {.m = 3, .n = 5, .k = 7};
-    assert_true(gw_work_flops(&p) == 210);
+    assert_true(gw_product_flops(&p) == 210);
 }
 
 static void counts_the_rest(void **state) {
