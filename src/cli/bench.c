@@ -6,12 +6,12 @@
 #include <string.h>
 
 static const gw_benchmark *const benchmarks[] = {
-    &gw_bench_allreduce, &gw_bench_overlap, &gw_bench_step,
-    &gw_bench_codec,     &gw_bench_ledger,  &gw_bench_overhead,
+    &gw_bench_allreduce, &gw_bench_overlap,  &gw_bench_step, &gw_bench_codec,
+    &gw_bench_ledger,    &gw_bench_overhead, &gw_bench_gemm,
 };
 
-static const char summary[] = "parts: collectives, overlap, a training step, codecs, the ledger "
-                              "itself and its cost";
+static const char summary[] = "parts: collectives, overlap, a training step, its products, codecs, "
+                              "the ledger itself and its cost";
 
 enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
 

@@ -20,6 +20,6 @@ typedef struct gw_benchmark {
 } gw_benchmark;
 
 extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec,
-    gw_bench_ledger, gw_bench_overhead;
+    gw_bench_ledger, gw_bench_overhead, gw_bench_gemm;
 
 #endif
