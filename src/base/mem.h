@@ -1,4 +1,5 @@
-/** Allocation: 64-byte aligned (a cache line, an AVX-512 register) and zeroed. */
+/** Allocation: 64-byte aligned (a cache line, an AVX-512 register) and zeroed. From GW_LARGE_PAGE
+ *  bytes on it is aligned to that, and on large pages where the system gives them. */
 #ifndef GW_BASE_MEM_H
 #define GW_BASE_MEM_H
 
@@ -6,7 +7,8 @@
 
 #include <stddef.h>
 
-#define GW_ALIGN 64
+#define GW_ALIGN      64
+#define GW_LARGE_PAGE ((size_t)1 << 21)
 
 /** Allocate count * size zeroed bytes, 64-byte aligned, into *out (free with free()).
  *  count * size == 0 gives a valid pointer. GW_ERR_NOMEM when it does not fit. */
