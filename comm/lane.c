@@ -341,16 +341,27 @@ static gw_err tell_damage(const gw_lane *root, gw_span s, uint64_t frames, gw_er
                    count);
 }
 
-gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add) {
-    gw_phase_enter(GW_PHASE_DECODE);
+/* A decoding of s ended with `e`. */
+static gw_err checked(gw_lane *lane, gw_span s, gw_err e) {
     gw_lane *root = root_of(lane);
-    gw_err e =
-        gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
     if (lane->codec->framed && s.n > 0)
         root->frames++;
-    if (e == GW_ERR_CORRUPT)
-        e = tell_damage(root, s, root->frames, e);
+    return e == GW_ERR_CORRUPT ? tell_damage(root, s, root->frames, e) : e;
+}
+
+gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add) {
+    gw_phase_enter(GW_PHASE_DECODE);
+    gw_err e =
+        gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
+    e = checked(lane, s, e);
     gw_coded_tell(add ? GW_CODING_ADD : GW_CODING_SET, s.n);
+    gw_phase_leave();
+    return e;
+}
+
+gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_elements *out) {
+    gw_phase_enter(GW_PHASE_DECODE);
+    gw_err e = checked(lane, s, gw_codec_list(lane->codec, in, len, s.n, out));
     gw_phase_leave();
     return e;
 }

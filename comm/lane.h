@@ -134,6 +134,9 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, 
  *  GW_ERR_CORRUPT tells the lane, the floats and their layers. */
 gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add);
 
+/** What `in` holds of s as a list; else as gw_lane_decode. */
+gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_elements *out);
+
 /** Save or load what the lane carries from step to step: residual and ticket, by which its random
  *  numbers go on. The owner of the lane has drained it. */
 gw_err gw_lane_state(gw_lane *lane, gw_io *io);

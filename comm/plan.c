@@ -21,6 +21,8 @@ static gw_err lay_runs(const gw_plan *plan, gw_schedule *s, gw_span span, bool o
 /* A run a strand. MPI's collectives first: they must start with the schedule, in one order on all
  * ranks, and another algorithm's stages might put them off. */
 static gw_err lay_down(const gw_plan *plan, gw_schedule *s, gw_span span) {
+    if (plan->lay_down)
+        return plan->lay_down(plan->ctx, s);
     if (plan->lane->n_runs == 0)
         return gw_algo_lay_down(plan->algo, s, plan->verb, plan->root);
     if (plan->verb == GW_REDUCE_SCATTER || plan->verb == GW_ALLGATHER)

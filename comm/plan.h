@@ -11,6 +11,9 @@ typedef struct gw_plan {
     gw_lane *lane;
     float *base;
     int root;
+    /* NULL, or what lays a schedule down in the algorithm's place: the same messages */
+    gw_err (*lay_down)(void *ctx, gw_schedule *s);
+    void *ctx;
     gw_schedule **schedules;
     int n;
 } gw_plan;

@@ -183,6 +183,12 @@ gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add) {
     return add_op(s, (gw_op){.kind = GW_OP_UNPACK, .flag = add, .slot = slot_in, .part = part});
 }
 
+gw_err gw_schedule_list(gw_schedule *s, int slot_in, gw_span part, gw_elements *into) {
+    if (slot_in == GW_NO_SLOT)
+        return GW_OK;
+    return add_op(s, (gw_op){.kind = GW_OP_LIST, .slot = slot_in, .part = part, .call.list = into});
+}
+
 gw_err gw_schedule_round(gw_schedule *s) {
     s->round = 0;
     return add_op(s, (gw_op){.kind = GW_OP_ROUND, .slot = GW_NO_SLOT});

@@ -49,6 +49,8 @@ gw_err gw_schedule_send(gw_schedule *s, int slot, int peer);
 gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot);
 /** part = (add ? part : 0) + value(slot), in a round after the one that received it. */
 gw_err gw_schedule_unpack(gw_schedule *s, int slot, gw_span part, bool add);
+/** *into = the elements that `slot` holds of `part` (gw_lane_list), likewise in a later round. */
+gw_err gw_schedule_list(gw_schedule *s, int slot, gw_span part, gw_elements *into);
 /** End the round: what follows waits for all messages of this strand so far. */
 gw_err gw_schedule_round(gw_schedule *s);
 /** Begin another strand beside those of this stage. Strands start in order. */

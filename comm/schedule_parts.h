@@ -18,6 +18,7 @@ typedef enum gw_op_kind {
     GW_OP_MEASURE,
     GW_OP_PACK_AGREED,
     GW_OP_UNPACK,
+    GW_OP_LIST,
     GW_OP_SEND,
     GW_OP_RECV,
     GW_OP_CALL,
@@ -35,6 +36,7 @@ typedef struct gw_op {
     union {
         gw_err (*issue)(void *ctx, MPI_Request *request);
         gw_err (*work)(void *ctx);
+        gw_elements *list;
         gw_err (*poll)(void *ctx, bool *done);
     } call;
     void *ctx;

@@ -88,7 +88,9 @@ static gw_err settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
 
 /* Who sent what is damaged is known only here. */
 static gw_err unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) {
-    gw_err e = gw_lane_decode(o->lane, w->data, w->len, s->base, o->part, o->flag);
+    gw_err e = o->kind == GW_OP_LIST
+                   ? gw_lane_list(o->lane, w->data, w->len, o->part, o->call.list)
+                   : gw_lane_decode(o->lane, w->data, w->len, s->base, o->part, o->flag);
     if (e == GW_ERR_CORRUPT && w->peer >= 0)
         e = gw_fail(e, "from rank %d: %s", gw_lane_root_rank(o->lane, w->peer), gw_err_text());
     return e;
@@ -102,7 +104,8 @@ static gw_err execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
     case GW_OP_MEASURE: gw_lane_measure(o->lane, s->base, o->part, w->data); return GW_OK;
     case GW_OP_PACK_AGREED:
         return gw_lane_encode_agreed(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
-    case GW_OP_UNPACK: return unpack(s, w, o);
+    case GW_OP_UNPACK:
+    case GW_OP_LIST: return unpack(s, w, o);
     case GW_OP_WORK: return o->call.work(o->ctx);
     default: return post(s, t, o);
     }

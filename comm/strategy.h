@@ -14,7 +14,7 @@
 
 #include "comm/plan.h"
 
-#define GW_STRATEGY_ABI 4
+#define GW_STRATEGY_ABI 5
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -22,6 +22,10 @@ typedef struct gw_update {
     const float *grad; /* an arena, indexed like the parameters */
     gw_span own;
     float scale;
+    /* Where env->lists allows it, in the place of grad: lists of all that is not zero in `own`,
+     * places counted from the arena's start, none of them twice. NULL: there are none. */
+    const gw_elements *lists;
+    int n_lists;
 } gw_update;
 
 /** What the session lends a strategy for its life; all of it stays the session's. */
@@ -33,6 +37,7 @@ typedef struct gw_env {
     int n_layers;
     const gw_tensor *tensors; /* which tile the arena; none of them known: n_tensors is 0 */
     int n_tensors;
+    bool lists;      /* an update may come as lists */
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
     bool skip;       /* set before publish(): this step's gradients are void (on all ranks, if the
                         strategy is GW_STRATEGY_SYNCHRONOUS; else this rank's), and unless it is

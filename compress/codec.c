@@ -282,8 +282,19 @@ gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x,
     return encode_any(c, turn, x, e, n, out, cap, len);
 }
 
-static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
-                           gw_into into) {
+/* What decoding yields: a list of elements, or floats where `list` is NULL. */
+typedef struct target {
+    float *y;
+    gw_into into;
+    gw_elements *list;
+} target;
+
+static gw_err decode_one(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
+    return to.list ? c->ops->list(c->self, in, len, n, to.list)
+                   : c->ops->decode(c->self, in, len, to.y, n, to.into);
+}
+
+static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
     gw_stage *s = c->stage;
     size_t room = c->ops->bound(c->self, n), inner;
     void *codes;
@@ -291,13 +302,12 @@ static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, float 
     GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
     gw_err e = s->codec.ops->unpack(s->codec.self, in, len, codes, room, &inner);
     if (e == GW_OK)
-        e = c->ops->decode(c->self, codes, inner, y, n, into);
+        e = decode_one(c, codes, inner, n, to);
     gw_scratch_give(&s->scratch, block);
     return e;
 }
 
-gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
-                       gw_into into) {
+static gw_err decode_any(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
     if (len > gw_codec_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu can be",
                        c->spec, len, n, gw_codec_bound(c, n));
@@ -305,6 +315,37 @@ gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, 
         GW_TRY(gw_frame_check(in, len, c->spec, c->tag, n, &len));
         in = (const char *)in + GW_FRAME_BYTES;
     }
-    return c->stage ? decode_chain(c, in, len, y, n, into)
-                    : c->ops->decode(c->self, in, len, y, n, into);
+    return c->stage ? decode_chain(c, in, len, n, to) : decode_one(c, in, len, n, to);
+}
+
+gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
+                       gw_into into) {
+    return decode_any(c, in, len, n, (target){.y = y, .into = into});
+}
+
+gw_err gw_codec_list(const gw_codec *c, const void *in, size_t len, size_t n, gw_elements *out) {
+    out->n = 0;
+    return decode_any(c, in, len, n, (target){.list = out});
+}
+
+/* ---- lists ---- */
+
+gw_err gw_elements_reserve(gw_elements *l, size_t n) {
+    if (n <= l->room)
+        return GW_OK;
+    gw_elements_free(l);
+    l->at = malloc(n * sizeof *l->at);
+    l->value = malloc(n * sizeof *l->value);
+    if (!l->at || !l->value) {
+        gw_elements_free(l);
+        return gw_fail(GW_ERR_NOMEM, "out of memory: a list of %zu elements", n);
+    }
+    l->room = n;
+    return GW_OK;
+}
+
+void gw_elements_free(gw_elements *l) {
+    free(l->at);
+    free(l->value);
+    *l = (gw_elements){0};
 }

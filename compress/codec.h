@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_CODEC_ABI 2
+#define GW_CODEC_ABI 3
 
 /** What a codec promises; gw_codec.caps. */
 enum {
@@ -42,6 +42,18 @@ typedef enum gw_into {
     GW_INTO_SUBTRACT = -1, /* y -= value; GW_CODEC_SPARSE only */
     GW_INTO_CLEAR = 2      /* y = 0 where the encoding holds an element; GW_CODEC_SPARSE only */
 } gw_into;
+
+/** Elements of a span: places from its start, each once and ascending, and values. Zero it to begin
+ *  with; both arrays are the owner's to free. */
+typedef struct gw_elements {
+    uint32_t *at;
+    float *value;
+    size_t n, room;
+} gw_elements;
+
+/** Room for n elements; what was there is lost. GW_ERR_NOMEM. */
+gw_err gw_elements_reserve(gw_elements *l, size_t n);
+void gw_elements_free(gw_elements *l);
 
 /** How MPI can add encoded units. */
 typedef enum gw_sum {
@@ -74,6 +86,10 @@ typedef struct gw_codec_ops {
      *  outside y[0..n) and never a read outside in[0..len). */
     gw_err (*decode)(const void *self, const void *in, size_t len, float *y, size_t n,
                      gw_into into);
+
+    /** Optional, GW_CODEC_SPARSE: the elements that `in` holds, in place of y with the rest of it
+     *  zeros, so that who adds up or updates need not touch that. Errors as decode. */
+    gw_err (*list)(const void *self, const void *in, size_t len, size_t n, gw_elements *out);
 
     /* ---- optional: encodings that are added as they are ---- */
 
@@ -163,5 +179,10 @@ static inline bool gw_codec_feeds_back(const gw_codec *c) {
 }
 gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
                        gw_into into);
+/** The elements that `in` holds. The codec must list. */
+gw_err gw_codec_list(const gw_codec *c, const void *in, size_t len, size_t n, gw_elements *out);
+static inline bool gw_codec_lists(const gw_codec *c) {
+    return c->ops->list;
+}
 
 #endif

@@ -150,27 +150,59 @@ static void scatter(const uint64_t *bits, const gw_u32u *value, float *y, size_t
         }
 }
 
-/* Whatever the key, it names k places below n: another one is a wrong place, never one outside. */
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
-    const randomk *r = self;
-    if (n == 0 && len == 0)
-        return GW_OK;
-    size_t k = len < KEY ? 0 : (len - KEY) / VALUE;
-    if (n == 0 || len != KEY + VALUE * k || k < gw_ratio_least(&r->ratio, n) ||
-        k > gw_ratio_most(&r->ratio, n))
+static gw_err check(const randomk *r, size_t len, size_t n, size_t *k) {
+    *k = len < KEY ? 0 : (len - KEY) / VALUE;
+    if (n == 0 || len != KEY + VALUE * *k || *k < gw_ratio_least(&r->ratio, n) ||
+        *k > gw_ratio_most(&r->ratio, n))
         return gw_fail(GW_ERR_CORRUPT,
                        "randomk: %zu bytes for %zu floats, expected 8 + 4 k, k from %zu to %zu",
                        len, n, gw_ratio_least(&r->ratio, n), gw_ratio_most(&r->ratio, n));
-    uint64_t key, *bits;
-    gw_block *block;
+    return GW_OK;
+}
+
+/* Whatever the key, it names k places below n: another one is a wrong place, never one outside. */
+static gw_err places_of(const void *self, const void *in, size_t len, size_t n, size_t *k,
+                        uint64_t **bits, gw_block **block) {
+    uint64_t key;
+    GW_TRY(check(self, len, n, k));
     memcpy(&key, in, KEY);
-    GW_TRY(take_places(self, swap_key(key), n, k, &bits, &block));
+    return take_places(self, swap_key(key), n, *k, bits, block);
+}
+
+static const gw_u32u *values_of(const void *in) {
+    return (const gw_u32u *)(const void *)((const char *)in + KEY);
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    size_t k;
+    uint64_t *bits;
+    gw_block *block;
+    if (n == 0 && len == 0)
+        return GW_OK;
+    GW_TRY(places_of(self, in, len, n, &k, &bits, &block));
     if (into == GW_INTO_SET)
         memset(y, 0, n * sizeof *y);
-    scatter(bits, (const gw_u32u *)(const void *)((const char *)in + KEY), y, n, into);
+    scatter(bits, values_of(in), y, n, into);
     give_places(self, block);
     return GW_OK;
+}
+
+static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+    size_t k;
+    uint64_t *bits;
+    gw_block *block;
+    if (n == 0 && len == 0)
+        return GW_OK;
+    GW_TRY(places_of(self, in, len, n, &k, &bits, &block));
+    gw_err e = gw_elements_reserve(out, k);
+    for (size_t i = 0; e == GW_OK && i < n; i += WORD)
+        for (uint64_t word = bits[i / WORD]; word; word &= word - 1) {
+            out->value[out->n] = gw_float_of(values_of(in)[out->n]);
+            out->at[out->n++] = (uint32_t)(i + (size_t)__builtin_ctzll(word));
+        }
+    give_places(self, block);
+    return e;
 }
 
 static gw_err add(void *inout, const void *in, size_t len) {
@@ -190,6 +222,7 @@ const gw_codec_ops gw_codec_randomk = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
+    .list = list,
     .add = add,
     .unit_bytes = VALUE,
     .sum = GW_SUM_FLOAT,

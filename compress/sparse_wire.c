@@ -98,23 +98,63 @@ static void scatter(const unsigned char *gaps, size_t bytes, const gw_u32u *valu
     }
 }
 
-gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
-                        size_t least, size_t most, gw_into into) {
+/* An encoding whose parts are where they should be: k elements of n. */
+typedef struct parts {
+    const unsigned char *gaps;
+    const gw_u32u *values;
+    size_t k, bytes; /* of the gaps */
+} parts;
+
+static gw_err take_apart(const char *name, const void *in, size_t len, size_t n, size_t least,
+                         size_t most, parts *p) {
+    *p = (parts){0};
     if (n == 0 && len == 0)
         return GW_OK;
     if (n == 0 || len < HEADER)
         return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes for %zu floats", name, len, n);
-    size_t k = gw_le32(*(const gw_u32u *)in);
-    if (k < least || k > most)
-        return gw_fail(GW_ERR_CORRUPT, "%s: %zu of %zu floats, expected %zu to %zu", name, k, n,
+    p->k = gw_le32(*(const gw_u32u *)in);
+    if (p->k < least || p->k > most)
+        return gw_fail(GW_ERR_CORRUPT, "%s: %zu of %zu floats, expected %zu to %zu", name, p->k, n,
                        least, most);
-    if (len < HEADER + k * (1 + VALUE))
-        return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes for %zu of %zu floats", name, len, k, n);
-    const unsigned char *gaps = (const unsigned char *)in + HEADER;
-    size_t bytes = len - HEADER - k * VALUE;
-    GW_TRY(check_gaps(name, gaps, bytes, k, n));
-    if (into == GW_INTO_SET)
+    if (len < HEADER + p->k * (1 + VALUE))
+        return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes for %zu of %zu floats", name, len, p->k, n);
+    p->gaps = (const unsigned char *)in + HEADER;
+    p->bytes = len - HEADER - p->k * VALUE;
+    p->values = (const gw_u32u *)(const void *)(p->gaps + p->bytes);
+    return check_gaps(name, p->gaps, p->bytes, p->k, n);
+}
+
+gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
+                        size_t least, size_t most, gw_into into) {
+    parts p;
+    GW_TRY(take_apart(name, in, len, n, least, most, &p));
+    if (into == GW_INTO_SET && n > 0)
         memset(y, 0, n * sizeof *y);
-    scatter(gaps, bytes, (const gw_u32u *)(const void *)(gaps + bytes), y, into);
+    scatter(p.gaps, p.bytes, p.values, y, into);
+    return GW_OK;
+}
+
+/* Written past the last element while bytes 255 follow, so there is room for one more. */
+static void list_places(const parts *p, uint32_t *restrict at) {
+    uint32_t next = 0;
+    size_t i = 0;
+    for (size_t b = 0; b < p->bytes; b++) {
+        uint32_t ends = p->gaps[b] != ESCAPE;
+        next += p->gaps[b];
+        at[i] = next;
+        i += ends;
+        next += ends;
+    }
+}
+
+gw_err gw_sparse_list(const char *name, const void *in, size_t len, size_t n, size_t least,
+                      size_t most, gw_elements *out) {
+    parts p;
+    GW_TRY(take_apart(name, in, len, n, least, most, &p));
+    GW_TRY(gw_elements_reserve(out, p.k + 1));
+    list_places(&p, out->at);
+    for (size_t i = 0; i < p.k; i++)
+        out->value[i] = gw_float_of(gw_le32(p.values[i]));
+    out->n = p.k;
     return GW_OK;
 }

@@ -23,4 +23,8 @@ size_t gw_sparse_encode(const gw_kept *kept, void *out);
 gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
                         size_t least, size_t most, gw_into into);
 
+/** list() of gw_codec_ops, likewise. */
+gw_err gw_sparse_list(const char *name, const void *in, size_t len, size_t n, size_t least,
+                      size_t most, gw_elements *out);
+
 #endif

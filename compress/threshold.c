@@ -103,6 +103,11 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     return gw_sparse_decode("threshold", in, len, y, n, 0, n, into);
 }
 
+static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+    (void)self;
+    return gw_sparse_list("threshold", in, len, n, 0, n, out);
+}
+
 const gw_codec_ops gw_codec_threshold = {
     .head = {GW_CODEC_ABI, "threshold", "what reaches a magnitude (40 bits a kept element)", opts},
     .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
@@ -112,4 +117,5 @@ const gw_codec_ops gw_codec_threshold = {
     .encode = encode,
     .encode_feedback = encode_feedback,
     .decode = decode,
+    .list = list,
 };

@@ -93,6 +93,12 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
                             gw_ratio_most(&t->ratio, n), into);
 }
 
+static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+    const topk *t = self;
+    return gw_sparse_list("topk", in, len, n, gw_ratio_least(&t->ratio, n),
+                          gw_ratio_most(&t->ratio, n), out);
+}
+
 const gw_codec_ops gw_codec_topk = {
     .head = {GW_CODEC_ABI, "topk", "the largest elements, exact (0.43 bits an element at 1%)",
              opts},
@@ -103,4 +109,5 @@ const gw_codec_ops gw_codec_topk = {
     .encode = encode,
     .encode_feedback = encode_feedback,
     .decode = decode,
+    .list = list,
 };

@@ -74,7 +74,7 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     for (int i = 0; i < HALVES; i++)
         if (gw_span_overlap(me->half[i], s))
             GW_TRY(gw_queue_wait(me->queue, me->schedule[i]));
-    *u = (gw_update){me->env->grad, s, 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 

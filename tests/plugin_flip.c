@@ -36,7 +36,7 @@ static gw_err open(void **out, const gw_env *env) {
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    *u = (gw_update){me->env->grad, s, 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return gw_plan_run(&me->plan, s);
 }
 

@@ -35,7 +35,7 @@ static gw_err open(void **out, const gw_env *env) {
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_plan_run(&me->plan, s));
-    *u = (gw_update){me->env->grad, s, 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 

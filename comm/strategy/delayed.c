@@ -67,7 +67,7 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_overlap_wait(&me->buckets, s));
     bool first = me->steps.done == 0;
-    *u = (gw_update){me->sum, first ? (gw_span){s.off, 0} : s, 1.0f};
+    *u = (gw_update){.grad = me->sum, .own = first ? (gw_span){s.off, 0} : s, .scale = 1.0f};
     return GW_OK;
 }
 

@@ -162,8 +162,9 @@ static gw_err progress(void *p) {
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     const self *me = p;
     double share = me->env->share; /* a rank without samples in this step stays where it is */
-    *u = (gw_update){me->env->grad, share > 0 ? s : (gw_span){s.off, 0},
-                     share > 0 ? (float)(1 / share) : 0.0f};
+    *u = (gw_update){.grad = me->env->grad,
+                     .own = share > 0 ? s : (gw_span){s.off, 0},
+                     .scale = share > 0 ? (float)(1 / share) : 0.0f};
     return GW_OK;
 }
 

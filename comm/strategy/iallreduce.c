@@ -84,7 +84,7 @@ static gw_err progress(void *p) {
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_overlap_wait(&me->buckets, s));
-    *u = (gw_update){me->env->grad, s, 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 

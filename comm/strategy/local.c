@@ -80,8 +80,9 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     if (me->steps.done == me->agreed)
         memcpy(me->reference + s.off, env->param + s.off, s.n * sizeof(float));
     bool moves = env->share > 0;
-    *u = (gw_update){env->grad, moves ? s : (gw_span){s.off, 0},
-                     moves ? (float)(1 / env->share) : 0.0f};
+    *u = (gw_update){.grad = env->grad,
+                     .own = moves ? s : (gw_span){s.off, 0},
+                     .scale = moves ? (float)(1 / env->share) : 0.0f};
     return GW_OK;
 }
 

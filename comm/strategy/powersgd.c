@@ -269,7 +269,7 @@ static group *group_of(self *me, gw_span s) {
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    *u = (gw_update){me->env->grad, s, 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     if (me->n_groups == 0)
         return GW_OK;
     group *g = group_of(me, s);

@@ -65,7 +65,7 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_plan_run(&me->reduce, s));
     bool server = me->env->grads->rank == SERVER;
-    *u = (gw_update){me->env->grad, server ? s : (gw_span){s.off, 0}, 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = server ? s : (gw_span){s.off, 0}, .scale = 1.0f};
     return GW_OK;
 }
 

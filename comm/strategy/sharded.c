@@ -71,7 +71,8 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     const gw_lane *lane = me->env->grads;
     GW_TRY(gw_overlap_wait(&me->scatter, s));
-    *u = (gw_update){me->env->grad, gw_span_part(s, lane->rank, lane->size), 1.0f};
+    *u = (gw_update){
+        .grad = me->env->grad, .own = gw_span_part(s, lane->rank, lane->size), .scale = 1.0f};
     return GW_OK;
 }
 

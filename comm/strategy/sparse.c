@@ -7,9 +7,13 @@
  * gradients are of one scale, and an exchange starts as soon as the backward pass has completed its
  * layer. Synchronous, exact as its codec.
  *
+ * The sum of sparse gradients is sparse. Where the codec lists its elements and the trainer takes
+ * an update as lists, the arena is neither cleared nor read again once a layer is encoded.
+ *
  * Cost: P-1 encodings of each layer to and from every rank. That grows with P where an allreduce
  * does not, so it pays while P times the codec's density is small; a dense codec is refused. */
 #include "comm/overlap.h"
+#include "comm/sparse_sum.h"
 
 #include "base/mem.h"
 
@@ -20,6 +24,8 @@ typedef struct self {
     const gw_env *env;
     gw_overlap layers;
     gw_queue *queue;
+    gw_sparse_sum *sums; /* a layer each; NULL: the arena takes the sums */
+    gw_elements *lists;  /* of the layers that the last finish() was for; not owned */
 } self;
 
 static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
@@ -36,11 +42,37 @@ static void close(void *p) {
     self *me = p;
     gw_queue_close(me->queue);
     gw_overlap_clear(&me->layers);
+    for (int l = 0; me->sums && l < me->env->n_layers; l++)
+        gw_sparse_sum_free(&me->sums[l]);
+    free(me->sums);
+    free(me->lists);
     free(me);
+}
+
+static gw_err lay_down(void *ctx, gw_schedule *s) {
+    self *me = ctx;
+    int l = 0;
+    while (me->env->layers[l].off != gw_schedule_span(s).off)
+        l++;
+    return gw_sparse_sum_lay_down(&me->sums[l], s);
+}
+
+/* Nothing walks over the arena where the trainer takes lists: not to clear what no rank has sent,
+ * nor to update by zeros. Of a mix each tensor has a codec of its own, which may not be sparse. */
+static gw_err make_lists(self *me, const gw_env *env) {
+    const gw_lane *lane = env->grads;
+    if (!env->lists || lane->size == 1 || lane->n_runs > 0 || !gw_codec_lists(lane->codec))
+        return GW_OK;
+    GW_TRY(gw_alloc(&me->sums, (size_t)env->n_layers, sizeof *me->sums));
+    GW_TRY(gw_alloc(&me->lists, (size_t)env->n_layers, sizeof *me->lists));
+    me->layers.plan.lay_down = lay_down;
+    me->layers.plan.ctx = me;
+    return GW_OK;
 }
 
 static gw_err open_on(self *me, const gw_env *env) {
     me->layers.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
+    GW_TRY(make_lists(me, env));
     GW_TRY(gw_overlap_layers(&me->layers, env));
     GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), env->n_layers, env->grads->yield));
     me->layers.queue = me->queue;
@@ -73,7 +105,10 @@ static gw_err progress(void *p) {
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_overlap_wait(&me->layers, s));
-    *u = (gw_update){me->env->grad, s, 1.0f};
+    *u = (gw_update){me->env->grad, s, 1.0f, me->lists, 0};
+    for (int l = 0; me->lists && l < me->env->n_layers; l++)
+        if (gw_span_overlap(me->env->layers[l], s))
+            me->lists[u->n_lists++] = me->sums[l].sum;
     return GW_OK;
 }
 

@@ -92,6 +92,7 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
                               .tensors = gw_model_tensors(r->model),
                               .n_tensors = gw_model_tensor_count(r->model),
                               .by_layer = r->lazy,
+                              .lists = gw_optimizer_lists(r->optimizer),
                               .params = gw_model_params(r->model),
                               .momentum = gw_optimizer_momentum(r->optimizer),
                               .correction = (float)s->c->momentum,

@@ -97,6 +97,38 @@ void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_sp
         update(o, param, grad, gw_span_part(s, t, threads), lr, scale);
 }
 
+bool gw_optimizer_lists(const gw_optimizer *o) {
+    return !o->velocity && o->weight_decay == 0;
+}
+
+/* Each place is a cache line of its own, more or less, which no hardware foresees but the list. */
+static void update_at(float *restrict p, const uint32_t *restrict at, const float *restrict g,
+                      size_t n, float rate) {
+    enum { AHEAD = 32 };
+    size_t i = 0;
+    for (; i + AHEAD < n; i++) {
+        __builtin_prefetch(p + at[i + AHEAD], 1);
+        p[at[i]] -= rate * g[i];
+    }
+    for (; i < n; i++)
+        p[at[i]] -= rate * g[i];
+}
+
+void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, const float *grad,
+                            size_t n, float lr, float scale) {
+    int threads = gw_optimizer_threads(n);
+    (void)o;
+    if (threads == 1) {
+        update_at(param, at, grad, n, lr * scale);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        gw_span s = gw_span_part((gw_span){0, n}, t, threads);
+        update_at(param, at + s.off, grad + s.off, s.n, lr * scale);
+    }
+}
+
 float *gw_optimizer_momentum(gw_optimizer *o) {
     return o->velocity;
 }

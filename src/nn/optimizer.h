@@ -5,6 +5,9 @@
 #include "base/io.h"
 #include "base/span.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 typedef struct gw_optimizer gw_optimizer;
 
 /** SGD over an arena of n floats: g = scale*grad + weight_decay*param; with momentum mu > 0,
@@ -15,6 +18,12 @@ void gw_optimizer_close(gw_optimizer *o);
 /** Update param[s] from grad[s] (both arenas of n floats); OpenMP threads split the span. */
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                          float scale);
+
+/** True if an update leaves a parameter alone whose gradient is zero: neither momentum nor decay.
+ *  Then gw_optimizer_update_at() moves param[at[i]], each of them named once, along grad[i]. */
+bool gw_optimizer_lists(const gw_optimizer *o);
+void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, const float *grad,
+                            size_t n, float lr, float scale);
 
 /** Threads that split a span of n floats: 1, or all. */
 int gw_optimizer_threads(size_t n);

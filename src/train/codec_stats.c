@@ -48,7 +48,12 @@ static void take_before(void *ctx, const float *grad, gw_span s) {
 
 static void take_after(void *ctx, const gw_update *u) {
     gw_codec_stats *st = ctx;
-    for (size_t i = u->own.off; i < gw_span_end(u->own); i++)
+    if (u->lists)
+        memset(st->got + u->own.off, 0, u->own.n * sizeof *st->got);
+    for (int l = 0; l < u->n_lists; l++)
+        for (size_t i = 0; i < u->lists[l].n; i++)
+            st->got[u->lists[l].at[i]] = u->scale * u->lists[l].value[i];
+    for (size_t i = u->own.off; !u->lists && i < gw_span_end(u->own); i++)
         st->got[i] = u->scale * u->grad[i];
     if (st->n_own < st->s.n_layers)
         st->own[st->n_own++] = u->own;

@@ -76,6 +76,7 @@ typedef struct gw_session_setup {
     const gw_tensor *tensors; /* which cut it further; likewise; n_tensors 0: not known */
     int n_tensors;
     bool by_layer;       /* lazy: finish and publish come a layer at a time */
+    bool lists;          /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */
     float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */
     float correction;    /* momentum for a session that corrects, in [0, 1) */

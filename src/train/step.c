@@ -19,8 +19,21 @@ static void count(gw_moved *m, size_t n) {
     m->forks += shared;
 }
 
+static void update_listed(gw_stepper *t, const gw_update *u, float lr) {
+    gw_phase_enter(GW_PHASE_UPDATE);
+    for (int i = 0; i < u->n_lists; i++) {
+        const gw_elements *l = &u->lists[i];
+        gw_optimizer_update_at(t->optimizer, gw_model_params(t->model), l->at, l->value, l->n, lr,
+                               u->scale);
+        count(&t->moved, l->n);
+    }
+    gw_phase_leave();
+}
+
 static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
-    for (size_t done = 0; done < u->own.n; done += UPDATE_PIECE) {
+    if (u->lists)
+        update_listed(t, u, lr);
+    for (size_t done = 0; !u->lists && done < u->own.n; done += UPDATE_PIECE) {
         size_t left = u->own.n - done;
         gw_span piece = {u->own.off + done, left < UPDATE_PIECE ? left : UPDATE_PIECE};
         gw_phase_enter(GW_PHASE_UPDATE);

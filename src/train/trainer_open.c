@@ -182,6 +182,7 @@ static gw_session_setup session_setup(const gw_trainer *t) {
                               .tensors = gw_model_tensors(t->model),
                               .n_tensors = gw_model_tensor_count(t->model),
                               .by_layer = t->c->lazy,
+                              .lists = gw_optimizer_lists(t->optimizer),
                               .params = gw_model_params(t->model),
                               .momentum = gw_optimizer_momentum(t->optimizer),
                               .correction = (float)t->c->momentum,

@@ -96,6 +96,26 @@ static void repeat(const uint8_t *data, size_t size, void *to, size_t n) {
 
 /* ---- what is done ---- */
 
+/* The list of an encoding is what decoding makes of it, or both are refused. */
+static void try_list(const gw_codec *c, const void *wire, size_t len, size_t n, gw_err decoded) {
+    gw_elements list = {0};
+    buffer y = floats_new(n), z = floats_new(n);
+    MUST(gw_codec_list(c, wire, len, n, &list) == decoded);
+    if (decoded == GW_OK) {
+        MUST(gw_codec_decode(c, wire, len, y.at, n, GW_INTO_SET) == GW_OK);
+        if (n)
+            memset(z.at, 0, z.n);
+        for (size_t i = 0; i < list.n; i++) {
+            MUST(list.at[i] < n && (i == 0 || list.at[i] > list.at[i - 1]));
+            ((float *)z.at)[list.at[i]] = list.value[i];
+        }
+        MUST(n == 0 || !memcmp(y.at, z.at, y.n));
+    }
+    gw_elements_free(&list);
+    free(y.block);
+    free(z.block);
+}
+
 static void try_decode(const gw_codec *c, const void *wire, size_t len, size_t n, gw_into into) {
     buffer in = wire_new(len, n), y = floats_new(n);
     if (len)
@@ -108,6 +128,8 @@ static void try_decode(const gw_codec *c, const void *wire, size_t len, size_t n
         MUST(*gw_err_text() && !strchr(gw_err_text(), '\n'));
     if (e == GW_OK && c->caps & GW_CODEC_FIXED)
         MUST(len == gw_codec_bound(c, n));
+    if (gw_codec_lists(c))
+        try_list(c, in.at, len, n, e);
     free(in.block);
     free(y.block);
 }

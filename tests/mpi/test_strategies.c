@@ -12,11 +12,12 @@
 enum { N = 1003, LAYERS = 3 };
 
 static int me, ranks;
+static int listed; /* updates that came as lists */
 
 typedef struct bench {
     gw_session *session;
     gw_span layers[LAYERS];
-    bool lazy;
+    bool lazy, lists;
 } bench;
 
 static gw_err open_bench(bench *b, const char *comm, const char *codec, bool lazy,
@@ -29,6 +30,7 @@ static gw_err open_bench(bench *b, const char *comm, const char *codec, bool laz
                               .layers = b->layers,
                               .n_layers = LAYERS,
                               .by_layer = lazy,
+                              .lists = b->lists,
                               .momentum = momentum,
                               .seed = 5,
                               .yield = true};
@@ -44,8 +46,13 @@ static void update(bench *b, gw_span s) {
     gw_update u;
     float *param = gw_session_params(b->session);
     CHECK_OK(gw_session_finish(b->session, s, &u));
-    for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
+    CHECK(b->lists || !u.lists, "a list that nobody asked for");
+    for (size_t i = u.own.off; !u.lists && i < gw_span_end(u.own); i++)
         param[i] -= u.scale * u.grad[i];
+    for (int l = 0; l < u.n_lists; l++)
+        for (size_t i = 0; i < u.lists[l].n; i++)
+            param[u.lists[l].at[i]] -= u.scale * u.lists[l].value[i];
+    listed += u.lists != NULL;
     CHECK_OK(gw_session_publish(b->session, s));
 }
 
@@ -107,6 +114,27 @@ static void delayed_is_one_step_late(bool lazy, const char *progress) {
           "settling moves parameters");
     close_bench(&late);
     close_bench(&prompt);
+}
+
+/* Sums that come as lists give the same parameters as those in the arena, bit for bit. */
+static void lists_are_the_sums(const char *codec, bool lazy, const char *progress) {
+    bench dense = {.lists = false}, lists = {.lists = true};
+    char comm[32];
+    snprintf(comm, sizeof comm, "sparse:progress=%s", progress);
+    CHECK_OK(open_bench(&dense, comm, codec, lazy, NULL));
+    CHECK_OK(open_bench(&lists, comm, codec, lazy, NULL));
+    listed = 0;
+    for (int k = 0; k < 5; k++) {
+        step(&dense, k, 1);
+        step(&lists, k, 1);
+        CHECK(memcmp(gw_session_params(dense.session), gw_session_params(lists.session),
+                     N * sizeof(float)) == 0,
+              "%s, %s, lazy=%d, step %d: not the parameters that dense sums give", codec, comm,
+              lazy, k);
+    }
+    CHECK((listed > 0) == (ranks > 1 && !strchr(codec, ';')), "%s: %d lists", codec, listed);
+    close_bench(&dense);
+    close_bench(&lists);
 }
 
 static void local_meets_every_period(bool lazy) {
@@ -293,6 +321,12 @@ int main(int argc, char **argv) {
         local_meets_every_period(lazy);
         gossip_agrees("gossip:topology=ring", lazy);
         gossip_agrees("gossip:topology=exponential", lazy);
+    }
+    for (int lazy = 0; lazy < 2; lazy++) {
+        lists_are_the_sums("topk:ratio=0.1", lazy, "poll");
+        lists_are_the_sums("topk:ratio=0.3,warmup=3", lazy, "none");
+        lists_are_the_sums("threshold:value=9", lazy, "poll");
+        lists_are_the_sums("randomk:ratio=0.2+zlib", lazy, "poll");
     }
     momentum_is_averaged();
     a_server_needs_workers();

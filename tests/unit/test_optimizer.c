@@ -98,6 +98,39 @@ static void test_refused(void **state) {
     gw_optimizer_close(NULL);
 }
 
+/* An update by a list is the one by a gradient that is zero elsewhere, bit for bit. */
+static void test_listed(void **state) {
+    (void)state;
+    enum { STRIDE = 3, LISTED = (N + STRIDE - 1) / STRIDE };
+    static uint32_t at[LISTED];
+    static float value[LISTED];
+    fixture a, b;
+    gw_optimizer *o = NULL, *momentum = NULL, *decay = NULL;
+    begin(&a);
+    begin(&b);
+    new_gradient(&a, 0);
+    for (size_t i = 0; i < N; i++) {
+        b.param[i] = a.param[i];
+        a.grad[i] = i % STRIDE ? 0 : a.grad[i];
+        at[i / STRIDE] = (uint32_t)(i / STRIDE * STRIDE);
+        value[i / STRIDE] = a.grad[i / STRIDE * STRIDE];
+    }
+    assert_int_equal(gw_optimizer_open(&o, N, 0, 0), GW_OK);
+    assert_int_equal(gw_optimizer_open(&momentum, N, 0.9, 0), GW_OK);
+    assert_int_equal(gw_optimizer_open(&decay, N, 0, 0.1), GW_OK);
+    gw_optimizer_update(o, a.param, a.grad, (gw_span){0, N}, 0.1f, 0.5f);
+    gw_optimizer_update_at(o, b.param, at, value, LISTED, 0.1f, 0.5f);
+    assert_memory_equal(a.param, b.param, N * sizeof *a.param);
+    assert_true(gw_optimizer_lists(o));
+    assert_false(gw_optimizer_lists(momentum)); /* these move where the gradient is zero, too */
+    assert_false(gw_optimizer_lists(decay));
+    gw_optimizer_close(o);
+    gw_optimizer_close(momentum);
+    gw_optimizer_close(decay);
+    end(&a);
+    end(&b);
+}
+
 static gw_err save(gw_optimizer *o, const char *dir) {
     gw_io *io = NULL;
     GW_TRY(gw_io_save(&io, dir, "opt", "GWTEST01", 1));
@@ -153,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_listed),
         cmocka_unit_test(test_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
