@@ -1,11 +1,12 @@
 #include "comm/queue.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "comm/pending.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +23,11 @@ struct gw_queue {
     int64_t idle_ns;        /* the least that a call of a sweep has taken: it found nothing */
     int n_waiting;
     gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
-    /* GW_PROGRESS_THREAD only: all MPI calls of the queue are made under the lock */
+    /* GW_PROGRESS_THREAD only: who has the turn (base/turn.h) has the queue, too */
     pthread_t thread;
-    pthread_mutex_t lock;
     pthread_cond_t changed;
-    atomic_int wanted; /* callers who are after the lock: a mutex alone need not be fair to them */
-    int turn;          /* the schedule that the thread tests next */
+    int team; /* OpenMP threads of the thread */
+    int turn; /* the schedule that the thread tests next */
     bool stop;
     gw_err failed; /* what the thread ran into, for whoever waits */
     char message[512];
@@ -99,7 +99,7 @@ static gw_err sweep(gw_queue *q) {
     return answer(q);
 }
 
-/* One test under the lock, so that ready() waits for no more than that. */
+/* One test a turn, so that ready() waits for no more than that. */
 static void take_turn(gw_queue *q) {
     bool done;
     q->turn = q->turn < q->n ? q->turn : 0;
@@ -116,45 +116,46 @@ static void take_turn(gw_queue *q) {
 static void *progress_thread(void *arg) {
     gw_queue *q = arg;
     gw_flush_denormals_here();
-    pthread_mutex_lock(&q->lock);
+    gw_turn_take();
     while (!q->stop) {
         if (q->n == 0 || q->failed != GW_OK) {
-            pthread_cond_wait(&q->changed, &q->lock);
+            gw_turn_wait(&q->changed);
             continue;
         }
+        omp_set_num_threads(q->team); /* what the main thread has set holds for that one alone */
         take_turn(q);
-        pthread_mutex_unlock(&q->lock);
+        gw_turn_leave();
         do /* the core, too, if there are too few */
             sched_yield();
-        while (atomic_load(&q->wanted) > 0);
-        pthread_mutex_lock(&q->lock);
+        while (gw_turn_wanted());
+        gw_turn_take();
     }
-    pthread_mutex_unlock(&q->lock);
+    gw_turn_leave();
     return NULL;
 }
 
-static void lock(gw_queue *q) {
-    atomic_fetch_add(&q->wanted, 1);
-    pthread_mutex_lock(&q->lock);
-    atomic_fetch_sub(&q->wanted, 1);
+static gw_err begin_thread(gw_queue *q) {
+    pthread_cond_init(&q->changed, NULL);
+    gw_turn_join(true);
+    int rc = pthread_create(&q->thread, NULL, progress_thread, q);
+    if (rc == 0)
+        return GW_OK;
+    gw_turn_join(false);
+    return gw_fail(GW_ERR_INTERNAL, "cannot start the progress thread: %s", strerror(rc));
 }
 
 gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield) {
     gw_queue *q = NULL;
     GW_TRY(gw_alloc(&q, 1, sizeof *q));
     q->mode = mode;
+    q->team = 1;
     q->yield = yield;
     q->capacity = capacity;
     gw_err e = gw_alloc(&q->inflight, (size_t)capacity, sizeof *q->inflight);
     if (e == GW_OK)
         e = gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting);
-    if (e == GW_OK && mode == GW_PROGRESS_THREAD) {
-        pthread_mutex_init(&q->lock, NULL);
-        pthread_cond_init(&q->changed, NULL);
-        int rc = pthread_create(&q->thread, NULL, progress_thread, q);
-        if (rc != 0)
-            e = gw_fail(GW_ERR_INTERNAL, "cannot start the progress thread: %s", strerror(rc));
-    }
+    if (e == GW_OK && mode == GW_PROGRESS_THREAD)
+        e = begin_thread(q);
     if (e != GW_OK) {
         free(q->inflight);
         free(q->waiting);
@@ -167,6 +168,10 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
 
 void gw_queue_limit(gw_queue *q, size_t credit) {
     q->credit = credit;
+}
+
+void gw_queue_team(gw_queue *q, int threads) {
+    q->team = threads;
 }
 
 static gw_err append(gw_queue *q, gw_schedule *s) {
@@ -193,10 +198,10 @@ static gw_err urge(gw_queue *q, gw_schedule *s) {
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
     if (q->mode != GW_PROGRESS_THREAD)
         return append(q, s);
-    lock(q);
+    gw_turn_take();
     gw_err e = append(q, s);
     pthread_cond_broadcast(&q->changed);
-    pthread_mutex_unlock(&q->lock);
+    gw_turn_leave();
     return e;
 }
 
@@ -223,10 +228,10 @@ gw_err gw_queue_poll(gw_queue *q) {
 
 gw_err gw_queue_urge(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
-        lock(q);
+        gw_turn_take();
     gw_err e = urge(q, s);
     if (q->mode == GW_PROGRESS_THREAD)
-        pthread_mutex_unlock(&q->lock);
+        gw_turn_leave();
     return e;
 }
 
@@ -238,18 +243,18 @@ static bool in_flight(const gw_queue *q, const gw_schedule *s) {
 }
 
 static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
-    lock(q);
+    gw_turn_take();
     gw_err e = urge(q, s);
     bool blocks = in_flight(q, s);
     if (blocks)
         gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
     while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
-        pthread_cond_wait(&q->changed, &q->lock);
+        gw_turn_wait(&q->changed);
     if (blocks)
         gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
     if (q->failed != GW_OK)
         e = gw_fail(q->failed, "%s", q->message);
-    pthread_mutex_unlock(&q->lock);
+    gw_turn_leave();
     return e;
 }
 
@@ -280,17 +285,17 @@ void gw_queue_close(gw_queue *q) {
     if (!q)
         return;
     if (q->mode == GW_PROGRESS_THREAD) {
-        lock(q);
+        gw_turn_take();
         if (q->failed == GW_OK)
             q->failed = start_all(q);
         while (q->failed == GW_OK && q->n > 0)
-            pthread_cond_wait(&q->changed, &q->lock);
+            gw_turn_wait(&q->changed);
         q->stop = true;
         pthread_cond_broadcast(&q->changed);
-        pthread_mutex_unlock(&q->lock);
+        gw_turn_leave();
         pthread_join(q->thread, NULL);
+        gw_turn_join(false);
         pthread_cond_destroy(&q->changed);
-        pthread_mutex_destroy(&q->lock);
     } else {
         gw_err e = start_all(q);
         while (e == GW_OK && q->n > 0)

@@ -11,9 +11,8 @@ typedef enum gw_progress { GW_PROGRESS_POLL, GW_PROGRESS_THREAD, GW_PROGRESS_NON
 typedef struct gw_queue gw_queue;
 
 /** Room for `capacity` schedules in flight. With GW_PROGRESS_THREAD MPI must have been started with
- *  MPI_THREAD_SERIALIZED at least, and no other part of the program may call MPI while schedules
- *  are in flight (the queue's lock makes its own calls take turns). `yield`: waits give the core
- *  away between polls. */
+ *  MPI_THREAD_SERIALIZED at least, and whoever else calls MPI while schedules are in flight takes
+ *  turns with the thread (base/turn.h). `yield`: waits give the core away between polls. */
 gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield);
 
 /** Waits for what is in flight, then frees the queue (not the schedules). */
@@ -26,6 +25,10 @@ void gw_queue_close(gw_queue *q);
  *  other way) still needs that each rank in the end waits for all it started. Before the first
  *  start. */
 void gw_queue_limit(gw_queue *q, size_t credit);
+
+/** GW_PROGRESS_THREAD: the thread encodes and decodes with so many OpenMP threads, itself included;
+ *  1 unless set. Before the first start. */
+void gw_queue_team(gw_queue *q, int threads);
 
 /** Start a schedule; it is in flight until waited for or seen complete. */
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s);

@@ -21,7 +21,7 @@ gw_err gw_wait_asleep(MPI_Request *request);
 /** MPI's collectives of these names, waited for so. */
 gw_err gw_barrier(MPI_Comm comm);
 gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);
-/** in may be MPI_IN_PLACE. */
+/** in may be MPI_IN_PLACE. Takes turns with a progress thread (base/turn.h). */
 gw_err gw_allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm);
 /** The first half of gw_allreduce: for a gw_wait later, before which `in` and `out` stay as they

@@ -26,8 +26,8 @@ static struct {
     int n_entries, n_stretches, n_places;
     int viewed;               /* entries of the last view */
     int row, rows, most_rows; /* row: the open one, -1: none */
-    int64_t step;
-    int blocked; /* the entry that the main thread is blocked for, -1: none */
+    int64_t step, next;       /* of the open row, else 0; of the one after the last */
+    int blocked;              /* the entry that the main thread is blocked for, -1: none */
     int entries_before, stretches_before;   /* of the open row */
     int most_entries, most_stretches;       /* of a row, what was dropped included */
     int dropped_entries, dropped_stretches; /* of the open row */
@@ -67,9 +67,10 @@ static void started(const gw_exchange *x, uint64_t now) {
         lg.dropped++;
         return;
     }
+    int64_t step = lg.row < 0 && !is_main ? lg.next : lg.step;
     p->entry = lg.n_entries++;
     lg.entries[p->entry] =
-        (gw_exchange_entry){.x = *x, .step = lg.step, .start = now, .last_rank = -1};
+        (gw_exchange_entry){.x = *x, .step = step, .start = now, .last_rank = -1};
     lg.finished[p->entry] = false;
 }
 
@@ -155,7 +156,7 @@ void gw_exchange_log_close(void) {
     lg.places = NULL;
     lg.n_entries = lg.n_stretches = lg.n_places = lg.viewed = lg.rows = 0;
     lg.most_entries = lg.most_stretches = lg.dropped_entries = lg.dropped_stretches = 0;
-    lg.step = 0;
+    lg.step = lg.next = 0;
     lg.dropped = 0;
 }
 
@@ -164,6 +165,7 @@ void gw_exchange_log_begin(int64_t step) {
         return;
     pthread_mutex_lock(&lg.lock);
     lg.step = step;
+    lg.next = step + 1;
     lg.row = lg.rows++;
     lg.lost[lg.row] = false;
     lg.entries_before = lg.n_entries;

@@ -15,7 +15,8 @@
 /** One exchange; times are clock ticks, 0 what did not happen so far. */
 typedef struct gw_exchange_entry {
     gw_exchange x;
-    int64_t step;                 /* the batch that it started in; 0: none that is recorded */
+    int64_t step;                 /* the batch that it started in, or on another thread before;
+                                     0: none that is recorded */
     uint64_t start, done;         /* arrived; complete */
     uint64_t block, unblock;      /* main thread: first blocked, last set free */
     bool resolved;                /* the following are known */

@@ -23,8 +23,9 @@ static struct {
     gw_phase stack[DEPTH];
     int depth;
     gw_ledger_sums before;
+    /* Changed by the main thread under tell_lock; other threads read them under it. */
     const gw_ledger_sink *sinks[GW_LEDGER_SINKS];
-    int n_sinks;
+    atomic_int n_sinks;
     gw_profile profile;
 } led;
 
@@ -62,6 +63,18 @@ static unsigned flight_lock(void) {
             return turn;
         sched_yield();
     }
+}
+
+/* What listeners hear from any thread they hear one at a time. */
+static atomic_flag telling = ATOMIC_FLAG_INIT;
+
+static void tell_lock(void) {
+    while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
+        sched_yield();
+}
+
+static void tell_unlock(void) {
+    atomic_flag_clear_explicit(&telling, memory_order_release);
 }
 
 static void flight_unlock(unsigned turn) {
@@ -106,7 +119,9 @@ void gw_ledger_completed(int requests) {
         uint64_t total = atomic_load_explicit(&flight.total, memory_order_relaxed);
         now = now > since ? now : since;
         atomic_store_explicit(&flight.total, total + (now - since), memory_order_release);
+        tell_lock();
         TELL(flight, since, now);
+        tell_unlock();
     }
     flight_unlock(turn);
 }
@@ -129,18 +144,6 @@ static void charge(uint64_t now) {
         TELL(slice, phase, led.mark, now);
     led.mark = now;
     led.busy = busy;
-}
-
-/* What listeners hear from any thread they hear one at a time. */
-static atomic_flag telling = ATOMIC_FLAG_INIT;
-
-static void tell_lock(void) {
-    while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
-        sched_yield();
-}
-
-static void tell_unlock(void) {
-    atomic_flag_clear_explicit(&telling, memory_order_release);
 }
 
 /* The outermost region of a thread beside the main one. */
@@ -262,6 +265,7 @@ void gw_ledger_set_profile(gw_profile profile) {
     }
     assert(!gw_ledger_counting() && "the profile is switched inside a batch");
     led.profile = profile;
+    led.before = gw_ledger_totals();
     atomic_store(&flight.outstanding, 0);
     gw_probe_hooks = profile == GW_PROFILE_OFF ? none : hooks;
 }
@@ -310,7 +314,6 @@ void gw_ledger_begin(void) {
     led.inflight = led.regions = 0;
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
-    led.before = gw_ledger_totals();
     gw_usage_begin(gw_clock_ticks());
     led.begin = led.mark = gw_clock_ticks();
     led.busy = flight_until(led.mark);
@@ -344,6 +347,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.wire_bytes = now.wire_bytes - led.before.wire_bytes;
     c.messages = now.messages - led.before.messages;
     c.collectives = now.collectives - led.before.collectives;
+    led.before = now;
     c.regions = led.regions;
     atomic_fetch_add(&batches_ended, 1);
     TELL(batch, led.begin, end);
@@ -359,8 +363,12 @@ bool gw_ledger_counting(void) {
     return atomic_load_explicit(&running, memory_order_relaxed);
 }
 
+bool gw_ledger_counts(void) {
+    return gw_ledger_counting() || !is_main;
+}
+
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives) {
-    if (!gw_ledger_counting())
+    if (!gw_ledger_counts())
         return;
     atomic_fetch_add_explicit(&bytes_sent, bytes, memory_order_relaxed);
     if (messages)
@@ -404,8 +412,10 @@ double gw_ledger_region_cost(void) {
     return least;
 }
 
+/* Where `sink` is, or would be; locks. */
 static int listening(const gw_ledger_sink *sink) {
     assert(!gw_ledger_counting() && "listeners change inside a batch");
+    tell_lock();
     int i = 0;
     while (i < led.n_sinks && led.sinks[i] != sink)
         i++;
@@ -417,10 +427,12 @@ void gw_ledger_listen(const gw_ledger_sink *sink) {
     assert(i < GW_LEDGER_SINKS && "too many listen to the ledger");
     led.sinks[i] = sink;
     led.n_sinks += i == led.n_sinks;
+    tell_unlock();
 }
 
 void gw_ledger_unlisten(const gw_ledger_sink *sink) {
     int i = listening(sink);
     if (i < led.n_sinks)
         led.sinks[i] = led.sinks[--led.n_sinks];
+    tell_unlock();
 }

@@ -36,7 +36,8 @@ typedef struct gw_batch_cost {
     double inflight_s;         /* computation (forward, backward, update) while a nonblocking
                                   operation was posted and not yet seen complete: an upper bound
                                   of the communication that hid there */
-    uint64_t wire_bytes;       /* bytes handed to MPI by this rank: point-to-point as sent; an MPI
+    uint64_t wire_bytes;       /* bytes handed to MPI by this rank, by other threads since the last
+                                  batch, too: point-to-point as sent; an MPI
                                   collective counts what the bandwidth-optimal algorithm sends a
                                   rank (allreduce 2(P-1)/P n), since MPI does not tell */
     uint64_t messages;         /* point-to-point sends */
@@ -65,9 +66,12 @@ void gw_ledger_begin(void);
 /** Close the batch and tell its cost. */
 void gw_ledger_end(gw_batch_cost *cost);
 
-/** For pmpi*.c, any thread: is a batch open, and count bytes, messages, collectives into it
- *  (without a batch: nothing happens). */
+/** For pmpi*.c, any thread: is a batch open? And does what the calling thread sends now count: in a
+ *  batch, and of a thread beside the main one between two batches, too, where it goes on with an
+ *  exchange that one of them began; that goes to the next batch. Count bytes, messages, collectives
+ *  if so. */
 bool gw_ledger_counting(void);
+bool gw_ledger_counts(void);
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);
 
 /** MPI collectives that this rank called inside batches since gw_ledger_start, and the bytes that
@@ -117,8 +121,8 @@ typedef struct gw_ledger_sink {
 
 enum { GW_LEDGER_SINKS = 4 };
 
-/** Tell `sink` (kept), too, from now on; no more. Main thread, between batches, while nothing is in
- *  flight. To listen twice changes nothing; more than GW_LEDGER_SINKS is a bug and aborts. */
+/** Tell `sink` (kept), too, from now on; no more, on no thread. Main thread, between batches. To
+ *  listen twice changes nothing; more than GW_LEDGER_SINKS is a bug and aborts. */
 void gw_ledger_listen(const gw_ledger_sink *sink);
 void gw_ledger_unlisten(const gw_ledger_sink *sink);
 

@@ -54,7 +54,7 @@ static void persistent_started(MPI_Request request) {
         p->active = true;
         gw_ledger_posted(1);
         gw_ledger_count(p->bytes, p->messages, p->collectives);
-        if (gw_ledger_counting())
+        if (gw_ledger_counts())
             gw_matrix_sent(p->peer, p->bytes);
     }
     pthread_mutex_unlock(&lock);

@@ -40,14 +40,14 @@ static inline void gw_pmpi_leave(void) {
     gw_present_leave();
 }
 
-/** Run `call` in a region of `phase`; inside a batch count what it sends (the three arguments are
- *  evaluated only then). Ends the calling function with MPI's return code. */
+/** Run `call` in a region of `phase`; count what it sends where that counts (the three arguments
+ * are evaluated only then). Ends the calling function with MPI's return code. */
 #define GW_PMPI_CALL(phase, call, bytes, messages, collectives)                                    \
     do {                                                                                           \
         GW_PMPI_UNMEASURED(call);                                                                  \
         gw_phase_enter(phase);                                                                     \
         int rc_ = (call);                                                                          \
-        if (gw_ledger_counting() && rc_ == MPI_SUCCESS)                                            \
+        if (gw_ledger_counts() && rc_ == MPI_SUCCESS)                                              \
             gw_ledger_count((bytes), (messages), (collectives));                                   \
         gw_pmpi_leave();                                                                           \
         return rc_;                                                                                \
@@ -62,7 +62,7 @@ static inline void gw_pmpi_leave(void) {
         int rc_ = (call);                                                                          \
         if (rc_ == MPI_SUCCESS && *(request) != MPI_REQUEST_NULL)                                  \
             gw_ledger_posted(1);                                                                   \
-        if (gw_ledger_counting() && rc_ == MPI_SUCCESS)                                            \
+        if (gw_ledger_counts() && rc_ == MPI_SUCCESS)                                              \
             gw_ledger_count((bytes), (messages), (collectives));                                   \
         gw_pmpi_leave();                                                                           \
         return rc_;                                                                                \

@@ -81,7 +81,7 @@ static void add_aside(gw_phase phase, uint64_t start, uint64_t end) {
 }
 
 static void start(const gw_exchange *x, uint64_t now) {
-    int64_t step = gw_ledger_counting() ? atomic_load(&next_step) : 0;
+    int64_t step = gw_ledger_counts() ? atomic_load(&next_step) : 0;
     if (n_flying < MOST)
         in_flight[n_flying++] = (gw_trace_exchange){now, 0, step, *x};
     else

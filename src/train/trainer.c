@@ -1,5 +1,6 @@
 #include "train/trainer_parts.h"
 
+#include "base/turn.h"
 #include "base/wait.h"
 #include "prof/trace.h"
 
@@ -25,8 +26,7 @@ static float rate(const gw_trainer *t, int64_t step) {
 /* After this step somebody reads parameters, or calls MPI where a progress thread may be inside:
  * nothing may be pending then. */
 static bool must_settle(const gw_trainer *t, int b) {
-    bool threads = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED;
-    return (threads && t->step == t->vote.next) || b + 1 == gw_sampler_batches(t->sampler) ||
+    return b + 1 == gw_sampler_batches(t->sampler) ||
            t->step == t->c->steps || t->step == t->flush_at || t->step == t->stop_at || t->keep ||
            gw_checks_due(&t->checks, t->step) || gw_codec_stats_settles(t->stats, t->step);
 }
@@ -74,13 +74,21 @@ static gw_err measured_step(const step_job *job, gw_batch_row *row, double *loss
     return e;
 }
 
+/* A profiler that is attached from outside may look at batches alone. With --update lazy a progress
+ * thread is at work between them, too. */
+static void mark(int level) {
+    gw_turn_take();
+    MPI_Pcontrol(level);
+    gw_turn_leave();
+}
+
 /* `counts`: it is a step of the run, not the twin of one. */
 static gw_err take_step(void *ctx, bool counts, gw_batch_row *row, double *loss) {
     gw_err e;
     if (counts) {
-        MPI_Pcontrol(1); /* a profiler that is attached from outside may look at batches alone */
+        mark(1);
         e = measured_step(ctx, row, loss);
-        MPI_Pcontrol(0);
+        mark(0);
     } else {
         gw_matrix_pause();
         e = timed_step(ctx, row, loss);

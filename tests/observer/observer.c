@@ -13,16 +13,22 @@
  *   bursts      rows of calls with no other pauses
  *   sent        bytes: as sent; an allreduce of n bytes on P ranks as 2 (P-1)/P n
  *   received    bytes that the statuses of finished receives tell; an allreduce as above
- *   cpu_s       CPU time of that thread, by its clock (getrusage may count interrupts, too) */
+ *   cpu_s       CPU time of that thread, by its clock (getrusage may count interrupts, too)
+ *
+ * A process that was granted less than MPI_THREAD_MULTIPLE and calls two of them at once, from two
+ * threads, is aborted. $GW_OBSERVER_LINGER makes MPI_Pcontrol last so many microseconds, in which
+ * that is seen. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BATCHES = 1 << 16, FUNCTIONS = 64, RECEIVES = 4096 };
 static const int64_t pause_ns = 3000;
@@ -69,7 +75,26 @@ static void fail(const char *why) {
     abort();
 }
 
+static _Atomic(const char *) within; /* the call that a thread is in */
+
+static void enter(const char *call) {
+    const char *other = atomic_exchange(&within, call);
+    if (other) {
+        fprintf(stderr, "observer: %s while another thread is in %s\n", call, other);
+        abort();
+    }
+}
+
+static void leave(void) {
+    atomic_store(&within, NULL);
+}
+
 int MPI_Pcontrol(const int level, ...) {
+    const char *linger = getenv("GW_OBSERVER_LINGER");
+    enter("MPI_Pcontrol");
+    if (linger)
+        usleep((useconds_t)atoi(linger));
+    leave();
     pthread_mutex_lock(&lock);
     marks = true;
     if (level != 0 && !open) {
@@ -210,10 +235,13 @@ static void completed(const kept *k, int n, int done, MPI_Status *wanted, const 
         int64_t entered = now();                                                                   \
         bool on = marks && goes_on(entered);                                                       \
         before;                                                                                    \
-        depth++;                                                                                   \
+        if (depth++ == 0)                                                                          \
+            enter(#name);                                                                          \
         int64_t start = now();                                                                     \
         int rc = real args;                                                                        \
         int64_t end = now();                                                                       \
+        if (depth == 1)                                                                            \
+            leave();                                                                               \
         if (--depth > 0 || rc != MPI_SUCCESS)                                                      \
             return rc;                                                                             \
         after;                                                                                     \

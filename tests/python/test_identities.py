@@ -50,8 +50,10 @@ class Identities(unittest.TestCase):
             with self.subTest(comm=comm):
                 self.train(2, comm)
                 self.check(2, False)
-        self.train(2, "iallreduce:bucket=64K", "--update", "lazy")
-        self.check(2, False)
+        for mode in ("bucket=64K", "progress=thread,algo=sra,order=priority,bucket=64K,credit=64K"):
+            with self.subTest(lazy=mode):
+                self.train(2, f"iallreduce:{mode}", "--update", "lazy")
+                self.check(2, False)
 
     def test_lazy_steps_overlap(self):
         """A vote between two steps settles nothing: the second half of each exchange is sent in

@@ -105,6 +105,18 @@ class Observer(unittest.TestCase):
         """Its calls are counted, not timed: the main thread waits for it, outside of MPI."""
         self.compare("--comm", "iallreduce:algo=sra,progress=thread", timed=False)
 
+    def test_one_thread_at_a_time(self):
+        """Lazy, a progress thread is in MPI between two batches, too, and there the main thread marks
+        these; with --on-nan skip it also agrees with other ranks. MPI has granted turns, no more."""
+        linger = dict(os.environ, LD_PRELOAD=OBSERVER, GW_OBSERVER_LINGER="300",
+                      ASAN_OPTIONS="verify_asan_link_order=0")
+        for more in ([], ["--on-nan", "skip", "--compress", "qsgd:bits=8"]):
+            with self.subTest(more=more):
+                done = gwrun.run(2, "train", "--quiet", "--steps", 20, "--overhead", 0, "--comm",
+                                 "iallreduce:algo=sra,progress=thread", "--update", "lazy",
+                                 "--layers", 512, *more, env=linger)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
