@@ -95,6 +95,22 @@ gw_progress gw_overlap_mode(const gw_args *args) {
     return strcmp(mode, "poll") == 0 ? GW_PROGRESS_POLL : GW_PROGRESS_NONE;
 }
 
+int gw_overlap_helpers(const gw_args *args) {
+    return gw_overlap_mode(args) == GW_PROGRESS_THREAD ? (int)gw_args_int(args, "team") : 0;
+}
+
+gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity) {
+    gw_progress mode = gw_overlap_mode(env->args);
+    if (mode != GW_PROGRESS_THREAD && gw_args_int(env->args, "team") != 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "team=%s is for the progress thread, and there is none: use "
+                       "progress=thread or leave team out",
+                       gw_args_text(env->args, "team"));
+    GW_TRY(gw_queue_open(out, mode, capacity, env->grads->yield));
+    gw_queue_team(*out, (int)gw_args_int(env->args, "team"));
+    return GW_OK;
+}
+
 int gw_overlap_thread_level(const gw_args *args) {
     return gw_overlap_mode(args) == GW_PROGRESS_THREAD ? MPI_THREAD_SERIALIZED
                                                        : MPI_THREAD_FUNNELED;

@@ -36,19 +36,28 @@ gw_cost gw_overlap_cost(const gw_overlap *o);
 /** Free; the queue has been closed, so nothing is in flight. */
 void gw_overlap_clear(gw_overlap *o);
 
-/** The options `bucket` and `progress` of a strategy, and what `progress` says: of the queue's mode
- *  and of the MPI thread level (for gw_strategy_ops.thread_level). */
+/** Collective: the queue that the options of GW_OVERLAP_PROGRESS ask for. GW_ERR_USAGE: they do not
+ *  go together. */
+gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity);
+
+/** The option `bucket` of a strategy; `progress` and `team`, and what these say: of the queue's
+ *  mode, the MPI thread level and the threads (for gw_strategy_ops.thread_level and helpers). */
 #define GW_OVERLAP_BUCKET                                                                          \
     {                                                                                              \
         "bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",                                    \
             "bytes of gradients in a bucket, posted when full"                                     \
     }
 #define GW_OVERLAP_PROGRESS                                                                        \
+    {"progress", GW_OPT_CHOICE,                                                                    \
+     "poll",     0,                                                                                \
+     0,          "poll|thread|none",                                                               \
+     NULL,       "who moves messages on: polls between kernels, a thread, nobody before finish"},  \
     {                                                                                              \
-        "progress", GW_OPT_CHOICE, "poll", 0, 0, "poll|thread|none", NULL,                         \
-            "who moves messages on: polls between kernels, a thread, nobody before finish"         \
+        "team", GW_OPT_INT, "1", 1, 1024, NULL, "N",                                               \
+            "progress=thread: threads that encode and decode there, beside those of --threads"     \
     }
 gw_progress gw_overlap_mode(const gw_args *args);
 int gw_overlap_thread_level(const gw_args *args);
+int gw_overlap_helpers(const gw_args *args);
 
 #endif

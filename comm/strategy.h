@@ -83,6 +83,8 @@ typedef struct gw_strategy_ops {
     const char *(*refuses)(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
     /** MPI thread level it needs beyond MPI_THREAD_FUNNELED; NULL: none. */
     int (*thread_level)(const gw_args *args);
+    /** Threads that it runs beside those of the run; NULL: none. */
+    int (*helpers)(const gw_args *args);
     /** How many ranks, from 0 on, only serve and get no samples; NULL: none. */
     int (*servers)(const gw_args *args);
     gw_err (*open)(void **self, const gw_env *env); /* collective; lays down what it can */

@@ -50,8 +50,7 @@ static gw_err open_on(self *me, const gw_env *env) {
     me->buckets.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
     GW_TRY(
         gw_overlap_buckets(&me->buckets, "iallreduce", env->n, gw_args_bytes(env->args, "bucket")));
-    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), me->buckets.count,
-                         env->grads->yield));
+    GW_TRY(gw_overlap_queue(&me->queue, env, me->buckets.count));
     me->buckets.queue = me->queue;
     if (by_priority(env->args))
         gw_queue_limit(me->queue, gw_args_bytes(env->args, "credit"));
@@ -111,6 +110,7 @@ const gw_strategy_ops gw_strategy_iallreduce = {
     .formula = "one allreduce of each bucket",
     .refuses = refuses,
     .thread_level = gw_overlap_thread_level,
+    .helpers = gw_overlap_helpers,
     .open = open,
     .close = close,
     .ready = ready,

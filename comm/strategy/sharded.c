@@ -38,8 +38,7 @@ static gw_err open_on(self *me, const gw_env *env) {
         (gw_plan){.algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
     GW_TRY(gw_overlap_finish(&me->scatter, env));
     GW_TRY(gw_overlap_finish(&me->gather, env));
-    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), 2 * gw_env_spans(env),
-                         env->grads->yield));
+    GW_TRY(gw_overlap_queue(&me->queue, env, 2 * gw_env_spans(env)));
     me->scatter.queue = me->gather.queue = me->queue;
     return GW_OK;
 }
@@ -100,6 +99,7 @@ const gw_strategy_ops gw_strategy_sharded = {
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
     .formula = "one reduce-scatter of n (codec) + one allgather of n (exact)",
     .thread_level = gw_overlap_thread_level,
+    .helpers = gw_overlap_helpers,
     .open = open,
     .close = close,
     .ready = ready,

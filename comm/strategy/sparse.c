@@ -74,7 +74,7 @@ static gw_err open_on(self *me, const gw_env *env) {
     me->layers.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
     GW_TRY(make_lists(me, env));
     GW_TRY(gw_overlap_layers(&me->layers, env));
-    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), env->n_layers, env->grads->yield));
+    GW_TRY(gw_overlap_queue(&me->queue, env, env->n_layers));
     me->layers.queue = me->queue;
     return GW_OK;
 }
@@ -131,6 +131,7 @@ const gw_strategy_ops gw_strategy_sparse = {
     .formula = "each layer: P(P-1) b, P(P-1) messages (an allreduce by gathersum)",
     .refuses = refuses,
     .thread_level = gw_overlap_thread_level,
+    .helpers = gw_overlap_helpers,
     .open = open,
     .close = close,
     .ready = ready,

@@ -65,25 +65,27 @@ gw_err gw_bench_sizes_read(gw_bench_sizes *out, const char *text) {
 
 /* ---- where it runs ---- */
 
+gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded) {
+    gw_host_node node;
+    GW_TRY(gw_host_node_of(&node, p->threads + helpers, p->comm));
+    p->nodes = node.nodes;
+    int over = gw_host_oversubscribed(&node);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, p->comm));
+    *crowded = over;
+    return GW_OK;
+}
+
 gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0;
-    gw_host_node node;
     *out = (gw_bench_place){.comm = comm, .threads = threads};
     GW_MPI(MPI_Comm_rank(comm, &out->rank));
     GW_MPI(MPI_Comm_size(comm, &out->ranks));
     omp_set_num_threads(threads);
     gw_flush_denormals();
-    int over[2];
-    for (int helper = 0; helper < 2; helper++) {
-        GW_TRY(gw_host_node_of(&node, threads + helper, comm));
-        over[helper] = gw_host_oversubscribed(&node);
-    }
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, over, 2, MPI_INT, MPI_MAX, comm));
-    gw_wait_yields(over[0]);
-    out->oversubscribed = over[0];
-    out->crowded = over[1];
-    out->nodes = node.nodes;
+    GW_TRY(gw_bench_place_crowded(out, 0, &out->oversubscribed));
+    GW_TRY(gw_bench_place_crowded(out, 1, &out->crowded));
+    gw_wait_yields(out->oversubscribed);
     GW_MPI(MPI_Get_library_version(library, &len));
     library[strcspn(library, "\n")] = '\0';
     for (char *c = library; *c; c++)

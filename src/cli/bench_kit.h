@@ -36,6 +36,10 @@ typedef struct gw_bench_place {
 /** Collective. Sets OpenMP's number of threads and flushes denormals. */
 gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads);
 
+/** Collective: whether on some node there are more threads than CPUs with so many `helpers` in each
+ *  rank beside place->threads. */
+gw_err gw_bench_place_crowded(gw_bench_place *place, int helpers, bool *crowded);
+
 /** Rank 0: print "WHAT: ranks, nodes, library" and what makes times say little. */
 void gw_bench_place_say(const gw_bench_place *place, const char *what);
 

@@ -61,9 +61,12 @@ static void print_model(const gw_show_run *r) {
 static void print_machine(const gw_show_run *r) {
     double ranks = gw_show_number(r, "machine.ranks"), nodes = gw_show_number(r, "machine.nodes"),
            threads = gw_show_number(r, "machine.threads_per_rank"),
+           helpers = gw_show_number(r, "machine.helper_threads_per_rank"),
            rate = gw_show_number(r, "link.rate_bits_per_s");
-    printf("    %.0f rank%s x %.0f thread%s on %.0f node%s", ranks, plural(ranks), threads,
-           plural(threads), nodes, plural(nodes));
+    printf("    %.0f rank%s x %.0f thread%s", ranks, plural(ranks), threads, plural(threads));
+    if (helpers > 0)
+        printf(" + %.0f for progress", helpers);
+    printf(" on %.0f node%s", nodes, plural(nodes));
     if (gw_show_true(r, "machine.oversubscribed"))
         printf(", OVERSUBSCRIBED: times say little");
     if (gw_show_true(r, "link.emulated"))

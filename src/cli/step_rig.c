@@ -57,11 +57,6 @@ static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
     return GW_OK;
 }
 
-static bool yields(const gw_rig *r, const gw_rig_setup *s) {
-    bool helper = gw_session_thread_level(r->session) > MPI_THREAD_FUNNELED;
-    return helper ? s->place->crowded : s->place->oversubscribed;
-}
-
 /* For the cost model: rate 0, so that nothing moves. */
 static gw_err rehearse(void *ctx) {
     gw_rig *r = ctx;
@@ -70,7 +65,9 @@ static gw_err rehearse(void *ctx) {
 }
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
-    GW_TRY(gw_agree(s->place->comm, open_model(r, s)));
+    gw_bench_place place = *s->place;
+    GW_TRY(gw_agree(place.comm, open_model(r, s)));
+    GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
     gw_products_setup products = {.comm = s->place->comm,
                                   .spec = gw_model_get_spec(r->model),
                                   .batch = r->local,
@@ -80,7 +77,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
         GW_TRY(gw_products_open(s->products, &products));
     gw_auto_job job = {.rehearsal = {&r->stepper, rehearse, r, s->place->comm},
                        .lazy = r->lazy,
-                       .yield = yields(r, s),
+                       .yield = r->yield,
                        .seed = s->c->seed};
     return gw_session_choose(r->session, &job);
 }
@@ -97,7 +94,7 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
                               .momentum = gw_optimizer_momentum(r->optimizer),
                               .correction = (float)s->c->momentum,
                               .seed = s->c->seed,
-                              .yield = yields(r, s)};
+                              .yield = r->yield};
     GW_TRY(gw_session_open(r->session, s->place->comm, &setup));
     gw_model_lend(r->model, gw_session_params(r->session), gw_session_grads(r->session));
     return GW_OK;

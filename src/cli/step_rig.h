@@ -12,6 +12,7 @@
 typedef struct gw_rig {
     gw_session *session;
     bool lazy;
+    bool yield; /* with its helpers there are more threads than CPUs */
     gw_model *model;
     gw_optimizer *optimizer;
     gw_stepper stepper;

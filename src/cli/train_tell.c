@@ -17,15 +17,24 @@ static const char *feedback_text(const gw_train_teller *t) {
                                                    : " with error feedback";
 }
 
+/* "2 ranks x 1 thread + 1 for progress" */
+static void put_place(const gw_train_teller *t, int ranks) {
+    int threads = t->config->threads, helpers = gw_session_helpers(t->session);
+    printf("%d rank%s x %d thread%s", ranks, ranks == 1 ? "" : "s", threads,
+           threads == 1 ? "" : "s");
+    if (helpers > 0)
+        printf(" + %d for progress", helpers);
+}
+
 static void say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
            d->train.n_global, d->validation.n_global, d->test.n_global,
            gw_dataset_features(&d->train), d->classes);
-    printf("%zu parameters; %d rank%s x %d thread%s; %s over %s, %s%s; GEMM by %s\n", s->parameters,
-           s->ranks, s->ranks == 1 ? "" : "s", c->threads, c->threads == 1 ? "" : "s",
-           gw_session_strategy(t->session)->head.name,
+    printf("%zu parameters; ", s->parameters);
+    put_place(t, s->ranks);
+    printf("; %s over %s, %s%s; GEMM by %s\n", gw_session_strategy(t->session)->head.name,
            gw_session_algorithm(t->session)->ops->head.name,
            gw_session_auto(t->session) ? gw_session_codec(t->session)->spec : c->compress,
            feedback_text(t), gw_gemm_library());
@@ -231,9 +240,9 @@ static void say_stopped(const gw_train_result *r) {
 
 static void say_check(const gw_train_teller *t, const gw_train_result *r) {
     const gw_train_config *c = t->config;
-    printf("a run could start: %zu parameters; %d rank%s x %d thread%s; --comm %s --compress %s\n",
-           r->parameters, r->ranks, r->ranks == 1 ? "" : "s", c->threads,
-           c->threads == 1 ? "" : "s", c->comm, c->compress);
+    printf("a run could start: %zu parameters; ", r->parameters);
+    put_place(t, r->ranks);
+    printf("; --comm %s --compress %s\n", c->comm, c->compress);
 }
 
 void gw_train_tell_end(const gw_train_teller *t, const gw_train_result *r) {

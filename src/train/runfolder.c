@@ -148,16 +148,18 @@ static json_t *mpi_facts(int level) {
                      "thread_level", thread_level_name(level), "environment", mpi_environment());
 }
 
-static json_t *machine_facts(const gw_train_config *c, const gw_train_result *r,
-                             json_t *host_names) {
+static json_t *machine_facts(const gw_train_config *c, const gw_run_facts *f,
+                             const gw_train_result *r, json_t *host_names) {
     gw_host h;
     gw_host_facts(&h);
-    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:o, s:s}",
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:o, "
+                     "s:s}",
                      "hosts", host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online,
                      "cpus_usable", h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
                      (json_int_t)h.memory, "ranks", r->ranks, "workers", r->workers, "nodes",
                      r->nodes, "ranks_on_this_node", r->node_ranks, "threads_per_rank", c->threads,
-                     "oversubscribed", r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
+                     "helper_threads_per_rank", gw_session_helpers(f->session), "oversubscribed",
+                     r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
                      text_or_null(gw_gemm_warning()), "clock", gw_clock_name());
 }
 
@@ -267,7 +269,7 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
-        "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, r, host_names), "link",
+        "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, f, r, host_names), "link",
         gw_link_cost_json(&r->link_cost), "ceilings", gw_gauge_json(f->gauge), "gemm",
         gw_products_json(f->products), "work", gw_work_json(f->work), "papi",
         gw_memory_papi_json(f->memory), "sources", sources(c, f, r->summary.source), "forecast",

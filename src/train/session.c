@@ -174,6 +174,11 @@ int gw_session_thread_level(const gw_session *s) {
     return ops->thread_level ? ops->thread_level(s->strategy.args) : MPI_THREAD_FUNNELED;
 }
 
+int gw_session_helpers(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->helpers ? ops->helpers(s->strategy.args) : 0;
+}
+
 const gw_strategy_ops *gw_session_strategy(const gw_session *s) {
     return s->strategy.ops;
 }

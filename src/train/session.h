@@ -52,6 +52,8 @@ void gw_session_free(gw_session *s);
 
 /** MPI thread level that the strategy asks for. */
 int gw_session_thread_level(const gw_session *s);
+/** Threads that the strategy runs beside those of the run. */
+int gw_session_helpers(const gw_session *s);
 
 const gw_strategy_ops *gw_session_strategy(const gw_session *s);
 const gw_algo *gw_session_algorithm(const gw_session *s);

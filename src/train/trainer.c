@@ -23,11 +23,10 @@ static float rate(const gw_trainer *t, int64_t step) {
     return (float)(from + (full - from) * (double)step / (double)c->lr_warmup);
 }
 
-/* After this step somebody reads parameters, or calls MPI where a progress thread may be inside:
- * nothing may be pending then. */
+/* After this step somebody reads parameters: nothing may be pending then. */
 static bool must_settle(const gw_trainer *t, int b) {
-    return b + 1 == gw_sampler_batches(t->sampler) ||
-           t->step == t->c->steps || t->step == t->flush_at || t->step == t->stop_at || t->keep ||
+    return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
+           t->step == t->flush_at || t->step == t->stop_at || t->keep ||
            gw_checks_due(&t->checks, t->step) || gw_codec_stats_settles(t->stats, t->step);
 }
 

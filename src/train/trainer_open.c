@@ -31,8 +31,7 @@ static gw_err count_ranks(gw_trainer *t) {
                        "train: --inject-skew delays rank %d, but the ranks are 0 to %d",
                        t->c->skew_rank, t->ranks - 1);
     gw_host_node node;
-    bool helper = gw_session_thread_level(t->session) > MPI_THREAD_FUNNELED; /* a progress thread */
-    GW_TRY(gw_host_node_of(&node, t->c->threads + helper, t->comm));
+    GW_TRY(gw_host_node_of(&node, t->c->threads + gw_session_helpers(t->session), t->comm));
     t->nodes = node.nodes;
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
