@@ -41,7 +41,9 @@ typedef struct gw_env {
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
     bool skip;       /* set before publish(): this step's gradients are void (on all ranks, if the
                         strategy is GW_STRATEGY_SYNCHRONOUS; else this rank's), and unless it is
-                        GW_STRATEGY_LATE nothing was updated */
+                        GW_STRATEGY_LATE nothing was updated. A strategy that is synchronous, not
+                        late and has no ready() does not see a void step at all: neither finish()
+                        nor publish() is called. The lanes' residual is the session's affair */
     double share;    /* of this step: samples of this rank / samples of the global batch. grad
                         is the gradient of this rank's samples summed and divided by the global
                         batch, so grad / share is the mean over this rank's own samples */

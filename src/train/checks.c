@@ -15,13 +15,6 @@ gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
                        "where they are averaged to be evaluated, at the end of an epoch: leave "
                        "--verify-every away, they are compared there",
                        ops->head.name);
-    bool thread = gw_session_thread_level(session) > MPI_THREAD_FUNNELED;
-    if (c->nan_skip && c->lazy && thread)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: with --on-nan skip the ranks agree on each step, and with --update "
-                       "lazy they would while the progress thread of --comm %s calls MPI: use "
-                       "--update eager or progress=poll",
-                       ops->head.name);
     return GW_OK;
 }
 

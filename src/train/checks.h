@@ -44,7 +44,7 @@ typedef struct gw_checks_total {
 } gw_checks_total;
 
 /** Before MPI starts: GW_ERR_UNSUPPORTED for --verify-every where replicas agree at the end of an
- *  epoch only, and for --on-nan skip where ranks cannot meet in each step. */
+ *  epoch only. */
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
 
 /** For a session that is open; the layers must outlive it. No communication. */

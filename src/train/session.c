@@ -4,6 +4,7 @@
 #include "base/probe.h"
 #include "train/auto.h"
 #include "train/hook.h"
+#include "train/undo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct gw_session {
     bool feedback[GW_MIX_CODECS]; /* of the mix's codecs */
     bool corrects, masks;
     float correction, *velocity;
+    gw_undo undo;
     gw_session_tap tap;
     gw_coded *coded; /* a layer each */
     gw_env env;
@@ -38,6 +40,17 @@ static void enter(const char *hook, gw_span span, gw_phase phase) {
 static void leave(void) {
     gw_phase_leave();
     gw_hook_leave();
+}
+
+/* An optional hook, of one form or the other. */
+static gw_err call(gw_session *s, const char *hook, gw_span span, gw_phase phase,
+                   gw_err (*of_span)(void *self, gw_span s), gw_err (*plain)(void *self)) {
+    if (!of_span && !plain)
+        return GW_OK;
+    enter(hook, span, phase);
+    gw_err e = of_span ? of_span(s->self, span) : plain(s->self);
+    leave();
+    return e;
 }
 
 /* Every codec of the mix with its algorithm. */
@@ -109,12 +122,11 @@ gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
     gw_session *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
     gw_err e = parse(s, comm, compress, feedback, wire_check);
-    if (e != GW_OK) {
+    if (e != GW_OK)
         gw_session_free(s);
-        return e;
-    }
-    *out = s;
-    return GW_OK;
+    else
+        *out = s;
+    return e;
 }
 
 gw_auto *gw_session_auto(const gw_session *s) {
@@ -224,11 +236,10 @@ int gw_session_servers(const gw_session *s) {
 
 static gw_err join(char **out, const char *a, const char *b) {
     free(*out);
+    if (asprintf(out, "%s%s", a ? a : "", b ? b : "") >= 0)
+        return GW_OK;
     *out = NULL;
-    size_t len = (a ? strlen(a) : 0) + (b ? strlen(b) : 0) + 1;
-    GW_TRY(gw_alloc(out, len, 1));
-    snprintf(*out, len, "%s%s", a ? a : "", b ? b : "");
-    return GW_OK;
+    return gw_fail(GW_ERR_NOMEM, "session: out of memory");
 }
 
 static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
@@ -262,6 +273,18 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
     return gw_lane_floats(env->params, setup->n, &env->param);
 }
 
+/* Ranks agree on which steps count, and each step's update is its own gradient's. */
+static bool takes_back(const gw_session *s) {
+    unsigned traits = s->strategy.ops->traits;
+    return traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
+}
+
+/* Only what ready() starts is encoded before the ranks agree. */
+static gw_err open_undo(gw_session *s) {
+    bool encodes = s->env.grads->size > 1 && gw_session_begins(s) && takes_back(s);
+    return gw_undo_open(&s->undo, s->env.n, encodes ? s->env.grads->store : NULL, s->velocity);
+}
+
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
     *env = (gw_env){.n = setup->n,
@@ -279,6 +302,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     size_t layers = (size_t)setup->n_layers;
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, layers, sizeof *s->coded)));
     GW_TRY(open_lanes(s, comm, setup));
+    if (setup->undo)
+        GW_TRY(gw_agree(comm, open_undo(s)));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
@@ -314,6 +339,7 @@ void gw_session_close(gw_session *s) {
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
     free(s->velocity);
+    gw_undo_close(&s->undo);
     free(s->coded);
     s->velocity = NULL;
     s->coded = NULL;
@@ -338,20 +364,33 @@ static void correct(gw_session *s, gw_span span) {
 }
 
 gw_err gw_session_ready(gw_session *s, gw_span span) {
+    gw_undo_keep(&s->undo, span);
     if (s->corrects)
         correct(s, span);
     if (s->tap.before)
         s->tap.before(s->tap.ctx, s->env.grad, span);
-    if (!s->strategy.ops->ready)
-        return GW_OK;
-    enter("ready", span, GW_PHASE_MPI_POST);
-    gw_err e = s->strategy.ops->ready(s->self, span);
-    leave();
-    return e;
+    return call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready, NULL);
 }
 
 void gw_session_skip(gw_session *s, bool skip) {
     s->env.skip = skip;
+}
+
+bool gw_session_begins(const gw_session *s) {
+    return s->strategy.ops->ready;
+}
+
+bool gw_session_leaves_out(const gw_session *s) {
+    return s->env.skip && takes_back(s);
+}
+
+void gw_session_undo(gw_session *s) {
+    gw_undo_put(&s->undo);
+    if (!takes_back(s))
+        return;
+    s->env.grads->ticket--;
+    s->env.params->ticket--;
+    gw_hook_count(s->env.grads->ticket);
 }
 
 void gw_session_watch(gw_session *s, const gw_session_tap *tap) {
@@ -375,12 +414,8 @@ const char *gw_session_codec_of(const gw_session *s, size_t at) {
 }
 
 gw_err gw_session_progress(gw_session *s) {
-    if (!s->strategy.ops->progress)
-        return GW_OK;
-    enter("progress", (gw_span){0, s->env.n}, GW_PHASE_MPI_POLL);
-    gw_err e = s->strategy.ops->progress(s->self);
-    leave();
-    return e;
+    gw_span all = {0, s->env.n};
+    return call(s, "progress", all, GW_PHASE_MPI_POLL, NULL, s->strategy.ops->progress);
 }
 
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
@@ -394,22 +429,13 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
 }
 
 gw_err gw_session_publish(gw_session *s, gw_span span) {
-    if (!s->strategy.ops->publish)
-        return GW_OK;
     /* Where await() waits, this only starts. */
-    enter("publish", span, gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT);
-    gw_err e = s->strategy.ops->publish(s->self, span);
-    leave();
-    return e;
+    gw_phase phase = gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
+    return call(s, "publish", span, phase, s->strategy.ops->publish, NULL);
 }
 
 gw_err gw_session_await(gw_session *s, gw_span span) {
-    if (!s->strategy.ops->await)
-        return GW_OK;
-    enter("await", span, GW_PHASE_MPI_WAIT);
-    gw_err e = s->strategy.ops->await(s->self, span);
-    leave();
-    return e;
+    return call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await, NULL);
 }
 
 bool gw_session_progresses(const gw_session *s) {
@@ -421,21 +447,15 @@ bool gw_session_awaits(const gw_session *s) {
 }
 
 gw_err gw_session_settle(gw_session *s) {
-    if (!s->strategy.ops->settle)
-        return GW_OK;
-    enter("settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT);
-    gw_err e = s->strategy.ops->settle(s->self);
-    leave();
-    return e;
+    gw_span all = {0, s->env.n};
+    return call(s, "settle", all, GW_PHASE_MPI_WAIT, NULL, s->strategy.ops->settle);
 }
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {
-    if (s->strategy.ops->state) {
-        gw_hook_enter("state", (gw_span){0, s->env.n});
-        gw_err e = s->strategy.ops->state(s->self, io);
-        gw_hook_leave();
-        GW_TRY(e);
-    }
+    gw_hook_enter("state", (gw_span){0, s->env.n});
+    gw_err e = s->strategy.ops->state ? s->strategy.ops->state(s->self, io) : GW_OK;
+    gw_hook_leave();
+    GW_TRY(e);
     if (s->velocity)
         GW_TRY(gw_io_field(io, "velocity", s->velocity, s->env.n * sizeof(float)));
     GW_TRY(gw_lane_state(s->env.grads, io));

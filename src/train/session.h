@@ -84,6 +84,7 @@ typedef struct gw_session_setup {
     float correction;    /* momentum for a session that corrects, in [0, 1) */
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */
+    bool undo;  /* keep what gw_session_undo needs */
 } gw_session_setup;
 
 /** Collective: open lanes, the two arenas (zeroed; the session's) and the strategy.
@@ -117,6 +118,16 @@ const char *gw_session_codec_of(const gw_session *s, size_t at);
 
 /** Before publish: this step's gradients are void, or not (env->skip of comm/strategy.h). */
 void gw_session_skip(gw_session *s, bool skip);
+/** True if the exchange begins in ready(), before it is known whether the step is void. */
+bool gw_session_begins(const gw_session *s);
+/** Is the present step void as a whole on all ranks? Then, unless gw_session_begins, neither finish
+ *  nor publish need be called for it. */
+bool gw_session_leaves_out(const gw_session *s);
+/** The present step is void, on all ranks if the strategy is synchronous, and nothing of it is
+ * under way: residual, momentum and ticket are again what they were before it. A strategy that is
+ *  GW_STRATEGY_LATE, or not synchronous, exchanges something in a void step, too: there only the
+ *  session's momentum goes back. The session was opened with setup->undo. */
+void gw_session_undo(gw_session *s);
 
 /** Do encodings travel in frames? And how many came in and were checked, on this rank. */
 bool gw_session_framed(const gw_session *s);

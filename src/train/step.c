@@ -62,12 +62,19 @@ static bool left_out(const gw_stepper *t) {
     return t->guard && t->guard->out && !late;
 }
 
+/* Do the ranks agree right after the backward pass? Lazy, the first update comes after the step;
+ * and of a void step whose exchange has not begun nothing need be sent or taken back. Else they
+ * meet when the exchange is done. */
+static bool agrees_first(const gw_stepper *t) {
+    return t->lazy || !gw_session_begins(t->session);
+}
+
 /* Exchange of `span` done, parameters moved and agreed on. */
 static gw_err finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
     GW_TRY(gw_session_finish(t->session, span, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
-    if (!t->lazy) /* only now: a progress thread may have called MPI till here */
+    if (!agrees_first(t))
         GW_TRY(agree(t));
     if (!left_out(t))
         GW_TRY(update(t, &u, lr));
@@ -120,6 +127,27 @@ static gw_err backward(gw_stepper *t, int batch, double share) {
     return GW_OK;
 }
 
+/* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
+static gw_err exchange(gw_stepper *t, float lr) {
+    gw_span all = {0, gw_model_size(t->model)};
+    if (agrees_first(t))
+        GW_TRY(agree(t));
+    bool none = gw_session_leaves_out(t->session);
+    t->pending = t->lazy;
+    t->pending_lr = lr;
+    if (none && !gw_session_begins(t->session)) {
+        t->pending = false;
+    } else if (!t->lazy) {
+        GW_TRY(finish(t, all, lr));
+        GW_TRY(gw_session_await(t->session, all));
+    } else if (none) {
+        GW_TRY(gw_step_settle(t));
+    }
+    if (t->guard && t->guard->out)
+        gw_session_undo(t->session);
+    return GW_OK;
+}
+
 static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
     GW_TRY(forward(t, local));
     gw_phase_enter(GW_PHASE_FORWARD);
@@ -129,15 +157,7 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
         gw_guard_loss(t->guard, *loss_sum);
     GW_TRY(backward(t, local, (double)local / global));
     GW_TRY(gw_gemm_check());
-    if (t->lazy) {
-        GW_TRY(agree(t)); /* before the first update, which the next forward pass begins with */
-        t->pending = true;
-        t->pending_lr = lr;
-        return GW_OK;
-    }
-    gw_span all = {0, gw_model_size(t->model)};
-    GW_TRY(finish(t, all, lr));
-    return gw_session_await(t->session, all);
+    return exchange(t, lr);
 }
 
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {

@@ -186,7 +186,8 @@ static gw_session_setup session_setup(const gw_trainer *t) {
                               .momentum = gw_optimizer_momentum(t->optimizer),
                               .correction = (float)t->c->momentum,
                               .seed = t->c->seed,
-                              .yield = t->oversubscribed};
+                              .yield = t->oversubscribed,
+                              .undo = t->c->nan_skip};
 }
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */

@@ -1,6 +1,7 @@
 /* A gradient that is not finite, on one rank, in one layer and step: found and named; with skip the
  * step is left out by all, and nothing of it stays in parameters, momentum or residuals, whatever
- * the strategy and the codec. */
+ * the strategy and the codec: where ranks meet in each step, state is the one before it, bit by
+ * bit. */
 #include "check.h"
 
 #include "base/mem.h"
@@ -8,6 +9,7 @@
 #include "comm/strategy.h"
 #include "compress/codec.h"
 #include "train/checks.h"
+#include "train/snapshot.h"
 #include "train/step.h"
 
 #include <math.h>
@@ -49,14 +51,16 @@ static gw_err step(rig *r, int number, bool overflows, double *loss) {
 static bool open(rig *r, const gw_train_config *c) {
     gw_model_spec spec = {.inputs = INPUTS, .classes = CLASSES, .seed = 3, .init = GW_INIT_HE};
     *r = (rig){0};
-    gw_err e = gw_session_new(&r->session, c->comm, c->compress, "auto", false);
-    if (e == GW_ERR_UNSUPPORTED)
+    const char *feedback = c->feedback ? c->feedback : "auto";
+    gw_err e = gw_session_new(&r->session, c->comm, c->compress, feedback, false);
+    if (e == GW_ERR_UNSUPPORTED || e == GW_ERR_USAGE) /* what does not go together */
         return false;
     CHECK_OK(e);
     spec.n_hidden = 1;
     spec.hidden[0] = HIDDEN;
     CHECK_OK(gw_model_open(&r->model, &spec, BATCH));
-    CHECK_OK(gw_optimizer_open(&r->optimizer, gw_model_size(r->model), 0.9, 0));
+    double momentum = gw_session_corrects(r->session) ? 0 : 0.9;
+    CHECK_OK(gw_optimizer_open(&r->optimizer, gw_model_size(r->model), momentum, 0));
     gw_session_setup setup = {.n = gw_model_size(r->model),
                               .layers = gw_model_spans(r->model),
                               .n_layers = gw_model_layers(r->model),
@@ -65,6 +69,8 @@ static bool open(rig *r, const gw_train_config *c) {
                               .by_layer = c->lazy,
                               .params = gw_model_params(r->model),
                               .momentum = gw_optimizer_momentum(r->optimizer),
+                              .correction = 0.9f,
+                              .undo = c->nan_skip,
                               .seed = 5,
                               .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
     e = gw_session_open(r->session, MPI_COMM_WORLD, &setup);
@@ -154,6 +160,47 @@ static void skips(const char *comm, const char *codec, bool lazy) {
     close_rig(&r);
 }
 
+/* A void step is as if it had not been: what the exchange took off the residual, momentum that it
+ * cleared, factors that it turned and the numbers drawn, all are as before, on healthy ranks, too.
+ */
+static void leaves_nothing(const gw_train_config *c) {
+    rig r;
+    double loss;
+    bool last = me == ranks - 1;
+    gw_snapshot before = {0}, after = {0};
+    bool opened = open(&r, c);
+    unsigned traits = opened ? gw_session_strategy(r.session)->traits : 0;
+    bool whole = traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
+    for (int k = 1; whole && k <= BAD; k++) {
+        fill(&r, k, k == BAD && last);
+        CHECK_OK(gw_snapshot_take(&before, &r.stepper));
+        CHECK_OK(step(&r, k, k == BAD && last, &loss));
+        CHECK_OK(gw_step_settle(&r.stepper));
+        CHECK_OK(gw_snapshot_take(&after, &r.stepper));
+        CHECK(gw_snapshot_same(&before, &after) == (k == BAD),
+              "%s, %s, feedback=%s, lazy=%d: step %d", c->comm, c->compress, c->feedback, c->lazy,
+              k);
+    }
+    gw_snapshot_free(&before);
+    gw_snapshot_free(&after);
+    close_rig(&r);
+}
+
+static void leave_nothing(const char *comm) {
+    static const gw_train_config how[] = {
+        {.compress = "none", .feedback = "auto", .lazy = true},
+        {.compress = "topk:ratio=0.2", .feedback = "auto"},
+        {.compress = "topk:ratio=0.2", .feedback = "dgc"},
+        {.compress = "onebit", .feedback = "momentum", .lazy = true},
+    };
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        gw_train_config c = how[i];
+        c.comm = comm;
+        c.nan_skip = true;
+        leaves_nothing(&c);
+    }
+}
+
 /* ---- stop ---- */
 
 /* In the order of steps, not of ranks; the same line on all. */
@@ -221,6 +268,12 @@ int main(int argc, char **argv) {
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
         for (int lazy = 0; lazy < 2; lazy++)
             skips((*s)->name, lazy ? "topk" : "none", lazy);
+    for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
+        leave_nothing((*s)->name);
+    leave_nothing("iallreduce:bucket=256,progress=thread");
+    leave_nothing("iallreduce:bucket=256,order=priority,credit=512,algo=sra");
+    leave_nothing("sharded:progress=thread");
+    leave_nothing("sparse:progress=thread");
     skips("sparse", "topk", false);
     skips("allreduce", "none", true);
     skips("sharded", "none", true);
