@@ -25,12 +25,8 @@ void gw_select_largest(const gw_pick_kernels *kernels, const float *x, float *e,
 /** Take what was kept off the span that it was chosen from: a number leaves 0 there, an infinity or
  *  a NaN leaves NaN. */
 static inline void gw_kept_take(const gw_kept *kept, float *e) {
-    enum { AHEAD = 32 }; /* each is a cache line of its own, which only the list foresees */
-    for (size_t i = 0; i < kept->n; i++) {
-        if (i + AHEAD < kept->n)
-            __builtin_prefetch(e + kept->at[i + AHEAD], 1);
+    for (size_t i = 0; i < kept->n; i++)
         e[kept->at[i]] -= gw_float_of(kept->bits[i]);
-    }
 }
 
 #endif

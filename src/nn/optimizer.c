@@ -101,16 +101,9 @@ bool gw_optimizer_lists(const gw_optimizer *o) {
     return !o->velocity && o->weight_decay == 0;
 }
 
-/* Each place is a cache line of its own, more or less, which no hardware foresees but the list. */
 static void update_at(float *restrict p, const uint32_t *restrict at, const float *restrict g,
                       size_t n, float rate) {
-    enum { AHEAD = 32 };
-    size_t i = 0;
-    for (; i + AHEAD < n; i++) {
-        __builtin_prefetch(p + at[i + AHEAD], 1);
-        p[at[i]] -= rate * g[i];
-    }
-    for (; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         p[at[i]] -= rate * g[i];
 }
 
