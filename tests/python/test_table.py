@@ -91,6 +91,21 @@ class Table(unittest.TestCase):
         self.assertIn("^: interrupted", done.stdout)
         self.assertIn("~: modelled", done.stdout)
 
+    def test_the_fastest_and_why(self):
+        def run(wall, exposed, codec):
+            other = copy.deepcopy(RUN)
+            other["results"]["summary"].update(wall_s=wall, exposed_s=exposed, codec_s=codec)
+            return json.dumps(other)
+        base = self.write("blocking", json.dumps(RUN))
+        fast = self.write("qsgd", run(0.0005, 0.00002, 0.00004))
+        slow = self.write("zlib", run(0.002, 0.000125, 0.0014))
+        said = self.table(base, slow, fast).stdout
+        self.assertIn("fastest: qsgd, 0.80 of the step of blocking: "
+                      "exposed communication 0.125 -> 0.020 ms\n", said)
+        self.assertIn("fastest: none is faster than blocking by more than 2%\n",
+                      self.table(base, slow).stdout)
+        self.assertNotIn("fastest", self.table(base).stdout)
+
     def test_same_name_twice(self):
         one = self.write("a", json.dumps(RUN))
         os.mkdir(os.path.join(self.dir.name, "b"))
