@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 9, LEAST_ROUNDS = 3 };
+enum { ROUNDS = 15, LEAST_ROUNDS = 3 };
 #define LEAST_FLOPS 1e6   /* of a net's longest product; below that nothing is worth the time */
-#define MOST_FLOPS  2e9   /* longer products are timed at a part of their size */
+#define MOST_FLOPS  4e9   /* longer products are timed at a part of their size */
 #define RUN_S       50e-6 /* calls in a row, at least */
-#define SHAPE_S     15e-3 /* of a shape, once each way has had its rounds */
+#define SHAPE_S     40e-3 /* of a shape, once each way has had its rounds */
 #define GAIN        0.02  /* an earlier way is preferred to one that gains less */
 
 _Static_assert((int)GW_GEMM_CHOICES >= (int)GW_PRODUCTS, "each product has a choice");

@@ -63,7 +63,7 @@ refused() { # WORD_IN_MESSAGE ARGUMENTS...
 
 refused "which benchmark"
 refused "'codec'" codex
-refused codec memcpy
+refused codec nonesuch
 refused spare codec spare
 refused repeats codec --repeats 0
 refused repeats codec --repets 3

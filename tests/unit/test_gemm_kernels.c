@@ -47,8 +47,9 @@ static const char *child(const char *environment, const char *library) {
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = '\0';
-    snprintf(command, sizeof command, "%s '%s' describe 'an argument' %s", environment, self,
-             library);
+    snprintf(command, sizeof command,
+             "env -u OPENBLAS_CORETYPE -u " GW_OPENBLAS_MARKER " %s '%s' describe 'an argument' %s",
+             environment, self, library);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     said[fread(said, 1, sizeof said - 1, out)] = '\0';

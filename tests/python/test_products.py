@@ -1,0 +1,127 @@
+"""Which library computes which product: chosen once a machine, the same in a resumed run."""
+
+import glob
+import json
+import os
+import tempfile
+import unittest
+
+import gwrun
+
+BOTH = gwrun.cached("GW_GEMM") == "auto"
+# Its longest product is 4 million operations: worth timing, and done in some 0.1 ms.
+DATA = ("--data", "synthetic:samples=400,features=128,classes=4", "--layers", "128,128", "--batch",
+        128, "--epochs", 2)
+QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
+
+
+class Products(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.dir = top.name
+        self.cache = os.path.join(self.dir, "cache")
+
+    def train(self, name, *words, ranks=2, cache=None):
+        """run.json's object on products."""
+        out = os.path.join(self.dir, name)
+        env = {**os.environ, "XDG_CACHE_HOME": cache or self.cache}
+        done = gwrun.run(ranks, "train", *DATA, *QUICK, "--comm", "iallreduce", *words, "--out",
+                         out, env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+            run = json.load(file)
+        self.assertEqual(run["machine"]["gemm"], run["gemm"]["libraries"])
+        return run["gemm"]
+
+    def kept(self):
+        """The cache's one file."""
+        files = glob.glob(os.path.join(self.cache, "gradwire", "products-*.json"))
+        self.assertEqual(len(files), 1)
+        return files[0]
+
+    def turn_round(self):
+        """Let the cache say that what was slow is fast, and the reverse."""
+        with open(self.kept(), encoding="utf-8") as file:
+            kept = json.load(file)
+        kept["seconds"] = {name: 1e-9 / s for name, s in kept["seconds"].items()}
+        with open(self.kept(), "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+
+    def test_cached(self):
+        first = self.train("first")
+        self.assertEqual(first["source"], "measured")
+        self.assertIsNone(first["note"])
+        self.assertEqual(len(first["products"]), 8)
+        second = self.train("second")
+        self.assertEqual(second["source"], "cached")
+        self.assertEqual(second["products"], first["products"])
+        self.assertEqual(second["piece"], first["piece"])
+        piece = first["piece"]
+        self.assertGreater(piece["drain_s"], 0)
+        self.assertAlmostEqual(piece["drain_s"], piece["buffer_bytes"] * 8
+                               / piece["rate_bits_per_s"])
+        with open(self.kept(), "w", encoding="utf-8") as file:
+            file.write('{"gradwire_products": 1, "seconds": {"nn')
+        self.assertEqual(self.train("third")["source"], "measured")
+        self.assertEqual(self.train("fourth")["source"], "cached")
+
+    def test_no_cache(self):
+        gemm = self.train("run", cache="/proc/none")
+        self.assertEqual(gemm["source"], "measured")
+        self.assertIn("for this run alone: cannot make /proc/none", gemm["note"])
+
+    def test_small_nets_are_not_timed(self):
+        gemm = self.train("run", "--layers", "7", "--batch", 8)
+        self.assertEqual(gemm["source"], "untimed")
+        self.assertIsNone(gemm["piece"])
+        self.assertFalse(os.path.exists(self.cache))
+
+    @unittest.skipUnless(BOTH, "one library: there is nothing to choose")
+    def test_resumed(self):
+        """A resumed run computes as before, whatever would be chosen by now."""
+        stopped = self.train("stopped", "--checkpoint-every", 3, "--steps", 3)
+        self.turn_round()
+        other = self.train("other")
+        self.assertNotEqual([p["whole"] for p in other["products"]],
+                            [p["whole"] for p in stopped["products"]])
+        gone_on = self.train("stopped", "--resume", "auto")
+        self.assertEqual(gone_on["source"], "resumed")
+        self.assertEqual([p["whole"] for p in gone_on["products"]],
+                         [p["whole"] for p in stopped["products"]])
+        self.assertEqual(gone_on["piece"], stopped["piece"])
+
+    @unittest.skipUnless(BOTH, "one library: there is nothing to choose")
+    def test_named(self):
+        for name, library in (("dnnl", "oneDNN"), ("cblas", "")):
+            with self.subTest(name=name):
+                gemm = self.train(name, "--gemm", name, ranks=1)
+                self.assertEqual({p["whole"] for p in gemm["products"]}, {name})
+                self.assertIn(library, gemm["libraries"])
+                self.assertNotIn(" + ", gemm["libraries"])
+
+    @unittest.skipIf(BOTH, "both libraries are linked")
+    def test_missing(self):
+        other = "cblas" if gwrun.cached("GW_GEMM") == "dnnl" else "dnnl"
+        done = gwrun.run(2, "train", *DATA, "--gemm", other)
+        lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+        self.assertEqual((done.returncode, len(lines)), (2, 1))
+        self.assertIn(f"--gemm {other}", lines[0])
+
+    def test_bench(self):
+        out = os.path.join(self.dir, "bench.json")
+        done = gwrun.run(1, "bench", "gemm", "--layers", "16", "--batch", 8, "--rounds", 3, "--json",
+                         out, env={**os.environ, "XDG_CACHE_HOME": self.cache})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, encoding="utf-8") as file:
+            rows = json.load(file)["results"]
+        self.assertEqual(len(rows), 5)
+        for row in rows:
+            best = min(row[side] for side in ("dnnl_s", "cblas_s") if row[side])
+            self.assertAlmostEqual(row["ratio_best"], row["ours_s"] / best)
+        done = gwrun.run(2, "bench", "gemm")
+        self.assertEqual(done.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
