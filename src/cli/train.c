@@ -58,7 +58,7 @@ static const gw_opt opts[] = {
     {"profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,
      "measure wall times alone; phases, MPI and exchanges; counters and memory, too"},
     {"paired", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
-     "take every step with a blocking exchange, too, from the same state: what overlap saves"},
+     "take the steps with a blocking exchange, too, from the same state: what overlap saves"},
     {"overhead", GW_OPT_INT, NULL, 0, GW_OVERHEAD_MOST, NULL, "PAIRS",
      "steps with and without probes before the run, to measure what these cost; 0: none (default: "
      "0.1 s of them with --out)"},

@@ -172,6 +172,9 @@ static void say_interval(const char *what, const gw_stats *s) {
 }
 
 static void say_paired(const gw_paired_result *p) {
+    if (p->pairs == 0 && p->steps > 0)
+        printf("paired: what overlap saves is absent: no block was long enough to be timed (more "
+               "steps, or --compress-stats further apart)\n");
     if (p->pairs == 0)
         return;
     say_interval("paired: overlap saves", &p->saved);

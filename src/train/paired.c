@@ -17,14 +17,30 @@ enum { SALT = 0x70616972, BOOTSTRAP = 0x626f6f74 };
 /* Series over the steps, in their order. */
 enum { WALL_B, WALL_O, SAVED, RATIO, INTERFERENCE, INFLIGHT, SERIES };
 
+/* A pair of several steps: one fills the pipeline, some are timed, one drains it. */
+enum { FILL = 1, TIMED = 4, DRAIN = 1, BLOCK = FILL + TIMED + DRAIN };
+
+/* Of the timed steps of a pair, on this rank. */
+typedef struct timed {
+    double wall_s, compute_s, exposed_s, inflight_s;
+} timed;
+
 struct gw_paired {
     MPI_Comm comm;
     int rank, ranks;
     uint64_t seed;
     gw_stepper *stepper;
     gw_session *session[VARIANTS];
-    bool open;    /* the twin */
-    bool promise; /* both variants must end with the same bits */
+    gw_guard *watch, twin_watch; /* the run's; what the twin finds is no news */
+    bool open;                   /* the twin */
+    bool lazy;                   /* the run's --update */
+    bool same;                   /* the twin is the same strategy */
+    bool promise;                /* both variants must end with the same bits */
+    int wanted;                  /* steps of a pair: 1 or BLOCK */
+    /* the pair under way */
+    int n, done, first; /* done: of the overlapped steps; 0: none is under way */
+    bool compares;      /* false: cut so short that no step of it can be timed */
+    timed sum[VARIANTS];
     gw_snapshot start, end;
     gw_samples series[SERIES];
     int equal;
@@ -39,10 +55,6 @@ static gw_err check_options(const gw_train_config *c) {
         return gw_fail(GW_ERR_USAGE,
                        "train: --paired compares computation and communication, which "
                        "--profile off does not measure: use --profile timers");
-    if (c->lazy)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: --paired compares whole steps, and with --update lazy a step ends "
-                       "within the next one: use --update eager");
     if (c->trace)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --paired takes every step twice, and a trace would show both as "
@@ -52,35 +64,43 @@ static gw_err check_options(const gw_train_config *c) {
 
 gw_err gw_paired_check(const gw_train_config *c, const gw_session *session) {
     const gw_strategy_ops *ops = gw_session_strategy(session);
-    unsigned wanted = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT;
     const char *why = NULL;
     GW_TRY(check_options(c));
     if (gw_session_auto(session))
         return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
                                            "name them instead of --compress auto");
-    if ((ops->traits & wanted) != wanted)
-        why = "its steps are not those of a blocking exchange";
-    else if (ops->state)
-        why = "it carries a state of its own, which no blocking exchange goes on from";
-    else if (ops->publish)
-        why = "it moves parameters after the update, which no blocking exchange of gradients does";
-    else if (!ops->ready)
+    if (!(ops->traits & GW_STRATEGY_SYNCHRONOUS))
+        why = "its ranks do not make the same updates, so a twin cannot begin where they are";
+    else if (!ops->ready && !(ops->traits & GW_STRATEGY_LATE))
         why = "it blocks, so nothing is overlapped";
+    else if (ops->traits & GW_STRATEGY_LOSSY)
+        why = "it compresses by itself, which no blocking exchange repeats";
     if (why)
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: --paired has no twin for --comm %s: %s; use "
-                       "iallreduce or sparse",
+                       "train: --paired has no twin for --comm %s: %s; use iallreduce, sparse, "
+                       "sharded or delayed",
                        ops->head.name, why);
     return GW_OK;
 }
 
+/* Who updates what (publish), and by which step's gradient, is the strategy's own. */
+static bool own_updates(const gw_session *s) {
+    const gw_strategy_ops *ops = gw_session_strategy(s);
+    return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
+}
+
+static bool crosses_steps(const gw_train_config *c, const gw_session *s) {
+    return c->lazy || gw_session_strategy(s)->traits & GW_STRATEGY_LATE;
+}
+
 /* ---- opening ---- */
 
-/* The same algorithm, codec and feedback, blocking. */
 static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_session *session) {
     const char *algo = gw_session_algorithm_spec(session);
     size_t len = strlen(algo) + sizeof "allreduce:algo=()";
     char *comm = NULL;
+    if (own_updates(session))
+        return gw_session_new(out, c->comm, c->compress, c->feedback, c->wire_check);
     GW_TRY(gw_alloc(&comm, len, 1));
     snprintf(comm, len, *algo ? "allreduce:algo=(%s)" : "allreduce", algo);
     gw_err e = gw_session_new(out, comm, c->compress, c->feedback, c->wire_check);
@@ -93,9 +113,9 @@ static gw_err open_csv(gw_paired *p, const gw_train_config *c) {
         return GW_OK;
     GW_TRY(gw_file_create(&p->csv, c->out, "paired.csv"));
     fprintf(gw_file_stream(p->csv),
-            "step,first,blocking_wall_s,overlapped_wall_s,saved_s,blocking_compute_s,"
+            "step,first,steps,blocking_wall_s,overlapped_wall_s,saved_s,blocking_compute_s,"
             "overlapped_compute_s,interference_s,blocking_exposed_s,overlapped_exposed_s,"
-            "inflight_s,equal\n");
+            "blocking_inflight_s,inflight_s,equal\n");
     return GW_OK;
 }
 
@@ -108,6 +128,10 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         p->seed = c->seed;
         p->stepper = stepper;
         p->session[OVERLAPPED] = stepper->session;
+        p->watch = stepper->guard;
+        p->lazy = c->lazy;
+        p->same = own_updates(stepper->session);
+        p->wanted = crosses_steps(c, stepper->session) ? BLOCK : 1;
         e = new_twin(&p->session[BLOCKING], c, stepper->session);
     }
     if (e == GW_OK)
@@ -119,7 +143,8 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         gw_session_setup empty = *setup;
-        empty.params = NULL; /* every step puts them in place */
+        empty.params = NULL; /* every pair puts them in place */
+        empty.by_layer = c->lazy && p->same;
         p->open = true;
         e = gw_session_open(p->session[BLOCKING], comm, &empty);
     }
@@ -147,31 +172,64 @@ void gw_paired_close(gw_paired *p) {
     free(p);
 }
 
-/* ---- a step ---- */
+/* ---- a pair ---- */
 
 /* From now on the stepper works on this session's arenas. */
 static void use(gw_paired *p, int variant) {
     gw_session *s = p->session[variant];
-    p->stepper->session = s;
-    gw_model_lend(p->stepper->model, gw_session_params(s), gw_session_grads(s));
+    gw_stepper *t = p->stepper;
+    bool twin = variant == BLOCKING;
+    t->session = s;
+    t->apart = twin;
+    t->lazy = p->lazy && !(twin && !p->same);
+    t->guard = twin && p->watch ? &p->twin_watch : p->watch;
+    gw_model_lend(t->model, gw_session_params(s), gw_session_grads(s));
 }
 
 /* Both variants begin alike: their state was just put in place, and the ranks have met. */
-static gw_err take(gw_paired *p, int variant, gw_paired_run *run, void *ctx, gw_batch_row *row,
-                   double *loss) {
+static gw_err begin(gw_paired *p, int variant) {
     use(p, variant);
     GW_TRY(gw_snapshot_put(&p->start, p->stepper));
-    GW_TRY(gw_barrier(p->comm));
-    return run(ctx, variant == OVERLAPPED, row, loss);
+    return gw_barrier(p->comm);
 }
 
-static gw_err both(gw_paired *p, int first, gw_paired_run *run, void *ctx,
-                   gw_batch_row row[VARIANTS], double loss[VARIANTS]) {
-    GW_TRY(gw_snapshot_take(&p->start, p->stepper));
-    GW_TRY(take(p, first, run, ctx, &row[first], &loss[first]));
-    if (first == OVERLAPPED)
-        GW_TRY(gw_snapshot_take(&p->end, p->stepper));
-    GW_TRY(take(p, 1 - first, run, ctx, &row[1 - first], &loss[1 - first]));
+static double compute_of(const gw_batch_cost *c) {
+    const double *p = c->phase_s;
+    return p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+}
+
+static double exposed_of(const gw_batch_cost *c) {
+    const double *p = c->phase_s;
+    return p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
+}
+
+static int timed_steps(const gw_paired *p) {
+    return p->n == 1 ? 1 : p->n - FILL - DRAIN;
+}
+
+/* Step i of the pair took so much. */
+static void count(gw_paired *p, int variant, int i, const gw_batch_cost *c) {
+    timed *f = &p->sum[variant];
+    if (p->n > 1 && (i < FILL || i >= p->n - DRAIN))
+        return;
+    f->wall_s += c->wall_s;
+    f->compute_s += compute_of(c);
+    f->exposed_s += exposed_of(c);
+    f->inflight_s += c->inflight_s;
+}
+
+/* All of the pair's steps, of which the first is `ahead` steps after the present one. */
+static gw_err take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, int64_t step) {
+    GW_TRY(begin(p, BLOCKING));
+    if (p->watch)
+        p->twin_watch = *p->watch;
+    for (int i = 0; i < p->n; i++) {
+        gw_batch_row row = gw_batch_row_blank();
+        double loss;
+        row.step = p->twin_watch.step = step + i;
+        GW_TRY(run(ctx, &(gw_paired_take){.at = ahead + i}, &row, &loss));
+        count(p, BLOCKING, i, &row.cost);
+    }
     return GW_OK;
 }
 
@@ -199,35 +257,31 @@ static gw_err compare(gw_paired *p, int64_t step, bool *equal) {
     return GW_OK;
 }
 
-static double compute_of(const gw_batch_cost *c) {
-    const double *p = c->phase_s;
-    return p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
-}
-
-static double exposed_of(const gw_batch_cost *c) {
-    const double *p = c->phase_s;
-    return p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
-}
-
-static gw_err keep(gw_paired *p, int first, const gw_batch_row row[VARIANTS], bool equal) {
-    const gw_batch_cost *b = &row[BLOCKING].cost, *o = &row[OVERLAPPED].cost;
+static gw_err keep(gw_paired *p, int64_t step, bool equal) {
+    const timed *b = &p->sum[BLOCKING], *o = &p->sum[OVERLAPPED];
     double wall[VARIANTS] = {b->wall_s, o->wall_s};
-    double mean[5] = {compute_of(b), compute_of(o), exposed_of(b), exposed_of(o), o->inflight_s};
+    double mean[] = {b->compute_s, o->compute_s,  b->exposed_s,
+                     o->exposed_s, b->inflight_s, o->inflight_s};
+    enum { MEANS = sizeof mean / sizeof *mean };
+    int steps = timed_steps(p);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, VARIANTS, MPI_DOUBLE, MPI_MAX, p->comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 5, MPI_DOUBLE, MPI_SUM, p->comm));
-    for (int i = 0; i < 5; i++)
-        mean[i] /= p->ranks;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, MEANS, MPI_DOUBLE, MPI_SUM, p->comm));
+    for (int i = 0; i < VARIANTS; i++)
+        wall[i] /= steps;
+    for (int i = 0; i < MEANS; i++)
+        mean[i] /= p->ranks * steps;
     const double figures[SERIES] = {[WALL_B] = wall[BLOCKING],
                                     [WALL_O] = wall[OVERLAPPED],
                                     [SAVED] = wall[BLOCKING] - wall[OVERLAPPED],
                                     [RATIO] = wall[BLOCKING] / wall[OVERLAPPED],
                                     [INTERFERENCE] = mean[1] - mean[0],
-                                    [INFLIGHT] = mean[4]};
+                                    [INFLIGHT] = mean[5]};
     if (p->csv)
-        fprintf(gw_file_stream(p->csv), "%lld,%s,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
-                (long long)row[OVERLAPPED].step, first == BLOCKING ? "blocking" : "overlapped",
+        fprintf(gw_file_stream(p->csv),
+                "%lld,%s,%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
+                (long long)step, p->first == BLOCKING ? "blocking" : "overlapped", steps,
                 wall[BLOCKING], wall[OVERLAPPED], figures[SAVED], mean[0], mean[1],
-                figures[INTERFERENCE], mean[2], mean[3], mean[4], equal);
+                figures[INTERFERENCE], mean[2], mean[3], mean[4], mean[5], equal);
     gw_err e = GW_OK;
     for (int i = 0; i < SERIES && e == GW_OK; i++)
         e = gw_samples_add(&p->series[i], figures[i]);
@@ -236,36 +290,72 @@ static gw_err keep(gw_paired *p, int first, const gw_batch_row row[VARIANTS], bo
     return gw_agree(p->comm, e);
 }
 
-gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, gw_batch_row *row, double *loss,
-                      bool *own) {
+int gw_paired_wants(const gw_paired *p) {
+    return p->done == 0 ? p->wanted : 0;
+}
+
+static gw_err begin_pair(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, int64_t step) {
     uint64_t key = gw_rng_key(p->seed, SALT);
-    int first = (int)(gw_rng_u64(key, (uint64_t)row->step) & 1);
-    gw_batch_row rows[VARIANTS] = {*row, *row};
-    double losses[VARIANTS] = {0};
+    p->n = ahead < p->wanted ? ahead : p->wanted;
+    p->first = (int)(gw_rng_u64(key, (uint64_t)step) & 1);
+    memset(p->sum, 0, sizeof p->sum);
+    p->compares = p->wanted == 1 || p->n > FILL + DRAIN;
+    if (!p->compares)
+        return GW_OK;
+    GW_TRY(gw_snapshot_take(&p->start, p->stepper));
+    if (p->first == BLOCKING)
+        GW_TRY(take_twin(p, run, ctx, 0, step));
+    return begin(p, OVERLAPPED);
+}
+
+/* The twin's turn, if it has not come yet: of steps that are behind. */
+static gw_err end_pair(gw_paired *p, gw_paired_run *run, void *ctx, int64_t step) {
+    if (!p->compares || p->first == BLOCKING)
+        return GW_OK;
+    GW_TRY(gw_snapshot_take(&p->end, p->stepper));
+    return take_twin(p, run, ctx, 1 - p->n, step + 1 - p->n);
+}
+
+/* The run goes on from the overlapped steps. */
+static gw_err conclude(gw_paired *p, int64_t step) {
     bool equal;
-    gw_err e = both(p, first, run, ctx, rows, losses);
-    *own = e != GW_OK;
-    if (e != GW_OK)
-        return e;
-    GW_TRY(compare(p, row->step, &equal));
-    GW_TRY(keep(p, first, rows, equal));
-    if (first == OVERLAPPED) { /* else it is in place */
-        use(p, OVERLAPPED);
-        GW_TRY(gw_agree(p->comm, gw_snapshot_put(&p->end, p->stepper)));
+    p->done = 0;
+    if (!p->compares)
+        return GW_OK;
+    GW_TRY(compare(p, step, &equal));
+    GW_TRY(keep(p, step, equal));
+    if (p->first == BLOCKING)
+        return GW_OK; /* it is in place */
+    use(p, OVERLAPPED);
+    return gw_agree(p->comm, gw_snapshot_put(&p->end, p->stepper));
+}
+
+gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_row *row,
+                      double *loss, bool *own) {
+    gw_err e = p->done == 0 ? begin_pair(p, run, ctx, ahead, row->step) : GW_OK;
+    bool last = p->done + 1 == p->n;
+    gw_paired_take take = {.counts = true, .drain = last && p->wanted > 1};
+    if (e == GW_OK)
+        e = run(ctx, &take, row, loss);
+    if (e == GW_OK) {
+        count(p, OVERLAPPED, p->done++, &row->cost);
+        e = last ? end_pair(p, run, ctx, row->step) : GW_OK;
     }
-    *row = rows[OVERLAPPED];
-    *loss = losses[OVERLAPPED];
-    return GW_OK;
+    *own = e != GW_OK;
+    GW_TRY(e);
+    return last ? conclude(p, row->step) : GW_OK;
 }
 
 /* ---- the end ---- */
 
 gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out) {
-    int skip = p->series[0].n > 2 * warmup ? warmup : 0, n = p->series[0].n - skip;
+    int warm = (warmup + p->wanted - 1) / p->wanted;
+    int skip = p->series[0].n > 2 * warm ? warm : 0, n = p->series[0].n - skip;
     gw_stats *to[SERIES] = {&out->blocking, &out->overlapped,   &out->saved,
                             &out->ratio,    &out->interference, &out->inflight};
     *out = (gw_paired_result){.pairs = n,
                               .block = n > 0 ? gw_stats_block(n) : 0,
+                              .steps = p->wanted == 1 ? 1 : TIMED,
                               .equal = p->equal,
                               .difference = p->difference};
     gw_err e = GW_OK;
@@ -293,9 +383,10 @@ static void put(json_t *to, const char *name, const char *unit, const gw_stats *
 json_t *gw_paired_json(const gw_paired_result *r) {
     if (r->pairs == 0)
         return json_null();
-    json_t *all = json_pack(
-        "{s:i, s:i, s:s}", "pairs", r->pairs, "block", r->block, "method",
-        "medians over the steps; 95% intervals by a moving-block bootstrap, blocks as said");
+    json_t *all = json_pack("{s:i, s:i, s:i, s:s}", "pairs", r->pairs, "steps_a_pair", r->steps,
+                            "block", r->block, "method",
+                            "medians over the pairs, a step; 95% intervals by a moving-block "
+                            "bootstrap, blocks as said");
     put(all, "blocking_wall", "_s", &r->blocking);
     put(all, "overlapped_wall", "_s", &r->overlapped);
     put(all, "saved", "_s", &r->saved);

@@ -1,8 +1,15 @@
-/** --paired: what overlap saves, measured in one run. Every step is taken twice from the same state
- * on the same batch, once as the run is set up (overlapped) and once with the same exchange
- * blocking after the backward pass (its twin: --comm allreduce with the same algorithm, codec and
- * error feedback), in an order drawn from the seed. The run goes on from the overlapped step's
- * result. Figures are defined in docs/measurement.md. */
+/** --paired: what overlap saves, measured in one run. Steps are taken twice from the same state on
+ * the same batches, once as the run is set up (overlapped) and once by a twin that blocks, in an
+ * order drawn from the seed. The run continues from the overlapped result.
+ *
+ *  Where a step's exchange ends within the step (`--update eager`), each step is a pair. Where it
+ *  ends within the next one (`--update lazy`, `delayed`), a pair is a block of steps: the first
+ *  fills the pipeline, the last drains it, and those between are timed.
+ *
+ *  The twin makes the same updates. Of a strategy that only sums gradients it is `--comm allreduce`
+ *  with the same algorithm, codec and error feedback. Of one that also decides who updates what,
+ *  or when, it is the same strategy, whose exchange starts after the backward pass and ends before
+ *  the step does. Figures are defined in docs/measurement.md. */
 #ifndef GW_TRAIN_PAIRED_H
 #define GW_TRAIN_PAIRED_H
 
@@ -19,12 +26,13 @@ typedef struct gw_paired gw_paired;
  *  other (gw_stats_series). Seconds. */
 typedef struct gw_paired_result {
     int pairs, block; /* 0 pairs: not asked for; block: length of the bootstrap's blocks */
+    int steps;        /* timed steps of a full pair */
     gw_stats blocking, overlapped; /* walls of the slowest rank */
     gw_stats saved;                /* the one less the other, step by step */
     gw_stats ratio;                /* the one by the other */
     gw_stats interference;         /* computation under overlap less computation alone */
     gw_stats inflight;
-    int equal;         /* steps that both variants ended with the same bits */
+    int equal;         /* pairs that both variants ended with the same bits */
     double difference; /* the largest between two parameters, of all steps */
 } gw_paired_result;
 
@@ -37,17 +45,30 @@ gw_err gw_paired_check(const gw_train_config *c, const gw_session *session);
 gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *stepper,
                       const gw_session_setup *setup, MPI_Comm comm);
 
-/** Take one step of the stepper, measured; `counts`: it is the one that becomes a row. */
-typedef gw_err gw_paired_run(void *ctx, bool counts, gw_batch_row *row, double *loss);
+/** Which step to take. */
+typedef struct gw_paired_take {
+    int at;      /* so many steps after the present one, in the same epoch */
+    bool counts; /* it is a step of the run, which becomes a row */
+    bool drain;  /* nothing may be in flight afterwards; within the step */
+} gw_paired_take;
 
-/** Collective, between batches: take step number row->step in both variants. *row and *loss are the
- *  overlapped one's. Where sums of two ranks' exact gradients come out different: GW_ERR_DIVERGED
- * on all ranks. *own: the error is this rank's alone. */
-gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, gw_batch_row *row, double *loss,
-                      bool *own);
+/** Take that step with the stepper, measured. */
+typedef gw_err gw_paired_run(void *ctx, const gw_paired_take *take, gw_batch_row *row,
+                             double *loss);
 
-/** Collective: results of all but the first `warmup` steps (if there are enough), and paired.csv
- *  gets its name. */
+/** Steps of a pair, and 0 unless the next step begins one. */
+int gw_paired_wants(const gw_paired *p);
+
+/** Collective, between batches: take step number row->step, in both variants sooner or later.
+ *  `ahead` >= 1, looked at where a pair begins: how many steps lie before the next at whose end
+ *  nothing may be pending, that one included; a longer pair is cut. *row and *loss are the
+ *  overlapped step's. Where sums of two ranks' exact gradients come out different:
+ *  GW_ERR_DIVERGED on all ranks. *own: the error is this rank's alone. */
+gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_row *row,
+                      double *loss, bool *own);
+
+/** Collective: results of all pairs but those of the first `warmup` steps (if there are enough),
+ *  and paired.csv gets its name. */
 gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out);
 
 /** Collective where the twin is open. p may be NULL. */

@@ -118,12 +118,15 @@ static gw_err backward(gw_stepper *t, int batch, double share) {
         if (t->guard)
             gw_guard_layer(t->guard, gw_model_grads(t->model), l);
         gw_phase_leave();
-        GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
+        if (!t->apart)
+            GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
         GW_TRY(gw_session_progress(t->session));
         gw_phase_enter(GW_PHASE_BACKWARD);
         gw_model_descend(t->model, l, batch); /* while layer l's gradient is on its way */
         gw_phase_leave();
     }
+    for (int l = gw_model_layers(t->model) - 1; l >= 0 && t->apart; l--)
+        GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
     return GW_OK;
 }
 
@@ -160,11 +163,30 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
     return exchange(t, lr);
 }
 
+/* All layers' exchanges, then all updates, then what publishes them: nothing is computed while
+ * messages are under way, and none are when it is over. */
+static gw_err finish_apart(gw_stepper *t) {
+    gw_update u[GW_MAX_LAYERS];
+    int layers = t->pending ? gw_model_layers(t->model) : 0;
+    for (int l = 0; l < layers; l++)
+        GW_TRY(gw_session_finish(t->session, gw_model_span(t->model, l), &u[l]));
+    for (int l = 0; l < layers && !left_out(t); l++)
+        GW_TRY(update(t, &u[l], t->pending_lr));
+    for (int l = 0; l < layers; l++)
+        GW_TRY(gw_session_publish(t->session, gw_model_span(t->model, l)));
+    for (int l = 0; l < layers; l++)
+        GW_TRY(gw_session_await(t->session, gw_model_span(t->model, l)));
+    t->pending = false;
+    return gw_session_settle(t->session);
+}
+
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
-    bool polls = gw_session_progresses(t->session);
+    bool polls = gw_session_progresses(t->session) && !t->apart;
     if (polls)
         gw_gemm_between(poll, t);
     gw_err e = step(t, local, global, lr, loss_sum);
+    if (e == GW_OK && t->apart)
+        e = finish_apart(t);
     if (polls)
         gw_gemm_between(NULL, NULL);
     return e == GW_OK ? t->failed : e;

@@ -19,6 +19,7 @@ typedef struct gw_stepper {
     const gw_dataset *set;
     uint8_t *labels; /* of the local batch: max_local */
     bool lazy;
+    bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
     double skew_s;   /* hold each step up for so long, after its samples are gathered; 0: not */

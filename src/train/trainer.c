@@ -23,11 +23,21 @@ static float rate(const gw_trainer *t, int64_t step) {
     return (float)(from + (full - from) * (double)step / (double)c->lr_warmup);
 }
 
-/* After this step somebody reads parameters: nothing may be pending then. */
-static bool must_settle(const gw_trainer *t, int b) {
-    return b + 1 == gw_sampler_batches(t->sampler) || t->step == t->c->steps ||
-           t->step == t->flush_at || t->step == t->stop_at || t->keep ||
-           gw_checks_due(&t->checks, t->step) || gw_codec_stats_settles(t->stats, t->step);
+/* After the step `ahead` of the present one somebody reads parameters: nothing may be pending then.
+ */
+static bool must_settle(const gw_trainer *t, int ahead) {
+    int64_t step = t->step + ahead;
+    return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
+           step == t->flush_at || step == t->stop_at || t->keep ||
+           gw_checks_due(&t->checks, step) || gw_codec_stats_settles(t->stats, step);
+}
+
+/* Steps that a pair beginning here may have. */
+static int room_of_pair(const gw_trainer *t) {
+    int most = gw_paired_wants(t->paired), n = 1;
+    while (n < most && !must_settle(t, n - 1))
+        n++;
+    return n;
 }
 
 void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost) {
@@ -40,6 +50,7 @@ typedef struct step_job {
     gw_batch batch;
     float rate;
     bool settle; /* nothing may be pending afterwards */
+    bool drain;  /* nor may the strategy have anything in flight */
     bool keep;   /* take a checkpoint then */
 } step_job;
 
@@ -48,6 +59,8 @@ static gw_err timed_step(const step_job *job, gw_batch_row *row, double *loss) {
     gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, loss);
     if (e == GW_OK && job->settle)
         e = gw_step_settle(&job->t->stepper);
+    if (e == GW_OK && job->drain)
+        e = gw_session_settle(job->t->stepper.session);
     if (e == GW_OK && job->keep)
         e = gw_checkpoint_take(job->t->checkpoint);
     gw_ledger_end(&row->cost);
@@ -81,18 +94,28 @@ static void mark(int level) {
     gw_turn_leave();
 }
 
-/* `counts`: it is a step of the run, not the twin of one. */
-static gw_err take_step(void *ctx, bool counts, gw_batch_row *row, double *loss) {
-    gw_err e;
-    if (counts) {
-        mark(1);
-        e = measured_step(ctx, row, loss);
-        mark(0);
-    } else {
-        gw_matrix_pause();
-        e = timed_step(ctx, row, loss);
-        gw_matrix_resume();
-    }
+static gw_err take_step(const step_job *job, gw_batch_row *row, double *loss) {
+    mark(1);
+    gw_err e = measured_step(job, row, loss);
+    mark(0);
+    gw_watchdog_beat();
+    return e;
+}
+
+/* A vote may end the run within a pair. */
+static gw_err take_paired(void *ctx, const gw_paired_take *take, gw_batch_row *row, double *loss) {
+    gw_trainer *t = ctx;
+    bool settles = take->drain || (take->counts && must_settle(t, 0));
+    step_job job = {.t = t,
+                    .batch = gw_sampler_batch(t->sampler, t->batch + take->at),
+                    .rate = rate(t, t->step + take->at),
+                    .settle = settles,
+                    .drain = settles};
+    if (take->counts)
+        return take_step(&job, row, loss);
+    gw_matrix_pause();
+    gw_err e = timed_step(&job, row, loss);
+    gw_matrix_resume();
     gw_watchdog_beat();
     return e;
 }
@@ -103,8 +126,7 @@ static gw_err name_step(const gw_trainer *t, gw_err e) {
 }
 
 static gw_err one_step(gw_trainer *t) {
-    int b = t->batch;
-    gw_batch batch = gw_sampler_batch(t->sampler, b);
+    gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
     uint64_t logical = gw_session_logical_bytes(t->session);
     gw_batch_row row = gw_batch_row_blank();
     row.epoch = t->epoch;
@@ -113,11 +135,12 @@ static gw_err one_step(gw_trainer *t) {
     row.samples = batch.local;
     double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
-    step_job job = {t, batch, rate(t, t->step), must_settle(t, b), t->keep};
     if (t->paired) {
-        GW_TRY(gw_paired_step(t->paired, take_step, &job, &row, &loss, t->own));
+        int room = room_of_pair(t);
+        GW_TRY(gw_paired_step(t->paired, take_paired, t, room, &row, &loss, t->own));
     } else {
-        gw_err e = take_step(&job, true, &row, &loss);
+        step_job job = {t, batch, rate(t, t->step), must_settle(t, 0), false, t->keep};
+        gw_err e = take_step(&job, &row, &loss);
         *t->own = e != GW_OK;
         GW_TRY(name_step(t, e));
     }
@@ -230,7 +253,7 @@ static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
         gw_waits_forget(t->waits); /* it would fill up */
-    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false};
+    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false, false};
     gw_err e = measured_step(&job, &row, &loss);
     gw_watchdog_beat();
     *cost = row.cost;

@@ -1,6 +1,7 @@
 """train --paired: what overlap saves, measured from the same states in one run."""
 
 import csv
+import itertools
 import json
 import os
 import statistics
@@ -29,16 +30,23 @@ OVERLAPPED = [
       "dgc"), False),
 ]
 
+# Every strategy that overlaps, with who may move its messages on. Twins of the strategies that
+# only sum gradients form their sums in another order, which three ranks may notice.
+STRATEGIES = [
+    ("iallreduce:bucket=4K,algo=sra", ("poll", "thread"), False),
+    ("iallreduce:bucket=4K,algo=ring,order=priority,credit=8K", ("poll", "thread"), False),
+    ("sharded", ("poll", "thread"), True),
+    ("delayed:bucket=4K", ("poll",), True),
+]
+
 # What has no twin, and a word of the reason.
 REFUSED = [
     (("--comm", "allreduce"), "blocks"),
-    (("--comm", "delayed"), "blocking exchange"),
-    (("--comm", "local"), "blocking exchange"),
-    (("--comm", "gossip"), "blocking exchange"),
-    (("--comm", "powersgd"), "blocking exchange"),
-    (("--comm", "sharded"), "parameters"),
-    (("--comm", "ps"), "parameters"),
-    (("--comm", "iallreduce", "--update", "lazy"), "--update eager"),
+    (("--comm", "allreduce", "--update", "lazy"), "blocks"),
+    (("--comm", "local"), "same updates"),
+    (("--comm", "gossip"), "same updates"),
+    (("--comm", "powersgd"), "blocks"),
+    (("--comm", "ps"), "blocks"),
     (("--comm", "iallreduce", "--profile", "off"), "--profile timers"),
     (("--comm", "iallreduce", "--compress", "auto"), "--compress auto"),
 ]
@@ -79,6 +87,57 @@ class Paired(unittest.TestCase):
                 else:  # buckets of their own round in their own way
                     self.assertLess(paired["equal_steps"], STEPS)
                     self.assertGreater(paired["largest_difference"], 0)
+
+    def test_every_strategy(self):
+        """Overlapping within a step or beyond it: the twin makes the same updates and overlaps
+        nothing; the run is what it would be alone."""
+        for comm, modes, same in STRATEGIES:
+            for mode, update, ranks in itertools.product(modes, ("eager", "lazy"), (2, 3)):
+                if mode == "thread" and ranks == 3:
+                    continue  # six threads on few cores: slow, and nothing new
+                words = ("--comm", f"{comm}{',' if ':' in comm else ':'}progress={mode}",
+                         "--update", update, "--momentum", "0.9", "--steps", 26)
+                with self.subTest(words=words, ranks=ranks):
+                    both, out = self.train("both", "--paired", *words, ranks=ranks)
+                    if ranks == 2:
+                        alone, _ = self.train("alone", *words)
+                        self.assertEqual(both["results"]["replica_hash"],
+                                         alone["results"]["replica_hash"])
+                    self.check_pairs(both["results"]["paired"], pairs(out),
+                                     update == "lazy" or "delayed" in comm, same or ranks == 2)
+
+    def check_pairs(self, result, rows, blocks, equal):
+        self.assertEqual(result["steps_a_pair"], 4 if blocks else 1)
+        self.assertLessEqual({int(row["steps"]) for row in rows},
+                             {1, 2, 3, 4} if blocks else {1})
+        self.assertGreaterEqual(len(rows), 3 if blocks else 26)
+        self.assertEqual({float(row["blocking_inflight_s"]) for row in rows}, {0})
+        self.assertGreater(max(float(row["inflight_s"]) for row in rows), 0)
+        if equal:
+            self.assertEqual({row["equal"] for row in rows}, {"1"})
+        self.assertLess(result["largest_difference"], 1e-5)
+        for row in rows:
+            f = {key: float(text) for key, text in row.items() if key.endswith("_s")}
+            self.assertAlmostEqual(f["saved_s"], f["blocking_wall_s"] - f["overlapped_wall_s"],
+                                   delta=1e-8 * (f["blocking_wall_s"] + f["overlapped_wall_s"]))
+
+    def test_residuals_across_steps(self):
+        """Lossy codecs with error feedback: both variants begin each block with the same residual,
+        and the same encodings leave the same one."""
+        for comm in ("sharded", "delayed:bucket=4K"):
+            with self.subTest(comm=comm):
+                run, _ = self.train("run", "--paired", "--comm", comm, "--update", "lazy",
+                                    "--compress", "topk:ratio=0.1")
+                paired = run["results"]["paired"]
+                self.assertEqual(paired["largest_difference"], 0, paired)
+
+    def test_slow_steps_still_make_blocks(self):
+        """Where there is a vote after each step, blocks are whole all the same."""
+        run, out = self.train("slow", "--paired", "--comm", "delayed", "--inject-skew", "1:120ms",
+                              "--steps", 12)
+        self.assertGreaterEqual(len(pairs(out)), 2)
+        self.assertIn("4", {row["steps"] for row in pairs(out)})
+        self.assertEqual(run["results"]["steps"], 12)
 
     def test_three_ranks(self):
         """Sums of three may be formed in different orders, which is no error."""
