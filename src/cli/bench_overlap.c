@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/wait.h"
-#include "cli/bench_exchange.h"
-#include "comm/queue.h"
+#include "cli/bench_overlap_parts.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
+#include "train/transport.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,32 +42,12 @@ static const gw_opt opts[] = {
 static const char notes[] =
     "hidden = 1 - (both - comp) / comm, saved = comm + comp - both, interf. = time in the compute\n"
     "kernels under communication minus alone, exposed = the wait that is left at the end: medians\n"
-    "over the rounds, never clamped (an overlap can cost more than it hides). Times are those of\n"
-    "the slowest rank. Between ranks of one node a transfer is the ranks' own copying, so there\n"
+    "over the rounds, never clamped (an overlap can cost more than it hides). transp. = what the\n"
+    "exchange takes of a busy core, bound = max(comp + transp., comm), x bound = both over it. "
+    "Times\n"
+    "are those of the slowest rank. Between ranks of one node a transfer is the ranks' own "
+    "copying, so there\n"
     "is nothing to hide: measure over a link. docs/benchmarks.md defines every figure.";
-
-/* What a round measures. */
-enum { COMM, COMP, BOTH, EXPOSED, POST, POLL, SLOWEST, INTERFERENCE = SLOWEST, MEASURED };
-
-/* What a round's figures make, in rounds: the samples of a cell. */
-enum { HIDDEN = MEASURED, SAVED, FIGURES };
-
-static const char *const figure_names[FIGURES] = {
-    [COMM] = "comm",   [COMP] = "comp", [BOTH] = "both",     [EXPOSED] = "exposed",
-    [POST] = "post",   [POLL] = "poll", [HIDDEN] = "hidden", [INTERFERENCE] = "interference",
-    [SAVED] = "saved",
-};
-
-typedef struct cell {
-    gw_bench_exchange x;
-    gw_progress mode;
-    gw_queue *queue;
-    int kernels; /* of the present size */
-    double now_s[MEASURED];
-    double alone_s; /* in kernels alone, in this round */
-    gw_samples samples[FIGURES];
-    uint64_t wrong;
-} cell;
 
 static struct {
     const gw_args *args;
@@ -91,13 +71,10 @@ static struct {
 
 /* ---- the command line ---- */
 
-static const char *const mode_names[] = {
-    [GW_PROGRESS_POLL] = "poll", [GW_PROGRESS_THREAD] = "thread", [GW_PROGRESS_NONE] = "none"};
-
 static gw_err add_mode(const char *name) {
-    enum { MODES = sizeof mode_names / sizeof *mode_names };
+    enum { MODES = GW_PROGRESS_NONE + 1 };
     for (int m = 0; m < MODES; m++) {
-        if (strcmp(name, mode_names[m]) != 0)
+        if (strcmp(name, gw_bench_progress_names[m]) != 0)
             continue;
         for (int i = 0; i < b.n_modes; i++)
             if (b.modes[i] == (gw_progress)m)
@@ -290,14 +267,42 @@ static gw_err calibrate(cell *c, size_t n) {
     return GW_OK;
 }
 
+/* ---- the exchange on a busy core ---- */
+
+typedef struct exchange {
+    cell *c;
+    size_t n;
+} exchange;
+
+static void exchange_prepare(void *ctx) {
+    exchange *x = ctx;
+    gw_bench_data_fill(&b.data, x->c->x.wire->base, x->n);
+    x->c->x.wire->lane->ticket++;
+}
+
+static gw_err exchange_start(void *ctx) {
+    return gw_schedule_start(((exchange *)ctx)->c->x.schedule);
+}
+
+static gw_err exchange_test(void *ctx, bool *done) {
+    return gw_schedule_test(((exchange *)ctx)->c->x.schedule, done);
+}
+
+static gw_err measure_transport(cell *c, size_t n) {
+    gw_transport_job job = {exchange_prepare, exchange_start, exchange_test, &(exchange){c, n}};
+    return gw_transport_measure(&job, must_yield(c), b.place.comm, &c->transport_s);
+}
+
 static gw_err measure(size_t n) {
     for (int i = 0; i < b.n_cells; i++) {
         cell *c = &b.cells[i];
         c->wrong = 0;
         for (int f = 0; f < FIGURES; f++)
             c->samples[f].n = 0;
-        if (gw_bench_exchange_ready(&c->x))
-            GW_TRY(calibrate(c, n));
+        if (!gw_bench_exchange_ready(&c->x))
+            continue;
+        GW_TRY(calibrate(c, n));
+        GW_TRY(measure_transport(c, n));
     }
     for (int r = 0; r < b.repeats; r++) {
         uint32_t order[MOST_CELLS];
@@ -316,77 +321,6 @@ static gw_err measure(size_t n) {
     return GW_OK;
 }
 
-/* ---- results; rank 0 ---- */
-
-static void print_head(void) {
-    gw_bench_place_say(&b.place, "overlap of an allreduce with computation");
-    if (b.place.nodes == 1 && b.place.ranks > 1)
-        printf("note: one node: a transfer is the ranks' own copying, which nothing can hide\n");
-    if (b.place.crowded && !b.place.oversubscribed)
-        printf("note: with progress=thread there are more threads than cores: those times say "
-               "little\n");
-    printf("compute kernel: product of %d x %d matrices, %.1f us, by %s\n\n", b.edge, b.edge,
-           b.kernel_s * 1e6, gw_gemm_library());
-    printf("%10s  %-14s %-12s %-8s %10s %10s %10s %7s %15s %10s %10s %10s\n", "bytes", "algorithm",
-           "codec", "progress", "comm us", "comp us", "both us", "hidden", "95% interval",
-           "saved us", "interf. us", "exposed us");
-}
-
-static void print_cell(const cell *c, size_t bytes, const gw_stats *s) {
-    char hidden[16] = "-", interval[32] = "-";
-    if (b.place.ranks > 1) {
-        snprintf(hidden, sizeof hidden, "%.3f", s[HIDDEN].median);
-        if (isfinite(s[HIDDEN].ci_low))
-            snprintf(interval, sizeof interval, "%.2f .. %.2f", s[HIDDEN].ci_low,
-                     s[HIDDEN].ci_high);
-    }
-    printf("%10zu  %-14s %-12s %-8s %10.1f %10.1f %10.1f %7s %15s %10.1f %10.1f %10.1f\n", bytes,
-           c->x.spec, c->x.wire->spec, mode_names[c->mode], s[COMM].median * 1e6,
-           s[COMP].median * 1e6, s[BOTH].median * 1e6, hidden, interval, s[SAVED].median * 1e6,
-           s[INTERFERENCE].median * 1e6, s[EXPOSED].median * 1e6);
-    if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place.ranks > 1)
-        printf("%10s  note: computation was shorter than communication: not all could hide\n", "");
-}
-
-static json_t *cell_json(const cell *c, size_t bytes, const gw_stats *s) {
-    json_t *one =
-        json_pack("{s:I, s:s, s:s, s:s, s:i, s:i, s:I}", "bytes", (json_int_t)bytes, "algorithm",
-                  c->x.spec, "codec", c->x.wire->spec, "progress", mode_names[c->mode], "kernels",
-                  c->kernels, "repeats", b.repeats, "wrong", (json_int_t)c->wrong);
-    for (int f = 0; f < FIGURES; f++) {
-        bool blank = f == HIDDEN && b.place.ranks == 1;
-        json_t *all = json_array();
-        for (int i = 0; i < c->samples[f].n && !blank; i++)
-            json_array_append_new(all, gw_bench_number(c->samples[f].x[i]));
-        const double value[] = {s[f].median, s[f].ci_low, s[f].ci_high};
-        const char *const suffix[] = {"", "_ci_low", "_ci_high"};
-        const char *unit = f == HIDDEN ? "" : "_s";
-        char key[64];
-        for (int v = 0; v < 3; v++) {
-            snprintf(key, sizeof key, "%s%s%s", figure_names[f], suffix[v], unit);
-            json_object_set_new(one, key, gw_bench_number(blank ? NAN : value[v]));
-        }
-        snprintf(key, sizeof key, "%s_rounds%s", figure_names[f], unit);
-        json_object_set_new(one, key, all);
-    }
-    return one;
-}
-
-static gw_err report(size_t bytes, json_t *rows) {
-    for (int i = 0; i < b.n_cells; i++) {
-        const cell *c = &b.cells[i];
-        gw_stats s[FIGURES];
-        if (!gw_bench_exchange_ready(&c->x))
-            continue;
-        for (int f = 0; f < FIGURES; f++)
-            GW_TRY(gw_samples_stats(&c->samples[f], &s[f]));
-        print_cell(c, bytes, s);
-        json_array_append_new(rows, cell_json(c, bytes, s));
-    }
-    fflush(stdout);
-    return GW_OK;
-}
-
 /* ---- the whole ---- */
 
 static gw_err open_all(MPI_Comm comm) {
@@ -401,6 +335,18 @@ static gw_err open_all(MPI_Comm comm) {
     for (int w = 0; w < b.codecs.n; w++)
         GW_TRY(gw_bench_wire_open(&b.wire[w], &b.place, b.sizes.most / sizeof(float), b.seed));
     return choose_kernel();
+}
+
+static overlap_setting setting(void) {
+    return (overlap_setting){&b.place, b.edge, b.kernel_s, b.compute_ratio, b.repeats};
+}
+
+static gw_err report(size_t bytes, json_t *rows) {
+    overlap_setting o = setting();
+    for (int i = 0; i < b.n_cells; i++)
+        if (gw_bench_exchange_ready(&b.cells[i].x))
+            GW_TRY(gw_bench_overlap_row(&o, &b.cells[i], bytes, rows));
+    return GW_OK;
 }
 
 static gw_err all_sizes(json_t *rows, bool *own) {
@@ -442,8 +388,9 @@ static void close_all(void) {
 
 static gw_err measure_all(gw_file *file, bool *own) {
     json_t *rows = json_array();
+    overlap_setting o = setting();
     if (b.place.rank == 0)
-        print_head();
+        gw_bench_overlap_head(&o);
     gw_err e = all_sizes(rows, own);
     if (e == GW_OK)
         e = gw_agree(b.place.comm, finish(file, rows));

@@ -27,6 +27,8 @@ static const gw_opt opts[] = {
     {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each"},
     {"block", GW_OPT_INT, "10", 1, MOST_BLOCK, NULL, "N", "timed steps of a turn"},
     {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps of each before the first turn"},
+    {"bound", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL,
+     "measure computation and exchange apart: the least time a step can take"},
     {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
     {0}};
 
@@ -34,6 +36,8 @@ static const char notes[] =
     "e.g. --configs 'allreduce;iallreduce:bucket=256K|none|lazy;iallreduce:algo=sra|qsgd:bits=8'\n"
     "Step times are the slowest rank's; their parts are the ledger's, means over the ranks, and\n"
     "medians over the steps. 'x first' = median of the first configuration divided by this one's.\n"
+    "'bound' = the least that the mode allows with computation, wire and the transport's own time\n"
+    "measured apart, 'x bound' = the median over it ('-': none is known, or it was not measured).\n"
     "Each turn begins with a step that is not timed, and ends with nothing in flight.\n"
     "docs/benchmarks.md defines every figure.";
 
@@ -53,6 +57,7 @@ typedef struct config {
     const char *comm, *codec;
     gw_rig rig;
     gw_samples wall, part[PARTS];
+    gw_bound_run bound;
 } config;
 
 static struct {
@@ -122,7 +127,7 @@ static gw_err prepare(const gw_args *args, int *level) {
 
 /* ---- opening ---- */
 
-static gw_err open_all(MPI_Comm comm) {
+static gw_err open_all(MPI_Comm comm, bool *own) {
     GW_TRY(gw_bench_place_open(&b.place, comm, b.c.threads));
     b.setup = (gw_rig_setup){.c = &b.c,
                              .place = &b.place,
@@ -135,6 +140,9 @@ static gw_err open_all(MPI_Comm comm) {
         GW_TRY(gw_rig_open(&b.configs[i].rig, &b.setup));
         GW_TRY(gw_rig_start(&b.configs[i].rig, &b.setup));
     }
+    bool bounds = strcmp(gw_args_text(b.args, "bound"), "on") == 0, known;
+    for (int i = 0; i < b.n && bounds; i++)
+        GW_TRY(gw_rig_bound(&b.configs[i].rig, &b.setup, &b.configs[i].bound, &known, own));
     gw_ledger_start();
     return GW_OK;
 }
@@ -227,9 +235,9 @@ static void print_head(void) {
     for (int i = 0; i < b.n; i++)
         if (gw_session_auto(b.configs[i].rig.session))
             printf("%s\n", gw_session_auto(b.configs[i].rig.session)->why);
-    printf("\n%-32s %-14s %-6s %10s %10s %6s %10s %10s %10s %10s %10s %11s %8s\n", "strategy",
-           "codec", "update", "median us", "p95 us", "+-%", "comput.", "exposed", "codec", "other",
-           "inflight", "wire bytes", "x first");
+    printf("\n%-32s %-14s %-6s %10s %10s %6s %10s %10s %10s %10s %10s %11s %8s %10s %7s\n",
+           "strategy", "codec", "update", "median us", "p95 us", "+-%", "comput.", "exposed",
+           "codec", "other", "inflight", "wire bytes", "x first", "bound us", "x bound");
 }
 
 /* As it was given; or what `auto` chose. */
@@ -252,8 +260,38 @@ static json_t *one_json(const config *one, const gw_stats *s, const double part[
     gw_auto *choice = gw_session_auto(one->rig.session);
     if (choice)
         choice->measured_s = s->median;
+    json_object_set_new(row, "bound", gw_bound_run_json(&one->bound));
     json_object_set_new(row, "forecast", choice ? gw_auto_json(choice) : json_null());
     return row;
+}
+
+/* Its bound, and the median over it. */
+static void print_bound(const gw_bound_run *r, double median_s) {
+    double s = r->measured ? gw_bound_step(&r->parts, r->mode) : 0;
+    if (r->measured)
+        printf(" %10.1f %7.2f\n", s * 1e6, median_s / s);
+    else
+        printf(" %10s %7s\n", "-", "-");
+}
+
+/* What the bounds are made of. */
+static void print_parts(void) {
+    printf("\nbounds:\n");
+    for (int i = 0; i < b.n; i++) {
+        const gw_bound_parts *p = &b.configs[i].bound.parts;
+        if (!b.configs[i].bound.measured)
+            continue;
+        printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ", b.configs[i].comm,
+               gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6, p->wire_s * 1e6);
+        if (isnan(p->transport_s))
+            printf("absent:");
+        else
+            printf("%.1f:", p->transport_s * 1e6);
+        for (int m = 0; m < GW_BOUND_MODES; m++)
+            printf(" %s%s %.1f", m == (int)b.configs[i].bound.mode ? "*" : "",
+                   gw_bound_name((gw_bound_mode)m), gw_bound_step(p, (gw_bound_mode)m) * 1e6);
+        printf("\n");
+    }
 }
 
 static void report(json_t *rows) {
@@ -270,12 +308,15 @@ static void report(json_t *rows) {
         if (isfinite(half))
             snprintf(width, sizeof width, "%.1f", 100 * half);
         printf("%-32s %-14s %-6s %10.1f %10.1f %6s %10.1f %10.1f %10.1f %10.1f %10.1f %11.0f "
-               "%8.2f\n",
+               "%8.2f",
                one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager", s.median * 1e6,
                s.p95 * 1e6, width, part[COMPUTATION] * 1e6, part[EXPOSED] * 1e6, part[CODEC] * 1e6,
                part[OTHER] * 1e6, part[INFLIGHT] * 1e6, part[WIRE], first / s.median);
+        print_bound(&one->bound, s.median);
         json_array_append_new(rows, one_json(one, &s, part, first / s.median));
     }
+    if (strcmp(gw_args_text(b.args, "bound"), "on") == 0)
+        print_parts();
 }
 
 /* ---- the whole ---- */
@@ -302,7 +343,7 @@ static gw_err measure_all(gw_file *file, bool *own) {
 static gw_err run(MPI_Comm comm, bool *own) {
     gw_file *file;
     GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
-    gw_err e = open_all(comm);
+    gw_err e = open_all(comm, own);
     if (e == GW_OK)
         e = measure_all(file, own);
     else

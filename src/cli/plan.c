@@ -7,6 +7,8 @@
 #include "cli/step_opts.h"
 #include "cli/step_rig.h"
 #include "nn/gemm.h"
+#include "train/bound_measure.h"
+#include "train/transport.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,6 +40,7 @@ static const char notes[] =
     "(alpha and beta), and steps without exchange; nothing is assumed about the machine. 'local' "
     "is\n"
     "the step without exchange, 'exposed' the wait for communication that nothing hides.\n"
+    "The bounds are the least that each mode of communication allows with these parts.\n"
     "docs/benchmarks.md defines every figure; `train --compress auto` follows the same model.";
 
 /* A candidate that is measured. */
@@ -55,6 +58,7 @@ typedef struct plan {
     gw_bench_place place;
     gw_rig_setup setup;
     gw_products products;
+    double byte_s; /* of the transport; NaN: not measured */
     trial trial[MOST_VERIFIED];
     int n;
     double wall[MOST_BLOCK];
@@ -189,6 +193,34 @@ static void print_table(const plan *p, const gw_auto *a) {
         printf("(%d candidates in all: --top N shows more, --json all)\n", a->n);
 }
 
+/* The recommended exchange in every mode. */
+static gw_bound_parts bound_parts(const plan *p, const gw_auto *a) {
+    const gw_candidate *c = &a->candidate[a->chosen];
+    gw_forecast x = gw_forecast_exchange(&c->way, gw_model_size(p->rig.model), a->nodes > 1);
+    return (gw_bound_parts){.local = a->local,
+                            .codec_s = x.codec_s,
+                            .wire_s = x.exposed_s,
+                            .transport_s = x.sent > 0 ? p->byte_s * x.sent : NAN,
+                            .layers = gw_model_spans(p->rig.model),
+                            .n_layers = gw_model_layers(p->rig.model),
+                            .bucket = gw_bound_bucket(p->rig.session),
+                            .update_share = 1};
+}
+
+static void print_bounds(const plan *p, const gw_auto *a) {
+    gw_bound_parts b = bound_parts(p, a);
+    printf("\nbound of a step by mode, %s over %s: computation %.3f ms, wire %.3f, transport ",
+           a->candidate[a->chosen].codec, a->candidate[a->chosen].algo,
+           gw_bound_computation(&b) * 1e3, b.wire_s * 1e3);
+    if (isnan(b.transport_s))
+        printf("absent\n ");
+    else
+        printf("%.3f\n ", b.transport_s * 1e3);
+    for (int m = 0; m < GW_BOUND_MODES; m++)
+        printf(" %s %.3f ms%s", gw_bound_name((gw_bound_mode)m),
+               gw_bound_step(&b, (gw_bound_mode)m) * 1e3, m + 1 < GW_BOUND_MODES ? "," : "\n");
+}
+
 /* What the user gave that `train` takes too. */
 static void print_command(const plan *p, const gw_auto *a) {
     static const char *const shared[] = {
@@ -235,6 +267,7 @@ static void report(const plan *p, const gw_auto *a) {
     gw_rig_say_products(&p->products);
     print_table(p, a);
     print_verdict(p, a);
+    print_bounds(p, a);
     print_command(p, a);
 }
 
@@ -244,8 +277,10 @@ static gw_err finish(const plan *p, const gw_auto *a, gw_file *file) {
     if (p->place.rank != 0)
         return GW_OK;
     report(p, a);
-    return gw_bench_json_close(
-        file, gw_bench_document("plan", &p->place, opts, p->args, gw_auto_json(a)));
+    gw_bound_parts parts = bound_parts(p, a);
+    json_t *all = gw_auto_json(a);
+    json_object_set_new(all, "bound", gw_bound_json(&parts));
+    return gw_bench_json_close(file, gw_bench_document("plan", &p->place, opts, p->args, all));
 }
 
 static gw_err predict(plan *p, bool *own) {
@@ -256,6 +291,7 @@ static gw_err predict(plan *p, bool *own) {
                               .polls = gw_session_progresses(p->rig.session),
                               .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
+    GW_TRY(gw_transport_byte(p->place.oversubscribed, p->place.comm, &p->byte_s));
     return verify(p, gw_session_auto(p->rig.session), own);
 }
 

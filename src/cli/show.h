@@ -61,6 +61,13 @@ typedef struct gw_show_rate {
 
 gw_show_rate gw_show_products(const gw_show_run *run);
 
+/** The bound of its steps (docs/measurement.md), and the step over it; NaN: absent. */
+typedef struct gw_show_bound {
+    double bound_s, over;
+} gw_show_bound;
+
+gw_show_bound gw_show_bound_of(const gw_show_run *run);
+
 /** Print what else the run tells of itself: a line a fact. */
 void gw_show_facts(const gw_show_run *run);
 

@@ -142,6 +142,29 @@ static void print_saved(const gw_show_run *r) {
                1e6 * gw_show_number(r, "results.paired.interference_ci_high_s"));
 }
 
+gw_show_bound gw_show_bound_of(const gw_show_run *r) {
+    double s = gw_show_number(r, "bound.bound_s");
+    return (gw_show_bound){s, s > 0 ? r->steps.median[GW_SHOW_WALL] / s : NAN};
+}
+
+static void print_bound(const gw_show_run *r) {
+    gw_show_bound b = gw_show_bound_of(r);
+    double transport = gw_show_number(r, "bound.transport_s");
+    const char *mode = gw_show_text(r, "bound.mode");
+    if (isnan(b.over)) {
+        printf("bound of a step: absent (train --bound measures it)\n");
+        return;
+    }
+    printf("bound of a step (%s): %.1f us, of computation %.1f us, wire %.1f us, transport ",
+           mode ? mode : "mode absent", 1e6 * b.bound_s,
+           1e6 * gw_show_number(r, "bound.computation_s"), 1e6 * gw_show_number(r, "bound.wire_s"));
+    if (isnan(transport))
+        printf("absent");
+    else
+        printf("%.1f us", 1e6 * transport);
+    printf("; the step takes %.2f times that\n", b.over);
+}
+
 static void print_overhead(const gw_show_run *r) {
     double ratio = gw_show_number(r, "overhead.ratio");
     const char *why = gw_show_text(r, "overhead.why");
@@ -194,6 +217,7 @@ void gw_show_facts(const gw_show_run *r) {
     print_products(r);
     print_straggler(r);
     print_saved(r);
+    print_bound(r);
     print_ceilings(r);
     print_links(r);
     print_link_cost(r);

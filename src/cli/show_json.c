@@ -23,6 +23,7 @@ static json_t *products(const gw_show_run *r) {
 static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
     const gw_show_steps *s = &r->steps;
     const double *m = s->median;
+    gw_show_bound bound = gw_show_bound_of(r);
     json_t *slowest = s->slowest < 0 ? json_null()
                                      : json_pack("{s:i, s:o, s:o}", "rank", s->slowest, "own_s",
                                                  gw_json_number(s->slowest_s), "mean_own_s",
@@ -30,7 +31,7 @@ static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
     json_t *sources = (json_t *)gw_show_json(r, "sources");
     return json_pack(
         "{s:s, s:O?, s:O?, s:O?, s:I, s:I, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o, "
-        "s:o, s:O?, s:O?, s:O?, s:O?, s:o, s:o, s:o, s:O?, s:I}",
+        "s:o, s:O?, s:O?, s:O?, s:O?, s:o, s:o, s:o, s:O?, s:I, s:o, s:o}",
         "dir", r->dir, "command", gw_show_json(r, "command"), "machine", gw_show_json(r, "machine"),
         "link", gw_show_json(r, "link"), "warmup_steps", (json_int_t)s->warmup, "steps",
         (json_int_t)s->steps, "clean_steps", s->judged ? json_integer(s->clean) : json_null(),
@@ -44,7 +45,8 @@ static json_t *run_json(const gw_show_run *r, const gw_show_run *first) {
         "paired", gw_show_json(r, "results.paired"), "overhead", gw_show_json(r, "overhead"),
         "products", products(r), "codec_memory_ctr_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_CTR]),
         "codec_memory_twin_s", gw_json_number(m[GW_SHOW_CODEC_MEMORY_TWIN]), "resumed",
-        gw_show_json(r, "resumed"), "steps_of_other_ranks", (json_int_t)s->others);
+        gw_show_json(r, "resumed"), "steps_of_other_ranks", (json_int_t)s->others, "bound_s",
+        gw_json_number(bound.bound_s), "step_over_bound", gw_json_number(bound.over));
 }
 
 json_t *gw_show_document(const gw_show_run *runs, int n) {

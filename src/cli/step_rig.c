@@ -117,6 +117,14 @@ void gw_rig_say_products(const gw_products *p) {
     printf("\n%s%s%s", *p->note ? "note: " : "", p->note, *p->note ? "\n" : "");
 }
 
+gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own) {
+    gw_bound_mode mode;
+    gw_rehearsal job = {&r->stepper, rehearse, r, s->place->comm};
+    *out = (gw_bound_run){0};
+    *known = gw_bound_of_session(r->session, r->lazy, &mode) == GW_OK;
+    return *known ? gw_bound_measure(out, &job, r->yield, own) : GW_OK;
+}
+
 gw_err gw_rig_step(gw_rig *r) {
     return gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
 }

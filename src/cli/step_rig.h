@@ -5,6 +5,7 @@
 
 #include "cli/bench_kit.h"
 #include "train/auto.h"
+#include "train/bound_measure.h"
 #include "train/config.h"
 #include "train/products.h"
 #include "train/step.h"
@@ -41,6 +42,10 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
 
 /** Rank 0: print which library computes how many products, and the piece. */
 void gw_rig_say_products(const gw_products *p);
+
+/** Collective, after gw_rig_start: the bound of a step, and its parts. Starts the ledger anew.
+ *  *known: false where none is known for the strategy. *own: as in gw_bound_measure. */
+gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own);
 
 /** One step. */
 gw_err gw_rig_step(gw_rig *r);

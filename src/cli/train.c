@@ -6,6 +6,7 @@
 #include "cli/parallel.h"
 #include "cli/step_opts.h"
 #include "cli/train_tell.h"
+#include "train/bound_measure.h"
 #include "train/checks.h"
 #include "train/codec_stats.h"
 #include "train/signals.h"
@@ -59,6 +60,8 @@ static const gw_opt opts[] = {
      "measure wall times alone; phases, MPI and exchanges; counters and memory, too"},
     {"paired", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "take the steps with a blocking exchange, too, from the same state: what overlap saves"},
+    {"bound", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "measure computation and exchange apart before the run: the least time a step can take"},
     {"overhead", GW_OPT_INT, NULL, 0, GW_OVERHEAD_MOST, NULL, "PAIRS",
      "steps with and without probes before the run, to measure what these cost; 0: none (default: "
      "0.1 s of them with --out)"},
@@ -216,6 +219,7 @@ static gw_err read_config(job *j) {
                   : c->out                     ? GW_OVERHEAD_AUTO
                                                : 0;
     c->paired = gw_args_flag(a, "paired");
+    c->bound = gw_args_flag(a, "bound");
     GW_TRY(gw_checkpoint_opts_read(c, a));
     c->verify_every = gw_args_int(a, "verify-every");
     c->nan_skip = is(a, "on-nan", "skip");
@@ -230,6 +234,9 @@ static gw_err read_config(job *j) {
                                   .terminal = isatty(STDOUT_FILENO)};
     if (gw_args_flag(a, "forecast"))
         GW_TRY(gw_session_foresee(j->session, c->compress, c->feedback));
+    gw_bound_mode mode;
+    if (c->bound)
+        GW_TRY(gw_bound_of_session(j->session, c->lazy, &mode));
     if (c->paired)
         GW_TRY(gw_paired_check(c, j->session));
     GW_TRY(gw_checks_refuse(c, j->session));

@@ -165,6 +165,12 @@ static void say_forecast(const gw_auto *a) {
                gw_auto_predicted(a) / a->measured_s);
 }
 
+static void say_bound(const gw_train_result *r) {
+    if (r->bound_s > 0)
+        printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
+               gw_bound_name(r->bound_mode), r->bound_s * 1e6, r->summary.wall_s / r->bound_s);
+}
+
 static void say_interval(const char *what, const gw_stats *s) {
     printf("%s %.1f us", what, s->median * 1e6);
     if (isfinite(s->ci_low))
@@ -217,6 +223,7 @@ static void say_left_out(const gw_train_result *r) {
 static void say_end(const gw_train_teller *t, const gw_train_result *r) {
     say_step_time(&r->summary, t->config->profile);
     say_forecast(gw_session_forecast(t->session));
+    say_bound(r);
     say_memory(r);
     say_overhead(r->overhead);
     say_straggler(&r->straggler);

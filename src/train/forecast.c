@@ -66,79 +66,30 @@ gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link) {
 
 /* ---- a step ---- */
 
-/* Shares of the backward pass: layer l's own gradient, and what it hands down. */
-static double backward_share(const gw_shape *s, int l, bool down) {
-    double whole = 0;
-    for (int i = 0; i < s->n_layers; i++)
-        whole += (double)s->layers[i].n * (i > 0 ? 2 : 1);
-    return down && l == 0 ? 0 : (double)s->layers[l].n / whole;
-}
-
-static double share(const gw_shape *s, int l) {
-    double whole = 0;
-    for (int i = 0; i < s->n_layers; i++)
-        whole += (double)s->layers[i].n;
-    return (double)s->layers[l].n / whole;
-}
-
-typedef struct walk {
-    const gw_shape *shape;
-    const gw_way *way;
-    double now, link_free;
-    double done[GW_FORECAST_PARTS];
-    int posted;
-    gw_forecast sum;
-} walk;
-
-/* Start the parts that are final once the gradient from `low` on is. */
-static void post(walk *w, size_t low) {
-    const gw_shape *s = w->shape;
-    for (; w->posted < s->n_parts && s->parts[w->posted].off >= low; w->posted++) {
-        gw_span part = s->parts[w->posted];
-        exchange x = exchange_of(w->way, part.n, s->link);
-        gw_forecast f = gw_forecast_exchange(w->way, part.n, s->link);
-        w->now += x.codec_s;
-        w->sum.codec_s += x.codec_s;
-        w->sum.sent += f.sent;
-        if (!s->link) {
-            w->now += x.messages_s;
-            w->sum.exposed_s += x.messages_s;
-            w->done[w->posted] = w->now;
-            continue;
-        }
-        double begin = fmax(w->now, w->link_free);
-        w->link_free = begin + fmax(0, x.messages_s - x.latency_s);
-        w->done[w->posted] = w->link_free + x.latency_s;
-    }
-}
-
-static void await(walk *w, gw_span need) {
-    for (int i = 0; i < w->posted; i++)
-        if (gw_span_overlap(w->shape->parts[i], need) && w->done[i] > w->now) {
-            w->sum.exposed_s += w->done[i] - w->now;
-            w->now = w->done[i];
-        }
-}
-
-/* From one backward pass to the next: a period of the steady state. */
 static gw_forecast overlapped(const gw_shape *s, const gw_way *way) {
-    static _Thread_local walk w;
-    w = (walk){.shape = s, .way = way};
-    for (int l = s->n_layers - 1; l >= 0; l--) {
-        w.now += s->local.backward_s * backward_share(s, l, false);
-        post(&w, s->layers[l].off);
-        w.now += s->local.backward_s * backward_share(s, l, true);
+    static _Thread_local gw_walk_part part[GW_FORECAST_PARTS];
+    gw_forecast sum = {0};
+    for (int i = 0; i < s->n_parts; i++) {
+        exchange x = exchange_of(way, s->parts[i].n, s->link);
+        part[i] = (gw_walk_part){.span = s->parts[i], .before_s = x.codec_s};
+        if (s->link) {
+            part[i].wire_s = fmax(0, x.messages_s - x.latency_s);
+            part[i].latency_s = x.latency_s;
+        } else {
+            part[i].before_s += x.messages_s;
+            sum.exposed_s += x.messages_s;
+        }
+        sum.codec_s += x.codec_s;
+        sum.sent += gw_forecast_exchange(way, s->parts[i].n, s->link).sent;
     }
-    if (!s->lazy) {
-        gw_span first = s->layers[0], last = s->layers[s->n_layers - 1];
-        await(&w, (gw_span){first.off, gw_span_end(last) - first.off});
-    }
-    for (int l = 0; l < s->n_layers; l++) {
-        if (s->lazy)
-            await(&w, s->layers[l]);
-        w.now += (s->local.update_s + s->local.forward_s) * share(s, l);
-    }
-    return w.sum;
+    gw_walk walk = {.local = s->local,
+                    .layers = s->layers,
+                    .n_layers = s->n_layers,
+                    .parts = part,
+                    .n_parts = s->n_parts,
+                    .lazy = s->lazy};
+    sum.exposed_s += gw_walk_step(&walk).waited_s;
+    return sum;
 }
 
 gw_forecast gw_forecast_step(const gw_shape *s, const gw_way *way) {

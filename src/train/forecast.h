@@ -24,10 +24,10 @@
 #ifndef GW_TRAIN_FORECAST_H
 #define GW_TRAIN_FORECAST_H
 
-#include "base/span.h"
 #include "train/tally.h"
+#include "train/walk.h"
 
-enum { GW_CURVE_POINTS = 8, GW_FORECAST_PARTS = 4096 };
+enum { GW_CURVE_POINTS = 8 };
 
 /** Measured times of an allreduce by encoded bytes, in ascending order. */
 typedef struct gw_curve {
@@ -55,15 +55,6 @@ typedef struct gw_way {
     double chunks;            /* chunks side by side for each float; 0: one whatever the size */
 } gw_way;
 
-/** A step's parts without any exchange, seconds on the slowest rank. */
-typedef struct gw_local {
-    double data_s, forward_s, backward_s, update_s, other_s;
-} gw_local;
-
-static inline double gw_local_sum(const gw_local *l) {
-    return l->data_s + l->forward_s + l->backward_s + l->update_s + l->other_s;
-}
-
 /** What a step exchanges, and when. */
 typedef struct gw_shape {
     gw_local local;
@@ -84,11 +75,10 @@ typedef struct gw_forecast {
 /** Of the exchange alone, of n floats in one piece. */
 gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link);
 
-/** A whole step. Overlapped: the backward pass of layer l takes time in proportion to its floats,
- *  twice (the gradient of its weights, and of its input, which the first layer does not need). When
- *  a part is final the rank encodes it; its messages queue on the link behind those of earlier
- *  parts for t - alpha and are complete alpha later. On one node there is no link, and the rank
- *  itself moves them at once. The wait for what is not complete is exposed. */
+/** A whole step. Overlapped: a walk (train/walk.h). When a part is final the rank encodes it; its
+ *  messages queue on the link behind those of earlier parts for t - alpha and are complete alpha
+ *  later. On one node there is no link, and the rank itself moves them at once. The wait for what
+ *  is not complete is exposed. */
 gw_forecast gw_forecast_step(const gw_shape *shape, const gw_way *way);
 
 /** Index of the best of n forecasts by step_s; but `plain` (if >= 0) unless the best is shorter by

@@ -96,7 +96,7 @@ static bool crosses_steps(const gw_train_config *c, const gw_session *s) {
 /* ---- opening ---- */
 
 static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_session *session) {
-    const char *algo = gw_session_algorithm_spec(session);
+    const char *algo = gw_args_text(gw_session_args(session), "algo");
     size_t len = strlen(algo) + sizeof "allreduce:algo=()";
     char *comm = NULL;
     if (own_updates(session))

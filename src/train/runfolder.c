@@ -265,16 +265,17 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
     GW_TRY(gw_history_read(c->out, &interruptions));
     json_t *run = json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
         "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
         "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
         "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, f, r, host_names), "link",
         gw_link_cost_json(&r->link_cost), "ceilings", gw_gauge_json(f->gauge), "gemm",
-        gw_products_json(f->products), "work", gw_work_json(f->work), "papi",
-        gw_memory_papi_json(f->memory), "sources", sources(c, f, r->summary.source), "forecast",
-        forecast(f->session), "overhead", overhead(c, r), "checkpoints", gw_checkpoints_json(c, r),
-        "resumed", gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
+        gw_products_json(f->products), "work", gw_work_json(f->work), "bound",
+        gw_bound_run_json(f->bound), "papi", gw_memory_papi_json(f->memory), "sources",
+        sources(c, f, r->summary.source), "forecast", forecast(f->session), "overhead",
+        overhead(c, r), "checkpoints", gw_checkpoints_json(c, r), "resumed",
+        gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
         interruptions, "results", results(c, f, r));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");

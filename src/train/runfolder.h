@@ -5,6 +5,7 @@
 
 #include "base/rows.h"
 #include "prof/trace.h"
+#include "train/bound_measure.h"
 #include "train/checks.h"
 #include "train/codec_stats.h"
 #include "train/gauge.h"
@@ -95,6 +96,7 @@ typedef struct gw_run_facts {
     const gw_gauge *gauge;
     const gw_products *products;
     const gw_work_run *work;
+    const gw_bound_run *bound;
     const char *warning; /* about the run as it went; "": none */
     MPI_Comm comm;
 } gw_run_facts;

@@ -207,8 +207,8 @@ const gw_codec *gw_session_codec(const gw_session *s) {
     return s->mix.codec;
 }
 
-const char *gw_session_algorithm_spec(const gw_session *s) {
-    return gw_args_text(s->strategy.args, "algo");
+const gw_args *gw_session_args(const gw_session *s) {
+    return s->strategy.args;
 }
 
 bool gw_session_lossless(const gw_session *s) {

@@ -60,8 +60,9 @@ const gw_algo *gw_session_algorithm(const gw_session *s);
 /** The codec's name, or of a mix its spec, for reports. */
 const char *gw_session_compression(const gw_session *s);
 const gw_codec *gw_session_codec(const gw_session *s);
-/** What --comm says of the algorithm; "": nothing. */
-const char *gw_session_algorithm_spec(const gw_session *s);
+/** The strategy's own options. */
+const gw_args *gw_session_args(const gw_session *s);
+
 /** True if all codecs are. */
 bool gw_session_lossless(const gw_session *s);
 /** True if some codec keeps a residual; true if momentum is the session's affair, not the

@@ -4,6 +4,7 @@
 
 #include "prof/matrix.h"
 #include "prof/record.h"
+#include "train/bound.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/guard.h"
@@ -50,10 +51,12 @@ typedef struct gw_train_result {
     gw_matrix_total traffic; /* rank 0; zeros with --profile off */
     uint64_t dropped;        /* exchanges that the log had no room for */
     gw_paired_result paired; /* 0 pairs: not asked for */
-    int64_t split, flagged;  /* batches of all ranks with a memory split by twins; of these with an
-                                empty interval of products */
-    gw_link_cost link_cost;  /* rank 0 */
-    double ceilings_drift;   /* relative, between begin and end; NaN: not measured */
+    double bound_s;          /* of a step; 0: not asked for */
+    gw_bound_mode bound_mode;
+    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
+                               empty interval of products */
+    gw_link_cost link_cost; /* rank 0 */
+    double ceilings_drift;  /* relative, between begin and end; NaN: not measured */
     bool oversubscribed;
     int ranks, nodes, node_ranks;
     int workers; /* ranks that take samples */

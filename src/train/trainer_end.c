@@ -73,6 +73,8 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     if (gw_session_forecast(t->session))
         gw_session_forecast(t->session)->measured_s = r->summary.wall_s;
     GW_TRY(gw_memory_finish(t->memory));
+    r->bound_s = t->bound.measured ? gw_bound_step(&t->bound.parts, t->bound.mode) : 0;
+    r->bound_mode = t->bound.mode;
     if (t->paired)
         GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
     int64_t split[2] = {t->split.split, t->split.flagged};
@@ -103,6 +105,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
                           .gauge = &t->gauge,
                           .products = &t->products,
                           .work = &work,
+                          .bound = &t->bound,
                           .session = t->session,
                           .memory = t->memory,
                           .thread_level = level,

@@ -112,7 +112,7 @@ static gw_err open_products(gw_trainer *t) {
     return gw_products_open(&t->products, &setup);
 }
 
-/* A step of the cost model's rehearsal: the first batches, at rate 0, so that nothing moves. */
+/* A step of a rehearsal: the first batches, at rate 0, so that nothing moves. */
 static gw_err rehearse(void *ctx) {
     gw_trainer *t = ctx;
     double loss;
@@ -132,6 +132,15 @@ static gw_err choose(gw_trainer *t) {
                        .yield = t->oversubscribed,
                        .seed = t->c->seed};
     return gw_session_choose(t->session, &job);
+}
+
+static gw_err measure_bound(gw_trainer *t) {
+    if (!t->c->bound)
+        return GW_OK;
+    gw_watchdog_stage("measuring the bound of a step");
+    gw_sampler_epoch(t->sampler, 0);
+    gw_rehearsal job = {&t->stepper, rehearse, t, t->comm};
+    return gw_bound_measure(&t->bound, &job, t->oversubscribed, t->own);
 }
 
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
@@ -237,12 +246,13 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_utc_now(t->start_utc);
     memcpy(t->started_utc, t->start_utc, sizeof t->started_utc);
     GW_TRY(open_basis(t));
-    t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
     gw_watchdog_stage("opening the exchange");
     gw_session_setup setup = session_setup(t);
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
+    GW_TRY(measure_bound(t));
+    t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
     gw_checks_open(&t->checks, t->c, t->session, t->comm, gw_model_spans(t->model),
                    gw_model_layers(t->model));
     t->stepper.guard = &t->checks.guard;

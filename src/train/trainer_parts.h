@@ -6,6 +6,7 @@
 
 #include "data/sampler.h"
 #include "prof/waits.h"
+#include "train/bound_measure.h"
 #include "train/checkpoint.h"
 #include "train/checks.h"
 #include "train/claim.h"
@@ -46,6 +47,7 @@ typedef struct gw_trainer {
     gw_waits *waits;   /* NULL: --profile off */
     int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
     gw_memory *memory; /* NULL: --profile leaves it out */
+    gw_bound_run bound;
     gw_gauge_setup gauging;
     gw_gauge gauge;
     gw_split split;

@@ -1,0 +1,104 @@
+"""The bound of a step: measured beside a run, it leaves the run alone and follows from its parts."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+SMALL = ("--data", "synthetic:samples=2000,features=64,classes=5", "--layers", "32,32",
+         "--momentum", "0.9", "--steps", 12, "--overhead", 0, "--overwrite")
+
+# What a session's mode is, and what of the update a rank of two does.
+MODES = [
+    (("--comm", "allreduce"), "blocking", 1),
+    (("--comm", "iallreduce:bucket=4K"), "eager", 1),
+    (("--comm", "iallreduce:bucket=4K,progress=thread", "--update", "lazy"), "lazy", 1),
+    (("--comm", "iallreduce:algo=sra,order=priority", "--update", "lazy"), "priority", 1),
+    (("--comm", "sparse", "--compress", "topk:ratio=0.1"), "eager", 1),
+    (("--comm", "sharded", "--update", "lazy"), "sharded", 0.5),
+    (("--comm", "sharded"), "blocking", 0.5),
+    (("--comm", "delayed:bucket=4K"), "delayed", 1),
+]
+
+
+class Bound(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.out = os.path.join(self.dir.name, "run")
+
+    def test_modes(self):
+        for words, mode, share in MODES:
+            with self.subTest(words=words):
+                alone = gwrun.train(2, self.out, *SMALL, *words)
+                self.assertIsNone(alone["bound"])
+                run = gwrun.train(2, self.out, *SMALL, "--bound", *words)
+                for key in ("replica_hash", "wire_bytes", "traffic"):
+                    self.assertEqual(run["results"][key], alone["results"][key], key)
+                self.check(run["bound"], mode, share)
+
+    def check(self, bound, mode, share):
+        local, modes = bound["local"], bound["modes"]
+        self.assertEqual(bound["mode"], mode)
+        self.assertEqual(bound["bound_s"], modes[mode])
+        self.assertAlmostEqual(bound["update_share"], share, delta=0.01)
+        self.assertGreater(bound["wire_s"], 0)
+        computation = sum(local.values()) + bound["codec_s"]
+        self.assertAlmostEqual(bound["computation_s"], computation, delta=1e-9)
+        computation -= (1 - bound["update_share"]) * local["update_s"]
+        near = 1e-6 * (computation + bound["wire_s"])
+        self.assertAlmostEqual(modes["blocking"], computation + bound["wire_s"], delta=near)
+        least = max(computation + (bound["transport_s"] or 0), bound["wire_s"])
+        self.assertAlmostEqual(modes["delayed"], least, delta=near)
+        for name in ("eager", "lazy", "priority", "sharded"):
+            self.assertGreaterEqual(modes[name], least - near, name)
+        self.assertLessEqual(modes["priority"], modes["lazy"] + near)
+        self.assertLessEqual(modes["lazy"], modes["eager"] + near)
+
+    def show(self, *words):
+        return subprocess.run([gwrun.GRADWIRE, "show", self.out, *words], check=True,
+                              capture_output=True, text=True).stdout
+
+    def test_show(self):
+        gwrun.train(2, self.out, *SMALL, "--comm", "iallreduce")
+        self.assertIn("bound of a step: absent (train --bound measures it)", self.show())
+        self.assertIsNone(json.loads(self.show("--json"))["runs"][0]["step_over_bound"])
+        run = gwrun.train(2, self.out, *SMALL, "--comm", "iallreduce", "--bound")
+        self.assertRegex(self.show(), r"bound of a step \(eager\): [\d.]+ us, of computation .*; "
+                                      r"the step takes [\d.]+ times that")
+        shown = json.loads(self.show("--json"))["runs"][0]
+        bound = run["bound"]["bound_s"]
+        self.assertAlmostEqual(shown["bound_s"], bound, delta=1e-6 * bound)
+        self.assertAlmostEqual(shown["step_over_bound"], shown["step_s"] / shown["bound_s"],
+                               delta=1e-6 * shown["step_over_bound"])
+
+    def test_refused(self):
+        for comm in ("local", "gossip", "ps"):
+            done = gwrun.run(2, "train", *SMALL, "--bound", "--comm", comm)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(f"--comm {comm}", done.stderr)
+
+    def test_benchmarks(self):
+        path = os.path.join(self.dir.name, "bench.json")
+        done = gwrun.run(2, "bench", "step", "--layers", "32", "--steps", 4, "--configs",
+                         "allreduce;delayed;local", "--json", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)["results"]
+        self.assertEqual([row["bound"] and row["bound"]["mode"] for row in rows],
+                         ["blocking", "delayed", None])
+        done = gwrun.run(2, "bench", "overlap", "--sizes", "4K", "--algos", "sra", "--progress",
+                         "poll", "--repeats", 2, "--json", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path, encoding="utf-8") as file:
+            row = json.load(file)["results"][0]
+        least = max(row["comp_s"] + (row["transport_s"] or 0), row["comm_s"])
+        self.assertAlmostEqual(row["bound_s"], least, delta=1e-6 * least)
+
+
+if __name__ == "__main__":
+    unittest.main()
