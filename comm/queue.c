@@ -12,7 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_SWEEPS = 64 }; /* of a poll */
+enum {
+    MOST_SWEEPS = 64, /* of a poll */
+    MOST_LOOKS = 32   /* at schedules that wait, in a sweep: each is a call of MPI */
+};
 
 struct gw_queue {
     gw_progress mode;
@@ -21,8 +24,8 @@ struct gw_queue {
     gw_schedule **inflight; /* in the order started */
     size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
     int64_t idle_ns;        /* the least that a call of a sweep has taken: it found nothing */
-    int n_waiting;
-    gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
+    int n_waiting, look;    /* look: where the last one was */
+    gw_schedule **waiting;  /* for credit; the highest span first, so the last is the next */
     /* GW_PROGRESS_THREAD only: who has the turn (base/turn.h) has the queue, too */
     pthread_t thread;
     pthread_cond_t changed;
@@ -65,15 +68,20 @@ static gw_err launch_waiting(gw_queue *q, int i) {
     return launch(q, s);
 }
 
+static int looks(const gw_queue *q) {
+    return q->n_waiting < MOST_LOOKS ? q->n_waiting : MOST_LOOKS;
+}
+
 /* Start of those that wait what a peer has started, whatever the credit: its bytes are on their way
  * already, and hold the peer's credit until they are answered. Ranks that choose differently would
  * else use up their credit for what the others put off. */
 static gw_err answer(gw_queue *q) {
-    for (int i = q->n_waiting - 1; i >= 0; i--) {
+    for (int k = looks(q); k > 0; k--) {
         bool called;
-        GW_TRY(gw_schedule_called(q->waiting[i], &called));
+        q->look = (q->look > 0 && q->look < q->n_waiting ? q->look : q->n_waiting) - 1;
+        GW_TRY(gw_schedule_called(q->waiting[q->look], &called));
         if (called)
-            GW_TRY(launch_waiting(q, i));
+            GW_TRY(launch_waiting(q, q->look));
     }
     return GW_OK;
 }
@@ -216,7 +224,7 @@ static int64_t now_ns(void) {
 gw_err gw_queue_poll(gw_queue *q) {
     bool busy = q->mode == GW_PROGRESS_POLL;
     for (int i = 0; i < MOST_SWEEPS && busy && q->n > 0; i++) {
-        int64_t start = now_ns(), calls = q->n + q->n_waiting;
+        int64_t start = now_ns(), calls = q->n + looks(q);
         GW_TRY(sweep(q));
         int64_t took = (now_ns() - start) / calls;
         if (q->idle_ns == 0 || took < q->idle_ns)
