@@ -93,13 +93,13 @@ class Paired(unittest.TestCase):
         nothing; the run is what it would be alone."""
         for comm, modes, same in STRATEGIES:
             for mode, update, ranks in itertools.product(modes, ("eager", "lazy"), (2, 3)):
-                if mode == "thread" and ranks == 3:
-                    continue  # six threads on few cores: slow, and nothing new
+                if ranks == 3 and (mode, update) != ("poll", "lazy"):
+                    continue  # many threads on few cores: slow, and nothing new
                 words = ("--comm", f"{comm}{',' if ':' in comm else ':'}progress={mode}",
-                         "--update", update, "--momentum", "0.9", "--steps", 26)
+                         "--update", update, "--momentum", "0.9", "--steps", 20)
                 with self.subTest(words=words, ranks=ranks):
                     both, out = self.train("both", "--paired", *words, ranks=ranks)
-                    if ranks == 2:
+                    if ranks == 2 and update == "lazy":
                         alone, _ = self.train("alone", *words)
                         self.assertEqual(both["results"]["replica_hash"],
                                          alone["results"]["replica_hash"])
@@ -110,7 +110,7 @@ class Paired(unittest.TestCase):
         self.assertEqual(result["steps_a_pair"], 4 if blocks else 1)
         self.assertLessEqual({int(row["steps"]) for row in rows},
                              {1, 2, 3, 4} if blocks else {1})
-        self.assertGreaterEqual(len(rows), 3 if blocks else 26)
+        self.assertGreaterEqual(len(rows), 2 if blocks else 20)
         self.assertEqual({float(row["blocking_inflight_s"]) for row in rows}, {0})
         self.assertGreater(max(float(row["inflight_s"]) for row in rows), 0)
         if equal:
