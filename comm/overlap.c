@@ -95,6 +95,10 @@ gw_progress gw_overlap_mode(const gw_args *args) {
     return strcmp(mode, "poll") == 0 ? GW_PROGRESS_POLL : GW_PROGRESS_NONE;
 }
 
+bool gw_overlap_polls(const gw_args *args) {
+    return gw_overlap_mode(args) == GW_PROGRESS_POLL;
+}
+
 int gw_overlap_helpers(const gw_args *args) {
     return gw_overlap_mode(args) == GW_PROGRESS_THREAD ? (int)gw_args_int(args, "team") : 0;
 }

@@ -41,7 +41,8 @@ void gw_overlap_clear(gw_overlap *o);
 gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity);
 
 /** The option `bucket` of a strategy; `progress` and `team`, and what these say: of the queue's
- *  mode, the MPI thread level and the threads (for gw_strategy_ops.thread_level and helpers). */
+ *  mode, whether polls move it on, the MPI thread level and the threads (for gw_strategy_ops.polls,
+ *  thread_level and helpers). */
 #define GW_OVERLAP_BUCKET                                                                          \
     {                                                                                              \
         "bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",                                    \
@@ -57,6 +58,7 @@ gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity);
             "progress=thread: threads that encode and decode there, beside those of --threads"     \
     }
 gw_progress gw_overlap_mode(const gw_args *args);
+bool gw_overlap_polls(const gw_args *args);
 int gw_overlap_thread_level(const gw_args *args);
 int gw_overlap_helpers(const gw_args *args);
 

@@ -87,6 +87,9 @@ typedef struct gw_strategy_ops {
     int (*thread_level)(const gw_args *args);
     /** Threads that it runs beside those of the run; NULL: none. */
     int (*helpers)(const gw_args *args);
+    /** Does progress() move anything on with these options? NULL: always, if it is there. Where it
+     *  does not, products are computed whole. */
+    bool (*polls)(const gw_args *args);
     /** How many ranks, from 0 on, only serve and get no samples; NULL: none. */
     int (*servers)(const gw_args *args);
     gw_err (*open)(void **self, const gw_env *env); /* collective; lays down what it can */

@@ -114,6 +114,7 @@ const gw_strategy_ops gw_strategy_delayed = {
              "nonblocking allreduces used one step later, overlapped with a whole step", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LATE,
     .formula = "one allreduce of each bucket",
+    .polls = gw_overlap_polls,
     .open = open,
     .close = close,
     .progress = progress,

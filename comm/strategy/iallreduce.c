@@ -111,6 +111,7 @@ const gw_strategy_ops gw_strategy_iallreduce = {
     .refuses = refuses,
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
+    .polls = gw_overlap_polls,
     .open = open,
     .close = close,
     .ready = ready,

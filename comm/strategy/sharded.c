@@ -100,6 +100,7 @@ const gw_strategy_ops gw_strategy_sharded = {
     .formula = "one reduce-scatter of n (codec) + one allgather of n (exact)",
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
+    .polls = gw_overlap_polls,
     .open = open,
     .close = close,
     .ready = ready,

@@ -439,7 +439,8 @@ gw_err gw_session_await(gw_session *s, gw_span span) {
 }
 
 bool gw_session_progresses(const gw_session *s) {
-    return s->strategy.ops->progress;
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->progress && (!ops->polls || ops->polls(s->strategy.args));
 }
 
 bool gw_session_awaits(const gw_session *s) {

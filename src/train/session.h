@@ -143,7 +143,7 @@ gw_err gw_session_progress(gw_session *s);
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u);
 gw_err gw_session_publish(gw_session *s, gw_span span);
 gw_err gw_session_await(gw_session *s, gw_span span);
-/** True if progress() has something to do in this strategy. */
+/** True if progress() has something to do with this strategy and its options. */
 bool gw_session_progresses(const gw_session *s);
 /** True if publish() need not wait since await() does. */
 bool gw_session_awaits(const gw_session *s);

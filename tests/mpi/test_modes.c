@@ -142,6 +142,29 @@ static void try_all(void) {
             }
 }
 
+/* Products are cut into pieces only where polls between these move messages on. */
+static void check_polls(const char *comm, bool expected) {
+    gw_session *s = NULL;
+    CHECK_OK(gw_session_new(&s, comm, "none", "auto", false));
+    CHECK(gw_session_progresses(s) == expected, "%s: polls are told to be %s", comm,
+          expected ? "idle" : "of use");
+    gw_session_free(s);
+}
+
+static void polls_are_of_use(void) {
+    static const char *const comms[] = {"iallreduce", "sharded", "sparse", "delayed"};
+    static const char *const progress[] = {"poll", "none", "thread"};
+    char comm[64];
+    for (size_t c = 0; c < sizeof comms / sizeof *comms; c++)
+        for (int p = 0; p < 3; p++) {
+            snprintf(comm, sizeof comm, "%s:progress=%s", comms[c], progress[p]);
+            if (p < 2 || strcmp(comms[c], "delayed") != 0)
+                check_polls(comm, p == 0);
+        }
+    check_polls("allreduce", false);
+    check_polls("gossip", true);
+}
+
 /* ---- the thread's team ---- */
 
 static atomic_int team;
@@ -192,6 +215,7 @@ int main(int argc, char **argv) {
     CHECK_OK(gw_exchange_log_open(ROWS));
     try_all();
     gw_exchange_log_close();
+    polls_are_of_use();
     check_team(0, 1);
     check_team(3, 3);
     MPI_Finalize();
