@@ -28,6 +28,12 @@ typedef struct gw_update {
     int n_lists;
 } gw_update;
 
+/** The wire between hosts, the same on all ranks. */
+typedef struct gw_pace {
+    double bytes_per_s; /* each way; 0: not known */
+    double gap_s;       /* that a rank computes between two polls, at most */
+} gw_pace;
+
 /** What the session lends a strategy for its life; all of it stays the session's. */
 typedef struct gw_env {
     float *param, *grad; /* the two arenas; at open: initial parameters, zeros */
@@ -49,6 +55,7 @@ typedef struct gw_env {
                         batch, so grad / share is the mean over this rank's own samples */
     gw_lane *grads;  /* lane for gradients: the chosen codec and its residual */
     gw_lane *params; /* lane for parameters: exact */
+    gw_pace pace;
     const gw_algo *algo; /* the chosen algorithm; carries both lanes' codecs */
     const gw_args *args; /* the strategy's own options */
 } gw_env;

@@ -11,13 +11,16 @@
  * "ByteScheduler", SOSP 2019). It pays with --update lazy, where finish comes layer by layer. As
  * ranks may then choose differently, algorithms must not rely on one order, and a bucket that
  * finish waits for is posted whatever is in flight: else two ranks might each wait for the other's
- * choice.
+ * choice. Credit ahead of the layer that is needed first is time that it waits, so that no more
+ * than keeps the wire busy is in flight: a message and its answer each wait for a poll.
  *
  * Cost: one allreduce a bucket. Small buckets overlap more and pay more latency. */
 #include "comm/overlap.h"
 
 #include "base/mem.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +29,8 @@ typedef struct self {
     gw_overlap buckets;
     gw_queue *queue;
 } self;
+
+#define MOST_CREDIT (4 << 20) /* bytes, unless the user says more */
 
 static bool by_priority(const gw_args *args) {
     return strcmp(gw_args_text(args, "order"), "priority") == 0;
@@ -37,6 +42,31 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
         return NULL;
     return "order=priority needs an algorithm of own messages, e.g. algo=sra; this one starts MPI "
            "collectives, which must start in one order on all ranks";
+}
+
+/* What the wire carries from a poll here over a peer's to the next one here; two buckets at least,
+ * so that one is under way while the other is answered. */
+static size_t credit_for(const gw_env *env, double sent) {
+    double carried = env->pace.bytes_per_s * 2 * env->pace.gap_s;
+    double floats = (double)env->n * sizeof(float) * env->grads->size;
+    if (!(carried > 0 && sent > 0))
+        return MOST_CREDIT;
+    double credit = fmin(carried * floats / sent, MOST_CREDIT);
+    return (size_t)fmax(credit, 2 * (double)gw_args_bytes(env->args, "bucket"));
+}
+
+static void limit(self *me) {
+    const gw_env *env = me->env;
+    char line[160];
+    bool asked = gw_args_given(env->args, "credit");
+    size_t credit = asked ? gw_args_bytes(env->args, "credit")
+                          : credit_for(env, (double)gw_overlap_cost(&me->buckets).bytes);
+    gw_queue_limit(me->queue, credit);
+    snprintf(line, sizeof line, "iallreduce: credit=%zu, %s", credit,
+             asked                       ? "as asked"
+             : env->pace.bytes_per_s > 0 ? "from the wire's rate"
+                                         : "since the wire's rate is not known");
+    gw_lane_note(env->grads, line);
 }
 
 static void close(void *p) {
@@ -53,7 +83,7 @@ static gw_err open_on(self *me, const gw_env *env) {
     GW_TRY(gw_overlap_queue(&me->queue, env, me->buckets.count));
     me->buckets.queue = me->queue;
     if (by_priority(env->args))
-        gw_queue_limit(me->queue, gw_args_bytes(env->args, "credit"));
+        limit(me);
     return GW_OK;
 }
 
@@ -98,8 +128,10 @@ static const gw_opt opts[] = {
     GW_OVERLAP_PROGRESS,
     {"order", GW_OPT_CHOICE, "backward", 0, 0, "backward|priority", NULL,
      "which bucket goes first: as they fill, or the one nearest the model's input"},
-    {"credit", GW_OPT_BYTES, "4M", 4, 0x1p40, NULL, "BYTES",
-     "order=priority: bytes of gradients in flight at a time"},
+    {"credit", GW_OPT_BYTES, NULL, 4, 0x1p40, NULL, "BYTES",
+     "order=priority: bytes of gradients in flight (default: what the wire carries in twice the "
+     "time "
+     "between polls, from two buckets to 4M; 4M where its rate is not known)"},
     GW_STRATEGY_ALGO,
     {0}};
 

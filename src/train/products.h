@@ -4,6 +4,7 @@
 #ifndef GW_TRAIN_PRODUCTS_H
 #define GW_TRAIN_PRODUCTS_H
 
+#include "comm/strategy.h"
 #include "nn/model.h"
 #include "train/twins.h"
 
@@ -68,6 +69,9 @@ gw_err gw_wire_read(gw_wire *out);
 
 /** Seconds that a piece should take. */
 double gw_wire_piece_s(const gw_wire *w);
+
+/** What strategies may know of the wire. */
+gw_pace gw_wire_pace(const gw_wire *w);
 
 /* ---- the cache ---- */
 

@@ -82,6 +82,7 @@ typedef struct gw_session_setup {
     bool lists;          /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */
     float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */
+    gw_pace pace;        /* zeros: not known */
     float correction;    /* momentum for a session that corrects, in [0, 1) */
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */

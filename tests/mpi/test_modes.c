@@ -143,9 +143,9 @@ static void try_all(void) {
 }
 
 /* Products are cut into pieces only where polls between these move messages on. */
-static void check_polls(const char *comm, bool expected) {
+static void check_polls(const char *comm, const char *codec, bool expected) {
     gw_session *s = NULL;
-    CHECK_OK(gw_session_new(&s, comm, "none", "auto", false));
+    CHECK_OK(gw_session_new(&s, comm, codec, "auto", false));
     CHECK(gw_session_progresses(s) == expected, "%s: polls are told to be %s", comm,
           expected ? "idle" : "of use");
     gw_session_free(s);
@@ -159,10 +159,10 @@ static void polls_are_of_use(void) {
         for (int p = 0; p < 3; p++) {
             snprintf(comm, sizeof comm, "%s:progress=%s", comms[c], progress[p]);
             if (p < 2 || strcmp(comms[c], "delayed") != 0)
-                check_polls(comm, p == 0);
+                check_polls(comm, strcmp(comms[c], "sparse") == 0 ? "topk" : "none", p == 0);
         }
-    check_polls("allreduce", false);
-    check_polls("gossip", true);
+    check_polls("allreduce", "none", false);
+    check_polls("gossip", "none", true);
 }
 
 /* ---- the thread's team ---- */

@@ -265,6 +265,35 @@ static void lowest_goes_first(gw_progress mode) {
     gw_codec_close(&codec);
 }
 
+/* What is in flight under order=priority: as much as the wire carries, within bounds, or as the
+ * user says. */
+static void credit_follows_the_wire(const char *more, gw_pace pace, int expected) {
+    char comm[96], line[64];
+    gw_span layer = {0, N};
+    gw_session *s;
+    gw_session_setup setup = {
+        .n = N, .layers = &layer, .n_layers = 1, .pace = pace, .seed = 5, .yield = true};
+    snprintf(comm, sizeof comm, "iallreduce:algo=sra,bucket=64,order=priority%s", more);
+    snprintf(line, sizeof line, "credit=%d,", expected);
+    CHECK_OK(gw_session_new(&s, comm, "none", "auto", false));
+    CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
+    CHECK(strstr(gw_session_notes(s), line), "%s and %g B/s: %snot %s", more, pace.bytes_per_s,
+          gw_session_notes(s), line);
+    gw_session_close(s);
+    gw_session_free(s);
+}
+
+static void credit_is_bounded(void) {
+    gw_pace wire = {1e6, 1e-3}, slow = {1, 1e-3}, fast = {1e12, 1e-3}, unknown = {0};
+    int most = 4 << 20, alone = ranks == 1, carried = 2000; /* in two gaps */
+    /* an allreduce sends 2 (P - 1) / P of its span */
+    credit_follows_the_wire("", wire, alone ? most : carried * ranks / (2 * (ranks - 1)));
+    credit_follows_the_wire("", slow, alone ? most : 128);
+    credit_follows_the_wire("", fast, most);
+    credit_follows_the_wire("", unknown, most);
+    credit_follows_the_wire(",credit=300", wire, 300);
+}
+
 /* Each rank starts with another bucket, and has credit for one: what a peer has begun is taken up,
  * though nobody waits for anything. */
 static void peers_choices_are_answered(const char *spec) {
@@ -322,6 +351,7 @@ int main(int argc, char **argv) {
         gossip_agrees("gossip:topology=ring", lazy);
         gossip_agrees("gossip:topology=exponential", lazy);
     }
+    credit_is_bounded();
     for (int lazy = 0; lazy < 2; lazy++) {
         lists_are_the_sums("topk:ratio=0.1", lazy, "poll");
         lists_are_the_sums("topk:ratio=0.3,warmup=3", lazy, "none");
