@@ -263,8 +263,7 @@ static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *s
     env->grads->velocity = s->masks ? s->velocity : NULL; /* what it may clear */
     GW_TRY(gw_mix_apply(&s->mix, env->grads, setup->tensors, setup->n_tensors, s->feedback));
     lane.codec = &s->exact;
-    lane.apart = false;
-    lane.feedback = false;
+    lane.apart = lane.feedback = false;
     lane.name = "parameters";
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
     env->params->tallied = setup->layers; /* `coded` being NULL, to name them only */
@@ -300,8 +299,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .args = s->strategy.args};
     s->correction = setup->correction;
     GW_TRY(gw_agree(comm, s->corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float)) : GW_OK));
-    size_t layers = (size_t)setup->n_layers;
-    GW_TRY(gw_agree(comm, gw_alloc(&s->coded, layers, sizeof *s->coded)));
+    GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
     GW_TRY(open_lanes(s, comm, setup));
     if (setup->undo)
         GW_TRY(gw_agree(comm, open_undo(s)));
@@ -449,8 +447,8 @@ bool gw_session_awaits(const gw_session *s) {
 }
 
 gw_err gw_session_settle(gw_session *s) {
-    gw_span all = {0, s->env.n};
-    return call(s, "settle", all, GW_PHASE_MPI_WAIT, NULL, s->strategy.ops->settle);
+    return call(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT, NULL,
+                s->strategy.ops->settle);
 }
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {
