@@ -16,7 +16,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/gloo_allreduce.py": ([], ["torch"]),
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
-FREE = {"analysis/table", "experiments/testbed"}
+FREE = {"analysis/table", "experiments/testbed", "experiments/peers/compare_steps.py"}
 
 
 def bare(script, *words):
