@@ -31,7 +31,7 @@ typedef struct gw_update {
 /** The wire between hosts, the same on all ranks. */
 typedef struct gw_pace {
     double bytes_per_s; /* each way; 0: not known */
-    double gap_s;       /* that a rank computes between two polls, at most */
+    double gap_s;       /* that a rank computes between two polls, at most; 0: a thread polls */
 } gw_pace;
 
 /** What the session lends a strategy for its life; all of it stays the session's. */

@@ -188,7 +188,8 @@ RUN = {
         "drift?": Maybe(NUMBER), "drifted?": Maybe(YES_NO)}),
     "gemm?": {
         "libraries": TEXT, "source": TEXT, "flops_per_s": Maybe(NUMBER), "note": Maybe(TEXT),
-        "piece": Maybe({"flops": NUMBER, "seconds": Maybe(NUMBER), "buffer_bytes": NUMBER,
+        "piece": Maybe({"flops": NUMBER, "seconds": Maybe(NUMBER),
+                        "longest_s?": Maybe(NUMBER), "buffer_bytes": NUMBER,
                         "rate_bits_per_s": NUMBER, "drain_s": NUMBER}),
         "products": [{**_PRODUCT, "whole": TEXT, "pieced": TEXT, "pieces": [COUNT],
                       "whole_s": Map(NUMBER), "pieced_s": Map(NUMBER)}]},

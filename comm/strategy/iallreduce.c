@@ -49,7 +49,7 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
 static size_t credit_for(const gw_env *env, double sent) {
     double carried = env->pace.bytes_per_s * 2 * env->pace.gap_s;
     double floats = (double)env->n * sizeof(float) * env->grads->size;
-    if (!(carried > 0 && sent > 0))
+    if (!(env->pace.bytes_per_s > 0 && sent > 0))
         return MOST_CREDIT;
     double credit = fmin(carried * floats / sent, MOST_CREDIT);
     return (size_t)fmax(credit, 2 * (double)gw_args_bytes(env->args, "bucket"));

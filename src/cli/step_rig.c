@@ -92,7 +92,8 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
                               .lists = gw_optimizer_lists(r->optimizer),
                               .params = gw_model_params(r->model),
                               .momentum = gw_optimizer_momentum(r->optimizer),
-                              .pace = gw_wire_pace(&s->products->wire),
+                              .pace =
+                                  gw_wire_pace(&s->products->wire, gw_products_gap_s(s->products)),
                               .correction = (float)s->c->momentum,
                               .seed = s->c->seed,
                               .yield = r->yield};

@@ -309,12 +309,25 @@ static json_t *product_json(const gw_products *p, int i) {
                      seconds_json(p->time[i].pieced, p->threads));
 }
 
+double gw_products_gap_s(const gw_products *p) {
+    double most = 0;
+    if (!p->polls)
+        return 0;
+    for (int i = 0; i < p->plan.n; i++) {
+        int rows, cols;
+        gw_gemm_pieces(&p->plan.choice[i].of, p->plan.piece, &rows, &cols);
+        most = fmax(most, gw_product_flops(&p->plan.choice[i].of) / (rows * cols));
+    }
+    return isfinite(p->flops_per_s) ? most / p->flops_per_s : gw_wire_piece_s(&p->wire);
+}
+
 static json_t *piece_json(const gw_products *p) {
     if (!isfinite(p->plan.piece))
         return json_null();
-    return json_pack("{s:f, s:o, s:f, s:f, s:s, s:f}", "flops", p->plan.piece, "seconds",
-                     gw_json_number(p->plan.piece / p->flops_per_s), "buffer_bytes",
-                     p->wire.buffer_bytes, "rate_bits_per_s", p->wire.rate_bits_per_s, "rate",
+    return json_pack("{s:f, s:o, s:o, s:f, s:f, s:s, s:f}", "flops", p->plan.piece, "seconds",
+                     gw_json_number(p->plan.piece / p->flops_per_s), "longest_s",
+                     gw_json_number(gw_products_gap_s(p)), "buffer_bytes", p->wire.buffer_bytes,
+                     "rate_bits_per_s", p->wire.rate_bits_per_s, "rate",
                      p->wire.rate_known ? "testbed" : "assumed", "drain_s",
                      gw_wire_drain_s(&p->wire));
 }

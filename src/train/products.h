@@ -57,6 +57,10 @@ typedef struct gw_products_setup {
  *  measures while the others sleep. A cache that cannot be used is noted. */
 gw_err gw_products_open(gw_products *p, const gw_products_setup *setup);
 
+/** Seconds of the longest piece, which may take longer than was wanted of it (gw_gemm_pieces): a
+ * rank polls no more often. 0: it does not poll between products' pieces. */
+double gw_products_gap_s(const gw_products *p);
+
 /** For run.json and checkpoints. NULL without memory. */
 json_t *gw_products_json(const gw_products *p);
 
@@ -70,8 +74,8 @@ gw_err gw_wire_read(gw_wire *out);
 /** Seconds that a piece should take. */
 double gw_wire_piece_s(const gw_wire *w);
 
-/** What strategies may know of the wire. */
-gw_pace gw_wire_pace(const gw_wire *w);
+/** What strategies may know of the wire, where a rank polls every `gap_s` seconds. */
+gw_pace gw_wire_pace(const gw_wire *w, double gap_s);
 
 /* ---- the cache ---- */
 

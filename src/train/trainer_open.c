@@ -193,7 +193,8 @@ static gw_session_setup session_setup(const gw_trainer *t) {
                               .lists = gw_optimizer_lists(t->optimizer),
                               .params = gw_model_params(t->model),
                               .momentum = gw_optimizer_momentum(t->optimizer),
-                              .pace = gw_wire_pace(&t->products.wire),
+                              .pace =
+                                  gw_wire_pace(&t->products.wire, gw_products_gap_s(&t->products)),
                               .correction = (float)t->c->momentum,
                               .seed = t->c->seed,
                               .yield = t->oversubscribed,

@@ -60,8 +60,8 @@ double gw_wire_piece_s(const gw_wire *w) {
     return fmin(fmax(SHARE * gw_wire_drain_s(w), LEAST_S), MOST_S);
 }
 
-gw_pace gw_wire_pace(const gw_wire *w) {
+gw_pace gw_wire_pace(const gw_wire *w, double gap_s) {
     if (!w->rate_known)
         return (gw_pace){0};
-    return (gw_pace){.bytes_per_s = w->rate_bits_per_s / 8, .gap_s = gw_wire_piece_s(w)};
+    return (gw_pace){.bytes_per_s = w->rate_bits_per_s / 8, .gap_s = gap_s};
 }
