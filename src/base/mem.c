@@ -26,8 +26,8 @@ gw_err gw_alloc(void *out, size_t count, size_t size) {
     if (bytes == 0)
         bytes = GW_ALIGN;
     bool large = bytes >= GW_LARGE_PAGE;
-    void *p = aligned_alloc(large ? GW_LARGE_PAGE : GW_ALIGN, bytes);
-    if (!p)
+    void *p;
+    if (posix_memalign(&p, large ? GW_LARGE_PAGE : GW_ALIGN, bytes) != 0)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
     if (large) /* before it is written to, or the small pages are there already */
         want_large_pages(p, bytes);

@@ -93,7 +93,7 @@ static double spread(const float *x) {
  * numbers, whoever polled when. */
 static void delayed_is_one_step_late(bool lazy, const char *progress) {
     enum { K = 3 };
-    bench late, prompt;
+    bench late = {0}, prompt = {0};
     char comm[96];
     snprintf(comm, sizeof comm, "delayed:algo=sra,bucket=1K,progress=%s", progress);
     CHECK_OK(open_bench(&late, comm, "qsgd:bits=4", lazy, NULL));
@@ -138,7 +138,7 @@ static void lists_are_the_sums(const char *codec, bool lazy, const char *progres
 }
 
 static void local_meets_every_period(bool lazy) {
-    bench b;
+    bench b = {0};
     CHECK_OK(open_bench(&b, "local:period=3", "none", lazy, NULL));
     const float *param = gw_session_params(b.session);
     for (int k = 0; k < 7; k++) {
@@ -157,7 +157,7 @@ static void local_meets_every_period(bool lazy) {
 static void momentum_is_averaged(void) {
     static float momentum[N];
     for (int on = 0; on < 2; on++) {
-        bench b;
+        bench b = {0};
         for (int i = 0; i < N; i++)
             momentum[i] = (float)(me + i);
         CHECK_OK(open_bench(&b, on ? "local:period=1,momentum=1" : "local:period=1", "none", 0,
@@ -170,7 +170,7 @@ static void momentum_is_averaged(void) {
         }
         close_bench(&b);
     }
-    bench b;
+    bench b = {0};
     gw_err e = open_bench(&b, "local:momentum=1", "none", false, NULL);
     CHECK(e == GW_ERR_USAGE && strstr(gw_err_text(), "momentum"), "%d: %s", e, gw_err_text());
     close_bench(&b);
@@ -178,7 +178,7 @@ static void momentum_is_averaged(void) {
 
 /* Without gradients the replicas come together, and about where their mean was. */
 static void gossip_agrees(const char *comm, bool lazy) {
-    bench b;
+    bench b = {0};
     bool exponential = strstr(comm, "exponential"), power = (ranks & (ranks - 1)) == 0;
     CHECK_OK(open_bench(&b, comm, "none", lazy, NULL));
     float *param = gw_session_params(b.session);
@@ -202,7 +202,7 @@ static void gossip_agrees(const char *comm, bool lazy) {
 }
 
 static void a_server_needs_workers(void) {
-    bench b;
+    bench b = {0};
     gw_err e = open_bench(&b, "ps:dedicated=1", "none", false, NULL);
     CHECK(e == (ranks == 1 ? GW_ERR_USAGE : GW_OK), "%d: %s", e, gw_err_text());
     CHECK(gw_session_servers(b.session) == 1, "%d servers", gw_session_servers(b.session));
