@@ -67,9 +67,8 @@ void gw_ledger_begin(void);
 void gw_ledger_end(gw_batch_cost *cost);
 
 /** For pmpi*.c, any thread: is a batch open? And does what the calling thread sends now count: in a
- *  batch, and of a thread beside the main one between two batches, too, where it goes on with an
- *  exchange that one of them began; that goes to the next batch. Count bytes, messages, collectives
- *  if so. */
+ *  batch; and between two batches what a progress thread sends for an exchange that a batch began,
+ *  which the next batch then counts. Count bytes, messages, collectives if so. */
 bool gw_ledger_counting(void);
 bool gw_ledger_counts(void);
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);

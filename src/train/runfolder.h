@@ -52,9 +52,9 @@ gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
  * included. Where it begins again its history (train/history.h) stays. */
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
-/** When the run goes on with the one in the folder and has opened its rows: remove what the end of
- * a run writes, and what a killed one left of that. `concludes`: no step is left to take, and all
- * but run.json stays until this start has something better. */
+/** For a resumed run, once its rows are open: remove what the end of a run writes, and what a
+ * killed run left of that. `concludes`: no step is left to take, and all but run.json stays until
+ * this start has something better. */
 gw_err gw_runfolder_reopen(const char *dir, bool concludes);
 
 typedef struct gw_epoch_row {

@@ -58,8 +58,8 @@ typedef struct gw_trainer {
     const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     char warning[256];              /* the last one */
     gw_claim *claim;                /* rank 0, with --out */
-    bool concludes;                 /* rank 0: no step is left of the run that is gone on with; what
-                                       only steps could fill stays as the last of them left it: */
+    bool concludes;                 /* rank 0: the resumed run has no step left to take; what only
+                                       steps could fill stays as the last of them left it: */
     bool has_matrix, has_trace;     /* rank 0; all ranks */
     gw_matrix_total traffic;        /* of that matrix */
     json_t *told;                   /* rank 0: its run.json; NULL: there was none */
@@ -127,8 +127,8 @@ gw_runfolder_use gw_trainer_use(const gw_trainer *t);
  */
 gw_err gw_trainer_open_rows(gw_trainer *t);
 
-/** Collective, when nothing is left that could be refused: of the run that is gone on with, what
- * its end has written gives way; and its history tells that it goes on. */
+/** Collective, when nothing is left that could be refused: remove what the end of the
+ * resumed run has written, and note the restart in its history. */
 gw_err gw_trainer_reopened(gw_trainer *t);
 
 /** Rank 0, with --out, right after a gw_trainer_flush: what a later start needs to go on with the
