@@ -17,10 +17,10 @@ import sys
 import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../analysis"))
-from needs import need  # noqa: E402
+from needs import need
 need("numpy", "torch")
 
-import numpy as np  # noqa: E402
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
