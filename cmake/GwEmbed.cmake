@@ -1,5 +1,5 @@
 # cmake -DFILES=a.grp|b.grp -DOUT=FILE.c -P GwEmbed.cmake: writes FILE.c, the event groups as C strings
-# (src/prof/group.h), in the order of FILES.
+# (src/counters/group.h), in the order of FILES.
 string(REPLACE "|" ";" files "${FILES}")
 set(table "")
 set(count 0)
@@ -12,5 +12,5 @@ foreach(file IN LISTS files)
   string(APPEND table "    {\"${name}\",\n     \"${text}\"},\n")
   math(EXPR count "${count} + 1")
 endforeach()
-file(WRITE ${OUT} "#include \"prof/group.h\"\n\nconst gw_group_text gw_group_texts[] = {\n"
+file(WRITE ${OUT} "#include \"counters/group.h\"\n\nconst gw_group_text gw_group_texts[] = {\n"
   "${table}};\nconst int gw_group_text_count = ${count};\n")

@@ -2,9 +2,9 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
-#include "base/world.h"
 #include "compress/feedback.h"
+#include "mpi/wait.h"
+#include "mpi/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -276,7 +276,10 @@ static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *ou
         GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
         return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
     }
-    GW_TRY(gw_feedback_encode(c, turn, v, e, s.n, adopt, out, cap, len));
+    if (root_of(lane)->fed)
+        GW_TRY(gw_feedback_encode_sum(c, turn, v, e, s.n, adopt, out, cap, len));
+    else
+        GW_TRY(gw_feedback_encode(c, turn, v, e, s.n, adopt, out, cap, len));
     float *u = lane->velocity;
     return u ? gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR) : GW_OK;
 }

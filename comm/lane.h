@@ -7,12 +7,12 @@
 #ifndef GW_COMM_LANE_H
 #define GW_COMM_LANE_H
 
-#include "base/agree.h"
 #include "base/io.h"
 #include "base/probe.h"
 #include "base/span.h"
 #include "comm/shared.h"
 #include "compress/codec.h"
+#include "mpi/agree.h"
 
 #include <stdbool.h>
 
@@ -59,6 +59,7 @@ typedef struct gw_lane {
     const char *name;  /* what the lane carries, for reports; NULL: unnamed */
     const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
     _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
+    bool fed; /* at its root, from the beginning: gradients were added to the residual before */
 } gw_lane;
 
 typedef struct gw_lane_setup {
@@ -117,6 +118,7 @@ static inline bool gw_lane_exact(const gw_lane *lane) {
 }
 
 /** Encode base[s] into out, with error feedback base[s] + residual[s]; base[s] is undefined then.
+ *  Where the lane is fed, residual[s] is that sum already, and base[s] is not read.
  *  `adopt`: base[s] becomes what a peer will decode: an owner that sends on what it
  *  owns must use its own encoding too, or the replicas drift apart. Randomness depends on (seed,
  *  ticket, rank, s.off) alone. Any thread, one at a time for overlapping spans. */

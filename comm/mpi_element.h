@@ -3,8 +3,8 @@
 #ifndef GW_COMM_MPI_ELEMENT_H
 #define GW_COMM_MPI_ELEMENT_H
 
-#include "base/agree.h"
 #include "compress/codec.h"
+#include "mpi/agree.h"
 
 /** One unit of an encoding. Types and operator live until MPI_Finalize. */
 typedef struct gw_mpi_element {

@@ -46,16 +46,21 @@ gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity);
 #define GW_OVERLAP_BUCKET                                                                          \
     {                                                                                              \
         "bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",                                    \
-            "bytes of gradients in a bucket, posted when full"                                     \
+            "bytes of gradients per bucket; a full bucket is sent"                                 \
     }
 #define GW_OVERLAP_PROGRESS                                                                        \
-    {"progress", GW_OPT_CHOICE,                                                                    \
-     "poll",     0,                                                                                \
-     0,          "poll|thread|none",                                                               \
-     NULL,       "who moves messages on: polls between kernels, a thread, nobody before finish"},  \
+    {                                                                                              \
+        "progress",                                                                                \
+        GW_OPT_CHOICE,                                                                             \
+        "poll",                                                                                    \
+        0,                                                                                         \
+        0,                                                                                         \
+        "poll|thread|none",                                                                        \
+        NULL,                                                                                      \
+        "who drives messages: polls between kernels, a thread, or nobody until the wait"},         \
     {                                                                                              \
         "team", GW_OPT_INT, "1", 1, 1024, NULL, "N",                                               \
-            "progress=thread: threads that encode and decode there, beside those of --threads"     \
+            "progress=thread: threads that encode and decode, in addition to --threads"            \
     }
 gw_progress gw_overlap_mode(const gw_args *args);
 bool gw_overlap_polls(const gw_args *args);

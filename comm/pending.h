@@ -12,10 +12,6 @@
  *  many schedules there were. Any thread; a schedule must not be freed by `line`. */
 int gw_pending_each(int most, void (*line)(void *ctx, const char *text), void *ctx);
 
-/** For the engine: `s` is about to run for the first time, or to wait for its turn; it is gone. */
-void gw_pending_add(gw_schedule *s);
-void gw_pending_remove(gw_schedule *s);
-
 /** For the queue: `s` waits for its turn, or does no more. */
 void gw_pending_defer(gw_schedule *s, bool waits);
 

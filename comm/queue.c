@@ -10,11 +10,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     MOST_SWEEPS = 64, /* of a poll */
-    MOST_LOOKS = 32   /* at schedules that wait, in a sweep: each is a call of MPI */
+    MOST_LOOKS = 32,  /* at schedules that wait, in a sweep: each is a call of MPI */
+    NAP_NS = 150000   /* of a thread whose core computation needs */
 };
 
 struct gw_queue {
@@ -29,8 +33,11 @@ struct gw_queue {
     /* GW_PROGRESS_THREAD only: who has the turn (base/turn.h) has the queue, too */
     pthread_t thread;
     pthread_cond_t changed;
-    int team; /* OpenMP threads of the thread */
-    int turn; /* the schedule that the thread tests next */
+    int team;     /* OpenMP threads of the thread */
+    int turn;     /* the schedule that the thread tests next */
+    int blocked;  /* callers that wait for the thread */
+    int tested;   /* calls of its round of tests */
+    int64_t busy; /* ns that these took */
     bool stop;
     gw_err failed; /* what the thread ran into, for whoever waits */
     char message[512];
@@ -107,10 +114,27 @@ static gw_err sweep(gw_queue *q) {
     return answer(q);
 }
 
-/* One test a turn, so that ready() waits for no more than that. */
-static void take_turn(gw_queue *q) {
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Whether so many calls of MPI found something to move, which their time tells. */
+static bool moved(gw_queue *q, int64_t took_ns, int calls) {
+    int64_t each = took_ns / calls;
+    if (q->idle_ns == 0 || each < q->idle_ns)
+        q->idle_ns = each > 0 ? each : 1;
+    return each >= 3 * q->idle_ns;
+}
+
+/* One test a turn, so that ready() waits for no more than that. Whether the thread may rest: it
+ * shares its core with a computation, and a round of tests has found nothing. */
+static bool take_turn(gw_queue *q) {
     bool done;
+    int64_t start = now_ns();
     q->turn = q->turn < q->n ? q->turn : 0;
+    q->tested += 1 + (q->turn == 0 ? looks(q) : 0);
     q->failed = test_one(q, q->turn, &done);
     if (q->failed == GW_OK && q->turn == 0)
         q->failed = answer(q);
@@ -119,11 +143,37 @@ static void take_turn(gw_queue *q) {
     if (done || q->failed != GW_OK)
         pthread_cond_broadcast(&q->changed);
     q->turn += !done;
+    q->busy += now_ns() - start;
+    if (q->turn < q->n)
+        return false;
+    bool found = moved(q, q->busy, q->tested);
+    q->busy = q->tested = 0;
+    return q->yield && q->blocked == 0 && !found;
+}
+
+/* A rest must not last until a computation's slice of the core has ended. Kernels that know no
+ * slices of a thread's own (Linux before 6.12) ignore this, and wake sleepers early as it is. */
+static void ask_for_short_slices(void) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {0};
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)
+        return;
+    attr.runtime = NAP_NS;
+    syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
 static void *progress_thread(void *arg) {
     gw_queue *q = arg;
     gw_flush_denormals_here();
+    if (q->yield) {
+        prctl(PR_SET_TIMERSLACK, 1000);
+        ask_for_short_slices();
+    }
     gw_turn_take();
     while (!q->stop) {
         if (q->n == 0 || q->failed != GW_OK) {
@@ -131,11 +181,14 @@ static void *progress_thread(void *arg) {
             continue;
         }
         omp_set_num_threads(q->team); /* what the main thread has set holds for that one alone */
-        take_turn(q);
+        bool rests = take_turn(q);
         gw_turn_leave();
-        do /* the core, too, if there are too few */
-            sched_yield();
-        while (gw_turn_wanted());
+        if (rests)
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        else
+            do /* the core, too, if there are too few */
+                sched_yield();
+            while (gw_turn_wanted());
         gw_turn_take();
     }
     gw_turn_leave();
@@ -213,23 +266,15 @@ gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
     return e;
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* A call of MPI moves some tens of KiB at most, and more may have come since the last poll: the
  * sweeps go on until one finds nothing, which its time tells. */
 gw_err gw_queue_poll(gw_queue *q) {
     bool busy = q->mode == GW_PROGRESS_POLL;
     for (int i = 0; i < MOST_SWEEPS && busy && q->n > 0; i++) {
-        int64_t start = now_ns(), calls = q->n + looks(q);
+        int64_t start = now_ns();
+        int calls = q->n + looks(q);
         GW_TRY(sweep(q));
-        int64_t took = (now_ns() - start) / calls;
-        if (q->idle_ns == 0 || took < q->idle_ns)
-            q->idle_ns = took > 0 ? took : 1;
-        busy = took >= 3 * q->idle_ns;
+        busy = moved(q, now_ns() - start, calls);
     }
     return GW_OK;
 }
@@ -256,8 +301,10 @@ static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
     bool blocks = in_flight(q, s);
     if (blocks)
         gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
+    q->blocked += blocks;
     while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
         gw_turn_wait(&q->changed);
+    q->blocked -= blocks;
     if (blocks)
         gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
     if (q->failed != GW_OK)

@@ -1,7 +1,6 @@
 #include "comm/schedule_parts.h"
 
 #include "base/mem.h"
-#include "comm/pending.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "comm/schedule_parts.h"
 
 #include "base/mem.h"
-#include "comm/pending.h"
 
 #include <sched.h>
 

@@ -1,8 +1,8 @@
 #include "comm/shared.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
-#include "base/world.h"
+#include "mpi/wait.h"
+#include "mpi/world.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #ifndef GW_COMM_SHARED_H
 #define GW_COMM_SHARED_H
 
-#include "base/agree.h"
+#include "mpi/agree.h"
 
 #include <stddef.h>
 

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 
 #include <math.h>
 #include <stdlib.h>

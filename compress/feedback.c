@@ -41,19 +41,29 @@ static gw_err leave_rest(const gw_codec *c, float *x, float *e, size_t n, const 
     return GW_OK;
 }
 
+static gw_err adopted(const gw_codec *c, float *x, size_t n, bool adopt, const void *out,
+                      size_t len) {
+    return adopt ? gw_codec_decode(c, out, len, x, n, GW_INTO_SET) : GW_OK;
+}
+
+gw_err gw_feedback_encode_sum(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n,
+                              bool adopt, void *out, size_t cap, size_t *len) {
+    GW_TRY(gw_codec_encode(c, turn, e, n, out, cap, len));
+    GW_TRY(gw_codec_decode(c, out, *len, e, n, GW_INTO_SUBTRACT));
+    return adopted(c, x, n, adopt, out, *len);
+}
+
 gw_err gw_feedback_encode(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n, bool adopt,
                           void *out, size_t cap, size_t *len) {
-    bool sparse = c->caps & GW_CODEC_SPARSE;
     if (gw_codec_feeds_back(c)) {
         GW_TRY(gw_codec_encode_feedback(c, turn, x, e, n, out, cap, len));
-    } else {
-        gw_feedback_add(e, x, n);
-        GW_TRY(gw_codec_encode(c, turn, e, n, out, cap, len));
-        if (!sparse)
-            return leave_rest(c, x, e, n, out, *len);
-        GW_TRY(gw_codec_decode(c, out, *len, e, n, GW_INTO_SUBTRACT));
+        return adopted(c, x, n, adopt, out, *len);
     }
-    return adopt ? gw_codec_decode(c, out, *len, x, n, GW_INTO_SET) : GW_OK;
+    gw_feedback_add(e, x, n);
+    if (c->caps & GW_CODEC_SPARSE)
+        return gw_feedback_encode_sum(c, turn, x, e, n, adopt, out, cap, len);
+    GW_TRY(gw_codec_encode(c, turn, e, n, out, cap, len));
+    return leave_rest(c, x, e, n, out, *len);
 }
 
 gw_err gw_feedback_encode_agreed(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n,

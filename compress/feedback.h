@@ -16,6 +16,10 @@ void gw_feedback_add(float *e, const float *x, size_t n);
 gw_err gw_feedback_encode(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n, bool adopt,
                           void *out, size_t cap, size_t *len);
 
+/** The same where e is x + e already; x is not read. For sparse codecs. */
+gw_err gw_feedback_encode_sum(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n,
+                              bool adopt, void *out, size_t cap, size_t *len);
+
 /** The same behind gw_feedback_add(e, x, n) and, of e, gw_codec_measure. */
 gw_err gw_feedback_encode_agreed(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n,
                                  void *out, size_t cap, size_t *len);

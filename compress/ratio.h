@@ -20,9 +20,9 @@ typedef struct gw_ratio {
 
 /** Entries of a codec's table of options. */
 #define GW_RATIO_OPTS                                                                              \
-    {"ratio", GW_OPT_REAL, "0.01", 1e-9, 1, NULL, NULL, "part of the elements that is kept"}, {    \
+    {"ratio", GW_OPT_REAL, "0.01", 1e-9, 1, NULL, NULL, "fraction of the elements to keep"}, {     \
         "warmup", GW_OPT_INT, "0", 0, 1e9, NULL, "STEPS",                                          \
-            "exchanges over which the ratio falls to that, from 0.25 on"                           \
+            "exchanges over which the ratio falls from 0.25 to its value"                          \
     }
 
 gw_ratio gw_ratio_read(const gw_args *args);

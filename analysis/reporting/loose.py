@@ -2,7 +2,7 @@
 
 # Options that say where a run goes and what is kept of it, not what it does.
 NO_FACTOR = {"out", "overwrite", "quiet", "seed", "trace", "collectives", "overhead", "ceilings",
-             "hang-timeout",
+             "bound", "hang-timeout",
              "threads"}  # threads: what the run had, below, for the option may be left to default
 
 

@@ -3,6 +3,7 @@
 Seconds and bytes throughout; None or NaN: not measured, never 0."""
 
 from dataclasses import dataclass, field
+from statistics import median
 
 
 @dataclass
@@ -25,6 +26,17 @@ class Run:
     # Column -> share of the rows of `means` that are not blank; a column that is not here: all.
     present: dict = field(default_factory=dict)
 
+    @property
+    def bound_s(self):
+        """The bound of its step; None: not measured (train --bound)."""
+        bound_s = (self.info.get("bound") or {}).get("bound_s", 0)
+        return bound_s if bound_s > 0 else None
+
+    @property
+    def of_bound(self):
+        """How many times that bound its step took."""
+        return None if self.bound_s is None else self.step_s / self.bound_s
+
 
 @dataclass
 class Cell:
@@ -35,6 +47,11 @@ class Cell:
     levels: dict
     runs: list
     baseline: bool = False
+
+    def middle(self, figure):
+        """Median over the runs of figure(run); None: no run has it."""
+        known = [value for value in map(figure, self.runs) if value is not None]
+        return median(known) if known else None
 
 
 @dataclass

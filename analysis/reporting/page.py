@@ -8,6 +8,7 @@ from reporting.batches import WARM_UP_RULE
 from reporting.loose import link_rate
 from reporting.markup import (escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import NotShown
+from reporting.rows import scaled
 from reporting.verdicts import runs_of
 
 STATISTICS = (
@@ -182,8 +183,8 @@ def not_there(results):
 
 
 PROVENANCE = ["folder", "configuration", "block", "started (UTC)", "commit", "ranks x threads",
-              "hosts", "steps", "median step (s)", "batches interrupted (%)", "replicas",
-              "marks", "command"]
+              "hosts", "steps", "median step (ms)", "bound (ms)", "of bound",
+              "batches interrupted (%)", "replicas", "marks", "command"]
 
 
 def provenance(results):
@@ -193,8 +194,8 @@ def provenance(results):
             info, clean = run.info, run.means.get("clean")
             rows.append([run.folder, cell.label, run.block, info["started_utc"], info["commit"],
                          shape_of(info), ", ".join(sorted(set(info["machine"]["hosts"]))),
-                         info["results"]["steps"], run.step_s,
-                         None if clean is None else 100 * (1 - clean),
+                         info["results"]["steps"], run.step_s * 1e3, scaled(run.bound_s, 1e3),
+                         run.of_bound, None if clean is None else 100 * (1 - clean),
                          info["results"]["replica_hash"], "; ".join(run.marks), info["command"]])
     return folded(f"Provenance: all {len(rows)} runs",
                   table(PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""

@@ -201,6 +201,7 @@ RUN = {
     "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
                 "wire_bytes": TEXT},
     "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),
+    "bound?": Maybe({"bound_s": NUMBER}),
     "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),
                         "ci_high": Maybe(NUMBER)}),
     "checkpoints?": Maybe({"written": COUNT, "failed": COUNT, "ledger_s": Maybe(NUMBER)}),

@@ -4,7 +4,7 @@ The unit is a run: one figure each, the median of its steps. Steps of one run ar
 so no interval here is over them. Everything is deterministic: what is random has a fixed seed."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -63,7 +63,7 @@ def by_seed(figures):
     return {seed: float(np.median(values)) for seed, values in sorted(seeds.items())}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _middles(n):
     """Of each resample of n sorted values, which two are its middle ones: alike for any values."""
     drawn = np.sort(np.random.default_rng(n).integers(0, n, (RESAMPLES, n)), axis=1)
@@ -358,7 +358,7 @@ def drift_within(walls, pieces=10):
     return Flag(raised, change, p, text)
 
 
-@lru_cache(maxsize=None)
+@cache
 def fence(n):
     """How many MADs (times 1.4826, the standard deviation of normal noise) from the median the
     farthest of n normal values lies at most, but for a chance of OUTLIER. Small samples need high

@@ -4,7 +4,7 @@ measured. docs/analysis.md has the columns."""
 import csv
 import io
 import math
-from statistics import fmean, median
+from statistics import fmean
 
 from reporting import stats, verdicts
 
@@ -25,11 +25,6 @@ def mean_of(runs, columns):
     return None if None in values else fmean(values) * len(columns)
 
 
-def middle(values):
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
 def one(values):
     """What all have; several are told by a slash."""
     return " / ".join(dict.fromkeys(str(value) for value in values))
@@ -38,7 +33,9 @@ def one(values):
 def timing(cell):
     interval = stats.median_ci([run.step_s for run in cell.runs])
     return {"step_s": interval.value, "step_low_s": interval.low, "step_high_s": interval.high,
-            "step_interval": interval.method}
+            "step_interval": interval.method,
+            "bound_s": cell.middle(lambda run: run.bound_s),
+            "of_bound": cell.middle(lambda run: run.of_bound)}
 
 
 def phases(cell):
@@ -49,13 +46,12 @@ def phases(cell):
 
 
 def outcome(cell):
-    results = [run.info["results"] for run in cell.runs]
     accuracy = stats.median_ci(stats.by_seed(
         (run.info["seed"], run.info["results"]["test_accuracy"]) for run in cell.runs).values())
     return {"test_accuracy": accuracy.value, "test_accuracy_low": accuracy.low,
             "test_accuracy_high": accuracy.high,
-            "train_s": middle([result["train_s"] for result in results]),
-            "run_wire_bytes": middle([result["wire_bytes"] for result in results]),
+            "train_s": cell.middle(lambda run: run.info["results"]["train_s"]),
+            "run_wire_bytes": cell.middle(lambda run: run.info["results"]["wire_bytes"]),
             "wire_source": one(run.info["sources"]["wire_bytes"].partition(":")[0]
                                for run in cell.runs),
             "memory_source": one(run.info["sources"]["memory_s"].partition(":")[0]

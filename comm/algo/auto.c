@@ -18,8 +18,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/wait.h"
 #include "comm/tuning.h"
+#include "mpi/wait.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -193,16 +193,16 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 
 static const gw_opt opts[] = {
     {"table", GW_OPT_TEXT, "", 0, 0, NULL, "FILE",
-     "choose as this algo.csv of an earlier run says instead of measuring"},
+     "choose as in this algo.csv of an earlier run instead of measuring"},
     {"budget", GW_OPT_REAL, "0.3", 1e-3, 60, NULL, "SECONDS",
-     "time to measure in, a lane (a third of it where ranks share cores)"},
+     "time to measure for each lane (a third of it where ranks share cores)"},
     {0}};
 
 const gw_algo_ops gw_algo_auto = {
-    .head = {GW_ALGO_ABI, "auto", "whichever is the fastest here for that size, by measuring",
-             opts},
+    .head = {GW_ALGO_ABI, "auto",
+             "measures all algorithms at the start and takes the fastest for each size", opts},
     .caps = GW_ALGO_SHARED | GW_ALGO_ORDERED,
-    .formula = "those of the algorithm chosen",
+    .formula = "what the chosen algorithm sends",
     .allreduce = allreduce,
     .reduce = reduce,
     .bcast = bcast,

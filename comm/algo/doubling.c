@@ -119,7 +119,7 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 
 const gw_algo_ops gw_algo_doubling = {
     .head = {GW_ALGO_ABI, "doubling", "recursive doubling, log2 P rounds: small spans", NULL},
-    .formula = "exact, P = 2^k: P log2 P messages of 4n bytes; else P(P-1) messages of b bytes",
+    .formula = "P log2 P messages of 4n bytes (exact, P = 2^k), else P(P-1) messages of b bytes",
     .allreduce = allreduce,
     .cost = cost,
 };

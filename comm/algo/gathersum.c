@@ -57,7 +57,8 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 }
 
 const gw_algo_ops gw_algo_gathersum = {
-    .head = {GW_ALGO_ABI, "gathersum", "gather all encodings, sum everywhere: sparse codecs", NULL},
+    .head = {GW_ALGO_ABI, "gathersum", "every rank gathers and sums all encodings: sparse codecs",
+             NULL},
     .caps = GW_ALGO_ONCE,
     .formula = "P(P-1) b bytes, P(P-1) messages",
     .allreduce = allreduce,

@@ -193,14 +193,14 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 
 static const gw_opt opts[] = {
     {"chunk", GW_OPT_BYTES, "512K", 0, 1 << 30, NULL, NULL,
-     "cut the span into chunks of this many bytes (0: do not)"},
-    {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks under way at a time (0: all)"},
+     "bytes of floats per chunk (0: one chunk)"},
+    {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks in flight at a time (0: all)"},
     {0},
 };
 
 const gw_algo_ops gw_algo_halving = {
     .head = {GW_ALGO_ABI, "halving", "recursive halving and doubling: log2 P rounds each", opts},
-    .formula = "2(P-1) b bytes, 2P log2 P messages a chunk (exact, P = 2^k)",
+    .formula = "2(P-1) b bytes, 2P log2 P messages per chunk (exact, P = 2^k)",
     .allreduce = allreduce,
     .cost = cost,
 };

@@ -14,9 +14,9 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
 #include "comm/crew.h"
 #include "comm/sum.h"
+#include "mpi/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -233,16 +233,16 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 }
 
 static const gw_opt opts[] = {{"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
-                               "algorithm between the leaders, its options in parentheses"},
+                               "algorithm between the groups; its options in parentheses"},
                               {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
-                               "ranks a group, consecutive ones of a node; 0: all of a node"},
+                               "ranks per group, consecutive and of one node (0: all of a node)"},
                               {0}};
 
 const gw_algo_ops gw_algo_hier = {
     .head = {GW_ALGO_ABI, "hier", "shared memory inside a node, another algorithm between nodes",
              opts},
     .caps = GW_ALGO_SHARED,
-    .formula = "those of `inner` over one rank a group",
+    .formula = "what `inner` sends over one rank per group",
     .refuses = refuses,
     .allreduce = allreduce,
     .cost = cost,

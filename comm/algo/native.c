@@ -137,7 +137,7 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 const gw_algo_ops gw_algo_native = {
     .head = {GW_ALGO_ABI, "native", "the MPI library's own collectives", NULL},
     .caps = GW_ALGO_ORDERED | GW_ALGO_ONCE,
-    .formula = "2(P-1) b bytes (what is optimal; MPI does not tell), no messages of our own",
+    .formula = "2(P-1) b bytes (the optimum; MPI does not say), no messages of its own",
     .refuses = gw_mpi_element_refuses,
     .allreduce = allreduce,
     .reduce = reduce,

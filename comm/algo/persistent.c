@@ -80,7 +80,7 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 const gw_algo_ops gw_algo_persistent = {
     .head = {GW_ALGO_ABI, "persistent", "the MPI library's allreduce, prepared once (MPI 4)", NULL},
     .caps = GW_ALGO_ORDERED | GW_ALGO_ONCE,
-    .formula = "2(P-1) b bytes (what is optimal; MPI does not tell), no messages of our own",
+    .formula = "2(P-1) b bytes (the optimum; MPI does not say), no messages of its own",
     .refuses = refuses,
     .allreduce = allreduce,
     .cost = cost,

@@ -134,14 +134,14 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 
 static const gw_opt opts[] = {
     {"chunk", GW_OPT_BYTES, "256K", 0, 1 << 30, NULL, NULL,
-     "most bytes of floats in a message (0: one message a hop)"},
-    {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks under way at a time (0: all)"},
+     "bytes of floats per message at most (0: one message per hop)"},
+    {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks in flight at a time (0: all)"},
     {0},
 };
 
 const gw_algo_ops gw_algo_ring = {
     .head = {GW_ALGO_ABI, "ring", "chunks around a ring, pipelined: long spans", opts},
-    .formula = "2(P-1) b bytes, 2P(P-1) messages a chunk",
+    .formula = "2(P-1) b bytes, 2P(P-1) messages per chunk",
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

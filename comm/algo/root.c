@@ -62,7 +62,8 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 }
 
 const gw_algo_ops gw_algo_root = {
-    .head = {GW_ALGO_ABI, "root", "all to rank 0 and back: a parameter server's traffic", NULL},
+    .head = {GW_ALGO_ABI, "root", "all to rank 0 and back: the traffic of a parameter server",
+             NULL},
     .formula = "2(P-1) b bytes, 2(P-1) messages, all over one link",
     .allreduce = allreduce,
     .reduce = reduce,

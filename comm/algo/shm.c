@@ -23,9 +23,9 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
 #include "comm/crew.h"
 #include "comm/sum.h"
+#include "mpi/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -319,9 +319,10 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 }
 
 const gw_algo_ops gw_algo_shm = {
-    .head = {GW_ALGO_ABI, "shm", "one node: each rank sums its slice in all ranks' memory", NULL},
+    .head = {GW_ALGO_ABI, "shm", "one node: each rank sums its slice in the memory of all ranks",
+             NULL},
     .caps = GW_ALGO_SHARED,
-    .formula = "no bytes, no messages: 8 P n bytes read and written in shared memory",
+    .formula = "no bytes, no messages (8 P n bytes read and written in shared memory)",
     .allreduce = allreduce,
     .reduce = reduce,
     .bcast = bcast,

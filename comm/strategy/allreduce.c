@@ -49,7 +49,7 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_allreduce = {
     .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
     .formula = "one allreduce of n",
     .open = open,
     .close = close,

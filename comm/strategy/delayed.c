@@ -105,13 +105,14 @@ static gw_cost cost(const void *p, int64_t exchange) {
 static const gw_opt opts[] = {
     GW_OVERLAP_BUCKET,
     {"progress", GW_OPT_CHOICE, "poll", 0, 0, "poll|none", NULL,
-     "who moves messages on: polls between kernels, nobody before finish"},
+     "who drives messages: polls between kernels, or nobody until the wait"},
     GW_STRATEGY_ALGO,
     {0}};
 
 const gw_strategy_ops gw_strategy_delayed = {
     .head = {GW_STRATEGY_ABI, "delayed",
-             "nonblocking allreduces used one step later, overlapped with a whole step", opts},
+             "nonblocking allreduces overlapped with a whole step; the update is one step late",
+             opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LATE,
     .formula = "one allreduce of each bucket",
     .polls = gw_overlap_polls,

@@ -229,16 +229,17 @@ static gw_cost settle_cost(const void *p) {
     return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
 }
 
-static const gw_opt opts[] = {{"topology", GW_OPT_CHOICE, "ring", 0, 0, "ring|exponential", NULL,
-                               "neighbours: left and right, or one at distances 1, 2, 4, .."},
-                              GW_STRATEGY_ALGO,
-                              {0}};
+static const gw_opt opts[] = {
+    {"topology", GW_OPT_CHOICE, "ring", 0, 0, "ring|exponential", NULL,
+     "left and right neighbours, or one neighbour at distance 1, 2, 4, .. in turn"},
+    GW_STRATEGY_ALGO,
+    {0}};
 
 const gw_strategy_ops gw_strategy_gossip = {
     .head = {GW_STRATEGY_ABI, "gossip",
-             "decentralised: parameters are averaged with a few neighbours' after each update",
+             "decentralized: after each update, parameters are averaged with one or two neighbours",
              opts},
-    .formula = "P spans of n (exact) a neighbour: 2 (ring), 1 (exponential or P = 2)",
+    .formula = "P spans of n (exact) per neighbour: 2 (ring), 1 (exponential or P = 2)",
     .refuses = refuses,
     .open = open,
     .close = close,

@@ -19,7 +19,6 @@
 
 #include "base/mem.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ typedef struct self {
     gw_queue *queue;
 } self;
 
-#define MOST_CREDIT (4 << 20) /* bytes, unless the user says more */
+#define UNKNOWN_CREDIT (4 << 20) /* bytes, where the wire's rate is not known */
 
 static bool by_priority(const gw_args *args) {
     return strcmp(gw_args_text(args, "order"), "priority") == 0;
@@ -44,15 +43,14 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
            "collectives, which must start in one order on all ranks";
 }
 
-/* What the wire carries from a poll here over a peer's to the next one here; two buckets at least,
- * so that one is under way while the other is answered. */
+/* What the wire carries from a poll here over a peer's to the next one here, and two buckets: one
+ * is under way while the other's last bytes, which came just after a poll, wait for the next. */
 static size_t credit_for(const gw_env *env, double sent) {
     double carried = env->pace.bytes_per_s * 2 * env->pace.gap_s;
     double floats = (double)env->n * sizeof(float) * env->grads->size;
     if (!(env->pace.bytes_per_s > 0 && sent > 0))
-        return MOST_CREDIT;
-    double credit = fmin(carried * floats / sent, MOST_CREDIT);
-    return (size_t)fmax(credit, 2 * (double)gw_args_bytes(env->args, "bucket"));
+        return UNKNOWN_CREDIT;
+    return (size_t)(carried * floats / sent) + 2 * gw_args_bytes(env->args, "bucket");
 }
 
 static void limit(self *me) {
@@ -127,18 +125,17 @@ static const gw_opt opts[] = {
     GW_OVERLAP_BUCKET,
     GW_OVERLAP_PROGRESS,
     {"order", GW_OPT_CHOICE, "backward", 0, 0, "backward|priority", NULL,
-     "which bucket goes first: as they fill, or the one nearest the model's input"},
+     "which bucket goes first: in the order of the backward pass, or the one nearest the input"},
     {"credit", GW_OPT_BYTES, NULL, 4, 0x1p40, NULL, "BYTES",
      "order=priority: bytes of gradients in flight (default: what the wire carries in twice the "
-     "time "
-     "between polls, from two buckets to 4M; 4M where its rate is not known)"},
+     "time between polls, and two buckets; 4M where its rate is not known)"},
     GW_STRATEGY_ALGO,
     {0}};
 
 const gw_strategy_ops gw_strategy_iallreduce = {
     .head = {GW_STRATEGY_ABI, "iallreduce",
              "nonblocking allreduces in buckets, overlapped with the backward pass", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
     .formula = "one allreduce of each bucket",
     .refuses = refuses,
     .thread_level = gw_overlap_thread_level,

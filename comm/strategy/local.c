@@ -153,14 +153,15 @@ static bool agrees(const void *p) {
 }
 
 static const gw_opt opts[] = {
-    {"period", GW_OPT_INT, "8", 1, 0x1p31, NULL, "H", "steps from one averaging to the next"},
-    {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "average the optimizer's momentum, too"},
+    {"period", GW_OPT_INT, "8", 1, 0x1p31, NULL, "H", "steps between averages"},
+    {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "also average the optimizer's momentum"},
     GW_STRATEGY_ALGO,
     {0}};
 
 const gw_strategy_ops gw_strategy_local = {
-    .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every few steps", opts},
-    .formula = "every H steps: one allreduce of n (momentum=1: and one exact)",
+    .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every `period` steps",
+             opts},
+    .formula = "one allreduce of n every `period` steps (momentum=1: and one exact)",
     .open = open,
     .close = close,
     .finish = finish,

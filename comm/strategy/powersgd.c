@@ -317,19 +317,20 @@ static gw_cost cost(const void *p, int64_t exchange) {
 }
 
 static const gw_opt opts[] = {
-    {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, "R", "factors that stand for a matrix"},
+    {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, "R", "rank of the factors of a matrix"},
     {"feedback", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL,
-     "add what the factors lacked to the next gradient"},
+     "add what the factors dropped to the next gradient"},
     {"warm", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL,
-     "start from the factors of the last step, or from random ones"},
+     "start from the factors of the last step instead of random ones"},
     GW_STRATEGY_ALGO,
     {0}};
 
 const gw_strategy_ops gw_strategy_powersgd = {
     .head = {GW_STRATEGY_ABI, "powersgd",
-             "low-rank factors of each weight matrix, two small allreduces; error feedback", opts},
+             "low-rank factors of each weight matrix, in two small allreduces; error feedback",
+             opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY,
-    .formula = "one allreduce of R * rows a matrix + all else, one of R * cols a matrix",
+    .formula = "one allreduce of R * rows per matrix + all else, one of R * cols per matrix",
     .refuses = refuses,
     .open = open,
     .close = close,

@@ -81,7 +81,7 @@ static gw_cost cost(const void *p, int64_t exchange) {
 }
 
 static const gw_opt opts[] = {
-    {"dedicated", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "rank 0 only serves and trains no samples"},
+    {"dedicated", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "rank 0 only updates: it trains no samples"},
     GW_STRATEGY_ALGO,
     {0}};
 

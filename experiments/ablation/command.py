@@ -30,7 +30,7 @@ class Setting:
     node: Node
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def train_options(program):
     """{option: whether it takes a value} of `gradwire train`."""
     try:

@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 def now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def write_json(path, content):
@@ -198,7 +198,7 @@ class Journal:
 
     def directory(self):
         """Where the relative paths of a spec's options begin: where the study was begun, wherever
-        it is gone on with."""
+        it is resumed."""
         path = (self.study() or {}).get("directory") or os.getcwd()
         if not os.path.isdir(path):
             raise Refused(f"{path}: there the study was begun, and relative paths of its spec "

@@ -1,7 +1,5 @@
-"""Starts and ends the processes of a run, and the testbed under it."""
+"""Starts the processes of a run, and the testbed under it; what they said."""
 
-import contextlib
-import ctypes
 import hashlib
 import os
 import re
@@ -9,22 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
+import processes
 from ablation.journal import LOG, Refused
 from ablation.progress import warn
 
 TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "testbed")
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-GRACE_S = 3  # between asking processes to end and making them
 LOG_BYTES, MESSAGE_LINES, MESSAGE_LENGTH = 64 << 10, 10, 2000
 # What Hydra and UCX say around a rank's own words when one dies.
 BANNER = re.compile(r"^(=|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
                     r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)|"
                     r" *\d+ +/\S+\(\S*\) \[0x).*$", re.MULTILINE)
 DIED_OF = re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
-
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 # ---- what is started ----
@@ -137,109 +131,18 @@ def refuse_crowd(cells, jobs):
                       "--oversubscribe where times do not matter")
 
 
-# ---- a process and all that comes of it ----
-
-def become_reaper():
-    """Processes whose parent dies become this process's children, so that they can be found."""
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
+# ---- its processes ----
 
 def start(words, environment, directory, log, mask):
-    """In a session of its own: a terminal's Ctrl-C is the runner's to pass on. If the runner is
-    killed, the kernel tells the launcher to end, and that ends its ranks."""
-    runner = os.getpid()
-
-    def prepare():
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != runner:  # it died before the line above
-            os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
+    """With what the environment changes, and all that is said in a file."""
     changed = dict(os.environ)
     for name, value in environment.items():
         changed.pop(name, None)
         if value is not None:
             changed[name] = str(value)
     with open(log, "wb") as file:
-        return subprocess.Popen(words, env=changed, cwd=directory, stdin=subprocess.DEVNULL,
-                                stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-                                preexec_fn=prepare)
-
-
-def process_table():
-    """pid -> (parent, start time) of what is alive: the start time tells a process from a later one
-    of the same number."""
-    table = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                    fields = file.read().rpartition(")")[2].split()
-            except OSError:  # gone meanwhile
-                continue
-            if fields[0] != "Z":
-                table[int(name)] = (int(fields[1]), fields[19])
-    return table
-
-
-def tree(pids, table):
-    """{pid: start time} of these and their descendants. A launcher puts its ranks in sessions of
-    their own, so neither a group nor a session has them all."""
-    found = {pid: table[pid][1] for pid in pids if pid in table}
-    grown = True
-    while grown:
-        more = {pid: begun for pid, (parent, begun) in table.items()
-                if parent in found and pid not in found}
-        found.update(more)
-        grown = bool(more)
-    return found
-
-
-def alive(known):
-    table = process_table()
-    return {pid: begun for pid, begun in known.items() if table.get(pid, (0, None))[1] == begun}
-
-
-def send(pids, number):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def end(processes, grace_s=GRACE_S):
-    """The launchers are asked to end, which end their ranks; after some seconds all that is left of
-    their trees is made to."""
-    roots = [process.pid for process in processes if process.poll() is None]
-    known = tree(roots, process_table())
-    send(roots, signal.SIGTERM)
-    until = time.monotonic() + grace_s
-    while known and time.monotonic() < until:
-        time.sleep(0.02)
-        for process in processes:
-            process.poll()
-        known.update(tree(known, process_table()))
-        known = alive(known)
-    while known:
-        send(known, signal.SIGKILL)
-        time.sleep(0.02)
-        known.update(tree(known, process_table()))
-        known = alive(known)
-    for process in processes:
-        process.wait()
-
-
-def sweep(processes):
-    """Ends what a launcher that is gone has left: it would disturb the next run."""
-    own = {process.pid for process in processes}
-    table = process_table()
-    left = tree([pid for pid, (parent, _) in table.items()
-                 if parent == os.getpid() and pid not in own], table)
-    send(left, signal.SIGKILL)
-    while alive(left):
-        time.sleep(0.01)
-    for pid in left:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+        return processes.start(words, mask, env=changed, cwd=directory, stdout=file,
+                               stderr=subprocess.STDOUT)
 
 
 def read_log(folder):

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import processes
 from ablation import journal as j
 from ablation import launch
 from ablation.progress import Progress, duration
@@ -65,7 +66,7 @@ class Runner:
 
     def run(self):
         """Signals wait to be asked for: none comes in the middle of a record."""
-        launch.become_reaper()
+        processes.become_reaper()
         self.ending = ending()
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
         try:
@@ -77,7 +78,7 @@ class Runner:
                 if self.live:
                     self.wait()
         finally:
-            launch.end([live.process for live in self.live])
+            processes.end([live.process for live in self.live])
             self.progress.clear()
             while signal.sigtimedwait(self.ending, 0):
                 pass  # a second Ctrl-C says nothing new
@@ -115,7 +116,7 @@ class Runner:
             if live.process.poll() is not None:
                 self.finish(live)
             elif time.monotonic() >= live.deadline:
-                launch.end([live.process])
+                processes.end([live.process])
                 self.finish(live, timed_out=True)
 
     def take(self, told):
@@ -123,7 +124,7 @@ class Runner:
         if told is None or told.si_signo == signal.SIGCHLD:
             return
         gone = [live for live in self.live if live.process.poll() is not None]
-        launch.end([live.process for live in self.live])
+        processes.end([live.process for live in self.live])
         for live in list(self.live):
             self.finish(live, interrupted=live not in gone)
         raise Interrupted(told.si_signo)
@@ -131,7 +132,7 @@ class Runner:
     def finish(self, live, timed_out=False, interrupted=False):
         """A run that was done just before it was ended is done."""
         self.live.remove(live)
-        launch.sweep([other.process for other in self.live])
+        processes.sweep([other.process for other in self.live])
         text = launch.read_log(self.journal.folder(live.planned))
         status = live.process.returncode
         complete = status == 0 and self.journal.has_result(live.planned)

@@ -4,7 +4,8 @@ import os
 import re
 import shlex
 
-from ablation.launch import GRACE_S, threads_of
+from ablation.launch import threads_of
+from processes import GRACE_S
 
 MOST_TASKS = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
 START_S = 60  # for what a run takes beside its timeout: starting, recording

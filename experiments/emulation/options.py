@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv, description):
-    parser = Parser(prog="testbed", description=description,
+    parser = Parser(description=description,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 

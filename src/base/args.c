@@ -311,14 +311,17 @@ bool gw_args_given(const gw_args *args, const char *name) {
     return must_find(args, name)->given;
 }
 
+const char *gw_opt_meta(const gw_opt *o) {
+    static const char *const metas[] = {NULL, "N", "X", "BYTES", NULL, "TEXT"};
+    return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
+}
+
 void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
-    static const char *const metas[] = {"", "N", "X", "BYTES", "", "TEXT"};
     for (const gw_opt *o = opts; o && o->name; o++) {
-        const char *meta = o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
+        const char *meta = gw_opt_meta(o);
         char left[96];
-        const char *join = o->type == GW_OPT_FLAG ? "" : *prefix ? " " : "=";
-        snprintf(left, sizeof left, "%s%s%s%s", prefix, o->name, join,
-                 o->type == GW_OPT_FLAG ? "" : meta);
+        const char *join = !meta ? "" : *prefix ? " " : "=";
+        snprintf(left, sizeof left, "%s%s%s%s", prefix, o->name, join, meta ? meta : "");
         fprintf(to, "  %-34s %s", left, o->help);
         if (o->def && *o->def && o->type != GW_OPT_FLAG)
             fprintf(to, " [%s]", o->def);

@@ -55,7 +55,10 @@ double gw_args_real(const gw_args *args, const char *name);
 const char *gw_args_text(const gw_args *args, const char *name); /* NULL: unset, no default */
 bool gw_args_given(const gw_args *args, const char *name);       /* set by the user */
 
-/** Write one line an option ("  --name META   help [default]") to `to`. */
+/** What stands for the value in the help, such as "N" or "on|off"; NULL: a flag. */
+const char *gw_opt_meta(const gw_opt *o);
+
+/** Write one line per option ("  --name META   help [default]") to `to`. */
 void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to);
 
 /** The entry of `names[0..n)` most like `word`, or NULL when none comes near. */

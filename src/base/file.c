@@ -336,10 +336,3 @@ gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
     *len = n;
     return GW_OK;
 }
-
-int64_t gw_file_written_ns(int folder, const char *path) {
-    struct stat st;
-    if (fstatat(folder, path, &st, 0) != 0)
-        return 0;
-    return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-}

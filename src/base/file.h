@@ -79,8 +79,4 @@ gw_err gw_file_sync_folder(const char *dir);
  */
 gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
 
-/** When PATH (relative to the open folder `folder`, or to AT_FDCWD) was last written, nanoseconds
- * since 1970 by the file system's clock; 0: there is no such file. */
-int64_t gw_file_written_ns(int folder, const char *path);
-
 #endif

@@ -99,7 +99,7 @@ static gw_err check_header(const char *path, const char *header) {
     return e;
 }
 
-/* *kept: it is there, and can be gone on with. What another folder lacks altogether begins anew. */
+/* *kept: it is there, and can be continued. What another folder lacks altogether starts empty. */
 static gw_err look(gw_rows *r, const char *name, const char *header, bool *kept) {
     const json_t *mark = json_object_get(r->marks, name);
     const char *dir = r->from ? r->from : r->dir;

@@ -32,6 +32,11 @@ static double middle(const double *sorted, int n) {
     return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
+double gw_stats_typical(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return x[(n - 1) / 10];
+}
+
 double gw_stats_median(double *x, int n) {
     qsort(x, (size_t)n, sizeof *x, ascending);
     return middle(x, n);

@@ -36,6 +36,10 @@ double gw_stats_precision(const gw_stats *s);
 /** Median of x[0..n), n >= 1, which is sorted. */
 double gw_stats_median(double *x, int n);
 
+/** The time that repetitions x[0..n), n >= 1, stand for: their lowest decile, since what disturbs
+ * a measurement on a shared machine only ever adds. x is sorted. */
+double gw_stats_typical(double *x, int n);
+
 /** A list of samples that grows. */
 typedef struct gw_samples {
     double *x;

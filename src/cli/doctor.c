@@ -1,15 +1,15 @@
 /* gradwire doctor: what will limit a run here, and what to do about it. */
-#include "base/agree.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "counters/counters.h"
+#include "counters/papi.h"
 #include "data/data.h"
+#include "machine/ceilings_file.h"
+#include "machine/host.h"
+#include "mpi/agree.h"
 #include "nn/gemm.h"
-#include "prof/ceilings_file.h"
 #include "prof/clock.h"
-#include "prof/counters.h"
-#include "prof/host.h"
 #include "prof/ledger.h"
-#include "prof/papi.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const gw_opt options[] = {
      .type = GW_OPT_INT,
      .min = 1,
      .max = 4096,
-     .help = "OpenMP threads a rank that the run will use [OMP_NUM_THREADS, else 1]"},
+     .help = "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
     {0},
 };
 
@@ -357,7 +357,7 @@ static int doctor(int argc, char **argv) {
 
 const gw_command gw_command_doctor = {
     .name = "doctor",
-    .summary = "what will limit a run on this machine, and what to do about it",
+    .summary = "report what will limit a run on this machine, and what to do about it",
     .usage = "[--threads N]      (under mpiexec as the run itself: it looks at all its ranks)",
     .notes =
         "Each finding is ok, a note (good to know) or a problem (a run would suffer), with the\n"

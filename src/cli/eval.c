@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
+#include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "train/evaluate.h"
 
@@ -17,7 +18,8 @@ static const gw_opt opts[] = {
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
      "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
     {"image-scale", GW_OPT_INT, "1", 1, 16, NULL, "K", "enlarge images K times each way"},
-    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads a rank"},
+    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank"},
+    GW_GEMM_OPT("oneDNN where this program has it"),
     {0}};
 
 typedef struct job {
@@ -101,6 +103,7 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
 static gw_err parse(job *j, int argc, char **argv) {
     GW_TRY(gw_args_new(&j->args, opts));
     GW_TRY(gw_args_argv(j->args, "eval", argc, argv, NULL));
+    GW_TRY(gw_gemm_allow(gw_args_text(j->args, "gemm")));
     const char *model = gw_args_text(j->args, "model");
     if (!model)
         return gw_fail(GW_ERR_USAGE, "eval: --model DIR|FILE is needed");
@@ -123,7 +126,7 @@ static int run(int argc, char **argv) {
 
 const gw_command gw_command_eval = {
     .name = "eval",
-    .summary = "accuracy, precision, recall, F1 and confusion matrix of a saved model",
+    .summary = "evaluate a saved model: accuracy, precision, recall, F1, confusion matrix",
     .usage = "--model DIR|FILE [options]",
     .opts = opts,
     .run = run,

@@ -1,62 +1,99 @@
 /* gradwire list: what the registries hold, out of the tables that parse the options. */
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
 #include "comm/strategy.h"
 
 #include <string.h>
 
-/* What a strategy or an algorithm states beyond its entry. */
-static void state_strategy(const gw_entry *e) {
+static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+                               "print these, and the commands with their options, as JSON"},
+                              {0}};
+
+/* ---- what an entry states beyond its name, summary and options ---- */
+
+static gw_err state_strategy(const gw_entry *e, json_t **out) {
     const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
-    printf("      %s, %s; a step: %s\n",
-           ops->traits & GW_STRATEGY_SYNCHRONOUS ? "synchronous" : "not synchronous",
-           ops->traits & GW_STRATEGY_EXACT ? "exact (as its codec)" : "not exact", ops->formula);
+    *out = json_pack("{s:b, s:b, s:s}", "synchronous", ops->traits & GW_STRATEGY_SYNCHRONOUS,
+                     "exact", ops->traits & GW_STRATEGY_EXACT, "sends", ops->formula);
+    return GW_OK;
 }
 
-static void state_algo(const gw_entry *e) {
+static gw_err state_algo(const gw_entry *e, json_t **out) {
     const gw_algo_ops *ops = (const gw_algo_ops *)e; /* head is the first member */
-    printf("      an allreduce: %s\n", ops->formula);
+    *out = json_pack("{s:s}", "sends", ops->formula);
+    return GW_OK;
+}
+
+static const char *error_of(unsigned caps) {
+    return caps & GW_CODEC_LOSSLESS   ? "none"
+           : caps & GW_CODEC_UNBIASED ? "unbiased"
+           : caps & GW_CODEC_BIASED   ? "biased"
+                                      : "rounding";
 }
 
 /* Of the codec with its default options. */
-static void state_codec(const gw_entry *e) {
-    static const struct {
-        unsigned cap;
-        const char *word;
-    } words[] = {{GW_CODEC_LOSSLESS, "lossless"},
-                 {GW_CODEC_UNBIASED, "unbiased"},
-                 {GW_CODEC_BIASED, "biased: with error feedback"},
-                 {GW_CODEC_SPARSE, "sparse"},
-                 {GW_CODEC_FIXED, "fixed size"},
-                 {GW_CODEC_LINEAR, "linear"}};
+static gw_err state_codec(const gw_entry *e, json_t **out) {
+    const size_t many = 1 << 20;
     gw_codec c;
-    if (gw_codec_open(&c, e->name) != GW_OK) {
-        printf("      cannot be used here: %s\n", gw_err_text());
-        return;
-    }
-    const char *between = "      ";
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (c.caps & words[i].cap &&
-            !(words[i].cap == GW_CODEC_UNBIASED && c.caps & GW_CODEC_LOSSLESS)) {
-            printf("%s%s", between, words[i].word);
-            between = ", ";
-        }
-    if (gw_codec_summable(&c))
-        printf("%sMPI adds it as it is%s", between,
-               gw_codec_agrees(&c) ? " (its ranks agree on a scale first)" : "");
-    if (c.ops->pack)
-        printf("; as a stage: CODEC+%s", e->name);
-    printf("\n");
+    GW_TRY(gw_codec_open(&c, e->name));
+    double bits = 8.0 * (double)gw_codec_bound(&c, many) / (double)many;
+    *out = json_pack("{s:o, s:s, s:b, s:b, s:b}", "bits_per_element",
+                     c.caps & GW_CODEC_FIXED ? json_real(bits) : json_null(), "error",
+                     error_of(c.caps), "sparse", c.caps & GW_CODEC_SPARSE, "mpi_sums",
+                     gw_codec_summable(&c), "stage", c.ops->pack != NULL);
     gw_codec_close(&c);
+    return GW_OK;
 }
 
-static void print(const gw_registry *reg, const char *plural, const char *option,
-                  void (*state)(const gw_entry *e)) {
-    printf("%s (%s):\n", plural, option);
-    for (const gw_entry *const *e = reg->entries; *e; e++) {
+typedef struct part {
+    const char *key;
+    const gw_registry *registry;
+    const char *option; /* how a user names one of them */
+    gw_err (*state)(const gw_entry *e, json_t **out);
+} part;
+
+static const part parts[] = {
+    {"strategies", &gw_strategies, "--comm NAME:option=value,..", state_strategy},
+    {"algorithms", &gw_algos, "option algo=NAME of a strategy", state_algo},
+    {"codecs", &gw_codecs, "--compress NAME:option=value,..", state_codec},
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* ---- as text ---- */
+
+static bool holds(const json_t *o, const char *key) {
+    return json_is_true(json_object_get(o, key));
+}
+
+static void print_traits(const char *name, const json_t *o) {
+    const json_t *sends = json_object_get(o, "sends"), *error = json_object_get(o, "error"),
+                 *bits = json_object_get(o, "bits_per_element");
+    printf("      ");
+    if (json_object_get(o, "synchronous"))
+        printf("%s, %s; ", holds(o, "synchronous") ? "synchronous" : "not synchronous",
+               holds(o, "exact") ? "exact" : "not exact");
+    if (sends)
+        printf("sends %s", json_string_value(sends));
+    if (json_is_real(bits))
+        printf("%.3g bits per element, ", json_real_value(bits));
+    if (error)
+        printf("error: %s", json_string_value(error));
+    printf("%s%s", holds(o, "sparse") ? ", sparse" : "",
+           holds(o, "mpi_sums") ? ", MPI can sum it" : "");
+    if (holds(o, "stage"))
+        printf(", also as a stage: CODEC+%s", name);
+    printf("\n");
+}
+
+static gw_err print_part(const part *p) {
+    printf("%s (%s):\n", p->key, p->option);
+    for (const gw_entry *const *e = p->registry->entries; *e; e++) {
+        json_t *traits = NULL;
+        GW_TRY(p->state(*e, &traits));
         printf("  %-12s %s\n", (*e)->name, (*e)->summary);
-        if (state)
-            state(*e);
+        print_traits((*e)->name, traits);
+        json_decref(traits);
         for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
             const gw_opt one[] = {*o, {0}};
             printf("      ");
@@ -64,30 +101,87 @@ static void print(const gw_registry *reg, const char *plural, const char *option
         }
     }
     printf("\n");
+    return GW_OK;
+}
+
+static gw_err print_text(void) {
+    for (int i = 0; i < PARTS; i++)
+        GW_TRY(print_part(&parts[i]));
+    printf("sends: bytes and messages that all P ranks together hand to MPI, in each step "
+           "(strategies)\n"
+           "or each allreduce (algorithms); n: parameters, b: bytes of their encoding.\n"
+           "synchronous: replicas are equal after every step. exact: with an exact codec every "
+           "update\n"
+           "is that of a serial run. Bits and error of a codec are those of its default options;\n"
+           "biased: --error-feedback auto turns error feedback on.\n"
+           "A plugin is named by its path. Rules choose codecs for some tensors:\n"
+           "--compress 'topk;layer2=none;min_bytes=4K'.\n");
+    return GW_OK;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *options_json(const gw_opt *options) {
+    json_t *all = json_array();
+    for (const gw_opt *o = options; o && o->name; o++)
+        json_array_append_new(all, json_pack("{s:s, s:s?, s:s?, s:s}", "name", o->name, "value",
+                                             gw_opt_meta(o), "default", o->def, "help", o->help));
+    return all;
+}
+
+static json_t *described(const char *name, const char *summary, const gw_opt *options) {
+    return json_pack("{s:s, s:s, s:o}", "name", name, "summary", summary, "options",
+                     options_json(options));
+}
+
+static gw_err part_json(const part *p, json_t *all) {
+    for (const gw_entry *const *e = p->registry->entries; *e; e++) {
+        json_t *traits = NULL;
+        GW_TRY(p->state(*e, &traits));
+        json_object_update_new(traits, described((*e)->name, (*e)->summary, (*e)->opts));
+        json_array_append_new(all, traits);
+    }
+    return GW_OK;
+}
+
+static gw_err fill(json_t *document) {
+    for (int i = 0; i < PARTS; i++) {
+        json_t *all = json_array();
+        json_object_set_new(document, parts[i].key, all);
+        GW_TRY(part_json(&parts[i], all));
+    }
+    json_t *all = json_array();
+    json_object_set_new(document, "commands", all);
+    for (const gw_command *const *c = gw_commands; *c; c++)
+        json_array_append_new(all, described((*c)->name, (*c)->summary, (*c)->opts));
+    return GW_OK;
+}
+
+static gw_err print_json(void) {
+    json_t *document = json_pack("{s:i}", "schema", 1);
+    gw_err e = fill(document);
+    if (e == GW_OK && json_dumpf(document, stdout, JSON_INDENT(2)) != 0)
+        e = gw_fail(GW_ERR_NOMEM, "list: out of memory");
+    printf("\n");
+    json_decref(document);
+    return e;
 }
 
 static int run(int argc, char **argv) {
-    gw_args *none = NULL;
-    gw_err e = gw_args_new(&none, NULL);
+    gw_args *args = NULL;
+    gw_err e = gw_args_new(&args, opts);
     if (e == GW_OK)
-        e = gw_args_argv(none, "list", argc, argv, NULL);
-    gw_args_free(none);
-    if (e != GW_OK)
-        return gw_cli_refuse(e);
-    print(&gw_strategies, "strategies", "--comm NAME:option=value,..", state_strategy);
-    print(&gw_algos, "algorithms", "option algo=NAME of a strategy", state_algo);
-    print(&gw_codecs, "codecs", "--compress NAME:option=value,..", state_codec);
-    printf("Bytes and messages are those handed to MPI by all P ranks together; n: parameters,\n"
-           "b: bytes of their encoding. Synchronous: replicas agree after every step. Exact: each\n"
-           "update is the one of a serial run. A plugin is named by its path. Tensors may have "
-           "codecs\n"
-           "of their own: --compress 'topk;layer2=none;min_bytes=4K'.\n");
-    return 0;
+        e = gw_args_argv(args, "list", argc, argv, NULL);
+    if (e == GW_OK)
+        e = gw_args_flag(args, "json") ? print_json() : print_text();
+    gw_args_free(args);
+    return e == GW_OK ? 0 : gw_cli_refuse(e);
 }
 
 const gw_command gw_command_list = {
     .name = "list",
-    .summary = "strategies, algorithms and codecs with their options",
-    .usage = "",
+    .summary = "list strategies, algorithms and codecs with their options",
+    .usage = "[options]",
+    .opts = opts,
     .run = run,
 };

@@ -7,17 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define X(name) extern const gw_command gw_command_##name;
-#include "cli/commands.def"
-#undef X
-
-const gw_command *const gw_commands[] = {
-#define X(name) &gw_command_##name,
-#include "cli/commands.def"
-#undef X
-    NULL,
-};
-
 int gw_cli_fail(gw_err e) {
     fprintf(stderr, "gradwire: %s\n", gw_err_text());
     return gw_err_status(e);

@@ -1,7 +1,7 @@
 #include "cli/parallel.h"
 
-#include "base/agree.h"
 #include "cli/cli.h"
+#include "mpi/agree.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -1,14 +1,14 @@
 /* gradwire plan: which codec and algorithm will be the fastest here, predicted from measured parts;
  * with --verify the prediction beside what the same steps take. */
 #include "base/rng.h"
-#include "base/wait.h"
+#include "cli/bench/step_rig.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
-#include "cli/step_opts.h"
-#include "cli/step_rig.h"
+#include "cli/train/step_opts.h"
+#include "machine/transport.h"
+#include "mpi/wait.h"
 #include "nn/gemm.h"
-#include "train/bound_measure.h"
-#include "train/transport.h"
+#include "select/bound_measure.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 enum { MOST_VERIFIED = 16, MOST_BLOCK = 1000, COMMAND = 2048 };
 
 static const gw_opt opts[] = {
-#include "cli/step_opts.def"
+#include "cli/train/step_opts.def"
     {"codecs", GW_OPT_TEXT, GW_AUTO_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
     {"algos", GW_OPT_TEXT, "", 0, 0, NULL, "ALGO;ALGO..",
      "algorithms to compare, where --comm names none [all]"},
@@ -81,8 +81,9 @@ static gw_err read_args(plan *p, int *level) {
     if (len >= (int)sizeof spec)
         return gw_fail(GW_ERR_USAGE, "plan: --codecs and --algos are too long");
     p->rig.lazy = p->c.lazy;
-    GW_TRY(gw_session_new(&p->rig.session, p->c.comm, spec, p->c.feedback, p->c.wire_check));
-    gw_session_auto(p->rig.session)->default_codecs = !gw_args_given(a, "codecs");
+    GW_TRY(gw_auto_session(&p->rig.session, &p->rig.choice, p->c.comm, spec, p->c.feedback,
+                           p->c.wire_check, false));
+    p->rig.choice->default_codecs = !gw_args_given(a, "codecs");
     *level = gw_session_thread_level(p->rig.session);
     return GW_OK;
 }
@@ -90,7 +91,7 @@ static gw_err read_args(plan *p, int *level) {
 /* --comm with the algorithm named in it. */
 static void comm_of(const plan *p, const gw_candidate *c, char out[COMMAND]) {
     const char *comm = p->c.comm;
-    if (gw_auto_algo_named(gw_session_auto(p->rig.session)))
+    if (gw_auto_algo_named(p->rig.choice))
         snprintf(out, COMMAND, "%s", comm);
     else
         snprintf(out, COMMAND, "%s%calgo=(%s)", comm, strchr(comm, ':') ? ',' : ':', c->algo);
@@ -292,7 +293,7 @@ static gw_err predict(plan *p, bool *own) {
                               .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     GW_TRY(gw_transport_byte(p->place.oversubscribed, p->place.comm, &p->byte_s));
-    return verify(p, gw_session_auto(p->rig.session), own);
+    return verify(p, p->rig.choice, own);
 }
 
 static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
@@ -302,7 +303,7 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
     GW_TRY(gw_bench_json_open(&file, gw_args_text(p->args, "json"), comm));
     gw_err e = predict(p, own);
     if (e == GW_OK)
-        e = gw_agree(comm, finish(p, gw_session_auto(p->rig.session), file));
+        e = gw_agree(comm, finish(p, p->rig.choice, file));
     else
         gw_file_abandon(file);
     for (int i = p->n - 1; i >= 0 && !*own; i--)

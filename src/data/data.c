@@ -3,10 +3,10 @@
 
 #include "base/mem.h"
 #include "base/span.h"
-#include "base/wait.h"
 #include "data/idx.h"
-#include "data/sampler.h"
+#include "data/shard.h"
 #include "data/synthetic.h"
+#include "mpi/wait.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -110,7 +110,7 @@ static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
     f->servers = spec->servers;
     memcpy(f->source, raw->source, sizeof f->source);
     uint32_t first, count;
-    return spec->sharded ? gw_sampler_shard(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
+    return spec->sharded ? gw_shard_cut(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
 }
 
 /* --- a node's copy --- */
@@ -253,8 +253,8 @@ static gw_err prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, in
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count;
-        GW_TRY(gw_sampler_shard(f->train, f->batch, r - f->servers, ranks - f->servers, &first,
-                                &count));
+        GW_TRY(
+            gw_shard_cut(f->train, f->batch, r - f->servers, ranks - f->servers, &first, &count));
         cut[r] = (gw_span){first, count};
     }
     return gw_alloc(&h->shard, cut[rank].n, pixels + 1);

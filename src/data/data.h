@@ -2,7 +2,7 @@
 #ifndef GW_DATA_DATA_H
 #define GW_DATA_DATA_H
 
-#include "base/agree.h"
+#include "mpi/agree.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/span.h"
+#include "data/shard.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,34 +17,14 @@ struct gw_sampler {
     uint32_t order[];
 };
 
-static gw_span part(size_t n, int rank, int ranks) {
-    return rank < 0 ? (gw_span){0, 0} : gw_span_part((gw_span){0, n}, rank, ranks);
-}
-
-static gw_err check_batch(uint32_t n, int batch) {
-    if (batch < 1 || (uint32_t)batch > n)
-        return gw_fail(GW_ERR_USAGE,
-                       "global batch %d: must be from 1 to the number of training samples, %u",
-                       batch, n);
-    return GW_OK;
-}
-
-gw_err gw_sampler_shard(uint32_t n, int batch, int rank, int ranks, uint32_t *first,
-                        uint32_t *count) {
-    GW_TRY(check_batch(n, batch));
-    uint32_t full = n / (uint32_t)batch;
-    gw_span whole = part((size_t)batch, rank, ranks), rest = part(n % (uint32_t)batch, rank, ranks);
-    *first = full * (uint32_t)whole.off + (uint32_t)rest.off;
-    *count = full * (uint32_t)whole.n + (uint32_t)rest.n;
-    return GW_OK;
-}
-
 gw_err gw_sampler_open(gw_sampler **out, const gw_dataset *set, int batch, bool sharded,
                        uint64_t seed, int rank, int ranks) {
-    uint32_t n = set->n_global, first = 0, count = n;
-    GW_TRY(check_batch(n, batch));
-    if (sharded)
-        GW_TRY(gw_sampler_shard(n, batch, rank, ranks, &first, &count));
+    uint32_t n = set->n_global, first, count;
+    GW_TRY(gw_shard_cut(n, batch, rank, ranks, &first, &count));
+    if (!sharded) {
+        first = 0;
+        count = n;
+    }
     if (set->first != first || set->n != count)
         return gw_fail(GW_ERR_INTERNAL,
                        "sampler: rank %d holds samples %u + %u, its batches of %d need %u + %u: "
@@ -73,10 +53,14 @@ int gw_sampler_batches(const gw_sampler *s) {
     return (int)((s->n - 1) / (uint32_t)s->batch + 1);
 }
 
+int gw_sampler_full(const gw_sampler *s) {
+    return (int)(s->n / (uint32_t)s->batch);
+}
+
 int gw_sampler_max_local(const gw_sampler *s) {
-    size_t full = part((size_t)s->batch, s->rank, s->ranks).n;
+    size_t full = gw_shard_part((size_t)s->batch, s->rank, s->ranks).n;
     /* A part of a smaller whole can be the larger one: part 2 of 5 of 2 samples is 1, of 3 is 0. */
-    size_t last = part(s->n % (uint32_t)s->batch, s->rank, s->ranks).n;
+    size_t last = gw_shard_part(s->n % (uint32_t)s->batch, s->rank, s->ranks).n;
     return (int)(full > last ? full : last);
 }
 
@@ -94,8 +78,9 @@ gw_batch gw_sampler_batch(const gw_sampler *s, int b) {
     assert(b >= 0 && b < gw_sampler_batches(s));
     size_t size = (size_t)s->batch, begin = (size_t)b * size;
     size_t global = s->n - begin < size ? s->n - begin : size;
-    gw_span mine = part(global, s->rank, s->ranks);
+    gw_span mine = gw_shard_part(global, s->rank, s->ranks);
     /* Only the last batch is short, so those before it took a full part each of the shard. */
-    size_t at = s->sharded ? (size_t)b * part(size, s->rank, s->ranks).n : begin + mine.off;
+    size_t at =
+        s->sharded ? (size_t)b * gw_shard_part(size, s->rank, s->ranks).n : begin + mine.off;
     return (gw_batch){s->order + at, (int)mine.n, (int)global};
 }

@@ -27,16 +27,13 @@ gw_err gw_sampler_open(gw_sampler **out, const gw_dataset *set, int batch, bool 
                        uint64_t seed, int rank, int ranks);
 void gw_sampler_close(gw_sampler *s); /* s may be NULL */
 
-int gw_sampler_batches(const gw_sampler *s);     /* global batches an epoch */
+int gw_sampler_batches(const gw_sampler *s); /* global batches an epoch */
+/** The first of them, all but a shorter last one; at least 1. */
+int gw_sampler_full(const gw_sampler *s);
 int gw_sampler_max_local(const gw_sampler *s);   /* largest `local` of any batch on this rank */
 void gw_sampler_epoch(gw_sampler *s, int epoch); /* prepare an epoch, 0.. */
 
 /** Global batch b, 0.., of the epoch prepared; idx lives until the next epoch or close. */
 gw_batch gw_sampler_batch(const gw_sampler *s, int b);
-
-/** How many samples rank r's parts of an epoch over n samples add up to, and how many come
- *  before them over the ranks below: the cut of the sharded layout. Batch as in gw_sampler_open. */
-gw_err gw_sampler_shard(uint32_t n, int batch, int rank, int ranks, uint32_t *first,
-                        uint32_t *count);
 
 #endif

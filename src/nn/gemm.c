@@ -13,14 +13,20 @@
 /* What one more thread must be given to pay for its wake-up: some microseconds of arithmetic. */
 #define FLOPS_PER_THREAD 5e5
 
-/* Rows and columns of C are cut at these, near what the libraries' innermost kernels work on. */
-enum { ROWS = 8, COLS = 16 };
+/* Rows and columns of C, and its sums, are cut at these: near what the libraries' innermost kernels
+ * work on. */
+enum { ROWS = 8, COLS = 16, TERMS = 64 };
 
-/* Pieces pack operands anew. An element takes as long as 10 to 60 multiplications and additions
- * did, by library, instruction set and transposition; see docs/measurement.md. */
+/* What pieces cost beyond the product, in the time of a multiplication and addition: an element of
+ * an operand that is packed once more (10 to 60, by library, instruction set and transposition),
+ * and one of C that is read and written once more (2 to 13); see docs/measurement.md. */
 #define PACKING   40.0
+#define UPDATING  10.0
 #define MOST_LOST 0.02 /* of a product's time, for pieces */
 enum { MOST_CUTS = 32 };
+
+/* A product of this size that adds is more like one that writes than any of another size. */
+#define OTHER_BETA 1.01f
 
 static const gw_gemm_backend *const linked[] = {
 #ifdef GW_HAVE_DNNL
@@ -145,6 +151,8 @@ static const gw_gemm_choice *find_choice(const gw_product *p) {
         if (q->ta != p->ta || q->tb != p->tb)
             continue;
         float d = apart(p->m, q->m) * apart(p->n, q->n) * apart(p->k, q->k);
+        if (q->add != p->add)
+            d *= OTHER_BETA;
         if (d < nearest) {
             nearest = d;
             best = &plan.choice[i];
@@ -197,8 +205,14 @@ static void choose_grid(int m, int n, int threads, int *pm, int *pn) {
 }
 
 /* What cutting costs, of the product's time. */
-static double lost(const gw_product *p, int rows, int cols) {
-    return PACKING * (rows - 1.0) / p->m + PACKING * (cols - 1.0) / p->n;
+static double lost(const gw_product *p, gw_gemm_cuts c) {
+    return PACKING * (c.rows - 1.0) / p->m + PACKING * (c.cols - 1.0) / p->n +
+           UPDATING * (c.depth - 1.0) / p->k;
+}
+
+static double largest(const gw_product *p, gw_gemm_cuts c) {
+    return 2 * widest(p->m, c.rows, ROWS) * widest(p->n, c.cols, COLS) *
+           widest(p->k, c.depth, TERMS);
 }
 
 static int most_cuts(int n, int unit) {
@@ -206,24 +220,37 @@ static int most_cuts(int n, int unit) {
     return units < MOST_CUTS ? units : MOST_CUTS;
 }
 
-/* Of the ways to cut that cost little the cheapest that is fine enough; if none is, the finest. */
-void gw_gemm_pieces(const gw_product *p, double piece, int *rows, int *cols) {
-    double best_size = gw_product_flops(p), best_cost = 0;
-    *rows = *cols = 1;
-    if (best_size <= piece)
-        return;
-    for (int r = 1; r <= most_cuts(p->m, ROWS); r++)
-        for (int c = 1; c <= most_cuts(p->n, COLS) && lost(p, r, c) <= MOST_LOST; c++) {
-            double size = 2 * widest(p->m, r, ROWS) * widest(p->n, c, COLS) * p->k;
-            double costs = lost(p, r, c);
-            bool better = best_size > piece ? size < best_size : size <= piece && costs < best_cost;
-            if (better) {
-                best_size = size;
-                best_cost = costs;
-                *rows = r;
-                *cols = c;
-            }
-        }
+typedef struct search {
+    const gw_product *p;
+    double piece, size, cost; /* of the best so far */
+    gw_gemm_cuts best;
+} search;
+
+/* Whether the cuts cost little; then they are the best if they are the cheapest that are fine
+ * enough, or, while none are, the finest. */
+static bool consider(search *s, gw_gemm_cuts c) {
+    double size = largest(s->p, c), costs = lost(s->p, c);
+    if (costs > MOST_LOST)
+        return false;
+    if (s->size > s->piece ? size < s->size : size <= s->piece && costs < s->cost) {
+        s->size = size;
+        s->cost = costs;
+        s->best = c;
+    }
+    return true;
+}
+
+gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece) {
+    search s = {p, piece, gw_product_flops(p), 0, {1, 1, 1}};
+    if (s.size <= piece)
+        return s.best;
+    gw_gemm_cuts most = {most_cuts(p->m, ROWS), most_cuts(p->n, COLS), most_cuts(p->k, TERMS)};
+    for (int r = 1; r <= most.rows; r++)
+        for (int c = 1; c <= most.cols; c++)
+            for (int d = 1; d <= most.depth; d++)
+                if (!consider(&s, (gw_gemm_cuts){r, c, d}))
+                    break; /* more cuts cost more */
+    return s.best;
 }
 
 static int wanted_threads(const gw_product *p) {
@@ -241,7 +268,7 @@ static void scale(int m, int n, float beta, float *c, int ldc) {
         float *row = c + (size_t)i * (size_t)ldc;
         if (beta == 0) /* must not read C: 0 * NaN is NaN */
             memset(row, 0, (size_t)n * sizeof *row);
-        else
+        else if (beta != 1)
             for (int j = 0; j < n; j++)
                 row[j] *= beta;
     }
@@ -263,6 +290,16 @@ static job part_of(const job *all, int i, int m, int j, int n) {
     part.a += all->p.ta ? (size_t)i : (size_t)i * (size_t)all->lda;
     part.b += all->p.tb ? (size_t)j * (size_t)all->ldb : (size_t)j;
     part.c += (size_t)i * (size_t)all->ldc + (size_t)j;
+    return part;
+}
+
+/* Terms [from, to) of its sums; all but the first go on from what C holds. */
+static job terms_of(const job *all, int from, int to) {
+    job part = *all;
+    part.p.k = to - from;
+    part.a += all->p.ta ? (size_t)from * (size_t)all->lda : (size_t)from;
+    part.b += all->p.tb ? (size_t)from : (size_t)from * (size_t)all->ldb;
+    part.beta = from > 0 ? 1.0f : all->beta;
     return part;
 }
 
@@ -308,13 +345,16 @@ void gw_gemm_between(void (*f)(void *ctx), void *ctx) {
     between.ctx = ctx;
 }
 
-static void compute_pieces(const job *all, int rows, int cols) {
+static void compute_pieces(const job *all, gw_gemm_cuts cuts) {
     way by = choose_way(&all->p, true);
-    for (int piece = 0; piece < rows * cols; piece++) {
-        int r = piece / cols, c = piece % cols;
-        int i = cut(all->p.m, r, rows, ROWS), j = cut(all->p.n, c, cols, COLS);
-        job part = part_of(all, i, cut(all->p.m, r + 1, rows, ROWS) - i, j,
-                           cut(all->p.n, c + 1, cols, COLS) - j);
+    for (int piece = 0; piece < gw_gemm_cuts_pieces(cuts); piece++) {
+        int tile = piece / cuts.depth, d = piece % cuts.depth;
+        int r = tile / cuts.cols, c = tile % cuts.cols;
+        int i = cut(all->p.m, r, cuts.rows, ROWS), j = cut(all->p.n, c, cuts.cols, COLS);
+        job part = part_of(all, i, cut(all->p.m, r + 1, cuts.rows, ROWS) - i, j,
+                           cut(all->p.n, c + 1, cuts.cols, COLS) - j);
+        part = terms_of(&part, cut(all->p.k, d, cuts.depth, TERMS),
+                        cut(all->p.k, d + 1, cuts.depth, TERMS));
         if (piece > 0)
             between.f(between.ctx);
         compute(&part, by);
@@ -323,8 +363,8 @@ static void compute_pieces(const job *all, int rows, int cols) {
 
 void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc) {
-    job all = {{ta, tb, m, n, k}, a, b, c, beta, lda, ldb, ldc};
-    int rows = 1, cols = 1;
+    job all = {{ta, tb, m, n, k, beta != 0}, a, b, c, beta, lda, ldb, ldc};
+    gw_gemm_cuts cuts = {1, 1, 1};
     pthread_once(&once, setup);
     if (m == 0 || n == 0)
         return;
@@ -333,9 +373,9 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         return;
     }
     if (between.f)
-        gw_gemm_pieces(&all.p, plan.piece, &rows, &cols);
-    if (rows * cols > 1)
-        compute_pieces(&all, rows, cols);
+        cuts = gw_gemm_pieces(&all.p, plan.piece);
+    if (gw_gemm_cuts_pieces(cuts) > 1)
+        compute_pieces(&all, cuts);
     else
         compute(&all, choose_way(&all.p, false));
 }

@@ -48,6 +48,7 @@ void gw_gemm_between(void (*f)(void *ctx), void *ctx);
 typedef struct gw_product {
     bool ta, tb;
     int m, n, k;
+    bool add; /* beta is not 0: a library that is fast at one may be slow at the other */
 } gw_product;
 
 /** Multiplications and additions. */
@@ -55,7 +56,7 @@ double gw_product_flops(const gw_product *p);
 
 /** Ways to compute a product are numbers from 0 on: a library with our tiles over the threads, or
  *  with its own. */
-enum { GW_GEMM_WAYS = 4, GW_GEMM_CHOICES = 192 };
+enum { GW_GEMM_WAYS = 4, GW_GEMM_CHOICES = 256 };
 /** "dnnl", "dnnl-threads" or "cblas"; NULL: not with these libraries and so many threads. */
 const char *gw_gemm_way_name(int way, int threads);
 /** -1: there is none of that name. */
@@ -80,7 +81,17 @@ typedef struct gw_gemm_plan {
  *  way, nothing cut. */
 void gw_gemm_adopt(const gw_gemm_plan *plan);
 
-/** Into how many rows and columns of pieces a plan with that `piece` cuts a product. */
-void gw_gemm_pieces(const gw_product *p, double piece, int *rows, int *cols);
+/** Into how many rows and columns of C, and runs of its sums' terms, a product is cut. */
+typedef struct gw_gemm_cuts {
+    int rows, cols, depth;
+} gw_gemm_cuts;
+
+static inline int gw_gemm_cuts_pieces(gw_gemm_cuts c) {
+    return c.rows * c.cols * c.depth;
+}
+
+/** How a plan with that `piece` cuts a product: of the cuts that cost at most 2% of its time the
+ *  cheapest whose pieces are no larger, or those of the smallest pieces if none are. */
+gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece);
 
 #endif

@@ -116,10 +116,9 @@ static void finish(const gw_layer *layer, float *y, const float *b, int batch) {
     }
 }
 
-/* The backward pass through the transfer, likewise; db is written. */
+/* The backward pass through the transfer, likewise; db is added to. */
 static void start(const gw_layer *layer, float *db, float *dy, const float *y, int batch) {
     int out = layer->out, threads = gw_layer_threads(batch, out);
-    memset(db, 0, (size_t)out * sizeof *db);
     if (threads == 1) {
         gw_layer_start(layer->transfer, db, dy, y, batch, out, (size_t)out);
         return;
@@ -146,13 +145,16 @@ void gw_layer_forward(const gw_layer *layer, const float *params, const float *x
     gw_part_end(GW_PART_FORWARD_POINTWISE);
 }
 
-void gw_layer_backward(const gw_layer *layer, float *grads, const float *x, const float *y,
-                       float *dy, int batch) {
+void gw_layer_backward(const gw_layer *layer, float *grads, bool add, const float *x,
+                       const float *y, float *dy, int batch) {
     int in = layer->in, out = layer->out;
+    float *db = grads + (size_t)in * (size_t)out;
     gw_part_begin(GW_PART_BACKWARD_POINTWISE);
-    start(layer, grads + (size_t)in * (size_t)out, dy, y, batch);
+    if (!add)
+        memset(db, 0, (size_t)out * sizeof *db);
+    start(layer, db, dy, y, batch);
     gw_part_end(GW_PART_BACKWARD_POINTWISE);
-    gw_gemm(true, false, in, out, batch, x, in, dy, out, 0.0f, grads, out);
+    gw_gemm(true, false, in, out, batch, x, in, dy, out, add ? 1.0f : 0.0f, grads, out);
 }
 
 void gw_layer_descend(const gw_layer *layer, const float *params, const float *dy, float *dx,

@@ -4,7 +4,11 @@
 #ifndef GW_NN_LAYER_H
 #define GW_NN_LAYER_H
 
-#include "nn/model.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+
+typedef enum gw_activation { GW_RELU, GW_SIGMOID, GW_TANH } gw_activation;
 
 typedef enum gw_transfer {
     GW_TRANSFER_RELU = GW_RELU,
@@ -34,11 +38,11 @@ int gw_layer_threads(int rows, int cols);
 void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
                       int batch);
 
-/** From dy = d(loss)/dy, which becomes d(loss)/d(x W + b) in place: grads = dW, then db (written,
- *  not added to). y is what the forward pass left. Each sum is one thread's own, so the result
- *  depends on nothing but the number of threads. */
-void gw_layer_backward(const gw_layer *layer, float *grads, const float *x, const float *y,
-                       float *dy, int batch);
+/** From dy = d(loss)/dy, which becomes d(loss)/d(x W + b) in place: grads = dW, then db, written or
+ *  (`add`) added to what is there. y is what the forward pass left. Each sum is one thread's own,
+ *  so the result depends on nothing but the number of threads. */
+void gw_layer_backward(const gw_layer *layer, float *grads, bool add, const float *x,
+                       const float *y, float *dy, int batch);
 
 /** dx = d(loss)/dx from the dy that gw_layer_backward left. */
 void gw_layer_descend(const gw_layer *layer, const float *params, const float *dy, float *dx,

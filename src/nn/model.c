@@ -220,10 +220,18 @@ static float *delta(gw_model *m, int l) {
     return l + 1 < m->n_layers ? m->deltas[l % 2] : m->outputs[l];
 }
 
-void gw_model_backward(gw_model *m, int l, int batch) {
+static void backward(gw_model *m, int l, int batch, float *grads, bool add) {
     const gw_layer *layer = &m->layers[l];
-    gw_layer_backward(layer, m->grads + layer->span.off, below(m, l), m->outputs[l], delta(m, l),
+    gw_layer_backward(layer, grads + layer->span.off, add, below(m, l), m->outputs[l], delta(m, l),
                       batch);
+}
+
+void gw_model_backward(gw_model *m, int l, int batch) {
+    backward(m, l, batch, m->grads, false);
+}
+
+void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums) {
+    backward(m, l, batch, sums, true);
 }
 
 void gw_model_descend(gw_model *m, int l, int batch) {

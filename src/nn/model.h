@@ -5,13 +5,12 @@
 #define GW_NN_MODEL_H
 
 #include "base/io.h"
-#include "base/span.h"
+#include "nn/layer.h"
 
 #include <stdint.h>
 
 enum { GW_MAX_LAYERS = 64 };
 
-typedef enum gw_activation { GW_RELU, GW_SIGMOID, GW_TANH } gw_activation;
 typedef enum gw_init { GW_INIT_HE, GW_INIT_XAVIER } gw_init;
 
 typedef struct gw_model_spec {
@@ -65,6 +64,9 @@ double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_s
 /** Layer l of the backward pass: writes (not adds) grads[span(l)]; layers in order L-1..0, and
  *  gw_model_descend between one layer and the next. batch == 0 writes zeros. */
 void gw_model_backward(gw_model *m, int l, int batch);
+
+/** The same, but added to sums[span(l)] of an arena of the caller's; grads is left alone. */
+void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums);
 
 /** From layer l down to what the backward pass of layer l-1 begins with (nothing for l == 0).
  * Apart, so that layer l's gradient can be on its way meanwhile. */

@@ -2,7 +2,7 @@
 #ifndef GW_NN_MODEL_PARTS_H
 #define GW_NN_MODEL_PARTS_H
 
-#include "nn/layer.h"
+#include "nn/model.h"
 
 /** Widest layer, and most floats in an arena: indices of either fit an int. */
 enum { GW_MAX_WIDTH = 1 << 20 };

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 
 #include <stdlib.h>
 

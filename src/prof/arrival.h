@@ -2,8 +2,8 @@
 #ifndef GW_PROF_ARRIVAL_H
 #define GW_PROF_ARRIVAL_H
 
-#include "base/agree.h"
 #include "base/probe.h"
+#include "mpi/agree.h"
 
 #include <stdbool.h>
 #include <stddef.h>

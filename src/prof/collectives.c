@@ -1,7 +1,7 @@
 #include "prof/collectives.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 
 #include <inttypes.h>
 #include <math.h>

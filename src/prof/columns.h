@@ -3,7 +3,8 @@
 #ifndef GW_PROF_COLUMNS_H
 #define GW_PROF_COLUMNS_H
 
-#include "prof/record.h"
+#include "base/err.h"
+#include "prof/batch_row.h"
 
 #include <stdio.h>
 

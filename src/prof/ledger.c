@@ -1,7 +1,7 @@
 #include "prof/ledger.h"
 
+#include "mpi/present.h"
 #include "prof/clock.h"
-#include "prof/present.h"
 #include "prof/usage.h"
 
 /* Broken nesting would charge time to the wrong phase: it stops release builds too. */

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/ledger.h"
 
 #include <inttypes.h>

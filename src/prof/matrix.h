@@ -5,7 +5,7 @@
 #ifndef GW_PROF_MATRIX_H
 #define GW_PROF_MATRIX_H
 
-#include "base/agree.h"
+#include "mpi/agree.h"
 
 #include <stdint.h>
 

@@ -17,8 +17,8 @@
 #ifndef GW_PROF_PMPI_H
 #define GW_PROF_PMPI_H
 
+#include "mpi/present.h"
 #include "prof/ledger.h"
-#include "prof/present.h"
 
 #include <mpi.h>
 

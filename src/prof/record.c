@@ -49,14 +49,6 @@ struct gw_record {
     int64_t summed[2];                 /* so many steps of this start */
 };
 
-bool gw_batch_clean(const gw_batch_cost *cost) {
-    const double *t = cost->phase_s;
-    double may_sleep =
-        t[GW_PHASE_MPI_WAIT] + t[GW_PHASE_MPI_POLL] + t[GW_PHASE_MPI_POST] + t[GW_PHASE_CHECKPOINT];
-    double off_cpu = cost->wall_s - cost->cpu_s - may_sleep;
-    return cost->nivcsw == 0 && off_cpu <= 0.02 * cost->wall_s;
-}
-
 static gw_err make_type(gw_record *r) {
     GW_MPI(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type));
     GW_MPI(MPI_Type_commit(&r->row_type));
@@ -104,17 +96,6 @@ void gw_record_counters(gw_record *r, const char *const *names, int n) {
 
 const char *gw_record_counter(const gw_record *r, int i) {
     return i < r->counters ? r->counter[i] : NULL;
-}
-
-gw_batch_row gw_batch_row_blank(void) {
-    gw_batch_row row = {.loss = NAN,
-                        .split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
-                        .wait_skew_s = NAN,
-                        .transfer_s = NAN,
-                        .clock_err_s = NAN};
-    for (int i = 0; i < GW_COUNTERS; i++)
-        row.counter[i] = NAN;
-    return row;
 }
 
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {

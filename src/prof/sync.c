@@ -1,7 +1,7 @@
 #include "prof/sync.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 

@@ -11,7 +11,7 @@
 #ifndef GW_PROF_SYNC_H
 #define GW_PROF_SYNC_H
 
-#include "base/agree.h"
+#include "mpi/agree.h"
 
 #include <stdbool.h>
 #include <stdint.h>

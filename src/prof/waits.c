@@ -1,7 +1,7 @@
 #include "prof/waits.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/arrival.h"
 #include "prof/clock.h"
 #include "prof/collectives.h"

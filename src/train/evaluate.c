@@ -2,11 +2,11 @@
 
 #include "base/mem.h"
 #include "base/span.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "prof/ledger.h"
-#include "train/signals.h"
-#include "train/watchdog.h"
+#include "run/signals.h"
+#include "run/watchdog.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/wait.h"
-#include "prof/sde.h"
+#include "counters/sde.h"
+#include "mpi/wait.h"
 
 #include <math.h>
 #include <stdio.h>

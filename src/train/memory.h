@@ -3,8 +3,9 @@
 #ifndef GW_TRAIN_MEMORY_H
 #define GW_TRAIN_MEMORY_H
 
-#include "prof/counters.h"
-#include "prof/papi.h"
+#include "counters/counters.h"
+#include "counters/papi.h"
+#include "prof/record.h"
 
 #include <jansson.h>
 

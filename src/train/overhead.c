@@ -4,9 +4,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
-#include "train/snapshot.h"
+#include "run/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>

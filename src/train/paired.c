@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
-#include "train/snapshot.h"
+#include "mpi/wait.h"
+#include "run/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static gw_err check_options(const gw_train_config *c) {
     if (c->trace)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --paired takes every step twice, and a trace would show both as "
-                       "steps of the run: leave --trace away");
+                       "steps of the run: remove --trace");
     return GW_OK;
 }
 
@@ -66,7 +66,7 @@ gw_err gw_paired_check(const gw_train_config *c, const gw_session *session) {
     const gw_strategy_ops *ops = gw_session_strategy(session);
     const char *why = NULL;
     GW_TRY(check_options(c));
-    if (gw_session_auto(session))
+    if (gw_session_codecs(session) == 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
                                            "name them instead of --compress auto");
     if (!(ops->traits & GW_STRATEGY_SYNCHRONOUS))

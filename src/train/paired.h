@@ -15,8 +15,8 @@
 
 #include "base/stats.h"
 #include "prof/record.h"
-#include "train/config.h"
-#include "train/step.h"
+#include "run/config.h"
+#include "run/step.h"
 
 #include <jansson.h>
 

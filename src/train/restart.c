@@ -1,7 +1,7 @@
 #include "train/restart.h"
 
 #include "base/json.h"
-#include "train/history.h"
+#include "checkpoint/history.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 #ifndef GW_TRAIN_RESTART_H
 #define GW_TRAIN_RESTART_H
 
-#include "train/resume.h"
-#include "train/trainer.h"
+#include "checkpoint/resume.h"
+#include "train/result.h"
 
 /** "checkpoints": those of this start; null: none were asked for. */
 json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r);

@@ -5,12 +5,12 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "checkpoint/history.h"
 #include "comm/tuning.h"
+#include "machine/host.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
-#include "prof/host.h"
-#include "train/auto.h"
-#include "train/history.h"
+#include "select/auto.h"
 #include "train/restart.h"
 
 #include <jansson.h>
@@ -108,8 +108,8 @@ static json_t *comm_facts(const gw_run_facts *f) {
 }
 
 /* null: not asked for. */
-static json_t *forecast(const gw_session *s) {
-    return gw_session_forecast(s) ? gw_auto_json(gw_session_forecast(s)) : json_null();
+static json_t *forecast(const gw_auto *a) {
+    return a ? gw_auto_json(a) : json_null();
 }
 
 static const char *thread_level_name(int level) {
@@ -273,7 +273,7 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         gw_link_cost_json(&r->link_cost), "ceilings", gw_gauge_json(f->gauge), "gemm",
         gw_products_json(f->products), "work", gw_work_json(f->work), "bound",
         gw_bound_run_json(f->bound), "papi", gw_memory_papi_json(f->memory), "sources",
-        sources(c, f, r->summary.source), "forecast", forecast(f->session), "overhead",
+        sources(c, f, r->summary.source), "forecast", forecast(f->choice), "overhead",
         overhead(c, r), "checkpoints", gw_checkpoints_json(c, r), "resumed",
         gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
         interruptions, "results", results(c, f, r));

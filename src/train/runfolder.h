@@ -1,24 +1,25 @@
 /** A run's folder: run.json and epochs.csv (batches.csv and trace.json are src/prof's). Rank 0
- * writes; each file appears whole or not at all. The schema is described in the README. */
+ * writes; each file appears whole or not at all. docs/run-folder.md describes them. */
 #ifndef GW_TRAIN_RUNFOLDER_H
 #define GW_TRAIN_RUNFOLDER_H
 
 #include "base/rows.h"
-#include "prof/trace.h"
-#include "train/bound_measure.h"
-#include "train/checks.h"
-#include "train/codec_stats.h"
-#include "train/gauge.h"
+#include "checkpoint/resume.h"
+#include "machine/gauge.h"
+#include "machine/products.h"
+#include "run/checks.h"
+#include "run/codec_stats.h"
+#include "run/work.h"
+#include "select/auto.h"
+#include "select/bound_measure.h"
+#include "trace/trace.h"
 #include "train/memory.h"
-#include "train/products.h"
-#include "train/resume.h"
-#include "train/trainer.h"
-#include "train/work.h"
+#include "train/result.h"
 
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 2
 
-/** In a run's folder: its checkpoints (train/store.h). */
+/** In a run's folder: its checkpoints (checkpoint/store.h). */
 #define GW_CHECKPOINTS "model.ckpt.d"
 
 /** What becomes of the run that the folder may hold. */
@@ -43,13 +44,13 @@ bool gw_runfolder_has(const char *dir, const char *name);
 /** Its run.json, the caller's; NULL: there is none that can be read. */
 json_t *gw_runfolder_read(const char *dir);
 
-/** All that follows is rank 0's, which holds the folder (train/claim.h).
+/** All that follows is rank 0's, which holds the folder (run/claim.h).
  *  Whether what lies there suits the use; nothing is touched. GW_ERR_INPUT: it does not. */
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
 
 /** When the run is certain to start, but not to go on with the one in the folder: check again, then
  * remove what an older run left there, its checkpoints and the temporary files of a killed one
- * included. Where it begins again its history (train/history.h) stays. */
+ * included. Where it begins again its history (checkpoint/history.h) stays. */
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
 /** For a resumed run, once its rows are open: remove what the end of a run writes, and what a
@@ -81,11 +82,12 @@ gw_err gw_epochs_write(FILE *to, const gw_epoch_row *row);
 typedef struct gw_run_facts {
     const gw_data *data;
     const gw_session *session;
+    const gw_auto *choice;     /* NULL: nothing was chosen or predicted */
     const gw_memory *memory;   /* NULL: --profile leaves it out */
     int thread_level;          /* provided by MPI */
     const char *started_utc;   /* the run's first start; */
     const char *start_utc;     /* this one, */
-    const gw_resume *resume;   /* which may have gone on from a checkpoint, */
+    const gw_resume *resume;   /* which may have resumed from a checkpoint, */
     const json_t *told;        /* run.json of the start that took the last step, where this one took
                                   none; NULL: otherwise */
     bool rows_lack;            /* without the rows of the steps before */

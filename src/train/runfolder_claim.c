@@ -1,8 +1,8 @@
 /* Who may have a run's folder, and what gives way to them. */
 #include "base/file.h"
-#include "train/history.h"
+#include "checkpoint/history.h"
+#include "checkpoint/store.h"
 #include "train/runfolder.h"
-#include "train/store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -51,7 +51,7 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 static bool has_checkpoints(const char *dir) {
     char path[LONGEST];
     snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
-    return gw_store_last(path, NULL) >= 0;
+    return gw_store_any(path);
 }
 
 /* The first of names[0..n) that the folder has, NULL: none. */

@@ -1,8 +1,8 @@
 #include "train/trainer_parts.h"
 
 #include "base/turn.h"
-#include "base/wait.h"
-#include "prof/trace.h"
+#include "mpi/wait.h"
+#include "trace/trace.h"
 
 #include <math.h>
 #include <string.h>
@@ -202,7 +202,7 @@ static gw_err look_at_codecs(gw_trainer *t) {
     return GW_OK;
 }
 
-/* What is left of the epoch, if the run was taken up within it. */
+/* What is left of the epoch, if the run resumed within it. */
 static gw_err one_epoch(gw_trainer *t, bool *stop) {
     gw_sampler_epoch(t->sampler, t->epoch - 1);
     double start_s = gw_ledger_now();
@@ -331,10 +331,11 @@ static gw_err check(gw_trainer *t) {
     return GW_OK;
 }
 
-gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm comm,
+gw_err gw_train(const gw_train_config *config, gw_session *session, gw_auto *choice, MPI_Comm comm,
                 void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own) {
     gw_trainer t = {.c = config,
+                    .choice = choice,
                     .comm = comm,
                     .session = session,
                     .watch = watch,

@@ -2,17 +2,9 @@
 #ifndef GW_TRAIN_TRAINER_H
 #define GW_TRAIN_TRAINER_H
 
-#include "prof/matrix.h"
-#include "prof/record.h"
-#include "train/bound.h"
-#include "train/checkpoint.h"
-#include "train/config.h"
-#include "train/guard.h"
-#include "train/link_cost.h"
-#include "train/overhead.h"
-#include "train/paired.h"
-#include "train/ranks.h"
-#include "train/session.h"
+#include "run/config.h"
+#include "select/auto.h"
+#include "train/result.h"
 
 /** How far the run is; handed to the watcher on rank 0 before the first step, after steps and after
  *  epochs. */
@@ -28,52 +20,19 @@ typedef struct gw_train_status {
     double loss;          /* this rank's last local batch; at an epoch's end the global mean */
     const char *warning;  /* a line about this run that just became known; NULL: none */
     const char *products; /* why the products' plan is for this run alone; "": it is not */
-    const char *notes;    /* lines about a run that was taken up again; NULL: none */
+    const char *notes;    /* lines about a resumed run; NULL: none */
     bool begins;          /* no step of this start was taken yet */
     bool epoch_end;       /* the following are valid */
     double validation_loss, validation_accuracy; /* NaN: no validation set */
     double test_loss, test_accuracy;
 } gw_train_status;
 
-typedef struct gw_train_result {
-    int64_t steps, steps_before; /* of all starts of the run; of those before this one */
-    double train_loss, test_loss, test_accuracy;
-    double validation_loss, validation_accuracy; /* NaN: no validation set */
-    double elapsed_s, train_s; /* from the first step to the end; inside batches */
-    uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
-    uint32_t replica_hash;
-    gw_batch_summary summary; /* rank 0 */
-    /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
-    gw_overhead overhead[GW_OVERHEAD_LEVELS];
-    gw_straggler straggler;  /* rank 0 */
-    int64_t left_out;        /* steps, by --on-nan skip */
-    gw_fault first_fault;    /* rank -1: there was none */
-    gw_matrix_total traffic; /* rank 0; zeros with --profile off */
-    uint64_t dropped;        /* exchanges that the log had no room for */
-    gw_paired_result paired; /* 0 pairs: not asked for */
-    double bound_s;          /* of a step; 0: not asked for */
-    gw_bound_mode bound_mode;
-    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
-                               empty interval of products */
-    gw_link_cost link_cost; /* rank 0 */
-    double ceilings_drift;  /* relative, between begin and end; NaN: not measured */
-    bool oversubscribed;
-    int ranks, nodes, node_ranks;
-    int workers; /* ranks that take samples */
-    size_t parameters;
-    gw_checkpoint_counts checkpoints;
-    double checkpoint_s; /* in batches of this start, the longest rank's; NaN: not measured */
-    char resumed[GW_STORE_PATH]; /* the checkpoint that this start went on from; "": none */
-    char stopped_by[16]; /* "epochs", "steps", "time-limit", "SIGTERM", "SIGINT"; "check": no step
-                            was taken */
-    int signal;          /* that ended the run; 0: none. With 0 steps nothing was written */
-} gw_train_result;
-
-/** Collective. `watch` (NULL: none) is called on rank 0 outside the batches. Every rank returns the
- *  same error for whatever goes wrong before the first step and between epochs; an error inside a
- *  step is the failing rank's own, and *own is set: end the job with MPI_Abort then, as with any
- *  error that gw_err_alone knows. */
-gw_err gw_train(const gw_train_config *config, gw_session *session, MPI_Comm comm,
+/** Collective. `session` and `choice` (NULL: nothing is to be chosen or predicted) as
+ *  gw_auto_session makes them. `watch` (NULL: none) is called on rank 0 outside the batches. Every
+ * rank returns the same error for whatever goes wrong before the first step and between epochs; an
+ * error inside a step is the failing rank's own, and *own is set: end the job with MPI_Abort then,
+ * as with any error that gw_err_alone knows. */
+gw_err gw_train(const gw_train_config *config, gw_session *session, gw_auto *choice, MPI_Comm comm,
                 void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own);
 

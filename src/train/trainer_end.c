@@ -2,9 +2,9 @@
 #include "train/trainer_parts.h"
 
 #include "base/text.h"
-#include "base/wait.h"
-#include "prof/trace.h"
-#include "train/auto.h"
+#include "mpi/wait.h"
+#include "select/auto.h"
+#include "trace/trace.h"
 
 #include <string.h>
 
@@ -61,6 +61,32 @@ static gw_err commit_files(gw_trainer *t) {
     return t->c->save ? gw_model_save(t->model, t->c->out, "model.gw") : GW_OK;
 }
 
+static gw_err write_run(gw_trainer *t) {
+    int level = 0;
+    GW_MPI(MPI_Query_thread(&level));
+    gw_work_run work = work_of(t);
+    gw_run_facts facts = {.data = t->data,
+                          .choice = t->choice,
+                          .gauge = &t->gauge,
+                          .products = &t->products,
+                          .work = &work,
+                          .bound = &t->bound,
+                          .session = t->session,
+                          .memory = t->memory,
+                          .thread_level = level,
+                          .started_utc = t->started_utc,
+                          .start_utc = t->start_utc,
+                          .resume = &t->resume,
+                          .told = t->told,
+                          .codec = t->codec_rows,
+                          .layers = gw_model_layers(t->model),
+                          .warning = t->warning,
+                          .by_rank = t->by_rank,
+                          .checks = &t->checked,
+                          .comm = t->comm};
+    return gw_runfolder_write(t->c, &facts, t->result);
+}
+
 gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->result;
     gw_watchdog_stage("collecting the results");
@@ -70,8 +96,8 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     GW_TRY(gw_checks_collect(&t->checks, &t->checked));
     r->left_out = t->checked.nan.out_steps;
     r->first_fault = t->checked.nan.first;
-    if (gw_session_forecast(t->session))
-        gw_session_forecast(t->session)->measured_s = r->summary.wall_s;
+    if (t->choice)
+        t->choice->measured_s = r->summary.wall_s;
     GW_TRY(gw_memory_finish(t->memory));
     r->bound_s = t->bound.measured ? gw_bound_step(&t->bound.parts, t->bound.mode) : 0;
     r->bound_mode = t->bound.mode;
@@ -98,26 +124,5 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     if (!t->c->out)
         return GW_OK;
     GW_TRY(gw_agree(t->comm, t->rank == 0 ? commit_files(t) : GW_OK));
-    int level = 0;
-    GW_MPI(MPI_Query_thread(&level));
-    gw_work_run work = work_of(t);
-    gw_run_facts facts = {.data = t->data,
-                          .gauge = &t->gauge,
-                          .products = &t->products,
-                          .work = &work,
-                          .bound = &t->bound,
-                          .session = t->session,
-                          .memory = t->memory,
-                          .thread_level = level,
-                          .started_utc = t->started_utc,
-                          .start_utc = t->start_utc,
-                          .resume = &t->resume,
-                          .told = t->told,
-                          .codec = t->codec_rows,
-                          .layers = gw_model_layers(t->model),
-                          .warning = t->warning,
-                          .by_rank = t->by_rank,
-                          .checks = &t->checked,
-                          .comm = t->comm};
-    return gw_runfolder_write(t->c, &facts, r);
+    return write_run(t);
 }

@@ -1,8 +1,8 @@
 /* The end of an epoch: the replicas compared, the model evaluated, a row written. */
 #include "train/trainer_parts.h"
 
-#include "base/wait.h"
-#include "prof/trace.h"
+#include "mpi/wait.h"
+#include "trace/trace.h"
 #include "train/evaluate.h"
 
 #include <math.h>

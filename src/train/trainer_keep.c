@@ -3,8 +3,8 @@
 #include "train/trainer_parts.h"
 
 #include "base/text.h"
-#include "prof/trace.h"
-#include "train/signals.h"
+#include "run/signals.h"
+#include "trace/trace.h"
 
 void gw_trainer_warn(gw_trainer *t, const char *line) {
     gw_text_print(t->warning, sizeof t->warning, "%s", line);
@@ -14,7 +14,10 @@ void gw_trainer_warn(gw_trainer *t, const char *line) {
 /* ---- checkpoints ---- */
 
 gw_facts_of gw_trainer_facts(const gw_trainer *t) {
+    const gw_candidate *c = gw_auto_choice(t->choice);
     return (gw_facts_of){.c = t->c,
+                         .codec = c ? c->codec : NULL,
+                         .algo = c ? c->algo : NULL,
                          .data = t->data,
                          .session = t->session,
                          .parameters = gw_model_size(t->model),

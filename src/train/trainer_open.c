@@ -3,13 +3,13 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/wait.h"
+#include "machine/host.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
-#include "prof/host.h"
 #include "prof/matrix.h"
-#include "prof/trace.h"
-#include "train/auto.h"
-#include "train/signals.h"
+#include "run/signals.h"
+#include "select/auto.h"
+#include "trace/trace.h"
 
 #include <math.h>
 #include <omp.h>
@@ -107,22 +107,23 @@ static gw_err open_products(gw_trainer *t) {
                                .batch = gw_sampler_max_local(t->sampler),
                                .threads = t->c->threads,
                                .polls = gw_session_progresses(t->session),
+                               .adds = gw_session_adds(t->session),
                                .then = gw_resume_products(&t->resume)};
     gw_watchdog_stage("timing the matrix products");
     return gw_products_open(&t->products, &setup);
 }
 
-/* A step of a rehearsal: the first batches, at rate 0, so that nothing moves. */
+/* A step of a rehearsal: a full batch, as most are, at rate 0, so that nothing moves. */
 static gw_err rehearse(void *ctx) {
     gw_trainer *t = ctx;
     double loss;
     gw_watchdog_beat();
-    int b = t->rehearsed++ % gw_sampler_batches(t->sampler);
+    int b = t->rehearsed++ % gw_sampler_full(t->sampler);
     return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
 }
 
 static gw_err choose(gw_trainer *t) {
-    if (!gw_session_forecast(t->session))
+    if (!t->choice)
         return GW_OK;
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
@@ -130,8 +131,10 @@ static gw_err choose(gw_trainer *t) {
                        .rehearsal = {&t->stepper, rehearse, t, t->comm},
                        .lazy = t->c->lazy,
                        .yield = t->oversubscribed,
-                       .seed = t->c->seed};
-    return gw_session_choose(t->session, &job);
+                       .seed = t->c->seed,
+                       .codec = t->resume.codec,
+                       .algo = t->resume.algo};
+    return gw_auto_settle(t->choice, &job);
 }
 
 static gw_err measure_bound(gw_trainer *t) {
@@ -190,6 +193,7 @@ static gw_session_setup session_setup(const gw_trainer *t) {
                               .tensors = gw_model_tensors(t->model),
                               .n_tensors = gw_model_tensor_count(t->model),
                               .by_layer = t->c->lazy,
+                              .adds = true,
                               .lists = gw_optimizer_lists(t->optimizer),
                               .params = gw_model_params(t->model),
                               .momentum = gw_optimizer_momentum(t->optimizer),
@@ -231,7 +235,7 @@ static gw_err open_basis(gw_trainer *t) {
 gw_err gw_trainer_check(gw_trainer *t) {
     GW_TRY(open_basis(t));
     gw_session_setup setup = session_setup(t);
-    if (!gw_session_auto(t->session)) /* it has not chosen what to open */
+    if (gw_session_codecs(t->session) > 0) /* it has not chosen what to open */
         GW_TRY(gw_session_open(t->session, t->comm, &setup));
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));

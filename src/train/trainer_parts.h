@@ -4,23 +4,24 @@
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/history.h"
+#include "checkpoint/resume.h"
 #include "data/sampler.h"
+#include "machine/gauge.h"
+#include "machine/products.h"
 #include "prof/waits.h"
-#include "train/bound_measure.h"
-#include "train/checkpoint.h"
-#include "train/checks.h"
-#include "train/claim.h"
-#include "train/codec_stats.h"
-#include "train/gauge.h"
-#include "train/history.h"
+#include "run/checks.h"
+#include "run/claim.h"
+#include "run/codec_stats.h"
+#include "run/ranks.h"
+#include "run/split.h"
+#include "run/step.h"
+#include "run/vote.h"
+#include "select/bound_measure.h"
 #include "train/memory.h"
-#include "train/products.h"
-#include "train/ranks.h"
-#include "train/resume.h"
 #include "train/runfolder.h"
-#include "train/split.h"
-#include "train/step.h"
-#include "train/vote.h"
+#include "train/trainer.h"
 
 enum {
     GW_TRAINER_ROWS = 4096, /* most batch rows kept between two flushes */
@@ -40,6 +41,7 @@ typedef struct gw_trainer {
     gw_optimizer *optimizer;
     gw_sampler *sampler;
     gw_session *session;
+    gw_auto *choice; /* NULL: nothing is to be chosen or predicted */
     gw_stepper stepper;
     gw_products products;
     int rehearsed; /* steps */
@@ -123,7 +125,7 @@ gw_err gw_trainer_flush(gw_trainer *t);
 /** What becomes of the run that --out holds; once t->resume has been looked for. */
 gw_runfolder_use gw_trainer_use(const gw_trainer *t);
 
-/** Collective: the run's folder gives way or is gone on with, and its files of rows can be opened.
+/** Collective: the run's folder is replaced or continued, and its files of rows can be opened.
  */
 gw_err gw_trainer_open_rows(gw_trainer *t);
 
@@ -138,8 +140,8 @@ gw_err gw_trainer_marks(const gw_trainer *t, json_t **marks);
 /** What run.json and the watcher are to be told; outlives `line`. */
 void gw_trainer_warn(gw_trainer *t, const char *line);
 
-/** Collective, after measuring, right before the first step: take up what is gone on with, and be
- *  ready to write checkpoints. */
+/** Collective, after measuring, right before the first step: resume if there is a checkpoint, and
+ * be ready to write checkpoints. */
 gw_err gw_trainer_go_on(gw_trainer *t);
 
 /** What a checkpoint's manifest and a restart compare. */

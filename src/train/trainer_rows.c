@@ -2,7 +2,7 @@
  */
 #include "train/trainer_parts.h"
 
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/collectives.h"
 #include "train/restart.h"
 
@@ -57,7 +57,7 @@ static gw_err take_up(gw_trainer *t, bool ours) {
     return e;
 }
 
-/* Before anything gives way or is cut: whether all that this start will open can be gone on with.
+/* Before anything is replaced or cut: whether this start can continue all that it will open.
  */
 static gw_err check_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;

@@ -3,7 +3,7 @@
 #ifndef GW_TESTS_EXCHANGE_H
 #define GW_TESTS_EXCHANGE_H
 
-#include "train/session.h"
+#include "run/session.h"
 
 enum { SPEC = 4096 }; /* a plugin is named by its path */
 

@@ -9,11 +9,11 @@
 
 #include "base/mem.h"
 #include "base/registry.h"
-#include "base/wait.h"
 #include "comm/algo.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
-#include "train/session.h"
+#include "run/session.h"
 
 #include "../mpi/check.h"
 

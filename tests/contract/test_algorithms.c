@@ -2,8 +2,8 @@
  * cut spans into many strands, spans that leave ranks empty-handed, starting a schedule again. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
 #include "comm/algo.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 

@@ -1,9 +1,9 @@
 /* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
 #include "base/mem.h"
-#include "base/wait.h"
 #include "comm/crew.h"
 #include "comm/plan.h"
 #include "comm/sum.h"
+#include "mpi/wait.h"
 
 #include "../mpi/check.h"
 

@@ -1,8 +1,8 @@
 /* algo=auto: what it measures fits the lane, leaves the lane as it was, and comes back from a table
  * file as it was written; a table that cannot be right is refused in one line. */
-#include "base/wait.h"
 #include "comm/plan.h"
 #include "comm/tuning.h"
+#include "mpi/wait.h"
 
 #include "../mpi/check.h"
 

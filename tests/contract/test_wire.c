@@ -2,10 +2,10 @@
  * many bits an element as its formula says; and error feedback loses nothing. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
-#include "train/session.h"
+#include "run/session.h"
 
 #include "../mpi/check.h"
 

@@ -12,9 +12,9 @@
  *         there; a last byte that is left over cuts as many bytes off; as for 1 */
 #include "harness.h"
 
+#include "checkpoint/position.h"
+#include "checkpoint/store.h"
 #include "nn/model.h"
-#include "train/position.h"
-#include "train/store.h"
 
 #include <string.h>
 #include <zlib.h>

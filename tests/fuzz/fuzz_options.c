@@ -5,14 +5,14 @@
 
 #include "base/list.h"
 #include "base/mem.h"
-#include "cli/bench_kit.h"
+#include "cli/bench/bench_kit.h"
 #include "cli/cli.h"
 #include "comm/strategy.h"
 #include "comm/tuning.h"
+#include "counters/group.h"
 #include "data/synthetic.h"
-#include "prof/ceilings_file.h"
-#include "prof/group.h"
-#include "train/session.h"
+#include "machine/ceilings_file.h"
+#include "select/auto.h"
 
 #include <math.h>
 #include <string.h>
@@ -110,11 +110,12 @@ static void read_eval(char *text) {
 static void read_session(char *text) {
     char *rest = text, *comm = strsep(&rest, "\n"), *compress = rest ? strsep(&rest, "\n") : NULL;
     gw_session *s = NULL;
-    gw_err e = gw_session_new(&s, comm, compress ? compress : "none",
-                              rest && strlen(rest) < 8 ? "on" : "auto", rest && *rest == 'w');
-    gw_fuzz_answer(e);
-    if (e == GW_OK)
-        gw_session_free(s);
+    gw_auto *choice = NULL;
+    gw_fuzz_answer(gw_auto_session(&s, &choice, comm, compress ? compress : "none",
+                                   rest && strlen(rest) < 8 ? "on" : "auto", rest && *rest == 'w',
+                                   false));
+    gw_auto_free(choice);
+    gw_session_free(s);
 }
 
 static void read_codec(char *text) {

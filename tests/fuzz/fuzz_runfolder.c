@@ -1,20 +1,18 @@
-/* Run folders, as `gradwire show` and `gradwire trace-check` read them: shown or refused, and what
- * is shown is text that no terminal takes for a command. And rows, as a run that goes on reads
- * them.
+/* Run folders, as `gradwire show` reads them: shown or refused, and what is shown is text that no
+ * terminal takes for a command. And rows, as a run that goes on reads them.
  *
- * An input's first byte, modulo 8: 0 to 3, the rest is the whole run.json, batches.csv, trace.json
- * or file of rows; 4 to 7, the rest are edits of the right one (see gw_fuzz_edited). */
+ * An input's first byte, modulo 6: 0 to 2, the rest is the whole run.json, batches.csv or file of
+ * rows; 3 to 5, the rest are edits of the right one (see gw_fuzz_edited). */
 #include "harness.h"
 
-#include "cli/show.h"
+#include "cli/show/show.h"
 #include "prof/columns.h"
-#include "prof/trace_check.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FILES = 4, COUNTERS = 1, MOST_SHOWN = 1 << 20 };
+enum { FILES = 3, COUNTERS = 1, MOST_SHOWN = 1 << 20 };
 
 static const char run_json[] =
     "{\"schema\":2,\"version\":\"1\",\"command\":\"gradwire train\",\n"
@@ -44,101 +42,9 @@ static const char batches_csv[] =
     "0,2,0.002,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n"
     "1,2,0.002,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n";
 
-static const char trace_json[] =
-    "{\"traceEvents\":[\n"
-    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":1,\"args\":{\"name\":\"rank 0\"}},\n"
-    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":1,\"args\":{\"name\":\"computation\"}"
-    "},\n"
-    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":3,\"args\":{\"name\":\"in "
-    "flight\"}},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
-    "1\",\"args\":{\"step\":1}},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000,\"dur\":10,\"cat\":\"phase\",\"name\":\"data\"},"
-    "\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1010,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"forward\"},\n"
-    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":1010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
-    "{\"ph\":\"b\",\"pid\":0,\"tid\":3,\"ts\":1010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":1010,\"name\":\"exchanges\",\"args\":{\"in "
-    "flight\":1}},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":3,\"ts\":1010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"},"
-    "\n"
-    "{\"ph\":\"e\",\"pid\":0,\"tid\":3,\"ts\":1010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
-    "wait\"},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1030,\"dur\":10,\"cat\":\"phase\",\"name\":\"other\"}"
-    ",\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
-    "2\",\"args\":{\"step\":2}},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2000,\"dur\":10,\"cat\":\"phase\",\"name\":\"data\"},"
-    "\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2010,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"forward\"},\n"
-    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":2010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
-    "{\"ph\":\"b\",\"pid\":0,\"tid\":3,\"ts\":2010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"C\",\"pid\":0,\"tid\":1,\"ts\":2010,\"name\":\"exchanges\",\"args\":{\"in "
-    "flight\":1}},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":3,\"ts\":2010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"},"
-    "\n"
-    "{\"ph\":\"e\",\"pid\":0,\"tid\":3,\"ts\":2010,\"id\":\"0x0\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
-    "wait\"},\n"
-    "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2030,\"dur\":10,\"cat\":\"phase\",\"name\":\"other\"}"
-    ",\n"
-    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"tid\":101,\"args\":{\"name\":\"rank "
-    "1\"}},\n"
-    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":101,\"args\":{\"name\":"
-    "\"computation\"}},\n"
-    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":103,\"args\":{\"name\":\"in "
-    "flight\"}},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
-    "1\",\"args\":{\"step\":1}},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1000,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"data\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1010,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"forward\"},\n"
-    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":1010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
-    "{\"ph\":\"b\",\"pid\":1,\"tid\":103,\"ts\":1010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":1010,\"name\":\"exchanges\",\"args\":{\"in "
-    "flight\":1}},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":103,\"ts\":1010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"}"
-    ",\n"
-    "{\"ph\":\"e\",\"pid\":1,\"tid\":103,\"ts\":1010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
-    "wait\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":1030,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"other\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2000,\"dur\":40,\"cat\":\"batch\",\"name\":\"step "
-    "2\",\"args\":{\"step\":2}},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2000,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"data\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2010,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"forward\"},\n"
-    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":2010,\"name\":\"wire\",\"args\":{\"bytes\":200}},\n"
-    "{\"ph\":\"b\",\"pid\":1,\"tid\":103,\"ts\":2010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"C\",\"pid\":1,\"tid\":101,\"ts\":2010,\"name\":\"exchanges\",\"args\":{\"in "
-    "flight\":1}},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":103,\"ts\":2010,\"dur\":5,\"cat\":\"requests\",\"name\":\"r\"}"
-    ",\n"
-    "{\"ph\":\"e\",\"pid\":1,\"tid\":103,\"ts\":2010,\"id\":\"0x1\",\"cat\":\"exchange\",\"name\":"
-    "\"g\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2020,\"dur\":10,\"cat\":\"phase\",\"name\":\"mpi_"
-    "wait\"},\n"
-    "{\"ph\":\"X\",\"pid\":1,\"tid\":101,\"ts\":2030,\"dur\":10,\"cat\":\"phase\",\"name\":"
-    "\"other\"}],\n"
-    "\"otherData\":{\"format\":\"gradwire "
-    "trace\",\"version\":2,\"dropped_slices\":[0,0],\"dropped_flights\":[0,0]}}\n";
-
 static char *rows; /* of two steps */
-static const char *right[FILES] = {run_json, batches_csv, trace_json};
-static const char *const names[FILES] = {"run.json", "batches.csv", "trace.json", "rows.csv"};
+static const char *right[FILES] = {run_json, batches_csv};
+static const char *const names[FILES] = {"run.json", "batches.csv", "rows.csv"};
 static const char *const words[] = {"null",
                                     "true",
                                     "{}",
@@ -170,11 +76,6 @@ static const char *const words[] = {"null",
                                     "rank,",
                                     "clean",
                                     "wall_s",
-                                    "{\"ph\":\"X\",",
-                                    "\"ph\":\"b\"",
-                                    "\"ts\":",
-                                    "\"dur\":",
-                                    "\"pid\":",
                                     "1048576",
                                     "1048577",
                                     "2147483648",
@@ -252,16 +153,6 @@ static void show(void) {
     gw_show_run_close(&run[0]);
 }
 
-static void check_trace(void) {
-    char trace[128], batches[128];
-    static gw_trace_report report;
-    snprintf(trace, sizeof trace, "%s/trace.json", folder.path);
-    snprintf(batches, sizeof batches, "%s/batches.csv", folder.path);
-    gw_fuzz_answer(gw_trace_check(trace, batches, &report));
-    for (uint64_t i = 0; i < report.faults && i < GW_TRACE_FAULTS; i++)
-        gw_fuzz_printable(report.fault[i], false);
-}
-
 static void read_rows(void) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder.path, names[FILES - 1]);
@@ -291,10 +182,7 @@ static void one(const uint8_t *data, size_t size) {
     gw_fuzz_forget();
     if (which < 2)
         show();
-    gw_fuzz_forget();
-    if (which == 1 || which == 2)
-        check_trace();
-    if (which == 3)
+    else
         read_rows();
 }
 

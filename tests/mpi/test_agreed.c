@@ -3,8 +3,8 @@
  * error feedback: what the sums lack, the ranks' residuals hold. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
 #include "comm/algo.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 

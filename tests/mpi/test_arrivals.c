@@ -1,6 +1,6 @@
 /* Who arrived last: of exchanges that all ranks know, that only some know, and that only some take
  * part in. */
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/arrival.h"
 
 #include "check.h"

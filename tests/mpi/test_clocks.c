@@ -1,6 +1,6 @@
 /* Clocks that run apart, as those of hosts do: every rank reads the one clock there is through an
  * offset and a drift of its own, so the truth is known. */
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 #include "prof/sync.h"

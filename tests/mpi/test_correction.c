@@ -2,8 +2,8 @@
  * saved in the middle of a run and loaded into a new session goes on as if nothing had been. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
-#include "train/session.h"
+#include "mpi/wait.h"
+#include "run/session.h"
 
 #include "check.h"
 
@@ -122,7 +122,7 @@ static bool same(run *a, run *b) {
                   N * sizeof(float)) == 0;
 }
 
-/* Half a run, saved and gone on with by another session, and by its own, against the whole one. */
+/* Half a run, saved and continued by another session, and by its own, against the whole one. */
 static void check_resume(const char *dir, const char *comm, const char *codec,
                          const char *feedback) {
     static float saved[N];

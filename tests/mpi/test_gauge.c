@@ -1,8 +1,8 @@
 /* Ceilings of a run: one rank a host measures, all know; links; the cache serves the next run; a
  * file that is bad is every rank's error. */
-#include "prof/ceilings_file.h"
+#include "machine/ceilings_file.h"
+#include "machine/gauge.h"
 #include "prof/clock.h"
-#include "train/gauge.h"
 
 #include "check.h"
 

@@ -5,12 +5,12 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "base/wait.h"
 #include "comm/strategy.h"
 #include "compress/codec.h"
-#include "train/checks.h"
-#include "train/snapshot.h"
-#include "train/step.h"
+#include "mpi/wait.h"
+#include "run/checks.h"
+#include "run/snapshot.h"
+#include "run/step.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,6 +67,7 @@ static bool open(rig *r, const gw_train_config *c) {
                               .tensors = gw_model_tensors(r->model),
                               .n_tensors = gw_model_tensor_count(r->model),
                               .by_layer = c->lazy,
+                              .adds = true,
                               .params = gw_model_params(r->model),
                               .momentum = gw_optimizer_momentum(r->optimizer),
                               .correction = 0.9f,

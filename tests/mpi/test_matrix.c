@@ -1,6 +1,6 @@
 /* The matrix names ranks of MPI_COMM_WORLD, whatever communicator a message went over, and holds
  * what batches sent from point to point: no more, no less. */
-#include "base/wait.h"
+#include "mpi/wait.h"
 #include "prof/ledger.h"
 #include "prof/matrix.h"
 

@@ -5,11 +5,11 @@
 #include "check.h"
 
 #include "base/rng.h"
-#include "base/wait.h"
 #include "comm/queue.h"
+#include "mpi/wait.h"
 #include "prof/exchange.h"
 #include "prof/ledger.h"
-#include "train/session.h"
+#include "run/session.h"
 
 #include <omp.h>
 #include <pthread.h>

@@ -3,10 +3,10 @@
 #include "check.h"
 
 #include "base/file.h"
+#include "machine/host.h"
 #include "prof/clock.h"
-#include "prof/host.h"
 #include "prof/record.h"
-#include "prof/trace.h"
+#include "trace/trace.h"
 
 #include <jansson.h>
 #include <math.h>

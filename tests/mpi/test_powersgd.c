@@ -2,8 +2,8 @@
  * where the rest goes, and that a run goes on from its saved state as if nothing had been. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/wait.h"
 #include "comm/strategy.h"
+#include "mpi/wait.h"
 
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* Strategies: what the contract, which looks at sums and bytes, does not see of them. */
 #include "base/mem.h"
 #include "comm/queue.h"
-#include "train/session.h"
+#include "run/session.h"
 
 #include "check.h"
 
@@ -265,7 +265,7 @@ static void lowest_goes_first(gw_progress mode) {
     gw_codec_close(&codec);
 }
 
-/* What is in flight under order=priority: as much as the wire carries, within bounds, or as the
+/* What is in flight under order=priority: as much as the wire carries, and two buckets, or as the
  * user says. */
 static void credit_follows_the_wire(const char *more, gw_pace pace, int expected) {
     char comm[96], line[64];
@@ -283,18 +283,18 @@ static void credit_follows_the_wire(const char *more, gw_pace pace, int expected
     gw_session_free(s);
 }
 
-static void credit_is_bounded(void) {
-    gw_pace wire = {1e6, 1e-3}, slow = {1, 1e-3}, fast = {1e12, 1e-3}, unknown = {0};
-    int most = 4 << 20, alone = ranks == 1, carried = 2000; /* in two gaps */
+static void credit_by_pace(void) {
+    gw_pace wire = {1e6, 1e-3}, slow = {1, 1e-3}, unknown = {0};
+    int usual = 4 << 20, alone = ranks == 1, buckets = 128, carried = 2000; /* in two gaps */
     /* an allreduce sends 2 (P - 1) / P of its span */
-    credit_follows_the_wire("", wire, alone ? most : carried * ranks / (2 * (ranks - 1)));
-    credit_follows_the_wire("", slow, alone ? most : 128);
-    credit_follows_the_wire("", fast, most);
-    credit_follows_the_wire("", unknown, most);
+    credit_follows_the_wire("", wire,
+                            alone ? usual : buckets + carried * ranks / (2 * (ranks - 1)));
+    credit_follows_the_wire("", slow, alone ? usual : buckets);
+    credit_follows_the_wire("", unknown, usual);
     credit_follows_the_wire(",credit=300", wire, 300);
 }
 
-/* Each rank starts with another bucket, and has credit for one: what a peer has begun is taken up,
+/* Each rank starts with another bucket, and has credit for one: what a peer has begun is answered,
  * though nobody waits for anything. */
 static void peers_choices_are_answered(const char *spec) {
     enum { EACH = 24 };
@@ -351,7 +351,7 @@ int main(int argc, char **argv) {
         gossip_agrees("gossip:topology=ring", lazy);
         gossip_agrees("gossip:topology=exponential", lazy);
     }
-    credit_is_bounded();
+    credit_by_pace();
     for (int lazy = 0; lazy < 2; lazy++) {
         lists_are_the_sums("topk:ratio=0.1", lazy, "poll");
         lists_are_the_sums("topk:ratio=0.3,warmup=3", lazy, "none");

@@ -1,8 +1,8 @@
 /* What the cost model measures: codings are counted as the algorithms' essays say, curves are the
  * same on all ranks, and measuring a step leaves parameters as they were. */
 #include "base/mem.h"
-#include "base/wait.h"
-#include "train/survey.h"
+#include "mpi/wait.h"
+#include "select/survey.h"
 
 #include "check.h"
 

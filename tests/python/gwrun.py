@@ -33,7 +33,7 @@ def command(ranks, *words):
     return [MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
 
 
-def run(ranks, *words, timeout=120, **more):
+def run(ranks, *words, timeout=300, **more):
     """Finished process; more than `timeout` seconds is a hang and raises."""
     return subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
                           capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Runs that are killed and taken up again, and what they must have in common with one that nobody
+"""Runs that are killed and resumed, and what they must have in common with one that nobody
 killed: the last parameters to the bit, the rows, the losses."""
 
 import os
@@ -74,7 +74,7 @@ def writing(out):
 
 
 class Victim:
-    """A run that is killed and taken up, and what was seen of it."""
+    """A run that is killed and resumed, and what was seen of it."""
 
     def __init__(self, ranks, out, options, draw):
         self.ranks = ranks

@@ -13,9 +13,9 @@ import gwrun
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
-import numpy  # noqa: E402
+import numpy
 
-from reporting import model, rows, runs, verdicts  # noqa: E402
+from reporting import model, rows, runs, verdicts
 
 TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
         "--batch", "40", "--epochs", "2", "--ceilings", "off", "--overhead", "0")

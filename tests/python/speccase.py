@@ -10,8 +10,8 @@ import gwrun
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
 
-from ablation import spec  # noqa: E402
-from ablation.spec import BadSpec  # noqa: E402
+from ablation import spec
+from ablation.spec import BadSpec
 
 
 class Case(unittest.TestCase):

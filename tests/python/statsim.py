@@ -13,7 +13,7 @@ from scipy import stats as tests
 SOURCE = os.environ.get("SOURCE") or os.path.join(os.path.dirname(__file__), "..", "..")
 sys.path.insert(0, os.path.join(SOURCE, "analysis"))
 
-from reporting import fits, stats  # noqa: E402
+from reporting import fits, stats
 
 KINDS = ("normal", "lognormal", "outliers", "heavy tails")
 COUNT = 4000  # studies a figure of the tables: one of 95% is then known to 0.35% (standard error)

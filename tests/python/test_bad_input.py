@@ -24,7 +24,7 @@ class BadInput(unittest.TestCase):
     def refused(self, *words, says, checked=True, **more):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, *words, timeout=60, **more)
+                done = gwrun.run(ranks, *words, **more)
                 ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                 self.assertEqual(len(ours), 1, done.stderr)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -35,7 +35,7 @@ class BadInput(unittest.TestCase):
 
     def check(self, *words, line, **more):
         """--check refuses with the same line; None: it does not look at what is wrong."""
-        done = gwrun.run(3, words[0], "--check", "--quiet", *words[1:], timeout=60, **more)
+        done = gwrun.run(3, words[0], "--check", "--quiet", *words[1:], **more)
         ours = [text for text in done.stderr.splitlines() if "gradwire:" in text]
         self.assertEqual((ours, done.returncode), ([line], 2) if line else ([], 0))
 
@@ -82,7 +82,7 @@ class BadInput(unittest.TestCase):
         folder = os.path.join(self.dir.name, "f\udcfcr", "fashion-mnist")
         shutil.copytree(self.folder(), folder)
         out = os.path.join(self.dir.name, "out")
-        done = gwrun.run(2, "train", "--steps", 3, "--batch", 4, "--out", out, timeout=60,
+        done = gwrun.run(2, "train", "--steps", 3, "--batch", 4, "--out", out,
                          env={**os.environ, "GW_DATA_DIR": os.path.dirname(folder)})
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("its name is not UTF-8", done.stderr)
@@ -129,7 +129,7 @@ class BadInput(unittest.TestCase):
     def test_more_buckets_than_communicators(self):
         """MPICH has 2048, and int8sum needs one a bucket: 3675."""
         done = gwrun.run(2, "train", "--data", "synthetic:samples=640", "--comm",
-                         "iallreduce:bucket=256,algo=native", "--compress", "int8sum", timeout=60)
+                         "iallreduce:bucket=256,algo=native", "--compress", "int8sum")
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
         for word in ("int8sum", "communicator", "larger buckets", "algo=sra"):
             self.assertIn(word, done.stderr)

@@ -289,7 +289,7 @@ class Bench(unittest.TestCase):
     def refused(self, says, *words):
         for ranks in (1, 2):
             with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, "bench", *words, timeout=60)
+                done = gwrun.run(ranks, "bench", *words)
                 ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                 self.assertEqual((done.returncode, len(ours)), (2, 1), done.stderr)
                 self.assertIn(says, ours[0])
@@ -350,8 +350,6 @@ class Page(unittest.TestCase):
                      "ratio_first", "computation", "inflight", "wire_bytes", "x memcpy",
                      "bits/el", "relative_error", "enc GB/s", "d+a GB/s"):
             self.assertIn(f"`{word}`", page)
-        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-            self.assertIn("(docs/benchmarks.md)", file.read())
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ class BenchLedger(unittest.TestCase):
     def bench(self, ranks, *words):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.json")
-            done = gwrun.run(ranks, "bench", "ledger", "--json", path, *SIZES, *words, timeout=300)
+            done = gwrun.run(ranks, "bench", "ledger", "--json", path, *SIZES, *words)
             self.assertIn(done.returncode, (0, 1), done.stderr)
             with open(path, encoding="utf-8") as file:
                 rows = json.load(file)["results"]

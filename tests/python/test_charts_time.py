@@ -206,15 +206,21 @@ class StepTimes(ChartCase):
 
 
 class Ranks(ChartCase):
+    def late(self):
+        """A run in which rank 1 was named; whether it is, depends on what else the machine does."""
+        run = self.run_of("skew")
+        run.info["results"]["straggler"] = {"rank": 1, "last_share": 0.9, "waited_s": 1e-3,
+                                            "of_step": 0.5}
+        return run
+
     def test_the_late_rank_is_named(self):
-        chart = self.one(ranks, "skew", "off")
+        chart = self.build(ranks, {"skew": [self.late()], "off": [self.run_of("off")]})
         self.assertIn("skew: the straggler is rank 1.", chart.notes)
         late = [row for row in chart.table.rows if row[:2] == ["skew", "1"]][0]
         of_run = self.info["skew"]["results"]["ranks"][1]
         for column, key in (("computation", "compute_s"), ("waiting", "waiting_s"),
                             ("transfer", "transfer_s"), ("waited for", "waited_for_s")):
             self.assertAlmostEqual(seconds(chart.table, late, column), of_run[key], delta=1e-12)
-        self.assertGreater(seconds(chart.table, late, "waited for"), 0)
         off = [row for row in chart.table.rows if row[0] == "off"]
         self.assertIsNone(seconds(chart.table, off[0], "computation"))
         texts = [text.get_text() for text in drawn(chart, False).axes[0].texts]
@@ -224,7 +230,7 @@ class Ranks(ChartCase):
     def test_only_some_runs_have_one(self):
         none = self.run_of("skew")
         none.info["results"]["straggler"] = None
-        chart = self.build(ranks, {"a": [none, none, self.run_of("skew")]})
+        chart = self.build(ranks, {"a": [none, none, self.late()]})
         self.assertIn("a: the straggler is rank 1 (1 of 3 runs).", chart.notes)
         self.assertFalse(any("lags" in text.get_text()
                              for text in drawn(chart, False).axes[0].texts))

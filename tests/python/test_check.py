@@ -19,14 +19,14 @@ class Check(unittest.TestCase):
         self.out = os.path.join(self.dir.name, "deep", "run")
 
     def check(self, ranks, *words, **more):
-        return gwrun.run(ranks, "train", "--check", *SMALL, *words, timeout=60, **more)
+        return gwrun.run(ranks, "train", "--check", *SMALL, *words, **more)
 
     def test_every_strategy(self):
         for ranks in (1, 2):
             for name in gwrun.names("comm/strategies.def"):
                 done = self.check(ranks, "--comm", name, "--compress", "fp16")
                 run = gwrun.run(ranks, "train", *SMALL, "--steps", 1, "--quiet", "--comm", name,
-                                "--compress", "fp16", timeout=60)
+                                "--compress", "fp16")
                 with self.subTest(ranks=ranks, name=name):
                     self.assertEqual((done.returncode, done.stderr), (run.returncode, run.stderr))
 
@@ -62,7 +62,7 @@ class Check(unittest.TestCase):
                                    (["--inject-skew", "2:1ms"], 2, "rank 2"),
                                    (["--local-batch", 2**30], 2, "below 2^31"),
                                    (["--batch", 301], 2, "301")):
-            done = gwrun.run(ranks, "train", "--check", *SMALL[:2], *words, timeout=60)
+            done = gwrun.run(ranks, "train", "--check", *SMALL[:2], *words)
             with self.subTest(words=words):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(says, done.stderr)
@@ -74,7 +74,7 @@ class Check(unittest.TestCase):
         for words in (["--ceilings", bad, "--out", self.out],
                       ["--comm", f"allreduce:algo=(auto:table={bad})"], ["--papi-group", bad]):
             done = self.check(2, *words)
-            run = gwrun.run(2, "train", *SMALL, *words, timeout=60)
+            run = gwrun.run(2, "train", *SMALL, *words)
             with self.subTest(words=words):
                 self.assertEqual((done.returncode, done.stderr), (2, run.stderr))
 

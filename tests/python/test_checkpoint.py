@@ -1,4 +1,4 @@
-"""Checkpoints and restarts: a run that is taken up again ends with the bits of one that never
+"""Checkpoints and restarts: a resumed run ends with the bits of one that never
 stopped, or says in a line why it cannot."""
 
 import csv
@@ -91,7 +91,7 @@ class Checkpoint(unittest.TestCase):
         command = gwrun.command(ranks, "train", *SMALL, *words)
         if ranks == 1:  # no launcher: faster
             command = command[command.index(gwrun.GRADWIRE):]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, text=True, capture_output=True, timeout=300, check=False)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         return done.stderr

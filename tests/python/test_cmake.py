@@ -36,13 +36,13 @@ class Commit(unittest.TestCase):
             ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", *words],
             cwd=tree or self.tree, check=True, text=True, capture_output=True).stdout.strip()
 
-    def commit(self):
+    def commit(self, name="COMMIT"):
         """What a build now would write."""
         subprocess.run(["cmake", f"-DSOURCE={self.tree}", "-DGIT=git", "-DVERSION=1.2.3",
                         "-DGEMM=dnnl", f"-DOUT={self.out}",
                         "-P", os.path.join(SOURCE, "cmake", "GwCommit.cmake")], check=True)
         with open(self.out, encoding="utf-8") as file:
-            return re.search(r'GW_COMMIT\s+"(.*)"', file.read()).group(1)
+            return re.search(rf'GW_{name}\s+"(.*)"', file.read()).group(1)
 
     def begin(self):
         self.git("init", "-q")
@@ -67,6 +67,16 @@ class Commit(unittest.TestCase):
         self.write("src/a.c", "int c;\n")
         self.assertEqual(self.commit(), second + "-dirty")
 
+    def test_version_is_the_tag(self):
+        self.begin()
+        self.git("tag", "nightly")  # no version
+        self.assertEqual(self.commit("VERSION"), "1.2.3")
+        self.git("tag", "v2.0.0-rc1")
+        self.assertEqual(self.commit("VERSION"), "2.0.0-rc1")
+        self.write("src/a.c", "int c;\n")
+        self.git("commit", "-qam", "c")
+        self.assertEqual(self.commit("VERSION"), "2.0.0-rc1+1")
+
     def test_same_text_is_not_written(self):
         self.begin()
         self.commit()
@@ -76,6 +86,7 @@ class Commit(unittest.TestCase):
 
     def test_without_repository(self):
         self.assertEqual(self.commit(), "unknown")
+        self.assertEqual(self.commit("VERSION"), "1.2.3")
         self.git("init", "-q", tree=self.dir)  # somebody else's, around the unpacked sources
         self.git("commit", "-q", "--allow-empty", "-m", "theirs", tree=self.dir)
         self.assertEqual(self.commit(), "unknown")
@@ -92,6 +103,31 @@ class Commit(unittest.TestCase):
             self.assertIn(head, written)
         else:
             self.assertEqual(written, "unknown")
+
+
+class Release(unittest.TestCase):
+    def test_files_agree_on_the_version(self):
+        found = {}
+        for name, pattern in (("CMakeLists.txt", r"VERSION ([0-9.]+) LANGUAGES"),
+                              ("CHANGELOG.md", r"^## \[([0-9.]+)\]"), ("CITATION.cff", r"^version: (.+)")):
+            with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+                found[name] = re.search(pattern, file.read(), re.MULTILINE).group(1)
+        self.assertEqual(len(set(found.values())), 1, found)
+
+
+class Warnings(unittest.TestCase):
+    def strict(self, build, *words):
+        """Whether a fresh build folder would take a warning as an error."""
+        subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DGW_TESTS=OFF", *words], cwd=SOURCE,
+                       check=True, capture_output=True)
+        with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+            return "-Werror" in file.read()
+
+    def test_only_presets_are_strict(self):
+        """A user's compiler may know warnings that nobody here has seen."""
+        with tempfile.TemporaryDirectory() as top:
+            self.assertFalse(self.strict(os.path.join(top, "plain")))
+            self.assertTrue(self.strict(os.path.join(top, "preset"), "--preset", "release"))
 
 
 class Launcher(unittest.TestCase):

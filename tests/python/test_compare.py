@@ -17,7 +17,7 @@ import gwrun
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
-from reporting import model, runs, sidebyside  # noqa: E402
+from reporting import model, runs, sidebyside
 
 SCRIPT = os.path.join(gwrun.SOURCE, "analysis", "compare")
 TRAIN = ["--data", "synthetic:samples=2000,features=100,classes=4,seed=1", "--layers", "64",

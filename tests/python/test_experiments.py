@@ -1,4 +1,4 @@
-"""The experiment runner: every cell once, gone on with after any interruption, nothing dropped."""
+"""The experiment runner: every cell once, resumed after any interruption, nothing dropped."""
 
 import glob
 import json
@@ -104,7 +104,7 @@ class Study(unittest.TestCase):
         self.until(lambda: len(self.starts()) > before or process.poll() is not None)
         return process
 
-    def until(self, true, seconds=30):
+    def until(self, true, seconds=300):
         end = time.monotonic() + seconds
         while not true():
             self.assertLess(time.monotonic(), end)
@@ -302,7 +302,7 @@ factors: {{compress: [none, qsgd, fp16]}}
             runner = self.spawn("--resume")
             time.sleep(chance.choice((0, 0.05, 0.2)) * chance.random())
             runner.send_signal(number)
-            text = runner.communicate(timeout=30)
+            text = runner.communicate(timeout=300)
             self.until(lambda: not self.ranks())
             if runner.returncode == 0:
                 break
@@ -358,7 +358,7 @@ factors: {{compress: [none, qsgd, fp16]}}
         runner = self.spawn()
         self.until(lambda: glob.glob(os.path.join(self.out, "*", "*", "model.ckpt.d", "step-*")))
         runner.send_signal(signal.SIGTERM)
-        runner.communicate(timeout=30)
+        runner.communicate(timeout=300)
         [(folder, record)] = self.records().items()
         with open(os.path.join(self.out, folder, "run.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["results"]["stopped_by"], "SIGTERM")
@@ -371,7 +371,7 @@ factors: {{compress: [none, qsgd, fp16]}}
         first = self.spawn()
         self.refused(self.call("--resume"), self.out, f"process {first.pid} on ", "--out")
         first.send_signal(signal.SIGTERM)
-        self.assertIn("SIGTERM: resume with: ", first.communicate(timeout=30)[1])
+        self.assertIn("SIGTERM: resume with: ", first.communicate(timeout=300)[1])
         self.assertEqual(first.returncode, 143)
         self.assertEqual(self.ranks(), [])  # though they ignore SIGTERM
         self.assertEqual([r["state"] for r in self.records().values()], ["interrupted"])
@@ -430,7 +430,7 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
         os.environ["SLURM_ARRAY_TASK_ID"] = "2"
         self.addCleanup(os.environ.pop, "SLURM_ARRAY_TASK_ID")
         task = subprocess.run(["bash", script], capture_output=True, text=True, check=False,
-                              timeout=100)
+                              timeout=300)
         self.assertEqual(task.returncode, 0, task.stderr)
         self.assertEqual(self.starts(), [self.planned()[2]])
         record = self.records()[self.planned()[2]]

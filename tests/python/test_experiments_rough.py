@@ -18,8 +18,8 @@ from test_bad_input import idx
 from test_experiments import TRAIN, Study, read
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "experiments"))
-from ablation import journal, launch, progress  # noqa: E402
-from ablation.spec import plan, read_spec  # noqa: E402
+from ablation import journal, launch, progress
+from ablation.spec import plan, read_spec
 
 TWO = f"""
 claim: Two runs → two results.
@@ -98,7 +98,7 @@ class Damaged(Study):
 class Ground(Study):
     def run_with(self, *words, **more):
         return subprocess.run(self.words(*words), stderr=subprocess.PIPE, text=True, check=False,
-                              timeout=120, stdin=subprocess.DEVNULL,
+                              timeout=300, stdin=subprocess.DEVNULL,
                               **{"stdout": subprocess.PIPE, **more})
 
     def test_nobody_listens(self):
@@ -147,7 +147,7 @@ class Ground(Study):
         shutil.rmtree(folder)
         for pid in self.children(runner.pid):
             os.kill(pid, 9)
-        text = runner.communicate(timeout=30)
+        text = runner.communicate(timeout=300)
         self.assertEqual(runner.returncode, 1, text)
         self.assertIn("2 runs: 2 left", text[0])
         self.assertEqual(len(text[1].splitlines()), 1, text[1])
@@ -165,7 +165,7 @@ class Ground(Study):
         return [int(word) for word in read(f"/proc/{pid}/task/{pid}/children").split()]
 
     def test_directory(self):
-        """A relative path of a spec means the same file wherever the study is gone on with."""
+        """A relative path of a spec means the same file wherever the study is resumed."""
         begun = os.path.join(self.folder, "begun here")
         os.makedirs(os.path.join(begun, "data"))
         for name, content in (("train-images-idx3", idx((6, 2, 2), bytes(24))),
@@ -197,7 +197,7 @@ case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$
         runner = self.begin()
         self.until(lambda: os.path.exists(os.path.join(self.folder, "checking")))
         runner.send_signal(signal.SIGHUP)
-        self.assertEqual(runner.communicate(timeout=30), ("", ""))
+        self.assertEqual(runner.communicate(timeout=300), ("", ""))
         self.assertEqual(runner.returncode, 129)
         self.assertFalse(os.path.exists(self.out))
 

@@ -73,7 +73,7 @@ class Failure(unittest.TestCase):
                 with self.subTest(comm=comm, at=at):
                     done = gwrun.run(2, "train", "--data", "synthetic:samples=2000,features=9",
                                      "--layers", "7", "--batch", 8, "--epochs", 3, "--ceilings", "off",
-                                     "--verify-every", 5, "--comm", comm, timeout=60,
+                                     "--verify-every", 5, "--comm", comm,
                                      env=gwrun.preload(top, LOST, FAILS_AT=str(at)))
                     ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
                     self.assertEqual((done.returncode, len(ours)), (1, 1), done.stderr)

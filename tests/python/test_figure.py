@@ -11,7 +11,7 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "analysis"))
-from reporting import figure, model  # noqa: E402
+from reporting import figure, model
 
 
 def draw(fig, _narrow):

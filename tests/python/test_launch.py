@@ -14,7 +14,7 @@ from test_experiments import TRAIN, Study, read
 from test_testbed import HYDRA, output
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
-from ablation import journal, launch, runner, slurm  # noqa: E402
+from ablation import journal, launch, runner, slurm
 from ablation.design import Cell, Planned
 from ablation.progress import Progress
 
@@ -71,7 +71,7 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
             runner = self.spawn("--resume", "--only", "rate=*mbit")
             self.assertNotEqual(self.spaces(), [])
             getattr(runner, ended)()
-            runner.communicate(timeout=30)
+            runner.communicate(timeout=300)
         os.environ["FAKE"] = ""
         done = self.call("--resume")  # takes what the killed one has left
         self.assertEqual(done.returncode, 0, done.stderr)

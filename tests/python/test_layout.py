@@ -7,32 +7,41 @@ import unittest
 
 ROOT = os.environ["SOURCE"]
 
-# Room -> rooms whose headers its files may include.
+# Room -> the other rooms whose headers its files may include.
 MAY_INCLUDE = {
-    "base": {"base"},
-    "prof": {"base", "prof"},
-    "nn": {"base", "nn"},
-    "data": {"base", "data"},
-    "compress": {"base", "compress"},
-    "comm": {"base", "compress", "comm"},
-    "train": {"base", "prof", "nn", "data", "compress", "comm", "train"},
-    "cli": {"base", "prof", "nn", "data", "compress", "comm", "train", "cli"},
+    "base": set(),
+    "mpi": {"base"},
+    "prof": {"base", "mpi"},
+    "counters": {"base", "mpi", "prof"},
+    "trace": {"base", "mpi", "prof"},
+    "nn": {"base"},
+    "data": {"base", "mpi"},
+    "compress": {"base"},
+    "comm": {"base", "mpi", "compress"},
 }
+MAY_INCLUDE["machine"] = {"base", "mpi", "prof", "counters", "nn", "compress", "comm"}
+MAY_INCLUDE["run"] = MAY_INCLUDE["machine"] | {"machine", "trace", "data"}
+MAY_INCLUDE["select"] = MAY_INCLUDE["run"] | {"run"}
+MAY_INCLUDE["checkpoint"] = MAY_INCLUDE["run"] | {"run"}
+MAY_INCLUDE["train"] = MAY_INCLUDE["run"] | {"run", "select", "checkpoint"}
+MAY_INCLUDE["cli"] = MAY_INCLUDE["train"] | {"train"}
+
+LONGEST_FILE, LONGEST_FUNCTION = 500, 60
 
 # Rooms that must not come to see MPI, not even through a header of another room.
-WITHOUT_MPI = {"nn", "compress"}
+WITHOUT_MPI = {"base", "nn", "compress"}
 
 # .def file, folder of its sources, and the symbol that a member defines.
 REGISTRIES = [
-    ("compress/codecs.def", "compress", "gw_codec_ops gw_codec_"),
+    ("compress/codecs.def", "compress/codec", "gw_codec_ops gw_codec_"),
     ("comm/algos.def", "comm/algo", "gw_algo_ops gw_algo_"),
     ("comm/strategies.def", "comm/strategy", "gw_strategy_ops gw_strategy_"),
     ("src/cli/commands.def", "src/cli", "gw_command gw_command_"),
 ]
 
 TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
-             "packages.txt", "quickstart", "src", "comm", "compress", "experiments", "analysis",
-             "tests"]
+             "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "src", "comm", "compress",
+             "docs", "experiments", "analysis", "tests"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -78,11 +87,67 @@ def bad_includes(root):
             other = target.split("/")[0]
             if quote == '"' and (other not in MAY_INCLUDE or "/" not in target):
                 yield f'{name}: "{target}" does not begin with a room, as in "base/err.h"'
-            elif quote == '"' and other not in MAY_INCLUDE[room]:
+            elif quote == '"' and other != room and other not in MAY_INCLUDE[room]:
                 yield f"{name}: {room} must not include {other} ({target})"
         chain = sees_mpi(name, {name}) if room in WITHOUT_MPI else None
         if chain:
             yield f"{name}: {room} must not see MPI: {' -> '.join(chain)}"
+
+
+def module_of(name):
+    """A .c file and its header are one module; so is what they share as NAME_parts.h."""
+    return re.sub(r"(_parts)?\.(c|h|def)$", "", name)
+
+
+def circles(root):
+    """One line for each set of modules that include each other, however many steps it takes."""
+    needs = {}
+    for name, _, path in sources(root):
+        found = needs.setdefault(module_of(name), set())
+        found |= {module_of(target) for quote, target in INCLUDE.findall(read(path)) if quote == '"'}
+    for module, found in needs.items():
+        found.discard(module)
+    while True:  # what needs nothing that is left is in no circle
+        free = {module for module, found in needs.items() if not found & needs.keys()}
+        if not free:
+            break
+        needs = {module: found for module, found in needs.items() if module not in free}
+    while True:  # nor is what nothing left needs
+        needed = set().union(*needs.values()) if needs else set()
+        free = needs.keys() - needed
+        if not free:
+            break
+        needs = {module: found for module, found in needs.items() if module not in free}
+    if needs:
+        yield f"a circle among {', '.join(sorted(needs))}"
+
+
+def too_long(name, text):
+    """One line for a file, and for each function of a C file, that outgrew its room."""
+    lines = text.splitlines()
+    if len(lines) > LONGEST_FILE:
+        yield f"{name}: {len(lines)} lines: more than {LONGEST_FILE}"
+    begin = 0
+    for i, line in enumerate(lines if name.endswith(".c") else [], 1):
+        if not begin and line.endswith(") {"):
+            begin = i
+        elif line == "}":
+            length = i - begin + 1
+            if begin and length > LONGEST_FUNCTION:
+                yield f"{name}:{begin}: a function of {length} lines: more than {LONGEST_FUNCTION}"
+            begin = 0
+
+
+def scripts(root):
+    """Every file that Python or a shell runs."""
+    for top in ("analysis", "experiments", "tests", "cmake", "."):
+        for folder, below, names in os.walk(os.path.join(root, top)):
+            if top == ".":
+                below.clear()
+            for name in names:
+                path = os.path.join(folder, name)
+                if name.endswith((".py", ".sh")) or ("." not in name and os.access(path, os.X_OK)):
+                    yield path
 
 
 def bad_registries(root):
@@ -95,12 +160,12 @@ def bad_registries(root):
             if listed.count(name) > 1:
                 yield f"{def_file}: lists {name} more than once"
         defined = {}
-        for file in os.listdir(os.path.join(root, folder)):
-            if file.endswith(".c"):
-                text = read(os.path.join(root, folder, file))
-                pattern = rf"^const {symbol}(\w+)\s*=\s*\{{"
-                for name in re.findall(pattern, text, re.MULTILINE):
-                    defined[name] = file
+        for below, _, files in os.walk(os.path.join(root, folder)):
+            for file in files:
+                if file.endswith(".c"):
+                    pattern = rf"^const {symbol}(\w+)\s*=\s*\{{"
+                    for name in re.findall(pattern, read(os.path.join(below, file)), re.MULTILINE):
+                        defined[name] = file
         for name in listed:
             if defined.get(name) != f"{name}.c":
                 yield f"{def_file}: X({name}), but {folder}/{name}.c does not define {symbol}{name}"
@@ -116,6 +181,15 @@ class Layout(unittest.TestCase):
     def test_includes(self):
         self.assertGreater(len(list(sources(ROOT))), 0)
         self.assertEqual(list(bad_includes(ROOT)), [])
+
+    def test_circles(self):
+        self.assertEqual(list(circles(ROOT)), [])
+
+    def test_lengths(self):
+        paths = [path for _, _, path in sources(ROOT)] + list(scripts(ROOT))
+        self.assertIn(os.path.join(ROOT, "experiments/run"), paths)
+        self.assertEqual([line for path in paths
+                          for line in too_long(os.path.relpath(path, ROOT), read(path))], [])
 
     def test_registries(self):
         self.assertEqual(list(bad_registries(ROOT)), [])
@@ -144,8 +218,27 @@ class CheckerCanFail(unittest.TestCase):
         self.write("compress/bare.c", '#include "codec.h"\n')
         self.write("src/new/x.c", "")
         found = [line.split(":")[0] for line in bad_includes(self.dir.name)]
-        self.assertEqual(found, ["comm/timed.c", "compress/bare.c", "new/x.c", "nn/direct.c",
-                                 "nn/indirect.c"])
+        self.assertEqual(found, ["base/agree.h", "comm/timed.c", "compress/bare.c", "new/x.c",
+                                 "nn/direct.c", "nn/indirect.c"])
+
+    def test_circles(self):
+        self.write("src/prof/a.h", '#include "prof/b.h"\n')
+        self.write("src/prof/a.c", '#include "prof/a.h"\n#include "prof/a_parts.h"\n')
+        self.write("src/prof/a_parts.h", '#include "prof/a.h"\n')
+        self.write("src/prof/b.h", "")
+        self.assertEqual(list(circles(self.dir.name)), [])
+        self.write("src/prof/b.c", '#include "prof/c.h"\n')
+        self.write("src/prof/c.c", '#include "prof/a.h"\n#include "prof/free.h"\n')
+        self.write("src/prof/free.h", "")
+        self.write("src/prof/user.c", '#include "prof/a.h"\n')
+        self.assertEqual(list(circles(self.dir.name)), ["a circle among prof/a, prof/b, prof/c"])
+
+    def test_lengths(self):
+        function = "static int f(void) {\n" + (LONGEST_FUNCTION - 1) * "    g();\n"
+        self.assertEqual(list(too_long("a.c", LONGEST_FILE * "\n" + function + "}\n")),
+                         ["a.c: 561 lines: more than 500",
+                          "a.c:501: a function of 61 lines: more than 60"])
+        self.assertEqual(list(too_long("a.c", function.replace("    g();\n", "", 1) + "}\n")), [])
 
     def test_registries(self):
         for def_file, folder, symbol in REGISTRIES:

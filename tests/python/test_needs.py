@@ -16,14 +16,15 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/gloo_allreduce.py": ([], ["torch"]),
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
-FREE = {"analysis/table", "experiments/testbed", "experiments/peers/compare_steps.py"}
+FREE = {"analysis/table", "analysis/trace-check", "experiments/supervise", "experiments/testbed",
+        "experiments/peers/compare_steps.py"}
 
 
 def bare(script, *words):
     """Run by this interpreter without any folder of packages (-S), nor what PYTHONPATH names (-E)."""
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([sys.executable, "-S", "-E", "-B", os.path.join(SOURCE, script), *words],
-                              cwd=folder, text=True, capture_output=True, check=False, timeout=60)
+                              cwd=folder, text=True, capture_output=True, check=False, timeout=300)
 
 
 class Needs(unittest.TestCase):

@@ -221,7 +221,7 @@ class Plan(unittest.TestCase):
     def refused(self, *words, says):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, *words, timeout=60)
+                done = gwrun.run(ranks, *words)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 line, = done.stderr.splitlines()
                 for word in says:

@@ -12,6 +12,12 @@ BOTH = gwrun.cached("GW_GEMM") == "auto"
 # Its longest product is 4 million operations: worth timing, and done in some 0.1 ms.
 DATA = ("--data", "synthetic:samples=400,features=128,classes=4", "--layers", "128,128", "--batch",
         128, "--epochs", 2)
+# In the place of oneDNN's, and it always fails.
+BROKEN = """
+int dnnl_sgemm(void) {
+    return 1;
+}
+"""
 QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
 
 
@@ -100,13 +106,23 @@ class Products(unittest.TestCase):
                 self.assertIn(library, gemm["libraries"])
                 self.assertNotIn(" + ", gemm["libraries"])
 
+    @unittest.skipUnless(BOTH, "one library: there is nothing to choose")
+    def test_evaluation(self):
+        """What computes it, a product that fails tells."""
+        self.train("run")
+        model, env = os.path.join(self.dir, "run"), gwrun.preload(self.dir, BROKEN)
+        for library, status in (("cblas", 0), ("dnnl", 1)):
+            done = gwrun.run(1, "eval", "--model", model, *DATA[:2], "--gemm", library, env=env)
+            self.assertEqual(done.returncode, status, done.stderr)
+
     @unittest.skipIf(BOTH, "both libraries are linked")
     def test_missing(self):
         other = "cblas" if gwrun.cached("GW_GEMM") == "dnnl" else "dnnl"
-        done = gwrun.run(2, "train", *DATA, "--gemm", other)
-        lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-        self.assertEqual((done.returncode, len(lines)), (2, 1))
-        self.assertIn(f"--gemm {other}", lines[0])
+        for words in (("train", *DATA), ("eval", "--model", self.dir)):
+            done = gwrun.run(2, *words, "--gemm", other)
+            lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+            self.assertEqual((done.returncode, len(lines)), (2, 1))
+            self.assertIn(f"--gemm {other}", lines[0])
 
     def test_bench(self):
         out = os.path.join(self.dir, "bench.json")

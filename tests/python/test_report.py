@@ -15,6 +15,7 @@ import reportcase
 from reportcase import ReportCase, dump, load
 
 from reporting import charts, markup, model, page, runs, summary, verdicts
+from reporting.charts import step_times
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -114,6 +115,31 @@ class Page(ReportCase):
         self.render(good=good)
         self.assertEqual(self.seen.count("svg"), 6)
         self.assertEqual(self.seen.count("h2"), 3)
+
+    def test_bound(self):
+        """Beside the step of each run and configuration that measured it; of runs the median."""
+        folder = self.study()
+        for block, bound_s in enumerate((1e-5, 3e-5)):
+            self.change(os.path.join(folder, f"b{block:02d}-s1", "comm=allreduce"),
+                        lambda info, s=bound_s: info.update(bound={"bound_s": s}))
+        found, = runs.read_results(self.dir)
+        step_s = found.cells[0].runs[0].step_s
+        ratio = (step_s / 1e-5 + step_s / 3e-5) / 2
+        table = step_times.build(found).table
+        of_base, of_other = (dict(zip(table.columns, row)) for row in table.rows)
+        unit, = {name.partition(" (")[2] for name in of_base if name.startswith("bound (")}
+        self.assertAlmostEqual(of_base[f"p50 ({unit}"] / of_base[f"bound ({unit}"], step_s / 2e-5)
+        self.assertAlmostEqual(of_base["of bound"], ratio)
+        self.assertEqual((of_other[f"bound ({unit}"], of_other["of bound"]), (None, None))
+        base, other = csv.DictReader(summary.text([found]).splitlines())
+        self.assertAlmostEqual(float(base["bound_s"]), 2e-5)
+        self.assertAlmostEqual(float(base["of_bound"]), ratio, delta=1e-6 * ratio)
+        self.assertEqual((other["bound_s"], other["of_bound"]), ("", ""))
+        html = page.provenance(found)
+        for titled in ("bound (ms)", "of bound"):
+            self.assertIn(f'<th scope="col">{titled}</th>', html)
+        for value in (1e-2, 3e-2, step_s / 1e-5, step_s / 3e-5):
+            self.assertIn(f">{markup.number(value)}</td>", html)
 
     def test_what_is_not_there(self):
         folder = self.study()

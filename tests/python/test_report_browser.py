@@ -16,7 +16,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
-from reporting import charts  # noqa: E402
+from reporting import charts
 
 
 WIDTHS, SCHEMES = (400, 1400), ("light", "dark")

@@ -68,7 +68,7 @@ class Reading(ReportCase):
     def test_levels_without_a_study(self):
         self.copy("a")
         self.copy("b", "iallreduce")
-        self.change(self.copy("c", "iallreduce"), lambda info: info["machine"].update(ranks=2))
+        self.change(self.copy("c", "iallreduce"), lambda info: info["options"].update(bound=True))
         found = self.only()
         self.assertEqual(found.factors, {"comm": ["allreduce", "iallreduce:algo=sra"]})
         self.assertEqual([(cell.label, len(cell.runs)) for cell in found.cells],

@@ -28,7 +28,7 @@ MPI = ["mpi_post_s", "mpi_poll_s", "mpi_wait_s"]
 
 def show(*words, env=None):
     return subprocess.run([gwrun.GRADWIRE, "show", *words], text=True, capture_output=True,
-                          env=env or dict(os.environ, LC_ALL="C"), check=False, timeout=60,
+                          env=env or dict(os.environ, LC_ALL="C"), check=False, timeout=300,
                           stdin=subprocess.DEVNULL)
 
 
@@ -122,11 +122,16 @@ class Show(unittest.TestCase):
             self.assertEqual(shown["dir"], out)
 
     def test_parts_sum_to_the_step(self):
-        for out, _ in self.runs.values():
+        """Where all steps are alike on all ranks: else medians do not add up."""
+        for name in self.runs:
+            out = self.folder(name)
+            first = gwrun.batches(out)[10]
+            alike = {key: text for key, text in first.items()
+                     if key == "source" or key.endswith("_s") and key != "t_start_s"}
+            rewrite(out, lambda row, alike=alike: row.update(alike))
             shown = document(out)[0]
             parts = [x for x in shown["parts"].values() if x is not None]
-            # Of medians, and of the mean over ranks beside the longest: no identity.
-            self.assertAlmostEqual(sum(parts), shown["step_s"], delta=0.2 * shown["step_s"])
+            self.assertAlmostEqual(sum(parts), shown["step_s"], delta=1e-6 * shown["step_s"])
 
     def test_slowest_rank(self):
         out = self.folder("blocking")
@@ -267,12 +272,12 @@ class Show(unittest.TestCase):
     # ---- what else a run tells ----
 
     def test_straggler(self):
-        out = os.path.join(self.dir.name, "skewed")
-        told = gwrun.train(2, out, "--steps", 40, "--inject-skew", "1:20ms")["results"]
-        shown = document(out)[0]
-        self.assertEqual(shown["straggler"], told["straggler"])
-        self.assertEqual(shown["straggler"]["rank"], 1)
-        self.assertRegex(show(out).stdout, r"straggler: rank 1, last at \d+% of the exchanges")
+        out = self.folder("blocking")
+        told = {"rank": 1, "last_share": 0.75, "waited_s": 2e-3, "of_step": 0.5}
+        self.edit(out, lambda run: run["results"].update(straggler=told))
+        self.assertEqual(document(out)[0]["straggler"], told)
+        self.assertIn("straggler: rank 1, last at 75% of the exchanges; each other rank waited ",
+                      show(out).stdout)
 
     def test_saved(self):
         out = self.folder("overlap")
@@ -372,7 +377,7 @@ class Show(unittest.TestCase):
                 if not piece:
                     break
                 text += piece
-            self.assertEqual(process.wait(timeout=60), 0)
+            self.assertEqual(process.wait(timeout=300), 0)
         os.close(main)
         return text.decode()
 

@@ -179,7 +179,7 @@ class NotFinite(Case):
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_resumed(self):
-        """What a run has checked and left out before it was taken up counts, and the first fault is
+        """What a run has checked and left out before it was resumed counts, and the first fault is
         still named, also where the rank that found it is no more."""
         whole, out = (os.path.join(self.dir, name) for name in ("whole", "out"))
         words = (*DATA, *QUICK, "--comm", "allreduce", "--wire-check", "on", "--verify-every", 7,

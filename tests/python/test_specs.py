@@ -11,7 +11,7 @@ import gwrun
 EXPERIMENTS = os.path.join(gwrun.SOURCE, "experiments")
 sys.path.insert(0, EXPERIMENTS)
 
-from ablation import check, spec  # noqa: E402
+from ablation import check, spec
 
 PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")))
 REPORTS = {"A", "B", "C", "D", "E"}  # whose claims these are: see experiments/README.md

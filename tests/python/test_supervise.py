@@ -1,4 +1,4 @@
-"""gradwire supervise: ranks that are killed, a run that ends as if nothing had been, and commands
+"""experiments/supervise: ranks that are killed, a run that ends as if nothing had been, and commands
 that cannot be supervised."""
 
 import fcntl
@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -21,7 +22,8 @@ SLOW = ["--inject-skew", "0:20ms"]
 
 
 def supervise(*words):
-    return [gwrun.GRADWIRE, "supervise", *map(str, words)]
+    program = os.path.join(gwrun.SOURCE, "experiments", "supervise")
+    return [sys.executable, "-B", program, *map(str, words)]
 
 
 def ranks_of(pid):
@@ -55,7 +57,7 @@ def last_step(out):
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=-1)
 
 
-def wait_for(what, timeout=60):
+def wait_for(what, timeout=300):
     until = time.monotonic() + timeout
     while not what():
         if time.monotonic() > until:
@@ -97,9 +99,9 @@ class Supervise(unittest.TestCase):
                              "--epochs", 3)
         self.kill_rank_after(process, 10)
         self.kill_rank_after(process, 25, which=0)
-        said = process.communicate(timeout=100)[1]
+        said = process.communicate(timeout=300)[1]
         self.assertEqual(process.returncode, 0, said)
-        self.assertEqual(said.count("gradwire: supervise:"), 2, said)
+        self.assertEqual(said.count("supervise:"), 2, said)
         run = read_json(self.out)
         self.assertEqual(run["results"]["replica_hash"], whole["results"]["replica_hash"])
         self.assertEqual(run["results"]["steps"], whole["results"]["steps"])
@@ -158,7 +160,7 @@ class Supervise(unittest.TestCase):
             self.assertIn("restart 1 of 1", process.stderr.readline())
             time.sleep(0.3)
             self.assertEqual(os.path.getsize(starts), 1)
-        self.assertIn("no restart is left", process.communicate(timeout=60)[1])
+        self.assertIn("no restart is left", process.communicate(timeout=300)[1])
         self.assertEqual((process.returncode, os.path.getsize(starts)), (3, 2))
 
     def test_gives_up(self):
@@ -169,7 +171,7 @@ class Supervise(unittest.TestCase):
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
             launcher = int(file.read().split()[0])
         os.kill(launcher, signal.SIGKILL)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=300)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, said)
         self.assertIn("no restart is left of 0", said)
         self.assertEqual([pid for pid in ranks if os.path.exists(f"/proc/{pid}")], [])
@@ -177,6 +179,7 @@ class Supervise(unittest.TestCase):
             ended = json.loads(file.read())
         self.assertEqual((ended["event"], ended["signal"], ended["status"]),
                          ("ended", signal.SIGKILL, None))
+        self.assertGreaterEqual(ended["checkpoint"], 5)
 
     def test_signal_is_handed_on(self):
         """What asks supervise to end ends the run whole, and it is not started again, whatever its
@@ -187,7 +190,7 @@ class Supervise(unittest.TestCase):
                 process = self.start([], ranks, *RUN, *KEPT, *SLOW, "--epochs", 1000)
                 wait_for(lambda: last_step(self.out) >= 5)
                 process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=60)[1]
+                said = process.communicate(timeout=300)[1]
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
                 self.assertIn("as it was told to", said)
                 run = read_json(self.out)
@@ -206,7 +209,7 @@ class Supervise(unittest.TestCase):
         self.addCleanup(process.kill)
         wait_for(lambda: last_step(self.out) >= 5)
         process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=300)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
         run = read_json(self.out)
         self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
@@ -231,7 +234,7 @@ class Supervise(unittest.TestCase):
                 self.addCleanup(process.kill)
                 wait_for(lambda path=begun: os.path.exists(path))
                 process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=30)[1]
+                said = process.communicate(timeout=300)[1]
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
                 self.assertIn("as it was told to", said)
 
@@ -251,7 +254,7 @@ class Supervise(unittest.TestCase):
             supervise("--backoff", 0, "--", "sh", "-c", script, os.path.join(self.top.name, "once"),
                       gwrun.GRADWIRE, "train", "--out", self.out, *RUN, *KEPT, "--epochs", 1,
                       "--overwrite"),
-            capture_output=True, text=True, timeout=60, check=False)
+            capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("restart 1 of 10", done.stderr)
         run = read_json(self.out)
@@ -266,11 +269,11 @@ class Supervise(unittest.TestCase):
                 (["--", "gradwire", "train", "--checkpoint-every", 5], "no --out"),
                 (["--", "gradwire", "train", "--out", self.out], "no --checkpoint-every"),
                 (["--", "mpiexec", "gradwire", "train", *kept, ":", "other"], "':'"),
-                (["--restart", 1, "--", "gradwire", "train", *kept], "did you mean 'restarts'"),
-                (["--restarts", -1, "--", "gradwire", "train", *kept], "restarts=-1"),
+                (["--restart", 1, "--", "gradwire", "train", *kept], "unrecognized arguments"),
+                (["--restarts", -1, "--", "gradwire", "train", *kept], "'-1': must be 0 to"),
                 (["--", "/nonexistent/mpiexec", "gradwire", "train", *kept], "cannot start")):
             with self.subTest(words=words):
-                done = subprocess.run(supervise(*words), capture_output=True, text=True, timeout=60,
+                done = subprocess.run(supervise(*words), capture_output=True, text=True, timeout=300,
                                       check=False)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
@@ -281,7 +284,7 @@ class Supervise(unittest.TestCase):
         """It would be one again: status 2, as the command's own, and no restart."""
         done = subprocess.run(
             supervise("--", *gwrun.command(2, "train", "--out", self.out, *KEPT, "--epochs", 0)),
-            capture_output=True, text=True, timeout=60, check=False)
+            capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertNotIn("supervise:", done.stderr)
         self.assertFalse(os.path.exists(self.out))

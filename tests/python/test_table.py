@@ -61,6 +61,22 @@ class Table(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("absent", done.stdout)
 
+    def test_bound(self):
+        """Of its step, where a run has measured it; the columns are left out where none has."""
+        bounded = {**copy.deepcopy(RUN), "bound": {"bound_s": 0.0005, "mode": "eager"}}
+        without = self.write("without", json.dumps({**RUN, "bound": None}))
+        done = self.table(self.write("bounded", json.dumps(bounded)), without)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        titles, units, _, one, other = done.stdout.splitlines()[:5]
+        self.assertRegex(titles, "^run +step time +bound +of bound +computation ")
+        self.assertRegex(units, r"^ +\(ms\) +\(ms\) +\(times\) +\(ms\) ")
+        self.assertEqual(one.split()[:5], ["bounded", "0.625", "0.500", "1.25", "0.500"])
+        self.assertEqual(other.split()[:3], ["without", "0.625", "0.500"])
+        start, end = titles.index("step time") + 9, titles.index("of bound") + 8
+        self.assertEqual(other[start:end].strip(), "")
+        self.assertIn("bound: of the step", done.stdout)
+        self.assertNotIn("of bound", self.table(without).stdout)
+
     def test_memory_by_source(self):
         twins = copy.deepcopy(RUN)
         twins["results"]["summary"]["memory_s"] = {
@@ -131,11 +147,13 @@ class Table(unittest.TestCase):
         """Whatever stands in the place of anything that is read costs one line."""
         memory = {"ctr_s": None, "twin_s": 0.1, "model_lo_s": 0.1, "model_hi_s": 0.2}
         places = [("results",), ("results", "summary"), ("results", "test_accuracy"), ("machine",),
-                  ("sources",), *(("results", "summary", key) for key in RUN["results"]["summary"]),
+                  ("sources",), ("bound",), ("bound", "bound_s"),
+                  *(("results", "summary", key) for key in RUN["results"]["summary"]),
                   *(("results", "summary", "memory_s", key) for key in memory)]
         for place in places:
             for value in ("x", [1], True, {"a": 1}):
-                run = {**copy.deepcopy(RUN), "machine": {}, "sources": {}}
+                run = {**copy.deepcopy(RUN), "machine": {}, "sources": {},
+                       "bound": {"bound_s": None}}
                 if len(place) == 4:
                     run["results"]["summary"]["memory_s"] = dict(memory)
                 *above, last = place

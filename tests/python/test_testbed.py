@@ -44,12 +44,13 @@ HYDRA = POSSIBLE and "HYDRA" in subprocess.run([gwrun.MPIEXEC, "--version"], tex
                                               capture_output=True, check=False).stdout
 MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
 RATE = 200_000_000  # bit/s: slow enough for any machine to keep up
-BUSY = """
+BUSY_S = 0.2  # of a core, which BUSY uses up, and prints how long that took
+BUSY = f"""
 import time
-end, used = time.monotonic() + 0.5, time.process_time()
-while time.monotonic() < end:
+begin, used = time.monotonic(), time.process_time()
+while time.process_time() - used < {BUSY_S}:
     pass
-print((time.process_time() - used) / 0.5)
+print(time.monotonic() - begin)
 """
 SINK = """
 import socket
@@ -91,7 +92,7 @@ class Testbed(unittest.TestCase):
 
     def call(self, verb, *words, **more):
         return subprocess.run([sys.executable, TESTBED, verb, "--name", self.name, *words],
-                              text=True, capture_output=True, check=False, timeout=50,
+                              text=True, capture_output=True, check=False, timeout=300,
                               stdin=subprocess.DEVNULL, **{"env": self.env, **more})
 
     def must(self, verb, *words):
@@ -253,25 +254,21 @@ class Standing(Testbed):
 
     @needs_hydra
     def test_slow_host(self):
-        """A host that gets a fifth of a core: the ledger shows the others waiting for its rank, and
-        names no other one. Where other programs want the cores, too, and leave it no more than that
-        fifth, it is no slower than its peer, and there is nothing to show; nor need it be the last
-        so often that it is named (a delay by hand is, in test_identities)."""
+        """A host that gets a fifth of a core: nothing on it runs faster than that, its ranks are on it,
+        and their run tells. Whom the others wait for depends on what else the machine does; that a rank
+        which is late is named, test_identities shows."""
         done = self.call("up", "--slow", "1:0.2")
         if done.returncode != 0:  # this machine's root may not limit processor time
             self.refused(done, "--slow")
             self.assertEqual(self.spaces(), [])
             return
-        used = float(self.must("exec", "1", "--", sys.executable, "-c", BUSY))
-        self.assertLess(used, 0.3)  # of a core; a quota is granted for a period at a time
+        took = float(self.must("exec", "1", "--", sys.executable, "-c", BUSY))
+        self.assertGreater(took * 0.2, BUSY_S / 2)  # a quota is granted for a period at a time
         placed = self.must("run", *MPIEXEC, "-n", "4", "--", "cat", "/proc/self/cgroup")
         self.assertEqual(placed.count(f"/gw-{self.name}-1"), 2, placed)  # not what it starts elsewhere
-        run, _ = self.train(2, "--layers", "512,512", "--batch", "1024", "--steps", "30")
+        run, _ = self.train(2)
         self.assertIn("1", json.loads(self.must("status", "--json"))["held_s"])
         self.assertEqual(run["link"]["slow_hosts"], "1:0.2")
-        results = run["results"]
-        slow, other = results["ranks"]
-        self.assertIn((results["straggler"] or {"rank": 0})["rank"], (0, 1), results)
 
     @needs_hydra
     def test_auto_measures_the_link(self):
@@ -350,7 +347,7 @@ class Standing(Testbed):
             self.assertEqual(sink.stdout.readline(), "ready\n")
             seconds = float(self.must("exec", ways[0], "--", sys.executable, "-c", SOURCE,
                                       f"10.77.0.{ways[1]}"))
-            sink.communicate(timeout=30)
+            sink.communicate(timeout=300)
             self.assertGreater(seconds * RATE / 8, (2 << 20) - 40000)
 
     @needs_hydra
@@ -387,7 +384,7 @@ class Standing(Testbed):
             self.assertIsNone(job.poll())
         os.unlink(os.path.join(self.dir.name, f"gradwire-testbed-{self.name}", "state.json"))
         self.must("down")
-        self.assertEqual(job.wait(timeout=10), -signal.SIGTERM)
+        self.assertEqual(job.wait(timeout=300), -signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""trace.json: what a run writes is read back here by rules of its own, and `gradwire trace-check`
+"""trace.json: what a run writes is read back here by rules of its own, and `analysis/trace-check`
 accepts it and finds what is broken on purpose."""
 
 import collections
@@ -9,6 +9,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -28,9 +29,18 @@ RUNS = {
 }
 
 
-def check(trace, *words):
-    return subprocess.run([gwrun.GRADWIRE, "trace-check", *words, trace], text=True, timeout=120,
-                          capture_output=True, check=False, stdin=subprocess.DEVNULL)
+CHECK = [sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "trace-check")]
+
+
+def check(*words):
+    return subprocess.run([*CHECK, *words], text=True, timeout=300, capture_output=True,
+                          check=False, stdin=subprocess.DEVNULL)
+
+
+def text_of(trace):
+    """As gradwire writes it: an event a line."""
+    events = ",\n".join(map(json.dumps, trace["traceEvents"]))
+    return f'{{"traceEvents":[\n{events}\n],"otherData":{json.dumps(trace["otherData"])}}}'
 
 
 def load(out, **how):
@@ -78,7 +88,7 @@ class Timeline:
     def nested(self):
         """Whether no two slices of a thread overlap in part."""
         for slices in self.tracks.values():
-            for i, (start, end) in enumerate(slices):
+            for i, (_, end) in enumerate(slices):
                 for other, until in slices[i + 1:]:
                     if other >= end:
                         break
@@ -245,7 +255,7 @@ class Broken(unittest.TestCase):
     def damaged(self, trace, table=None):
         path = os.path.join(self.dir.name, "broken.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(trace, file)
+            file.write(text_of(trace))
         return check(path, "--batches", table or self.table)
 
     def found(self, what, change, also=None):
@@ -390,25 +400,43 @@ class Broken(unittest.TestCase):
         changed("no row", None, None)
 
     def test_not_a_trace(self):
-        """Exit status 2 and one line, on any number of ranks."""
+        """Exit status 2 and one line."""
         path = os.path.join(self.dir.name, "not.json")
         trace = copy.deepcopy(self.whole)
         del trace["otherData"]["format"]
-        texts = ["", "{}", "[]", "null", '{"traceEvents":{}}', '{"traceEvents":[1]}',
-                 '{"traceEvents":[{}', '{"traceEvents":[],"traceEvents":[]}',
-                 '{"traceEvents":[]}', '{"traceEvents":[{"ph":"X","ph":"X"}]}',
-                 json.dumps(self.whole) + "{", json.dumps(self.whole)[:-1], "\0" * 99,
-                 json.dumps(trace)]
-        for text in texts:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-            done = check(path)
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), text[:60])
-        for words in ([path], [self.dir.name], ["/nonexistent/trace.json"], [],
-                      [os.path.join(self.out, "trace.json"), "--batches", path]):
-            done = gwrun.run(3, "trace-check", *words)
-            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-            self.assertEqual((done.returncode, len(ours)), (2, 1), (words, done.stderr))
+        whole = text_of(self.whole)
+        for old, new, said in (
+                (whole, "", "line 1: does not begin"), (whole, "\0" * 99, "line 1: does not begin"),
+                (whole, json.dumps(self.whole), "line 1: does not begin"),
+                (whole, text_of(trace), "otherData is not gradwire's"),
+                (whole, '{"traceEvents":[\n],"otherData":[]}', "otherData is not gradwire's"),
+                (whole, whole + "{", "Extra data"), (whole, whole[:-1], "delimiter"),
+                (whole, whole[:900], "line"), (',\n', "\n", "line 3: ',' is missing"),
+                ("\n]", ",\n]", "Expecting value"), ('],"other', '],"traceEvents":[],"other', "twice"),
+                ("[\n{", "[\n1,\n{", "line 2: an event is no object"),
+                ("[\n{", '[\n{"ph":"X",', "line 2: a key comes twice"),
+                ('"pid": 0', '"pid": NaN', "NaN is no JSON"),
+                ('"pid": 0', f'"pid": 1{0:0400}', "401 digits"),
+                ('"pid": 0', f'"pid": {"[" * 99999}', "recursion")):
+            with self.subTest(said=said):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(whole.replace(old, new, 1))
+                self.refused(said, path)
+        with open(path, "wb") as file:
+            file.write(whole.encode()[:99] + b"\xff")
+        self.refused("not UTF-8", path)
+        os.mkfifo(os.path.join(self.dir.name, "pipe"))
+        right = os.path.join(self.out, "trace.json")
+        self.refused("not a regular file", os.path.join(self.dir.name, "pipe"))
+        self.refused("No such file", "/nonexistent/trace.json")
+        self.refused("required: FILE")
+        self.refused("--batches belongs to one trace, not to 2", right, right, "--batches", path)
+        self.refused("a column is missing", right, "--batches", right)
+
+    def refused(self, said, *words):
+        done = check(*words)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done)
+        self.assertIn(said, done.stderr)
 
     def test_noise(self):
         """Whatever the bytes, it ends by itself with one of its exit statuses."""
@@ -434,10 +462,9 @@ class Broken(unittest.TestCase):
             for kind, text in bad.items():
                 with open(f"{path}.{kind}", "wb") as file:
                     file.write(text)
-            done = subprocess.run([gwrun.GRADWIRE, "trace-check", f"{path}.json", "--batches",
-                                   f"{path}.csv"], capture_output=True, timeout=60, check=False)
+            done = check(f"{path}.json", "--batches", f"{path}.csv")
             self.assertIn(done.returncode, (0, 1, 2), done)
-            self.assertEqual(done.stderr.count(b"\n"), done.returncode == 2, done)
+            self.assertEqual(done.stderr.count("\n"), done.returncode == 2, done)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Job:
 
     def end(self):
         """Its last words, and what its exit status was."""
-        _, errors = self.process.communicate(timeout=60)
+        _, errors = self.process.communicate(timeout=300)
         return errors, self.process.returncode
 
 

@@ -1,5 +1,5 @@
 /* The bound of a step against numbers worked out by hand, and the order that the modes keep. */
-#include "train/bound.h"
+#include "select/bound.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* Ceilings: what is measured is in order, what is kept comes back, and what is damaged is named. */
-#include "prof/ceilings.h"
-#include "prof/ceilings_file.h"
+#include "machine/ceilings.h"
+#include "machine/ceilings_file.h"
+#include "machine/twins.h"
 #include "prof/clock.h"
-#include "train/twins.h"
 
 #include <math.h>
 #include <omp.h>
@@ -72,7 +72,7 @@ static void test_no_product_beats_its_arithmetic(void **state) {
     static gw_ceilings c;
     gw_model_spec spec = {.inputs = 256, .classes = 10, .n_hidden = 1, .hidden = {256}};
     gw_twin_setup of = {.spec = &spec, .batch = 128, .threads = 1};
-    gw_product p = {false, false, 128, 256, 256};
+    gw_product p = {.m = 128, .n = 256, .k = 256};
     double rate = INFINITY;
     int added;
     omp_set_num_threads(of.threads); /* as a run does */

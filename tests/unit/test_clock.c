@@ -1,6 +1,6 @@
+#include "counters/papi.h"
+#include "machine/host.h"
 #include "prof/clock.h"
-#include "prof/host.h"
-#include "prof/papi.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Counters from an injected source: what is refused and why, and what known counts come to. */
+#include "counters/counters.h"
 #include "prof/clock.h"
-#include "prof/counters.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,5 +1,5 @@
 /* Formulas: what they yield, and what is refused where. */
-#include "prof/expr.h"
+#include "counters/expr.h"
 
 #include <math.h>
 #include <setjmp.h>

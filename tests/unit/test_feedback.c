@@ -136,6 +136,42 @@ static void and_with_denormals_flushed(void **state) {
     each_spec(check_all_odd);
 }
 
+/* Where x was added before, the encoding does the rest and no more. */
+static void check_sums(const char *spec) {
+    gw_codec c = must_open(spec);
+    for (size_t i = 0; i < LENGTHS && c.caps & GW_CODEC_SPARSE; i++) {
+        size_t n = lengths[i], cap = gw_codec_bound(&c, n), len[2];
+        float *x[2], *e[2];
+        unsigned char *wire[2];
+        for (int added = 0; added < 2; added++) {
+            x[added] = must_alloc(n * sizeof(float)), e[added] = must_alloc(n * sizeof(float));
+            wire[added] = must_alloc(cap);
+            fill_gradient(n, x[added], n);
+            fill_gradient(n + 100, e[added], n);
+            for (size_t j = 0; j < n && added; j++) {
+                e[added][j] += x[added][j];
+                x[added][j] = NAN; /* must not be read */
+            }
+            assert_int_equal((added ? gw_feedback_encode_sum
+                                    : gw_feedback_encode)(&c, (gw_turn){5, 1}, x[added], e[added],
+                                                          n, true, wire[added], cap, &len[added]),
+                             GW_OK);
+        }
+        assert_int_equal(len[0], len[1]);
+        assert_memory_equal(wire[0], wire[1], len[0]);
+        assert_memory_equal(e[0], e[1], n * sizeof(float));
+        assert_memory_equal(x[0], x[1], n * sizeof(float));
+        for (int added = 0; added < 2; added++)
+            free(x[added]), free(e[added]), free(wire[added]);
+    }
+    gw_codec_close(&c);
+}
+
+static void what_was_added_before_is_encoded_alike(void **state) {
+    (void)state;
+    each_spec(check_sums);
+}
+
 static void check_threads(const char *spec) {
     enum { N = 300007 };
     gw_codec c = must_open(spec);
@@ -199,6 +235,7 @@ static void nothing_is_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_is_the_same_as_three_passes),
+        cmocka_unit_test(what_was_added_before_is_encoded_alike),
         cmocka_unit_test(threads_agree),
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(odd_values_are_the_same_as_well),

@@ -1,6 +1,6 @@
 /* The cost model against numbers worked out by hand, and what its choice must do as a link slows.
  */
-#include "train/forecast.h"
+#include "select/forecast.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -121,16 +121,17 @@ static void count(void *calls) {
     ++*(int *)calls;
 }
 
-/* A long product, cut by rows or by columns of C, is right by each way and lets others have a turn.
- */
+/* A long product, cut by rows or columns of C or by the terms of its sums, is right by each way and
+ * lets others have a turn. */
 static void test_in_pieces(void **state) {
     (void)state;
-    static const shape tall = {2400, 40, 30}, wide = {40, 2400, 30}, brief = {64, 40, 100};
+    static const shape tall = {2400, 40, 30}, wide = {40, 2400, 30}, deep = {40, 64, 2400},
+                       brief = {64, 40, 100};
     for (int way = 0; way < GW_GEMM_WAYS; way++) {
         if (!gw_gemm_way_name(way, 2))
             continue;
         gw_gemm_plan plan = {
-            .n = 1, .piece = 3e6, .choice = {{{false, false, 2400, 40, 30}, 0, way}}};
+            .n = 1, .piece = 3e6, .choice = {{{false, false, 2400, 40, 30, false}, 0, way}}};
         int calls = 0;
         omp_set_num_threads(2);
         gw_gemm_adopt(&plan);
@@ -142,35 +143,39 @@ static void test_in_pieces(void **state) {
             check(t & 1, t & 2, wide, 1.0f);
             assert_int_equal(calls, 2 * (t + 1)); /* two pieces each: one turn between */
         }
+        for (int t = 0; t < 4; t++) {
+            check(t & 1, t & 2, deep, 0.0f);
+            check(t & 1, t & 2, deep, -0.5f);
+            assert_int_equal(calls, 8 + 8 * (t + 1)); /* five pieces each */
+        }
         gw_gemm_between(NULL, NULL);
         check(false, false, tall, 0.0f);
-        assert_int_equal(calls, 8);
+        assert_int_equal(calls, 40);
     }
 }
 
-/* The rule: as few pieces as the size allows, and no more than cost 2% by packing. */
+/* The rule: as few pieces as the size allows, and no more than cost 2% by packing and updating. */
 static void test_how_many_pieces(void **state) {
     (void)state;
     static const struct {
         gw_product p;
         double piece;
-        int rows, cols;
+        gw_gemm_cuts want;
     } cases[] = {
-        {{false, false, 512, 512, 512}, INFINITY, 1, 1},
-        {{false, false, 512, 512, 512}, 3e8, 1, 1},
-        {{false, false, 512, 512, 512}, 1e6, 1, 1},    /* two would cost 7.8% */
-        {{false, false, 2048, 4096, 64}, 5.4e8, 1, 2}, /* the longer side, which costs less */
-        {{false, false, 4096, 2048, 64}, 5.4e8, 2, 1},
-        {{false, false, 4096, 4096, 64}, 5.4e8, 2, 2}, /* both cost as little as 1 x 3 */
-        {{false, false, 8, 1 << 20, 64}, 1, 1, 32},    /* as fine as it gets */
-        {{false, false, 8, 8, 1 << 20}, 1, 1, 1},      /* sums are not cut */
+        {{false, false, 512, 512, 512, false}, INFINITY, {1, 1, 1}},
+        {{false, false, 512, 512, 512, false}, 3e8, {1, 1, 1}},
+        {{false, false, 512, 512, 512, false}, 1e6, {1, 1, 2}},    /* more would cost 2.7% */
+        {{false, false, 2048, 4096, 64, false}, 5.4e8, {1, 2, 1}}, /* cutting n costs less */
+        {{false, false, 4096, 2048, 64, false}, 5.4e8, {2, 1, 1}},
+        {{false, false, 4096, 4096, 64, false}, 5.4e8, {2, 2, 1}},  /* no more than 1 x 3 */
+        {{false, false, 8, 1 << 20, 64, false}, 1, {1, 32, 1}},     /* as fine as it gets */
+        {{true, false, 1024, 1024, 3072, false}, 1.1e9, {1, 1, 6}}, /* cutting sums costs least */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int rows, cols;
-        gw_gemm_pieces(&cases[i].p, cases[i].piece, &rows, &cols);
-        if (rows != cases[i].rows || cols != cases[i].cols)
-            fail_msg("case %zu: %d x %d pieces, want %d x %d", i, rows, cols, cases[i].rows,
-                     cases[i].cols);
+        gw_gemm_cuts is = gw_gemm_pieces(&cases[i].p, cases[i].piece), want = cases[i].want;
+        if (is.rows != want.rows || is.cols != want.cols || is.depth != want.depth)
+            fail_msg("case %zu: %d x %d x %d pieces, want %d x %d x %d", i, is.rows, is.cols,
+                     is.depth, want.rows, want.cols, want.depth);
     }
 }
 

@@ -74,8 +74,8 @@ static void test_way_of_the_plan(void **state) {
     static float x[1];
     gw_gemm_plan plan = {.n = 2,
                          .piece = INFINITY,
-                         .choice = {{{false, false, 64, 128, 256}, dnnl, dnnl},
-                                    {{false, false, 64, 512, 1024}, cblas, cblas}}};
+                         .choice = {{{false, false, 64, 128, 256, false}, dnnl, dnnl},
+                                    {{false, false, 64, 512, 1024, false}, cblas, cblas}}};
     static const struct {
         int m, n, k, dnnl;
     } cases[] = {{64, 128, 256, 1}, {64, 512, 1024, 0}, {17, 512, 1024, 0}, {256, 128, 256, 1}};

@@ -77,6 +77,28 @@ static double run(gw_model *m, const uint8_t *labels, int batch, float scale) {
     return loss;
 }
 
+/* The same gradient again, onto what is there. */
+static void check_added(gw_model *m, const uint8_t *labels, int batch) {
+    float sums[MAX_PARAMS], grads[MAX_PARAMS];
+    size_t n = gw_model_size(m);
+    memcpy(grads, gw_model_grads(m), n * sizeof *grads);
+    for (size_t i = 0; i < n; i++)
+        sums[i] = (float)(i % 7) - 3;
+    for (int l = 0; l < gw_model_layers(m); l++)
+        gw_model_forward(m, l, batch);
+    gw_model_loss(m, labels, batch, 1.0f / (float)batch, NULL);
+    for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
+        gw_model_backward_onto(m, l, batch, sums);
+        gw_model_descend(m, l, batch);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float want = (float)(i % 7) - 3 + grads[i];
+        if (!(fabsf(sums[i] - want) <= 2e-6f))
+            fail_msg("element %zu: %.9g, want %.9g", i, (double)sums[i], (double)want);
+    }
+    assert_memory_equal(gw_model_grads(m), grads, n * sizeof *grads);
+}
+
 static void check(gw_model_spec spec, int batch) {
     gw_model *m = NULL;
     uint8_t labels[MAX_ROWS];
@@ -85,6 +107,7 @@ static void check(gw_model_spec spec, int batch) {
     assert_true(gw_model_size(m) <= MAX_PARAMS);
     fill(m, labels, batch);
     double loss = run(m, labels, batch, 1.0f / (float)batch);
+    check_added(m, labels, batch);
     for (size_t i = 0; i < gw_model_size(m); i++)
         p[i] = (double)gw_model_params(m)[i];
     const float *x = gw_model_input(m);

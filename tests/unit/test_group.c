@@ -1,5 +1,5 @@
 /* Event groups: the files in the program, the CPUs they are for, and bad files. */
-#include "prof/group.h"
+#include "counters/group.h"
 
 #include <math.h>
 #include <setjmp.h>

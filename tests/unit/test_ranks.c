@@ -1,5 +1,5 @@
 /* Which rank is called a straggler. */
-#include "train/ranks.h"
+#include "run/ranks.h"
 
 #include <math.h>
 #include <setjmp.h>

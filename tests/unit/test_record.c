@@ -282,7 +282,7 @@ static void test_goes_on(void **state) {
     unlink(path);
 }
 
-/* Rows of other columns, or that are none, are not gone on with. */
+/* Rows of other columns, or that are none, are not continued. */
 static void test_refuses_rows(void **state) {
     (void)state;
     gw_record *r;

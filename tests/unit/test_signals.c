@@ -1,5 +1,5 @@
 /* Signals are noted, and no thread that computes is interrupted by one. */
-#include "train/signals.h"
+#include "run/signals.h"
 
 #include <omp.h>
 #include <pthread.h>

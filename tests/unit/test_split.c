@@ -1,7 +1,7 @@
 /* The split of a batch into core and memory time: identities and the interval. That twins tell
  * large data from small is for `gradwire bench ledger` to show. */
 #include "prof/clock.h"
-#include "train/split.h"
+#include "run/split.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void test_interval(void **state) {
 
 static void test_compulsory_bytes(void **state) {
     (void)state;
-    gw_product p = {false, true, 3, 5, 7};
+    gw_product p = {.tb = true, .m = 3, .n = 5, .k = 7};
     assert_true(gw_split_bytes(&p) == 4 * (21 + 35 + 2 * 15));
     gw_product all[GW_PRODUCTS];
     assert_int_equal(gw_twin_products(&spec, BATCH, all), 5);

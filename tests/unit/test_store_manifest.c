@@ -1,7 +1,7 @@
 /* Manifests of checkpoints whose checksum is right and whose text is not: all are refused by name,
  * with what is wrong. */
 #include "base/text.h"
-#include "train/store.h"
+#include "checkpoint/store.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "prof/trace.h"
+#include "trace/trace.h"
 
 #include "prof/clock.h"
 #include "prof/ledger.h"

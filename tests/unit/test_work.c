@@ -1,5 +1,5 @@
 /* What a step has to compute, against sums made by hand. */
-#include "train/work.h"
+#include "run/work.h"
 
 #include <math.h>
 #include <setjmp.h>

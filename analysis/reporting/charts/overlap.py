@@ -119,7 +119,7 @@ def table(figures):
                               for _, bar, _ in figures if bar])
     columns = ["configuration", "runs", f"exposed without waiting ({name})",
                f"waiting ({name})", f"hidden, at most ({name})"]
-    for key, title, *_ in GAINS:
+    for _, title, *_ in GAINS:
         columns += [f"{title} ({name})", f"{title}, 95% from ({name})",
                     f"{title}, 95% to ({name})"]
     lines = []

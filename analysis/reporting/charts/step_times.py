@@ -20,7 +20,9 @@ CAPTION = (
     "Steps after the warm-up, each as long as on its slowest rank. The shape is the distribution "
     "of all runs' steps, each run with the same weight; points are the medians of single runs, "
     "lines the 95% and 99% quantiles of a run (of several, the median of each run's own). "
-    "Intervals in the table are over runs: steps of one run are not independent.")
+    "Intervals in the table are over runs: steps of one run are not independent. Its bound is that "
+    "of the step, from parts measured apart (--bound), and beside it how many times as long a step "
+    "takes; medians over the runs.")
 
 
 def quantiles_of(cell):
@@ -95,7 +97,8 @@ def table(cells, quantiles):
     columns = ["configuration", "runs", "steps a run"]
     for what, _ in QUANTILES:
         columns += [f"{what} ({name})", f"{what}, 95% from ({name})", f"{what}, 95% to ({name})"]
-    columns += [f"longest ({name})", "steps of 2 medians and more (%)"]
+    columns += [f"longest ({name})", "steps of 2 medians and more (%)", f"bound ({name})",
+                "of bound"]
     lines = []
     for cell in cells:
         line = [rows.label(cell), len(cell.runs),
@@ -105,7 +108,9 @@ def table(cells, quantiles):
             line += [interval.value * factor, *rows.ends(interval, factor)]
         longest = max(float(run.walls.max()) for run in cell.runs)
         slow = float(np.median([slow_share(run) for run in cell.runs]))
-        lines.append(line + [longest * factor, slow * 100])
+        lines.append(line + [longest * factor, slow * 100,
+                             rows.scaled(cell.middle(lambda run: run.bound_s), factor),
+                             cell.middle(lambda run: run.of_bound)])
     return Table(columns, lines)
 
 

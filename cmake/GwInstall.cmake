@@ -1,0 +1,33 @@
+# What `cmake --install` brings beside the program: its manual page, completion for the shell, and the
+# tools of analysis/ and experiments/.
+
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/gradwire.1
+  COMMAND ${CMAKE_SOURCE_DIR}/cmake/manpage $<TARGET_FILE:gradwire> > ${CMAKE_BINARY_DIR}/gradwire.1
+  DEPENDS gradwire cmake/manpage COMMENT "" VERBATIM)
+add_custom_target(gw_manpage ALL DEPENDS ${CMAKE_BINARY_DIR}/gradwire.1)
+install(FILES ${CMAKE_BINARY_DIR}/gradwire.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES cmake/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+  RENAME gradwire)
+
+# The tools lie in share/gradwire as in the source tree, the program they start where they look for it.
+set(gw_share ${CMAKE_INSTALL_DATADIR}/gradwire)
+install(DIRECTORY analysis experiments DESTINATION ${gw_share} USE_SOURCE_PERMISSIONS
+  PATTERN results EXCLUDE PATTERN peers EXCLUDE PATTERN __pycache__ EXCLUDE PATTERN README.md EXCLUDE)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/links)
+file(RELATIVE_PATH gw_program /${gw_share}/build/release /${CMAKE_INSTALL_BINDIR}/gradwire)
+file(CREATE_LINK ${gw_program} ${CMAKE_BINARY_DIR}/links/gradwire SYMBOLIC)
+install(FILES ${CMAKE_BINARY_DIR}/links/gradwire DESTINATION ${gw_share}/build/release)
+if(GW_LAUNCH)
+  install(PROGRAMS ${MPIEXEC_EXECUTABLE} DESTINATION ${gw_share}/build/release)
+endif()
+
+# Every file without a suffix in these folders is a tool: analysis/NAME becomes bin/gradwire-NAME.
+file(GLOB gw_tools CONFIGURE_DEPENDS LIST_DIRECTORIES OFF RELATIVE ${CMAKE_SOURCE_DIR}
+  analysis/[!_.]* experiments/[!_.]*)
+list(FILTER gw_tools EXCLUDE REGEX "\\.")
+foreach(tool IN LISTS gw_tools)
+  get_filename_component(name ${tool} NAME)
+  file(RELATIVE_PATH target /${CMAKE_INSTALL_BINDIR} /${gw_share}/${tool})
+  file(CREATE_LINK ${target} ${CMAKE_BINARY_DIR}/links/gradwire-${name} SYMBOLIC)
+  install(FILES ${CMAKE_BINARY_DIR}/links/gradwire-${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
+endforeach()

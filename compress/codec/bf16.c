@@ -1,0 +1,35 @@
+/* bf16: the upper half of an IEEE 754 binary32 (1 sign, 8 exponent, 7 fraction bits). D. Kalamkar
+ * et al., "A Study of BFLOAT16 for Deep Learning Training", arXiv:1905.12322, 2019.
+ *
+ *   wire = round to nearest, ties to even, of x        16 bits an element
+ *
+ * Wire format: n little-endian halfwords, nothing else. The range is float's own, so no loss
+ * scale is needed; Inf and NaN stay what they are, NaNs come out quiet, denormals are kept.
+ * `add` rounds after each addition, so a reduction over P ranks rounds P - 1 times. */
+#include "compress/codec.h"
+#include "compress/kernel/half.h"
+
+static gw_err open_bf16(void **self, const gw_args *args) {
+    (void)args;
+    return gw_half_open(self, gw_bf16_kernels);
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    return gw_half_decode(self, "bf16", in, len, y, n, into == GW_INTO_ADD);
+}
+
+static gw_err add_bf16(void *inout, const void *in, size_t len) {
+    return gw_half_add(gw_bf16_kernels, "bf16", inout, in, len);
+}
+
+const gw_codec_ops gw_codec_bf16 = {
+    .head = {GW_CODEC_ABI, "bf16", "the upper half of each float, rounded", NULL},
+    .caps = GW_CODEC_FIXED,
+    .open = open_bf16,
+    .bound = gw_half_bound,
+    .encode = gw_half_encode,
+    .decode = decode,
+    .add = add_bf16,
+    .unit_bytes = 2,
+};

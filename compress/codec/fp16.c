@@ -1,0 +1,36 @@
+/* fp16: IEEE 754 binary16 (1 sign, 5 exponent, 10 fraction bits). P. Micikevicius et al., "Mixed
+ * Precision Training", ICLR 2018.
+ *
+ *   wire = round to nearest, ties to even, of x        16 bits an element
+ *
+ * Wire format: n little-endian halfwords, nothing else. |x| >= 65520 becomes infinity and Inf and
+ * NaN stay what they are: an overflow is seen in the result, never hidden by saturation. Below
+ * 2^-14 the fraction loses bits, at or below 2^-25 nothing is left. NaNs come out quiet.
+ * `add` rounds after each addition, so a reduction over P ranks rounds P - 1 times. */
+#include "compress/codec.h"
+#include "compress/kernel/half.h"
+
+static gw_err open_fp16(void **self, const gw_args *args) {
+    (void)args;
+    return gw_half_open(self, gw_fp16_kernels);
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    return gw_half_decode(self, "fp16", in, len, y, n, into == GW_INTO_ADD);
+}
+
+static gw_err add_fp16(void *inout, const void *in, size_t len) {
+    return gw_half_add(gw_fp16_kernels, "fp16", inout, in, len);
+}
+
+const gw_codec_ops gw_codec_fp16 = {
+    .head = {GW_CODEC_ABI, "fp16", "half precision; overflow becomes Inf", NULL},
+    .caps = GW_CODEC_FIXED,
+    .open = open_fp16,
+    .bound = gw_half_bound,
+    .encode = gw_half_encode,
+    .decode = decode,
+    .add = add_fp16,
+    .unit_bytes = 2,
+};

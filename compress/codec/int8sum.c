@@ -1,0 +1,136 @@
+/* int8sum: stochastic rounding to 8-bit codes on a scale that all ranks share, so that MPI itself
+ * can add the codes as integers. The shared scale: W. Wen, C. Xu, F. Yan, C. Wu, Y. Wang, Y. Chen,
+ * H. Li, "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning", NIPS
+ * 2017; integers that a plain allreduce adds: K. Mishchenko, B. Wang, D. Kovalev, P. Richtarik,
+ * "IntSGD: Adaptive Floatless Compression of Stochastic Gradients", ICLR 2022.
+ *
+ *   a bucket of B floats over P ranks, m = max |x| of all ranks, L = floor(127 / P) levels:
+ *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
+ *   value of a code, or of a sum of codes = code * (m / L)
+ *
+ * |code| <= L, so a sum of P codes stays within +-127: more than 127 ranks are refused. The error
+ * of an element is below m / L, that of the sum of P values below P m / L. E[value] = x but for the
+ * steps of t, which leave a bias of up to m / (L 2^17), and a few roundings of a float: in
+ * particular |x| < m / (L 2^17) is never sent. With algo=native the ranks agree on m by an MPI_MAX
+ * first; elsewhere an encoding has the m of its own floats, and is an ordinary one with P's levels:
+ * only behind an agreed prefix do encodings add up, so only there it is linear.
+ *
+ * Wire format, n floats, K = ceil(n / B) buckets:
+ *   K scales m, binary32 in host order, so that MPI's own maximum agrees on them, one a bucket:
+ *           the prefix, alike on all ranks that add; ranks of a job are of one byte order
+ *   n codes, int8_t
+ * 8 + 32 / B bits an element: 8.06 with B = 512.
+ *
+ * A bucket with a NaN or an infinity has +Inf for scale, which any maximum keeps, and decodes to
+ * NaN, on all ranks and no other bucket. A bucket whose m is below 2^-100 is sent as zeros. */
+#include "compress/codec.h"
+
+#include "base/mem.h"
+#include "compress/kernel/qsgd.h"
+
+#include <stdlib.h>
+
+enum { SCALE_BYTES = 4, MOST_CODE = 127 };
+
+typedef struct int8sum {
+    const gw_qsgd_level *k;
+    size_t bucket;
+    float levels;
+} int8sum;
+
+static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+                               "floats that share a scale, a multiple of 64"},
+                              {0}};
+
+static gw_err open_int8sum(void **self, const gw_args *args) {
+    long long bucket = gw_args_int(args, "bucket");
+    if (bucket % GW_BLOCK)
+        return gw_fail(GW_ERR_USAGE, "int8sum: bucket=%lld: must be a multiple of %d", bucket,
+                       GW_BLOCK);
+    int8sum *c = NULL;
+    const gw_qsgd_level *k;
+    GW_TRY(gw_qsgd_pick(&k));
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    *c = (int8sum){k, (size_t)bucket, MOST_CODE};
+    *self = c;
+    return GW_OK;
+}
+
+static gw_err join(void *self, int ranks) {
+    if (ranks > MOST_CODE)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "int8sum: %d ranks: the sum of more than %d codes could overflow an int8; "
+                       "use qsgd",
+                       ranks, MOST_CODE);
+    ((int8sum *)self)->levels = (float)(MOST_CODE / ranks);
+    return GW_OK;
+}
+
+static size_t prefix(const void *self, size_t n) {
+    const int8sum *c = self;
+    return (n / c->bucket + (n % c->bucket != 0)) * SCALE_BYTES;
+}
+
+static size_t bound(const void *self, size_t n) {
+    return prefix(self, n) + n;
+}
+
+static gw_qsgd_encoding encoding(const int8sum *c, const float *x, size_t n, uint64_t key,
+                                 void *out) {
+    return (gw_qsgd_encoding){x,   c->bucket, c->levels,
+                              key, out,       (unsigned char *)out + prefix(c, n)};
+}
+
+static void measure(const void *self, const float *x, size_t n, void *out) {
+    const int8sum *c = self;
+    gw_qsgd_encoding e = encoding(c, x, n, 0, out);
+    gw_simd_split(n, c->bucket, c->k->measure, &e);
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)cap;
+    const int8sum *c = self;
+    gw_qsgd_encoding e = encoding(c, x, n, turn.key, out);
+    gw_simd_split(n, c->bucket, c->k->encode_agreed, &e);
+    *len = bound(c, n);
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    const int8sum *c = self;
+    if (len != bound(c, n))
+        return gw_fail(GW_ERR_CORRUPT, "int8sum: %zu bytes for %zu floats, expected %zu", len, n,
+                       bound(c, n));
+    const gw_qsgd_kernels *k = &c->k->width[8 - GW_QSGD_NARROWEST];
+    const unsigned char *codes = (const unsigned char *)in + prefix(c, n);
+    gw_qsgd_decoding d = {y, c->bucket, c->levels, in, codes, true};
+    gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? k->decode_add : k->decode, &d);
+    return GW_OK;
+}
+
+static gw_err add(void *inout, const void *in, size_t len) {
+    unsigned char *a = inout; /* without a sign: what wraps around does so as MPI's does */
+    const unsigned char *b = in;
+    for (size_t i = 0; i < len; i++)
+        a[i] = (unsigned char)(a[i] + b[i]);
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_int8sum = {
+    .head = {GW_CODEC_ABI, "int8sum",
+             "integers on a scale that all ranks share, rounded at random; MPI sums them", opts},
+    .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED | GW_CODEC_LINEAR,
+    .open = open_int8sum,
+    .close = free,
+    .join = join,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .add = add,
+    .unit_bytes = 1,
+    .sum = GW_SUM_INT8,
+    .prefix = prefix,
+    .measure = measure,
+};

@@ -1,0 +1,93 @@
+/* natural: each float to one of the two powers of two around it. S. Horvath, C.-Y. Ho, L. Horvath,
+ * A. N. Sahu, M. Canini, P. Richtarik, "Natural Compression for Distributed Deep Learning", MSML
+ * 2022 (arXiv 1905.10988).
+ *
+ *   2^a <= |x| < 2^(a+1), p = |x| / 2^a - 1:   |value| = 2^(a+1) with probability p, else 2^a
+ *
+ * so E[value] = x, and the variance is at most x^2 / 8. All that is done to |x| is to add 23 random
+ * bits to the pattern of the float and to cut the lowest 23 off; a carry rounds up. They come from
+ * (key, bucket, element) only: see kernel/chance.h.
+ *
+ * A code has 8 bits, a float's sign and exponent 9, so a bucket of B floats has a window of 127
+ * exponents that ends just above its largest magnitude: nothing in binary32 is below it unless the
+ * bucket reaches 1. What is below is rounded to the window's least power or to zero, again by
+ * chance and unbiased; so are denormals, which otherwise round to 2^-126 or to zero. Only what is
+ * above 2^127, the largest power of two there is, has nothing to be rounded up to, and is rounded
+ * down.
+ *
+ * Wire format, n floats, K = ceil(n / B) buckets:
+ *   n bytes of codes: the sign in the highest bit; below it c, which is 0 for zero and else stands
+ *           for the magnitude with the exponent field window + c, that is 2^(window + c - 127)
+ *   K bytes, the windows: 0 to 127. Another (encoders write 255) stands for a NaN, or an infinity:
+ *           the bucket, and no other, decodes to NaN
+ * 8 + 8 / B bits an element: 8.02 with B = 512. */
+#include "compress/codec.h"
+
+#include "base/mem.h"
+#include "compress/kernel/natural.h"
+
+#include <stdlib.h>
+
+typedef struct natural {
+    const gw_natural_kernels *k;
+    size_t bucket;
+} natural;
+
+static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+                               "floats that share a window of exponents, a multiple of 64"},
+                              {0}};
+
+static gw_err open_natural(void **self, const gw_args *args) {
+    long long bucket = gw_args_int(args, "bucket");
+    if (bucket % GW_BLOCK)
+        return gw_fail(GW_ERR_USAGE, "natural: bucket=%lld: must be a multiple of %d", bucket,
+                       GW_BLOCK);
+    gw_simd level;
+    GW_TRY(gw_simd_pick(&level));
+    natural *c = NULL;
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    c->bucket = (size_t)bucket;
+    c->k = &gw_natural_portable;
+#ifdef GW_X86
+    if (level != GW_SIMD_PORTABLE)
+        c->k = level == GW_SIMD_AVX512 ? &gw_natural_avx512 : &gw_natural_avx2;
+#endif
+    *self = c;
+    return GW_OK;
+}
+
+static size_t bound(const void *self, size_t n) {
+    const natural *c = self;
+    return n + n / c->bucket + (n % c->bucket != 0);
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)cap;
+    const natural *c = self;
+    gw_natural_encoding e = {x, c->bucket, turn.key, (unsigned char *)out + n, out};
+    gw_simd_split(n, c->bucket, c->k->encode, &e);
+    *len = bound(c, n);
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    const natural *c = self;
+    if (len != bound(c, n))
+        return gw_fail(GW_ERR_CORRUPT, "natural: %zu bytes for %zu floats, expected %zu", len, n,
+                       bound(c, n));
+    gw_natural_decoding d = {y, c->bucket, (const unsigned char *)in + n, in};
+    gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? c->k->decode_add : c->k->decode, &d);
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_natural = {
+    .head = {GW_CODEC_ABI, "natural", "powers of two, rounded at random", opts},
+    .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
+    .open = open_natural,
+    .close = free,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+};

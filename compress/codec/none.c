@@ -1,0 +1,57 @@
+/* none: the floats themselves. 32 bits per element; wire format: n IEEE 754 binary32 values in
+ * host order. */
+#include "compress/codec.h"
+
+#include "base/clones.h"
+
+#include <string.h>
+
+/* As they come off a wire, at any address. */
+typedef float float_u __attribute__((aligned(1), may_alias));
+
+GW_CLONES static void add_unaligned(float_u *y, const float_u *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static size_t bound(const void *self, size_t n) {
+    (void)self;
+    return n * sizeof(float);
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)self, (void)turn, (void)cap;
+    *len = n * sizeof(float);
+    memcpy(out, x, *len);
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    (void)self;
+    if (len != n * sizeof(float))
+        return gw_fail(GW_ERR_CORRUPT, "none: %zu bytes for %zu floats", len, n);
+    if (into == GW_INTO_SET)
+        memcpy(y, in, len);
+    else
+        add_unaligned(y, in, n);
+    return GW_OK;
+}
+
+static gw_err add(void *inout, const void *in, size_t len) {
+    add_unaligned(inout, in, len / sizeof(float));
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_none = {
+    .head = {GW_CODEC_ABI, "none", "the floats themselves", NULL},
+    .caps = GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED | GW_CODEC_FIXED |
+            GW_CODEC_LINEAR,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .add = add,
+    .unit_bytes = sizeof(float),
+    .sum = GW_SUM_FLOAT,
+};

@@ -1,0 +1,117 @@
+/* onebit: the sign of each element, and the mean magnitude of its bucket. F. Seide, H. Fu, J.
+ * Droppo, G. Li, D. Yu, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
+ * Distributed Training of Speech DNNs", INTERSPEECH 2014, with one mean for both signs.
+ *
+ *   a bucket of B floats, m = mean |x|
+ *   value = m where x has no minus sign, -m where it has one
+ *
+ * which of all +-c with these signs is nearest to x. The sign is the float's sign bit: 0 becomes m
+ * and -0 becomes -m, so codec(-x) = -codec(x) without exception, at the price that a zero among
+ * others does not stay zero. A bucket of zeros does. Biased: it wants error feedback.
+ *
+ * Wire format, n floats, K = ceil(n / B) buckets:
+ *   ceil(n / 8) bytes of signs, element i in bit i mod 8 of byte i / 8; unused bits are zero
+ *   K means m, little-endian binary32, one a bucket
+ * 1 + 32 / B bits an element: 1.06 with B = 512.
+ *
+ * A NaN or an infinity makes the mean of its bucket NaN: that bucket, and no other, decodes to NaN,
+ * as it does with a mean that is no number, or has a minus sign.
+ * A mean below 2^-100 is sent as zero: the floats that it comes from are near those that a thread
+ * may be told to flush, and the bytes must not depend on that. Error feedback keeps what is
+ * dropped. Means are sums of binary32 in an order of its own (kernel/onebit_loop.h), the same at
+ * each level. */
+#include "compress/codec.h"
+
+#include "base/mem.h"
+#include "compress/kernel/onebit.h"
+
+#include <stdlib.h>
+
+enum { SCALE_BYTES = 4 };
+
+typedef struct onebit {
+    const gw_onebit_kernels *k;
+    size_t bucket;
+} onebit;
+
+static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+                               "floats that share a mean, a multiple of 64"},
+                              {0}};
+
+static gw_err open_onebit(void **self, const gw_args *args) {
+    long long bucket = gw_args_int(args, "bucket");
+    if (bucket % GW_BLOCK)
+        return gw_fail(GW_ERR_USAGE, "onebit: bucket=%lld: must be a multiple of %d", bucket,
+                       GW_BLOCK);
+    gw_simd level;
+    GW_TRY(gw_simd_pick(&level));
+    onebit *o = NULL;
+    GW_TRY(gw_alloc(&o, 1, sizeof *o));
+    o->bucket = (size_t)bucket;
+    o->k = &gw_onebit_portable;
+#ifdef GW_X86
+    if (level != GW_SIMD_PORTABLE)
+        o->k = level == GW_SIMD_AVX512 ? &gw_onebit_avx512 : &gw_onebit_avx2;
+#endif
+    *self = o;
+    return GW_OK;
+}
+
+static size_t signs_bytes(size_t n) {
+    return n / 8 + (n % 8 != 0);
+}
+
+static size_t bound(const void *self, size_t n) {
+    const onebit *o = self;
+    return signs_bytes(n) + (n / o->bucket + (n % o->bucket != 0)) * SCALE_BYTES;
+}
+
+static gw_onebit_encoding encoding_of(const onebit *o, const float *x, float *e, size_t n,
+                                      void *out) {
+    return (gw_onebit_encoding){x, e, o->bucket,
+                                (gw_u32u *)(void *)((unsigned char *)out + signs_bytes(n)), out};
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)turn, (void)cap;
+    const onebit *o = self;
+    gw_onebit_encoding c = encoding_of(o, x, NULL, n, out);
+    gw_simd_split(n, o->bucket, o->k->encode, &c);
+    *len = bound(o, n);
+    return GW_OK;
+}
+
+static gw_err encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
+                              void *out, size_t cap, size_t *len) {
+    (void)turn, (void)cap;
+    const onebit *o = self;
+    gw_onebit_encoding c = encoding_of(o, x, e, n, out);
+    gw_simd_split(n, o->bucket, o->k->encode_feedback, &c);
+    *len = bound(o, n);
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    const onebit *o = self;
+    if (len != bound(o, n))
+        return gw_fail(GW_ERR_CORRUPT, "onebit: %zu bytes for %zu floats, expected %zu", len, n,
+                       bound(o, n));
+    gw_onebit_decoding d = {
+        y, o->bucket, (const gw_u32u *)(const void *)((const unsigned char *)in + signs_bytes(n)),
+        in};
+    gw_simd_split(n, o->bucket, into == GW_INTO_ADD ? o->k->decode_add : o->k->decode, &d);
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_onebit = {
+    .head = {GW_CODEC_ABI, "onebit", "signs, and one mean magnitude per bucket", opts},
+    .caps = GW_CODEC_BIASED | GW_CODEC_FIXED,
+    .open = open_onebit,
+    .close = free,
+    .bound = bound,
+    .encode = encode,
+    .encode_feedback = encode_feedback,
+    .decode = decode,
+};

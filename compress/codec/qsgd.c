@@ -1,0 +1,177 @@
+/* qsgd: stochastic rounding to 2 to 8 bits. D. Alistarh, D. Grubic, J. Li, R. Tomioka,
+ * M. Vojnovic, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NIPS
+ * 2017, with the max norm for scale and a fixed code length.
+ *
+ *   a bucket of B floats, m = max |x|, L = 2^(bits-1) - 1 levels (127, 63, 31, 15, 7, 3, 1):
+ *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
+ *   value = code * (m / L)
+ *
+ * so the error of an element is below m / L, and x and -x round alike in distribution. E[value] = x
+ * but for the steps of t, which leave a bias of up to m / (L 2^17), and a few roundings of a float:
+ * in particular |x| < m / (L 2^17) is never sent. u comes from (key, bucket, element) only: see
+ * kernel/qsgd.h.
+ *
+ * Wire format, n floats, K = ceil(n / B) buckets:
+ *   ceil(n * bits / 8) bytes of codes, two's complement, element i in bits [i * bits, (i+1) * bits)
+ *                      counted from the lowest bit of the first byte; unused bits are zero
+ *   K scales m, little-endian binary32, one a bucket
+ * The codes come first so that they are aligned where the buffer is.
+ * bits + 32 / B bits an element: 8.06, 7.06 .. 2.06 with B = 512.
+ *
+ * rounding=nearest takes the integer nearest to L (x / m), of two the even one, whatever the key:
+ * the error of an element is at most m / 2L, beside the rounding of floats, but the mean is wrong,
+ * so it is biased and wants error feedback: what stochastic rounding is there to avoid, for
+ * comparison, and in plain C only. The same wire.
+ *
+ * A NaN or an infinity makes the scale of its bucket NaN: that bucket, and no other, decodes to
+ * NaN. A bucket whose m is below 2^-100 is sent as zeros: its 1 / m would leave the range of a
+ * float, and error feedback, where it is on, keeps what is dropped. */
+#include "compress/codec.h"
+
+#include "base/mem.h"
+#include "compress/kernel/qsgd.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCALE_BYTES = 4 };
+typedef struct qsgd {
+    gw_qsgd_kernels k;
+    unsigned bits;
+    size_t bucket;
+    float levels;
+    bool nearest;
+} qsgd;
+
+static const gw_opt opts[] = {
+    {"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, GW_QSGD_WIDEST, NULL, NULL,
+     "bits per element, beside the scales"},
+    {"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
+     "floats that share a scale, a multiple of 64"},
+    {"rounding", GW_OPT_CHOICE, "stochastic", 0, 0, "stochastic|nearest", NULL,
+     "at random, which is unbiased, or to the nearest level, which is biased"},
+    {0}};
+
+static gw_err open_qsgd(void **self, const gw_args *args) {
+    long long bucket = gw_args_int(args, "bucket");
+    if (bucket % GW_BLOCK)
+        return gw_fail(GW_ERR_USAGE, "qsgd: bucket=%lld: must be a multiple of %d", bucket,
+                       GW_BLOCK);
+    const gw_qsgd_level *level;
+    GW_TRY(gw_qsgd_pick(&level));
+    qsgd *q = NULL;
+    GW_TRY(gw_alloc(&q, 1, sizeof *q));
+    q->bits = (unsigned)gw_args_int(args, "bits");
+    q->bucket = (size_t)bucket;
+    q->levels = (float)((1 << (q->bits - 1)) - 1);
+    q->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
+    q->k = level->width[q->bits - GW_QSGD_NARROWEST];
+    *self = q;
+    return GW_OK;
+}
+
+static unsigned traits(const void *self) {
+    const qsgd *q = self;
+    return GW_CODEC_FIXED | (q->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
+}
+
+static size_t scales_bytes(const qsgd *q, size_t n) {
+    return (n / q->bucket + (n % q->bucket != 0)) * SCALE_BYTES;
+}
+
+static size_t codes_bytes(const qsgd *q, size_t n) {
+    return n / 8 * q->bits + (n % 8 * q->bits + 7) / 8;
+}
+
+static size_t bound(const void *self, size_t n) {
+    return scales_bytes(self, n) + codes_bytes(self, n);
+}
+
+/* ---- to the nearest ---- */
+
+typedef struct nearest {
+    const qsgd *q;
+    const float *x;
+    gw_u32u *scales;
+    unsigned char *codes;
+} nearest;
+
+/* A NaN is above all numbers. */
+static uint32_t peak(const float *x, size_t n) {
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
+        top = magnitude > top ? magnitude : top;
+    }
+    return top;
+}
+
+static void pack_nearest(const qsgd *q, const float *x, size_t n, float top, unsigned char *out) {
+    uint32_t held = 0, mask = (1u << q->bits) - 1;
+    unsigned have = 0;
+    for (size_t i = 0; i < n; i++) {
+        held |= ((uint32_t)lrintf(x[i] / top * q->levels) & mask) << have;
+        for (have += q->bits; have >= 8; have -= 8, held >>= 8)
+            *out++ = (unsigned char)held;
+    }
+    if (have)
+        *out = (unsigned char)held;
+}
+
+static void nearest_part(void *ctx, size_t lo, size_t hi) {
+    const nearest *e = ctx;
+    size_t bucket = e->q->bucket;
+    for (; lo < hi; lo += bucket) {
+        size_t n = hi - lo < bucket ? hi - lo : bucket;
+        uint32_t top = peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
+        unsigned char *out = e->codes + lo / 8 * e->q->bits;
+        bool sent = top >= GW_QSGD_TINY && top < GW_QSGD_INFINITE;
+        if (sent)
+            pack_nearest(e->q, e->x + lo, n, gw_float_of(top), out);
+        else
+            memset(out, 0, codes_bytes(e->q, n));
+        e->scales[lo / bucket] = gw_le32(sent ? scale : top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
+    }
+}
+
+/* ---- coding ---- */
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)cap;
+    const qsgd *q = self;
+    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n));
+    gw_qsgd_encoding by_chance = {x, q->bucket, q->levels, turn.key, scales, out};
+    nearest to_nearest = {q, x, scales, out};
+    if (q->nearest)
+        gw_simd_split(n, q->bucket, nearest_part, &to_nearest);
+    else
+        gw_simd_split(n, q->bucket, q->k.encode, &by_chance);
+    *len = bound(q, n);
+    return GW_OK;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    const qsgd *q = self;
+    if (len != bound(q, n))
+        return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
+                       bound(q, n));
+    const gw_u32u *scales = (const void *)((const unsigned char *)in + codes_bytes(q, n));
+    gw_qsgd_decoding d = {y, q->bucket, q->levels, scales, in, false};
+    gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_qsgd = {
+    .head = {GW_CODEC_ABI, "qsgd",
+             "integers scaled by the largest magnitude of each bucket, rounded at random", opts},
+    .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
+    .open = open_qsgd,
+    .close = free,
+    .traits = traits,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+};

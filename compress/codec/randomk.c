@@ -1,0 +1,251 @@
+/* randomk: k elements at places drawn by chance, the same on all ranks, so that encodings add up as
+ * they are. S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018;
+ * one draw for all ranks as in T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD", NeurIPS 2019,
+ * appendix G.
+ *
+ *   k = max(1, floor(ratio * n + 1/2)), at most n; 0 of an empty span; more while it warms up
+ *       (ratio.h)
+ *   places: k of n, each set of k equally likely, by ascending index
+ *   value = x there, 0 elsewhere
+ *
+ * Values are not scaled by n / k: the codec is biased and wants error feedback. An unbiased variant
+ * would scale again whenever an algorithm encodes a sum. What is not drawn is not looked at: a NaN
+ * shows in the turn that draws it.
+ *
+ * Wire format (nothing for n = 0):
+ *   key     little-endian 64-bit: all that the places depend on, beside n and k
+ *   values  k binary32 in host order, so that MPI's own reduction adds them; ranks of a job are of
+ *           one byte order
+ * 8 + 4 k bytes: 0.32 bits an element at ratio = 0.01. The sum of two encodings with one key is the
+ * encoding of the sum. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "compress/kernel/simd.h"
+#include "compress/ratio.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY = 8, VALUE = 4, WORD = 64, DRAWS = 8 };
+
+/* One bit an element. */
+typedef struct places {
+    uint64_t key;
+    size_t n, k, room; /* words */
+    uint64_t bits[];
+} places;
+
+/* All ranks' encodings of a span in one turn have the same places, so the last draws are kept. Who
+ * finds one taken, by a call on another thread, draws anew. */
+typedef struct randomk {
+    gw_ratio ratio;
+    _Atomic(places *) drawn[DRAWS];
+} randomk;
+
+static const gw_opt opts[] = {GW_RATIO_OPTS, {0}};
+
+static gw_err open_randomk(void **self, const gw_args *args) {
+    randomk *r = NULL;
+    GW_TRY(gw_alloc(&r, 1, sizeof *r));
+    r->ratio = gw_ratio_read(args);
+    *self = r;
+    return GW_OK;
+}
+
+static void close_randomk(void *self) {
+    randomk *r = self;
+    for (int i = 0; r && i < DRAWS; i++)
+        free(atomic_exchange(&r->drawn[i], NULL));
+    free(r);
+}
+
+/* While it warms up its size changes, so MPI cannot be told of it beforehand. */
+static unsigned traits(const void *self) {
+    const randomk *r = self;
+    unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED | GW_CODEC_LINEAR | GW_CODEC_SHARED;
+    return gw_ratio_steady(&r->ratio) ? caps | GW_CODEC_FIXED : caps;
+}
+
+static size_t bound(const void *self, size_t n) {
+    const randomk *r = self;
+    return n ? KEY + VALUE * gw_ratio_most(&r->ratio, n) : 0;
+}
+
+static size_t prefix(const void *self, size_t n) {
+    (void)self;
+    return n ? KEY : 0;
+}
+
+/* ---- places ---- */
+
+/* Set k of n bits, all of them clear before: draw places, and again where one is taken. */
+static void draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
+    uint64_t number = 0;
+    while (k) {
+        size_t at = (size_t)((unsigned __int128)gw_rng_u64(key, number++) * n >> 64);
+        uint64_t bit = (uint64_t)1 << at % WORD, *word = &bits[at / WORD];
+        k -= !(*word & bit);
+        *word |= bit;
+    }
+}
+
+/* Where more than half are kept, the others are drawn. Among them no set is likelier than another,
+ * for no place is likelier than another in any draw. */
+static void draw_places(places *p, uint64_t key, size_t n, size_t k) {
+    size_t words = (n + WORD - 1) / WORD;
+    p->key = key, p->n = n, p->k = k;
+    memset(p->bits, 0, words * sizeof *p->bits);
+    bool others = k > n / 2;
+    draw(key, n, others ? n - k : k, p->bits);
+    for (size_t w = 0; others && w < words; w++)
+        p->bits[w] = ~p->bits[w];
+    if (others && n % WORD)
+        p->bits[words - 1] &= ((uint64_t)1 << n % WORD) - 1;
+}
+
+static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, places **out) {
+    randomk *r = (randomk *)self; /* for its draws; nothing else changes */
+    size_t words = (n + WORD - 1) / WORD;
+    places *p = atomic_exchange(&r->drawn[key % DRAWS], NULL);
+    *out = p;
+    if (p && p->key == key && p->n == n && p->k == k)
+        return GW_OK;
+    if (!p || p->room < words) {
+        free(p);
+        p = malloc(sizeof *p + words * sizeof *p->bits);
+        if (!p)
+            return gw_fail(GW_ERR_NOMEM, "randomk: out of memory: %zu words to work in", words);
+        p->room = words;
+    }
+    draw_places(p, key, n, k);
+    *out = p;
+    return GW_OK;
+}
+
+static void give_places(const void *self, places *p) {
+    free(atomic_exchange(&((randomk *)self)->drawn[p->key % DRAWS], p));
+}
+
+/* ---- coding ---- */
+
+static uint64_t swap_key(uint64_t key) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    key = __builtin_bswap64(key);
+#endif
+    return key;
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)cap;
+    const randomk *r = self;
+    *len = 0;
+    if (n == 0)
+        return GW_OK;
+    size_t k = gw_ratio_kept(&r->ratio, turn.step, n);
+    uint64_t wire_key = swap_key(turn.key);
+    places *p;
+    GW_TRY(take_places(self, turn.key, n, k, &p));
+    memcpy(out, &wire_key, KEY);
+    gw_u32u *value = (gw_u32u *)(void *)((char *)out + KEY);
+    for (size_t i = 0; i < n; i += WORD)
+        for (uint64_t word = p->bits[i / WORD]; word; word &= word - 1)
+            *value++ = gw_float_bits(x[i + (size_t)__builtin_ctzll(word)]);
+    give_places(self, p);
+    *len = KEY + VALUE * k;
+    return GW_OK;
+}
+
+static void scatter(const uint64_t *bits, const gw_u32u *value, float *y, size_t n, gw_into into) {
+    for (size_t i = 0; i < n; i += WORD)
+        for (uint64_t word = bits[i / WORD]; word; word &= word - 1) {
+            float *to = y + i + (size_t)__builtin_ctzll(word), v = gw_float_of(*value++);
+            switch (into) {
+            case GW_INTO_SET: *to = v; break;
+            case GW_INTO_ADD: *to += v; break;
+            case GW_INTO_SUBTRACT: *to -= v; break;
+            case GW_INTO_CLEAR: *to = 0; break;
+            }
+        }
+}
+
+static gw_err check(const randomk *r, size_t len, size_t n, size_t *k) {
+    *k = len < KEY ? 0 : (len - KEY) / VALUE;
+    if (n == 0 || len != KEY + VALUE * *k || *k < gw_ratio_least(&r->ratio, n) ||
+        *k > gw_ratio_most(&r->ratio, n))
+        return gw_fail(GW_ERR_CORRUPT,
+                       "randomk: %zu bytes for %zu floats, expected 8 + 4 k, k from %zu to %zu",
+                       len, n, gw_ratio_least(&r->ratio, n), gw_ratio_most(&r->ratio, n));
+    return GW_OK;
+}
+
+/* Whatever the key, it names k places below n: another one is a wrong place, never one outside. */
+static gw_err places_of(const void *self, const void *in, size_t len, size_t n, places **p) {
+    uint64_t key;
+    size_t k;
+    GW_TRY(check(self, len, n, &k));
+    memcpy(&key, in, KEY);
+    return take_places(self, swap_key(key), n, k, p);
+}
+
+static gw_err list_values(const places *p, const gw_u32u *value, gw_elements *out) {
+    GW_TRY(gw_elements_reserve(out, p->k));
+    for (size_t i = 0; i < p->n; i += WORD)
+        for (uint64_t word = p->bits[i / WORD]; word; word &= word - 1) {
+            out->value[out->n] = gw_float_of(value[out->n]);
+            out->at[out->n++] = (uint32_t)(i + (size_t)__builtin_ctzll(word));
+        }
+    return GW_OK;
+}
+
+/* Into y, or where that is NULL to a list. */
+static gw_err decode_either(const void *self, const void *in, size_t len, float *y, size_t n,
+                            gw_into into, gw_elements *out) {
+    places *p;
+    gw_err e = GW_OK;
+    if (n == 0 && len == 0)
+        return GW_OK;
+    GW_TRY(places_of(self, in, len, n, &p));
+    const gw_u32u *value = (const gw_u32u *)(const void *)((const char *)in + KEY);
+    if (y && into == GW_INTO_SET)
+        memset(y, 0, n * sizeof *y);
+    if (y)
+        scatter(p->bits, value, y, n, into);
+    else
+        e = list_values(p, value, out);
+    give_places(self, p);
+    return e;
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    return decode_either(self, in, len, y, n, into, NULL);
+}
+
+static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+    return decode_either(self, in, len, NULL, n, GW_INTO_SET, out);
+}
+
+static gw_err add(void *inout, const void *in, size_t len) {
+    gw_u32u *sum = inout;
+    const gw_u32u *more = in;
+    for (size_t i = 0; i < len / VALUE; i++)
+        sum[i] = gw_float_bits(gw_float_of(sum[i]) + gw_float_of(more[i]));
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_randomk = {
+    .head = {GW_CODEC_ABI, "randomk", "elements drawn at random, the same on all ranks", opts},
+    .open = open_randomk,
+    .close = close_randomk,
+    .traits = traits,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .list = list,
+    .add = add,
+    .unit_bytes = VALUE,
+    .sum = GW_SUM_FLOAT,
+    .prefix = prefix,
+};

@@ -1,0 +1,122 @@
+/* threshold: the elements of at least a given magnitude, as indices and values. N. Strom, "Scalable
+ * Distributed DNN Training Using Commodity GPU Cloud Computing", INTERSPEECH 2015, with the values
+ * themselves where he sends their signs.
+ *
+ *   kept: |x| >= value, `value` rounded to binary32
+ *
+ * As many as there are, none perhaps: the size on the wire depends on the data. -x keeps what x
+ * keeps; a NaN counts as larger than infinity and is kept. Biased: with error feedback what is
+ * small is sent once it has added up to `value`.
+ *
+ * Wire format (sparse_wire.h): k, a byte a gap, k binary32. 40 bits a kept element if at least one
+ * of 255 is; at most 40 bits an element. */
+#include "base/mem.h"
+#include "compress/scratch.h"
+#include "compress/sparse_wire.h"
+
+#include <stdlib.h>
+
+enum { CHUNK = 4096 }; /* floats: in L1 when those found are looked at again */
+
+typedef struct threshold {
+    uint32_t least;
+    const gw_pick_kernels *kernels;
+    gw_scratch scratch;
+} threshold;
+
+static const gw_opt opts[] = {{"value", GW_OPT_REAL, "0.01", 0, 0x1.fffffep127, NULL, NULL,
+                               "keep elements of at least this magnitude"},
+                              {0}};
+
+static gw_err open_threshold(void **self, const gw_args *args) {
+    const gw_pick_kernels *kernels;
+    GW_TRY(gw_pick_open(&kernels));
+    threshold *t = NULL;
+    GW_TRY(gw_alloc(&t, 1, sizeof *t));
+    t->least = gw_magnitude(gw_float_bits((float)gw_args_real(args, "value")));
+    t->kernels = kernels;
+    *self = t;
+    return GW_OK;
+}
+
+static void close_threshold(void *self) {
+    threshold *t = self;
+    if (t)
+        gw_scratch_clear(&t->scratch);
+    free(t);
+}
+
+static size_t bound(const void *self, size_t n) {
+    (void)self;
+    return gw_sparse_bound(n, n);
+}
+
+static void pick_all(const threshold *t, const float *x, float *e, size_t n, gw_kept *kept) {
+    const float *from = e ? e : x;
+    for (size_t lo = 0; lo < n; lo += CHUNK) {
+        size_t m = n - lo < CHUNK ? n - lo : CHUNK, had = kept->n;
+        kept->n += gw_pick_chunk(t->kernels, x + lo, e ? e + lo : NULL, m, t->least, (uint32_t)lo,
+                                 kept->at + had);
+        for (size_t i = had; i < kept->n; i++)
+            kept->bits[i] = gw_float_bits(from[kept->at[i]]);
+    }
+}
+
+/* Of x, or of e += x; what is kept is taken off e. */
+static gw_err encode_either(const void *self, const float *x, float *e, size_t n, void *out,
+                            size_t *len) {
+    threshold *t = (threshold *)self; /* for its scratch; nothing else changes */
+    *len = 0;
+    if (n == 0)
+        return GW_OK;
+    if (n > GW_SELECT_MOST)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "threshold: a span of %zu floats, 32 bits count them: use buckets", n);
+    size_t room = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
+    uint32_t *words;
+    gw_block *block;
+    GW_TRY(gw_scratch_take(&t->scratch, "threshold", 2 * room * sizeof *words, &words, &block));
+    gw_kept kept = {.at = words, .bits = words + room};
+    pick_all(t, x, e, n, &kept);
+    *len = gw_sparse_encode(&kept, out);
+    if (e)
+        gw_kept_take(&kept, e);
+    gw_scratch_give(&t->scratch, block);
+    return GW_OK;
+}
+
+static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                     size_t cap, size_t *len) {
+    (void)turn, (void)cap;
+    return encode_either(self, x, NULL, n, out, len);
+}
+
+static gw_err encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
+                              void *out, size_t cap, size_t *len) {
+    (void)turn, (void)cap;
+    return encode_either(self, x, e, n, out, len);
+}
+
+static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                     gw_into into) {
+    (void)self;
+    return gw_sparse_decode("threshold", in, len, y, n, 0, n, into);
+}
+
+static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+    (void)self;
+    return gw_sparse_list("threshold", in, len, n, 0, n, out);
+}
+
+const gw_codec_ops gw_codec_threshold = {
+    .head = {GW_CODEC_ABI, "threshold", "elements from a magnitude on (40 bits per element kept)",
+             opts},
+    .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
+    .open = open_threshold,
+    .close = close_threshold,
+    .bound = bound,
+    .encode = encode,
+    .encode_feedback = encode_feedback,
+    .decode = decode,
+    .list = list,
+};

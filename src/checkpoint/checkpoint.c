@@ -1,0 +1,363 @@
+#include "checkpoint/checkpoint.h"
+
+#include "base/mem.h"
+#include "base/probe.h"
+#include "base/text.h"
+#include "checkpoint/worker.h"
+#include "mpi/wait.h"
+#include "prof/ledger.h"
+#include "run/codec_stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+typedef enum phase { REST, WRITING, COMMITTING } phase;
+
+/* What a rank's thread has written, for rank 0. */
+typedef struct part {
+    uint64_t bytes;
+    uint32_t crc32, params_crc32;
+} part;
+
+struct gw_checkpoint {
+    gw_checkpoint_setup s;
+    char dir[GW_STORE_PATH];
+    int rank, ranks;
+    bool agree; /* replicas must be equal after each step */
+    gw_worker *worker;
+    /* the same on all ranks */
+    phase phase;
+    int64_t at;    /* the step that a vote has chosen; 0: none */
+    int64_t taken; /* the step last taken and not known to have failed */
+    bool owed;     /* one was due while another was being written */
+    /* what is being written */
+    gw_rank_state state;
+    bool lacking; /* memory: `taken` is not there */
+    char temp[GW_STORE_PATH];
+    part mine;
+    float *mean;         /* rank 0, where replicas may differ: their sum, later mean */
+    gw_store_file model; /* rank 0 */
+    gw_store_manifest manifest;
+    char final[GW_STORE_PATH];
+    /* rank 0 */
+    double last_s; /* when the last one was taken */
+    gw_checkpoint_counts counts;
+    bool failing, cramped; /* since the last one that could be written; whose elders could go */
+    bool unsaid;
+    char warning[1100];
+};
+
+/* ---- opening ---- */
+
+static gw_err allocate(gw_checkpoint *c) {
+    gw_stepper *t = c->s.stepper;
+    bool momentum = gw_optimizer_momentum(t->optimizer);
+    c->state.n = gw_model_size(t->model);
+    c->state.n_momentum = momentum ? c->state.n : 0;
+    GW_TRY(gw_alloc(&c->state.params, c->state.n, sizeof(float)));
+    GW_TRY(gw_alloc(&c->state.momentum, c->state.n_momentum, sizeof(float)));
+    if (c->rank == 0) {
+        size_t files = (size_t)c->ranks + 1;
+        GW_TRY(gw_alloc(&c->manifest.files, files, sizeof *c->manifest.files));
+        c->manifest.n_files = files;
+        c->manifest.ranks = c->ranks;
+    }
+    if (c->rank == 0 && !c->agree)
+        GW_TRY(gw_alloc(&c->mean, c->state.n, sizeof(float)));
+    return gw_worker_open(&c->worker);
+}
+
+static gw_err open_mine(gw_checkpoint *c) {
+    int len = snprintf(c->dir, sizeof c->dir, "%s/model.ckpt.d", c->s.out);
+    if (len >= (int)sizeof c->dir)
+        return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
+    GW_TRY(allocate(c));
+    return c->rank == 0 ? gw_store_sweep(c->dir) : GW_OK;
+}
+
+gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup) {
+    gw_checkpoint *c = NULL;
+    const gw_strategy_ops *strategy = gw_session_strategy(setup->stepper->session);
+    gw_err e = gw_alloc(&c, 1, sizeof *c);
+    if (e == GW_OK) {
+        c->s = *setup;
+        c->agree = strategy->traits & GW_STRATEGY_SYNCHRONOUS;
+        c->last_s = gw_ledger_now();
+        e = gw_mpi_check(MPI_Comm_rank(setup->comm, &c->rank), "MPI_Comm_rank");
+    }
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Comm_size(setup->comm, &c->ranks), "MPI_Comm_size");
+    if (e == GW_OK)
+        e = open_mine(c);
+    e = gw_agree(setup->comm, e);
+    if (e != GW_OK) {
+        gw_checkpoint_close(c);
+        return e;
+    }
+    *out = c;
+    return GW_OK;
+}
+
+void gw_checkpoint_close(gw_checkpoint *c) {
+    if (!c)
+        return;
+    gw_worker_close(c->worker);
+    if (c->rank == 0 && c->phase != REST)
+        gw_store_abandon(c->temp);
+    gw_rank_state_free(&c->state);
+    free(c->mean);
+    gw_store_manifest_free(&c->manifest);
+    free(c);
+}
+
+/* ---- when ---- */
+
+bool gw_checkpoint_due(gw_checkpoint *c, int64_t step) {
+    if (!c)
+        return false;
+    bool due = step == c->at || (c->s.every_steps > 0 && step % c->s.every_steps == 0);
+    if (due && c->phase != REST) {
+        c->counts.late += !c->owed;
+        c->owed = true;
+        return false;
+    }
+    if (due) {
+        c->at = 0;
+        c->owed = false;
+    }
+    return due;
+}
+
+bool gw_checkpoint_has(const gw_checkpoint *c, int64_t step) {
+    return c && c->taken == step;
+}
+
+void gw_checkpoint_ballot(gw_checkpoint *c, gw_ballot *ballot) {
+    if (!c)
+        return;
+    bool clock = c->rank == 0 && c->s.every_s > 0 && c->phase == REST;
+    ballot->keep_due = clock && gw_ledger_now() - c->last_s >= c->s.every_s;
+    ballot->writing = c->phase != REST && !gw_worker_idle(c->worker);
+}
+
+/* ---- taking ---- */
+
+static gw_err take(gw_checkpoint *c) {
+    gw_stepper *t = c->s.stepper;
+    gw_rank_state *r = &c->state;
+    gw_io *io = NULL;
+    GW_TRY(gw_io_keep(&io, &r->exchange));
+    /* It drains, and what was in flight may end in the parameters: before they are copied. */
+    GW_TRY(gw_io_end(io, gw_session_state(t->session, io)));
+    memcpy(r->params, gw_model_params(t->model), r->n * sizeof(float));
+    if (r->n_momentum > 0)
+        memcpy(r->momentum, gw_optimizer_momentum(t->optimizer), r->n * sizeof(float));
+    r->owned = t->owned;
+    return GW_OK;
+}
+
+gw_err gw_checkpoint_take(gw_checkpoint *c) {
+    gw_phase_enter(GW_PHASE_CHECKPOINT);
+    gw_err e = take(c);
+    gw_phase_leave();
+    c->lacking = e == GW_ERR_NOMEM;
+    return c->lacking ? GW_OK : e;
+}
+
+/* ---- writing ---- */
+
+static gw_err write_model(gw_checkpoint *c) {
+    const float *params = c->state.params;
+    for (size_t i = 0; c->mean && i < c->state.n; i++)
+        c->mean[i] /= (float)c->ranks;
+    snprintf(c->model.name, sizeof c->model.name, "model.gw");
+    return gw_model_save_as(c->s.stepper->model, c->mean ? c->mean : params, c->temp, "model.gw",
+                            &c->model.bytes, &c->model.crc32);
+}
+
+/* On the thread, as `commit` is. */
+static gw_err write_part(void *ctx) {
+    gw_checkpoint *c = ctx;
+    const gw_rank_state *r = &c->state;
+    c->mine.params_crc32 = (uint32_t)crc32_z(0, (const Bytef *)r->params, r->n * sizeof *r->params);
+    GW_TRY(gw_rank_state_save(&c->state, c->temp, c->rank, &c->mine.bytes, &c->mine.crc32));
+    return c->rank == 0 ? write_model(c) : GW_OK;
+}
+
+static gw_err commit(void *ctx) {
+    gw_checkpoint *c = ctx;
+    GW_TRY(gw_rows_sync(c->s.rows));
+    return gw_store_commit(c->temp, &c->manifest, c->s.keep, c->final);
+}
+
+/* Of the same in a row once: *since. */
+static void warn(gw_checkpoint *c, const char *what, bool *since) {
+    c->unsaid = !*since;
+    *since = true;
+    gw_text_print(c->warning, sizeof c->warning, "step %lld: %s: %s", (long long)c->state.at.step,
+                  what, gw_err_text());
+}
+
+/* The message is the last error's. Training goes on. */
+static void failed(gw_checkpoint *c) {
+    warn(c, "no checkpoint", &c->failing);
+    c->counts.failed++;
+    c->phase = REST;
+    c->taken = 0;
+    if (c->rank == 0)
+        gw_store_abandon(c->temp);
+    c->temp[0] = '\0';
+}
+
+/* What an evaluation would see: where replicas may differ, the mean over the ranks. */
+static gw_err sum_up(gw_checkpoint *c) {
+    enum { PIECE = 1 << 20 }; /* floats: a count that fits an int */
+    for (size_t at = 0; !c->agree && at < c->state.n; at += PIECE) {
+        size_t left = c->state.n - at;
+        MPI_Request request;
+        GW_MPI(MPI_Ireduce(c->state.params + at, c->mean ? c->mean + at : NULL,
+                           (int)(left < PIECE ? left : PIECE), MPI_FLOAT, MPI_SUM, 0, c->s.comm,
+                           &request));
+        GW_TRY(gw_wait(&request));
+    }
+    return GW_OK;
+}
+
+static gw_err begin(gw_checkpoint *c, gw_err ready) {
+    gw_io *io = NULL;
+    GW_TRY(ready);
+    if (c->lacking)
+        return gw_fail(GW_ERR_NOMEM, "out of memory for the state of rank %d", c->rank);
+    const gw_model *model = c->s.stepper->model;
+    GW_TRY(gw_guard_params(c->state.params, gw_model_spans(model), gw_model_layers(model),
+                           c->state.at.step)); /* good ones gave way to it */
+    GW_TRY(gw_io_keep(&io, &c->state.statistics));
+    GW_TRY(gw_io_end(io, gw_codec_stats_state(c->s.stats, io)));
+    return c->rank == 0 ? gw_store_begin(c->dir, c->state.at.step, c->temp) : GW_OK;
+}
+
+gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *facts, gw_err ready) {
+    c->state.at = *at;
+    c->last_s = gw_ledger_now();
+    json_decref(c->manifest.facts);
+    c->manifest.facts = facts;
+    c->manifest.step = at->step;
+    c->manifest.epoch = (int)at->epoch;
+    c->manifest.batch = at->batch;
+    gw_err e = gw_agree(c->s.comm, begin(c, ready));
+    if (e != GW_OK) {
+        failed(c);
+        return gw_err_alone(e) ? e : GW_OK;
+    }
+    GW_TRY(gw_bcast(c->temp, (int)sizeof c->temp, MPI_CHAR, 0, c->s.comm));
+    GW_TRY(sum_up(c));
+    c->taken = at->step;
+    c->phase = WRITING;
+    gw_worker_start(c->worker, write_part, c);
+    return GW_OK;
+}
+
+/* ---- completing ---- */
+
+static gw_err compare(const gw_checkpoint *c, const part *all) {
+    for (int r = 1; c->agree && r < c->ranks; r++)
+        if (all[r].params_crc32 != all[0].params_crc32)
+            return gw_fail(GW_ERR_DIVERGED,
+                           "step %lld: parameters of rank %d differ from rank 0's (crc32 %08x, "
+                           "%08x), so no checkpoint is kept of it: the strategy, algorithm or "
+                           "codec does not keep replicas equal",
+                           (long long)c->state.at.step, r, all[r].params_crc32,
+                           all[0].params_crc32);
+    return GW_OK;
+}
+
+static gw_err gather(gw_checkpoint *c) {
+    part *all = NULL;
+    MPI_Request request;
+    gw_err e = gw_alloc(&all, (size_t)c->ranks, sizeof *all);
+    GW_TRY(gw_agree(c->s.comm, e));
+    int bytes = (int)sizeof *all;
+    e = gw_mpi_check(
+        MPI_Igather(&c->mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, 0, c->s.comm, &request),
+        "MPI_Igather");
+    if (e == GW_OK)
+        e = gw_wait(&request);
+    if (e == GW_OK && c->rank == 0) {
+        gw_store_file *f = c->manifest.files;
+        for (int r = 0; r < c->ranks; r++) {
+            gw_store_rank_name(r, f[r].name);
+            f[r].bytes = all[r].bytes;
+            f[r].crc32 = all[r].crc32;
+        }
+        f[c->ranks] = c->model;
+        e = compare(c, all);
+    }
+    free(all);
+    return gw_agree(c->s.comm, e);
+}
+
+/* Rank 0's thread is done, and knows. */
+static gw_err conclude(gw_checkpoint *c) {
+    gw_err e = gw_worker_wait(c->worker);
+    int complete = c->final[0] != '\0';
+    GW_TRY(gw_bcast(&complete, 1, MPI_INT, 0, c->s.comm));
+    if (!complete) {
+        failed(c);
+        return GW_OK;
+    }
+    c->phase = REST;
+    c->counts.written++;
+    c->counts.step = c->state.at.step;
+    c->failing = false;
+    if (e != GW_OK)
+        warn(c, "the checkpoint is kept, an older one could not be removed", &c->cramped);
+    else
+        c->cramped = false;
+    return GW_OK;
+}
+
+/* The ranks' threads are done, or this waits for them. */
+static gw_err advance(gw_checkpoint *c) {
+    if (c->phase == COMMITTING)
+        return conclude(c);
+    gw_err e = gw_agree(c->s.comm, gw_worker_wait(c->worker));
+    if (e != GW_OK) {
+        failed(c);
+        return gw_err_alone(e) ? e : GW_OK;
+    }
+    GW_TRY(gather(c));
+    c->phase = COMMITTING;
+    c->final[0] = '\0';
+    if (c->rank == 0)
+        gw_worker_start(c->worker, commit, c);
+    return GW_OK;
+}
+
+gw_err gw_checkpoint_voted(gw_checkpoint *c, int64_t step, const gw_ballot *ballot) {
+    if (!c)
+        return GW_OK;
+    if (c->phase != REST && !ballot->writing)
+        GW_TRY(advance(c));
+    if (c->phase == REST && (c->owed || ballot->keep_due))
+        c->at = step + 1;
+    return GW_OK;
+}
+
+gw_err gw_checkpoint_wait(gw_checkpoint *c) {
+    while (c && c->phase != REST)
+        GW_TRY(advance(c));
+    return GW_OK;
+}
+
+const char *gw_checkpoint_warning(gw_checkpoint *c) {
+    bool says = c && c->unsaid;
+    if (says)
+        c->unsaid = false;
+    return says ? c->warning : NULL;
+}
+
+gw_checkpoint_counts gw_checkpoint_count(const gw_checkpoint *c) {
+    return c ? c->counts : (gw_checkpoint_counts){0};
+}

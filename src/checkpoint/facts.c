@@ -1,0 +1,229 @@
+#include "checkpoint/facts.h"
+
+#include "comm/tuning.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Options without which it would be another run. (What --data says may name the same data in
+ * another way; the batch may be told by --local-batch.) */
+static const char *const same[] = {"layers",     "activation",  "image-scale",
+                                   "validation", "data-layout", "seed"};
+/* Options that shape what the exchange carries from step to step. */
+static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
+/* Options that may differ, but then steps before and after are not of one kind. */
+static const char *const shaping[] = {
+    "comm",       "compress",  "error-feedback", "update",       "optimizer", "lr",
+    "lr-scaling", "lr-warmup", "momentum",       "weight-decay", "threads",   "gemm",
+    "wire-check", "on-nan",    "profile",        "inject-skew"};
+enum {
+    SAME = sizeof same / sizeof *same,
+    EXCHANGE = sizeof exchange / sizeof *exchange,
+    SHAPING = sizeof shaping / sizeof *shaping
+};
+
+/* ---- writing ---- */
+
+static json_t *options(const gw_train_config *c) {
+    json_t *all = json_object();
+    for (const gw_opt *o = c->opts; o->name; o++) {
+        const char *text = gw_args_text(c->args, o->name);
+        json_object_set_new(all, o->name, text ? json_string(text) : json_null());
+    }
+    return all;
+}
+
+static json_t *choices(const gw_facts_of *run) {
+    const char *rows = gw_session_choices(run->session);
+    char *table = NULL;
+    if (*rows && asprintf(&table, GW_TUNING_HEADER "%s", rows) < 0)
+        return NULL;
+    json_t *all = json_pack("{s:s?, s:s?, s:s?}", "codec", run->codec, "algorithm", run->algo,
+                            "table", table);
+    free(table);
+    return all;
+}
+
+json_t *gw_facts_make(const gw_facts_of *run) {
+    const gw_session *s = run->session;
+    return json_pack(
+        "{s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options", options(run->c),
+        "data_hash", run->data->hash, "training_samples", (json_int_t)run->data->train.n_global,
+        "parameters", (json_int_t)run->parameters, "ranks", run->ranks, "global_batch",
+        run->global_batch, "momentum", run->momentum, "residuals", gw_session_residual(s) != NULL,
+        "corrected_momentum", gw_session_corrects(s), "strategy_state",
+        gw_session_strategy(s)->state ? gw_session_strategy(s)->head.name : NULL, "choices",
+        choices(run), "gemm", gw_products_json(run->products));
+}
+
+/* ---- comparing ---- */
+
+static const char *text_of(const json_t *facts, const char *key) {
+    const char *text = json_string_value(json_object_get(facts, key));
+    return text ? text : "";
+}
+
+static int64_t number_of(const json_t *facts, const char *key) {
+    return (int64_t)json_integer_value(json_object_get(facts, key));
+}
+
+static bool is_set(const json_t *facts, const char *key) {
+    return json_is_true(json_object_get(facts, key));
+}
+
+static const char *option_then(const json_t *facts, const char *name) {
+    return text_of(json_object_get(facts, "options"), name);
+}
+
+static const char *option_now(const gw_facts_of *run, const char *name) {
+    const char *text = gw_args_text(run->c->args, name);
+    return text ? text : "";
+}
+
+static bool option_same(const json_t *facts, const gw_facts_of *run, const char *name) {
+    return strcmp(option_then(facts, name), option_now(run, name)) == 0;
+}
+
+gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *from) {
+    const gw_data *d = run->data;
+    for (int i = 0; i < SAME; i++)
+        if (!option_same(facts, run, same[i]))
+            return gw_fail(GW_ERR_INPUT,
+                           "--resume %s: trained with --%s '%.100s', and here it is '%.100s': give "
+                           "the same, or begin a new run",
+                           from, same[i], option_then(facts, same[i]), option_now(run, same[i]));
+    if (strcmp(text_of(facts, "data_hash"), d->hash) != 0 ||
+        number_of(facts, "training_samples") != (int64_t)d->train.n_global)
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume %s: trained on other data (%.100s, %lld samples, hash %.64s) than "
+                       "--data %s (%u samples, hash %s)",
+                       from, option_then(facts, "data"),
+                       (long long)number_of(facts, "training_samples"), text_of(facts, "data_hash"),
+                       d->source, d->train.n_global, d->hash);
+    if (number_of(facts, "global_batch") != run->global_batch)
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume %s: trained in global batches of %lld samples, and here they are "
+                       "of %d: give --batch %lld",
+                       from, (long long)number_of(facts, "global_batch"), run->global_batch,
+                       (long long)number_of(facts, "global_batch"));
+    if (number_of(facts, "parameters") != (int64_t)run->parameters)
+        return gw_fail(GW_ERR_INPUT, "--resume %s: a model of %lld parameters, and here it has %zu",
+                       from, (long long)number_of(facts, "parameters"), run->parameters);
+    return GW_OK;
+}
+
+bool gw_facts_whole(const json_t *facts, const gw_facts_of *run) {
+    for (int i = 0; i < EXCHANGE; i++)
+        if (!option_same(facts, run, exchange[i]))
+            return false;
+    return number_of(facts, "ranks") == run->ranks;
+}
+
+bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run) {
+    return gw_facts_whole(facts, run) && option_same(facts, run, "compress-stats");
+}
+
+/* ---- what is lost ---- */
+
+/* Why the exchange starts anew. */
+static void reason(const json_t *facts, const gw_facts_of *run, FILE *to) {
+    int64_t ranks = number_of(facts, "ranks");
+    if (ranks != run->ranks) {
+        fprintf(to, "resume: %lld rank%s then, %d now: ", (long long)ranks, ranks == 1 ? "" : "s",
+                run->ranks);
+        return;
+    }
+    for (int i = 0; i < EXCHANGE; i++)
+        if (!option_same(facts, run, exchange[i])) {
+            fprintf(to, "resume: --%s %.100s then, %.100s now: ", exchange[i],
+                    option_then(facts, exchange[i]), option_now(run, exchange[i]));
+            return;
+        }
+}
+
+static void changed(const json_t *facts, const gw_facts_of *run, FILE *to) {
+    int64_t ranks = number_of(facts, "ranks");
+    for (int i = 0; i < SHAPING; i++)
+        if (!option_same(facts, run, shaping[i]))
+            fprintf(to, "resume: changed: --%s '%.100s' then, '%.100s' now\n", shaping[i],
+                    option_then(facts, shaping[i]), option_now(run, shaping[i]));
+    if (ranks != run->ranks)
+        fprintf(to, "resume: changed: %lld rank%s then, %d now%s\n", (long long)ranks,
+                ranks == 1 ? "" : "s", run->ranks,
+                run->c->lr_linear ? ", and with them the rate (--lr-scaling linear)" : "");
+}
+
+static void dropped(const json_t *facts, const gw_facts_of *run, bool inside, FILE *to) {
+    bool whole = gw_facts_whole(facts, run);
+    const char *strategy = text_of(facts, "strategy_state"), *codec, *algo, *table;
+    gw_facts_choices(facts, &codec, &algo, &table);
+    const struct {
+        bool is;
+        const char *what;
+    } lost[] = {{is_set(facts, "residuals"), "residuals of error feedback start anew"},
+                {is_set(facts, "corrected_momentum"), "each rank's own momentum starts anew"},
+                {*table || codec, "codec and algorithm are chosen anew"},
+                {inside && strcmp(option_now(run, "data-layout"), "sharded") == 0,
+                 "the rest of the epoch visits samples of other shards"}};
+    for (size_t i = 0; !whole && i < sizeof lost / sizeof *lost; i++)
+        if (lost[i].is) {
+            reason(facts, run, to);
+            fprintf(to, "%s\n", lost[i].what);
+        }
+    if (!whole && *strategy) {
+        reason(facts, run, to);
+        fprintf(to, "what --comm %.100s carried from step to step is dropped\n", strategy);
+    }
+    if (is_set(facts, "momentum") && !run->momentum)
+        fprintf(to, "resume: the optimizer had momentum and has none now: it is dropped\n");
+    if (run->momentum && !is_set(facts, "momentum"))
+        fprintf(to, "resume: the optimizer had no momentum: it starts at zero\n");
+    if (!gw_facts_statistics(facts, run) && strcmp(option_now(run, "compress-stats"), "0") != 0)
+        fprintf(to, "resume: the epoch's samples for codec.csv start anew\n");
+}
+
+/* NULL where nothing was written. */
+static gw_err close_lines(FILE *to, char **lines) {
+    if (fclose(to) != 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    if (**lines)
+        return GW_OK;
+    free(*lines);
+    *lines = NULL;
+    return GW_OK;
+}
+
+gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, char **lines) {
+    size_t len = 0;
+    *lines = NULL;
+    FILE *to = open_memstream(lines, &len);
+    if (!to)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    dropped(facts, run, inside, to);
+    return close_lines(to, lines);
+}
+
+gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **lines) {
+    size_t len = 0;
+    *lines = NULL;
+    FILE *to = open_memstream(lines, &len);
+    if (!to)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    changed(facts, run, to);
+    return close_lines(to, lines);
+}
+
+void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,
+                      const char **table) {
+    const json_t *all = json_object_get(facts, "choices");
+    *codec = json_string_value(json_object_get(all, "codec"));
+    *algo = json_string_value(json_object_get(all, "algorithm"));
+    *table = text_of(all, "table");
+    if (!*codec || !*algo)
+        *codec = *algo = NULL;
+}
+
+const json_t *gw_facts_products(const json_t *facts) {
+    return json_object_get(facts, "gemm");
+}

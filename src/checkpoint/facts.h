@@ -1,0 +1,53 @@
+/** What a checkpoint's manifest tells of the run that wrote it, and what follows from that for a
+ * run that is to go on from it. No MPI. */
+#ifndef GW_CHECKPOINT_FACTS_H
+#define GW_CHECKPOINT_FACTS_H
+
+#include "machine/products.h"
+#include "run/config.h"
+#include "run/session.h"
+
+#include <jansson.h>
+
+/** Of the run that writes, or of the one that reads; plain values. */
+typedef struct gw_facts_of {
+    const gw_train_config *c;
+    const gw_data *data;
+    const gw_session *session; /* opened, to write */
+    const char *codec, *algo;  /* that it chose for itself; NULL: they were named. To write */
+    size_t parameters;
+    int ranks, global_batch;
+    bool momentum;               /* the optimizer's */
+    const gw_products *products; /* to write */
+} gw_facts_of;
+
+/** A new object, or NULL without memory. */
+json_t *gw_facts_make(const gw_facts_of *run);
+
+/** GW_ERR_INPUT: a run with such facts cannot go on as this one, since it was trained on other
+ * data, with another model, seed or batch. `from` names the checkpoint. */
+gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *from);
+
+/** True if each rank resumes with exactly what it had: as many ranks, the same exchange. */
+bool gw_facts_whole(const json_t *facts, const gw_facts_of *run);
+
+/** True if what was collected of the epoch for codec.csv goes on, too. */
+bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run);
+
+/** What is dropped, a line each, each ending in '\n', to *lines (free()); NULL: nothing. `inside`:
+ *  the checkpoint lies within an epoch. */
+gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, char **lines);
+
+/** What is other than then and makes the steps before and after differ in kind (a rate, a strategy,
+ *  threads, the number of ranks), likewise. */
+gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **lines);
+
+/** What was chosen then; NULL, NULL and "": nothing. Owned by `facts`. */
+void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,
+                      const char **table);
+
+/** Which library computed which product then, as gw_products_json has it; NULL: not told. Owned by
+ *  `facts`. */
+const json_t *gw_facts_products(const json_t *facts);
+
+#endif

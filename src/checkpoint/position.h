@@ -1,0 +1,44 @@
+/** Where a run is, and the file of one rank that it can go on from. */
+#ifndef GW_CHECKPOINT_POSITION_H
+#define GW_CHECKPOINT_POSITION_H
+
+#include "run/checks.h"
+#include "run/step.h"
+
+/** Whole 8-byte fields: it is written as it lies in memory. */
+typedef struct gw_position {
+    int64_t step;     /* optimizer steps done */
+    int64_t epoch;    /* 1.. */
+    int64_t batch;    /* of that epoch, done; all of them: its end has not come yet */
+    int64_t samples;  /* of that epoch, over all ranks */
+    double loss_sum;  /* of that epoch, this rank's */
+    int64_t left_out; /* of that epoch, samples of this rank in steps that --on-nan skip left out */
+    gw_checks_mark checks;
+    double elapsed_s;    /* since the first step, over all starts of the run */
+    double train_s;      /* inside batches, this rank's */
+    uint64_t wire_bytes; /* sent in batches and settlings, this rank's */
+} gw_position;
+
+#define GW_RANK_MAGIC "GWCKRANK"
+enum { GW_RANK_VERSION = 1 };
+
+/** What a rank's file holds. Saving, it lies where *r points to; loading, it is allocated, and
+ *  gw_rank_state_free frees it. */
+typedef struct gw_rank_state {
+    gw_position at;
+    size_t n, n_momentum; /* floats; no momentum: 0 */
+    float *params, *momentum;
+    gw_owned owned;
+    gw_io_memory exchange, statistics; /* what gw_session_state and gw_codec_stats_state carry */
+} gw_rank_state;
+
+/** DIR/rank-RRRRR.gw; the figures that the manifest wants. Makes no MPI call. */
+gw_err gw_rank_state_save(gw_rank_state *r, const char *dir, int rank, uint64_t *bytes,
+                          uint32_t *crc32);
+
+/** Read DIR/rank-RRRRR.gw, of `bytes` bytes, of a model with n parameters; GW_ERR_INPUT where it is
+ *  damaged or another model's. */
+gw_err gw_rank_state_load(gw_rank_state *r, const char *dir, int rank, uint64_t bytes, size_t n);
+void gw_rank_state_free(gw_rank_state *r);
+
+#endif

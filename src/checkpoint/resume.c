@@ -1,0 +1,387 @@
+#include "checkpoint/resume.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "mpi/wait.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- notes ---- */
+
+__attribute__((format(printf, 2, 3))) static gw_err note(gw_resume *r, const char *fmt, ...) {
+    char *more = NULL, *all = NULL;
+    va_list args;
+    va_start(args, fmt);
+    int rc = vasprintf(&more, fmt, args);
+    va_end(args);
+    if (rc < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    rc = asprintf(&all, "%s%s", r->notes ? r->notes : "", more);
+    free(more);
+    if (rc < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    free(r->notes);
+    r->notes = all;
+    return GW_OK;
+}
+
+/* ---- finding ---- */
+
+static gw_err join(char out[GW_STORE_PATH], const char *dir, const char *name) {
+    if (snprintf(out, GW_STORE_PATH, "%s/%s", dir, name) >= GW_STORE_PATH)
+        return gw_fail(GW_ERR_INPUT, "--resume %.64s..: this path is too long", dir);
+    return GW_OK;
+}
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static gw_err newest(gw_resume *r, const char *ckpt_dir) {
+    enum { ROOM = 4096 };
+    char skipped[ROOM];
+    GW_TRY(gw_store_newest(ckpt_dir, &r->manifest, r->path, skipped, sizeof skipped));
+    for (char *rest = skipped, *line; *skipped && (line = strsep(&rest, "\n")) != NULL;)
+        GW_TRY(note(r, GW_RESUME_PASSED_OVER "%s\n", line));
+    return GW_OK;
+}
+
+static gw_err find_auto(gw_resume *r, const char *out) {
+    char ckpt_dir[GW_STORE_PATH];
+    GW_TRY(join(ckpt_dir, out, "model.ckpt.d"));
+    GW_TRY(newest(r, ckpt_dir));
+    if (*r->path)
+        return GW_OK;
+    if (r->notes) { /* what cannot be used is not thrown away unasked */
+        const char *why = r->notes + strlen(GW_RESUME_PASSED_OVER);
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume auto: all checkpoints in %s are damaged (%.*s): --overwrite, "
+                       "without --resume, begins anew",
+                       ckpt_dir, (int)strcspn(why, "\n"), why);
+    }
+    return note(r, "resume: no checkpoint in %s: the run starts at the beginning\n", ckpt_dir);
+}
+
+/* A checkpoint, a folder of them, or a run's folder. */
+static gw_err find_named(gw_resume *r, const char *path) {
+    char inner[GW_STORE_PATH];
+    GW_TRY(join(inner, path, GW_STORE_MANIFEST));
+    if (!is_folder(path))
+        return gw_fail(GW_ERR_INPUT, "--resume %s: there is no such folder", path);
+    if (access(inner, F_OK) == 0) {
+        GW_TRY(gw_store_open(path, &r->manifest));
+        gw_text_copy(r->path, sizeof r->path, path);
+        return GW_OK;
+    }
+    GW_TRY(join(inner, path, "model.ckpt.d"));
+    GW_TRY(newest(r, is_folder(inner) ? inner : path));
+    if (*r->path)
+        return GW_OK;
+    return gw_fail(GW_ERR_INPUT,
+                   "--resume %s: holds no complete checkpoint%s: name a step-.. folder, a "
+                   "model.ckpt.d or a run's folder",
+                   path, r->notes ? ", but damaged ones" : "");
+}
+
+/* Rank 0 has read it. */
+static gw_err share(gw_resume *r, int rank, MPI_Comm comm) {
+    char *text = NULL;
+    size_t len = 0;
+    gw_err e = rank == 0 ? gw_store_print(&r->manifest, &text, &len) : GW_OK;
+    if (e == GW_ERR_INTERNAL) /* printed as we do it, it is larger than it came */
+        e = gw_fail(GW_ERR_INPUT, "%s: %s", r->path, gw_err_text());
+    GW_TRY(gw_agree(comm, e));
+    uint64_t bytes = len;
+    e = gw_bcast(&bytes, 1, MPI_UINT64_T, 0, comm);
+    if (e == GW_OK)
+        e = gw_agree(comm, rank == 0 ? GW_OK : gw_alloc(&text, (size_t)bytes + 1, 1));
+    if (e == GW_OK)
+        e = gw_bcast(text, (int)bytes, MPI_CHAR, 0, comm); /* at most GW_STORE_MOST_BYTES */
+    if (e == GW_OK && rank != 0)
+        e = gw_store_parse(text, (size_t)bytes, r->path, &r->manifest);
+    free(text);
+    return gw_agree(comm, e);
+}
+
+gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm) {
+    int rank;
+    if (!c->resume)
+        return GW_OK;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    bool automatic = strcmp(c->resume, "auto") == 0;
+    gw_err e = GW_OK;
+    if (rank == 0)
+        e = automatic ? find_auto(r, c->out) : find_named(r, c->resume);
+    GW_TRY(gw_agree(comm, e));
+    GW_TRY(gw_bcast(r->path, (int)sizeof r->path, MPI_CHAR, 0, comm));
+    return *r->path ? share(r, rank, comm) : GW_OK;
+}
+
+/* ---- checking ---- */
+
+static gw_err check_end(const gw_resume *r, const gw_train_config *c) {
+    const gw_store_manifest *m = &r->manifest;
+    if (c->steps > 0 && c->steps < m->step)
+        return gw_fail(GW_ERR_USAGE,
+                       "--resume %s: it has %lld steps done already, and --steps is %lld", r->path,
+                       (long long)m->step, (long long)c->steps);
+    if (c->epochs < m->epoch)
+        return gw_fail(GW_ERR_USAGE, "--resume %s: it is in epoch %d already, and --epochs is %d",
+                       r->path, m->epoch, c->epochs);
+    return GW_OK;
+}
+
+static gw_err check(gw_resume *r, const gw_facts_of *run) {
+    const json_t *facts = r->manifest.facts;
+    GW_TRY(gw_facts_check(facts, run, r->path));
+    GW_TRY(check_end(r, run->c));
+    GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->dropped));
+    const char *lines = r->dropped ? r->dropped : "";
+    if (*lines && run->c->resume_strict)
+        return gw_fail(GW_ERR_INPUT, "--resume-strict: %.*s", (int)strcspn(lines, "\n"), lines);
+    GW_TRY(gw_facts_changed(facts, run, &r->changed));
+    return note(r, "resume: %s: %lld steps done, in epoch %d\n%s%s", r->path,
+                (long long)r->manifest.step, r->manifest.epoch, lines,
+                r->changed ? r->changed : "");
+}
+
+gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm) {
+    if (!*r->path)
+        return GW_OK;
+    const json_t *facts = r->manifest.facts;
+    GW_TRY(gw_agree(comm, check(r, run)));
+    r->whole = gw_facts_whole(facts, run);
+    r->statistics = gw_facts_statistics(facts, run);
+    const char *codec, *algo, *table;
+    gw_facts_choices(facts, &codec, &algo, &table);
+    if (!r->whole)
+        return GW_OK;
+    r->codec = codec;
+    r->algo = algo;
+    gw_session_retake(session, table);
+    return GW_OK;
+}
+
+const json_t *gw_resume_products(const gw_resume *r) {
+    return r->whole ? gw_facts_products(r->manifest.facts) : NULL;
+}
+
+gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
+    char *all = NULL;
+    static const char line[] = "resume: the rows of the steps before are not beside the checkpoint:"
+                               " batches.csv and its like begin here";
+    if (strict)
+        return gw_fail(GW_ERR_INPUT, "--resume-strict: %s", line);
+    GW_TRY(note(r, "%s\n", line));
+    if (asprintf(&all, "%s%s\n", r->dropped ? r->dropped : "", line) < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    free(r->dropped);
+    r->dropped = all;
+    return GW_OK;
+}
+
+gw_err gw_resume_forget_later(gw_resume *r, const char *out) {
+    char ckpt_dir[GW_STORE_PATH];
+    int removed = 0;
+    GW_TRY(join(ckpt_dir, out, "model.ckpt.d"));
+    GW_TRY(gw_store_forget_later(ckpt_dir, r->manifest.serial, &removed));
+    return removed == 0
+               ? GW_OK
+               : note(r,
+                      "resume: %d checkpoint%s that the run wrote later %s removed: it goes on "
+                      "from before\n",
+                      removed, removed == 1 ? "" : "s", removed == 1 ? "is" : "are");
+}
+
+/* ---- loading ---- */
+
+static gw_err read_rank(const gw_resume *r, int rank, size_t n, gw_rank_state *state) {
+    const gw_store_manifest *m = &r->manifest;
+    char name[GW_STORE_NAME];
+    gw_store_rank_name(rank, name);
+    size_t i = 0;
+    while (i < m->n_files && strcmp(m->files[i].name, name) != 0)
+        i++;
+    if (i == m->n_files)
+        return gw_fail(GW_ERR_INPUT, "%s: lacks the file of rank %d", r->path, rank);
+    GW_TRY(gw_rank_state_load(state, r->path, rank, m->files[i].bytes, n));
+    const gw_position *at = &state->at;
+    if (at->step == m->step && at->epoch == m->epoch && at->batch == m->batch)
+        return GW_OK;
+    gw_rank_state_free(state);
+    return gw_fail(GW_ERR_INPUT, "%s: the file of rank %d is of another step", r->path, rank);
+}
+
+static void put(const gw_rank_state *state, gw_stepper *t) {
+    float *momentum = gw_optimizer_momentum(t->optimizer);
+    memcpy(gw_model_params(t->model), state->params, state->n * sizeof(float));
+    if (momentum && state->n_momentum == state->n)
+        memcpy(momentum, state->momentum, state->n * sizeof(float));
+}
+
+/* What this rank had. */
+static gw_err load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
+    gw_rank_state state = {0};
+    gw_io *io = NULL;
+    GW_TRY(read_rank(r, rank, gw_model_size(t->model), &state));
+    r->at = state.at;
+    t->owned = state.owned;
+    gw_err e = gw_io_recall(&io, &state.exchange);
+    if (e == GW_OK) {
+        e = gw_session_state(t->session, io);
+        *alike = gw_io_alike_sum(io);
+        e = gw_io_end(io, e);
+    }
+    put(&state, t); /* last: draining must not touch them */
+    r->collected = state.statistics;
+    state.statistics = (gw_io_memory){0};
+    gw_rank_state_free(&state);
+    return e;
+}
+
+/* By what the ranks' files say that is the same on all of them they decide, each for itself, what
+ * to do together. */
+static gw_err check_alike(const gw_resume *r, uint32_t alike, MPI_Comm comm) {
+    enum { FIGURES = 4 };
+    int64_t most[2 * FIGURES] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared,
+                                 (int64_t)alike};
+    for (int i = 0; i < FIGURES; i++)
+        most[FIGURES + i] = ~most[i]; /* whose greatest is the least's */
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 2 * FIGURES, MPI_INT64_T, MPI_MAX, comm));
+    for (int i = 0; i < FIGURES; i++)
+        if (most[i] != ~most[FIGURES + i])
+            return gw_fail(GW_ERR_INPUT, "%s: the ranks' files do not belong together", r->path);
+    return GW_OK;
+}
+
+/* Sums over the ranks of then. */
+typedef struct sums {
+    double *params, *momentum;
+    uint32_t *owners; /* of each float's momentum */
+    bool differ;      /* parameters */
+} sums;
+
+static void add_owned(sums *s, const gw_rank_state *state) {
+    for (int i = 0; state->n_momentum == state->n && i < state->owned.n; i++) {
+        gw_span span = state->owned.span[i];
+        for (size_t k = span.off; k < gw_span_end(span); k++) {
+            s->momentum[k] += (double)state->momentum[k];
+            s->owners[k]++;
+        }
+    }
+}
+
+static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int n_layers) {
+    for (int rank = 0; rank < r->manifest.ranks; rank++) {
+        gw_rank_state state = {0};
+        GW_TRY(read_rank(r, rank, first->n, &state));
+        for (size_t k = 0; k < first->n; k++)
+            s->params[k] += (double)state.params[k];
+        add_owned(s, &state);
+        s->differ |= memcmp(first->params, state.params, first->n * sizeof(float)) != 0;
+        if (rank > 0) {
+            r->at.loss_sum += state.at.loss_sum;
+            r->at.left_out += state.at.left_out;
+            gw_checks_add(&r->at.checks, &state.at.checks, n_layers);
+            r->at.wire_bytes += state.at.wire_bytes;
+        }
+        gw_rank_state_free(&state);
+    }
+    return GW_OK;
+}
+
+/* A mean of equal floats is that float, to the bit: their sum in doubles is exact. */
+static gw_err merge(gw_resume *r, sums *s, gw_stepper *t) {
+    size_t n = gw_model_size(t->model);
+    float *param = gw_model_params(t->model), *momentum = gw_optimizer_momentum(t->optimizer);
+    gw_rank_state first = {0};
+    GW_TRY(read_rank(r, 0, n, &first));
+    r->at = first.at;
+    gw_err e = add_ranks(r, s, &first, gw_model_layers(t->model));
+    for (size_t k = 0; e == GW_OK && k < n; k++)
+        param[k] = (float)(s->params[k] / r->manifest.ranks);
+    for (size_t k = 0; e == GW_OK && momentum && k < n; k++)
+        momentum[k] = s->owners[k]            ? (float)(s->momentum[k] / s->owners[k])
+                      : first.n_momentum == n ? first.momentum[k] /* no step since it was merged */
+                                              : 0;
+    gw_rank_state_free(&first);
+    GW_TRY(e);
+    return s->differ ? note(r, "resume: parameters differed over the ranks: their mean is taken\n")
+                     : GW_OK;
+}
+
+static gw_err merge_all(gw_resume *r, gw_stepper *t) {
+    size_t n = gw_model_size(t->model);
+    sums s = {0};
+    gw_err e = gw_alloc(&s.params, n, sizeof *s.params);
+    if (e == GW_OK)
+        e = gw_alloc(&s.momentum, n, sizeof *s.momentum);
+    if (e == GW_OK)
+        e = gw_alloc(&s.owners, n, sizeof *s.owners);
+    if (e == GW_OK)
+        e = merge(r, &s, t);
+    free(s.params);
+    free(s.momentum);
+    free(s.owners);
+    return e;
+}
+
+static gw_err bcast_floats(float *x, size_t n, MPI_Comm comm) {
+    enum { PIECE = 1 << 20 }; /* a count that fits an int */
+    for (size_t at = 0; x && at < n; at += PIECE)
+        GW_TRY(gw_bcast(x + at, (int)(n - at < PIECE ? n - at : PIECE), MPI_FLOAT, 0, comm));
+    return GW_OK;
+}
+
+/* Rank 0 makes one of all; sums over the ranks stay with it. */
+static gw_err load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) {
+    size_t n = gw_model_size(t->model);
+    GW_TRY(gw_agree(comm, rank == 0 ? merge_all(r, t) : GW_OK));
+    GW_TRY(gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
+    if (rank != 0) {
+        r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
+        gw_checks_leave(&r->at.checks);
+    }
+    r->at.checks.bad_steps = 0; /* of each rank, and these are others */
+    gw_session_count_on(t->session, r->at.step);
+    GW_TRY(bcast_floats(gw_model_params(t->model), n, comm));
+    return bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
+}
+
+gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm) {
+    int rank;
+    if (!*r->path)
+        return GW_OK;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    if (r->whole) {
+        uint32_t alike = 0;
+        GW_TRY(gw_agree(comm, load_own(r, rank, t, &alike)));
+        return check_alike(r, alike, comm);
+    }
+    return load_merged(r, rank, t, comm);
+}
+
+gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) {
+    gw_io *io = NULL;
+    if (!*r->path || !r->statistics)
+        return GW_OK;
+    gw_err e = gw_io_recall(&io, &r->collected);
+    if (e == GW_OK)
+        e = gw_io_end(io, gw_codec_stats_state(stats, io));
+    return gw_agree(comm, e);
+}
+
+void gw_resume_free(gw_resume *r) {
+    gw_store_manifest_free(&r->manifest);
+    free(r->notes);
+    free(r->dropped);
+    free(r->changed);
+    free(r->collected.data);
+    *r = (gw_resume){0};
+}

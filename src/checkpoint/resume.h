@@ -1,0 +1,59 @@
+/** Going on from a checkpoint: which one, and its state into a run that is about to start. */
+#ifndef GW_CHECKPOINT_RESUME_H
+#define GW_CHECKPOINT_RESUME_H
+
+#include "checkpoint/facts.h"
+#include "checkpoint/position.h"
+#include "checkpoint/store.h"
+#include "run/codec_stats.h"
+
+/** How a note begins that names a damaged checkpoint. */
+#define GW_RESUME_PASSED_OVER "warning: a checkpoint is passed over: "
+
+/** Zeroed before the first use. */
+typedef struct gw_resume {
+    char path[GW_STORE_PATH];   /* the checkpoint's folder; "": nothing to go on from */
+    gw_store_manifest manifest; /* on all ranks */
+    bool whole, statistics;     /* each rank resumes with all that it had; also with its sums */
+    gw_position at;
+    const char *codec, *algo; /* chosen then, for a run that goes on just as it was; NULL: none */
+    char *notes;              /* lines for the report, each ending in '\n'; NULL: none */
+    char *dropped;            /* those of them that tell what is dropped; NULL: nothing is */
+    char *changed;            /* those that tell what is other than then; NULL: nothing is */
+    gw_io_memory collected;   /* for gw_resume_statistics */
+} gw_resume;
+
+/** Collective: look for the checkpoint that c->resume names. With "auto" there may be none: that is
+ *  noted, as are damaged ones that were passed over. GW_ERR_INPUT: there is none, or it is damaged.
+ */
+gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm);
+
+/** Collective, before the session chooses: GW_ERR_INPUT where the run of the checkpoint could not
+ * go on as this one, or, with c->resume_strict, could not with all that it had. What algo=auto
+ * chose then is handed to `session`. Nothing to do where nothing was found; likewise below. */
+gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm);
+
+/** After gw_resume_check: the products' plan of then, for a run that goes on just as it was; NULL:
+ *  there is none. Owned by r. */
+const json_t *gw_resume_products(const gw_resume *r);
+
+/** Collective, with the session open and nothing under way: put parameters, momentum and what the
+ *  exchange carries in place, and fill r->at. With other ranks or another exchange than then,
+ *  parameters and momentum are those that the ranks agreed on, or their mean. */
+gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm);
+
+/** Collective, right before the first step: what was collected of the epoch. */
+gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
+
+/** Rank 0: the rows of the steps before are not there. Noted as dropped, or, with `strict`,
+ *  GW_ERR_INPUT. */
+gw_err gw_resume_lacks_rows(gw_resume *r, bool strict);
+
+/** Rank 0, in the folder of the run that wrote it, when nothing is left that could be refused:
+ *  complete checkpoints that were written after the one resumed from are removed and noted. Their
+ *  rows were cut off. */
+gw_err gw_resume_forget_later(gw_resume *r, const char *out);
+
+void gw_resume_free(gw_resume *r);
+
+#endif

@@ -1,0 +1,483 @@
+#include "checkpoint/store.h"
+
+#include "base/file.h"
+#include "base/io.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/version.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PREFIX "step-"
+#define ASIDE  ".old" /* behind the name of one that is being replaced */
+enum { DIGITS = 12, MOST_DIGITS = 19 };
+
+/* ---- names ---- */
+
+static gw_err join(char out[GW_STORE_PATH], const char *dir, const char *name) {
+    if (snprintf(out, GW_STORE_PATH, "%s/%s", dir, name) >= GW_STORE_PATH)
+        return gw_fail(GW_ERR_INPUT, "%.64s..: this path is too long", dir);
+    return GW_OK;
+}
+
+static void step_name(int64_t step, char out[GW_STORE_NAME]) {
+    snprintf(out, GW_STORE_NAME, PREFIX "%0*lld", DIGITS, (long long)step);
+}
+
+/* Whether a complete checkpoint may have this name: step-DIGITS or step-DIGITS.old. */
+static bool is_name(const char *name) {
+    size_t digits = 0;
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+        return false;
+    name += strlen(PREFIX);
+    while (isdigit((unsigned char)name[digits]))
+        digits++;
+    return digits >= DIGITS && digits <= MOST_DIGITS &&
+           (name[digits] == '\0' || strcmp(name + digits, ASIDE) == 0);
+}
+
+static gw_err temporary_name(const char *name, char out[GW_STORE_NAME]) {
+    char token[GW_FILE_TOKEN];
+    GW_TRY(gw_file_token(token));
+    snprintf(out, GW_STORE_NAME, ".%.40s.%s.tmp", name, token);
+    return GW_OK;
+}
+
+/* The folder that `path` lies in. */
+static void parent_of(const char *path, char out[GW_STORE_PATH]) {
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    while (len > 0 && path[len - 1] != '/')
+        len--;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    snprintf(out, GW_STORE_PATH, "%.*s", len ? (int)len : 1, len ? path : ".");
+}
+
+/* ---- removing ---- */
+
+/* Removes what is in an open folder, *removed entries. */
+static int empty(DIR *folder, int *removed) {
+    struct dirent *entry;
+    *removed = 0;
+    rewinddir(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (unlinkat(dirfd(folder), entry->d_name, 0) == 0)
+            ++*removed;
+        else if (errno != ENOENT)
+            return -1;
+    }
+    return 0;
+}
+
+/* Removes a checkpoint's folder, complete or not; nothing by that name is fine. The manifest goes
+ * first: without it nobody takes the rest for a checkpoint. Of a link what it leads to stays: it is
+ * not the run's. */
+static gw_err remove_folder(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return unlink(path) == 0
+                   ? GW_OK
+                   : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+    DIR *folder = opendir(path);
+    if (!folder && errno == ENOENT)
+        return GW_OK;
+    int removed = 1, bad = !folder;
+    if (!bad && unlinkat(dirfd(folder), GW_STORE_MANIFEST, 0) != 0)
+        bad = errno != ENOENT;
+    while (!bad && removed) /* readdir may pass over some while others are removed */
+        bad = empty(folder, &removed) != 0;
+    if (!bad)
+        bad = rmdir(path) != 0;
+    gw_err e = bad ? gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : GW_OK;
+    if (folder)
+        closedir(folder);
+    return e;
+}
+
+/* Removes a complete checkpoint: it is hidden first, so that no half of one is ever seen. */
+static gw_err discard(const char *ckpt_dir, const char *name) {
+    char path[GW_STORE_PATH], hidden[GW_STORE_PATH], temporary[GW_STORE_NAME];
+    GW_TRY(temporary_name(name, temporary));
+    GW_TRY(join(path, ckpt_dir, name));
+    GW_TRY(join(hidden, ckpt_dir, temporary));
+    if (rename(path, hidden) != 0)
+        return errno == ENOENT ? GW_OK
+                               : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+    gw_err e = gw_file_sync_folder(ckpt_dir);
+    GW_TRY(remove_folder(hidden));
+    return e;
+}
+
+void gw_store_abandon(const char *temp) {
+    if (*temp)
+        remove_folder(temp);
+}
+
+/* Whether `entry` is .step-DIGITS.TOKEN.tmp. */
+static bool left_over(const char *entry) {
+    char name[GW_STORE_NAME];
+    if (entry[0] != '.' || strlen(entry) >= sizeof name)
+        return false;
+    gw_text_copy(name, sizeof name, entry + 1);
+    for (int cut = 0; cut < 2; cut++) { /* ".tmp", then the token */
+        char *dot = strrchr(name, '.');
+        if (!dot)
+            return false;
+        *dot = '\0';
+    }
+    return is_name(name) && gw_file_left_over(entry, name);
+}
+
+/* *folder NULL: there is none. */
+static gw_err open_folder(DIR **folder, const char *ckpt_dir) {
+    *folder = opendir(ckpt_dir);
+    return *folder || errno == ENOENT
+               ? GW_OK
+               : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
+}
+
+gw_err gw_store_sweep(const char *ckpt_dir) {
+    DIR *folder;
+    gw_err e = open_folder(&folder, ckpt_dir);
+    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;) {
+        char path[GW_STORE_PATH];
+        if (!left_over(entry->d_name))
+            continue;
+        e = join(path, ckpt_dir, entry->d_name);
+        if (e == GW_OK && remove_folder(path) != GW_OK)
+            e = gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
+    }
+    if (folder)
+        closedir(folder);
+    return e;
+}
+
+/* ---- reading ---- */
+
+static gw_err read_manifest(const char *path, gw_store_manifest *m) {
+    char manifest[GW_STORE_PATH];
+    char *text = NULL;
+    size_t len;
+    *m = (gw_store_manifest){0};
+    GW_TRY(join(manifest, path, GW_STORE_MANIFEST));
+    GW_TRY(gw_file_read(manifest, GW_STORE_MOST_BYTES, &text, &len));
+    gw_err e = gw_store_parse(text, len, manifest, m);
+    free(text);
+    return e;
+}
+
+/* Whether all files are there with their sizes: what can be seen without reading them. `e` is the
+ * error otherwise. */
+static gw_err check_sizes(const char *path, const gw_store_manifest *m, gw_err e) {
+    for (size_t i = 0; i < m->n_files; i++) {
+        char file[GW_STORE_PATH];
+        struct stat st;
+        GW_TRY(join(file, path, m->files[i].name));
+        if (stat(file, &st) != 0)
+            return gw_fail(e, "%s: %s", file, strerror(errno));
+        if (!S_ISREG(st.st_mode))
+            return gw_fail(e, "%s: not a regular file", file);
+        if ((uint64_t)st.st_size != m->files[i].bytes)
+            return gw_fail(e, "%s: damaged: %lld bytes, written were %llu", file,
+                           (long long)st.st_size, (unsigned long long)m->files[i].bytes);
+    }
+    return GW_OK;
+}
+
+static gw_err check_files(const char *path, const gw_store_manifest *m) {
+    GW_TRY(check_sizes(path, m, GW_ERR_INPUT));
+    for (size_t i = 0; i < m->n_files; i++) {
+        char file[GW_STORE_PATH];
+        GW_TRY(join(file, path, m->files[i].name));
+        GW_TRY(gw_io_check(file, m->files[i].bytes, m->files[i].crc32));
+    }
+    return GW_OK;
+}
+
+gw_err gw_store_open(const char *path, gw_store_manifest *m) {
+    GW_TRY(read_manifest(path, m));
+    gw_err e = check_files(path, m);
+    if (e != GW_OK)
+        gw_store_manifest_free(m);
+    return e;
+}
+
+/* ---- all of a folder ---- */
+
+typedef struct found {
+    char name[GW_STORE_NAME];
+    int64_t serial, step; /* -1: its manifest cannot be read */
+    bool whole;           /* by names and sizes */
+} found;
+
+typedef struct listing {
+    found *all;
+    size_t n, room;
+} listing;
+
+/* Damaged ones first, then the newest; by step where copying made two of a serial. */
+static int newest_first(const void *a, const void *b) {
+    const found *x = a, *y = b;
+    if (x->whole != y->whole)
+        return x->whole ? 1 : -1;
+    if (x->serial != y->serial)
+        return x->serial < y->serial ? 1 : -1;
+    if (x->step != y->step)
+        return x->step < y->step ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static gw_err add(listing *l, const char *ckpt_dir, const char *name) {
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 16;
+        found *grown = realloc(l->all, room * sizeof *grown);
+        if (!grown)
+            return gw_fail(GW_ERR_NOMEM, "out of memory");
+        l->all = grown;
+        l->room = room;
+    }
+    char path[GW_STORE_PATH];
+    gw_store_manifest m;
+    found *f = &l->all[l->n];
+    *f = (found){.serial = -1, .step = -1};
+    gw_text_copy(f->name, sizeof f->name, name);
+    GW_TRY(join(path, ckpt_dir, name));
+    gw_err e = read_manifest(path, &m);
+    if (e == GW_OK) {
+        f->serial = m.serial;
+        f->step = m.step;
+        f->whole = check_sizes(path, &m, GW_ERR_INPUT) == GW_OK;
+        gw_store_manifest_free(&m);
+    }
+    l->n++;
+    return e == GW_ERR_INPUT ? GW_OK : e;
+}
+
+/* All complete checkpoints in order, sought by name and taken as `whole` by their manifests; no
+ * folder, none. free(l->all) in any case. */
+static gw_err list(listing *l, const char *ckpt_dir) {
+    DIR *folder;
+    *l = (listing){0};
+    gw_err e = open_folder(&folder, ckpt_dir);
+    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;)
+        if (is_name(entry->d_name))
+            e = add(l, ckpt_dir, entry->d_name);
+    if (folder)
+        closedir(folder);
+    if (l->n > 0)
+        qsort(l->all, l->n, sizeof *l->all, newest_first);
+    return e;
+}
+
+bool gw_store_any(const char *ckpt_dir) {
+    bool any = false;
+    DIR *folder = opendir(ckpt_dir);
+    for (struct dirent *entry; folder && !any && (entry = readdir(folder)) != NULL;)
+        any = is_name(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return any;
+}
+
+gw_err gw_store_clear(const char *ckpt_dir) {
+    listing l;
+    GW_TRY(gw_store_sweep(ckpt_dir));
+    gw_err e = list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++)
+        e = discard(ckpt_dir, l.all[i].name);
+    free(l.all);
+    if (e == GW_OK && rmdir(ckpt_dir) != 0 && errno != ENOENT && errno != ENOTEMPTY)
+        e = gw_fail(GW_ERR_IO, "cannot remove %s: %s", ckpt_dir, strerror(errno));
+    return e;
+}
+
+gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed) {
+    listing l;
+    *removed = 0;
+    gw_err e = list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++) {
+        char path[GW_STORE_PATH];
+        gw_store_manifest m;
+        if (l.all[i].serial <= serial || join(path, ckpt_dir, l.all[i].name) != GW_OK ||
+            gw_store_open(path, &m) != GW_OK)
+            continue;
+        gw_store_manifest_free(&m);
+        e = discard(ckpt_dir, l.all[i].name);
+        *removed += e == GW_OK;
+    }
+    free(l.all);
+    return e;
+}
+
+static void add_line(char *lines, size_t room, const char *line) {
+    size_t len = strlen(lines);
+    if (len > 0 && len + 1 < room)
+        lines[len++] = '\n';
+    gw_text_copy(lines + len, room - len, line);
+}
+
+gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_STORE_PATH],
+                       char *skipped, size_t room) {
+    listing l;
+    bool open = false;
+    *m = (gw_store_manifest){0};
+    path[0] = skipped[0] = '\0';
+    gw_err e = list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && !open && i < l.n; i++) {
+        e = join(path, ckpt_dir, l.all[i].name);
+        if (e == GW_OK)
+            e = gw_store_open(path, m);
+        open = e == GW_OK;
+        if (e == GW_ERR_INPUT) {
+            add_line(skipped, room, gw_err_text());
+            e = GW_OK;
+        }
+    }
+    free(l.all);
+    if (!open)
+        path[0] = '\0';
+    return e;
+}
+
+/* ---- writing ---- */
+
+static gw_err make_folder(const char *path) {
+    return mkdir(path, 0777) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_IO, "cannot make folder %s: %s", path, strerror(errno));
+}
+
+gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PATH]) {
+    char name[GW_STORE_NAME], temporary[GW_STORE_NAME], parent[GW_STORE_PATH];
+    struct stat st;
+    step_name(step, name);
+    GW_TRY(temporary_name(name, temporary));
+    GW_TRY(join(temp, ckpt_dir, temporary));
+    if (stat(ckpt_dir, &st) != 0 && errno == ENOENT) {
+        GW_TRY(make_folder(ckpt_dir));
+        parent_of(ckpt_dir, parent);
+        GW_TRY(gw_file_sync_folder(parent));
+    }
+    return make_folder(temp);
+}
+
+static gw_err write_manifest(const char *temp, const gw_store_manifest *m) {
+    char *text = NULL;
+    size_t len;
+    gw_file *f = NULL;
+    GW_TRY(check_sizes(temp, m, GW_ERR_IO));
+    GW_TRY(gw_store_print(m, &text, &len));
+    gw_err e = gw_file_create(&f, temp, GW_STORE_MANIFEST);
+    if (e == GW_OK && fwrite(text, 1, len, gw_file_stream(f)) != len) {
+        e = gw_fail(GW_ERR_IO, "cannot write %s/%s: %s", temp, GW_STORE_MANIFEST, strerror(errno));
+        gw_file_abandon(f);
+    } else if (e == GW_OK) {
+        e = gw_file_commit(f);
+    }
+    free(text);
+    return e;
+}
+
+/* Makes way at `name`. A complete checkpoint is set aside under a name by which it is still found;
+ * a damaged one has nothing to lose. */
+static gw_err make_way(const char *ckpt_dir, const char *name, const char *path) {
+    char aside[GW_STORE_PATH], old[GW_STORE_NAME];
+    struct stat st;
+    gw_store_manifest m;
+    if (lstat(path, &st) != 0)
+        return GW_OK;
+    gw_err e = gw_store_open(path, &m);
+    if (e == GW_ERR_INPUT)
+        return remove_folder(path);
+    GW_TRY(e);
+    gw_store_manifest_free(&m);
+    snprintf(old, sizeof old, "%.40s" ASIDE, name);
+    GW_TRY(join(aside, ckpt_dir, old));
+    GW_TRY(discard(ckpt_dir, old)); /* what is at `path` replaced it long ago */
+    if (rename(path, aside) != 0)
+        return gw_fail(GW_ERR_IO, "cannot rename %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+/* The folder gets its name. */
+static gw_err place(const char *temp, const char *ckpt_dir, int64_t step,
+                    char final[GW_STORE_PATH]) {
+    char name[GW_STORE_NAME], path[GW_STORE_PATH];
+    step_name(step, name);
+    GW_TRY(join(path, ckpt_dir, name));
+    GW_TRY(make_way(ckpt_dir, name, path));
+    if (rename(temp, path) != 0)
+        return gw_fail(GW_ERR_IO, "cannot rename %s to %s: %s", temp, path, strerror(errno));
+    gw_text_copy(final, GW_STORE_PATH, path);
+    return gw_file_sync_folder(ckpt_dir);
+}
+
+static gw_err next_serial(const char *ckpt_dir, int64_t *serial) {
+    listing l;
+    gw_err e = list(&l, ckpt_dir);
+    *serial = 1;
+    for (size_t i = 0; i < l.n; i++)
+        if (l.all[i].serial >= *serial)
+            *serial = l.all[i].serial + 1;
+    free(l.all);
+    return e;
+}
+
+static gw_err write_and_place(const char *temp, const char *ckpt_dir, const gw_store_manifest *m,
+                              char final[GW_STORE_PATH]) {
+    gw_store_manifest whole = *m;
+    time_t now = time(NULL);
+    struct tm utc;
+    GW_TRY(next_serial(ckpt_dir, &whole.serial));
+    strftime(whole.utc, sizeof whole.utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    gw_text_copy(whole.gradwire, sizeof whole.gradwire, GW_VERSION " (" GW_COMMIT ")");
+    GW_TRY(write_manifest(temp, &whole));
+    return place(temp, ckpt_dir, m->step, final);
+}
+
+/* Removes all but the `keep` written last, and what was set aside for the last of all. */
+static gw_err prune(const char *ckpt_dir, int64_t step, int keep) {
+    char name[GW_STORE_NAME], old[GW_STORE_NAME];
+    listing l;
+    int kept = 0;
+    step_name(step, name);
+    snprintf(old, sizeof old, "%.40s" ASIDE, name);
+    GW_TRY(discard(ckpt_dir, old));
+    gw_err e = list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++)
+        if (l.all[i].whole && kept++ >= keep)
+            e = discard(ckpt_dir, l.all[i].name);
+    free(l.all);
+    return e;
+}
+
+gw_err gw_store_commit(const char *temp, const gw_store_manifest *m, int keep,
+                       char final[GW_STORE_PATH]) {
+    char ckpt_dir[GW_STORE_PATH];
+    final[0] = '\0';
+    parent_of(temp, ckpt_dir);
+    gw_err e = write_and_place(temp, ckpt_dir, m, final);
+    if (e == GW_OK)
+        e = prune(ckpt_dir, m->step, keep > 1 ? keep : 1);
+    if (!final[0]) {
+        char why[1024];
+        gw_text_copy(why, sizeof why, gw_err_text());
+        gw_store_abandon(temp);
+        gw_fail(e, "%s", why); /* what abandoning failed at is of no interest */
+    }
+    return e == GW_ERR_INPUT ? gw_fail(GW_ERR_IO, "%s", gw_err_text()) : e;
+}

@@ -1,0 +1,96 @@
+#include "cli/bench/bench.h"
+
+#include "cli/cli.h"
+#include "cli/parallel.h"
+
+#include <string.h>
+
+static const gw_benchmark *const benchmarks[] = {
+    &gw_bench_allreduce, &gw_bench_overlap,  &gw_bench_step, &gw_bench_codec,
+    &gw_bench_ledger,    &gw_bench_overhead, &gw_bench_gemm,
+};
+
+static const char summary[] = "measure parts: collectives, overlap, a step, its products, "
+                              "codecs, the measuring itself";
+
+enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
+
+/* The name comes first, for it decides which options there are. */
+static gw_err find(int argc, char **argv, const gw_benchmark **out) {
+    const char *names[BENCHMARKS];
+    if (argc < 2 || argv[1][0] == '-')
+        return gw_fail(GW_ERR_USAGE,
+                       "bench: which benchmark? try 'gradwire bench %s'; all of "
+                       "them: 'gradwire bench --help'",
+                       benchmarks[0]->name);
+    for (int i = 0; i < BENCHMARKS; i++) {
+        names[i] = benchmarks[i]->name;
+        if (strcmp(argv[1], names[i]) == 0) {
+            *out = benchmarks[i];
+            return GW_OK;
+        }
+    }
+    const char *near = gw_nearest(argv[1], names, BENCHMARKS);
+    if (near)
+        return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': did you mean '%s'?", argv[1],
+                       near);
+    char all[128] = "";
+    for (int i = 0; i < BENCHMARKS; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+                 i == 0               ? ""
+                 : i + 1 < BENCHMARKS ? ", "
+                                      : " and ",
+                 names[i]);
+    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s", argv[1], all);
+}
+
+static int help(int argc, char **argv) {
+    const gw_benchmark *b;
+    if (argc >= 2 && find(argc, argv, &b) == GW_OK) {
+        printf("gradwire bench %s: %s\n\nusage: gradwire bench %s [options]\n\n", b->name,
+               b->summary, b->name);
+        gw_args_help(b->opts, "--", stdout);
+        printf("\n%s\n", b->notes);
+        return 0;
+    }
+    printf(
+        "gradwire bench: %s\n\nusage: gradwire bench NAME [options]      (under mpiexec for more "
+        "ranks)\n\n",
+        summary);
+    for (int i = 0; i < BENCHMARKS; i++)
+        printf("  %-10s %s\n", benchmarks[i]->name, benchmarks[i]->summary);
+    printf("\n'gradwire bench NAME --help' lists a benchmark's options; docs/benchmarks.md defines "
+           "every figure.\n");
+    return 0;
+}
+
+static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+    const gw_benchmark *b = ctx;
+    *own = false;
+    return b->run(comm, own);
+}
+
+static int run(int argc, char **argv) {
+    const gw_benchmark *b = NULL;
+    gw_args *args = NULL;
+    int level = MPI_THREAD_FUNNELED;
+    gw_err e = find(argc, argv, &b);
+    if (e == GW_OK)
+        e = gw_args_new(&args, b->opts);
+    if (e == GW_OK)
+        e = gw_args_argv(args, "bench", argc - 1, argv + 1, NULL);
+    if (e == GW_OK)
+        e = b->prepare(args, &level);
+    int status = gw_cli_parallel(level, e, body, (void *)b);
+    if (b)
+        b->release();
+    gw_args_free(args);
+    return status;
+}
+
+const gw_command gw_command_bench = {
+    .name = "bench",
+    .summary = summary,
+    .help = help,
+    .run = run,
+};

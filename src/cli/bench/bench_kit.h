@@ -1,0 +1,64 @@
+/** What the benchmarks share beside statistics: sizes in options, where they run, a synchronised
+ *  start, the JSON file. */
+#ifndef GW_CLI_BENCH_BENCH_KIT_H
+#define GW_CLI_BENCH_BENCH_KIT_H
+
+#include "base/args.h"
+#include "base/file.h"
+#include "base/list.h"
+#include "base/stats.h"
+#include "mpi/agree.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum { GW_BENCH_ITEMS = GW_LIST_ITEMS };
+
+/** Sizes of spans in bytes, multiples of 4: a list of numbers and of ranges LOW..HIGH, which double
+ *  from LOW as long as they stay within HIGH. */
+typedef struct gw_bench_sizes {
+    size_t bytes[GW_BENCH_ITEMS], most;
+    int n;
+} gw_bench_sizes;
+
+gw_err gw_bench_sizes_read(gw_bench_sizes *out, const char *text);
+
+/** Where a benchmark runs. */
+typedef struct gw_bench_place {
+    MPI_Comm comm;
+    int rank, ranks, nodes;
+    int threads;         /* OpenMP threads a rank */
+    bool oversubscribed; /* on some node more threads than CPUs: waits must yield */
+    bool crowded;        /* the same with a progress thread in each rank */
+    char mpi[64];        /* the MPI library */
+} gw_bench_place;
+
+/** Collective. Sets OpenMP's number of threads and flushes denormals. */
+gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads);
+
+/** Collective: whether on some node there are more threads than CPUs with so many `helpers` in each
+ *  rank beside place->threads. */
+gw_err gw_bench_place_crowded(gw_bench_place *place, int helpers, bool *crowded);
+
+/** Rank 0: print "WHAT: ranks, nodes, library" and what makes times say little. */
+void gw_bench_place_say(const gw_bench_place *place, const char *what);
+
+/** Collective: wait for all ranks, so that they go on as near together as messages allow; see
+ *  docs/benchmarks.md. With `yield` between polls the core is given away. */
+gw_err gw_bench_sync(const gw_bench_place *place);
+
+/** Collective: begin the file that --json names, on rank 0, before the work, so that a bad path is
+ *  told at once. *out stays NULL elsewhere, and where path is NULL. */
+gw_err gw_bench_json_open(gw_file **out, const char *path, MPI_Comm comm);
+
+/** A document with the facts of the run; `results` is taken over. */
+json_t *gw_bench_document(const char *benchmark, const gw_bench_place *place, const gw_opt *opts,
+                          const gw_args *args, json_t *results);
+
+/** Write and commit; nothing where file is NULL. Frees both in any case. */
+gw_err gw_bench_json_close(gw_file *file, json_t *document);
+
+/** A figure; null where it is not finite. */
+json_t *gw_bench_number(double x);
+
+#endif

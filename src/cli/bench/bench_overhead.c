@@ -1,0 +1,111 @@
+/* bench overhead: what measuring a training step costs. The trainer's own steps, with and without
+ * probes in random order, as at the beginning of a run with --out, but long enough for an interval
+ * of tenths of a percent. */
+#include "cli/bench/bench.h"
+
+#include "cli/bench/bench_kit.h"
+#include "cli/train/step_opts.h"
+#include "counters/group.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const gw_opt opts[] = {
+#include "cli/train/step_opts.def"
+    {"data", GW_OPT_TEXT, "synthetic:samples=6400,features=784,classes=10", 0, 0, NULL, "SET",
+     "as in train; its first batches are the steps"},
+    {"papi-group", GW_OPT_TEXT, "auto", 0, 0, NULL, "GROUP", "as in train"},
+    {"pairs", GW_OPT_INT, "4000", 6, GW_OVERHEAD_MOST, NULL, "N",
+     "rounds: a step with each of off, timers and full"},
+    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    {0}};
+
+static const char notes[] = "Each round takes one step with --profile off, timers and full, on the "
+                            "same batch, in an order\n"
+                            "drawn from the seed; the ranks begin a step together, and its wall is "
+                            "the slowest's. Overhead is\n"
+                            "the median over the rounds of wall / wall with off, less 1, with its "
+                            "95% interval. Whatever else\n"
+                            "runs on the machine widens it.\n"
+                            "docs/measurement.md defines every figure.";
+
+static struct {
+    const gw_args *args;
+    gw_train_config c;
+    gw_group_choice *counters;
+    gw_session *session;
+    gw_auto *choice;
+    gw_bench_place place;
+    gw_train_result result;
+} b;
+
+static gw_err prepare(const gw_args *args, int *level) {
+    b.args = args;
+    GW_TRY(gw_step_opts_read(&b.c, args, "bench"));
+    b.c.data =
+        (gw_data_spec){.source = gw_args_text(args, "data"), .image_scale = 1, .seed = b.c.seed};
+    b.c.epochs = 1;
+    b.c.profile = GW_PROFILE_FULL;
+    b.c.overhead = (int)gw_args_int(args, "pairs");
+    b.c.overhead_only = true;
+    GW_TRY(gw_group_choose(&b.counters, gw_args_text(args, "papi-group"), NULL));
+    b.c.counters = b.counters;
+    GW_TRY(gw_auto_session(&b.session, &b.choice, b.c.comm, b.c.compress, b.c.feedback,
+                           b.c.wire_check, false));
+    *level = gw_session_thread_level(b.session);
+    return GW_OK;
+}
+
+static gw_err report(gw_file *file) {
+    if (b.place.rank != 0)
+        return GW_OK;
+    json_t *rows = json_array();
+    gw_bench_place_say(&b.place, "what measuring a training step costs");
+    printf("%zu parameters, global batch %d, %s with %s\n", b.result.parameters, b.c.batch,
+           b.c.comm, b.c.compress);
+    printf("\n%-8s %7s %10s %10s %12s %20s %8s %12s\n", "profile", "pairs", "off us", "on us",
+           "overhead %", "95% interval", "regions", "estimate %");
+    for (int i = 0; i < GW_OVERHEAD_LEVELS; i++) {
+        const gw_overhead *o = &b.result.overhead[i];
+        if (o->pairs == 0) {
+            printf("%-8s not measured: %s\n", gw_overhead_profile_name(o->profile), o->why);
+        } else {
+            printf("%-8s %7d %10.1f %10.1f %+12.3f %+9.3f .. %+7.3f %8.0f %12.3f\n",
+                   gw_overhead_profile_name(o->profile), o->pairs, o->off_s * 1e6, o->on_s * 1e6,
+                   100 * (o->ratio.median - 1), 100 * (o->ratio.ci_low - 1),
+                   100 * (o->ratio.ci_high - 1), o->regions,
+                   100 * o->regions * o->region_s / o->off_s);
+        }
+        json_array_append_new(rows, gw_overhead_json(o));
+    }
+    return gw_bench_json_close(file, gw_bench_document("overhead", &b.place, opts, b.args, rows));
+}
+
+static gw_err run(MPI_Comm comm, bool *own) {
+    gw_file *file;
+    GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
+    gw_err e = gw_bench_place_open(&b.place, comm, b.c.threads);
+    if (e == GW_OK)
+        e = gw_train(&b.c, b.session, b.choice, comm, NULL, NULL, &b.result, own);
+    if (e == GW_OK)
+        return gw_agree(comm, report(file));
+    gw_file_abandon(file);
+    return e;
+}
+
+static void release(void) {
+    gw_auto_free(b.choice);
+    gw_session_free(b.session);
+    free(b.counters);
+}
+
+const gw_benchmark gw_bench_overhead = {
+    .name = "overhead",
+    .summary = "what measuring a training step costs, by --profile",
+    .opts = opts,
+    .notes = notes,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};

@@ -1,0 +1,62 @@
+/** A training step without data loading: model, optimizer and session on a fixed batch of random
+ *  numbers that lies in the model's input. What `bench step` times and `plan` predicts. */
+#ifndef GW_CLI_BENCH_STEP_RIG_H
+#define GW_CLI_BENCH_STEP_RIG_H
+
+#include "cli/bench/bench_kit.h"
+#include "machine/products.h"
+#include "run/config.h"
+#include "run/step.h"
+#include "select/auto.h"
+#include "select/bound_measure.h"
+
+typedef struct gw_rig {
+    gw_session *session;
+    gw_auto *choice; /* NULL: the codec was named */
+    bool lazy;
+    bool yield; /* with its helpers there are more threads than CPUs */
+    gw_model *model;
+    gw_optimizer *optimizer;
+    gw_stepper stepper;
+    int local, global; /* samples of this rank, of all */
+    double lr, loss;   /* loss of the last step, summed over this rank's samples */
+} gw_rig;
+
+/** What all rigs of a command have in common. */
+typedef struct gw_rig_setup {
+    const gw_train_config *c;
+    const gw_bench_place *place;
+    int inputs, classes;
+    bool polls, adds;      /* one of the command's sessions does */
+    gw_products *products; /* zeroed at first; decided when the first rig is opened */
+} gw_rig_setup;
+
+/** Samples of the global batch. GW_ERR_USAGE: too many. */
+gw_err gw_rig_batch(const gw_rig_setup *s, int *global);
+
+/** Collective: the model and its batch, for r->session, r->choice and r->lazy, which are set; and
+ * the choice. */
+gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
+
+/** Collective: open the session, which lends the model its arenas. */
+gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
+
+/** Rank 0: print which library computes how many products, and the piece. */
+void gw_rig_say_products(const gw_products *p);
+
+/** Collective, after gw_rig_start: the bound of a step, and its parts. Starts the ledger anew.
+ *  *known: false where none is known for the strategy. *own: as in gw_bound_measure. */
+gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own);
+
+/** One step. */
+gw_err gw_rig_step(gw_rig *r);
+
+/** Collective: finish what is in flight. */
+gw_err gw_rig_settle(gw_rig *r);
+
+/** Free all but what gw_session_close (collective) frees; session and choice, too. Safe on a zeroed
+ * rig.
+ */
+void gw_rig_free(gw_rig *r);
+
+#endif

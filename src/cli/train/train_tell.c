@@ -1,0 +1,264 @@
+#include "cli/train/train_tell.h"
+
+#include "machine/gauge.h"
+#include "nn/gemm.h"
+#include "run/checks.h"
+#include "select/auto.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *feedback_text(const gw_train_teller *t) {
+    if (!gw_session_feedback(t->session))
+        return "";
+    return strcmp(t->config->feedback, "dgc") == 0 ? " with error feedback (DGC)"
+           : gw_session_corrects(t->session)       ? " with error feedback, momentum first"
+                                                   : " with error feedback";
+}
+
+/* "2 ranks x 1 thread + 1 for progress" */
+static void put_place(const gw_train_teller *t, int ranks) {
+    int threads = t->config->threads, helpers = gw_session_helpers(t->session);
+    printf("%d rank%s x %d thread%s", ranks, ranks == 1 ? "" : "s", threads,
+           threads == 1 ? "" : "s");
+    if (helpers > 0)
+        printf(" + %d for progress", helpers);
+}
+
+static void say_start(const gw_train_teller *t, const gw_train_status *s) {
+    const gw_train_config *c = t->config;
+    const gw_data *d = s->data;
+    printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
+           d->train.n_global, d->validation.n_global, d->test.n_global,
+           gw_dataset_features(&d->train), d->classes);
+    printf("%zu parameters; ", s->parameters);
+    put_place(t, s->ranks);
+    printf("; %s over %s, %s%s; GEMM by %s\n", gw_session_strategy(t->session)->head.name,
+           gw_session_algorithm(t->session)->ops->head.name,
+           gw_auto_chooses(t->choice) ? gw_session_codec(t->session)->spec : c->compress,
+           feedback_text(t), gw_gemm_library());
+    if (gw_gemm_warning())
+        printf("note: %s\n", gw_gemm_warning());
+    if (*s->products)
+        printf("note: %s\n", s->products);
+    printf("%s%s", gw_session_notes(t->session), s->notes ? s->notes : "");
+    if (s->oversubscribed)
+        printf("note: oversubscribed: more threads than cores, waits give the core away and times "
+               "say little\n");
+}
+
+static void say_epoch(const gw_train_teller *t, const gw_train_status *s) {
+    if (t->terminal)
+        printf("\r\033[K");
+    printf("epoch %d/%d: step %lld, loss %.4f", s->epoch, s->epochs, (long long)s->step, s->loss);
+    if (!isnan(s->test_accuracy)) /* NaN: a signal left no time for it */
+        printf(", test loss %.4f, test accuracy %.4f", s->test_loss, s->test_accuracy);
+    if (!isnan(s->validation_accuracy))
+        printf(", validation accuracy %.4f", s->validation_accuracy);
+    printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
+}
+
+static void say_step(const gw_train_teller *t, const gw_train_status *s) {
+    double left = s->elapsed_s / (double)s->step * (double)(s->steps - s->step);
+    printf("%sepoch %d/%d, step %lld/%lld, loss %.4f, %.0f samples/s, %.0f s left%s",
+           t->terminal ? "\r\033[K" : "", s->epoch, s->epochs, (long long)s->step,
+           (long long)s->steps, s->loss, s->samples_per_s, left, t->terminal ? "" : "\n");
+}
+
+static void say_warning(const gw_train_teller *t, const gw_train_status *s) {
+    printf("%swarning: %s\n", t->terminal ? "\r\033[K" : "", s->warning);
+    fflush(stdout);
+}
+
+void gw_train_tell(void *ctx, const gw_train_status *s) {
+    gw_train_teller *t = ctx;
+    double every_s = t->terminal ? 0.2 : 10; /* a log should not scroll away */
+    if (t->quiet)
+        return;
+    if (s->warning)
+        say_warning(t, s);
+    if (s->begins)
+        say_start(t, s);
+    else if (s->epoch_end)
+        say_epoch(t, s);
+    else if (s->elapsed_s - t->last_s >= every_s)
+        say_step(t, s);
+    else
+        return;
+    t->last_s = s->elapsed_s;
+    fflush(stdout);
+}
+
+static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
+    if (profile == GW_PROFILE_OFF) {
+        printf("step %.1f us (median of %lld); its parts were not measured (--profile off)\n",
+               b->wall_s * 1e6, (long long)b->batches);
+        return;
+    }
+    const double *p = b->phase_s;
+    double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+    double exposed = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
+    double codec = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
+    char split[80] = ""; /* of what was blocked; the rest of it is posting and polling */
+    if (!isnan(b->waiting_s))
+        snprintf(split, sizeof split, " (waiting %.1f, transfer %.1f)", b->waiting_s * 1e6,
+                 b->transfer_s * 1e6);
+    printf(
+        "step %.1f us (median of %lld): data %.1f, computation %.1f, exposed communication %.1f%s, "
+        "codec %.1f, other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
+        b->wall_s * 1e6, (long long)b->batches, p[GW_PHASE_DATA] * 1e6, compute * 1e6,
+        exposed * 1e6, split, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6,
+        b->wire_bytes);
+}
+
+static void say_straggler(const gw_straggler *s) {
+    if (s->rank >= 0)
+        printf("rank %d holds the others up: last at %.0f%% of the exchanges, each other rank "
+               "waits %.1f us a step for it (%.0f%% of the step)\n",
+               s->rank, 100 * s->last_share, s->waited_s * 1e6, 100 * s->of_step);
+}
+
+/* By the best source; twins and model add up to one interval. */
+static void say_memory(const gw_train_result *r) {
+    const gw_batch_summary *b = &r->summary;
+    const gw_batch_split *s = &b->split;
+    if (b->source == GW_SPLIT_CTR)
+        printf("memory-bound %.1f us (ctr)\n", s->memory_ctr_s * 1e6);
+    else if (b->source == GW_SPLIT_TWIN_MODEL && isfinite(s->memory_model_lo_s))
+        printf("memory-bound %.1f..%.1f us (twin+model, consistent in %.0f%% of the batches)\n",
+               (s->memory_twin_s + s->memory_model_lo_s) * 1e6,
+               (s->memory_twin_s + s->memory_model_hi_s) * 1e6,
+               100 * (1 - (double)r->flagged / (double)r->split));
+    else if (b->source == GW_SPLIT_TWIN_MODEL)
+        printf("memory-bound at least %.1f us (twin; the model has no interval for products)\n",
+               s->memory_twin_s * 1e6);
+}
+
+static void say_drift(double drift) {
+    if (fabs(drift) > GW_GAUGE_DRIFT)
+        printf("warning: the machine changed while this ran: multiply-adds are %.0f%% %s than "
+               "before the first step; do not compare this run\n",
+               100 * fabs(drift), drift < 0 ? "slower" : "faster");
+}
+
+static void say_link(const gw_link_cost *c) {
+    if (c->cores > GW_LINK_COST_WARN)
+        printf("warning: the links' interrupts took %.0f%% of a core for each rank that trains: "
+               "overlap gains less here than over real links\n",
+               100 * c->cores);
+}
+
+static void say_overhead(const gw_overhead *o) {
+    if (o->pairs == 0)
+        return;
+    printf("own overhead: %+.2f%% of a step", 100 * (o->ratio.median - 1));
+    if (isfinite(o->ratio.ci_low))
+        printf(" (95%%: %+.2f to %+.2f)", 100 * (o->ratio.ci_low - 1),
+               100 * (o->ratio.ci_high - 1));
+    printf(", by %d pairs of steps with and without probes\n", o->pairs);
+}
+
+static void say_forecast(const gw_auto *a) {
+    if (a)
+        printf("predicted step %.1f us: %.2f of the measured\n", gw_auto_predicted(a) * 1e6,
+               gw_auto_predicted(a) / a->measured_s);
+}
+
+static void say_bound(const gw_train_result *r) {
+    if (r->bound_s > 0)
+        printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
+               gw_bound_name(r->bound_mode), r->bound_s * 1e6, r->summary.wall_s / r->bound_s);
+}
+
+static void say_interval(const char *what, const gw_stats *s) {
+    printf("%s %.1f us", what, s->median * 1e6);
+    if (isfinite(s->ci_low))
+        printf(" (95%%: %.1f to %.1f)", s->ci_low * 1e6, s->ci_high * 1e6);
+}
+
+static void say_paired(const gw_paired_result *p) {
+    if (p->pairs == 0 && p->steps > 0)
+        printf("paired: what overlap saves is absent: no block was long enough to be timed (more "
+               "steps, or --compress-stats further apart)\n");
+    if (p->pairs == 0)
+        return;
+    say_interval("paired: overlap saves", &p->saved);
+    printf(" of a blocking step of %.1f us, median of %d pairs;", p->blocking.median * 1e6,
+           p->pairs);
+    say_interval(" computation longer by", &p->interference);
+    printf(", of which %.1f us had a message in flight\n", p->inflight.median * 1e6);
+}
+
+static void say_accuracy(const gw_train_result *r) {
+    if (isnan(r->test_accuracy))
+        printf("not evaluated (the signal left no time for it)");
+    else
+        printf("test accuracy %.4f", r->test_accuracy);
+    printf(" after %lld steps in %.1f s; replicas equal (crc32 %08x)\n", (long long)r->steps,
+           r->elapsed_s, r->replica_hash);
+}
+
+static void say_checkpoints(const gw_checkpoint_counts *n) {
+    if (n->written + n->failed == 0)
+        return;
+    printf("%lld checkpoint%s", (long long)n->written, n->written == 1 ? "" : "s");
+    if (n->late > 0)
+        printf(", %lld later than due, since the one before was still being written",
+               (long long)n->late);
+    if (n->failed > 0)
+        printf("; %lld could not be written", (long long)n->failed);
+    printf("\n");
+}
+
+static void say_left_out(const gw_train_result *r) {
+    char first[200];
+    if (r->left_out == 0)
+        return;
+    gw_fault_text(first, sizeof first, &r->first_fault);
+    printf("left out %lld step%s of %lld; the first: %s\n", (long long)r->left_out,
+           r->left_out == 1 ? "" : "s", (long long)r->steps, first);
+}
+
+static void say_end(const gw_train_teller *t, const gw_train_result *r) {
+    say_step_time(&r->summary, t->config->profile);
+    say_forecast(t->choice);
+    say_bound(r);
+    say_memory(r);
+    say_overhead(r->overhead);
+    say_straggler(&r->straggler);
+    say_paired(&r->paired);
+    say_drift(r->ceilings_drift);
+    if (r->link_cost.emulated)
+        say_link(&r->link_cost);
+    say_checkpoints(&r->checkpoints);
+    say_left_out(r);
+    say_accuracy(r);
+    if (t->config->out)
+        printf("run folder: %s\n", t->config->out);
+}
+
+/* Whatever --quiet says: why the status is not 0. */
+static void say_stopped(const gw_train_result *r) {
+    if (r->steps > 0)
+        fprintf(stderr, "gradwire: stopped by %s after step %lld\n", r->stopped_by,
+                (long long)r->steps);
+    else
+        fprintf(stderr, "gradwire: stopped by %s before the first step: nothing was written\n",
+                r->stopped_by);
+}
+
+static void say_check(const gw_train_teller *t, const gw_train_result *r) {
+    const gw_train_config *c = t->config;
+    printf("a run could start: %zu parameters; ", r->parameters);
+    put_place(t, r->ranks);
+    printf("; --comm %s --compress %s\n", c->comm, c->compress);
+}
+
+void gw_train_tell_end(const gw_train_teller *t, const gw_train_result *r) {
+    bool taken = r->steps > 0 || !r->signal;
+    if (!t->quiet && taken)
+        (t->config->check ? say_check : say_end)(t, r);
+    if (r->signal)
+        say_stopped(r);
+}

@@ -1,0 +1,22 @@
+/** What `gradwire train` prints of a run as it goes, and at its end. Rank 0 only. */
+#ifndef GW_CLI_TRAIN_TRAIN_TELL_H
+#define GW_CLI_TRAIN_TRAIN_TELL_H
+
+#include "train/trainer.h"
+
+typedef struct gw_train_teller {
+    const gw_train_config *config;
+    const gw_session *session;
+    const gw_auto *choice; /* NULL: nothing is chosen or predicted */
+    bool quiet;            /* errors only, and why a run was stopped */
+    bool terminal;         /* one line is written over and over */
+    double last_s;         /* of the run, when progress was last shown */
+} gw_train_teller;
+
+/** The watcher of gw_train; its context is a gw_train_teller. */
+void gw_train_tell(void *teller, const gw_train_status *status);
+
+/** After a run that did not fail, a mere check included. */
+void gw_train_tell_end(const gw_train_teller *teller, const gw_train_result *result);
+
+#endif

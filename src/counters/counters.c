@@ -1,0 +1,462 @@
+#include "counters/counters.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "counters/counters_parts.h"
+#include "prof/clock.h"
+
+#include <math.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EVENTS = GW_GROUP_EVENTS,
+    TRIAL = 16, /* batches after which the share of the reads is judged, over the latter half */
+    COST_RUNS = 20,
+    COST_READS = 64
+};
+
+typedef gw_counter_plan plan;
+
+struct gw_counters {
+    const gw_counter_source *source;
+    uint64_t serial; /* 1.. in this process */
+    int threads;
+    gw_counter_plans in; /* use */
+    int64_t batch;       /* 1..; of gw_counters_begin */
+    int active;          /* group of this batch */
+    bool inside;         /* between begin and end */
+    atomic_bool lost;    /* this batch's counts cannot be used */
+
+    double read_s, edge_s;
+    bool regions;
+    char why[160], failed[256];
+    int64_t lost_batches;
+    long long last[EVENTS], phase[GW_PHASES][EVENTS]; /* main thread */
+    int64_t reads;                                    /* in the trial */
+    double wall_s;
+
+    long long (*worker)[EVENTS]; /* per thread: counted in this batch */
+};
+
+/* ---- the calling thread's sets ---- */
+
+static _Thread_local struct {
+    uint64_t owner; /* serial number of the counters that opened the sets; 0: none. A thread may
+                       outlive them: no pointer */
+    const gw_counter_source *source;
+    void *set[GW_GROUPS];
+    bool main;
+    int running;   /* group, or -1 */
+    int64_t begun; /* batch */
+    long long base[EVENTS];
+} mine;
+
+static pthread_key_t ends; /* its destructor closes a thread's sets when the thread ends */
+static pthread_once_t ends_once = PTHREAD_ONCE_INIT;
+
+static void close_mine(void *unused) {
+    (void)unused;
+    if (!mine.owner)
+        return;
+    const gw_counter_source *source = mine.source;
+    if (mine.running >= 0)
+        source->stop(mine.set[mine.running]);
+    for (int g = 0; g < GW_GROUPS; g++)
+        if (mine.set[g])
+            source->close(mine.set[g]);
+    bool over = !mine.main; /* the main thread may go on to count other sets */
+    memset(&mine, 0, sizeof mine);
+    if (over && source->leave)
+        source->leave();
+}
+
+static void make_key(void) {
+    pthread_key_create(&ends, close_mine);
+}
+
+/* Names of the events that this thread counts of a group. */
+static int names_of(const plan *p, bool main, const char *names[EVENTS]) {
+    int n = main ? p->n : p->workers;
+    for (int i = 0; i < n; i++)
+        names[i] = p->papi[main ? i : p->worker[i]];
+    return n;
+}
+
+static gw_err open_mine(const gw_counters *c, bool main) {
+    mine.owner = c->serial;
+    mine.source = c->source;
+    mine.main = main;
+    mine.running = -1;
+    pthread_setspecific(ends, &mine);
+    for (int g = 0; g < c->in.groups; g++) {
+        const char *names[EVENTS];
+        int n = names_of(&c->in.plan[g], main, names);
+        if (n > 0)
+            GW_TRY(c->source->open(&mine.set[g], names, n));
+    }
+    return GW_OK;
+}
+
+static gw_err switch_mine(const gw_counters *c, int g) {
+    if (mine.running == g)
+        return GW_OK;
+    if (mine.running >= 0)
+        GW_TRY(c->source->stop(mine.set[mine.running]));
+    mine.running = -1;
+    if (!mine.set[g])
+        return GW_OK;
+    GW_TRY(c->source->start(mine.set[g]));
+    mine.running = g;
+    return GW_OK;
+}
+
+static gw_err read_mine(const gw_counters *c, long long values[EVENTS]) {
+    memset(values, 0, EVENTS * sizeof *values);
+    return mine.running >= 0 ? c->source->read(mine.set[mine.running], values) : GW_OK;
+}
+
+static gw_err begin_mine(const gw_counters *c, bool main) {
+    if (mine.owner != c->serial)
+        GW_TRY(open_mine(c, main));
+    GW_TRY(switch_mine(c, c->active));
+    GW_TRY(read_mine(c, mine.base));
+    mine.begun = c->batch;
+    return GW_OK;
+}
+
+/* *whole is false on a thread that is younger than the batch: OpenMP replaced the one that began.
+ */
+static gw_err end_mine(const gw_counters *c, long long counted[EVENTS], bool *whole) {
+    *whole = mine.owner == c->serial && mine.begun == c->batch;
+    if (!*whole)
+        return GW_OK;
+    GW_TRY(read_mine(c, counted));
+    for (int i = 0; i < EVENTS; i++) {
+        counted[i] -= mine.base[i];
+        *whole = *whole && counted[i] >= 0;
+    }
+    return GW_OK;
+}
+
+/* ---- all threads of the rank ---- */
+
+/* Counting is over, the run goes on. Any thread, but only the first reason is kept. */
+static void fail(gw_counters *c, gw_err e) {
+    if (e == GW_OK)
+        return;
+#pragma omp critical(gw_counters_fail)
+    if (!*c->failed)
+        gw_text_print(c->failed, sizeof c->failed, "%.255s", gw_err_text());
+    atomic_store(&c->lost, true);
+}
+
+static void workers_begin(gw_counters *c) {
+#pragma omp parallel num_threads(c->threads)
+    if (omp_get_thread_num() > 0)
+        fail(c, begin_mine(c, false));
+}
+
+static void workers_end(gw_counters *c) {
+#pragma omp parallel num_threads(c->threads)
+    if (omp_get_thread_num() > 0) {
+        bool whole;
+        fail(c, end_mine(c, c->worker[omp_get_thread_num()], &whole));
+        if (!whole)
+            atomic_store(&c->lost, true);
+    }
+}
+
+static bool others_count(const gw_counters *c) {
+    return c->threads > 1 && c->in.plan[c->active].workers > 0;
+}
+
+/* ---- edges of phases ---- */
+
+static gw_counters *listening;
+
+static bool computing(gw_phase p) {
+    return p == GW_PHASE_FORWARD || p == GW_PHASE_BACKWARD || p == GW_PHASE_UPDATE ||
+           p == GW_PHASE_ENCODE || p == GW_PHASE_DECODE;
+}
+
+static void edge(gw_phase ended, gw_phase begun) {
+    gw_counters *c = listening;
+    bool add = computing(ended);
+    if (!c->inside || !c->in.plan[c->active].memory || (!add && !computing(begun)))
+        return;
+    long long now[EVENTS];
+    fail(c, read_mine(c, now));
+    for (int i = 0; add && i < EVENTS; i++)
+        c->phase[ended][i] += now[i] - c->last[i];
+    memcpy(c->last, now, sizeof now);
+    c->reads++;
+}
+
+static const gw_ledger_sink sink = {.edge = edge};
+
+static void stop_edges(gw_counters *c) {
+    if (listening == c) {
+        gw_ledger_unlisten(&sink);
+        listening = NULL;
+    }
+    c->regions = false;
+}
+
+/* Once, when it is known how often a batch reads. */
+static void judge_share(gw_counters *c) {
+    double share = (double)c->reads * c->read_s / c->wall_s;
+    double each = (double)c->reads / (TRIAL - TRIAL / 2);
+    if (share > GW_COUNTERS_SHARE) {
+        stop_edges(c);
+        snprintf(c->why, sizeof c->why,
+                 "%.0f reads of %.0f ns would take %.2f%% of a batch, above %.1f%%", each,
+                 c->read_s * 1e9, share * 100, GW_COUNTERS_SHARE * 100);
+    } else {
+        snprintf(c->why, sizeof c->why, "%.0f reads of %.0f ns take %.2f%% of a batch", each,
+                 c->read_s * 1e9, share * 100);
+    }
+}
+
+/* ---- a batch ---- */
+
+static void begin(gw_counters *c) {
+    memset(c->worker, 0, (size_t)c->threads * sizeof *c->worker);
+    c->active = (int)(c->batch++ % c->in.groups);
+    memset(c->phase, 0, sizeof c->phase);
+    atomic_store(&c->lost, false);
+    if (others_count(c))
+        workers_begin(c);
+    fail(c, begin_mine(c, true)); /* last, as it is the first at the end */
+    memcpy(c->last, mine.base, sizeof c->last);
+    c->inside = true;
+}
+
+void gw_counters_begin(gw_counters *c) {
+    if (!c || *c->failed || gw_ledger_profile() != GW_PROFILE_FULL)
+        return;
+    if (c->regions && listening != c) { /* not before: the ledger forgets its sinks at its start */
+        listening = c;
+        gw_ledger_listen(&sink);
+    }
+    begin(c);
+}
+
+/* Fraction that waited for memory while `counted` was counted; NaN: cannot be told. */
+static double fraction(const plan *p, const long long counted[EVENTS]) {
+    const double slack = 0.02; /* events of a group are not read in the same cycle */
+    double values[EVENTS];
+    for (int i = 0; i < EVENTS; i++)
+        values[i] = NAN;
+    for (int i = 0; i < p->n; i++)
+        values[p->event[i]] = (double)counted[i];
+    double f = gw_expr_value(&p->group.memory, values);
+    return !(f >= -slack && f <= 1 + slack) ? NAN : fmin(1, fmax(0, f));
+}
+
+static double time_of(const gw_counters *c, const gw_batch_cost *cost, gw_phase p, double whole) {
+    double t = cost->phase_s[p];
+    if (t == 0)
+        return 0;
+    return t * (c->regions ? fraction(&c->in.plan[c->active], c->phase[p]) : whole);
+}
+
+static void split(gw_counters *c, const long long sum[EVENTS], gw_batch_row *row) {
+    const gw_batch_cost *cost = &row->cost;
+    double whole = fraction(&c->in.plan[c->active], sum), compute = 0, memory = 0;
+    for (gw_phase p = GW_PHASE_FORWARD; p <= GW_PHASE_UPDATE; p++) {
+        compute += cost->phase_s[p];
+        memory += time_of(c, cost, p, whole);
+    }
+    if (isnan(memory)) {
+        c->lost_batches++;
+        return;
+    }
+    row->split.memory_ctr_s = memory;
+    row->split.core_ctr_s = compute - memory;
+    row->split.memory_codec_ctr_s =
+        time_of(c, cost, GW_PHASE_ENCODE, whole) + time_of(c, cost, GW_PHASE_DECODE, whole);
+    row->source = GW_SPLIT_CTR;
+}
+
+static void use(gw_counters *c, const long long main[EVENTS], gw_batch_row *row) {
+    plan *p = &c->in.plan[c->active];
+    long long sum[EVENTS];
+    memcpy(sum, main, sizeof sum);
+    for (int t = 1; others_count(c) && t < c->threads; t++)
+        for (int i = 0; i < p->workers; i++)
+            sum[p->worker[i]] += c->worker[t][i];
+    for (int i = 0; i < p->n; i++) {
+        row->counter[p->column[i]] = (double)sum[i];
+        p->total[p->event[i]] += (double)sum[i];
+    }
+    p->batches++;
+    if (p->memory)
+        split(c, sum, row);
+}
+
+void gw_counters_end(gw_counters *c, gw_batch_row *row) {
+    if (!c || !c->inside)
+        return;
+    c->inside = false;
+    long long counted[EVENTS];
+    bool whole;
+    fail(c, end_mine(c, counted, &whole));
+    if (others_count(c))
+        workers_end(c);
+    if (!whole || atomic_load(&c->lost))
+        c->lost_batches++;
+    else
+        use(c, counted, row);
+    c->wall_s += row->cost.wall_s;
+    if (c->batch == TRIAL / 2) { /* the first batches take much longer */
+        c->reads = 0;
+        c->wall_s = 0;
+    }
+    if (*c->failed)
+        stop_edges(c);
+    else if (c->regions && c->batch == TRIAL)
+        judge_share(c);
+}
+
+/* ---- opening ---- */
+
+/* What a batch pays for at its edges; the figures of these batches are thrown away. */
+static void measure_edges(gw_counters *c) {
+    c->edge_s = 1;
+    for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
+        gw_batch_row row = gw_batch_row_blank();
+        uint64_t from = gw_clock_ticks();
+        begin(c);
+        gw_counters_end(c, &row);
+        c->edge_s = fmin(c->edge_s, gw_clock_seconds(gw_clock_ticks() - from));
+    }
+    gw_counters_forget(c);
+}
+
+static void measure_read(gw_counters *c) {
+    long long values[EVENTS];
+    c->read_s = 1;
+    for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
+        uint64_t from = gw_clock_ticks();
+        for (int i = 0; i < COST_READS; i++)
+            fail(c, read_mine(c, values));
+        c->read_s = fmin(c->read_s, gw_clock_seconds(gw_clock_ticks() - from) / COST_READS);
+    }
+}
+
+static void choose_edges(gw_counters *c) {
+    bool memory = false;
+    for (int g = 0; g < c->in.groups; g++)
+        memory = memory || c->in.plan[g].memory;
+    c->regions = memory && c->read_s <= GW_COUNTERS_READ_S;
+    if (!memory) {
+        snprintf(c->why, sizeof c->why, "no formula asks for more; a read takes %.0f ns",
+                 c->read_s * 1e9);
+        return;
+    }
+    if (!c->regions) {
+        snprintf(c->why, sizeof c->why, "a read takes %.0f ns, above %.0f: a system call",
+                 c->read_s * 1e9, GW_COUNTERS_READ_S * 1e9);
+        return;
+    }
+    snprintf(c->why, sizeof c->why, "a read takes %.0f ns", c->read_s * 1e9);
+}
+
+static gw_err start(gw_counters *c) {
+    pthread_once(&ends_once, make_key);
+    GW_TRY(gw_alloc(&c->worker, (size_t)c->threads, sizeof *c->worker));
+    measure_edges(c); /* opens the sets of all threads */
+    if (!*c->failed)
+        measure_read(c);
+    return *c->failed ? gw_fail(GW_ERR_UNSUPPORTED, "counters: %s", c->failed) : GW_OK;
+}
+
+gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
+                        const gw_counter_source *source, const gw_group_choice *choice,
+                        int threads) {
+    gw_counters *c = NULL;
+    *out = NULL;
+    *report = (gw_counters_report){0};
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    static uint64_t serial;
+    c->source = source;
+    c->serial = ++serial;
+    c->threads = threads;
+    gw_err e = gw_counter_plans_make(&c->in, report, source, choice);
+    if (e == GW_OK && c->in.groups > 0) {
+        e = start(c);
+        if (e == GW_ERR_UNSUPPORTED) {
+            report->memory = false;
+            gw_text_print(report->reason, sizeof report->reason, "%s", gw_err_text());
+        }
+        if (e == GW_OK) {
+            choose_edges(c);
+            *out = c;
+            return GW_OK;
+        }
+    }
+    gw_counters_close(c);
+    return e == GW_ERR_UNSUPPORTED && !choice->named ? GW_OK : e;
+}
+
+void gw_counters_close(gw_counters *c) {
+    if (!c)
+        return;
+    stop_edges(c);
+    if (c->threads > 1)
+#pragma omp parallel num_threads(c->threads)
+        if (omp_get_thread_num() > 0 && mine.owner == c->serial)
+            close_mine(NULL);
+    if (mine.owner == c->serial)
+        close_mine(NULL);
+    free(c->worker);
+    free(c);
+}
+
+/* ---- telling ---- */
+
+void gw_counters_forget(gw_counters *c) {
+    c->batch = c->reads = c->lost_batches = 0;
+    c->wall_s = 0;
+    for (int g = 0; g < c->in.groups; g++) {
+        memset(c->in.plan[g].total, 0, sizeof c->in.plan[g].total);
+        c->in.plan[g].batches = 0;
+    }
+}
+
+int gw_counters_columns(const gw_counters *c, const char *names[GW_COUNTERS]) {
+    for (int i = 0; i < c->in.columns; i++)
+        names[i] = c->in.column[i];
+    return c->in.columns;
+}
+
+void gw_counters_tell(const gw_counters *c, gw_counters_state *out) {
+    *out = (gw_counters_state){
+        .read_s = c->read_s, .edge_s = c->edge_s, .regions = c->regions, .lost = c->lost_batches};
+    strcpy(out->why, c->why);
+    strcpy(out->failed, c->failed);
+}
+
+int gw_counters_groups(const gw_counters *c) {
+    return c->in.groups;
+}
+
+const gw_group *gw_counters_totals(const gw_counters *c, int g, double values[GW_GROUP_EVENTS],
+                                   int64_t *batches) {
+    const plan *p = &c->in.plan[g];
+    for (int i = 0; i < EVENTS; i++)
+        values[i] = NAN;
+    for (int i = 0; i < p->n; i++)
+        values[p->event[i]] = p->total[p->event[i]];
+    *batches = p->batches;
+    return &p->group;
+}
+
+bool gw_counters_usable(const gw_counters *c, int g, const gw_expr *e) {
+    return gw_counter_plan_usable(&c->in.plan[g], e);
+}

@@ -1,0 +1,288 @@
+#include "machine/ceilings.h"
+
+#include "base/mem.h"
+#include "machine/host.h"
+#include "machine/kernels.h"
+#include "prof/clock.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    TRIES = 15,
+    BEYOND_CACHE = 4,      /* DRAM: so many times the last level */
+    LEAST_DRAM = 64 << 20, /* where the caches are not all known */
+    MOST_DRAM = 512 << 20, /* or a large cache would take seconds to fill */
+    MOST_DRAM_OF_ALL = 1 << 30
+};
+/* Short against a time slice, so that on a busy machine some runs are left alone. */
+#define RUN_S 0.3e-3
+
+const char *gw_level_name(int level) {
+    static const char *const names[GW_LEVELS] = {"L1", "L2", "L3", "DRAM"};
+    return level >= 0 && level < GW_LEVELS ? names[level] : "unknown";
+}
+
+/* ---- several threads at once ---- */
+
+enum { MOST_KINDS = 3 };
+
+/* What is measured on one working set. */
+typedef struct bout {
+    gw_kernel_kind kind[MOST_KINDS];
+    gw_ceiling_pair *out[MOST_KINDS];
+    uint64_t sweeps[MOST_KINDS];
+    int kinds, tries;
+    size_t one, part; /* working sets: of one thread, of each of all; part 0: not of all */
+} bout;
+
+typedef struct team {
+    const bout *b;
+    atomic_int members, arrived; /* members: 0 until all have been started */
+    _Atomic gw_err failed;
+    pthread_mutex_t lock;
+    double took[MOST_KINDS][TRIES]; /* of the slowest */
+    double work[MOST_KINDS];        /* of a sweep */
+} team;
+
+/* Wait until all members have come so far for the n-th time. */
+static void line_up(team *t, int n) {
+    atomic_fetch_add(&t->arrived, 1);
+    while (atomic_load(&t->members) == 0 || atomic_load(&t->arrived) < n * atomic_load(&t->members))
+        sched_yield();
+}
+
+static gw_err open_kernel(const bout *b, size_t bytes, gw_kernel **k) {
+    return gw_kernel_open(k, b->kind[0], bytes);
+}
+
+static void turn(const bout *b, gw_kernel *k, int i) {
+    if (i > 0)
+        gw_kernel_turn(k, b->kind[i]);
+}
+
+/* All kinds, try by try; the first run of each warms up. */
+static void run_kinds(team *t, gw_kernel *k) {
+    int met = 1;
+    for (int i = 0; i < t->b->kinds; i++) {
+        turn(t->b, k, i);
+        gw_kernel_run(k, t->b->sweeps[i]);
+        for (int n = 0; n < t->b->tries; n++) {
+            line_up(t, ++met);
+            double took = gw_kernel_run(k, t->b->sweeps[i]);
+            pthread_mutex_lock(&t->lock);
+            t->took[i][n] = fmax(t->took[i][n], took);
+            t->work[i] = gw_kernel_work(k);
+            pthread_mutex_unlock(&t->lock);
+        }
+    }
+}
+
+static void *member(void *ctx) {
+    team *t = ctx;
+    gw_kernel *k = NULL;
+    gw_flush_denormals_here();
+    gw_err e = open_kernel(t->b, t->b->part, &k);
+    if (e != GW_OK)
+        atomic_store(&t->failed, e);
+    line_up(t, 1);
+    if (atomic_load(&t->failed) == GW_OK)
+        run_kinds(t, k);
+    gw_kernel_close(k);
+    return NULL;
+}
+
+static gw_err run_team(team *t, int threads) {
+    pthread_t *ids = NULL;
+    GW_TRY(gw_alloc(&ids, (size_t)threads, sizeof *ids));
+    pthread_mutex_init(&t->lock, NULL);
+    int started = 0;
+    while (started < threads && pthread_create(&ids[started], NULL, member, t) == 0)
+        started++;
+    if (started < threads)
+        atomic_store(&t->failed, GW_ERR_NOMEM);
+    atomic_store(&t->members, started > 0 ? started : 1);
+    for (int i = 0; i < started; i++)
+        pthread_join(ids[i], NULL);
+    pthread_mutex_destroy(&t->lock);
+    free(ids);
+    if (atomic_load(&t->failed) != GW_OK)
+        return gw_fail(GW_ERR_NOMEM, "ceilings: no memory or threads to measure with %d threads",
+                       threads);
+    return GW_OK;
+}
+
+/* The rates of `threads` threads together. */
+static gw_err measure_all(const bout *b, int threads) {
+    team t = {.b = b};
+    GW_TRY(run_team(&t, threads));
+    for (int i = 0; i < b->kinds; i++) {
+        double best = INFINITY;
+        for (int n = 0; n < b->tries; n++)
+            best = fmin(best, t.took[i][n]);
+        b->out[i]->all = t.work[i] * (double)b->sweeps[i] * threads / best;
+    }
+    return GW_OK;
+}
+
+/* One thread's rates, and those of all; NaN where there is one thread too many. */
+static gw_err measure(const gw_ceilings *c, bout *b) {
+    gw_kernel *k = NULL;
+    GW_TRY(open_kernel(b, b->one, &k));
+    for (int i = 0; i < b->kinds; i++) {
+        turn(b, k, i);
+        double rate = gw_kernel_rate(k, b->tries, RUN_S);
+        double share = b->part > 0 && b->part < b->one ? (double)b->one / (double)b->part : 1;
+        double sweeps = RUN_S * rate / gw_kernel_work(k) * share;
+        b->sweeps[i] = sweeps >= 1 ? (uint64_t)sweeps : 1;
+        *b->out[i] = (gw_ceiling_pair){rate, c->all_threads == 1 ? rate : NAN};
+    }
+    gw_kernel_close(k);
+    bool all = c->all_threads > 1 && !c->oversubscribed && b->part > 0;
+    return all ? measure_all(b, c->all_threads) : GW_OK;
+}
+
+/* ---- one level ---- */
+
+/* Threads of `active` that share a cache. */
+static int sharing(const gw_cache *cache, int active) {
+    int sharers = cache->sharers > 0 ? cache->sharers : active;
+    return sharers < active ? sharers : active;
+}
+
+static size_t dram_bytes(const gw_ceilings *c) {
+    gw_host host;
+    gw_host_facts(&host);
+    size_t last = 0, bytes;
+    for (int l = 0; l < GW_CACHES; l++)
+        last = c->caches[l].bytes > last ? c->caches[l].bytes : last;
+    bytes = BEYOND_CACHE * last;
+    bytes = bytes < LEAST_DRAM ? LEAST_DRAM : bytes > MOST_DRAM ? MOST_DRAM : bytes;
+    return bytes < host.memory / 8 || host.memory == 0 ? bytes : host.memory / 8;
+}
+
+/* Working sets: half of a cache, which leaves the other half to whatever else is there; and of all
+ * threads each its share of that, if it does not fit the level below. In DRAM each thread's is as
+ * large as one's alone, while that can be: virtual machines tell of fewer caches than there are. */
+static void working_set(const gw_ceilings *c, int level, size_t *one, size_t *part) {
+    if (level == GW_CACHES) {
+        *one = dram_bytes(c);
+        *part = MOST_DRAM_OF_ALL / (size_t)c->all_threads;
+        *part = *part < *one ? *part : *one;
+        return;
+    }
+    const gw_cache *cache = &c->caches[level];
+    *one = cache->bytes / 2;
+    *part = *one / (size_t)sharing(cache, c->all_threads);
+    for (int below = level - 1; below >= 0; below--)
+        if (c->caches[below].bytes >= *part)
+            *part = 0;
+}
+
+static gw_err measure_level(gw_ceilings *c, int l) {
+    gw_ceiling_level *level = &c->level[l];
+    bool dram = l == GW_CACHES;
+    bout b = {.kind = {GW_KERNEL_READ, GW_KERNEL_UPDATE, GW_KERNEL_COPY},
+              .out = {&level->read, &level->update, &c->copy},
+              .kinds = dram ? 3 : 2,
+              .tries = TRIES};
+    *level = (gw_ceiling_level){0, {NAN, NAN}, {NAN, NAN}};
+    working_set(c, l, &b.one, &b.part);
+    level->bytes = b.one;
+    return b.one > 0 ? measure(c, &b) : GW_OK;
+}
+
+static gw_err measure_fma(gw_ceilings *c) {
+    bout b = {
+        .kind = {GW_KERNEL_FMA}, .out = {&c->fma}, .kinds = 1, .tries = TRIES, .one = 1, .part = 1};
+    return measure(c, &b);
+}
+
+gw_err gw_ceilings_measure(gw_ceilings *c) {
+    gw_host host;
+    gw_clock_start();
+    gw_host_facts(&host);
+    snprintf(c->host, sizeof c->host, "%s", host.name);
+    snprintf(c->cpu, sizeof c->cpu, "%s", host.cpu_model);
+    c->measured_at = (int64_t)time(NULL);
+    c->n_times = 0;
+    gw_caches_read(c->caches);
+    GW_TRY(measure_fma(c));
+    for (int l = 0; l < GW_LEVELS; l++)
+        GW_TRY(measure_level(c, l));
+    gw_ceiling_pair first = c->fma; /* a second later, a neighbour may have left the core */
+    GW_TRY(measure_fma(c));
+    c->fma = (gw_ceiling_pair){fmax(first.one, c->fma.one), fmax(first.all, c->fma.all)};
+    return GW_OK;
+}
+
+bool gw_ceilings_disturbed(const gw_ceilings *c) {
+    bool arithmetic = c->fma.all < 0.9 * c->fma.one;
+    return arithmetic || c->level[0].read.all < 0.9 * c->level[0].read.one;
+}
+
+/* ---- looking up ---- */
+
+static gw_ceiling_time *find(const gw_ceilings *c, const char *name) {
+    for (int i = 0; i < c->n_times; i++)
+        if (strcmp(c->time[i].name, name) == 0)
+            return (gw_ceiling_time *)&c->time[i];
+    return NULL;
+}
+
+double gw_ceilings_time(const gw_ceilings *c, const char *name) {
+    const gw_ceiling_time *t = find(c, name);
+    return t ? t->seconds : NAN;
+}
+
+void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds) {
+    gw_ceiling_time *old = find(c, name);
+    if (!old && c->n_times == GW_CEILING_TIMES)
+        old = c->time;
+    if (old) { /* the last place is for the latest */
+        memmove(old, old + 1, (size_t)(c->time + c->n_times - old - 1) * sizeof *old);
+        c->n_times--;
+    }
+    gw_ceiling_time *t = &c->time[c->n_times++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->seconds = seconds;
+    t->used = false;
+}
+
+void gw_ceilings_use(gw_ceilings *c, const char *name) {
+    gw_ceiling_time *t = find(c, name);
+    if (t)
+        t->used = true;
+}
+
+void gw_ceilings_drop_unused(gw_ceilings *c) {
+    int kept = 0;
+    for (int i = 0; i < c->n_times; i++)
+        if (c->time[i].used)
+            c->time[kept++] = c->time[i];
+    c->n_times = kept;
+}
+
+int gw_ceilings_level(const gw_ceilings *c, double bytes, int active) {
+    for (int l = 0; l < GW_CACHES; l++)
+        if (c->level[l].bytes > 0 &&
+            2 * bytes <= (double)c->caches[l].bytes / sharing(&c->caches[l], active))
+            return l;
+    return GW_CACHES;
+}
+
+double gw_ceilings_bandwidth(const gw_ceilings *c, int level, int active) {
+    for (int l = level; l < GW_LEVELS; l++) {
+        const gw_ceiling_pair *p = &c->level[l].update;
+        double each = active <= 1 ? p->one : p->all / c->all_threads;
+        if (c->level[l].bytes > 0 && isfinite(each))
+            return each;
+    }
+    return NAN;
+}

@@ -1,0 +1,267 @@
+#include "machine/ceilings_file.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+enum { MOST_BYTES = 1 << 20 };
+
+/* ---- writing ---- */
+
+static json_t *pair(const gw_ceiling_pair *p) {
+    return json_pack("{s:o, s:o}", "one", gw_json_number(p->one), "all", gw_json_number(p->all));
+}
+
+static json_t *caches(const gw_ceilings *c) {
+    json_t *all = json_array();
+    for (int l = 0; l < GW_CACHES; l++)
+        json_array_append_new(all, json_pack("{s:s, s:I, s:i}", "level", gw_level_name(l), "bytes",
+                                             (json_int_t)c->caches[l].bytes, "cpus_sharing",
+                                             c->caches[l].sharers));
+    return all;
+}
+
+static json_t *levels(const gw_ceilings *c) {
+    json_t *all = json_array();
+    for (int l = 0; l < GW_LEVELS; l++)
+        json_array_append_new(all, json_pack("{s:s, s:I, s:o, s:o}", "level", gw_level_name(l),
+                                             "working_set_bytes", (json_int_t)c->level[l].bytes,
+                                             "read_bytes_per_s", pair(&c->level[l].read),
+                                             "update_bytes_per_s", pair(&c->level[l].update)));
+    return all;
+}
+
+static json_t *times(const gw_ceilings *c) {
+    json_t *all = json_object();
+    for (int i = 0; i < c->n_times; i++)
+        json_object_set_new(all, c->time[i].name, gw_json_number(c->time[i].seconds));
+    return all;
+}
+
+json_t *gw_ceilings_json(const gw_ceilings *c) {
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:I, s:o, s:o, s:o, s:o, s:o}",
+                     "gradwire_ceilings", GW_CEILINGS_FORMAT, "host", c->host, "cpu", c->cpu,
+                     "kernels", c->kernels, "threads", c->threads, "all_threads", c->all_threads,
+                     "oversubscribed", c->oversubscribed, "measured_at", (json_int_t)c->measured_at,
+                     "caches", caches(c), "fma_flops_per_s", pair(&c->fma), "copy_bytes_per_s",
+                     pair(&c->copy), "levels", levels(c), "seconds", times(c));
+}
+
+/* ---- reading; the first thing wrong is kept ---- */
+
+typedef struct reader {
+    const char *path;
+    gw_err e;
+} reader;
+
+static void wrong(reader *r, const char *key, const char *what) {
+    if (r->e == GW_OK)
+        r->e = gw_fail(GW_ERR_INPUT,
+                       "ceilings %s: key '%s' %s: measure anew (--ceilings auto), or remove it",
+                       r->path, key, what);
+}
+
+static void text(reader *r, const json_t *o, const char *key, char *out, size_t room) {
+    const char *s = json_string_value(json_object_get(o, key));
+    if (!s || strlen(s) >= room)
+        wrong(r, key, "is missing or no such text");
+    else
+        snprintf(out, room, "%s", s);
+}
+
+static int64_t whole(reader *r, const json_t *o, const char *key, int64_t least, int64_t most) {
+    const json_t *v = json_object_get(o, key);
+    if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most) {
+        wrong(r, key, "is missing or no such number");
+        return least;
+    }
+    return json_integer_value(v);
+}
+
+/* A rate or a time: positive; null: not measured. */
+static double positive(reader *r, const json_t *v, const char *key) {
+    if (json_is_null(v))
+        return NAN;
+    double x = json_is_number(v) ? json_number_value(v) : 0;
+    if (!(x > 0) || !isfinite(x)) {
+        wrong(r, key, "holds no positive number");
+        return NAN;
+    }
+    return x;
+}
+
+static gw_ceiling_pair pair_of(reader *r, const json_t *o, const char *key) {
+    const json_t *p = json_object_get(o, key);
+    return (gw_ceiling_pair){positive(r, json_object_get(p, "one"), key),
+                             positive(r, json_object_get(p, "all"), key)};
+}
+
+static void read_levels(reader *r, const json_t *root, gw_ceilings *c) {
+    const json_t *sizes = json_object_get(root, "caches"), *all = json_object_get(root, "levels");
+    if (json_array_size(sizes) != GW_CACHES || json_array_size(all) != GW_LEVELS) {
+        wrong(r, "levels", "does not list L1, L2, L3 and DRAM");
+        return;
+    }
+    for (size_t l = 0; l < GW_CACHES; l++) {
+        const json_t *o = json_array_get(sizes, l);
+        c->caches[l].bytes = (size_t)whole(r, o, "bytes", 0, INT64_MAX);
+        c->caches[l].sharers = (int)whole(r, o, "cpus_sharing", 0, INT_MAX);
+    }
+    for (size_t l = 0; l < GW_LEVELS; l++) {
+        const json_t *o = json_array_get(all, l);
+        c->level[l].bytes = (size_t)whole(r, o, "working_set_bytes", 0, INT64_MAX);
+        c->level[l].read = pair_of(r, o, "read_bytes_per_s");
+        c->level[l].update = pair_of(r, o, "update_bytes_per_s");
+    }
+}
+
+static void read_times(reader *r, const json_t *root, gw_ceilings *c) {
+    json_t *all = json_object_get(root, "seconds");
+    if (!json_is_object(all) || json_object_size(all) > GW_CEILING_TIMES) {
+        wrong(r, "seconds", "is no object of so many times");
+        return;
+    }
+    for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
+        const char *key = json_object_iter_key(at);
+        double seconds = positive(r, json_object_iter_value(at), key);
+        if (strlen(key) >= GW_CEILING_NAME)
+            wrong(r, key, "is too long");
+        else if (isfinite(seconds))
+            gw_ceilings_keep(c, key, seconds);
+    }
+}
+
+static gw_err parse(const json_t *root, const char *path, gw_ceilings *c) {
+    reader r = {path, GW_OK};
+    *c = (gw_ceilings){0};
+    if (whole(&r, root, "gradwire_ceilings", 0, INT_MAX) != GW_CEILINGS_FORMAT)
+        wrong(&r, "gradwire_ceilings", "says another format");
+    text(&r, root, "host", c->host, sizeof c->host);
+    text(&r, root, "cpu", c->cpu, sizeof c->cpu);
+    text(&r, root, "kernels", c->kernels, sizeof c->kernels);
+    c->threads = (int)whole(&r, root, "threads", 1, INT_MAX);
+    c->all_threads = (int)whole(&r, root, "all_threads", 1, INT_MAX);
+    c->oversubscribed = json_is_true(json_object_get(root, "oversubscribed"));
+    c->measured_at = whole(&r, root, "measured_at", 0, INT64_MAX);
+    c->fma = pair_of(&r, root, "fma_flops_per_s");
+    c->copy = pair_of(&r, root, "copy_bytes_per_s");
+    read_levels(&r, root, c);
+    read_times(&r, root, c);
+    return r.e;
+}
+
+gw_err gw_ceilings_load(gw_ceilings *out, const char *path) {
+    char *data = NULL;
+    size_t len;
+    GW_TRY(gw_file_read(path, MOST_BYTES, &data, &len));
+    json_error_t where;
+    json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &where);
+    free(data);
+    if (!root)
+        return gw_fail(GW_ERR_INPUT,
+                       "ceilings %s: line %d: %s: measure anew (--ceilings auto), or remove it",
+                       path, where.line, where.text);
+    gw_err e = parse(root, path, out);
+    json_decref(root);
+    return e;
+}
+
+static gw_err differs(const char *path, const char *what, const char *got, const char *want) {
+    return gw_fail(GW_ERR_INPUT,
+                   "ceilings %s: measured with %s '%s', here it is '%s': use --ceilings auto", path,
+                   what, got, want);
+}
+
+gw_err gw_ceilings_fit(const gw_ceilings *got, const gw_ceilings *want, bool any_host,
+                       const char *path) {
+    if (!any_host && strcmp(got->host, want->host) != 0)
+        return differs(path, "host", got->host, want->host);
+    if (strcmp(got->cpu, want->cpu) != 0)
+        return differs(path, "cpu", got->cpu, want->cpu);
+    if (strcmp(got->kernels, want->kernels) != 0)
+        return differs(path, "kernels", got->kernels, want->kernels);
+    char a[48], b[48];
+    snprintf(a, sizeof a, "%d of %d%s", got->threads, got->all_threads,
+             got->oversubscribed ? ", oversubscribed" : "");
+    snprintf(b, sizeof b, "%d of %d%s", want->threads, want->all_threads,
+             want->oversubscribed ? ", oversubscribed" : "");
+    return strcmp(a, b) == 0 ? GW_OK : differs(path, "threads of a rank of all on the host", a, b);
+}
+
+/* ---- the cache ---- */
+
+/* $XDG_CACHE_HOME/gradwire/NAME-HASH.json; "": there is no such place. */
+static void cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    unsigned hash = (unsigned)crc32_z(0, (const Bytef *)key, strlen(key));
+    bool given = cache && *cache == '/'; /* relative ones are to be ignored, says the standard */
+    *path = '\0';
+    if (!given && !(home && *home == '/'))
+        return;
+    int len = snprintf(path, GW_CEILINGS_PATH, "%s%s/gradwire/%s-%08x.json", given ? cache : home,
+                       given ? "" : "/.cache", name, hash);
+    if (len >= GW_CEILINGS_PATH)
+        *path = '\0';
+}
+
+void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
+    char key[512];
+    snprintf(key, sizeof key, "%d|%s|%s|%s|%d|%d|%d", GW_CEILINGS_FORMAT, want->host, want->cpu,
+             want->kernels, want->threads, want->all_threads, want->oversubscribed);
+    cache_path("ceilings", key, path);
+}
+
+/* All folders of a path, as far as they are missing. */
+static gw_err make_folders(char *path) {
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        gw_err e =
+            made ? GW_OK : gw_fail(GW_ERR_INPUT, "cannot make %s: %s", path, strerror(errno));
+        *p = '/';
+        GW_TRY(e);
+    }
+    return GW_OK;
+}
+
+gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+    char folder[GW_CEILINGS_PATH];
+    cache_path(name, key, path);
+    if (!*path)
+        return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
+    snprintf(folder, sizeof folder, "%s", path);
+    return make_folders(folder);
+}
+
+gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {
+    char folder[GW_CEILINGS_PATH];
+    snprintf(folder, sizeof folder, "%s", path);
+    GW_TRY(make_folders(folder));
+    char *name = strrchr(folder, '/');
+    if (!name)
+        return gw_fail(GW_ERR_INTERNAL, "ceilings: '%s' has no folder", path);
+    *name++ = '\0';
+    json_t *all = gw_ceilings_json(c);
+    if (!all)
+        return gw_fail(GW_ERR_INPUT, "ceilings: host, CPU or kernels are not UTF-8: not kept");
+    gw_file *file = NULL;
+    gw_err e = gw_file_create(&file, folder, name);
+    if (e == GW_OK && json_dumpf(all, gw_file_stream(file), JSON_INDENT(1)) != 0) {
+        gw_file_abandon(file);
+        e = gw_fail(GW_ERR_IO, "ceilings: cannot write %s: is the disk full?", path);
+    } else if (e == GW_OK) {
+        e = gw_file_commit(file);
+    }
+    json_decref(all);
+    return e;
+}

@@ -1,0 +1,18 @@
+/** Fused multiply-adds in registers, as many at a time as the CPU can have under way, in the widest
+ *  vectors it has: the peak that a matrix product is held against. */
+#ifndef GW_MACHINE_FMA_H
+#define GW_MACHINE_FMA_H
+
+#include <stdint.h>
+
+/** Do so many rounds; the result only keeps them from being left out. */
+float gw_fma_run(uint64_t rounds);
+
+/** Floating-point operations of a round, two a multiply-add; depends on the CPU. */
+double gw_fma_flops(void);
+
+/** "avx512f", "avx2+fma", "neon", or "portable": multiplications and additions that the compiler
+ * may not fuse. Static string. */
+const char *gw_fma_name(void);
+
+#endif

@@ -1,0 +1,31 @@
+#include "machine/operands.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+gw_err gw_operands_open(gw_operands *o, const gw_product *of) {
+    size_t m = (size_t)of->m, n = (size_t)of->n, k = (size_t)of->k;
+    *o = (gw_operands){.of = *of};
+    GW_TRY(gw_alloc(&o->a, m * k, sizeof *o->a));
+    GW_TRY(gw_alloc(&o->b, k * n, sizeof *o->b));
+    GW_TRY(gw_alloc(&o->c, m * n, sizeof *o->c));
+    for (size_t i = 0; i < m * k; i++)
+        o->a[i] = (float)(i % 7) - 3;
+    for (size_t i = 0; i < k * n; i++)
+        o->b[i] = (float)(i % 5) - 2;
+    return GW_OK;
+}
+
+void gw_operands_close(gw_operands *o) {
+    free(o->a);
+    free(o->b);
+    free(o->c);
+    *o = (gw_operands){0};
+}
+
+void gw_operands_multiply(const gw_operands *o) {
+    const gw_product *p = &o->of;
+    gw_gemm(p->ta, p->tb, p->m, p->n, p->k, o->a, gw_operands_lda(o), o->b, gw_operands_ldb(o),
+            gw_operands_beta(o), o->c, p->n);
+}

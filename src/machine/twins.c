@@ -1,0 +1,380 @@
+#include "machine/twins.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "comm/lane.h"
+#include "machine/operands.h"
+#include "nn/gemm.h"
+#include "nn/layer.h"
+#include "nn/optimizer.h"
+#include "prof/clock.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 9, MOST_TRIES = 15, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGEST_SPEC = 100 };
+#define RUN_S      0.25e-3
+#define PRODUCT_S  4e-3 /* of one shape, unless a single product is longer */
+#define MOST_BYTES 4e9  /* of a product's operands */
+
+/* ---- names ---- */
+
+static void product_name(const gw_product *p, char name[GW_CEILING_NAME]) {
+    snprintf(name, GW_CEILING_NAME, "product %c%c %dx%dx%d", p->ta ? 't' : 'n', p->tb ? 't' : 'n',
+             p->m, p->n, p->k);
+}
+
+static gw_transfer transfer_of(const gw_model_spec *spec, int l) {
+    return l == spec->n_hidden ? GW_TRANSFER_LINEAR : (gw_transfer)spec->activation;
+}
+
+static int width_of(const gw_model_spec *spec, int l) {
+    return l < 0 ? spec->inputs : l == spec->n_hidden ? spec->classes : spec->hidden[l];
+}
+
+static void pointwise_name(const gw_model_spec *spec, int l, gw_part part,
+                           char name[GW_CEILING_NAME]) {
+    static const char *const transfers[] = {
+        [GW_TRANSFER_RELU] = "relu",
+        [GW_TRANSFER_SIGMOID] = "sigmoid",
+        [GW_TRANSFER_TANH] = "tanh",
+        [GW_TRANSFER_LINEAR] = "linear",
+    };
+    snprintf(name, GW_CEILING_NAME, "twin %s %s %d",
+             part == GW_PART_FORWARD_POINTWISE ? "forward" : "backward",
+             transfers[transfer_of(spec, l)], width_of(spec, l));
+}
+
+static const char *update_name(const gw_twin_setup *s) {
+    return s->momentum > 0       ? "twin update momentum"
+           : s->weight_decay > 0 ? "twin update decay"
+                                 : "twin update plain";
+}
+
+static void coding_name(const gw_twin_setup *s, gw_coding kind, char name[GW_CEILING_NAME]) {
+    static const char *const kinds[GW_CODINGS] = {"encode", "adopt", "add", "set", "sum"};
+    snprintf(name, GW_CEILING_NAME, "twin %s%s %d %s %s", s->framed ? "framed " : "",
+             s->feedback ? "feedback" : "codec", s->joined, kinds[kind], s->codec);
+}
+
+static const char fork_name[] = "parallel region";
+
+/* ---- timing ---- */
+
+/* Best time of a call. `once` is called again and again: it must leave its data as fit as before.
+ */
+static double best_of(void (*once)(void *ctx), void *ctx, int tries) {
+    uint64_t calls = 1;
+    double best = INFINITY;
+    for (int t = -1; t < tries;) {
+        uint64_t start = gw_clock_ticks();
+        for (uint64_t i = 0; i < calls; i++)
+            once(ctx);
+        double took = gw_clock_seconds(gw_clock_ticks() - start);
+        if (t < 0 && took < RUN_S / 2) {
+            calls *= 2;
+            continue;
+        }
+        if (t >= 0)
+            best = fmin(best, took / (double)calls);
+        t++;
+    }
+    return best;
+}
+
+static size_t resident(const gw_ceilings *c) {
+    return c->caches[0].bytes / 2 / sizeof(float);
+}
+
+/* What is asked for becomes the latest, and so is the last to give its place to another. */
+static bool known(gw_ceilings *c, const char *name) {
+    double seconds = gw_ceilings_time(c, name);
+    if (isnan(seconds))
+        return false;
+    gw_ceilings_keep(c, name, seconds);
+    gw_ceilings_use(c, name);
+    return true;
+}
+
+static void keep(gw_ceilings *c, const char *name, double seconds, int *added) {
+    ++*added;
+    gw_ceilings_keep(c, name, seconds);
+    gw_ceilings_use(c, name);
+}
+
+static void fill(float *x, size_t n, double scale) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(scale * gw_rng_normal(n, i));
+}
+
+/* ---- products ---- */
+
+int gw_twin_products(const gw_model_spec *spec, int batch, gw_product out[GW_PRODUCTS]) {
+    int n = 0;
+    for (int l = 0; l <= spec->n_hidden; l++) {
+        int in = width_of(spec, l - 1), width = width_of(spec, l);
+        out[n++] = (gw_product){.m = batch, .n = width, .k = in};
+        out[n++] = (gw_product){.ta = true, .m = in, .n = width, .k = batch};
+        if (l > 0)
+            out[n++] = (gw_product){.tb = true, .m = batch, .n = in, .k = width};
+    }
+    return n;
+}
+
+static double time_product(const gw_operands *o) {
+    double best = INFINITY, spent = 0;
+    for (int t = -1; t < MOST_TRIES && (t < 1 || spent < PRODUCT_S); t++) {
+        uint64_t start = gw_clock_ticks();
+        gw_operands_multiply(o);
+        double took = gw_clock_seconds(gw_clock_ticks() - start);
+        spent += took;
+        if (t >= 0)
+            best = fmin(best, took);
+    }
+    return best;
+}
+
+static gw_err measure_product(gw_ceilings *c, const gw_product *p, int *added) {
+    char name[GW_CEILING_NAME];
+    size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
+    product_name(p, name);
+    if (known(c, name) ||
+        ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n) * sizeof(float) >
+            MOST_BYTES)
+        return GW_OK;
+    gw_operands o;
+    gw_err e = gw_operands_open(&o, p);
+    if (e == GW_OK)
+        keep(c, name, time_product(&o), added);
+    gw_operands_close(&o);
+    return e == GW_ERR_NOMEM ? GW_OK : e;
+}
+
+static gw_err measure_products(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+    gw_product all[GW_PRODUCTS];
+    int n = s->batch > 0 ? gw_twin_products(s->spec, s->batch, all) : 0;
+    for (int i = 0; i < n; i++)
+        GW_TRY(measure_product(c, &all[i], added));
+    return n > 0 ? gw_gemm_check() : GW_OK;
+}
+
+/* ---- pointwise kernels ---- */
+
+typedef struct bout {
+    gw_transfer transfer;
+    int rows, cols;
+    float *y, *dy, *bias; /* bias: 0, so that y stays what it is; backward: column sums */
+    bool backward;
+} bout;
+
+static void pointwise(void *ctx) {
+    bout *b = ctx;
+    if (b->backward)
+        gw_layer_start(b->transfer, b->bias, b->dy, b->y, b->rows, b->cols, (size_t)b->cols);
+    else
+        gw_layer_finish(b->transfer, b->y, b->bias, b->rows, b->cols);
+}
+
+/* As many rows of the layer's own width as fit; of a layer wider than that a part of a row. */
+static gw_err measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part,
+                                int *added) {
+    char name[GW_CEILING_NAME];
+    pointwise_name(s->spec, l, part, name);
+    if (known(c, name))
+        return GW_OK;
+    bout b = {.transfer = transfer_of(s->spec, l),
+              .cols = width_of(s->spec, l),
+              .backward = part == GW_PART_BACKWARD_POINTWISE};
+    size_t arrays = b.backward ? 2 : 1, room = resident(c);
+    if ((size_t)b.cols * (arrays + 1) > room)
+        b.cols = (int)(room / (arrays + 1));
+    size_t cols = (size_t)b.cols, rows = (room - cols) / (arrays * cols), n = rows * cols;
+    b.rows = (int)rows;
+    float *memory = NULL; /* one block: three would share the cache's sets by chance */
+    GW_TRY(gw_alloc(&memory, 2 * n + cols, sizeof *memory));
+    b.y = memory;
+    b.dy = memory + n;
+    b.bias = memory + 2 * n;
+    fill(b.y, n, 0.5);
+    fill(b.dy, n, 1e-3);
+    keep(c, name, best_of(pointwise, &b, TRIES) / (double)n, added);
+    free(memory);
+    return GW_OK;
+}
+
+/* ---- the optimizer ---- */
+
+typedef struct update {
+    gw_optimizer *optimizer;
+    float *param, *grad;
+    size_t n;
+} update;
+
+static void move(void *ctx) {
+    update *u = ctx;
+    gw_optimizer_update(u->optimizer, u->param, u->grad, (gw_span){0, u->n}, 1e-6f, 1.0f);
+}
+
+static gw_err measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+    if (known(c, update_name(s)))
+        return GW_OK;
+    update u = {.n = resident(c) / (s->momentum > 0 ? 3 : 2)};
+    float *memory = NULL;
+    GW_TRY(gw_alloc(&memory, 2 * u.n, sizeof *memory));
+    u.param = memory;
+    u.grad = memory + u.n;
+    fill(memory, 2 * u.n, 0.1);
+    gw_err e = gw_optimizer_open(&u.optimizer, u.n, s->momentum, s->weight_decay);
+    if (e == GW_OK)
+        keep(c, update_name(s), best_of(move, &u, TRIES) / (double)u.n, added);
+    gw_optimizer_close(u.optimizer);
+    free(memory);
+    return e;
+}
+
+/* ---- the codec ---- */
+
+typedef struct coding {
+    gw_lane *lane;
+    gw_coding kind;
+    const float *gradient;
+    float *x;
+    void *wire;
+    size_t n, cap, len;
+    gw_err e;
+} coding;
+
+static void restore(void *ctx) {
+    coding *k = ctx;
+    memcpy(k->x, k->gradient, k->n * sizeof *k->x);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* What an encoding leaves of x is undefined, so it gets back what it was; the copy's own time is
+ * taken off. */
+static void code(void *ctx) {
+    coding *k = ctx;
+    gw_span all = {0, k->n};
+    bool encodes = k->kind == GW_CODING_ENCODE || k->kind == GW_CODING_ADOPT;
+    restore(k);
+    k->lane->ticket++;
+    gw_err e = encodes
+                   ? gw_lane_encode(k->lane, k->x, all, k->kind == GW_CODING_ADOPT, k->wire, k->cap,
+                                    &k->len)
+                   : gw_lane_decode(k->lane, k->wire, k->len, k->x, all, k->kind == GW_CODING_ADD);
+    k->e = k->e == GW_OK ? e : k->e;
+}
+
+static gw_err time_codings(gw_ceilings *c, const gw_twin_setup *s, coding *k, int *added) {
+    double copy = best_of(restore, k, TRIES);
+    for (k->kind = GW_CODING_ENCODE; k->kind <= GW_CODING_SET; k->kind++) {
+        char name[GW_CEILING_NAME];
+        coding_name(s, k->kind, name);
+        double seconds = fmax(best_of(code, k, TRIES) - copy, 0) / (double)k->n;
+        GW_TRY(k->e);
+        keep(c, name, fmax(seconds, 1e-15), added); /* a file's times are positive */
+    }
+    return GW_OK;
+}
+
+static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *codec, int *added) {
+    coding k = {.n = resident(c) / ARRAYS_OF_CODING / CODEC_UNIT * CODEC_UNIT};
+    k.n = k.n < CODEC_UNIT ? CODEC_UNIT : k.n;
+    gw_lane_setup setup = {.codec = codec, .n = k.n, .feedback = s->feedback, .seed = 1};
+    GW_TRY(gw_lane_open(&k.lane, MPI_COMM_SELF, &setup));
+    k.lane->ticket = (uint64_t)1 << 40; /* beyond any warm-up: what the run is like for long */
+    float *memory = NULL;
+    gw_err e = gw_codec_join(codec, s->joined);
+    if (e == GW_OK)
+        e = gw_alloc(&memory, 2 * k.n, sizeof *memory);
+    if (e == GW_OK) {
+        k.cap = gw_codec_bound(codec, k.n);
+        e = gw_alloc(&k.wire, k.cap, 1);
+    }
+    if (e == GW_OK) {
+        fill(memory, k.n, 1e-2);
+        k.gradient = memory;
+        k.x = memory + k.n;
+        e = time_codings(c, s, &k, added);
+    }
+    free(memory);
+    free(k.wire);
+    gw_lane_close(k.lane);
+    return e;
+}
+
+/* An instance of its own: the session's was told its ranks, and a lane would tell it others. A long
+ * spec may have been cut. */
+static gw_err measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+    char name[GW_CEILING_NAME];
+    gw_codec codec;
+    if (!s->codec || strlen(s->codec) > LONGEST_SPEC)
+        return GW_OK;
+    bool all = true;
+    for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++) {
+        coding_name(s, (gw_coding)k, name);
+        all &= known(c, name);
+    }
+    if (all)
+        return GW_OK;
+    GW_TRY(gw_codec_open(&codec, s->codec));
+    if (s->framed)
+        gw_codec_frame(&codec);
+    gw_err e = code_resident(c, s, &codec, added);
+    gw_codec_close(&codec);
+    return e;
+}
+
+/* ---- all ---- */
+
+static void fork_once(void *ctx) {
+#pragma omp parallel num_threads(*(int *)ctx)
+    __asm__ volatile("" ::: "memory");
+}
+
+gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+    *added = 0;
+    gw_clock_start();
+    GW_TRY(measure_products(c, s, added));
+    for (int l = 0; s->batch > 0 && l <= s->spec->n_hidden; l++) {
+        GW_TRY(measure_pointwise(c, s, l, GW_PART_FORWARD_POINTWISE, added));
+        GW_TRY(measure_pointwise(c, s, l, GW_PART_BACKWARD_POINTWISE, added));
+    }
+    GW_TRY(measure_update(c, s, added));
+    GW_TRY(measure_codec(c, s, added));
+    int threads = s->threads;
+    if (threads > 1 && !known(c, fork_name))
+        keep(c, fork_name, best_of(fork_once, &threads, TRIES), added);
+    return GW_OK;
+}
+
+double gw_twin_product(const gw_ceilings *c, const gw_product *p) {
+    char name[GW_CEILING_NAME];
+    product_name(p, name);
+    return gw_ceilings_time(c, name);
+}
+
+double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part) {
+    char name[GW_CEILING_NAME];
+    pointwise_name(s->spec, l, part, name);
+    return gw_ceilings_time(c, name);
+}
+
+double gw_twin_update(const gw_ceilings *c, const gw_twin_setup *s) {
+    return gw_ceilings_time(c, update_name(s));
+}
+
+double gw_twin_coded(const gw_ceilings *c, const gw_twin_setup *s, gw_coding kind) {
+    char name[GW_CEILING_NAME];
+    if (!s->codec)
+        return NAN;
+    coding_name(s, kind, name);
+    return gw_ceilings_time(c, name);
+}
+
+double gw_twin_fork(const gw_ceilings *c) {
+    return gw_ceilings_time(c, fork_name);
+}

@@ -1,0 +1,46 @@
+/** What the threads of this process do at this moment, for a reader on another thread who wants to
+ *  say so while they may be stuck: the ledger's region and the MPI call. Relaxed stores, which are
+ *  plain ones on today's processors; in order for the writer, not for the reader. */
+#ifndef GW_MPI_PRESENT_H
+#define GW_MPI_PRESENT_H
+
+#include "base/probe.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/** Of the main thread, and of all others together (a progress thread, if there is one). */
+typedef struct gw_present_calls {
+    _Atomic(const char *) call;   /* of MPI, the last one; NULL: none yet */
+    _Atomic(const char *) posted; /* the last that started something */
+    atomic_bool inside;           /* `call` has not returned */
+} gw_present_calls;
+
+enum { GW_PRESENT_MAIN, GW_PRESENT_ASIDE, GW_PRESENT_THREADS };
+
+extern gw_present_calls gw_present[GW_PRESENT_THREADS];
+extern atomic_int gw_present_region; /* a gw_phase; negative: outside a batch, or not measured */
+extern _Thread_local int gw_present_thread; /* the caller's place in gw_present */
+
+/** The calling thread is the main one, and no other has made an MPI call yet. */
+void gw_present_start(void);
+
+static inline void gw_present_enter(const char *call) {
+    gw_present_calls *now = &gw_present[gw_present_thread];
+    atomic_store_explicit(&now->call, call, memory_order_relaxed);
+    atomic_store_explicit(&now->inside, true, memory_order_relaxed);
+}
+
+static inline void gw_present_post(const char *call) {
+    atomic_store_explicit(&gw_present[gw_present_thread].posted, call, memory_order_relaxed);
+}
+
+static inline void gw_present_leave(void) {
+    atomic_store_explicit(&gw_present[gw_present_thread].inside, false, memory_order_relaxed);
+}
+
+static inline void gw_present_phase(int phase) {
+    atomic_store_explicit(&gw_present_region, phase, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,10 @@
+/** Ranks by the numbers that a user knows: those in MPI_COMM_WORLD. */
+#ifndef GW_MPI_WORLD_H
+#define GW_MPI_WORLD_H
+
+#include "mpi/agree.h"
+
+/** Local: (*ranks)[i] is rank i of `comm` in MPI_COMM_WORLD; the caller frees it. */
+gw_err gw_world_ranks(MPI_Comm comm, int **ranks);
+
+#endif

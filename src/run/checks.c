@@ -1,0 +1,136 @@
+#include "run/checks.h"
+
+#include "base/json.h"
+#include "mpi/wait.h"
+#include "prof/ledger.h"
+#include "run/replicas.h"
+
+#include <stdlib.h>
+
+gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
+    const gw_strategy_ops *ops = gw_session_strategy(session);
+    if (c->verify_every > 0 && !(ops->traits & GW_STRATEGY_SYNCHRONOUS) && !ops->agrees)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --verify-every compares replicas, and those of --comm %s agree only "
+                       "where they are averaged to be evaluated, at the end of an epoch: leave "
+                       "--verify-every away, they are compared there",
+                       ops->head.name);
+    return GW_OK;
+}
+
+void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
+                    const gw_span *layers, int n_layers) {
+    int rank, ranks;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    bool together = gw_session_strategy(session)->traits & GW_STRATEGY_SYNCHRONOUS;
+    *k = (gw_checks){.comm = comm,
+                     .session = session,
+                     .layers = layers,
+                     .n_layers = n_layers,
+                     .ranks = ranks,
+                     .every = c->verify_every,
+                     .guard = {.comm = comm,
+                               .rank = rank,
+                               .skip = c->nan_skip,
+                               .together = together,
+                               .layers = layers,
+                               .n_layers = n_layers}};
+}
+
+void gw_checks_begin(gw_checks *k) {
+    k->rehearsed = gw_session_frames(k->session);
+}
+
+static uint64_t frames(const gw_checks *k) {
+    return k->earlier + gw_session_frames(k->session) - k->rehearsed;
+}
+
+gw_checks_mark gw_checks_keep(const gw_checks *k) {
+    return (gw_checks_mark){.bad_steps = k->guard.bad_steps,
+                            .out_steps = k->guard.out_steps,
+                            .first = gw_guard_first(&k->guard),
+                            .comparisons = k->comparisons,
+                            .compared = k->compared,
+                            .compare_s = k->compare_s,
+                            .frames = frames(k)};
+}
+
+void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark) {
+    k->guard.bad_steps = mark->bad_steps;
+    k->guard.out_steps = mark->out_steps;
+    k->guard.earlier = mark->first;
+    k->comparisons = mark->comparisons;
+    k->compared = mark->compared;
+    k->compare_s = mark->compare_s;
+    k->earlier = mark->frames;
+}
+
+void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers) {
+    sum->out_steps += other->out_steps;
+    sum->frames += other->frames;
+    if (gw_fault_before(&other->first, &sum->first, n_layers))
+        sum->first = other->first;
+}
+
+void gw_checks_leave(gw_checks_mark *mark) {
+    mark->out_steps = 0;
+    mark->first = (gw_fault){0};
+    mark->frames = 0;
+}
+
+bool gw_checks_due(const gw_checks *k, int64_t step) {
+    return k->every > 0 && step - k->compared >= k->every;
+}
+
+gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash) {
+    double from = gw_ledger_now();
+    const float *params = gw_session_params(k->session);
+    gw_replicas replicas = {.params = params,
+                            .layers = k->layers,
+                            .n_layers = k->n_layers,
+                            .step = step,
+                            .comm = k->comm};
+    GW_TRY(gw_replicas_compare(&replicas, hash));
+    k->compared = step;
+    k->comparisons++;
+    k->compare_s += gw_ledger_now() - from;
+    /* Of equal replicas all ranks find the same. */
+    return gw_guard_params(params, k->layers, k->n_layers, step);
+}
+
+gw_err gw_checks_step(gw_checks *k, int64_t step) {
+    uint32_t hash;
+    if (!gw_checks_due(k, step) || !gw_session_agrees(k->session))
+        return GW_OK;
+    return gw_checks_compare(k, step, &hash);
+}
+
+gw_err gw_checks_collect(const gw_checks *k, gw_checks_total *out) {
+    *out = (gw_checks_total){.comparisons = k->comparisons,
+                             .compare_s = k->compare_s,
+                             .skip = k->guard.skip,
+                             .ranks = k->ranks,
+                             .framed = gw_session_framed(k->session),
+                             .frames = frames(k)};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->frames, 1, MPI_UINT64_T, MPI_SUM, k->comm));
+    return gw_guard_collect(&k->guard, k->ranks, &out->nan);
+}
+
+void gw_checks_free(gw_checks_total *t) {
+    free(t->nan.bad_steps);
+    t->nan.bad_steps = NULL;
+}
+
+/* null: no frames were asked for. */
+static json_t *wire(const gw_checks_total *t) {
+    if (!t->framed)
+        return json_null();
+    return json_pack("{s:I}", "frames", (json_int_t)t->frames);
+}
+
+json_t *gw_checks_json(const gw_checks_total *t) {
+    return json_pack("{s:I, s:o, s:o, s:o}", "replicas", (json_int_t)t->comparisons, "replicas_s",
+                     gw_json_number(t->compare_s), "nan", gw_guard_json(&t->nan, t->ranks, t->skip),
+                     "wire", wire(t));
+}

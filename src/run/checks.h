@@ -1,0 +1,85 @@
+/** What a run looks at so that it reports no wrong number: whether loss and gradients are finite in
+ *  each step, whether the replicas agree after each epoch and after as many steps as asked for, and
+ *  how many frames were checked on the way. */
+#ifndef GW_RUN_CHECKS_H
+#define GW_RUN_CHECKS_H
+
+#include "run/config.h"
+#include "run/guard.h"
+#include "run/session.h"
+
+typedef struct gw_checks {
+    MPI_Comm comm;
+    gw_session *session;
+    const gw_span *layers;
+    int n_layers, ranks;
+    gw_guard guard;
+    int64_t every;    /* steps between two comparisons; 0: each epoch only */
+    int64_t compared; /* the step of the last one */
+    int64_t comparisons;
+    double compare_s;
+    uint64_t rehearsed; /* frames before the run, on this rank */
+    uint64_t earlier;   /* frames of earlier starts */
+} gw_checks;
+
+/** What of it a resumed run keeps, on this rank; whole 8-byte fields. */
+typedef struct gw_checks_mark {
+    int64_t bad_steps, out_steps; /* as gw_guard has them */
+    gw_fault first;               /* no step: none */
+    int64_t comparisons;          /* the same on all ranks, and the step of the last: */
+    int64_t compared;
+    double compare_s;
+    uint64_t frames;
+} gw_checks_mark;
+
+/** Over all ranks, for reports. */
+typedef struct gw_checks_total {
+    int64_t comparisons;
+    double compare_s; /* of this rank, of all comparisons */
+    bool skip;
+    int ranks;
+    gw_guard_total nan;
+    bool framed;
+    uint64_t frames; /* checked; 0 if not framed */
+} gw_checks_total;
+
+/** Before MPI starts: GW_ERR_UNSUPPORTED for --verify-every where replicas agree at the end of an
+ *  epoch only. */
+gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
+
+/** For a session that is open; the layers must outlive it. No communication. */
+void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
+                    const gw_span *layers, int n_layers);
+
+gw_checks_mark gw_checks_keep(const gw_checks *k);
+void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark);
+
+/** To one rank's, another's is added, but for what each rank has for itself (bad_steps): for a run
+ *  that resumes with other ranks. */
+void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers);
+/** What is left to those that do not hold that sum. */
+void gw_checks_leave(gw_checks_mark *mark);
+
+/** The next step is the first of the run, or of this start of it: frames of rehearsals are none of
+ *  it. */
+void gw_checks_begin(gw_checks *k);
+
+/** After this step replicas are to be compared, if they agree then: nothing may be pending. */
+bool gw_checks_due(const gw_checks *k, int64_t step);
+
+/** Collective, with nothing pending: compare the replicas, and see that they are finite.
+ *  GW_ERR_DIVERGED on all ranks, as gw_replicas_compare and gw_guard_params say it. */
+gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash);
+
+/** After a step, with nothing pending if one is due: that comparison. Where replicas agree after
+ *  some steps only it waits for the next of these. */
+gw_err gw_checks_step(gw_checks *k, int64_t step);
+
+/** Collective. gw_checks_free also after a failure. */
+gw_err gw_checks_collect(const gw_checks *k, gw_checks_total *out);
+void gw_checks_free(gw_checks_total *t);
+
+/** For run.json, at rank 0. */
+json_t *gw_checks_json(const gw_checks_total *t);
+
+#endif

@@ -1,0 +1,59 @@
+/** What a training run is told, in plain values; filled by src/cli/train/train.c out of its options. */
+#ifndef GW_RUN_CONFIG_H
+#define GW_RUN_CONFIG_H
+
+#include "base/args.h"
+#include "counters/group.h"
+#include "data/data.h"
+#include "nn/model.h"
+#include "prof/ledger.h"
+#include "run/watchdog.h"
+
+typedef struct gw_train_config {
+    gw_data_spec data;
+    int n_hidden, hidden[GW_MAX_LAYERS - 1];
+    gw_activation activation;
+    gw_init init;
+    double lr, momentum, weight_decay;
+    bool lr_linear;    /* lr times the number of ranks */
+    int64_t lr_warmup; /* steps */
+    int batch;         /* global; or, with local_batch, a rank's */
+    bool local_batch;
+    int epochs;
+    int64_t steps;       /* stop after so many; 0: no limit */
+    double time_limit_s; /* stop after so long; 0: no limit */
+    uint64_t seed;
+    int threads; /* OpenMP threads a rank */
+    const char *comm, *compress, *feedback;
+    bool wire_check;          /* every encoding in a frame, checked before it is decoded */
+    bool lazy;                /* finish and update layer by layer before the next forward pass */
+    int compress_stats;       /* compare the gradient every so many steps; 0: never */
+    const char *out;          /* run folder; NULL: none */
+    int64_t checkpoint_steps; /* a checkpoint after each so many; 0: none */
+    double checkpoint_s;      /* or after so long; 0: none */
+    int checkpoint_keep;      /* so many stay */
+    const char *resume;   /* "auto", a checkpoint, a folder of them or of a run; NULL: a new run */
+    bool resume_strict;   /* refuse a restart that could not keep everything */
+    int64_t verify_every; /* compare the replicas after so many steps, too; 0: each epoch only */
+    bool nan_skip;        /* leave out a step that is not finite; else stop */
+    bool save;            /* the model, too */
+    bool overwrite, trace;
+    bool check;       /* refuse what a run would refuse, and end before it */
+    bool collectives; /* write collectives.csv */
+    int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
+    double skew_s;
+    double hang_timeout_s; /* end a run that makes no progress for this time; 0: never */
+    gw_watchdog_voice voice;
+    const gw_group_choice *counters; /* NULL: none */
+    bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
+    bool bound;  /* measure the least time a step can take: see select/bound.h */
+    gw_profile profile;
+    bool overhead_only;   /* for timers and for full, and that is all: no step is taken */
+    const char *ceilings; /* "auto" or a file; NULL: none are measured */
+    int overhead;         /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
+    const gw_args *args;  /* all options as resolved, for run.json */
+    const gw_opt *opts;
+    const char *command; /* the command line */
+} gw_train_config;
+
+#endif

@@ -1,0 +1,83 @@
+#include "run/ranks.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double noticeable = 0.05, mostly = 0.5;
+
+static gw_err collect(gw_rank_figures *out, uint64_t *dropped, const gw_record *r,
+                      const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
+    int rank, ranks;
+    gw_record_rank *step = NULL;
+    gw_waits_rank *late = NULL;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    gw_err e = gw_alloc(&step, (size_t)ranks, sizeof *step);
+    if (e == GW_OK)
+        e = gw_alloc(&late, (size_t)ranks, sizeof *late);
+    e = gw_agree(comm, e);
+    if (e == GW_OK && w)
+        e = gw_waits_totals(w, late, dropped);
+    if (e == GW_OK && rank == 0)
+        gw_record_ranks(r, steps > 2 * GW_RECORD_WARMUP, step);
+    int64_t counted =
+        steps - (before > GW_RECORD_WARMUP ? before : GW_RECORD_WARMUP); /* gw_waits */
+    for (int i = 0; e == GW_OK && rank == 0 && i < ranks; i++) {
+        out[i] = (gw_rank_figures){step[i], NAN, NAN};
+        if (w && counted > 0) {
+            out[i].last_share = late[i].last;
+            out[i].waited_for_s = late[i].caused_s / (double)counted;
+        }
+    }
+    free(step);
+    free(late);
+    return e;
+}
+
+gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
+                        const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
+    int rank, ranks;
+    gw_rank_figures *all = NULL;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    *dropped = 0;
+    GW_TRY(gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)ranks, sizeof *all) : GW_OK));
+    gw_err e = collect(all, dropped, r, w, steps, before, comm);
+    if (e != GW_OK) {
+        free(all);
+        return e;
+    }
+    *out = all;
+    return GW_OK;
+}
+
+gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
+    gw_straggler none = {.rank = -1}, worst = none;
+    for (int i = 0; i < n; i++)
+        if (n > 1 && (worst.rank < 0 || all[i].waited_for_s > all[worst.rank].waited_for_s))
+            worst.rank = i;
+    if (worst.rank < 0)
+        return none;
+    const gw_rank_figures *f = &all[worst.rank];
+    worst.last_share = f->last_share;
+    worst.waited_s = f->waited_for_s / (n - 1);
+    worst.of_step = worst.waited_s / f->step.wall_s;
+    bool named = worst.last_share >= mostly && worst.of_step >= noticeable; /* NaN: no */
+    return named ? worst : none;
+}
+
+json_t *gw_ranks_json(const gw_rank_figures *all, int n) {
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", i,
+                                              "wall_s", gw_json_number(all[i].step.wall_s),
+                                              "compute_s", gw_json_number(all[i].step.compute_s),
+                                              "waiting_s", gw_json_number(all[i].step.waiting_s),
+                                              "transfer_s", gw_json_number(all[i].step.transfer_s),
+                                              "last_share", gw_json_number(all[i].last_share),
+                                              "waited_for_s", gw_json_number(all[i].waited_for_s)));
+    return list;
+}

@@ -1,0 +1,462 @@
+#include "run/session.h"
+
+#include "base/mem.h"
+#include "base/probe.h"
+#include "run/hook.h"
+#include "run/residuals.h"
+#include "run/undo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gw_session {
+    gw_strategy strategy;
+    gw_mix mix;
+    gw_codec exact;
+    bool wire_check;
+    gw_residuals residuals;
+    float correction, *velocity;
+    gw_undo undo;
+    gw_session_tap tap;
+    gw_coded *coded; /* a layer each */
+    gw_env env;
+    void *self; /* the strategy's */
+    bool open;
+    uint64_t logical_bytes;
+    char *notes, *choices;    /* of both lanes */
+    const char *note, *table; /* the caller's; NULL: none */
+};
+
+/* A hook, and a region around it. */
+static void enter(const char *hook, gw_span span, gw_phase phase) {
+    gw_hook_enter(hook, span);
+    gw_phase_enter(phase);
+}
+
+static void leave(void) {
+    gw_phase_leave();
+    gw_hook_leave();
+}
+
+/* An optional hook, of one form or the other. */
+static gw_err call(gw_session *s, const char *hook, gw_span span, gw_phase phase,
+                   gw_err (*of_span)(void *self, gw_span s), gw_err (*plain)(void *self)) {
+    if (!of_span && !plain)
+        return GW_OK;
+    enter(hook, span, phase);
+    gw_err e = of_span ? of_span(s->self, span) : plain(s->self);
+    leave();
+    return e;
+}
+
+gw_err gw_session_bind(gw_session *s, const char *compress, const char *algo,
+                       const char *feedback) {
+    GW_TRY(gw_mix_open(&s->mix, compress, algo, s->wire_check));
+    GW_TRY(gw_residuals_find(&s->residuals, feedback, &s->strategy, &s->mix));
+    for (int i = 0; i < s->mix.n; i++)
+        GW_TRY(gw_strategy_check(&s->strategy, &s->mix.algo[i], &s->mix.codec[i]));
+    return GW_OK;
+}
+
+static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback,
+                    bool wire_check) {
+    GW_TRY(gw_codec_open(&s->exact, "none"));
+    s->wire_check = wire_check;
+    if (wire_check)
+        gw_codec_frame(&s->exact);
+    GW_TRY(gw_strategy_find(&s->strategy, comm));
+    return compress ? gw_session_bind(s, compress, gw_args_text(s->strategy.args, "algo"), feedback)
+                    : GW_OK;
+}
+
+gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
+                      const char *feedback, bool wire_check) {
+    gw_session *s = NULL;
+    GW_TRY(gw_alloc(&s, 1, sizeof *s));
+    gw_err e = parse(s, comm, compress, feedback, wire_check);
+    if (e != GW_OK)
+        gw_session_free(s);
+    else
+        *out = s;
+    return e;
+}
+
+int gw_session_codecs(const gw_session *s) {
+    return s->mix.n;
+}
+
+void gw_session_note(gw_session *s, const char *line) {
+    s->note = line;
+}
+
+void gw_session_retake(gw_session *s, const char *table) {
+    s->table = *table ? table : NULL;
+}
+
+void gw_session_free(gw_session *s) {
+    if (!s)
+        return;
+    gw_strategy_free(&s->strategy);
+    gw_mix_close(&s->mix);
+    gw_codec_close(&s->exact);
+    free(s->notes);
+    free(s->choices);
+    free(s);
+}
+
+int gw_session_thread_level(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->thread_level ? ops->thread_level(s->strategy.args) : MPI_THREAD_FUNNELED;
+}
+
+int gw_session_helpers(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->helpers ? ops->helpers(s->strategy.args) : 0;
+}
+
+const gw_strategy_ops *gw_session_strategy(const gw_session *s) {
+    return s->strategy.ops;
+}
+
+const gw_strategy *gw_session_way(const gw_session *s) {
+    return &s->strategy;
+}
+
+const gw_algo *gw_session_algorithm(const gw_session *s) {
+    return s->mix.algo;
+}
+
+const char *gw_session_compression(const gw_session *s) {
+    return s->mix.n > 1 ? s->mix.spec : s->mix.codec[0].name;
+}
+
+const gw_codec *gw_session_codec(const gw_session *s) {
+    return s->mix.codec;
+}
+
+const gw_args *gw_session_args(const gw_session *s) {
+    return s->strategy.args;
+}
+
+bool gw_session_lossless(const gw_session *s) {
+    for (int i = 0; i < s->mix.n; i++)
+        if (!(s->mix.codec[i].caps & GW_CODEC_LOSSLESS))
+            return false;
+    return true;
+}
+
+bool gw_session_feedback(const gw_session *s) {
+    return gw_residuals_any(&s->residuals);
+}
+
+bool gw_session_corrects(const gw_session *s) {
+    return s->residuals.corrects;
+}
+
+int gw_session_servers(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->servers ? ops->servers(s->strategy.args) : 0;
+}
+
+static gw_err join(char **out, const char *a, const char *b) {
+    free(*out);
+    if (asprintf(out, "%s%s", a ? a : "", b ? b : "") >= 0)
+        return GW_OK;
+    *out = NULL;
+    return gw_fail(GW_ERR_NOMEM, "session: out of memory");
+}
+
+static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
+    gw_env *env = &s->env;
+    unsigned caps = 0;
+    for (int i = 0; i < s->mix.n; i++)
+        caps |= s->mix.algo[i].ops->caps;
+    gw_lane_setup lane = {.codec = &s->mix.codec[0],
+                          .n = setup->n,
+                          .feedback = s->residuals.of[0],
+                          .seed = setup->seed,
+                          .yield = setup->yield,
+                          .apart = !(s->mix.algo[0].ops->caps & GW_ALGO_ORDERED),
+                          .shared = caps & GW_ALGO_SHARED,
+                          .name = "gradients",
+                          .table = s->table};
+    GW_TRY(gw_lane_open(&env->grads, comm, &lane));
+    env->grads->tallied = setup->layers;
+    env->grads->n_tallied = setup->n_layers;
+    env->grads->coded = s->coded;
+    env->grads->velocity = s->residuals.masks ? s->velocity : NULL; /* what it may clear */
+    GW_TRY(gw_mix_apply(&s->mix, env->grads, setup->tensors, setup->n_tensors, s->residuals.of));
+    lane.codec = &s->exact;
+    lane.apart = lane.feedback = false;
+    lane.name = "parameters";
+    GW_TRY(gw_lane_open(&env->params, comm, &lane));
+    env->params->tallied = setup->layers; /* `coded` being NULL, to name them only */
+    env->params->n_tallied = setup->n_layers;
+    GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
+    return gw_lane_floats(env->params, setup->n, &env->param);
+}
+
+/* Ranks agree on which steps count, and each step's update is its own gradient's. */
+static bool takes_back(const gw_session *s) {
+    unsigned traits = s->strategy.ops->traits;
+    return traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
+}
+
+/* Before the ranks agree only what ready() starts is encoded, and only a fed residual is added to.
+ */
+static gw_err open_undo(gw_session *s) {
+    const gw_lane *lane = s->env.grads;
+    bool changes = lane->size > 1 && (gw_session_begins(s) || lane->fed) && takes_back(s);
+    return gw_undo_open(&s->undo, s->env.n, changes ? lane->store : NULL, s->velocity);
+}
+
+gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
+    gw_env *env = &s->env;
+    *env = (gw_env){.n = setup->n,
+                    .layers = setup->layers,
+                    .n_layers = setup->n_layers,
+                    .tensors = setup->tensors,
+                    .n_tensors = setup->n_tensors,
+                    .by_layer = setup->by_layer,
+                    .lists = setup->lists && setup->n <= UINT32_MAX,
+                    .momentum = setup->momentum,
+                    .pace = setup->pace,
+                    .algo = s->mix.algo,
+                    .args = s->strategy.args};
+    s->correction = setup->correction;
+    GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
+                                                : GW_OK));
+    GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
+    GW_TRY(open_lanes(s, comm, setup));
+    env->grads->fed = setup->adds && gw_session_adds(s) && env->grads->size > 1;
+    if (setup->undo)
+        GW_TRY(gw_agree(comm, open_undo(s)));
+    if (setup->params)
+        memcpy(env->param, setup->params, setup->n * sizeof(float));
+    gw_hook_enter("open", (gw_span){0, env->n});
+    gw_err mine = s->strategy.ops->open(&s->self, env);
+    gw_hook_leave();
+    s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
+    if (s->note)
+        gw_lane_note(env->grads, s->note);
+    if (mine == GW_OK)
+        mine = join(&s->notes, env->grads->notes, env->params->notes);
+    if (mine == GW_OK)
+        mine = join(&s->choices, env->grads->choices, env->params->choices);
+    return gw_agree(comm, mine);
+}
+
+float *gw_session_params(gw_session *s) {
+    return s->env.param;
+}
+
+float *gw_session_grads(gw_session *s) {
+    return s->env.grad;
+}
+
+void gw_session_close(gw_session *s) {
+    if (!s)
+        return;
+    if (s->open && s->strategy.ops->close) {
+        gw_hook_enter("close", (gw_span){0, s->env.n});
+        s->strategy.ops->close(s->self);
+        gw_hook_leave();
+    }
+    gw_lane_close(s->env.grads);
+    gw_lane_close(s->env.params);
+    s->env.grads = s->env.params = NULL;
+    free(s->velocity);
+    gw_undo_close(&s->undo);
+    free(s->coded);
+    s->velocity = NULL;
+    s->coded = NULL;
+    s->open = false;
+}
+
+/* The residual as it is before the backward pass adds to it, where somebody wants it. */
+static void begin_feed(gw_session *s) {
+    if (!s->env.grads->fed)
+        return;
+    gw_undo_keep(&s->undo, (gw_span){0, s->env.n});
+    if (s->tap.before)
+        memcpy(s->env.grad, s->env.grads->residual, s->env.n * sizeof(float));
+}
+
+void gw_session_begin(gw_session *s, double share) {
+    s->env.share = share;
+    s->env.grads->ticket++;
+    s->env.params->ticket++;
+    begin_feed(s);
+    /* Here, not in each hook: the progress thread sets the lane's for a moment. */
+    gw_hook_count(s->env.grads->ticket);
+}
+
+bool gw_session_adds(const gw_session *s) {
+    return s->strategy.ops->traits & GW_STRATEGY_ENCODES && s->mix.n == 1 && s->residuals.of[0] &&
+           s->mix.codec[0].caps & GW_CODEC_SPARSE && s->mix.algo[0].ops->caps & GW_ALGO_ONCE &&
+           !s->residuals.corrects;
+}
+
+float *gw_session_sums(gw_session *s) {
+    return s->env.grads->fed ? s->env.grads->residual : NULL;
+}
+
+/* What is found again by the difference stays in the gradient's arena, which no one else reads. */
+static void recover(gw_session *s, gw_span span) {
+    float *g = s->env.grad + span.off;
+    const float *sum = s->env.grads->residual + span.off;
+    for (size_t i = 0; i < span.n; i++)
+        g[i] = sum[i] - g[i];
+}
+
+/* The gradient becomes what its momentum makes of it, on this rank alone. */
+static void correct(gw_session *s, gw_span span) {
+    float *u = s->velocity + span.off, *g = s->env.grad + span.off, m = s->correction;
+    gw_phase_enter(GW_PHASE_ENCODE);
+    for (size_t i = 0; i < span.n; i++)
+        g[i] = u[i] = m * u[i] + g[i];
+    gw_phase_leave();
+}
+
+gw_err gw_session_ready(gw_session *s, gw_span span) {
+    bool fed = s->env.grads->fed;
+    if (!fed)
+        gw_undo_keep(&s->undo, span);
+    if (s->residuals.corrects)
+        correct(s, span);
+    if (s->tap.before && fed)
+        recover(s, span);
+    if (s->tap.before)
+        s->tap.before(s->tap.ctx, s->env.grad, span);
+    return call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready, NULL);
+}
+
+void gw_session_skip(gw_session *s, bool skip) {
+    s->env.skip = skip;
+}
+
+bool gw_session_begins(const gw_session *s) {
+    return s->strategy.ops->ready;
+}
+
+bool gw_session_leaves_out(const gw_session *s) {
+    return s->env.skip && takes_back(s);
+}
+
+void gw_session_undo(gw_session *s) {
+    gw_undo_put(&s->undo);
+    if (!takes_back(s))
+        return;
+    s->env.grads->ticket--;
+    s->env.params->ticket--;
+    gw_hook_count(s->env.grads->ticket);
+}
+
+void gw_session_watch(gw_session *s, const gw_session_tap *tap) {
+    s->tap = tap ? *tap : (gw_session_tap){0};
+}
+
+const float *gw_session_residual(const gw_session *s) {
+    return s->env.grads->store;
+}
+
+const gw_coded *gw_session_coded(const gw_session *s) {
+    return s->coded;
+}
+
+const char *gw_session_codec_of(const gw_session *s, size_t at) {
+    const gw_lane *lane = s->env.grads;
+    for (int i = 0; i < lane->n_runs; i++)
+        if (at < gw_span_end(lane->runs[i].span))
+            return lane->runs[i].lane->codec->spec;
+    return lane->codec->spec;
+}
+
+gw_err gw_session_progress(gw_session *s) {
+    gw_span all = {0, s->env.n};
+    return call(s, "progress", all, GW_PHASE_MPI_POLL, NULL, s->strategy.ops->progress);
+}
+
+gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
+    enter("finish", span, GW_PHASE_MPI_WAIT);
+    gw_err e = s->strategy.ops->finish(s->self, span, u);
+    leave();
+    s->logical_bytes += span.n * sizeof(float);
+    if (e == GW_OK && s->tap.after)
+        s->tap.after(s->tap.ctx, u);
+    return e;
+}
+
+gw_err gw_session_publish(gw_session *s, gw_span span) {
+    /* Where await() waits, this only starts. */
+    gw_phase phase = gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
+    return call(s, "publish", span, phase, s->strategy.ops->publish, NULL);
+}
+
+gw_err gw_session_await(gw_session *s, gw_span span) {
+    return call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await, NULL);
+}
+
+bool gw_session_progresses(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->progress && (!ops->polls || ops->polls(s->strategy.args));
+}
+
+bool gw_session_awaits(const gw_session *s) {
+    return s->strategy.ops->await;
+}
+
+gw_err gw_session_settle(gw_session *s) {
+    return call(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT, NULL,
+                s->strategy.ops->settle);
+}
+
+gw_err gw_session_state(gw_session *s, gw_io *io) {
+    gw_hook_enter("state", (gw_span){0, s->env.n});
+    gw_err e = s->strategy.ops->state ? s->strategy.ops->state(s->self, io) : GW_OK;
+    gw_hook_leave();
+    GW_TRY(e);
+    if (s->velocity)
+        GW_TRY(gw_io_field(io, "velocity", s->velocity, s->env.n * sizeof(float)));
+    GW_TRY(gw_lane_state(s->env.grads, io));
+    return gw_lane_state(s->env.params, io);
+}
+
+void gw_session_count_on(gw_session *s, int64_t steps) {
+    s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
+}
+
+gw_cost gw_session_cost(const gw_session *s, int64_t exchange) {
+    return s->strategy.ops->cost(s->self, exchange);
+}
+
+gw_cost gw_session_settle_cost(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->settle_cost ? ops->settle_cost(s->self) : (gw_cost){0};
+}
+
+bool gw_session_framed(const gw_session *s) {
+    return s->wire_check;
+}
+
+uint64_t gw_session_frames(const gw_session *s) {
+    return s->env.grads->frames + s->env.params->frames;
+}
+
+bool gw_session_agrees(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self));
+}
+
+const char *gw_session_notes(const gw_session *s) {
+    return s->notes ? s->notes : "";
+}
+
+const char *gw_session_choices(const gw_session *s) {
+    return s->choices ? s->choices : "";
+}
+
+uint64_t gw_session_logical_bytes(const gw_session *s) {
+    return s->logical_bytes;
+}

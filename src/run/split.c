@@ -1,0 +1,136 @@
+#include "run/split.h"
+
+#include "nn/layer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Batches that differ by more run at another rate. */
+#define SAME_SIZE 0.1
+
+double gw_split_bytes(const gw_product *p) {
+    double m = p->m, n = p->n, k = p->k;
+    return sizeof(float) * (m * k + k * n + 2 * m * n);
+}
+
+static int layers(const gw_split *m) {
+    return m->of.spec->n_hidden + 1;
+}
+
+static int width(const gw_split *m, int l) {
+    const gw_model_spec *s = m->of.spec;
+    return l < 0 ? s->inputs : l == s->n_hidden ? s->classes : s->hidden[l];
+}
+
+/* What a step touches: parameters, gradients and momentum; inputs, outputs and two deltas. */
+static double working_set(const gw_split *m) {
+    double arena = 0, sample = width(m, -1), widest = 0;
+    for (int l = 0; l < layers(m); l++) {
+        double out = width(m, l);
+        arena += ((double)width(m, l - 1) + 1) * out;
+        sample += out;
+        widest = fmax(widest, out);
+    }
+    int arrays = m->of.momentum > 0 ? 3 : 2;
+    return sizeof(float) * (arrays * arena + m->of.batch * (sample + 2 * widest));
+}
+
+static void price_products(gw_split *m) {
+    gw_product all[GW_PRODUCTS];
+    int n = gw_twin_products(m->of.spec, m->of.batch, all);
+    m->flop_s = 0;
+    for (int i = 0; i < n; i++)
+        m->flop_s += gw_twin_product(m->c, &all[i]);
+    m->working_set = working_set(m);
+    m->level = gw_ceilings_level(m->c, m->working_set / m->of.threads, m->c->all_threads);
+    m->bandwidth = m->of.threads * gw_ceilings_bandwidth(m->c, m->level, m->c->all_threads);
+}
+
+void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of) {
+    *m = (gw_split){.c = c, .of = *of};
+    if (!c || c->oversubscribed || of->batch < 1) {
+        m->c = NULL;
+        return;
+    }
+    m->move_s = gw_twin_update(c, of);
+    m->fork_s = of->threads > 1 ? gw_twin_fork(c) : 0;
+    for (int k = 0; k < GW_CODINGS; k++)
+        m->code_s[k] = gw_twin_coded(c, of, (gw_coding)k);
+    for (int l = 0; l < layers(m); l++) {
+        m->forward_s[l] = gw_twin_pointwise(c, of, l, GW_PART_FORWARD_POINTWISE);
+        m->backward_s[l] = gw_twin_pointwise(c, of, l, GW_PART_BACKWARD_POINTWISE);
+    }
+    price_products(m);
+}
+
+/* What the pointwise kernels and the update would take with all data in the first-level cache. */
+static double twins(const gw_split *m, int local, const gw_moved *moved) {
+    double t = moved->alone * m->move_s;
+    if (moved->forks > 0)
+        t += moved->shared * m->move_s / m->of.threads + moved->forks * m->fork_s;
+    for (int l = 0; l < layers(m); l++) {
+        int threads = gw_layer_threads(local, width(m, l));
+        double all = (double)local * width(m, l) * (m->forward_s[l] + m->backward_s[l]);
+        t += threads > 1 ? all / threads + 2 * m->fork_s : all;
+    }
+    return t;
+}
+
+/* Time beyond the twins', no less than 0: a twin's own error may make it the longer one. */
+static double beyond(double took_s, double twin_s) {
+    return isnan(twin_s) ? NAN : fmax(0, took_s - twin_s);
+}
+
+static void split_codec(const gw_split *m, const gw_batch_cost *cost, gw_batch_split *split) {
+    double twin = 0, took = cost->phase_s[GW_PHASE_ENCODE] + cost->phase_s[GW_PHASE_DECODE];
+    for (int k = 0; k < GW_CODINGS; k++)
+        twin += cost->coded[k] > 0 ? cost->coded[k] * m->code_s[k] : 0;
+    if (m->of.codec)
+        split->memory_codec_twin_s = beyond(took, twin);
+}
+
+void gw_split_interval(double c_s, double flop_s, double bytes_s, double *lo, double *hi) {
+    *lo = fmax(0, c_s - flop_s);
+    *hi = fmin(c_s, bytes_s);
+    if (isnan(c_s + flop_s + bytes_s) || *lo > *hi) /* fmax and fmin leave a NaN out */
+        *lo = *hi = NAN;
+}
+
+static void split_products(gw_split *m, int local, double took_s, gw_batch_split *split) {
+    gw_product all[GW_PRODUCTS];
+    double scale = (double)local / m->of.batch, bytes = 0, lo, hi;
+    if (fabs(scale - 1) > SAME_SIZE)
+        return;
+    int n = gw_twin_products(m->of.spec, local, all);
+    for (int i = 0; i < n; i++)
+        bytes += gw_split_bytes(&all[i]);
+    gw_split_interval(took_s, m->flop_s * scale, bytes / m->bandwidth, &lo, &hi);
+    m->flagged += isnan(lo);
+    split->memory_model_lo_s = lo;
+    split->memory_model_hi_s = hi;
+    split->core_model_lo_s = took_s - hi;
+    split->core_model_hi_s = took_s - lo;
+}
+
+void gw_split_forget(gw_split *m) {
+    m->split = m->flagged = 0;
+}
+
+void gw_split_batch(gw_split *m, int local, const gw_moved *moved, gw_batch_row *row) {
+    const gw_batch_cost *c = &row->cost;
+    const double *phase = c->phase_s, *part = c->part_s;
+    double pointwise = part[GW_PART_FORWARD_POINTWISE] + part[GW_PART_BACKWARD_POINTWISE];
+    double rest = pointwise + part[GW_PART_LOSS];
+    if (!m->c || isnan(rest) || local < 1)
+        return;
+    double moving = pointwise + phase[GW_PHASE_UPDATE];
+    double memory = beyond(moving, twins(m, local, moved));
+    row->split.memory_twin_s = memory;
+    row->split.core_twin_s = rest + phase[GW_PHASE_UPDATE] - memory;
+    split_codec(m, c, &row->split);
+    m->split++;
+    split_products(m, local, phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] - rest,
+                   &row->split);
+    if (row->source == GW_SPLIT_NONE)
+        row->source = GW_SPLIT_TWIN_MODEL;
+}

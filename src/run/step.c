@@ -1,0 +1,222 @@
+#include "run/step.h"
+
+#include "base/probe.h"
+#include "nn/gemm.h"
+#include "prof/clock.h"
+
+/* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
+enum { UPDATE_PIECE = 1 << 18 };
+
+static void poll(void *stepper) {
+    gw_stepper *t = stepper;
+    if (t->failed == GW_OK)
+        t->failed = gw_session_progress(t->session);
+}
+
+static void count(gw_moved *m, size_t n) {
+    bool shared = gw_optimizer_threads(n) > 1;
+    *(shared ? &m->shared : &m->alone) += (double)n;
+    m->forks += shared;
+}
+
+static void update_listed(gw_stepper *t, const gw_update *u, float lr) {
+    gw_phase_enter(GW_PHASE_UPDATE);
+    for (int i = 0; i < u->n_lists; i++) {
+        const gw_elements *l = &u->lists[i];
+        gw_optimizer_update_at(t->optimizer, gw_model_params(t->model), l->at, l->value, l->n, lr,
+                               u->scale);
+        count(&t->moved, l->n);
+    }
+    gw_phase_leave();
+}
+
+static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
+    if (u->lists)
+        update_listed(t, u, lr);
+    for (size_t done = 0; !u->lists && done < u->own.n; done += UPDATE_PIECE) {
+        size_t left = u->own.n - done;
+        gw_span piece = {u->own.off + done, left < UPDATE_PIECE ? left : UPDATE_PIECE};
+        gw_phase_enter(GW_PHASE_UPDATE);
+        gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
+        gw_phase_leave();
+        count(&t->moved, piece.n);
+        if (left > UPDATE_PIECE)
+            GW_TRY(gw_session_progress(t->session));
+    }
+    return GW_OK;
+}
+
+/* Is this step, or the pending one, to be updated by? */
+static gw_err agree(gw_stepper *t) {
+    if (!t->guard)
+        return GW_OK;
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = gw_guard_agree(t->guard);
+    gw_phase_leave();
+    gw_session_skip(t->session, t->guard->out);
+    return e;
+}
+
+static bool left_out(const gw_stepper *t) {
+    bool late = gw_session_strategy(t->session)->traits & GW_STRATEGY_LATE;
+    return t->guard && t->guard->out && !late;
+}
+
+/* Do the ranks agree right after the backward pass? Lazy, the first update comes after the step;
+ * and of a void step whose exchange has not begun nothing need be sent or taken back. Else they
+ * meet when the exchange is done. */
+static bool agrees_first(const gw_stepper *t) {
+    return t->lazy || !gw_session_begins(t->session);
+}
+
+/* Exchange of `span` done, parameters moved and agreed on. */
+static gw_err finish(gw_stepper *t, gw_span span, float lr) {
+    gw_update u;
+    GW_TRY(gw_session_finish(t->session, span, &u));
+    gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
+    if (!agrees_first(t))
+        GW_TRY(agree(t));
+    if (!left_out(t))
+        GW_TRY(update(t, &u, lr));
+    return gw_session_publish(t->session, span);
+}
+
+static gw_err finish_layer(gw_stepper *t, int l) {
+    return finish(t, gw_model_span(t->model, l), t->pending_lr);
+}
+
+/* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
+ * is published before this one is waited for, so that it travels under this one's computation. */
+static gw_err await(gw_stepper *t, int l) {
+    bool ahead = gw_session_awaits(t->session);
+    if (!ahead || l == 0)
+        GW_TRY(finish_layer(t, l));
+    if (ahead && l + 1 < gw_model_layers(t->model))
+        GW_TRY(finish_layer(t, l + 1));
+    return gw_session_await(t->session, gw_model_span(t->model, l));
+}
+
+static gw_err forward(gw_stepper *t, int batch) {
+    for (int l = 0; l < gw_model_layers(t->model); l++) {
+        if (t->pending)
+            GW_TRY(await(t, l));
+        gw_phase_enter(GW_PHASE_FORWARD);
+        gw_model_forward(t->model, l, batch);
+        gw_phase_leave();
+        if (t->pending)
+            GW_TRY(gw_session_progress(t->session));
+    }
+    t->pending = false;
+    return GW_OK;
+}
+
+static gw_err backward(gw_stepper *t, int batch, double share) {
+    gw_session_begin(t->session, share);
+    float *sums = gw_session_sums(t->session);
+    for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        if (sums)
+            gw_model_backward_onto(t->model, l, batch, sums);
+        else
+            gw_model_backward(t->model, l, batch);
+        if (t->guard)
+            gw_guard_layer(t->guard, sums ? sums : gw_model_grads(t->model), l);
+        gw_phase_leave();
+        if (!t->apart)
+            GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
+        GW_TRY(gw_session_progress(t->session));
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        gw_model_descend(t->model, l, batch); /* while layer l's gradient is on its way */
+        gw_phase_leave();
+    }
+    for (int l = gw_model_layers(t->model) - 1; l >= 0 && t->apart; l--)
+        GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
+    return GW_OK;
+}
+
+/* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
+static gw_err exchange(gw_stepper *t, float lr) {
+    gw_span all = {0, gw_model_size(t->model)};
+    if (agrees_first(t))
+        GW_TRY(agree(t));
+    bool none = gw_session_leaves_out(t->session);
+    t->pending = t->lazy;
+    t->pending_lr = lr;
+    if (none && !gw_session_begins(t->session)) {
+        t->pending = false;
+    } else if (!t->lazy) {
+        GW_TRY(finish(t, all, lr));
+        GW_TRY(gw_session_await(t->session, all));
+    } else if (none) {
+        GW_TRY(gw_step_settle(t));
+    }
+    if (t->guard && t->guard->out)
+        gw_session_undo(t->session);
+    return GW_OK;
+}
+
+static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+    GW_TRY(forward(t, local));
+    gw_phase_enter(GW_PHASE_FORWARD);
+    *loss_sum = gw_model_loss(t->model, t->labels, local, 1.0f / (float)global, NULL);
+    gw_phase_leave();
+    if (t->guard)
+        gw_guard_loss(t->guard, *loss_sum);
+    GW_TRY(backward(t, local, (double)local / global));
+    GW_TRY(gw_gemm_check());
+    return exchange(t, lr);
+}
+
+/* All layers' exchanges, then all updates, then what publishes them: nothing is computed while
+ * messages are under way, and none are when it is over. */
+static gw_err finish_apart(gw_stepper *t) {
+    gw_update u[GW_MAX_LAYERS];
+    int layers = t->pending ? gw_model_layers(t->model) : 0;
+    for (int l = 0; l < layers; l++)
+        GW_TRY(gw_session_finish(t->session, gw_model_span(t->model, l), &u[l]));
+    for (int l = 0; l < layers && !left_out(t); l++)
+        GW_TRY(update(t, &u[l], t->pending_lr));
+    for (int l = 0; l < layers; l++)
+        GW_TRY(gw_session_publish(t->session, gw_model_span(t->model, l)));
+    for (int l = 0; l < layers; l++)
+        GW_TRY(gw_session_await(t->session, gw_model_span(t->model, l)));
+    t->pending = false;
+    return gw_session_settle(t->session);
+}
+
+gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+    bool polls = gw_session_progresses(t->session) && !t->apart;
+    if (polls)
+        gw_gemm_between(poll, t);
+    gw_err e = step(t, local, global, lr, loss_sum);
+    if (e == GW_OK && t->apart)
+        e = finish_apart(t);
+    if (polls)
+        gw_gemm_between(NULL, NULL);
+    return e == GW_OK ? t->failed : e;
+}
+
+/* Busy, as a rank is that has more to do than the others. */
+static void hold_up(double seconds) {
+    uint64_t start = gw_clock_ticks();
+    while (gw_clock_seconds(gw_clock_ticks() - start) < seconds)
+        ;
+}
+
+gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
+    gw_phase_enter(GW_PHASE_DATA);
+    gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
+    if (t->skew_s > 0)
+        hold_up(t->skew_s);
+    gw_phase_leave();
+    return gw_step_loaded(t, batch.local, batch.global, lr, loss_sum);
+}
+
+gw_err gw_step_settle(gw_stepper *t) {
+    if (!t->pending)
+        return GW_OK;
+    for (int l = 0; l < gw_model_layers(t->model); l++)
+        GW_TRY(await(t, l));
+    t->pending = false;
+    return GW_OK;
+}

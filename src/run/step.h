@@ -1,0 +1,42 @@
+/** One optimizer step as data flows: gather, forward, loss, backward with the exchange of each
+ * layer's gradient, update. `eager` finishes the exchange at the end of the step; `lazy` just
+ * before the next forward pass reads each layer, so that communication may hide there, too. */
+#ifndef GW_RUN_STEP_H
+#define GW_RUN_STEP_H
+
+#include "data/sampler.h"
+#include "nn/model.h"
+#include "nn/optimizer.h"
+#include "run/guard.h"
+#include "run/owned.h"
+#include "run/session.h"
+#include "run/split.h"
+
+typedef struct gw_stepper {
+    gw_model *model;
+    gw_optimizer *optimizer;
+    gw_session *session;
+    const gw_dataset *set;
+    uint8_t *labels; /* of the local batch: max_local */
+    bool lazy;
+    bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
+    bool pending; /* lazy: the last step's exchange is not finished yet */
+    float pending_lr;
+    double skew_s;   /* delay of each step, after its samples are gathered; 0: none */
+    gw_moved moved;  /* in all steps so far */
+    gw_owned owned;  /* likewise */
+    gw_guard *guard; /* NULL: nobody looks whether loss and gradients are finite */
+    gw_err failed;   /* what a poll within a kernel ran into */
+} gw_stepper;
+
+/** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
+gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
+
+/** The same on samples that lie in the model's input and in `labels` already: `local` of the
+ *  `global` ones. */
+gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
+
+/** Finish a pending exchange, so that parameters may be read; nothing to do when eager. */
+gw_err gw_step_settle(gw_stepper *t);
+
+#endif

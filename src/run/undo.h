@@ -1,0 +1,25 @@
+/** What a step changes on this rank before it is known whether it counts (--on-nan skip): the
+ * residual of error feedback, which encoding takes from, and momentum that the session applies. The
+ * state before the step is copied layer by layer, and put back where the step is void. */
+#ifndef GW_RUN_UNDO_H
+#define GW_RUN_UNDO_H
+
+#include "base/err.h"
+#include "base/span.h"
+
+typedef struct gw_undo {
+    size_t n;
+    float *now[2], *before[2]; /* NULL: not kept */
+} gw_undo;
+
+/** Of n floats each; either may be NULL. */
+gw_err gw_undo_open(gw_undo *u, size_t n, float *residual, float *velocity);
+void gw_undo_close(gw_undo *u);
+
+/** A step's gradient of span `s` is there, and nothing of it is encoded: copy what is kept. */
+void gw_undo_keep(gw_undo *u, gw_span s);
+
+/** All is as it was before the step, of which all spans were kept and nothing is under way. */
+void gw_undo_put(gw_undo *u);
+
+#endif

@@ -1,0 +1,94 @@
+/** Choosing codec and algorithm by the cost model: `--compress auto` and `gradwire plan`.
+ *
+ *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is read before MPI starts; then, on
+ *  the ranks, everything is measured once (select/survey.h), each codec is combined with each
+ *  algorithm that can carry it under the strategy, and the shortest predicted step
+ *  (select/forecast.h) wins; but `none` does unless the gain exceeds the margin. All ranks choose by
+ *  the same reduced figures, so alike. */
+#ifndef GW_SELECT_AUTO_H
+#define GW_SELECT_AUTO_H
+
+#include "base/list.h"
+#include "comm/strategy.h"
+#include "run/session.h"
+#include "select/survey.h"
+
+#include <jansson.h>
+
+/** Codecs that keep the accuracy of uncompressed training by their defaults. Biased ones do with
+ *  error feedback and plain SGD, but lose with momentum: left out of the default there. */
+#define GW_AUTO_CODECS "none;fp16;qsgd:bits=8;qsgd:bits=4;topk:ratio=0.01"
+
+enum { GW_AUTO_MOST = 512, GW_AUTO_SPEC = 128 };
+
+/** A codec with an algorithm, and what is predicted for it. */
+typedef struct gw_candidate {
+    char codec[GW_AUTO_SPEC], algo[GW_AUTO_SPEC];
+    bool feedback, plain; /* plain: no compression, frames aside */
+    gw_way way;
+    gw_forecast forecast;
+    double measured_s; /* of a step; NaN: not measured */
+} gw_candidate;
+
+typedef struct gw_auto {
+    gw_args *args;
+    gw_list codecs, algos; /* algos.n == 0: all there are */
+    bool default_codecs, wire_check;
+    bool dropped; /* some of the default codecs, for momentum */
+    bool named;   /* codec and algorithm are known: they are predicted, nothing is chosen */
+    double budget_s, margin;
+    gw_session *session;
+    const gw_strategy *strategy; /* the session's */
+    char feedback[16];           /* on, off or auto */
+    /* after gw_auto_settle: */
+    gw_local local;
+    gw_algo_survey *algo;
+    int n_algos;
+    gw_candidate *candidate; /* by predicted step, the shortest first */
+    int n, chosen, plain;    /* plain: the best without compression; -1: there is none */
+    int ranks, nodes;
+    double measured_s; /* the run's step, for the report; NaN: not yet */
+    float *params, *gradient;
+    char why[512]; /* the choice in a line */
+} gw_auto;
+
+/** A session for --comm, --compress and --error-feedback, as gw_session_new has them; no MPI call.
+ *  Where `compress` asks for a choice, *out is what makes it, and the session has no codec until
+ *  gw_auto_settle. Else *out is NULL, or, with `forecast`, what predicts the step of the codec
+ *  named. Free both. GW_ERR_USAGE: a malformed spec, a codec or an algorithm that does not exist, a
+ *  `feedback` that needs a certain codec. GW_ERR_UNSUPPORTED: nothing of it can be combined, or the
+ *  cost model does not know the exchange. */
+gw_err gw_auto_session(gw_session **session, gw_auto **out, const char *comm, const char *compress,
+                       const char *feedback, bool wire_check, bool forecast);
+void gw_auto_free(gw_auto *a);
+
+/** True if the strategy's own option names the algorithm, so that only the codec is chosen. */
+bool gw_auto_algo_named(const gw_auto *a);
+
+typedef struct gw_auto_job {
+    gw_rehearsal rehearsal;
+    bool lazy, yield;
+    bool check; /* see only whether there is anything to choose among; measure nothing */
+    uint64_t seed;
+    const char *codec, *algo; /* the choice of an earlier start of the run; NULL: none */
+} gw_auto_job;
+
+/** Collective, before gw_session_open: measure, predict, choose - or, with job->codec, choose that
+ *  again - and bind the session. Afterwards the model works on a->params and a->gradient, as
+ *  gw_survey_step leaves it; they live as long as `a`. Nothing to do where `a` is NULL.
+ *  GW_ERR_UNSUPPORTED: job->codec is no candidate any more. */
+gw_err gw_auto_settle(gw_auto *a, const gw_auto_job *job);
+
+/** Does it choose the codec, rather than predict, or is it NULL? */
+bool gw_auto_chooses(const gw_auto *a);
+
+/** What it chose; NULL: nothing yet, or it only predicts, or `a` is NULL. */
+const gw_candidate *gw_auto_choice(const gw_auto *a);
+
+/** After gw_auto_settle: the predicted step of what was chosen, seconds. */
+double gw_auto_predicted(const gw_auto *a);
+
+/** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
+json_t *gw_auto_json(const gw_auto *a);
+
+#endif

@@ -1,0 +1,297 @@
+/* Measuring, predicting and choosing on the ranks. */
+#include "select/auto_parts.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "comm/buckets.h"
+#include "mpi/wait.h"
+#include "run/residuals.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the step's shape ---- */
+
+static gw_err shape_parts(gw_auto *a, gw_shape *shape, size_t n, gw_span **parts) {
+    const gw_auto_known *known = gw_auto_known_of(a->strategy);
+    bool split = known->parts == GW_AUTO_WHOLE && shape->lazy;
+    gw_auto_pattern p = split ? GW_AUTO_LAYERS : known->parts;
+    shape->overlapped = known->overlapped;
+    gw_buckets cut = {.n = n, .each = n, .count = 1};
+    if (p == GW_AUTO_BUCKETS)
+        cut = gw_buckets_cut(n, gw_args_bytes(a->strategy->args, "bucket"));
+    int count = p == GW_AUTO_LAYERS ? shape->n_layers : cut.count;
+    if (count > GW_FORECAST_PARTS)
+        return gw_fail(GW_ERR_USAGE, "%s: more than %d buckets: use larger ones",
+                       a->strategy->ops->head.name, GW_FORECAST_PARTS);
+    GW_TRY(gw_alloc(parts, (size_t)count, sizeof **parts));
+    for (int i = 0; i < count; i++)
+        (*parts)[i] = p == GW_AUTO_LAYERS ? shape->layers[count - 1 - i] : gw_buckets_span(&cut, i);
+    shape->parts = *parts;
+    shape->n_parts = count;
+    return GW_OK;
+}
+
+static size_t longest_part(const gw_shape *shape) {
+    size_t most = 0;
+    for (int i = 0; i < shape->n_parts; i++)
+        most = shape->parts[i].n > most ? shape->parts[i].n : most;
+    return most;
+}
+
+/* Ranks of one node exchange through its memory. */
+static gw_err count_nodes(gw_auto *a, MPI_Comm comm) {
+    MPI_Comm node;
+    int here = 0, first;
+    GW_MPI(MPI_Comm_size(comm, &a->ranks));
+    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    GW_MPI(MPI_Comm_rank(node, &here));
+    GW_MPI(MPI_Comm_free(&node));
+    first = here == 0;
+    GW_TRY(gw_allreduce(&first, &a->nodes, 1, MPI_INT, MPI_SUM, comm));
+    return GW_OK;
+}
+
+/* ---- candidates ---- */
+
+/* Floats of a codec's calls when the algorithm reduces a span of n. */
+static size_t call_of(const gw_algo_survey *s, size_t n) {
+    double each = s->chunk > 0 ? s->chunk : s->part * (double)n;
+    return each >= (double)n ? n : each < 1 ? 1 : (size_t)each;
+}
+
+enum { MOST_PRICES = 8 };
+
+/* Prices are measured for the sizes in use; those within a third of each other share one. */
+static int price_for(gw_codec_price *price, int *n_prices, size_t call) {
+    int nearest = -1;
+    double least = INFINITY;
+    for (int i = 0; i < *n_prices; i++) {
+        double far = fabs(log((double)call / (double)price[i].part));
+        if (far < least) {
+            least = far;
+            nearest = i;
+        }
+    }
+    if (least < log(4.0 / 3) || *n_prices == MOST_PRICES)
+        return nearest;
+    price[*n_prices].part = call;
+    return (*n_prices)++;
+}
+
+static gw_way way_of(const gw_algo_survey *s, const gw_codec *codec, const gw_codec_price *price,
+                     size_t n) {
+    gw_way way = {.exact = s->exact};
+    if (codec->caps & GW_CODEC_IDENTITY) {
+        way.messages = s->exact;
+        way.bytes = sizeof(float);
+        way.sent = s->exact_sent;
+        return way; /* sums are in the curve, and overlap with it as they do */
+    }
+    way.messages = s->coded;
+    way.sent = s->sent;
+    way.chunks = s->chunks;
+    way.bytes = price->bytes;
+    memcpy(way.work, s->work, sizeof way.work);
+    memcpy(way.price, price->price, sizeof way.price);
+    if (s->summed && gw_codec_agrees(codec))
+        way.agreed = (double)gw_codec_prefix(codec, n) / (double)n;
+    return way;
+}
+
+static bool carries(const gw_algo_survey *s, const gw_codec *codec) {
+    return codec->caps & GW_CODEC_IDENTITY ? s->exact.n > 0 : s->coded.n > 0;
+}
+
+typedef struct run {
+    gw_auto *a;
+    const gw_shape *shape;
+    MPI_Comm comm;
+    size_t n;
+    bool check; /* only count the candidates */
+} run;
+
+static gw_err count_candidates(const run *r, const gw_codec *codec) {
+    for (int i = 0; i < r->a->n_algos; i++) {
+        bool ok;
+        GW_TRY(gw_auto_combine(r->a, codec, r->a->algo[i].spec, &ok));
+        r->a->n += ok;
+    }
+    return GW_OK;
+}
+
+static gw_err add_candidates(const run *r, gw_codec *codec, const char *spec, bool plain) {
+    gw_auto *a = r->a;
+    gw_codec_price price[MOST_PRICES];
+    int n_prices = 0, which[GW_AUTO_MOST], of[GW_AUTO_MOST], found = 0;
+    size_t longest = longest_part(r->shape);
+    for (int i = 0; i < a->n_algos && a->n + found < GW_AUTO_MOST; i++) {
+        bool ok;
+        GW_TRY(gw_auto_combine(a, codec, a->algo[i].spec, &ok));
+        if (!ok || !carries(&a->algo[i], codec))
+            continue;
+        of[found] = i;
+        which[found++] = price_for(price, &n_prices, call_of(&a->algo[i], longest));
+    }
+    bool feedback = gw_residuals_kept(a->feedback, codec->caps);
+    if (!(codec->caps & GW_CODEC_IDENTITY))
+        GW_TRY(gw_survey_codec(codec, feedback, a->gradient, r->n, price, n_prices, r->comm));
+    for (int k = 0; k < found; k++) {
+        const gw_algo_survey *algo = &a->algo[of[k]];
+        gw_candidate *c = &a->candidate[a->n++];
+        *c = (gw_candidate){.feedback = feedback, .plain = plain, .measured_s = NAN};
+        snprintf(c->codec, sizeof c->codec, "%s", spec);
+        snprintf(c->algo, sizeof c->algo, "%s", algo->spec);
+        c->way = way_of(algo, codec, &price[which[k]], longest);
+        c->forecast = gw_forecast_step(r->shape, &c->way);
+    }
+    return GW_OK;
+}
+
+static gw_err one_codec(const run *r, const char *spec, bool momentum) {
+    gw_codec codec = {0};
+    bool plain = false;
+    gw_err e = gw_agree(r->comm, gw_auto_open_codec(r->a, spec, &codec, &plain));
+    if (e != GW_OK) {
+        gw_codec_close(&codec);
+        return e;
+    }
+    bool loses = momentum && r->a->default_codecs && codec.caps & GW_CODEC_BIASED;
+    r->a->dropped |= loses;
+    if (!loses)
+        e = gw_codec_join(&codec, r->a->ranks);
+    if (!loses && e == GW_OK)
+        e = r->check ? count_candidates(r, &codec) : add_candidates(r, &codec, spec, plain);
+    gw_codec_close(&codec);
+    return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* too many ranks for it: on all alike */
+}
+
+/* ---- choosing ---- */
+
+static int shorter_first(const void *a, const void *b) {
+    double x = ((const gw_candidate *)a)->forecast.step_s;
+    double y = ((const gw_candidate *)b)->forecast.step_s;
+    return (x > y) - (x < y);
+}
+
+static void say(gw_auto *a) {
+    const gw_candidate *best = &a->candidate[a->chosen];
+    int at = gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms; next",
+                           best->codec, best->algo, best->forecast.step_s * 1e3);
+    int told = 0;
+    for (int i = 0; i < a->n && told < 3 && at < (int)sizeof a->why; i++) {
+        const gw_candidate *c = &a->candidate[i];
+        bool known_codec = strcmp(c->codec, best->codec) == 0;
+        for (int j = 0; j < i; j++)
+            known_codec |= strcmp(c->codec, a->candidate[j].codec) == 0;
+        if (known_codec)
+            continue;
+        at += gw_text_print(a->why + at, sizeof a->why - (size_t)at, "%s %s over %s %.3f",
+                            told++ ? "," : "", c->codec, c->algo, c->forecast.step_s * 1e3);
+    }
+    if (told == 0)
+        gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms",
+                      best->codec, best->algo, best->forecast.step_s * 1e3);
+    else if (a->chosen > 0 && at < (int)sizeof a->why)
+        gw_text_print(a->why + at, sizeof a->why - (size_t)at,
+                      "; no gain above %.3g%% by compressing", 100 * a->margin);
+}
+
+static gw_err nothing_left(const gw_auto *a) {
+    if (a->named)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--forecast: %s cannot be measured apart from a run on these %d ranks: "
+                       "remove --forecast",
+                       a->codecs.item[0], a->ranks);
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--compress auto: none of its codecs can be had on these %d ranks%s", a->ranks,
+                   a->dropped ? "; those that need error feedback are left out under momentum, "
+                                "unless auto:codecs=(..) names them"
+                              : "");
+}
+
+/* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
+static gw_err choose(gw_auto *a, MPI_Comm comm) {
+    double step_s[GW_AUTO_MOST];
+    GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
+    qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, shorter_first);
+    for (int i = 0; i < a->n; i++) {
+        step_s[i] = a->candidate[i].forecast.step_s;
+        if (a->plain < 0 && a->candidate[i].plain)
+            a->plain = i;
+    }
+    a->chosen = gw_forecast_choose(step_s, a->n, a->plain, a->margin);
+    if (a->chosen < 0)
+        return nothing_left(a);
+    if (!a->named)
+        say(a);
+    return GW_OK;
+}
+
+/* hier on one node is shm. */
+static void drop_doubles(gw_auto *a) {
+    for (int i = 0; i < a->n_algos && a->nodes == 1 && a->n_algos > 1 && a->algos.n == 0; i++)
+        if (strcmp(a->algo[i].spec, "hier") == 0) {
+            memmove(&a->algo[i], &a->algo[i + 1], (size_t)(a->n_algos - i - 1) * sizeof *a->algo);
+            a->n_algos--;
+        }
+}
+
+/* Floats: 32 MiB, above which no cache bends the line any more and memory would be wasted. */
+enum { LONGEST = 8 << 20 };
+
+static gw_err try_codecs(const run *r, const gw_auto_job *job) {
+    bool momentum = gw_optimizer_momentum(job->rehearsal.stepper->optimizer);
+    for (int i = 0; i < r->a->codecs.n; i++)
+        GW_TRY(one_codec(r, r->a->codecs.item[i], momentum));
+    return GW_OK;
+}
+
+static gw_err check(gw_auto *a, const gw_auto_job *job, const gw_shape *shape) {
+    run r = {.a = a, .shape = shape, .comm = job->rehearsal.comm, .check = true};
+    GW_TRY(try_codecs(&r, job));
+    return a->n > 0 ? GW_OK : nothing_left(a);
+}
+
+static gw_err measure(gw_auto *a, const gw_auto_job *job, gw_shape *shape) {
+    MPI_Comm comm = job->rehearsal.comm;
+    size_t n = gw_model_size(job->rehearsal.stepper->model), longest = longest_part(shape);
+    gw_survey_place place = {.comm = comm,
+                             .n = longest < LONGEST ? longest : LONGEST,
+                             .seed = job->seed,
+                             .yield = job->yield,
+                             .budget_s = a->budget_s};
+    GW_TRY(gw_survey_algos(&place, a->algo, a->n_algos));
+    GW_TRY(gw_survey_step(&job->rehearsal, a->params, a->gradient, &shape->local));
+    a->local = shape->local;
+    run r = {.a = a, .shape = shape, .comm = comm, .n = n};
+    GW_TRY(try_codecs(&r, job));
+    return choose(a, comm);
+}
+
+gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job) {
+    gw_model *model = job->rehearsal.stepper->model;
+    MPI_Comm comm = job->rehearsal.comm;
+    size_t n = gw_model_size(model);
+    gw_span *parts = NULL;
+    GW_TRY(count_nodes(a, comm));
+    drop_doubles(a);
+    gw_shape shape = {.layers = gw_model_spans(model),
+                      .n_layers = gw_model_layers(model),
+                      .lazy = job->lazy,
+                      .link = a->nodes > 1};
+    gw_err e = gw_alloc(&a->params, n, sizeof(float));
+    if (e == GW_OK)
+        e = gw_alloc(&a->gradient, n, sizeof(float));
+    if (e == GW_OK)
+        e = gw_alloc(&a->candidate, GW_AUTO_MOST, sizeof *a->candidate);
+    if (e == GW_OK)
+        e = shape_parts(a, &shape, n, &parts);
+    e = gw_agree(comm, e);
+    if (e == GW_OK)
+        e = job->check ? check(a, job, &shape) : measure(a, job, &shape);
+    free(parts);
+    return e;
+}

@@ -1,0 +1,78 @@
+#include "select/bound.h"
+
+#include "base/json.h"
+#include "comm/buckets.h"
+
+#include <math.h>
+
+const char *gw_bound_name(gw_bound_mode mode) {
+    static const char *const names[GW_BOUND_MODES] = {
+        [GW_BOUND_BLOCKING] = "blocking", [GW_BOUND_EAGER] = "eager",
+        [GW_BOUND_LAZY] = "lazy",         [GW_BOUND_PRIORITY] = "priority",
+        [GW_BOUND_SHARDED] = "sharded",   [GW_BOUND_DELAYED] = "delayed",
+    };
+    return names[mode];
+}
+
+static double transport_of(const gw_bound_parts *p) {
+    return isnan(p->transport_s) ? 0 : p->transport_s;
+}
+
+/* Wire, codec and transport by the floats of each part. What the core does for a part, it does
+ * while the part is on its way: the bound is no later for a codec whose first bytes leave early. */
+static int cut(const gw_bound_parts *p, bool sharded, gw_walk_part *part) {
+    const gw_span *last = &p->layers[p->n_layers - 1];
+    size_t n = gw_span_end(*last);
+    bool layers = sharded || p->bucket == 0;
+    gw_buckets buckets = gw_buckets_cut(n, layers ? n * sizeof(float) : p->bucket * sizeof(float));
+    int count = layers ? p->n_layers : buckets.count;
+    count = count < GW_FORECAST_PARTS ? count : GW_FORECAST_PARTS;
+    for (int i = 0; i < count; i++) {
+        gw_span s = layers ? p->layers[count - 1 - i] : gw_buckets_span(&buckets, i);
+        double share = (double)s.n / (double)n, wire_s = p->wire_s * share;
+        part[i] = (gw_walk_part){.span = s,
+                                 .beside_s = (p->codec_s + transport_of(p)) * share,
+                                 .wire_s = sharded ? wire_s / 2 : wire_s,
+                                 .gather_s = sharded ? wire_s / 2 : 0};
+    }
+    return count;
+}
+
+static double walk(const gw_bound_parts *p, gw_bound_mode mode) {
+    static _Thread_local gw_walk_part part[GW_FORECAST_PARTS];
+    bool sharded = mode == GW_BOUND_SHARDED;
+    gw_walk w = {.local = p->local,
+                 .layers = p->layers,
+                 .n_layers = p->n_layers,
+                 .parts = part,
+                 .n_parts = cut(p, sharded, part),
+                 .lazy = mode != GW_BOUND_EAGER,
+                 .priority = mode == GW_BOUND_PRIORITY,
+                 .gathers = sharded};
+    return gw_walk_step(&w).step_s;
+}
+
+double gw_bound_step(const gw_bound_parts *p, gw_bound_mode mode) {
+    gw_bound_parts mine = *p;
+    mine.local.update_s *= p->update_share;
+    double computation_s = gw_bound_computation(&mine);
+    switch (mode) {
+    case GW_BOUND_BLOCKING: return computation_s + p->wire_s;
+    case GW_BOUND_DELAYED: return fmax(computation_s + transport_of(p), p->wire_s);
+    default: return walk(&mine, mode);
+    }
+}
+
+json_t *gw_bound_json(const gw_bound_parts *p) {
+    const gw_local *l = &p->local;
+    json_t *modes = json_object();
+    for (int m = 0; m < GW_BOUND_MODES; m++)
+        json_object_set_new(modes, gw_bound_name((gw_bound_mode)m),
+                            gw_json_number(gw_bound_step(p, (gw_bound_mode)m)));
+    return json_pack("{s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "local",
+                     "data_s", l->data_s, "forward_s", l->forward_s, "backward_s", l->backward_s,
+                     "update_s", l->update_s, "other_s", l->other_s, "computation_s",
+                     gw_bound_computation(p), "codec_s", p->codec_s, "wire_s", p->wire_s,
+                     "transport_s", gw_json_number(p->transport_s), "update_share", p->update_share,
+                     "bucket_floats", (json_int_t)p->bucket, "modes", modes);
+}

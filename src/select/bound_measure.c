@@ -1,0 +1,189 @@
+#include "select/bound_measure.h"
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "machine/transport.h"
+#include "mpi/wait.h"
+#include "prof/ledger.h"
+#include "run/snapshot.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARMUP = 1, LEAST = 3, MOST = 51 };
+#define ENOUGH_S 0.3
+
+/* ---- modes ---- */
+
+static bool named(const gw_session *s, const char *name) {
+    return strcmp(gw_session_strategy(s)->head.name, name) == 0;
+}
+
+static bool by_priority(const gw_session *s) {
+    return named(s, "iallreduce") &&
+           strcmp(gw_args_text(gw_session_args(s), "order"), "priority") == 0;
+}
+
+gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) {
+    bool buckets = named(s, "iallreduce") || named(s, "sparse");
+    if (named(s, "allreduce") || named(s, "powersgd") || (named(s, "sharded") && !lazy))
+        *mode = GW_BOUND_BLOCKING;
+    else if (buckets && !lazy)
+        *mode = GW_BOUND_EAGER;
+    else if (buckets)
+        *mode = by_priority(s) ? GW_BOUND_PRIORITY : GW_BOUND_LAZY;
+    else if (named(s, "sharded"))
+        *mode = GW_BOUND_SHARDED;
+    else if (named(s, "delayed"))
+        *mode = GW_BOUND_DELAYED;
+    else
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "no bound is known for a step with --comm %s, only with allreduce, "
+                       "iallreduce, sparse, sharded, delayed and powersgd",
+                       gw_session_strategy(s)->head.name);
+    return GW_OK;
+}
+
+size_t gw_bound_bucket(const gw_session *s) {
+    bool cuts = named(s, "iallreduce") || named(s, "delayed");
+    return cuts ? gw_args_bytes(gw_session_args(s), "bucket") / sizeof(float) : 0;
+}
+
+/* ---- the exchange without a step ---- */
+
+typedef struct exchange {
+    const gw_rehearsal *r;
+    const float *gradient;
+    size_t owned; /* floats that this rank would update */
+} exchange;
+
+/* As a blocking step has it, but nothing is computed. */
+static gw_err exchange_once(exchange *x) {
+    gw_stepper *t = x->r->stepper;
+    gw_session *s = t->session;
+    const gw_model *m = t->model;
+    int layers = gw_model_layers(m), spans = t->lazy ? layers : 1;
+    gw_span all = {0, gw_model_size(m)};
+    x->owned = 0;
+    for (int l = layers - 1; l >= 0; l--)
+        GW_TRY(gw_session_ready(s, gw_model_span(m, l)));
+    for (int i = 0; i < spans; i++) {
+        gw_update u;
+        GW_TRY(gw_session_finish(s, t->lazy ? gw_model_span(m, i) : all, &u));
+        x->owned += u.own.n;
+    }
+    for (int i = 0; i < spans; i++)
+        GW_TRY(gw_session_publish(s, t->lazy ? gw_model_span(m, i) : all));
+    for (int i = 0; i < spans; i++)
+        GW_TRY(gw_session_await(s, t->lazy ? gw_model_span(m, i) : all));
+    return gw_session_settle(s);
+}
+
+static gw_err time_once(exchange *x, gw_batch_cost *cost) {
+    gw_session *s = x->r->stepper->session;
+    gw_session_begin(s, 1);
+    float *sums = gw_session_sums(s);
+    memcpy(sums ? sums : gw_session_grads(s), x->gradient,
+           gw_model_size(x->r->stepper->model) * sizeof *x->gradient);
+    GW_TRY(gw_barrier(x->r->comm));
+    gw_ledger_begin();
+    gw_err e = exchange_once(x);
+    gw_ledger_end(cost);
+    return e;
+}
+
+static gw_err time_exchange(exchange *x, gw_bound_run *out) {
+    double wall[MOST], codec[MOST], spent = 0, start = MPI_Wtime();
+    int n = 0;
+    for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
+        gw_batch_cost c;
+        GW_TRY(time_once(x, &c));
+        double s[] = {c.wall_s, c.phase_s[GW_PHASE_ENCODE] + c.phase_s[GW_PHASE_DECODE],
+                      MPI_Wtime() - start};
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 3, MPI_DOUBLE, MPI_MAX, x->r->comm));
+        spent = s[2];
+        if (k < 0)
+            continue;
+        out->wire_bytes = (double)c.wire_bytes;
+        wall[n] = s[0];
+        codec[n++] = s[1];
+    }
+    out->parts.codec_s = gw_stats_typical(codec, n);
+    out->parts.wire_s = fmax(0, gw_stats_typical(wall, n) - out->parts.codec_s);
+    return GW_OK;
+}
+
+/* ---- all parts ---- */
+
+static gw_err put_together(exchange *x, bool oversubscribed, gw_bound_run *out) {
+    const gw_rehearsal *r = x->r;
+    double byte_s, size = (double)gw_model_size(r->stepper->model);
+    int ranks;
+    GW_MPI(MPI_Comm_size(r->comm, &ranks));
+    GW_TRY(time_exchange(x, out));
+    GW_TRY(gw_transport_byte(oversubscribed, r->comm, &byte_s));
+    double mean[2] = {out->wire_bytes / ranks, (double)x->owned / size / ranks};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, r->comm));
+    out->wire_bytes = mean[0];
+    out->parts.update_share = mean[1] > 0 ? mean[1] : 1; /* delayed: the first step updates none */
+    /* An algorithm that sends nothing (shm) moves bytes in a way that was not measured. */
+    out->parts.transport_s = out->wire_bytes > 0 ? byte_s * out->wire_bytes : NAN;
+    return GW_OK;
+}
+
+static gw_err measure(gw_bound_run *out, const gw_rehearsal *r, float *params, float *gradient,
+                      bool oversubscribed, bool *own) {
+    gw_stepper *t = r->stepper;
+    gw_guard *guard = t->guard;
+    exchange x = {.r = r, .gradient = gradient};
+    t->guard = NULL;
+    gw_err e = gw_survey_step(r, params, gradient, &out->parts.local);
+    gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
+    if (e == GW_OK) {
+        e = put_together(&x, oversubscribed, out);
+        *own = e != GW_OK;
+    }
+    t->guard = guard;
+    return e;
+}
+
+gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubscribed, bool *own) {
+    gw_stepper *t = r->stepper;
+    size_t n = gw_model_size(t->model);
+    float *params = NULL, *gradient = NULL;
+    gw_snapshot before = {0};
+    *out = (gw_bound_run){.parts = {.layers = gw_model_spans(t->model),
+                                    .n_layers = gw_model_layers(t->model),
+                                    .bucket = gw_bound_bucket(t->session)}};
+    GW_TRY(gw_bound_of_session(t->session, t->lazy, &out->mode));
+    gw_err e = gw_alloc(&params, n, sizeof *params);
+    if (e == GW_OK)
+        e = gw_alloc(&gradient, n, sizeof *gradient);
+    if (e == GW_OK)
+        e = gw_snapshot_take(&before, t);
+    e = gw_agree(r->comm, e);
+    if (e == GW_OK)
+        e = measure(out, r, params, gradient, oversubscribed, own);
+    if (e == GW_OK)
+        e = gw_agree(r->comm, gw_snapshot_put(&before, t));
+    out->measured = e == GW_OK;
+    gw_snapshot_free(&before);
+    free(params);
+    free(gradient);
+    return e;
+}
+
+json_t *gw_bound_run_json(const gw_bound_run *run) {
+    if (!run->measured)
+        return json_null();
+    json_t *all = gw_bound_json(&run->parts);
+    json_object_set_new(all, "mode", json_string(gw_bound_name(run->mode)));
+    json_object_set_new(all, "bound_s", json_real(gw_bound_step(&run->parts, run->mode)));
+    json_object_set_new(all, "wire_bytes", json_real(run->wire_bytes));
+    json_object_set_new(all, "how",
+                        json_string("measured before the first step: the step without exchange, "
+                                    "the exchange without step, the transport on a busy core; the "
+                                    "bounds follow by docs/measurement.md, bound of a step"));
+    return all;
+}

@@ -1,0 +1,138 @@
+#include "select/walk.h"
+
+#include <math.h>
+
+typedef struct state {
+    const gw_walk *of;
+    double now, waited, link_free;
+    double ready[GW_FORECAST_PARTS], done[GW_FORECAST_PARTS];
+    int posted;
+} state;
+
+/* ---- the passes ---- */
+
+static double floats(const gw_walk *w, int below) {
+    double sum = 0;
+    for (int l = 0; l < w->n_layers; l++)
+        sum += (double)w->layers[l].n * (l > 0 ? 1 + below : 1);
+    return sum;
+}
+
+/* Shares of the backward pass: layer l's own gradient, and what it hands down. */
+static double backward_share(const gw_walk *w, int l, bool down) {
+    return down && l == 0 ? 0 : (double)w->layers[l].n / floats(w, 1);
+}
+
+static double share(const gw_walk *w, int l) {
+    return (double)w->layers[l].n / floats(w, 0);
+}
+
+/* The parts that are complete once the gradient from `low` on is. */
+static void post(state *s, size_t low) {
+    const gw_walk *w = s->of;
+    for (; s->posted < w->n_parts && w->parts[s->posted].span.off >= low; s->posted++) {
+        s->now += w->parts[s->posted].before_s;
+        s->ready[s->posted] = s->now;
+        s->now += w->parts[s->posted].beside_s;
+    }
+}
+
+static void backward(state *s) {
+    const gw_walk *w = s->of;
+    for (int l = w->n_layers - 1; l >= 0; l--) {
+        s->now += w->local.backward_s * backward_share(w, l, false);
+        post(s, w->layers[l].off);
+        s->now += w->local.backward_s * backward_share(w, l, true);
+    }
+}
+
+/* ---- the link ---- */
+
+/* Of the parts that are not on their way yet (done < 0) the link's next. */
+static int next(const state *s, bool priority) {
+    int best = -1;
+    for (int i = 0; i < s->posted; i++) {
+        if (s->done[i] >= 0)
+            continue;
+        if (best < 0)
+            best = i; /* the first that is ready */
+        else if (s->ready[i] > fmax(s->link_free, s->ready[best]))
+            break; /* they become ready in order */
+        else
+            best = i; /* nearer the input */
+        if (!priority)
+            break;
+    }
+    return best;
+}
+
+static void carry(state *s) {
+    const gw_walk *w = s->of;
+    for (int i = 0; i < s->posted; i++)
+        s->done[i] = -1;
+    for (int k = 0; k < s->posted; k++) {
+        int i = next(s, w->priority);
+        s->link_free = fmax(s->ready[i], s->link_free) + w->parts[i].wire_s;
+        s->done[i] = s->link_free + w->parts[i].latency_s;
+    }
+}
+
+/* ---- waiting ---- */
+
+static void wait_until(state *s, double when) {
+    if (when > s->now) {
+        s->waited += when - s->now;
+        s->now = when;
+    }
+}
+
+static void await(state *s, gw_span need) {
+    for (int i = 0; i < s->posted; i++)
+        if (gw_span_overlap(s->of->parts[i].span, need))
+            wait_until(s, s->done[i]);
+}
+
+/* Layer l's shard is there, is updated, and goes out; when it has arrived everywhere. */
+static double publish(state *s, int l) {
+    const gw_walk *w = s->of;
+    const gw_walk_part *p = &w->parts[w->n_layers - 1 - l];
+    await(s, w->layers[l]);
+    s->now += w->local.update_s * share(w, l);
+    s->link_free = fmax(s->now, s->link_free) + p->gather_s;
+    return s->link_free + p->latency_s;
+}
+
+static void forward_gathering(state *s) {
+    const gw_walk *w = s->of;
+    double there = publish(s, 0);
+    for (int l = 0; l < w->n_layers; l++) {
+        double above = l + 1 < w->n_layers ? publish(s, l + 1) : 0;
+        wait_until(s, there);
+        there = above;
+        s->now += w->local.forward_s * share(w, l);
+    }
+}
+
+static void forward(state *s) {
+    const gw_walk *w = s->of;
+    for (int l = 0; l < w->n_layers; l++) {
+        if (w->lazy)
+            await(s, w->layers[l]);
+        s->now += (w->local.update_s + w->local.forward_s) * share(w, l);
+    }
+}
+
+gw_walked gw_walk_step(const gw_walk *w) {
+    static _Thread_local state s;
+    s = (state){.of = w};
+    backward(&s);
+    carry(&s);
+    for (int i = 0; i < s.posted && !w->lazy; i++)
+        wait_until(&s, s.done[i]);
+    s.now += w->local.data_s + w->local.other_s;
+    if (w->gathers)
+        forward_gathering(&s);
+    else
+        forward(&s);
+    return (gw_walked){s.now, s.waited};
+}

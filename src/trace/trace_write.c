@@ -1,0 +1,453 @@
+/* trace.json, written from the rings of all ranks. Each rank puts its own events in order and into
+ * words; rank 0 lays the pieces one behind the other, so its memory does not grow with the ranks.
+ */
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "prof/clock.h"
+#include "trace/trace.h"
+#include "trace/trace_store.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+enum { TAG = 1, PIECE = 1 << 16, LONGEST = 2048 /* bytes of an event */ };
+
+/* Tracks of a rank; those of other threads follow. Perfetto takes equal thread numbers of two
+ * processes for one thread's, so they are numbered through. */
+enum { MAIN = 1, CODEC, REQUESTS, WAITS, ASIDE, TRACKS_A_RANK = 100 };
+
+/* What is written of an item, in the order of events of one instant. */
+typedef enum shape { END, SLICE, CODEC_SLICE, FIGURES, BEGIN, END_AT_ONCE } shape;
+
+typedef struct event {
+    uint64_t ts;
+    uint32_t ring, item;
+    shape shape;
+} event;
+
+/* Text on its way to rank 0's file. */
+typedef struct out {
+    char *text; /* PIECE bytes */
+    size_t len;
+    FILE *to;      /* rank 0; elsewhere NULL */
+    MPI_Comm comm; /* elsewhere */
+    gw_err failed;
+} out;
+
+/* ---- putting this rank's events in order ---- */
+
+#define MOST_OFF 2e-4 /* of a rate */
+
+/* A straight line from this rank's clock to the common one. */
+typedef struct line {
+    uint64_t at; /* ticks */
+    double seconds, tick_s;
+} line;
+
+/* The line for the trace, whose events lie in from .. to. Between two looks at the clocks the
+ * common clock runs at the rate that these happened to find, and two looks that lie close find a
+ * poor one: a slice's length would change with it. So the rate is this rank's own, unless the ends
+ * show it to be wrong by more than the clocks' error. */
+static line line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
+    double first = gw_sync_seconds(sync, from), last = gw_sync_seconds(sync, to);
+    double own = gw_clock_seconds(to - from);
+    line l = {from + (to - from) / 2, 0.5 * (first + last), gw_clock_seconds(1)};
+    double off = fabs(last - first - own);
+    if (off > 4 * gw_sync_error(sync) && off < MOST_OFF * own)
+        l.tick_s = (last - first) / (double)(to - from);
+    return l;
+}
+
+/* Nanoseconds of the common clock. It is rounded, so that touching stretches still touch. */
+static uint64_t time_of(const line *l, uint64_t ticks) {
+    double since = ticks >= l->at ? (double)(ticks - l->at) : -(double)(l->at - ticks);
+    double ns = nearbyint((l->seconds + since * l->tick_s) * 1e9);
+    return ns > 0 ? (uint64_t)ns : 0;
+}
+
+static const gw_trace_stretch *stretch(int ring, size_t i) {
+    return gw_trace_item(&gw_trace_the.ring[ring], i);
+}
+
+static bool is_batch(const event *e) {
+    return stretch((int)e->ring, e->item)->kind == GW_TRACE_BATCH;
+}
+
+/* Chronological; of one instant what ends, then slices as they were told, a batch before its
+ * phases, then what begins. */
+static int by_time(const void *a, const void *b) {
+    const event *x = a, *y = b;
+    if (x->ts != y->ts)
+        return x->ts < y->ts ? -1 : 1;
+    int late_x = x->shape >= BEGIN, late_y = y->shape >= BEGIN;
+    if (!(late_x && late_y) && x->shape != y->shape)
+        return x->shape < y->shape ? -1 : 1;
+    if (x->ring != y->ring)
+        return x->ring < y->ring ? -1 : 1;
+    if (x->ring == GW_TRACE_MAIN && is_batch(x) != is_batch(y))
+        return is_batch(x) ? -1 : 1;
+    if (x->item != y->item)
+        return x->item < y->item ? -1 : 1;
+    return (x->shape > y->shape) - (x->shape < y->shape);
+}
+
+/* Index of the first item of the oldest batch of which nothing was dropped. */
+static size_t first_whole(void) {
+    const gw_trace_ring *r = &gw_trace_the.ring[GW_TRACE_MAIN];
+    size_t held = gw_trace_held(r), i = 0;
+    if (r->seen == held)
+        return 0;
+    while (i < held && stretch(GW_TRACE_MAIN, i)->kind != GW_TRACE_BATCH)
+        i++;
+    return i < held ? i + 1 : held;
+}
+
+typedef struct list {
+    event *events;
+    size_t n;
+    line clock;
+} list;
+
+static void push(list *l, uint64_t ticks, int ring, size_t item, shape as) {
+    l->events[l->n++] = (event){time_of(&l->clock, ticks), (uint32_t)ring, (uint32_t)item, as};
+}
+
+static void push_main(list *l, size_t first) {
+    for (size_t i = first; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_MAIN]); i++) {
+        const gw_trace_stretch *s = stretch(GW_TRACE_MAIN, i);
+        push(l, s->start, GW_TRACE_MAIN, i, SLICE);
+        if (s->kind == GW_PHASE_ENCODE || s->kind == GW_PHASE_DECODE)
+            push(l, s->start, GW_TRACE_MAIN, i, CODEC_SLICE);
+    }
+}
+
+static void push_exchanges(list *l, int ring) {
+    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[ring]); i++) {
+        const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[ring], i);
+        push(l, x->start, ring, i, ring == GW_TRACE_WAITS ? SLICE : BEGIN);
+        if (ring == GW_TRACE_WAITS)
+            continue;
+        uint64_t begin = l->events[l->n - 1].ts;
+        push(l, x->end, ring, i, END);
+        if (l->events[l->n - 1].ts == begin)
+            l->events[l->n - 1].shape = END_AT_ONCE;
+    }
+}
+
+/* The counters of batches that are shown. */
+static void push_figures(list *l, uint64_t from) {
+    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_FIGURES]); i++) {
+        const gw_trace_figures *f = gw_trace_item(&gw_trace_the.ring[GW_TRACE_FIGURES], i);
+        if (f->at >= from)
+            push(l, f->at, GW_TRACE_FIGURES, i, FIGURES);
+    }
+}
+
+/* From the first to the last instant of what the rings hold. */
+static line clock_of_rings(const gw_sync *sync) {
+    uint64_t from = UINT64_MAX, to = 0;
+    for (int r = 0; r < GW_TRACE_RINGS; r++)
+        for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[r]); i++) {
+            const uint64_t *at = gw_trace_item(&gw_trace_the.ring[r], i); /* they begin with it */
+            from = *at < from ? *at : from;
+            to = *at > to ? *at : to;
+        }
+    return from < to ? line_of(sync, from, to) : line_of(sync, gw_clock_ticks(), gw_clock_ticks());
+}
+
+/* This rank's events in order; free(). */
+static gw_err collect(list *l, const gw_sync *sync) {
+    size_t most = 0, held[GW_TRACE_RINGS], first = first_whole();
+    for (int i = 0; i < GW_TRACE_RINGS; i++) {
+        held[i] = gw_trace_held(&gw_trace_the.ring[i]);
+        most += (i == GW_TRACE_MAIN || i == GW_TRACE_EXCHANGES ? 2 : 1) * held[i];
+    }
+    GW_TRY(gw_alloc(&l->events, most, sizeof *l->events));
+    l->clock = clock_of_rings(sync);
+    push_main(l, first);
+    for (int r = GW_TRACE_FLIGHTS; r <= GW_TRACE_ASIDE; r++)
+        for (size_t i = 0; i < held[r]; i++)
+            push(l, stretch(r, i)->start, r, i, SLICE);
+    push_exchanges(l, GW_TRACE_EXCHANGES);
+    push_exchanges(l, GW_TRACE_WAITS);
+    push_figures(l,
+                 first < held[GW_TRACE_MAIN] ? stretch(GW_TRACE_MAIN, first)->start : UINT64_MAX);
+    qsort(l->events, l->n, sizeof *l->events, by_time);
+    return GW_OK;
+}
+
+/* ---- putting them into words ---- */
+
+static void flush(out *o) {
+    if (o->failed == GW_OK && o->to)
+        fwrite(o->text, 1, o->len, o->to); /* the stream keeps the error */
+    else if (o->failed == GW_OK && o->len > 0)
+        o->failed =
+            gw_mpi_check(MPI_Send(o->text, (int)o->len, MPI_CHAR, 0, TAG, o->comm), "MPI_Send");
+    o->len = 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void put(out *o, const char *fmt, ...) {
+    if (PIECE - o->len < LONGEST)
+        flush(o);
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(o->text + o->len, PIECE - o->len, fmt, args);
+    va_end(args);
+    o->len += (size_t)n;
+}
+
+/* "12.345" of 12345 ns: the format counts microseconds; decimal keeps sums of parts exact. */
+#define US        "%" PRIu64 ".%03" PRIu64
+#define US_OF(ns) (ns) / 1000, (ns) % 1000
+
+static void put_head(out *o, const char *ph, int rank, int track, uint64_t ts) {
+    put(o, ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":" US, ph, rank,
+        rank * TRACKS_A_RANK + track, US_OF(ts));
+}
+
+/* "gradients [0,+1024)", quoted. */
+static void put_exchange_name(out *o, const gw_exchange *x) {
+    char lane[32], text[64];
+    snprintf(lane, sizeof lane, "lane %d", x->lane);
+    gw_text_plain(text, sizeof text, x->name ? x->name : lane);
+    put(o, ",\"name\":\"%s [%zu,+%zu)\"", text, x->off, x->n);
+}
+
+static void put_exchange_args(out *o, const gw_trace_exchange *x) {
+    put(o, ",\"args\":{\"lane\":%d,\"schedule\":%d,\"run\":%" PRIu64 ",\"bytes\":%zu", x->what.lane,
+        x->what.schedule, x->what.run, x->what.n * sizeof(float));
+    if (x->step > 0)
+        put(o, ",\"step\":%" PRId64, x->step);
+    put(o, "}}");
+}
+
+/* The runs of a schedule follow each other, so it is the schedule that names the async track; by
+ * rank, for Perfetto takes an id for the whole file's. */
+static void put_async(out *o, int rank, const event *e, int *open) {
+    const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
+    bool begin = e->shape == BEGIN;
+    put_head(o, begin ? "b" : "e", rank, REQUESTS, e->ts);
+    uint64_t id = (uint64_t)(rank + 1) << 48 | (uint64_t)x->what.lane << 32;
+    put(o, ",\"id\":\"0x%" PRIx64 "\",\"cat\":\"exchange\"", id | (uint32_t)x->what.schedule);
+    put_exchange_name(o, &x->what);
+    if (begin)
+        put_exchange_args(o, x);
+    else
+        put(o, "}");
+    *open += begin ? 1 : -1;
+    put_head(o, "C", rank, MAIN, e->ts);
+    put(o, ",\"name\":\"exchanges\",\"args\":{\"in flight\":%d}}", *open);
+}
+
+static void put_wait(out *o, int rank, const event *e, const line *clock) {
+    const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
+    put_head(o, "X", rank, WAITS, e->ts);
+    put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(time_of(clock, x->end) - e->ts));
+    put_exchange_name(o, &x->what);
+    put_exchange_args(o, x);
+}
+
+static void put_slice(out *o, int rank, const event *e, const line *clock) {
+    const gw_trace_stretch *s = stretch((int)e->ring, e->item);
+    bool main = e->ring == GW_TRACE_MAIN;
+    const char *cat = "phase", *name = s->kind < GW_PHASES ? gw_phase_name((gw_phase)s->kind) : "";
+    int track = MAIN;
+    if (e->shape == CODEC_SLICE) {
+        track = CODEC;
+        cat = "codec";
+    } else if (e->ring == GW_TRACE_FLIGHTS) {
+        track = REQUESTS;
+        cat = "requests";
+        name = "requests in flight";
+    } else if (!main) {
+        track = ASIDE + s->track;
+        cat = "aside";
+    }
+    put_head(o, "X", rank, track, e->ts);
+    put(o, ",\"dur\":" US, US_OF(time_of(clock, s->end) - e->ts));
+    if (!main || s->kind != GW_TRACE_BATCH)
+        put(o, ",\"cat\":\"%s\",\"name\":\"%s\"}", cat, name);
+    else if (s->step > 0)
+        put(o, ",\"cat\":\"batch\",\"name\":\"step %" PRId64 "\",\"args\":{\"step\":%" PRId64 "}}",
+            s->step, s->step);
+    else
+        put(o, ",\"cat\":\"between\",\"name\":\"between steps\"}");
+}
+
+static void put_figure(out *o, int rank, uint64_t ts, const char *name, const char *unit,
+                       double x) {
+    char text[64];
+    if (!isfinite(x))
+        return;
+    put_head(o, "C", rank, MAIN, ts);
+    gw_text_plain(text, sizeof text, name);
+    put(o, ",\"name\":\"%s\",\"args\":{\"%s\":%.15g}}", text, unit, x);
+}
+
+static void put_figures(out *o, int rank, const event *e) {
+    const gw_trace_store *t = &gw_trace_the;
+    const gw_trace_figures *f = gw_trace_item(&t->ring[e->ring], e->item);
+    static const char share[] = "memory-bound share";
+    put_figure(o, rank, e->ts, "wire", "bytes", f->wire_bytes);
+    put_figure(o, rank, e->ts, share, "ctr", f->share_ctr);
+    put_figure(o, rank, e->ts, share, "twin", f->share_twin);
+    put_figure(o, rank, e->ts, share, "model_lo", f->share_model_lo);
+    put_figure(o, rank, e->ts, share, "model_hi", f->share_model_hi);
+    for (int i = 0; i < t->counters; i++)
+        put_figure(o, rank, e->ts, t->counter[i], "count", f->counter[i]);
+}
+
+static void put_track(out *o, int rank, int track, const char *name) {
+    int tid = rank * TRACKS_A_RANK + track;
+    put(o,
+        ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+        "\"%s\"}},\n{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%d,\"tid\":%d,\"args\":{"
+        "\"sort_index\":%d}}",
+        rank, tid, name, rank, tid, track);
+}
+
+static void put_names(out *o, int rank) {
+    static const char *const tracks[] = {[MAIN] = "computation",
+                                         [CODEC] = "codec",
+                                         [REQUESTS] = "communication in flight",
+                                         [WAITS] = "waiting for an exchange"};
+    int main = rank * TRACKS_A_RANK + MAIN;
+    put(o,
+        "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+        "\"rank %d\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":%d,"
+        "\"args\":{\"sort_index\":%d}}",
+        rank == 0 ? "" : ",", rank, main, rank, rank, main, rank);
+    for (int t = MAIN; t <= WAITS; t++)
+        put_track(o, rank, t, tracks[t]);
+    for (int i = 0; i < gw_trace_the.threads; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "codec, thread %d", i + 1);
+        put_track(o, rank, ASIDE + i, name);
+    }
+}
+
+static void put_rank(out *o, int rank, const list *l) {
+    int open = 0;
+    put_names(o, rank);
+    for (size_t i = 0; i < l->n; i++) {
+        const event *e = &l->events[i];
+        if (e->ring == GW_TRACE_EXCHANGES)
+            put_async(o, rank, e, &open);
+        else if (e->ring == GW_TRACE_WAITS)
+            put_wait(o, rank, e, &l->clock);
+        else if (e->ring == GW_TRACE_FIGURES)
+            put_figures(o, rank, e);
+        else
+            put_slice(o, rank, e, &l->clock);
+    }
+    flush(o);
+}
+
+/* What each ring has dropped, a rank each: dropped[rank][ring]. */
+static void put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], int ranks,
+                     double error_s) {
+    static const char *const names[GW_TRACE_RINGS] = {"slices",    "flights", "aside",
+                                                      "exchanges", "waits",   "figures"};
+    fprintf(to,
+            "\n],\n\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"format\":\"gradwire trace\","
+            "\"version\":2,\"clock\":\"%s\",\"zero\":\"the start of rank 0's ledger\","
+            "\"clock_error_s\":%.9g",
+            gw_clock_name(), error_s);
+    for (int r = 0; r < GW_TRACE_RINGS; r++) {
+        fprintf(to, ",\n\"dropped_%s\":[", names[r]);
+        for (int i = 0; i < ranks; i++)
+            fprintf(to, "%s%" PRIu64, i ? "," : "", dropped[i][r]);
+        fputc(']', to);
+    }
+    fprintf(to, "}}\n");
+}
+
+/* ---- from the ranks to the file ---- */
+
+/* What rank 0 needs to write; all NULL elsewhere. */
+typedef struct writer {
+    gw_file *file;
+    uint64_t (*dropped)[GW_TRACE_RINGS];
+    double error_s; /* of the common clock */
+} writer;
+
+static gw_err writer_open(writer *w, const char *dir, MPI_Comm comm) {
+    int ranks;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_alloc(&w->dropped, (size_t)ranks, sizeof *w->dropped));
+    return gw_file_create(&w->file, dir, "trace.json");
+}
+
+/* Take a rank's pieces until an empty one. */
+static gw_err receive(out *o, int rank, MPI_Comm comm) {
+    for (int n = 1; n > 0;) {
+        MPI_Status status;
+        GW_MPI(MPI_Recv(o->text, PIECE, MPI_CHAR, rank, TAG, comm, &status));
+        GW_MPI(MPI_Get_count(&status, MPI_CHAR, &n));
+        fwrite(o->text, 1, (size_t)n, o->to);
+    }
+    return GW_OK;
+}
+
+static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
+    int ranks;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    o->to = gw_file_stream(w->file);
+    fprintf(o->to, "{\"traceEvents\":[");
+    put_rank(o, 0, mine);
+    for (int rank = 1; rank < ranks; rank++)
+        GW_TRY(receive(o, rank, comm));
+    put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
+    if (ferror(o->to))
+        return gw_fail(GW_ERR_IO, "cannot write trace.json: is the disk full?");
+    gw_file *file = w->file;
+    w->file = NULL;
+    return gw_file_commit(file);
+}
+
+static gw_err exchange(writer *w, int rank, const list *mine, out *o, MPI_Comm comm) {
+    uint64_t dropped[GW_TRACE_RINGS];
+    for (int i = 0; i < GW_TRACE_RINGS; i++) {
+        const gw_trace_ring *r = &gw_trace_the.ring[i];
+        dropped[i] = r->seen - gw_trace_held(r) + r->lost;
+    }
+    dropped[GW_TRACE_MAIN] += first_whole();
+    GW_MPI(MPI_Gather(dropped, GW_TRACE_RINGS, MPI_UINT64_T, w->dropped, GW_TRACE_RINGS,
+                      MPI_UINT64_T, 0, comm));
+    if (rank == 0)
+        return write_all(w, mine, o, comm);
+    put_rank(o, rank, mine);
+    GW_TRY(o->failed);
+    GW_MPI(MPI_Send(NULL, 0, MPI_CHAR, 0, TAG, comm));
+    return GW_OK;
+}
+
+gw_err gw_trace_write(const char *dir, const gw_sync *sync, MPI_Comm comm) {
+    int rank;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    list mine = {0};
+    writer w = {.error_s = gw_sync_error(sync)};
+    out o = {.comm = comm};
+    bool listens = gw_trace_the.ring[GW_TRACE_MAIN].items != NULL;
+    if (listens)
+        gw_trace_pause();
+    gw_err e = listens ? collect(&mine, sync) : gw_fail(GW_ERR_INTERNAL, "no trace is open");
+    if (e == GW_OK)
+        e = gw_alloc(&o.text, PIECE, 1);
+    if (e == GW_OK && rank == 0)
+        e = writer_open(&w, dir, comm);
+    e = gw_agree(comm, e);
+    if (e == GW_OK)
+        e = gw_agree(comm, exchange(&w, rank, &mine, &o, comm));
+    gw_file_abandon(w.file);
+    free(w.dropped);
+    free(o.text);
+    free(mine.events);
+    if (listens)
+        gw_trace_resume();
+    return e;
+}

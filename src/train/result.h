@@ -1,0 +1,49 @@
+/** What a training run came to. */
+#ifndef GW_TRAIN_RESULT_H
+#define GW_TRAIN_RESULT_H
+
+#include "checkpoint/checkpoint.h"
+#include "machine/link_cost.h"
+#include "prof/matrix.h"
+#include "prof/record.h"
+#include "run/guard.h"
+#include "run/ranks.h"
+#include "select/bound.h"
+#include "train/overhead.h"
+#include "train/paired.h"
+
+typedef struct gw_train_result {
+    int64_t steps, steps_before; /* of all starts of the run; of those before this one */
+    double train_loss, test_loss, test_accuracy;
+    double validation_loss, validation_accuracy; /* NaN: no validation set */
+    double elapsed_s, train_s; /* from the first step to the end; inside batches */
+    uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
+    uint32_t replica_hash;
+    gw_batch_summary summary; /* rank 0 */
+    /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
+    gw_overhead overhead[GW_OVERHEAD_LEVELS];
+    gw_straggler straggler;  /* rank 0 */
+    int64_t left_out;        /* steps, by --on-nan skip */
+    gw_fault first_fault;    /* rank -1: there was none */
+    gw_matrix_total traffic; /* rank 0; zeros with --profile off */
+    uint64_t dropped;        /* exchanges that the log had no room for */
+    gw_paired_result paired; /* 0 pairs: not asked for */
+    double bound_s;          /* of a step; 0: not asked for */
+    gw_bound_mode bound_mode;
+    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
+                               empty interval of products */
+    gw_link_cost link_cost; /* rank 0 */
+    double ceilings_drift;  /* relative, between begin and end; NaN: not measured */
+    bool oversubscribed;
+    int ranks, nodes, node_ranks;
+    int workers; /* ranks that take samples */
+    size_t parameters;
+    gw_checkpoint_counts checkpoints;
+    double checkpoint_s; /* in batches of this start, the longest rank's; NaN: not measured */
+    char resumed[GW_STORE_PATH]; /* the checkpoint that this start went on from; "": none */
+    char stopped_by[16]; /* "epochs", "steps", "time-limit", "SIGTERM", "SIGINT"; "check": no step
+                            was taken */
+    int signal;          /* that ended the run; 0: none. With 0 steps nothing was written */
+} gw_train_result;
+
+#endif

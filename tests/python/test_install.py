@@ -1,0 +1,121 @@
+"""What `cmake --install` leaves works out of the installed folder alone."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from gwrun import GRADWIRE, SOURCE
+
+SPEC = """
+claim: a test
+ranks: 2
+base: --data synthetic:samples=600 --layers 8 --batch 32 --steps 20 --overhead 0
+factors: {strategy: {allreduce: {comm: allreduce}, ps: {comm: ps}}}
+repetitions: 2
+"""
+OPTION = re.compile(r"^  (--[a-z][a-z0-9-]*)(?: (\S+))?\s", re.MULTILINE)
+NAME = re.compile(r"^  ([a-z][a-z0-9-]*) ", re.MULTILINE)
+
+
+def said(*command, **more):
+    """Standard output of a command that succeeds."""
+    done = subprocess.run(command, text=True, capture_output=True, check=False,
+                          stdin=subprocess.DEVNULL, **more)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def helps():
+    """{(command, ..): its help}, of every command and benchmark."""
+    found = {(name,): said(GRADWIRE, name, "--help")
+             for name in NAME.findall(said(GRADWIRE, "--help"))}
+    for name in NAME.findall(found["bench",]):
+        found["bench", name] = said(GRADWIRE, "bench", name, "--help")
+    return found
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.top = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.top)
+        prefix = os.path.join(cls.top, "first")
+        said("cmake", "--install", os.environ["BUILD"], "--prefix", prefix)
+        cls.prefix = os.path.join(cls.top, "moved")  # nothing may name the place
+        os.rename(prefix, cls.prefix)
+        cls.helps = helps()
+
+    def path(self, *names):
+        return os.path.join(self.prefix, *names)
+
+    def call(self, tool, *words):
+        return said(self.path("bin", tool), *words, cwd=self.top)
+
+    def test_every_tool_is_there(self):
+        """Whatever can be executed in analysis/ and experiments/."""
+        tools = {name for folder in ("analysis", "experiments")
+                 for name in os.listdir(os.path.join(SOURCE, folder))
+                 if "." not in name and os.path.isfile(os.path.join(SOURCE, folder, name))}
+        self.assertIn("report", tools)
+        self.assertEqual(set(os.listdir(self.path("bin"))),
+                         {"gradwire"} | {f"gradwire-{name}" for name in tools})
+        for name in tools:  # each gets as far as to refuse what it does not know
+            done = subprocess.run([self.path("bin", f"gradwire-{name}"), "--nonesuch"], text=True,
+                                  capture_output=True, check=False, cwd=self.top)
+            self.assertEqual((done.returncode, "Traceback" in done.stderr), (2, False), done.stderr)
+
+    def test_a_study_from_its_spec_to_its_report(self):
+        with open(os.path.join(self.top, "small.yaml"), "w", encoding="utf-8") as file:
+            file.write(SPEC)
+        self.call("gradwire-run", "small.yaml")
+        study = os.path.join(self.top, "runs", "small")
+        with open(os.path.join(study, "study.json"), encoding="utf-8") as file:
+            runs = [run["folder"] for run in json.load(file)["runs"]]
+        self.assertEqual(len(runs), 4)
+        table = self.call("gradwire-table", *(os.path.join(study, run) for run in runs))
+        self.assertIn("step time", table)
+        self.call("gradwire-compare", study, study)
+        self.call("gradwire-report", study)
+        self.assertTrue(os.path.exists(os.path.join(study, "report.html")))
+
+    def test_manual_names_every_option(self):
+        with open(self.path("share", "man", "man1", "gradwire.1"), encoding="utf-8") as file:
+            manual = file.read().replace("\\-", "-").replace("\\e", "\\")
+        sections = dict(re.findall(r"^\.SS gradwire (.+)\n((?:(?!\.S[SH]).*\n)*)", manual, re.MULTILINE))
+        self.assertEqual(set(sections), {" ".join(words) for words in self.helps})
+        for words, text in self.helps.items():
+            wanted = [(name, value or None) for name, value in OPTION.findall(text)]
+            items = re.findall(r"^\.TP\n\\fB(--\S+)\\fR(?: \\fI(\S+)\\fR)?$", sections[" ".join(words)],
+                               re.MULTILINE)
+            self.assertEqual([(name, value or None) for name, value in items], wanted, words)
+        for name, _ in re.findall(r"^        (:\w+)( |$)", said(GRADWIRE, "list"), re.MULTILINE):
+            self.assertIn(f"\\fB{name}\\fR", manual)
+
+    def complete(self, *words):
+        """What Tab would offer for the last of these words."""
+        script = self.path("share", "bash-completion", "completions", "gradwire")
+        return said("bash", "-c", 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gradwire; '
+                    'printf "%s\\n" "${COMPREPLY[@]}"', script, self.path("bin", "gradwire"),
+                    *words).split()
+
+    def test_completion_names_every_option(self):
+        self.assertEqual(self.complete(""), [name for name, *more in self.helps if not more])
+        self.assertEqual(self.complete("bench", ""), [more[0] for _, *more in self.helps if more])
+        for words, text in self.helps.items():
+            options = [name for name, _ in OPTION.findall(text)]
+            self.assertEqual(self.complete(*words, "--"), options)
+
+    def test_completion_names_values(self):
+        self.assertEqual(self.complete("train", "--quiet", "--on-nan", ""), ["stop", "skip"])
+        self.assertEqual(self.complete("train", "--comm", "iall"), ["iallreduce"])
+        self.assertEqual(self.complete("bench", "step", "--compress", "qs"), ["qsgd"])
+        self.assertEqual(self.complete("train", "--out", ""), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
