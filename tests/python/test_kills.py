@@ -2,6 +2,7 @@
 tests/campaign/kill is the same by the hundred."""
 
 import os
+import shutil
 import tempfile
 import unittest
 
@@ -9,19 +10,27 @@ import gwrun
 import killcase
 
 STEPS, EVERY = 200, 7
+KILLS, ATTEMPTS = 2, 10
 
 
 class Kills(unittest.TestCase):
     def compare(self, case, ranks, kill, every):
-        """`kill` a run until it has been killed twice or is over, let it end, compare."""
+        """`kill` a run twice, let it end, compare. A run that was over too early, since this
+        process came late, begins anew."""
         with tempfile.TemporaryDirectory() as top:
             options = killcase.words(case, STEPS, every)
             whole = os.path.join(top, "whole")
             gwrun.train(ranks, whole, *options)
             out = os.path.join(top, "run")
-            run = killcase.Victim(ranks, out, options, killcase.draw(3, case))
-            while run.kills < 2 and kill(run):
-                pass
+            for attempt in range(ATTEMPTS):
+                run = killcase.Victim(ranks, out, options, killcase.draw(3 + attempt, case))
+                while run.kills < KILLS and kill(run):
+                    pass
+                self.assertEqual(run.faults, [])
+                if run.kills == KILLS:
+                    break
+                shutil.rmtree(out, ignore_errors=True)
+            self.assertEqual(run.kills, KILLS)
             run.finish()
             self.assertEqual(run.faults, [])
             self.assertEqual(killcase.differences(killcase.outcome(out), killcase.outcome(whole)),
@@ -31,12 +40,11 @@ class Kills(unittest.TestCase):
     def test_after_a_checkpoint(self):
         """With error feedback: each rank has a residual of its own."""
         run = self.compare("topk", 2, killcase.Victim.kill_trained, EVERY)
-        self.assertEqual(run.kills, 2)
         self.assertGreater(max(run.resumed), 0)
 
     def test_while_writing(self):
         """On three ranks whose replicas differ."""
-        self.assertGreater(self.compare("gossip", 3, killcase.Victim.kill_writing, 1).kills, 0)
+        self.compare("gossip", 3, killcase.Victim.kill_writing, 1)
 
 
 if __name__ == "__main__":
