@@ -7,26 +7,9 @@ import unittest
 
 ROOT = os.environ["SOURCE"]
 
-# Room -> the other rooms whose headers its files may include.
-MAY_INCLUDE = {
-    "base": set(),
-    "mpi": {"base"},
-    "prof": {"base", "mpi"},
-    "counters": {"base", "mpi", "prof"},
-    "trace": {"base", "mpi", "prof"},
-    "nn": {"base"},
-    "data": {"base", "mpi"},
-    "compress": {"base"},
-    "comm": {"base", "mpi", "compress"},
-}
-MAY_INCLUDE["machine"] = {"base", "mpi", "prof", "counters", "nn", "compress", "comm"}
-MAY_INCLUDE["run"] = MAY_INCLUDE["machine"] | {"machine", "trace", "data"}
-MAY_INCLUDE["select"] = MAY_INCLUDE["run"] | {"run"}
-MAY_INCLUDE["checkpoint"] = MAY_INCLUDE["run"] | {"run"}
-MAY_INCLUDE["train"] = MAY_INCLUDE["run"] | {"run", "select", "checkpoint"}
-MAY_INCLUDE["cli"] = MAY_INCLUDE["train"] | {"train"}
-
 LONGEST_FILE, LONGEST_FUNCTION = 500, 60
+ROOMS = "docs/architecture.md"
+NOTES = 38  # the column of the drawing where its rooms end
 
 # Rooms that must not come to see MPI, not even through a header of another room.
 WITHOUT_MPI = {"base", "nn", "compress"}
@@ -51,6 +34,43 @@ def read(path):
         return file.read()
 
 
+def may_include(page):
+    """Room -> the rooms whose headers its files may include, of the table in docs/architecture.md:
+    "what ROOM may" stands for all that ROOM has."""
+    rooms = {}
+    for room, cell in re.findall(r"^\| `(\w+)` \|(.*)\|$", page, re.MULTILINE):
+        inherited = re.findall(r"what `(\w+)` may", cell)
+        rooms[room] = set(re.findall(r"(?<!what )`(\w+)`", cell)).union(
+            *(rooms[other] for other in inherited))
+    return rooms
+
+
+def bad_drawing(page):
+    """One line for each room that the drawing leaves out, or does not place above what it includes."""
+    drawn = re.search(r"```\n(.*?)```", page, re.DOTALL).group(1).splitlines()
+    level = {room: i for i, line in enumerate(drawn) for room in line[:NOTES].split()}
+    for room, others in may_include(page).items():
+        if room not in level:
+            yield f"{room} is not drawn"
+        else:
+            yield from (f"{room} is drawn no higher than {other}, which it includes"
+                        for other in sorted(others) if level.get(other, -1) <= level[room])
+
+
+def bad_ways(page, root):
+    """One line for each way that passes too many files, and each file that lacks its function."""
+    for section in page.split("\n### ")[1:]:
+        title = section.splitlines()[0]
+        limit = int(re.search(r"at most (\d+) files", section).group(1))
+        steps = re.findall(r"^\d+\. `([^`]+)`: `(\w+)`", section, re.MULTILINE)
+        if not 0 < len(steps) <= limit or len(steps) != len(re.findall(r"(?m)^\d+\.", section)):
+            yield f"{title}: {len(steps)} files, at most {limit}"
+        for path, function in steps:
+            whole = os.path.join(root, path)
+            if not os.path.exists(whole) or not re.search(rf"\b{function}\b", read(whole)):
+                yield f"{title}: no {function} in {path}"
+
+
 def sources(root):
     """(name as files include it, room, path) of every C file of the program."""
     for top in ("src", "compress", "comm"):
@@ -63,7 +83,7 @@ def sources(root):
                     yield known_as, known_as.split(os.sep)[0], path
 
 
-def bad_includes(root):
+def bad_includes(root, rooms):
     """One line for each #include that goes against the rule."""
     includes = {known_as: (room, INCLUDE.findall(read(path)))
                 for known_as, room, path in sources(root)}
@@ -80,14 +100,14 @@ def bad_includes(root):
         return None
 
     for name, (room, targets) in sorted(includes.items()):
-        if room not in MAY_INCLUDE:
-            yield f"{name}: no room '{room}' in the plan"
+        if room not in rooms:
+            yield f"{name}: {ROOMS} has no room '{room}'"
             continue
         for quote, target in targets:
             other = target.split("/")[0]
-            if quote == '"' and (other not in MAY_INCLUDE or "/" not in target):
+            if quote == '"' and (other not in rooms or "/" not in target):
                 yield f'{name}: "{target}" does not begin with a room, as in "base/err.h"'
-            elif quote == '"' and other != room and other not in MAY_INCLUDE[room]:
+            elif quote == '"' and other != room and other not in rooms[room]:
                 yield f"{name}: {room} must not include {other} ({target})"
         chain = sees_mpi(name, {name}) if room in WITHOUT_MPI else None
         if chain:
@@ -174,13 +194,20 @@ def bad_registries(root):
                 yield f"{folder}/{file} defines {name}, but {def_file} has no X({name})"
 
 
+PAGE = read(os.path.join(ROOT, ROOMS))
+
+
 class Layout(unittest.TestCase):
     def test_top_level(self):
         self.assertEqual([n for n in TOP_LEVEL if not os.path.exists(os.path.join(ROOT, n))], [])
 
     def test_includes(self):
         self.assertGreater(len(list(sources(ROOT))), 0)
-        self.assertEqual(list(bad_includes(ROOT)), [])
+        self.assertEqual(list(bad_includes(ROOT, may_include(PAGE))), [])
+        self.assertEqual(list(bad_drawing(PAGE)), [])
+
+    def test_ways(self):
+        self.assertEqual(list(bad_ways(PAGE, ROOT)), [])
 
     def test_circles(self):
         self.assertEqual(list(circles(ROOT)), [])
@@ -217,9 +244,23 @@ class CheckerCanFail(unittest.TestCase):
         self.write("comm/timed.c", '  #  include "prof/clock.h"\n')
         self.write("compress/bare.c", '#include "codec.h"\n')
         self.write("src/new/x.c", "")
-        found = [line.split(":")[0] for line in bad_includes(self.dir.name)]
+        found = [line.split(":")[0] for line in bad_includes(self.dir.name, may_include(PAGE))]
         self.assertEqual(found, ["base/agree.h", "comm/timed.c", "compress/bare.c", "new/x.c",
                                  "nn/direct.c", "nn/indirect.c"])
+
+    def test_drawing(self):
+        page = "```\n{:38}the top\n{:38}below\n```\n| `a` | `b`, `c` |\n| `b` | |\n| `c` | |\n"
+        self.assertEqual(list(bad_drawing(page.format("a", "b  c"))), [])
+        self.assertEqual(list(bad_drawing(page.format("a  b", ""))),
+                         ["a is drawn no higher than b, which it includes",
+                          "a is drawn no higher than c, which it includes", "c is not drawn"])
+
+    def test_ways(self):
+        self.write("src/a.c", "int a_open(void) {\n")
+        page = "\n### A way\n\nAt last: at most {} files.\n\n1. `src/a.c`: `a_open` does.\n2. `src/a.c`: `{}`\n"
+        self.assertEqual(list(bad_ways(page.format(2, "a_open"), self.dir.name)), [])
+        self.assertEqual(list(bad_ways(page.format(1, "a_close"), self.dir.name)),
+                         ["A way: 2 files, at most 1", "A way: no a_close in src/a.c"])
 
     def test_circles(self):
         self.write("src/prof/a.h", '#include "prof/b.h"\n')
