@@ -1,9 +1,15 @@
 # What `cmake --install` brings beside the program: its manual page, completion for the shell, and the
 # tools of analysis/ and experiments/.
 
+# Every file without a suffix in these folders is a tool: analysis/NAME becomes gradwire-NAME, beside
+# the program, which runs it as `gradwire NAME`.
+file(GLOB gw_tools CONFIGURE_DEPENDS LIST_DIRECTORIES OFF RELATIVE ${CMAKE_SOURCE_DIR}
+  analysis/[!_.]* experiments/[!_.]*)
+list(FILTER gw_tools EXCLUDE REGEX "\\.")
+
 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/gradwire.1
   COMMAND ${CMAKE_SOURCE_DIR}/cmake/manpage $<TARGET_FILE:gradwire> > ${CMAKE_BINARY_DIR}/gradwire.1
-  DEPENDS gradwire cmake/manpage COMMENT "" VERBATIM)
+  DEPENDS gradwire cmake/manpage ${gw_tools} COMMENT "" VERBATIM)
 add_custom_target(gw_manpage ALL DEPENDS ${CMAKE_BINARY_DIR}/gradwire.1)
 install(FILES ${CMAKE_BINARY_DIR}/gradwire.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES cmake/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
@@ -21,13 +27,10 @@ if(GW_LAUNCH)
   install(PROGRAMS ${MPIEXEC_EXECUTABLE} DESTINATION ${gw_share}/build/release)
 endif()
 
-# Every file without a suffix in these folders is a tool: analysis/NAME becomes bin/gradwire-NAME.
-file(GLOB gw_tools CONFIGURE_DEPENDS LIST_DIRECTORIES OFF RELATIVE ${CMAKE_SOURCE_DIR}
-  analysis/[!_.]* experiments/[!_.]*)
-list(FILTER gw_tools EXCLUDE REGEX "\\.")
 foreach(tool IN LISTS gw_tools)
   get_filename_component(name ${tool} NAME)
   file(RELATIVE_PATH target /${CMAKE_INSTALL_BINDIR} /${gw_share}/${tool})
   file(CREATE_LINK ${target} ${CMAKE_BINARY_DIR}/links/gradwire-${name} SYMBOLIC)
   install(FILES ${CMAKE_BINARY_DIR}/links/gradwire-${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${tool} ${CMAKE_BINARY_DIR}/gradwire-${name} SYMBOLIC)
 endforeach()

@@ -4,6 +4,7 @@ import argparse
 import re
 
 from emulation.system import Refused
+from tool import Parser
 
 
 def quantity(units, low, high, example):
@@ -58,18 +59,12 @@ COUNT = quantity({"": 1}, 1, 4096, "1 to 4096")
 MTU = quantity({"": 1}, 1000, 9000, "1000 to 9000 bytes")
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise Refused(f"{message} (testbed --help)")
-
-
 def parse(argv, description):
-    parser = Parser(description=description,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(Refused, description)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name, help_text):
-        sub = verbs.add_parser(name, help=help_text)
+        sub = verbs.add_parser(name, wrong=Refused, help=help_text)
         sub.add_argument("--name", type=name_of, default="default",
                          help="which testbed, where several are up [default]")
         return sub

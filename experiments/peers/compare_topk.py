@@ -27,7 +27,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.append(os.path.join(ROOT, "analysis"))
-from needs import need
+from tool import need
 
 SIZES = (940584, 23298088)  # gradients of the nets 784-256-128-10 and 784-2048-2048-10
 RATIO = 0.01

@@ -34,7 +34,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.append(os.path.join(ROOT, "analysis"))
-from needs import need
+from tool import need
 
 TESTBED = os.path.join(ROOT, "experiments/testbed")
 

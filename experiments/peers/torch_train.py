@@ -17,7 +17,7 @@ import sys
 import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../analysis"))
-from needs import need
+from tool import need
 need("numpy", "torch")
 
 import numpy as np

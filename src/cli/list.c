@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
+#include "cli/tools.h"
 #include "comm/strategy.h"
 
 #include <string.h>
@@ -154,6 +155,11 @@ static gw_err fill(json_t *document) {
     json_object_set_new(document, "commands", all);
     for (const gw_command *const *c = gw_commands; *c; c++)
         json_array_append_new(all, described((*c)->name, (*c)->summary, (*c)->opts));
+    gw_tool tools[GW_TOOLS_MOST];
+    size_t n = gw_tools_find(tools);
+    json_object_set_new(document, "tools", all = json_array());
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(all, described(tools[i].name, tools[i].summary, NULL));
     return GW_OK;
 }
 

@@ -1,6 +1,8 @@
 #include "cli/cli.h"
 #include "cli/parallel.h"
+#include "cli/tools.h"
 
+#include "base/text.h"
 #include "base/version.h"
 #include "nn/gemm.h"
 
@@ -12,12 +14,18 @@ int gw_cli_fail(gw_err e) {
     return gw_err_status(e);
 }
 
+static gw_tool tools[GW_TOOLS_MOST];
+
 static int help(void) {
+    size_t count = gw_tools_find(tools);
     printf("gradwire " GW_VERSION ": data-parallel training over MPI, and where each batch's "
            "time goes\n\nusage: gradwire COMMAND [options]      (under mpiexec for more ranks)"
            "\n\ncommands:\n");
     for (const gw_command *const *c = gw_commands; *c; c++)
         printf("  %-12s %s\n", (*c)->name, (*c)->summary);
+    printf("\ntools, which can also be called as gradwire-NAME:\n");
+    for (size_t i = 0; i < count; i++)
+        printf("  %-12s %s\n", tools[i].name, tools[i].summary);
     printf("\n'gradwire COMMAND --help' lists a command's options.\n");
     return 0;
 }
@@ -31,17 +39,29 @@ static int command_help(const gw_command *c) {
 }
 
 static const gw_command *find(const char *name) {
-    const char *names[32] = {NULL};
-    size_t n = 0;
-    for (; gw_commands[n]; n++) {
-        names[n] = gw_commands[n]->name;
-        if (strcmp(names[n], name) == 0)
-            return gw_commands[n];
-    }
-    const char *near = gw_nearest(name, names, n);
-    gw_fail(GW_ERR_USAGE, "unknown command '%s'%s%s%s: see 'gradwire --help'", name,
-            near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    for (size_t i = 0; gw_commands[i]; i++)
+        if (strcmp(gw_commands[i]->name, name) == 0)
+            return gw_commands[i];
     return NULL;
+}
+
+/* What is no command may be a tool. */
+static gw_err run_tool(char **argv) {
+    const char *names[GW_TOOLS_MOST + 32];
+    char all[512] = "";
+    size_t commands = 0, count = gw_tools_find(tools);
+    for (; gw_commands[commands]; commands++)
+        names[commands] = gw_commands[commands]->name;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(tools[i].name, argv[0]) == 0)
+            return gw_tool_run(argv[0], argv);
+        names[commands + i] = tools[i].name;
+    }
+    for (size_t i = 0, at = 0; i < commands + count; i++)
+        at += gw_text_print(all + at, sizeof all - at, i ? ", %s" : "%s", names[i]);
+    const char *near = gw_nearest(argv[0], names, commands + count);
+    return gw_fail(GW_ERR_USAGE, "unknown command '%s'%s%s%s: must be %s", argv[0],
+                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", all);
 }
 
 int main(int argc, char **argv) {
@@ -58,7 +78,7 @@ int main(int argc, char **argv) {
     gw_gemm_mend(argv);
     const gw_command *c = find(argv[1]);
     if (!c)
-        return gw_cli_refuse(GW_ERR_USAGE);
+        return gw_cli_refuse(run_tool(argv + 1));
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0)
             return c->help ? c->help(argc - 1, argv + 1) : command_help(c);

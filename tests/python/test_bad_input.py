@@ -43,7 +43,9 @@ class BadInput(unittest.TestCase):
 
     def test_options(self):
         train = ("train", "--data", SMALL)
-        self.refused("trian", says=["trian", "train"])
+        self.refused("trian", says=["trian", "did you mean 'train'", "eval", "trace-check"])
+        self.refused("rport", says=["did you mean 'report'"])
+        self.refused("../gradwire", says=["unknown command"])
         self.refused(says=["no command"])
         self.refused("bench", "foo", says=["foo", "codec"])
         self.refused("bench", "codec", "--repeats", "0", says=["repeats"])

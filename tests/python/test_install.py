@@ -64,6 +64,7 @@ class Installed(unittest.TestCase):
         self.assertIn("report", tools)
         self.assertEqual(set(os.listdir(self.path("bin"))),
                          {"gradwire"} | {f"gradwire-{name}" for name in tools})
+        self.assertLessEqual({(name,) for name in tools}, set(self.helps))
         for name in tools:  # each gets as far as to refuse what it does not know
             done = subprocess.run([self.path("bin", f"gradwire-{name}"), "--nonesuch"], text=True,
                                   capture_output=True, check=False, cwd=self.top)
@@ -72,15 +73,15 @@ class Installed(unittest.TestCase):
     def test_a_study_from_its_spec_to_its_report(self):
         with open(os.path.join(self.top, "small.yaml"), "w", encoding="utf-8") as file:
             file.write(SPEC)
-        self.call("gradwire-run", "small.yaml")
+        self.call("gradwire", "run", "small.yaml")
         study = os.path.join(self.top, "runs", "small")
         with open(os.path.join(study, "study.json"), encoding="utf-8") as file:
             runs = [run["folder"] for run in json.load(file)["runs"]]
         self.assertEqual(len(runs), 4)
-        table = self.call("gradwire-table", *(os.path.join(study, run) for run in runs))
+        table = self.call("gradwire", "table", *(os.path.join(study, run) for run in runs))
         self.assertIn("step time", table)
         self.call("gradwire-compare", study, study)
-        self.call("gradwire-report", study)
+        self.call("gradwire", "report", study)
         self.assertTrue(os.path.exists(os.path.join(study, "report.html")))
 
     def test_manual_names_every_option(self):
