@@ -106,11 +106,14 @@ static gw_err begin_vote(gw_trainer *t) {
                         .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s,
                         .not_finite = gw_guard_stops(&t->checks.guard)};
     gw_checkpoint_ballot(t->checkpoint, &ballot);
-    return gw_vote_begin(&t->vote, now, &ballot);
+    GW_TRY(gw_vote_begin(&t->vote, now, &ballot));
+    gw_ledger_completed(1); /* a step that computes while the vote is open hides no exchange */
+    return GW_OK;
 }
 
 static gw_err end_vote(gw_trainer *t) {
     gw_ballot ballot;
+    gw_ledger_posted(1); /* which gw_vote_end reports as completed */
     GW_TRY(gw_vote_end(&t->vote, &ballot));
     ballot.writing |= t->keep; /* one that was taken since the vote began */
     if (ballot.not_finite || ballot.time_over || ballot.signal)

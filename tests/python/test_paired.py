@@ -106,6 +106,13 @@ class Paired(unittest.TestCase):
                     self.check_pairs(both["results"]["paired"], pairs(out),
                                      update == "lazy" or "delayed" in comm, same or ranks == 2)
 
+    def test_votes(self):
+        """A vote of the ranks that is open during a step is no exchange that the step hides."""
+        both, out = self.train("votes", "--paired", "--comm", "iallreduce:bucket=64K", "--update",
+                               "lazy", "--steps", 30, "--inject-skew", "1:30ms")
+        self.check_pairs(both["results"]["paired"], pairs(out), True, True)
+        self.assertIn("overlapped", {row["first"] for row in pairs(out)})
+
     def check_pairs(self, result, rows, blocks, equal):
         self.assertEqual(result["steps_a_pair"], 4 if blocks else 1)
         self.assertLessEqual({int(row["steps"]) for row in rows},
