@@ -251,8 +251,11 @@ static float *residual_of(const gw_lane *lane, gw_span s) {
     return lane->residual ? lane->residual + s.off : NULL;
 }
 
-static gw_turn turn_of(const gw_lane *lane, gw_span s) {
-    uint64_t ticket = root_of(lane)->ticket;
+uint64_t gw_lane_ticket(const gw_lane *lane) {
+    return root_of(lane)->ticket;
+}
+
+static gw_turn turn_of(const gw_lane *lane, uint64_t ticket, gw_span s) {
     uint64_t rank = lane->codec->caps & GW_CODEC_SHARED ? 0 : (uint64_t)lane->rank;
     uint64_t key = gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), rank), s.off);
     return (gw_turn){key, ticket};
@@ -267,11 +270,11 @@ static void tally(const gw_lane *lane, gw_span s, size_t len) {
     }
 }
 
-static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
-                     size_t *len) {
+static gw_err encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
+                     size_t cap, size_t *len) {
     float *v = base + s.off, *e = residual_of(lane, s);
     const gw_codec *c = lane->codec;
-    gw_turn turn = turn_of(lane, s);
+    gw_turn turn = turn_of(lane, ticket, s);
     if (!e) {
         GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
         return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
@@ -284,10 +287,10 @@ static gw_err encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *ou
     return u ? gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR) : GW_OK;
 }
 
-gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
-                      size_t *len) {
+gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
+                      size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = encode(lane, base, s, adopt, out, cap, len);
+    gw_err e = encode(lane, ticket, base, s, adopt, out, cap, len);
     if (e == GW_OK)
         tally(lane, s, *len);
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
@@ -304,19 +307,20 @@ void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
     gw_phase_leave();
 }
 
-static gw_err encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
-                            size_t cap, size_t *len) {
+static gw_err encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+                            void *out, size_t cap, size_t *len) {
     float *v = base + s.off, *e = residual_of(lane, s);
     if (e)
-        return gw_feedback_encode_agreed(lane->codec, turn_of(lane, s), v, e, s.n, out, cap, len);
-    GW_TRY(gw_codec_encode_agreed(lane->codec, turn_of(lane, s), v, s.n, out, cap, len));
+        return gw_feedback_encode_agreed(lane->codec, turn_of(lane, ticket, s), v, e, s.n, out, cap,
+                                         len);
+    GW_TRY(gw_codec_encode_agreed(lane->codec, turn_of(lane, ticket, s), v, s.n, out, cap, len));
     return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
-gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
-                             size_t cap, size_t *len) {
+gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+                             void *out, size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = encode_agreed(lane, base, s, adopt, out, cap, len);
+    gw_err e = encode_agreed(lane, ticket, base, s, adopt, out, cap, len);
     if (e == GW_OK)
         tally(lane, s, *len);
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);

@@ -39,7 +39,7 @@ typedef struct gw_lane {
     float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
     size_t n;        /* floats in the arena */
     uint64_t seed;
-    uint64_t ticket;   /* number of the exchange; the same on all ranks, set once a step */
+    uint64_t ticket;   /* of a root: what the next exchanges draw by; one a step, on all ranks */
     bool yield;        /* waits give the core away: the node runs more threads than it has cores */
     int id;            /* of a lane that was opened, in that order; from 0 */
     int schedules;     /* laid down so far on it and all that were split off it */
@@ -117,20 +117,24 @@ static inline bool gw_lane_exact(const gw_lane *lane) {
     return lane->codec->caps & GW_CODEC_IDENTITY;
 }
 
+/** Ticket of an exchange that starts now: of a lane that was split off, its root's. */
+uint64_t gw_lane_ticket(const gw_lane *lane);
+
 /** Encode base[s] into out, with error feedback base[s] + residual[s]; base[s] is undefined then.
  *  Where the lane is fed, residual[s] is that sum already, and base[s] is not read.
  *  `adopt`: base[s] becomes what a peer will decode: an owner that sends on what it
- *  owns must use its own encoding too, or the replicas drift apart. Randomness depends on (seed,
- *  ticket, rank, s.off) alone. Any thread, one at a time for overlapping spans. */
-gw_err gw_lane_encode(gw_lane *lane, float *base, gw_span s, bool adopt, void *out, size_t cap,
-                      size_t *len);
+ *  owns must use its own encoding too, or the replicas drift apart. `ticket` is the exchange's:
+ *  randomness depends on (seed, ticket, rank, s.off) alone. Any thread, one at a time for
+ *  overlapping spans. */
+gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
+                      size_t cap, size_t *len);
 
 /** gw_lane_encode in two halves, for a codec that agrees (gw_codec_agrees): the first fills the
  *  prefix at `out`, then the caller puts the elementwise maximum over the ranks in its place, then
  *  the second encodes behind it. */
 void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out);
-gw_err gw_lane_encode_agreed(gw_lane *lane, float *base, gw_span s, bool adopt, void *out,
-                             size_t cap, size_t *len);
+gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+                             void *out, size_t cap, size_t *len);
 
 /** base[s] = (add ? base[s] : 0) + value(in). A frame is checked and counted before. The message of
  *  GW_ERR_CORRUPT tells the lane, the floats and their layers. */

@@ -102,6 +102,9 @@ gw_err gw_schedule_called(const gw_schedule *s, bool *called);
 /** Blocking execution from start to end; `call`s use their blocking form unless lane->yield. */
 gw_err gw_schedule_run(gw_schedule *s);
 
+/** The present run's ticket, for work that encodes by itself (gw_lane_encode). */
+uint64_t gw_schedule_ticket(const gw_schedule *s);
+
 /** What the probe is told of the present run, or the last one. */
 const gw_exchange *gw_schedule_exchange(const gw_schedule *s);
 

@@ -84,7 +84,7 @@ struct gw_schedule {
     int low;          /* strands before this one are done */
     atomic_bool running;
     bool blocking;
-    uint64_t ticket;  /* the lane's when this was started */
+    uint64_t ticket;  /* the lane's when this was started: the next may begin meanwhile */
     gw_exchange told; /* to the probe: the present run */
     /* of pending.c */
     gw_schedule *next, *previous;

@@ -99,10 +99,12 @@ static gw_err execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
     gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots[o->slot];
     switch (o->kind) {
     case GW_OP_PACK:
-        return gw_lane_encode(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
+        return gw_lane_encode(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
+                              &w->len);
     case GW_OP_MEASURE: gw_lane_measure(o->lane, s->base, o->part, w->data); return GW_OK;
     case GW_OP_PACK_AGREED:
-        return gw_lane_encode_agreed(o->lane, s->base, o->part, o->flag, w->data, w->cap, &w->len);
+        return gw_lane_encode_agreed(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
+                                     &w->len);
     case GW_OP_UNPACK:
     case GW_OP_LIST: return unpack(s, w, o);
     case GW_OP_WORK: return o->call.work(o->ctx);
@@ -160,15 +162,6 @@ static gw_err pass(gw_schedule *s) {
     return GW_OK;
 }
 
-/* An exchange may be under way when the next one begins, and still draws its own random numbers. */
-static gw_err sweep(gw_schedule *s) {
-    uint64_t now = s->own->ticket;
-    s->own->ticket = s->ticket;
-    gw_err e = pass(s);
-    s->own->ticket = now;
-    return e;
-}
-
 static gw_err start(gw_schedule *s, bool blocking) {
     if (GW_GET(s->running))
         return gw_fail(GW_ERR_INTERNAL, "schedule for span [%zu, %zu) started twice", s->span.off,
@@ -181,13 +174,13 @@ static gw_err start(gw_schedule *s, bool blocking) {
         GW_SET(t->pending, 0);
         GW_SET(t->running, true);
     }
-    s->ticket = s->own->ticket;
+    s->ticket = gw_lane_ticket(s->own);
     s->blocking = blocking;
     s->low = 0;
     GW_SET(s->stage, 0);
     GW_SET(s->runs, s->told.run);
     GW_SET(s->running, true);
-    return sweep(s);
+    return pass(s);
 }
 
 gw_err gw_schedule_start(gw_schedule *s) {
@@ -198,7 +191,7 @@ gw_err gw_schedule_start(gw_schedule *s) {
 
 gw_err gw_schedule_test(gw_schedule *s, bool *done) {
     if (GW_GET(s->running))
-        GW_TRY(sweep(s));
+        GW_TRY(pass(s));
     *done = !GW_GET(s->running);
     return GW_OK;
 }
@@ -222,10 +215,14 @@ gw_err gw_schedule_run(gw_schedule *s) {
     while (e == GW_OK && GW_GET(s->running)) {
         if (s->own->yield)
             sched_yield();
-        e = sweep(s);
+        e = pass(s);
     }
     gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &s->told);
     return e;
+}
+
+uint64_t gw_schedule_ticket(const gw_schedule *s) {
+    return s->ticket;
 }
 
 const gw_exchange *gw_schedule_exchange(const gw_schedule *s) {

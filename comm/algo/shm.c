@@ -31,6 +31,7 @@
 #include <string.h>
 
 typedef struct job {
+    const gw_schedule *schedule;
     gw_lane *lane;
     float *base;
     gw_span span;
@@ -107,9 +108,10 @@ static gw_err encode(job *j, int slot, gw_span part, bool adopt) {
     char *mine = j->block[j->lane->rank];
     size_t *len = (size_t *)mine + slot;
     size_t cap = gw_codec_bound(j->lane->codec, part.n);
-    return part.n == 0
-               ? GW_OK
-               : gw_lane_encode(j->lane, j->base, part, adopt, mine + j->at[slot], cap, len);
+    if (part.n == 0)
+        return GW_OK;
+    return gw_lane_encode(j->lane, gw_schedule_ticket(j->schedule), j->base, part, adopt,
+                          mine + j->at[slot], cap, len);
 }
 
 static gw_err decode(job *j, int r, int slot, gw_span part, bool add) {
@@ -223,8 +225,11 @@ static gw_err begin(gw_schedule *s, int root, bool whole, job **out) {
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
     GW_TRY(gw_schedule_own(s, j, release));
-    *j =
-        (job){.lane = lane, .base = gw_schedule_base(s), .span = gw_schedule_span(s), .root = root};
+    *j = (job){.schedule = s,
+               .lane = lane,
+               .base = gw_schedule_base(s),
+               .span = gw_schedule_span(s),
+               .root = root};
     GW_TRY(gw_crew_new(&j->crew, lane->shared, 0, lane->size));
     j->crew->lead = root;
     GW_TRY(gw_lane_exact(lane) ? find_values(j) : make_block(j, whole));

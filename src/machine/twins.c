@@ -239,6 +239,7 @@ static gw_err measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added)
 
 typedef struct coding {
     gw_lane *lane;
+    uint64_t ticket;
     gw_coding kind;
     const float *gradient;
     float *x;
@@ -260,10 +261,9 @@ static void code(void *ctx) {
     gw_span all = {0, k->n};
     bool encodes = k->kind == GW_CODING_ENCODE || k->kind == GW_CODING_ADOPT;
     restore(k);
-    k->lane->ticket++;
     gw_err e = encodes
-                   ? gw_lane_encode(k->lane, k->x, all, k->kind == GW_CODING_ADOPT, k->wire, k->cap,
-                                    &k->len)
+                   ? gw_lane_encode(k->lane, k->ticket++, k->x, all, k->kind == GW_CODING_ADOPT,
+                                    k->wire, k->cap, &k->len)
                    : gw_lane_decode(k->lane, k->wire, k->len, k->x, all, k->kind == GW_CODING_ADD);
     k->e = k->e == GW_OK ? e : k->e;
 }
@@ -285,7 +285,7 @@ static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *co
     k.n = k.n < CODEC_UNIT ? CODEC_UNIT : k.n;
     gw_lane_setup setup = {.codec = codec, .n = k.n, .feedback = s->feedback, .seed = 1};
     GW_TRY(gw_lane_open(&k.lane, MPI_COMM_SELF, &setup));
-    k.lane->ticket = (uint64_t)1 << 40; /* beyond any warm-up: what the run is like for long */
+    k.ticket = (uint64_t)1 << 40; /* beyond any warm-up: what the run is like for long */
     float *memory = NULL;
     gw_err e = gw_codec_join(codec, s->joined);
     if (e == GW_OK)

@@ -288,7 +288,6 @@ void gw_session_begin(gw_session *s, double share) {
     s->env.grads->ticket++;
     s->env.params->ticket++;
     begin_feed(s);
-    /* Here, not in each hook: the progress thread sets the lane's for a moment. */
     gw_hook_count(s->env.grads->ticket);
 }
 

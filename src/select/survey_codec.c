@@ -15,6 +15,7 @@ enum { MOST_REPEATS = 15 };
 
 typedef struct bout {
     gw_lane *lane;
+    uint64_t ticket;
     const float *gradient;
     size_t n, part;
     int parts;
@@ -37,8 +38,8 @@ static gw_err pass(bout *b, gw_coding kind) {
         switch (kind) {
         case GW_CODING_ENCODE:
         case GW_CODING_ADOPT:
-            GW_TRY(gw_lane_encode(b->lane, b->v, s, kind == GW_CODING_ADOPT, wire, b->room,
-                                  &b->len[i]));
+            GW_TRY(gw_lane_encode(b->lane, b->ticket, b->v, s, kind == GW_CODING_ADOPT, wire,
+                                  b->room, &b->len[i]));
             break;
         case GW_CODING_ADD:
         case GW_CODING_SET:
@@ -59,7 +60,7 @@ static gw_err time_kind(bout *b, gw_coding kind, double *out) {
     int n = -1;
     for (; n < 1 || (n < MOST_REPEATS && spent < ENOUGH_S); n++) {
         memcpy(b->v, b->gradient, b->n * sizeof *b->v);
-        b->lane->ticket++;
+        b->ticket++;
         double start = MPI_Wtime();
         GW_TRY(pass(b, kind));
         double took = MPI_Wtime() - start;
@@ -109,14 +110,13 @@ static gw_err measure(bout *b, gw_codec_price *price, int n_prices) {
 
 gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, size_t n,
                        gw_codec_price *price, int n_prices, MPI_Comm comm) {
-    bout b = {.gradient = gradient, .n = n};
+    /* a ticket beyond any warm-up: what the run is like for long */
+    bout b = {.gradient = gradient, .n = n, .ticket = (uint64_t)1 << 40};
     gw_lane_setup setup = {.codec = codec, .n = n, .feedback = feedback};
     int ranks;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
     gw_err e = gw_lane_open(&b.lane, MPI_COMM_SELF, &setup);
-    if (e == GW_OK)
-        b.lane->ticket = (uint64_t)1 << 40; /* beyond any warm-up: what the run is like for long */
     if (e == GW_OK)
         e = gw_codec_join(codec, ranks);
     if (e == GW_OK)

@@ -75,14 +75,14 @@ static void feedback_adds_up(const char *codec) {
     static char wire[M * 8];
     memset(sent, 0, sizeof sent);
     for (int k = 0; k < K; k++) {
-        lane->ticket++;
         for (size_t i = 0; i < M; i++)
             g[i] = v[i] = gradient(me, 0, i) + 0.01f;
         for (int part = 0; part < 2; part++) {
             gw_span span = gw_span_part((gw_span){0, M}, part, 2);
             size_t len;
-            CHECK(gw_lane_encode(lane, v, span, part == 1, wire, sizeof wire, &len) == GW_OK, "%s",
-                  gw_err_text());
+            CHECK(gw_lane_encode(lane, (uint64_t)k + 1, v, span, part == 1, wire, sizeof wire,
+                                 &len) == GW_OK,
+                  "%s", gw_err_text());
             CHECK(gw_lane_decode(lane, wire, len, sent, span, true) == GW_OK, "%s", gw_err_text());
         }
     }
