@@ -10,85 +10,7 @@
 /* Each bucket in flight has a tag of its own, and each poll looks at all of them. */
 enum { MOST_BUCKETS = 4096 };
 
-static gw_err make_room(gw_overlap *o, int count) {
-    GW_TRY(gw_alloc(&o->parts, (size_t)count, sizeof *o->parts));
-    GW_TRY(gw_alloc(&o->filled, (size_t)count, sizeof *o->filled));
-    GW_TRY(gw_alloc(&o->schedules, (size_t)count, sizeof *o->schedules));
-    o->count = count;
-    return GW_OK;
-}
-
-static gw_err lay_down(gw_overlap *o) {
-    for (int i = 0; i < o->count; i++)
-        GW_TRY(gw_plan_get(&o->plan, o->parts[i], &o->schedules[i]));
-    return GW_OK;
-}
-
-gw_err gw_overlap_buckets(gw_overlap *o, const char *owner, size_t n, size_t bytes) {
-    gw_buckets cut = gw_buckets_cut(n, bytes);
-    if (n / cut.each >= MOST_BUCKETS)
-        return gw_fail(GW_ERR_USAGE,
-                       "%s: bucket=%zu cuts %zu parameters into more than %d buckets: use larger "
-                       "ones",
-                       owner, bytes, n, MOST_BUCKETS);
-    GW_TRY(make_room(o, cut.count));
-    for (int i = 0; i < cut.count; i++)
-        o->parts[i] = gw_buckets_span(&cut, i);
-    return lay_down(o);
-}
-
-gw_err gw_overlap_layers(gw_overlap *o, const gw_env *env) {
-    GW_TRY(make_room(o, env->n_layers));
-    for (int i = 0; i < o->count; i++)
-        o->parts[i] = env->layers[i];
-    return lay_down(o);
-}
-
-gw_err gw_overlap_finish(gw_overlap *o, const gw_env *env) {
-    GW_TRY(make_room(o, gw_env_spans(env)));
-    for (int i = 0; i < o->count; i++)
-        o->parts[i] = gw_env_span(env, i);
-    return lay_down(o);
-}
-
-gw_err gw_overlap_fill(gw_overlap *o, gw_span s) {
-    for (int i = 0; i < o->count; i++) {
-        size_t more = gw_span_common(o->parts[i], s).n;
-        o->filled[i] += more;
-        if (more == 0 || o->filled[i] < o->parts[i].n)
-            continue;
-        o->filled[i] = 0; /* what comes next belongs to the next step */
-        GW_TRY(gw_queue_start(o->queue, o->schedules[i]));
-    }
-    return GW_OK;
-}
-
-gw_err gw_overlap_wait(gw_overlap *o, gw_span s) {
-    for (int i = 0; i < o->count; i++) /* all of them, so that they travel side by side */
-        if (gw_span_overlap(o->parts[i], s))
-            GW_TRY(gw_queue_urge(o->queue, o->schedules[i]));
-    for (int i = 0; i < o->count; i++)
-        if (gw_span_overlap(o->parts[i], s))
-            GW_TRY(gw_queue_wait(o->queue, o->schedules[i]));
-    return GW_OK;
-}
-
-gw_cost gw_overlap_cost(const gw_overlap *o) {
-    gw_cost sum = {0};
-    for (int i = 0; i < o->count; i++)
-        sum = gw_cost_sum(sum, gw_plan_cost(&o->plan, o->parts[i]));
-    return sum;
-}
-
-void gw_overlap_clear(gw_overlap *o) {
-    gw_plan_clear(&o->plan);
-    free(o->parts);
-    free(o->filled);
-    free(o->schedules);
-    memset(o, 0, sizeof *o);
-}
-
-gw_progress gw_overlap_mode(const gw_args *args) {
+static gw_progress overlap_mode(const gw_args *args) {
     const char *mode = gw_args_text(args, "progress");
     if (strcmp(mode, "thread") == 0)
         return GW_PROGRESS_THREAD;
@@ -96,26 +18,138 @@ gw_progress gw_overlap_mode(const gw_args *args) {
 }
 
 bool gw_overlap_polls(const gw_args *args) {
-    return gw_overlap_mode(args) == GW_PROGRESS_POLL;
+    return overlap_mode(args) == GW_PROGRESS_POLL;
 }
 
 int gw_overlap_helpers(const gw_args *args) {
-    return gw_overlap_mode(args) == GW_PROGRESS_THREAD ? (int)gw_args_int(args, "team") : 0;
-}
-
-gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity) {
-    gw_progress mode = gw_overlap_mode(env->args);
-    if (mode != GW_PROGRESS_THREAD && gw_args_int(env->args, "team") != 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "team=%s is for the progress thread, and there is none: use "
-                       "progress=thread or leave team out",
-                       gw_args_text(env->args, "team"));
-    GW_TRY(gw_queue_open(out, mode, capacity, env->grads->yield));
-    gw_queue_team(*out, (int)gw_args_int(env->args, "team"));
-    return GW_OK;
+    return overlap_mode(args) == GW_PROGRESS_THREAD ? (int)gw_args_int(args, "team") : 0;
 }
 
 int gw_overlap_thread_level(const gw_args *args) {
-    return gw_overlap_mode(args) == GW_PROGRESS_THREAD ? MPI_THREAD_SERIALIZED
-                                                       : MPI_THREAD_FUNNELED;
+    return overlap_mode(args) == GW_PROGRESS_THREAD ? MPI_THREAD_SERIALIZED : MPI_THREAD_FUNNELED;
+}
+
+/* ---- one collective ---- */
+
+static gw_err overlap_cut(gw_overlap *o, const gw_env *env, gw_overlap_parts parts) {
+    gw_buckets b = {0};
+    if (parts == GW_OVERLAP_BUCKETS)
+        b = gw_buckets_cut(env->n, gw_args_bytes(env->args, "bucket"));
+    if (parts == GW_OVERLAP_BUCKETS && env->n / b.each >= MOST_BUCKETS)
+        return gw_fail(GW_ERR_USAGE,
+                       "%s: bucket=%zu cuts %zu parameters into more than %d buckets: use larger "
+                       "ones",
+                       env->name, gw_args_bytes(env->args, "bucket"), env->n, MOST_BUCKETS);
+    o->count = parts == GW_OVERLAP_BUCKETS  ? b.count
+               : parts == GW_OVERLAP_LAYERS ? env->n_layers
+                                            : gw_env_spans(env);
+    GW_TRY(gw_alloc(&o->parts, (size_t)o->count, sizeof *o->parts));
+    GW_TRY(gw_alloc(&o->filled, (size_t)o->count, sizeof *o->filled));
+    GW_TRY(gw_alloc(&o->schedules, (size_t)o->count, sizeof *o->schedules));
+    for (int i = 0; i < o->count; i++) {
+        o->parts[i] = parts == GW_OVERLAP_BUCKETS  ? gw_buckets_span(&b, i)
+                      : parts == GW_OVERLAP_LAYERS ? env->layers[i]
+                                                   : gw_env_span(env, i);
+        GW_TRY(gw_plan_get(&o->plan, o->parts[i], &o->schedules[i]));
+    }
+    return GW_OK;
+}
+
+gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s) {
+    for (int i = 0; i < o->count; i++) {
+        size_t more = gw_span_common(o->parts[i], s).n;
+        o->filled[i] += more;
+        if (more == 0 || o->filled[i] < o->parts[i].n)
+            continue;
+        o->filled[i] = 0; /* what comes next belongs to the next step */
+        GW_TRY(gw_queue_start(queue, o->schedules[i]));
+    }
+    return GW_OK;
+}
+
+gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s) {
+    for (int i = 0; i < o->count; i++) /* all of them, so that they travel side by side */
+        if (gw_span_overlap(o->parts[i], s))
+            GW_TRY(gw_queue_urge(queue, o->schedules[i]));
+    for (int i = 0; i < o->count; i++)
+        if (gw_span_overlap(o->parts[i], s))
+            GW_TRY(gw_queue_wait(queue, o->schedules[i]));
+    return GW_OK;
+}
+
+static void overlap_clear(gw_overlap *o) {
+    gw_plan_clear(&o->plan);
+    free(o->parts);
+    free(o->filled);
+    free(o->schedules);
+}
+
+/* ---- a strategy's hooks ---- */
+
+static gw_err overlapped_queue(gw_overlapped *me, int capacity) {
+    const gw_args *args = me->env->args;
+    gw_progress mode = overlap_mode(args);
+    GW_TRY(gw_queue_open(&me->queue, mode, capacity, me->env->grads->yield));
+    if (!gw_args_has(args, "team"))
+        return GW_OK;
+    if (mode != GW_PROGRESS_THREAD && gw_args_int(args, "team") != 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "team=%s is for the progress thread, and there is none: use "
+                       "progress=thread or leave team out",
+                       gw_args_text(args, "team"));
+    gw_queue_team(me->queue, (int)gw_args_int(args, "team"));
+    return GW_OK;
+}
+
+gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
+                          bool gathers) {
+    gw_plan *plan = &me->grads.plan;
+    me->env = env;
+    plan->algo = env->algo;
+    plan->verb = gathers ? GW_REDUCE_SCATTER : GW_ALLREDUCE;
+    plan->lane = env->grads;
+    plan->base = plan->base ? plan->base : env->grad;
+    GW_TRY(overlap_cut(&me->grads, env, parts));
+    if (gathers) {
+        me->params.plan = (gw_plan){
+            .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
+        GW_TRY(overlap_cut(&me->params, env, parts));
+    }
+    return overlapped_queue(me, me->grads.count + me->params.count);
+}
+
+void gw_overlapped_close(void *self) {
+    gw_overlapped *me = self;
+    gw_queue_close(me->queue); /* first: it waits for what is in flight */
+    overlap_clear(&me->grads);
+    overlap_clear(&me->params);
+}
+
+gw_err gw_overlapped_ready(void *self, gw_span s) {
+    gw_overlapped *me = self;
+    return gw_overlap_fill(&me->grads, me->queue, s);
+}
+
+gw_err gw_overlapped_progress(void *self) {
+    gw_overlapped *me = self;
+    return gw_queue_poll(me->queue);
+}
+
+gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u) {
+    gw_overlapped *me = self;
+    *u = (gw_update){.grad = me->grads.plan.base, .own = s, .scale = 1.0f};
+    return gw_overlap_wait(&me->grads, me->queue, s);
+}
+
+static gw_cost overlap_cost(const gw_overlap *o) {
+    gw_cost sum = {0};
+    for (int i = 0; i < o->count; i++)
+        sum = gw_cost_sum(sum, gw_plan_cost(&o->plan, o->parts[i]));
+    return sum;
+}
+
+gw_cost gw_overlapped_cost(const void *self, int64_t exchange) {
+    const gw_overlapped *me = self;
+    (void)exchange; /* every step sends the same */
+    return gw_cost_sum(overlap_cost(&me->grads), overlap_cost(&me->params));
 }

@@ -1,6 +1,6 @@
 /** Overlap: a collective over an arena, cut into parts (buckets, layers or one whole), each started
- *  on a queue as soon as all of it is final, and waited for where it is needed. What strategies
- * that hide communication have in common; all of it is the calling thread's. */
+ *  on a queue as soon as all of it is final, and waited for where it is needed: what strategies
+ *  that hide communication have in common. All of it is the calling thread's. */
 #ifndef GW_COMM_OVERLAP_H
 #define GW_COMM_OVERLAP_H
 
@@ -9,36 +9,45 @@
 #include "comm/strategy.h"
 
 typedef struct gw_overlap {
-    gw_plan plan;    /* the caller sets algorithm, verb, lane, base and root */
-    gw_queue *queue; /* the caller's; may serve several overlaps; must outlive this one's use */
+    gw_plan plan;
     int count;
     gw_span *parts;
     size_t *filled; /* floats of each part that are final */
     gw_schedule **schedules;
 } gw_overlap;
 
-/** Collective: cut `n` floats into buckets of `bytes` in backward order and lay all down.
- *  GW_ERR_USAGE: too many buckets; `owner` is who the message names. */
-gw_err gw_overlap_buckets(gw_overlap *o, const char *owner, size_t n, size_t bytes);
-/** The same, a part each layer; or a part each span that finish and publish come with. */
-gw_err gw_overlap_layers(gw_overlap *o, const gw_env *env);
-gw_err gw_overlap_finish(gw_overlap *o, const gw_env *env);
+/** What such a strategy keeps: all of its `self`, or the first member. */
+typedef struct gw_overlapped {
+    const gw_env *env;
+    gw_queue *queue;
+    gw_overlap grads;  /* by default, of env->grad: filled by ready(), waited for by finish() */
+    gw_overlap params; /* as well, where `gathers` says so: of env->param */
+} gw_overlapped;
+
+typedef enum gw_overlap_parts {
+    GW_OVERLAP_BUCKETS, /* in backward order, as large as the option `bucket` says */
+    GW_OVERLAP_LAYERS,
+    GW_OVERLAP_SPANS /* that finish and publish come with */
+} gw_overlap_parts;
+
+/** Collective: lay the parts down and open the queue. What is set in `grads.plan` before stays so;
+ *  else it is an allreduce of env->grad. `gathers`: in its place a reduce-scatter, and an allgather
+ *  of env->param. GW_ERR_USAGE: too many buckets, or options that do not go together. */
+gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
+                          bool gathers);
+/** Hooks of gw_strategy_ops, whose `self` begins with a gw_overlapped. finish() has all ranks update
+ *  all of the plan's arena. */
+void gw_overlapped_close(void *self);
+gw_err gw_overlapped_ready(void *self, gw_span s);
+gw_err gw_overlapped_progress(void *self);
+gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u);
+gw_cost gw_overlapped_cost(const void *self, int64_t exchange);
 
 /** base[s] is final: start the parts that are full by that. Does not block. */
-gw_err gw_overlap_fill(gw_overlap *o, gw_span s);
+gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s);
 
 /** Block until all parts that overlap `s` and were started are complete. */
-gw_err gw_overlap_wait(gw_overlap *o, gw_span s);
-
-/** By formula: what one exchange of all parts sends, all ranks together. */
-gw_cost gw_overlap_cost(const gw_overlap *o);
-
-/** Free; the queue has been closed, so nothing is in flight. */
-void gw_overlap_clear(gw_overlap *o);
-
-/** Collective: the queue that the options of GW_OVERLAP_PROGRESS ask for. GW_ERR_USAGE: they do not
- *  go together. */
-gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity);
+gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s);
 
 /** The option `bucket` of a strategy; `progress` and `team`, and what these say: of the queue's
  *  mode, whether polls move it on, the MPI thread level and the threads (for gw_strategy_ops.polls,
@@ -62,7 +71,6 @@ gw_err gw_overlap_queue(gw_queue **out, const gw_env *env, int capacity);
         "team", GW_OPT_INT, "1", 1, 1024, NULL, "N",                                               \
             "progress=thread: threads that encode and decode, in addition to --threads"            \
     }
-gw_progress gw_overlap_mode(const gw_args *args);
 bool gw_overlap_polls(const gw_args *args);
 int gw_overlap_thread_level(const gw_args *args);
 int gw_overlap_helpers(const gw_args *args);

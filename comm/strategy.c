@@ -1,5 +1,8 @@
 #include "comm/strategy.h"
 
+#include "base/mem.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 #define X(name) extern const gw_strategy_ops gw_strategy_##name;
@@ -41,6 +44,24 @@ void gw_strategy_free(gw_strategy *s) {
 gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec) {
     const char *why = s->ops->refuses ? s->ops->refuses(s->args, algo, codec) : NULL;
     return why ? gw_fail(GW_ERR_UNSUPPORTED, "strategy %s: %s", s->ops->head.name, why) : GW_OK;
+}
+
+gw_err gw_strategy_open(const gw_strategy *s, const gw_env *env, void **self) {
+    void *fresh = NULL;
+    GW_TRY(gw_agree(env->grads->comm, gw_alloc(&fresh, 1, s->ops->size)));
+    gw_err e = s->ops->open(fresh, env);
+    if (e == GW_OK)
+        *self = fresh;
+    else
+        gw_strategy_close(s, fresh);
+    return e;
+}
+
+void gw_strategy_close(const gw_strategy *s, void *self) {
+    if (!self)
+        return;
+    s->ops->close(self);
+    free(self);
 }
 
 gw_err gw_env_prepare(const gw_env *env, gw_plan *plan) {

@@ -14,7 +14,7 @@
 
 #include "comm/plan.h"
 
-#define GW_STRATEGY_ABI 5
+#define GW_STRATEGY_ABI 6
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -58,6 +58,7 @@ typedef struct gw_env {
     gw_pace pace;
     const gw_algo *algo; /* the chosen algorithm; carries both lanes' codecs */
     const gw_args *args; /* the strategy's own options */
+    const char *name;    /* the strategy's, for messages */
 } gw_env;
 
 /** The spans that finish() and publish() will ask for in a step, in this order: the arena, or its
@@ -101,8 +102,10 @@ typedef struct gw_strategy_ops {
     bool (*polls)(const gw_args *args);
     /** How many ranks, from 0 on, only serve and get no samples; NULL: none. */
     int (*servers)(const gw_args *args);
-    gw_err (*open)(void **self, const gw_env *env); /* collective; lays down what it can */
-    void (*close)(void *self);                      /* collective; drains */
+    /** Bytes that it keeps from call to call: `self` of all that follows, zeroed at open. */
+    size_t size;
+    gw_err (*open)(void *self, const gw_env *env); /* collective; lays down what it can */
+    void (*close)(void *self); /* collective; drains. Called after an open that failed, too */
     /** Optional: grad[s] is final on this rank. Spans come in backward order; must not block. */
     gw_err (*ready)(void *self, gw_span s);
     /** Optional: called between kernels; a bounded poll. */
@@ -152,5 +155,10 @@ gw_err gw_strategy_find(gw_strategy *out, const char *spec);
 /** GW_ERR_UNSUPPORTED with the strategy's reason if it cannot work with these. */
 gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec);
 void gw_strategy_free(gw_strategy *s);
+
+/** Collective: memory for `size` bytes, then open; of what fails nothing is left. gw_strategy_close
+ *  takes NULL. */
+gw_err gw_strategy_open(const gw_strategy *s, const gw_env *env, void **self);
+void gw_strategy_close(const gw_strategy *s, void *self);
 
 #endif

@@ -4,12 +4,9 @@
  *
  * A strategy out of the tree, as CONTRIBUTING.md describes it: built as a shared object, loaded by
  * its path, held to the same contract as the strategies inside. */
-#include "base/mem.h"
 #include "comm/plan.h"
 #include "comm/queue.h"
 #include "comm/strategy.h"
-
-#include <stdlib.h>
 
 enum { LOWER, UPPER, HALVES };
 
@@ -26,12 +23,12 @@ static void close(void *p) {
     self *me = p;
     gw_queue_close(me->queue);
     gw_plan_clear(&me->plan);
-    free(me);
 }
 
-static gw_err lay_down(self *me) {
-    const gw_env *env = me->env;
+static gw_err open(void *p, const gw_env *env) {
+    self *me = p;
     size_t cut = env->n_layers > 1 ? env->layers[env->n_layers / 2].off : 0;
+    me->env = env;
     me->half[LOWER] = (gw_span){0, cut};
     me->half[UPPER] = (gw_span){cut, env->n - cut};
     me->plan =
@@ -39,19 +36,6 @@ static gw_err lay_down(self *me) {
     for (int i = 0; i < HALVES; i++)
         GW_TRY(gw_plan_get(&me->plan, me->half[i], &me->schedule[i]));
     return gw_queue_open(&me->queue, GW_PROGRESS_POLL, HALVES, env->grads->yield);
-}
-
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
-    gw_err e = lay_down(me);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
 }
 
 static gw_err ready(void *p, gw_span s) {
@@ -91,6 +75,7 @@ const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "halves", "two allreduces, the upper layers' overlapped", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
     .formula = "two allreduces that add up to n",
+    .size = sizeof(self),
     .open = open,
     .close = close,
     .ready = ready,

@@ -1,10 +1,8 @@
 /* flip: allreduces, and after the update of one step one rank flips a bit of its parameters: what
  * damaged memory does, for tests of who notices. A plugin like plugin_example.c. */
-#include "base/mem.h"
 #include "comm/plan.h"
 #include "comm/strategy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct self {
@@ -16,22 +14,14 @@ typedef struct self {
 static void close(void *p) {
     self *me = p;
     gw_plan_clear(&me->plan);
-    free(me);
 }
 
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+static gw_err open(void *p, const gw_env *env) {
+    self *me = p;
     me->env = env;
     me->plan =
         (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
-    gw_err e = gw_env_prepare(env, &me->plan);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
+    return gw_env_prepare(env, &me->plan);
 }
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
@@ -75,6 +65,7 @@ const gw_strategy_ops gw_strategy_plugin = {
              opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
     .formula = "one allreduce of n",
+    .size = sizeof(self),
     .open = open,
     .close = close,
     .finish = finish,

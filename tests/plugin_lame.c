@@ -3,9 +3,8 @@
 #include "comm/algo.h"
 #include "comm/strategy.h"
 
-static gw_err open(void **self, const gw_env *env) {
-    (void)env;
-    *self = NULL;
+static gw_err open(void *self, const gw_env *env) {
+    (void)self, (void)env;
     return GW_OK;
 }
 

@@ -3,43 +3,31 @@
 #include "comm/plan.h"
 #include "comm/strategy.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
-
 typedef struct self {
     const gw_env *env;
     gw_plan plan;
 } self;
 
-static void close(void *p) {
+static void allreduce_close(void *p) {
     self *me = p;
     gw_plan_clear(&me->plan);
-    free(me);
 }
 
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+static gw_err allreduce_open(void *p, const gw_env *env) {
+    self *me = p;
     me->env = env;
     me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    gw_err e = gw_env_prepare(env, &me->plan);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
+    return gw_env_prepare(env, &me->plan);
 }
 
-static gw_err finish(void *p, gw_span s, gw_update *u) {
+static gw_err allreduce_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_plan_run(&me->plan, s));
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 
-static gw_cost cost(const void *p, int64_t exchange) {
+static gw_cost allreduce_cost(const void *p, int64_t exchange) {
     const self *me = p;
     (void)exchange;
     return gw_env_cost(me->env, &me->plan);
@@ -51,8 +39,9 @@ const gw_strategy_ops gw_strategy_allreduce = {
     .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
     .formula = "one allreduce of n",
-    .open = open,
-    .close = close,
-    .finish = finish,
-    .cost = cost,
+    .size = sizeof(self),
+    .open = allreduce_open,
+    .close = allreduce_close,
+    .finish = allreduce_finish,
+    .cost = allreduce_cost,
 };

@@ -14,91 +14,53 @@
 #include "comm/overlap.h"
 #include "comm/steps.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct self {
-    const gw_env *env;
-    gw_overlap buckets;
-    gw_queue *queue;
-    float *sum; /* of the step before, under way or complete */
+    gw_overlapped buckets; /* of the sum of the step before, under way or complete */
     gw_steps steps;
 } self;
 
-static void close(void *p) {
+static gw_err delayed_open(void *p, const gw_env *env) {
     self *me = p;
-    gw_queue_close(me->queue);
-    gw_overlap_clear(&me->buckets);
-    free(me);
-}
-
-static gw_err open_on(self *me, const gw_env *env) {
-    GW_TRY(gw_lane_floats(env->grads, env->n, &me->sum));
-    me->buckets.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->sum};
-    GW_TRY(gw_overlap_buckets(&me->buckets, "delayed", env->n, gw_args_bytes(env->args, "bucket")));
-    GW_TRY(gw_queue_open(&me->queue, gw_overlap_mode(env->args), me->buckets.count,
-                         env->grads->yield));
-    me->buckets.queue = me->queue;
-    return GW_OK;
-}
-
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
     me->steps.n = env->n;
-    gw_err e = open_on(me, env);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
+    GW_TRY(gw_lane_floats(env->grads, env->n, &me->buckets.grads.plan.base));
+    return gw_overlapped_open(&me->buckets, env, GW_OVERLAP_BUCKETS, false);
+}
+
+static gw_err delayed_finish(void *p, gw_span s, gw_update *u) {
+    self *me = p;
+    GW_TRY(gw_overlapped_finish(me, s, u));
+    if (me->steps.done == 0) /* nothing was sent yet */
+        u->own.n = 0;
     return GW_OK;
 }
 
-static gw_err progress(void *p) {
+static gw_err delayed_publish(void *p, gw_span s) {
     self *me = p;
-    return gw_queue_poll(me->queue);
-}
-
-static gw_err finish(void *p, gw_span s, gw_update *u) {
-    self *me = p;
-    GW_TRY(gw_overlap_wait(&me->buckets, s));
-    bool first = me->steps.done == 0;
-    *u = (gw_update){.grad = me->sum, .own = first ? (gw_span){s.off, 0} : s, .scale = 1.0f};
-    return GW_OK;
-}
-
-static gw_err publish(void *p, gw_span s) {
-    self *me = p;
-    if (me->env->skip)
-        memset(me->sum + s.off, 0, s.n * sizeof(float));
+    const gw_env *env = me->buckets.env;
+    float *sum = me->buckets.grads.plan.base + s.off;
+    if (env->skip)
+        memset(sum, 0, s.n * sizeof *sum);
     else
-        memcpy(me->sum + s.off, me->env->grad + s.off, s.n * sizeof(float));
+        memcpy(sum, env->grad + s.off, s.n * sizeof *sum);
     gw_steps_pass(&me->steps, s);
-    return gw_overlap_fill(&me->buckets, s);
+    return gw_overlapped_ready(me, s);
 }
 
 /* Replicas agree anyway; this completes what is under way, so that what comes next (an evaluation,
  * a checkpoint) is not slowed down by it. */
-static gw_err settle(void *p) {
+static gw_err delayed_settle(void *p) {
     self *me = p;
-    return gw_overlap_wait(&me->buckets, (gw_span){0, me->env->n});
+    gw_span all = {0, me->buckets.env->n};
+    return gw_overlap_wait(&me->buckets.grads, me->buckets.queue, all);
 }
 
-static gw_err state(void *p, gw_io *io) {
+static gw_err delayed_state(void *p, gw_io *io) {
     self *me = p;
-    GW_TRY(settle(me));
+    GW_TRY(delayed_settle(me));
     GW_TRY(gw_steps_state(&me->steps, NULL, io));
-    return gw_io_field(io, "sum", me->sum, me->env->n * sizeof(float));
-}
-
-static gw_cost cost(const void *p, int64_t exchange) {
-    const self *me = p;
-    (void)exchange;
-    return gw_overlap_cost(&me->buckets);
+    return gw_io_field(io, "sum", me->buckets.grads.plan.base, me->steps.n * sizeof(float));
 }
 
 /* No thread: it would call MPI while the trainer does, between steps, when all else is quiet. */
@@ -116,12 +78,13 @@ const gw_strategy_ops gw_strategy_delayed = {
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LATE,
     .formula = "one allreduce of each bucket",
     .polls = gw_overlap_polls,
-    .open = open,
-    .close = close,
-    .progress = progress,
-    .finish = finish,
-    .publish = publish,
-    .settle = settle,
-    .state = state,
-    .cost = cost,
+    .size = sizeof(self),
+    .open = delayed_open,
+    .close = gw_overlapped_close,
+    .progress = gw_overlapped_progress,
+    .finish = delayed_finish,
+    .publish = delayed_publish,
+    .settle = delayed_settle,
+    .state = delayed_state,
+    .cost = gw_overlapped_cost,
 };

@@ -39,21 +39,20 @@ typedef struct self {
     int64_t agreed; /* steps done when the replicas last agreed */
 } self;
 
-static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+static const char *gossip_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
     (void)args, (void)algo;
     if (codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
         return NULL;
     return "it exchanges parameters, which are never compressed: use --compress none";
 }
 
-static void close(void *p) {
+static void gossip_close(void *p) {
     self *me = p;
     gw_queue_close(me->queue);
     for (int i = 0; me->schedules && i < gw_env_spans(me->env) * me->hops; i++)
         gw_schedule_free(me->schedules[i]);
     free(me->schedules);
     gw_plan_clear(&me->mean);
-    free(me);
 }
 
 /* ---- one exchange of one span ---- */
@@ -64,7 +63,7 @@ typedef struct scaling {
     float by;
 } scaling;
 
-static gw_err scale(void *ctx) {
+static gw_err gossip_scale(void *ctx) {
     const scaling *c = ctx;
     for (size_t i = 0; i < c->n; i++)
         c->x[i] *= c->by;
@@ -77,11 +76,11 @@ static gw_err lay_down_scale(gw_schedule *s, float by) {
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
     *c = (scaling){gw_schedule_base(s) + span.off, span.n, by};
     GW_TRY(gw_schedule_own(s, c, free));
-    return gw_schedule_work(s, scale, c);
+    return gw_schedule_work(s, gossip_scale, c);
 }
 
 /* The span to each of to[], that of each of from[] added, and the mean of them all. */
-static gw_err lay_down(gw_schedule *s, const int *to, const int *from, int neighbours) {
+static gw_err gossip_lay_down(gw_schedule *s, const int *to, const int *from, int neighbours) {
     gw_span span = gw_schedule_span(s);
     int own, got[2], peers[GW_EXCHANGE_PEERS], n = 0;
     for (int i = 0; i < neighbours; i++) {
@@ -105,10 +104,10 @@ static gw_err lay_down_hop(const self *me, gw_schedule *s, int hop) {
     int ranks = lane->size, left = (lane->rank - 1 + ranks) % ranks;
     int right = (lane->rank + 1) % ranks;
     if (me->ring)
-        return lay_down(s, (int[]){right, left}, (int[]){left, right}, ranks == 2 ? 1 : 2);
+        return gossip_lay_down(s, (int[]){right, left}, (int[]){left, right}, ranks == 2 ? 1 : 2);
     int far = 1 << hop; /* below `ranks` */
-    return lay_down(s, (int[]){(lane->rank + far) % ranks},
-                    (int[]){(lane->rank - far + ranks) % ranks}, 1);
+    return gossip_lay_down(s, (int[]){(lane->rank + far) % ranks},
+                           (int[]){(lane->rank - far + ranks) % ranks}, 1);
 }
 
 static int count_hops(bool ring, int ranks) {
@@ -133,33 +132,25 @@ static gw_err lay_down_all(self *me) {
     return gw_queue_open(&me->queue, GW_PROGRESS_POLL, spans, env->params->yield);
 }
 
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
+static gw_err gossip_open(void *p, const gw_env *env) {
+    self *me = p;
     me->env = env;
     me->steps.n = env->n;
     me->ring = strcmp(gw_args_text(env->args, "topology"), "ring") == 0;
     me->hops = count_hops(me->ring, env->params->size);
     me->mean = (gw_plan){.algo = env->algo, .lane = env->params, .base = env->param};
-    gw_err e = gw_env_prepare(env, &me->mean);
-    if (e == GW_OK)
-        e = lay_down_all(me);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
+    GW_TRY(gw_env_prepare(env, &me->mean));
+    return lay_down_all(me);
 }
 
 /* ---- the step ---- */
 
-static gw_err progress(void *p) {
+static gw_err gossip_progress(void *p) {
     self *me = p;
     return gw_queue_poll(me->queue);
 }
 
-static gw_err finish(void *p, gw_span s, gw_update *u) {
+static gw_err gossip_finish(void *p, gw_span s, gw_update *u) {
     const self *me = p;
     double share = me->env->share; /* a rank without samples in this step stays where it is */
     *u = (gw_update){.grad = me->env->grad,
@@ -173,7 +164,7 @@ static gw_schedule *exchange_of(const self *me, int span, int64_t step) {
     return me->schedules[span * me->hops + (int)(step % me->hops)];
 }
 
-static gw_err publish(void *p, gw_span s) {
+static gw_err gossip_publish(void *p, gw_span s) {
     self *me = p;
     for (int i = 0; me->hops > 0 && i < gw_env_spans(me->env); i++)
         if (gw_span_overlap(gw_env_span(me->env, i), s))
@@ -182,7 +173,7 @@ static gw_err publish(void *p, gw_span s) {
     return GW_OK;
 }
 
-static gw_err await(void *p, gw_span s) {
+static gw_err gossip_await(void *p, gw_span s) {
     self *me = p;
     for (int i = 0; i < gw_env_spans(me->env); i++)
         for (int hop = 0; gw_span_overlap(gw_env_span(me->env, i), s) && hop < me->hops; hop++)
@@ -190,7 +181,7 @@ static gw_err await(void *p, gw_span s) {
     return GW_OK;
 }
 
-static gw_err settle(void *p) {
+static gw_err gossip_settle(void *p) {
     self *me = p;
     const gw_env *env = me->env;
     if (me->steps.done == me->agreed)
@@ -205,12 +196,12 @@ static gw_err settle(void *p) {
     return GW_OK;
 }
 
-static gw_err state(void *p, gw_io *io) {
+static gw_err gossip_state(void *p, gw_io *io) {
     self *me = p;
     return gw_steps_state(&me->steps, &me->agreed, io);
 }
 
-static gw_cost cost(const void *p, int64_t exchange) {
+static gw_cost gossip_cost(const void *p, int64_t exchange) {
     const self *me = p;
     int ranks = me->env->params->size;
     uint64_t neighbours = ranks == 1 ? 0 : me->ring && ranks > 2 ? 2 : 1;
@@ -224,7 +215,7 @@ static gw_cost cost(const void *p, int64_t exchange) {
     return c;
 }
 
-static gw_cost settle_cost(const void *p) {
+static gw_cost gossip_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
 }
@@ -240,15 +231,16 @@ const gw_strategy_ops gw_strategy_gossip = {
              "decentralized: after each update, parameters are averaged with one or two neighbours",
              opts},
     .formula = "P spans of n (exact) per neighbour: 2 (ring), 1 (exponential or P = 2)",
-    .refuses = refuses,
-    .open = open,
-    .close = close,
-    .progress = progress,
-    .finish = finish,
-    .publish = publish,
-    .await = await,
-    .settle = settle,
-    .state = state,
-    .cost = cost,
-    .settle_cost = settle_cost,
+    .refuses = gossip_refuses,
+    .size = sizeof(self),
+    .open = gossip_open,
+    .close = gossip_close,
+    .progress = gossip_progress,
+    .finish = gossip_finish,
+    .publish = gossip_publish,
+    .await = gossip_await,
+    .settle = gossip_settle,
+    .state = gossip_state,
+    .cost = gossip_cost,
+    .settle_cost = gossip_settle_cost,
 };

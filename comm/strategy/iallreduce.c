@@ -17,27 +17,19 @@
  * Cost: one allreduce a bucket. Small buckets overlap more and pay more latency. */
 #include "comm/overlap.h"
 
-#include "base/mem.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-typedef struct self {
-    const gw_env *env;
-    gw_overlap buckets;
-    gw_queue *queue;
-} self;
 
 #define UNKNOWN_CREDIT (4 << 20) /* bytes, where the wire's rate is not known */
 
-static bool by_priority(const gw_args *args) {
+static bool iallreduce_by_priority(const gw_args *args) {
     return strcmp(gw_args_text(args, "order"), "priority") == 0;
 }
 
-static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+static const char *iallreduce_refuses(const gw_args *args, const gw_algo *algo,
+                                      const gw_codec *codec) {
     (void)codec;
-    if (!by_priority(args) || !(algo->ops->caps & GW_ALGO_ORDERED))
+    if (!iallreduce_by_priority(args) || !(algo->ops->caps & GW_ALGO_ORDERED))
         return NULL;
     return "order=priority needs an algorithm of own messages, e.g. algo=sra; this one starts MPI "
            "collectives, which must start in one order on all ranks";
@@ -45,7 +37,7 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
 
 /* What the wire carries from a poll here over a peer's to the next one here, and two buckets: one
  * is under way while the other's last bytes, which came just after a poll, wait for the next. */
-static size_t credit_for(const gw_env *env, double sent) {
+static size_t iallreduce_credit(const gw_env *env, double sent) {
     double carried = env->pace.bytes_per_s * 2 * env->pace.gap_s;
     double floats = (double)env->n * sizeof(float) * env->grads->size;
     if (!(env->pace.bytes_per_s > 0 && sent > 0))
@@ -53,12 +45,12 @@ static size_t credit_for(const gw_env *env, double sent) {
     return (size_t)(carried * floats / sent) + 2 * gw_args_bytes(env->args, "bucket");
 }
 
-static void limit(self *me) {
+static void iallreduce_limit(const gw_overlapped *me) {
     const gw_env *env = me->env;
     char line[160];
     bool asked = gw_args_given(env->args, "credit");
     size_t credit = asked ? gw_args_bytes(env->args, "credit")
-                          : credit_for(env, (double)gw_overlap_cost(&me->buckets).bytes);
+                          : iallreduce_credit(env, (double)gw_overlapped_cost(me, 0).bytes);
     gw_queue_limit(me->queue, credit);
     snprintf(line, sizeof line, "iallreduce: credit=%zu, %s", credit,
              asked                       ? "as asked"
@@ -67,58 +59,11 @@ static void limit(self *me) {
     gw_lane_note(env->grads, line);
 }
 
-static void close(void *p) {
-    self *me = p;
-    gw_queue_close(me->queue);
-    gw_overlap_clear(&me->buckets);
-    free(me);
-}
-
-static gw_err open_on(self *me, const gw_env *env) {
-    me->buckets.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    GW_TRY(
-        gw_overlap_buckets(&me->buckets, "iallreduce", env->n, gw_args_bytes(env->args, "bucket")));
-    GW_TRY(gw_overlap_queue(&me->queue, env, me->buckets.count));
-    me->buckets.queue = me->queue;
-    if (by_priority(env->args))
-        limit(me);
+static gw_err iallreduce_open(void *self, const gw_env *env) {
+    GW_TRY(gw_overlapped_open(self, env, GW_OVERLAP_BUCKETS, false));
+    if (iallreduce_by_priority(env->args))
+        iallreduce_limit(self);
     return GW_OK;
-}
-
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
-    gw_err e = open_on(me, env);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
-}
-
-static gw_err ready(void *p, gw_span s) {
-    self *me = p;
-    return gw_overlap_fill(&me->buckets, s);
-}
-
-static gw_err progress(void *p) {
-    self *me = p;
-    return gw_queue_poll(me->queue);
-}
-
-static gw_err finish(void *p, gw_span s, gw_update *u) {
-    self *me = p;
-    GW_TRY(gw_overlap_wait(&me->buckets, s));
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
-    return GW_OK;
-}
-
-static gw_cost cost(const void *p, int64_t exchange) {
-    const self *me = p;
-    (void)exchange;
-    return gw_overlap_cost(&me->buckets);
 }
 
 static const gw_opt opts[] = {
@@ -137,14 +82,15 @@ const gw_strategy_ops gw_strategy_iallreduce = {
              "nonblocking allreduces in buckets, overlapped with the backward pass", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
     .formula = "one allreduce of each bucket",
-    .refuses = refuses,
+    .refuses = iallreduce_refuses,
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
     .polls = gw_overlap_polls,
-    .open = open,
-    .close = close,
-    .ready = ready,
-    .progress = progress,
-    .finish = finish,
-    .cost = cost,
+    .size = sizeof(gw_overlapped),
+    .open = iallreduce_open,
+    .close = gw_overlapped_close,
+    .ready = gw_overlapped_ready,
+    .progress = gw_overlapped_progress,
+    .finish = gw_overlapped_finish,
+    .cost = gw_overlapped_cost,
 };

@@ -34,15 +34,14 @@ typedef struct self {
     gw_plan over_drift, over_velocity;
 } self;
 
-static void close(void *p) {
+static void local_close(void *p) {
     self *me = p;
     gw_plan_clear(&me->over_drift);
     gw_plan_clear(&me->over_velocity);
     free(me->reference);
-    free(me);
 }
 
-static gw_err open_momentum(self *me, const gw_env *env) {
+static gw_err local_open_momentum(self *me, const gw_env *env) {
     if (!env->momentum)
         return gw_fail(GW_ERR_USAGE, "local: momentum=1 averages the optimizer's momentum, and it "
                                      "has none: give --momentum, or leave momentum=1 out");
@@ -51,30 +50,19 @@ static gw_err open_momentum(self *me, const gw_env *env) {
     return gw_env_prepare(env, &me->over_velocity);
 }
 
-static gw_err open_on(self *me, const gw_env *env) {
+static gw_err local_open(void *p, const gw_env *env) {
+    self *me = p;
+    me->env = env;
+    me->period = gw_args_int(env->args, "period");
+    me->steps.n = env->n;
     GW_TRY(gw_agree(env->grads->comm, gw_alloc(&me->reference, env->n, sizeof(float))));
     GW_TRY(gw_lane_floats(env->grads, env->n, &me->drift));
     me->over_drift = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->drift};
     GW_TRY(gw_env_prepare(env, &me->over_drift));
-    return gw_args_flag(env->args, "momentum") ? open_momentum(me, env) : GW_OK;
+    return gw_args_flag(env->args, "momentum") ? local_open_momentum(me, env) : GW_OK;
 }
 
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
-    me->period = gw_args_int(env->args, "period");
-    me->steps.n = env->n;
-    gw_err e = open_on(me, env);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
-}
-
-static gw_err finish(void *p, gw_span s, gw_update *u) {
+static gw_err local_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     const gw_env *env = me->env;
     if (me->steps.done == me->agreed)
@@ -86,7 +74,7 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     return GW_OK;
 }
 
-static gw_err average(self *me, gw_span s) {
+static gw_err local_average(self *me, gw_span s) {
     const gw_env *env = me->env;
     float *param = env->param, *ref = me->reference, *drift = me->drift;
     float ranks = (float)env->grads->size;
@@ -106,27 +94,27 @@ static gw_err average(self *me, gw_span s) {
     return GW_OK;
 }
 
-static gw_err publish(void *p, gw_span s) {
+static gw_err local_publish(void *p, gw_span s) {
     self *me = p;
     bool due = (me->steps.done + 1) % me->period == 0;
     if (due)
-        GW_TRY(average(me, s));
+        GW_TRY(local_average(me, s));
     if (gw_steps_pass(&me->steps, s) && due)
         me->agreed = me->steps.done;
     return GW_OK;
 }
 
-static gw_err settle(void *p) {
+static gw_err local_settle(void *p) {
     self *me = p;
     if (me->steps.done == me->agreed)
         return GW_OK;
     for (int i = 0; i < gw_env_spans(me->env); i++)
-        GW_TRY(average(me, gw_env_span(me->env, i)));
+        GW_TRY(local_average(me, gw_env_span(me->env, i)));
     me->agreed = me->steps.done;
     return GW_OK;
 }
 
-static gw_err state(void *p, gw_io *io) {
+static gw_err local_state(void *p, gw_io *io) {
     self *me = p;
     GW_TRY(gw_steps_state(&me->steps, &me->agreed, io));
     return gw_io_field(io, "reference", me->reference, me->env->n * sizeof(float));
@@ -137,17 +125,17 @@ static gw_cost cost_of_average(const self *me) {
     return me->velocity ? gw_cost_sum(c, gw_env_cost(me->env, &me->over_velocity)) : c;
 }
 
-static gw_cost cost(const void *p, int64_t exchange) {
+static gw_cost local_cost(const void *p, int64_t exchange) {
     const self *me = p;
     return (exchange + 1) % me->period == 0 ? cost_of_average(me) : (gw_cost){0};
 }
 
-static gw_cost settle_cost(const void *p) {
+static gw_cost local_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : cost_of_average(me);
 }
 
-static bool agrees(const void *p) {
+static bool local_agrees(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed;
 }
@@ -162,13 +150,14 @@ const gw_strategy_ops gw_strategy_local = {
     .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every `period` steps",
              opts},
     .formula = "one allreduce of n every `period` steps (momentum=1: and one exact)",
-    .open = open,
-    .close = close,
-    .finish = finish,
-    .publish = publish,
-    .settle = settle,
-    .state = state,
-    .cost = cost,
-    .settle_cost = settle_cost,
-    .agrees = agrees,
+    .size = sizeof(self),
+    .open = local_open,
+    .close = local_close,
+    .finish = local_finish,
+    .publish = local_publish,
+    .settle = local_settle,
+    .state = local_state,
+    .cost = local_cost,
+    .settle_cost = local_settle_cost,
+    .agrees = local_agrees,
 };

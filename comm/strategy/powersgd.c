@@ -59,7 +59,8 @@ typedef struct self {
     int n_groups; /* 0 on one rank: nothing to exchange */
 } self;
 
-static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+static const char *powersgd_refuses(const gw_args *args, const gw_algo *algo,
+                                    const gw_codec *codec) {
     (void)args, (void)algo;
     return codec->caps & GW_CODEC_LOSSLESS
                ? NULL
@@ -67,7 +68,7 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
                  "must share: use --compress none, or a lossless one";
 }
 
-static void close(void *p) {
+static void powersgd_close(void *p) {
     self *me = p;
     gw_plan_clear(&me->plan);
     for (int i = 0; me->matrices && i < me->env->n_tensors; i++)
@@ -75,7 +76,6 @@ static void close(void *p) {
     free(me->matrices);
     free(me->pieces);
     free(me->groups);
-    free(me);
 }
 
 /* ---- laying out ---- */
@@ -133,7 +133,7 @@ static size_t lay_out_all(self *me) {
     return at;
 }
 
-static gw_err make_room(self *me) {
+static gw_err powersgd_make_room(self *me) {
     const gw_env *env = me->env;
     int groups = gw_env_spans(env);
     GW_TRY(gw_alloc(&me->matrices, (size_t)env->n_tensors, sizeof *me->matrices));
@@ -158,13 +158,13 @@ static gw_err open_matrices(self *me, group *g) {
     return GW_OK;
 }
 
-static gw_err open_all(self *me) {
+static gw_err powersgd_open_all(self *me) {
     for (int i = 0; i < me->n_groups; i++)
         GW_TRY(open_matrices(me, &me->groups[i]));
     return GW_OK;
 }
 
-static void note(const self *me) {
+static void powersgd_note(const self *me) {
     size_t in = 0, out = 0;
     int matrices = 0;
     char line[160];
@@ -180,49 +180,38 @@ static void note(const self *me) {
     gw_lane_note(me->env->grads, line);
 }
 
-static gw_err open_on(self *me, const gw_env *env) {
+static gw_err powersgd_open(void *p, const gw_env *env) {
+    self *me = p;
     gw_schedule *unused;
+    if (env->n_tensors == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "powersgd: it compresses matrices, and nobody has told "
+                                           "the shapes of this model's tensors");
     if (env->grads->n_runs > 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "powersgd: a mix of codecs is for the model's tensors, but here factors "
                        "travel: use one codec");
+    me->env = env;
+    me->rank = (int)gw_args_int(env->args, "rank");
+    me->warm = strcmp(gw_args_text(env->args, "warm"), "on") == 0;
+    me->feedback = strcmp(gw_args_text(env->args, "feedback"), "on") == 0;
     if (env->grads->size == 1)
         return GW_OK;
     env->grads->n_tallied = 0; /* what is encoded are factors, whose places are no layer's */
-    GW_TRY(gw_agree(env->grads->comm, make_room(me)));
+    GW_TRY(gw_agree(env->grads->comm, powersgd_make_room(me)));
     GW_TRY(gw_lane_floats(env->grads, lay_out_all(me), &me->flat));
-    GW_TRY(gw_agree(env->grads->comm, open_all(me)));
+    GW_TRY(gw_agree(env->grads->comm, powersgd_open_all(me)));
     me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->flat};
     for (int i = 0; i < me->n_groups; i++) {
         GW_TRY(gw_plan_get(&me->plan, me->groups[i].first, &unused));
         GW_TRY(gw_plan_get(&me->plan, me->groups[i].second, &unused));
     }
-    note(me);
-    return GW_OK;
-}
-
-static gw_err open(void **out, const gw_env *env) {
-    if (env->n_tensors == 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "powersgd: it compresses matrices, and nobody has told "
-                                           "the shapes of this model's tensors");
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
-    me->rank = (int)gw_args_int(env->args, "rank");
-    me->warm = strcmp(gw_args_text(env->args, "warm"), "on") == 0;
-    me->feedback = strcmp(gw_args_text(env->args, "feedback"), "on") == 0;
-    gw_err e = open_on(me, env);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
+    powersgd_note(me);
     return GW_OK;
 }
 
 /* ---- a step ---- */
 
-static void prepare(const self *me, const group *g) {
+static void powersgd_prepare(const self *me, const group *g) {
     const float *grad = me->env->grad;
     for (int i = 0; i < g->n_pieces; i++)
         memcpy(me->flat + g->pieces[i].to, grad + g->pieces[i].span.off,
@@ -236,7 +225,7 @@ static void prepare(const self *me, const group *g) {
     }
 }
 
-static void gather(const self *me, const group *g) {
+static void powersgd_gather(const self *me, const group *g) {
     for (int i = 0; i < g->n_matrices; i++) {
         gw_lowrank *l = &g->matrices[i].l;
         gw_lowrank_orthonormalise(l->p, l->rows, l->rank);
@@ -244,7 +233,7 @@ static void gather(const self *me, const group *g) {
     }
 }
 
-static void expand(const self *me, const group *g) {
+static void powersgd_expand(const self *me, const group *g) {
     float *grad = me->env->grad;
     for (int i = 0; i < g->n_matrices; i++)
         gw_lowrank_expand(&g->matrices[i].l, grad + g->matrices[i].span.off);
@@ -267,7 +256,7 @@ static group *group_of(self *me, gw_span s) {
     return NULL;
 }
 
-static gw_err finish(void *p, gw_span s, gw_update *u) {
+static gw_err powersgd_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     if (me->n_groups == 0)
@@ -276,11 +265,11 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     if (!g)
         return gw_fail(GW_ERR_INTERNAL, "powersgd: span [%zu, %zu) was not announced", s.off,
                        gw_span_end(s));
-    in_phase(GW_PHASE_ENCODE, prepare, me, g);
+    in_phase(GW_PHASE_ENCODE, powersgd_prepare, me, g);
     GW_TRY(gw_plan_run(&me->plan, g->first));
-    in_phase(GW_PHASE_ENCODE, gather, me, g);
+    in_phase(GW_PHASE_ENCODE, powersgd_gather, me, g);
     GW_TRY(gw_plan_run(&me->plan, g->second));
-    in_phase(GW_PHASE_DECODE, expand, me, g);
+    in_phase(GW_PHASE_DECODE, powersgd_expand, me, g);
     g->steps++;
     return GW_OK;
 }
@@ -294,7 +283,7 @@ static gw_err state_of(matrix *m, gw_io *io) {
     return gw_io_field(io, "residual", l->m, l->rows * l->cols * sizeof *l->m);
 }
 
-static gw_err state(void *p, gw_io *io) {
+static gw_err powersgd_state(void *p, gw_io *io) {
     self *me = p;
     for (int i = 0; i < me->n_groups; i++) {
         group *g = &me->groups[i];
@@ -305,7 +294,7 @@ static gw_err state(void *p, gw_io *io) {
     return GW_OK;
 }
 
-static gw_cost cost(const void *p, int64_t exchange) {
+static gw_cost powersgd_cost(const void *p, int64_t exchange) {
     const self *me = p;
     gw_cost sum = {0};
     (void)exchange;
@@ -331,10 +320,11 @@ const gw_strategy_ops gw_strategy_powersgd = {
              opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY,
     .formula = "one allreduce of R * rows per matrix + all else, one of R * cols per matrix",
-    .refuses = refuses,
-    .open = open,
-    .close = close,
-    .finish = finish,
-    .state = state,
-    .cost = cost,
+    .refuses = powersgd_refuses,
+    .size = sizeof(self),
+    .open = powersgd_open,
+    .close = powersgd_close,
+    .finish = powersgd_finish,
+    .state = powersgd_state,
+    .cost = powersgd_cost,
 };

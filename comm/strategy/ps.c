@@ -11,10 +11,6 @@
 #include "comm/plan.h"
 #include "comm/strategy.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
-
 enum { SERVER = 0 };
 
 typedef struct self {
@@ -22,23 +18,21 @@ typedef struct self {
     gw_plan reduce, bcast;
 } self;
 
-static int servers(const gw_args *args) {
+static int ps_servers(const gw_args *args) {
     return gw_args_flag(args, "dedicated") ? 1 : 0;
 }
 
-static void close(void *p) {
+static void ps_close(void *p) {
     self *me = p;
     gw_plan_clear(&me->reduce);
     gw_plan_clear(&me->bcast);
-    free(me);
 }
 
-static gw_err open(void **out, const gw_env *env) {
-    if (servers(env->args) >= env->grads->size)
+static gw_err ps_open(void *p, const gw_env *env) {
+    self *me = p;
+    if (ps_servers(env->args) >= env->grads->size)
         return gw_fail(GW_ERR_USAGE, "ps: dedicated=1 keeps rank 0 from training and there is no "
                                      "other rank: start at least 2");
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
     me->env = env;
     me->reduce = (gw_plan){.algo = env->algo,
                            .verb = GW_REDUCE,
@@ -50,18 +44,11 @@ static gw_err open(void **out, const gw_env *env) {
                           .lane = env->params,
                           .base = env->param,
                           .root = SERVER};
-    gw_err e = gw_env_prepare(env, &me->reduce);
-    if (e == GW_OK)
-        e = gw_env_prepare(env, &me->bcast);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
+    GW_TRY(gw_env_prepare(env, &me->reduce));
+    return gw_env_prepare(env, &me->bcast);
 }
 
-static gw_err finish(void *p, gw_span s, gw_update *u) {
+static gw_err ps_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_plan_run(&me->reduce, s));
     bool server = me->env->grads->rank == SERVER;
@@ -69,12 +56,12 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
     return GW_OK;
 }
 
-static gw_err publish(void *p, gw_span s) {
+static gw_err ps_publish(void *p, gw_span s) {
     self *me = p;
     return gw_plan_run(&me->bcast, s);
 }
 
-static gw_cost cost(const void *p, int64_t exchange) {
+static gw_cost ps_cost(const void *p, int64_t exchange) {
     const self *me = p;
     (void)exchange;
     return gw_cost_sum(gw_env_cost(me->env, &me->reduce), gw_env_cost(me->env, &me->bcast));
@@ -90,10 +77,11 @@ const gw_strategy_ops gw_strategy_ps = {
              "parameter server: reduce to rank 0, update there, broadcast (blocking)", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
     .formula = "one reduce of n (codec) + one bcast of n (exact)",
-    .servers = servers,
-    .open = open,
-    .close = close,
-    .finish = finish,
-    .publish = publish,
-    .cost = cost,
+    .servers = ps_servers,
+    .size = sizeof(self),
+    .open = ps_open,
+    .close = ps_close,
+    .finish = ps_finish,
+    .publish = ps_publish,
+    .cost = ps_cost,
 };

@@ -13,82 +13,25 @@
  * bytes of a bandwidth-optimal allreduce. */
 #include "comm/overlap.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
-
-typedef struct self {
-    const gw_env *env;
-    gw_overlap scatter, gather;
-    gw_queue *queue;
-} self;
-
-static void close(void *p) {
-    self *me = p;
-    gw_queue_close(me->queue);
-    gw_overlap_clear(&me->scatter);
-    gw_overlap_clear(&me->gather);
-    free(me);
+static gw_err sharded_open(void *self, const gw_env *env) {
+    return gw_overlapped_open(self, env, GW_OVERLAP_SPANS, true);
 }
 
-static gw_err open_on(self *me, const gw_env *env) {
-    me->scatter.plan = (gw_plan){
-        .algo = env->algo, .verb = GW_REDUCE_SCATTER, .lane = env->grads, .base = env->grad};
-    me->gather.plan =
-        (gw_plan){.algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
-    GW_TRY(gw_overlap_finish(&me->scatter, env));
-    GW_TRY(gw_overlap_finish(&me->gather, env));
-    GW_TRY(gw_overlap_queue(&me->queue, env, 2 * gw_env_spans(env)));
-    me->scatter.queue = me->gather.queue = me->queue;
+static gw_err sharded_finish(void *self, gw_span s, gw_update *u) {
+    const gw_lane *lane = ((gw_overlapped *)self)->env->grads;
+    GW_TRY(gw_overlapped_finish(self, s, u));
+    u->own = gw_span_part(s, lane->rank, lane->size);
     return GW_OK;
 }
 
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
-    gw_err e = open_on(me, env);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
+static gw_err sharded_publish(void *self, gw_span s) {
+    gw_overlapped *me = self;
+    return gw_overlap_fill(&me->params, me->queue, s);
 }
 
-static gw_err ready(void *p, gw_span s) {
-    self *me = p;
-    return gw_overlap_fill(&me->scatter, s);
-}
-
-static gw_err progress(void *p) {
-    self *me = p;
-    return gw_queue_poll(me->queue);
-}
-
-static gw_err finish(void *p, gw_span s, gw_update *u) {
-    self *me = p;
-    const gw_lane *lane = me->env->grads;
-    GW_TRY(gw_overlap_wait(&me->scatter, s));
-    *u = (gw_update){
-        .grad = me->env->grad, .own = gw_span_part(s, lane->rank, lane->size), .scale = 1.0f};
-    return GW_OK;
-}
-
-static gw_err publish(void *p, gw_span s) {
-    self *me = p;
-    return gw_overlap_fill(&me->gather, s);
-}
-
-static gw_err await(void *p, gw_span s) {
-    self *me = p;
-    return gw_overlap_wait(&me->gather, s);
-}
-
-static gw_cost cost(const void *p, int64_t exchange) {
-    const self *me = p;
-    (void)exchange;
-    return gw_cost_sum(gw_overlap_cost(&me->scatter), gw_overlap_cost(&me->gather));
+static gw_err sharded_await(void *self, gw_span s) {
+    gw_overlapped *me = self;
+    return gw_overlap_wait(&me->params, me->queue, s);
 }
 
 static const gw_opt opts[] = {GW_OVERLAP_PROGRESS, GW_STRATEGY_ALGO, {0}};
@@ -101,12 +44,13 @@ const gw_strategy_ops gw_strategy_sharded = {
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
     .polls = gw_overlap_polls,
-    .open = open,
-    .close = close,
-    .ready = ready,
-    .progress = progress,
-    .finish = finish,
-    .publish = publish,
-    .await = await,
-    .cost = cost,
+    .size = sizeof(gw_overlapped),
+    .open = sharded_open,
+    .close = gw_overlapped_close,
+    .ready = gw_overlapped_ready,
+    .progress = gw_overlapped_progress,
+    .finish = sharded_finish,
+    .publish = sharded_publish,
+    .await = sharded_await,
+    .cost = gw_overlapped_cost,
 };

@@ -21,14 +21,12 @@
 #include <string.h>
 
 typedef struct self {
-    const gw_env *env;
-    gw_overlap layers;
-    gw_queue *queue;
+    gw_overlapped layers;
     gw_sparse_sum *sums; /* a layer each; NULL: the arena takes the sums */
     gw_elements *lists;  /* of the layers that the last finish() was for; not owned */
 } self;
 
-static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+static const char *sparse_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
     (void)args;
     if (strcmp(algo->ops->head.name, "gathersum") != 0)
         return "it gathers encodings and sums them locally, which is algo=gathersum and no other";
@@ -38,84 +36,52 @@ static const char *refuses(const gw_args *args, const gw_algo *algo, const gw_co
     return NULL;
 }
 
-static void close(void *p) {
+static void sparse_close(void *p) {
     self *me = p;
-    gw_queue_close(me->queue);
-    gw_overlap_clear(&me->layers);
-    for (int l = 0; me->sums && l < me->env->n_layers; l++)
+    gw_overlapped_close(me);
+    for (int l = 0; me->sums && l < me->layers.env->n_layers; l++)
         gw_sparse_sum_free(&me->sums[l]);
     free(me->sums);
     free(me->lists);
-    free(me);
 }
 
-static gw_err lay_down(void *ctx, gw_schedule *s) {
+static gw_err sparse_lay_down(void *ctx, gw_schedule *s) {
     self *me = ctx;
     int l = 0;
-    while (me->env->layers[l].off != gw_schedule_span(s).off)
+    while (me->layers.env->layers[l].off != gw_schedule_span(s).off)
         l++;
     return gw_sparse_sum_lay_down(&me->sums[l], s);
 }
 
 /* Nothing walks over the arena where the trainer takes lists: not to clear what no rank has sent,
  * nor to update by zeros. Of a mix each tensor has a codec of its own, which may not be sparse. */
-static gw_err make_lists(self *me, const gw_env *env) {
+static gw_err sparse_make_lists(self *me, const gw_env *env) {
     const gw_lane *lane = env->grads;
     if (!env->lists || lane->size == 1 || lane->n_runs > 0 || !gw_codec_lists(lane->codec))
         return GW_OK;
     GW_TRY(gw_alloc(&me->sums, (size_t)env->n_layers, sizeof *me->sums));
     GW_TRY(gw_alloc(&me->lists, (size_t)env->n_layers, sizeof *me->lists));
-    me->layers.plan.lay_down = lay_down;
-    me->layers.plan.ctx = me;
+    me->layers.grads.plan.lay_down = sparse_lay_down;
+    me->layers.grads.plan.ctx = me;
     return GW_OK;
 }
 
-static gw_err open_on(self *me, const gw_env *env) {
-    me->layers.plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    GW_TRY(make_lists(me, env));
-    GW_TRY(gw_overlap_layers(&me->layers, env));
-    GW_TRY(gw_overlap_queue(&me->queue, env, env->n_layers));
-    me->layers.queue = me->queue;
-    return GW_OK;
-}
-
-static gw_err open(void **out, const gw_env *env) {
-    self *me = NULL;
-    GW_TRY(gw_alloc(&me, 1, sizeof *me));
-    me->env = env;
-    gw_err e = open_on(me, env);
-    if (e != GW_OK) {
-        close(me);
-        return e;
-    }
-    *out = me;
-    return GW_OK;
-}
-
-static gw_err ready(void *p, gw_span s) {
+static gw_err sparse_open(void *p, const gw_env *env) {
     self *me = p;
-    return gw_overlap_fill(&me->layers, s);
+    me->layers.env = env;
+    GW_TRY(sparse_make_lists(me, env));
+    return gw_overlapped_open(&me->layers, env, GW_OVERLAP_LAYERS, false);
 }
 
-static gw_err progress(void *p) {
+static gw_err sparse_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    return gw_queue_poll(me->queue);
-}
-
-static gw_err finish(void *p, gw_span s, gw_update *u) {
-    self *me = p;
-    GW_TRY(gw_overlap_wait(&me->layers, s));
-    *u = (gw_update){me->env->grad, s, 1.0f, me->lists, 0};
-    for (int l = 0; me->lists && l < me->env->n_layers; l++)
-        if (gw_span_overlap(me->env->layers[l], s))
+    const gw_env *env = me->layers.env;
+    GW_TRY(gw_overlapped_finish(me, s, u));
+    u->lists = me->lists;
+    for (int l = 0; me->lists && l < env->n_layers; l++)
+        if (gw_span_overlap(env->layers[l], s))
             me->lists[u->n_lists++] = me->sums[l].sum;
     return GW_OK;
-}
-
-static gw_cost cost(const void *p, int64_t exchange) {
-    const self *me = p;
-    (void)exchange;
-    return gw_overlap_cost(&me->layers);
 }
 
 static const gw_opt opts[] = {
@@ -129,14 +95,15 @@ const gw_strategy_ops gw_strategy_sparse = {
              opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
     .formula = "P(P-1) b bytes, P(P-1) messages per layer (an allreduce by gathersum)",
-    .refuses = refuses,
+    .refuses = sparse_refuses,
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
     .polls = gw_overlap_polls,
-    .open = open,
-    .close = close,
-    .ready = ready,
-    .progress = progress,
-    .finish = finish,
-    .cost = cost,
+    .size = sizeof(self),
+    .open = sparse_open,
+    .close = sparse_close,
+    .ready = gw_overlapped_ready,
+    .progress = gw_overlapped_progress,
+    .finish = sparse_finish,
+    .cost = gw_overlapped_cost,
 };

@@ -307,6 +307,10 @@ const char *gw_args_text(const gw_args *args, const char *name) {
     return must_find(args, name)->text;
 }
 
+bool gw_args_has(const gw_args *args, const char *name) {
+    return find(args, name);
+}
+
 bool gw_args_given(const gw_args *args, const char *name) {
     return must_find(args, name)->given;
 }

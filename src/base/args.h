@@ -55,6 +55,8 @@ double gw_args_real(const gw_args *args, const char *name);
 const char *gw_args_text(const gw_args *args, const char *name); /* NULL: unset, no default */
 bool gw_args_given(const gw_args *args, const char *name);       /* set by the user */
 
+bool gw_args_has(const gw_args *args, const char *name); /* the table has this name */
+
 /** What stands for the value in the help, such as "N" or "on|off"; NULL: a flag. */
 const char *gw_opt_meta(const gw_opt *o);
 

@@ -21,8 +21,7 @@ struct gw_session {
     gw_session_tap tap;
     gw_coded *coded; /* a layer each */
     gw_env env;
-    void *self; /* the strategy's */
-    bool open;
+    void *self; /* the strategy's; NULL: not open */
     uint64_t logical_bytes;
     char *notes, *choices;    /* of both lanes */
     const char *note, *table; /* the caller's; NULL: none */
@@ -223,7 +222,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .momentum = setup->momentum,
                     .pace = setup->pace,
                     .algo = s->mix.algo,
-                    .args = s->strategy.args};
+                    .args = s->strategy.args,
+                    .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
     GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
                                                 : GW_OK));
@@ -235,9 +235,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
-    gw_err mine = s->strategy.ops->open(&s->self, env);
+    gw_err mine = gw_strategy_open(&s->strategy, env, &s->self);
     gw_hook_leave();
-    s->open = mine == GW_OK; /* close what opened here, even where another rank's did not */
     if (s->note)
         gw_lane_note(env->grads, s->note);
     if (mine == GW_OK)
@@ -258,9 +257,9 @@ float *gw_session_grads(gw_session *s) {
 void gw_session_close(gw_session *s) {
     if (!s)
         return;
-    if (s->open && s->strategy.ops->close) {
+    if (s->self) { /* opened here, even where another rank's was not */
         gw_hook_enter("close", (gw_span){0, s->env.n});
-        s->strategy.ops->close(s->self);
+        gw_strategy_close(&s->strategy, s->self);
         gw_hook_leave();
     }
     gw_lane_close(s->env.grads);
@@ -271,7 +270,7 @@ void gw_session_close(gw_session *s) {
     free(s->coded);
     s->velocity = NULL;
     s->coded = NULL;
-    s->open = false;
+    s->self = NULL;
 }
 
 /* The residual as it is before the backward pass adds to it, where somebody wants it. */

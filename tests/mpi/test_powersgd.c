@@ -52,11 +52,11 @@ static void open_bench(bench *b, const char *comm, bool lazy) {
     CHECK_OK(gw_lane_open(&b->env.params, MPI_COMM_WORLD, &lane));
     CHECK_OK(gw_lane_floats(b->env.grads, N, &b->env.grad));
     CHECK_OK(gw_lane_floats(b->env.params, N, &b->env.param));
-    CHECK_OK(b->strategy.ops->open(&b->self, &b->env));
+    CHECK_OK(gw_strategy_open(&b->strategy, &b->env, &b->self));
 }
 
 static void close_bench(bench *b) {
-    b->strategy.ops->close(b->self);
+    gw_strategy_close(&b->strategy, b->self);
     gw_lane_close(b->env.grads);
     gw_lane_close(b->env.params);
     gw_algo_close(&b->algo);
@@ -260,7 +260,7 @@ static void refuses_an_unknown_shape(void) {
     open_bench(&b, "powersgd", false);
     gw_env blind = b.env;
     blind.n_tensors = 0;
-    gw_err e = b.strategy.ops->open(&self, &blind);
+    gw_err e = gw_strategy_open(&b.strategy, &blind, &self);
     CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "shapes"), "%d: %s", e, gw_err_text());
     close_bench(&b);
 }
