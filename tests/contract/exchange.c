@@ -118,10 +118,16 @@ static gw_err step(run_state *r, int number) {
     uint64_t key = key_of(me, number);
     float *grad = gw_session_grads(r->session);
     gw_session_begin(r->session, works ? 1.0 / (ranks - r->servers) : 0.0);
+    float *sums = gw_session_sums(r->session);
     for (int l = LAYERS - 1; l >= 0; l--) {
         gw_span s = r->layers[l];
-        for (size_t i = s.off; i < gw_span_end(s); i++)
+        for (size_t i = s.off; i < gw_span_end(s); i++) {
             grad[i] = works ? gradient(key, i) : 0.0f;
+            if (sums) {
+                sums[i] += grad[i];
+                grad[i] = NAN; /* what is there is nobody's */
+            }
+        }
         GW_TRY(gw_session_ready(r->session, s));
         GW_TRY(gw_session_progress(r->session));
     }
@@ -290,6 +296,7 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
                               .tensors = r.tensors,
                               .n_tensors = 2 * LAYERS,
                               .by_layer = t->lazy,
+                              .adds = t->adds,
                               .seed = 5,
                               .yield = yield};
     gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
@@ -378,6 +385,11 @@ outcome exchange_try(const trial *t) {
     if (e == GW_ERR_UNSUPPORTED)
         return refusal(NULL);
     CHECK(e == GW_OK, "%s %s: %s", t->comm, t->codec, gw_err_text());
+    o.fed = t->adds && gw_session_adds(s) && ranks > 1;
+    if (t->adds && !o.fed) {
+        gw_session_free(s);
+        return o;
+    }
     e = run(s, t, &o);
     /* What needs several ranks, or several nodes, shows at the opening. */
     if (e == GW_ERR_UNSUPPORTED || (e == GW_ERR_USAGE && ranks <= gw_session_servers(s)))

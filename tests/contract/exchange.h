@@ -12,10 +12,12 @@ typedef struct trial {
     const char *feedback;
     size_t n;
     bool lazy;
+    bool adds; /* gradients are added to the residual where that can be, and the arena is NaN */
 } trial;
 
 typedef struct outcome {
     bool refused;
+    bool fed;        /* `adds` could be; else nothing was tried */
     uint32_t crc;    /* of the parameters, settled after the steps */
     double error;    /* relative, of the summed updates */
     double matrices; /* part of the elements that a lossy strategy compresses, by itself; else 0 */

@@ -146,6 +146,23 @@ static void mixes(const visitor *v) {
             both_updates(v, algos[a], mix[m]);
 }
 
+/* GW_STRATEGY_ENCODES: what a gradient's arena holds is never read, so the bits are the same where
+ * gradients are in the residual already, and not in the arena. */
+static void stale_gradients(const visitor *v, const char *algo, const char *codec) {
+    for (int lazy = 0; lazy < 2; lazy++) {
+        trial t = {.feedback = "on", .n = 1003, .lazy = lazy, .adds = true};
+        snprintf(t.comm, sizeof t.comm, "%s:%salgo=(%s)", v->strategy, v->options, algo);
+        snprintf(t.codec, sizeof t.codec, "%s", codec);
+        outcome added = exchange_try(&t);
+        if (!added.fed)
+            return;
+        t.adds = false;
+        CHECK(exchange_try(&t).crc == added.crc,
+              "%s %s lazy=%d: states GW_STRATEGY_ENCODES, and reads gradients by itself", t.comm,
+              codec, lazy);
+    }
+}
+
 /* The whole contract of one strategy. */
 static void strategy(const char *name, const char *options) {
     visitor v = {both_updates, name, options};
@@ -153,6 +170,8 @@ static void strategy(const char *name, const char *options) {
         some_pairs(&v);
     else
         each_pair(&v), mixes(&v);
+    v.f = stale_gradients;
+    each_pair(&v);
     v.f = odd_spans;
     v.f(&v, "sra", "none");
     v.f(&v, "sra", "qsgd");
