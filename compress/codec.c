@@ -191,6 +191,10 @@ size_t gw_codec_bound(const gw_codec *c, size_t n) {
     return c->framed && bare ? GW_FRAME_BYTES + bare : bare;
 }
 
+double gw_codec_bits(const gw_codec *c, size_t n) {
+    return c->caps & GW_CODEC_FIXED ? 8.0 * (double)gw_codec_bound(c, n) / (double)n : 0;
+}
+
 bool gw_codec_summable(const gw_codec *c) {
     return !c->stage && !c->framed && (c->caps & GW_CODEC_FIXED) && c->ops->add;
 }

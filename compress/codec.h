@@ -73,7 +73,8 @@ typedef struct gw_codec_ops {
     /** Optional: told once, before the first encode, of how many ranks encodings are summed up (1
      *  if never told). GW_ERR_UNSUPPORTED: so many cannot be, a sum of codes could overflow. */
     gw_err (*join)(void *self, int ranks);
-    /** Most bytes that any n floats can take; monotonic in n; bound(0) may be 0. */
+    /** Most bytes that any n floats can take, of a GW_CODEC_FIXED codec all that they do: its
+     *  formula, headers, scales and places included. Monotonic in n; bound(0) may be 0. */
     size_t (*bound)(const void *self, size_t n);
     /** Encode x[0..n) into out[0..cap), cap >= bound(n); *len bytes were written. */
     gw_err (*encode)(const void *self, gw_turn turn, const float *x, size_t n, void *out,
@@ -152,6 +153,9 @@ void gw_codec_close(gw_codec *c);
 
 /** Most bytes of any n floats. */
 size_t gw_codec_bound(const gw_codec *c, size_t n);
+
+/** Bits an element of n > 0 floats by the codec's formula; 0: as the data are. */
+double gw_codec_bits(const gw_codec *c, size_t n);
 
 /** True if MPI can reduce encodings as they are. */
 bool gw_codec_summable(const gw_codec *c);

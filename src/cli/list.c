@@ -35,14 +35,13 @@ static const char *error_of(unsigned caps) {
 
 /* Of the codec with its default options. */
 static gw_err state_codec(const gw_entry *e, json_t **out) {
-    const size_t many = 1 << 20;
     gw_codec c;
     GW_TRY(gw_codec_open(&c, e->name));
-    double bits = 8.0 * (double)gw_codec_bound(&c, many) / (double)many;
+    double bits = gw_codec_bits(&c, 1 << 20);
     *out = json_pack("{s:o, s:s, s:b, s:b, s:b}", "bits_per_element",
-                     c.caps & GW_CODEC_FIXED ? json_real(bits) : json_null(), "error",
-                     error_of(c.caps), "sparse", c.caps & GW_CODEC_SPARSE, "mpi_sums",
-                     gw_codec_summable(&c), "stage", c.ops->pack != NULL);
+                     bits > 0 ? json_real(bits) : json_null(), "error", error_of(c.caps), "sparse",
+                     c.caps & GW_CODEC_SPARSE, "mpi_sums", gw_codec_summable(&c), "stage",
+                     c.ops->pack != NULL);
     gw_codec_close(&c);
     return GW_OK;
 }
