@@ -61,23 +61,23 @@ void gw_algo_close(gw_algo *a) {
 }
 
 /* Every rank's encoding straight to the root, which adds them up in the order of the ranks. */
-static gw_err kit_reduce(gw_schedule *s, int root) {
-    gw_lane *lane = gw_schedule_lane(s);
+gw_err gw_kit_reduce(gw_schedule *s, int root) {
+    const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int slot;
-    if (lane->rank != root) {
+    int ranks = gw_lane_size(lane), slot;
+    if (gw_lane_rank(lane) != root) {
         GW_TRY(gw_schedule_pack(s, span, false, &slot));
         return gw_schedule_send(s, slot, root);
     }
     int first = GW_NO_SLOT; /* slots of one loop are numbered on */
-    for (int r = 0; r < lane->size; r++) {
+    for (int r = 0; r < ranks; r++) {
         if (r == root)
             continue;
         GW_TRY(gw_schedule_recv(s, span, r, false, &slot));
         first = first == GW_NO_SLOT ? slot : first;
     }
     GW_TRY(gw_schedule_round(s));
-    for (int i = 0; first != GW_NO_SLOT && i < lane->size - 1; i++)
+    for (int i = 0; first != GW_NO_SLOT && i < ranks - 1; i++)
         GW_TRY(gw_schedule_unpack(s, first + i, span, true));
     return GW_OK;
 }
@@ -85,31 +85,32 @@ static gw_err kit_reduce(gw_schedule *s, int root) {
 /* Binomial tree: in turn 2^k the ranks below 2^k (counted from the root) hold the data and send it
  * to their partner 2^k above. Encoded once, by the root, and forwarded verbatim. */
 static gw_err kit_bcast(gw_schedule *s, int root) {
-    gw_lane *lane = gw_schedule_lane(s);
+    const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int me = (lane->rank - root + lane->size) % lane->size, slot, step = 1;
-    if (lane->size == 1)
+    int ranks = gw_lane_size(lane), slot, step = 1;
+    int me = (gw_lane_rank(lane) - root + ranks) % ranks; /* counted from the root */
+    if (ranks == 1)
         return GW_OK; /* nobody else: nothing is encoded, nothing lost */
     if (me == 0) {
         GW_TRY(gw_schedule_pack(s, span, true, &slot));
     } else {
         while (step * 2 <= me)
             step *= 2;
-        int from = (me - step + root) % lane->size;
+        int from = (me - step + root) % ranks;
         GW_TRY(gw_schedule_recv(s, span, from, true, &slot));
         GW_TRY(gw_schedule_round(s));
         GW_TRY(gw_schedule_unpack(s, slot, span, false));
         step *= 2;
     }
-    for (; me + step < lane->size; step *= 2)
-        GW_TRY(gw_schedule_send(s, slot, (me + step + root) % lane->size));
+    for (; me + step < ranks; step *= 2)
+        GW_TRY(gw_schedule_send(s, slot, (me + step + root) % ranks));
     return GW_OK;
 }
 
 gw_err gw_kit_reduce_scatter(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
-    gw_span span = gw_schedule_span(s), own = gw_span_part(span, lane->rank, lane->size);
-    int ranks = lane->size, me = lane->rank, slot, first = GW_NO_SLOT;
+    int ranks = gw_lane_size(lane), me = gw_lane_rank(lane), slot, first = GW_NO_SLOT;
+    gw_span span = gw_schedule_span(s), own = gw_span_part(span, me, ranks);
     for (int r = 0; r < ranks; r++) {
         if (r == me)
             continue;
@@ -130,7 +131,7 @@ gw_err gw_kit_reduce_scatter(gw_schedule *s) {
 gw_err gw_kit_allgather(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int ranks = lane->size, me = lane->rank, slot, first = GW_NO_SLOT;
+    int ranks = gw_lane_size(lane), me = gw_lane_rank(lane), slot, first = GW_NO_SLOT;
     if (ranks == 1)
         return GW_OK;
     for (int r = 0; r < ranks; r++) {
@@ -151,24 +152,26 @@ gw_err gw_kit_allgather(gw_schedule *s) {
     return GW_OK;
 }
 
+gw_cost gw_cost_messages(const gw_lane *lane, uint64_t messages, size_t n) {
+    return n ? (gw_cost){messages * gw_codec_bound(gw_lane_codec(lane), n), messages}
+             : (gw_cost){0};
+}
+
 gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n) {
-    uint64_t others = (uint64_t)lane->size - 1;
-    gw_cost c = {0};
-    for (int r = 0; r < lane->size; r++) {
-        size_t part = gw_span_part((gw_span){0, n}, r, lane->size).n;
-        if (part == 0)
-            continue;
-        c.bytes += others * gw_codec_bound(lane->codec, part);
-        c.messages += others;
+    int ranks = gw_lane_size(lane);
+    gw_cost sum = {0};
+    for (int r = 0; r < ranks; r++) {
+        size_t part = gw_span_part((gw_span){0, n}, r, ranks).n;
+        sum = gw_cost_sum(sum, gw_cost_messages(lane, (uint64_t)ranks - 1, part));
     }
-    return c;
+    return sum;
 }
 
 gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root) {
     const gw_algo_ops *ops = a->ops;
     switch (what) {
     case GW_ALLREDUCE: return ops->allreduce(a->args, s);
-    case GW_REDUCE: return ops->reduce ? ops->reduce(a->args, s, root) : kit_reduce(s, root);
+    case GW_REDUCE: return ops->reduce ? ops->reduce(a->args, s, root) : gw_kit_reduce(s, root);
     case GW_BCAST:
         /* A library's broadcast knows no encodings; the kit's forwards the root's verbatim. */
         if (ops->bcast && gw_lane_exact(gw_schedule_lane(s)))
@@ -194,12 +197,12 @@ static bool own_verb(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) 
 }
 
 gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n) {
-    uint64_t others = (uint64_t)lane->size - 1;
+    uint64_t others = (uint64_t)gw_lane_size(lane) - 1;
     if (others == 0 || n == 0)
         return (gw_cost){0};
     if (own_verb(a->ops, lane, what))
         return a->ops->cost(a->args, lane, what, n);
     if (what == GW_REDUCE || what == GW_BCAST)
-        return (gw_cost){others * gw_codec_bound(lane->codec, n), others};
+        return gw_cost_messages(lane, others, n);
     return gw_kit_scatter_cost(lane, n);
 }

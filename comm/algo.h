@@ -7,7 +7,7 @@
 
 #include "comm/schedule.h"
 
-#define GW_ALGO_ABI 4
+#define GW_ALGO_ABI 5
 
 /** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
 typedef enum gw_verb {
@@ -77,7 +77,11 @@ gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root
 /** What that costs; nothing on one rank or for an empty span. */
 gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n);
 
+/** That of so many messages, each an encoding of n floats; nothing if n is 0. */
+gw_cost gw_cost_messages(const gw_lane *lane, uint64_t messages, size_t n);
+
 /** The kit: direct messages, one hop. For algorithms that are made of parts. */
+gw_err gw_kit_reduce(gw_schedule *s, int root);
 gw_err gw_kit_reduce_scatter(gw_schedule *s);
 gw_err gw_kit_allgather(gw_schedule *s);
 gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n); /* of either of these */

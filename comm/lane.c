@@ -1,4 +1,4 @@
-#include "comm/lane.h"
+#include "comm/lane_parts.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -23,6 +23,42 @@ static gw_lane *root_of(const gw_lane *lane) {
     while (lane->parent)
         lane = lane->parent;
     return (gw_lane *)lane;
+}
+
+int gw_lane_rank(const gw_lane *lane) {
+    return lane->rank;
+}
+
+int gw_lane_size(const gw_lane *lane) {
+    return lane->size;
+}
+
+MPI_Comm gw_lane_comm(const gw_lane *lane) {
+    return lane->comm;
+}
+
+const gw_codec *gw_lane_codec(const gw_lane *lane) {
+    return lane->codec;
+}
+
+bool gw_lane_yields(const gw_lane *lane) {
+    return lane->yield;
+}
+
+uint64_t gw_lane_seed(const gw_lane *lane) {
+    return lane->seed;
+}
+
+bool gw_lane_mixed(const gw_lane *lane) {
+    return lane->n_runs > 0;
+}
+
+bool gw_lane_exact(const gw_lane *lane) {
+    return lane->codec->caps & GW_CODEC_IDENTITY;
+}
+
+void gw_lane_reshape(gw_lane *lane) {
+    lane->n_tallied = 0;
 }
 
 static gw_err join(gw_lane *lane, MPI_Comm comm) {

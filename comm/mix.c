@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "comm/lane_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -89,7 +89,7 @@ static void overlap_clear(gw_overlap *o) {
 static gw_err overlapped_queue(gw_overlapped *me, int capacity) {
     const gw_args *args = me->env->args;
     gw_progress mode = overlap_mode(args);
-    GW_TRY(gw_queue_open(&me->queue, mode, capacity, me->env->grads->yield));
+    GW_TRY(gw_queue_open(&me->queue, mode, capacity, gw_lane_yields(me->env->grads)));
     if (!gw_args_has(args, "team"))
         return GW_OK;
     if (mode != GW_PROGRESS_THREAD && gw_args_int(args, "team") != 1)

@@ -1,4 +1,5 @@
 #include "comm/plan.h"
+#include "comm/lane_parts.h"
 
 #include <stdlib.h>
 
@@ -30,7 +31,7 @@ static gw_err lay_down(const gw_plan *plan, gw_schedule *s, gw_span span) {
             GW_ERR_UNSUPPORTED,
             "a mix of codecs (%s;...) cuts the arena by tensors, this strategy by ranks: "
             "use one codec, or a strategy that reduces to all ranks (allreduce)",
-            plan->lane->codec->spec);
+            gw_lane_codec(plan->lane)->spec);
     GW_TRY(lay_runs(plan, s, span, true));
     GW_TRY(lay_runs(plan, s, span, false));
     gw_schedule_on(s, plan->lane);

@@ -118,7 +118,8 @@ static gw_err add_message(gw_schedule *s, gw_op o) {
 
 static gw_err add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
     GW_TRY(grow(&s->slots, &s->room_slots, s->n_slots + 1, sizeof *s->slots));
-    gw_slot fresh = {.cap = gw_codec_bound(s->lane->codec, part.n), .alias = alias, .peer = -1};
+    gw_slot fresh = {
+        .cap = gw_codec_bound(gw_lane_codec(s->lane), part.n), .alias = alias, .peer = -1};
     if (alias) {
         fresh.data = (char *)(s->base + part.off);
         fresh.len = fresh.cap;

@@ -14,6 +14,7 @@
 #ifndef GW_COMM_SCHEDULE_H
 #define GW_COMM_SCHEDULE_H
 
+#include "base/probe.h"
 #include "comm/lane.h"
 
 typedef struct gw_schedule gw_schedule;

@@ -58,7 +58,7 @@ static gw_err add_up(void *ctx) {
 }
 
 static gw_err lay_down(gw_sparse_sum *t, gw_schedule *s, int *slots) {
-    int me = gw_schedule_lane(s)->rank;
+    int me = gw_lane_rank(gw_schedule_lane(s));
     for (int i = 1; i < t->ranks; i++) {
         int peer = (me + t->ranks - i) % t->ranks;
         GW_TRY(gw_schedule_recv(s, t->span, peer, false, &slots[peer]));
@@ -75,7 +75,7 @@ static gw_err lay_down(gw_sparse_sum *t, gw_schedule *s, int *slots) {
 gw_err gw_sparse_sum_lay_down(gw_sparse_sum *t, gw_schedule *s) {
     int *slots = NULL;
     t->span = gw_schedule_span(s);
-    t->ranks = gw_schedule_lane(s)->size;
+    t->ranks = gw_lane_size(gw_schedule_lane(s));
     GW_TRY(gw_alloc(&t->of, (size_t)t->ranks, sizeof *t->of));
     GW_TRY(gw_alloc(&t->taken, (size_t)t->ranks, sizeof *t->taken));
     GW_TRY(gw_alloc(&t->value, PIECE, sizeof *t->value));

@@ -1,6 +1,7 @@
 #include "comm/strategy.h"
 
 #include "base/mem.h"
+#include "mpi/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_cod
 
 gw_err gw_strategy_open(const gw_strategy *s, const gw_env *env, void **self) {
     void *fresh = NULL;
-    GW_TRY(gw_agree(env->grads->comm, gw_alloc(&fresh, 1, s->ops->size)));
+    GW_TRY(gw_agree(gw_lane_comm(env->grads), gw_alloc(&fresh, 1, s->ops->size)));
     gw_err e = s->ops->open(fresh, env);
     if (e == GW_OK)
         *self = fresh;

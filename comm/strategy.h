@@ -12,6 +12,7 @@
 #ifndef GW_COMM_STRATEGY_H
 #define GW_COMM_STRATEGY_H
 
+#include "base/io.h"
 #include "comm/plan.h"
 
 #define GW_STRATEGY_ABI 6

@@ -1,6 +1,7 @@
 #include "comm/tuning.h"
 
 #include "base/mem.h"
+#include "comm/lane_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 
 #include <math.h>

@@ -35,7 +35,7 @@ static gw_err open(void *p, const gw_env *env) {
         (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
     for (int i = 0; i < HALVES; i++)
         GW_TRY(gw_plan_get(&me->plan, me->half[i], &me->schedule[i]));
-    return gw_queue_open(&me->queue, GW_PROGRESS_POLL, HALVES, env->grads->yield);
+    return gw_queue_open(&me->queue, GW_PROGRESS_POLL, HALVES, gw_lane_yields(env->grads));
 }
 
 static gw_err ready(void *p, gw_span s) {

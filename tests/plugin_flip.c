@@ -37,7 +37,7 @@ static gw_err publish(void *p, gw_span s) {
     if (s.off == 0)
         me->step++;
     if (me->step == gw_args_int(env->args, "step") && gw_span_common(s, layer).n == layer.n &&
-        env->grads->rank == gw_args_int(env->args, "rank")) {
+        gw_lane_rank(env->grads) == gw_args_int(env->args, "rank")) {
         uint32_t bits; /* one so high that later updates do not round it away */
         float *last = env->param + gw_span_end(layer) - 1;
         memcpy(&bits, last, sizeof bits);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "comm/lane_parts.h"
 #include "comm/tuning.h"
 #include "mpi/wait.h"
 

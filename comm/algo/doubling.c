@@ -59,10 +59,10 @@ static gw_err outside(gw_schedule *s, int partner) {
 
 static gw_err sum_as_it_goes(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
-    int me = lane->rank, core = core_of(lane->size);
+    int me = gw_lane_rank(lane), core = core_of(gw_lane_size(lane));
     if (me >= core)
         return outside(s, me - core);
-    bool partnered = me + core < lane->size;
+    bool partnered = me + core < gw_lane_size(lane);
     if (partnered)
         GW_TRY(add_from(s, me + core, false));
     for (int distance = 1; distance < core; distance *= 2)
@@ -73,7 +73,7 @@ static gw_err sum_as_it_goes(gw_schedule *s) {
 static gw_err gather(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int me = lane->rank, ranks = lane->size;
+    int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
     GW_TRY(gw_schedule_pack(s, span, false, &slots[me]));
     for (int have = 1; have < ranks; have *= 2) {
         int more = have < ranks - have ? have : ranks - have;
@@ -92,12 +92,12 @@ static gw_err gather(gw_schedule *s, int *slots) {
 static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     const gw_lane *lane = gw_schedule_lane(s);
-    if (lane->size == 1)
+    if (gw_lane_size(lane) == 1)
         return GW_OK;
     if (gw_lane_exact(lane))
         return sum_as_it_goes(s);
     int *slots = NULL;
-    GW_TRY(gw_alloc(&slots, (size_t)lane->size, sizeof *slots));
+    GW_TRY(gw_alloc(&slots, (size_t)gw_lane_size(lane), sizeof *slots));
     gw_err e = gather(s, slots);
     free(slots);
     return e;
@@ -105,16 +105,14 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    uint64_t ranks = (uint64_t)lane->size, core = (uint64_t)core_of(lane->size);
+    uint64_t ranks = (uint64_t)gw_lane_size(lane), core = (uint64_t)core_of(gw_lane_size(lane));
     uint64_t messages = ranks * (ranks - 1);
-    if (n == 0)
-        return (gw_cost){0};
     if (gw_lane_exact(lane)) {
         messages = 2 * (ranks - core);
         for (uint64_t distance = 1; distance < core; distance *= 2)
             messages += core;
     }
-    return (gw_cost){messages * gw_codec_bound(lane->codec, n), messages};
+    return gw_cost_messages(lane, messages, n);
 }
 
 const gw_algo_ops gw_algo_doubling = {

@@ -18,7 +18,7 @@
 static gw_err lay_down(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int me = lane->rank, ranks = lane->size;
+    int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
     /* Rank 0 can sum onto what it has, since its part comes first. Rank 1 cannot, though a + b is
      * b + a: adding what was not sent leaves a -0.0, adding to it makes +0.0. */
     bool in_place = me == 0;
@@ -41,7 +41,7 @@ static gw_err lay_down(gw_schedule *s, int *slots) {
 
 static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
-    int ranks = gw_schedule_lane(s)->size, *slots = NULL;
+    int ranks = gw_lane_size(gw_schedule_lane(s)), *slots = NULL;
     if (ranks == 1)
         return GW_OK;
     GW_TRY(gw_alloc(&slots, (size_t)ranks, sizeof *slots));
@@ -52,8 +52,8 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    uint64_t messages = n ? (uint64_t)lane->size * (uint64_t)(lane->size - 1) : 0;
-    return (gw_cost){messages * gw_codec_bound(lane->codec, n), messages};
+    uint64_t ranks = (uint64_t)gw_lane_size(lane);
+    return gw_cost_messages(lane, ranks * (ranks - 1), n);
 }
 
 const gw_algo_ops gw_algo_gathersum = {

@@ -146,9 +146,9 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     fold f = {.s = s,
               .span = gw_schedule_span(s),
               .exact = gw_lane_exact(lane),
-              .me = lane->rank,
-              .ranks = lane->size,
-              .core = core_of(lane->size)};
+              .me = gw_lane_rank(lane),
+              .ranks = gw_lane_size(lane),
+              .core = core_of(gw_lane_size(lane))};
     if (f.ranks == 1)
         return GW_OK;
     GW_TRY(gw_alloc(&f.slots, (size_t)f.core, sizeof *f.slots));
@@ -158,10 +158,7 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
 }
 
 static void add_message(gw_cost *sum, const gw_lane *lane, gw_span part) {
-    if (part.n == 0)
-        return;
-    sum->bytes += gw_codec_bound(lane->codec, part.n);
-    sum->messages++;
+    *sum = gw_cost_sum(*sum, gw_cost_messages(lane, 1, part.n));
 }
 
 static void add_blocks(gw_cost *sum, const gw_lane *lane, const fold *f, int first, int count) {
@@ -173,11 +170,11 @@ static void add_blocks(gw_cost *sum, const gw_lane *lane, const fold *f, int fir
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)what;
     gw_cost sum = {0};
-    fold f = {.exact = gw_lane_exact(lane), .core = core_of(lane->size)};
+    fold f = {.exact = gw_lane_exact(lane), .core = core_of(gw_lane_size(lane))};
     int chunks = count_chunks(args, n);
     for (int c = 0; c < chunks; c++) {
         f.span = gw_span_part((gw_span){0, n}, c, chunks);
-        for (int r = f.core; r < lane->size; r++) {
+        for (int r = f.core; r < gw_lane_size(lane); r++) {
             add_message(&sum, lane, f.span);
             add_blocks(&sum, lane, &f, 0, f.core);
         }

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "comm/crew.h"
+#include "comm/lane_parts.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"
 

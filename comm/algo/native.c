@@ -75,10 +75,10 @@ static gw_err agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
             GW_ERR_UNSUPPORTED,
             "algo=native: %s takes a communicator a bucket, and the MPI library gives no "
             "more: use larger buckets (bucket=), or another algorithm (algo=sra)",
-            lane->codec->ops->head.name);
+            gw_lane_codec(lane)->ops->head.name);
     GW_TRY(e);
-    *comm = aside->comm;
-    size_t prefix = gw_codec_prefix(lane->codec, span.n);
+    *comm = gw_lane_comm(aside);
+    size_t prefix = gw_codec_prefix(gw_lane_codec(lane), span.n);
     native_call most = {.what = GW_ALLREDUCE,
                         .comm = *comm,
                         .e = {MPI_FLOAT, MPI_MAX},
@@ -89,23 +89,24 @@ static gw_err agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
 }
 
 static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
-    gw_lane *lane = gw_schedule_lane(s);
+    const gw_lane *lane = gw_schedule_lane(s);
+    const gw_codec *codec = gw_lane_codec(lane);
     gw_span span = gw_schedule_span(s);
-    if (lane->size == 1 || span.n == 0)
+    if (gw_lane_size(lane) == 1 || span.n == 0)
         return GW_OK;
     int slot;
-    MPI_Comm comm = lane->comm;
-    GW_TRY(gw_codec_agrees(lane->codec) ? agree(s, span, &slot, &comm)
-                                        : gw_schedule_pack(s, span, false, &slot));
-    gw_mpi_units u = gw_mpi_units_of(lane->codec, span.n);
+    MPI_Comm comm = gw_lane_comm(lane);
+    GW_TRY(gw_codec_agrees(codec) ? agree(s, span, &slot, &comm)
+                                  : gw_schedule_pack(s, span, false, &slot));
+    gw_mpi_units u = gw_mpi_units_of(codec, span.n);
     native_call sum = {.what = what,
                        .comm = comm,
-                       .at_root = lane->rank == root,
+                       .at_root = gw_lane_rank(lane) == root,
                        .data = (char *)gw_schedule_slot_data(s, slot) + u.prefix,
                        .n = u.count,
                        .root = root,
-                       .bytes = u.count * lane->codec->ops->unit_bytes};
-    GW_TRY(gw_mpi_element_of(lane->codec, &sum.e));
+                       .bytes = u.count * codec->ops->unit_bytes};
+    GW_TRY(gw_mpi_element_of(codec, &sum.e));
     GW_TRY(lay_call(s, &sum));
     bool here = what != GW_REDUCE || sum.at_root;
     return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
@@ -128,10 +129,11 @@ static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args;
-    gw_mpi_units u = gw_mpi_units_of(lane->codec, n);
-    uint64_t once = (uint64_t)(lane->size - 1) * u.count * lane->codec->ops->unit_bytes;
-    uint64_t agreed = gw_codec_agrees(lane->codec) ? 2 * (uint64_t)(lane->size - 1) * u.prefix : 0;
-    return (gw_cost){agreed + (what == GW_ALLREDUCE ? 2 * once : once), 0};
+    const gw_codec *codec = gw_lane_codec(lane);
+    uint64_t others = (uint64_t)gw_lane_size(lane) - 1, prefix = gw_codec_prefix(codec, n);
+    uint64_t units = others * (gw_codec_bound(codec, n) - prefix);
+    uint64_t agreed = gw_codec_agrees(codec) ? 2 * others * prefix : 0;
+    return (gw_cost){agreed + (what == GW_ALLREDUCE ? 2 * units : units), 0};
 }
 
 const gw_algo_ops gw_algo_native = {

@@ -46,10 +46,10 @@ static void release(void *ctx) {
 
 static gw_err init(const gw_lane *lane, void *data, size_t n, MPI_Request *request) {
     gw_mpi_element e;
-    GW_TRY(gw_mpi_element_of(lane->codec, &e));
-    gw_mpi_units u = gw_mpi_units_of(lane->codec, n);
+    GW_TRY(gw_mpi_element_of(gw_lane_codec(lane), &e));
+    gw_mpi_units u = gw_mpi_units_of(gw_lane_codec(lane), n);
     GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, (char *)data + u.prefix, (MPI_Count)u.count, e.type,
-                                e.op, lane->comm, MPI_INFO_NULL, request));
+                                e.op, gw_lane_comm(lane), MPI_INFO_NULL, request));
     return GW_OK;
 }
 
@@ -57,7 +57,7 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    if (lane->size == 1 || span.n == 0)
+    if (gw_lane_size(lane) == 1 || span.n == 0)
         return GW_OK;
     int slot;
     GW_TRY(gw_schedule_pack(s, span, false, &slot));
@@ -73,8 +73,9 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    gw_mpi_units u = gw_mpi_units_of(lane->codec, n);
-    return (gw_cost){2 * (uint64_t)(lane->size - 1) * u.count * lane->codec->ops->unit_bytes, 0};
+    const gw_codec *codec = gw_lane_codec(lane);
+    uint64_t units = gw_codec_bound(codec, n) - gw_codec_prefix(codec, n);
+    return (gw_cost){2 * (uint64_t)(gw_lane_size(lane) - 1) * units, 0};
 }
 
 const gw_algo_ops gw_algo_persistent = {

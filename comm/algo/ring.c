@@ -85,7 +85,9 @@ static int count_chunks(const gw_args *args, size_t n, int ranks) {
 
 static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what) {
     const gw_lane *lane = gw_schedule_lane(s);
-    ring g = {.s = s, .span = gw_schedule_span(s), .me = lane->rank, .ranks = lane->size};
+    ring g = {.s = s, .span = gw_schedule_span(s)};
+    g.me = gw_lane_rank(lane);
+    g.ranks = gw_lane_size(lane);
     if (g.ranks == 1)
         return GW_OK;
     g.chunks = count_chunks(args, g.span.n, g.ranks);
@@ -117,18 +119,13 @@ static gw_err allgather(const gw_args *args, gw_schedule *s) {
 }
 
 static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
-    ring g = {.span = {0, n}, .ranks = lane->size};
+    ring g = {.span = {0, n}, .ranks = gw_lane_size(lane)};
     uint64_t hops = (uint64_t)(g.ranks - 1) * (what == GW_ALLREDUCE ? 2 : 1);
     gw_cost sum = {0};
     g.chunks = count_chunks(args, n, g.ranks);
     for (; g.chunk < g.chunks; g.chunk++)
-        for (int r = 0; r < g.ranks; r++) {
-            size_t floats = block(&g, r).n;
-            if (floats == 0)
-                continue;
-            sum.bytes += hops * gw_codec_bound(lane->codec, floats);
-            sum.messages += hops;
-        }
+        for (int r = 0; r < g.ranks; r++)
+            sum = gw_cost_sum(sum, gw_cost_messages(lane, hops, block(&g, r).n));
     return sum;
 }
 

@@ -24,6 +24,7 @@
 
 #include "base/mem.h"
 #include "comm/crew.h"
+#include "comm/lane_parts.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"
 
@@ -33,6 +34,7 @@
 typedef struct job {
     const gw_schedule *schedule;
     gw_lane *lane;
+    int me, ranks;
     float *base;
     gw_span span;
     int root; /* of a reduction */
@@ -57,38 +59,37 @@ static void release(void *ctx) {
 
 static gw_err sum_into(job *j, gw_span part, float *const *values, int to) {
     size_t skip = part.off - j->span.off;
-    for (int r = 0; r < j->lane->size; r++)
+    for (int r = 0; r < j->ranks; r++)
         j->rows[r] = j->values[r] + skip;
     float *one = values ? NULL : j->rows[to];
-    gw_sum_rows(j->rows, j->lane->size, values ? j->rows : &one, values ? j->lane->size : 1,
-                part.n);
+    gw_sum_rows(j->rows, j->ranks, values ? j->rows : &one, values ? j->ranks : 1, part.n);
     return GW_OK;
 }
 
 static gw_err sum_for_all(void *ctx) {
     job *j = ctx;
-    return sum_into(j, gw_sum_part(j->span, j->lane->rank, j->lane->size), j->values, 0);
+    return sum_into(j, gw_sum_part(j->span, j->me, j->ranks), j->values, 0);
 }
 
 static gw_err sum_for_root(void *ctx) {
     job *j = ctx;
-    return sum_into(j, gw_sum_part(j->span, j->lane->rank, j->lane->size), NULL, j->root);
+    return sum_into(j, gw_sum_part(j->span, j->me, j->ranks), NULL, j->root);
 }
 
 static gw_err sum_for_me(void *ctx) {
     job *j = ctx;
-    return sum_into(j, gw_span_part(j->span, j->lane->rank, j->lane->size), NULL, j->lane->rank);
+    return sum_into(j, gw_span_part(j->span, j->me, j->ranks), NULL, j->me);
 }
 
 static void copy_from(job *j, gw_span part, int r) {
-    if (r != j->lane->rank)
+    if (r != j->me)
         memcpy(j->base + part.off, j->values[r] + (part.off - j->span.off), part.n * sizeof(float));
 }
 
 static gw_err copy_parts(void *ctx) {
     job *j = ctx;
-    for (int r = 0; r < j->lane->size; r++)
-        copy_from(j, gw_span_part(j->span, r, j->lane->size), r);
+    for (int r = 0; r < j->ranks; r++)
+        copy_from(j, gw_span_part(j->span, r, j->ranks), r);
     return GW_OK;
 }
 
@@ -101,13 +102,13 @@ static gw_err copy_root(void *ctx) {
 /* ---- with a codec: encodings ---- */
 
 static gw_span part_of(const job *j, int i) {
-    return gw_span_part(j->span, i, j->lane->size);
+    return gw_span_part(j->span, i, j->ranks);
 }
 
 static gw_err encode(job *j, int slot, gw_span part, bool adopt) {
-    char *mine = j->block[j->lane->rank];
+    char *mine = j->block[j->me];
     size_t *len = (size_t *)mine + slot;
-    size_t cap = gw_codec_bound(j->lane->codec, part.n);
+    size_t cap = gw_codec_bound(gw_lane_codec(j->lane), part.n);
     if (part.n == 0)
         return GW_OK;
     return gw_lane_encode(j->lane, gw_schedule_ticket(j->schedule), j->base, part, adopt,
@@ -124,8 +125,8 @@ static gw_err decode(job *j, int r, int slot, gw_span part, bool add) {
 /* Slot i of rank r holds r's share of slice i, and for i == r the sum. */
 static gw_err encode_foreign(void *ctx) {
     job *j = ctx;
-    for (int i = 1; i < j->lane->size; i++) {
-        int peer = (j->lane->rank + i) % j->lane->size;
+    for (int i = 1; i < j->ranks; i++) {
+        int peer = (j->me + i) % j->ranks;
         GW_TRY(encode(j, peer, part_of(j, peer), false));
     }
     return GW_OK;
@@ -133,13 +134,13 @@ static gw_err encode_foreign(void *ctx) {
 
 static gw_err encode_own(void *ctx) {
     job *j = ctx;
-    return encode(j, j->lane->rank, part_of(j, j->lane->rank), true);
+    return encode(j, j->me, part_of(j, j->me), true);
 }
 
 static gw_err add_shares(void *ctx) {
     job *j = ctx;
-    int me = j->lane->rank;
-    for (int r = 0; r < j->lane->size; r++)
+    int me = j->me;
+    for (int r = 0; r < j->ranks; r++)
         if (r != me)
             GW_TRY(decode(j, r, me, part_of(j, me), true));
     return GW_OK;
@@ -147,8 +148,8 @@ static gw_err add_shares(void *ctx) {
 
 static gw_err decode_sums(void *ctx) {
     job *j = ctx;
-    for (int r = 0; r < j->lane->size; r++)
-        if (r != j->lane->rank)
+    for (int r = 0; r < j->ranks; r++)
+        if (r != j->me)
             GW_TRY(decode(j, r, r, part_of(j, r), false));
     return GW_OK;
 }
@@ -156,12 +157,12 @@ static gw_err decode_sums(void *ctx) {
 /* A reduction to one rank: the whole span in slot 0. */
 static gw_err encode_whole(void *ctx) {
     job *j = ctx;
-    return j->lane->rank == j->root ? GW_OK : encode(j, 0, j->span, false);
+    return j->me == j->root ? GW_OK : encode(j, 0, j->span, false);
 }
 
 static gw_err add_whole(void *ctx) {
     job *j = ctx;
-    for (int r = 0; r < j->lane->size && j->lane->rank == j->root; r++)
+    for (int r = 0; r < j->ranks && j->me == j->root; r++)
         if (r != j->root)
             GW_TRY(decode(j, r, 0, j->span, true));
     return GW_OK;
@@ -183,10 +184,10 @@ static gw_err check_node(const gw_lane *lane) {
 }
 
 static gw_err find_values(job *j) {
-    size_t ranks = (size_t)j->lane->size;
+    size_t ranks = (size_t)j->ranks;
     GW_TRY(gw_alloc(&j->values, ranks, sizeof *j->values));
     GW_TRY(gw_alloc(&j->rows, ranks, sizeof *j->rows));
-    for (int r = 0; r < j->lane->size; r++)
+    for (int r = 0; r < j->ranks; r++)
         j->values[r] = gw_crew_twin(j->crew, j->base + j->span.off, r);
     return j->values[0] ? GW_OK
                         : gw_fail(GW_ERR_UNSUPPORTED,
@@ -197,20 +198,20 @@ static gw_err find_values(job *j) {
 /* `whole`: one slot for all of the span, else one a part. */
 static gw_err make_block(job *j, bool whole) {
     enum { LINE = 64 };
-    size_t ranks = (size_t)j->lane->size, end = ranks * sizeof(size_t);
+    size_t ranks = (size_t)j->ranks, end = ranks * sizeof(size_t);
     void *mine = NULL;
     gw_err e = gw_alloc(&j->block, ranks, sizeof *j->block);
     if (e == GW_OK)
         e = gw_alloc(&j->at, ranks, sizeof *j->at);
-    for (int i = 0; i < (whole ? 1 : j->lane->size); i++) {
+    for (int i = 0; i < (whole ? 1 : j->ranks); i++) {
         end = (end + LINE - 1) / LINE * LINE;
         if (e == GW_OK)
             j->at[i] = end;
-        end += gw_codec_bound(j->lane->codec, whole ? j->span.n : part_of(j, i).n);
+        end += gw_codec_bound(gw_lane_codec(j->lane), whole ? j->span.n : part_of(j, i).n);
     }
     GW_TRY(gw_shared_alloc(j->lane->shared, end, &mine)); /* collective */
     GW_TRY(e);
-    for (int r = 0; r < j->lane->size; r++)
+    for (int r = 0; r < j->ranks; r++)
         j->block[r] = gw_crew_twin(j->crew, mine, r);
     return GW_OK;
 }
@@ -227,6 +228,8 @@ static gw_err begin(gw_schedule *s, int root, bool whole, job **out) {
     GW_TRY(gw_schedule_own(s, j, release));
     *j = (job){.schedule = s,
                .lane = lane,
+               .me = lane->rank,
+               .ranks = lane->size,
                .base = gw_schedule_base(s),
                .span = gw_schedule_span(s),
                .root = root};
@@ -295,7 +298,7 @@ static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
     GW_TRY(gw_schedule_work(s, copy_root, j));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     /* Only the root has to know that all have read. */
-    return j->lane->rank == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
+    return j->me == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
 }
 
 static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {

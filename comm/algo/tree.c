@@ -13,66 +13,76 @@
  * every round moves whole spans, so long spans take log2 P times as long as by `ring`. */
 #include "comm/algo.h"
 
-static int peer_at(const gw_lane *lane, int root, int v) {
-    return (v + root) % lane->size;
+typedef struct tree {
+    int ranks, root, v;
+} tree;
+
+static tree tree_of(const gw_schedule *s, int root) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    int ranks = gw_lane_size(lane);
+    return (tree){ranks, root, (gw_lane_rank(lane) - root + ranks) % ranks};
 }
 
-static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
+static int tree_peer(const tree *t, int v) {
+    return (v + t->root) % t->ranks;
+}
+
+static gw_err tree_reduce(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
-    const gw_lane *lane = gw_schedule_lane(s);
+    tree t = tree_of(s, root);
     gw_span span = gw_schedule_span(s);
-    int v = (lane->rank - root + lane->size) % lane->size, slot, distance = 1;
-    for (; distance < lane->size && !(v & distance); distance *= 2) {
-        if (v + distance >= lane->size)
+    int slot, distance = 1;
+    for (; distance < t.ranks && !(t.v & distance); distance *= 2) {
+        if (t.v + distance >= t.ranks)
             continue;
-        GW_TRY(gw_schedule_recv(s, span, peer_at(lane, root, v + distance), false, &slot));
+        GW_TRY(gw_schedule_recv(s, span, tree_peer(&t, t.v + distance), false, &slot));
         GW_TRY(gw_schedule_round(s));
         GW_TRY(gw_schedule_unpack(s, slot, span, true));
     }
-    if (v == 0)
+    if (t.v == 0)
         return GW_OK;
     GW_TRY(gw_schedule_pack(s, span, false, &slot));
-    GW_TRY(gw_schedule_send(s, slot, peer_at(lane, root, v - distance)));
+    GW_TRY(gw_schedule_send(s, slot, tree_peer(&t, t.v - distance)));
     return gw_schedule_round(s);
 }
 
-static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
+static gw_err tree_bcast(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
-    const gw_lane *lane = gw_schedule_lane(s);
+    tree t = tree_of(s, root);
     gw_span span = gw_schedule_span(s);
-    int v = (lane->rank - root + lane->size) % lane->size, slot, distance = 1;
-    if (lane->size == 1)
+    int slot, distance = 1;
+    if (t.ranks == 1)
         return GW_OK;
-    while (distance < lane->size && !(v & distance))
+    while (distance < t.ranks && !(t.v & distance))
         distance *= 2;
-    if (v == 0) {
+    if (t.v == 0) {
         GW_TRY(gw_schedule_pack(s, span, true, &slot));
     } else {
-        GW_TRY(gw_schedule_recv(s, span, peer_at(lane, root, v - distance), true, &slot));
+        GW_TRY(gw_schedule_recv(s, span, tree_peer(&t, t.v - distance), true, &slot));
         GW_TRY(gw_schedule_round(s));
     }
     while ((distance /= 2) > 0)
-        if (v + distance < lane->size)
-            GW_TRY(gw_schedule_send(s, slot, peer_at(lane, root, v + distance)));
-    return v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* sent on first */
+        if (t.v + distance < t.ranks)
+            GW_TRY(gw_schedule_send(s, slot, tree_peer(&t, t.v + distance)));
+    return t.v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* sent on first */
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
-    GW_TRY(reduce(args, s, 0));
-    return bcast(args, s, 0);
+static gw_err tree_allreduce(const gw_args *args, gw_schedule *s) {
+    GW_TRY(tree_reduce(args, s, 0));
+    return tree_bcast(args, s, 0);
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost tree_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args;
-    uint64_t messages = (uint64_t)(lane->size - 1) * (what == GW_ALLREDUCE ? 2 : 1);
-    return n ? (gw_cost){messages * gw_codec_bound(lane->codec, n), messages} : (gw_cost){0};
+    return gw_cost_messages(lane,
+                            (uint64_t)(gw_lane_size(lane) - 1) * (what == GW_ALLREDUCE ? 2 : 1), n);
 }
 
 const gw_algo_ops gw_algo_tree = {
     .head = {GW_ALGO_ABI, "tree", "binomial reduce and broadcast: small spans, few messages", NULL},
     .formula = "2(P-1) b bytes, 2(P-1) messages",
-    .allreduce = allreduce,
-    .reduce = reduce,
-    .bcast = bcast,
-    .cost = cost,
+    .allreduce = tree_allreduce,
+    .reduce = tree_reduce,
+    .bcast = tree_bcast,
+    .cost = tree_cost,
 };

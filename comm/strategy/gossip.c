@@ -101,13 +101,13 @@ static gw_err gossip_lay_down(gw_schedule *s, const int *to, const int *from, in
 
 static gw_err lay_down_hop(const self *me, gw_schedule *s, int hop) {
     const gw_lane *lane = me->env->params;
-    int ranks = lane->size, left = (lane->rank - 1 + ranks) % ranks;
-    int right = (lane->rank + 1) % ranks;
+    int rank = gw_lane_rank(lane), ranks = gw_lane_size(lane);
+    int left = (rank - 1 + ranks) % ranks, right = (rank + 1) % ranks;
     if (me->ring)
         return gossip_lay_down(s, (int[]){right, left}, (int[]){left, right}, ranks == 2 ? 1 : 2);
     int far = 1 << hop; /* below `ranks` */
-    return gossip_lay_down(s, (int[]){(lane->rank + far) % ranks},
-                           (int[]){(lane->rank - far + ranks) % ranks}, 1);
+    return gossip_lay_down(s, (int[]){(rank + far) % ranks}, (int[]){(rank - far + ranks) % ranks},
+                           1);
 }
 
 static int count_hops(bool ring, int ranks) {
@@ -129,7 +129,7 @@ static gw_err lay_down_all(self *me) {
             GW_TRY(gw_schedule_new(s, env->params, env->param, gw_env_span(env, i)));
             GW_TRY(lay_down_hop(me, *s, hop));
         }
-    return gw_queue_open(&me->queue, GW_PROGRESS_POLL, spans, env->params->yield);
+    return gw_queue_open(&me->queue, GW_PROGRESS_POLL, spans, gw_lane_yields(env->params));
 }
 
 static gw_err gossip_open(void *p, const gw_env *env) {
@@ -137,7 +137,7 @@ static gw_err gossip_open(void *p, const gw_env *env) {
     me->env = env;
     me->steps.n = env->n;
     me->ring = strcmp(gw_args_text(env->args, "topology"), "ring") == 0;
-    me->hops = count_hops(me->ring, env->params->size);
+    me->hops = count_hops(me->ring, gw_lane_size(env->params));
     me->mean = (gw_plan){.algo = env->algo, .lane = env->params, .base = env->param};
     GW_TRY(gw_env_prepare(env, &me->mean));
     return lay_down_all(me);
@@ -186,11 +186,11 @@ static gw_err gossip_settle(void *p) {
     const gw_env *env = me->env;
     if (me->steps.done == me->agreed)
         return GW_OK;
-    for (int i = 0; env->params->size > 1 && i < gw_env_spans(env); i++) {
+    for (int i = 0; gw_lane_size(env->params) > 1 && i < gw_env_spans(env); i++) {
         gw_span s = gw_env_span(env, i);
         GW_TRY(gw_plan_run(&me->mean, s));
         for (size_t k = s.off; k < gw_span_end(s); k++)
-            env->param[k] /= (float)env->params->size;
+            env->param[k] /= (float)gw_lane_size(env->params);
     }
     me->agreed = me->steps.done;
     return GW_OK;
@@ -203,16 +203,15 @@ static gw_err gossip_state(void *p, gw_io *io) {
 
 static gw_cost gossip_cost(const void *p, int64_t exchange) {
     const self *me = p;
-    int ranks = me->env->params->size;
-    uint64_t neighbours = ranks == 1 ? 0 : me->ring && ranks > 2 ? 2 : 1;
-    gw_cost c = {0};
+    const gw_lane *lane = me->env->params;
+    uint64_t ranks = (uint64_t)gw_lane_size(lane), to = ranks == 1              ? 0
+                                                        : me->ring && ranks > 2 ? 2
+                                                                                : 1;
+    gw_cost sum = {0};
     (void)exchange;
-    for (int i = 0; i < gw_env_spans(me->env); i++) {
-        size_t n = gw_env_span(me->env, i).n;
-        c.bytes += (uint64_t)ranks * neighbours * gw_codec_bound(me->env->params->codec, n);
-        c.messages += n ? (uint64_t)ranks * neighbours : 0;
-    }
-    return c;
+    for (int i = 0; i < gw_env_spans(me->env); i++)
+        sum = gw_cost_sum(sum, gw_cost_messages(lane, ranks * to, gw_env_span(me->env, i).n));
+    return sum;
 }
 
 static gw_cost gossip_settle_cost(const void *p) {

@@ -39,7 +39,7 @@ static const char *iallreduce_refuses(const gw_args *args, const gw_algo *algo,
  * is under way while the other's last bytes, which came just after a poll, wait for the next. */
 static size_t iallreduce_credit(const gw_env *env, double sent) {
     double carried = env->pace.bytes_per_s * 2 * env->pace.gap_s;
-    double floats = (double)env->n * sizeof(float) * env->grads->size;
+    double floats = (double)env->n * sizeof(float) * gw_lane_size(env->grads);
     if (!(env->pace.bytes_per_s > 0 && sent > 0))
         return UNKNOWN_CREDIT;
     return (size_t)(carried * floats / sent) + 2 * gw_args_bytes(env->args, "bucket");

@@ -19,6 +19,7 @@
 #include "comm/strategy.h"
 
 #include "base/mem.h"
+#include "mpi/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static gw_err local_open(void *p, const gw_env *env) {
     me->env = env;
     me->period = gw_args_int(env->args, "period");
     me->steps.n = env->n;
-    GW_TRY(gw_agree(env->grads->comm, gw_alloc(&me->reference, env->n, sizeof(float))));
+    GW_TRY(gw_agree(gw_lane_comm(env->grads), gw_alloc(&me->reference, env->n, sizeof(float))));
     GW_TRY(gw_lane_floats(env->grads, env->n, &me->drift));
     me->over_drift = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->drift};
     GW_TRY(gw_env_prepare(env, &me->over_drift));
@@ -77,8 +78,8 @@ static gw_err local_finish(void *p, gw_span s, gw_update *u) {
 static gw_err local_average(self *me, gw_span s) {
     const gw_env *env = me->env;
     float *param = env->param, *ref = me->reference, *drift = me->drift;
-    float ranks = (float)env->grads->size;
-    if (env->grads->size == 1) /* the mean is what there is, not reference + (it - reference) */
+    float ranks = (float)gw_lane_size(env->grads);
+    if (ranks == 1) /* the mean is what there is, not reference + (it - reference) */
         return GW_OK;
     for (size_t i = s.off; i < gw_span_end(s); i++)
         drift[i] = param[i] - ref[i];

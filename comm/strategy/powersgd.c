@@ -19,6 +19,7 @@
 #include "base/probe.h"
 #include "base/rng.h"
 #include "compress/lowrank.h"
+#include "mpi/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +106,7 @@ static size_t lay_out(self *me, group *g, size_t at) {
         done = gw_span_end(t->span);
         matrix *m = &g->matrices[g->n_matrices++];
         m->span = t->span;
-        m->key = gw_rng_key(gw_rng_key(env->grads->seed, POWERSGD_STREAM), (uint64_t)i);
+        m->key = gw_rng_key(gw_rng_key(gw_lane_seed(env->grads), POWERSGD_STREAM), (uint64_t)i);
         m->l.rows = (size_t)t->rows;
         m->l.cols = (size_t)t->cols;
         g->second.n += r * m->l.cols;
@@ -186,7 +187,7 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
     if (env->n_tensors == 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "powersgd: it compresses matrices, and nobody has told "
                                            "the shapes of this model's tensors");
-    if (env->grads->n_runs > 0)
+    if (gw_lane_mixed(env->grads))
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "powersgd: a mix of codecs is for the model's tensors, but here factors "
                        "travel: use one codec");
@@ -194,12 +195,12 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
     me->rank = (int)gw_args_int(env->args, "rank");
     me->warm = strcmp(gw_args_text(env->args, "warm"), "on") == 0;
     me->feedback = strcmp(gw_args_text(env->args, "feedback"), "on") == 0;
-    if (env->grads->size == 1)
+    if (gw_lane_size(env->grads) == 1)
         return GW_OK;
-    env->grads->n_tallied = 0; /* what is encoded are factors, whose places are no layer's */
-    GW_TRY(gw_agree(env->grads->comm, powersgd_make_room(me)));
+    gw_lane_reshape(env->grads); /* into factors */
+    GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_make_room(me)));
     GW_TRY(gw_lane_floats(env->grads, lay_out_all(me), &me->flat));
-    GW_TRY(gw_agree(env->grads->comm, powersgd_open_all(me)));
+    GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_open_all(me)));
     me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->flat};
     for (int i = 0; i < me->n_groups; i++) {
         GW_TRY(gw_plan_get(&me->plan, me->groups[i].first, &unused));

@@ -30,7 +30,7 @@ static void ps_close(void *p) {
 
 static gw_err ps_open(void *p, const gw_env *env) {
     self *me = p;
-    if (ps_servers(env->args) >= env->grads->size)
+    if (ps_servers(env->args) >= gw_lane_size(env->grads))
         return gw_fail(GW_ERR_USAGE, "ps: dedicated=1 keeps rank 0 from training and there is no "
                                      "other rank: start at least 2");
     me->env = env;
@@ -51,7 +51,7 @@ static gw_err ps_open(void *p, const gw_env *env) {
 static gw_err ps_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_plan_run(&me->reduce, s));
-    bool server = me->env->grads->rank == SERVER;
+    bool server = gw_lane_rank(me->env->grads) == SERVER;
     *u = (gw_update){.grad = me->env->grad, .own = server ? s : (gw_span){s.off, 0}, .scale = 1.0f};
     return GW_OK;
 }

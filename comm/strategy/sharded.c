@@ -20,7 +20,7 @@ static gw_err sharded_open(void *self, const gw_env *env) {
 static gw_err sharded_finish(void *self, gw_span s, gw_update *u) {
     const gw_lane *lane = ((gw_overlapped *)self)->env->grads;
     GW_TRY(gw_overlapped_finish(self, s, u));
-    u->own = gw_span_part(s, lane->rank, lane->size);
+    u->own = gw_span_part(s, gw_lane_rank(lane), gw_lane_size(lane));
     return GW_OK;
 }
 

@@ -57,7 +57,8 @@ static gw_err sparse_lay_down(void *ctx, gw_schedule *s) {
  * nor to update by zeros. Of a mix each tensor has a codec of its own, which may not be sparse. */
 static gw_err sparse_make_lists(self *me, const gw_env *env) {
     const gw_lane *lane = env->grads;
-    if (!env->lists || lane->size == 1 || lane->n_runs > 0 || !gw_codec_lists(lane->codec))
+    if (!env->lists || gw_lane_size(lane) == 1 || gw_lane_mixed(lane) ||
+        !gw_codec_lists(gw_lane_codec(lane)))
         return GW_OK;
     GW_TRY(gw_alloc(&me->sums, (size_t)env->n_layers, sizeof *me->sums));
     GW_TRY(gw_alloc(&me->lists, (size_t)env->n_layers, sizeof *me->lists));

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/lane.h"
+#include "comm/lane_parts.h"
 #include "machine/operands.h"
 #include "nn/gemm.h"
 #include "nn/layer.h"

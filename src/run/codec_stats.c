@@ -1,6 +1,7 @@
 #include "run/codec_stats.h"
 
 #include "base/mem.h"
+#include "mpi/agree.h"
 #include "mpi/wait.h"
 
 #include <limits.h>

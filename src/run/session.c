@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/probe.h"
+#include "comm/lane_parts.h"
 #include "run/hook.h"
 #include "run/residuals.h"
 #include "run/undo.h"

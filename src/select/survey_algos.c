@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "comm/lane_parts.h"
 #include "comm/tuning.h"
 #include "mpi/wait.h"
 

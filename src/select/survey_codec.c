@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 
 #include <stdlib.h>

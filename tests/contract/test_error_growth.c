@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
+#include "comm/lane_parts.h"
 
 #include "../mpi/check.h"
 

@@ -1,6 +1,7 @@
 /* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
 #include "base/mem.h"
 #include "comm/crew.h"
+#include "comm/lane_parts.h"
 #include "comm/plan.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"

@@ -1,5 +1,6 @@
 /* algo=auto: what it measures fits the lane, leaves the lane as it was, and comes back from a table
  * file as it was written; a table that cannot be right is refused in one line. */
+#include "comm/lane_parts.h"
 #include "comm/plan.h"
 #include "comm/tuning.h"
 #include "mpi/wait.h"

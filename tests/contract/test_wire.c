@@ -2,6 +2,7 @@
  * many bits an element as its formula says; and error feedback loses nothing. */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/bench/bench_kit.h"
 #include "cli/cli.h"
+#include "comm/lane_parts.h"
 #include "comm/strategy.h"
 #include "comm/tuning.h"
 #include "counters/group.h"

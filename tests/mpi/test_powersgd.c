@@ -2,6 +2,7 @@
  * where the rest goes, and that a run goes on from its saved state as if nothing had been. */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "comm/lane_parts.h"
 #include "comm/strategy.h"
 #include "mpi/wait.h"
 

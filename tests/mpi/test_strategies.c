@@ -1,5 +1,6 @@
 /* Strategies: what the contract, which looks at sums and bytes, does not see of them. */
 #include "base/mem.h"
+#include "comm/lane_parts.h"
 #include "comm/queue.h"
 #include "run/session.h"
 

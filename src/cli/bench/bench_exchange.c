@@ -1,6 +1,7 @@
 #include "cli/bench/bench_exchange.h"
 
 #include "base/mem.h"
+#include "comm/lane_parts.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/bench/bench_overlap_parts.h"
+#include "comm/lane_parts.h"
 #include "machine/transport.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"

@@ -1,0 +1,93 @@
+/** What a lane is made of: for comm itself, and for who owns lanes (the session, benches, tests). */
+#ifndef GW_COMM_LANE_PARTS_H
+#define GW_COMM_LANE_PARTS_H
+
+#include "base/io.h"
+#include "base/probe.h"
+#include "comm/lane.h"
+#include "comm/shared.h"
+#include "mpi/agree.h"
+
+/** A part of the arena whose messages go over a lane of their own, with another codec and the
+ *  algorithm that carries it; see comm/mix.h. */
+typedef struct gw_lane_run {
+    gw_span span;
+    struct gw_lane *lane;
+    const struct gw_algo *algo;
+} gw_lane_run;
+
+struct gw_lane {
+    MPI_Comm comm; /* private duplicate, MPI_ERRORS_RETURN */
+    int rank, size;
+    int *world;            /* the ranks by their numbers in MPI_COMM_WORLD */
+    const gw_codec *codec; /* the session's */
+    float *residual;       /* as long as the arena; NULL: no error feedback */
+    float *store;          /* the residual's memory, which lanes of one family share */
+    float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
+    size_t n;        /* floats in the arena */
+    uint64_t seed;
+    uint64_t ticket;   /* of a root: what the next exchanges draw by; one a step, on all ranks */
+    bool yield;        /* waits give the core away: the node runs more threads than it has cores */
+    int id;            /* of a lane that was opened, in that order; from 0 */
+    int schedules;     /* laid down so far on it and all that were split off it */
+    int next_tag;      /* tag of the next strand on this lane */
+    int most_tag;      /* what MPI allows */
+    gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
+    struct gw_lane *parent;  /* of a lane split off another, else NULL */
+    bool branch;             /* it was made by gw_lane_branch: `shared` is its parent's */
+    const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */
+    int n_runs;              /* 0: this lane's codec is for all */
+    struct gw_attachment *attached;
+    const gw_span *tallied; /* the arena's layers, for reports; NULL: not known */
+    gw_coded *coded; /* a layer each; an encoding over several counts by their floats; NULL: no */
+    int n_tallied;
+    char *notes;       /* lines for the run's report; NULL: none */
+    char *choices;     /* rows for the run folder's algo.csv; NULL: none */
+    const char *name;  /* what the lane carries, for reports; NULL: unnamed */
+    const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
+    _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
+    bool fed; /* at its root, from the beginning: gradients were added to the residual before */
+};
+
+typedef struct gw_lane_setup {
+    gw_codec *codec; /* told here of how many ranks its encodings are added as they are, */
+    bool apart;      /* which is 1: the algorithm decodes each (it is no GW_ALGO_ORDERED one) */
+    size_t n;        /* floats of the arena that the lane's spans lie in */
+    bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
+    uint64_t seed;
+    bool yield;
+    bool shared;       /* gw_lane_floats gives memory that the node's ranks share */
+    const char *name;  /* NULL: unnamed; must outlive the lane */
+    const char *table; /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
+} gw_lane_setup;
+
+/** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */
+gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);
+void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the lane */
+
+/** Collective: a lane of the same ranks for another codec; else as gw_lane_split. `apart` as in
+ *  gw_lane_setup; `feedback`: with
+ *  the residual that the whole family shares (ignored for lossless codecs). */
+gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch);
+
+/** Add rows (see comm/tuning.h) to what the run's folder keeps as algo.csv. */
+gw_err gw_lane_choices(gw_lane *lane, const char *rows);
+
+/** Name the next schedule that is laid down on this lane to the probe; all ranks of the lane ask in
+ *  the same order. */
+gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span);
+
+/** The rank that `rank` of this lane has on the lane that all of its family were split off. */
+int gw_lane_root_rank(const gw_lane *lane, int rank);
+
+/** The next message tag; all ranks of the lane take them in the same order. */
+int gw_lane_tag(gw_lane *lane);
+
+/** Ticket of an exchange that starts now: of a lane that was split off, its root's. */
+uint64_t gw_lane_ticket(const gw_lane *lane);
+
+/** Save or load what the lane carries from step to step: residual and ticket, by which its random
+ *  numbers go on. The owner of the lane has drained it. */
+gw_err gw_lane_state(gw_lane *lane, gw_io *io);
+
+#endif
