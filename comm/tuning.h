@@ -28,10 +28,6 @@ typedef struct gw_tuning {
  * times. The lane's residual and ticket stay as they are. All ranks get the same table. */
 gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except, double budget_s);
 
-/** Collective over the schedule's lane: one blocking run, which all ranks start together, of a span
- *  written just before, like a gradient. *time_s: this rank's time; the slowest rank's counts. */
-gw_err gw_tuning_time(gw_schedule *s, double *time_s);
-
 /** Take the rows for `lane` out of the table file's text; `path` is for messages. GW_ERR_INPUT:
  *  malformed, or not of this lane, codec and number of ranks; the text may be anything. */
 gw_err gw_tuning_read(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *except,

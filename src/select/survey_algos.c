@@ -2,10 +2,8 @@
 #include "select/survey.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
-#include "base/stats.h"
 #include "comm/lane_parts.h"
-#include "comm/tuning.h"
+#include "comm/timing.h"
 #include "mpi/wait.h"
 
 #include <math.h>
@@ -13,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ALGOS = 64, LEAST_ROUNDS = 3, COPIES = 5, MOST_ROUNDS = 51, LANES = 3 };
+enum { MOST_ALGOS = 64, COPIES = 5, LANES = 3 };
 
 static const size_t wanted[] = {1 << 10, 16 << 10, 256 << 10, 4 << 20};
 enum { WANTED = sizeof wanted / sizeof *wanted };
@@ -25,8 +23,7 @@ typedef struct probe {
     gw_algo_survey *of;
     lane_kind kind;
     gw_algo algo;
-    gw_schedule *schedule; /* of the size at hand; NULL: cannot be laid down */
-    double runs[MOST_ROUNDS];
+    gw_timed timed;
     gw_tally tally; /* of the last run */
 } probe;
 
@@ -36,12 +33,9 @@ typedef struct survey {
     gw_lane *lane[LANES];
     float *base[LANES];
     probe probe[2 * MOST_ALGOS];
-    int n;
+    gw_timing timing;         /* of the probes */
     float *scratch;           /* as long as the longest span */
     double price[GW_CODINGS]; /* of the counting codec's own copies at the size at hand, s/float */
-    uint64_t rounds;          /* so far: each has an order of its own, the same on all ranks */
-    double spent_s;           /* by reduced times: the same on all ranks */
-    double last_s, before_s;  /* of one round of all, at the last two sizes */
 } survey;
 
 static gw_err largest(const survey *s, double *x, int n) {
@@ -69,11 +63,14 @@ static gw_err open_lanes(survey *s) {
 
 /* *found: false where this algorithm cannot carry that kind. */
 static gw_err add_probe(survey *s, gw_algo_survey *of, lane_kind kind, bool *found) {
-    probe *p = &s->probe[s->n];
-    *p = (probe){.of = of, .kind = kind};
+    probe *p = &s->probe[s->timing.n];
+    *p = (probe){.of = of,
+                 .kind = kind,
+                 .timed = {.algo = &p->algo, .lane = s->lane[kind], .base = s->base[kind]}};
     gw_err e = gw_algo_open(&p->algo, of->spec, &s->codec[kind]);
     *found = e == GW_OK;
-    s->n += *found;
+    if (*found)
+        s->timing.timed[s->timing.n++] = &p->timed;
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
@@ -92,35 +89,9 @@ static gw_err open_probes(survey *s, gw_algo_survey *algo, int n_algos) {
 
 /* ---- one size ---- */
 
-static gw_err lay_down(survey *s, probe *p, gw_span span) {
-    gw_schedule *schedule = NULL;
-    GW_TRY(gw_schedule_new(&schedule, s->lane[p->kind], s->base[p->kind], span));
-    gw_err e = gw_algo_lay_down(&p->algo, schedule, GW_ALLREDUCE, 0);
-    if (e == GW_OK) {
-        p->schedule = schedule;
-        return GW_OK;
-    }
-    gw_schedule_free(schedule);
-    return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* on all ranks alike */
-}
-
-static gw_err lay_down_all(survey *s, gw_span span) {
-    gw_err e = GW_OK;
-    for (int i = 0; e == GW_OK && i < s->n; i++)
-        e = lay_down(s, &s->probe[i], span);
-    return gw_agree(s->place->comm, e);
-}
-
-static void free_all(survey *s) {
-    for (int i = 0; i < s->n; i++) {
-        gw_schedule_free(s->probe[i].schedule);
-        s->probe[i].schedule = NULL;
-    }
-}
-
 /* What the counting codec's copies take where nothing is shared: what coding costs on top of that
  * in an exchange, because the data come from another core, belongs to the messages. */
-static gw_err time_copies(survey *s, size_t n) {
+static gw_err copies(survey *s, size_t n) {
     const gw_codec *c = &s->codec[OPAQUE];
     float *x = s->base[OPAQUE];
     size_t len = n * sizeof *x;
@@ -143,9 +114,16 @@ static gw_err time_copies(survey *s, size_t n) {
     return GW_OK;
 }
 
-static gw_err time_one(survey *s, probe *p, double *out) {
+static gw_err time_copies(void *ctx, size_t n) {
+    survey *s = ctx;
+    return gw_agree(s->place->comm, copies(s, n));
+}
+
+static gw_err time_one(void *ctx, int i, double *out) {
+    survey *s = ctx;
+    probe *p = &s->probe[i];
     gw_tally_reset();
-    GW_TRY(gw_tuning_time(p->schedule, out));
+    GW_TRY(gw_timed_run(&p->timed, out));
     p->tally = gw_tally_read();
     for (int k = 0; k < GW_CODINGS; k++)
         *out -= p->tally.floats[k] * s->price[k];
@@ -153,51 +131,10 @@ static gw_err time_one(survey *s, probe *p, double *out) {
     return GW_OK;
 }
 
-/* One run of each, in an order drawn anew; *all_s: what they took together. */
-static gw_err one_round(survey *s, int k, double *all_s) {
-    double once[2 * MOST_ALGOS] = {0};
-    uint32_t order[2 * MOST_ALGOS], n = 0;
-    for (int i = 0; i < s->n; i++)
-        if (s->probe[i].schedule)
-            order[n++] = (uint32_t)i;
-    gw_rng_shuffle(gw_rng_key(s->place->seed, s->rounds++), order, n);
-    for (uint32_t i = 0; i < n; i++)
-        GW_TRY(time_one(s, &s->probe[order[i]], &once[order[i]]));
-    GW_TRY(largest(s, once, s->n));
-    *all_s = 0;
-    for (int i = 0; i < s->n; i++) {
-        s->probe[i].runs[k] = once[i];
-        *all_s += once[i];
-    }
-    s->spent_s += *all_s;
-    return GW_OK;
-}
-
-static void keep_point(probe *p, size_t bytes, int rounds) {
-    gw_curve *c = p->kind == EXACT ? &p->of->exact : &p->of->coded;
-    c->bytes[c->n] = (double)bytes;
-    c->time_s[c->n++] = gw_stats_typical(p->runs, rounds);
-}
-
-/* Round after round for `share_s`, a few in any case. */
-static gw_err all_rounds(survey *s, size_t n, double share_s) {
-    double end_s = s->spent_s + share_s, each[MOST_ROUNDS];
-    int rounds = 0;
-    while (rounds < LEAST_ROUNDS || (rounds < MOST_ROUNDS && s->spent_s < end_s)) {
-        GW_TRY(one_round(s, rounds, &each[rounds]));
-        rounds++;
-    }
-    for (int i = 0; i < s->n; i++)
-        if (s->probe[i].schedule)
-            keep_point(&s->probe[i], n * sizeof(float), rounds);
-    s->last_s = gw_stats_typical(each, rounds);
-    return GW_OK;
-}
-
 /* What the algorithm did in its last run: of the largest size in the end. */
 static gw_err keep_counts(survey *s, probe *p, size_t n) {
     gw_algo_survey *of = p->of;
-    double span = (double)n, chunks = gw_schedule_strands(p->schedule);
+    double span = (double)n, chunks = gw_schedule_strands(p->timed.schedule);
     gw_cost cost = gw_algo_cost(&p->algo, s->lane[p->kind], GW_ALLREDUCE, n);
     double sent = (double)cost.bytes / (s->lane[p->kind]->size * sizeof(float) * span);
     GW_TRY(largest(s, &chunks, 1)); /* a leader of hier has more of them than others */
@@ -223,60 +160,46 @@ static gw_err keep_counts(survey *s, probe *p, size_t n) {
     return GW_OK;
 }
 
-static gw_err one_size(survey *s, size_t bytes, int sizes_left) {
-    size_t n = bytes / sizeof(float);
-    GW_TRY(lay_down_all(s, (gw_span){0, n}));
-    double cold;
-    GW_TRY(gw_agree(s->place->comm, time_copies(s, n)));
-    GW_TRY(one_round(s, 0, &cold)); /* connections are made, pages touched */
-    GW_TRY(all_rounds(s, n, (s->place->budget_s - s->spent_s) / sizes_left));
-    for (int i = 0; i < s->n; i++)
-        if (s->probe[i].schedule)
-            GW_TRY(keep_counts(s, &s->probe[i], n));
+static gw_err keep_size(void *ctx, size_t n) {
+    survey *s = ctx;
+    for (int i = 0; i < s->timing.n; i++) {
+        probe *p = &s->probe[i];
+        gw_curve *c = p->kind == EXACT ? &p->of->exact : &p->of->coded;
+        if (!p->timed.schedule)
+            continue;
+        c->bytes[c->n] = (double)(n * sizeof(float));
+        c->time_s[c->n++] = gw_stats_typical(p->timed.times.x, p->timed.times.n);
+        GW_TRY(keep_counts(s, p, n));
+    }
     return GW_OK;
 }
 
-/* ---- all sizes ---- */
-
-static int choose_sizes(size_t arena, size_t sizes[GW_CURVE_POINTS]) {
-    int n = 0;
-    while (n < WANTED && wanted[n] <= arena) {
-        sizes[n] = wanted[n];
-        n++;
-    }
-    if (n == 0 || arena >= 2 * sizes[n - 1])
-        sizes[n++] = arena;
-    return n;
-}
-
-/* What a round of size i will take, by the slope so far: from one size alone none can be told. */
-static double next_s(const survey *s, const size_t *sizes, int i) {
-    if (i < 2)
-        return 0;
-    double slope = (s->last_s - s->before_s) / (double)(sizes[i - 1] - sizes[i - 2]);
-    return s->last_s + fmax(0, slope) * (double)(sizes[i] - sizes[i - 1]);
-}
+/* ---- all ---- */
 
 static gw_err all_sizes(survey *s) {
-    size_t sizes[GW_CURVE_POINTS];
-    int n = choose_sizes(s->place->n * sizeof(float), sizes);
-    for (int i = 0; i < n; i++) {
-        if (s->spent_s + (LEAST_ROUNDS + 1) * next_s(s, sizes, i) > s->place->budget_s)
-            break;
-        s->before_s = s->last_s;
-        gw_err e = one_size(s, sizes[i], n - i);
-        free_all(s);
-        GW_TRY(e);
-    }
-    return GW_OK;
+    const gw_survey_place *place = s->place;
+    gw_timing_plan plan = {.wanted = wanted,
+                           .n_wanted = WANTED,
+                           .arena = place->n * sizeof(float),
+                           .budget_s = place->budget_s,
+                           .least = 3,
+                           .most = 51,
+                           .hopeless = INFINITY,
+                           .begin = time_copies,
+                           .end = keep_size};
+    s->timing.rounds =
+        (gw_rounds){.comm = place->comm, .seed = place->seed, .once = time_one, .ctx = s};
+    return gw_timing_sizes(&s->timing, &plan);
 }
 
 static void close_all(survey *s) {
+    for (int i = 0; i < s->timing.n; i++)
+        gw_timed_close(&s->probe[i].timed);
     for (int k = 0; k < LANES; k++) {
         gw_lane_close(s->lane[k]); /* what algorithms keep hangs on the lanes */
         gw_codec_close(&s->codec[k]);
     }
-    for (int i = 0; i < s->n; i++)
+    for (int i = 0; i < s->timing.n; i++)
         gw_algo_close(&s->probe[i].algo);
 }
 

@@ -1,0 +1,135 @@
+#include "comm/timing.h"
+
+#include "mpi/wait.h"
+
+#include <math.h>
+
+/* ---- one ---- */
+
+static gw_err timed_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
+    GW_TRY(gw_samples_add(&x->times, 0)); /* its memory, while all can agree that there is none */
+    GW_TRY(gw_schedule_new(&x->schedule, x->lane, x->base, (gw_span){0, n}));
+    return gw_algo_lay_down(x->algo, x->schedule, verb, root);
+}
+
+static void timed_drop(gw_timed *x) {
+    gw_schedule_free(x->schedule);
+    x->schedule = NULL;
+}
+
+gw_err gw_timed_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
+    timed_drop(x);
+    gw_err e = gw_agree(x->lane->comm, timed_lay(x, verb, root, n));
+    x->times.n = 0;
+    x->done = e != GW_OK;
+    if (x->done)
+        timed_drop(x);
+    return e;
+}
+
+void gw_timed_close(gw_timed *x) {
+    timed_drop(x);
+    gw_samples_free(&x->times);
+}
+
+gw_err gw_timed_run(gw_timed *x, double *s) {
+    gw_span span = gw_schedule_span(x->schedule);
+    for (size_t i = 0; i < span.n; i++)
+        x->base[span.off + i] = (float)((int)(i % 251) - 125);
+    GW_TRY(gw_barrier(x->lane->comm));
+    double start = MPI_Wtime();
+    GW_TRY(gw_schedule_run(x->schedule));
+    *s = MPI_Wtime() - start;
+    return GW_OK;
+}
+
+gw_err gw_timing_round(gw_timing *t) {
+    double s[GW_TIMED_MOST];
+    bool in[GW_TIMED_MOST];
+    for (int i = 0; i < t->n; i++)
+        in[i] = !t->timed[i]->done;
+    GW_TRY(gw_rounds_next(&t->rounds, t->n, in, s));
+    for (int i = 0; i < t->n; i++) {
+        t->spent_s += s[i];
+        if (in[i])
+            GW_TRY(gw_samples_add(&t->timed[i]->times, s[i]));
+    }
+    return GW_OK;
+}
+
+/* ---- sizes within a budget ---- */
+
+/* Connections are made, pages touched. */
+static gw_err warm_up(gw_timing *t, bool first) {
+    GW_TRY(gw_timing_round(t));
+    for (int i = 0; i < t->n; i++)
+        t->timed[i]->times.n = 0;
+    if (first) /* not the measuring's own time */
+        t->spent_s = 0;
+    return GW_OK;
+}
+
+static void drop_hopeless(gw_timing *t, double hopeless) {
+    double best = INFINITY;
+    for (int i = 0; i < t->n; i++)
+        if (!t->timed[i]->done)
+            best = fmin(best, t->timed[i]->times.x[0]);
+    for (int i = 0; i < t->n; i++)
+        if (!t->timed[i]->done && t->timed[i]->times.x[0] > hopeless * best)
+            t->timed[i]->done = true;
+}
+
+static gw_err one_size(gw_timing *t, const gw_timing_plan *p, size_t n, int sizes_left) {
+    for (int i = 0; i < t->n; i++) {
+        gw_err e = gw_timed_lay(t->timed[i], GW_ALLREDUCE, 0, n);
+        if (e != GW_OK && e != GW_ERR_UNSUPPORTED)
+            return e;
+    }
+    if (p->begin)
+        GW_TRY(p->begin(t->rounds.ctx, n));
+    GW_TRY(warm_up(t, t->rounds.drawn == 0));
+    double end_s = t->spent_s + (p->budget_s - t->spent_s) / sizes_left;
+    for (int k = 0; k < p->least || (k < p->most && t->spent_s < end_s); k++) {
+        GW_TRY(gw_timing_round(t));
+        if (k == 0)
+            drop_hopeless(t, p->hopeless);
+    }
+    return p->end ? p->end(t->rounds.ctx, n) : GW_OK;
+}
+
+static double round_s(const gw_timing *t) {
+    double sum = 0;
+    for (int i = 0; i < t->n; i++)
+        if (t->timed[i]->times.n > 0)
+            sum += gw_stats_typical(t->timed[i]->times.x, t->timed[i]->times.n);
+    return sum;
+}
+
+static int choose_sizes(const gw_timing_plan *p, size_t sizes[GW_TIMING_SIZES]) {
+    int n = 0;
+    while (n < p->n_wanted && p->wanted[n] <= p->arena) {
+        sizes[n] = p->wanted[n];
+        n++;
+    }
+    if (n == 0 || p->arena >= 2 * sizes[n - 1])
+        sizes[n++] = p->arena; /* the whole arena is what is reduced most */
+    return n;
+}
+
+gw_err gw_timing_sizes(gw_timing *t, const gw_timing_plan *p) {
+    size_t sizes[GW_TIMING_SIZES];
+    double took_s[GW_TIMING_SIZES]; /* a round */
+    int n = choose_sizes(p, sizes);
+    for (int i = 0; i < n; i++) {
+        double next_s = 0; /* from one size alone none can be told */
+        if (i > 1)
+            next_s = took_s[i - 1] + fmax(0, took_s[i - 1] - took_s[i - 2]) *
+                                         (double)(sizes[i] - sizes[i - 1]) /
+                                         (double)(sizes[i - 1] - sizes[i - 2]);
+        if (t->spent_s + (p->least + 1) * next_s > p->budget_s)
+            break;
+        GW_TRY(one_size(t, p, sizes[i] / sizeof(float), n - i));
+        took_s[i] = round_s(t);
+    }
+    return GW_OK;
+}
