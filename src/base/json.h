@@ -1,14 +1,25 @@
-/** JSON as all files of a run have it (jansson). */
+/** JSON as all files of a run have it (jansson): what is not known is null, never 0 or "". The
+ *  values returned are new and the caller's, and NULL without memory. */
 #ifndef GW_BASE_JSON_H
 #define GW_BASE_JSON_H
 
-#include <jansson.h>
-#include <math.h>
+#include "base/file.h"
+#include "base/stats.h"
 
-/** A new number, the caller's; null where x is not finite: what was not measured is absent, never
- * 0. NULL without memory. */
-static inline json_t *gw_json_number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
-}
+#include <jansson.h>
+
+/** A number; null where x is not finite. */
+json_t *gw_json_number(double x);
+
+/** A text; null for NULL and "". */
+json_t *gw_json_text(const char *text);
+
+/** Set the members NAMEUNIT, NAME_ci_lowUNIT and NAME_ci_highUNIT of `to`: the median and its
+ *  interval. */
+void gw_json_stats(json_t *to, const char *name, const char *unit, const gw_stats *s);
+
+/** Write `document` and a newline to `file` with json_dumpf's `flags`, and commit. Both are freed
+ *  in any case; document may be NULL, which fails. `what`: the file, for messages. */
+gw_err gw_json_commit(gw_file *file, json_t *document, size_t flags, const char *what);
 
 #endif

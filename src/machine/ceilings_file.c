@@ -256,12 +256,8 @@ gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {
         return gw_fail(GW_ERR_INPUT, "ceilings: host, CPU or kernels are not UTF-8: not kept");
     gw_file *file = NULL;
     gw_err e = gw_file_create(&file, folder, name);
-    if (e == GW_OK && json_dumpf(all, gw_file_stream(file), JSON_INDENT(1)) != 0) {
-        gw_file_abandon(file);
-        e = gw_fail(GW_ERR_IO, "ceilings: cannot write %s: is the disk full?", path);
-    } else if (e == GW_OK) {
-        e = gw_file_commit(file);
-    }
+    if (e == GW_OK)
+        return gw_json_commit(file, all, JSON_INDENT(1), path);
     json_decref(all);
     return e;
 }

@@ -47,7 +47,7 @@ json_t *gw_gauge_json(const gw_gauge *g) {
     json_object_set_new(all, "age_s", gw_json_number(g->age_s));
     json_object_set_new(all, "took_s", gw_json_number(g->took_s));
     json_object_set_new(all, "times_measured_now", json_integer(g->added));
-    json_object_set_new(all, "note", *g->note ? json_string(g->note) : json_null());
+    json_object_set_new(all, "note", gw_json_text(g->note));
     json_object_set_new(all, "products", products(g));
     json_object_set_new(all, "links", links(g));
     json_object_set_new(all, "drift", gw_json_number(g->drift));

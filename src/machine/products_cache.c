@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,10 +128,7 @@ static gw_err store(const gw_products_cache *c) {
     *name++ = '\0';
     json_object_set(c->head, "seconds", c->seconds);
     GW_TRY(gw_file_create(&file, dir, name));
-    if (json_dumpf(c->head, gw_file_stream(file), JSON_INDENT(1)) == 0)
-        return gw_file_commit(file);
-    gw_file_abandon(file);
-    return gw_fail(GW_ERR_IO, "cannot write %s: is the disk full?", c->path);
+    return gw_json_commit(file, json_incref(c->head), JSON_INDENT(1), c->path);
 }
 
 void gw_products_cache_close(gw_products_cache *c, char note[256]) {

@@ -149,16 +149,12 @@ const char *gw_memory_source(const gw_memory *m) {
 
 /* ---- run.json ---- */
 
-static json_t *text_or_null(const char *s) {
-    return *s ? json_string(s) : json_null();
-}
-
 static json_t *components_json(const gw_papi_report *p) {
     json_t *all = json_array();
     for (int i = 0; i < p->components; i++)
         json_array_append_new(all, json_pack("{s:s, s:b, s:o}", "name", p->component[i].name,
                                              "enabled", p->component[i].enabled, "reason",
-                                             text_or_null(p->component[i].reason)));
+                                             gw_json_text(p->component[i].reason)));
     return all;
 }
 
@@ -176,8 +172,8 @@ static json_t *fates_json(const gw_counters_report *r) {
     for (int i = 0; i < r->events; i++) {
         const gw_counter_event *e = &r->event[i];
         json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o}", "group", e->group, "name",
-                                             e->name, "papi", text_or_null(e->papi), "reason",
-                                             text_or_null(e->reason)));
+                                             e->name, "papi", gw_json_text(e->papi), "reason",
+                                             gw_json_text(e->reason)));
     }
     return all;
 }
@@ -225,7 +221,7 @@ static json_t *reading_json(const gw_memory *m) {
                                : "the edges of batches",
                      "why", s.why, "read_s", s.read_s, "batch_edges_s", s.edge_s, "threads",
                      m->threads, "ranks", m->ranks_counting, "batches_lost", (json_int_t)s.lost,
-                     "ended_early", text_or_null(s.failed));
+                     "ended_early", gw_json_text(s.failed));
 }
 
 json_t *gw_memory_papi_json(const gw_memory *m) {
@@ -235,9 +231,9 @@ json_t *gw_memory_papi_json(const gw_memory *m) {
     const gw_counters_report *r = &m->report;
     return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
                      p->version, "hardware_counters", p->hardware, "reason",
-                     text_or_null(p->reason), "components", components_json(p), "group",
-                     text_or_null(m->choice->name), "events_wanted", events_json(r, false),
+                     gw_json_text(p->reason), "components", components_json(p), "group",
+                     gw_json_text(m->choice->name), "events_wanted", events_json(r, false),
                      "events_counted", events_json(r, true), "events", fates_json(r), "groups",
                      groups_json(m), "reading", reading_json(m), "memory_reason",
-                     text_or_null(r->reason));
+                     gw_json_text(r->reason));
 }

@@ -180,5 +180,5 @@ json_t *gw_overhead_json(const gw_overhead *o) {
         known ? gw_json_number(estimate) : json_null(), "method",
         "median of the walls' ratio, with over without probes, of pairs of steps in random order; "
         "95% interval from order statistics; estimate: regions times the cost of one, by the step",
-        "why", *o->why ? json_string(o->why) : json_null());
+        "why", gw_json_text(o->why));
 }

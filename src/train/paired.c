@@ -370,16 +370,6 @@ gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out) {
 }
 
 /* NAME, NAME_ci_low and NAME_ci_high. */
-static void put(json_t *to, const char *name, const char *unit, const gw_stats *s) {
-    char key[64];
-    snprintf(key, sizeof key, "%s%s", name, unit);
-    json_object_set_new(to, key, gw_json_number(s->median));
-    snprintf(key, sizeof key, "%s_ci_low%s", name, unit);
-    json_object_set_new(to, key, gw_json_number(s->ci_low));
-    snprintf(key, sizeof key, "%s_ci_high%s", name, unit);
-    json_object_set_new(to, key, gw_json_number(s->ci_high));
-}
-
 json_t *gw_paired_json(const gw_paired_result *r) {
     if (r->pairs == 0)
         return json_null();
@@ -387,12 +377,12 @@ json_t *gw_paired_json(const gw_paired_result *r) {
                             "block", r->block, "method",
                             "medians over the pairs, a step; 95% intervals by a moving-block "
                             "bootstrap, blocks as said");
-    put(all, "blocking_wall", "_s", &r->blocking);
-    put(all, "overlapped_wall", "_s", &r->overlapped);
-    put(all, "saved", "_s", &r->saved);
-    put(all, "ratio", "", &r->ratio);
-    put(all, "interference", "_s", &r->interference);
-    put(all, "inflight", "_s", &r->inflight);
+    gw_json_stats(all, "blocking_wall", "_s", &r->blocking);
+    gw_json_stats(all, "overlapped_wall", "_s", &r->overlapped);
+    gw_json_stats(all, "saved", "_s", &r->saved);
+    gw_json_stats(all, "ratio", "", &r->ratio);
+    gw_json_stats(all, "interference", "_s", &r->interference);
+    gw_json_stats(all, "inflight", "_s", &r->inflight);
     json_object_set_new(all, "equal_steps", json_integer(r->equal));
     json_object_set_new(all, "largest_difference", gw_json_number(r->difference));
     return all;

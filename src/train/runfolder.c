@@ -54,10 +54,6 @@ static json_t *count_or_null(uint64_t n) {
     return n == GW_UNCOUNTED ? json_null() : json_integer((json_int_t)n);
 }
 
-static json_t *text_or_null(const char *s) {
-    return s && *s ? json_string(s) : json_null();
-}
-
 static json_t *options(const gw_train_config *c) {
     json_t *all = json_object();
     for (const gw_opt *o = c->opts; o->name; o++) {
@@ -103,8 +99,8 @@ static json_t *comm_facts(const gw_run_facts *f) {
     return json_pack(
         "{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy", gw_session_strategy(s)->head.name,
         "algorithm", gw_session_algorithm(s)->ops->head.name, "codec", gw_session_compression(s),
-        "error_feedback", gw_session_feedback(s), "notes", text_or_null(gw_session_notes(s)),
-        "layers", codec_facts(f), "warning", text_or_null(f->warning));
+        "error_feedback", gw_session_feedback(s), "notes", gw_json_text(gw_session_notes(s)),
+        "layers", codec_facts(f), "warning", gw_json_text(f->warning));
 }
 
 /* null: not asked for. */
@@ -160,7 +156,7 @@ static json_t *machine_facts(const gw_train_config *c, const gw_run_facts *f,
                      r->nodes, "ranks_on_this_node", r->node_ranks, "threads_per_rank", c->threads,
                      "helper_threads_per_rank", gw_session_helpers(f->session), "oversubscribed",
                      r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
-                     text_or_null(gw_gemm_warning()), "clock", gw_clock_name());
+                     gw_json_text(gw_gemm_warning()), "clock", gw_clock_name());
 }
 
 /* Memory time by each source apart; see docs/measurement.md. */
@@ -283,16 +279,8 @@ static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const 
         gw_restart_keep(run, f->told);
     gw_file *file = NULL;
     gw_err e = gw_file_create(&file, c->out, "run.json");
-    if (e == GW_OK) {
-        int rc = json_dumpf(run, gw_file_stream(file), JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        fputc('\n', gw_file_stream(file));
-        if (rc != 0) {
-            gw_file_abandon(file);
-            e = gw_fail(GW_ERR_IO, "run.json: write failed: is the disk full?");
-        } else {
-            e = gw_file_commit(file);
-        }
-    }
+    if (e == GW_OK)
+        return gw_json_commit(file, run, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "run.json");
     json_decref(run);
     return e;
 }
