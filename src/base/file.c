@@ -81,6 +81,17 @@ gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     return GW_OK;
 }
 
+gw_err gw_file_create_at(gw_file **out, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (!*name)
+        return gw_fail(GW_ERR_USAGE, "%s: names no file", path);
+    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    gw_err e =
+        dir ? gw_file_create(out, dir, name) : gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
+    free(dir);
+    return e;
+}
+
 FILE *gw_file_stream(gw_file *f) {
     return f->stream;
 }

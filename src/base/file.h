@@ -17,6 +17,9 @@ typedef struct gw_file gw_file;
 /** Begin DIR/NAME; nothing by that name is seen or touched until the commit. */
 gw_err gw_file_create(gw_file **out, const char *dir, const char *name);
 
+/** The same with folder and name in one path. GW_ERR_USAGE: it names no file. */
+gw_err gw_file_create_at(gw_file **out, const char *path);
+
 /** Buffered stream to write to; owned by the file. */
 FILE *gw_file_stream(gw_file *f);
 

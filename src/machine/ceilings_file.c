@@ -247,15 +247,11 @@ gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {
     char folder[GW_CEILINGS_PATH];
     snprintf(folder, sizeof folder, "%s", path);
     GW_TRY(make_folders(folder));
-    char *name = strrchr(folder, '/');
-    if (!name)
-        return gw_fail(GW_ERR_INTERNAL, "ceilings: '%s' has no folder", path);
-    *name++ = '\0';
     json_t *all = gw_ceilings_json(c);
     if (!all)
         return gw_fail(GW_ERR_INPUT, "ceilings: host, CPU or kernels are not UTF-8: not kept");
     gw_file *file = NULL;
-    gw_err e = gw_file_create(&file, folder, name);
+    gw_err e = gw_file_create_at(&file, path);
     if (e == GW_OK)
         return gw_json_commit(file, all, JSON_INDENT(1), path);
     json_decref(all);

@@ -121,13 +121,9 @@ void gw_products_cache_put(gw_products_cache *c, const char *name, double second
 }
 
 static gw_err store(const gw_products_cache *c) {
-    char dir[GW_CEILINGS_PATH];
     gw_file *file = NULL;
-    snprintf(dir, sizeof dir, "%s", c->path);
-    char *name = strrchr(dir, '/');
-    *name++ = '\0';
     json_object_set(c->head, "seconds", c->seconds);
-    GW_TRY(gw_file_create(&file, dir, name));
+    GW_TRY(gw_file_create_at(&file, c->path));
     return gw_json_commit(file, json_incref(c->head), JSON_INDENT(1), c->path);
 }
 
