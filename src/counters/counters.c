@@ -333,7 +333,7 @@ static void measure_edges(gw_counters *c) {
         uint64_t from = gw_clock_ticks();
         begin(c);
         gw_counters_end(c, &row);
-        c->edge_s = fmin(c->edge_s, gw_clock_seconds(gw_clock_ticks() - from));
+        c->edge_s = fmin(c->edge_s, gw_clock_since(from));
     }
     gw_counters_forget(c);
 }
@@ -345,7 +345,7 @@ static void measure_read(gw_counters *c) {
         uint64_t from = gw_clock_ticks();
         for (int i = 0; i < COST_READS; i++)
             fail(c, read_mine(c, values));
-        c->read_s = fmin(c->read_s, gw_clock_seconds(gw_clock_ticks() - from) / COST_READS);
+        c->read_s = fmin(c->read_s, gw_clock_since(from) / COST_READS);
     }
 }
 

@@ -132,7 +132,7 @@ static gw_err check_one(const gw_counter_source *source, void *set, int i, const
     GW_TRY(source->read(set, before));
     GW_TRY(gw_sanity_run(s, &least));
     GW_TRY(source->read(set, after));
-    double ns = gw_clock_seconds(gw_clock_ticks() - from) * 1e9, most = INFINITY;
+    double ns = gw_clock_since(from) * 1e9, most = INFINITY;
     if (s == GW_SANITY_CYCLES)
         most = 1.0 * GW_SANITY_STEPS * GW_SANITY_MOST;
     if (s != GW_SANITY_ANY)

@@ -121,7 +121,7 @@ gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s) {
         MPI_Comm_free(&host);
     GW_TRY(e);
     GW_TRY(gw_links_measure(s->comm, g->link, &g->links));
-    g->took_s = gw_clock_seconds(gw_clock_ticks() - start);
+    g->took_s = gw_clock_since(start);
     return gw_allreduce(MPI_IN_PLACE, &g->took_s, 1, MPI_DOUBLE, MPI_MAX, s->comm);
 }
 

@@ -187,7 +187,7 @@ double gw_kernel_run(gw_kernel *k, uint64_t sweeps) {
     case GW_KERNEL_CHASE: k->at = chase(k->at, sweeps * loads(k)); break;
     default: stream_on(k, sweeps); break;
     }
-    return gw_clock_seconds(gw_clock_ticks() - start);
+    return gw_clock_since(start);
 }
 
 double gw_kernel_work(const gw_kernel *k) {

@@ -29,7 +29,7 @@ static double time_calls(const gw_operands *o, int way, int calls) {
     uint64_t start = gw_clock_ticks();
     for (int i = 0; i < calls; i++)
         gw_operands_multiply(o);
-    return gw_clock_seconds(gw_clock_ticks() - start) / calls;
+    return gw_clock_since(start) / calls;
 }
 
 /* Best times of the ways that are `wanted`, in turns; the order changes from round to round. The
@@ -271,7 +271,7 @@ gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
                          "anew, and may round otherwise than before");
         e = choose(p, setup);
     }
-    p->took_s = gw_clock_seconds(gw_clock_ticks() - start);
+    p->took_s = gw_clock_since(start);
     MPI_Request request;
     GW_MPI(MPI_Ibcast(p, (int)sizeof *p, MPI_BYTE, 0, setup->comm, &request));
     GW_TRY(gw_wait_asleep(&request));

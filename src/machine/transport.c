@@ -19,10 +19,6 @@ typedef struct seen {
     int tests;
 } seen;
 
-static double since(uint64_t start) {
-    return gw_clock_seconds(gw_clock_ticks() - start);
-}
-
 /* Busy until BETWEEN_S later. */
 static void spin(seen *s) {
     uint64_t start = gw_clock_ticks(), last = start, now;
@@ -51,14 +47,14 @@ static gw_err look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
     GW_TRY(gw_barrier(comm));
     GW_MPI(MPI_Irecv(&in, 1, MPI_CHAR, (rank + ranks - 1) % ranks, TAG, comm, &request));
     uint64_t start = gw_clock_ticks();
-    while (!done && since(start) < IDLE_S) {
+    while (!done && gw_clock_since(start) < IDLE_S) {
         spin(s);
         uint64_t call = gw_clock_ticks();
         GW_TRY(test_request(&request, &done));
-        s->calls_s += since(call);
+        s->calls_s += gw_clock_since(call);
         s->tests++;
     }
-    s->wall_s = since(start);
+    s->wall_s = gw_clock_since(start);
     GW_TRY(gw_barrier(comm));
     MPI_Request sent;
     GW_MPI(MPI_Isend(&out, 1, MPI_CHAR, (rank + 1) % ranks, TAG, comm, &sent));
@@ -75,15 +71,15 @@ static gw_err run_once(const gw_transport_job *job, MPI_Comm comm, seen *s) {
     GW_TRY(gw_barrier(comm));
     uint64_t start = gw_clock_ticks(), call = start;
     GW_TRY(job->start(job->ctx));
-    s->calls_s += since(call);
+    s->calls_s += gw_clock_since(call);
     while (!done) {
         spin(s);
         call = gw_clock_ticks();
         GW_TRY(job->test(job->ctx, &done));
-        s->calls_s += since(call);
+        s->calls_s += gw_clock_since(call);
         s->tests++;
     }
-    s->wall_s = since(start);
+    s->wall_s = gw_clock_since(start);
     return GW_OK;
 }
 

@@ -73,7 +73,7 @@ static double best_of(void (*once)(void *ctx), void *ctx, int tries) {
         uint64_t start = gw_clock_ticks();
         for (uint64_t i = 0; i < calls; i++)
             once(ctx);
-        double took = gw_clock_seconds(gw_clock_ticks() - start);
+        double took = gw_clock_since(start);
         if (t < 0 && took < RUN_S / 2) {
             calls *= 2;
             continue;
@@ -129,7 +129,7 @@ static double time_product(const gw_operands *o) {
     for (int t = -1; t < MOST_TRIES && (t < 1 || spent < PRODUCT_S); t++) {
         uint64_t start = gw_clock_ticks();
         gw_operands_multiply(o);
-        double took = gw_clock_seconds(gw_clock_ticks() - start);
+        double took = gw_clock_since(start);
         spent += took;
         if (t >= 0)
             best = fmin(best, took);

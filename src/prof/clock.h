@@ -17,6 +17,11 @@ const char *gw_clock_name(void);
 uint64_t gw_clock_ticks(void);
 double gw_clock_seconds(uint64_t ticks);
 
+/** Seconds since the reading `start`. */
+static inline double gw_clock_since(uint64_t start) {
+    return gw_clock_seconds(gw_clock_ticks() - start);
+}
+
 /** One instant in both clocks: ticks, and nanoseconds of CLOCK_MONOTONIC, which all processes of a
  *  host share. Two anchors far apart give a finer rate than the calibration at start. */
 void gw_clock_anchor(uint64_t *ticks, uint64_t *ns);
