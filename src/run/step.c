@@ -7,6 +7,24 @@
 /* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
 enum { UPDATE_PIECE = 1 << 18 };
 
+gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_config *c,
+                                 const gw_products *p) {
+    return (gw_session_setup){.n = gw_model_size(m),
+                              .layers = gw_model_spans(m),
+                              .n_layers = gw_model_layers(m),
+                              .tensors = gw_model_tensors(m),
+                              .n_tensors = gw_model_tensor_count(m),
+                              .by_layer = c->lazy,
+                              .adds = true,
+                              .lists = gw_optimizer_lists(o),
+                              .params = gw_model_params(m),
+                              .momentum = gw_optimizer_momentum(o),
+                              .pace = gw_wire_pace(&p->wire, gw_products_gap_s(p)),
+                              .correction = (float)c->momentum,
+                              .seed = c->seed,
+                              .undo = c->nan_skip};
+}
+
 static void poll(void *stepper) {
     gw_stepper *t = stepper;
     if (t->failed == GW_OK)

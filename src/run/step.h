@@ -5,8 +5,10 @@
 #define GW_RUN_STEP_H
 
 #include "data/sampler.h"
+#include "machine/products.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "run/config.h"
 #include "run/guard.h"
 #include "run/owned.h"
 #include "run/session.h"
@@ -28,6 +30,10 @@ typedef struct gw_stepper {
     gw_guard *guard; /* NULL: nobody looks whether loss and gradients are finite */
     gw_err failed;   /* what a poll within a kernel ran into */
 } gw_stepper;
+
+/** What a session is told of the model and optimizer that it works for; `yield` is the caller's. */
+gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_config *c,
+                                 const gw_products *p);
 
 /** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);

@@ -187,22 +187,9 @@ static gw_err open_gauge(gw_trainer *t) {
 }
 
 static gw_session_setup session_setup(const gw_trainer *t) {
-    return (gw_session_setup){.n = gw_model_size(t->model),
-                              .layers = gw_model_spans(t->model),
-                              .n_layers = gw_model_layers(t->model),
-                              .tensors = gw_model_tensors(t->model),
-                              .n_tensors = gw_model_tensor_count(t->model),
-                              .by_layer = t->c->lazy,
-                              .adds = true,
-                              .lists = gw_optimizer_lists(t->optimizer),
-                              .params = gw_model_params(t->model),
-                              .momentum = gw_optimizer_momentum(t->optimizer),
-                              .pace =
-                                  gw_wire_pace(&t->products.wire, gw_products_gap_s(&t->products)),
-                              .correction = (float)t->c->momentum,
-                              .seed = t->c->seed,
-                              .yield = t->oversubscribed,
-                              .undo = t->c->nan_skip};
+    gw_session_setup setup = gw_step_session(t->model, t->optimizer, t->c, &t->products);
+    setup.yield = t->oversubscribed;
+    return setup;
 }
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */
