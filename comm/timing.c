@@ -1,5 +1,6 @@
 #include "comm/timing.h"
 
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 
 #include <math.h>

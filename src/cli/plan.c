@@ -1,12 +1,9 @@
 /* gradwire plan: which codec and algorithm will be the fastest here, predicted from measured parts;
  * with --verify the prediction beside what the same steps take. */
-#include "base/rng.h"
 #include "cli/bench/step_rig.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
-#include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "select/bound_measure.h"
 
@@ -14,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VERIFIED = 16, MOST_BLOCK = 1000, COMMAND = 2048 };
+enum { MOST_VERIFIED = 16, COMMAND = 2048 };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
@@ -24,14 +21,13 @@ static const gw_opt opts[] = {
     {"budget", GW_OPT_REAL, "5", 1e-3, 3600, NULL, "SECONDS", "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
      "recommend compression for a larger gain only"},
-    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"},
-    {"classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"},
+    GW_RIG_OPTS,
     {"top", GW_OPT_INT, "15", 1, GW_AUTO_MOST, NULL, "N", "rows of the table"},
     {"verify", GW_OPT_INT, "0", 0, MOST_VERIFIED, NULL, "N",
      "measure steps of the choice, the best of each codec and the best others, N in all"},
     {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
-    {"block", GW_OPT_INT, "5", 1, MOST_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
-    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    {"block", GW_OPT_INT, "5", 1, GW_RIG_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
+    GW_BENCH_JSON,
     {0}};
 
 static const char notes[] =
@@ -48,28 +44,27 @@ typedef struct trial {
     gw_candidate *of;
     char comm[COMMAND];
     gw_rig rig;
-    gw_samples wall;
 } trial;
 
 typedef struct plan {
     const gw_args *args;
     gw_train_config c;
     gw_rig rig; /* of the prediction */
-    gw_bench_place place;
+    const gw_bench_place *place;
     gw_rig_setup setup;
     gw_products products;
     double byte_s; /* of the transport; NaN: not measured */
     trial trial[MOST_VERIFIED];
     int n;
-    double wall[MOST_BLOCK];
 } plan;
 
 static plan the; /* a command runs once */
 
 /* ---- the command line ---- */
 
-static gw_err read_args(plan *p, int *level) {
-    const gw_args *a = p->args;
+static gw_err prepare(gw_bench_run *run) {
+    plan *p = &the;
+    const gw_args *a = p->args = run->args;
     char spec[COMMAND];
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     if (gw_args_given(a, "compress"))
@@ -84,7 +79,8 @@ static gw_err read_args(plan *p, int *level) {
     GW_TRY(gw_auto_session(&p->rig.session, &p->rig.choice, p->c.comm, spec, p->c.feedback,
                            p->c.wire_check, false));
     p->rig.choice->default_codecs = !gw_args_given(a, "codecs");
-    *level = gw_session_thread_level(p->rig.session);
+    run->level = gw_session_thread_level(p->rig.session);
+    run->threads = p->c.threads;
     return GW_OK;
 }
 
@@ -119,42 +115,30 @@ static void choose_trials(plan *p, gw_auto *a, int most) {
 static gw_err open_trial(plan *p, trial *t) {
     comm_of(p, t->of, t->comm);
     t->rig.lazy = p->c.lazy;
-    GW_TRY(gw_agree(p->place.comm, gw_session_new(&t->rig.session, t->comm, t->of->codec,
-                                                  p->c.feedback, p->c.wire_check)));
+    GW_TRY(gw_agree(p->place->comm, gw_session_new(&t->rig.session, t->comm, t->of->codec,
+                                                   p->c.feedback, p->c.wire_check)));
     GW_TRY(gw_rig_open(&t->rig, &p->setup));
     return gw_rig_start(&t->rig, &p->setup);
 }
 
-/* `n` steps after one that is not kept; then nothing is in flight. */
-static gw_err turn(plan *p, trial *t, int n, bool keep) {
-    GW_TRY(gw_bench_sync(&p->place));
-    for (int k = -1; k < n; k++) {
-        double start = MPI_Wtime();
-        GW_TRY(gw_rig_step(&t->rig));
-        if (k >= 0)
-            p->wall[k] = MPI_Wtime() - start;
-    }
-    GW_TRY(gw_rig_settle(&t->rig));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, p->wall, n, MPI_DOUBLE, MPI_MAX, p->place.comm));
-    for (int k = 0; k < n && keep; k++)
-        GW_TRY(gw_samples_add(&t->wall, p->wall[k]));
-    return GW_OK;
+static gw_rig *trial_rig(int i) {
+    return &the.trial[i].rig;
 }
 
 static gw_err take_turns(plan *p) {
-    int steps = (int)gw_args_int(p->args, "steps"), block = (int)gw_args_int(p->args, "block");
-    uint32_t order[MOST_VERIFIED];
-    for (int i = 0; i < p->n; i++)
-        GW_TRY(turn(p, &p->trial[i], block, false));
-    for (int done = 0, k = 0; done < steps; done += block, k++) {
-        for (int i = 0; i < p->n; i++)
-            order[i] = (uint32_t)i;
-        gw_rng_shuffle(gw_rng_key(p->c.seed, (uint64_t)k), order, (uint32_t)p->n);
-        for (int i = 0; i < p->n; i++)
-            GW_TRY(turn(p, &p->trial[order[i]], steps - done < block ? steps - done : block, true));
+    int block = (int)gw_args_int(p->args, "block");
+    gw_rig_turns turns = {.place = p->place,
+                          .rig = trial_rig,
+                          .n = p->n,
+                          .steps = (int)gw_args_int(p->args, "steps"),
+                          .block = block,
+                          .warmup = block,
+                          .seed = p->c.seed};
+    GW_TRY(gw_rig_take_turns(&turns));
+    for (int i = 0; i < p->n; i++) {
+        gw_samples *wall = &p->trial[i].rig.wall;
+        p->trial[i].of->measured_s = gw_stats_median(wall->x, wall->n);
     }
-    for (int i = 0; i < p->n; i++)
-        p->trial[i].of->measured_s = gw_stats_median(p->trial[i].wall.x, p->trial[i].wall.n);
     return GW_OK;
 }
 
@@ -231,7 +215,7 @@ static void print_command(const plan *p, const gw_auto *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     char comm[COMMAND];
     comm_of(p, c, comm);
-    printf("\nrecommended: mpiexec -n %d gradwire train", p->place.ranks);
+    printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
         if (gw_args_given(p->args, shared[i]))
             printf(" --%s '%s'", shared[i], gw_args_text(p->args, shared[i]));
@@ -258,77 +242,59 @@ static void print_verdict(const plan *p, const gw_auto *a) {
     printf("\n");
 }
 
-static void report(const plan *p, const gw_auto *a) {
-    gw_bench_place_say(&p->place, "plan of a training step");
+static void report(gw_bench_run *run) {
+    plan *p = &the;
+    const gw_auto *a = p->rig.choice;
+    gw_bench_place_say(p->place, "plan of a training step");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
            gw_model_size(p->rig.model), p->rig.global,
            gw_session_strategy(p->rig.session)->head.name, gw_gemm_library());
-    if (gw_gemm_warning())
-        printf("note: %s\n", gw_gemm_warning());
     gw_rig_say_products(&p->products);
     print_table(p, a);
     print_verdict(p, a);
     print_bounds(p, a);
     print_command(p, a);
+    gw_bound_parts parts = bound_parts(p, a);
+    json_decref(run->results);
+    run->results = gw_auto_json(a);
+    json_object_set_new(run->results, "bound", gw_bound_json(&parts));
 }
 
 /* ---- the whole ---- */
 
-static gw_err finish(const plan *p, const gw_auto *a, gw_file *file) {
-    if (p->place.rank != 0)
-        return GW_OK;
-    report(p, a);
-    gw_bound_parts parts = bound_parts(p, a);
-    json_t *all = gw_auto_json(a);
-    json_object_set_new(all, "bound", gw_bound_json(&parts));
-    return gw_bench_json_close(file, gw_bench_document("plan", &p->place, opts, p->args, all));
-}
-
-static gw_err predict(plan *p, bool *own) {
+static gw_err measure(gw_bench_run *run, bool *own) {
+    plan *p = &the;
+    p->place = &run->place;
     p->setup = (gw_rig_setup){.c = &p->c,
-                              .place = &p->place,
-                              .inputs = (int)gw_args_int(p->args, "inputs"),
-                              .classes = (int)gw_args_int(p->args, "classes"),
+                              .place = p->place,
+                              .spec = gw_rig_spec(&p->c, p->args),
                               .polls = gw_session_progresses(p->rig.session),
                               .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
-    GW_TRY(gw_transport_byte(p->place.oversubscribed, p->place.comm, &p->byte_s));
+    GW_TRY(gw_transport_byte(p->place->oversubscribed, p->place->comm, &p->byte_s));
     return verify(p, p->rig.choice, own);
 }
 
-static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
-    plan *p = ctx;
-    gw_file *file;
-    GW_TRY(gw_bench_place_open(&p->place, comm, p->c.threads));
-    GW_TRY(gw_bench_json_open(&file, gw_args_text(p->args, "json"), comm));
-    gw_err e = predict(p, own);
-    if (e == GW_OK)
-        e = gw_agree(comm, finish(p, p->rig.choice, file));
-    else
-        gw_file_abandon(file);
-    for (int i = p->n - 1; i >= 0 && !*own; i--)
-        gw_session_close(p->trial[i].rig.session);
-    return e;
+static void close_sessions(void) {
+    for (int i = the.n - 1; i >= 0; i--)
+        gw_session_close(the.trial[i].rig.session);
 }
 
-static int run(int argc, char **argv) {
-    plan *p = &the;
-    gw_args *args = NULL;
-    int level = MPI_THREAD_FUNNELED;
-    gw_err e = gw_args_new(&args, opts);
-    p->args = args;
-    if (e == GW_OK)
-        e = gw_args_argv(args, "plan", argc, argv, NULL);
-    if (e == GW_OK)
-        e = read_args(p, &level);
-    int status = gw_cli_parallel(level, e, body, p);
-    for (int i = 0; i < p->n; i++) {
-        gw_rig_free(&p->trial[i].rig);
-        gw_samples_free(&p->trial[i].wall);
-    }
-    gw_rig_free(&p->rig);
-    gw_args_free(args);
-    return status;
+static void release(void) {
+    for (int i = 0; i < the.n; i++)
+        gw_rig_free(&the.trial[i].rig);
+    gw_rig_free(&the.rig);
+}
+
+static int run_plan(int argc, char **argv) {
+    static const gw_benchmark all = {.name = "plan",
+                                     .opts = opts,
+                                     .prepare = prepare,
+                                     .measure = measure,
+                                     .report = report,
+                                     .close = close_sessions,
+                                     .release = release};
+    return gw_bench_main(&all, "plan", argc, argv);
 }
 
 const gw_command gw_command_plan = {
@@ -337,5 +303,5 @@ const gw_command gw_command_plan = {
     .usage = "[options]        e.g. mpiexec -n 2 gradwire plan --layers 2048,2048 --verify 8",
     .notes = notes,
     .opts = opts,
-    .run = run,
+    .run = run_plan,
 };

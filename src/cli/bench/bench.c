@@ -36,11 +36,7 @@ static gw_err find(int argc, char **argv, const gw_benchmark **out) {
                        near);
     char all[128] = "";
     for (int i = 0; i < BENCHMARKS; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
-                 i == 0               ? ""
-                 : i + 1 < BENCHMARKS ? ", "
-                                      : " and ",
-                 names[i]);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
     return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s", argv[1], all);
 }
 
@@ -64,28 +60,10 @@ static int help(int argc, char **argv) {
     return 0;
 }
 
-static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
-    const gw_benchmark *b = ctx;
-    *own = false;
-    return b->run(comm, own);
-}
-
 static int run(int argc, char **argv) {
     const gw_benchmark *b = NULL;
-    gw_args *args = NULL;
-    int level = MPI_THREAD_FUNNELED;
     gw_err e = find(argc, argv, &b);
-    if (e == GW_OK)
-        e = gw_args_new(&args, b->opts);
-    if (e == GW_OK)
-        e = gw_args_argv(args, "bench", argc - 1, argv + 1, NULL);
-    if (e == GW_OK)
-        e = b->prepare(args, &level);
-    int status = gw_cli_parallel(level, e, body, (void *)b);
-    if (b)
-        b->release();
-    gw_args_free(args);
-    return status;
+    return e == GW_OK ? gw_bench_main(b, "bench", argc - 1, argv + 1) : gw_cli_refuse(e);
 }
 
 const gw_command gw_command_bench = {

@@ -1,23 +1,50 @@
-/** `gradwire bench`: one file src/cli/bench_NAME.c a benchmark, one line in bench.c. The figures
- * are defined in docs/benchmarks.md. */
+/** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in bench.c. It has its
+ *  options, its cases and how it measures them; bench_run.c has what all have in common. The
+ *  figures are defined in docs/benchmarks.md. */
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H
 
-#include "base/args.h"
-#include "mpi/agree.h"
+#include "cli/bench/bench_kit.h"
+#include "cli/bench/bench_table.h"
 
+/** What a run of a benchmark has. */
+typedef struct gw_bench_run {
+    const gw_args *args;
+    int level;   /* of MPI threads that is needed; FUNNELED unless `prepare` says else */
+    int threads; /* OpenMP's; 1 unless it says else */
+    gw_bench_place place;
+    json_t *results; /* the rows, an array */
+    json_t *facts;   /* of the run, beside those that every document has */
+} gw_bench_run;
+
+/** Functions that are NULL have nothing to do. Errors and *own as gw_cli_parallel wants them. */
 typedef struct gw_benchmark {
     const char *name, *summary; /* one line */
-    const gw_opt *opts;
-    const char *notes; /* further help text */
-    /** Before MPI starts: check and keep what the command line says (args outlive the run). *level:
-     *  the MPI thread level that is needed, MPI_THREAD_FUNNELED unless it says else. */
-    gw_err (*prepare)(const gw_args *args, int *level);
-    /** On all ranks; errors and *own as gw_cli_parallel wants them. */
-    gw_err (*run)(MPI_Comm comm, bool *own);
-    /** Free what prepare and run kept; called in any case, after MPI has ended. */
+    const gw_opt *opts;         /* with json */
+    const char *notes;          /* further help text */
+    bool alone;                 /* runs on one rank */
+    struct gw_grid *grid;       /* to close and free; NULL: none */
+    bool denormals;             /* flushing them is its own affair */
+    /** Before MPI starts: check and keep what the command line says (args outlive the run). */
+    gw_err (*prepare)(gw_bench_run *run);
+    /** Collective: open and measure; rank 0 may print as it goes. */
+    gw_err (*measure)(gw_bench_run *run, bool *own);
+    /** Rank 0, after it: print, and complete results and facts. */
+    void (*report)(gw_bench_run *run);
+    /** On all ranks, after the file was written: what the figures are worth. */
+    gw_err (*verdict)(gw_bench_run *run);
+    /** Collective, unless a rank failed on its own; `measure` may have failed. */
+    void (*close)(void);
+    /** Free what prepare and measure kept; called in any case, after MPI has ended. */
     void (*release)(void);
 } gw_benchmark;
+
+/** Run one with the options in argv[1..argc); messages name `owner`. The exit status. */
+int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **argv);
+
+/** The option --json, which every benchmark has. */
+#define GW_BENCH_JSON                                                                              \
+    { "json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE" }
 
 extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec,
     gw_bench_ledger, gw_bench_overhead, gw_bench_gemm;

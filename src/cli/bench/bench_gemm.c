@@ -2,18 +2,16 @@
  * against the libraries' own call. One process. */
 #include "cli/bench/bench.h"
 
-#include "cli/bench/bench_kit.h"
+#include "base/json.h"
 #include "cli/bench/step_rig.h"
 #include "cli/train/step_opts.h"
 #include "machine/operands.h"
+#include "mpi/rounds.h"
 #include "nn/gemm.h"
 #include "nn/gemm_backend.h"
 #include "prof/clock.h"
 
 #include <math.h>
-#include <omp.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { OURS, POLLED, DNNL, CBLAS, SIDES };
 #define RUN_S 0.5e-3 /* calls in a row, at least */
@@ -23,7 +21,7 @@ static const gw_opt opts[] = {
     {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"},
     {"classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"},
     {"rounds", GW_OPT_INT, "15", 3, 10000, NULL, "N", "timed runs of each, in turns"},
-    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    GW_BENCH_JSON,
     {0}};
 
 static const char notes[] =
@@ -33,22 +31,18 @@ static const char notes[] =
     "ours.\n"
     "docs/benchmarks.md defines every figure.";
 
-static const char *const side_names[SIDES] = {"ours_s", "polled_s", "dnnl_s", "cblas_s"};
-
 static struct {
-    const gw_args *args;
     gw_train_config c;
-    gw_bench_place place;
     gw_products products;
     int rounds;
     double sum[SIDES], best_sum; /* of medians; of each product's faster library */
 } b;
 
-static gw_err prepare(const gw_args *args, int *level) {
-    (void)level;
-    b.args = args;
-    b.rounds = (int)gw_args_int(args, "rounds");
-    return gw_step_opts_read(&b.c, args, "bench");
+static gw_err prepare(gw_bench_run *run) {
+    b.rounds = (int)gw_args_int(run->args, "rounds");
+    GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
+    run->threads = b.c.threads;
+    return GW_OK;
 }
 
 /* ---- measuring ---- */
@@ -96,124 +90,97 @@ static double run_calls(int side, const gw_operands *o, int calls) {
     uint64_t start = gw_clock_ticks();
     for (int i = 0; i < calls; i++)
         call(side, o);
-    return gw_clock_seconds(gw_clock_ticks() - start) / calls;
+    return gw_clock_since(start) / calls;
 }
 
-static gw_err measure(const gw_operands *o, double median[SIDES]) {
-    gw_samples s[SIDES] = {0};
+/* A product whose calls take turns. */
+typedef struct turns {
+    const gw_operands *o;
+    int calls; /* in a row */
+    gw_samples times[SIDES];
+} turns;
+
+static gw_err one_turn(void *ctx, int side, double *unused) {
+    turns *t = ctx;
+    (void)unused;
+    return gw_samples_add(&t->times[side], run_calls(side, t->o, t->calls));
+}
+
+static gw_err measure_product(const gw_operands *o, uint64_t seed, double median[SIDES]) {
+    turns t = {.o = o};
+    gw_rounds rounds = {.seed = seed, .once = one_turn, .ctx = &t};
+    bool in[SIDES];
     gw_err e = GW_OK;
+    for (int i = 0; i < SIDES; i++)
+        in[i] = exists(i);
     run_calls(OURS, o, 1);
     double one = run_calls(OURS, o, 1);
-    int calls = one < RUN_S ? (int)(RUN_S / one) + 1 : 1;
-    for (int round = -1; round < b.rounds && e == GW_OK; round++)
-        for (int i = 0; i < SIDES && e == GW_OK; i++) {
-            int side = (i + round + 1) % SIDES;
-            double took = exists(side) ? run_calls(side, o, calls) : NAN;
-            if (round >= 0 && exists(side))
-                e = gw_samples_add(&s[side], took);
-        }
+    t.calls = one < RUN_S ? (int)(RUN_S / one) + 1 : 1;
+    for (int round = 0; round <= b.rounds && e == GW_OK; round++) {
+        e = gw_rounds_next(&rounds, SIDES, in, NULL);
+        for (int i = 0; i < SIDES && round == 0; i++)
+            t.times[i].n = 0; /* warm-up */
+    }
     for (int i = 0; i < SIDES; i++) {
-        median[i] = e == GW_OK && exists(i) ? gw_stats_median(s[i].x, s[i].n) : NAN;
-        gw_samples_free(&s[i]);
+        median[i] = e == GW_OK && in[i] ? gw_stats_median(t.times[i].x, t.times[i].n) : NAN;
+        gw_samples_free(&t.times[i]);
     }
     return e == GW_OK ? gw_gemm_check() : e;
 }
 
 /* ---- results ---- */
 
-static void print_figure(double x, int width, int digits) {
-    if (isfinite(x))
-        printf(" %*.*f", width, digits, x);
-    else
-        printf(" %*s", width, "-");
-}
+static const gw_bench_table table = {
+    .form = "%-20s %-13s %10.1u %10.1u %10.1u %10.1u %7.3f %7.3f",
+    .heads = "product|by|ours us|polled us|dnnl us|cblas us|x best|x ours",
+    .kept = "ssddd",
+    .keys = "|whole|ours_s|polled_s|dnnl_s|cblas_s|ratio_best|ratio_polled|pieced|operands|m|n|k"};
 
-static void print_row(const char *name, const char *by, const double s[SIDES], double best) {
-    printf("%-20s %-13s", name, by);
-    for (int i = 0; i < SIDES; i++)
-        print_figure(s[i] * 1e6, 10, 1);
-    print_figure(s[OURS] / best, 7, 3);
-    print_figure(s[POLLED] / s[OURS], 7, 3);
-    printf("\n");
-}
-
-static json_t *row_json(const gw_gemm_choice *c, const double s[SIDES], double best) {
-    char how[3] = {c->of.ta ? 't' : 'n', c->of.tb ? 't' : 'n', 0};
-    gw_gemm_cuts cuts = gw_gemm_pieces(&c->of, b.products.plan.piece);
-    json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:s, s:s, s:[i,i,i], s:o, s:o}", "operands", how,
-                            "m", c->of.m, "n", c->of.n, "k", c->of.k, "whole",
-                            gw_gemm_way_name(c->whole, b.c.threads), "pieced",
-                            gw_gemm_way_name(c->pieced, b.c.threads), "pieces", cuts.rows,
-                            cuts.cols, cuts.depth, "ratio_best", gw_bench_number(s[OURS] / best),
-                            "ratio_polled", gw_bench_number(s[POLLED] / s[OURS]));
-    for (int i = 0; i < SIDES; i++)
-        json_object_set_new(row, side_names[i], gw_bench_number(s[i]));
-    return row;
-}
-
-static gw_err measure_one(const gw_gemm_choice *c, json_t *rows) {
-    gw_operands o;
-    double s[SIDES];
-    char name[64];
-    gw_err e = gw_operands_open(&o, &c->of);
-    if (e == GW_OK)
-        e = measure(&o, s);
-    gw_operands_close(&o);
-    GW_TRY(e);
+static void report_product(const gw_gemm_choice *c, const double s[SIDES], json_t *rows) {
+    const gw_product *p = &c->of;
     double best = fmin(s[DNNL], s[CBLAS]); /* of a number and NaN it is the number */
-    snprintf(name, sizeof name, "%c%c %dx%dx%d", c->of.ta ? 't' : 'n', c->of.tb ? 't' : 'n',
-             c->of.m, c->of.n, c->of.k);
-    print_row(name, gw_gemm_way_name(c->whole, b.c.threads), s, best);
+    char name[64], how[3] = {p->ta ? 't' : 'n', p->tb ? 't' : 'n', 0};
+    gw_gemm_cuts cuts = gw_gemm_pieces(p, b.products.plan.piece);
+    snprintf(name, sizeof name, "%s %dx%dx%d", how, p->m, p->n, p->k);
+    json_t *row = gw_bench_row(&table, rows,
+                               GW_TEXTS(name, gw_gemm_way_name(c->whole, b.c.threads),
+                                        gw_gemm_way_name(c->pieced, b.c.threads), how),
+                               GW_NUMBERS(s[OURS], s[POLLED], s[DNNL], s[CBLAS], s[OURS] / best,
+                                          s[POLLED] / s[OURS], p->m, p->n, p->k));
+    json_object_set_new(row, "pieces", json_pack("[i,i,i]", cuts.rows, cuts.cols, cuts.depth));
     for (int i = 0; i < SIDES; i++)
         b.sum[i] += s[i];
     b.best_sum += best;
-    json_array_append_new(rows, row_json(c, s, best));
-    return GW_OK;
 }
 
-static gw_err measure_all(json_t *rows) {
-    const gw_gemm_plan *plan = &b.products.plan;
-    gw_bench_place_say(&b.place, "matrix products of a step");
-    printf("GEMM by %s\n", gw_gemm_library());
-    if (gw_gemm_warning())
-        printf("note: %s\n", gw_gemm_warning());
-    gw_rig_say_products(&b.products);
-    printf("\n%-20s %-13s %10s %10s %10s %10s %7s %7s\n", "product", "by", "ours us", "polled us",
-           "dnnl us", "cblas us", "x best", "x ours");
-    for (int i = 0; i < plan->n; i++)
-        GW_TRY(measure_one(&plan->choice[i], rows));
-    print_row("all", "", b.sum, b.best_sum);
-    return GW_OK;
-}
-
-static gw_err run(MPI_Comm comm, bool *own) {
-    gw_file *file;
-    gw_model_spec spec = {.inputs = (int)gw_args_int(b.args, "inputs"),
-                          .classes = (int)gw_args_int(b.args, "classes"),
-                          .n_hidden = b.c.n_hidden};
-    memcpy(spec.hidden, b.c.hidden, sizeof spec.hidden);
+static gw_err measure(gw_bench_run *run, bool *own) {
+    gw_model_spec spec = gw_rig_spec(&b.c, run->args);
+    gw_products_setup setup = {.comm = run->place.comm,
+                               .spec = &spec,
+                               .batch = b.c.batch,
+                               .threads = b.c.threads,
+                               .polls = true};
     (void)own;
-    GW_TRY(gw_bench_place_open(&b.place, comm, b.c.threads));
-    if (b.place.ranks > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "bench: gemm runs on one rank, and here are %d: start it "
-                       "without mpiexec",
-                       b.place.ranks);
-    gw_products_setup setup = {
-        .comm = comm, .spec = &spec, .batch = b.c.batch, .threads = b.c.threads, .polls = true};
-    GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
-    json_t *rows = json_array();
-    gw_err e = gw_products_open(&b.products, &setup);
-    if (e == GW_OK)
-        e = measure_all(rows);
-    if (e == GW_OK)
-        return gw_bench_json_close(file, gw_bench_document("gemm", &b.place, opts, b.args, rows));
-    json_decref(rows);
-    gw_file_abandon(file);
-    return e;
-}
-
-static void release(void) {
+    GW_TRY(gw_products_open(&b.products, &setup));
+    gw_bench_place_say(&run->place, "matrix products of a step");
+    printf("GEMM by %s\n", gw_gemm_library());
+    gw_rig_say_products(&b.products);
+    gw_bench_head(&table);
+    for (int i = 0; i < b.products.plan.n; i++) {
+        const gw_gemm_choice *c = &b.products.plan.choice[i];
+        gw_operands o;
+        double s[SIDES];
+        gw_err e = gw_operands_open(&o, &c->of);
+        if (e == GW_OK)
+            e = measure_product(&o, b.c.seed, s);
+        gw_operands_close(&o);
+        GW_TRY(e);
+        report_product(c, s, run->results);
+    }
+    gw_bench_row(&table, NULL, GW_TEXTS("all", "", "", ""),
+                 GW_NUMBERS(b.sum[OURS], b.sum[POLLED], b.sum[DNNL], b.sum[CBLAS],
+                            b.sum[OURS] / b.best_sum, b.sum[POLLED] / b.sum[OURS], 0, 0, 0));
+    return GW_OK;
 }
 
 const gw_benchmark gw_bench_gemm = {
@@ -222,6 +189,6 @@ const gw_benchmark gw_bench_gemm = {
     .opts = opts,
     .notes = notes,
     .prepare = prepare,
-    .run = run,
-    .release = release,
+    .measure = measure,
+    .alone = true,
 };

@@ -1,16 +1,12 @@
 #include "cli/bench/bench_kit.h"
 
-#include "base/mem.h"
-#include "base/version.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
 
-#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- sizes ---- */
 
@@ -82,7 +78,6 @@ gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads) {
     GW_MPI(MPI_Comm_rank(comm, &out->rank));
     GW_MPI(MPI_Comm_size(comm, &out->ranks));
     omp_set_num_threads(threads);
-    gw_flush_denormals();
     GW_TRY(gw_bench_place_crowded(out, 0, &out->oversubscribed));
     GW_TRY(gw_bench_place_crowded(out, 1, &out->crowded));
     gw_wait_yields(out->oversubscribed);
@@ -95,6 +90,8 @@ gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads) {
 }
 
 void gw_bench_place_say(const gw_bench_place *p, const char *what) {
+    if (p->rank != 0)
+        return;
     printf("%s: %d rank%s x %d thread%s on %d node%s, %s\n", what, p->ranks,
            p->ranks == 1 ? "" : "s", p->threads, p->threads == 1 ? "" : "s", p->nodes,
            p->nodes == 1 ? "" : "s", p->mpi);
@@ -131,73 +128,4 @@ static gw_err barrier(const gw_bench_place *p) {
 gw_err gw_bench_sync(const gw_bench_place *p) {
     GW_TRY(barrier(p)); /* absorbs what the ranks did before, */
     return barrier(p);  /* so that all enter this one together and leave it a message apart */
-}
-
-/* ---- the JSON file ---- */
-
-static gw_err create(gw_file **file, const char *path) {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    if (!dir)
-        return gw_fail(GW_ERR_NOMEM, "bench: out of memory");
-    gw_err e = *name ? gw_file_create(file, dir, name)
-                     : gw_fail(GW_ERR_USAGE, "--json %s: names no file", path);
-    free(dir);
-    return e;
-}
-
-gw_err gw_bench_json_open(gw_file **out, const char *path, MPI_Comm comm) {
-    int rank;
-    *out = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    gw_err e = gw_agree(comm, path && rank == 0 ? create(out, path) : GW_OK);
-    return e;
-}
-
-static json_t *options(const gw_opt *opts, const gw_args *args) {
-    json_t *all = json_object();
-    for (const gw_opt *o = opts; o->name; o++) {
-        const char *text = gw_args_text(args, o->name);
-        json_t *v = o->type == GW_OPT_FLAG ? json_boolean(gw_args_flag(args, o->name))
-                    : text                 ? json_string(text)
-                                           : json_null();
-        json_object_set_new(all, o->name, v);
-    }
-    return all;
-}
-
-json_t *gw_bench_document(const char *benchmark, const gw_bench_place *p, const gw_opt *opts,
-                          const gw_args *args, json_t *results) {
-    char utc[32];
-    struct tm broken;
-    time_t now = time(NULL);
-    gw_host host;
-    gw_host_facts(&host);
-    strftime(utc, sizeof utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
-    return json_pack("{s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:o}", "schema",
-                     1, "benchmark", benchmark, "version", GW_VERSION " (" GW_COMMIT ")",
-                     "finished_utc", utc, "options", options(opts, args), "ranks", p->ranks,
-                     "nodes", p->nodes, "threads", p->threads, "oversubscribed", p->oversubscribed,
-                     "mpi_library", p->mpi, "host", host.name, "cpu", host.cpu_model, "results",
-                     results);
-}
-
-gw_err gw_bench_json_close(gw_file *file, json_t *document) {
-    if (!file) {
-        json_decref(document);
-        return GW_OK;
-    }
-    FILE *to = gw_file_stream(file);
-    bool written =
-        document && json_dumpf(document, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
-    json_decref(document);
-    if (written)
-        return gw_file_commit(file);
-    gw_file_abandon(file);
-    return gw_fail(GW_ERR_IO, "cannot write the figures: is the disk full?");
-}
-
-json_t *gw_bench_number(double x) {
-    return isfinite(x) ? json_real(x) : json_null();
 }

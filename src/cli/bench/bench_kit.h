@@ -1,15 +1,12 @@
-/** What the benchmarks share beside statistics: sizes in options, where they run, a synchronised
- *  start, the JSON file. */
+/** Sizes in options, where a benchmark runs, a synchronised start. */
 #ifndef GW_CLI_BENCH_BENCH_KIT_H
 #define GW_CLI_BENCH_BENCH_KIT_H
 
 #include "base/args.h"
-#include "base/file.h"
 #include "base/list.h"
 #include "base/stats.h"
 #include "mpi/agree.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 
 enum { GW_BENCH_ITEMS = GW_LIST_ITEMS };
@@ -33,7 +30,7 @@ typedef struct gw_bench_place {
     char mpi[64];        /* the MPI library */
 } gw_bench_place;
 
-/** Collective. Sets OpenMP's number of threads and flushes denormals. */
+/** Collective. Sets OpenMP's number of threads, and whether waits yield. */
 gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads);
 
 /** Collective: whether on some node there are more threads than CPUs with so many `helpers` in each
@@ -46,19 +43,5 @@ void gw_bench_place_say(const gw_bench_place *place, const char *what);
 /** Collective: wait for all ranks, so that they go on as near together as messages allow; see
  *  docs/benchmarks.md. With `yield` between polls the core is given away. */
 gw_err gw_bench_sync(const gw_bench_place *place);
-
-/** Collective: begin the file that --json names, on rank 0, before the work, so that a bad path is
- *  told at once. *out stays NULL elsewhere, and where path is NULL. */
-gw_err gw_bench_json_open(gw_file **out, const char *path, MPI_Comm comm);
-
-/** A document with the facts of the run; `results` is taken over. */
-json_t *gw_bench_document(const char *benchmark, const gw_bench_place *place, const gw_opt *opts,
-                          const gw_args *args, json_t *results);
-
-/** Write and commit; nothing where file is NULL. Frees both in any case. */
-gw_err gw_bench_json_close(gw_file *file, json_t *document);
-
-/** A figure; null where it is not finite. */
-json_t *gw_bench_number(double x);
 
 #endif

@@ -3,9 +3,10 @@
  * it must? */
 #include "cli/bench/bench.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "cli/bench/bench_exchange.h"
+#include "cli/bench/bench_grid.h"
 #include "counters/counters.h"
 #include "machine/ceilings.h"
 #include "machine/kernels.h"
@@ -29,7 +30,7 @@ static const gw_opt opts[] = {
     {"skew", GW_OPT_REAL, "0.001", 1e-4, 1, NULL, "SECONDS", "that the last rank comes late by"},
     {"exchanges", GW_OPT_INT, "100", 20, 4000, NULL, "N",
      "that it comes late to; the median counts"},
-    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    GW_BENCH_JSON,
     {0}};
 
 static const char notes[] =
@@ -40,8 +41,6 @@ static const char notes[] =
 typedef struct range {
     double lo, hi;
 } range;
-
-static const range absent = {NAN, NAN};
 
 typedef enum source { CTR, TWIN, MODEL, SOURCES } source;
 
@@ -55,14 +54,20 @@ typedef struct result {
     bool known, ok; /* known: there was a figure to judge */
 } result;
 
+#define RESULT(NAME, LOW, HIGH)                                                                    \
+    {                                                                                              \
+        .name = NAME, .memory = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}, .expected = {LOW, HIGH},     \
+        .waiting_s = NAN, .transfer_s = NAN, .injected_s = NAN, .error_s = NAN                     \
+    }
+
 enum { STREAM, FMA, CHASE, PRODUCT, SKEW, RESULTS };
 
 static struct {
-    const gw_args *args;
     size_t bytes;
     int edge, batches, exchanges;
     double skew_s;
-    gw_bench_place place;
+    const gw_bench_place *place;
+    gw_grid grid; /* of one exchange */
     gw_ceilings ceilings;
     gw_group_choice *choice;
     gw_counters *counters;
@@ -71,11 +76,14 @@ static struct {
     uint64_t sweeps;
     float *matrix[3];
     result results[RESULTS];
-} b;
+} b = {.results = {[STREAM] = RESULT("stream", 0.8, 1),
+                   [FMA] = RESULT("fma", 0, 0.05),
+                   [CHASE] = RESULT("chase", 0.8, 1),
+                   [PRODUCT] = RESULT("product", 0, 0.2),
+                   [SKEW] = RESULT("skew", NAN, NAN)}};
 
-static gw_err prepare(const gw_args *args, int *level) {
-    (void)level;
-    b.args = args;
+static gw_err prepare(gw_bench_run *run) {
+    const gw_args *args = run->args;
     b.bytes = gw_args_bytes(args, "bytes");
     b.edge = (int)gw_args_int(args, "edge");
     b.batches = (int)gw_args_int(args, "batches");
@@ -120,7 +128,7 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
         gw_batch_row row;
         uint64_t start = gw_clock_ticks();
         work();
-        *hot_s = fmin(*hot_s, gw_clock_seconds(gw_clock_ticks() - start));
+        *hot_s = fmin(*hot_s, gw_clock_since(start));
         one_batch(work, &row);
         double compute = row.cost.phase_s[GW_PHASE_FORWARD];
         if (!isnan(row.split.memory_ctr_s))
@@ -206,66 +214,64 @@ static gw_err kernels(void) {
 
 static double late_s(uint64_t start) {
     gw_phase_enter(GW_PHASE_FORWARD);
-    while (gw_clock_seconds(gw_clock_ticks() - start) < b.skew_s)
+    while (gw_clock_since(start) < b.skew_s)
         ;
     gw_phase_leave();
-    return gw_clock_seconds(gw_clock_ticks() - start);
+    return gw_clock_since(start);
 }
 
 /* Each batch begins together, as far as a barrier can do; *injected_s: what the last rank was late
  * by, on all ranks. */
-static gw_err late_exchange(const gw_bench_exchange *x, gw_waits *w, int step, gw_batch_row *row,
-                            double *injected_s) {
-    int last = b.place.ranks - 1;
+static gw_err late_exchange(gw_waits *w, int step, gw_batch_row *row, double *injected_s) {
+    int last = b.place->ranks - 1;
     *row = gw_batch_row_blank();
     *injected_s = 0;
-    GW_TRY(gw_bench_sync(&b.place));
+    GW_TRY(gw_bench_sync(b.place));
     gw_waits_begin(w, step);
     gw_ledger_begin();
-    if (b.place.rank == last)
+    if (b.place->rank == last)
         *injected_s = late_s(gw_clock_ticks());
-    gw_err e = gw_bench_exchange_run(x, GW_ALLREDUCE, GW_BENCH_BLOCKING, SKEW_SPAN);
+    gw_err e = gw_schedule_run(b.grid.cell[0].timed.schedule);
     gw_ledger_end(&row->cost);
     gw_waits_end(w);
     GW_TRY(e);
-    return gw_bcast(injected_s, 1, MPI_DOUBLE, last, b.place.comm);
+    return gw_bcast(injected_s, 1, MPI_DOUBLE, last, b.place->comm);
 }
 
 /* Medians over the exchanges of this rank; the error is that of the rank with the largest. */
 static gw_err judge_skew(const gw_batch_row *rows, const double *injected, int n) {
     result *r = &b.results[SKEW];
-    bool last = b.place.rank == b.place.ranks - 1;
-    double *x = NULL;
-    GW_TRY(gw_agree(b.place.comm, gw_alloc(&x, (size_t)n * 5, sizeof *x)));
-    double *column[5];
-    for (int c = 0; c < 5; c++)
-        column[c] = x + c * n;
-    for (int i = 0; i < n; i++) {
-        column[0][i] = rows[i].cost.wall_s;
-        column[1][i] = rows[i].wait_skew_s;
-        column[2][i] = rows[i].transfer_s;
-        column[3][i] = injected[i];
-        column[4][i] = rows[i].wait_skew_s - injected[i];
+    bool last = b.place->rank == b.place->ranks - 1;
+    double *x = NULL, median[5];
+    GW_TRY(gw_agree(b.place->comm, gw_alloc(&x, (size_t)n, sizeof *x)));
+    for (int c = 0; c < 5; c++) {
+        for (int i = 0; i < n; i++) {
+            const gw_batch_row *row = &rows[i];
+            const double figures[] = {row->cost.wall_s, row->wait_skew_s, row->transfer_s,
+                                      injected[i], row->wait_skew_s - injected[i]};
+            x[i] = figures[c];
+        }
+        median[c] = gw_stats_median(x, n);
     }
-    r->wall_s = gw_stats_median(column[0], n);
-    r->waiting_s = gw_stats_median(column[1], n);
-    r->transfer_s = gw_stats_median(column[2], n);
-    r->injected_s = gw_stats_median(column[3], n);
-    r->error_s = last ? 0 : fabs(gw_stats_median(column[4], n));
+    r->wall_s = median[0];
+    r->waiting_s = median[1];
+    r->transfer_s = median[2];
+    r->injected_s = median[3];
+    r->error_s = last ? 0 : fabs(median[4]);
     free(x);
-    return gw_allreduce(MPI_IN_PLACE, &r->error_s, 1, MPI_DOUBLE, MPI_MAX, b.place.comm);
+    return gw_allreduce(MPI_IN_PLACE, &r->error_s, 1, MPI_DOUBLE, MPI_MAX, b.place->comm);
 }
 
-static gw_err run_skew(const gw_bench_exchange *x, gw_waits *w) {
+static gw_err run_skew(gw_waits *w) {
     int n = b.exchanges, done = 0, room = 1;
     gw_batch_row *rows = NULL;
     double *injected = NULL;
     gw_err e = gw_alloc(&rows, (size_t)n, sizeof *rows);
     if (e == GW_OK)
         e = gw_alloc(&injected, (size_t)n, sizeof *injected);
-    e = gw_agree(b.place.comm, e);
+    e = gw_agree(b.place->comm, e);
     for (int flushed = 0; e == GW_OK && done < n;) {
-        e = late_exchange(x, w, done + 1, &rows[done], &injected[done]);
+        e = late_exchange(w, done + 1, &rows[done], &injected[done]);
         done++;
         if (e == GW_OK && (done - flushed == room || done == n)) {
             e = gw_waits_flush(w, rows + flushed, done - flushed, &room);
@@ -279,28 +285,25 @@ static gw_err run_skew(const gw_bench_exchange *x, gw_waits *w) {
     return e;
 }
 
-static gw_err open_skew(gw_bench_wire *wire, gw_bench_exchange *x, gw_waits **w) {
-    GW_TRY(gw_codec_open(&wire->codec, wire->spec));
-    GW_TRY(gw_bench_exchange_open(x, GW_ALLREDUCE));
-    GW_TRY(gw_bench_wire_open(wire, &b.place, SKEW_SPAN, 1));
-    GW_TRY(gw_bench_exchange_lay(x, &b.place, GW_ALLREDUCE, SKEW_SPAN));
-    return gw_waits_open(w, NULL, b.exchanges, b.place.comm);
+static gw_err open_skew(gw_waits **w) {
+    gw_grid *g = &b.grid;
+    gw_grid_wire *wire;
+    g->seed = 1;
+    g->sizes.most = SKEW_SPAN * sizeof(float);
+    GW_TRY(gw_grid_add_wire(g, "none", &wire));
+    GW_TRY(gw_grid_add(g, "sra", wire, false));
+    GW_TRY(gw_grid_open(g, b.place));
+    GW_TRY(gw_grid_lay(g, &g->cell[0], SKEW_SPAN));
+    return gw_waits_open(w, NULL, b.exchanges, b.place->comm);
 }
 
 /* *own: the others wait in an exchange, so nothing can be closed together with them. */
 static gw_err skew(bool *own) {
-    gw_bench_wire wire = {.spec = "none"};
-    gw_bench_exchange x = {.spec = "sra", .wire = &wire};
     gw_waits *w = NULL;
-    GW_TRY(open_skew(&wire, &x, &w));
-    gw_err e = run_skew(&x, w);
+    GW_TRY(open_skew(&w));
+    gw_err e = run_skew(w);
     *own = e != GW_OK;
-    if (e != GW_OK)
-        return e;
-    gw_bench_exchange_close(&x);
-    gw_bench_wire_close(&wire);
-    gw_codec_close(&wire.codec);
-    return gw_waits_close(w);
+    return e == GW_OK ? gw_waits_close(w) : e;
 }
 
 /* ---- verdicts and the table; rank 0 ---- */
@@ -320,126 +323,85 @@ static void judge(result *r) {
     }
 }
 
-static const char *text(char out[24], const char *form, double a, double z) {
-    if (isnan(a))
-        return "-";
-    snprintf(out, 24, a == z ? form : "%.3f..%.3f", a, z);
+static const gw_bench_table table = {
+    .form = "%-10s %10.1u %10.1u %13s %13s %13s %10.1u %10.1u  %-18s %s",
+    .heads = "kernel|wall us|core us|mem. ctr|mem. twin|mem. model|waiting us|transf. us|expected|"
+             "verdict",
+    .kept = "ffff",
+    .keys = "kernel|wall_s|||||waiting_s|transfer_s|||expected_low|expected_high|injected_s|"
+            "error_s"};
+
+static const char *share_text(char out[24], range m) {
+    if (isnan(m.lo))
+        return NULL;
+    snprintf(out, 24, m.lo == m.hi ? "%.3f" : "%.3f..%.3f", m.lo, m.hi);
     return out;
 }
 
-static void print_row(const result *r) {
-    char cell[6][24], expected[40];
-    double share = NAN; /* by the best source that knows a point */
+static void report_one(const result *r, json_t *rows) {
+    char share[SOURCES][24], expected[40];
+    const range *m = r->memory;
+    double core_s = NAN; /* by the best source that knows a point */
     for (int s = SOURCES - 1; s >= 0; s--)
-        if (r->memory[s].lo == r->memory[s].hi)
-            share = r->memory[s].lo;
-    double core_us = r->wall_s * (1 - share) * 1e6;
-    double waiting_us = r->waiting_s * 1e6, transfer_us = r->transfer_s * 1e6;
+        if (m[s].lo == m[s].hi)
+            core_s = r->wall_s * (1 - m[s].lo);
     if (isnan(r->expected.lo))
         snprintf(expected, sizeof expected, "waiting %.1f us", r->injected_s * 1e6);
     else
         snprintf(expected, sizeof expected, "memory %s %.2f", r->expected.lo > 0 ? ">" : "<",
                  r->expected.lo > 0 ? r->expected.lo : r->expected.hi);
-    printf("%-10s %10.1f %10s %13s %13s %13s %10s %10s  %-18s %s\n", r->name, r->wall_s * 1e6,
-           text(cell[0], "%.1f", core_us, core_us),
-           text(cell[1], "%.3f", r->memory[CTR].lo, r->memory[CTR].hi),
-           text(cell[2], "%.3f", r->memory[TWIN].lo, r->memory[TWIN].hi),
-           text(cell[3], "%.3f", r->memory[MODEL].lo, r->memory[MODEL].hi),
-           text(cell[4], "%.1f", waiting_us, waiting_us),
-           text(cell[5], "%.1f", transfer_us, transfer_us), expected,
-           !r->known ? "not measured"
-           : r->ok   ? "ok"
-                     : "ELSEWHERE");
-}
-
-static json_t *row_json(const result *r) {
+    const char *verdict = !r->known ? "not measured" : r->ok ? "ok" : "ELSEWHERE";
     json_t *memory = json_object();
+    json_t *row = gw_bench_row(
+        &table, rows,
+        GW_TEXTS(r->name, share_text(share[CTR], m[CTR]), share_text(share[TWIN], m[TWIN]),
+                 share_text(share[MODEL], m[MODEL]), expected, verdict),
+        GW_NUMBERS(r->wall_s, core_s, r->waiting_s, r->transfer_s, r->expected.lo, r->expected.hi,
+                   r->injected_s, r->error_s));
     for (int s = 0; s < SOURCES; s++)
         json_object_set_new(memory, source_names[s],
-                            json_pack("{s:o, s:o}", "low", gw_bench_number(r->memory[s].lo), "high",
-                                      gw_bench_number(r->memory[s].hi)));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel", r->name,
-                     "wall_s", gw_bench_number(r->wall_s), "memory_share", memory, "expected_low",
-                     gw_bench_number(r->expected.lo), "expected_high",
-                     gw_bench_number(r->expected.hi), "waiting_s", gw_bench_number(r->waiting_s),
-                     "transfer_s", gw_bench_number(r->transfer_s), "injected_s",
-                     gw_bench_number(r->injected_s), "error_s", gw_bench_number(r->error_s), "ok",
-                     r->known ? json_boolean(r->ok) : json_null());
+                            json_pack("{s:o, s:o}", "low", gw_json_number(m[s].lo), "high",
+                                      gw_json_number(m[s].hi)));
+    json_object_set_new(row, "memory_share", memory);
+    json_object_set_new(row, "ok", r->known ? json_boolean(r->ok) : json_null());
 }
 
-static gw_err report(gw_file *file) {
-    json_t *rows = json_array();
-    gw_bench_place_say(&b.place, "validation of the ledger");
+static void report(gw_bench_run *run) {
+    gw_bench_place_say(&run->place, "validation of the ledger");
     printf(
         "counters: %s\nbandwidth of DRAM %.2f GB/s, multiply-adds %.1f GFLOP/s, one thread; GEMM "
-        "by %s\n\n",
+        "by %s\n",
         b.counters ? b.choice->name : b.report.reason,
         gw_ceilings_bandwidth(&b.ceilings, GW_LEVELS - 1, 1) / 1e9, b.ceilings.fma.one / 1e9,
         gw_gemm_library());
-    printf("%-10s %10s %10s %13s %13s %13s %10s %10s  %-18s %s\n", "kernel", "wall us", "core us",
-           "mem. ctr", "mem. twin", "mem. model", "waiting us", "transf. us", "expected",
-           "verdict");
-    for (int i = 0; i < RESULTS; i++) {
-        if (i == SKEW && b.place.ranks == 1)
-            continue;
+    gw_bench_head(&table);
+    for (int i = 0; i < (run->place.ranks > 1 ? RESULTS : SKEW); i++) {
         judge(&b.results[i]);
-        print_row(&b.results[i]);
-        json_array_append_new(rows, row_json(&b.results[i]));
+        report_one(&b.results[i], run->results);
     }
-    fflush(stdout);
-    return gw_bench_json_close(file, gw_bench_document("ledger", &b.place, opts, b.args, rows));
 }
 
 /* ---- the whole ---- */
 
-static void set_expectations(void) {
-    static const struct {
-        const char *name;
-        range expected;
-    } rows[RESULTS] = {[STREAM] = {"stream", {0.8, 1}},
-                       [FMA] = {"fma", {0, 0.05}},
-                       [CHASE] = {"chase", {0.8, 1}},
-                       [PRODUCT] = {"product", {0, 0.2}},
-                       [SKEW] = {"skew", {NAN, NAN}}};
-    for (int i = 0; i < RESULTS; i++)
-        b.results[i] = (result){.name = rows[i].name,
-                                .memory = {absent, absent, absent},
-                                .expected = rows[i].expected,
-                                .waiting_s = NAN,
-                                .transfer_s = NAN,
-                                .injected_s = NAN,
-                                .error_s = NAN};
-}
-
-static gw_err verdict(void) {
+/* Rank 0 judged, and speaks for all. */
+static gw_err verdict(gw_bench_run *run) {
     int wrong = 0;
     for (int i = 0; i < RESULTS; i++)
         wrong += b.results[i].known && !b.results[i].ok;
-    return wrong ? gw_fail(GW_ERR_INTERNAL,
-                           "bench: %d of the kernels landed elsewhere: a figure of the ledger is "
-                           "not to be trusted here, or the machine was busy",
-                           wrong)
-                 : GW_OK;
+    return gw_agree(
+        run->place.comm,
+        wrong ? gw_fail(GW_ERR_INTERNAL,
+                        "bench: %d of the kernels landed elsewhere: a figure of the ledger is "
+                        "not to be trusted here, or the machine was busy",
+                        wrong)
+              : GW_OK);
 }
 
-static gw_err run(MPI_Comm comm, bool *own) {
-    gw_file *file;
-    GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
-    set_expectations();
-    gw_err e = gw_bench_place_open(&b.place, comm, 1);
-    if (e == GW_OK) {
-        gw_clock_start();
-        gw_ledger_start();
-        e = gw_agree(comm, b.place.rank == 0 ? kernels() : GW_OK);
-    }
-    if (e == GW_OK && b.place.ranks > 1)
-        e = skew(own);
-    if (e != GW_OK) {
-        gw_file_abandon(file);
-        return e;
-    }
-    e = gw_agree(comm, b.place.rank == 0 ? report(file) : GW_OK);
-    return e == GW_OK ? gw_agree(comm, b.place.rank == 0 ? verdict() : GW_OK) : e;
+static gw_err measure(gw_bench_run *run, bool *own) {
+    b.place = &run->place;
+    gw_ledger_start();
+    GW_TRY(gw_agree(run->place.comm, run->place.rank == 0 ? kernels() : GW_OK));
+    return run->place.ranks > 1 ? skew(own) : GW_OK;
 }
 
 static void release(void) {
@@ -456,6 +418,9 @@ const gw_benchmark gw_bench_ledger = {
     .opts = opts,
     .notes = notes,
     .prepare = prepare,
-    .run = run,
+    .measure = measure,
+    .report = report,
+    .verdict = verdict,
+    .grid = &b.grid,
     .release = release,
 };

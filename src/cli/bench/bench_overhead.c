@@ -3,12 +3,10 @@
  * of tenths of a percent. */
 #include "cli/bench/bench.h"
 
-#include "cli/bench/bench_kit.h"
 #include "cli/train/step_opts.h"
 #include "counters/group.h"
 #include "train/trainer.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static const gw_opt opts[] = {
@@ -18,7 +16,7 @@ static const gw_opt opts[] = {
     {"papi-group", GW_OPT_TEXT, "auto", 0, 0, NULL, "GROUP", "as in train"},
     {"pairs", GW_OPT_INT, "4000", 6, GW_OVERHEAD_MOST, NULL, "N",
      "rounds: a step with each of off, timers and full"},
-    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    GW_BENCH_JSON,
     {0}};
 
 static const char notes[] = "Each round takes one step with --profile off, timers and full, on the "
@@ -31,18 +29,17 @@ static const char notes[] = "Each round takes one step with --profile off, timer
                             "docs/measurement.md defines every figure.";
 
 static struct {
-    const gw_args *args;
     gw_train_config c;
     gw_group_choice *counters;
     gw_session *session;
     gw_auto *choice;
-    gw_bench_place place;
     gw_train_result result;
 } b;
 
-static gw_err prepare(const gw_args *args, int *level) {
-    b.args = args;
+static gw_err prepare(gw_bench_run *run) {
+    const gw_args *args = run->args;
     GW_TRY(gw_step_opts_read(&b.c, args, "bench"));
+    run->threads = b.c.threads;
     b.c.data =
         (gw_data_spec){.source = gw_args_text(args, "data"), .image_scale = 1, .seed = b.c.seed};
     b.c.epochs = 1;
@@ -53,45 +50,32 @@ static gw_err prepare(const gw_args *args, int *level) {
     b.c.counters = b.counters;
     GW_TRY(gw_auto_session(&b.session, &b.choice, b.c.comm, b.c.compress, b.c.feedback,
                            b.c.wire_check, false));
-    *level = gw_session_thread_level(b.session);
+    run->level = gw_session_thread_level(b.session);
     return GW_OK;
 }
 
-static gw_err report(gw_file *file) {
-    if (b.place.rank != 0)
-        return GW_OK;
-    json_t *rows = json_array();
-    gw_bench_place_say(&b.place, "what measuring a training step costs");
+static gw_err measure(gw_bench_run *run, bool *own) {
+    return gw_train(&b.c, b.session, b.choice, run->place.comm, NULL, NULL, &b.result, own);
+}
+
+static void report(gw_bench_run *run) {
+    gw_bench_place_say(&run->place, "what measuring a training step costs");
     printf("%zu parameters, global batch %d, %s with %s\n", b.result.parameters, b.c.batch,
            b.c.comm, b.c.compress);
     printf("\n%-8s %7s %10s %10s %12s %20s %8s %12s\n", "profile", "pairs", "off us", "on us",
            "overhead %", "95% interval", "regions", "estimate %");
     for (int i = 0; i < GW_OVERHEAD_LEVELS; i++) {
         const gw_overhead *o = &b.result.overhead[i];
-        if (o->pairs == 0) {
-            printf("%-8s not measured: %s\n", gw_overhead_profile_name(o->profile), o->why);
-        } else {
-            printf("%-8s %7d %10.1f %10.1f %+12.3f %+9.3f .. %+7.3f %8.0f %12.3f\n",
-                   gw_overhead_profile_name(o->profile), o->pairs, o->off_s * 1e6, o->on_s * 1e6,
-                   100 * (o->ratio.median - 1), 100 * (o->ratio.ci_low - 1),
-                   100 * (o->ratio.ci_high - 1), o->regions,
+        const char *profile = gw_overhead_profile_name(o->profile);
+        if (o->pairs == 0)
+            printf("%-8s not measured: %s\n", profile, o->why);
+        else
+            printf("%-8s %7d %10.1f %10.1f %+12.3f %+9.3f .. %+7.3f %8.0f %12.3f\n", profile,
+                   o->pairs, o->off_s * 1e6, o->on_s * 1e6, 100 * (o->ratio.median - 1),
+                   100 * (o->ratio.ci_low - 1), 100 * (o->ratio.ci_high - 1), o->regions,
                    100 * o->regions * o->region_s / o->off_s);
-        }
-        json_array_append_new(rows, gw_overhead_json(o));
+        json_array_append_new(run->results, gw_overhead_json(o));
     }
-    return gw_bench_json_close(file, gw_bench_document("overhead", &b.place, opts, b.args, rows));
-}
-
-static gw_err run(MPI_Comm comm, bool *own) {
-    gw_file *file;
-    GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
-    gw_err e = gw_bench_place_open(&b.place, comm, b.c.threads);
-    if (e == GW_OK)
-        e = gw_train(&b.c, b.session, b.choice, comm, NULL, NULL, &b.result, own);
-    if (e == GW_OK)
-        return gw_agree(comm, report(file));
-    gw_file_abandon(file);
-    return e;
 }
 
 static void release(void) {
@@ -106,6 +90,7 @@ const gw_benchmark gw_bench_overhead = {
     .opts = opts,
     .notes = notes,
     .prepare = prepare,
-    .run = run,
+    .measure = measure,
+    .report = report,
     .release = release,
 };

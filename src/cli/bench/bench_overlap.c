@@ -1,12 +1,12 @@
 /* bench overlap: how much of a nonblocking exchange disappears under computation, by who moves it
  * on: nobody (none), the computing thread between its kernels (poll), a thread of its own (thread).
  * Communication alone, computation alone and both together take turns in one run. */
-#include "cli/bench/bench.h"
-
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "cli/bench/bench_overlap_parts.h"
+#include "cli/bench/bench_grid.h"
 #include "comm/lane_parts.h"
+#include "comm/queue.h"
 #include "machine/transport.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
@@ -16,11 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_CELLS = GW_BENCH_ITEMS * 4,
-    MOST_EDGE = 256, /* of the matrices that a kernel multiplies */
-    MOST_KERNELS = 1000000
-};
+enum { MOST_EDGE = 256 /* of the matrices that a kernel multiplies */, MOST_KERNELS = 1000000 };
 
 static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "64K,1M,16M", 0, 0, NULL, "LIST",
@@ -37,7 +33,7 @@ static const gw_opt opts[] = {
     {"repeats", GW_OPT_INT, "15", 1, 100000, NULL, NULL, "rounds"},
     {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank"},
     {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of the data, the order and the codecs"},
-    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    GW_BENCH_JSON,
     {0}};
 
 static const char notes[] =
@@ -50,32 +46,53 @@ static const char notes[] =
     "copying, so there\n"
     "is nothing to hide: measure over a link. docs/benchmarks.md defines every figure.";
 
+/* What a round measures, and what its figures make. */
+enum { COMM, COMP, BOTH, EXPOSED, POST, POLL, SLOWEST, INTERFERENCE = SLOWEST, MEASURED };
+enum { HIDDEN = MEASURED, SAVED, FIGURES };
+
+static const char *const figure_names[FIGURES] = {
+    [COMM] = "comm",   [COMP] = "comp", [BOTH] = "both",     [EXPOSED] = "exposed",
+    [POST] = "post",   [POLL] = "poll", [HIDDEN] = "hidden", [INTERFERENCE] = "interference",
+    [SAVED] = "saved",
+};
+
+static const char *const mode_names[] = {
+    [GW_PROGRESS_POLL] = "poll", [GW_PROGRESS_THREAD] = "thread", [GW_PROGRESS_NONE] = "none"};
+enum { MODES = sizeof mode_names / sizeof *mode_names };
+
+/* What a cell of the grid has beside; kernels: of the present size. */
+typedef struct lap {
+    gw_progress mode;
+    gw_queue *queue;
+    int kernels;
+    double now_s[MEASURED];
+    double alone_s; /* in kernels alone, in this round */
+    gw_samples samples[FIGURES];
+    double transport_s; /* of the core, for one exchange; NaN: not measured */
+} lap;
+
 static struct {
-    const gw_args *args;
-    gw_bench_sizes sizes;
-    gw_list algos, codecs;
-    gw_progress modes[3];
+    gw_grid grid;
+    lap lap[GW_GRID_CELLS];
+    gw_progress modes[MODES];
     int n_modes;
     double compute_ratio, kernel_limit_s;
     int repeats;
-    uint64_t seed, drawn;
-    gw_bench_wire wire[GW_BENCH_ITEMS];
-    cell cells[MOST_CELLS];
-    int n_cells;
-    gw_bench_place place;
-    gw_bench_data data;
-    int edge;        /* a kernel multiplies two square matrices with this edge */
-    double kernel_s; /* and takes so long on the slowest rank */
+    const gw_bench_place *place;
+    json_t *results;
+    gw_rounds rounds, turns; /* of the cells; of a cell's three measurements */
+    int edge;                /* a kernel multiplies two square matrices with this edge */
+    double kernel_s;         /* and takes so long on the slowest rank */
     float *matrix[3];
-    uint64_t all_wrong;
+    size_t n; /* floats of the present size */
+    int at;   /* the cell whose turn it is */
 } b;
 
 /* ---- the command line ---- */
 
 static gw_err add_mode(const char *name) {
-    enum { MODES = GW_PROGRESS_NONE + 1 };
     for (int m = 0; m < MODES; m++) {
-        if (strcmp(name, gw_bench_progress_names[m]) != 0)
+        if (strcmp(name, mode_names[m]) != 0)
             continue;
         for (int i = 0; i < b.n_modes; i++)
             if (b.modes[i] == (gw_progress)m)
@@ -98,55 +115,38 @@ static gw_err read_modes(const char *text, int *level) {
     return e;
 }
 
-static gw_err open_cells(void) {
-    for (int c = 0; c < b.codecs.n; c++) {
-        b.wire[c].spec = b.codecs.item[c];
-        GW_TRY(gw_codec_open(&b.wire[c].codec, b.wire[c].spec));
-        for (int a = 0; a < b.algos.n; a++)
-            for (int m = 0; m < b.n_modes; m++) {
-                if (b.n_cells == MOST_CELLS)
-                    return gw_fail(GW_ERR_USAGE,
-                                   "bench: more than %d of algorithms x codecs x modes",
-                                   MOST_CELLS);
-                cell *one = &b.cells[b.n_cells++];
-                one->mode = b.modes[m];
-                one->x = (gw_bench_exchange){.spec = b.algos.item[a], .wire = &b.wire[c]};
-                GW_TRY(gw_bench_exchange_open(&one->x, GW_ALLREDUCE));
-            }
+static gw_err prepare(gw_bench_run *run) {
+    const gw_args *args = run->args;
+    gw_grid *g = &b.grid;
+    run->threads = (int)gw_args_int(args, "threads");
+    b.compute_ratio = gw_args_real(args, "compute-ratio");
+    b.kernel_limit_s = gw_args_real(args, "kernel-us") * 1e-6;
+    b.repeats = (int)gw_args_int(args, "repeats");
+    GW_TRY(gw_grid_read(g, args));
+    GW_TRY(read_modes(gw_args_text(args, "progress"), &run->level));
+    for (int c = 0; c < g->codecs.n; c++) {
+        gw_grid_wire *wire;
+        GW_TRY(gw_grid_add_wire(g, g->codecs.item[c], &wire));
+        for (int i = 0; i < g->algos.n * b.n_modes; i++) {
+            GW_TRY(gw_grid_add(g, g->algos.item[i / b.n_modes], wire, false));
+            b.lap[g->n - 1].mode = b.modes[i % b.n_modes];
+        }
     }
     return GW_OK;
 }
 
-static gw_err prepare(const gw_args *args, int *level) {
-    b.args = args;
-    b.compute_ratio = gw_args_real(args, "compute-ratio");
-    b.kernel_limit_s = gw_args_real(args, "kernel-us") * 1e-6;
-    b.repeats = (int)gw_args_int(args, "repeats");
-    b.seed = (uint64_t)gw_args_int(args, "seed");
-    GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
-    GW_TRY(gw_list_read(&b.algos, "bench", "algos", gw_args_text(args, "algos"), true));
-    GW_TRY(gw_list_read(&b.codecs, "bench", "compress", gw_args_text(args, "compress"), true));
-    GW_TRY(read_modes(gw_args_text(args, "progress"), level));
-    return open_cells();
-}
-
 /* ---- computation ---- */
-
-static double since(uint64_t start) {
-    return gw_clock_seconds(gw_clock_ticks() - start);
-}
 
 /* One kernel; its time. */
 static double kernel(void) {
     uint64_t start = gw_clock_ticks();
     gw_gemm(false, false, b.edge, b.edge, b.edge, b.matrix[0], b.edge, b.matrix[1], b.edge, 0,
             b.matrix[2], b.edge);
-    return since(start);
+    return gw_clock_since(start);
 }
 
 static gw_err slowest(double *x, int n) {
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, b.place.comm));
-    return GW_OK;
+    return gw_allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, b.place->comm);
 }
 
 /* The largest matrices whose product stays within the limit on all ranks. */
@@ -154,18 +154,16 @@ static gw_err choose_kernel(void) {
     enum { TRIES = 21, STEP = 16, WARM = 3 };
     for (int i = 0; i < 3; i++) {
         GW_TRY(
-            gw_agree(b.place.comm, gw_alloc(&b.matrix[i], MOST_EDGE * MOST_EDGE, sizeof(float))));
+            gw_agree(b.place->comm, gw_alloc(&b.matrix[i], MOST_EDGE * MOST_EDGE, sizeof(float))));
         for (int k = 0; k < MOST_EDGE * MOST_EDGE; k++)
-            b.matrix[i][k] = (float)gw_rng_unit(b.seed, (uint64_t)k);
+            b.matrix[i][k] = (float)gw_rng_unit(b.grid.seed, (uint64_t)k);
     }
     for (int edge = STEP; edge <= MOST_EDGE; edge += STEP) {
         int before = b.edge;
         double times[TRIES];
         b.edge = edge;
-        for (int i = 0; i < WARM; i++)
-            kernel();
-        for (int i = 0; i < TRIES; i++)
-            times[i] = kernel();
+        for (int i = -WARM; i < TRIES; i++)
+            times[i < 0 ? 0 : i] = kernel();
         double s = gw_stats_median(times, TRIES);
         GW_TRY(slowest(&s, 1));
         if (before > 0 && s > b.kernel_limit_s) {
@@ -179,257 +177,238 @@ static gw_err choose_kernel(void) {
 
 /* ---- the three measurements; times are this rank's ---- */
 
-static gw_err communicate(cell *c, size_t n) {
-    gw_bench_data_fill(&b.data, c->x.wire->base, n);
-    c->x.wire->lane->ticket++;
-    GW_TRY(gw_bench_sync(&b.place));
+static gw_err communicate(gw_grid_cell *c, lap *l) {
+    gw_grid_fill(&b.grid, c, b.n);
+    GW_TRY(gw_bench_sync(b.place));
     uint64_t start = gw_clock_ticks();
-    GW_TRY(gw_queue_start(c->queue, c->x.schedule));
-    GW_TRY(gw_queue_wait(c->queue, c->x.schedule));
-    c->now_s[COMM] = since(start);
-    c->wrong += gw_bench_data_wrong(&b.data, c->x.wire->base, n, c->x.wire->bound);
+    GW_TRY(gw_queue_start(l->queue, c->timed.schedule));
+    GW_TRY(gw_queue_wait(l->queue, c->timed.schedule));
+    l->now_s[COMM] = gw_clock_since(start);
+    gw_grid_check(&b.grid, c, b.n);
     return GW_OK;
 }
 
-static gw_err compute(cell *c) {
+static gw_err compute(lap *l) {
     double in_kernels = 0;
-    GW_TRY(gw_bench_sync(&b.place));
+    GW_TRY(gw_bench_sync(b.place));
     uint64_t start = gw_clock_ticks();
-    for (int k = 0; k < c->kernels; k++)
+    for (int k = 0; k < l->kernels; k++)
         in_kernels += kernel();
-    c->now_s[COMP] = since(start);
-    c->alone_s = in_kernels;
+    l->now_s[COMP] = gw_clock_since(start);
+    l->alone_s = in_kernels;
     return GW_OK;
 }
 
-static gw_err overlap(cell *c, size_t n) {
+static gw_err overlap(gw_grid_cell *c, lap *l) {
     double in_kernels = 0, in_polls = 0;
-    gw_bench_data_fill(&b.data, c->x.wire->base, n);
-    c->x.wire->lane->ticket++;
-    GW_TRY(gw_bench_sync(&b.place));
+    gw_grid_fill(&b.grid, c, b.n);
+    GW_TRY(gw_bench_sync(b.place));
     uint64_t start = gw_clock_ticks();
-    GW_TRY(gw_queue_start(c->queue, c->x.schedule));
-    c->now_s[POST] = since(start);
-    for (int k = 0; k < c->kernels; k++) {
+    GW_TRY(gw_queue_start(l->queue, c->timed.schedule));
+    l->now_s[POST] = gw_clock_since(start);
+    for (int k = 0; k < l->kernels; k++) {
         in_kernels += kernel();
         uint64_t poll = gw_clock_ticks();
-        GW_TRY(gw_queue_poll(c->queue));
-        in_polls += since(poll);
+        GW_TRY(gw_queue_poll(l->queue));
+        in_polls += gw_clock_since(poll);
     }
     uint64_t wait = gw_clock_ticks();
-    GW_TRY(gw_queue_wait(c->queue, c->x.schedule));
-    c->now_s[EXPOSED] = since(wait);
-    c->now_s[BOTH] = since(start);
-    c->now_s[POLL] = in_polls;
-    c->now_s[INTERFERENCE] = in_kernels;
-    c->wrong += gw_bench_data_wrong(&b.data, c->x.wire->base, n, c->x.wire->bound);
+    GW_TRY(gw_queue_wait(l->queue, c->timed.schedule));
+    l->now_s[EXPOSED] = gw_clock_since(wait);
+    l->now_s[BOTH] = gw_clock_since(start);
+    l->now_s[POLL] = in_polls;
+    l->now_s[INTERFERENCE] = in_kernels;
+    gw_grid_check(&b.grid, c, b.n);
     return GW_OK;
+}
+
+static gw_err one_of_three(void *ctx, int which, double *s) {
+    gw_grid_cell *c = &b.grid.cell[b.at];
+    lap *l = &b.lap[b.at];
+    (void)ctx, (void)s;
+    return which == COMM ? communicate(c, l) : which == COMP ? compute(l) : overlap(c, l);
 }
 
 /* Only a progress thread that is awake needs a core. */
-static bool must_yield(const cell *c) {
-    return c->mode == GW_PROGRESS_THREAD ? b.place.crowded : b.place.oversubscribed;
+static bool must_yield(const lap *l) {
+    return l->mode == GW_PROGRESS_THREAD ? b.place->crowded : b.place->oversubscribed;
 }
 
-/* All three, in an order that all ranks draw alike; then what the ranks measured is put together:
- * the slowest's times, and the mean of the interference. */
-static gw_err one_turn(cell *c, size_t n) {
-    uint32_t order[] = {COMM, COMP, BOTH};
-    gw_rng_shuffle(gw_rng_key(b.seed, b.drawn++), order, 3);
-    c->x.wire->lane->yield = must_yield(c);
-    for (int i = 0; i < 3; i++)
-        GW_TRY(order[i] == COMM   ? communicate(c, n)
-               : order[i] == COMP ? compute(c)
-                                  : overlap(c, n));
-    double *s = c->now_s;
-    s[INTERFERENCE] -= c->alone_s;
+/* All three; then what the ranks measured is put together: the slowest's times, and the mean of the
+ * interference. */
+static gw_err one_turn(void *ctx, int i, double *unused) {
+    lap *l = &b.lap[i];
+    double *s = l->now_s;
+    (void)ctx, (void)unused;
+    b.at = i;
+    b.grid.cell[i].wire->lane->yield = must_yield(l);
+    GW_TRY(gw_rounds_next(&b.turns, BOTH + 1, NULL, NULL));
+    s[INTERFERENCE] -= l->alone_s;
     GW_TRY(slowest(s, SLOWEST));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &s[INTERFERENCE], 1, MPI_DOUBLE, MPI_SUM, b.place.comm));
-    s[INTERFERENCE] /= b.place.ranks;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &s[INTERFERENCE], 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
+    s[INTERFERENCE] /= b.place->ranks;
     for (int f = 0; f < MEASURED; f++)
-        GW_TRY(gw_samples_add(&c->samples[f], s[f]));
-    GW_TRY(gw_samples_add(&c->samples[HIDDEN], 1 - (s[BOTH] - s[COMP]) / s[COMM]));
-    return gw_samples_add(&c->samples[SAVED], s[COMM] + s[COMP] - s[BOTH]);
+        GW_TRY(gw_samples_add(&l->samples[f], s[f]));
+    GW_TRY(gw_samples_add(&l->samples[HIDDEN], 1 - (s[BOTH] - s[COMP]) / s[COMM]));
+    return gw_samples_add(&l->samples[SAVED], s[COMM] + s[COMP] - s[BOTH]);
 }
 
 /* As many kernels as make computation alone the wanted multiple of communication alone. */
-static gw_err calibrate(cell *c, size_t n) {
+static gw_err calibrate(gw_grid_cell *c, lap *l) {
     enum { WARM = 2, TRIES = 9 };
     double times[TRIES];
-    for (int i = 0; i < WARM; i++)
-        GW_TRY(communicate(c, n));
-    for (int i = 0; i < TRIES; i++) {
-        GW_TRY(communicate(c, n));
-        times[i] = c->now_s[COMM];
+    for (int i = -WARM; i < TRIES; i++) {
+        GW_TRY(communicate(c, l));
+        times[i < 0 ? 0 : i] = l->now_s[COMM];
     }
     GW_TRY(slowest(times, TRIES));
     double wanted = ceil(b.compute_ratio * gw_stats_median(times, TRIES) / b.kernel_s);
-    c->kernels = (int)fmin(fmax(wanted, 1), MOST_KERNELS);
+    l->kernels = (int)fmin(fmax(wanted, 1), MOST_KERNELS);
     return GW_OK;
 }
 
 /* ---- the exchange on a busy core ---- */
 
-typedef struct exchange {
-    cell *c;
-    size_t n;
-} exchange;
-
-static void exchange_prepare(void *ctx) {
-    exchange *x = ctx;
-    gw_bench_data_fill(&b.data, x->c->x.wire->base, x->n);
-    x->c->x.wire->lane->ticket++;
+static void exchange_prepare(void *cell) {
+    gw_grid_fill(&b.grid, cell, b.n);
 }
 
-static gw_err exchange_start(void *ctx) {
-    return gw_schedule_start(((exchange *)ctx)->c->x.schedule);
+static gw_err exchange_start(void *cell) {
+    return gw_schedule_start(((gw_grid_cell *)cell)->timed.schedule);
 }
 
-static gw_err exchange_test(void *ctx, bool *done) {
-    return gw_schedule_test(((exchange *)ctx)->c->x.schedule, done);
+static gw_err exchange_test(void *cell, bool *done) {
+    return gw_schedule_test(((gw_grid_cell *)cell)->timed.schedule, done);
 }
 
-static gw_err measure_transport(cell *c, size_t n) {
-    gw_transport_job job = {exchange_prepare, exchange_start, exchange_test, &(exchange){c, n}};
-    return gw_transport_measure(&job, must_yield(c), b.place.comm, &c->transport_s);
+static gw_err measure_transport(gw_grid_cell *c, lap *l) {
+    gw_transport_job job = {exchange_prepare, exchange_start, exchange_test, c};
+    return gw_transport_measure(&job, must_yield(l), b.place->comm, &l->transport_s);
 }
 
-static gw_err measure(size_t n) {
-    for (int i = 0; i < b.n_cells; i++) {
-        cell *c = &b.cells[i];
-        c->wrong = 0;
+static gw_err measure_size(size_t n) {
+    bool in[GW_GRID_CELLS];
+    b.n = n;
+    for (int i = 0; i < b.grid.n; i++) {
+        gw_grid_cell *c = &b.grid.cell[i];
         for (int f = 0; f < FIGURES; f++)
-            c->samples[f].n = 0;
-        if (!gw_bench_exchange_ready(&c->x))
-            continue;
-        GW_TRY(calibrate(c, n));
-        GW_TRY(measure_transport(c, n));
+            b.lap[i].samples[f].n = 0;
+        in[i] = gw_grid_ready(c);
+        if (in[i]) {
+            GW_TRY(calibrate(c, &b.lap[i]));
+            GW_TRY(measure_transport(c, &b.lap[i]));
+        }
     }
-    for (int r = 0; r < b.repeats; r++) {
-        uint32_t order[MOST_CELLS];
-        for (int i = 0; i < b.n_cells; i++)
-            order[i] = (uint32_t)i;
-        gw_rng_shuffle(gw_rng_key(b.seed, b.drawn++), order, (uint32_t)b.n_cells);
-        for (int i = 0; i < b.n_cells; i++)
-            if (gw_bench_exchange_ready(&b.cells[order[i]].x))
-                GW_TRY(one_turn(&b.cells[order[i]], n));
-    }
-    for (int i = 0; i < b.n_cells; i++) {
-        cell *c = &b.cells[i];
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &c->wrong, 1, MPI_UINT64_T, MPI_SUM, b.place.comm));
-        b.all_wrong += c->wrong;
-    }
+    for (int r = 0; r < b.repeats; r++)
+        GW_TRY(gw_rounds_next(&b.rounds, b.grid.n, in, NULL));
     return GW_OK;
+}
+
+/* ---- results; rank 0 ---- */
+
+static const gw_bench_table table = {
+    .form = "%10d  %-14s %-12s %-8s %10.1u %10.1u %10.1u %7.3f %15s %10.1u %10.1u %10.1u %10.1u "
+            "%10.1u %7.2f",
+    .heads = "bytes|algorithm|codec|progress|comm us|comp us|both us|hidden|95% interval|saved us|"
+             "interf. us|exposed us|transp. us|bound us|x bound",
+    .kept = "ddd",
+    .keys = "bytes|algorithm|codec|progress|||||||||transport_s|bound_s|over_bound|kernels|repeats|"
+            "wrong"};
+
+static void print_head(gw_bench_run *run) {
+    const gw_bench_place *place = &run->place;
+    gw_bench_place_say(&run->place, "overlap of an allreduce with computation");
+    if (place->rank != 0)
+        return;
+    if (place->nodes == 1 && place->ranks > 1)
+        printf("note: one node: a transfer is the ranks' own copying, which nothing can hide\n");
+    if (place->crowded && !place->oversubscribed)
+        printf("note: with progress=thread there are more threads than cores: those times say "
+               "little\n");
+    printf("compute kernel: product of %d x %d matrices, %.1f us, by %s\n", b.edge, b.edge,
+           b.kernel_s * 1e6, gw_gemm_library());
+    gw_bench_head(&table);
+}
+
+/* Each figure with its interval and all rounds. */
+static void keep_figures(json_t *row, const lap *l, const gw_stats *s) {
+    for (int f = 0; f < FIGURES; f++) {
+        const char *unit = f == HIDDEN ? "" : "_s";
+        char key[64];
+        json_t *all = json_array();
+        for (int i = 0; i < l->samples[f].n && !isnan(s[f].median); i++)
+            json_array_append_new(all, gw_json_number(l->samples[f].x[i]));
+        gw_json_stats(row, figure_names[f], unit, &s[f]);
+        snprintf(key, sizeof key, "%s_rounds%s", figure_names[f], unit);
+        json_object_set_new(row, key, all);
+    }
+}
+
+static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
+    gw_stats s[FIGURES];
+    char interval[32];
+    for (int f = 0; f < FIGURES; f++)
+        GW_TRY(gw_samples_stats(&l->samples[f], &s[f]));
+    if (b.place->ranks == 1)
+        s[HIDDEN].median = s[HIDDEN].ci_low = s[HIDDEN].ci_high = NAN;
+    snprintf(interval, sizeof interval, "%.2f .. %.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
+    /* All of computation and of what the exchange takes of the core, or the exchange alone. */
+    double transport_s = isnan(l->transport_s) ? 0 : l->transport_s;
+    double bound_s = fmax(s[COMP].median + transport_s, s[COMM].median);
+    json_t *row = gw_bench_row(
+        &table, b.results,
+        GW_TEXTS(c->spec, c->wire->spec, mode_names[l->mode],
+                 isfinite(s[HIDDEN].ci_low) ? interval : NULL),
+        GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median, s[HIDDEN].median,
+                   s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, l->transport_s,
+                   bound_s, s[BOTH].median / bound_s, l->kernels, b.repeats, (double)c->wrong));
+    keep_figures(row, l, s);
+    if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place->ranks > 1)
+        printf("%10s  note: computation was shorter than communication: not all could hide\n", "");
+    return GW_OK;
+}
+
+static gw_err report_size(size_t bytes) {
+    for (int i = 0; i < b.grid.n; i++)
+        if (gw_grid_ready(&b.grid.cell[i]))
+            GW_TRY(report_cell(bytes, &b.grid.cell[i], &b.lap[i]));
+    return GW_OK;
+}
+
+static void report(gw_bench_run *run) {
+    gw_grid_tell(&b.grid, b.n_modes, run->facts); /* a refusal is the same whatever the mode */
+    json_object_set_new(run->facts, "kernel_s", json_real(b.kernel_s));
+    json_object_set_new(run->facts, "kernel_edge", json_integer(b.edge));
 }
 
 /* ---- the whole ---- */
 
-static gw_err open_all(MPI_Comm comm) {
-    GW_TRY(gw_bench_place_open(&b.place, comm, (int)gw_args_int(b.args, "threads")));
-    gw_clock_start();
-    gw_err e = gw_bench_data_open(&b.data, GW_ALLREDUCE, b.place.rank, b.place.ranks, b.seed);
-    for (int w = 0; w < b.codecs.n && e == GW_OK; w++)
-        e = gw_bench_data_bound(&b.data, &b.wire[w].codec, &b.wire[w].bound);
-    for (int i = 0; i < b.n_cells && e == GW_OK; i++)
-        e = gw_queue_open(&b.cells[i].queue, b.cells[i].mode, 1, must_yield(&b.cells[i]));
-    GW_TRY(gw_agree(comm, e));
-    for (int w = 0; w < b.codecs.n; w++)
-        GW_TRY(gw_bench_wire_open(&b.wire[w], &b.place, b.sizes.most / sizeof(float), b.seed));
-    return choose_kernel();
+static gw_err measure(gw_bench_run *run, bool *own) {
+    gw_err e = GW_OK;
+    b.place = &run->place;
+    b.results = run->results;
+    b.rounds = (gw_rounds){.seed = b.grid.seed, .once = one_turn};
+    b.turns = (gw_rounds){.seed = gw_rng_key(b.grid.seed, BOTH), .once = one_of_three};
+    for (int i = 0; i < b.grid.n && e == GW_OK; i++)
+        e = gw_queue_open(&b.lap[i].queue, b.lap[i].mode, 1, must_yield(&b.lap[i]));
+    GW_TRY(gw_agree(run->place.comm, e));
+    GW_TRY(gw_grid_open(&b.grid, &run->place));
+    GW_TRY(choose_kernel());
+    print_head(run);
+    return gw_grid_sizes(&b.grid, run, NULL, measure_size, report_size, own);
 }
 
-static overlap_setting setting(void) {
-    return (overlap_setting){&b.place, b.edge, b.kernel_s, b.compute_ratio, b.repeats};
-}
-
-static gw_err report(size_t bytes, json_t *rows) {
-    overlap_setting o = setting();
-    for (int i = 0; i < b.n_cells; i++)
-        if (gw_bench_exchange_ready(&b.cells[i].x))
-            GW_TRY(gw_bench_overlap_row(&o, &b.cells[i], bytes, rows));
-    return GW_OK;
-}
-
-static gw_err all_sizes(json_t *rows, bool *own) {
-    for (int s = 0; s < b.sizes.n; s++) {
-        size_t n = b.sizes.bytes[s] / sizeof(float);
-        for (int i = 0; i < b.n_cells; i++)
-            GW_TRY(gw_bench_exchange_lay(&b.cells[i].x, &b.place, GW_ALLREDUCE, n));
-        gw_err e = measure(n);
-        if (e != GW_OK) {
-            *own = true; /* the others wait in an exchange */
-            return e;
-        }
-        GW_TRY(gw_agree(b.place.comm, b.place.rank == 0 ? report(b.sizes.bytes[s], rows) : GW_OK));
-    }
-    return GW_OK;
-}
-
-static gw_err finish(gw_file *file, json_t *rows) {
-    if (b.place.rank != 0)
-        return GW_OK;
-    json_t *refused = json_array();
-    for (int i = 0; i < b.n_cells; i += b.n_modes) /* whatever the mode */
-        gw_bench_exchange_tell(&b.cells[i].x, refused);
-    json_t *doc = gw_bench_document("overlap", &b.place, opts, b.args, json_incref(rows));
-    json_object_set_new(doc, "kernel_s", json_real(b.kernel_s));
-    json_object_set_new(doc, "kernel_edge", json_integer(b.edge));
-    json_object_set_new(doc, "refused", refused);
-    return gw_bench_json_close(file, doc);
-}
-
-static void close_all(void) {
-    for (int i = 0; i < b.n_cells; i++) {
-        gw_queue_close(b.cells[i].queue);
-        gw_bench_exchange_close(&b.cells[i].x);
-    }
-    for (int w = b.codecs.n - 1; w >= 0; w--)
-        gw_bench_wire_close(&b.wire[w]);
-}
-
-static gw_err measure_all(gw_file *file, bool *own) {
-    json_t *rows = json_array();
-    overlap_setting o = setting();
-    if (b.place.rank == 0)
-        gw_bench_overlap_head(&o);
-    gw_err e = all_sizes(rows, own);
-    if (e == GW_OK)
-        e = gw_agree(b.place.comm, finish(file, rows));
-    else
-        gw_file_abandon(file);
-    json_decref(rows);
-    if (e == GW_OK && b.all_wrong > 0)
-        return gw_fail(GW_ERR_INTERNAL,
-                       "bench: %llu wrong elements: 'gradwire bench allreduce' "
-                       "tells of which algorithm or codec",
-                       (unsigned long long)b.all_wrong);
-    return e;
-}
-
-static gw_err run(MPI_Comm comm, bool *own) {
-    gw_file *file;
-    GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
-    gw_err e = open_all(comm);
-    if (e == GW_OK)
-        e = measure_all(file, own);
-    else
-        gw_file_abandon(file);
-    if (!*own)
-        close_all();
-    return e;
+static void close_queues(void) {
+    for (int i = 0; i < b.grid.n; i++)
+        gw_queue_close(b.lap[i].queue);
 }
 
 static void release(void) {
-    for (int i = 0; i < b.n_cells; i++)
+    for (int i = 0; i < b.grid.n; i++)
         for (int f = 0; f < FIGURES; f++)
-            gw_samples_free(&b.cells[i].samples[f]);
-    for (int w = 0; w < b.codecs.n; w++)
-        gw_codec_close(&b.wire[w].codec);
+            gw_samples_free(&b.lap[i].samples[f]);
     for (int i = 0; i < 3; i++)
         free(b.matrix[i]);
-    gw_list_free(&b.algos);
-    gw_list_free(&b.codecs);
-    gw_bench_data_close(&b.data);
 }
 
 const gw_benchmark gw_bench_overlap = {
@@ -438,6 +417,9 @@ const gw_benchmark gw_bench_overlap = {
     .opts = opts,
     .notes = notes,
     .prepare = prepare,
-    .run = run,
+    .measure = measure,
+    .report = report,
+    .grid = &b.grid,
+    .close = close_queues,
     .release = release,
 };

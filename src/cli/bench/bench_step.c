@@ -2,9 +2,7 @@
  * communication in one process, in turns. */
 #include "cli/bench/bench.h"
 
-#include "base/mem.h"
-#include "base/rng.h"
-#include "cli/bench/bench_kit.h"
+#include "base/json.h"
 #include "cli/bench/step_rig.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
@@ -15,21 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CONFIGS = 16, MOST_BLOCK = 1000 };
+enum { MOST_CONFIGS = 16 };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
-    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"},
-    {"classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"},
+    GW_RIG_OPTS,
     {"configs", GW_OPT_TEXT, NULL, 0, 0, NULL, "CONFIG;CONFIG..",
      "instead of --comm and --compress: several, each COMM|CODEC|UPDATE (the last two may be left "
      "out)"},
     {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each"},
-    {"block", GW_OPT_INT, "10", 1, MOST_BLOCK, NULL, "N", "timed steps of a turn"},
+    {"block", GW_OPT_INT, "10", 1, GW_RIG_BLOCK, NULL, "N", "timed steps of a turn"},
     {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps of each before the first turn"},
     {"bound", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL,
      "measure computation and exchange apart: the least time a step can take"},
-    {"json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
+    GW_BENCH_JSON,
     {0}};
 
 static const char notes[] =
@@ -44,32 +41,21 @@ static const char notes[] =
 /* What the ledger tells of a step, put together. */
 enum { COMPUTATION, EXPOSED, CODEC, OTHER, INFLIGHT, WIRE, PARTS };
 
-static const char *const part_names[PARTS] = {
-    [COMPUTATION] = "computation_s",
-    [EXPOSED] = "exposed_s",
-    [CODEC] = "codec_s",
-    [OTHER] = "other_s",
-    [INFLIGHT] = "inflight_s",
-    [WIRE] = "wire_bytes",
-};
-
 typedef struct config {
     const char *comm, *codec;
     gw_rig rig;
-    gw_samples wall, part[PARTS];
+    gw_samples part[PARTS];
     gw_bound_run bound;
 } config;
 
 static struct {
-    const gw_args *args;
     gw_train_config c;
     gw_list list;
     config configs[MOST_CONFIGS];
-    int n, steps, block, warmup;
-    gw_bench_place place;
-    gw_rig_setup setup;
+    int n;
+    const gw_bench_place *place;
+    bool bounds;
     gw_products products;
-    double block_wall[MOST_BLOCK], block_part[MOST_BLOCK][PARTS];
 } b;
 
 /* ---- the command line ---- */
@@ -109,48 +95,45 @@ static gw_err add_config(char *text, int *level) {
     return GW_OK;
 }
 
-static gw_err prepare(const gw_args *args, int *level) {
-    const char *list = gw_args_text(args, "configs");
-    b.args = args;
-    b.steps = (int)gw_args_int(args, "steps");
-    b.block = (int)gw_args_int(args, "block");
-    b.warmup = (int)gw_args_int(args, "warmup");
-    GW_TRY(gw_step_opts_read(&b.c, args, "bench"));
+static gw_err prepare(gw_bench_run *run) {
+    const char *list = gw_args_text(run->args, "configs");
+    GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
+    run->threads = b.c.threads;
+    b.bounds = strcmp(gw_args_text(run->args, "bound"), "on") == 0;
     if (!list)
-        return add_config(NULL, level);
-    if (gw_args_given(args, "comm"))
+        return add_config(NULL, &run->level);
+    if (gw_args_given(run->args, "comm"))
         return gw_fail(GW_ERR_USAGE, "bench: give --comm or --configs, not both");
     GW_TRY(gw_list_read(&b.list, "bench", "configs", list, false));
     for (int i = 0; i < b.list.n; i++)
-        GW_TRY(add_config((char *)b.list.item[i], level));
+        GW_TRY(add_config((char *)b.list.item[i], &run->level));
     return GW_OK;
 }
 
 /* ---- opening ---- */
 
-static gw_err open_all(MPI_Comm comm, bool *own) {
-    GW_TRY(gw_bench_place_open(&b.place, comm, b.c.threads));
-    b.setup = (gw_rig_setup){.c = &b.c,
-                             .place = &b.place,
-                             .inputs = (int)gw_args_int(b.args, "inputs"),
-                             .classes = (int)gw_args_int(b.args, "classes"),
-                             .products = &b.products};
+static gw_err open_all(const gw_bench_run *run, bool *own) {
+    gw_rig_setup setup = {
+        .c = &b.c, .place = b.place, .spec = gw_rig_spec(&b.c, run->args), .products = &b.products};
+    bool known;
     for (int i = 0; i < b.n; i++) {
-        b.setup.polls |= gw_session_progresses(b.configs[i].rig.session);
-        b.setup.adds |= gw_session_adds(b.configs[i].rig.session);
+        setup.polls |= gw_session_progresses(b.configs[i].rig.session);
+        setup.adds |= gw_session_adds(b.configs[i].rig.session);
     }
     for (int i = 0; i < b.n; i++) {
-        GW_TRY(gw_rig_open(&b.configs[i].rig, &b.setup));
-        GW_TRY(gw_rig_start(&b.configs[i].rig, &b.setup));
+        GW_TRY(gw_rig_open(&b.configs[i].rig, &setup));
+        GW_TRY(gw_rig_start(&b.configs[i].rig, &setup));
     }
-    bool bounds = strcmp(gw_args_text(b.args, "bound"), "on") == 0, known;
-    for (int i = 0; i < b.n && bounds; i++)
-        GW_TRY(gw_rig_bound(&b.configs[i].rig, &b.setup, &b.configs[i].bound, &known, own));
-    gw_ledger_start();
+    for (int i = 0; i < b.n && b.bounds; i++)
+        GW_TRY(gw_rig_bound(&b.configs[i].rig, &setup, &b.configs[i].bound, &known, own));
     return GW_OK;
 }
 
 /* ---- measuring ---- */
+
+static gw_rig *rig(int i) {
+    return &b.configs[i].rig;
+}
 
 static void put_together(const gw_batch_cost *cost, double part[PARTS]) {
     const double *p = cost->phase_s;
@@ -162,54 +145,14 @@ static void put_together(const gw_batch_cost *cost, double part[PARTS]) {
     part[WIRE] = (double)cost->wire_bytes;
 }
 
-/* `n` steps after one more that is not kept; afterwards nothing is in flight, since the next
- * configuration's turn comes. */
-static gw_err steps(config *one, int n) {
-    gw_batch_cost cost;
-    gw_err e = gw_bench_sync(&b.place);
-    for (int k = -1; k < n && e == GW_OK; k++) {
-        gw_ledger_begin();
-        e = gw_rig_step(&one->rig);
-        gw_ledger_end(&cost);
-        if (k >= 0) {
-            b.block_wall[k] = cost.wall_s;
-            put_together(&cost, b.block_part[k]);
-        }
-    }
-    GW_TRY(e);
-    gw_ledger_begin();
-    e = gw_rig_settle(&one->rig);
-    gw_ledger_end(&cost);
-    return e;
-}
-
-static gw_err keep(config *one, int n) {
-    MPI_Comm comm = b.place.comm;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.block_wall, n, MPI_DOUBLE, MPI_MAX, comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.block_part, n * PARTS, MPI_DOUBLE, MPI_SUM, comm));
-    for (int k = 0; k < n; k++) {
-        GW_TRY(gw_samples_add(&one->wall, b.block_wall[k]));
+static gw_err keep(int i, const gw_batch_cost *cost, int n) {
+    static double part[GW_RIG_BLOCK][PARTS];
+    for (int k = 0; k < n; k++)
+        put_together(&cost[k], part[k]);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, part, n * PARTS, MPI_DOUBLE, MPI_SUM, b.place->comm));
+    for (int k = 0; k < n; k++)
         for (int p = 0; p < PARTS; p++)
-            GW_TRY(gw_samples_add(&one->part[p], b.block_part[k][p] / b.place.ranks));
-    }
-    return GW_OK;
-}
-
-static gw_err measure(void) {
-    uint32_t order[MOST_CONFIGS];
-    for (int i = 0; i < b.n; i++)
-        for (int left = b.warmup; left > 0; left -= b.block)
-            GW_TRY(steps(&b.configs[i], left < b.block ? left : b.block));
-    for (int done = 0, turn = 0; done < b.steps; done += b.block, turn++) {
-        int n = b.steps - done < b.block ? b.steps - done : b.block;
-        for (int i = 0; i < b.n; i++)
-            order[i] = (uint32_t)i;
-        gw_rng_shuffle(gw_rng_key(b.c.seed, (uint64_t)turn), order, (uint32_t)b.n);
-        for (int i = 0; i < b.n; i++) {
-            GW_TRY(steps(&b.configs[order[i]], n));
-            GW_TRY(keep(&b.configs[order[i]], n));
-        }
-    }
+            GW_TRY(gw_samples_add(&b.configs[i].part[p], part[k][p] / b.place->ranks));
     return GW_OK;
 }
 
@@ -217,7 +160,7 @@ static gw_err measure(void) {
 static gw_err check_losses(void) {
     for (int i = 0; i < b.n; i++) {
         double loss = b.configs[i].rig.loss;
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place.comm));
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
         if (!isfinite(loss))
             return gw_fail(GW_ERR_DIVERGED,
                            "bench: %s with %s: the loss is no longer finite: try a smaller --lr",
@@ -228,52 +171,30 @@ static gw_err check_losses(void) {
 
 /* ---- results; rank 0 ---- */
 
-static void print_head(void) {
-    gw_bench_place_say(&b.place, "training step without data loading");
+static const gw_bench_table table = {
+    .form = "%-32s %-14s %-6s %10.1u %10.1u %6.1p %10.1u %10.1u %10.1u %10.1u %10.1u %11.0f %8.2f "
+            "%10.1u %7.2f",
+    .heads = "strategy|codec|update|median us|p95 us|+-%|comput.|exposed|codec|other|inflight|"
+             "wire bytes|x first|bound us|x bound",
+    .kept = "sbdfff",
+    .keys = "comm|compress|update|median_s|p95_s||computation_s|exposed_s|codec_s|other_s|"
+            "inflight_s|wire_bytes|ratio_first|||algorithm|error_feedback|steps|min_s|ci_low_s|"
+            "ci_high_s"};
+
+static void print_head(gw_bench_run *run) {
+    gw_bench_place_say(&run->place, "training step without data loading");
     printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0].rig.model),
            b.configs[0].rig.global, gw_gemm_library());
-    if (gw_gemm_warning())
-        printf("note: %s\n", gw_gemm_warning());
     gw_rig_say_products(&b.products);
     for (int i = 0; i < b.n; i++)
         if (b.configs[i].rig.choice)
             printf("%s\n", b.configs[i].rig.choice->why);
-    printf("\n%-32s %-14s %-6s %10s %10s %6s %10s %10s %10s %10s %10s %11s %8s %10s %7s\n",
-           "strategy", "codec", "update", "median us", "p95 us", "+-%", "comput.", "exposed",
-           "codec", "other", "inflight", "wire bytes", "x first", "bound us", "x bound");
+    gw_bench_head(&table);
 }
 
 /* As it was given; or what `auto` chose. */
 static const char *codec_of(const config *one) {
     return one->rig.choice ? gw_session_codec(one->rig.session)->spec : one->codec;
-}
-
-static json_t *one_json(const config *one, const gw_stats *s, const double part[PARTS],
-                        double ratio) {
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:f, s:f, s:f, s:o, s:o, s:f}", "comm", one->comm,
-                  "algorithm", gw_session_algorithm(one->rig.session)->ops->head.name, "compress",
-                  codec_of(one), "update", one->rig.lazy ? "lazy" : "eager", "error_feedback",
-                  gw_session_feedback(one->rig.session), "steps", s->n, "min_s", s->min, "median_s",
-                  s->median, "p95_s", s->p95, "ci_low_s", gw_bench_number(s->ci_low), "ci_high_s",
-                  gw_bench_number(s->ci_high), "ratio_first", ratio);
-    for (int p = 0; p < PARTS; p++)
-        json_object_set_new(row, part_names[p], gw_bench_number(part[p]));
-    gw_auto *choice = one->rig.choice;
-    if (choice)
-        choice->measured_s = s->median;
-    json_object_set_new(row, "bound", gw_bound_run_json(&one->bound));
-    json_object_set_new(row, "forecast", choice ? gw_auto_json(choice) : json_null());
-    return row;
-}
-
-/* Its bound, and the median over it. */
-static void print_bound(const gw_bound_run *r, double median_s) {
-    double s = r->measured ? gw_bound_step(&r->parts, r->mode) : 0;
-    if (r->measured)
-        printf(" %10.1f %7.2f\n", s * 1e6, median_s / s);
-    else
-        printf(" %10s %7s\n", "-", "-");
 }
 
 /* What the bounds are made of. */
@@ -296,70 +217,66 @@ static void print_parts(void) {
     }
 }
 
-static void report(json_t *rows) {
-    double first = 0;
-    print_head();
+static double report_one(config *one, double first_s, json_t *rows) {
+    gw_auto *choice = one->rig.choice;
+    const gw_bound_run *bound = &one->bound;
+    gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
+    double bound_s = bound->measured ? gw_bound_step(&bound->parts, bound->mode) : NAN, part[PARTS];
+    for (int p = 0; p < PARTS; p++)
+        part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
+    json_t *row = gw_bench_row(
+        &table, rows,
+        GW_TEXTS(one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager",
+                 gw_session_algorithm(one->rig.session)->ops->head.name),
+        GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
+                   part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
+                   first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
+                   gw_session_feedback(one->rig.session), s.n, s.min, s.ci_low, s.ci_high));
+    if (choice)
+        choice->measured_s = s.median;
+    json_object_set_new(row, "bound", gw_bound_run_json(bound));
+    json_object_set_new(row, "forecast", choice ? gw_auto_json(choice) : json_null());
+    return s.median;
+}
+
+static void report(gw_bench_run *run) {
+    double first_s = 0;
+    print_head(run);
     for (int i = 0; i < b.n; i++) {
-        config *one = &b.configs[i];
-        gw_stats s = gw_stats_of(one->wall.x, one->wall.n);
-        double part[PARTS], half = gw_stats_precision(&s);
-        char width[16] = "-";
-        for (int p = 0; p < PARTS; p++)
-            part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
-        first = i == 0 ? s.median : first;
-        if (isfinite(half))
-            snprintf(width, sizeof width, "%.1f", 100 * half);
-        printf("%-32s %-14s %-6s %10.1f %10.1f %6s %10.1f %10.1f %10.1f %10.1f %10.1f %11.0f "
-               "%8.2f",
-               one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager", s.median * 1e6,
-               s.p95 * 1e6, width, part[COMPUTATION] * 1e6, part[EXPOSED] * 1e6, part[CODEC] * 1e6,
-               part[OTHER] * 1e6, part[INFLIGHT] * 1e6, part[WIRE], first / s.median);
-        print_bound(&one->bound, s.median);
-        json_array_append_new(rows, one_json(one, &s, part, first / s.median));
+        double median_s = report_one(&b.configs[i], first_s, run->results);
+        first_s = i == 0 ? median_s : first_s;
     }
-    if (strcmp(gw_args_text(b.args, "bound"), "on") == 0)
+    if (b.bounds)
         print_parts();
 }
 
 /* ---- the whole ---- */
 
-static gw_err finish(gw_file *file) {
-    if (b.place.rank != 0)
-        return GW_OK;
-    json_t *rows = json_array();
-    report(rows);
-    return gw_bench_json_close(file, gw_bench_document("step", &b.place, opts, b.args, rows));
-}
-
-static gw_err measure_all(gw_file *file, bool *own) {
-    gw_err e = measure();
+static gw_err measure(gw_bench_run *run, bool *own) {
+    gw_rig_turns turns = {.place = &run->place,
+                          .rig = rig,
+                          .n = b.n,
+                          .steps = (int)gw_args_int(run->args, "steps"),
+                          .block = (int)gw_args_int(run->args, "block"),
+                          .warmup = (int)gw_args_int(run->args, "warmup"),
+                          .seed = b.c.seed,
+                          .keep = keep};
+    b.place = &run->place;
+    GW_TRY(open_all(run, own));
+    gw_err e = gw_rig_take_turns(&turns);
     *own = e != GW_OK; /* the others wait in an exchange */
-    if (e == GW_OK)
-        e = check_losses();
-    if (e == GW_OK)
-        return gw_agree(b.place.comm, finish(file));
-    gw_file_abandon(file);
-    return e;
+    return e == GW_OK ? check_losses() : e;
 }
 
-static gw_err run(MPI_Comm comm, bool *own) {
-    gw_file *file;
-    GW_TRY(gw_bench_json_open(&file, gw_args_text(b.args, "json"), comm));
-    gw_err e = open_all(comm, own);
-    if (e == GW_OK)
-        e = measure_all(file, own);
-    else
-        gw_file_abandon(file);
-    for (int i = b.n - 1; i >= 0 && !*own; i--)
+static void close_sessions(void) {
+    for (int i = b.n - 1; i >= 0; i--)
         gw_session_close(b.configs[i].rig.session);
-    return e;
 }
 
 static void release(void) {
     for (int i = 0; i < b.n; i++) {
         config *one = &b.configs[i];
         gw_rig_free(&one->rig);
-        gw_samples_free(&one->wall);
         for (int p = 0; p < PARTS; p++)
             gw_samples_free(&one->part[p]);
     }
@@ -372,6 +289,8 @@ const gw_benchmark gw_bench_step = {
     .opts = opts,
     .notes = notes,
     .prepare = prepare,
-    .run = run,
+    .measure = measure,
+    .report = report,
+    .close = close_sessions,
     .release = release,
 };

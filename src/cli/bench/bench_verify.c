@@ -50,55 +50,42 @@ void gw_bench_data_close(gw_bench_data *d) {
 
 /* ---- the bound of a lossy codec ---- */
 
-typedef struct scratch {
-    float *x, *y; /* PERIOD floats each */
-    void *wire;
-} scratch;
-
-static gw_err widen(const scratch *s, const gw_codec *codec, double *most) {
+/* Widen *most to the largest error of one element of x when it is encoded. */
+static gw_err widen(const gw_codec *codec, const float *x, void *wire, double *most) {
+    static float y[PERIOD];
     size_t cap = gw_codec_bound(codec, PERIOD), len;
     for (uint64_t key = 0; key < KEYS; key++) {
-        GW_TRY(gw_codec_encode(codec, (gw_turn){gw_rng_key(1, key), 1}, s->x, PERIOD, s->wire, cap,
-                               &len));
-        GW_TRY(gw_codec_decode(codec, s->wire, len, s->y, PERIOD, 0));
+        GW_TRY(
+            gw_codec_encode(codec, (gw_turn){gw_rng_key(1, key), 1}, x, PERIOD, wire, cap, &len));
+        GW_TRY(gw_codec_decode(codec, wire, len, y, PERIOD, GW_INTO_SET));
         for (int i = 0; i < PERIOD; i++)
-            *most = fmax(*most, fabs((double)s->y[i] - s->x[i]));
+            *most = fmax(*most, fabs((double)y[i] - x[i]));
     }
     return GW_OK;
 }
 
-/* Largest error on each rank's data and on the sums of the ranks 0..r. */
-static gw_err largest_error(const gw_bench_data *d, const gw_codec *codec, const scratch *s,
+/* Of each rank's data, and of the sums of the ranks 0..r. */
+static gw_err largest_error(const gw_bench_data *d, const gw_codec *codec, void *wire,
                             double *most) {
-    for (int r = 0; r < d->ranks; r++) {
-        memcpy(s->x, table(d, r), PERIOD * sizeof(float));
-        GW_TRY(widen(s, codec, most));
-    }
-    memset(s->x, 0, PERIOD * sizeof(float));
+    float sum[PERIOD] = {0};
     for (int r = 0; r < d->ranks; r++) {
         for (int i = 0; i < PERIOD; i++)
-            s->x[i] += table(d, r)[i];
-        GW_TRY(widen(s, codec, most));
+            sum[i] += table(d, r)[i];
+        GW_TRY(widen(codec, table(d, r), wire, most));
+        GW_TRY(widen(codec, sum, wire, most));
     }
     return GW_OK;
 }
 
 gw_err gw_bench_data_bound(const gw_bench_data *d, const gw_codec *codec, double *bound) {
+    void *wire = NULL;
+    double most = 0;
     *bound = 0;
     if (codec->caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
         return GW_OK;
-    scratch s = {0};
-    double most = 0;
-    gw_err e = gw_alloc(&s.x, PERIOD, sizeof(float));
-    if (e == GW_OK)
-        e = gw_alloc(&s.y, PERIOD, sizeof(float));
-    if (e == GW_OK)
-        e = gw_alloc(&s.wire, gw_codec_bound(codec, PERIOD), 1);
-    if (e == GW_OK)
-        e = largest_error(d, codec, &s, &most);
-    free(s.x);
-    free(s.y);
-    free(s.wire);
+    GW_TRY(gw_alloc(&wire, gw_codec_bound(codec, PERIOD), 1));
+    gw_err e = largest_error(d, codec, wire, &most);
+    free(wire);
     *bound = 3.0 * d->ranks * most;
     return e;
 }
@@ -110,37 +97,30 @@ void gw_bench_data_fill(const gw_bench_data *d, float *x, size_t n) {
         memcpy(x + i, table(d, d->rank), (n - i < PERIOD ? n - i : PERIOD) * sizeof(float));
 }
 
-static uint64_t wrong_sums(const gw_bench_data *d, const float *y, gw_span s, double bound) {
+/* Elements of y[s] that are not the sum (`of` negative), or what rank `of` has there; a NaN is wrong,
+ * too. */
+static uint64_t wrong_in(const gw_bench_data *d, const float *y, gw_span s, int of, double bound) {
     uint64_t wrong = 0;
     for (size_t i = s.off, t = i % PERIOD; i < gw_span_end(s); i++) {
-        wrong += !(fabs(y[i] - d->sum[t]) <= d->slack[t] + bound); /* a NaN is wrong, too */
-        t = t + 1 == PERIOD ? 0 : t + 1;
-    }
-    return wrong;
-}
-
-static uint64_t wrong_copies(const gw_bench_data *d, const float *y, gw_span s, int of,
-                             double bound) {
-    uint64_t wrong = 0;
-    const float *want = table(d, of);
-    for (size_t i = s.off, t = i % PERIOD; i < gw_span_end(s); i++) {
-        wrong += !(fabs((double)y[i] - want[t]) <= bound);
+        double want = of < 0 ? d->sum[t] : (double)table(d, of)[t];
+        wrong += !(fabs(y[i] - want) <= (of < 0 ? d->slack[t] : 0) + bound);
         t = t + 1 == PERIOD ? 0 : t + 1;
     }
     return wrong;
 }
 
 uint64_t gw_bench_data_wrong(const gw_bench_data *d, const float *y, size_t n, double bound) {
-    gw_span all = {0, n};
+    enum { SUM = -1 };
+    gw_span all = {0, n}, own = gw_span_part(all, d->rank, d->ranks);
     uint64_t wrong = 0;
     switch (d->verb) {
-    case GW_ALLREDUCE: return wrong_sums(d, y, all, bound);
-    case GW_REDUCE: return d->rank == GW_BENCH_ROOT ? wrong_sums(d, y, all, bound) : 0;
-    case GW_BCAST: return wrong_copies(d, y, all, GW_BENCH_ROOT, bound);
-    case GW_REDUCE_SCATTER: return wrong_sums(d, y, gw_span_part(all, d->rank, d->ranks), bound);
+    case GW_ALLREDUCE: return wrong_in(d, y, all, SUM, bound);
+    case GW_REDUCE: return d->rank == GW_BENCH_ROOT ? wrong_in(d, y, all, SUM, bound) : 0;
+    case GW_BCAST: return wrong_in(d, y, all, GW_BENCH_ROOT, bound);
+    case GW_REDUCE_SCATTER: return wrong_in(d, y, own, SUM, bound);
     case GW_ALLGATHER:
         for (int r = 0; r < d->ranks; r++)
-            wrong += wrong_copies(d, y, gw_span_part(all, r, d->ranks), r, bound);
+            wrong += wrong_in(d, y, gw_span_part(all, r, d->ranks), r, bound);
         return wrong;
     }
     abort(); /* no such verb */

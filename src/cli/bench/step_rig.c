@@ -2,6 +2,10 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "mpi/rounds.h"
+#include "mpi/wait.h"
+#include "nn/gemm.h"
+#include "prof/ledger.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,25 +25,29 @@ gw_err gw_rig_batch(const gw_rig_setup *s, int *global) {
 
 /* Samples first..first+local of the batch, which is the same for every rig. */
 static void fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
-    size_t inputs = (size_t)s->inputs;
+    size_t inputs = (size_t)s->spec.inputs;
     uint64_t pixels = gw_rng_key(s->c->seed, 1), labels = gw_rng_key(s->c->seed, 2);
     float *x = gw_model_input(r->model);
     for (size_t i = 0; i < (size_t)r->local * inputs; i++)
         x[i] = (float)gw_rng_unit(pixels, first * inputs + i);
     for (int i = 0; i < r->local; i++)
         r->stepper.labels[i] =
-            (uint8_t)(gw_rng_u64(labels, first + (size_t)i) % (uint64_t)s->classes);
+            (uint8_t)(gw_rng_u64(labels, first + (size_t)i) % (uint64_t)s->spec.classes);
 }
 
-static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
-    const gw_train_config *c = s->c;
-    gw_model_spec spec = {.inputs = s->inputs,
-                          .classes = s->classes,
+gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
+    gw_model_spec spec = {.inputs = (int)gw_args_int(args, "inputs"),
+                          .classes = (int)gw_args_int(args, "classes"),
                           .n_hidden = c->n_hidden,
                           .activation = c->activation,
                           .init = c->init,
                           .seed = c->seed};
     memcpy(spec.hidden, c->hidden, sizeof spec.hidden);
+    return spec;
+}
+
+static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
+    const gw_train_config *c = s->c;
     int servers = gw_session_servers(r->session), worker = s->place->rank - servers;
     gw_span own = {0, 0};
     GW_TRY(gw_rig_batch(s, &r->global));
@@ -47,7 +55,7 @@ static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
         own = gw_span_part((gw_span){0, (size_t)r->global}, worker, s->place->ranks - servers);
     r->local = (int)own.n;
     r->lr = c->lr;
-    GW_TRY(gw_model_open(&r->model, &spec, r->local > 0 ? r->local : 1));
+    GW_TRY(gw_model_open(&r->model, &s->spec, r->local > 0 ? r->local : 1));
     GW_TRY(gw_optimizer_open(&r->optimizer, gw_model_size(r->model),
                              gw_session_corrects(r->session) ? 0 : c->momentum, c->weight_decay));
     r->stepper = (gw_stepper){
@@ -84,21 +92,9 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
 }
 
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
-    gw_session_setup setup = {.n = gw_model_size(r->model),
-                              .layers = gw_model_spans(r->model),
-                              .n_layers = gw_model_layers(r->model),
-                              .tensors = gw_model_tensors(r->model),
-                              .n_tensors = gw_model_tensor_count(r->model),
-                              .by_layer = r->lazy,
-                              .adds = true,
-                              .lists = gw_optimizer_lists(r->optimizer),
-                              .params = gw_model_params(r->model),
-                              .momentum = gw_optimizer_momentum(r->optimizer),
-                              .pace =
-                                  gw_wire_pace(&s->products->wire, gw_products_gap_s(s->products)),
-                              .correction = (float)s->c->momentum,
-                              .seed = s->c->seed,
-                              .yield = r->yield};
+    gw_session_setup setup = gw_step_session(r->model, r->optimizer, s->c, s->products);
+    setup.by_layer = r->lazy;
+    setup.yield = r->yield;
     GW_TRY(gw_session_open(r->session, s->place->comm, &setup));
     gw_model_lend(r->model, gw_session_params(r->session), gw_session_grads(r->session));
     return GW_OK;
@@ -108,6 +104,8 @@ void gw_rig_say_products(const gw_products *p) {
     int by[GW_GEMM_WAYS] = {0};
     for (int i = 0; i < p->plan.n; i++)
         by[p->plan.choice[i].whole]++;
+    if (gw_gemm_warning())
+        printf("note: %s\n", gw_gemm_warning());
     printf("products:");
     for (int w = 0; w < GW_GEMM_WAYS; w++)
         if (by[w] > 0)
@@ -129,13 +127,58 @@ gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *k
     return *known ? gw_bound_measure(out, &job, r->yield, own) : GW_OK;
 }
 
-gw_err gw_rig_step(gw_rig *r) {
-    return gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
+/* ---- turns ---- */
+
+static gw_err one_step(gw_rig *r, gw_batch_cost *cost) {
+    gw_ledger_begin();
+    gw_err e = gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
+    gw_ledger_end(cost);
+    return e;
 }
 
-gw_err gw_rig_settle(gw_rig *r) {
-    GW_TRY(gw_step_settle(&r->stepper));
-    return gw_session_settle(r->session);
+static gw_err settle(gw_rig *r) {
+    gw_batch_cost cost;
+    gw_ledger_begin();
+    gw_err e = gw_step_settle(&r->stepper);
+    if (e == GW_OK)
+        e = gw_session_settle(r->session);
+    gw_ledger_end(&cost);
+    return e;
+}
+
+/* n steps after one more that is not kept. */
+static gw_err turn(const gw_rig_turns *t, int i, int n, bool timed) {
+    static gw_batch_cost cost[1 + GW_RIG_BLOCK];
+    static double wall[GW_RIG_BLOCK];
+    gw_rig *r = t->rig(i);
+    GW_TRY(gw_bench_sync(t->place));
+    for (int k = 0; k <= n; k++)
+        GW_TRY(one_step(r, &cost[k]));
+    GW_TRY(settle(r));
+    for (int k = 0; k < n; k++)
+        wall[k] = cost[1 + k].wall_s;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_MAX, t->place->comm));
+    for (int k = 0; k < n && timed; k++)
+        GW_TRY(gw_samples_add(&r->wall, wall[k]));
+    return timed && t->keep ? t->keep(i, cost + 1, n) : GW_OK;
+}
+
+static gw_err next_turn(void *ctx, int i, double *unused) {
+    const gw_rig_turns *t = ctx;
+    int left = t->steps - t->rig(i)->wall.n;
+    (void)unused;
+    return turn(t, i, left < t->block ? left : t->block, true);
+}
+
+gw_err gw_rig_take_turns(gw_rig_turns *t) {
+    gw_rounds rounds = {.seed = t->seed, .once = next_turn, .ctx = t};
+    gw_ledger_start();
+    for (int i = 0; i < t->n; i++)
+        for (int left = t->warmup; left > 0; left -= t->block)
+            GW_TRY(turn(t, i, left < t->block ? left : t->block, false));
+    for (int done = 0; done < t->steps; done += t->block)
+        GW_TRY(gw_rounds_next(&rounds, t->n, NULL, NULL));
+    return GW_OK;
 }
 
 void gw_rig_free(gw_rig *r) {
@@ -143,6 +186,7 @@ void gw_rig_free(gw_rig *r) {
     gw_session_free(r->session);
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);
+    gw_samples_free(&r->wall);
     free(r->stepper.labels);
     *r = (gw_rig){0};
 }

@@ -3,7 +3,7 @@
 #ifndef GW_CLI_BENCH_STEP_RIG_H
 #define GW_CLI_BENCH_STEP_RIG_H
 
-#include "cli/bench/bench_kit.h"
+#include "cli/bench/bench.h"
 #include "machine/products.h"
 #include "run/config.h"
 #include "run/step.h"
@@ -20,16 +20,26 @@ typedef struct gw_rig {
     gw_stepper stepper;
     int local, global; /* samples of this rank, of all */
     double lr, loss;   /* loss of the last step, summed over this rank's samples */
+    gw_samples wall;   /* of the steps of gw_rig_take_turns, the slowest rank's */
 } gw_rig;
 
 /** What all rigs of a command have in common. */
 typedef struct gw_rig_setup {
     const gw_train_config *c;
     const gw_bench_place *place;
-    int inputs, classes;
+    gw_model_spec spec;    /* of gw_rig_spec */
     bool polls, adds;      /* one of the command's sessions does */
     gw_products *products; /* zeroed at first; decided when the first rig is opened */
 } gw_rig_setup;
+
+/** The rows of an option table that gw_rig_spec reads beside step_opts.def. */
+#define GW_RIG_OPTS                                                                                \
+    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"}, {                \
+        "classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"                    \
+    }
+
+/** The model that the command line describes. */
+gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args);
 
 /** Samples of the global batch. GW_ERR_USAGE: too many. */
 gw_err gw_rig_batch(const gw_rig_setup *s, int *global);
@@ -41,18 +51,29 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
 /** Collective: open the session, which lends the model its arenas. */
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
 
-/** Rank 0: print which library computes how many products, and the piece. */
+/** Print which libraries compute how many products, and the piece; on rank 0. */
 void gw_rig_say_products(const gw_products *p);
 
 /** Collective, after gw_rig_start: the bound of a step, and its parts. Starts the ledger anew.
  *  *known: false where none is known for the strategy. *own: as in gw_bound_measure. */
 gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own);
 
-/** One step. */
-gw_err gw_rig_step(gw_rig *r);
+enum { GW_RIG_BLOCK = 1000 };
 
-/** Collective: finish what is in flight. */
-gw_err gw_rig_settle(gw_rig *r);
+/** Rigs that take turns. */
+typedef struct gw_rig_turns {
+    const gw_bench_place *place;
+    gw_rig *(*rig)(int i);
+    int n, steps, block, warmup; /* block <= GW_RIG_BLOCK: timed steps of a turn */
+    uint64_t seed;
+    /** Optional: this rank's costs of the timed steps of a turn of rig i. */
+    gw_err (*keep)(int i, const gw_batch_cost *cost, int n);
+} gw_rig_turns;
+
+/** Collective: `steps` timed steps of each into its `wall`, in turns whose order is drawn anew each
+ *  round. A turn begins with a step that is not timed, and ends with nothing in flight. Starts the
+ *  ledger anew. */
+gw_err gw_rig_take_turns(gw_rig_turns *t);
 
 /** Free all but what gw_session_close (collective) frees; session and choice, too. Safe on a zeroed
  * rig.

@@ -1,0 +1,249 @@
+#include "cli/bench/bench_grid.h"
+
+#include "base/mem.h"
+#include "comm/lane_parts.h"
+#include "mpi/wait.h"
+#include "prof/clock.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- cells ---- */
+
+gw_err gw_grid_read(gw_grid *g, const gw_args *args) {
+    const char *algos = gw_args_text(args, "algos");
+    g->seed = (uint64_t)gw_args_int(args, "seed");
+    GW_TRY(gw_bench_sizes_read(&g->sizes, gw_args_text(args, "sizes")));
+    if (algos)
+        GW_TRY(gw_list_read(&g->algos, "bench", "algos", algos, true));
+    return gw_list_read(&g->codecs, "bench", "compress", gw_args_text(args, "compress"), true);
+}
+
+gw_err gw_grid_add_wire(gw_grid *g, const char *codec, gw_grid_wire **out) {
+    for (int w = 0; w < g->wires; w++)
+        if (strcmp(g->wire[w].spec, codec) == 0) {
+            *out = &g->wire[w];
+            return GW_OK;
+        }
+    *out = &g->wire[g->wires++];
+    (*out)->spec = codec;
+    return gw_codec_open(&(*out)->codec, codec);
+}
+
+/* Keep a refusal; every other error goes up. */
+static gw_err keep_refusal(gw_grid_cell *c, gw_err e) {
+    if (e != GW_ERR_UNSUPPORTED)
+        return e;
+    free(c->refused);
+    c->refused = strdup(gw_err_text());
+    return c->refused ? GW_OK : gw_fail(GW_ERR_NOMEM, "bench: out of memory");
+}
+
+gw_err gw_grid_add(gw_grid *g, const char *algo, gw_grid_wire *wire, bool mpi) {
+    if (g->n == GW_GRID_CELLS)
+        return gw_fail(GW_ERR_USAGE, "bench: more than %d cells of a size", GW_GRID_CELLS);
+    gw_grid_cell *c = &g->cell[g->n++];
+    *c = (gw_grid_cell){.spec = algo, .wire = wire, .mpi = mpi};
+    if (mpi)
+        return GW_OK;
+    gw_err e = gw_algo_open(&c->algo, algo, &wire->codec);
+    if (e == GW_OK && g->verb == GW_BCAST && !(wire->codec.caps & GW_CODEC_IDENTITY))
+        e = gw_fail(GW_ERR_UNSUPPORTED,
+                    "algorithm %s over codec %s: broadcasts carry exact values only", algo,
+                    wire->spec);
+    c->never = e != GW_OK;
+    return keep_refusal(c, e);
+}
+
+static gw_err open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *place) {
+    size_t n = g->sizes.most / sizeof(float);
+    gw_lane_setup setup = {.codec = &w->codec,
+                           .n = n,
+                           .seed = g->seed,
+                           .yield = place->oversubscribed,
+                           .shared = true}; /* for the algorithms that read their peers' memory */
+    GW_TRY(gw_lane_open(&w->lane, place->comm, &setup));
+    return gw_lane_floats(w->lane, n, &w->base);
+}
+
+gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
+    gw_err e = gw_bench_data_open(&g->data, g->verb, place->rank, place->ranks, g->seed);
+    for (int w = 0; w < g->wires && e == GW_OK; w++)
+        e = gw_bench_data_bound(&g->data, &g->wire[w].codec, &g->wire[w].bound);
+    GW_TRY(gw_agree(place->comm, e));
+    for (int w = 0; w < g->wires; w++)
+        GW_TRY(open_wire(g, &g->wire[w], place));
+    for (int i = 0; i < g->n; i++) {
+        gw_grid_cell *c = &g->cell[i];
+        c->timed = (gw_timed){.algo = &c->algo, .lane = c->wire->lane, .base = c->wire->base};
+    }
+    return GW_OK;
+}
+
+gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n) {
+    return c->mpi || c->never ? GW_OK
+                              : keep_refusal(c, gw_timed_lay(&c->timed, g->verb, GW_BENCH_ROOT, n));
+}
+
+bool gw_grid_ready(const gw_grid_cell *c) {
+    return c->mpi || c->timed.schedule;
+}
+
+/* ---- MPI's own ---- */
+
+/* Counts and offsets of the ranks' parts, in ints: sizes end at 1 GiB. */
+static gw_err parts(size_t n, int ranks, int **counts, int **offsets) {
+    GW_TRY(gw_alloc(counts, 2 * (size_t)ranks, sizeof **counts));
+    *offsets = *counts + ranks;
+    for (int r = 0; r < ranks; r++) {
+        gw_span s = gw_span_part((gw_span){0, n}, r, ranks);
+        (*counts)[r] = (int)s.n;
+        (*offsets)[r] = (int)s.off;
+    }
+    return GW_OK;
+}
+
+static gw_err scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
+    int *counts = NULL, *offsets = NULL, rc;
+    GW_TRY(parts(n, lane->size, &counts, &offsets));
+    if (verb == GW_ALLGATHER) {
+        rc = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x, counts, offsets, MPI_FLOAT, lane->comm);
+    } else {
+        rc = MPI_Reduce_scatter(MPI_IN_PLACE, x, counts, MPI_FLOAT, MPI_SUM, lane->comm);
+        /* it leaves the part at the front; where it belongs is within x in any case */
+        memmove(x + offsets[lane->rank], x, (size_t)counts[lane->rank] * sizeof *x);
+    }
+    free(counts);
+    return gw_mpi_check(rc, "MPI's own collective");
+}
+
+static gw_err mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
+    int count = (int)n;
+    bool root = lane->rank == GW_BENCH_ROOT;
+    switch (verb) {
+    case GW_ALLREDUCE:
+        GW_MPI(MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, lane->comm));
+        return GW_OK;
+    case GW_REDUCE:
+        GW_MPI(MPI_Reduce(root ? MPI_IN_PLACE : x, root ? x : NULL, count, MPI_FLOAT, MPI_SUM,
+                          GW_BENCH_ROOT, lane->comm));
+        return GW_OK;
+    case GW_BCAST: GW_MPI(MPI_Bcast(x, count, MPI_FLOAT, GW_BENCH_ROOT, lane->comm)); return GW_OK;
+    case GW_REDUCE_SCATTER:
+    case GW_ALLGATHER: return scatter_or_gather(lane, verb, x, n);
+    }
+    abort(); /* no such verb */
+}
+
+/* ---- running ---- */
+
+static gw_err polled(gw_schedule *s, bool yield) {
+    bool done = false;
+    GW_TRY(gw_schedule_start(s));
+    while (true) {
+        GW_TRY(gw_schedule_test(s, &done));
+        if (done)
+            return GW_OK;
+        if (yield)
+            sched_yield();
+    }
+}
+
+void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n) {
+    gw_bench_data_fill(&g->data, c->wire->base, n);
+    c->wire->lane->ticket++; /* every exchange draws its own random numbers */
+}
+
+gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, bool polls, size_t n,
+                   double *s) {
+    const gw_lane *lane = c->wire->lane;
+    gw_grid_fill(g, c, n);
+    GW_TRY(gw_bench_sync(place));
+    uint64_t start = gw_clock_ticks();
+    if (c->mpi)
+        GW_TRY(mpi_blocking(lane, g->verb, c->wire->base, n));
+    else
+        GW_TRY(polls ? polled(c->timed.schedule, lane->yield) : gw_schedule_run(c->timed.schedule));
+    *s = gw_clock_since(start);
+    return GW_OK;
+}
+
+void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n) {
+    c->wrong += gw_bench_data_wrong(&g->data, c->wire->base, n, c->wire->bound);
+}
+
+/* ---- all sizes ---- */
+
+static gw_err lay_all(gw_grid *g, bool (*skips)(const gw_grid_cell *c), size_t n) {
+    for (int i = 0; i < g->n; i++) {
+        g->cell[i].wrong = 0;
+        if (!skips || !skips(&g->cell[i]))
+            GW_TRY(gw_grid_lay(g, &g->cell[i], n));
+    }
+    return GW_OK;
+}
+
+static gw_err count_wrong(gw_grid *g, MPI_Comm comm) {
+    for (int i = 0; i < g->n; i++) {
+        uint64_t *wrong = &g->cell[i].wrong;
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, wrong, 1, MPI_UINT64_T, MPI_SUM, comm));
+        g->wrong += *wrong;
+    }
+    return GW_OK;
+}
+
+gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw_grid_cell *c),
+                     gw_err (*measure)(size_t n), gw_err (*report)(size_t bytes), bool *own) {
+    const gw_bench_place *place = &run->place;
+    for (int s = 0; s < g->sizes.n; s++) {
+        size_t n = g->sizes.bytes[s] / sizeof(float);
+        GW_TRY(lay_all(g, skips, n));
+        gw_err e = measure(n);
+        *own = e != GW_OK; /* the others wait in an exchange */
+        GW_TRY(e);
+        GW_TRY(count_wrong(g, place->comm));
+        GW_TRY(gw_agree(place->comm, place->rank == 0 ? report(g->sizes.bytes[s]) : GW_OK));
+    }
+    return GW_OK;
+}
+
+void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
+    json_t *refused = json_array();
+    for (int i = 0; i < g->n; i += each) {
+        const gw_grid_cell *c = &g->cell[i];
+        if (!c->refused)
+            continue;
+        printf("refused: %s\n", c->refused);
+        json_array_append_new(refused, json_pack("{s:s, s:s, s:s}", "algorithm", c->spec, "codec",
+                                                 c->wire->spec, "reason", c->refused));
+    }
+    json_object_set_new(facts, "refused", refused);
+}
+
+gw_err gw_grid_verdict(const gw_grid *g) {
+    return g->wrong == 0 ? GW_OK
+                         : gw_fail(GW_ERR_INTERNAL,
+                                   "bench: %llu wrong elements: the column 'wrong' of 'gradwire "
+                                   "bench allreduce' shows which algorithm and codec made them",
+                                   (unsigned long long)g->wrong);
+}
+
+void gw_grid_close(gw_grid *g) {
+    for (int i = 0; i < g->n; i++)
+        gw_timed_close(&g->cell[i].timed);
+    for (int w = g->wires - 1; w >= 0; w--)
+        gw_lane_close(g->wire[w].lane);
+}
+
+void gw_grid_free(gw_grid *g) {
+    for (int i = 0; i < g->n; i++) {
+        gw_algo_close(&g->cell[i].algo);
+        free(g->cell[i].refused);
+    }
+    for (int w = 0; w < g->wires; w++)
+        gw_codec_close(&g->wire[w].codec);
+    gw_list_free(&g->algos);
+    gw_list_free(&g->codecs);
+    gw_bench_data_close(&g->data);
+}

@@ -1,0 +1,91 @@
+/** What benchmarks of collectives have in common: algorithms over codecs, each a cell, for spans of
+ *  several sizes; what they carry is known data, and their results are checked. */
+#ifndef GW_CLI_BENCH_BENCH_GRID_H
+#define GW_CLI_BENCH_BENCH_GRID_H
+
+#include "cli/bench/bench.h"
+#include "cli/bench/bench_verify.h"
+#include "comm/timing.h"
+
+enum { GW_GRID_CELLS = GW_TIMED_MOST };
+
+/** A codec's lane with its buffer, which all algorithms that carry the codec share. */
+typedef struct gw_grid_wire {
+    const char *spec;
+    gw_codec codec;
+    gw_lane *lane;
+    float *base;  /* the lane's */
+    double bound; /* of gw_bench_data_bound */
+} gw_grid_wire;
+
+typedef struct gw_grid_cell {
+    const char *spec; /* of the algorithm */
+    gw_grid_wire *wire;
+    bool mpi; /* MPI's own blocking call, which has no algorithm and no schedule */
+    gw_algo algo;
+    gw_timed timed;
+    char *refused;  /* why it was last; NULL: it was not */
+    bool never;     /* refused whatever the size: it cannot carry the codec */
+    uint64_t wrong; /* elements of the present size: on this rank, then over all */
+} gw_grid_cell;
+
+typedef struct gw_grid {
+    gw_bench_sizes sizes;
+    gw_list algos, codecs;
+    gw_verb verb;
+    uint64_t seed;
+    gw_grid_wire wire[GW_BENCH_ITEMS + 1];
+    gw_grid_cell cell[GW_GRID_CELLS];
+    int wires, n;
+    gw_bench_data data;
+    uint64_t wrong; /* in all */
+} gw_grid;
+
+/** The options sizes, algos, compress and seed. Free with gw_grid_free in any case. */
+gw_err gw_grid_read(gw_grid *g, const gw_args *args);
+
+/** The wire of a codec, opened if it is not there yet. */
+gw_err gw_grid_add_wire(gw_grid *g, const char *codec, gw_grid_wire **out);
+
+/** Another cell; no communication. A refusal is kept in it. */
+gw_err gw_grid_add(gw_grid *g, const char *algo, gw_grid_wire *wire, bool mpi);
+
+/** Collective: the data, then lanes and buffers. */
+gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place);
+
+/** Collective: lay down a cell over the first n floats, in place of what was laid down before. A
+ *  refusal is kept, on all ranks alike. */
+gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n);
+
+/** True: there is something to run. */
+bool gw_grid_ready(const gw_grid_cell *c);
+
+/** Put the known data into the first n floats, for an exchange of a number of its own. */
+void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n);
+
+/** Run a cell once; *s: how long this rank took, from a start together. `polls`: start it and poll
+ *  until it is complete, else blocking. */
+gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, bool polls, size_t n,
+                   double *s);
+
+/** Count what is wrong in its result. */
+void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n);
+
+/** Collective: for each size, lay down all cells but those that `skips` (NULL: none), `measure`
+ *  them, put their wrong elements together, and `report` on rank 0. *own: as gw_cli_parallel has
+ *  it. */
+gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw_grid_cell *c),
+                     gw_err (*measure)(size_t n), gw_err (*report)(size_t bytes), bool *own);
+
+/** Rank 0, at the end: print which cells were refused and why, and keep it in `facts`; of `each`
+ *  cells in a row that differ in other things the first. */
+void gw_grid_tell(const gw_grid *g, int each, json_t *facts);
+
+/** GW_ERR_INTERNAL: there were wrong elements. The runner asks it of a benchmark that has a grid,
+ *  and closes and frees it. */
+gw_err gw_grid_verdict(const gw_grid *g);
+
+void gw_grid_close(gw_grid *g); /* collective */
+void gw_grid_free(gw_grid *g);
+
+#endif

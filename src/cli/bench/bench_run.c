@@ -1,0 +1,117 @@
+/* What every benchmark has in common: MPI, the JSON file, the order of its parts. */
+#include "cli/bench/bench_grid.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/version.h"
+#include "cli/parallel.h"
+#include "machine/host.h"
+#include "mpi/agree.h"
+#include "prof/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct job {
+    const gw_benchmark *bench;
+    gw_bench_run run;
+} job;
+
+/* ---- the JSON file; rank 0 ---- */
+
+static json_t *options_json(const gw_opt *opts, const gw_args *args) {
+    json_t *all = json_object();
+    for (const gw_opt *o = opts; o->name; o++) {
+        const char *text = gw_args_text(args, o->name);
+        json_object_set_new(all, o->name,
+                            o->type == GW_OPT_FLAG ? json_boolean(gw_args_flag(args, o->name))
+                            : text                 ? json_string(text)
+                                                   : json_null());
+    }
+    return all;
+}
+
+static json_t *document(const job *j) {
+    const gw_bench_place *p = &j->run.place;
+    char utc[32];
+    struct tm broken;
+    time_t now = time(NULL);
+    gw_host host;
+    gw_host_facts(&host);
+    strftime(utc, sizeof utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
+    json_t *all = json_pack(
+        "{s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:O}", "schema", 1,
+        "benchmark", j->bench->name, "version", GW_VERSION " (" GW_COMMIT ")", "finished_utc", utc,
+        "options", options_json(j->bench->opts, j->run.args), "ranks", p->ranks, "nodes", p->nodes,
+        "threads", p->threads, "oversubscribed", p->oversubscribed, "mpi_library", p->mpi, "host",
+        host.name, "cpu", host.cpu_model, "results", j->run.results);
+    json_object_update(all, j->run.facts);
+    return all;
+}
+
+static gw_err finish(job *j, gw_file *file) {
+    if (j->run.place.rank != 0)
+        return GW_OK;
+    if (j->bench->report)
+        j->bench->report(&j->run);
+    fflush(stdout);
+    return file ? gw_json_commit(file, document(j), JSON_INDENT(2), "the figures") : GW_OK;
+}
+
+/* ---- the whole ---- */
+
+static gw_err open_place(job *j, MPI_Comm comm) {
+    gw_bench_run *r = &j->run;
+    GW_TRY(gw_bench_place_open(&r->place, comm, r->threads));
+    if (!j->bench->denormals)
+        gw_flush_denormals();
+    gw_clock_start();
+    if (j->bench->alone && r->place.ranks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "bench: %s runs on one rank, and here are %d: start it without mpiexec",
+                       j->bench->name, r->place.ranks);
+    return GW_OK;
+}
+
+static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+    job *j = ctx;
+    gw_file *file = NULL;
+    GW_TRY(open_place(j, comm));
+    const char *path = j->run.place.rank == 0 ? gw_args_text(j->run.args, "json") : NULL;
+    GW_TRY(gw_agree(comm, path ? gw_file_create_at(&file, path) : GW_OK)); /* told at once */
+    gw_err e = j->bench->measure(&j->run, own);
+    if (e == GW_OK)
+        e = gw_agree(comm, finish(j, file));
+    else
+        gw_file_abandon(file);
+    if (j->bench->close && !*own)
+        j->bench->close();
+    if (j->bench->grid && !*own)
+        gw_grid_close(j->bench->grid);
+    if (e == GW_OK && j->bench->grid)
+        e = gw_grid_verdict(j->bench->grid);
+    return e == GW_OK && j->bench->verdict ? j->bench->verdict(&j->run) : e;
+}
+
+int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **argv) {
+    gw_args *args = NULL;
+    job j = {b, {.level = MPI_THREAD_FUNNELED, .threads = 1}};
+    gw_err e = gw_args_new(&args, b->opts);
+    if (e == GW_OK)
+        e = gw_args_argv(args, owner, argc, argv, NULL);
+    j.run.args = args;
+    j.run.results = json_array();
+    j.run.facts = json_object();
+    if (e == GW_OK)
+        e = b->prepare(&j.run);
+    int status = gw_cli_parallel(j.run.level, e, body, &j);
+    if (b->release)
+        b->release();
+    if (b->grid)
+        gw_grid_free(b->grid);
+    json_decref(j.run.results);
+    json_decref(j.run.facts);
+    gw_args_free(args);
+    return status;
+}

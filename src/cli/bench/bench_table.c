@@ -1,0 +1,95 @@
+#include "cli/bench/bench_table.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST = 32 };
+
+typedef struct column {
+    int blanks, width, digits; /* width: negative to the left */
+    char type, head[LONGEST], key[LONGEST];
+    bool printed;
+} column;
+
+static void next_field(const char **at, char out[LONGEST]) {
+    size_t len = strcspn(*at, "|");
+    snprintf(out, LONGEST, "%.*s", (int)len, *at);
+    *at += len + ((*at)[len] == '|');
+}
+
+/* Take the next column off what is left of a table. */
+static bool next_column(gw_bench_table *left, column *c) {
+    *c = (column){.blanks = (int)strspn(left->form, " "), .printed = *left->form};
+    if (c->printed) {
+        char *end;
+        c->width = (int)strtol(left->form + c->blanks + 1, &end, 10);
+        c->digits = *end == '.' ? (int)strtol(end + 1, &end, 10) : 0;
+        c->type = *end;
+        left->form = end + 1;
+        next_field(&left->heads, c->head);
+    } else if (left->kept && *left->kept) {
+        c->type = *left->kept++;
+    }
+    next_field(&left->keys, c->key);
+    return c->type;
+}
+
+/* One cell behind `blanks` that are not printed yet; those that it leaves. */
+static int print_cell(const column *c, const char *text, int blanks) {
+    int len = (int)strlen(text), pad = abs(c->width) > len ? abs(c->width) - len : 0;
+    blanks += c->blanks + (c->width > 0 ? pad : 0);
+    int left = c->width < 0 ? pad : 0;
+    if (len == 0)
+        return blanks + left;
+    printf("%*s%s", blanks, "", text);
+    return left;
+}
+
+void gw_bench_head(const gw_bench_table *t) {
+    gw_bench_table left = *t;
+    column c;
+    printf("\n");
+    for (int blanks = 0; next_column(&left, &c) && c.printed;)
+        blanks = print_cell(&c, c.head, blanks);
+    printf("\n");
+}
+
+static json_t *number_json(char type, double x) {
+    if (type == 'b')
+        return json_boolean(x > 0);
+    return type == 'd' && isfinite(x) ? json_integer((json_int_t)x) : gw_json_number(x);
+}
+
+json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *texts,
+                     const double *numbers) {
+    gw_bench_table left = *t;
+    json_t *row = json_object();
+    column c;
+    for (int blanks = 0; next_column(&left, &c);) {
+        bool is_text = c.type == 's';
+        const char *text = is_text ? *texts++ : NULL;
+        double x = is_text ? NAN : *numbers++;
+        char number[LONGEST];
+        if (isfinite(x))
+            snprintf(number, sizeof number, c.type == 'e' ? "%.*e" : "%.*f", c.digits,
+                     x * (c.type == 'u'   ? 1e6
+                          : c.type == 'p' ? 100
+                                          : 1));
+        if (c.printed)
+            blanks = print_cell(&c, text ? text : isfinite(x) ? number : "-", blanks);
+        if (*c.key)
+            json_object_set_new(row, c.key,
+                                text      ? json_string(text)
+                                : is_text ? json_null()
+                                          : number_json(c.type, x));
+    }
+    printf("\n");
+    fflush(stdout);
+    if (rows)
+        json_array_append(rows, row);
+    json_decref(row);
+    return row;
+}
