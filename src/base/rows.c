@@ -64,7 +64,7 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
 }
 
 /* DIR/NAME.part, or else DIR/NAME; free(). NULL: neither is there, or memory ran out. */
-static char *find(const char *dir, const char *name) {
+static char *rows_find(const char *dir, const char *name) {
     static const char *const ends[] = {".part", ""};
     for (int i = 0; i < 2; i++) {
         char *path = NULL;
@@ -77,77 +77,70 @@ static char *find(const char *dir, const char *name) {
     return NULL;
 }
 
-static bool is_line(const char *line, const char *text) {
-    size_t len = strlen(text);
-    return strncmp(line, text, len) == 0 && strcmp(line + len, "\n") == 0;
-}
-
 /* Rows under another header would be taken for what they are not. */
-static gw_err check_header(const char *path, const char *header) {
+static gw_err rows_headed(const char *path, const gw_table *t) {
     FILE *in = NULL;
-    char *line = NULL;
-    size_t len, room = strlen(header) + 2;
+    size_t len;
     GW_TRY(gw_file_open(path, &in, &len));
-    gw_err e = gw_alloc(&line, room, 1);
-    if (e == GW_OK && (!fgets(line, (int)room, in) || !is_line(line, header)))
-        e = gw_fail(GW_ERR_INPUT,
-                    "cannot go on with %s: its columns are not those of this run: give the options "
-                    "(--papi-group, --papi-events, --profile) of the run that it comes from",
-                    path);
-    free(line);
+    bool headed = gw_table_headed(t, in);
     fclose(in);
-    return e;
+    return headed ? GW_OK
+                  : gw_fail(GW_ERR_INPUT,
+                            "cannot go on with %s: its columns are not those of this run: give the "
+                            "options (--papi-group, --papi-events, --profile) of the run that it "
+                            "comes from",
+                            path);
 }
 
 /* *kept: it is there, and can be continued. What another folder lacks altogether starts empty. */
-static gw_err look(gw_rows *r, const char *name, const char *header, bool *kept) {
-    const json_t *mark = json_object_get(r->marks, name);
+static gw_err rows_look(gw_rows *r, const gw_table *t, bool *kept) {
+    const json_t *mark = json_object_get(r->marks, t->file);
     const char *dir = r->from ? r->from : r->dir;
-    char *path = mark ? find(dir, name) : NULL;
+    char *path = mark ? rows_find(dir, t->file) : NULL;
     bool lacking = mark && r->from && !path;
     *kept = mark && !lacking;
     r->lack |= lacking;
-    gw_err e = *kept ? gw_file_part_check(dir, name, json_integer_value(mark)) : GW_OK;
+    gw_err e = *kept ? gw_file_part_check(dir, t->file, json_integer_value(mark)) : GW_OK;
     if (e == GW_OK && path)
-        e = check_header(path, header);
+        e = rows_headed(path, t);
     free(path);
     return e;
 }
 
-gw_err gw_rows_check(gw_rows *r, const char *name, const char *header) {
+gw_err gw_rows_check(gw_rows *r, const gw_table *t) {
     bool kept;
-    return look(r, name, header, &kept);
+    return rows_look(r, t, &kept);
 }
 
-static gw_err begin(gw_rows *r, gw_file **file, const char *name, const char *header, bool *kept) {
-    int64_t bytes = json_integer_value(json_object_get(r->marks, name));
-    GW_TRY(look(r, name, header, kept)); /* before anything is cut off */
+static gw_err rows_begin(gw_rows *r, gw_file **file, const gw_table *t, bool *kept) {
+    int64_t bytes = json_integer_value(json_object_get(r->marks, t->file));
+    GW_TRY(rows_look(r, t, kept)); /* before anything is cut off */
     if (!r->parts)
-        return gw_file_create(file, r->dir, name);
+        return gw_file_create(file, r->dir, t->file);
     if (!*kept)
-        return gw_file_create_part(file, r->dir, name);
-    return r->from ? gw_file_copy_part(file, r->dir, r->from, name, bytes)
-                   : gw_file_resume_part(file, r->dir, name, bytes);
+        return gw_file_create_part(file, r->dir, t->file);
+    return r->from ? gw_file_copy_part(file, r->dir, r->from, t->file, bytes)
+                   : gw_file_resume_part(file, r->dir, t->file, bytes);
 }
 
-gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept) {
+gw_err gw_rows_open(gw_rows *r, const gw_table *t, FILE **to, bool *kept) {
     gw_file *file = NULL;
     bool old;
     if (r->n == MOST)
-        return gw_fail(GW_ERR_INTERNAL, "%s: too many files of rows", name);
-    GW_TRY(begin(r, &file, name, header, &old));
-    r->files[r->n++] = (growing){name, file};
+        return gw_fail(GW_ERR_INTERNAL, "%s: too many files of rows", t->file);
+    GW_TRY(rows_begin(r, &file, t, &old));
+    r->files[r->n++] = (growing){t->file, file};
     *to = gw_file_stream(file);
     if (kept)
         *kept = old;
     if (!old)
-        fprintf(*to, "%s\n", header);
+        gw_table_header(t, *to);
     return GW_OK;
 }
 
 bool gw_rows_beyond(const gw_rows *r, const char *name) {
     const json_t *mark = json_object_get(r->marks, name);
-    char *path = mark ? find(r->from ? r->from : r->dir, name) : NULL;
+    char *path = mark ? rows_find(r->from ? r->from : r->dir, name) : NULL;
     struct stat st;
     bool beyond = path && stat(path, &st) == 0 && st.st_size > json_integer_value(mark);
     free(path);
@@ -201,9 +194,9 @@ gw_err gw_rows_sync(gw_rows *r) {
     return GW_OK;
 }
 
-gw_err gw_rows_commit(gw_rows *r, const char *name) {
+gw_err gw_rows_commit(gw_rows *r, const gw_table *t) {
     for (int i = 0; i < r->n; i++)
-        if (r->files[i].file && strcmp(r->files[i].name, name) == 0) {
+        if (r->files[i].file && strcmp(r->files[i].name, t->file) == 0) {
             gw_file *file = r->files[i].file;
             r->files[i].file = NULL;
             return gw_file_commit(file);

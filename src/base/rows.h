@@ -1,13 +1,11 @@
-/** The files of a run's folder that grow row by row, and that a run which is started again goes on
- *  with: CSV files of which the first line is the header. One process has them; not thread-safe. */
+/** The tables (base/table.h) of a run's folder that grow row by row, and that a run which is started
+ *  again goes on with. One process has them; not thread-safe. */
 #ifndef GW_BASE_ROWS_H
 #define GW_BASE_ROWS_H
 
-#include "base/err.h"
+#include "base/table.h"
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdio.h>
 
 typedef struct gw_rows gw_rows;
 
@@ -20,14 +18,14 @@ gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts);
  *  cannot be that. */
 gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
 
-/** Whether gw_rows_open can go on with NAME; nothing is changed or cut off yet. */
-gw_err gw_rows_check(gw_rows *r, const char *name, const char *header);
+/** Whether gw_rows_open can go on with the table's file; nothing is changed or cut off yet. */
+gw_err gw_rows_check(gw_rows *r, const gw_table *t);
 
-/** Begin NAME (a string that stays) with the line `header`, without its '\n'; or, if it was marked,
- *  go on behind the mark: *kept (may be NULL) is true then, and *to can be read from its start,
- * too. GW_ERR_INPUT: it cannot be written, is not there up to its mark, or has another header. What
- *  folder `from` lacks altogether begins anew; see gw_rows_lack. */
-gw_err gw_rows_open(gw_rows *r, const char *name, const char *header, FILE **to, bool *kept);
+/** Begin the table's file (t->file stays) with its header; or, if it was marked, go on behind the
+ *  mark: *kept (may be NULL) is true then, and *to can be read from its start, too. GW_ERR_INPUT: it
+ *  cannot be written, is not there up to its mark, or has another header. What folder `from` lacks
+ *  altogether begins anew; see gw_rows_lack. */
+gw_err gw_rows_open(gw_rows *r, const gw_table *t, FILE **to, bool *kept);
 
 /** Before NAME is opened: whether it was marked and has rows behind the mark, which are to be cut
  *  off. */
@@ -44,8 +42,8 @@ gw_err gw_rows_mark(gw_rows *r, json_t **marks);
  * others write rows, but not while files are opened, committed or closed. */
 gw_err gw_rows_sync(gw_rows *r);
 
-/** NAME is whole: give it its name, and close it. */
-gw_err gw_rows_commit(gw_rows *r, const char *name);
+/** The table is whole: give its file its name, and close it. */
+gw_err gw_rows_commit(gw_rows *r, const gw_table *t);
 
 /** When all others are whole, so are files that were marked once and that nobody opened again. */
 gw_err gw_rows_finish(gw_rows *r);

@@ -265,8 +265,8 @@ static double time_of(const gw_counters *c, const gw_batch_cost *cost, gw_phase 
     return t * (c->regions ? fraction(&c->in.plan[c->active], c->phase[p]) : whole);
 }
 
-static void split(gw_counters *c, const long long sum[EVENTS], gw_batch_row *row) {
-    const gw_batch_cost *cost = &row->cost;
+static void split(gw_counters *c, const long long sum[EVENTS], const gw_batch_cost *cost,
+                  gw_batch_counts *out) {
     double whole = fraction(&c->in.plan[c->active], sum), compute = 0, memory = 0;
     for (gw_phase p = GW_PHASE_FORWARD; p <= GW_PHASE_UPDATE; p++) {
         compute += cost->phase_s[p];
@@ -276,14 +276,14 @@ static void split(gw_counters *c, const long long sum[EVENTS], gw_batch_row *row
         c->lost_batches++;
         return;
     }
-    row->split.memory_ctr_s = memory;
-    row->split.core_ctr_s = compute - memory;
-    row->split.memory_codec_ctr_s =
+    out->memory_s = memory;
+    out->core_s = compute - memory;
+    out->memory_codec_s =
         time_of(c, cost, GW_PHASE_ENCODE, whole) + time_of(c, cost, GW_PHASE_DECODE, whole);
-    row->source = GW_SPLIT_CTR;
 }
 
-static void use(gw_counters *c, const long long main[EVENTS], gw_batch_row *row) {
+static void use(gw_counters *c, const long long main[EVENTS], const gw_batch_cost *cost,
+                gw_batch_counts *out) {
     plan *p = &c->in.plan[c->active];
     long long sum[EVENTS];
     memcpy(sum, main, sizeof sum);
@@ -291,17 +291,18 @@ static void use(gw_counters *c, const long long main[EVENTS], gw_batch_row *row)
         for (int i = 0; i < p->workers; i++)
             sum[p->worker[i]] += c->worker[t][i];
     for (int i = 0; i < p->n; i++) {
-        row->counter[p->column[i]] = (double)sum[i];
+        out->counter[p->column[i]] = (double)sum[i];
         p->total[p->event[i]] += (double)sum[i];
     }
     p->batches++;
     if (p->memory)
-        split(c, sum, row);
+        split(c, sum, cost, out);
 }
 
-void gw_counters_end(gw_counters *c, gw_batch_row *row) {
+gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
+    gw_batch_counts out = gw_batch_no_counts;
     if (!c || !c->inside)
-        return;
+        return out;
     c->inside = false;
     long long counted[EVENTS];
     bool whole;
@@ -311,8 +312,8 @@ void gw_counters_end(gw_counters *c, gw_batch_row *row) {
     if (!whole || atomic_load(&c->lost))
         c->lost_batches++;
     else
-        use(c, counted, row);
-    c->wall_s += row->cost.wall_s;
+        use(c, counted, cost, &out);
+    c->wall_s += cost->wall_s;
     if (c->batch == TRIAL / 2) { /* the first batches take much longer */
         c->reads = 0;
         c->wall_s = 0;
@@ -321,6 +322,7 @@ void gw_counters_end(gw_counters *c, gw_batch_row *row) {
         stop_edges(c);
     else if (c->regions && c->batch == TRIAL)
         judge_share(c);
+    return out;
 }
 
 /* ---- opening ---- */
@@ -329,10 +331,10 @@ void gw_counters_end(gw_counters *c, gw_batch_row *row) {
 static void measure_edges(gw_counters *c) {
     c->edge_s = 1;
     for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
-        gw_batch_row row = gw_batch_row_blank();
+        gw_batch_cost cost = {0};
         uint64_t from = gw_clock_ticks();
         begin(c);
-        gw_counters_end(c, &row);
+        gw_counters_end(c, &cost);
         c->edge_s = fmin(c->edge_s, gw_clock_since(from));
     }
     gw_counters_forget(c);
@@ -421,6 +423,8 @@ void gw_counters_close(gw_counters *c) {
 /* ---- telling ---- */
 
 void gw_counters_forget(gw_counters *c) {
+    if (!c)
+        return;
     c->batch = c->reads = c->lost_batches = 0;
     c->wall_s = 0;
     for (int g = 0; g < c->in.groups; g++) {

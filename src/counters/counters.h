@@ -42,15 +42,15 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
 /** Stop, on every thread; c may be NULL. */
 void gw_counters_close(gw_counters *c);
 
-/** The columns of gw_batch_row.counter: their number and names, which live as long as c. */
+/** The columns of gw_batch_counts.counter: their number and names, which live as long as c. */
 int gw_counters_columns(const gw_counters *c, const char *names[GW_COUNTERS]);
 
-/** Right before gw_ledger_begin, and right after gw_ledger_end: fills the row's counters, split and
- *  source from what was counted and row->cost. What is not known stays as it is (NaN). */
+/** Right before gw_ledger_begin, and right after gw_ledger_end, which told `cost`: what was counted.
+ *  c may be NULL. */
 void gw_counters_begin(gw_counters *c);
-void gw_counters_end(gw_counters *c, gw_batch_row *row);
+gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost);
 
-/** Between batches: begin anew, with the first group and without sums. */
+/** Between batches: begin anew, with the first group and without sums. c may be NULL. */
 void gw_counters_forget(gw_counters *c);
 
 /** How it went. */

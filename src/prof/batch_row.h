@@ -1,7 +1,9 @@
-/** A row of batches.csv: what is known of one batch on one rank. */
+/** A row of batches.csv: what is known of one batch on one rank. This file alone fills it, from parts
+ *  that it is handed as values; what a batch lacks is NaN there. */
 #ifndef GW_PROF_BATCH_ROW_H
 #define GW_PROF_BATCH_ROW_H
 
+#include "base/table.h"
 #include "prof/ledger.h"
 
 /** COMPUTE (forward, backward and update) split into core and memory time, by each source apart;
@@ -16,30 +18,71 @@ typedef struct gw_batch_split {
 /** Where a split's best figures come from. */
 typedef enum gw_split_source { GW_SPLIT_NONE, GW_SPLIT_TWIN_MODEL, GW_SPLIT_CTR } gw_split_source;
 
-/** Columns of a run's own choice: hardware counters. */
-enum { GW_COUNTERS = 8, GW_COUNTER_NAME = 96 };
+enum {
+    GW_COUNTERS = 8, /* most columns of a run's own choice: hardware counters */
+    GW_COUNTER_NAME = 96,
+    GW_BATCH_COLUMNS = 41 /* without these */
+};
+
+/** What hardware counters say of a batch. */
+typedef struct gw_batch_counts {
+    double core_s, memory_s, memory_codec_s;
+    double counter[GW_COUNTERS];
+} gw_batch_counts;
+
+extern const gw_batch_counts gw_batch_no_counts; /* all NaN */
+extern const gw_batch_split gw_batch_no_split;
+
+/** What is known of a batch when it has ended. */
+typedef struct gw_batch_parts {
+    int rank, epoch;        /* epoch: 1.. */
+    int64_t step;           /* 1.. over the whole run */
+    int samples;            /* local */
+    double loss_sum;        /* over these */
+    uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
+    gw_batch_cost cost;
+    gw_batch_counts counts;
+    gw_batch_split split; /* by twins and model */
+} gw_batch_parts;
+
+/** What is known of it when the ranks' exchanges have been laid side by side. */
+typedef struct gw_batch_wait {
+    double start_s;     /* by the common clock */
+    double waiting_s;   /* of mpi_wait: before the last rank's arrival */
+    double clock_err_s; /* between ranks */
+} gw_batch_wait;
 
 typedef struct gw_batch_row {
-    int rank, epoch; /* epoch: 1..; rank: set by gw_record_push */
-    int64_t step;    /* 1.. over the whole run */
-    int samples;     /* local */
-    double loss;     /* mean over the local samples; NaN (blank) when there are none */
+    int rank, epoch;
+    int64_t step;
+    int samples;
+    double loss; /* mean over the samples; NaN when there are none */
     gw_batch_cost cost;
     gw_batch_split split;
     gw_split_source source;
-    double wait_skew_s, transfer_s; /* of mpi_wait: before, after the last rank's arrival; NaN: not
-                                       known */
-    double clock_err_s;             /* between ranks; NaN: not known */
-    uint64_t logical_bytes;         /* float32 bytes of the spans exchanged */
-    double counter[GW_COUNTERS];    /* NaN: not counted in this batch */
+    double wait_skew_s, transfer_s; /* of mpi_wait: before, after the last rank's arrival */
+    double clock_err_s;
+    uint64_t logical_bytes;
+    long clean; /* 0: contaminated by the machine, not to be used in a measurement: preempted, or
+                   more than 2% of it off the CPU while it did not wait in MPI or write a
+                   checkpoint; -1: not known */
+    double counter[GW_COUNTERS];
 } gw_batch_row;
 
-/** An empty row: every figure that somebody may leave out is NaN. */
-gw_batch_row gw_batch_row_blank(void);
+gw_batch_row gw_batch_row_of(const gw_batch_parts *parts);
+void gw_batch_row_wait(gw_batch_row *row, const gw_batch_wait *wait);
 
-/** False: the batch is contaminated by the machine, not to be used in a measurement. It was
- *  preempted, or more than 2% of it went by off the CPU while it did not wait in MPI or write a
- *  checkpoint. */
-bool gw_batch_clean(const gw_batch_cost *cost);
+/** The table of such rows: the columns in the order of the file. Seconds unless the name says
+ *  otherwise. It stays where it is made. */
+typedef struct gw_batch_table {
+    gw_table table;
+    gw_column column[GW_BATCH_COLUMNS + GW_COUNTERS];
+    char counter[GW_COUNTERS][GW_COUNTER_NAME];
+} gw_batch_table;
+
+#define GW_BATCHES "batches.csv"
+
+/** With columns for n <= GW_COUNTERS counters; the names are copied. */
+void gw_batch_table_make(gw_batch_table *t, const char *const *counter, int n);
 
 #endif

@@ -2,17 +2,12 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "mpi/collect.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define NAME   "matrix.csv"
-#define HEADER "rank,peer,messages,bytes,source\n"
-enum { TAG = 3 };
 
 typedef struct cell {
     atomic_uint_fast64_t messages, bytes;
@@ -107,117 +102,91 @@ uint64_t gw_matrix_sent(int peer, uint64_t bytes) {
 
 /* ---- the file ---- */
 
-/* A row: messages and bytes to each rank, then calls and modelled bytes of collectives. */
-static void fill(uint64_t *row) {
-    for (int r = 0; r < ranks; r++) {
-        row[2 * r] = atomic_load(&cells[r].messages);
-        row[2 * r + 1] = atomic_load(&cells[r].bytes);
-    }
+enum { MEASURED, MODELLED };
+
+typedef struct row {
+    int rank;
+    long peer; /* -1: whom MPI's own collectives sent to */
+    uint64_t messages, bytes;
+    int source;
+} row;
+
+static const char *const sources[] = {"measured", "modelled", NULL};
+static const gw_column columns[] = {
+    GW_COLUMN(row, "rank", INT, rank),
+    GW_COLUMN(row, "peer", COUNT, peer),
+    GW_COLUMN(row, "messages", U64, messages),
+    GW_COLUMN(row, "bytes", U64, bytes),
+    GW_COLUMN_NAME(row, "source", source, sources),
+};
+static const gw_table table = GW_TABLE("matrix.csv", row, columns);
+
+static void matrix_add(gw_matrix_total *total, const row *r) {
+    bool measured = r->source == MEASURED;
+    *(measured ? &total->messages : &total->collectives) += r->messages;
+    *(measured ? &total->bytes : &total->collective_bytes) += r->bytes;
+}
+
+/* At most a row a rank and one more. */
+static int matrix_rows(row *rows, int rank) {
+    int n = 0;
     uint64_t calls, bytes;
-    gw_ledger_collectives(&calls, &bytes);
-    row[2 * ranks] = calls - calls_before;
-    row[2 * ranks + 1] = bytes - bytes_before;
-}
-
-static void print(FILE *to, int rank, const uint64_t *row) {
-    for (int r = 0; r < ranks; r++)
-        if (row[2 * r] > 0)
-            fprintf(to, "%d,%d,%" PRIu64 ",%" PRIu64 ",measured\n", rank, r, row[2 * r],
-                    row[2 * r + 1]);
-    if (row[2 * ranks] > 0)
-        fprintf(to, "%d,,%" PRIu64 ",%" PRIu64 ",modelled\n", rank, row[2 * ranks],
-                row[2 * ranks + 1]);
-}
-
-static void add(gw_matrix_total *total, const uint64_t *row) {
     for (int r = 0; r < ranks; r++) {
-        total->messages += row[2 * r];
-        total->bytes += row[2 * r + 1];
+        rows[n] =
+            (row){rank, r, atomic_load(&cells[r].messages), atomic_load(&cells[r].bytes), MEASURED};
+        n += rows[n].messages > 0;
     }
-    total->collectives += row[2 * ranks];
-    total->collective_bytes += row[2 * ranks + 1];
+    gw_ledger_collectives(&calls, &bytes);
+    rows[n] = (row){rank, -1, calls - calls_before, bytes - bytes_before, MODELLED};
+    return n + (rows[n].messages > 0);
 }
 
-/* Rank by rank, so that rank 0's memory is a row, not a matrix. */
-static gw_err write_rows(FILE *to, uint64_t *row, gw_matrix_total *total, MPI_Comm comm) {
-    int n;
-    GW_MPI(MPI_Comm_size(comm, &n));
-    for (int r = 0; r < n; r++) {
-        MPI_Request request;
-        if (r > 0) {
-            GW_MPI(MPI_Irecv(row, 2 * ranks + 2, MPI_UINT64_T, r, TAG, comm, &request));
-            GW_TRY(gw_wait(&request));
-        }
-        add(total, row);
-        if (to)
-            print(to, r, row);
-    }
-    return to && ferror(to) ? gw_fail(GW_ERR_IO, "cannot write matrix.csv: is the disk full?")
-                            : GW_OK;
+static gw_err matrix_write(FILE *to, row *rows, gw_matrix_total *total, int rank, MPI_Comm comm) {
+    int n = matrix_rows(rows, rank);
+    for (int i = 0; i < n; i++)
+        matrix_add(total, &rows[i]);
+    if (to)
+        gw_table_header(&table, to);
+    GW_TRY(gw_collect_rows(&table, to, rows, n, comm));
+    return gw_allreduce(MPI_IN_PLACE, total, (int)(sizeof *total / sizeof(uint64_t)), MPI_UINT64_T,
+                        MPI_SUM, comm);
 }
 
 gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
     int rank;
-    uint64_t *row = NULL;
+    row *rows = NULL;
     gw_file *file = NULL;
-    MPI_Request request;
     *total = (gw_matrix_total){0};
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    gw_err e = gw_alloc(&row, 2 * (size_t)ranks + 2, sizeof *row);
+    gw_err e = gw_alloc(&rows, (size_t)ranks + 1, sizeof *rows);
     if (e == GW_OK && rank == 0 && dir)
-        e = gw_file_create(&file, dir, NAME);
+        e = gw_file_create(&file, dir, table.file);
     e = gw_agree(comm, e);
-    if (e == GW_OK) {
-        fill(row);
-        if (file)
-            fprintf(gw_file_stream(file), HEADER);
-        e = rank == 0
-                ? write_rows(file ? gw_file_stream(file) : NULL, row, total, comm)
-                : gw_mpi_check(MPI_Isend(row, 2 * ranks + 2, MPI_UINT64_T, 0, TAG, comm, &request),
-                               "MPI_Isend");
-    }
-    if (e == GW_OK && rank > 0)
-        e = gw_wait(&request);
+    if (e == GW_OK)
+        e = matrix_write(file ? gw_file_stream(file) : NULL, rows, total, rank, comm);
     if (e == GW_OK && file) {
         e = gw_file_commit(file);
         file = NULL;
     }
     gw_file_abandon(file);
-    free(row);
+    free(rows);
     return gw_agree(comm, e);
 }
 
-/* A row of `line`: with a peer a measured one, without one of collectives. */
-static bool add_line(gw_matrix_total *total, const char *line) {
-    uint64_t messages, bytes;
-    int peer = 0;
-    if (sscanf(line, "%*d,%d,%" SCNu64 ",%" SCNu64 ",measured", &peer, &messages, &bytes) == 3) {
-        total->messages += messages;
-        total->bytes += bytes;
-        return true;
-    }
-    if (sscanf(line, "%*d,,%" SCNu64 ",%" SCNu64 ",modelled", &messages, &bytes) != 2)
-        return false;
-    total->collectives += messages;
-    total->collective_bytes += bytes;
-    return true;
-}
-
 gw_err gw_matrix_read(const char *dir, gw_matrix_total *total) {
-    char line[128], *path = NULL;
-    FILE *in = NULL;
+    char *path = NULL;
     size_t len;
+    row r;
+    bool more = true;
     *total = (gw_matrix_total){0};
-    if (asprintf(&path, "%s/" NAME, dir) < 0)
+    if (asprintf(&path, "%s/%s", dir, table.file) < 0)
         return gw_fail(GW_ERR_NOMEM, "out of memory");
-    gw_err e = gw_file_open(path, &in, &len);
-    bool good = e == GW_OK && fgets(line, sizeof line, in) && strcmp(line, HEADER) == 0;
-    while (good && fgets(line, sizeof line, in))
-        good = add_line(total, line);
-    if (e == GW_OK && !good)
-        e = gw_fail(GW_ERR_INPUT, "%s: is no communication matrix", path);
-    if (in)
-        fclose(in);
+    gw_table_reader in = {.table = &table, .path = path};
+    gw_err e = gw_file_open(path, &in.in, &len);
+    while (e == GW_OK && (e = gw_table_read(&in, &r, &more)) == GW_OK && more)
+        matrix_add(total, &r);
+    if (in.in)
+        fclose(in.in);
     free(path);
     return e;
 }

@@ -33,8 +33,7 @@ typedef struct gw_matrix_total {
     uint64_t collectives, collective_bytes; /* calls of MPI's, and what they send by model */
 } gw_matrix_total;
 
-/** Collective, between batches: rank 0 writes DIR/matrix.csv (dir NULL: no file). *total is filled
- *  in at rank 0. */
+/** Collective, between batches: rank 0 writes DIR/matrix.csv (dir NULL: no file). */
 gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm);
 
 /** What the DIR/matrix.csv of an earlier start adds up to. GW_ERR_INPUT: there is none, or it is no

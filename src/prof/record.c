@@ -2,30 +2,32 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "prof/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY = 0x5eed, SPLITS = sizeof(gw_batch_split) / sizeof(double) };
-
-static const char name[] = GW_BATCHES;
+/* Figures of a step, as gw_batch_summary has them. */
+enum {
+    KEY = 0x5eed,
+    PHASE = 4,
+    SPLIT = PHASE + GW_PHASES,
+    FIGURES = SPLIT + sizeof(gw_batch_split) / sizeof(double)
+};
+_Static_assert(sizeof((gw_batch_summary *)0)->figure == FIGURES * sizeof(double), "all figures");
 
 /* A step over all ranks, as the summary needs it. */
 typedef struct step_figures {
-    int64_t at; /* how many came before it */
-    float wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES];
-    float split[SPLITS];              /* of a gw_batch_split; NaN: no rank has it */
+    int64_t at;                       /* how many came before it */
+    float figure[FIGURES];            /* NaN: not known */
     double wire_bytes, logical_bytes; /* means over the ranks */
 } step_figures;
 
 /* The same while its ranks' rows come in: sums, but for the longest wall. */
 typedef struct step_sums {
     int64_t step;
-    int ranks, have[SPLITS];
-    double wall_s, inflight_s, waiting_s, transfer_s, phase_s[GW_PHASES], split[SPLITS];
-    double wire_bytes, logical_bytes;
+    int ranks, have[FIGURES];
+    double wall_s, figure[FIGURES], wire_bytes, logical_bytes;
     gw_split_source source; /* the best of them */
 } step_sums;
 
@@ -39,8 +41,7 @@ struct gw_record {
     /* Rank 0: */
     gw_rows *files; /* NULL: no file is wanted */
     FILE *to;
-    char counter[GW_COUNTERS][GW_COUNTER_NAME];
-    int counters;
+    gw_batch_table table;
     step_figures *steps;               /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
     int64_t steps_held, seen, earlier; /* earlier: of `seen`, read from the file */
     gw_split_source source;            /* the best so far */
@@ -68,6 +69,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
         r->comm = comm;
         r->row_type = MPI_DATATYPE_NULL;
         r->room = rows;
+        gw_batch_table_make(&r->table, NULL, 0);
         e = gw_alloc(&r->rows, (size_t)rows, sizeof *r->rows);
     }
     if (e == GW_OK)
@@ -90,20 +92,18 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
 }
 
 void gw_record_counters(gw_record *r, const char *const *names, int n) {
-    for (r->counters = 0; r->counters < n; r->counters++)
-        snprintf(r->counter[r->counters], GW_COUNTER_NAME, "%s", names[r->counters]);
+    gw_batch_table_make(&r->table, names, n);
 }
 
 const char *gw_record_counter(const gw_record *r, int i) {
-    return i < r->counters ? r->counter[i] : NULL;
+    return GW_BATCH_COLUMNS + i < r->table.table.columns ? r->table.counter[i] : NULL;
 }
 
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {
     if (r->held == r->room)
         return gw_fail(GW_ERR_INTERNAL, "batches.csv: %lld rows between two flushes, room for %lld",
                        (long long)r->held + 1, (long long)r->room);
-    r->rows[r->held] = *row;
-    r->rows[r->held++].rank = r->rank;
+    r->rows[r->held++] = *row;
     return GW_OK;
 }
 
@@ -143,41 +143,32 @@ void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
     }
 }
 
-static void add_to_step(step_sums *s, const gw_batch_row *row) {
+/* A split is the mean over the ranks that have it, the rest over all. */
+static void record_add(step_sums *s, const gw_batch_row *row) {
     const gw_batch_cost *c = &row->cost;
-    double split[SPLITS];
+    double figure[FIGURES] = {c->wall_s, c->inflight_s, row->wait_skew_s, row->transfer_s};
+    memcpy(figure + PHASE, c->phase_s, sizeof c->phase_s);
+    memcpy(figure + SPLIT, &row->split, sizeof row->split);
     s->ranks++;
     s->wall_s = fmax(s->wall_s, c->wall_s);
-    s->inflight_s += c->inflight_s;
-    s->waiting_s += row->wait_skew_s;
-    s->transfer_s += row->transfer_s;
-    for (int p = 0; p < GW_PHASES; p++)
-        s->phase_s[p] += c->phase_s[p];
     s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
     s->logical_bytes += (double)row->logical_bytes;
     s->source = row->source > s->source ? row->source : s->source;
-    memcpy(split, &row->split, sizeof split);
-    for (int k = 0; k < SPLITS; k++)
-        if (!isnan(split[k])) {
-            s->split[k] += split[k];
+    for (int k = 0; k < FIGURES; k++)
+        if (k < SPLIT || !isnan(figure[k])) {
+            s->figure[k] += figure[k];
             s->have[k]++;
         }
 }
 
-/* All rows of a step are there: means over its ranks, of a split over those that have it. */
+/* All rows of a step are there. */
 static void end_step(gw_record *r, const step_sums *s) {
-    double n = s->ranks;
     step_figures f = {.at = r->seen,
-                      .wall_s = (float)s->wall_s,
-                      .inflight_s = (float)(s->inflight_s / n),
-                      .waiting_s = (float)(s->waiting_s / n),
-                      .transfer_s = (float)(s->transfer_s / n),
-                      .wire_bytes = s->wire_bytes / n,
-                      .logical_bytes = s->logical_bytes / n};
-    for (int p = 0; p < GW_PHASES; p++)
-        f.phase_s[p] = (float)(s->phase_s[p] / n);
-    for (int k = 0; k < SPLITS; k++)
-        f.split[k] = s->have[k] ? (float)(s->split[k] / s->have[k]) : NAN;
+                      .wire_bytes = s->wire_bytes / s->ranks,
+                      .logical_bytes = s->logical_bytes / s->ranks};
+    for (int k = 0; k < FIGURES; k++)
+        f.figure[k] = s->have[k] ? (float)(s->figure[k] / s->have[k]) : NAN;
+    f.figure[0] = (float)s->wall_s;
     keep_step(r, &f);
     r->source = s->source > r->source ? s->source : r->source;
 }
@@ -192,45 +183,37 @@ static void end_kept(gw_record *r, const step_sums *s) {
 static gw_err read_kept(gw_record *r) {
     gw_batch_row row;
     step_sums s = {0};
-    gw_columns_reader in = {.in = r->to, .name = name, .counters = r->counters};
+    gw_table_reader in = {.table = &r->table.table, .in = r->to, .path = GW_BATCHES};
     rewind(r->to);
     for (bool more = true;;) {
-        GW_TRY(gw_columns_read(&in, &row, &more));
+        GW_TRY(gw_table_read(&in, &row, &more));
         if (s.ranks && (!more || row.step != s.step))
             end_kept(r, &s);
         if (!more)
             break;
         if (row.step < 1 || (s.ranks && row.step != s.step && row.step - 1 != s.step))
-            return gw_fail(GW_ERR_INPUT, "%s: line %lld: step %lld follows step %lld", name,
+            return gw_fail(GW_ERR_INPUT, GW_BATCHES ": line %lld: step %lld follows step %lld",
                            (long long)in.line, (long long)row.step, (long long)s.step);
         if (row.step != s.step)
             s = (step_sums){.step = row.step};
-        add_to_step(&s, &row);
+        record_add(&s, &row);
     }
-    return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read %s", name);
-}
-
-static void header_of(const gw_record *r, char header[GW_COLUMNS_LINE]) {
-    gw_columns_header(header, (const char(*)[GW_COUNTER_NAME])r->counter, r->counters);
+    return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read " GW_BATCHES);
 }
 
 gw_err gw_record_check(const gw_record *r, gw_rows *files) {
-    char header[GW_COLUMNS_LINE];
-    header_of(r, header);
-    return gw_rows_check(files, name, header);
+    return gw_rows_check(files, &r->table.table);
 }
 
-static gw_err begin(gw_record *r, gw_rows *files) {
-    char header[GW_COLUMNS_LINE];
+static gw_err record_begin(gw_record *r, gw_rows *files) {
     bool kept;
-    header_of(r, header);
-    GW_TRY(gw_rows_open(files, name, header, &r->to, &kept));
+    GW_TRY(gw_rows_open(files, &r->table.table, &r->to, &kept));
     r->files = files;
     return kept ? read_kept(r) : GW_OK;
 }
 
 gw_err gw_record_begin(gw_record *r, gw_rows *files) {
-    return gw_agree(r->comm, r->rank == 0 && files ? begin(r, files) : GW_OK);
+    return gw_agree(r->comm, r->rank == 0 && files ? record_begin(r, files) : GW_OK);
 }
 
 /* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
@@ -241,17 +224,14 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
             const gw_batch_row *row = &all[at[rank] + i];
             if (count[rank] != count[0] || row->step != s.step)
                 return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
-            if (r->to)
-                gw_columns_row(r->to, row, r->counters);
-            add_to_step(&s, row);
+            gw_table_write(&r->table.table, r->to, row, 1);
+            record_add(&s, row);
             add_to_rank(r, row, rank);
         }
         r->summed[s.step > GW_RECORD_WARMUP]++;
         end_step(r, &s);
     }
-    if (r->to && ferror(r->to))
-        return gw_fail(GW_ERR_IO, "cannot write batches.csv: is the disk full?");
-    return GW_OK;
+    return gw_table_write(&r->table.table, r->to, NULL, 0);
 }
 
 /* Rank 0 makes room for what the ranks hold; others: count and at stay NULL. */
@@ -301,13 +281,12 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of the float at byte `offset` of the kept steps from the `warmup`th on, where it is known;
- * NaN: nowhere. */
-static double median(const gw_record *r, int64_t warmup, size_t offset) {
+/* Median of figure k of the kept steps from the `warmup`th on, where it is known; NaN: nowhere. */
+static double median(const gw_record *r, int64_t warmup, int k) {
     int64_t n = 0;
     float *x = r->scratch;
     for (int64_t i = 0; i < r->steps_held; i++) {
-        memcpy(&x[n], (const char *)&r->steps[i] + offset, sizeof *x);
+        x[n] = r->steps[i].figure[k];
         n += r->steps[i].at >= warmup && !isnan(x[n]);
     }
     if (n == 0)
@@ -317,8 +296,7 @@ static double median(const gw_record *r, int64_t warmup, size_t offset) {
 }
 
 void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
-    double split[SPLITS];
-    *out = (gw_batch_summary){.earlier = r->earlier, .split = gw_batch_row_blank().split};
+    *out = (gw_batch_summary){.earlier = r->earlier, .split = gw_batch_no_split};
     double wire = 0, logical = 0;
     for (int64_t i = 0; i < r->steps_held; i++)
         if (r->steps[i].at >= warmup) {
@@ -328,15 +306,8 @@ void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out
         }
     if (out->batches == 0)
         return;
-    out->wall_s = median(r, warmup, offsetof(step_figures, wall_s));
-    out->inflight_s = median(r, warmup, offsetof(step_figures, inflight_s));
-    out->waiting_s = median(r, warmup, offsetof(step_figures, waiting_s));
-    out->transfer_s = median(r, warmup, offsetof(step_figures, transfer_s));
-    for (size_t p = 0; p < GW_PHASES; p++)
-        out->phase_s[p] = median(r, warmup, offsetof(step_figures, phase_s) + p * sizeof(float));
-    for (size_t k = 0; k < SPLITS; k++)
-        split[k] = median(r, warmup, offsetof(step_figures, split) + k * sizeof(float));
-    memcpy(&out->split, split, sizeof out->split);
+    for (int k = 0; k < FIGURES; k++)
+        out->figure[k] = median(r, warmup, k);
     out->source = r->source;
     out->wire_bytes = wire / (double)out->batches;
     out->logical_bytes = logical / (double)out->batches;
@@ -345,7 +316,7 @@ void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out
 gw_err gw_record_close(gw_record *r) {
     gw_err e = gw_record_flush(r);
     if (e == GW_OK && r->files)
-        e = gw_rows_commit(r->files, name);
+        e = gw_rows_commit(r->files, &r->table.table);
     e = gw_agree(r->comm, e);
     gw_record_abandon(r);
     return e;

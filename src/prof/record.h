@@ -7,8 +7,6 @@
 #include "mpi/agree.h"
 #include "prof/batch_row.h"
 
-#define GW_BATCHES "batches.csv"
-
 typedef struct gw_record gw_record;
 
 enum {
@@ -18,13 +16,18 @@ enum {
 
 /** What a step of the run costs, after warm-up; see gw_record_summary. NaN: not measured. */
 typedef struct gw_batch_summary {
-    int64_t batches;                  /* that the figures are over */
-    int64_t earlier;                  /* steps of earlier starts that they could be of */
-    double wall_s;                    /* median over steps of the longest wall over the ranks */
-    double phase_s[GW_PHASES];        /* median over steps of the mean over the ranks */
-    double inflight_s;                /* the same */
-    double waiting_s, transfer_s;     /* the same, over the steps where all ranks know them */
-    gw_batch_split split;             /* the same, over the ranks and steps that have the figure */
+    int64_t batches; /* that the figures are over */
+    int64_t earlier; /* steps of earlier starts that they could be of */
+    union {
+        struct {
+            double wall_s;     /* median over steps of the longest wall over the ranks */
+            double inflight_s; /* median over steps of the mean over the ranks; so are these: */
+            double waiting_s, transfer_s; /* of steps where all ranks know them */
+            double phase_s[GW_PHASES];
+            gw_batch_split split; /* of the ranks and steps that have the figure */
+        };
+        double figure[4 + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
+    };
     gw_split_source source;           /* the best of any row */
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
@@ -33,7 +36,7 @@ typedef struct gw_batch_summary {
  * `comm` is kept, not copied: it must outlive the record. */
 gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm);
 
-/** Before gw_record_begin and the first flush: the columns of gw_batch_row.counter, copied; n <=
+/** Before gw_record_begin and the first flush: the columns of gw_batch_counts.counter, copied; n <=
  *  GW_COUNTERS. The same on all ranks. */
 void gw_record_counters(gw_record *r, const char *const *names, int n);
 

@@ -1,10 +1,10 @@
 #include "prof/waits.h"
 
 #include "base/mem.h"
+#include "mpi/collect.h"
 #include "mpi/wait.h"
 #include "prof/arrival.h"
 #include "prof/clock.h"
-#include "prof/collectives.h"
 #include "prof/exchange.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm) {
     if (e == GW_OK)
         e = gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s);
     if (e == GW_OK && files && w->rank == 0)
-        e = gw_collectives_open(&w->to, files);
+        e = gw_rows_open(files, &gw_waits_collectives, &w->to, NULL);
     if (e == GW_OK)
         e = gw_exchange_log_open(rows);
     e = gw_agree(comm, e);
@@ -137,29 +137,94 @@ static int split(gw_waits *w, const gw_exchange_view *v, int at) {
     return at;
 }
 
-static void fill_rows(gw_waits *w, const gw_exchange_view *v, gw_batch_row *rows, int64_t n) {
+static void waits_fill(gw_waits *w, const gw_exchange_view *v, gw_batch_row *rows, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         w->waiting_s[i] = i >= v->rows || v->lost[i] ? NAN : 0;
     for (int at = 0; at < v->n_stretches;)
         at = split(w, v, at);
-    for (int64_t i = 0; i < n; i++) {
-        gw_batch_row *row = &rows[i];
-        double wait_s = row->cost.phase_s[GW_PHASE_MPI_WAIT];
-        row->wait_skew_s = isnan(wait_s) ? NAN : w->waiting_s[i];
-        row->transfer_s = wait_s - w->waiting_s[i];
-        row->clock_err_s = w->ranks > 1 ? gw_sync_error(w->sync) : NAN;
-        row->cost.start_s = gw_sync_seconds(w->sync, row->cost.start_ticks);
-    }
+    for (int64_t i = 0; i < n; i++)
+        gw_batch_row_wait(
+            &rows[i],
+            &(gw_batch_wait){.start_s = gw_sync_seconds(w->sync, rows[i].cost.start_ticks),
+                             .waiting_s = w->waiting_s[i],
+                             .clock_err_s = w->ranks > 1 ? gw_sync_error(w->sync) : NAN});
+}
+
+/* ---- collectives.csv ---- */
+
+typedef struct row {
+    int rank;
+    int64_t step;
+    char lane[16];
+    int schedule;
+    uint64_t run, off, n;
+    double start_s, block_s, unblock_s, done_s, waiting_s, transfer_s, skew_s;
+    long last_rank;
+} row;
+
+static const gw_column columns[] = {
+    GW_COLUMN(row, "rank", INT, rank),
+    GW_COLUMN(row, "step", I64, step),
+    GW_COLUMN(row, "lane", TEXT, lane),
+    GW_COLUMN(row, "schedule", INT, schedule),
+    GW_COLUMN(row, "run", U64, run),
+    GW_COLUMN(row, "offset", U64, off),
+    GW_COLUMN(row, "elements", U64, n),
+    GW_COLUMN_REAL(row, "start_s", start_s, 11),
+    GW_COLUMN_REAL(row, "block_s", block_s, 11),
+    GW_COLUMN_REAL(row, "unblock_s", unblock_s, 11),
+    GW_COLUMN_REAL(row, "done_s", done_s, 11),
+    GW_COLUMN_REAL(row, "waiting_s", waiting_s, 11),
+    GW_COLUMN_REAL(row, "transfer_s", transfer_s, 11),
+    GW_COLUMN(row, "last_rank", COUNT, last_rank),
+    GW_COLUMN_REAL(row, "skew_s", skew_s, 11),
+};
+const gw_table gw_waits_collectives = GW_TABLE("collectives.csv", row, columns);
+
+static double waits_at(const gw_waits *w, uint64_t ticks) {
+    return ticks ? gw_sync_seconds(w->sync, ticks) : NAN;
+}
+
+static row waits_row(const gw_waits *w, const gw_exchange_entry *e) {
+    row r = {.rank = w->rank,
+             .step = e->step,
+             .schedule = e->x.schedule,
+             .run = e->x.run,
+             .off = e->x.off,
+             .n = e->x.n,
+             .start_s = waits_at(w, e->start),
+             .block_s = waits_at(w, e->block),
+             .unblock_s = waits_at(w, e->unblock),
+             .done_s = waits_at(w, e->done),
+             .waiting_s = e->resolved ? e->waiting_s : NAN,
+             .transfer_s = e->resolved ? e->transfer_s : NAN,
+             .skew_s = e->resolved ? e->latest_s - e->first_s : NAN,
+             .last_rank = e->resolved ? e->last_rank : -1};
+    snprintf(r.lane, sizeof r.lane, "%s", e->x.name ? e->x.name : "");
+    return r;
+}
+
+/* The finished exchanges of recorded batches. */
+static gw_err waits_write(gw_waits *w, const gw_exchange_view *v) {
+    row *rows = NULL;
+    int n = 0;
+    GW_TRY(gw_agree(w->comm, gw_alloc(&rows, (size_t)v->n_entries, sizeof *rows)));
+    for (int i = 0; i < v->n_entries; i++)
+        if (v->finished[i] && v->entries[i].step > 0)
+            rows[n++] = waits_row(w, &v->entries[i]);
+    gw_err e = gw_collect_rows(&gw_waits_collectives, w->to, rows, n, w->comm);
+    free(rows);
+    return e;
 }
 
 gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
     GW_TRY(gw_sync_again(w->sync));
     gw_exchange_view v = gw_exchange_log_view();
     GW_TRY(resolve(w, &v));
-    fill_rows(w, &v, rows, n);
+    waits_fill(w, &v, rows, n);
     w->dropped = v.dropped;
     if (w->files)
-        GW_TRY(gw_collectives_write(w->to, &v, w->sync, w->comm));
+        GW_TRY(waits_write(w, &v));
     *room = gw_exchange_log_room();
     gw_exchange_log_clear();
     return gw_allreduce(MPI_IN_PLACE, room, 1, MPI_INT, MPI_MIN, w->comm);
@@ -191,7 +256,7 @@ gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *droppe
 gw_err gw_waits_close(gw_waits *w) {
     gw_err e = GW_OK;
     if (w->to)
-        e = gw_rows_commit(w->files, GW_COLLECTIVES);
+        e = gw_rows_commit(w->files, &gw_waits_collectives);
     e = gw_agree(w->comm, e);
     gw_waits_abandon(w);
     return e;

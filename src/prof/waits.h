@@ -9,6 +9,9 @@
 
 typedef struct gw_waits gw_waits;
 
+/** collectives.csv: one row a rank and exchange. */
+extern const gw_table gw_waits_collectives;
+
 /** What one rank's lateness cost, over all recorded batches after GW_RECORD_WARMUP. */
 typedef struct gw_waits_rank {
     double last;     /* share of the exchanges, of those with a last rank, that it was last at */

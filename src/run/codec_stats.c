@@ -228,7 +228,11 @@ gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
 
 /* ---- an epoch ---- */
 
-static gw_err reduce_rows(gw_codec_stats *st) {
+static double known(double x) {
+    return isfinite(x) ? x : NAN;
+}
+
+static gw_err reduce_rows(gw_codec_stats *st, int epoch) {
     int n = st->s.n_layers;
     double *norms = NULL;
     const gw_coded *now = gw_session_coded(st->s.session);
@@ -250,38 +254,34 @@ static gw_err reduce_rows(gw_codec_stats *st) {
             e = gw_allreduce(MPI_IN_PLACE, &copies, 1, MPI_DOUBLE, MPI_SUM, st->comm);
         copies /= (double)st->s.layers[l].n;
         st->rows[l] =
-            (gw_codec_row){.codec = gw_session_codec_of(st->s.session, st->s.layers[l].off),
+            (gw_codec_row){.epoch = epoch,
+                           .layer = l,
+                           .codec = gw_session_codec_of(st->s.session, st->s.layers[l].off),
+                           .elements = st->s.layers[l].n,
                            .samples = st->samples,
-                           .relative_error = sqrt(s->error2 / s->exact2),
-                           .cosine = s->dot / sqrt(s->exact2 * s->got2),
-                           .gradient_norm = sqrt(s->exact2 / copies / (double)st->samples),
-                           .residual_norm = kept ? norms[l] : NAN,
+                           .relative_error = known(sqrt(s->error2 / s->exact2)),
+                           .cosine = known(s->dot / sqrt(s->exact2 * s->got2)),
+                           .gradient_norm = known(sqrt(s->exact2 / copies / (double)st->samples)),
+                           .residual_norm = kept ? known(norms[l]) : NAN,
                            .bits = coded[1] ? 8 * (double)coded[0] / (double)coded[1] : NAN};
     }
     free(norms);
     return e;
 }
 
-static void put(FILE *to, double x, char end) {
-    if (isfinite(x))
-        fprintf(to, "%.6g", x);
-    fputc(end, to);
-}
-
-static gw_err write_rows(gw_codec_stats *st, int epoch) {
-    FILE *to = st->csv;
-    for (int l = 0; l < st->s.n_layers; l++) {
-        const gw_codec_row *r = &st->rows[l];
-        fprintf(to, "%d,%d,\"%s\",%zu,%lld,", epoch, l, r->codec, st->s.layers[l].n,
-                (long long)r->samples);
-        put(to, r->relative_error, ',');
-        put(to, r->cosine, ',');
-        put(to, r->gradient_norm, ',');
-        put(to, r->residual_norm, ',');
-        put(to, r->bits, '\n');
-    }
-    return ferror(to) ? gw_fail(GW_ERR_IO, "codec.csv: write failed: is the disk full?") : GW_OK;
-}
+static const gw_column columns[] = {
+    GW_COLUMN(gw_codec_row, "epoch", INT, epoch),
+    GW_COLUMN(gw_codec_row, "layer", INT, layer),
+    GW_COLUMN(gw_codec_row, "codec", QUOTED, codec),
+    GW_COLUMN(gw_codec_row, "elements", U64, elements),
+    GW_COLUMN(gw_codec_row, "samples", I64, samples),
+    GW_COLUMN_REAL(gw_codec_row, "relative_error", relative_error, 6),
+    GW_COLUMN_REAL(gw_codec_row, "cosine", cosine, 6),
+    GW_COLUMN_REAL(gw_codec_row, "gradient_norm", gradient_norm, 6),
+    GW_COLUMN_REAL(gw_codec_row, "residual_norm", residual_norm, 6),
+    GW_COLUMN_REAL(gw_codec_row, "bits_per_element", bits, 6),
+};
+const gw_table gw_codec_stats_table = GW_TABLE("codec.csv", gw_codec_row, columns);
 
 void gw_codec_stats_restart(gw_codec_stats *st) {
     if (st->s.every > 0)
@@ -293,12 +293,13 @@ gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **
     *rows = NULL;
     if (st->s.every == 0)
         return GW_OK;
-    GW_TRY(reduce_rows(st));
+    GW_TRY(reduce_rows(st, epoch));
     memset(st->sum, 0, (size_t)st->s.n_layers * sizeof *st->sum);
     gw_codec_stats_restart(st);
     st->samples = 0;
     *rows = st->rows;
-    return gw_agree(st->comm, st->csv ? write_rows(st, epoch) : GW_OK);
+    return gw_agree(
+        st->comm, gw_table_write(&gw_codec_stats_table, st->csv, st->rows, (size_t)st->s.n_layers));
 }
 
 /* ---- life ---- */
@@ -317,7 +318,7 @@ static gw_err allocate(gw_codec_stats *st) {
     gw_codec_stats_restart(st);
     if (!st->s.files || st->rank != 0)
         return GW_OK;
-    return gw_rows_open(st->s.files, GW_CODEC_STATS, GW_CODEC_STATS_HEADER, &st->csv, NULL);
+    return gw_rows_open(st->s.files, &gw_codec_stats_table, &st->csv, NULL);
 }
 
 gw_err gw_codec_stats_check(const gw_session *session, int every) {
@@ -350,10 +351,6 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
     }
     *out = st;
     return GW_OK;
-}
-
-gw_err gw_codec_stats_commit(gw_codec_stats *st) {
-    return st->csv ? gw_rows_commit(st->s.files, GW_CODEC_STATS) : GW_OK;
 }
 
 void gw_codec_stats_close(gw_codec_stats *st) {

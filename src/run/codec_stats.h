@@ -7,10 +7,8 @@
 #include "base/rows.h"
 #include "run/session.h"
 
-#define GW_CODEC_STATS "codec.csv"
-#define GW_CODEC_STATS_HEADER                                                                      \
-    "epoch,layer,codec,elements,samples,relative_error,cosine,gradient_norm,residual_norm,"        \
-    "bits_per_element"
+/** codec.csv: rows are gw_codec_row. */
+extern const gw_table gw_codec_stats_table;
 
 typedef struct gw_codec_stats gw_codec_stats;
 
@@ -25,6 +23,8 @@ typedef struct gw_codec_stats_setup {
 
 /** One layer's figures of an epoch. */
 typedef struct gw_codec_row {
+    int epoch, layer;
+    uint64_t elements;
     const char *codec;     /* of the layer's first tensor */
     int64_t samples;       /* steps compared */
     double relative_error; /* |exchanged - exact| / |exact|, over all samples; NaN: no sample */
@@ -62,8 +62,5 @@ void gw_codec_stats_restart(gw_codec_stats *st);
 /** Collective: the epoch's rows, to codec.csv, too; NULL if no steps are compared. The rows (one a
  *  layer) stay valid till the next call. */
 gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **rows);
-
-/** Rank 0: give codec.csv its name. */
-gw_err gw_codec_stats_commit(gw_codec_stats *st);
 
 #endif

@@ -116,21 +116,20 @@ void gw_split_forget(gw_split *m) {
     m->split = m->flagged = 0;
 }
 
-void gw_split_batch(gw_split *m, int local, const gw_moved *moved, gw_batch_row *row) {
-    const gw_batch_cost *c = &row->cost;
+gw_batch_split gw_split_batch(gw_split *m, int local, const gw_moved *moved,
+                              const gw_batch_cost *c) {
+    gw_batch_split split = gw_batch_no_split;
     const double *phase = c->phase_s, *part = c->part_s;
     double pointwise = part[GW_PART_FORWARD_POINTWISE] + part[GW_PART_BACKWARD_POINTWISE];
     double rest = pointwise + part[GW_PART_LOSS];
     if (!m->c || isnan(rest) || local < 1)
-        return;
+        return split;
     double moving = pointwise + phase[GW_PHASE_UPDATE];
     double memory = beyond(moving, twins(m, local, moved));
-    row->split.memory_twin_s = memory;
-    row->split.core_twin_s = rest + phase[GW_PHASE_UPDATE] - memory;
-    split_codec(m, c, &row->split);
+    split.memory_twin_s = memory;
+    split.core_twin_s = rest + phase[GW_PHASE_UPDATE] - memory;
+    split_codec(m, c, &split);
     m->split++;
-    split_products(m, local, phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] - rest,
-                   &row->split);
-    if (row->source == GW_SPLIT_NONE)
-        row->source = GW_SPLIT_TWIN_MODEL;
+    split_products(m, local, phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] - rest, &split);
+    return split;
 }

@@ -41,10 +41,11 @@ typedef struct gw_split {
  */
 void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of);
 
-/** Set row->split (but for the counters') and row->source from row->cost, for `local` samples.
- *  Batches of which no parts were timed, and without samples, stay blank; the interval of those
- *  whose size is more than 10% off too. */
-void gw_split_batch(gw_split *m, int local, const gw_moved *moved, gw_batch_row *row);
+/** The split, but for the counters', of a batch of `local` samples that cost `c`. Batches of which no
+ *  parts were timed, and without samples, stay blank; the interval of those whose size is more than
+ *  10% off too. */
+gw_batch_split gw_split_batch(gw_split *m, int local, const gw_moved *moved,
+                              const gw_batch_cost *c);
 
 /** Count batches anew: those so far were a rehearsal. */
 void gw_split_forget(gw_split *m);

@@ -112,19 +112,8 @@ void gw_memory_close(gw_memory *m) {
     free(m);
 }
 
-void gw_memory_begin(gw_memory *m) {
-    if (m && m->counters)
-        gw_counters_begin(m->counters);
-}
-
-void gw_memory_end(gw_memory *m, gw_batch_row *row) {
-    if (m && m->counters)
-        gw_counters_end(m->counters, row);
-}
-
-void gw_memory_forget(gw_memory *m) {
-    if (m && m->counters)
-        gw_counters_forget(m->counters);
+gw_counters *gw_memory_counters(const gw_memory *m) {
+    return m ? m->counters : NULL;
 }
 
 gw_err gw_memory_finish(gw_memory *m) {

@@ -19,12 +19,8 @@ gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int thread
 /** Name the record's columns, before its first flush. */
 void gw_memory_columns(const gw_memory *m, gw_record *record);
 
-/** Right before gw_ledger_begin and right after gw_ledger_end of a batch; m may be NULL. */
-void gw_memory_begin(gw_memory *m);
-void gw_memory_end(gw_memory *m, gw_batch_row *row);
-
-/** The batches so far were none of the run's; m may be NULL. */
-void gw_memory_forget(gw_memory *m);
+/** What counts; NULL: nothing does. m may be NULL. */
+gw_counters *gw_memory_counters(const gw_memory *m);
 
 /** Collective: after the last batch, sum up over the ranks. */
 gw_err gw_memory_finish(gw_memory *m);

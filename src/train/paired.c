@@ -15,15 +15,39 @@ enum { BLOCKING, OVERLAPPED, VARIANTS };
 enum { SALT = 0x70616972, BOOTSTRAP = 0x626f6f74 };
 
 /* Series over the steps, in their order. */
-enum { WALL_B, WALL_O, SAVED, RATIO, INTERFERENCE, INFLIGHT, SERIES };
+enum { WALL_B, WALL_O, SAVED, RATIO, INTERFERENCE, HIDDEN, SERIES };
 
 /* A pair of several steps: one fills the pipeline, some are timed, one drains it. */
 enum { FILL = 1, TIMED = 4, DRAIN = 1, BLOCK = FILL + TIMED + DRAIN };
 
-/* Of the timed steps of a pair, on this rank. */
-typedef struct timed {
-    double wall_s, compute_s, exposed_s, inflight_s;
-} timed;
+enum { COMPUTE, EXPOSED, INFLIGHT, MEANS };
+
+/* A pair's seconds a timed step: walls of the slowest rank, the rest means over the ranks. While it
+ * is under way: sums of this rank. */
+typedef struct row {
+    int64_t step;
+    int first, steps, equal;
+    double wall[VARIANTS], mean[MEANS][VARIANTS], saved, interference;
+} row;
+
+static const char *const variants[] = {[BLOCKING] = "blocking", [OVERLAPPED] = "overlapped", NULL};
+static const gw_column columns[] = {
+    GW_COLUMN(row, "step", I64, step),
+    GW_COLUMN_NAME(row, "first", first, variants),
+    GW_COLUMN(row, "steps", INT, steps),
+    GW_COLUMN_REAL(row, "blocking_wall_s", wall[BLOCKING], 9),
+    GW_COLUMN_REAL(row, "overlapped_wall_s", wall[OVERLAPPED], 9),
+    GW_COLUMN_REAL(row, "saved_s", saved, 9),
+    GW_COLUMN_REAL(row, "blocking_compute_s", mean[COMPUTE][BLOCKING], 9),
+    GW_COLUMN_REAL(row, "overlapped_compute_s", mean[COMPUTE][OVERLAPPED], 9),
+    GW_COLUMN_REAL(row, "interference_s", interference, 9),
+    GW_COLUMN_REAL(row, "blocking_exposed_s", mean[EXPOSED][BLOCKING], 9),
+    GW_COLUMN_REAL(row, "overlapped_exposed_s", mean[EXPOSED][OVERLAPPED], 9),
+    GW_COLUMN_REAL(row, "blocking_inflight_s", mean[INFLIGHT][BLOCKING], 9),
+    GW_COLUMN_REAL(row, "inflight_s", mean[INFLIGHT][OVERLAPPED], 9),
+    GW_COLUMN(row, "equal", INT, equal),
+};
+static const gw_table table = GW_TABLE("paired.csv", row, columns);
 
 struct gw_paired {
     MPI_Comm comm;
@@ -38,9 +62,9 @@ struct gw_paired {
     bool promise;                /* both variants must end with the same bits */
     int wanted;                  /* steps of a pair: 1 or BLOCK */
     /* the pair under way */
-    int n, done, first; /* done: of the overlapped steps; 0: none is under way */
-    bool compares;      /* false: cut so short that no step of it can be timed */
-    timed sum[VARIANTS];
+    int n, done;   /* done: of the overlapped steps; 0: none is under way */
+    bool compares; /* false: cut so short that no step of it can be timed */
+    row now;
     gw_snapshot start, end;
     gw_samples series[SERIES];
     int equal;
@@ -111,11 +135,8 @@ static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_sess
 static gw_err open_csv(gw_paired *p, const gw_train_config *c) {
     if (!c->out || p->rank != 0)
         return GW_OK;
-    GW_TRY(gw_file_create(&p->csv, c->out, "paired.csv"));
-    fprintf(gw_file_stream(p->csv),
-            "step,first,steps,blocking_wall_s,overlapped_wall_s,saved_s,blocking_compute_s,"
-            "overlapped_compute_s,interference_s,blocking_exposed_s,overlapped_exposed_s,"
-            "blocking_inflight_s,inflight_s,equal\n");
+    GW_TRY(gw_file_create(&p->csv, c->out, table.file));
+    gw_table_header(&table, gw_file_stream(p->csv));
     return GW_OK;
 }
 
@@ -193,29 +214,22 @@ static gw_err begin(gw_paired *p, int variant) {
     return gw_barrier(p->comm);
 }
 
-static double compute_of(const gw_batch_cost *c) {
-    const double *p = c->phase_s;
-    return p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
-}
-
-static double exposed_of(const gw_batch_cost *c) {
-    const double *p = c->phase_s;
-    return p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
-}
-
 static int timed_steps(const gw_paired *p) {
     return p->n == 1 ? 1 : p->n - FILL - DRAIN;
 }
 
 /* Step i of the pair took so much. */
-static void count(gw_paired *p, int variant, int i, const gw_batch_cost *c) {
-    timed *f = &p->sum[variant];
+static void count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
+    const double *phase = c->phase_s;
+    row *r = &p->now;
     if (p->n > 1 && (i < FILL || i >= p->n - DRAIN))
         return;
-    f->wall_s += c->wall_s;
-    f->compute_s += compute_of(c);
-    f->exposed_s += exposed_of(c);
-    f->inflight_s += c->inflight_s;
+    r->wall[v] += c->wall_s;
+    r->mean[COMPUTE][v] +=
+        phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] + phase[GW_PHASE_UPDATE];
+    r->mean[EXPOSED][v] +=
+        phase[GW_PHASE_MPI_POST] + phase[GW_PHASE_MPI_POLL] + phase[GW_PHASE_MPI_WAIT];
+    r->mean[INFLIGHT][v] += c->inflight_s;
 }
 
 /* All of the pair's steps, of which the first is `ahead` steps after the present one. */
@@ -224,11 +238,10 @@ static gw_err take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, 
     if (p->watch)
         p->twin_watch = *p->watch;
     for (int i = 0; i < p->n; i++) {
-        gw_batch_row row = gw_batch_row_blank();
-        double loss;
-        row.step = p->twin_watch.step = step + i;
-        GW_TRY(run(ctx, &(gw_paired_take){.at = ahead + i}, &row, &loss));
-        count(p, BLOCKING, i, &row.cost);
+        gw_batch_parts batch = {.step = step + i};
+        p->twin_watch.step = step + i;
+        GW_TRY(run(ctx, &(gw_paired_take){.at = ahead + i}, &batch));
+        count(p, BLOCKING, i, &batch.cost);
     }
     return GW_OK;
 }
@@ -258,35 +271,28 @@ static gw_err compare(gw_paired *p, int64_t step, bool *equal) {
 }
 
 static gw_err keep(gw_paired *p, int64_t step, bool equal) {
-    const timed *b = &p->sum[BLOCKING], *o = &p->sum[OVERLAPPED];
-    double wall[VARIANTS] = {b->wall_s, o->wall_s};
-    double mean[] = {b->compute_s, o->compute_s,  b->exposed_s,
-                     o->exposed_s, b->inflight_s, o->inflight_s};
-    enum { MEANS = sizeof mean / sizeof *mean };
-    int steps = timed_steps(p);
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, VARIANTS, MPI_DOUBLE, MPI_MAX, p->comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, MEANS, MPI_DOUBLE, MPI_SUM, p->comm));
-    for (int i = 0; i < VARIANTS; i++)
-        wall[i] /= steps;
-    for (int i = 0; i < MEANS; i++)
-        mean[i] /= p->ranks * steps;
-    const double figures[SERIES] = {[WALL_B] = wall[BLOCKING],
-                                    [WALL_O] = wall[OVERLAPPED],
-                                    [SAVED] = wall[BLOCKING] - wall[OVERLAPPED],
-                                    [RATIO] = wall[BLOCKING] / wall[OVERLAPPED],
-                                    [INTERFERENCE] = mean[1] - mean[0],
-                                    [INFLIGHT] = mean[5]};
-    if (p->csv)
-        fprintf(gw_file_stream(p->csv),
-                "%lld,%s,%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
-                (long long)step, p->first == BLOCKING ? "blocking" : "overlapped", steps,
-                wall[BLOCKING], wall[OVERLAPPED], figures[SAVED], mean[0], mean[1],
-                figures[INTERFERENCE], mean[2], mean[3], mean[4], mean[5], equal);
-    gw_err e = GW_OK;
+    row *r = &p->now;
+    r->step = step;
+    r->steps = timed_steps(p);
+    r->equal = equal;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, r->wall, VARIANTS, MPI_DOUBLE, MPI_MAX, p->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, r->mean, MEANS * VARIANTS, MPI_DOUBLE, MPI_SUM, p->comm));
+    for (int v = 0; v < VARIANTS; v++) {
+        r->wall[v] /= r->steps;
+        for (int i = 0; i < MEANS; i++)
+            r->mean[i][v] /= p->ranks * r->steps;
+    }
+    r->saved = r->wall[BLOCKING] - r->wall[OVERLAPPED];
+    r->interference = r->mean[COMPUTE][OVERLAPPED] - r->mean[COMPUTE][BLOCKING];
+    const double figures[SERIES] = {[WALL_B] = r->wall[BLOCKING],
+                                    [WALL_O] = r->wall[OVERLAPPED],
+                                    [SAVED] = r->saved,
+                                    [RATIO] = r->wall[BLOCKING] / r->wall[OVERLAPPED],
+                                    [INTERFERENCE] = r->interference,
+                                    [HIDDEN] = r->mean[INFLIGHT][OVERLAPPED]};
+    gw_err e = gw_table_write(&table, p->csv ? gw_file_stream(p->csv) : NULL, r, 1);
     for (int i = 0; i < SERIES && e == GW_OK; i++)
         e = gw_samples_add(&p->series[i], figures[i]);
-    if (e == GW_OK && p->csv && ferror(gw_file_stream(p->csv)))
-        e = gw_fail(GW_ERR_IO, "cannot write paired.csv: is the disk full?");
     return gw_agree(p->comm, e);
 }
 
@@ -297,20 +303,19 @@ int gw_paired_wants(const gw_paired *p) {
 static gw_err begin_pair(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, int64_t step) {
     uint64_t key = gw_rng_key(p->seed, SALT);
     p->n = ahead < p->wanted ? ahead : p->wanted;
-    p->first = (int)(gw_rng_u64(key, (uint64_t)step) & 1);
-    memset(p->sum, 0, sizeof p->sum);
+    p->now = (row){.first = (int)(gw_rng_u64(key, (uint64_t)step) & 1)};
     p->compares = p->wanted == 1 || p->n > FILL + DRAIN;
     if (!p->compares)
         return GW_OK;
     GW_TRY(gw_snapshot_take(&p->start, p->stepper));
-    if (p->first == BLOCKING)
+    if (p->now.first == BLOCKING)
         GW_TRY(take_twin(p, run, ctx, 0, step));
     return begin(p, OVERLAPPED);
 }
 
 /* The twin's turn, if it has not come yet: of steps that are behind. */
 static gw_err end_pair(gw_paired *p, gw_paired_run *run, void *ctx, int64_t step) {
-    if (!p->compares || p->first == BLOCKING)
+    if (!p->compares || p->now.first == BLOCKING)
         return GW_OK;
     GW_TRY(gw_snapshot_take(&p->end, p->stepper));
     return take_twin(p, run, ctx, 1 - p->n, step + 1 - p->n);
@@ -324,26 +329,26 @@ static gw_err conclude(gw_paired *p, int64_t step) {
         return GW_OK;
     GW_TRY(compare(p, step, &equal));
     GW_TRY(keep(p, step, equal));
-    if (p->first == BLOCKING)
+    if (p->now.first == BLOCKING)
         return GW_OK; /* it is in place */
     use(p, OVERLAPPED);
     return gw_agree(p->comm, gw_snapshot_put(&p->end, p->stepper));
 }
 
-gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_row *row,
-                      double *loss, bool *own) {
-    gw_err e = p->done == 0 ? begin_pair(p, run, ctx, ahead, row->step) : GW_OK;
+gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_parts *batch,
+                      bool *own) {
+    gw_err e = p->done == 0 ? begin_pair(p, run, ctx, ahead, batch->step) : GW_OK;
     bool last = p->done + 1 == p->n;
     gw_paired_take take = {.counts = true, .drain = last && p->wanted > 1};
     if (e == GW_OK)
-        e = run(ctx, &take, row, loss);
+        e = run(ctx, &take, batch);
     if (e == GW_OK) {
-        count(p, OVERLAPPED, p->done++, &row->cost);
-        e = last ? end_pair(p, run, ctx, row->step) : GW_OK;
+        count(p, OVERLAPPED, p->done++, &batch->cost);
+        e = last ? end_pair(p, run, ctx, batch->step) : GW_OK;
     }
     *own = e != GW_OK;
     GW_TRY(e);
-    return last ? conclude(p, row->step) : GW_OK;
+    return last ? conclude(p, batch->step) : GW_OK;
 }
 
 /* ---- the end ---- */

@@ -52,20 +52,19 @@ typedef struct gw_paired_take {
     bool drain;  /* nothing may be in flight afterwards; within the step */
 } gw_paired_take;
 
-/** Take that step with the stepper, measured. */
-typedef gw_err gw_paired_run(void *ctx, const gw_paired_take *take, gw_batch_row *row,
-                             double *loss);
+/** Take that step, number batch->step, with the stepper, measured: fill in what it came to. */
+typedef gw_err gw_paired_run(void *ctx, const gw_paired_take *take, gw_batch_parts *batch);
 
 /** Steps of a pair, and 0 unless the next step begins one. */
 int gw_paired_wants(const gw_paired *p);
 
-/** Collective, between batches: take step number row->step, in both variants sooner or later.
+/** Collective, between batches: take step number batch->step, in both variants sooner or later.
  *  `ahead` >= 1, looked at where a pair begins: how many steps lie before the next at whose end
- *  nothing may be pending, that one included; a longer pair is cut. *row and *loss are the
- *  overlapped step's. Where sums of two ranks' exact gradients come out different:
+ *  nothing may be pending, that one included; a longer pair is cut. *batch is the
+ *  overlapped step. Where sums of two ranks' exact gradients come out different:
  *  GW_ERR_DIVERGED on all ranks. *own: the error is this rank's alone. */
-gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_row *row,
-                      double *loss, bool *own);
+gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_parts *batch,
+                      bool *own);
 
 /** Collective: results of all pairs but those of the first `warmup` steps (if there are enough),
  *  and paired.csv gets its name. */

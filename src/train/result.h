@@ -12,14 +12,23 @@
 #include "train/overhead.h"
 #include "train/paired.h"
 
-typedef struct gw_train_result {
-    int64_t steps, steps_before; /* of all starts of the run; of those before this one */
-    double train_loss, test_loss, test_accuracy;
+/** What is known at the end of an epoch: a row of epochs.csv. */
+typedef struct gw_epoch_row {
+    int epoch;
+    int64_t step;
+    double train_loss;
     double validation_loss, validation_accuracy; /* NaN: no validation set */
-    double elapsed_s, train_s; /* from the first step to the end; inside batches */
+    double test_loss, test_accuracy;
+    double elapsed_s, train_s; /* since the first step; of that inside batches */
     uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
     uint32_t replica_hash;
-    gw_batch_summary summary; /* rank 0 */
+} gw_epoch_row;
+
+typedef struct gw_train_result {
+    int64_t steps, steps_before; /* of all starts of the run; of those before this one */
+    gw_epoch_row last;
+    double elapsed_s, train_s; /* from the first step to the end; inside batches */
+    gw_batch_summary summary;  /* rank 0 */
     /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
     gw_overhead overhead[GW_OVERHEAD_LEVELS];
     gw_straggler straggler;  /* rank 0 */

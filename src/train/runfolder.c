@@ -1,338 +1,149 @@
 #include "train/runfolder.h"
 
 #include "base/file.h"
-#include "base/json.h"
-#include "base/mem.h"
-#include "base/text.h"
-#include "base/version.h"
 #include "checkpoint/history.h"
-#include "comm/tuning.h"
-#include "machine/host.h"
-#include "nn/gemm.h"
-#include "prof/clock.h"
-#include "select/auto.h"
-#include "train/restart.h"
+#include "checkpoint/store.h"
 
-#include <jansson.h>
-#include <math.h>
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- epochs.csv ---- */
+/* Files that only the end of a run writes, first the one that says that it has ended; and those
+ * that grow with it. */
+static const char *const ends[] = {"run.json", "trace.json", "matrix.csv",
+                                   "algo.csv", "paired.csv", "model.gw"};
+static const char *const growing[] = {"batches.csv", "epochs.csv", "collectives.csv", "codec.csv"};
+enum {
+    ENDS = sizeof ends / sizeof *ends,
+    GROWING = sizeof growing / sizeof *growing,
+    LONGEST = 4200
+};
 
-gw_err gw_epochs_open(FILE **to, gw_rows *files) {
-    return gw_rows_open(files, GW_EPOCHS, GW_EPOCHS_HEADER, to, NULL);
+bool gw_runfolder_grows(const char *name) {
+    for (int i = 0; i < GROWING; i++)
+        if (strcmp(growing[i], name) == 0)
+            return true;
+    return false;
 }
 
-/* A figure that is missing is blank, never 0. */
-static void put(FILE *to, double x) {
-    if (isnan(x))
-        fputc(',', to);
-    else
-        fprintf(to, "%.9g,", x);
+static bool lies_in(const char *path, const char *dir) {
+    char there[PATH_MAX], here[PATH_MAX];
+    if (!realpath(path, there) || !realpath(dir, here))
+        return false;
+    size_t len = strlen(here);
+    return strncmp(there, here, len) == 0 && (there[len] == '/' || there[len] == '\0');
 }
 
-gw_err gw_epochs_write(FILE *to, const gw_epoch_row *row) {
-    fprintf(to, "%d,%lld,", row->epoch, (long long)row->step);
-    put(to, row->train_loss);
-    put(to, row->validation_loss);
-    put(to, row->validation_accuracy);
-    put(to, row->test_loss);
-    put(to, row->test_accuracy);
-    put(to, row->elapsed_s);
-    put(to, row->train_s);
-    if (row->wire_bytes != GW_UNCOUNTED)
-        fprintf(to, "%llu", (unsigned long long)row->wire_bytes);
-    fprintf(to, ",%08x\n", row->replica_hash);
-    return ferror(to) ? gw_fail(GW_ERR_IO, "epochs.csv: write failed: is the disk full?") : GW_OK;
+gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
+                                     const char *found) {
+    char own[LONGEST]; /* a run may lie within the folder of another */
+    snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
+    if (*found && lies_in(found, own))
+        return GW_RUNFOLDER_GO_ON;
+    if (!*found && resume && strcmp(resume, "auto") == 0)
+        return GW_RUNFOLDER_AGAIN;
+    return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
 }
 
-/* ---- run.json ---- */
-
-static json_t *count_or_null(uint64_t n) {
-    return n == GW_UNCOUNTED ? json_null() : json_integer((json_int_t)n);
+static bool has_checkpoints(const char *dir) {
+    char path[LONGEST];
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    return gw_store_any(path);
 }
 
-static json_t *options(const gw_train_config *c) {
-    json_t *all = json_object();
-    for (const gw_opt *o = c->opts; o->name; o++) {
-        const char *text = gw_args_text(c->args, o->name);
-        json_t *v = o->type == GW_OPT_FLAG   ? json_boolean(text && *text == '1')
-                    : !text                  ? json_null()
-                    : o->type == GW_OPT_REAL ? json_real(strtod(text, NULL))
-                    : o->type == GW_OPT_TEXT || o->type == GW_OPT_CHOICE
-                        ? json_string(text)
-                        : json_integer(gw_args_int(c->args, o->name));
-        json_object_set_new(all, o->name, v);
+/* The first of names[0..n) that the folder has, NULL: none. */
+static const char *first_of(const char *dir, const char *const names[], int n, const char *end,
+                            char path[LONGEST]) {
+    for (int i = 0; i < n; i++) {
+        snprintf(path, LONGEST, "%s/%s%s", dir, names[i], end);
+        if (access(path, F_OK) == 0)
+            return path + strlen(dir) + 1;
     }
-    return all;
+    return NULL;
 }
 
-static json_t *data_facts(const gw_data *d) {
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "name", d->name, "source",
-                     d->source, "hash", d->hash, "features", gw_dataset_features(&d->train),
-                     "classes", d->classes, "train", (json_int_t)d->train.n_global, "validation",
-                     (json_int_t)d->validation.n_global, "test", (json_int_t)d->test.n_global);
+static gw_err check_new(const char *dir) {
+    char path[LONGEST];
+    const char *found = first_of(dir, ends, ENDS, "", path);
+    if (!found)
+        found = first_of(dir, growing, GROWING, "", path);
+    if (found)
+        return gw_fail(GW_ERR_INPUT,
+                       "--out %s: holds a run already (%s): name another folder, or give "
+                       "--overwrite",
+                       dir, found);
+    found = has_checkpoints(dir) ? GW_CHECKPOINTS : first_of(dir, growing, GROWING, ".part", path);
+    return found ? gw_fail(GW_ERR_INPUT,
+                           "--out %s: holds a run that was interrupted (%s): go on with it by "
+                           "--resume auto, name another folder, or give --overwrite",
+                           dir, found)
+                 : GW_OK;
 }
 
-/* What the last epoch's samples say of each layer. */
-static json_t *codec_facts(const gw_run_facts *f) {
-    if (!f->codec)
-        return json_null();
-    json_t *all = json_array();
-    for (int l = 0; l < f->layers; l++) {
-        const gw_codec_row *r = &f->codec[l];
-        json_array_append_new(all, json_pack("{s:i, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", l,
-                                             "codec", r->codec, "samples", (json_int_t)r->samples,
-                                             "relative_error", gw_json_number(r->relative_error),
-                                             "cosine", gw_json_number(r->cosine), "gradient_norm",
-                                             gw_json_number(r->gradient_norm), "residual_norm",
-                                             gw_json_number(r->residual_norm), "bits_per_element",
-                                             gw_json_number(r->bits)));
+/* A whole run has nothing to begin again for. (Checkpoints that cannot be used were refused when
+ * they were looked for.) */
+static gw_err check_again(const char *dir) {
+    char path[LONGEST];
+    const char *found = first_of(dir, ends, ENDS, "", path);
+    return found ? gw_fail(GW_ERR_INPUT,
+                           "--resume auto: --out %s holds a run (%s) without a checkpoint to go on "
+                           "from: name another folder, or give --overwrite without --resume",
+                           dir, found)
+                 : GW_OK;
+}
+
+gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
+    return use == GW_RUNFOLDER_NEW     ? check_new(dir)
+           : use == GW_RUNFOLDER_AGAIN ? check_again(dir)
+                                       : GW_OK;
+}
+
+static gw_err remove_all(const char *dir, const char *const names[], int n, const char *end) {
+    for (int i = 0; i < n; i++) {
+        char path[LONGEST];
+        snprintf(path, sizeof path, "%s/%s%s", dir, names[i], end);
+        if (unlink(path) != 0 && errno != ENOENT)
+            return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s%s: %s", dir, names[i], end,
+                           strerror(errno));
     }
-    return all;
+    return GW_OK;
 }
 
-static json_t *comm_facts(const gw_run_facts *f) {
-    const gw_session *s = f->session;
-    return json_pack(
-        "{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy", gw_session_strategy(s)->head.name,
-        "algorithm", gw_session_algorithm(s)->ops->head.name, "codec", gw_session_compression(s),
-        "error_feedback", gw_session_feedback(s), "notes", gw_json_text(gw_session_notes(s)),
-        "layers", codec_facts(f), "warning", gw_json_text(f->warning));
+gw_err gw_runfolder_reopen(const char *dir, bool concludes) {
+    GW_TRY(remove_all(dir, ends, concludes ? 1 : ENDS, ""));
+    return gw_file_sweep(dir, ends, ENDS);
 }
 
-/* null: not asked for. */
-static json_t *forecast(const gw_auto *a) {
-    return a ? gw_auto_json(a) : json_null();
+bool gw_runfolder_has(const char *dir, const char *name) {
+    char path[LONGEST];
+    return first_of(dir, &name, 1, "", path) != NULL;
 }
 
-static const char *thread_level_name(int level) {
-    return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
-           : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
-           : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
-                                            : "MPI_THREAD_MULTIPLE";
+json_t *gw_runfolder_read(const char *dir) {
+    enum { LIMIT = 1 << 26 };
+    char path[LONGEST], *text = NULL;
+    size_t len;
+    snprintf(path, sizeof path, "%s/%s", dir, ends[0]);
+    if (gw_file_read(path, LIMIT, &text, &len) != GW_OK)
+        return NULL;
+    json_t *run = json_loadb(text, len, 0, NULL);
+    free(text);
+    return run;
 }
 
-/* What tunes the MPI library and its transports is as much a factor as any option. */
-static json_t *mpi_environment(void) {
-    static const char *const families[] = {"UCX_", "MPIR_CVAR_", "MPICH_", "FI_"};
-    json_t *all = json_object();
-    for (char *const *v = environ; *v; v++)
-        for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-            char name[128];
-            const char *value = strchr(*v, '=');
-            if (!value || strncmp(*v, families[i], strlen(families[i])) != 0 || !gw_text_utf8(*v))
-                continue;
-            snprintf(name, sizeof name, "%.*s", (int)(value - *v), *v);
-            json_object_set_new(all, name, json_string(value + 1));
-        }
-    return all;
-}
-
-static json_t *mpi_facts(int level) {
-    char library[MPI_MAX_LIBRARY_VERSION_STRING];
-    int len = 0, version = 0, subversion = 0;
-    if (MPI_Get_library_version(library, &len) != MPI_SUCCESS)
-        library[0] = '\0';
-    library[strcspn(library, "\n")] = '\0';
-    MPI_Get_version(&version, &subversion);
-    char standard[32];
-    snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    return json_pack("{s:s, s:s, s:s, s:o}", "library", library, "standard", standard,
-                     "thread_level", thread_level_name(level), "environment", mpi_environment());
-}
-
-static json_t *machine_facts(const gw_train_config *c, const gw_run_facts *f,
-                             const gw_train_result *r, json_t *host_names) {
-    gw_host h;
-    gw_host_facts(&h);
-    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:o, "
-                     "s:s}",
-                     "hosts", host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online,
-                     "cpus_usable", h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
-                     (json_int_t)h.memory, "ranks", r->ranks, "workers", r->workers, "nodes",
-                     r->nodes, "ranks_on_this_node", r->node_ranks, "threads_per_rank", c->threads,
-                     "helper_threads_per_rank", gw_session_helpers(f->session), "oversubscribed",
-                     r->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
-                     gw_json_text(gw_gemm_warning()), "clock", gw_clock_name());
-}
-
-/* Memory time by each source apart; see docs/measurement.md. */
-static json_t *memory_facts(const gw_train_result *r) {
-    const gw_batch_summary *b = &r->summary;
-    static const char *const names[] = {"absent", "twin+model", "ctr"};
-    const gw_batch_split *s = &b->split;
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "source", names[b->source], "ctr_s",
-        gw_json_number(s->memory_ctr_s), "twin_s", gw_json_number(s->memory_twin_s), "model_lo_s",
-        gw_json_number(s->memory_model_lo_s), "model_hi_s", gw_json_number(s->memory_model_hi_s),
-        "codec_twin_s", gw_json_number(s->memory_codec_twin_s), "batches", (json_int_t)r->split,
-        "batches_inconsistent", (json_int_t)r->flagged);
-}
-
-static json_t *summary(const gw_train_result *r) {
-    const gw_batch_summary *b = &r->summary;
-    const double *p = b->phase_s;
-    json_t *phases = json_object();
-    for (int i = 0; i < GW_PHASES; i++) {
-        char key[40];
-        snprintf(key, sizeof key, "%s_s", gw_phase_name((gw_phase)i));
-        json_object_set_new(phases, key, gw_json_number(p[i]));
-    }
-    return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
-        (json_int_t)b->batches, "wall_s", gw_json_number(b->wall_s), "compute_s",
-        gw_json_number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]), "memory_s",
-        memory_facts(r), "exposed_s",
-        gw_json_number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
-        "waiting_s", gw_json_number(b->waiting_s), "transfer_s", gw_json_number(b->transfer_s),
-        "hidden_s", gw_json_number(b->inflight_s), "codec_s",
-        gw_json_number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes",
-        gw_json_number(b->wire_bytes), "logical_bytes", gw_json_number(b->logical_bytes), "phases",
-        phases);
-}
-
-/* Which figures were observed and which follow from a formula. */
-static json_t *sources(const gw_train_config *c, const gw_run_facts *f, gw_split_source split) {
-    char memory[1024];
-    snprintf(memory, sizeof memory, "%s%s",
-             split == GW_SPLIT_TWIN_MODEL
-                 ? "modelled: times against cache-resident twins, products as an interval "
-                   "(twin+model); counters "
-                 : "",
-             gw_memory_source(f->memory));
-    if (c->profile == GW_PROFILE_OFF)
-        return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases", "absent", "waiting_s", "absent",
-                         "hidden_s", "absent", "memory_s", "absent", "wire_bytes", "absent");
-    bool native = gw_session_algorithm(f->session)->ops->caps & GW_ALGO_ORDERED;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases",
-                     "measured: exclusive timers, MPI by PMPI", "waiting_s",
-                     "measured: blocked before the last rank's arrival, on a common clock",
-                     "hidden_s", "upper bound: computation while a message was in flight",
-                     "memory_s", memory, "wire_bytes",
-                     native ? "modelled: what the bandwidth-optimal collective sends"
-                            : "measured: bytes handed to MPI");
-}
-
-/* Null: with --profile off nothing is counted. */
-static json_t *traffic(const gw_train_config *c, const gw_matrix_total *t) {
-    if (c->profile == GW_PROFILE_OFF)
-        return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I}", "messages", (json_int_t)t->messages, "message_bytes",
-                     (json_int_t)t->bytes, "collectives", (json_int_t)t->collectives,
-                     "collective_bytes", (json_int_t)t->collective_bytes);
-}
-
-static json_t *straggler(const gw_straggler *s) {
-    if (s->rank < 0)
-        return json_null();
-    return json_pack("{s:i, s:f, s:f, s:f}", "rank", s->rank, "last_share", s->last_share,
-                     "waited_s", s->waited_s, "of_step", s->of_step);
-}
-
-static json_t *results(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r) {
-    char hash[16];
-    snprintf(hash, sizeof hash, "%08x", r->replica_hash);
-    return json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, "
-        "s:o}",
-        "steps", (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
-        gw_json_number(r->train_loss), "validation_loss", gw_json_number(r->validation_loss),
-        "validation_accuracy", gw_json_number(r->validation_accuracy), "test_loss",
-        gw_json_number(r->test_loss), "test_accuracy", gw_json_number(r->test_accuracy),
-        "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
-        count_or_null(r->wire_bytes), "traffic", traffic(c, &r->traffic), "replica_hash", hash,
-        "summary", summary(r), "ranks", gw_ranks_json(f->by_rank, r->ranks), "straggler",
-        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",
-        gw_paired_json(&r->paired), "checks", gw_checks_json(f->checks));
-}
-
-/* null: not asked for. */
-static json_t *overhead(const gw_train_config *c, const gw_train_result *r) {
-    bool asked = c->overhead != 0 && c->profile != GW_PROFILE_OFF;
-    return asked ? gw_overhead_json(r->overhead) : json_null();
-}
-
-static gw_err write_json(const gw_train_config *c, const gw_run_facts *f, const gw_train_result *r,
-                         json_t *host_names) {
-    json_t *interruptions = NULL;
-    GW_TRY(gw_history_read(c->out, &interruptions));
-    json_t *run = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
-        "started_utc", f->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
-        "parameters", (json_int_t)r->parameters, "data", data_facts(f->data), "comm", comm_facts(f),
-        "mpi", mpi_facts(f->thread_level), "machine", machine_facts(c, f, r, host_names), "link",
-        gw_link_cost_json(&r->link_cost), "ceilings", gw_gauge_json(f->gauge), "gemm",
-        gw_products_json(f->products), "work", gw_work_json(f->work), "bound",
-        gw_bound_run_json(f->bound), "papi", gw_memory_papi_json(f->memory), "sources",
-        sources(c, f, r->summary.source), "forecast", forecast(f->choice), "overhead",
-        overhead(c, r), "checkpoints", gw_checkpoints_json(c, r), "resumed",
-        gw_resumed_json(f->resume, f->start_utc, r->summary.earlier), "interruptions",
-        interruptions, "results", results(c, f, r));
-    if (!run)
-        return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
-    if (f->told)
-        gw_restart_keep(run, f->told);
-    gw_file *file = NULL;
-    gw_err e = gw_file_create(&file, c->out, "run.json");
-    if (e == GW_OK)
-        return gw_json_commit(file, run, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "run.json");
-    json_decref(run);
-    return e;
-}
-
-/* What algo=auto chose, in the form that its table= reads. */
-static gw_err write_choices(const char *dir, const gw_session *session) {
-    const char *rows = gw_session_choices(session);
-    if (!*rows)
-        return GW_OK;
-    gw_file *file = NULL;
-    GW_TRY(gw_file_create(&file, dir, "algo.csv"));
-    fprintf(gw_file_stream(file), GW_TUNING_HEADER "%s", rows);
-    return gw_file_commit(file);
-}
-
-/* The names of all hosts, each once, in the order of the ranks. */
-static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
-    enum { NAME = 64 };
-    int rank, size;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &size));
-    char mine[NAME] = {0}, *all = NULL;
-    gethostname(mine, NAME - 1);
-    gw_err e = gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)size, NAME) : GW_OK);
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Gather(mine, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, comm),
-                         "MPI_Gather");
-    if (e == GW_OK && rank == 0) {
-        json_t *names = json_array();
-        for (int r = 0; r < size; r++) {
-            const char *name = all + (size_t)r * NAME;
-            bool known = false;
-            for (size_t i = 0; i < json_array_size(names); i++)
-                known |= strcmp(json_string_value(json_array_get(names, i)), name) == 0;
-            if (!known)
-                json_array_append_new(names, json_string(name));
-        }
-        *out = names;
-    }
-    free(all);
-    return e;
-}
-
-gw_err gw_runfolder_write(const gw_train_config *c, const gw_run_facts *facts,
-                          const gw_train_result *r) {
-    json_t *names = NULL;
-    GW_TRY(gather_hosts(facts->comm, &names));
-    gw_err e = GW_OK;
-    if (names) { /* rank 0 */
-        e = write_choices(c->out, facts->session);
-        gw_err late = write_json(c, facts, r, names);
-        e = e == GW_OK ? late : e;
-    }
-    return gw_agree(facts->comm, e);
+gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
+    static const char *const history[] = {GW_HISTORY};
+    char path[LONGEST];
+    GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    GW_TRY(gw_store_clear(path));
+    GW_TRY(remove_all(dir, growing, GROWING, ""));
+    GW_TRY(remove_all(dir, growing, GROWING, ".part"));
+    GW_TRY(gw_file_sweep(dir, growing, GROWING));
+    if (use != GW_RUNFOLDER_AGAIN)
+        GW_TRY(remove_all(dir, history, 1, ""));
+    return gw_runfolder_reopen(dir, false);
 }

@@ -1,20 +1,11 @@
-/** A run's folder: run.json and epochs.csv (batches.csv and trace.json are src/prof's). Rank 0
- * writes; each file appears whole or not at all. docs/run-folder.md describes them. */
+/** A run's folder: who may have it, and what gives way to them. docs/run-folder.md describes its
+ *  files. */
 #ifndef GW_TRAIN_RUNFOLDER_H
 #define GW_TRAIN_RUNFOLDER_H
 
-#include "base/rows.h"
-#include "checkpoint/resume.h"
-#include "machine/gauge.h"
-#include "machine/products.h"
-#include "run/checks.h"
-#include "run/codec_stats.h"
-#include "run/work.h"
-#include "select/auto.h"
-#include "select/bound_measure.h"
-#include "trace/trace.h"
-#include "train/memory.h"
-#include "train/result.h"
+#include "base/err.h"
+
+#include <jansson.h>
 
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 2
@@ -57,54 +48,5 @@ gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
  * killed run left of that. `concludes`: no step is left to take, and all but run.json stays until
  * this start has something better. */
 gw_err gw_runfolder_reopen(const char *dir, bool concludes);
-
-typedef struct gw_epoch_row {
-    int epoch;
-    int64_t step;
-    double train_loss;
-    double validation_loss, validation_accuracy; /* NaN: blank */
-    double test_loss, test_accuracy;
-    double elapsed_s, train_s; /* since the first step; of that inside batches */
-    uint64_t wire_bytes;       /* GW_UNCOUNTED: blank */
-    uint32_t replica_hash;
-} gw_epoch_row;
-
-#define GW_EPOCHS "epochs.csv"
-#define GW_EPOCHS_HEADER                                                                           \
-    "epoch,step,train_loss,validation_loss,validation_accuracy,test_loss,test_accuracy,elapsed_s," \
-    "train_s,wire_bytes,replica_hash"
-
-/** Begin it or go on with it; rows are one line each. */
-gw_err gw_epochs_open(FILE **to, gw_rows *files);
-gw_err gw_epochs_write(FILE *to, const gw_epoch_row *row);
-
-/** What run.json tells beside configuration and results. */
-typedef struct gw_run_facts {
-    const gw_data *data;
-    const gw_session *session;
-    const gw_auto *choice;     /* NULL: nothing was chosen or predicted */
-    const gw_memory *memory;   /* NULL: --profile leaves it out */
-    int thread_level;          /* provided by MPI */
-    const char *started_utc;   /* the run's first start; */
-    const char *start_utc;     /* this one, */
-    const gw_resume *resume;   /* which may have resumed from a checkpoint, */
-    const json_t *told;        /* run.json of the start that took the last step, where this one took
-                                  none; NULL: otherwise */
-    bool rows_lack;            /* without the rows of the steps before */
-    const gw_codec_row *codec; /* of the last epoch, one a layer; NULL: not asked for */
-    int layers;
-    const gw_rank_figures *by_rank; /* rank 0 */
-    const gw_checks_total *checks;
-    const gw_gauge *gauge;
-    const gw_products *products;
-    const gw_work_run *work;
-    const gw_bound_run *bound;
-    const char *warning; /* about the run as it went; "": none */
-    MPI_Comm comm;
-} gw_run_facts;
-
-/** Collective (gathers host names): rank 0 writes DIR/run.json. */
-gw_err gw_runfolder_write(const gw_train_config *c, const gw_run_facts *facts,
-                          const gw_train_result *r);
 
 #endif

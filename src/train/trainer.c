@@ -54,34 +54,31 @@ typedef struct step_job {
     bool keep;   /* take a checkpoint then */
 } step_job;
 
-static gw_err timed_step(const step_job *job, gw_batch_row *row, double *loss) {
+static gw_err timed_step(const step_job *job, gw_batch_parts *batch) {
     gw_ledger_begin();
-    gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, loss);
+    gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, &batch->loss_sum);
     if (e == GW_OK && job->settle)
         e = gw_step_settle(&job->t->stepper);
     if (e == GW_OK && job->drain)
         e = gw_session_settle(job->t->stepper.session);
     if (e == GW_OK && job->keep)
         e = gw_checkpoint_take(job->t->checkpoint);
-    gw_ledger_end(&row->cost);
+    gw_ledger_end(&batch->cost);
     return e;
 }
 
 /* With all that the run does for a row. */
-static gw_err measured_step(const step_job *job, gw_batch_row *row, double *loss) {
+static gw_err measured_step(const step_job *job, gw_batch_parts *batch) {
     gw_trainer *t = job->t;
-    bool full = gw_ledger_profile() == GW_PROFILE_FULL;
-    gw_waits_begin(t->waits, row->step);
-    gw_trace_step(row->step);
+    gw_counters *counters = gw_memory_counters(t->memory);
+    gw_waits_begin(t->waits, batch->step);
+    gw_trace_step(batch->step);
     gw_moved before = t->stepper.moved;
-    if (full)
-        gw_memory_begin(t->memory);
-    gw_err e = timed_step(job, row, loss);
-    if (full) {
-        gw_memory_end(t->memory, row);
-        gw_moved moved = gw_moved_since(&t->stepper.moved, &before);
-        gw_split_batch(&t->split, job->batch.local, &moved, row);
-    }
+    gw_counters_begin(counters);
+    gw_err e = timed_step(job, batch);
+    batch->counts = gw_counters_end(counters, &batch->cost);
+    gw_moved moved = gw_moved_since(&t->stepper.moved, &before);
+    batch->split = gw_split_batch(&t->split, job->batch.local, &moved, &batch->cost);
     gw_waits_end(t->waits);
     return e;
 }
@@ -94,16 +91,16 @@ static void mark(int level) {
     gw_turn_leave();
 }
 
-static gw_err take_step(const step_job *job, gw_batch_row *row, double *loss) {
+static gw_err take_step(const step_job *job, gw_batch_parts *batch) {
     mark(1);
-    gw_err e = measured_step(job, row, loss);
+    gw_err e = measured_step(job, batch);
     mark(0);
     gw_watchdog_beat();
     return e;
 }
 
 /* A vote may end the run within a pair. */
-static gw_err take_paired(void *ctx, const gw_paired_take *take, gw_batch_row *row, double *loss) {
+static gw_err take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts *batch) {
     gw_trainer *t = ctx;
     bool settles = take->drain || (take->counts && must_settle(t, 0));
     step_job job = {.t = t,
@@ -112,9 +109,9 @@ static gw_err take_paired(void *ctx, const gw_paired_take *take, gw_batch_row *r
                     .settle = settles,
                     .drain = settles};
     if (take->counts)
-        return take_step(&job, row, loss);
+        return take_step(&job, batch);
     gw_matrix_pause();
-    gw_err e = timed_step(&job, row, loss);
+    gw_err e = timed_step(&job, batch);
     gw_matrix_resume();
     gw_watchdog_beat();
     return e;
@@ -128,19 +125,16 @@ static gw_err name_step(const gw_trainer *t, gw_err e) {
 static gw_err one_step(gw_trainer *t) {
     gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
     uint64_t logical = gw_session_logical_bytes(t->session);
-    gw_batch_row row = gw_batch_row_blank();
-    row.epoch = t->epoch;
-    row.step = t->checks.guard.step = ++t->step;
+    gw_batch_parts parts = {
+        .rank = t->rank, .epoch = t->epoch, .step = ++t->step, .samples = batch.local};
+    t->checks.guard.step = t->step;
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
-    row.samples = batch.local;
-    double loss = 0;
     gw_codec_stats_begin(t->stats, t->step);
     if (t->paired) {
-        int room = room_of_pair(t);
-        GW_TRY(gw_paired_step(t->paired, take_paired, t, room, &row, &loss, t->own));
+        GW_TRY(gw_paired_step(t->paired, take_paired, t, room_of_pair(t), &parts, t->own));
     } else {
         step_job job = {t, batch, rate(t, t->step), must_settle(t, 0), false, t->keep};
-        gw_err e = take_step(&job, &row, &loss);
+        gw_err e = take_step(&job, &parts);
         *t->own = e != GW_OK;
         GW_TRY(name_step(t, e));
     }
@@ -150,12 +144,12 @@ static gw_err one_step(gw_trainer *t) {
     if (t->checks.guard.out)
         t->left_out += batch.local;
     else
-        t->loss_sum += loss;
-    row.loss = batch.local ? loss / batch.local : NAN;
-    row.logical_bytes = gw_session_logical_bytes(t->session) - logical;
-    t->train_s += row.cost.wall_s;
-    t->checkpoint_s += row.cost.phase_s[GW_PHASE_CHECKPOINT];
-    gw_trainer_count_wire(t, &row.cost);
+        t->loss_sum += parts.loss_sum;
+    parts.logical_bytes = gw_session_logical_bytes(t->session) - logical;
+    t->train_s += parts.cost.wall_s;
+    t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
+    gw_trainer_count_wire(t, &parts.cost);
+    gw_batch_row row = gw_batch_row_of(&parts);
     t->status.loss = row.loss;
     gw_trace_row(&row);
     return gw_record_push(t->record, &row);
@@ -248,15 +242,14 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
 
 static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     gw_trainer *t = ctx;
-    double loss;
-    gw_batch_row row = gw_batch_row_blank();
+    gw_batch_parts batch = {0};
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
         gw_waits_forget(t->waits); /* it would fill up */
     step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false, false};
-    gw_err e = measured_step(&job, &row, &loss);
+    gw_err e = measured_step(&job, &batch);
     gw_watchdog_beat();
-    *cost = row.cost;
+    *cost = batch.cost;
     return e;
 }
 
@@ -279,7 +272,7 @@ static gw_err measure_overhead(gw_trainer *t) {
     t->stepper.skew_s = skew_s;
     gw_codec_stats_restart(t->stats);
     gw_waits_forget(t->waits);
-    gw_memory_forget(t->memory);
+    gw_counters_forget(gw_memory_counters(t->memory));
     gw_split_forget(&t->split);
     return gw_agree(t->comm, gw_matrix_open()); /* from zero again */
 }

@@ -22,9 +22,8 @@ typedef struct gw_train_status {
     const char *products; /* why the products' plan is for this run alone; "": it is not */
     const char *notes;    /* lines about a resumed run; NULL: none */
     bool begins;          /* no step of this start was taken yet */
-    bool epoch_end;       /* the following are valid */
-    double validation_loss, validation_accuracy; /* NaN: no validation set */
-    double test_loss, test_accuracy;
+    bool epoch_end;
+    gw_epoch_row last; /* with epoch_end */
 } gw_train_status;
 
 /** Collective. `session` and `choice` (NULL: nothing is to be chosen or predicted) as

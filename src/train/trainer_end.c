@@ -41,50 +41,12 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
 
-/* Phases are means over the ranks, of which servers compute nothing. */
-static gw_work_run work_of(const gw_trainer *t) {
-    const double *phase = t->result->summary.phase_s;
-    int workers = gw_trainer_workers(t);
-    double compute_s = phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD];
-    return (gw_work_run){.spec = gw_model_get_spec(t->model),
-                         .batch = (t->global_batch + workers - 1) / workers,
-                         .momentum = t->gauging.twins.momentum > 0,
-                         .split = &t->split,
-                         .compute_s = compute_s * t->ranks / workers};
-}
-
 /* Rank 0: what grew row by row is whole, and the model is what all this led to. */
 static gw_err commit_files(gw_trainer *t) {
-    GW_TRY(gw_rows_commit(t->rows, GW_EPOCHS));
-    GW_TRY(gw_codec_stats_commit(t->stats));
+    GW_TRY(gw_rows_commit(t->rows, &gw_trainer_epochs));
+    GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
     GW_TRY(gw_rows_finish(t->rows));
     return t->c->save ? gw_model_save(t->model, t->c->out, "model.gw") : GW_OK;
-}
-
-static gw_err write_run(gw_trainer *t) {
-    int level = 0;
-    GW_MPI(MPI_Query_thread(&level));
-    gw_work_run work = work_of(t);
-    gw_run_facts facts = {.data = t->data,
-                          .choice = t->choice,
-                          .gauge = &t->gauge,
-                          .products = &t->products,
-                          .work = &work,
-                          .bound = &t->bound,
-                          .session = t->session,
-                          .memory = t->memory,
-                          .thread_level = level,
-                          .started_utc = t->started_utc,
-                          .start_utc = t->start_utc,
-                          .resume = &t->resume,
-                          .told = t->told,
-                          .codec = t->codec_rows,
-                          .layers = gw_model_layers(t->model),
-                          .warning = t->warning,
-                          .by_rank = t->by_rank,
-                          .checks = &t->checked,
-                          .comm = t->comm};
-    return gw_runfolder_write(t->c, &facts, t->result);
 }
 
 gw_err gw_trainer_finish(gw_trainer *t) {
@@ -124,5 +86,5 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     if (!t->c->out)
         return GW_OK;
     GW_TRY(gw_agree(t->comm, t->rank == 0 ? commit_files(t) : GW_OK));
-    return write_run(t);
+    return gw_trainer_write(t);
 }

@@ -7,6 +7,21 @@
 
 #include <math.h>
 
+static const gw_column columns[] = {
+    GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
+    GW_COLUMN(gw_epoch_row, "step", I64, step),
+    GW_COLUMN_REAL(gw_epoch_row, "train_loss", train_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "validation_loss", validation_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "validation_accuracy", validation_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_loss", test_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "elapsed_s", elapsed_s, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
+    GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
+    GW_COLUMN(gw_epoch_row, "replica_hash", HASH, replica_hash),
+};
+const gw_table gw_trainer_epochs = GW_TABLE("epochs.csv", gw_epoch_row, columns);
+
 /* Bytes of a settling belong to the run, but to no batch. */
 static gw_err settle_replicas(gw_trainer *t) {
     gw_batch_cost cost;
@@ -56,14 +71,8 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     row.test_accuracy = test.accuracy;
     row.validation_loss = validation.loss;
     row.validation_accuracy = validation.accuracy;
-    gw_train_result *r = t->result;
-    r->train_loss = t->status.loss = mean;
-    r->test_loss = t->status.test_loss = test.loss;
-    r->test_accuracy = t->status.test_accuracy = test.accuracy;
-    r->validation_loss = t->status.validation_loss = validation.loss;
-    r->validation_accuracy = t->status.validation_accuracy = validation.accuracy;
-    r->wire_bytes = wire;
-    r->replica_hash = row.replica_hash;
+    t->status.loss = mean;
+    t->status.last = t->result->last = row;
     GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));
-    return gw_agree(t->comm, t->epochs_csv ? gw_epochs_write(t->epochs_csv, &row) : GW_OK);
+    return gw_agree(t->comm, gw_table_write(&gw_trainer_epochs, t->epochs_csv, &row, 1));
 }

@@ -1,6 +1,7 @@
 /** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
- *  checkpoints and votes between steps (trainer_keep.c), the end of an epoch (trainer_epoch.c) and
- *  of the run (trainer_end.c). Nobody else includes this. */
+ *  its files of rows (trainer_rows.c), checkpoints and votes between steps (trainer_keep.c), the end
+ *  of an epoch (trainer_epoch.c) and of the run (trainer_end.c), and run.json (trainer_json.c).
+ *  Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 
@@ -18,6 +19,8 @@
 #include "run/split.h"
 #include "run/step.h"
 #include "run/vote.h"
+#include "run/work.h"
+#include "select/auto.h"
 #include "select/bound_measure.h"
 #include "train/memory.h"
 #include "train/runfolder.h"
@@ -164,6 +167,12 @@ gw_err gw_trainer_end_epoch(gw_trainer *t);
 
 /** What of the result is known when the last step is done. */
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
+
+/** epochs.csv: rows are gw_epoch_row. */
+extern const gw_table gw_trainer_epochs;
+
+/** Collective, at the end: run.json and algo.csv. */
+gw_err gw_trainer_write(const gw_trainer *t);
 
 /** Collective: compare the ranks, and write what the run's folder still lacks. */
 gw_err gw_trainer_finish(gw_trainer *t);

@@ -3,7 +3,6 @@
 #include "train/trainer_parts.h"
 
 #include "mpi/wait.h"
-#include "prof/collectives.h"
 #include "train/restart.h"
 
 #include <errno.h>
@@ -62,11 +61,11 @@ static gw_err take_up(gw_trainer *t, bool ours) {
 static gw_err check_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     GW_TRY(gw_record_check(t->record, t->rows));
-    GW_TRY(gw_rows_check(t->rows, GW_EPOCHS, GW_EPOCHS_HEADER));
+    GW_TRY(gw_rows_check(t->rows, &gw_trainer_epochs));
     if (c->compress_stats > 0)
-        GW_TRY(gw_rows_check(t->rows, GW_CODEC_STATS, GW_CODEC_STATS_HEADER));
+        GW_TRY(gw_rows_check(t->rows, &gw_codec_stats_table));
     if (c->collectives)
-        GW_TRY(gw_rows_check(t->rows, GW_COLLECTIVES, GW_COLLECTIVES_HEADER));
+        GW_TRY(gw_rows_check(t->rows, &gw_waits_collectives));
     return gw_rows_lack(t->rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
 }
 
@@ -100,7 +99,7 @@ static gw_err open_rows(gw_trainer *t) {
         look_for_end(t);
     else
         GW_TRY(gw_runfolder_clear(c->out, use));
-    return gw_epochs_open(&t->epochs_csv, t->rows);
+    return gw_rows_open(t->rows, &gw_trainer_epochs, &t->epochs_csv, NULL);
 }
 
 gw_err gw_trainer_open_rows(gw_trainer *t) {

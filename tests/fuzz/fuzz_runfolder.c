@@ -6,13 +6,13 @@
 #include "harness.h"
 
 #include "cli/show/show.h"
-#include "prof/columns.h"
+#include "prof/batch_row.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FILES = 3, COUNTERS = 1, MOST_SHOWN = 1 << 20 };
+enum { FILES = 3, MOST_SHOWN = 1 << 20 };
 
 static const char run_json[] =
     "{\"schema\":2,\"version\":\"1\",\"command\":\"gradwire train\",\n"
@@ -42,6 +42,7 @@ static const char batches_csv[] =
     "0,2,0.002,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n"
     "1,2,0.002,4e-05,1e-05,1e-05,0,0,0,0,0,0,1e-05,0,1e-05,4e-06,5e-06,0,0,5e-06,200,1e-8,1\n";
 
+static gw_batch_table batches;
 static char *rows; /* of two steps */
 static const char *right[FILES] = {run_json, batches_csv};
 static const char *const names[FILES] = {"run.json", "batches.csv", "rows.csv"};
@@ -85,19 +86,15 @@ static gw_fuzz_folder folder;
 static int shown, terminal; /* where stdout goes meanwhile; what it was */
 
 static void make_rows(void) {
-    static const char counter[COUNTERS][GW_COUNTER_NAME] = {"cycles"};
-    char header[GW_COLUMNS_LINE];
     size_t len;
     FILE *to = open_memstream(&rows, &len);
     MUST(to != NULL);
-    gw_columns_header(header, counter, COUNTERS);
-    fprintf(to, "%s\n", header);
+    gw_batch_table_make(&batches, (const char *[]){"cycles"}, 1);
+    gw_table_header(&batches.table, to);
     for (int step = 1; step <= 2; step++) {
-        gw_batch_row row = gw_batch_row_blank();
-        row.step = step;
-        row.loss = 0.5;
-        row.counter[0] = 1e6;
-        gw_columns_row(to, &row, COUNTERS);
+        gw_batch_parts parts = {.step = step, .samples = 2, .loss_sum = 1, .counts.counter = {1e6}};
+        gw_batch_row row = gw_batch_row_of(&parts);
+        MUST(gw_table_write(&batches.table, to, &row, 1) == GW_OK);
     }
     MUST(fclose(to) == 0);
     right[FILES - 1] = rows;
@@ -156,13 +153,13 @@ static void show(void) {
 static void read_rows(void) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder.path, names[FILES - 1]);
-    gw_columns_reader in = {.in = fopen(path, "r"), .name = path, .counters = COUNTERS};
+    gw_table_reader in = {.table = &batches.table, .in = fopen(path, "r"), .path = path};
     gw_batch_row row;
     bool more = true;
     gw_err e = GW_OK;
     MUST(in.in != NULL);
     while (e == GW_OK && more)
-        e = gw_columns_read(&in, &row, &more);
+        e = gw_table_read(&in, &row, &more);
     gw_fuzz_answer(e);
     fclose(in.in);
 }

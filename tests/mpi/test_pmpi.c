@@ -343,16 +343,17 @@ static void test_batches_csv(const char *dir) {
     CHECK(gw_record_open(&record, 5, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     CHECK(gw_record_begin(record, files) == GW_OK, "%s", gw_err_text());
     for (int step = 1; step <= STEPS; step++) {
-        gw_batch_row row = gw_batch_row_blank();
-        row.epoch = 1;
-        row.step = step;
-        row.samples = 4;
-        row.loss = 0.5;
+        gw_batch_parts parts = {.rank = rank,
+                                .epoch = 1,
+                                .step = step,
+                                .samples = 4,
+                                .loss_sum = 2,
+                                .logical_bytes = N * sizeof(float)};
         gw_ledger_begin();
         compute(GW_PHASE_FORWARD, 0.0002);
         MPI_Allreduce(in, out, N, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        row.logical_bytes = N * sizeof(float);
-        gw_ledger_end(&row.cost);
+        gw_ledger_end(&parts.cost);
+        gw_batch_row row = gw_batch_row_of(&parts);
         CHECK(gw_record_push(record, &row) == GW_OK, "%s", gw_err_text());
         if (step % 5 == 0)
             CHECK(gw_record_flush(record) == GW_OK, "%s", gw_err_text());

@@ -177,15 +177,14 @@ static void refuses(const char *event, const char *check, const char *why) {
     const char *columns[GW_COUNTERS];
     assert_int_equal(gw_counters_columns(c, columns), 1);
     assert_string_equal(columns[0], "c");
-    gw_batch_row row = gw_batch_row_blank();
+    gw_batch_cost cost;
     gw_counters_begin(c);
     gw_ledger_begin();
     work[0] += 5;
-    gw_ledger_end(&row.cost);
-    gw_counters_end(c, &row);
-    near(row.counter[0], 5);
-    assert_true(isnan(row.split.memory_ctr_s));
-    assert_int_equal(row.source, GW_SPLIT_NONE);
+    gw_ledger_end(&cost);
+    gw_batch_counts counts = gw_counters_end(c, &cost);
+    near(counts.counter[0], 5);
+    assert_true(isnan(counts.memory_s));
     gw_counters_close(c);
 }
 
@@ -277,8 +276,7 @@ static void do_work(gw_phase phase, long long cycles, long long stalls) {
 
 /* forward 25% memory-bound, backward (in two regions) 50%, update 100%, codec 10% and 80%; a wait
  * in between that would spoil all of them. */
-static void one_batch(gw_counters *c, gw_batch_row *row) {
-    *row = gw_batch_row_blank();
+static gw_batch_counts one_batch(gw_counters *c, gw_batch_cost *cost) {
     gw_counters_begin(c);
     gw_ledger_begin();
     do_work(GW_PHASE_DATA, 1000, 999);
@@ -289,17 +287,16 @@ static void one_batch(gw_counters *c, gw_batch_row *row) {
     do_work(GW_PHASE_ENCODE, 1000, 100);
     do_work(GW_PHASE_DECODE, 1000, 800);
     do_work(GW_PHASE_UPDATE, 500, 500);
-    gw_ledger_end(&row->cost);
-    gw_counters_end(c, row);
+    gw_ledger_end(cost);
+    return gw_counters_end(c, cost);
 }
 
-static void check_sums(const gw_batch_row *row) {
-    near(row->counter[0], 1000 + 1000 + 100 + 100000 + 300 + 1000 + 1000 + 500);
-    near(row->counter[1], 999 + 250 + 100 + 100 + 100 + 800 + 500);
-    const double *t = row->cost.phase_s;
-    near(row->split.core_ctr_s + row->split.memory_ctr_s,
+static void check_sums(const gw_batch_counts *counts, const gw_batch_cost *cost) {
+    near(counts->counter[0], 1000 + 1000 + 100 + 100000 + 300 + 1000 + 1000 + 500);
+    near(counts->counter[1], 999 + 250 + 100 + 100 + 100 + 800 + 500);
+    const double *t = cost->phase_s;
+    near(counts->core_s + counts->memory_s,
          t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE]);
-    assert_int_equal(row->source, GW_SPLIT_CTR);
 }
 
 static void test_by_phase(void **state) {
@@ -315,14 +312,14 @@ static void test_by_phase(void **state) {
         gw_counters_close(c);
         skip();
     }
-    gw_batch_row row;
+    gw_batch_cost cost;
     for (int batch = 0; batch < 3; batch++) {
-        one_batch(c, &row);
-        check_sums(&row);
-        const double *t = row.cost.phase_s;
-        near(row.split.memory_ctr_s,
+        gw_batch_counts counts = one_batch(c, &cost);
+        check_sums(&counts, &cost);
+        const double *t = cost.phase_s;
+        near(counts.memory_s,
              0.25 * t[GW_PHASE_FORWARD] + 0.5 * t[GW_PHASE_BACKWARD] + 1.0 * t[GW_PHASE_UPDATE]);
-        near(row.split.memory_codec_ctr_s, 0.1 * t[GW_PHASE_ENCODE] + 0.8 * t[GW_PHASE_DECODE]);
+        near(counts.memory_codec_s, 0.1 * t[GW_PHASE_ENCODE] + 0.8 * t[GW_PHASE_DECODE]);
     }
     double sums[GW_GROUP_EVENTS];
     int64_t batches;
@@ -345,14 +342,13 @@ static void test_by_batch(void **state) {
     assert_false(s.regions);
     assert_non_null(strstr(s.why, "a system call"));
     assert_true(s.read_s >= 2e-6);
-    gw_batch_row row;
-    one_batch(c, &row);
-    check_sums(&row);
-    const double *t = row.cost.phase_s;
+    gw_batch_cost cost;
+    gw_batch_counts counts = one_batch(c, &cost);
+    check_sums(&counts, &cost);
+    const double *t = cost.phase_s;
     double part = 2849.0 / 104900;
-    near(row.split.memory_ctr_s,
-         part * (t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE]));
-    near(row.split.memory_codec_ctr_s, part * (t[GW_PHASE_ENCODE] + t[GW_PHASE_DECODE]));
+    near(counts.memory_s, part * (t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE]));
+    near(counts.memory_codec_s, part * (t[GW_PHASE_ENCODE] + t[GW_PHASE_DECODE]));
     gw_counters_close(c);
 }
 
@@ -365,7 +361,7 @@ static void test_too_often(void **state) {
     gw_counters_tell(c, &s);
     bool fast = s.regions;
     for (int batch = 0; batch < 20; batch++) {
-        gw_batch_row row = gw_batch_row_blank();
+        gw_batch_cost cost;
         gw_counters_begin(c);
         gw_ledger_begin();
         for (int i = 0; i < 100; i++) {
@@ -373,9 +369,9 @@ static void test_too_often(void **state) {
             work[0] += 1;
             gw_phase_leave();
         }
-        gw_ledger_end(&row.cost);
-        gw_counters_end(c, &row);
-        near(row.counter[0], 100);
+        gw_ledger_end(&cost);
+        gw_batch_counts counts = gw_counters_end(c, &cost);
+        near(counts.counter[0], 100);
     }
     gw_counters_tell(c, &s);
     assert_false(s.regions);
@@ -391,15 +387,14 @@ static void test_impossible(void **state) {
     gw_counters *c = open_counters("group g\nevent cycles cycles = CYC\nevent stalls stalls = MEM\n"
                                    "memory = stalls / cycles\n",
                                    1, &r);
-    gw_batch_row row = gw_batch_row_blank();
+    gw_batch_cost cost;
     gw_counters_begin(c);
     gw_ledger_begin();
     do_work(GW_PHASE_FORWARD, 100, 150);
-    gw_ledger_end(&row.cost);
-    gw_counters_end(c, &row);
-    near(row.counter[1], 150);
-    assert_true(isnan(row.split.memory_ctr_s) && isnan(row.split.core_ctr_s));
-    assert_int_equal(row.source, GW_SPLIT_NONE);
+    gw_ledger_end(&cost);
+    gw_batch_counts counts = gw_counters_end(c, &cost);
+    near(counts.counter[1], 150);
+    assert_true(isnan(counts.memory_s) && isnan(counts.core_s));
     gw_counters_state s;
     gw_counters_tell(c, &s);
     assert_int_equal(s.lost, 1);
@@ -420,23 +415,22 @@ static void test_rotation(void **state) {
     assert_string_equal(columns[1], "stalls");
     assert_string_equal(columns[2], "instructions");
     for (int batch = 0; batch < 5; batch++) {
-        gw_batch_row row = gw_batch_row_blank();
+        gw_batch_cost cost;
         gw_counters_begin(c);
         gw_ledger_begin();
         work[3] += 7;
         do_work(GW_PHASE_FORWARD, 100, 30);
-        gw_ledger_end(&row.cost);
-        gw_counters_end(c, &row);
+        gw_ledger_end(&cost);
+        gw_batch_counts counts = gw_counters_end(c, &cost);
         bool memory = batch % 2 == 0;
-        near(row.counter[0], 100);
-        assert_int_equal(isnan(row.counter[1]), !memory);
-        assert_int_equal(isnan(row.counter[2]), memory);
-        assert_int_equal(isnan(row.split.memory_ctr_s), !memory);
-        assert_int_equal(row.source, memory ? GW_SPLIT_CTR : GW_SPLIT_NONE);
+        near(counts.counter[0], 100);
+        assert_int_equal(isnan(counts.counter[1]), !memory);
+        assert_int_equal(isnan(counts.counter[2]), memory);
+        assert_int_equal(isnan(counts.memory_s), !memory);
         if (memory)
-            near(row.split.memory_ctr_s, 0.3 * row.cost.phase_s[GW_PHASE_FORWARD]);
+            near(counts.memory_s, 0.3 * cost.phase_s[GW_PHASE_FORWARD]);
         else
-            near(row.counter[2], 7);
+            near(counts.counter[2], 7);
     }
     int64_t batches;
     double sums[GW_GROUP_EVENTS];
@@ -460,7 +454,7 @@ static void test_threads(void **state) {
                                    THREADS, &r);
     assert_true(open_sets >= THREADS);
     for (int batch = 0; batch < 4; batch++) {
-        gw_batch_row row = gw_batch_row_blank();
+        gw_batch_cost cost;
         gw_counters_begin(c);
         gw_ledger_begin();
         gw_phase_enter(GW_PHASE_FORWARD);
@@ -472,12 +466,12 @@ static void test_threads(void **state) {
             work[4] += 11;
         }
         gw_phase_leave();
-        gw_ledger_end(&row.cost);
-        gw_counters_end(c, &row);
-        near(row.counter[0], 6000);
-        near(row.counter[1], 600 * (batch + 1));
-        near(row.counter[2], 11);
-        near(row.split.memory_ctr_s, 0.1 * (batch + 1) * row.cost.phase_s[GW_PHASE_FORWARD]);
+        gw_ledger_end(&cost);
+        gw_batch_counts counts = gw_counters_end(c, &cost);
+        near(counts.counter[0], 6000);
+        near(counts.counter[1], 600 * (batch + 1));
+        near(counts.counter[2], 11);
+        near(counts.memory_s, 0.1 * (batch + 1) * cost.phase_s[GW_PHASE_FORWARD]);
     }
     gw_counters_close(c);
 }
@@ -490,7 +484,7 @@ static void test_replaced(void **state) {
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 4, &r);
     for (int batch = 0; batch < 3; batch++) {
-        gw_batch_row row = gw_batch_row_blank();
+        gw_batch_cost cost;
         gw_counters_begin(c);
         gw_ledger_begin();
         gw_phase_enter(GW_PHASE_FORWARD);
@@ -500,10 +494,10 @@ static void test_replaced(void **state) {
 #pragma omp parallel num_threads(2)
             work[0] += 0;
         gw_phase_leave();
-        gw_ledger_end(&row.cost);
-        gw_counters_end(c, &row);
-        if (batch != 1 || !isnan(row.counter[0]))
-            near(row.counter[0], 4000);
+        gw_ledger_end(&cost);
+        gw_batch_counts counts = gw_counters_end(c, &cost);
+        if (batch != 1 || !isnan(counts.counter[0]))
+            near(counts.counter[0], 4000);
     }
     gw_counters_close(c);
 }
@@ -514,10 +508,11 @@ static void test_breaks(void **state) {
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
     broken_after = 4;
-    gw_batch_row row;
+    gw_batch_cost cost;
+    gw_batch_counts counts;
     for (int batch = 0; batch < 5; batch++)
-        one_batch(c, &row);
-    assert_true(isnan(row.counter[0]) && isnan(row.split.memory_ctr_s));
+        counts = one_batch(c, &cost);
+    assert_true(isnan(counts.counter[0]) && isnan(counts.memory_s));
     gw_counters_state s;
     gw_counters_tell(c, &s);
     assert_string_equal(s.failed, "the source broke");
@@ -529,14 +524,13 @@ static void test_profile(void **state) {
     (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
-    gw_batch_row row;
+    gw_batch_cost cost;
     gw_ledger_set_profile(GW_PROFILE_TIMERS);
-    one_batch(c, &row);
-    assert_true(isnan(row.counter[0]));
-    assert_int_equal(row.source, GW_SPLIT_NONE);
+    gw_batch_counts counts = one_batch(c, &cost);
+    assert_true(isnan(counts.counter[0]));
     gw_ledger_set_profile(GW_PROFILE_FULL);
-    one_batch(c, &row);
-    check_sums(&row);
+    counts = one_batch(c, &cost);
+    check_sums(&counts, &cost);
     gw_counters_close(c);
 }
 

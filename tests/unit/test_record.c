@@ -24,9 +24,14 @@ static const char header[] =
     "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,clean,sde:::a,cycles\n";
 enum { COLUMNS = 43 };
 
+static gw_batch_row blank_row(void) {
+    gw_batch_parts parts = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};
+    return gw_batch_row_of(&parts);
+}
+
 /* Row `step`, all fields different; walls are 1, 2, 3, ... ms. */
 static gw_batch_row sample_row(int64_t step) {
-    gw_batch_row row = gw_batch_row_blank();
+    gw_batch_row row = blank_row();
     row.epoch = 1;
     row.step = step;
     row.samples = 32;
@@ -106,7 +111,7 @@ static void test_long_run(void **state) {
     gw_record_rank one;
     assert_int_equal(gw_record_open(&r, 1000, MPI_COMM_SELF), GW_OK);
     for (int64_t step = 1; step <= STEPS; step++) {
-        gw_batch_row row = gw_batch_row_blank();
+        gw_batch_row row = blank_row();
         row.step = step;
         row.cost.wall_s = (double)step;
         row.transfer_s = step == 7 ? NAN : 1;
@@ -331,15 +336,42 @@ static void test_refuses_rows(void **state) {
 
 static void test_clean(void **state) {
     (void)state;
-    gw_batch_cost c = sample_row(1).cost;
-    assert_true(gw_batch_clean(&c));
-    c.nivcsw = 1;
-    assert_false(gw_batch_clean(&c));
-    c.nivcsw = 0;
-    c.cpu_s = c.wall_s - c.phase_s[GW_PHASE_MPI_WAIT]; /* asleep while it waited: fine */
-    assert_true(gw_batch_clean(&c));
-    c.cpu_s = 0.5 * c.wall_s; /* four phases of eleven may sleep, not half of the batch */
-    assert_false(gw_batch_clean(&c));
+    gw_batch_parts p = {.cost = sample_row(1).cost};
+    gw_batch_cost *c = &p.cost;
+    assert_int_equal(gw_batch_row_of(&p).clean, 1);
+    c->nivcsw = 1;
+    assert_int_equal(gw_batch_row_of(&p).clean, 0);
+    c->nivcsw = 0;
+    c->cpu_s = c->wall_s - c->phase_s[GW_PHASE_MPI_WAIT]; /* asleep while it waited: fine */
+    assert_int_equal(gw_batch_row_of(&p).clean, 1);
+    c->cpu_s = 0.5 * c->wall_s; /* four phases of eleven may sleep, not half of the batch */
+    assert_int_equal(gw_batch_row_of(&p).clean, 0);
+    c->nivcsw = -1; /* not measured */
+    assert_int_equal(gw_batch_row_of(&p).clean, -1);
+}
+
+/* A row follows from its parts: the best source of those that know something. */
+static void test_parts(void **state) {
+    (void)state;
+    gw_batch_parts p = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};
+    gw_batch_row row = gw_batch_row_of(&p);
+    assert_true(row.source == GW_SPLIT_NONE && isnan(row.loss));
+    p.samples = 4;
+    p.loss_sum = 10;
+    p.split.memory_twin_s = 2;
+    row = gw_batch_row_of(&p);
+    assert_true(row.source == GW_SPLIT_TWIN_MODEL && row.loss == 2.5);
+    p.counts.memory_s = 3;
+    row = gw_batch_row_of(&p);
+    assert_true(row.source == GW_SPLIT_CTR && row.split.memory_ctr_s == 3 &&
+                row.split.memory_twin_s == 2);
+    row.cost.phase_s[GW_PHASE_MPI_WAIT] = 5;
+    gw_batch_row_wait(&row, &(gw_batch_wait){.start_s = 7, .waiting_s = 1, .clock_err_s = 8});
+    assert_true(row.cost.start_s == 7 && row.wait_skew_s == 1 && row.transfer_s == 4 &&
+                row.clock_err_s == 8);
+    row.cost.phase_s[GW_PHASE_MPI_WAIT] = NAN; /* not measured */
+    gw_batch_row_wait(&row, &(gw_batch_wait){.waiting_s = 0});
+    assert_true(isnan(row.wait_skew_s) && isnan(row.transfer_s));
 }
 
 int main(int argc, char **argv) {
@@ -356,6 +388,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_refuses_rows),
         cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_parts),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(dir);

@@ -63,15 +63,15 @@ static void set_up(gw_ceilings *c) {
         c->level[l] = (gw_ceiling_level){l == 0 ? 1 : l == GW_CACHES, {1e10, 1e10}, {1e10, 1e10}};
 }
 
-static gw_batch_row row_of(double forward, double backward, double update) {
-    gw_batch_row row = gw_batch_row_blank();
-    row.cost.phase_s[GW_PHASE_FORWARD] = forward;
-    row.cost.phase_s[GW_PHASE_BACKWARD] = backward;
-    row.cost.phase_s[GW_PHASE_UPDATE] = update;
-    row.cost.part_s[GW_PART_FORWARD_POINTWISE] = 3e-6;
-    row.cost.part_s[GW_PART_BACKWARD_POINTWISE] = 4e-6;
-    row.cost.part_s[GW_PART_LOSS] = 1e-6;
-    return row;
+static gw_batch_cost cost_of(double forward, double backward, double update) {
+    gw_batch_cost cost = {0};
+    cost.phase_s[GW_PHASE_FORWARD] = forward;
+    cost.phase_s[GW_PHASE_BACKWARD] = backward;
+    cost.phase_s[GW_PHASE_UPDATE] = update;
+    cost.part_s[GW_PART_FORWARD_POINTWISE] = 3e-6;
+    cost.part_s[GW_PART_BACKWARD_POINTWISE] = 4e-6;
+    cost.part_s[GW_PART_LOSS] = 1e-6;
+    return cost;
 }
 
 static void test_split(void **state) {
@@ -84,9 +84,8 @@ static void test_split(void **state) {
     double flop = 2e-9 * BATCH * (2 * 64 * 48 + 3 * 48 * 10);
     assert_true(fabs(m.flop_s - flop) < 1e-12);
     /* Products take flop + 2 us: pointwise 7 us and update 9 us, against 3.712 and 5 of twins. */
-    gw_batch_row row = row_of(flop, 8e-6 + 2e-6, 9e-6);
-    gw_split_batch(&m, BATCH, &moved, &row);
-    const gw_batch_split *s = &row.split;
+    gw_batch_cost cost = cost_of(flop, 8e-6 + 2e-6, 9e-6);
+    gw_batch_split split = gw_split_batch(&m, BATCH, &moved, &cost), *s = &split;
     assert_true(fabs(s->memory_twin_s - (16e-6 - 3.712e-6 - 5e-6)) < 1e-12);
     assert_true(fabs(s->core_twin_s - (17e-6 - s->memory_twin_s)) < 1e-12);
     assert_true(fabs(s->memory_model_lo_s - 2e-6) < 1e-12);
@@ -97,7 +96,6 @@ static void test_split(void **state) {
     assert_true(fabs(s->core_twin_s + s->memory_twin_s + s->core_model_hi_s + s->memory_model_lo_s -
                      whole) < 1e-12);
     assert_true(isnan(s->memory_codec_twin_s) && isnan(s->memory_ctr_s));
-    assert_int_equal(row.source, GW_SPLIT_TWIN_MODEL);
 }
 
 static void test_what_stays_blank(void **state) {
@@ -107,23 +105,23 @@ static void test_what_stays_blank(void **state) {
     gw_moved moved = {.alone = 5000};
     set_up(&c);
     gw_split_open(&m, &c, &of);
-    gw_batch_row row = row_of(1, 1, 9e-6); /* a pause of a second: neither flops nor bytes */
-    gw_split_batch(&m, BATCH, &moved, &row);
-    assert_true(isnan(row.split.memory_model_lo_s) && isnan(row.split.core_model_hi_s));
-    assert_true(row.split.memory_twin_s > 0);
+    gw_batch_cost cost = cost_of(1, 1, 9e-6); /* a pause of a second: neither flops nor bytes */
+    gw_batch_split split = gw_split_batch(&m, BATCH, &moved, &cost);
+    assert_true(isnan(split.memory_model_lo_s) && isnan(split.core_model_hi_s));
+    assert_true(split.memory_twin_s > 0);
     assert_true(m.split == 1 && m.flagged == 1);
-    row = row_of(1e-4, 1e-4, 9e-6); /* half a batch runs at another rate */
-    gw_split_batch(&m, BATCH / 2, &moved, &row);
-    assert_true(isnan(row.split.memory_model_lo_s) && m.flagged == 1);
-    row = row_of(1e-4, 1e-4, 9e-6); /* no parts timed */
-    row.cost.part_s[GW_PART_LOSS] = NAN;
-    gw_split_batch(&m, BATCH, &moved, &row);
-    assert_true(isnan(row.split.memory_twin_s) && row.source == GW_SPLIT_NONE);
+    cost = cost_of(1e-4, 1e-4, 9e-6); /* half a batch runs at another rate */
+    split = gw_split_batch(&m, BATCH / 2, &moved, &cost);
+    assert_true(isnan(split.memory_model_lo_s) && m.flagged == 1);
+    cost = cost_of(1e-4, 1e-4, 9e-6); /* no parts timed */
+    cost.part_s[GW_PART_LOSS] = NAN;
+    split = gw_split_batch(&m, BATCH, &moved, &cost);
+    assert_true(isnan(split.memory_twin_s));
     c.oversubscribed = true;
     gw_split_open(&m, &c, &of);
-    row = row_of(1e-4, 1e-4, 9e-6);
-    gw_split_batch(&m, BATCH, &moved, &row);
-    assert_true(isnan(row.split.memory_twin_s) && row.source == GW_SPLIT_NONE);
+    cost = cost_of(1e-4, 1e-4, 9e-6);
+    split = gw_split_batch(&m, BATCH, &moved, &cost);
+    assert_true(isnan(split.memory_twin_s));
 }
 
 static void test_codec(void **state) {
@@ -137,17 +135,16 @@ static void test_codec(void **state) {
     gw_ceilings_keep(&c, "twin codec 1 encode sign", 1e-9);
     gw_ceilings_keep(&c, "twin codec 1 add sign", 2e-9);
     gw_split_open(&m, &c, &coded);
-    gw_batch_row row = row_of(1e-4, 1e-4, 9e-6);
-    row.cost.phase_s[GW_PHASE_ENCODE] = 5e-6;
-    row.cost.phase_s[GW_PHASE_DECODE] = 7e-6;
-    row.cost.coded[GW_CODING_ENCODE] = 1000;
-    row.cost.coded[GW_CODING_ADD] = 2000;
-    gw_split_batch(&m, BATCH, &moved, &row);
-    assert_true(fabs(row.split.memory_codec_twin_s - 7e-6) < 1e-12);
-    row.cost.coded[GW_CODING_SET] = 1; /* of which no time is known */
-    row.split.memory_codec_twin_s = NAN;
-    gw_split_batch(&m, BATCH, &moved, &row);
-    assert_true(isnan(row.split.memory_codec_twin_s));
+    gw_batch_cost cost = cost_of(1e-4, 1e-4, 9e-6);
+    cost.phase_s[GW_PHASE_ENCODE] = 5e-6;
+    cost.phase_s[GW_PHASE_DECODE] = 7e-6;
+    cost.coded[GW_CODING_ENCODE] = 1000;
+    cost.coded[GW_CODING_ADD] = 2000;
+    gw_batch_split split = gw_split_batch(&m, BATCH, &moved, &cost);
+    assert_true(fabs(split.memory_codec_twin_s - 7e-6) < 1e-12);
+    cost.coded[GW_CODING_SET] = 1; /* of which no time is known */
+    split = gw_split_batch(&m, BATCH, &moved, &cost);
+    assert_true(isnan(split.memory_codec_twin_s));
 }
 
 static int start_clock(void **state) {

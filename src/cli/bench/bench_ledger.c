@@ -103,17 +103,14 @@ static void run_product(void) {
     gw_gemm(false, false, n, n, n, b.matrix[0], n, b.matrix[1], n, 0, b.matrix[2], n);
 }
 
-static void one_batch(void (*work)(void), gw_batch_row *row) {
-    *row = gw_batch_row_blank();
-    if (b.counters)
-        gw_counters_begin(b.counters);
+static gw_batch_counts one_batch(void (*work)(void), gw_batch_cost *cost) {
+    gw_counters_begin(b.counters);
     gw_ledger_begin();
     gw_phase_enter(GW_PHASE_FORWARD);
     work();
     gw_phase_leave();
-    gw_ledger_end(&row->cost);
-    if (b.counters)
-        gw_counters_end(b.counters, row);
+    gw_ledger_end(cost);
+    return gw_counters_end(b.counters, cost);
 }
 
 /* What disturbs a batch only makes it slower, so the quickest tells the kernel's own time: *took_s.
@@ -125,16 +122,16 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
     GW_TRY(gw_alloc(&shares, (size_t)b.batches, sizeof *shares));
     r->wall_s = *hot_s = INFINITY;
     for (int i = 0; i < b.batches; i++) {
-        gw_batch_row row;
+        gw_batch_cost cost;
         uint64_t start = gw_clock_ticks();
         work();
         *hot_s = fmin(*hot_s, gw_clock_since(start));
-        one_batch(work, &row);
-        double compute = row.cost.phase_s[GW_PHASE_FORWARD];
-        if (!isnan(row.split.memory_ctr_s))
-            shares[counted++] = row.split.memory_ctr_s / compute;
-        if (row.cost.wall_s < r->wall_s) {
-            r->wall_s = row.cost.wall_s;
+        gw_batch_counts counts = one_batch(work, &cost);
+        double compute = cost.phase_s[GW_PHASE_FORWARD];
+        if (!isnan(counts.memory_s))
+            shares[counted++] = counts.memory_s / compute;
+        if (cost.wall_s < r->wall_s) {
+            r->wall_s = cost.wall_s;
             *took_s = compute;
         }
     }
@@ -224,7 +221,7 @@ static double late_s(uint64_t start) {
  * by, on all ranks. */
 static gw_err late_exchange(gw_waits *w, int step, gw_batch_row *row, double *injected_s) {
     int last = b.place->ranks - 1;
-    *row = gw_batch_row_blank();
+    gw_batch_parts batch = {.step = step};
     *injected_s = 0;
     GW_TRY(gw_bench_sync(b.place));
     gw_waits_begin(w, step);
@@ -232,8 +229,9 @@ static gw_err late_exchange(gw_waits *w, int step, gw_batch_row *row, double *in
     if (b.place->rank == last)
         *injected_s = late_s(gw_clock_ticks());
     gw_err e = gw_schedule_run(b.grid.cell[0].timed.schedule);
-    gw_ledger_end(&row->cost);
+    gw_ledger_end(&batch.cost);
     gw_waits_end(w);
+    *row = gw_batch_row_of(&batch);
     GW_TRY(e);
     return gw_bcast(injected_s, 1, MPI_DOUBLE, last, b.place->comm);
 }

@@ -52,10 +52,10 @@ static void say_epoch(const gw_train_teller *t, const gw_train_status *s) {
     if (t->terminal)
         printf("\r\033[K");
     printf("epoch %d/%d: step %lld, loss %.4f", s->epoch, s->epochs, (long long)s->step, s->loss);
-    if (!isnan(s->test_accuracy)) /* NaN: a signal left no time for it */
-        printf(", test loss %.4f, test accuracy %.4f", s->test_loss, s->test_accuracy);
-    if (!isnan(s->validation_accuracy))
-        printf(", validation accuracy %.4f", s->validation_accuracy);
+    if (!isnan(s->last.test_accuracy)) /* NaN: a signal left no time for it */
+        printf(", test loss %.4f, test accuracy %.4f", s->last.test_loss, s->last.test_accuracy);
+    if (!isnan(s->last.validation_accuracy))
+        printf(", validation accuracy %.4f", s->last.validation_accuracy);
     printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
 }
 
@@ -191,12 +191,12 @@ static void say_paired(const gw_paired_result *p) {
 }
 
 static void say_accuracy(const gw_train_result *r) {
-    if (isnan(r->test_accuracy))
+    if (isnan(r->last.test_accuracy))
         printf("not evaluated (the signal left no time for it)");
     else
-        printf("test accuracy %.4f", r->test_accuracy);
+        printf("test accuracy %.4f", r->last.test_accuracy);
     printf(" after %lld steps in %.1f s; replicas equal (crc32 %08x)\n", (long long)r->steps,
-           r->elapsed_s, r->replica_hash);
+           r->elapsed_s, r->last.replica_hash);
 }
 
 static void say_checkpoints(const gw_checkpoint_counts *n) {

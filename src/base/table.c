@@ -1,0 +1,126 @@
+#include "base/table.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- writing ---- */
+
+void gw_table_header(const gw_table *t, FILE *to) {
+    for (int i = 0; i < t->columns; i++)
+        fprintf(to, "%s%s", i ? "," : "", t->column[i].name);
+    fputc('\n', to);
+}
+
+bool gw_table_headed(const gw_table *t, FILE *in) {
+    char line[GW_TABLE_LINE], *rest = line, *cell;
+    size_t len = fgets(line, sizeof line, in) ? strlen(line) : 0;
+    if (len == 0 || line[len - 1] != '\n')
+        return false;
+    line[len - 1] = '\0';
+    for (int i = 0; i < t->columns; i++)
+        if (!(cell = strsep(&rest, ",")) || strcmp(cell, t->column[i].name) != 0)
+            return false;
+    return !rest;
+}
+
+static void table_cell(FILE *to, const gw_column *c, const void *at) {
+    switch (c->cell) {
+    case GW_CELL_INT: fprintf(to, "%d", *(const int *)at); break;
+    case GW_CELL_I64: fprintf(to, "%" PRId64, *(const int64_t *)at); break;
+    case GW_CELL_U64:
+        if (*(const uint64_t *)at != UINT64_MAX)
+            fprintf(to, "%" PRIu64, *(const uint64_t *)at);
+        break;
+    case GW_CELL_COUNT:
+        if (*(const long *)at >= 0)
+            fprintf(to, "%ld", *(const long *)at);
+        break;
+    case GW_CELL_REAL:
+        if (!isnan(*(const double *)at))
+            fprintf(to, "%.*g", c->digits, *(const double *)at);
+        break;
+    case GW_CELL_HASH: fprintf(to, "%08" PRIx32, *(const uint32_t *)at); break;
+    case GW_CELL_NAME: fputs(c->names[*(const int *)at], to); break;
+    case GW_CELL_TEXT: fputs(at, to); break;
+    case GW_CELL_QUOTED: fprintf(to, "\"%s\"", *(const char *const *)at); break;
+    }
+}
+
+gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n) {
+    if (!to)
+        return GW_OK;
+    for (size_t r = 0; r < n; r++)
+        for (int i = 0; i < t->columns; i++) {
+            const gw_column *c = &t->column[i];
+            table_cell(to, c, (const char *)rows + r * t->row + c->at);
+            fputc(i + 1 < t->columns ? ',' : '\n', to);
+        }
+    return ferror(to) ? gw_fail(GW_ERR_IO, "cannot write %s: is the disk full?", t->file) : GW_OK;
+}
+
+/* ---- reading ---- */
+
+/* strtod and its like would take blanks, a plus sign, words. */
+static bool table_number(const gw_column *c, const char *text) {
+    text += *text == '-';
+    return isdigit((unsigned char)*text) || (c->cell == GW_CELL_REAL && strcmp(text, "inf") == 0);
+}
+
+static bool table_name(const gw_column *c, const char *text, int *index) {
+    for (*index = 0; c->names[*index]; ++*index)
+        if (strcmp(text, c->names[*index]) == 0)
+            return true;
+    return false;
+}
+
+static bool table_value(const gw_column *c, const char *text, void *at) {
+    char *end = (char *)text;
+    bool blank = !*text;
+    if (c->cell == GW_CELL_NAME)
+        return table_name(c, text, at);
+    if (!blank && !table_number(c, text))
+        return false;
+    switch (c->cell) {
+    case GW_CELL_INT: *(int *)at = (int)strtol(text, &end, 10); return !blank && !*end;
+    case GW_CELL_I64: *(int64_t *)at = strtoll(text, &end, 10); return !blank && !*end;
+    case GW_CELL_U64: *(uint64_t *)at = blank ? UINT64_MAX : strtoull(text, &end, 10); break;
+    case GW_CELL_COUNT: *(long *)at = blank ? -1 : strtol(text, &end, 10); break;
+    case GW_CELL_REAL: *(double *)at = blank ? NAN : strtod(text, &end); break;
+    default: return false;
+    }
+    return !*end;
+}
+
+static bool table_row(const gw_table *t, char *line, void *row) {
+    char *rest = line, *cell;
+    for (int i = 0; i < t->columns; i++) {
+        const gw_column *c = &t->column[i];
+        if (!(cell = strsep(&rest, ",")) || !table_value(c, cell, (char *)row + c->at))
+            return false;
+    }
+    return !rest;
+}
+
+gw_err gw_table_read(gw_table_reader *r, void *row, bool *more) {
+    char line[GW_TABLE_LINE];
+    if (r->line == 0 && !gw_table_headed(r->table, r->in))
+        return gw_fail(GW_ERR_INPUT, "%s: its columns are not those of %s", r->path,
+                       r->table->file);
+    r->line += r->line == 0;
+    *more = fgets(line, sizeof line, r->in);
+    if (!*more)
+        return ferror(r->in) ? gw_fail(GW_ERR_INPUT, "%s: cannot be read", r->path) : GW_OK;
+    r->line++;
+    size_t len = strlen(line);
+    if (len == 0 || line[len - 1] != '\n')
+        return gw_fail(GW_ERR_INPUT, "%s: line %lld is cut off, or too long for a row", r->path,
+                       (long long)r->line);
+    line[len - 1] = '\0';
+    if (!table_row(r->table, line, row))
+        return gw_fail(GW_ERR_INPUT, "%s: line %lld is no row of %s", r->path, (long long)r->line,
+                       r->table->file);
+    return GW_OK;
+}

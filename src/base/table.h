@@ -1,0 +1,73 @@
+/** CSV tables: a row is a struct, its columns are a list, and one writer and one reader serve all of
+ *  them. What is not known is blank, never 0. The first line of a file is the header. */
+#ifndef GW_BASE_TABLE_H
+#define GW_BASE_TABLE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** What a cell holds, and which value of it is blank. */
+typedef enum gw_cell {
+    GW_CELL_INT,   /* int */
+    GW_CELL_I64,   /* int64_t */
+    GW_CELL_U64,   /* uint64_t; UINT64_MAX: blank */
+    GW_CELL_COUNT, /* long; below 0: blank */
+    GW_CELL_REAL,  /* double, of `digits` digits; NaN: blank */
+    GW_CELL_HASH,  /* uint32_t, 8 hexadecimal digits */
+    GW_CELL_NAME,  /* int, an index of `names` */
+    GW_CELL_TEXT,  /* char[], as it is */
+    GW_CELL_QUOTED /* const char *, in quotation marks */
+} gw_cell;
+
+typedef struct gw_column {
+    const char *name;
+    gw_cell cell;
+    size_t at; /* in the row */
+    int digits;
+    const char *const *names; /* closed by a NULL */
+} gw_column;
+
+typedef struct gw_table {
+    const char *file; /* its name in a run's folder */
+    size_t row;       /* bytes of one */
+    int columns;
+    const gw_column *column;
+} gw_table;
+
+/** Columns of rows of type `type`, and a table of an array of them. */
+#define GW_COLUMN(type, title, form, field)                                                        \
+    { .name = title, .cell = GW_CELL_##form, .at = offsetof(type, field) }
+#define GW_COLUMN_REAL(type, title, field, n)                                                      \
+    { .name = title, .cell = GW_CELL_REAL, .at = offsetof(type, field), .digits = n }
+#define GW_COLUMN_NAME(type, title, field, list)                                                   \
+    { .name = title, .cell = GW_CELL_NAME, .at = offsetof(type, field), .names = list }
+#define GW_TABLE(name, type, array)                                                                \
+    { name, sizeof(type), sizeof(array) / sizeof *(array), array }
+
+enum { GW_TABLE_LINE = 4096 }; /* longest line */
+
+/** Write the header. */
+void gw_table_header(const gw_table *t, FILE *to);
+
+/** Whether the line that `in` stands at is the table's header; it is read. */
+bool gw_table_headed(const gw_table *t, FILE *in);
+
+/** Write rows[0..n). `to` NULL: no file is wanted. GW_ERR_IO: this or an earlier write failed. */
+gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n);
+
+/** Rows that gw_table_write wrote, read back. */
+typedef struct gw_table_reader {
+    const gw_table *table; /* neither GW_CELL_HASH, _TEXT nor _QUOTED */
+    FILE *in;              /* at the header */
+    const char *path;      /* for messages */
+    int64_t line;          /* the last one's number, from 1; 0: none is read */
+} gw_table_reader;
+
+/** The next row; of *row the columns alone are set. *more false: there is none. GW_ERR_INPUT:
+ *  another header, or a line that is no row. */
+gw_err gw_table_read(gw_table_reader *r, void *row, bool *more);
+
+#endif

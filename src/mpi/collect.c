@@ -1,0 +1,55 @@
+#include "mpi/collect.h"
+
+#include "base/mem.h"
+#include "mpi/wait.h"
+
+#include <stdlib.h>
+
+enum { CHUNK = 2048 /* rows a message */, TAG = 2 };
+
+static gw_err collect_send(const gw_table *t, char *rows, int n, MPI_Comm comm) {
+    for (int done = 0; done < n; done += CHUNK) {
+        int bytes = (n - done < CHUNK ? n - done : CHUNK) * (int)t->row;
+        MPI_Request request;
+        GW_MPI(MPI_Isend(rows + (size_t)done * t->row, bytes, MPI_BYTE, 0, TAG, comm, &request));
+        GW_TRY(gw_wait(&request));
+    }
+    return GW_OK;
+}
+
+/* What cannot be written is received all the same: the others send it. */
+static gw_err collect_from(const gw_table *t, FILE *to, char *chunk, int n, int rank,
+                           MPI_Comm comm) {
+    for (int done = 0; done < n; done += CHUNK) {
+        int rows = n - done < CHUNK ? n - done : CHUNK;
+        MPI_Request request;
+        GW_MPI(MPI_Irecv(chunk, rows * (int)t->row, MPI_BYTE, rank, TAG, comm, &request));
+        GW_TRY(gw_wait(&request));
+        gw_table_write(t, to, chunk, (size_t)rows);
+    }
+    return GW_OK;
+}
+
+gw_err gw_collect_rows(const gw_table *t, FILE *to, void *rows, int n, MPI_Comm comm) {
+    int rank, ranks, *count = NULL;
+    char *chunk = NULL;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
+    if (e == GW_OK)
+        e = gw_alloc(&chunk, CHUNK, t->row);
+    e = gw_agree(comm, e);
+    if (e == GW_OK)
+        e = gw_mpi_check(MPI_Gather(&n, 1, MPI_INT, count, 1, MPI_INT, 0, comm), "MPI_Gather");
+    if (e == GW_OK && rank > 0)
+        e = collect_send(t, rows, n, comm);
+    else if (e == GW_OK)
+        gw_table_write(t, to, rows, (size_t)n);
+    for (int r = 1; e == GW_OK && rank == 0 && r < ranks; r++)
+        e = collect_from(t, to, chunk, count[r], r, comm);
+    if (e == GW_OK)
+        e = gw_table_write(t, to, NULL, 0);
+    free(count);
+    free(chunk);
+    return gw_agree(comm, e);
+}
