@@ -79,7 +79,7 @@ static gw_err open_mine(gw_checkpoint *c) {
 
 gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup) {
     gw_checkpoint *c = NULL;
-    const gw_strategy_ops *strategy = gw_session_strategy(setup->stepper->session);
+    const gw_strategy_ops *strategy = setup->stepper->session->strategy.ops;
     gw_err e = gw_alloc(&c, 1, sizeof *c);
     if (e == GW_OK) {
         c->s = *setup;

@@ -35,7 +35,7 @@ static json_t *options(const gw_train_config *c) {
 }
 
 static json_t *choices(const gw_facts_of *run) {
-    const char *rows = gw_session_choices(run->session);
+    const char *rows = run->session->choices;
     char *table = NULL;
     if (*rows && asprintf(&table, GW_TUNING_HEADER "%s", rows) < 0)
         return NULL;
@@ -47,14 +47,14 @@ static json_t *choices(const gw_facts_of *run) {
 
 json_t *gw_facts_make(const gw_facts_of *run) {
     const gw_session *s = run->session;
-    return json_pack(
-        "{s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options", options(run->c),
-        "data_hash", run->data->hash, "training_samples", (json_int_t)run->data->train.n_global,
-        "parameters", (json_int_t)run->parameters, "ranks", run->ranks, "global_batch",
-        run->global_batch, "momentum", run->momentum, "residuals", gw_session_residual(s) != NULL,
-        "corrected_momentum", gw_session_corrects(s), "strategy_state",
-        gw_session_strategy(s)->state ? gw_session_strategy(s)->head.name : NULL, "choices",
-        choices(run), "gemm", gw_products_json(run->products));
+    return json_pack("{s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options",
+                     options(run->c), "data_hash", run->data->hash, "training_samples",
+                     (json_int_t)run->data->train.n_global, "parameters",
+                     (json_int_t)run->parameters, "ranks", run->ranks, "global_batch",
+                     run->global_batch, "momentum", run->momentum, "residuals",
+                     s->env.grads->store != NULL, "corrected_momentum", s->residuals.corrects,
+                     "strategy_state", s->strategy.ops->state ? s->strategy.ops->head.name : NULL,
+                     "choices", choices(run), "gemm", gw_products_json(run->products));
 }
 
 /* ---- comparing ---- */

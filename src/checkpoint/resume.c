@@ -164,7 +164,7 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
         return GW_OK;
     r->codec = codec;
     r->algo = algo;
-    gw_session_retake(session, table);
+    session->table = *table ? table : NULL;
     return GW_OK;
 }
 

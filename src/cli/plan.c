@@ -247,8 +247,8 @@ static void report(gw_bench_run *run) {
     const gw_auto *a = p->rig.choice;
     gw_bench_place_say(p->place, "plan of a training step");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
-           gw_model_size(p->rig.model), p->rig.global,
-           gw_session_strategy(p->rig.session)->head.name, gw_gemm_library());
+           gw_model_size(p->rig.model), p->rig.global, p->rig.session->strategy.ops->head.name,
+           gw_gemm_library());
     gw_rig_say_products(&p->products);
     print_table(p, a);
     print_verdict(p, a);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
-    const gw_strategy_ops *ops = gw_session_strategy(session);
+    const gw_strategy_ops *ops = session->strategy.ops;
     if (c->verify_every > 0 && !(ops->traits & GW_STRATEGY_SYNCHRONOUS) && !ops->agrees)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --verify-every compares replicas, and those of --comm %s agree only "
@@ -23,7 +23,7 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
     int rank, ranks;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &ranks);
-    bool together = gw_session_strategy(session)->traits & GW_STRATEGY_SYNCHRONOUS;
+    bool together = session->strategy.ops->traits & GW_STRATEGY_SYNCHRONOUS;
     *k = (gw_checks){.comm = comm,
                      .session = session,
                      .layers = layers,
@@ -38,32 +38,29 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                                .n_layers = n_layers}};
 }
 
-void gw_checks_begin(gw_checks *k) {
-    k->rehearsed = gw_session_frames(k->session);
+static uint64_t frames(const gw_checks *k) {
+    const gw_env *env = &k->session->env;
+    return env->grads->frames + env->params->frames;
 }
 
-static uint64_t frames(const gw_checks *k) {
-    return k->earlier + gw_session_frames(k->session) - k->rehearsed;
+void gw_checks_begin(gw_checks *k) {
+    k->rehearsed = frames(k);
 }
 
 gw_checks_mark gw_checks_keep(const gw_checks *k) {
-    return (gw_checks_mark){.bad_steps = k->guard.bad_steps,
-                            .out_steps = k->guard.out_steps,
-                            .first = gw_guard_first(&k->guard),
-                            .comparisons = k->comparisons,
-                            .compared = k->compared,
-                            .compare_s = k->compare_s,
-                            .frames = frames(k)};
+    gw_checks_mark mark = k->mark;
+    mark.bad_steps = k->guard.bad_steps;
+    mark.out_steps = k->guard.out_steps;
+    mark.first = gw_guard_first(&k->guard);
+    mark.frames += frames(k) - k->rehearsed;
+    return mark;
 }
 
 void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark) {
+    k->mark = *mark;
     k->guard.bad_steps = mark->bad_steps;
     k->guard.out_steps = mark->out_steps;
     k->guard.earlier = mark->first;
-    k->comparisons = mark->comparisons;
-    k->compared = mark->compared;
-    k->compare_s = mark->compare_s;
-    k->earlier = mark->frames;
 }
 
 void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers) {
@@ -80,21 +77,21 @@ void gw_checks_leave(gw_checks_mark *mark) {
 }
 
 bool gw_checks_due(const gw_checks *k, int64_t step) {
-    return k->every > 0 && step - k->compared >= k->every;
+    return k->every > 0 && step - k->mark.compared >= k->every;
 }
 
 gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash) {
     double from = gw_ledger_now();
-    const float *params = gw_session_params(k->session);
+    const float *params = k->session->env.param;
     gw_replicas replicas = {.params = params,
                             .layers = k->layers,
                             .n_layers = k->n_layers,
                             .step = step,
                             .comm = k->comm};
     GW_TRY(gw_replicas_compare(&replicas, hash));
-    k->compared = step;
-    k->comparisons++;
-    k->compare_s += gw_ledger_now() - from;
+    k->mark.compared = step;
+    k->mark.comparisons++;
+    k->mark.compare_s += gw_ledger_now() - from;
     /* Of equal replicas all ranks find the same. */
     return gw_guard_params(params, k->layers, k->n_layers, step);
 }
@@ -107,12 +104,12 @@ gw_err gw_checks_step(gw_checks *k, int64_t step) {
 }
 
 gw_err gw_checks_collect(const gw_checks *k, gw_checks_total *out) {
-    *out = (gw_checks_total){.comparisons = k->comparisons,
-                             .compare_s = k->compare_s,
+    *out = (gw_checks_total){.comparisons = k->mark.comparisons,
+                             .compare_s = k->mark.compare_s,
                              .skip = k->guard.skip,
                              .ranks = k->ranks,
-                             .framed = gw_session_framed(k->session),
-                             .frames = frames(k)};
+                             .framed = k->session->framed,
+                             .frames = gw_checks_keep(k).frames};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->frames, 1, MPI_UINT64_T, MPI_SUM, k->comm));
     return gw_guard_collect(&k->guard, k->ranks, &out->nan);
 }

@@ -8,20 +8,6 @@
 #include "run/guard.h"
 #include "run/session.h"
 
-typedef struct gw_checks {
-    MPI_Comm comm;
-    gw_session *session;
-    const gw_span *layers;
-    int n_layers, ranks;
-    gw_guard guard;
-    int64_t every;    /* steps between two comparisons; 0: each epoch only */
-    int64_t compared; /* the step of the last one */
-    int64_t comparisons;
-    double compare_s;
-    uint64_t rehearsed; /* frames before the run, on this rank */
-    uint64_t earlier;   /* frames of earlier starts */
-} gw_checks;
-
 /** What of it a resumed run keeps, on this rank; whole 8-byte fields. */
 typedef struct gw_checks_mark {
     int64_t bad_steps, out_steps; /* as gw_guard has them */
@@ -31,6 +17,17 @@ typedef struct gw_checks_mark {
     double compare_s;
     uint64_t frames;
 } gw_checks_mark;
+
+typedef struct gw_checks {
+    MPI_Comm comm;
+    gw_session *session;
+    const gw_span *layers;
+    int n_layers, ranks;
+    gw_guard guard;
+    int64_t every;       /* steps between two comparisons; 0: each epoch only */
+    gw_checks_mark mark; /* so far; of the guard's fields and of frames: of earlier starts */
+    uint64_t rehearsed;  /* frames before the run, on this rank */
+} gw_checks;
 
 /** Over all ranks, for reports. */
 typedef struct gw_checks_total {

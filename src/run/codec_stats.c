@@ -65,7 +65,7 @@ static bool due(const gw_codec_stats *st, int64_t step) {
 }
 
 static bool watching(const gw_codec_stats *st, int64_t step) {
-    return gw_session_residual(st->s.session) && step % WATCH_EVERY == 0;
+    return st->s.session->env.grads->store && step % WATCH_EVERY == 0;
 }
 
 bool gw_codec_stats_settles(const gw_codec_stats *st, int64_t step) {
@@ -76,7 +76,7 @@ void gw_codec_stats_begin(gw_codec_stats *st, int64_t step) {
     if (!due(st, step))
         return;
     st->n_own = 0;
-    gw_session_watch(st->s.session, &(gw_session_tap){st, take_before, take_after});
+    st->s.session->tap = (gw_session_tap){st, take_before, take_after};
 }
 
 static void add_up(gw_codec_stats *st, int layer, gw_span part) {
@@ -91,7 +91,7 @@ static void add_up(gw_codec_stats *st, int layer, gw_span part) {
 }
 
 static gw_err compare(gw_codec_stats *st) {
-    gw_session_watch(st->s.session, NULL);
+    st->s.session->tap = (gw_session_tap){0};
     if (st->n_own == 0) /* the step was void, on all ranks: nothing was exchanged */
         return GW_OK;
     enum { PIECE = 1 << 20 }; /* floats: a count that fits an int */
@@ -111,7 +111,7 @@ static gw_err compare(gw_codec_stats *st) {
 
 /* Of each layer, root mean square over the ranks. */
 static gw_err residual_norms(gw_codec_stats *st, double *norms) {
-    const float *e = gw_session_residual(st->s.session);
+    const float *e = st->s.session->env.grads->store;
     for (int l = 0; l < st->s.n_layers; l++) {
         gw_span s = st->s.layers[l];
         norms[l] = 0;
@@ -186,7 +186,7 @@ static gw_err make_history(gw_codec_stats *st, int64_t looks, size_t room) {
 
 static gw_err samples_state(gw_codec_stats *st, gw_io *io) {
     size_t n = (size_t)st->s.n_layers;
-    const gw_coded *now = gw_session_coded(st->s.session);
+    const gw_coded *now = st->s.session->coded;
     gw_coded *since = NULL; /* the epoch began; a new session counts from 0 */
     int64_t own = st->n_own;
     GW_TRY(gw_alloc(&since, n, sizeof *since));
@@ -235,10 +235,10 @@ static double known(double x) {
 static gw_err reduce_rows(gw_codec_stats *st, int epoch) {
     int n = st->s.n_layers;
     double *norms = NULL;
-    const gw_coded *now = gw_session_coded(st->s.session);
+    const gw_coded *now = st->s.session->coded;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, st->sum, 4 * n, MPI_DOUBLE, MPI_SUM, st->comm));
     GW_TRY(gw_agree(st->comm, gw_alloc(&norms, (size_t)n, sizeof *norms)));
-    bool kept = gw_session_residual(st->s.session);
+    bool kept = st->s.session->env.grads->store;
     gw_err e = kept ? residual_norms(st, norms) : GW_OK;
     for (int l = 0; l < n && e == GW_OK; l++) {
         const sums *s = &st->sum[l];
@@ -285,8 +285,7 @@ const gw_table gw_codec_stats_table = GW_TABLE("codec.csv", gw_codec_row, column
 
 void gw_codec_stats_restart(gw_codec_stats *st) {
     if (st->s.every > 0)
-        memcpy(st->before, gw_session_coded(st->s.session),
-               (size_t)st->s.n_layers * sizeof *st->before);
+        memcpy(st->before, st->s.session->coded, (size_t)st->s.n_layers * sizeof *st->before);
 }
 
 gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **rows) {
@@ -322,7 +321,7 @@ static gw_err allocate(gw_codec_stats *st) {
 }
 
 gw_err gw_codec_stats_check(const gw_session *session, int every) {
-    const gw_strategy_ops *strategy = gw_session_strategy(session);
+    const gw_strategy_ops *strategy = session->strategy.ops;
     if (every == 0 || strategy->traits & (GW_STRATEGY_EXACT | GW_STRATEGY_LOSSY))
         return GW_OK;
     return gw_fail(GW_ERR_USAGE,

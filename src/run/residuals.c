@@ -56,3 +56,9 @@ gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strat
                        feedback, mix->codec[0].spec);
     return out->masks ? check_masks(out, mix) : GW_OK;
 }
+
+bool gw_residuals_add(const gw_residuals *r, const gw_strategy *strategy, const gw_mix *mix) {
+    return strategy->ops->traits & GW_STRATEGY_ENCODES && mix->n == 1 && r->of[0] &&
+           mix->codec[0].caps & GW_CODEC_SPARSE && mix->algo[0].ops->caps & GW_ALGO_ONCE &&
+           !r->corrects;
+}

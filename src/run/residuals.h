@@ -23,4 +23,8 @@ bool gw_residuals_any(const gw_residuals *r);
 gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strategy *strategy,
                          const gw_mix *mix);
 
+/** True if the backward pass may add its gradient to the residual, on several ranks, so that the
+ *  exchange need not. */
+bool gw_residuals_add(const gw_residuals *r, const gw_strategy *strategy, const gw_mix *mix);
+
 #endif

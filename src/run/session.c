@@ -4,29 +4,10 @@
 #include "base/probe.h"
 #include "comm/lane_parts.h"
 #include "run/hook.h"
-#include "run/residuals.h"
-#include "run/undo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct gw_session {
-    gw_strategy strategy;
-    gw_mix mix;
-    gw_codec exact;
-    bool wire_check;
-    gw_residuals residuals;
-    float correction, *velocity;
-    gw_undo undo;
-    gw_session_tap tap;
-    gw_coded *coded; /* a layer each */
-    gw_env env;
-    void *self; /* the strategy's; NULL: not open */
-    uint64_t logical_bytes;
-    char *notes, *choices;    /* of both lanes */
-    const char *note, *table; /* the caller's; NULL: none */
-};
 
 /* A hook, and a region around it. */
 static void enter(const char *hook, gw_span span, gw_phase phase) {
@@ -52,7 +33,7 @@ static gw_err call(gw_session *s, const char *hook, gw_span span, gw_phase phase
 
 gw_err gw_session_bind(gw_session *s, const char *compress, const char *algo,
                        const char *feedback) {
-    GW_TRY(gw_mix_open(&s->mix, compress, algo, s->wire_check));
+    GW_TRY(gw_mix_open(&s->mix, compress, algo, s->framed));
     GW_TRY(gw_residuals_find(&s->residuals, feedback, &s->strategy, &s->mix));
     for (int i = 0; i < s->mix.n; i++)
         GW_TRY(gw_strategy_check(&s->strategy, &s->mix.algo[i], &s->mix.codec[i]));
@@ -60,10 +41,10 @@ gw_err gw_session_bind(gw_session *s, const char *compress, const char *algo,
 }
 
 static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback,
-                    bool wire_check) {
+                    bool framed) {
     GW_TRY(gw_codec_open(&s->exact, "none"));
-    s->wire_check = wire_check;
-    if (wire_check)
+    s->framed = framed;
+    if (framed)
         gw_codec_frame(&s->exact);
     GW_TRY(gw_strategy_find(&s->strategy, comm));
     return compress ? gw_session_bind(s, compress, gw_args_text(s->strategy.args, "algo"), feedback)
@@ -71,27 +52,15 @@ static gw_err parse(gw_session *s, const char *comm, const char *compress, const
 }
 
 gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
-                      const char *feedback, bool wire_check) {
+                      const char *feedback, bool framed) {
     gw_session *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    gw_err e = parse(s, comm, compress, feedback, wire_check);
+    gw_err e = parse(s, comm, compress, feedback, framed);
     if (e != GW_OK)
         gw_session_free(s);
     else
         *out = s;
     return e;
-}
-
-int gw_session_codecs(const gw_session *s) {
-    return s->mix.n;
-}
-
-void gw_session_note(gw_session *s, const char *line) {
-    s->note = line;
-}
-
-void gw_session_retake(gw_session *s, const char *table) {
-    s->table = *table ? table : NULL;
 }
 
 void gw_session_free(gw_session *s) {
@@ -115,43 +84,8 @@ int gw_session_helpers(const gw_session *s) {
     return ops->helpers ? ops->helpers(s->strategy.args) : 0;
 }
 
-const gw_strategy_ops *gw_session_strategy(const gw_session *s) {
-    return s->strategy.ops;
-}
-
-const gw_strategy *gw_session_way(const gw_session *s) {
-    return &s->strategy;
-}
-
-const gw_algo *gw_session_algorithm(const gw_session *s) {
-    return s->mix.algo;
-}
-
 const char *gw_session_compression(const gw_session *s) {
     return s->mix.n > 1 ? s->mix.spec : s->mix.codec[0].name;
-}
-
-const gw_codec *gw_session_codec(const gw_session *s) {
-    return s->mix.codec;
-}
-
-const gw_args *gw_session_args(const gw_session *s) {
-    return s->strategy.args;
-}
-
-bool gw_session_lossless(const gw_session *s) {
-    for (int i = 0; i < s->mix.n; i++)
-        if (!(s->mix.codec[i].caps & GW_CODEC_LOSSLESS))
-            return false;
-    return true;
-}
-
-bool gw_session_feedback(const gw_session *s) {
-    return gw_residuals_any(&s->residuals);
-}
-
-bool gw_session_corrects(const gw_session *s) {
-    return s->residuals.corrects;
 }
 
 int gw_session_servers(const gw_session *s) {
@@ -207,7 +141,7 @@ static bool takes_back(const gw_session *s) {
  */
 static gw_err open_undo(gw_session *s) {
     const gw_lane *lane = s->env.grads;
-    bool changes = lane->size > 1 && (gw_session_begins(s) || lane->fed) && takes_back(s);
+    bool changes = lane->size > 1 && (s->strategy.ops->ready || lane->fed) && takes_back(s);
     return gw_undo_open(&s->undo, s->env.n, changes ? lane->store : NULL, s->velocity);
 }
 
@@ -230,7 +164,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                                                 : GW_OK));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
     GW_TRY(open_lanes(s, comm, setup));
-    env->grads->fed = setup->adds && gw_session_adds(s) && env->grads->size > 1;
+    env->grads->fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
+                      env->grads->size > 1;
     if (setup->undo)
         GW_TRY(gw_agree(comm, open_undo(s)));
     if (setup->params)
@@ -245,14 +180,6 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     if (mine == GW_OK)
         mine = join(&s->choices, env->grads->choices, env->params->choices);
     return gw_agree(comm, mine);
-}
-
-float *gw_session_params(gw_session *s) {
-    return s->env.param;
-}
-
-float *gw_session_grads(gw_session *s) {
-    return s->env.grad;
 }
 
 void gw_session_close(gw_session *s) {
@@ -291,12 +218,6 @@ void gw_session_begin(gw_session *s, double share) {
     gw_hook_count(s->env.grads->ticket);
 }
 
-bool gw_session_adds(const gw_session *s) {
-    return s->strategy.ops->traits & GW_STRATEGY_ENCODES && s->mix.n == 1 && s->residuals.of[0] &&
-           s->mix.codec[0].caps & GW_CODEC_SPARSE && s->mix.algo[0].ops->caps & GW_ALGO_ONCE &&
-           !s->residuals.corrects;
-}
-
 float *gw_session_sums(gw_session *s) {
     return s->env.grads->fed ? s->env.grads->residual : NULL;
 }
@@ -331,14 +252,6 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
     return call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready, NULL);
 }
 
-void gw_session_skip(gw_session *s, bool skip) {
-    s->env.skip = skip;
-}
-
-bool gw_session_begins(const gw_session *s) {
-    return s->strategy.ops->ready;
-}
-
 bool gw_session_leaves_out(const gw_session *s) {
     return s->env.skip && takes_back(s);
 }
@@ -350,18 +263,6 @@ void gw_session_undo(gw_session *s) {
     s->env.grads->ticket--;
     s->env.params->ticket--;
     gw_hook_count(s->env.grads->ticket);
-}
-
-void gw_session_watch(gw_session *s, const gw_session_tap *tap) {
-    s->tap = tap ? *tap : (gw_session_tap){0};
-}
-
-const float *gw_session_residual(const gw_session *s) {
-    return s->env.grads->store;
-}
-
-const gw_coded *gw_session_coded(const gw_session *s) {
-    return s->coded;
 }
 
 const char *gw_session_codec_of(const gw_session *s, size_t at) {
@@ -389,7 +290,7 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
 
 gw_err gw_session_publish(gw_session *s, gw_span span) {
     /* Where await() waits, this only starts. */
-    gw_phase phase = gw_session_awaits(s) ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
+    gw_phase phase = s->strategy.ops->await ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
     return call(s, "publish", span, phase, s->strategy.ops->publish, NULL);
 }
 
@@ -400,10 +301,6 @@ gw_err gw_session_await(gw_session *s, gw_span span) {
 bool gw_session_progresses(const gw_session *s) {
     const gw_strategy_ops *ops = s->strategy.ops;
     return ops->progress && (!ops->polls || ops->polls(s->strategy.args));
-}
-
-bool gw_session_awaits(const gw_session *s) {
-    return s->strategy.ops->await;
 }
 
 gw_err gw_session_settle(gw_session *s) {
@@ -426,36 +323,7 @@ void gw_session_count_on(gw_session *s, int64_t steps) {
     s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
 }
 
-gw_cost gw_session_cost(const gw_session *s, int64_t exchange) {
-    return s->strategy.ops->cost(s->self, exchange);
-}
-
-gw_cost gw_session_settle_cost(const gw_session *s) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->settle_cost ? ops->settle_cost(s->self) : (gw_cost){0};
-}
-
-bool gw_session_framed(const gw_session *s) {
-    return s->wire_check;
-}
-
-uint64_t gw_session_frames(const gw_session *s) {
-    return s->env.grads->frames + s->env.params->frames;
-}
-
 bool gw_session_agrees(const gw_session *s) {
     const gw_strategy_ops *ops = s->strategy.ops;
     return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self));
-}
-
-const char *gw_session_notes(const gw_session *s) {
-    return s->notes ? s->notes : "";
-}
-
-const char *gw_session_choices(const gw_session *s) {
-    return s->choices ? s->choices : "";
-}
-
-uint64_t gw_session_logical_bytes(const gw_session *s) {
-    return s->logical_bytes;
 }

@@ -71,12 +71,12 @@ static gw_err agree(gw_stepper *t) {
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_err e = gw_guard_agree(t->guard);
     gw_phase_leave();
-    gw_session_skip(t->session, t->guard->out);
+    t->session->env.skip = t->guard->out;
     return e;
 }
 
 static bool left_out(const gw_stepper *t) {
-    bool late = gw_session_strategy(t->session)->traits & GW_STRATEGY_LATE;
+    bool late = t->session->strategy.ops->traits & GW_STRATEGY_LATE;
     return t->guard && t->guard->out && !late;
 }
 
@@ -84,7 +84,7 @@ static bool left_out(const gw_stepper *t) {
  * and of a void step whose exchange has not begun nothing need be sent or taken back. Else they
  * meet when the exchange is done. */
 static bool agrees_first(const gw_stepper *t) {
-    return t->lazy || !gw_session_begins(t->session);
+    return t->lazy || !t->session->strategy.ops->ready;
 }
 
 /* Exchange of `span` done, parameters moved and agreed on. */
@@ -106,7 +106,7 @@ static gw_err finish_layer(gw_stepper *t, int l) {
 /* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
  * is published before this one is waited for, so that it travels under this one's computation. */
 static gw_err await(gw_stepper *t, int l) {
-    bool ahead = gw_session_awaits(t->session);
+    bool ahead = t->session->strategy.ops->await;
     if (!ahead || l == 0)
         GW_TRY(finish_layer(t, l));
     if (ahead && l + 1 < gw_model_layers(t->model))
@@ -160,7 +160,7 @@ static gw_err exchange(gw_stepper *t, float lr) {
     bool none = gw_session_leaves_out(t->session);
     t->pending = t->lazy;
     t->pending_lr = lr;
-    if (none && !gw_session_begins(t->session)) {
+    if (none && !t->session->strategy.ops->ready) {
         t->pending = false;
     } else if (!t->lazy) {
         GW_TRY(finish(t, all, lr));

@@ -192,12 +192,12 @@ static gw_err read_choice(gw_auto *a, const char *compress) {
 }
 
 static gw_err read_forecast(gw_auto *a, const char *compress) {
-    if (gw_session_codecs(a->session) > 1)
+    if (a->session->mix.n > 1)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--forecast: the cost model knows one codec for all tensors, not "
                        "--compress '%s': remove --forecast",
                        gw_session_compression(a->session));
-    return read_named(a, compress, gw_session_algorithm(a->session)->ops->head.name);
+    return read_named(a, compress, a->session->mix.algo->ops->head.name);
 }
 
 gw_err gw_auto_session(gw_session **session, gw_auto **out, const char *comm, const char *compress,
@@ -210,7 +210,7 @@ gw_err gw_auto_session(gw_session **session, gw_auto **out, const char *comm, co
     GW_TRY(gw_alloc(&a, 1, sizeof *a));
     *out = a;
     a->session = *session;
-    a->strategy = gw_session_way(*session);
+    a->strategy = &(*session)->strategy;
     a->wire_check = wire_check;
     a->measured_s = NAN;
     a->chosen = a->plain = -1;
@@ -244,7 +244,7 @@ gw_err gw_auto_settle(gw_auto *a, const gw_auto_job *job) {
     if (job->codec)
         GW_TRY(retake(a, job->codec, job->algo));
     const gw_candidate *c = &a->candidate[a->chosen];
-    gw_session_note(a->session, a->why);
+    a->session->note = a->why;
     return gw_agree(job->rehearsal.comm,
                     gw_session_bind(a->session, c->codec, c->algo, a->feedback));
 }

@@ -17,12 +17,12 @@ enum { WARMUP = 1, LEAST = 3, MOST = 51 };
 /* ---- modes ---- */
 
 static bool named(const gw_session *s, const char *name) {
-    return strcmp(gw_session_strategy(s)->head.name, name) == 0;
+    return strcmp(s->strategy.ops->head.name, name) == 0;
 }
 
 static bool by_priority(const gw_session *s) {
     return named(s, "iallreduce") &&
-           strcmp(gw_args_text(gw_session_args(s), "order"), "priority") == 0;
+           strcmp(gw_args_text(s->strategy.args, "order"), "priority") == 0;
 }
 
 gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) {
@@ -41,13 +41,13 @@ gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) 
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "no bound is known for a step with --comm %s, only with allreduce, "
                        "iallreduce, sparse, sharded, delayed and powersgd",
-                       gw_session_strategy(s)->head.name);
+                       s->strategy.ops->head.name);
     return GW_OK;
 }
 
 size_t gw_bound_bucket(const gw_session *s) {
     bool cuts = named(s, "iallreduce") || named(s, "delayed");
-    return cuts ? gw_args_bytes(gw_session_args(s), "bucket") / sizeof(float) : 0;
+    return cuts ? gw_args_bytes(s->strategy.args, "bucket") / sizeof(float) : 0;
 }
 
 /* ---- the exchange without a step ---- */
@@ -84,7 +84,7 @@ static gw_err time_once(exchange *x, gw_batch_cost *cost) {
     gw_session *s = x->r->stepper->session;
     gw_session_begin(s, 1);
     float *sums = gw_session_sums(s);
-    memcpy(sums ? sums : gw_session_grads(s), x->gradient,
+    memcpy(sums ? sums : s->env.grad, x->gradient,
            gw_model_size(x->r->stepper->model) * sizeof *x->gradient);
     GW_TRY(gw_barrier(x->r->comm));
     gw_ledger_begin();
@@ -139,7 +139,7 @@ static gw_err measure(gw_bound_run *out, const gw_rehearsal *r, float *params, f
     exchange x = {.r = r, .gradient = gradient};
     t->guard = NULL;
     gw_err e = gw_survey_step(r, params, gradient, &out->parts.local);
-    gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
+    gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     if (e == GW_OK) {
         e = put_together(&x, oversubscribed, out);
         *own = e != GW_OK;

@@ -67,12 +67,12 @@ gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_
     memcpy(params, gw_model_params(t->model), bytes);
     gw_err e = gw_agree(r->comm, open_alone(&alone, t));
     if (e == GW_OK) {
-        gw_model_lend(t->model, gw_session_params(alone), gw_session_grads(alone));
+        gw_model_lend(t->model, alone->env.param, alone->env.grad);
         t->session = alone;
         t->lazy = false;
         gw_ledger_start();
         e = steps(r, out);
-        memcpy(gradient, gw_session_grads(alone), bytes);
+        memcpy(gradient, alone->env.grad, bytes);
         t->session = session;
         t->lazy = lazy;
         gw_model_lend(t->model, params, gradient);

@@ -87,10 +87,10 @@ static gw_err check_options(const gw_train_config *c) {
 }
 
 gw_err gw_paired_check(const gw_train_config *c, const gw_session *session) {
-    const gw_strategy_ops *ops = gw_session_strategy(session);
+    const gw_strategy_ops *ops = session->strategy.ops;
     const char *why = NULL;
     GW_TRY(check_options(c));
-    if (gw_session_codecs(session) == 0)
+    if (session->mix.n == 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
                                            "name them instead of --compress auto");
     if (!(ops->traits & GW_STRATEGY_SYNCHRONOUS))
@@ -109,18 +109,25 @@ gw_err gw_paired_check(const gw_train_config *c, const gw_session *session) {
 
 /* Who updates what (publish), and by which step's gradient, is the strategy's own. */
 static bool own_updates(const gw_session *s) {
-    const gw_strategy_ops *ops = gw_session_strategy(s);
+    const gw_strategy_ops *ops = s->strategy.ops;
     return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
 }
 
 static bool crosses_steps(const gw_train_config *c, const gw_session *s) {
-    return c->lazy || gw_session_strategy(s)->traits & GW_STRATEGY_LATE;
+    return c->lazy || s->strategy.ops->traits & GW_STRATEGY_LATE;
+}
+
+static bool lossless(const gw_mix *mix) {
+    bool all = true;
+    for (int i = 0; i < mix->n; i++)
+        all = all && mix->codec[i].caps & GW_CODEC_LOSSLESS;
+    return all;
 }
 
 /* ---- opening ---- */
 
 static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_session *session) {
-    const char *algo = gw_args_text(gw_session_args(session), "algo");
+    const char *algo = gw_args_text(session->strategy.args, "algo");
     size_t len = strlen(algo) + sizeof "allreduce:algo=()";
     char *comm = NULL;
     if (own_updates(session))
@@ -174,7 +181,7 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         return e;
     }
     /* a + b is b + a, so two ranks' sum has the same bits in whatever order it is formed */
-    p->promise = p->ranks <= 2 && gw_session_lossless(stepper->session);
+    p->promise = p->ranks <= 2 && lossless(&stepper->session->mix);
     *out = p;
     return GW_OK;
 }
@@ -204,7 +211,7 @@ static void use(gw_paired *p, int variant) {
     t->apart = twin;
     t->lazy = p->lazy && !(twin && !p->same);
     t->guard = twin && p->watch ? &p->twin_watch : p->watch;
-    gw_model_lend(t->model, gw_session_params(s), gw_session_grads(s));
+    gw_model_lend(t->model, s->env.param, s->env.grad);
 }
 
 /* Both variants begin alike: their state was just put in place, and the ranks have met. */
@@ -248,8 +255,8 @@ static gw_err take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, 
 
 /* The arenas hold what the two steps made of the parameters. */
 static gw_err compare(gw_paired *p, int64_t step, bool *equal) {
-    const float *a = gw_session_params(p->session[BLOCKING]);
-    const float *b = gw_session_params(p->session[OVERLAPPED]);
+    const float *a = p->session[BLOCKING]->env.param;
+    const float *b = p->session[OVERLAPPED]->env.param;
     size_t n = gw_model_size(p->stepper->model);
     double most = 0;
     for (size_t i = 0; i < n; i++) {

@@ -124,7 +124,7 @@ static gw_err name_step(const gw_trainer *t, gw_err e) {
 
 static gw_err one_step(gw_trainer *t) {
     gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
-    uint64_t logical = gw_session_logical_bytes(t->session);
+    uint64_t logical = t->session->logical_bytes;
     gw_batch_parts parts = {
         .rank = t->rank, .epoch = t->epoch, .step = ++t->step, .samples = batch.local};
     t->checks.guard.step = t->step;
@@ -145,7 +145,7 @@ static gw_err one_step(gw_trainer *t) {
         t->left_out += batch.local;
     else
         t->loss_sum += parts.loss_sum;
-    parts.logical_bytes = gw_session_logical_bytes(t->session) - logical;
+    parts.logical_bytes = t->session->logical_bytes - logical;
     t->train_s += parts.cost.wall_s;
     t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
     gw_trainer_count_wire(t, &parts.cost);

@@ -66,11 +66,11 @@ static json_t *codec_facts(const gw_trainer *t) {
 
 static json_t *comm_facts(const gw_trainer *t) {
     const gw_session *s = t->session;
-    return json_pack(
-        "{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy", gw_session_strategy(s)->head.name,
-        "algorithm", gw_session_algorithm(s)->ops->head.name, "codec", gw_session_compression(s),
-        "error_feedback", gw_session_feedback(s), "notes", gw_json_text(gw_session_notes(s)),
-        "layers", codec_facts(t), "warning", gw_json_text(t->warning));
+    return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy", s->strategy.ops->head.name,
+                     "algorithm", s->mix.algo->ops->head.name, "codec", gw_session_compression(s),
+                     "error_feedback", gw_residuals_any(&s->residuals), "notes",
+                     gw_json_text(s->notes), "layers", codec_facts(t), "warning",
+                     gw_json_text(t->warning));
 }
 
 static const char *thread_level_name(int level) {
@@ -171,7 +171,7 @@ static json_t *sources(const gw_trainer *t) {
     if (t->c->profile == GW_PROFILE_OFF)
         return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases", "absent", "waiting_s", "absent",
                          "hidden_s", "absent", "memory_s", "absent", "wire_bytes", "absent");
-    bool native = gw_session_algorithm(t->session)->ops->caps & GW_ALGO_ORDERED;
+    bool native = t->session->mix.algo->ops->caps & GW_ALGO_ORDERED;
     return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases",
                      "measured: exclusive timers, MPI by PMPI", "waiting_s",
                      "measured: blocked before the last rank's arrival, on a common clock",
@@ -268,7 +268,7 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names) {
 
 /* What algo=auto chose, in the form that its table= reads. */
 static gw_err write_choices(const char *dir, const gw_session *session) {
-    const char *rows = gw_session_choices(session);
+    const char *rows = session->choices;
     if (!*rows)
         return GW_OK;
     gw_file *file = NULL;

@@ -69,7 +69,7 @@ static gw_err open_model(gw_trainer *t) {
     t->chunk = EVAL_CHUNK;
     GW_TRY(gw_model_open(&t->model, &spec, most));
     GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model),
-                             gw_session_corrects(t->session) ? 0 : c->momentum, c->weight_decay));
+                             t->session->residuals.corrects ? 0 : c->momentum, c->weight_decay));
     t->stepper = (gw_stepper){.model = t->model,
                               .optimizer = t->optimizer,
                               .session = t->session,
@@ -102,12 +102,13 @@ static gw_err check_source(const gw_trainer *t) {
 static gw_err open_products(gw_trainer *t) {
     if (t->c->check) /* nothing is computed */
         return GW_OK;
+    const gw_session *s = t->session;
     gw_products_setup setup = {.comm = t->comm,
                                .spec = gw_model_get_spec(t->model),
                                .batch = gw_sampler_max_local(t->sampler),
                                .threads = t->c->threads,
                                .polls = gw_session_progresses(t->session),
-                               .adds = gw_session_adds(t->session),
+                               .adds = gw_residuals_add(&s->residuals, &s->strategy, &s->mix),
                                .then = gw_resume_products(&t->resume)};
     gw_watchdog_stage("timing the matrix products");
     return gw_products_open(&t->products, &setup);
@@ -149,11 +150,11 @@ static gw_err measure_bound(gw_trainer *t) {
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
  * session's on top of it. */
 static const char *codec_to_time(const gw_trainer *t) {
-    const gw_codec *codec = gw_session_codec(t->session);
-    bool lossy = gw_session_strategy(t->session)->traits & GW_STRATEGY_LOSSY;
+    const gw_codec *codec = t->session->mix.codec;
+    bool lossy = t->session->strategy.ops->traits & GW_STRATEGY_LOSSY;
     bool alone = strcmp(gw_session_compression(t->session), codec->name) == 0;
     bool coded = !(codec->caps & GW_CODEC_IDENTITY) && alone && !lossy;
-    return coded && t->c->threads == 1 && !gw_session_corrects(t->session) ? codec->spec : NULL;
+    return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->spec : NULL;
 }
 
 static bool gauges(const gw_train_config *c) {
@@ -162,14 +163,14 @@ static bool gauges(const gw_train_config *c) {
 
 static gw_err open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    const gw_codec *codec = gw_session_codec(t->session);
+    const gw_codec *codec = t->session->mix.codec;
     gw_twin_setup twins = {.spec = gw_model_get_spec(t->model),
                            .batch = gw_sampler_max_local(t->sampler),
                            .threads = c->threads,
-                           .momentum = gw_session_corrects(t->session) ? 0 : c->momentum,
+                           .momentum = t->session->residuals.corrects ? 0 : c->momentum,
                            .weight_decay = c->weight_decay,
                            .codec = codec_to_time(t),
-                           .feedback = gw_session_feedback(t->session),
+                           .feedback = gw_residuals_any(&t->session->residuals),
                            .framed = codec->framed,
                            .joined = codec->ranks};
     t->gauging = (gw_gauge_setup){.comm = t->comm,
@@ -222,7 +223,7 @@ static gw_err open_basis(gw_trainer *t) {
 gw_err gw_trainer_check(gw_trainer *t) {
     GW_TRY(open_basis(t));
     gw_session_setup setup = session_setup(t);
-    if (gw_session_codecs(t->session) > 0) /* it has not chosen what to open */
+    if (t->session->mix.n > 0) /* it has not chosen what to open */
         GW_TRY(gw_session_open(t->session, t->comm, &setup));
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
@@ -242,7 +243,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_watchdog_stage("opening the exchange");
     gw_session_setup setup = session_setup(t);
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
-    gw_model_lend(t->model, gw_session_params(t->session), gw_session_grads(t->session));
+    gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
     GW_TRY(measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;

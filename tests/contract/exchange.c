@@ -90,7 +90,7 @@ static const sum *expected(int servers, int steps, size_t n) {
 
 static gw_err settle(run_state *r, gw_span span) {
     gw_update u;
-    float *param = gw_session_params(r->session);
+    float *param = r->session->env.param;
     GW_TRY(gw_session_finish(r->session, span, &u));
     for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
         param[i] -= u.scale * u.grad[i];
@@ -116,7 +116,7 @@ static gw_err settle_all(run_state *r) {
 static gw_err step(run_state *r, int number) {
     bool works = me >= r->servers;
     uint64_t key = key_of(me, number);
-    float *grad = gw_session_grads(r->session);
+    float *grad = r->session->env.grad;
     gw_session_begin(r->session, works ? 1.0 / (ranks - r->servers) : 0.0);
     float *sums = gw_session_sums(r->session);
     for (int l = LAYERS - 1; l >= 0; l--) {
@@ -138,7 +138,7 @@ static gw_err step(run_state *r, int number) {
 
 /* Parameters against the sums of `steps` steps in double precision. */
 static void judge(const run_state *r, int steps, outcome *o) {
-    const float *param = gw_session_params(r->session);
+    const float *param = r->session->env.param;
     const sum *want = expected(r->servers, steps, r->t->n);
     double err = 0, norm = 0;
     o->exact = true;
@@ -153,7 +153,7 @@ static void judge(const run_state *r, int steps, outcome *o) {
 }
 
 static void keep_crc(run_state *r, int when) {
-    const float *param = gw_session_params(r->session);
+    const float *param = r->session->env.param;
     r->crc[when] = (uint32_t)crc32_z(0, (const Bytef *)param, r->t->n * sizeof(float));
 }
 
@@ -173,7 +173,7 @@ static void check_replicas(const run_state *r) {
 
 /* The ledger's count of all ranks against the formula. */
 static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want) {
-    const gw_codec *codec = gw_session_codec(r->session);
+    const gw_codec *codec = r->session->mix.codec;
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, all[3];
     gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
@@ -202,7 +202,7 @@ static double matrices(const run_state *r) {
 }
 
 static gw_err steps(run_state *r, outcome *o) {
-    unsigned traits = gw_session_strategy(r->session)->traits;
+    unsigned traits = r->session->strategy.ops->traits;
     gw_batch_cost cost, all = {0};
     gw_cost want = {0};
     for (int k = 0; k < STEPS; k++) {
@@ -210,11 +210,12 @@ static gw_err steps(run_state *r, outcome *o) {
         GW_TRY(step(r, k));
         gw_ledger_end(&cost);
         add_cost(&all, &cost);
-        want = gw_cost_sum(want, gw_session_cost(r->session, k));
+        want = gw_cost_sum(want, r->session->strategy.ops->cost(r->session->self, k));
         keep_crc(r, k);
         r->agrees[k] = gw_session_agrees(r->session);
     }
-    want = gw_cost_sum(want, gw_session_settle_cost(r->session));
+    if (r->session->strategy.ops->settle_cost)
+        want = gw_cost_sum(want, r->session->strategy.ops->settle_cost(r->session->self));
     gw_ledger_begin();
     GW_TRY(gw_session_settle(r->session));
     gw_ledger_end(&cost);
@@ -251,7 +252,7 @@ static bool keeps_rest(const char *spec, const char *feedback) {
 /* Error feedback loses nothing: what was sent and what all ranks kept back is what there was to
  * send, whoever encoded which partial sum, and however coarsely. */
 static void check_residual(const run_state *r, const float *mine) {
-    const float *param = gw_session_params(r->session);
+    const float *param = r->session->env.param;
     const sum *want = expected(r->servers, STEPS, r->t->n);
     double *kept = NULL, *all = NULL;
     CHECK_OK(gw_alloc(&kept, r->t->n + 1, sizeof *kept));
@@ -302,9 +303,9 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
     gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
     if (e == GW_OK)
         e = steps(&r, o);
-    const float *residual = e == GW_OK ? gw_session_residual(s) : NULL;
+    const float *residual = e == GW_OK ? s->env.grads->store : NULL;
     o->residual = residual;
-    o->kept = residual && gw_session_strategy(s)->traits & GW_STRATEGY_EXACT;
+    o->kept = residual && s->strategy.ops->traits & GW_STRATEGY_EXACT;
     if (o->kept)
         check_residual(&r, residual);
     gw_session_close(s);

@@ -69,7 +69,7 @@ static gw_tensor tensors[LAYERS];
 static gw_err step(gw_session *s, int number) {
     gw_update u;
     gw_span all = {0, N};
-    float *grad = gw_session_grads(s), *param = gw_session_params(s);
+    float *grad = s->env.grad, *param = s->env.param;
     gw_session_begin(s, 1.0 / ranks);
     for (int l = LAYERS - 1; l >= 0; l--) {
         for (size_t i = layers[l].off; i < gw_span_end(layers[l]); i++)

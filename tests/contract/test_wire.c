@@ -81,7 +81,7 @@ static void step(gw_session *s, int number, gw_batch_cost *cost) {
     gw_ledger_begin();
     gw_session_begin(s, 1.0 / ranks);
     for (size_t i = 0; i < N; i++)
-        gw_session_grads(s)[i] = gradient(me, number, i);
+        s->env.grad[i] = gradient(me, number, i);
     CHECK_OK(gw_session_ready(s, all));
     CHECK_OK(gw_session_finish(s, all, &u));
     gw_ledger_end(cost);
@@ -108,8 +108,8 @@ static void bytes_are_the_encodings(const char *codec) {
         step(s, k, &cost);
         wire += cost.wire_bytes;
     }
-    const gw_coded *coded = gw_session_coded(s);
-    uint64_t encoded = (gw_session_codec(s)->caps & GW_CODEC_IDENTITY) || ranks == 1
+    const gw_coded *coded = s->coded;
+    uint64_t encoded = (s->mix.codec->caps & GW_CODEC_IDENTITY) || ranks == 1
                            ? (uint64_t)STEPS * N * sizeof(float)
                            : coded->bytes;
     CHECK(wire == others * encoded, "%s: %llu bytes on the wire of %llu encoded", codec,

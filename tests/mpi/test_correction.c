@@ -54,7 +54,7 @@ static void close_run(run *r) {
 }
 
 static void step(run *r, int number) {
-    float *grad = gw_session_grads(r->session), *param = gw_session_params(r->session);
+    float *grad = r->session->env.grad, *param = r->session->env.param;
     gw_span all = {0, N};
     gw_update u;
     gw_session_begin(r->session, 1.0 / ranks);
@@ -79,7 +79,7 @@ static void check_correction(const char *comm, const char *feedback, float effec
     open_run(&r, comm, "topk:ratio=1", feedback, NULL);
     for (int k = 0; k < STEPS; k++)
         step(&r, k);
-    const float *param = gw_session_params(r.session);
+    const float *param = r.session->env.param;
     /* One rank sends nothing, so nothing is masked there. */
     float m = ranks == 1 ? momentum : effective;
     for (size_t i = 0; i < N; i++) {
@@ -118,8 +118,7 @@ static void state(run *r, const char *dir, bool load) {
 }
 
 static bool same(run *a, run *b) {
-    return memcmp(gw_session_params(a->session), gw_session_params(b->session),
-                  N * sizeof(float)) == 0;
+    return memcmp(a->session->env.param, b->session->env.param, N * sizeof(float)) == 0;
 }
 
 /* Half a run, saved and continued by another session, and by its own, against the whole one. */
@@ -138,7 +137,7 @@ static void check_resume(const char *dir, const char *comm, const char *codec,
     for (int k = 0; k < STEPS / 2; k++)
         step(&half, k);
     state(&half, dir, false);
-    memcpy(saved, gw_session_params(half.session), sizeof saved);
+    memcpy(saved, half.session->env.param, sizeof saved);
     memcpy(rest.velocity, half.velocity, sizeof saved);
     open_run(&rest, comm, codec, feedback, saved);
     state(&rest, dir, true);

@@ -33,7 +33,7 @@ typedef struct rig {
 static void fill(rig *r, int number, bool overflows) {
     float *x = gw_model_input(r->model);
     if (number <= BAD) /* afterwards a lazy update is pending */
-        memset(gw_session_params(r->session), 0, HIDDEN * sizeof *x);
+        memset(r->session->env.param, 0, HIDDEN * sizeof *x);
     for (int i = 0; i < BATCH; i++) {
         for (int j = 0; j < INPUTS; j++)
             x[i * INPUTS + j] = j == 0 ? overflows ? 3e38f : 0.0f : 0.1f * (float)(i + j + me);
@@ -59,7 +59,7 @@ static bool open(rig *r, const gw_train_config *c) {
     spec.n_hidden = 1;
     spec.hidden[0] = HIDDEN;
     CHECK_OK(gw_model_open(&r->model, &spec, BATCH));
-    double momentum = gw_session_corrects(r->session) ? 0 : 0.9;
+    double momentum = r->session->residuals.corrects ? 0 : 0.9;
     CHECK_OK(gw_optimizer_open(&r->optimizer, gw_model_size(r->model), momentum, 0));
     gw_session_setup setup = {.n = gw_model_size(r->model),
                               .layers = gw_model_spans(r->model),
@@ -78,7 +78,7 @@ static bool open(rig *r, const gw_train_config *c) {
     if (e == GW_ERR_UNSUPPORTED)
         return false;
     CHECK_OK(e);
-    gw_model_lend(r->model, gw_session_params(r->session), gw_session_grads(r->session));
+    gw_model_lend(r->model, r->session->env.param, r->session->env.grad);
     r->stepper = (gw_stepper){.model = r->model,
                               .optimizer = r->optimizer,
                               .session = r->session,
@@ -109,10 +109,10 @@ static bool all_finite(const float *x, size_t n) {
 
 static void check_state(rig *r, const char *what, int number) {
     size_t n = gw_model_size(r->model);
-    CHECK(all_finite(gw_session_params(r->session), n), "%s: parameters, step %d", what, number);
+    CHECK(all_finite(r->session->env.param, n), "%s: parameters, step %d", what, number);
     CHECK(all_finite(gw_optimizer_momentum(r->optimizer), n), "%s: momentum, step %d", what,
           number);
-    CHECK(all_finite(gw_session_residual(r->session), n), "%s: residual, step %d", what, number);
+    CHECK(all_finite(r->session->env.grads->store, n), "%s: residual, step %d", what, number);
 }
 
 /* The last rank's gradient overflows in step BAD. */
@@ -129,12 +129,12 @@ static void skips(const char *comm, const char *codec, bool lazy) {
         return;
     }
     size_t bytes = gw_model_size(r.model) * sizeof(float);
-    unsigned traits = gw_session_strategy(r.session)->traits;
+    unsigned traits = r.session->strategy.ops->traits;
     bool last = me == ranks - 1, together = traits & GW_STRATEGY_SYNCHRONOUS;
     CHECK_OK(gw_alloc(&before, 1, bytes));
     for (int k = 1; k <= STEPS; k++) {
         fill(&r, k, k == BAD && last);
-        memcpy(before, gw_session_params(r.session), bytes);
+        memcpy(before, r.session->env.param, bytes);
         CHECK_OK(step(&r, k, k == BAD && last, &loss));
         bool out = k == BAD && (last || together);
         CHECK(r.checks.guard.out == out, "%s: step %d left out: %d", what, k, r.checks.guard.out);
@@ -142,7 +142,7 @@ static void skips(const char *comm, const char *codec, bool lazy) {
             continue; /* the next step's forward pass finds that it is to leave it out */
         CHECK_OK(gw_step_settle(&r.stepper));
         check_state(&r, what, k);
-        bool moved = memcmp(before, gw_session_params(r.session), bytes) != 0;
+        bool moved = memcmp(before, r.session->env.param, bytes) != 0;
         if (together && !lazy && !(traits & GW_STRATEGY_LATE))
             CHECK(moved != out, "%s: step %d has moved parameters: %d", what, k, moved);
     }
@@ -170,7 +170,7 @@ static void leaves_nothing(const gw_train_config *c) {
     bool last = me == ranks - 1;
     gw_snapshot before = {0}, after = {0};
     bool opened = open(&r, c);
-    unsigned traits = opened ? gw_session_strategy(r.session)->traits : 0;
+    unsigned traits = opened ? r.session->strategy.ops->traits : 0;
     bool whole = traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
     for (int k = 1; whole && k <= BAD; k++) {
         fill(&r, k, k == BAD && last);

@@ -32,13 +32,13 @@ static void finish(gw_session *s, gw_span span) {
     gw_update u;
     CHECK_OK(gw_session_finish(s, span, &u));
     for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
-        gw_session_params(s)[i] -= u.scale * u.grad[i];
+        s->env.param[i] -= u.scale * u.grad[i];
     CHECK_OK(gw_session_publish(s, span));
     CHECK_OK(gw_session_await(s, span));
 }
 
 static void backward(gw_session *s, int step) {
-    float *grad = gw_session_grads(s);
+    float *grad = s->env.grad;
     gw_session_begin(s, 1.0 / ranks);
     for (int l = LAYERS - 1; l >= 0; l--) {
         for (size_t i = layers[l].off; i < gw_span_end(layers[l]); i++)
@@ -109,10 +109,11 @@ static void try_mode(const mode *m) {
         gw_ledger_end(&cost);
         gw_exchange_log_end();
         add(&sum, &cost);
-        want = gw_cost_sum(want, gw_session_cost(s, k - 1));
+        want = gw_cost_sum(want, s->strategy.ops->cost(s->self, k - 1));
         usleep(PAUSE_US); /* long enough for a progress thread to send */
     }
-    want = gw_cost_sum(want, gw_session_settle_cost(s));
+    if (s->strategy.ops->settle_cost)
+        want = gw_cost_sum(want, s->strategy.ops->settle_cost(s->self));
     check_counts(m, &sum, want);
     if (ranks > 1)
         check_times(m, steps);

@@ -45,7 +45,7 @@ static void close_bench(bench *b) {
 
 static void update(bench *b, gw_span s) {
     gw_update u;
-    float *param = gw_session_params(b->session);
+    float *param = b->session->env.param;
     CHECK_OK(gw_session_finish(b->session, s, &u));
     CHECK(b->lists || !u.lists, "a list that nobody asked for");
     for (size_t i = u.own.off; !u.lists && i < gw_span_end(u.own); i++)
@@ -59,7 +59,7 @@ static void update(bench *b, gw_span s) {
 
 /* A step whose gradients are `size` times a value of rank, step and place. */
 static void step(bench *b, int number, float size) {
-    float *grad = gw_session_grads(b->session);
+    float *grad = b->session->env.grad;
     gw_session_begin(b->session, 1.0 / ranks);
     for (int l = LAYERS - 1; l >= 0; l--) {
         for (size_t i = b->layers[l].off; i < gw_span_end(b->layers[l]); i++)
@@ -99,19 +99,19 @@ static void delayed_is_one_step_late(bool lazy, const char *progress) {
     snprintf(comm, sizeof comm, "delayed:algo=sra,bucket=1K,progress=%s", progress);
     CHECK_OK(open_bench(&late, comm, "qsgd:bits=4", lazy, NULL));
     CHECK_OK(open_bench(&prompt, "iallreduce:algo=sra,bucket=1K", "qsgd:bits=4", lazy, NULL));
-    const float *param = gw_session_params(late.session);
+    const float *param = late.session->env.param;
     step(&late, 0, 1);
     for (int i = 0; i < N; i++)
         CHECK(param[i] == 0, "the first step moves element %d by %g", i, param[i]);
     for (int k = 0; k < K; k++) {
         step(&late, k + 1, 1);
         step(&prompt, k, 1);
-        CHECK(memcmp(param, gw_session_params(prompt.session), N * sizeof *param) == 0,
+        CHECK(memcmp(param, prompt.session->env.param, N * sizeof *param) == 0,
               "step %d, lazy=%d, progress=%s: not the update of the step before", k, lazy,
               progress);
     }
     CHECK_OK(gw_session_settle(late.session));
-    CHECK(memcmp(param, gw_session_params(prompt.session), N * sizeof *param) == 0,
+    CHECK(memcmp(param, prompt.session->env.param, N * sizeof *param) == 0,
           "settling moves parameters");
     close_bench(&late);
     close_bench(&prompt);
@@ -128,8 +128,7 @@ static void lists_are_the_sums(const char *codec, bool lazy, const char *progres
     for (int k = 0; k < 5; k++) {
         step(&dense, k, 1);
         step(&lists, k, 1);
-        CHECK(memcmp(gw_session_params(dense.session), gw_session_params(lists.session),
-                     N * sizeof(float)) == 0,
+        CHECK(memcmp(dense.session->env.param, lists.session->env.param, N * sizeof(float)) == 0,
               "%s, %s, lazy=%d, step %d: not the parameters that dense sums give", codec, comm,
               lazy, k);
     }
@@ -141,7 +140,7 @@ static void lists_are_the_sums(const char *codec, bool lazy, const char *progres
 static void local_meets_every_period(bool lazy) {
     bench b = {0};
     CHECK_OK(open_bench(&b, "local:period=3", "none", lazy, NULL));
-    const float *param = gw_session_params(b.session);
+    const float *param = b.session->env.param;
     for (int k = 0; k < 7; k++) {
         step(&b, k, 1);
         double apart = spread(param);
@@ -182,7 +181,7 @@ static void gossip_agrees(const char *comm, bool lazy) {
     bench b = {0};
     bool exponential = strstr(comm, "exponential"), power = (ranks & (ranks - 1)) == 0;
     CHECK_OK(open_bench(&b, comm, "none", lazy, NULL));
-    float *param = gw_session_params(b.session);
+    float *param = b.session->env.param;
     for (int i = 0; i < N; i++)
         param[i] = (float)(me * me + i);
     double start = spread(param), before = start;
@@ -278,8 +277,8 @@ static void credit_follows_the_wire(const char *more, gw_pace pace, int expected
     snprintf(line, sizeof line, "credit=%d,", expected);
     CHECK_OK(gw_session_new(&s, comm, "none", "auto", false));
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
-    CHECK(strstr(gw_session_notes(s), line), "%s and %g B/s: %snot %s", more, pace.bytes_per_s,
-          gw_session_notes(s), line);
+    CHECK(strstr(s->notes, line), "%s and %g B/s: %snot %s", more, pace.bytes_per_s, s->notes,
+          line);
     gw_session_close(s);
     gw_session_free(s);
 }

@@ -65,15 +65,15 @@ static void ignore(void *ctx, const gw_update *u) {
 }
 
 static void step(run *r, int number) {
-    float *param = gw_session_params(r->session);
+    float *param = r->session->env.param;
     gw_session_tap tap = {r, see, ignore};
     gw_span all = {0, N};
     gw_update u;
     r->step = number;
     r->seen = 0;
-    gw_session_watch(r->session, number % 2 ? &tap : NULL);
+    r->session->tap = number % 2 ? tap : (gw_session_tap){0};
     gw_session_begin(r->session, 1.0 / ranks);
-    float *sums = gw_session_sums(r->session), *grad = gw_session_grads(r->session);
+    float *sums = gw_session_sums(r->session), *grad = r->session->env.grad;
     for (int l = LAYERS - 1; l >= 0; l--) {
         gw_span s = r->layers[l];
         for (size_t i = s.off; i < gw_span_end(s); i++)
@@ -103,10 +103,9 @@ static void check_alike(const char *comm, const char *codec) {
     for (int k = 0; k < STEPS; k++) {
         step(&added, k);
         step(&written, k);
-        CHECK(memcmp(gw_session_params(added.session), gw_session_params(written.session),
-                     N * sizeof(float)) == 0,
+        CHECK(memcmp(added.session->env.param, written.session->env.param, N * sizeof(float)) == 0,
               "%s %s: parameters differ after step %d", comm, codec, k);
-        CHECK(memcmp(gw_session_residual(added.session), gw_session_residual(written.session),
+        CHECK(memcmp(added.session->env.grads->store, written.session->env.grads->store,
                      N * sizeof(float)) == 0 ||
                   ranks == 1, /* nothing is encoded there */
               "%s %s: residuals differ after step %d", comm, codec, k);

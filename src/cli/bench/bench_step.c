@@ -117,8 +117,9 @@ static gw_err open_all(const gw_bench_run *run, bool *own) {
         .c = &b.c, .place = b.place, .spec = gw_rig_spec(&b.c, run->args), .products = &b.products};
     bool known;
     for (int i = 0; i < b.n; i++) {
-        setup.polls |= gw_session_progresses(b.configs[i].rig.session);
-        setup.adds |= gw_session_adds(b.configs[i].rig.session);
+        const gw_session *s = b.configs[i].rig.session;
+        setup.polls |= gw_session_progresses(s);
+        setup.adds |= gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
     }
     for (int i = 0; i < b.n; i++) {
         GW_TRY(gw_rig_open(&b.configs[i].rig, &setup));
@@ -194,7 +195,7 @@ static void print_head(gw_bench_run *run) {
 
 /* As it was given; or what `auto` chose. */
 static const char *codec_of(const config *one) {
-    return one->rig.choice ? gw_session_codec(one->rig.session)->spec : one->codec;
+    return one->rig.choice ? one->rig.session->mix.codec->spec : one->codec;
 }
 
 /* What the bounds are made of. */
@@ -227,11 +228,11 @@ static double report_one(config *one, double first_s, json_t *rows) {
     json_t *row = gw_bench_row(
         &table, rows,
         GW_TEXTS(one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager",
-                 gw_session_algorithm(one->rig.session)->ops->head.name),
+                 one->rig.session->mix.algo->ops->head.name),
         GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
                    part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
                    first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
-                   gw_session_feedback(one->rig.session), s.n, s.min, s.ci_low, s.ci_high));
+                   gw_residuals_any(&one->rig.session->residuals), s.n, s.min, s.ci_low, s.ci_high));
     if (choice)
         choice->measured_s = s.median;
     json_object_set_new(row, "bound", gw_bound_run_json(bound));

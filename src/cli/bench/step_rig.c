@@ -57,7 +57,7 @@ static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
     r->lr = c->lr;
     GW_TRY(gw_model_open(&r->model, &s->spec, r->local > 0 ? r->local : 1));
     GW_TRY(gw_optimizer_open(&r->optimizer, gw_model_size(r->model),
-                             gw_session_corrects(r->session) ? 0 : c->momentum, c->weight_decay));
+                             r->session->residuals.corrects ? 0 : c->momentum, c->weight_decay));
     r->stepper = (gw_stepper){
         .model = r->model, .optimizer = r->optimizer, .session = r->session, .lazy = r->lazy};
     GW_TRY(gw_alloc(&r->stepper.labels, own.n, 1));
@@ -96,7 +96,7 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
     setup.by_layer = r->lazy;
     setup.yield = r->yield;
     GW_TRY(gw_session_open(r->session, s->place->comm, &setup));
-    gw_model_lend(r->model, gw_session_params(r->session), gw_session_grads(r->session));
+    gw_model_lend(r->model, r->session->env.param, r->session->env.grad);
     return GW_OK;
 }
 

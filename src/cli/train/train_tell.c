@@ -10,10 +10,10 @@
 #include <string.h>
 
 static const char *feedback_text(const gw_train_teller *t) {
-    if (!gw_session_feedback(t->session))
+    if (!gw_residuals_any(&t->session->residuals))
         return "";
     return strcmp(t->config->feedback, "dgc") == 0 ? " with error feedback (DGC)"
-           : gw_session_corrects(t->session)       ? " with error feedback, momentum first"
+           : t->session->residuals.corrects        ? " with error feedback, momentum first"
                                                    : " with error feedback";
 }
 
@@ -34,15 +34,15 @@ static void say_start(const gw_train_teller *t, const gw_train_status *s) {
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
     put_place(t, s->ranks);
-    printf("; %s over %s, %s%s; GEMM by %s\n", gw_session_strategy(t->session)->head.name,
-           gw_session_algorithm(t->session)->ops->head.name,
-           gw_auto_chooses(t->choice) ? gw_session_codec(t->session)->spec : c->compress,
-           feedback_text(t), gw_gemm_library());
+    printf("; %s over %s, %s%s; GEMM by %s\n", t->session->strategy.ops->head.name,
+           t->session->mix.algo->ops->head.name,
+           gw_auto_chooses(t->choice) ? t->session->mix.codec->spec : c->compress, feedback_text(t),
+           gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
         printf("note: %s\n", s->products);
-    printf("%s%s", gw_session_notes(t->session), s->notes ? s->notes : "");
+    printf("%s%s", t->session->notes, s->notes ? s->notes : "");
     if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
