@@ -14,23 +14,23 @@
 #include "compress/codecs.def"
 #undef X
 
-static const gw_entry *const entries[] = {
+static const gw_entry *const codec_entries[] = {
 #define X(name) &gw_codec_##name.head,
 #include "compress/codecs.def"
 #undef X
     NULL,
 };
 
-static const gw_hook needs[] = {GW_HOOK(gw_codec_ops, bound),
-                                GW_HOOK(gw_codec_ops, encode),
-                                GW_HOOK(gw_codec_ops, decode),
-                                {0}};
+static const gw_hook codec_needs[] = {GW_HOOK(gw_codec_ops, bound),
+                                      GW_HOOK(gw_codec_ops, encode),
+                                      GW_HOOK(gw_codec_ops, decode),
+                                      {0}};
 
 const gw_registry gw_codecs = {.kind = "codec",
                                .symbol = "gw_codec_plugin",
                                .abi = GW_CODEC_ABI,
-                               .entries = entries,
-                               .needs = needs};
+                               .entries = codec_entries,
+                               .needs = codec_needs};
 
 /* What comes after the codec itself in a chain. */
 typedef struct gw_stage {
@@ -211,7 +211,7 @@ static gw_err check_length(const gw_codec *c, size_t n, size_t len) {
     return GW_OK;
 }
 
-static gw_err check_room(const gw_codec *c, size_t n, size_t cap) {
+static gw_err codec_check_room(const gw_codec *c, size_t n, size_t cap) {
     size_t bound = gw_codec_bound(c, n);
     if (cap < bound)
         return gw_fail(GW_ERR_INTERNAL, "codec %s: %zu bytes for %zu floats, needs %zu", c->spec,
@@ -256,7 +256,7 @@ static gw_err encode_bare(const gw_codec *c, gw_turn turn, const float *x, float
 
 static gw_err encode_any(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                          void *out, size_t cap, size_t *len) {
-    GW_TRY(check_room(c, n, cap));
+    GW_TRY(codec_check_room(c, n, cap));
     if (!c->framed || bare_bound(c, n) == 0)
         return encode_bare(c, turn, x, e, n, out, cap, len);
     char *frame = out;
@@ -277,7 +277,7 @@ void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
 
 gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                               size_t cap, size_t *len) {
-    GW_TRY(check_room(c, n, cap));
+    GW_TRY(codec_check_room(c, n, cap));
     return encode_one(c, turn, x, NULL, n, out, cap, len);
 }
 

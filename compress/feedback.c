@@ -13,23 +13,23 @@ GW_CLONES static void feed_in(float *restrict y, const float *restrict x, size_t
         y[i] += x[i];
 }
 
-GW_CLONES static void take_off(float *restrict y, const float *restrict x, size_t n) {
+GW_CLONES static void feedback_take_off(float *restrict y, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] -= x[i];
 }
 
-static void add_part(void *ctx, size_t lo, size_t hi) {
+static void feedback_add_part(void *ctx, size_t lo, size_t hi) {
     const pair *p = ctx;
     feed_in(p->y + lo, p->x + lo, hi - lo);
 }
 
 static void subtract_part(void *ctx, size_t lo, size_t hi) {
     const pair *p = ctx;
-    take_off(p->y + lo, p->x + lo, hi - lo);
+    feedback_take_off(p->y + lo, p->x + lo, hi - lo);
 }
 
 void gw_feedback_add(float *e, const float *x, size_t n) {
-    gw_simd_split(n, GW_BLOCK, add_part, &(pair){e, x});
+    gw_simd_split(n, GW_BLOCK, feedback_add_part, &(pair){e, x});
 }
 
 /* After the encoding of e = x + residual. x is as long as the span and no longer needed: it takes
@@ -41,8 +41,8 @@ static gw_err leave_rest(const gw_codec *c, float *x, float *e, size_t n, const 
     return GW_OK;
 }
 
-static gw_err adopted(const gw_codec *c, float *x, size_t n, bool adopt, const void *out,
-                      size_t len) {
+static gw_err feedback_adopted(const gw_codec *c, float *x, size_t n, bool adopt, const void *out,
+                               size_t len) {
     return adopt ? gw_codec_decode(c, out, len, x, n, GW_INTO_SET) : GW_OK;
 }
 
@@ -50,14 +50,14 @@ gw_err gw_feedback_encode_sum(const gw_codec *c, gw_turn turn, float *x, float *
                               bool adopt, void *out, size_t cap, size_t *len) {
     GW_TRY(gw_codec_encode(c, turn, e, n, out, cap, len));
     GW_TRY(gw_codec_decode(c, out, *len, e, n, GW_INTO_SUBTRACT));
-    return adopted(c, x, n, adopt, out, *len);
+    return feedback_adopted(c, x, n, adopt, out, *len);
 }
 
 gw_err gw_feedback_encode(const gw_codec *c, gw_turn turn, float *x, float *e, size_t n, bool adopt,
                           void *out, size_t cap, size_t *len) {
     if (gw_codec_feeds_back(c)) {
         GW_TRY(gw_codec_encode_feedback(c, turn, x, e, n, out, cap, len));
-        return adopted(c, x, n, adopt, out, *len);
+        return feedback_adopted(c, x, n, adopt, out, *len);
     }
     gw_feedback_add(e, x, n);
     if (c->caps & GW_CODEC_SPARSE)

@@ -68,7 +68,7 @@ void gw_lowrank_draw(gw_lowrank *l, uint64_t key) {
 }
 
 /* A NaN is never the largest here, and stays in its place whatever the others are scaled by. */
-static float peak(const float *x, size_t n) {
+static float lowrank_peak(const float *x, size_t n) {
     float most = 0;
     for (size_t i = 0; i < n; i++)
         most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
@@ -84,7 +84,7 @@ static bool holds_nan(const float *x, size_t n) {
 
 void gw_lowrank_warm(gw_lowrank *l, uint64_t key) {
     for (int j = 0; j < l->rank; j++) {
-        float *q = l->q + (size_t)j * l->cols, most = peak(q, l->cols);
+        float *q = l->q + (size_t)j * l->cols, most = lowrank_peak(q, l->cols);
         if (most == 0 && !holds_nan(q, l->cols)) {
             draw_column(l, key, j);
             continue;
@@ -101,7 +101,7 @@ void gw_lowrank_warm(gw_lowrank *l, uint64_t key) {
 
 /* ---- the passes ---- */
 
-static gw_skinny skinny(const gw_lowrank *l) {
+static gw_skinny lowrank_skinny(const gw_lowrank *l) {
     return (gw_skinny){
         .m = l->m, .rows = l->rows, .cols = l->cols, .rank = l->rank, .p = l->p, .q = l->q};
 }
@@ -131,27 +131,27 @@ static void gather_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-static void run(pass *t, size_t rows, void (*part)(void *ctx, size_t lo, size_t hi)) {
+static void lowrank_run(pass *t, size_t rows, void (*part)(void *ctx, size_t lo, size_t hi)) {
     gw_simd_split(t->k.rows * t->k.cols, rows * t->k.cols, part, t);
 }
 
 void gw_lowrank_project(gw_lowrank *l, float *grad) {
-    pass t = {skinny(l), l};
+    pass t = {lowrank_skinny(l), l};
     if (l->m) {
         t.k.add = grad;
         t.k.own = l->own;
     } else {
         t.k.m = grad; /* only read: nothing is taken off or added */
     }
-    run(&t, ROW_BLOCK, absorb_part);
+    lowrank_run(&t, ROW_BLOCK, absorb_part);
 }
 
 void gw_lowrank_gather(gw_lowrank *l, float *grad) {
-    pass t = {skinny(l), l};
+    pass t = {lowrank_skinny(l), l};
     size_t wide = (size_t)l->rank * l->cols, chunks = divide_up(l->rows, l->chunk);
     if (!l->m)
         t.k.m = grad;
-    run(&t, l->chunk, gather_part);
+    lowrank_run(&t, l->chunk, gather_part);
     for (size_t i = 1; i < chunks; i++)
         for (size_t c = 0; c < wide; c++)
             l->q[c] += l->parts[(i - 1) * wide + c];
@@ -160,25 +160,25 @@ void gw_lowrank_gather(gw_lowrank *l, float *grad) {
 }
 
 void gw_lowrank_expand(const gw_lowrank *l, float *grad) {
-    pass t = {skinny(l), l};
+    pass t = {lowrank_skinny(l), l};
     t.k.m = grad;
-    run(&t, ROW_BLOCK, expand_part);
+    lowrank_run(&t, ROW_BLOCK, expand_part);
 }
 
 void gw_lowrank_settle(gw_lowrank *l) {
     if (!l->m)
         return;
-    pass t = {skinny(l), l};
+    pass t = {lowrank_skinny(l), l};
     t.k.own = l->own;
     t.k.q = NULL;
-    run(&t, ROW_BLOCK, absorb_part);
+    lowrank_run(&t, ROW_BLOCK, absorb_part);
     memset(l->own, 0, (size_t)l->rank * l->cols * sizeof *l->own);
 }
 
 /* ---- orthonormal columns ---- */
 
 /* Partial sums that a compiler may keep in vectors, added up in one order. */
-static double dot(const float *a, const float *b, size_t n) {
+static double lowrank_dot(const float *a, const float *b, size_t n) {
     double sum[DOUBLES] = {0};
     size_t i = 0;
     for (; i + DOUBLES <= n; i += DOUBLES)
@@ -189,13 +189,13 @@ static double dot(const float *a, const float *b, size_t n) {
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
-static void take_off(float *x, const float *unit, size_t n) {
-    double along = dot(unit, x, n);
+static void lowrank_take_off(float *x, const float *unit, size_t n) {
+    double along = lowrank_dot(unit, x, n);
     for (size_t i = 0; i < n; i++)
         x[i] = (float)((double)x[i] - along * (double)unit[i]);
 }
 
-static void fill(float *x, size_t n, float value) {
+static void lowrank_fill(float *x, size_t n, float value) {
     for (size_t i = 0; i < n; i++)
         x[i] = value;
 }
@@ -203,15 +203,15 @@ static void fill(float *x, size_t n, float value) {
 void gw_lowrank_orthonormalise(float *p, size_t rows, int rank) {
     for (int j = 0; j < rank; j++) {
         float *x = p + (size_t)j * rows;
-        double before = sqrt(dot(x, x, rows));
+        double before = sqrt(lowrank_dot(x, x, rows));
         for (int turn = 0; turn < 2; turn++)
             for (int k = 0; k < j; k++)
-                take_off(x, p + (size_t)k * rows, rows);
-        double after = sqrt(dot(x, x, rows));
+                lowrank_take_off(x, p + (size_t)k * rows, rows);
+        double after = sqrt(lowrank_dot(x, x, rows));
         if (!isfinite(after)) {
-            fill(x, rows, NAN);
+            lowrank_fill(x, rows, NAN);
         } else if (after <= LEFT_OVER * before) {
-            fill(x, rows, 0);
+            lowrank_fill(x, rows, 0);
         } else {
             double unit = 1 / after;
             for (size_t i = 0; i < rows; i++)

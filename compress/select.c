@@ -20,23 +20,23 @@ typedef struct range {
 } range;
 
 /* A count's logarithm, near enough to interpolate with: the bits of a float grow like it. */
-static double steepness(double count) {
+static double select_steepness(double count) {
     return (double)gw_float_bits((float)count);
 }
 
 /* How far above lo about `rank` are reached, if counts fall by like factors over like distances; a
  * little to the other side of it where one end is near already, so that the far one comes close. 0:
  * they are too near to tell. */
-static uint32_t interpolate(const range *r, double rank) {
+static uint32_t select_interpolate(const range *r, double rank) {
     double over = (double)r->reach - rank, under = rank - (double)r->above, aim = rank;
     if (8 * over < under)
         aim -= over + 1;
     else if (8 * under < over)
         aim += under + 1;
-    double top = steepness((double)r->reach), low = steepness((double)r->above + 0.5);
+    double top = select_steepness((double)r->reach), low = select_steepness((double)r->above + 0.5);
     if (!(top > low)) /* one float for both: counts above 2^24 */
         return 0;
-    return (uint32_t)((r->hi - r->lo) * ((top - steepness(aim)) / (top - low)));
+    return (uint32_t)((r->hi - r->lo) * ((top - select_steepness(aim)) / (top - low)));
 }
 
 /* A cut that rank to rank + slack of bits[0..n) reach, or more if there is none: then fewer than
@@ -52,7 +52,7 @@ static cut find_cut(const gw_pick_kernels *kernels, const uint32_t *bits, size_t
     for (unsigned step = 0; r.reach > rank + slack && r.hi - r.lo > 1; step++) {
         uint32_t width = r.hi - r.lo;
         uint32_t ahead = leap       ? leap
-                         : step % 4 ? interpolate(&r, (double)rank + (double)slack / 2)
+                         : step % 4 ? select_interpolate(&r, (double)rank + (double)slack / 2)
                                     : 0;
         if (ahead == 0 || ahead >= width)
             ahead = width / 2;
@@ -88,7 +88,7 @@ static size_t filter_ties(gw_kept *kept, uint32_t least, size_t left) {
 }
 
 /* Keep the k largest of at least k. */
-static void prune(const gw_pick_kernels *kernels, candidates *c, size_t k) {
+static void select_prune(const gw_pick_kernels *kernels, candidates *c, size_t k) {
     gw_kept *kept = &c->kept;
     cut at = find_cut(kernels, kept->bits, kept->n, c->floor, k, 0);
     kept->n = at.reach == k ? kernels->filter(kept->at, kept->bits, kept->n, at.at)
@@ -100,8 +100,8 @@ static void prune(const gw_pick_kernels *kernels, candidates *c, size_t k) {
  * any order, unless chance strays by `sigmas` standard deviations. Drawn one a stride, at a place
  * that no period of the data can follow. 0, which all elements reach, where the sample is too small
  * to tell. */
-static uint32_t guess(const gw_pick_kernels *kernels, const float *x, const float *e, size_t n,
-                      size_t k, double sigmas) {
+static uint32_t select_guess(const gw_pick_kernels *kernels, const float *x, const float *e,
+                             size_t n, size_t k, double sigmas) {
     uint32_t sample[SAMPLES];
     size_t m = n / 128 < SAMPLES ? n / 128 : SAMPLES;
     m = m > 1024 ? m : n / 8 < 1024 ? n / 8 : 1024;
@@ -119,8 +119,8 @@ static uint32_t guess(const gw_pick_kernels *kernels, const float *x, const floa
 }
 
 /* All elements of magnitude `least` or more, less those found to have k others before them. */
-static void collect(const gw_pick_kernels *kernels, const float *x, float *e, size_t n, size_t k,
-                    uint32_t least, candidates *c) {
+static void select_collect(const gw_pick_kernels *kernels, const float *x, float *e, size_t n,
+                           size_t k, uint32_t least, candidates *c) {
     gw_kept *kept = &c->kept;
     const float *from = e ? e : x;
     kept->n = 0;
@@ -128,7 +128,8 @@ static void collect(const gw_pick_kernels *kernels, const float *x, float *e, si
     for (size_t lo = 0; lo < n; lo += CHUNK) {
         size_t m = n - lo < CHUNK ? n - lo : CHUNK;
         if (c->room - kept->n < (m + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK)
-            prune(kernels, c, k), least = c->floor + 1; /* an equal one that comes later has lost */
+            select_prune(kernels, c, k),
+                least = c->floor + 1; /* an equal one that comes later has lost */
         size_t had = kept->n;
         kept->n += gw_pick_chunk(kernels, x + lo, e ? e + lo : NULL, m, least, (uint32_t)lo,
                                  kept->at + had);
@@ -152,12 +153,13 @@ void gw_select_largest(const gw_pick_kernels *kernels, const float *x, float *e,
     size_t room = room_for(n, k);
     candidates c = {.kept = {.at = words, .bits = words + room}, .room = room};
     double sigmas = 2.5;
-    collect(kernels, x, e, n, k, guess(kernels, x, e, n, k, sigmas), &c);
+    select_collect(kernels, x, e, n, k, select_guess(kernels, x, e, n, k, sigmas), &c);
     while (c.kept.n < k) { /* guessed too high: seldom, and in the end the guess is 0 */
         const float *sum = e ? e : x;
         sigmas *= 4;
-        collect(kernels, sum, NULL, n, k, guess(kernels, sum, NULL, n, k, sigmas), &c);
+        select_collect(kernels, sum, NULL, n, k, select_guess(kernels, sum, NULL, n, k, sigmas),
+                       &c);
     }
-    prune(kernels, &c, k);
+    select_prune(kernels, &c, k);
     *out = c.kept;
 }

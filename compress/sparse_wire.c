@@ -81,8 +81,8 @@ static gw_err check_gaps(const char *name, const unsigned char *gaps, size_t byt
     return GW_OK;
 }
 
-static void scatter(const unsigned char *gaps, size_t bytes, const gw_u32u *value, float *y,
-                    gw_into into) {
+static void sparse_scatter(const unsigned char *gaps, size_t bytes, const gw_u32u *value, float *y,
+                           gw_into into) {
     for (size_t i = 0; i < bytes; i++) {
         y += gaps[i];
         if (gaps[i] == ESCAPE)
@@ -130,7 +130,7 @@ gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, 
     GW_TRY(take_apart(name, in, len, n, least, most, &p));
     if (into == GW_INTO_SET && n > 0)
         memset(y, 0, n * sizeof *y);
-    scatter(p.gaps, p.bytes, p.values, y, into);
+    sparse_scatter(p.gaps, p.bytes, p.values, y, into);
     return GW_OK;
 }
 

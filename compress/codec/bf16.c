@@ -9,27 +9,27 @@
 #include "compress/codec.h"
 #include "compress/kernel/half.h"
 
-static gw_err open_bf16(void **self, const gw_args *args) {
+static gw_err bf16_open(void **self, const gw_args *args) {
     (void)args;
     return gw_half_open(self, gw_bf16_kernels);
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err bf16_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
     return gw_half_decode(self, "bf16", in, len, y, n, into == GW_INTO_ADD);
 }
 
-static gw_err add_bf16(void *inout, const void *in, size_t len) {
+static gw_err bf16_add(void *inout, const void *in, size_t len) {
     return gw_half_add(gw_bf16_kernels, "bf16", inout, in, len);
 }
 
 const gw_codec_ops gw_codec_bf16 = {
     .head = {GW_CODEC_ABI, "bf16", "the upper half of each float, rounded", NULL},
     .caps = GW_CODEC_FIXED,
-    .open = open_bf16,
+    .open = bf16_open,
     .bound = gw_half_bound,
     .encode = gw_half_encode,
-    .decode = decode,
-    .add = add_bf16,
+    .decode = bf16_decode,
+    .add = bf16_add,
     .unit_bytes = 2,
 };

@@ -10,27 +10,27 @@
 #include "compress/codec.h"
 #include "compress/kernel/half.h"
 
-static gw_err open_fp16(void **self, const gw_args *args) {
+static gw_err fp16_open(void **self, const gw_args *args) {
     (void)args;
     return gw_half_open(self, gw_fp16_kernels);
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err fp16_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
     return gw_half_decode(self, "fp16", in, len, y, n, into == GW_INTO_ADD);
 }
 
-static gw_err add_fp16(void *inout, const void *in, size_t len) {
+static gw_err fp16_add(void *inout, const void *in, size_t len) {
     return gw_half_add(gw_fp16_kernels, "fp16", inout, in, len);
 }
 
 const gw_codec_ops gw_codec_fp16 = {
     .head = {GW_CODEC_ABI, "fp16", "half precision; overflow becomes Inf", NULL},
     .caps = GW_CODEC_FIXED,
-    .open = open_fp16,
+    .open = fp16_open,
     .bound = gw_half_bound,
     .encode = gw_half_encode,
-    .decode = decode,
-    .add = add_fp16,
+    .decode = fp16_decode,
+    .add = fp16_add,
     .unit_bytes = 2,
 };

@@ -38,11 +38,11 @@ typedef struct int8sum {
     float levels;
 } int8sum;
 
-static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
-                               "floats that share a scale, a multiple of 64"},
-                              {0}};
+static const gw_opt int8sum_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+                                       "floats that share a scale, a multiple of 64"},
+                                      {0}};
 
-static gw_err open_int8sum(void **self, const gw_args *args) {
+static gw_err int8sum_open(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
     if (bucket % GW_BLOCK)
         return gw_fail(GW_ERR_USAGE, "int8sum: bucket=%lld: must be a multiple of %d", bucket,
@@ -56,7 +56,7 @@ static gw_err open_int8sum(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static gw_err join(void *self, int ranks) {
+static gw_err int8sum_join(void *self, int ranks) {
     if (ranks > MOST_CODE)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "int8sum: %d ranks: the sum of more than %d codes could overflow an int8; "
@@ -66,51 +66,51 @@ static gw_err join(void *self, int ranks) {
     return GW_OK;
 }
 
-static size_t prefix(const void *self, size_t n) {
+static size_t int8sum_prefix(const void *self, size_t n) {
     const int8sum *c = self;
     return (n / c->bucket + (n % c->bucket != 0)) * SCALE_BYTES;
 }
 
-static size_t bound(const void *self, size_t n) {
-    return prefix(self, n) + n;
+static size_t int8sum_bound(const void *self, size_t n) {
+    return int8sum_prefix(self, n) + n;
 }
 
-static gw_qsgd_encoding encoding(const int8sum *c, const float *x, size_t n, uint64_t key,
-                                 void *out) {
+static gw_qsgd_encoding int8sum_encoding(const int8sum *c, const float *x, size_t n, uint64_t key,
+                                         void *out) {
     return (gw_qsgd_encoding){x,   c->bucket, c->levels,
-                              key, out,       (unsigned char *)out + prefix(c, n)};
+                              key, out,       (unsigned char *)out + int8sum_prefix(c, n)};
 }
 
-static void measure(const void *self, const float *x, size_t n, void *out) {
+static void int8sum_measure(const void *self, const float *x, size_t n, void *out) {
     const int8sum *c = self;
-    gw_qsgd_encoding e = encoding(c, x, n, 0, out);
+    gw_qsgd_encoding e = int8sum_encoding(c, x, n, 0, out);
     gw_simd_split(n, c->bucket, c->k->measure, &e);
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err int8sum_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                             size_t cap, size_t *len) {
     (void)cap;
     const int8sum *c = self;
-    gw_qsgd_encoding e = encoding(c, x, n, turn.key, out);
+    gw_qsgd_encoding e = int8sum_encoding(c, x, n, turn.key, out);
     gw_simd_split(n, c->bucket, c->k->encode_agreed, &e);
-    *len = bound(c, n);
+    *len = int8sum_bound(c, n);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err int8sum_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                             gw_into into) {
     const int8sum *c = self;
-    if (len != bound(c, n))
+    if (len != int8sum_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "int8sum: %zu bytes for %zu floats, expected %zu", len, n,
-                       bound(c, n));
+                       int8sum_bound(c, n));
     const gw_qsgd_kernels *k = &c->k->width[8 - GW_QSGD_NARROWEST];
-    const unsigned char *codes = (const unsigned char *)in + prefix(c, n);
+    const unsigned char *codes = (const unsigned char *)in + int8sum_prefix(c, n);
     gw_qsgd_decoding d = {y, c->bucket, c->levels, in, codes, true};
     gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? k->decode_add : k->decode, &d);
     return GW_OK;
 }
 
-static gw_err add(void *inout, const void *in, size_t len) {
+static gw_err int8sum_add(void *inout, const void *in, size_t len) {
     unsigned char *a = inout; /* without a sign: what wraps around does so as MPI's does */
     const unsigned char *b = in;
     for (size_t i = 0; i < len; i++)
@@ -120,17 +120,18 @@ static gw_err add(void *inout, const void *in, size_t len) {
 
 const gw_codec_ops gw_codec_int8sum = {
     .head = {GW_CODEC_ABI, "int8sum",
-             "integers on a scale that all ranks share, rounded at random; MPI sums them", opts},
+             "integers on a scale that all ranks share, rounded at random; MPI sums them",
+             int8sum_opts},
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED | GW_CODEC_LINEAR,
-    .open = open_int8sum,
+    .open = int8sum_open,
     .close = free,
-    .join = join,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .add = add,
+    .join = int8sum_join,
+    .bound = int8sum_bound,
+    .encode = int8sum_encode,
+    .decode = int8sum_decode,
+    .add = int8sum_add,
     .unit_bytes = 1,
     .sum = GW_SUM_INT8,
-    .prefix = prefix,
-    .measure = measure,
+    .prefix = int8sum_prefix,
+    .measure = int8sum_measure,
 };

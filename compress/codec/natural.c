@@ -33,11 +33,11 @@ typedef struct natural {
     size_t bucket;
 } natural;
 
-static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
-                               "floats that share a window of exponents, a multiple of 64"},
-                              {0}};
+static const gw_opt natural_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+                                       "floats that share a window of exponents, a multiple of 64"},
+                                      {0}};
 
-static gw_err open_natural(void **self, const gw_args *args) {
+static gw_err natural_open(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
     if (bucket % GW_BLOCK)
         return gw_fail(GW_ERR_USAGE, "natural: bucket=%lld: must be a multiple of %d", bucket,
@@ -56,38 +56,38 @@ static gw_err open_natural(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t natural_bound(const void *self, size_t n) {
     const natural *c = self;
     return n + n / c->bucket + (n % c->bucket != 0);
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err natural_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                             size_t cap, size_t *len) {
     (void)cap;
     const natural *c = self;
     gw_natural_encoding e = {x, c->bucket, turn.key, (unsigned char *)out + n, out};
     gw_simd_split(n, c->bucket, c->k->encode, &e);
-    *len = bound(c, n);
+    *len = natural_bound(c, n);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err natural_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                             gw_into into) {
     const natural *c = self;
-    if (len != bound(c, n))
+    if (len != natural_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "natural: %zu bytes for %zu floats, expected %zu", len, n,
-                       bound(c, n));
+                       natural_bound(c, n));
     gw_natural_decoding d = {y, c->bucket, (const unsigned char *)in + n, in};
     gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? c->k->decode_add : c->k->decode, &d);
     return GW_OK;
 }
 
 const gw_codec_ops gw_codec_natural = {
-    .head = {GW_CODEC_ABI, "natural", "powers of two, rounded at random", opts},
+    .head = {GW_CODEC_ABI, "natural", "powers of two, rounded at random", natural_opts},
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
-    .open = open_natural,
+    .open = natural_open,
     .close = free,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
+    .bound = natural_bound,
+    .encode = natural_encode,
+    .decode = natural_decode,
 };

@@ -14,21 +14,21 @@ GW_CLONES static void add_unaligned(float_u *y, const float_u *x, size_t n) {
         y[i] += x[i];
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t none_bound(const void *self, size_t n) {
     (void)self;
     return n * sizeof(float);
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err none_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                          size_t cap, size_t *len) {
     (void)self, (void)turn, (void)cap;
     *len = n * sizeof(float);
     memcpy(out, x, *len);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err none_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
     (void)self;
     if (len != n * sizeof(float))
         return gw_fail(GW_ERR_CORRUPT, "none: %zu bytes for %zu floats", len, n);
@@ -39,7 +39,7 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     return GW_OK;
 }
 
-static gw_err add(void *inout, const void *in, size_t len) {
+static gw_err none_add(void *inout, const void *in, size_t len) {
     add_unaligned(inout, in, len / sizeof(float));
     return GW_OK;
 }
@@ -48,10 +48,10 @@ const gw_codec_ops gw_codec_none = {
     .head = {GW_CODEC_ABI, "none", "the floats themselves", NULL},
     .caps = GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED | GW_CODEC_FIXED |
             GW_CODEC_LINEAR,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .add = add,
+    .bound = none_bound,
+    .encode = none_encode,
+    .decode = none_decode,
+    .add = none_add,
     .unit_bytes = sizeof(float),
     .sum = GW_SUM_FLOAT,
 };

@@ -34,11 +34,11 @@ typedef struct onebit {
     size_t bucket;
 } onebit;
 
-static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
-                               "floats that share a mean, a multiple of 64"},
-                              {0}};
+static const gw_opt onebit_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
+                                      "floats that share a mean, a multiple of 64"},
+                                     {0}};
 
-static gw_err open_onebit(void **self, const gw_args *args) {
+static gw_err onebit_open(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
     if (bucket % GW_BLOCK)
         return gw_fail(GW_ERR_USAGE, "onebit: bucket=%lld: must be a multiple of %d", bucket,
@@ -61,7 +61,7 @@ static size_t signs_bytes(size_t n) {
     return n / 8 + (n % 8 != 0);
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t onebit_bound(const void *self, size_t n) {
     const onebit *o = self;
     return signs_bytes(n) + (n / o->bucket + (n % o->bucket != 0)) * SCALE_BYTES;
 }
@@ -72,32 +72,32 @@ static gw_onebit_encoding encoding_of(const onebit *o, const float *x, float *e,
                                 (gw_u32u *)(void *)((unsigned char *)out + signs_bytes(n)), out};
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err onebit_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                            size_t cap, size_t *len) {
     (void)turn, (void)cap;
     const onebit *o = self;
     gw_onebit_encoding c = encoding_of(o, x, NULL, n, out);
     gw_simd_split(n, o->bucket, o->k->encode, &c);
-    *len = bound(o, n);
+    *len = onebit_bound(o, n);
     return GW_OK;
 }
 
-static gw_err encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
-                              void *out, size_t cap, size_t *len) {
+static gw_err onebit_encode_feedback(const void *self, gw_turn turn, const float *x, float *e,
+                                     size_t n, void *out, size_t cap, size_t *len) {
     (void)turn, (void)cap;
     const onebit *o = self;
     gw_onebit_encoding c = encoding_of(o, x, e, n, out);
     gw_simd_split(n, o->bucket, o->k->encode_feedback, &c);
-    *len = bound(o, n);
+    *len = onebit_bound(o, n);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err onebit_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                            gw_into into) {
     const onebit *o = self;
-    if (len != bound(o, n))
+    if (len != onebit_bound(o, n))
         return gw_fail(GW_ERR_CORRUPT, "onebit: %zu bytes for %zu floats, expected %zu", len, n,
-                       bound(o, n));
+                       onebit_bound(o, n));
     gw_onebit_decoding d = {
         y, o->bucket, (const gw_u32u *)(const void *)((const unsigned char *)in + signs_bytes(n)),
         in};
@@ -106,12 +106,12 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
 }
 
 const gw_codec_ops gw_codec_onebit = {
-    .head = {GW_CODEC_ABI, "onebit", "signs, and one mean magnitude per bucket", opts},
+    .head = {GW_CODEC_ABI, "onebit", "signs, and one mean magnitude per bucket", onebit_opts},
     .caps = GW_CODEC_BIASED | GW_CODEC_FIXED,
-    .open = open_onebit,
+    .open = onebit_open,
     .close = free,
-    .bound = bound,
-    .encode = encode,
-    .encode_feedback = encode_feedback,
-    .decode = decode,
+    .bound = onebit_bound,
+    .encode = onebit_encode,
+    .encode_feedback = onebit_encode_feedback,
+    .decode = onebit_decode,
 };

@@ -44,7 +44,7 @@ typedef struct qsgd {
     bool nearest;
 } qsgd;
 
-static const gw_opt opts[] = {
+static const gw_opt qsgd_opts[] = {
     {"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, GW_QSGD_WIDEST, NULL, NULL,
      "bits per element, beside the scales"},
     {"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
@@ -53,7 +53,7 @@ static const gw_opt opts[] = {
      "at random, which is unbiased, or to the nearest level, which is biased"},
     {0}};
 
-static gw_err open_qsgd(void **self, const gw_args *args) {
+static gw_err qsgd_open(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
     if (bucket % GW_BLOCK)
         return gw_fail(GW_ERR_USAGE, "qsgd: bucket=%lld: must be a multiple of %d", bucket,
@@ -71,7 +71,7 @@ static gw_err open_qsgd(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static unsigned traits(const void *self) {
+static unsigned qsgd_traits(const void *self) {
     const qsgd *q = self;
     return GW_CODEC_FIXED | (q->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
 }
@@ -84,7 +84,7 @@ static size_t codes_bytes(const qsgd *q, size_t n) {
     return n / 8 * q->bits + (n % 8 * q->bits + 7) / 8;
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t qsgd_bound(const void *self, size_t n) {
     return scales_bytes(self, n) + codes_bytes(self, n);
 }
 
@@ -98,7 +98,7 @@ typedef struct nearest {
 } nearest;
 
 /* A NaN is above all numbers. */
-static uint32_t peak(const float *x, size_t n) {
+static uint32_t qsgd_peak(const float *x, size_t n) {
     uint32_t top = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
@@ -124,7 +124,7 @@ static void nearest_part(void *ctx, size_t lo, size_t hi) {
     size_t bucket = e->q->bucket;
     for (; lo < hi; lo += bucket) {
         size_t n = hi - lo < bucket ? hi - lo : bucket;
-        uint32_t top = peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
+        uint32_t top = qsgd_peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
         unsigned char *out = e->codes + lo / 8 * e->q->bits;
         bool sent = top >= GW_QSGD_TINY && top < GW_QSGD_INFINITE;
         if (sent)
@@ -137,8 +137,8 @@ static void nearest_part(void *ctx, size_t lo, size_t hi) {
 
 /* ---- coding ---- */
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err qsgd_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                          size_t cap, size_t *len) {
     (void)cap;
     const qsgd *q = self;
     gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n));
@@ -148,16 +148,16 @@ static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, v
         gw_simd_split(n, q->bucket, nearest_part, &to_nearest);
     else
         gw_simd_split(n, q->bucket, q->k.encode, &by_chance);
-    *len = bound(q, n);
+    *len = qsgd_bound(q, n);
     return GW_OK;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err qsgd_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
     const qsgd *q = self;
-    if (len != bound(q, n))
+    if (len != qsgd_bound(q, n))
         return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
-                       bound(q, n));
+                       qsgd_bound(q, n));
     const gw_u32u *scales = (const void *)((const unsigned char *)in + codes_bytes(q, n));
     gw_qsgd_decoding d = {y, q->bucket, q->levels, scales, in, false};
     gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);
@@ -166,12 +166,13 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
 
 const gw_codec_ops gw_codec_qsgd = {
     .head = {GW_CODEC_ABI, "qsgd",
-             "integers scaled by the largest magnitude of each bucket, rounded at random", opts},
+             "integers scaled by the largest magnitude of each bucket, rounded at random",
+             qsgd_opts},
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
-    .open = open_qsgd,
+    .open = qsgd_open,
     .close = free,
-    .traits = traits,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
+    .traits = qsgd_traits,
+    .bound = qsgd_bound,
+    .encode = qsgd_encode,
+    .decode = qsgd_decode,
 };

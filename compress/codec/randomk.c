@@ -43,9 +43,9 @@ typedef struct randomk {
     _Atomic(places *) drawn[DRAWS];
 } randomk;
 
-static const gw_opt opts[] = {GW_RATIO_OPTS, {0}};
+static const gw_opt randomk_opts[] = {GW_RATIO_OPTS, {0}};
 
-static gw_err open_randomk(void **self, const gw_args *args) {
+static gw_err randomk_open(void **self, const gw_args *args) {
     randomk *r = NULL;
     GW_TRY(gw_alloc(&r, 1, sizeof *r));
     r->ratio = gw_ratio_read(args);
@@ -53,7 +53,7 @@ static gw_err open_randomk(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static void close_randomk(void *self) {
+static void randomk_close(void *self) {
     randomk *r = self;
     for (int i = 0; r && i < DRAWS; i++)
         free(atomic_exchange(&r->drawn[i], NULL));
@@ -61,18 +61,18 @@ static void close_randomk(void *self) {
 }
 
 /* While it warms up its size changes, so MPI cannot be told of it beforehand. */
-static unsigned traits(const void *self) {
+static unsigned randomk_traits(const void *self) {
     const randomk *r = self;
     unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED | GW_CODEC_LINEAR | GW_CODEC_SHARED;
     return gw_ratio_steady(&r->ratio) ? caps | GW_CODEC_FIXED : caps;
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t randomk_bound(const void *self, size_t n) {
     const randomk *r = self;
     return n ? KEY + VALUE * gw_ratio_most(&r->ratio, n) : 0;
 }
 
-static size_t prefix(const void *self, size_t n) {
+static size_t randomk_prefix(const void *self, size_t n) {
     (void)self;
     return n ? KEY : 0;
 }
@@ -80,7 +80,7 @@ static size_t prefix(const void *self, size_t n) {
 /* ---- places ---- */
 
 /* Set k of n bits, all of them clear before: draw places, and again where one is taken. */
-static void draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
+static void randomk_draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
     uint64_t number = 0;
     while (k) {
         size_t at = (size_t)((unsigned __int128)gw_rng_u64(key, number++) * n >> 64);
@@ -97,7 +97,7 @@ static void draw_places(places *p, uint64_t key, size_t n, size_t k) {
     p->key = key, p->n = n, p->k = k;
     memset(p->bits, 0, words * sizeof *p->bits);
     bool others = k > n / 2;
-    draw(key, n, others ? n - k : k, p->bits);
+    randomk_draw(key, n, others ? n - k : k, p->bits);
     for (size_t w = 0; others && w < words; w++)
         p->bits[w] = ~p->bits[w];
     if (others && n % WORD)
@@ -136,8 +136,8 @@ static uint64_t swap_key(uint64_t key) {
     return key;
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err randomk_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                             size_t cap, size_t *len) {
     (void)cap;
     const randomk *r = self;
     *len = 0;
@@ -157,7 +157,8 @@ static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, v
     return GW_OK;
 }
 
-static void scatter(const uint64_t *bits, const gw_u32u *value, float *y, size_t n, gw_into into) {
+static void randomk_scatter(const uint64_t *bits, const gw_u32u *value, float *y, size_t n,
+                            gw_into into) {
     for (size_t i = 0; i < n; i += WORD)
         for (uint64_t word = bits[i / WORD]; word; word &= word - 1) {
             float *to = y + i + (size_t)__builtin_ctzll(word), v = gw_float_of(*value++);
@@ -170,7 +171,7 @@ static void scatter(const uint64_t *bits, const gw_u32u *value, float *y, size_t
         }
 }
 
-static gw_err check(const randomk *r, size_t len, size_t n, size_t *k) {
+static gw_err randomk_check(const randomk *r, size_t len, size_t n, size_t *k) {
     *k = len < KEY ? 0 : (len - KEY) / VALUE;
     if (n == 0 || len != KEY + VALUE * *k || *k < gw_ratio_least(&r->ratio, n) ||
         *k > gw_ratio_most(&r->ratio, n))
@@ -184,7 +185,7 @@ static gw_err check(const randomk *r, size_t len, size_t n, size_t *k) {
 static gw_err places_of(const void *self, const void *in, size_t len, size_t n, places **p) {
     uint64_t key;
     size_t k;
-    GW_TRY(check(self, len, n, &k));
+    GW_TRY(randomk_check(self, len, n, &k));
     memcpy(&key, in, KEY);
     return take_places(self, swap_key(key), n, k, p);
 }
@@ -211,23 +212,24 @@ static gw_err decode_either(const void *self, const void *in, size_t len, float 
     if (y && into == GW_INTO_SET)
         memset(y, 0, n * sizeof *y);
     if (y)
-        scatter(p->bits, value, y, n, into);
+        randomk_scatter(p->bits, value, y, n, into);
     else
         e = list_values(p, value, out);
     give_places(self, p);
     return e;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err randomk_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                             gw_into into) {
     return decode_either(self, in, len, y, n, into, NULL);
 }
 
-static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+static gw_err randomk_list(const void *self, const void *in, size_t len, size_t n,
+                           gw_elements *out) {
     return decode_either(self, in, len, NULL, n, GW_INTO_SET, out);
 }
 
-static gw_err add(void *inout, const void *in, size_t len) {
+static gw_err randomk_add(void *inout, const void *in, size_t len) {
     gw_u32u *sum = inout;
     const gw_u32u *more = in;
     for (size_t i = 0; i < len / VALUE; i++)
@@ -236,16 +238,17 @@ static gw_err add(void *inout, const void *in, size_t len) {
 }
 
 const gw_codec_ops gw_codec_randomk = {
-    .head = {GW_CODEC_ABI, "randomk", "elements drawn at random, the same on all ranks", opts},
-    .open = open_randomk,
-    .close = close_randomk,
-    .traits = traits,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .list = list,
-    .add = add,
+    .head = {GW_CODEC_ABI, "randomk", "elements drawn at random, the same on all ranks",
+             randomk_opts},
+    .open = randomk_open,
+    .close = randomk_close,
+    .traits = randomk_traits,
+    .bound = randomk_bound,
+    .encode = randomk_encode,
+    .decode = randomk_decode,
+    .list = randomk_list,
+    .add = randomk_add,
     .unit_bytes = VALUE,
     .sum = GW_SUM_FLOAT,
-    .prefix = prefix,
+    .prefix = randomk_prefix,
 };

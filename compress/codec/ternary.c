@@ -37,11 +37,12 @@ typedef struct ternary {
     size_t bucket;
 } ternary;
 
-static const gw_opt opts[] = {{"bucket", GW_OPT_INT, "640", GW_TERNARY_GRAIN, GW_TERNARY_MOST, NULL,
-                               NULL, "floats that share a scale, a multiple of 320"},
-                              {0}};
+static const gw_opt ternary_opts[] = {{"bucket", GW_OPT_INT, "640", GW_TERNARY_GRAIN,
+                                       GW_TERNARY_MOST, NULL, NULL,
+                                       "floats that share a scale, a multiple of 320"},
+                                      {0}};
 
-static gw_err open_ternary(void **self, const gw_args *args) {
+static gw_err ternary_open(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
     if (bucket % GW_TERNARY_GRAIN)
         return gw_fail(GW_ERR_USAGE, "ternary: bucket=%lld: must be a multiple of %d", bucket,
@@ -64,19 +65,19 @@ static size_t trits_bytes(size_t n) {
     return n / GW_TERNARY_RUNS + (n % GW_TERNARY_RUNS != 0);
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t ternary_bound(const void *self, size_t n) {
     const ternary *c = self;
     return trits_bytes(n) + (n / c->bucket + (n % c->bucket != 0)) * SCALE_BYTES;
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err ternary_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                             size_t cap, size_t *len) {
     (void)cap;
     const ternary *c = self;
     gw_ternary_encoding e = {x, c->bucket, turn.key,
                              (gw_u32u *)(void *)((unsigned char *)out + trits_bytes(n)), out};
     gw_simd_split(n, c->bucket, c->k->encode, &e);
-    *len = bound(c, n);
+    *len = ternary_bound(c, n);
     return GW_OK;
 }
 
@@ -87,12 +88,12 @@ GW_CLONES static unsigned char largest_byte(const unsigned char *bytes, size_t n
     return top;
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err ternary_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                             gw_into into) {
     const ternary *c = self;
-    if (len != bound(c, n))
+    if (len != ternary_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "ternary: %zu bytes for %zu floats, expected %zu", len, n,
-                       bound(c, n));
+                       ternary_bound(c, n));
     unsigned top = largest_byte(in, trits_bytes(n));
     if (top > GW_TERNARY_TOP)
         return gw_fail(GW_ERR_CORRUPT, "ternary: a byte %u: five trits make at most %d", top,
@@ -106,11 +107,11 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
 
 const gw_codec_ops gw_codec_ternary = {
     .head = {GW_CODEC_ABI, "ternary",
-             "-1, 0 or 1 times the largest magnitude of each bucket, at random", opts},
+             "-1, 0 or 1 times the largest magnitude of each bucket, at random", ternary_opts},
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
-    .open = open_ternary,
+    .open = ternary_open,
     .close = free,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
+    .bound = ternary_bound,
+    .encode = ternary_encode,
+    .decode = ternary_decode,
 };

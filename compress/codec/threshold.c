@@ -24,11 +24,11 @@ typedef struct threshold {
     gw_scratch scratch;
 } threshold;
 
-static const gw_opt opts[] = {{"value", GW_OPT_REAL, "0.01", 0, 0x1.fffffep127, NULL, NULL,
-                               "keep elements of at least this magnitude"},
-                              {0}};
+static const gw_opt threshold_opts[] = {{"value", GW_OPT_REAL, "0.01", 0, 0x1.fffffep127, NULL,
+                                         NULL, "keep elements of at least this magnitude"},
+                                        {0}};
 
-static gw_err open_threshold(void **self, const gw_args *args) {
+static gw_err threshold_open(void **self, const gw_args *args) {
     const gw_pick_kernels *kernels;
     GW_TRY(gw_pick_open(&kernels));
     threshold *t = NULL;
@@ -39,14 +39,14 @@ static gw_err open_threshold(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static void close_threshold(void *self) {
+static void threshold_close(void *self) {
     threshold *t = self;
     if (t)
         gw_scratch_clear(&t->scratch);
     free(t);
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t threshold_bound(const void *self, size_t n) {
     (void)self;
     return gw_sparse_bound(n, n);
 }
@@ -63,8 +63,8 @@ static void pick_all(const threshold *t, const float *x, float *e, size_t n, gw_
 }
 
 /* Of x, or of e += x; what is kept is taken off e. */
-static gw_err encode_either(const void *self, const float *x, float *e, size_t n, void *out,
-                            size_t *len) {
+static gw_err threshold_encode_either(const void *self, const float *x, float *e, size_t n,
+                                      void *out, size_t *len) {
     threshold *t = (threshold *)self; /* for its scratch; nothing else changes */
     *len = 0;
     if (n == 0)
@@ -85,38 +85,39 @@ static gw_err encode_either(const void *self, const float *x, float *e, size_t n
     return GW_OK;
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err threshold_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                               size_t cap, size_t *len) {
     (void)turn, (void)cap;
-    return encode_either(self, x, NULL, n, out, len);
+    return threshold_encode_either(self, x, NULL, n, out, len);
 }
 
-static gw_err encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
-                              void *out, size_t cap, size_t *len) {
+static gw_err threshold_encode_feedback(const void *self, gw_turn turn, const float *x, float *e,
+                                        size_t n, void *out, size_t cap, size_t *len) {
     (void)turn, (void)cap;
-    return encode_either(self, x, e, n, out, len);
+    return threshold_encode_either(self, x, e, n, out, len);
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err threshold_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                               gw_into into) {
     (void)self;
     return gw_sparse_decode("threshold", in, len, y, n, 0, n, into);
 }
 
-static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+static gw_err threshold_list(const void *self, const void *in, size_t len, size_t n,
+                             gw_elements *out) {
     (void)self;
     return gw_sparse_list("threshold", in, len, n, 0, n, out);
 }
 
 const gw_codec_ops gw_codec_threshold = {
     .head = {GW_CODEC_ABI, "threshold", "elements from a magnitude on (40 bits per element kept)",
-             opts},
+             threshold_opts},
     .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
-    .open = open_threshold,
-    .close = close_threshold,
-    .bound = bound,
-    .encode = encode,
-    .encode_feedback = encode_feedback,
-    .decode = decode,
-    .list = list,
+    .open = threshold_open,
+    .close = threshold_close,
+    .bound = threshold_bound,
+    .encode = threshold_encode,
+    .encode_feedback = threshold_encode_feedback,
+    .decode = threshold_decode,
+    .list = threshold_list,
 };

@@ -25,9 +25,9 @@ typedef struct topk {
     gw_scratch scratch;
 } topk;
 
-static const gw_opt opts[] = {GW_RATIO_OPTS, {0}};
+static const gw_opt topk_opts[] = {GW_RATIO_OPTS, {0}};
 
-static gw_err open_topk(void **self, const gw_args *args) {
+static gw_err topk_open(void **self, const gw_args *args) {
     const gw_pick_kernels *kernels;
     GW_TRY(gw_pick_open(&kernels));
     topk *t = NULL;
@@ -38,21 +38,21 @@ static gw_err open_topk(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static void close_topk(void *self) {
+static void topk_close(void *self) {
     topk *t = self;
     if (t)
         gw_scratch_clear(&t->scratch);
     free(t);
 }
 
-static size_t bound(const void *self, size_t n) {
+static size_t topk_bound(const void *self, size_t n) {
     const topk *t = self;
     return gw_sparse_bound(n, gw_ratio_most(&t->ratio, n));
 }
 
 /* Of x, or of e += x; what is kept is taken off e. */
-static gw_err encode_either(const void *self, gw_turn turn, const float *x, float *e, size_t n,
-                            void *out, size_t *len) {
+static gw_err topk_encode_either(const void *self, gw_turn turn, const float *x, float *e, size_t n,
+                                 void *out, size_t *len) {
     topk *t = (topk *)self; /* for its scratch; nothing else changes */
     *len = 0;
     if (n == 0)
@@ -74,26 +74,26 @@ static gw_err encode_either(const void *self, gw_turn turn, const float *x, floa
     return GW_OK;
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err topk_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                          size_t cap, size_t *len) {
     (void)cap;
-    return encode_either(self, turn, x, NULL, n, out, len);
+    return topk_encode_either(self, turn, x, NULL, n, out, len);
 }
 
-static gw_err encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
-                              void *out, size_t cap, size_t *len) {
+static gw_err topk_encode_feedback(const void *self, gw_turn turn, const float *x, float *e,
+                                   size_t n, void *out, size_t cap, size_t *len) {
     (void)cap;
-    return encode_either(self, turn, x, e, n, out, len);
+    return topk_encode_either(self, turn, x, e, n, out, len);
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err topk_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
     const topk *t = self;
     return gw_sparse_decode("topk", in, len, y, n, gw_ratio_least(&t->ratio, n),
                             gw_ratio_most(&t->ratio, n), into);
 }
 
-static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
+static gw_err topk_list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
     const topk *t = self;
     return gw_sparse_list("topk", in, len, n, gw_ratio_least(&t->ratio, n),
                           gw_ratio_most(&t->ratio, n), out);
@@ -101,13 +101,13 @@ static gw_err list(const void *self, const void *in, size_t len, size_t n, gw_el
 
 const gw_codec_ops gw_codec_topk = {
     .head = {GW_CODEC_ABI, "topk", "the largest elements (0.43 bits per element at ratio 0.01)",
-             opts},
+             topk_opts},
     .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
-    .open = open_topk,
-    .close = close_topk,
-    .bound = bound,
-    .encode = encode,
-    .encode_feedback = encode_feedback,
-    .decode = decode,
-    .list = list,
+    .open = topk_open,
+    .close = topk_close,
+    .bound = topk_bound,
+    .encode = topk_encode,
+    .encode_feedback = topk_encode_feedback,
+    .decode = topk_decode,
+    .list = topk_list,
 };

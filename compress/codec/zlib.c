@@ -40,7 +40,7 @@ typedef struct codec {
     gw_scratch scratch;
 } codec;
 
-static const gw_opt opts[] = {
+static const gw_opt zlib_opts[] = {
     {"level", GW_OPT_INT, "6", 1, 9, NULL, NULL,
      "effort of the match search (strategy=default only)"},
     {"shuffle", GW_OPT_CHOICE, "auto", 0, 0, "auto|on|off", NULL,
@@ -56,7 +56,7 @@ typedef struct arena {
     size_t used, room;
 } arena;
 
-static void *take(void *opaque, uInt items, uInt size) {
+static void *zlib_take(void *opaque, uInt items, uInt size) {
     arena *a = opaque;
     size_t bytes = ((size_t)items * size + ALIGN - 1) / ALIGN * ALIGN;
     a->used += bytes;
@@ -65,14 +65,14 @@ static void *take(void *opaque, uInt items, uInt size) {
     return a->used <= a->room ? a->at + a->used - bytes : NULL;
 }
 
-static void give(void *opaque, void *p) {
+static void zlib_give(void *opaque, void *p) {
     const arena *a = opaque;
     if (!a->at)
         free(p);
 }
 
 static z_stream stream_in(arena *a) {
-    return (z_stream){.zalloc = take, .zfree = give, .opaque = a};
+    return (z_stream){.zalloc = zlib_take, .zfree = zlib_give, .opaque = a};
 }
 
 static int start_deflate(const codec *c, z_stream *z) {
@@ -121,7 +121,7 @@ static gw_err read_options(codec *c, const gw_args *args) {
     return GW_OK;
 }
 
-static gw_err open_zlib(void **self, const gw_args *args) {
+static gw_err zlib_open(void **self, const gw_args *args) {
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
     codec *c = NULL;
@@ -142,7 +142,7 @@ static gw_err open_zlib(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static void close_zlib(void *self) {
+static void zlib_close(void *self) {
     codec *c = self;
     if (c)
         gw_scratch_clear(&c->scratch);
@@ -196,7 +196,7 @@ static void join_part(void *ctx, size_t lo, size_t hi) {
 }
 
 /* Any bytes: words first, the rest as it is. */
-static void split(const codec *c, const void *in, size_t len, unsigned char *planes) {
+static void zlib_split(const codec *c, const void *in, size_t len, unsigned char *planes) {
     size_t n = len / WORD, rest = len % WORD;
     shuffling s = {c->k, planes, (void *)(uintptr_t)in, n, false};
     gw_simd_split(n, GW_BLOCK, split_part, &s);
@@ -204,7 +204,7 @@ static void split(const codec *c, const void *in, size_t len, unsigned char *pla
         memcpy(planes + len - rest, (const char *)in + len - rest, rest);
 }
 
-static void join(const codec *c, unsigned char *planes, size_t len, void *out) {
+static void zlib_join(const codec *c, unsigned char *planes, size_t len, void *out) {
     size_t n = len / WORD, rest = len % WORD;
     shuffling s = {c->k, planes, out, n, false};
     gw_simd_split(n, GW_BLOCK, join_part, &s);
@@ -250,7 +250,7 @@ static gw_err pack_bytes(codec *c, bool shuffle, const void *in, size_t len, uns
     GW_TRY(gw_scratch_take(&c->scratch, "zlib", c->deflate_room + extra, &room, &block));
     const unsigned char *bytes = in;
     if (shuffle) {
-        split(c, in, len, room + c->deflate_room);
+        zlib_split(c, in, len, room + c->deflate_room);
         bytes = room + c->deflate_room;
     }
     gw_err e = deflate_bytes(c, room, bytes, len, out + KIND, &got);
@@ -307,13 +307,13 @@ static gw_err open_bytes(const codec *c, void *room, const unsigned char *in, si
 
 /* ---- as a codec ---- */
 
-static size_t bound(const void *self, size_t n) {
+static size_t zlib_bound(const void *self, size_t n) {
     (void)self;
     return n ? KIND + n * WORD : 0;
 }
 
-static gw_err encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                     size_t cap, size_t *len) {
+static gw_err zlib_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                          size_t cap, size_t *len) {
     (void)turn, (void)cap;
     codec *c = (codec *)self; /* for its scratch; nothing else changes */
     return pack_bytes(c, c->shuffle, x, n * WORD, out, len);
@@ -327,7 +327,7 @@ static void add_bytes(const unsigned char *bytes, size_t n, float *y) {
     }
 }
 
-static void place(const codec *c, const unsigned char *bytes, size_t n, float *y, bool add) {
+static void zlib_place(const codec *c, const unsigned char *bytes, size_t n, float *y, bool add) {
     shuffling s = {c->k, (unsigned char *)(uintptr_t)bytes, y, n, add};
     if (c->shuffle)
         gw_simd_split(n, GW_BLOCK, join_part, &s);
@@ -337,8 +337,8 @@ static void place(const codec *c, const unsigned char *bytes, size_t n, float *y
         memcpy(y, bytes, n * WORD);
 }
 
-static gw_err decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                     gw_into into) {
+static gw_err zlib_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
     codec *c = (codec *)self;
     size_t want = n * WORD, got = 0;
     if (n == 0 && len == 0)
@@ -354,7 +354,7 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     if (e == GW_OK && got != want)
         e = gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes for %zu floats, expected %zu", got, n, want);
     if (e == GW_OK)
-        place(c, bytes, n, y, into == GW_INTO_ADD);
+        zlib_place(c, bytes, n, y, into == GW_INTO_ADD);
     gw_scratch_give(&c->scratch, block);
     return e;
 }
@@ -366,15 +366,15 @@ static size_t pack_bound(const void *self, size_t len) {
     return len ? KIND + len : 0;
 }
 
-static gw_err pack(const void *self, const void *in, size_t len, void *out, size_t cap,
-                   size_t *packed) {
+static gw_err zlib_pack(const void *self, const void *in, size_t len, void *out, size_t cap,
+                        size_t *packed) {
     (void)cap;
     codec *c = (codec *)self;
     return pack_bytes(c, c->stage_shuffle, in, len, out, packed);
 }
 
-static gw_err unpack(const void *self, const void *in, size_t packed, void *out, size_t cap,
-                     size_t *len) {
+static gw_err zlib_unpack(const void *self, const void *in, size_t packed, void *out, size_t cap,
+                          size_t *len) {
     codec *c = (codec *)self;
     *len = 0;
     if (packed == 0)
@@ -388,7 +388,7 @@ static gw_err unpack(const void *self, const void *in, size_t packed, void *out,
     to = c->stage_shuffle ? room + c->inflate_room : to;
     gw_err e = open_bytes(c, room, in, packed, to, cap, &bytes, len);
     if (e == GW_OK && c->stage_shuffle)
-        join(c, (unsigned char *)(uintptr_t)bytes, *len, out);
+        zlib_join(c, (unsigned char *)(uintptr_t)bytes, *len, out);
     else if (e == GW_OK && bytes != out)
         memcpy(out, bytes, *len);
     gw_scratch_give(&c->scratch, block);
@@ -397,14 +397,14 @@ static gw_err unpack(const void *self, const void *in, size_t packed, void *out,
 
 const gw_codec_ops gw_codec_zlib = {
     .head = {GW_CODEC_ABI, "zlib", "byte planes, deflated (25 to 27 bits per element on gradients)",
-             opts},
+             zlib_opts},
     .caps = GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED,
-    .open = open_zlib,
-    .close = close_zlib,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
+    .open = zlib_open,
+    .close = zlib_close,
+    .bound = zlib_bound,
+    .encode = zlib_encode,
+    .decode = zlib_decode,
     .pack_bound = pack_bound,
-    .pack = pack,
-    .unpack = unpack,
+    .pack = zlib_pack,
+    .unpack = zlib_unpack,
 };

@@ -7,7 +7,7 @@
 
 /* The peak of the next bucket is found before this one is written, so that its latency, and that
  * of its cache misses, hides behind the work. */
-INLINE_LOOP void encode_range(const encoding *e, size_t lo, size_t hi) {
+INLINE_LOOP void bucket_encode_range(const encoding *e, size_t lo, size_t hi) {
     size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
     uint32_t top = peak_of_bucket(e->x + lo, n);
     for (size_t bucket = lo / e->bucket; n; bucket++) {
@@ -19,14 +19,14 @@ INLINE_LOOP void encode_range(const encoding *e, size_t lo, size_t hi) {
     }
 }
 
-TARGET static void encode_part(void *ctx, size_t lo, size_t hi) {
-    encode_range(ctx, lo, hi);
+TARGET static void bucket_encode_part(void *ctx, size_t lo, size_t hi) {
+    bucket_encode_range(ctx, lo, hi);
 }
 
-TARGET static void decode_part(void *ctx, size_t lo, size_t hi) {
+TARGET static void bucket_decode_part(void *ctx, size_t lo, size_t hi) {
     decode_range(ctx, lo, hi, 0);
 }
 
-TARGET static void decode_add_part(void *ctx, size_t lo, size_t hi) {
+TARGET static void bucket_decode_add_part(void *ctx, size_t lo, size_t hi) {
     decode_range(ctx, lo, hi, 1);
 }

@@ -17,7 +17,7 @@ INLINE draws draws_from(uint64_t seed, uint32_t ctr) {
 }
 
 /** Half of the words of a block: lanes 0 to 7 of both kinds, the next time 8 to 15. */
-INLINE void draw(draws *d, __m256i *r, __m256i *s) {
+INLINE void chance_draw(draws *d, __m256i *r, __m256i *s) {
     __m256i h = _mm256_xor_si256(d->weyl, _mm256_srli_epi32(d->weyl, 16));
     d->weyl = _mm256_add_epi32(d->weyl, d->stride);
     h = _mm256_mullo_epi32(h, _mm256_set1_epi32((int)GW_QSGD_MUL1));
@@ -28,11 +28,11 @@ INLINE void draw(draws *d, __m256i *r, __m256i *s) {
 }
 
 /** Puts in order what packs of four registers within 128-bit lanes have left. */
-INLINE __m256i in_order(__m256i packed) {
+INLINE __m256i chance_in_order(__m256i packed) {
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-INLINE void put(float *y, __m256 v, int add) {
+INLINE void chance_put(float *y, __m256 v, int add) {
     _mm256_storeu_ps(y, add ? _mm256_add_ps(_mm256_loadu_ps(y), v) : v);
 }
 

@@ -17,7 +17,7 @@ INLINE draws draws_from(uint64_t seed, uint32_t ctr) {
 }
 
 /** The words of the next block. */
-INLINE void draw(draws *d, __m512i *r, __m512i *s) {
+INLINE void chance_draw(draws *d, __m512i *r, __m512i *s) {
     __m512i h = _mm512_xor_si512(d->weyl, _mm512_srli_epi32(d->weyl, 16));
     d->weyl = _mm512_add_epi32(d->weyl, d->stride);
     h = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL1));
@@ -35,11 +35,11 @@ INLINE __m512i upper_words(__m512i a, __m512i b) {
 }
 
 /** Puts in order what a pack of two registers within 128-bit lanes has left. */
-INLINE __m512i in_order(__m512i packed) {
+INLINE __m512i chance_in_order(__m512i packed) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), packed);
 }
 
-INLINE void put(float *y, __m512 v, int add) {
+INLINE void chance_put(float *y, __m512 v, int add) {
     _mm512_storeu_ps(y, add ? _mm512_add_ps(_mm512_loadu_ps(y), v) : v);
 }
 

@@ -35,7 +35,7 @@ size_t gw_half_bound(const void *self, size_t n) {
     return n * WIRE;
 }
 
-static void encode_part(void *ctx, size_t lo, size_t hi) {
+static void half_encode_part(void *ctx, size_t lo, size_t hi) {
     const half_job *j = ctx;
     size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
     j->k->encode(j->x + lo, end - lo, j->out + WIRE * lo);
@@ -52,7 +52,7 @@ gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, 
                       size_t cap, size_t *len) {
     (void)turn, (void)cap;
     half_job j = {.k = self, .x = x, .out = out};
-    gw_simd_split(n, GW_BLOCK, encode_part, &j);
+    gw_simd_split(n, GW_BLOCK, half_encode_part, &j);
     *len = n * WIRE;
     return GW_OK;
 }
@@ -71,12 +71,12 @@ static void decode_with(const half_job *j, void (*kernel)(const void *, size_t, 
     }
 }
 
-static void decode_part(void *ctx, size_t lo, size_t hi) {
+static void half_decode_part(void *ctx, size_t lo, size_t hi) {
     const half_job *j = ctx;
     decode_with(j, j->k->decode, lo, hi);
 }
 
-static void decode_add_part(void *ctx, size_t lo, size_t hi) {
+static void half_decode_add_part(void *ctx, size_t lo, size_t hi) {
     const half_job *j = ctx;
     decode_with(j, j->k->decode_add, lo, hi);
 }
@@ -87,11 +87,11 @@ gw_err gw_half_decode(const void *self, const char *name, const void *in, size_t
         return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes for %zu floats, expected %zu", name, len, n,
                        n * WIRE);
     half_job j = {.k = self, .in = in, .y = y};
-    gw_simd_split(n, GW_BLOCK, add ? decode_add_part : decode_part, &j);
+    gw_simd_split(n, GW_BLOCK, add ? half_decode_add_part : half_decode_part, &j);
     return GW_OK;
 }
 
-static void add_part(void *ctx, size_t lo, size_t hi) {
+static void half_add_part(void *ctx, size_t lo, size_t hi) {
     const half_job *j = ctx;
     size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
     j->k->add(j->out + WIRE * lo, j->in + WIRE * lo, end - lo);
@@ -112,6 +112,6 @@ gw_err gw_half_add(const gw_half_table table, const char *name, void *inout, con
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
     half_job j = {.k = table[level], .in = in, .out = inout};
-    gw_simd_split(len / WIRE, GW_BLOCK, add_part, &j);
+    gw_simd_split(len / WIRE, GW_BLOCK, half_add_part, &j);
     return GW_OK;
 }

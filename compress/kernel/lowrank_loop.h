@@ -24,7 +24,7 @@ typedef struct rows_of {
     size_t m_step, q_step;
 } rows_of;
 
-INLINE float total(const vec *sum) {
+INLINE float lowrank_total(const vec *sum) {
     quad x[4];
     memcpy(x, sum, sizeof x);
     quad a = x[0] + x[2], b = x[1] + x[3], c = a + b;
@@ -115,7 +115,7 @@ INLINE void absorb_rows(const gw_skinny *k, size_t row, int first, int r, int R,
     if (what & MULTIPLY)
         for (int i = 0; i < R; i++)
             for (int j = 0; j < r; j++)
-                of[(size_t)j * k->rows + (size_t)i] = total(sum[i][j]);
+                of[(size_t)j * k->rows + (size_t)i] = lowrank_total(sum[i][j]);
 }
 
 INLINE void absorb_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
@@ -248,59 +248,60 @@ INLINE void expand_block(int r, const gw_skinny *k, size_t lo, size_t hi, int fi
     default: f(GROUP, __VA_ARGS__); break;                                                         \
     }
 
-TARGET static void take_off(const gw_skinny *k, size_t lo, size_t hi, int first,
-                            int r){EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT)}
+TARGET static void lowrank_subtract(const gw_skinny *k, size_t lo, size_t hi, int first,
+                                    int r){EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT)}
 
-TARGET static void take_off_and_add(const gw_skinny *k, size_t lo, size_t hi, int first, int r){
+TARGET static void lowrank_subtract_add(const gw_skinny *k, size_t lo, size_t hi, int first, int r){
     EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT | ADD)}
 
-TARGET static void multiply(const gw_skinny *k, size_t lo, size_t hi, int first,
-                            int r){EACH_RANK(r, absorb_block, k, lo, hi, first, MULTIPLY)}
+TARGET static void lowrank_multiply(const gw_skinny *k, size_t lo, size_t hi, int first,
+                                    int r){EACH_RANK(r, absorb_block, k, lo, hi, first, MULTIPLY)}
 
-TARGET static void all_of_it(const gw_skinny *k, size_t lo, size_t hi, int r) {
+TARGET static void lowrank_absorb_all(const gw_skinny *k, size_t lo, size_t hi, int r) {
     EACH_RANK(r, absorb_block, k, lo, hi, 0, SUBTRACT | ADD | MULTIPLY)
 }
 
-static inline int group(int rank, int first) {
+static inline int lowrank_group(int rank, int first) {
     return rank - first < GROUP ? rank - first : GROUP;
 }
 
 /* A few rows at a time, so that they are still in the cache for the next group. */
-TARGET static void absorb_grouped(const gw_skinny *k, size_t lo, size_t hi) {
+TARGET static void lowrank_absorb_grouped(const gw_skinny *k, size_t lo, size_t hi) {
     for (int j = 0; k->own && j < k->rank; j += GROUP) {
         bool last = j + GROUP >= k->rank && k->add;
-        (last ? take_off_and_add : take_off)(k, lo, hi, j, group(k->rank, j));
+        (last ? lowrank_subtract_add : lowrank_subtract)(k, lo, hi, j, lowrank_group(k->rank, j));
     }
     for (int j = 0; k->q && j < k->rank; j += GROUP)
-        multiply(k, lo, hi, j, group(k->rank, j));
+        lowrank_multiply(k, lo, hi, j, lowrank_group(k->rank, j));
 }
 
-TARGET static void absorb(const gw_skinny *k, size_t lo, size_t hi) {
+TARGET static void lowrank_absorb(const gw_skinny *k, size_t lo, size_t hi) {
     if (k->rank <= GROUP && k->own && k->add && k->q) {
-        all_of_it(k, lo, hi, k->rank);
+        lowrank_absorb_all(k, lo, hi, k->rank);
         return;
     }
     for (size_t i = lo; i < hi; i += TALL)
-        absorb_grouped(k, i, i + TALL < hi ? i + TALL : hi);
+        lowrank_absorb_grouped(k, i, i + TALL < hi ? i + TALL : hi);
 }
 
-TARGET static void gather(const gw_skinny *k, size_t lo, size_t hi, float *out) {
+TARGET static void lowrank_gather(const gw_skinny *k, size_t lo, size_t hi, float *out) {
     memset(out, 0, (size_t)k->rank * k->cols * sizeof *out);
     for (size_t i = lo; i < hi; i += TALL) {
         size_t end = i + TALL < hi ? i + TALL : hi;
         for (int j = 0; j < k->rank; j += GROUP)
-            EACH_RANK(group(k->rank, j), gather_block, k, i, end, j, out + (size_t)j * k->cols)
+            EACH_RANK(lowrank_group(k->rank, j), gather_block, k, i, end, j,
+                      out + (size_t)j * k->cols)
     }
 }
 
-TARGET static void expand(const gw_skinny *k, size_t lo, size_t hi) {
+TARGET static void lowrank_expand(const gw_skinny *k, size_t lo, size_t hi) {
     for (size_t i = lo; i < hi; i += TALL) {
         size_t end = i + TALL < hi ? i + TALL : hi;
-        EACH_RANK(group(k->rank, 0), expand_block, k, i, end, 0, false)
+        EACH_RANK(lowrank_group(k->rank, 0), expand_block, k, i, end, 0, false)
         for (int j = GROUP; j < k->rank; j += GROUP)
-            EACH_RANK(group(k->rank, j), expand_block, k, i, end, j, true)
+            EACH_RANK(lowrank_group(k->rank, j), expand_block, k, i, end, j, true)
     }
 }
 
 #define GW_LOWRANK_TABLE(level)                                                                    \
-    const gw_lowrank_kernels gw_lowrank_##level = {absorb, gather, expand}
+    const gw_lowrank_kernels gw_lowrank_##level = {lowrank_absorb, lowrank_gather, lowrank_expand}

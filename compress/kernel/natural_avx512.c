@@ -7,7 +7,7 @@
 enum { FRACTION = GW_NATURAL_FRACTION };
 
 /* See natural_portable.c: |x| moved so that its code begins at bit 23. */
-INLINE __m512i place(__m512i mag, uint32_t window1, int below) {
+INLINE __m512i natural_place(__m512i mag, uint32_t window1, int below) {
     const __m512i one = _mm512_set1_epi32(1), window = _mm512_set1_epi32((int)window1);
     const __m512i start = _mm512_slli_epi32(window, FRACTION);
     if (!below) /* zeros only are below it */
@@ -21,41 +21,42 @@ INLINE __m512i place(__m512i mag, uint32_t window1, int below) {
 }
 
 /* The sign in bit 31, the code from bit 23 on, what is left of the fraction below it. */
-INLINE __m512i rounded(const float *x, __m512i word, uint32_t window, gw_natural_reach reach) {
+INLINE __m512i natural_rounded(const float *x, __m512i word, uint32_t window,
+                               gw_natural_reach reach) {
     __m512i v = _mm512_loadu_si512(x), chance = _mm512_srli_epi32(word, 32 - FRACTION);
     if (reach == GW_NATURAL_WHOLE)
         return _mm512_add_epi32(v, chance);
     __m512i mag = _mm512_and_si512(v, _mm512_set1_epi32(0x7fffffff));
-    __m512i drawn = _mm512_add_epi32(place(mag, window, reach == GW_NATURAL_BELOW), chance);
+    __m512i drawn = _mm512_add_epi32(natural_place(mag, window, reach == GW_NATURAL_BELOW), chance);
     if (reach == GW_NATURAL_BELOW) /* the largest floats would be rounded up to 2^128 */
         drawn = _mm512_min_epu32(drawn, _mm512_set1_epi32(0x3fffffff));
     return _mm512_ternarylogic_epi32(drawn, v, _mm512_set1_epi32((int)0x80000000), 0xd8);
 }
 
 /* 32 codes in the lower bytes of words: of each lane's upper word bits 15 and 13 to 7. */
-INLINE __m512i codes_of(__m512i a, __m512i b) {
+INLINE __m512i natural_codes_of(__m512i a, __m512i b) {
     const __m512i sign = _mm512_set1_epi16((short)0x8000);
     __m512i words = upper_words(a, b); /* sign ? words : 2 * words */
     words = _mm512_ternarylogic_epi32(_mm512_slli_epi16(words, 1), words, sign, 0xd8);
     return _mm512_srli_epi16(words, 8);
 }
 
-INLINE void quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
-                     unsigned char *codes, gw_natural_reach reach) {
+INLINE void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
+                             unsigned char *codes, gw_natural_reach reach) {
     draws d = draws_from(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m512i r, s;
-        draw(&d, &r, &s);
-        __m512i a = rounded(x + i, _mm512_rol_epi32(r, 16), window, reach);
-        __m512i b = rounded(x + i + LANES, r, window, reach);
-        __m512i c = rounded(x + i + 2 * LANES, _mm512_rol_epi32(s, 16), window, reach);
-        __m512i e = rounded(x + i + 3 * LANES, s, window, reach);
-        __m512i bytes = _mm512_packus_epi16(codes_of(a, b), codes_of(c, e));
-        _mm512_storeu_si512(codes + i, in_order(bytes));
+        chance_draw(&d, &r, &s);
+        __m512i a = natural_rounded(x + i, _mm512_rol_epi32(r, 16), window, reach);
+        __m512i b = natural_rounded(x + i + LANES, r, window, reach);
+        __m512i c = natural_rounded(x + i + 2 * LANES, _mm512_rol_epi32(s, 16), window, reach);
+        __m512i e = natural_rounded(x + i + 3 * LANES, s, window, reach);
+        __m512i bytes = _mm512_packus_epi16(natural_codes_of(a, b), natural_codes_of(c, e));
+        _mm512_storeu_si512(codes + i, chance_in_order(bytes));
     }
 }
 
-INLINE uint32_t least(const float *x, size_t n) {
+INLINE uint32_t natural_least(const float *x, size_t n) {
     const __m512i mag = _mm512_set1_epi32(0x7fffffff), one = _mm512_set1_epi32(1);
     __m512i low = _mm512_set1_epi32(-1);
     for (size_t i = 0; i < n; i += LANES) {
@@ -65,8 +66,8 @@ INLINE uint32_t least(const float *x, size_t n) {
     return _mm512_reduce_min_epu32(low);
 }
 
-INLINE void decode(const unsigned char *codes, size_t n, uint32_t window, float *y, int add,
-                   int above) {
+INLINE void natural_decode(const unsigned char *codes, size_t n, uint32_t window, float *y, int add,
+                           int above) {
     const __m512i start = _mm512_set1_epi32((int)(window << FRACTION));
     const __m512i code = _mm512_set1_epi32(0x7f), keep = _mm512_set1_epi32((int)0xbfffffff);
     for (size_t i = 0; i < n; i += LANES) {
@@ -74,7 +75,7 @@ INLINE void decode(const unsigned char *codes, size_t n, uint32_t window, float 
         __m512i v = _mm512_and_si512(_mm512_slli_epi32(raw, FRACTION), keep);
         if (above)
             v = _mm512_mask_add_epi32(v, _mm512_test_epi32_mask(raw, code), v, start);
-        put(y + i, _mm512_castsi512_ps(v), add);
+        chance_put(y + i, _mm512_castsi512_ps(v), add);
     }
 }
 

@@ -1,10 +1,10 @@
 /* The loop over buckets, included by each level's file, so that it is compiled with that level's
  * instructions. Wants TARGET (a function attribute, or nothing) and, all inline and for n a
  * multiple of GW_BLOCK:
- *   uint32_t peak(x, n)    bit pattern of max |x|
- *   uint32_t least(x, n)   bit pattern, less one, of the least |x| that is not 0
- *   void quantize(x, n, window, seed, ctr, codes, reach)   blocks from ctr / 16 on
- *   void decode(codes, n, window, y, add, above)           above: window is not 0
+ *   uint32_t peak_of(x, n)    bit pattern of max |x|
+ *   uint32_t natural_least(x, n)   bit pattern, less one, of the least |x| that is not 0
+ *   void natural_quantize(x, n, window, seed, ctr, codes, reach)   blocks from ctr / 16 on
+ *   void natural_decode(codes, n, window, y, add, above)           above: window is not 0
  * and defines gw_natural_LEVEL through GW_NATURAL_TABLE(LEVEL). */
 #include "base/rng.h"
 #include "compress/kernel/peak_loop.h"
@@ -15,15 +15,15 @@
 typedef gw_natural_encoding encoding;
 typedef gw_natural_decoding decoding;
 
-APART void quantize_tail(const float *x, size_t tail, uint32_t window, uint64_t seed, uint32_t ctr,
-                         unsigned char *out) {
+APART void natural_quantize_tail(const float *x, size_t tail, uint32_t window, uint64_t seed,
+                                 uint32_t ctr, unsigned char *out) {
     float block[GW_BLOCK] = {0};
     unsigned char codes[GW_BLOCK];
     memcpy(block, x, tail * sizeof *block);
     if (window)
-        quantize(block, GW_BLOCK, window, seed, ctr, codes, GW_NATURAL_BELOW);
+        natural_quantize(block, GW_BLOCK, window, seed, ctr, codes, GW_NATURAL_BELOW);
     else
-        quantize(block, GW_BLOCK, window, seed, ctr, codes, GW_NATURAL_WHOLE);
+        natural_quantize(block, GW_BLOCK, window, seed, ctr, codes, GW_NATURAL_WHOLE);
     memcpy(out, codes, tail);
 }
 
@@ -39,17 +39,17 @@ INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint3
     uint64_t seed = gw_rng_u64(e->key, bucket);
     size_t tail = n % GW_BLOCK, full = n - tail;
     if (window == 0)
-        quantize(x, full, window, seed, 0, out, GW_NATURAL_WHOLE);
+        natural_quantize(x, full, window, seed, 0, out, GW_NATURAL_WHOLE);
     else if (window < GW_NATURAL_CODES &&
-             least(x, full) >= ((window + 1) << GW_NATURAL_FRACTION) - 1)
-        quantize(x, full, window, seed, 0, out, GW_NATURAL_INSIDE);
+             natural_least(x, full) >= ((window + 1) << GW_NATURAL_FRACTION) - 1)
+        natural_quantize(x, full, window, seed, 0, out, GW_NATURAL_INSIDE);
     else
-        quantize(x, full, window, seed, 0, out, GW_NATURAL_BELOW);
+        natural_quantize(x, full, window, seed, 0, out, GW_NATURAL_BELOW);
     if (tail)
-        quantize_tail(x + full, tail, window, seed, (uint32_t)(full / 4), out + full);
+        natural_quantize_tail(x + full, tail, window, seed, (uint32_t)(full / 4), out + full);
 }
 
-APART void poison(float *y, size_t n) {
+APART void natural_poison(float *y, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] = NAN;
 }
@@ -61,19 +61,19 @@ INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) 
         const unsigned char *in = d->codes + lo;
         float *y = d->y + lo;
         if (window > GW_NATURAL_CODES) {
-            poison(y, n);
+            natural_poison(y, n);
             continue;
         }
         if (window)
-            decode(in, full, window, y, add, 1);
+            natural_decode(in, full, window, y, add, 1);
         else
-            decode(in, full, window, y, add, 0);
+            natural_decode(in, full, window, y, add, 0);
         if (tail) {
             float block[GW_BLOCK] = {0};
             unsigned char codes[GW_BLOCK] = {0};
             memcpy(codes, in + full, tail);
             memcpy(block, y + full, tail * sizeof *block);
-            decode(codes, GW_BLOCK, window, block, add, 1);
+            natural_decode(codes, GW_BLOCK, window, block, add, 1);
             memcpy(y + full, block, tail * sizeof *block);
         }
     }
@@ -82,4 +82,5 @@ INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) 
 #include "compress/kernel/bucket_loop.h"
 
 #define GW_NATURAL_TABLE(level)                                                                    \
-    const gw_natural_kernels gw_natural_##level = {encode_part, decode_part, decode_add_part}
+    const gw_natural_kernels gw_natural_##level = {bucket_encode_part, bucket_decode_part,         \
+                                                   bucket_decode_add_part}

@@ -7,7 +7,7 @@ enum { FRACTION = GW_NATURAL_FRACTION };
 
 /* mag as an integer of which bit 23 is the lowest of the code; what chance adds to the bits below
  * may carry into it. Below the window that is |x| by the smallest power in it. */
-static inline uint32_t place(uint32_t mag, uint32_t window) {
+static inline uint32_t natural_place(uint32_t mag, uint32_t window) {
     uint32_t field = mag >> FRACTION, least = field ? field : 1;
     if (field > window || window == 0)
         return mag - (window << FRACTION);
@@ -15,15 +15,16 @@ static inline uint32_t place(uint32_t mag, uint32_t window) {
     return down < 32 ? whole >> down : 0;
 }
 
-static inline void quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
-                            unsigned char *codes, gw_natural_reach reach) {
+static inline void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed,
+                                    uint32_t ctr, unsigned char *codes, gw_natural_reach reach) {
     (void)reach; /* one code for all three */
     for (size_t i = 0; i < n; i += GW_BLOCK, ctr += GW_CHANCE_LANES) {
         uint32_t word[GW_BLOCK];
-        draw(seed, ctr, word);
+        chance_draw(seed, ctr, word);
         for (size_t l = 0; l < GW_BLOCK; l++) {
             uint32_t bits = gw_float_bits(x[i + l]);
-            uint32_t drawn = place(bits & 0x7fffffff, window) + (word[l] >> (32 - FRACTION));
+            uint32_t drawn =
+                natural_place(bits & 0x7fffffff, window) + (word[l] >> (32 - FRACTION));
             uint32_t code = drawn >> FRACTION;
             code = code < GW_NATURAL_CODES ? code : GW_NATURAL_CODES;
             codes[i + l] = (unsigned char)((bits >> 24 & 0x80) | code);
@@ -31,7 +32,7 @@ static inline void quantize(const float *x, size_t n, uint32_t window, uint64_t 
     }
 }
 
-static inline uint32_t least(const float *x, size_t n) {
+static inline uint32_t natural_least(const float *x, size_t n) {
     uint32_t low = UINT32_MAX;
     for (size_t i = 0; i < n; i++) {
         uint32_t mag = gw_float_bits(x[i]) & 0x7fffffff;
@@ -40,8 +41,8 @@ static inline uint32_t least(const float *x, size_t n) {
     return low;
 }
 
-static inline void decode(const unsigned char *codes, size_t n, uint32_t window, float *y, int add,
-                          int above) {
+static inline void natural_decode(const unsigned char *codes, size_t n, uint32_t window, float *y,
+                                  int add, int above) {
     for (size_t i = 0; i < n; i++) {
         uint32_t code = codes[i] & 0x7f, sign = (uint32_t)(codes[i] >> 7) << 31;
         uint32_t field = above && code ? window + code : code;

@@ -22,13 +22,14 @@ INLINE __m256 add_magnitude(__m256 sum, __m256 v) {
     return _mm256_add_ps(sum, _mm256_castsi256_ps(_mm256_and_si256(mag, normal)));
 }
 
-INLINE float total(__m256 v) {
+INLINE float onebit_total(__m256 v) {
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
-INLINE float gather(const float *x, const float *e, size_t n, unsigned char *signs, int feedback) {
+INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned char *signs,
+                           int feedback) {
     __m256 sum[REGS];
     for (int r = 0; r < REGS; r++)
         sum[r] = _mm256_setzero_ps();
@@ -42,10 +43,10 @@ INLINE float gather(const float *x, const float *e, size_t n, unsigned char *sig
     for (int half = REGS / 2; half; half /= 2)
         for (int r = 0; r < half; r++)
             sum[r] = _mm256_add_ps(sum[r], sum[half + r]);
-    return total(sum[0]);
+    return onebit_total(sum[0]);
 }
 
-INLINE void settle(const float *x, float *e, size_t n, float scale1) {
+INLINE void onebit_settle(const float *x, float *e, size_t n, float scale1) {
     const __m256 scale = _mm256_set1_ps(scale1), sign = _mm256_set1_ps(-0.0f);
     for (size_t i = 0; i < n; i += LANES) {
         __builtin_prefetch(x + n + i); /* of the next bucket: this pass leaves memory idle */
@@ -56,7 +57,7 @@ INLINE void settle(const float *x, float *e, size_t n, float scale1) {
     }
 }
 
-INLINE void decode(const unsigned char *signs, size_t n, float scale1, float *y, int add) {
+INLINE void onebit_decode(const unsigned char *signs, size_t n, float scale1, float *y, int add) {
     enum { WORD = 32 };
     const __m256 scale = _mm256_set1_ps(scale1), sign = _mm256_set1_ps(-0.0f);
     const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);

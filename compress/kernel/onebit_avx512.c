@@ -31,14 +31,15 @@ INLINE __m512 add_magnitude(__m512 sum, __m512 v) {
     return _mm512_mask_add_ps(sum, normal, sum, _mm512_castsi512_ps(mag));
 }
 
-INLINE float total(__m512 v) {
+INLINE float onebit_total(__m512 v) {
     __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
-INLINE float gather(const float *x, const float *e, size_t n, unsigned char *signs, int feedback) {
+INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned char *signs,
+                           int feedback) {
     __m512 sum[REGS];
     for (int r = 0; r < REGS; r++)
         sum[r] = _mm512_setzero_ps();
@@ -52,10 +53,11 @@ INLINE float gather(const float *x, const float *e, size_t n, unsigned char *sig
             sum[r] = add_magnitude(sum[r], v);
             sum[r + 1] = add_magnitude(sum[r + 1], w);
         }
-    return total(_mm512_add_ps(_mm512_add_ps(sum[0], sum[2]), _mm512_add_ps(sum[1], sum[3])));
+    return onebit_total(
+        _mm512_add_ps(_mm512_add_ps(sum[0], sum[2]), _mm512_add_ps(sum[1], sum[3])));
 }
 
-INLINE void settle(const float *x, float *e, size_t n, float scale1) {
+INLINE void onebit_settle(const float *x, float *e, size_t n, float scale1) {
     const __m512i scale = _mm512_castps_si512(_mm512_set1_ps(scale1));
     const __m512i sign = _mm512_set1_epi32((int)0x80000000);
     for (size_t i = 0; i < n; i += LANES) {
@@ -67,7 +69,7 @@ INLINE void settle(const float *x, float *e, size_t n, float scale1) {
     }
 }
 
-INLINE void decode(const unsigned char *signs, size_t n, float scale, float *y, int add) {
+INLINE void onebit_decode(const unsigned char *signs, size_t n, float scale, float *y, int add) {
     const __m512 plus = _mm512_set1_ps(scale), minus = _mm512_set1_ps(-scale);
     const gw_u16u *word = (const gw_u16u *)(const void *)signs;
     for (size_t i = 0; i < n; i += LANES) {

@@ -1,8 +1,8 @@
 /* The loop over buckets, included by each level's file, so that it is compiled with that level's
  * instructions. Wants TARGET (a function attribute, or nothing) and, all inline, for n a multiple
- * of GW_BLOCK, and with v = x, or with feedback v = e + x: float gather(x, e, n, signs, feedback)
- * sum of |v| over all v that are no denormals; signs of v void settle(x, e, n, scale)             e
- * = v - copysign(scale, v) void decode(signs, n, scale, y, add) and defines gw_onebit_LEVEL through
+ * of GW_BLOCK, and with v = x, or with feedback v = e + x: float onebit_gather(x, e, n, signs, feedback)
+ * sum of |v| over all v that are no denormals; signs of v void onebit_settle(x, e, n, scale)             e
+ * = v - copysign(scale, v) void onebit_decode(signs, n, scale, y, add) and defines gw_onebit_LEVEL through
  * GW_ONEBIT_TABLE(LEVEL).
  *
  * v is added up twice, for a load is cheaper than a store. gather keeps a partial sum for each
@@ -19,7 +19,7 @@ APART float gather_tail(const float *x, const float *e, size_t tail, unsigned ch
     unsigned char bits[GW_BLOCK / 8];
     for (size_t i = 0; i < tail; i++)
         block[i] = e ? e[i] + x[i] : x[i];
-    float sum = gather(block, NULL, GW_BLOCK, bits, 0);
+    float sum = onebit_gather(block, NULL, GW_BLOCK, bits, 0);
     memcpy(signs, bits, (tail + 7) / 8);
     return sum;
 }
@@ -43,12 +43,13 @@ APART uint32_t large_mean(const float *x, const float *e, size_t n) {
     return gw_float_bits((float)(sum / (double)n));
 }
 
-INLINE_LOOP void encode_range(const gw_onebit_encoding *c, size_t lo, size_t hi, int feedback) {
+INLINE_LOOP void onebit_encode_range(const gw_onebit_encoding *c, size_t lo, size_t hi,
+                                     int feedback) {
     for (size_t bucket = lo / c->bucket; lo < hi; bucket++, lo += c->bucket) {
         size_t n = hi - lo < c->bucket ? hi - lo : c->bucket, tail = n % GW_BLOCK, full = n - tail;
         const float *x = c->x + lo, *e = feedback ? c->e + lo : NULL;
         unsigned char *signs = c->signs + lo / 8;
-        float sum = gather(x, e, full, signs, feedback);
+        float sum = onebit_gather(x, e, full, signs, feedback);
         if (tail)
             sum += gather_tail(x + full, e ? e + full : NULL, tail, signs + full / 8);
         uint32_t scale = gw_float_bits(sum / (float)n);
@@ -58,47 +59,47 @@ INLINE_LOOP void encode_range(const gw_onebit_encoding *c, size_t lo, size_t hi,
             scale = 0;
         c->scales[bucket] = gw_le32(scale);
         if (feedback) {
-            settle(x, c->e + lo, full, gw_float_of(scale));
+            onebit_settle(x, c->e + lo, full, gw_float_of(scale));
             settle_tail(x + full, c->e + lo + full, tail, gw_float_of(scale));
         }
     }
 }
 
-INLINE_LOOP void decode_range(const gw_onebit_decoding *d, size_t lo, size_t hi, int add) {
+INLINE_LOOP void onebit_decode_range(const gw_onebit_decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
         uint32_t mean = gw_le32(d->scales[bucket]);
         float scale = gw_float_of(mean < GW_ONEBIT_INFINITE ? mean : GW_ONEBIT_NAN);
         const unsigned char *signs = d->signs + lo / 8;
         float *y = d->y + lo;
-        decode(signs, full, scale, y, add);
+        onebit_decode(signs, full, scale, y, add);
         if (tail) {
             float block[GW_BLOCK] = {0};
             unsigned char bits[GW_BLOCK / 8] = {0};
             memcpy(bits, signs + full / 8, (tail + 7) / 8);
             memcpy(block, y + full, tail * sizeof *block);
-            decode(bits, GW_BLOCK, scale, block, add);
+            onebit_decode(bits, GW_BLOCK, scale, block, add);
             memcpy(y + full, block, tail * sizeof *block);
         }
     }
 }
 
-TARGET static void encode_part(void *ctx, size_t lo, size_t hi) {
-    encode_range(ctx, lo, hi, 0);
+TARGET static void onebit_encode_part(void *ctx, size_t lo, size_t hi) {
+    onebit_encode_range(ctx, lo, hi, 0);
 }
 
-TARGET static void encode_feedback_part(void *ctx, size_t lo, size_t hi) {
-    encode_range(ctx, lo, hi, 1);
+TARGET static void onebit_encode_feedback_part(void *ctx, size_t lo, size_t hi) {
+    onebit_encode_range(ctx, lo, hi, 1);
 }
 
-TARGET static void decode_part(void *ctx, size_t lo, size_t hi) {
-    decode_range(ctx, lo, hi, 0);
+TARGET static void onebit_decode_part(void *ctx, size_t lo, size_t hi) {
+    onebit_decode_range(ctx, lo, hi, 0);
 }
 
-TARGET static void decode_add_part(void *ctx, size_t lo, size_t hi) {
-    decode_range(ctx, lo, hi, 1);
+TARGET static void onebit_decode_add_part(void *ctx, size_t lo, size_t hi) {
+    onebit_decode_range(ctx, lo, hi, 1);
 }
 
 #define GW_ONEBIT_TABLE(level)                                                                     \
-    const gw_onebit_kernels gw_onebit_##level = {encode_part, encode_feedback_part, decode_part,   \
-                                                 decode_add_part}
+    const gw_onebit_kernels gw_onebit_##level = {onebit_encode_part, onebit_encode_feedback_part,  \
+                                                 onebit_decode_part, onebit_decode_add_part}

@@ -1,8 +1,8 @@
 /* onebit in plain C: the reference whose bytes the other levels repeat. */
 #include "compress/kernel/onebit.h"
 
-static inline float gather(const float *x, const float *e, size_t n, unsigned char *signs,
-                           int feedback) {
+static inline float onebit_gather(const float *x, const float *e, size_t n, unsigned char *signs,
+                                  int feedback) {
     float sum[GW_BLOCK] = {0};
     for (size_t i = 0; i < n; i += GW_BLOCK, signs += GW_BLOCK / 8) {
         unsigned char negative[GW_BLOCK];
@@ -25,7 +25,7 @@ static inline float gather(const float *x, const float *e, size_t n, unsigned ch
     return sum[0];
 }
 
-static inline void settle(const float *x, float *e, size_t n, float scale) {
+static inline void onebit_settle(const float *x, float *e, size_t n, float scale) {
     for (size_t i = 0; i < n; i++) {
         float v = e[i] + x[i];
         uint32_t sign = gw_float_bits(v) & 0x80000000;
@@ -33,7 +33,8 @@ static inline void settle(const float *x, float *e, size_t n, float scale) {
     }
 }
 
-static inline void decode(const unsigned char *signs, size_t n, float scale, float *y, int add) {
+static inline void onebit_decode(const unsigned char *signs, size_t n, float scale, float *y,
+                                 int add) {
     for (size_t i = 0; i < n; i++) {
         uint32_t sign = (uint32_t)(signs[i / 8] >> i % 8 & 1) << 31;
         float value = gw_float_of(gw_float_bits(scale) ^ sign);

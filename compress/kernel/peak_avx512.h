@@ -10,7 +10,7 @@
 enum { LANES = 16 };
 
 /** The bit pattern of max |x|; n is a multiple of GW_BLOCK. */
-INLINE uint32_t peak(const float *x, size_t n) {
+INLINE uint32_t peak_of(const float *x, size_t n) {
     const __m512i mag = _mm512_set1_epi32(0x7fffffff);
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
     for (size_t i = 0; i < n; i += GW_BLOCK) {

@@ -7,11 +7,11 @@
 APART uint32_t peak_of_tail(const float *x, size_t tail) {
     float block[GW_BLOCK] = {0};
     memcpy(block, x, tail * sizeof *block);
-    return peak(block, GW_BLOCK);
+    return peak_of(block, GW_BLOCK);
 }
 
 INLINE_LOOP uint32_t peak_of_bucket(const float *x, size_t n) {
     size_t tail = n % GW_BLOCK;
-    uint32_t top = peak(x, n - tail), rest = tail ? peak_of_tail(x + n - tail, tail) : 0;
+    uint32_t top = peak_of(x, n - tail), rest = tail ? peak_of_tail(x + n - tail, tail) : 0;
     return rest > top ? rest : top;
 }

@@ -14,16 +14,16 @@ TARGET static inline limit limit_of(uint32_t least) {
     return _mm256_set1_epi32((int)(least - 1));
 }
 
-TARGET static inline uint64_t above8(__m256 v, limit below) {
+TARGET static inline uint64_t pick_above8(__m256 v, limit below) {
     const __m256i magnitude = _mm256_set1_epi32((int)GW_MAGNITUDE);
     __m256i m = _mm256_and_si256(_mm256_castps_si256(v), magnitude);
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(m, below)));
 }
 
-TARGET static inline uint64_t above(const float *x, limit below) {
+TARGET static inline uint64_t pick_above(const float *x, limit below) {
     uint64_t word = 0;
     for (unsigned v = 0; v < GW_BLOCK; v += LANES)
-        word |= above8(_mm256_loadu_ps(x + v), below) << v;
+        word |= pick_above8(_mm256_loadu_ps(x + v), below) << v;
     return word;
 }
 
@@ -32,7 +32,7 @@ TARGET static inline uint64_t add_above(const float *x, float *e, limit below) {
     for (unsigned v = 0; v < GW_BLOCK; v += LANES) {
         __m256 sum = _mm256_add_ps(_mm256_loadu_ps(e + v), _mm256_loadu_ps(x + v));
         _mm256_storeu_ps(e + v, sum);
-        word |= above8(sum, below) << v;
+        word |= pick_above8(sum, below) << v;
     }
     return word;
 }
@@ -45,7 +45,7 @@ TARGET static inline void spread_many(uint64_t word, uint32_t first, uint32_t *a
 #include "compress/kernel/pick_few.h"
 #include "compress/kernel/pick_loop.h"
 
-TARGET static size_t count(const uint32_t *bits, size_t n, uint32_t least) {
+TARGET static size_t pick_count(const uint32_t *bits, size_t n, uint32_t least) {
     const limit below = limit_of(least);
     const __m256i magnitude = _mm256_set1_epi32((int)GW_MAGNITUDE);
     __m256i sum = _mm256_setzero_si256();
@@ -64,5 +64,5 @@ TARGET static size_t count(const uint32_t *bits, size_t n, uint32_t least) {
     return found;
 }
 
-const gw_pick_kernels gw_pick_avx2 = {pick, add_pick, count, gw_pick_filter};
+const gw_pick_kernels gw_pick_avx2 = {pick_span, pick_add_span, pick_count, gw_pick_filter};
 #endif

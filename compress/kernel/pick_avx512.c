@@ -18,5 +18,5 @@ TARGET static inline void spread_many(uint64_t word, uint32_t first, uint32_t *a
 #include "compress/kernel/pick_few.h"
 #include "compress/kernel/pick_loop.h"
 
-const gw_pick_kernels gw_pick_avx512 = {pick, add_pick, count, filter};
+const gw_pick_kernels gw_pick_avx512 = {pick_span, pick_add_span, pick_count, pick_filter};
 #endif

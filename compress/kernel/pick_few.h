@@ -3,7 +3,7 @@
 
 /* How many there are no branch foresees: four are written whatever there is, and all of them anew
  * if there are more. */
-TARGET static inline size_t spread(uint64_t word, uint32_t first, uint32_t *at) {
+TARGET static inline size_t pick_spread(uint64_t word, uint32_t first, uint32_t *at) {
     size_t found = (size_t)_mm_popcnt_u64(word);
     if (__builtin_expect(found > 4, 0)) {
         spread_many(word, first, at);

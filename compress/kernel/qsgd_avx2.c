@@ -5,7 +5,7 @@
 #include "compress/kernel/peak_avx2.h"
 
 /* gw_qsgd_mix of 8 counters, given their Weyl terms. */
-INLINE __m256i mix(__m256i weyl, __m256i high) {
+INLINE __m256i qsgd_mix(__m256i weyl, __m256i high) {
     __m256i h = _mm256_xor_si256(weyl, _mm256_srli_epi32(weyl, 16));
     h = _mm256_mullo_epi32(h, _mm256_set1_epi32((int)GW_QSGD_MUL1));
     return _mm256_xor_si256(_mm256_xor_si256(h, high), _mm256_srli_epi32(h, 15));
@@ -20,13 +20,13 @@ INLINE __m256i second_word(__m256i h) {
     return _mm256_mullo_epi32(turned, _mm256_set1_epi32((int)GW_QSGD_MUL3));
 }
 
-INLINE __m256i codes_of(const float *x, __m256 inv, __m256i random) {
+INLINE __m256i qsgd_codes_of(const float *x, __m256 inv, __m256i random) {
     __m256i fixed = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inv));
     return _mm256_srai_epi32(_mm256_add_epi32(fixed, random), 16);
 }
 
 /* 32 codes in element order, one a byte; the packs work within 128-bit lanes. */
-INLINE __m256i bytes_of(__m256i a, __m256i b, __m256i c, __m256i d) {
+INLINE __m256i qsgd_bytes_of(__m256i a, __m256i b, __m256i c, __m256i d) {
     __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
@@ -81,16 +81,17 @@ INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
 }
 
 /* 32 elements, of which the first 16 take the low halves of two registers of random words. */
-INLINE __m256i half_block(const float *x, __m256 inv, __m256i r, __m256i s) {
+INLINE __m256i qsgd_half_block(const float *x, __m256 inv, __m256i r, __m256i s) {
     const __m256i low16 = _mm256_set1_epi32(0xffff);
-    return bytes_of(codes_of(x, inv, _mm256_and_si256(r, low16)),
-                    codes_of(x + LANES, inv, _mm256_and_si256(s, low16)),
-                    codes_of(x + 2 * LANES, inv, _mm256_srli_epi32(r, 16)),
-                    codes_of(x + 3 * LANES, inv, _mm256_srli_epi32(s, 16)));
+    return qsgd_bytes_of(qsgd_codes_of(x, inv, _mm256_and_si256(r, low16)),
+                         qsgd_codes_of(x + LANES, inv, _mm256_and_si256(s, low16)),
+                         qsgd_codes_of(x + 2 * LANES, inv, _mm256_srli_epi32(r, 16)),
+                         qsgd_codes_of(x + 3 * LANES, inv, _mm256_srli_epi32(s, 16)));
 }
 
-INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float inv1, uint64_t seed,
-                     uint32_t ctr, void *out, const float *next, uint32_t *top) {
+INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, float inv1,
+                          uint64_t seed, uint32_t ctr, void *out, const float *next,
+                          uint32_t *top) {
     const __m256 inv = _mm256_set1_ps(inv1);
     const __m256i high = _mm256_set1_epi32((int)(seed >> 32));
     const __m256i stride = _mm256_set1_epi32((int)(LANES * GW_QSGD_WEYL));
@@ -101,15 +102,15 @@ INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float in
                          _mm256_set1_epi32((int)(uint32_t)seed));
     unsigned char *byte = out;
     if (look) /* first: what it brings into the cache takes a while */
-        *top = peak(next, n);
+        *top = peak_of(next, n);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
-        __m256i g = mix(weyl, high);
+        __m256i g = qsgd_mix(weyl, high);
         weyl = _mm256_add_epi32(weyl, stride);
-        __m256i h = mix(weyl, high);
+        __m256i h = qsgd_mix(weyl, high);
         weyl = _mm256_add_epi32(weyl, stride);
-        store_codes(bits, byte, half_block(x + i, inv, first_word(g), first_word(h)));
+        store_codes(bits, byte, qsgd_half_block(x + i, inv, first_word(g), first_word(h)));
         byte += bits * HALF / 8;
-        store_codes(bits, byte, half_block(x + i + HALF, inv, second_word(g), second_word(h)));
+        store_codes(bits, byte, qsgd_half_block(x + i + HALF, inv, second_word(g), second_word(h)));
         byte += bits * HALF / 8;
     }
     return false;
@@ -152,8 +153,8 @@ INLINE __m256i load_codes(unsigned bits, const unsigned char *block, unsigned i)
     return load_odd(bits, at - skip, skip);
 }
 
-INLINE void decode(unsigned bits, const unsigned char *in, size_t n, float step1, float *y,
-                   int add) {
+INLINE void qsgd_decode(unsigned bits, const unsigned char *in, size_t n, float step1, float *y,
+                        int add) {
     const __m256 step = _mm256_set1_ps(step1);
     for (; n; n -= GW_BLOCK, y += GW_BLOCK, in += bits * GW_BLOCK / 8)
         for (unsigned i = 0; i < GW_BLOCK; i += LANES) {

@@ -5,21 +5,21 @@
 #include "compress/kernel/peak_avx512.h"
 
 /* gw_qsgd_mix of 16 counters, given their Weyl terms. */
-INLINE __m512i mix(__m512i weyl, __m512i high) {
+INLINE __m512i qsgd_mix(__m512i weyl, __m512i high) {
     __m512i h = _mm512_xor_si512(weyl, _mm512_srli_epi32(weyl, 16));
     h = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL1));
     return _mm512_ternarylogic_epi32(h, _mm512_srli_epi32(h, 15), high, 0x96); /* xor of three */
 }
 
 /* The code in the upper half of each dword, whatever is left of the fraction below it. */
-INLINE __m512i fixed_of(const float *x, __m512 inv, __m512i random) {
+INLINE __m512i qsgd_fixed_of(const float *x, __m512 inv, __m512i random) {
     __m512i fixed = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inv));
     return _mm512_add_epi32(fixed, random);
 }
 
 /* 64 codes, one a byte: the upper words of two registers at a time, then a pack within 128-bit
  * lanes, which leaves the quadwords in the order 0 4 1 5 2 6 3 7. */
-INLINE __m512i bytes_of(__m512i a, __m512i b, __m512i c, __m512i d) {
+INLINE __m512i qsgd_bytes_of(__m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i upper =
         _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
                          25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
@@ -27,7 +27,7 @@ INLINE __m512i bytes_of(__m512i a, __m512i b, __m512i c, __m512i d) {
                               _mm512_permutex2var_epi16(c, upper, d));
 }
 
-INLINE __m512i in_order(__m512i bytes) {
+INLINE __m512i qsgd_in_order(__m512i bytes) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), bytes);
 }
 
@@ -43,7 +43,7 @@ INLINE void store_4(void *out, __m512i bytes) {
  * Not 0: one was INT8_MIN. */
 INLINE uint64_t store_2(void *out, __m512i bytes) {
     const uint64_t even = 0x5555555555555555u;
-    bytes = in_order(bytes);
+    bytes = qsgd_in_order(bytes);
     uint64_t low = _mm512_test_epi8_mask(bytes, _mm512_set1_epi8(1));
     uint64_t high = _mm512_movepi8_mask(bytes);
     gw_u64u *words = out;
@@ -68,7 +68,7 @@ INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
         FROM(13), FROM(12), FROM(11), FROM(10), FROM(9), FROM(8), FROM(7), FROM(6), FROM(5),
         FROM(4), FROM(3), FROM(2), FROM(1), FROM(0));
 #undef FROM
-    __m512i v = _mm512_and_si512(in_order(bytes), _mm512_set1_epi8((char)((1 << b) - 1)));
+    __m512i v = _mm512_and_si512(qsgd_in_order(bytes), _mm512_set1_epi8((char)((1 << b) - 1)));
     v = _mm512_maddubs_epi16(_mm512_set1_epi16((short)(1 << b << 8 | 1)), v);
     v = _mm512_madd_epi16(v, _mm512_set1_epi32(1 << 2 * b << 16 | 1));
     /* the even dwords' fields stay, the odd ones' come down behind them */
@@ -83,13 +83,13 @@ INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
 INLINE void store_codes(unsigned bits, void *out, __m512i bytes) {
     switch (bits) {
     case 4: store_4(out, bytes); break;
-    case 8: _mm512_storeu_si512(out, in_order(bytes)); break;
+    case 8: _mm512_storeu_si512(out, qsgd_in_order(bytes)); break;
     default: store_odd(bits, out, bytes); break;
     }
 }
 
 /* max(top, |x|); of a number and a NaN the number. */
-INLINE __m512 higher(__m512 top, const float *x) {
+INLINE __m512 qsgd_higher(__m512 top, const float *x) {
     return _mm512_range_ps(top, _mm512_loadu_ps(x), 0xb);
 }
 
@@ -103,13 +103,13 @@ INLINE void look_at(peaks *p, const float *x) {
     enum { AHEAD = 4096 }; /* bytes */
     for (int i = 0; i < 4; i++)
         _mm_prefetch((const char *)x + AHEAD + 64 * i, _MM_HINT_T0);
-    p->a = higher(p->a, x);
-    p->b = higher(p->b, x + LANES);
-    p->a = higher(p->a, x + 2 * LANES);
-    p->b = higher(p->b, x + 3 * LANES);
+    p->a = qsgd_higher(p->a, x);
+    p->b = qsgd_higher(p->b, x + LANES);
+    p->a = qsgd_higher(p->a, x + 2 * LANES);
+    p->b = qsgd_higher(p->b, x + 3 * LANES);
 }
 
-INLINE uint32_t highest(peaks p) {
+INLINE uint32_t qsgd_highest(peaks p) {
     return _mm512_reduce_max_epu32(
         _mm512_max_epu32(_mm512_castps_si512(p.a), _mm512_castps_si512(p.b)));
 }
@@ -123,8 +123,9 @@ INLINE __m512i weyl_terms(uint64_t seed, uint32_t ctr) {
 
 /* The conversion makes the least integer of a NaN, and the pack the least byte of that, which is no
  * code: so the peaks need not see a NaN, and cost one instruction in the place of two. */
-INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float inv1, uint64_t seed,
-                     uint32_t ctr, void *out, const float *next, uint32_t *top) {
+INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, float inv1,
+                          uint64_t seed, uint32_t ctr, void *out, const float *next,
+                          uint32_t *top) {
     const __m512 inv = _mm512_set1_ps(inv1);
     const __m512i high = _mm512_set1_epi32((int)(seed >> 32));
     const __m512i stride = _mm512_set1_epi32((int)(LANES * GW_QSGD_WEYL));
@@ -136,16 +137,16 @@ INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float in
     for (size_t i = 0; i < n; i += GW_BLOCK, byte += bits * GW_BLOCK / 8) {
         if (look)
             look_at(&p, next + i);
-        __m512i h = mix(weyl, high);
+        __m512i h = qsgd_mix(weyl, high);
         __m512i r = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL2));
         __m512i s =
             _mm512_mullo_epi32(_mm512_rol_epi32(h, 16), _mm512_set1_epi32((int)GW_QSGD_MUL3));
         weyl = _mm512_add_epi32(weyl, stride);
-        __m512i a = fixed_of(x + i, inv, _mm512_and_si512(r, low16));
-        __m512i b = fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
-        __m512i c = fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
-        __m512i d = fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
-        __m512i bytes = bytes_of(a, b, c, d);
+        __m512i a = qsgd_fixed_of(x + i, inv, _mm512_and_si512(r, low16));
+        __m512i b = qsgd_fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
+        __m512i c = qsgd_fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
+        __m512i d = qsgd_fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
+        __m512i bytes = qsgd_bytes_of(a, b, c, d);
         if (bits == 2) {
             bad |= store_2(byte, bytes);
         } else {
@@ -154,11 +155,11 @@ INLINE bool quantize(unsigned bits, int look, const float *x, size_t n, float in
         }
     }
     if (look)
-        *top = highest(p);
+        *top = qsgd_highest(p);
     return bad != 0 || _mm512_cmpeq_epi8_mask(least, _mm512_set1_epi8(INT8_MIN)) != 0;
 }
 
-INLINE void put(float *y, __m512 v, int add) {
+INLINE void qsgd_put(float *y, __m512 v, int add) {
     _mm512_storeu_ps(y, add ? _mm512_add_ps(_mm512_loadu_ps(y), v) : v);
 }
 
@@ -167,7 +168,7 @@ INLINE void decode_bytes(const unsigned char *in, size_t n, float step1, float *
     for (size_t i = 0; i < n; i += LANES) {
         __m512i code =
             _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(in + i)));
-        put(y + i, _mm512_mul_ps(_mm512_cvtepi32_ps(code), step), add);
+        qsgd_put(y + i, _mm512_mul_ps(_mm512_cvtepi32_ps(code), step), add);
     }
 }
 
@@ -190,7 +191,7 @@ INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float
         __m512i raw =
             bits == 4 ? _mm512_permutexvar_epi32(word, _mm512_castsi128_si512(_mm_loadl_epi64(at)))
                       : _mm512_set1_epi32((int)*(const gw_u32u *)at);
-        put(y + i, _mm512_permutexvar_ps(_mm512_srlv_epi32(raw, within), table), add);
+        qsgd_put(y + i, _mm512_permutexvar_ps(_mm512_srlv_epi32(raw, within), table), add);
     }
 }
 
@@ -240,14 +241,14 @@ INLINE void decode_odd(unsigned bits, const unsigned char *in, size_t n, float s
     const reader r = reader_of(bits, step);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         const unsigned char *at = in + i * bits / 8;
-        put(y + i, read_16(bits, r, at, r.from), add);
-        put(y + i + LANES, read_16(bits, r, at + 2 * bits, r.from), add);
-        put(y + i + 2 * LANES, read_16(bits, r, at + 4 * bits, r.from), add);
-        put(y + i + 3 * LANES, read_16(bits, r, at + 8 * bits - 16, r.last), add);
+        qsgd_put(y + i, read_16(bits, r, at, r.from), add);
+        qsgd_put(y + i + LANES, read_16(bits, r, at + 2 * bits, r.from), add);
+        qsgd_put(y + i + 2 * LANES, read_16(bits, r, at + 4 * bits, r.from), add);
+        qsgd_put(y + i + 3 * LANES, read_16(bits, r, at + 8 * bits - 16, r.last), add);
     }
 }
 
-INLINE void decode(unsigned bits, const void *in, size_t n, float step, float *y, int add) {
+INLINE void qsgd_decode(unsigned bits, const void *in, size_t n, float step, float *y, int add) {
     switch (bits) {
     case 2:
     case 4: decode_table(bits, in, n, step, y, add); break;

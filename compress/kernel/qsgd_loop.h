@@ -1,12 +1,12 @@
 /* The loop over buckets, included by each level's file, so that it is compiled with that level's
  * instructions and the constants of its inlined kernels stay in registers. Wants TARGET (a function
  * attribute, or nothing) and, all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak(x, n)     bit pattern of max |x|, of a NaN if there is one
- *   bool quantize(bits, look, x, n, inv, seed, ctr, out, next, top)
+ *   uint32_t peak_of(x, n)     bit pattern of max |x|, of a NaN if there is one
+ *   bool qsgd_quantize(bits, look, x, n, inv, seed, ctr, out, next, top)
  *                           codes of a bucket's blocks from ctr / 16 on; `look`: *top is the peak
  *                           of next[0..n), found on the way, save that it may miss a NaN. True: x
  *                           holds a NaN (never, where all peaks are exact).
- *   void decode(bits, in, n, step, y, add)
+ *   void qsgd_decode(bits, in, n, step, y, add)
  * Defines gw_qsgd_LEVEL through GW_QSGD_LEVEL(LEVEL). */
 #include "base/rng.h"
 #include "compress/kernel/peak_loop.h"
@@ -18,23 +18,23 @@
 typedef bool quantize_end(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,
                           void *out);
 
-INLINE_LOOP bool quantize_tail(unsigned bits, const float *x, size_t tail, float inv, uint64_t seed,
-                               uint32_t ctr, void *out) {
+INLINE_LOOP bool qsgd_quantize_tail(unsigned bits, const float *x, size_t tail, float inv,
+                                    uint64_t seed, uint32_t ctr, void *out) {
     float block[GW_BLOCK] = {0};
     unsigned char codes[GW_BLOCK];
     memcpy(block, x, tail * sizeof *block);
-    bool bad = quantize(bits, 0, block, GW_BLOCK, inv, seed, ctr, codes, NULL, NULL);
+    bool bad = qsgd_quantize(bits, 0, block, GW_BLOCK, inv, seed, ctr, codes, NULL, NULL);
     memcpy(out, codes, (tail * bits + 7) / 8);
     return bad;
 }
 
-INLINE_LOOP void decode_tail(unsigned bits, const unsigned char *in, size_t tail, float step,
-                             float *y, int add) {
+INLINE_LOOP void qsgd_decode_tail(unsigned bits, const unsigned char *in, size_t tail, float step,
+                                  float *y, int add) {
     float block[GW_BLOCK] = {0};
     unsigned char codes[GW_BLOCK] = {0};
     memcpy(codes, in, (tail * bits + 7) / 8);
     memcpy(block, y, tail * sizeof *block);
-    decode(bits, codes, GW_BLOCK, step, block, add);
+    qsgd_decode(bits, codes, GW_BLOCK, step, block, add);
     memcpy(y, block, tail * sizeof *block);
 }
 
@@ -47,7 +47,7 @@ INLINE_LOOP unsigned char *codes_of_bucket(unsigned bits, const gw_qsgd_encoding
 
 /* For |x| <= scale, |x| * this rounds to at most levels * 2^16: its error is below half a step
  * there. */
-INLINE_LOOP float inverse(const gw_qsgd_encoding *e, uint32_t scale) {
+INLINE_LOOP float qsgd_inverse(const gw_qsgd_encoding *e, uint32_t scale) {
     return e->levels * 65536.0f / gw_float_of(scale);
 }
 
@@ -59,8 +59,8 @@ INLINE_LOOP void send_blank(unsigned bits, const gw_qsgd_encoding *e, size_t buc
 
 /* A bucket whose peak is `top` (it may have missed a NaN); the peak of the `next` floats behind it,
  * a bucket or less. Reading ahead hides the latency of that, and of its cache misses. */
-INLINE_LOOP uint32_t encode_bucket(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
-                                   size_t bucket, size_t n, uint32_t top, size_t next) {
+INLINE_LOOP uint32_t qsgd_encode_bucket(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
+                                        size_t bucket, size_t n, uint32_t top, size_t next) {
     const float *x = e->x + bucket * e->bucket, *behind = x + n;
     if (top < GW_QSGD_TINY)
         top = peak_of_bucket(x, n);
@@ -69,13 +69,13 @@ INLINE_LOOP uint32_t encode_bucket(unsigned bits, quantize_end *end, const gw_qs
         return peak_of_bucket(behind, next);
     }
     e->scales[bucket] = gw_le32(top < GW_QSGD_MOST ? top : GW_QSGD_MOST);
-    float inv = inverse(e, top);
+    float inv = qsgd_inverse(e, top);
     uint64_t seed = gw_rng_u64(e->key, bucket);
     size_t tail = n % GW_BLOCK, full = n - tail;
     unsigned char *out = codes_of_bucket(bits, e, bucket);
     bool whole = next == e->bucket;
     uint32_t next_top = 0;
-    bool bad = quantize(bits, 1, x, full, inv, seed, 0, out, whole ? behind : x, &next_top);
+    bool bad = qsgd_quantize(bits, 1, x, full, inv, seed, 0, out, whole ? behind : x, &next_top);
     if (tail)
         bad |= end(x + full, tail, inv, seed, (uint32_t)(full / 4), out + full * bits / 8);
     if (bad)
@@ -89,44 +89,44 @@ INLINE_LOOP size_t bucket_at(size_t bucket, size_t lo, size_t hi) {
     return hi - lo < bucket ? hi - lo : bucket;
 }
 
-INLINE_LOOP void encode_range(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
-                              size_t lo, size_t hi) {
+INLINE_LOOP void qsgd_encode_range(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
+                                   size_t lo, size_t hi) {
     size_t n = bucket_at(e->bucket, lo, hi);
     uint32_t top = peak_of_bucket(e->x + lo, n);
     for (size_t bucket = lo / e->bucket; n; bucket++) {
         lo += n;
         size_t next = bucket_at(e->bucket, lo, hi);
-        top = encode_bucket(bits, end, e, bucket, n, top, next);
+        top = qsgd_encode_bucket(bits, end, e, bucket, n, top, next);
         n = next;
     }
 }
 
-INLINE_LOOP void decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t lo, size_t hi,
-                              int add) {
+INLINE_LOOP void qsgd_decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t lo, size_t hi,
+                                   int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = bucket_at(d->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
         uint32_t scale = d->host_order ? d->scales[bucket] : gw_le32(d->scales[bucket]);
         float step = gw_float_of(scale < GW_QSGD_INFINITE ? scale : GW_QSGD_NAN) / d->levels;
         const unsigned char *in = d->codes + lo * bits / 8;
-        decode(bits, in, full, step, d->y + lo, add);
+        qsgd_decode(bits, in, full, step, d->y + lo, add);
         if (tail)
-            decode_tail(bits, in + full * bits / 8, tail, step, d->y + lo + full, add);
+            qsgd_decode_tail(bits, in + full * bits / 8, tail, step, d->y + lo + full, add);
     }
 }
 
 #define WIDTH(bits)                                                                                \
-    APART bool end##bits(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,      \
-                         void *out) {                                                              \
-        return quantize_tail(bits, x, tail, inv, seed, ctr, out);                                  \
+    APART bool qsgd_end##bits(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr, \
+                              void *out) {                                                         \
+        return qsgd_quantize_tail(bits, x, tail, inv, seed, ctr, out);                             \
     }                                                                                              \
-    TARGET static void encode##bits(void *ctx, size_t lo, size_t hi) {                             \
-        encode_range(bits, end##bits, ctx, lo, hi);                                                \
+    TARGET static void qsgd_encode##bits(void *ctx, size_t lo, size_t hi) {                        \
+        qsgd_encode_range(bits, qsgd_end##bits, ctx, lo, hi);                                      \
     }                                                                                              \
-    TARGET static void decode##bits(void *ctx, size_t lo, size_t hi) {                             \
-        decode_range(bits, ctx, lo, hi, 0);                                                        \
+    TARGET static void qsgd_decode##bits(void *ctx, size_t lo, size_t hi) {                        \
+        qsgd_decode_range(bits, ctx, lo, hi, 0);                                                   \
     }                                                                                              \
-    TARGET static void decode_add##bits(void *ctx, size_t lo, size_t hi) {                         \
-        decode_range(bits, ctx, lo, hi, 1);                                                        \
+    TARGET static void qsgd_decode_add##bits(void *ctx, size_t lo, size_t hi) {                    \
+        qsgd_decode_range(bits, ctx, lo, hi, 1);                                                   \
     }
 
 WIDTH(2)
@@ -139,7 +139,7 @@ WIDTH(8)
 
 /* ---- agreed scales ---- */
 
-TARGET static void measure(void *ctx, size_t lo, size_t hi) {
+TARGET static void qsgd_measure(void *ctx, size_t lo, size_t hi) {
     const gw_qsgd_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
         uint32_t top = peak_of_bucket(e->x + lo, bucket_at(e->bucket, lo, hi));
@@ -151,7 +151,7 @@ TARGET static void measure(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-TARGET static void encode_agreed(void *ctx, size_t lo, size_t hi) {
+TARGET static void qsgd_encode_agreed(void *ctx, size_t lo, size_t hi) {
     const gw_qsgd_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
         size_t n = bucket_at(e->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
@@ -160,20 +160,20 @@ TARGET static void encode_agreed(void *ctx, size_t lo, size_t hi) {
             memset(codes_of_bucket(8, e, bucket), 0, n);
             continue;
         }
-        float inv = inverse(e, scale);
+        float inv = qsgd_inverse(e, scale);
         uint64_t seed = gw_rng_u64(e->key, bucket);
         unsigned char *out = codes_of_bucket(8, e, bucket);
-        quantize(8, 0, e->x + lo, full, inv, seed, 0, out, NULL, NULL);
+        qsgd_quantize(8, 0, e->x + lo, full, inv, seed, 0, out, NULL, NULL);
         if (tail)
-            end8(e->x + lo + full, tail, inv, seed, (uint32_t)(full / 4), out + full);
+            qsgd_end8(e->x + lo + full, tail, inv, seed, (uint32_t)(full / 4), out + full);
     }
 }
 
 #define KERNELS(bits)                                                                              \
-    { encode##bits, decode##bits, decode_add##bits }
+    { qsgd_encode##bits, qsgd_decode##bits, qsgd_decode_add##bits }
 #define GW_QSGD_LEVEL(level)                                                                       \
     extern const gw_qsgd_level gw_qsgd_##level;                                                    \
     const gw_qsgd_level gw_qsgd_##level = {                                                        \
         {KERNELS(2), KERNELS(3), KERNELS(4), KERNELS(5), KERNELS(6), KERNELS(7), KERNELS(8)},      \
-        measure,                                                                                   \
-        encode_agreed}
+        qsgd_measure,                                                                              \
+        qsgd_encode_agreed}

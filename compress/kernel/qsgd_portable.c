@@ -12,7 +12,7 @@ static inline int round_up_or_down(float x, float inv, uint32_t random) {
     return ((int32_t)lrintf(x * inv) + (int32_t)random) >> 16;
 }
 
-static inline void draw(uint32_t *random, uint64_t seed, uint32_t ctr) {
+static inline void qsgd_draw(uint32_t *random, uint64_t seed, uint32_t ctr) {
     for (unsigned l = 0; l < LANES; l++) {
         uint32_t h = gw_qsgd_mix(seed, ctr + l);
         uint32_t r = h * GW_QSGD_MUL2, s = (h << 16 | h >> 16) * GW_QSGD_MUL3;
@@ -23,14 +23,14 @@ static inline void draw(uint32_t *random, uint64_t seed, uint32_t ctr) {
     }
 }
 
-static inline bool quantize(unsigned bits, int look, const float *x, size_t n, float inv,
-                            uint64_t seed, uint32_t ctr, void *out, const float *next,
-                            uint32_t *top) {
+static inline bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, float inv,
+                                 uint64_t seed, uint32_t ctr, void *out, const float *next,
+                                 uint32_t *top) {
     unsigned char *byte = out;
     const uint64_t mask = (1u << bits) - 1;
     for (size_t i = 0; i < n; i += GW_BLOCK, ctr += LANES) {
         uint32_t random[GW_BLOCK];
-        draw(random, seed, ctr);
+        qsgd_draw(random, seed, ctr);
         for (unsigned e = 0; e < GW_BLOCK; e += OCTET) {
             uint64_t packed = 0;
             for (unsigned k = 0; k < OCTET; k++) {
@@ -42,11 +42,12 @@ static inline bool quantize(unsigned bits, int look, const float *x, size_t n, f
         }
     }
     if (look)
-        *top = peak(next, n);
+        *top = peak_of(next, n);
     return false;
 }
 
-static inline void decode(unsigned bits, const void *in, size_t n, float step, float *y, int add) {
+static inline void qsgd_decode(unsigned bits, const void *in, size_t n, float step, float *y,
+                               int add) {
     const unsigned char *byte = in;
     for (size_t i = 0; i < n; i += OCTET, byte += bits) {
         uint64_t packed = 0;

@@ -12,10 +12,10 @@
 /* Below this many floats a thread, waking the threads costs more than they save. */
 enum { FLOATS_A_THREAD = 65536 };
 
-static const char *const names[GW_SIMD_LEVELS] = {"portable", "avx2", "avx512"};
+static const char *const simd_names[GW_SIMD_LEVELS] = {"portable", "avx2", "avx512"};
 
 const char *gw_simd_name(gw_simd level) {
-    return names[level];
+    return simd_names[level];
 }
 
 #ifdef GW_X86
@@ -57,11 +57,11 @@ gw_err gw_simd_pick(gw_simd *level) {
         return GW_OK;
     }
     for (int l = 0; l < GW_SIMD_LEVELS; l++) {
-        if (strcmp(wish, names[l]) != 0)
+        if (strcmp(wish, simd_names[l]) != 0)
             continue;
         if (l > (int)best)
             return gw_fail(GW_ERR_USAGE, "GW_SIMD=%s: this CPU goes up to '%s' only", wish,
-                           names[best]);
+                           simd_names[best]);
         *level = (gw_simd)l;
         return GW_OK;
     }

@@ -4,31 +4,32 @@
 #ifdef GW_X86
 #include "compress/kernel/chance_avx2.h"
 
-INLINE __m256i codes_of(const float *x, __m256 inv, __m256i random) {
+INLINE __m256i ternary_codes_of(const float *x, __m256 inv, __m256i random) {
     __m256i fixed = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inv));
     return _mm256_srai_epi32(_mm256_add_epi32(fixed, random), 16);
 }
 
 /* 32 elements, of which the first 16 take the low halves of two registers of random words. */
-INLINE void half_block(const float *x, __m256 inv, __m256i r, __m256i s, int8_t *codes) {
+INLINE void ternary_half_block(const float *x, __m256 inv, __m256i r, __m256i s, int8_t *codes) {
     const __m256i low16 = _mm256_set1_epi32(0xffff);
-    __m256i low = _mm256_packs_epi32(codes_of(x, inv, _mm256_and_si256(r, low16)),
-                                     codes_of(x + LANES, inv, _mm256_and_si256(s, low16)));
-    __m256i high = _mm256_packs_epi32(codes_of(x + 2 * LANES, inv, _mm256_srli_epi32(r, 16)),
-                                      codes_of(x + 3 * LANES, inv, _mm256_srli_epi32(s, 16)));
-    _mm256_storeu_si256((__m256i *)(void *)codes, in_order(_mm256_packs_epi16(low, high)));
+    __m256i low = _mm256_packs_epi32(ternary_codes_of(x, inv, _mm256_and_si256(r, low16)),
+                                     ternary_codes_of(x + LANES, inv, _mm256_and_si256(s, low16)));
+    __m256i high =
+        _mm256_packs_epi32(ternary_codes_of(x + 2 * LANES, inv, _mm256_srli_epi32(r, 16)),
+                           ternary_codes_of(x + 3 * LANES, inv, _mm256_srli_epi32(s, 16)));
+    _mm256_storeu_si256((__m256i *)(void *)codes, chance_in_order(_mm256_packs_epi16(low, high)));
 }
 
-INLINE void quantize(const float *x, size_t n, float inv1, uint64_t seed, uint32_t ctr,
-                     int8_t *codes) {
+INLINE void ternary_quantize(const float *x, size_t n, float inv1, uint64_t seed, uint32_t ctr,
+                             int8_t *codes) {
     const __m256 inv = _mm256_set1_ps(inv1);
     draws d = draws_from(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m256i r0, s0, r1, s1;
-        draw(&d, &r0, &s0);
-        draw(&d, &r1, &s1);
-        half_block(x + i, inv, r0, r1, codes + i);
-        half_block(x + i + HALF, inv, s0, s1, codes + i + HALF);
+        chance_draw(&d, &r0, &s0);
+        chance_draw(&d, &r1, &s1);
+        ternary_half_block(x + i, inv, r0, r1, codes + i);
+        ternary_half_block(x + i + HALF, inv, s0, s1, codes + i + HALF);
     }
 }
 
@@ -36,7 +37,7 @@ INLINE __m256i bytes_at(const void *p) {
     return _mm256_loadu_si256(p);
 }
 
-INLINE void pack(const int8_t *codes, size_t run, unsigned char *bytes) {
+INLINE void ternary_pack(const int8_t *codes, size_t run, unsigned char *bytes) {
     for (size_t j = 0; j < run; j += HALF) {
         __m256i b = bytes_at(codes + j);
         for (size_t r = 1; r < GW_TERNARY_RUNS; r++)
@@ -67,7 +68,8 @@ INLINE __m256i digit_of(__m256i f) {
     return _mm256_add_epi8(_mm256_add_epi8(none, not_two), _mm256_set1_epi8(1));
 }
 
-INLINE void decode(const unsigned char *bytes, size_t run, float scale1, float *y, int add) {
+INLINE void ternary_decode(const unsigned char *bytes, size_t run, float scale1, float *y,
+                           int add) {
     const __m256 scale = _mm256_set1_ps(scale1);
     int8_t code[HALF];
     for (size_t j = 0; j < run; j += HALF) {
@@ -76,8 +78,8 @@ INLINE void decode(const unsigned char *bytes, size_t run, float scale1, float *
             _mm256_storeu_si256((__m256i *)(void *)code, digit_of(f));
             f = _mm256_add_epi8(f, _mm256_add_epi8(f, f));
             for (size_t l = 0; l < HALF; l += LANES)
-                put(y + r * run + j + l,
-                    _mm256_mul_ps(_mm256_cvtepi32_ps(load_bytes(code + l)), scale), add);
+                chance_put(y + r * run + j + l,
+                           _mm256_mul_ps(_mm256_cvtepi32_ps(load_bytes(code + l)), scale), add);
         }
     }
 }

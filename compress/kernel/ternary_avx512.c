@@ -5,29 +5,29 @@
 #include "compress/kernel/chance_avx512.h"
 
 /* The code in the upper half of each lane, whatever is left of the fraction below it. */
-INLINE __m512i fixed_of(const float *x, __m512 inv, __m512i random) {
+INLINE __m512i ternary_fixed_of(const float *x, __m512 inv, __m512i random) {
     __m512i fixed = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inv));
     return _mm512_add_epi32(fixed, random);
 }
 
-INLINE void quantize(const float *x, size_t n, float inv1, uint64_t seed, uint32_t ctr,
-                     int8_t *codes) {
+INLINE void ternary_quantize(const float *x, size_t n, float inv1, uint64_t seed, uint32_t ctr,
+                             int8_t *codes) {
     const __m512 inv = _mm512_set1_ps(inv1);
     const __m512i low16 = _mm512_set1_epi32(0xffff);
     draws d = draws_from(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m512i r, s;
-        draw(&d, &r, &s);
-        __m512i a = fixed_of(x + i, inv, _mm512_and_si512(r, low16));
-        __m512i b = fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
-        __m512i c = fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
-        __m512i e = fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
+        chance_draw(&d, &r, &s);
+        __m512i a = ternary_fixed_of(x + i, inv, _mm512_and_si512(r, low16));
+        __m512i b = ternary_fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
+        __m512i c = ternary_fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
+        __m512i e = ternary_fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
         __m512i bytes = _mm512_packs_epi16(upper_words(a, b), upper_words(c, e));
-        _mm512_storeu_si512(codes + i, in_order(bytes));
+        _mm512_storeu_si512(codes + i, chance_in_order(bytes));
     }
 }
 
-INLINE void pack(const int8_t *codes, size_t run, unsigned char *bytes) {
+INLINE void ternary_pack(const int8_t *codes, size_t run, unsigned char *bytes) {
     for (size_t j = 0; j < run; j += GW_BLOCK) {
         __m512i b = _mm512_loadu_si512(codes + j);
         for (size_t r = 1; r < GW_TERNARY_RUNS; r++)
@@ -61,7 +61,7 @@ INLINE values values_of(float scale1) {
     return v;
 }
 
-INLINE void decode(const unsigned char *bytes, size_t run, float scale, float *y, int add) {
+INLINE void ternary_decode(const unsigned char *bytes, size_t run, float scale, float *y, int add) {
     const values v = values_of(scale);
     for (size_t j = 0; j < run; j += LANES) {
         __m512i b =
@@ -73,9 +73,9 @@ INLINE void decode(const unsigned char *bytes, size_t run, float scale, float *y
              r++) /* of the next bucket: runs fool a prefetcher */
             __builtin_prefetch(to + (GW_TERNARY_RUNS + r) * run, 1);
         for (int r = 0; r < 2; r++, to += run)
-            put(to, _mm512_permutexvar_ps(quotient, v.upper[r]), add);
+            chance_put(to, _mm512_permutexvar_ps(quotient, v.upper[r]), add);
         for (int r = 0; r < 3; r++, to += run)
-            put(to, _mm512_permutex2var_ps(v.lower[r][0], rest, v.lower[r][1]), add);
+            chance_put(to, _mm512_permutex2var_ps(v.lower[r][0], rest, v.lower[r][1]), add);
     }
 }
 

@@ -1,10 +1,10 @@
 /* The loop over buckets, included by each level's file, so that it is compiled, and its plain loops
  * over bytes are vectorised, with that level's instructions. Wants TARGET (a function attribute, or
  * nothing) and, all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak(x, n)                            bit pattern of max |x|
- *   void quantize(x, n, inv, seed, ctr, codes)     int8_t -1, 0, 1, blocks from ctr / 16 on
- *   void pack(codes, run, bytes)                   runs of a multiple of GW_BLOCK, see ternary.h
- *   void decode(bytes, run, scale, y, add)
+ *   uint32_t peak_of(x, n)                            bit pattern of max |x|
+ *   void ternary_quantize(x, n, inv, seed, ctr, codes)     int8_t -1, 0, 1, blocks from ctr / 16 on
+ *   void ternary_pack(codes, run, bytes)                   runs of a multiple of GW_BLOCK, see ternary.h
+ *   void ternary_decode(bytes, run, scale, y, add)
  * and defines gw_ternary_LEVEL through GW_TERNARY_TABLE(LEVEL). */
 #include "base/rng.h"
 #include "compress/kernel/peak_loop.h"
@@ -14,11 +14,11 @@
 typedef gw_ternary_encoding encoding;
 typedef gw_ternary_decoding decoding;
 
-APART void quantize_tail(const float *x, size_t tail, float inv, uint64_t seed, uint32_t ctr,
-                         int8_t *codes) {
+APART void ternary_quantize_tail(const float *x, size_t tail, float inv, uint64_t seed,
+                                 uint32_t ctr, int8_t *codes) {
     float block[GW_BLOCK] = {0};
     memcpy(block, x, tail * sizeof *block);
-    quantize(block, GW_BLOCK, inv, seed, ctr, codes);
+    ternary_quantize(block, GW_BLOCK, inv, seed, ctr, codes);
 }
 
 /* The last, short bucket is padded to a whole number of bytes. */
@@ -40,11 +40,11 @@ INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint3
     float inv = 65536.0f / gw_float_of(top);
     uint64_t seed = gw_rng_u64(e->key, bucket);
     size_t tail = n % GW_BLOCK, full = n - tail;
-    quantize(x, full, inv, seed, 0, codes);
+    ternary_quantize(x, full, inv, seed, 0, codes);
     if (tail)
-        quantize_tail(x + full, tail, inv, seed, (uint32_t)(full / 4), codes + full);
+        ternary_quantize_tail(x + full, tail, inv, seed, (uint32_t)(full / 4), codes + full);
     if (n == e->bucket) {
-        pack(codes, n / GW_TERNARY_RUNS, out);
+        ternary_pack(codes, n / GW_TERNARY_RUNS, out);
     } else {
         memset(codes + n, 0, GW_TERNARY_RUNS);
         gw_ternary_pack(codes, run_of(n), out);
@@ -67,7 +67,7 @@ INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) 
         float scale = gw_float_of(top < GW_TERNARY_INFINITE ? top : GW_TERNARY_NAN);
         const unsigned char *bytes = d->bytes + bucket * run;
         if (hi - lo >= d->bucket)
-            decode(bytes, run, scale, d->y + lo, add);
+            ternary_decode(bytes, run, scale, d->y + lo, add);
         else
             decode_short(bytes, hi - lo, scale, d->y + lo, add);
     }
@@ -76,4 +76,5 @@ INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) 
 #include "compress/kernel/bucket_loop.h"
 
 #define GW_TERNARY_TABLE(level)                                                                    \
-    const gw_ternary_kernels gw_ternary_##level = {encode_part, decode_part, decode_add_part}
+    const gw_ternary_kernels gw_ternary_##level = {bucket_encode_part, bucket_decode_part,         \
+                                                   bucket_decode_add_part}
