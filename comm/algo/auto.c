@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void release(void *p) {
+static void auto_release(void *p) {
     gw_tuning_clear(p);
     free(p);
 }
@@ -114,7 +114,7 @@ static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     return e;
 }
 
-static gw_err make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) {
+static gw_err auto_make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) {
     const char *path = gw_args_text(args, "table");
     char *rows = NULL;
     if (lane->table) {
@@ -143,19 +143,19 @@ static gw_err table_of(const gw_args *args, gw_lane *lane, gw_tuning **out) {
         return GW_OK;
     gw_tuning *t = NULL;
     GW_TRY(gw_alloc(&t, 1, sizeof *t));
-    gw_err e = make_table(args, lane, t);
+    gw_err e = auto_make_table(args, lane, t);
     if (e != GW_OK) {
-        release(t);
+        auto_release(t);
         return e;
     }
-    GW_TRY(gw_lane_attach(lane, args, t, release));
+    GW_TRY(gw_lane_attach(lane, args, t, auto_release));
     *out = t;
     return GW_OK;
 }
 
 /* ---- laying down ---- */
 
-static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+static gw_err auto_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     gw_tuning *t;
@@ -165,34 +165,34 @@ static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int ro
     return gw_algo_lay_down(&t->algo[gw_tuning_choice(t, span.n)], s, what, root);
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
-    return lay_down(args, s, GW_ALLREDUCE, 0);
+static gw_err auto_allreduce(const gw_args *args, gw_schedule *s) {
+    return auto_lay_down(args, s, GW_ALLREDUCE, 0);
 }
 
-static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
-    return lay_down(args, s, GW_REDUCE, root);
+static gw_err auto_reduce(const gw_args *args, gw_schedule *s, int root) {
+    return auto_lay_down(args, s, GW_REDUCE, root);
 }
 
-static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
-    return lay_down(args, s, GW_BCAST, root);
+static gw_err auto_bcast(const gw_args *args, gw_schedule *s, int root) {
+    return auto_lay_down(args, s, GW_BCAST, root);
 }
 
-static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {
-    return lay_down(args, s, GW_REDUCE_SCATTER, 0);
+static gw_err auto_reduce_scatter(const gw_args *args, gw_schedule *s) {
+    return auto_lay_down(args, s, GW_REDUCE_SCATTER, 0);
 }
 
-static gw_err allgather(const gw_args *args, gw_schedule *s) {
-    return lay_down(args, s, GW_ALLGATHER, 0);
+static gw_err auto_allgather(const gw_args *args, gw_schedule *s) {
+    return auto_lay_down(args, s, GW_ALLGATHER, 0);
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost auto_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     gw_tuning *t;
     if (table_of(args, lane, &t) != GW_OK)
         return (gw_cost){0};
     return gw_algo_cost(&t->algo[gw_tuning_choice(t, n)], lane, what, n);
 }
 
-static const gw_opt opts[] = {
+static const gw_opt auto_opts[] = {
     {"table", GW_OPT_TEXT, "", 0, 0, NULL, "FILE",
      "choose as in this algo.csv of an earlier run instead of measuring"},
     {"budget", GW_OPT_REAL, "0.3", 1e-3, 60, NULL, "SECONDS",
@@ -201,13 +201,13 @@ static const gw_opt opts[] = {
 
 const gw_algo_ops gw_algo_auto = {
     .head = {GW_ALGO_ABI, "auto",
-             "measures all algorithms at the start and takes the fastest for each size", opts},
+             "measures all algorithms at the start and takes the fastest for each size", auto_opts},
     .caps = GW_ALGO_SHARED | GW_ALGO_ORDERED,
     .formula = "what the chosen algorithm sends",
-    .allreduce = allreduce,
-    .reduce = reduce,
-    .bcast = bcast,
-    .reduce_scatter = reduce_scatter,
-    .allgather = allgather,
-    .cost = cost,
+    .allreduce = auto_allreduce,
+    .reduce = auto_reduce,
+    .bcast = auto_bcast,
+    .reduce_scatter = auto_reduce_scatter,
+    .allgather = auto_allgather,
+    .cost = auto_cost,
 };

@@ -24,7 +24,7 @@
 
 #include <stdlib.h>
 
-static int core_of(int ranks) {
+static int doubling_core_of(int ranks) {
     int core = 1;
     while (core * 2 <= ranks)
         core *= 2;
@@ -47,7 +47,7 @@ static gw_err add_from(gw_schedule *s, int peer, bool exchange) {
 }
 
 /* A rank outside the core gives its part away and gets the sum. */
-static gw_err outside(gw_schedule *s, int partner) {
+static gw_err doubling_outside(gw_schedule *s, int partner) {
     gw_span span = gw_schedule_span(s);
     int slot;
     GW_TRY(send_all(s, partner));
@@ -59,9 +59,9 @@ static gw_err outside(gw_schedule *s, int partner) {
 
 static gw_err sum_as_it_goes(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
-    int me = gw_lane_rank(lane), core = core_of(gw_lane_size(lane));
+    int me = gw_lane_rank(lane), core = doubling_core_of(gw_lane_size(lane));
     if (me >= core)
-        return outside(s, me - core);
+        return doubling_outside(s, me - core);
     bool partnered = me + core < gw_lane_size(lane);
     if (partnered)
         GW_TRY(add_from(s, me + core, false));
@@ -70,7 +70,7 @@ static gw_err sum_as_it_goes(gw_schedule *s) {
     return partnered ? send_all(s, me + core) : GW_OK;
 }
 
-static gw_err gather(gw_schedule *s, int *slots) {
+static gw_err doubling_gather(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
@@ -89,7 +89,7 @@ static gw_err gather(gw_schedule *s, int *slots) {
     return GW_OK;
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err doubling_allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     const gw_lane *lane = gw_schedule_lane(s);
     if (gw_lane_size(lane) == 1)
@@ -98,14 +98,14 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
         return sum_as_it_goes(s);
     int *slots = NULL;
     GW_TRY(gw_alloc(&slots, (size_t)gw_lane_size(lane), sizeof *slots));
-    gw_err e = gather(s, slots);
+    gw_err e = doubling_gather(s, slots);
     free(slots);
     return e;
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost doubling_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    uint64_t ranks = (uint64_t)gw_lane_size(lane), core = (uint64_t)core_of(gw_lane_size(lane));
+    uint64_t ranks = (uint64_t)gw_lane_size(lane), core = (uint64_t)doubling_core_of(gw_lane_size(lane));
     uint64_t messages = ranks * (ranks - 1);
     if (gw_lane_exact(lane)) {
         messages = 2 * (ranks - core);
@@ -118,6 +118,6 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
 const gw_algo_ops gw_algo_doubling = {
     .head = {GW_ALGO_ABI, "doubling", "recursive doubling, log2 P rounds: small spans", NULL},
     .formula = "P log2 P messages of 4n bytes (exact, P = 2^k), else P(P-1) messages of b bytes",
-    .allreduce = allreduce,
-    .cost = cost,
+    .allreduce = doubling_allreduce,
+    .cost = doubling_cost,
 };

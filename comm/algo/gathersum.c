@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-static gw_err lay_down(gw_schedule *s, int *slots) {
+static gw_err gathersum_lay_down(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
@@ -39,18 +39,18 @@ static gw_err lay_down(gw_schedule *s, int *slots) {
     return GW_OK;
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err gathersum_allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     int ranks = gw_lane_size(gw_schedule_lane(s)), *slots = NULL;
     if (ranks == 1)
         return GW_OK;
     GW_TRY(gw_alloc(&slots, (size_t)ranks, sizeof *slots));
-    gw_err e = lay_down(s, slots);
+    gw_err e = gathersum_lay_down(s, slots);
     free(slots);
     return e;
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost gathersum_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
     uint64_t ranks = (uint64_t)gw_lane_size(lane);
     return gw_cost_messages(lane, ranks * (ranks - 1), n);
@@ -61,6 +61,6 @@ const gw_algo_ops gw_algo_gathersum = {
              NULL},
     .caps = GW_ALGO_ONCE,
     .formula = "P(P-1) b bytes, P(P-1) messages",
-    .allreduce = allreduce,
-    .cost = cost,
+    .allreduce = gathersum_allreduce,
+    .cost = gathersum_cost,
 };

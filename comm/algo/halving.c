@@ -30,14 +30,14 @@ typedef struct fold {
     int *slots; /* of each block's final encoding */
 } fold;
 
-static int core_of(int ranks) {
+static int halving_core_of(int ranks) {
     int core = 1;
     while (core * 2 <= ranks)
         core *= 2;
     return core;
 }
 
-static gw_span blocks(const fold *f, int first, int count) {
+static gw_span halving_blocks(const fold *f, int first, int count) {
     gw_span a = gw_span_part(f->span, first, f->core);
     gw_span b = gw_span_part(f->span, first + count - 1, f->core);
     return (gw_span){a.off, gw_span_end(b) - a.off};
@@ -57,12 +57,12 @@ static gw_err fold_in(const fold *f) {
     return gw_schedule_unpack(f->s, slot, f->span, true);
 }
 
-static gw_err halve(const fold *f) {
+static gw_err halving_reduce_scatter(const fold *f) {
     for (int low = 0, half = f->core / 2; half > 0; half /= 2) {
         bool upper = f->me & half;
-        gw_span give = blocks(f, upper ? low : low + half, half);
+        gw_span give = halving_blocks(f, upper ? low : low + half, half);
         low = upper ? low + half : low;
-        gw_span keep = blocks(f, low, half);
+        gw_span keep = halving_blocks(f, low, half);
         int in, out, peer = f->me ^ half;
         GW_TRY(gw_schedule_recv(f->s, keep, peer, false, &in));
         GW_TRY(gw_schedule_pack(f->s, give, false, &out));
@@ -78,7 +78,7 @@ static gw_err send_blocks(const fold *f, int first, int count, int peer) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step) {
         if (f->exact) /* the arena itself */
-            GW_TRY(gw_schedule_pack(f->s, blocks(f, i, step), true, &f->slots[i]));
+            GW_TRY(gw_schedule_pack(f->s, halving_blocks(f, i, step), true, &f->slots[i]));
         GW_TRY(gw_schedule_send(f->s, f->slots[i], peer));
     }
     return GW_OK;
@@ -87,19 +87,19 @@ static gw_err send_blocks(const fold *f, int first, int count, int peer) {
 static gw_err recv_blocks(const fold *f, int first, int count, int peer) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step)
-        GW_TRY(gw_schedule_recv(f->s, blocks(f, i, step), peer, true, &f->slots[i]));
+        GW_TRY(gw_schedule_recv(f->s, halving_blocks(f, i, step), peer, true, &f->slots[i]));
     return GW_OK;
 }
 
 static gw_err unpack_blocks(const fold *f, int first, int count) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step)
-        GW_TRY(gw_schedule_unpack(f->s, f->slots[i], blocks(f, i, step), false));
+        GW_TRY(gw_schedule_unpack(f->s, f->slots[i], halving_blocks(f, i, step), false));
     return GW_OK;
 }
 
-static gw_err gather(const fold *f) {
-    GW_TRY(gw_schedule_pack(f->s, blocks(f, f->me, 1), true, &f->slots[f->me]));
+static gw_err halving_gather(const fold *f) {
+    GW_TRY(gw_schedule_pack(f->s, halving_blocks(f, f->me, 1), true, &f->slots[f->me]));
     for (int have = 1; have < f->core; have *= 2) {
         int peer = f->me ^ have, mine = f->me & ~(have - 1), theirs = peer & ~(have - 1);
         GW_TRY(recv_blocks(f, theirs, have, peer));
@@ -112,43 +112,43 @@ static gw_err gather(const fold *f) {
     return GW_OK;
 }
 
-static gw_err lay_down(const fold *f) {
+static gw_err halving_lay_down(const fold *f) {
     GW_TRY(fold_in(f));
     if (f->me < f->core) {
-        GW_TRY(halve(f));
-        return gather(f);
+        GW_TRY(halving_reduce_scatter(f));
+        return halving_gather(f);
     }
     GW_TRY(recv_blocks(f, 0, f->core, f->me - f->core));
     GW_TRY(gw_schedule_round(f->s));
     return unpack_blocks(f, 0, f->core);
 }
 
-static int count_chunks(const gw_args *args, size_t n) {
+static int halving_count_chunks(const gw_args *args, size_t n) {
     size_t most = gw_args_bytes(args, "chunk") / sizeof(float);
     return most == 0 || n == 0 ? 1 : (int)((n + most - 1) / most);
 }
 
 static gw_err lay_down_chunks(const gw_args *args, fold *f) {
     gw_span whole = f->span;
-    int chunks = count_chunks(args, whole.n);
+    int chunks = halving_count_chunks(args, whole.n);
     gw_schedule_window(f->s, (int)gw_args_int(args, "window"));
     for (int c = 0; c < chunks; c++) {
         f->span = gw_span_part(whole, c, chunks);
         if (c > 0)
             GW_TRY(gw_schedule_strand(f->s));
-        GW_TRY(lay_down(f));
+        GW_TRY(halving_lay_down(f));
     }
     return GW_OK;
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err halving_allreduce(const gw_args *args, gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
     fold f = {.s = s,
               .span = gw_schedule_span(s),
               .exact = gw_lane_exact(lane),
               .me = gw_lane_rank(lane),
               .ranks = gw_lane_size(lane),
-              .core = core_of(gw_lane_size(lane))};
+              .core = halving_core_of(gw_lane_size(lane))};
     if (f.ranks == 1)
         return GW_OK;
     GW_TRY(gw_alloc(&f.slots, (size_t)f.core, sizeof *f.slots));
@@ -157,38 +157,39 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     return e;
 }
 
-static void add_message(gw_cost *sum, const gw_lane *lane, gw_span part) {
+static void halving_add_message(gw_cost *sum, const gw_lane *lane, gw_span part) {
     *sum = gw_cost_sum(*sum, gw_cost_messages(lane, 1, part.n));
 }
 
 static void add_blocks(gw_cost *sum, const gw_lane *lane, const fold *f, int first, int count) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step)
-        add_message(sum, lane, blocks(f, i, step));
+        halving_add_message(sum, lane, halving_blocks(f, i, step));
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost halving_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)what;
     gw_cost sum = {0};
-    fold f = {.exact = gw_lane_exact(lane), .core = core_of(gw_lane_size(lane))};
-    int chunks = count_chunks(args, n);
+    fold f = {.exact = gw_lane_exact(lane), .core = halving_core_of(gw_lane_size(lane))};
+    int chunks = halving_count_chunks(args, n);
     for (int c = 0; c < chunks; c++) {
         f.span = gw_span_part((gw_span){0, n}, c, chunks);
         for (int r = f.core; r < gw_lane_size(lane); r++) {
-            add_message(&sum, lane, f.span);
+            halving_add_message(&sum, lane, f.span);
             add_blocks(&sum, lane, &f, 0, f.core);
         }
         for (int r = 0; r < f.core; r++)
             for (int half = 1; half < f.core; half *= 2) {
                 int mine = r & ~(half - 1);
-                add_message(&sum, lane, blocks(&f, mine ^ half, half)); /* what the peer keeps */
+                halving_add_message(
+                    &sum, lane, halving_blocks(&f, mine ^ half, half)); /* what the peer keeps */
                 add_blocks(&sum, lane, &f, mine, half);
             }
     }
     return sum;
 }
 
-static const gw_opt opts[] = {
+static const gw_opt halving_opts[] = {
     {"chunk", GW_OPT_BYTES, "512K", 0, 1 << 30, NULL, NULL,
      "bytes of floats per chunk (0: one chunk)"},
     {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks in flight at a time (0: all)"},
@@ -196,8 +197,9 @@ static const gw_opt opts[] = {
 };
 
 const gw_algo_ops gw_algo_halving = {
-    .head = {GW_ALGO_ABI, "halving", "recursive halving and doubling: log2 P rounds each", opts},
+    .head = {GW_ALGO_ABI, "halving", "recursive halving and doubling: log2 P rounds each",
+             halving_opts},
     .formula = "2(P-1) b bytes, 2P log2 P messages per chunk (exact, P = 2^k)",
-    .allreduce = allreduce,
-    .cost = cost,
+    .allreduce = halving_allreduce,
+    .cost = halving_cost,
 };

@@ -56,7 +56,7 @@ static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *in
                    spec);
 }
 
-static const char *refuses(const gw_args *args, const gw_codec *codec) {
+static const char *hier_refuses(const gw_args *args, const gw_codec *codec) {
     static _Thread_local char why[512];
     gw_algo inner;
     if (open_inner(args, codec, &inner) == GW_OK) {
@@ -143,7 +143,7 @@ static void release_job(void *ctx) {
     free(j);
 }
 
-static gw_err sum(void *ctx) {
+static gw_err hier_sum(void *ctx) {
     job *j = ctx;
     gw_span part = gw_sum_part(j->span, j->crew->me, j->crew->n);
     for (int i = 0; i < j->crew->n; i++)
@@ -158,7 +158,7 @@ static gw_err copy_leader(void *ctx) {
     return GW_OK;
 }
 
-static gw_err begin(gw_schedule *s, const nest *h, job **out) {
+static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
     gw_lane *lane = gw_schedule_lane(s);
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
@@ -195,18 +195,18 @@ static gw_err between_groups(gw_schedule *s, const nest *h) {
     return gw_schedule_stage(s);
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err hier_allreduce(const gw_args *args, gw_schedule *s) {
     gw_lane *lane = gw_schedule_lane(s);
     if (lane->size == 1 || gw_schedule_span(s).n == 0)
         return GW_OK;
     nest *h;
     job *j;
     GW_TRY(nest_of(args, lane, &h));
-    GW_TRY(begin(s, h, &j));
+    GW_TRY(hier_begin(s, h, &j));
     bool leader = h->me == 0;
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
-    GW_TRY(gw_schedule_work(s, sum, j));
+    GW_TRY(gw_schedule_work(s, hier_sum, j));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     if (leader || j->one_group)
         GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
@@ -222,7 +222,7 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     return leader ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost hier_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     nest *h;
     if (nest_of(args, lane, &h) != GW_OK || h->groups == 1)
         return (gw_cost){0};
@@ -233,18 +233,19 @@ static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) 
     return gw_algo_cost(&h->inner, h->leaders ? h->leaders : &stand_in, what, n);
 }
 
-static const gw_opt opts[] = {{"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
-                               "algorithm between the groups; its options in parentheses"},
-                              {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
-                               "ranks per group, consecutive and of one node (0: all of a node)"},
-                              {0}};
+static const gw_opt hier_opts[] = {
+    {"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
+     "algorithm between the groups; its options in parentheses"},
+    {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
+     "ranks per group, consecutive and of one node (0: all of a node)"},
+    {0}};
 
 const gw_algo_ops gw_algo_hier = {
     .head = {GW_ALGO_ABI, "hier", "shared memory inside a node, another algorithm between nodes",
-             opts},
+             hier_opts},
     .caps = GW_ALGO_SHARED,
     .formula = "what `inner` sends over one rank per group",
-    .refuses = refuses,
-    .allreduce = allreduce,
-    .cost = cost,
+    .refuses = hier_refuses,
+    .allreduce = hier_allreduce,
+    .cost = hier_cost,
 };

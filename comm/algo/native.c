@@ -24,7 +24,7 @@ typedef struct native_call {
     size_t bytes;
 } native_call;
 
-static gw_err issue(void *ctx, MPI_Request *request) {
+static gw_err native_issue(void *ctx, MPI_Request *request) {
     native_call *c = ctx;
     void *data = c->data;
     MPI_Count n = (MPI_Count)c->n;
@@ -60,13 +60,13 @@ static gw_err lay_call(gw_schedule *s, const native_call *call) {
         GW_TRY(gw_alloc(&c->parts, c->bytes, 1));
         GW_TRY(gw_schedule_own(s, c->parts, free));
     }
-    GW_TRY(gw_schedule_call(s, issue, c));
+    GW_TRY(gw_schedule_call(s, native_issue, c));
     return gw_schedule_round(s);
 }
 
 /* The sum follows the scales' maximum whenever that is there, so overlapped exchanges may reach it
  * in different orders: both go over a communicator of this exchange's own. */
-static gw_err agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
+static gw_err native_agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
     gw_lane *lane = gw_schedule_lane(s), *aside;
     GW_TRY(gw_schedule_measure(s, span, slot));
     gw_err e = gw_lane_split(lane, 0, &aside);
@@ -88,7 +88,7 @@ static gw_err agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
     return gw_schedule_pack_agreed(s, *slot, span);
 }
 
-static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
+static gw_err native_lay_down(gw_schedule *s, gw_verb what, int root) {
     const gw_lane *lane = gw_schedule_lane(s);
     const gw_codec *codec = gw_lane_codec(lane);
     gw_span span = gw_schedule_span(s);
@@ -96,7 +96,7 @@ static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
         return GW_OK;
     int slot;
     MPI_Comm comm = gw_lane_comm(lane);
-    GW_TRY(gw_codec_agrees(codec) ? agree(s, span, &slot, &comm)
+    GW_TRY(gw_codec_agrees(codec) ? native_agree(s, span, &slot, &comm)
                                   : gw_schedule_pack(s, span, false, &slot));
     gw_mpi_units u = gw_mpi_units_of(codec, span.n);
     native_call sum = {.what = what,
@@ -112,22 +112,22 @@ static gw_err lay_down(gw_schedule *s, gw_verb what, int root) {
     return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err native_allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
-    return lay_down(s, GW_ALLREDUCE, 0);
+    return native_lay_down(s, GW_ALLREDUCE, 0);
 }
 
-static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
+static gw_err native_reduce(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
-    return lay_down(s, GW_REDUCE, root);
+    return native_lay_down(s, GW_REDUCE, root);
 }
 
-static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
+static gw_err native_bcast(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
-    return lay_down(s, GW_BCAST, root);
+    return native_lay_down(s, GW_BCAST, root);
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost native_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args;
     const gw_codec *codec = gw_lane_codec(lane);
     uint64_t others = (uint64_t)gw_lane_size(lane) - 1, prefix = gw_codec_prefix(codec, n);
@@ -141,8 +141,8 @@ const gw_algo_ops gw_algo_native = {
     .caps = GW_ALGO_ORDERED | GW_ALGO_ONCE,
     .formula = "2(P-1) b bytes (the optimum; MPI does not say), no messages of its own",
     .refuses = gw_mpi_element_refuses,
-    .allreduce = allreduce,
-    .reduce = reduce,
-    .bcast = bcast,
-    .cost = cost,
+    .allreduce = native_allreduce,
+    .reduce = native_reduce,
+    .bcast = native_bcast,
+    .cost = native_cost,
 };

@@ -21,14 +21,14 @@ typedef struct job {
     MPI_Request request; /* inactive between steps */
 } job;
 
-static const char *refuses(const gw_args *args, const gw_codec *codec) {
+static const char *persistent_refuses(const gw_args *args, const gw_codec *codec) {
     if (gw_codec_agrees(codec))
         return "its ranks agree on a scale before each exchange, which is two collectives: use "
                "algo=native";
     return gw_mpi_element_refuses(args, codec);
 }
 
-static gw_err issue(void *ctx, MPI_Request *request) {
+static gw_err persistent_issue(void *ctx, MPI_Request *request) {
     job *j = ctx;
     GW_MPI(MPI_Start(&j->request));
     if (!request)
@@ -37,14 +37,14 @@ static gw_err issue(void *ctx, MPI_Request *request) {
     return GW_OK;
 }
 
-static void release(void *ctx) {
+static void persistent_release(void *ctx) {
     job *j = ctx;
     if (j->request != MPI_REQUEST_NULL)
         MPI_Request_free(&j->request);
     free(j);
 }
 
-static gw_err init(const gw_lane *lane, void *data, size_t n, MPI_Request *request) {
+static gw_err persistent_init(const gw_lane *lane, void *data, size_t n, MPI_Request *request) {
     gw_mpi_element e;
     GW_TRY(gw_mpi_element_of(gw_lane_codec(lane), &e));
     gw_mpi_units u = gw_mpi_units_of(gw_lane_codec(lane), n);
@@ -53,7 +53,7 @@ static gw_err init(const gw_lane *lane, void *data, size_t n, MPI_Request *reque
     return GW_OK;
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err persistent_allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
@@ -64,14 +64,14 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
     j->request = MPI_REQUEST_NULL;
-    GW_TRY(gw_schedule_own(s, j, release));
-    GW_TRY(init(lane, gw_schedule_slot_data(s, slot), span.n, &j->request));
-    GW_TRY(gw_schedule_call(s, issue, j));
+    GW_TRY(gw_schedule_own(s, j, persistent_release));
+    GW_TRY(persistent_init(lane, gw_schedule_slot_data(s, slot), span.n, &j->request));
+    GW_TRY(gw_schedule_call(s, persistent_issue, j));
     GW_TRY(gw_schedule_round(s));
     return gw_schedule_unpack(s, slot, span, false);
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost persistent_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
     const gw_codec *codec = gw_lane_codec(lane);
     uint64_t units = gw_codec_bound(codec, n) - gw_codec_prefix(codec, n);
@@ -82,7 +82,7 @@ const gw_algo_ops gw_algo_persistent = {
     .head = {GW_ALGO_ABI, "persistent", "the MPI library's allreduce, prepared once (MPI 4)", NULL},
     .caps = GW_ALGO_ORDERED | GW_ALGO_ONCE,
     .formula = "2(P-1) b bytes (the optimum; MPI does not say), no messages of its own",
-    .refuses = refuses,
-    .allreduce = allreduce,
-    .cost = cost,
+    .refuses = persistent_refuses,
+    .allreduce = persistent_allreduce,
+    .cost = persistent_cost,
 };

@@ -29,107 +29,108 @@ typedef struct ring {
 } ring;
 
 /* Of the block of `rank` (mod P; not below -P) what belongs to the present chunk. */
-static gw_span block(const ring *g, int rank) {
+static gw_span ring_block(const ring *g, int rank) {
     gw_span whole = gw_span_part(g->span, (rank + g->ranks) % g->ranks, g->ranks);
     return gw_span_part(whole, g->chunk, g->chunks);
 }
 
-static int left(const ring *g) {
+static int ring_left(const ring *g) {
     return (g->me + g->ranks - 1) % g->ranks;
 }
 
-static int right(const ring *g) {
+static int ring_right(const ring *g) {
     return (g->me + 1) % g->ranks;
 }
 
 /* Receives are posted before sums are taken, so the next part is on its way meanwhile. *partial:
  * what arrived last, to be added to the own block. */
-static gw_err scatter(const ring *g, int *partial) {
+static gw_err ring_scatter(const ring *g, int *partial) {
     int arriving, out;
     *partial = GW_NO_SLOT;
     for (int hop = 1; hop < g->ranks; hop++) {
-        gw_span sum = block(g, g->me - hop);
-        GW_TRY(gw_schedule_recv(g->s, block(g, g->me - hop - 1), left(g), false, &arriving));
+        gw_span sum = ring_block(g, g->me - hop);
+        GW_TRY(
+            gw_schedule_recv(g->s, ring_block(g, g->me - hop - 1), ring_left(g), false, &arriving));
         GW_TRY(gw_schedule_unpack(g->s, *partial, sum, true));
         GW_TRY(gw_schedule_pack(g->s, sum, false, &out));
-        GW_TRY(gw_schedule_send(g->s, out, right(g)));
+        GW_TRY(gw_schedule_send(g->s, out, ring_right(g)));
         GW_TRY(gw_schedule_round(g->s));
         *partial = arriving;
     }
     return GW_OK;
 }
 
-static gw_err gather(const ring *g, int partial) {
-    gw_span own = block(g, g->me);
+static gw_err ring_gather(const ring *g, int partial) {
+    gw_span own = ring_block(g, g->me);
     int arriving, held = GW_NO_SLOT;
     for (int hop = 1; hop < g->ranks; hop++) {
-        GW_TRY(gw_schedule_recv(g->s, block(g, g->me - hop), left(g), true, &arriving));
+        GW_TRY(gw_schedule_recv(g->s, ring_block(g, g->me - hop), ring_left(g), true, &arriving));
         if (hop == 1) {
             GW_TRY(gw_schedule_unpack(g->s, partial, own, true));
             GW_TRY(gw_schedule_pack(g->s, own, true, &held));
         }
-        GW_TRY(gw_schedule_send(g->s, held, right(g)));
+        GW_TRY(gw_schedule_send(g->s, held, ring_right(g)));
         if (hop > 1) /* forwarded first, decoded while it travels */
-            GW_TRY(gw_schedule_unpack(g->s, held, block(g, g->me - hop + 1), false));
+            GW_TRY(gw_schedule_unpack(g->s, held, ring_block(g, g->me - hop + 1), false));
         GW_TRY(gw_schedule_round(g->s));
         held = arriving;
     }
-    return gw_schedule_unpack(g->s, held, block(g, g->me + 1), false);
+    return gw_schedule_unpack(g->s, held, ring_block(g, g->me + 1), false);
 }
 
-static int count_chunks(const gw_args *args, size_t n, int ranks) {
+static int ring_count_chunks(const gw_args *args, size_t n, int ranks) {
     size_t most = gw_args_bytes(args, "chunk") / sizeof(float);
     size_t longest = (n + (size_t)ranks - 1) / (size_t)ranks;
     return most == 0 || longest == 0 ? 1 : (int)((longest + most - 1) / most);
 }
 
-static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what) {
+static gw_err ring_lay_down(const gw_args *args, gw_schedule *s, gw_verb what) {
     const gw_lane *lane = gw_schedule_lane(s);
     ring g = {.s = s, .span = gw_schedule_span(s)};
     g.me = gw_lane_rank(lane);
     g.ranks = gw_lane_size(lane);
     if (g.ranks == 1)
         return GW_OK;
-    g.chunks = count_chunks(args, g.span.n, g.ranks);
+    g.chunks = ring_count_chunks(args, g.span.n, g.ranks);
     gw_schedule_window(s, (int)gw_args_int(args, "window"));
     for (; g.chunk < g.chunks; g.chunk++) {
         int partial = GW_NO_SLOT;
         if (g.chunk > 0)
             GW_TRY(gw_schedule_strand(s));
         if (what != GW_ALLGATHER)
-            GW_TRY(scatter(&g, &partial));
+            GW_TRY(ring_scatter(&g, &partial));
         if (what != GW_REDUCE_SCATTER)
-            GW_TRY(gather(&g, partial));
+            GW_TRY(ring_gather(&g, partial));
         else
-            GW_TRY(gw_schedule_unpack(s, partial, block(&g, g.me), true));
+            GW_TRY(gw_schedule_unpack(s, partial, ring_block(&g, g.me), true));
     }
     return GW_OK;
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
-    return lay_down(args, s, GW_ALLREDUCE);
+static gw_err ring_allreduce(const gw_args *args, gw_schedule *s) {
+    return ring_lay_down(args, s, GW_ALLREDUCE);
 }
 
-static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {
-    return lay_down(args, s, GW_REDUCE_SCATTER);
+static gw_err ring_reduce_scatter(const gw_args *args, gw_schedule *s) {
+    return ring_lay_down(args, s, GW_REDUCE_SCATTER);
 }
 
-static gw_err allgather(const gw_args *args, gw_schedule *s) {
-    return lay_down(args, s, GW_ALLGATHER);
+static gw_err ring_allgather(const gw_args *args, gw_schedule *s) {
+    return ring_lay_down(args, s, GW_ALLGATHER);
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost ring_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     ring g = {.span = {0, n}, .ranks = gw_lane_size(lane)};
     uint64_t hops = (uint64_t)(g.ranks - 1) * (what == GW_ALLREDUCE ? 2 : 1);
     gw_cost sum = {0};
-    g.chunks = count_chunks(args, n, g.ranks);
+    g.chunks = ring_count_chunks(args, n, g.ranks);
     for (; g.chunk < g.chunks; g.chunk++)
         for (int r = 0; r < g.ranks; r++)
-            sum = gw_cost_sum(sum, gw_cost_messages(lane, hops, block(&g, r).n));
+            sum = gw_cost_sum(sum, gw_cost_messages(lane, hops, ring_block(&g, r).n));
     return sum;
 }
 
-static const gw_opt opts[] = {
+static const gw_opt ring_opts[] = {
     {"chunk", GW_OPT_BYTES, "256K", 0, 1 << 30, NULL, NULL,
      "bytes of floats per message at most (0: one message per hop)"},
     {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks in flight at a time (0: all)"},
@@ -137,10 +138,10 @@ static const gw_opt opts[] = {
 };
 
 const gw_algo_ops gw_algo_ring = {
-    .head = {GW_ALGO_ABI, "ring", "chunks around a ring, pipelined: long spans", opts},
+    .head = {GW_ALGO_ABI, "ring", "chunks around a ring, pipelined: long spans", ring_opts},
     .formula = "2(P-1) b bytes, 2P(P-1) messages per chunk",
-    .allreduce = allreduce,
-    .reduce_scatter = reduce_scatter,
-    .allgather = allgather,
-    .cost = cost,
+    .allreduce = ring_allreduce,
+    .reduce_scatter = ring_reduce_scatter,
+    .allgather = ring_allgather,
+    .cost = ring_cost,
 };

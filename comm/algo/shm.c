@@ -45,7 +45,7 @@ typedef struct job {
     size_t *at;     /* where in a block the slot of a part begins */
 } job;
 
-static void release(void *ctx) {
+static void shm_release(void *ctx) {
     job *j = ctx;
     free(j->crew);
     free(j->values);
@@ -101,11 +101,11 @@ static gw_err copy_root(void *ctx) {
 
 /* ---- with a codec: encodings ---- */
 
-static gw_span part_of(const job *j, int i) {
+static gw_span shm_part_of(const job *j, int i) {
     return gw_span_part(j->span, i, j->ranks);
 }
 
-static gw_err encode(job *j, int slot, gw_span part, bool adopt) {
+static gw_err shm_encode(job *j, int slot, gw_span part, bool adopt) {
     char *mine = j->block[j->me];
     size_t *len = (size_t *)mine + slot;
     size_t cap = gw_codec_bound(gw_lane_codec(j->lane), part.n);
@@ -115,7 +115,7 @@ static gw_err encode(job *j, int slot, gw_span part, bool adopt) {
                           mine + j->at[slot], cap, len);
 }
 
-static gw_err decode(job *j, int r, int slot, gw_span part, bool add) {
+static gw_err shm_decode(job *j, int r, int slot, gw_span part, bool add) {
     size_t len = ((size_t *)j->block[r])[slot];
     return part.n == 0
                ? GW_OK
@@ -127,14 +127,14 @@ static gw_err encode_foreign(void *ctx) {
     job *j = ctx;
     for (int i = 1; i < j->ranks; i++) {
         int peer = (j->me + i) % j->ranks;
-        GW_TRY(encode(j, peer, part_of(j, peer), false));
+        GW_TRY(shm_encode(j, peer, shm_part_of(j, peer), false));
     }
     return GW_OK;
 }
 
 static gw_err encode_own(void *ctx) {
     job *j = ctx;
-    return encode(j, j->me, part_of(j, j->me), true);
+    return shm_encode(j, j->me, shm_part_of(j, j->me), true);
 }
 
 static gw_err add_shares(void *ctx) {
@@ -142,7 +142,7 @@ static gw_err add_shares(void *ctx) {
     int me = j->me;
     for (int r = 0; r < j->ranks; r++)
         if (r != me)
-            GW_TRY(decode(j, r, me, part_of(j, me), true));
+            GW_TRY(shm_decode(j, r, me, shm_part_of(j, me), true));
     return GW_OK;
 }
 
@@ -150,21 +150,21 @@ static gw_err decode_sums(void *ctx) {
     job *j = ctx;
     for (int r = 0; r < j->ranks; r++)
         if (r != j->me)
-            GW_TRY(decode(j, r, r, part_of(j, r), false));
+            GW_TRY(shm_decode(j, r, r, shm_part_of(j, r), false));
     return GW_OK;
 }
 
 /* A reduction to one rank: the whole span in slot 0. */
 static gw_err encode_whole(void *ctx) {
     job *j = ctx;
-    return j->me == j->root ? GW_OK : encode(j, 0, j->span, false);
+    return j->me == j->root ? GW_OK : shm_encode(j, 0, j->span, false);
 }
 
 static gw_err add_whole(void *ctx) {
     job *j = ctx;
     for (int r = 0; r < j->ranks && j->me == j->root; r++)
         if (r != j->root)
-            GW_TRY(decode(j, r, 0, j->span, true));
+            GW_TRY(shm_decode(j, r, 0, j->span, true));
     return GW_OK;
 }
 
@@ -207,7 +207,7 @@ static gw_err make_block(job *j, bool whole) {
         end = (end + LINE - 1) / LINE * LINE;
         if (e == GW_OK)
             j->at[i] = end;
-        end += gw_codec_bound(gw_lane_codec(j->lane), whole ? j->span.n : part_of(j, i).n);
+        end += gw_codec_bound(gw_lane_codec(j->lane), whole ? j->span.n : shm_part_of(j, i).n);
     }
     GW_TRY(gw_shared_alloc(j->lane->shared, end, &mine)); /* collective */
     GW_TRY(e);
@@ -217,7 +217,7 @@ static gw_err make_block(job *j, bool whole) {
 }
 
 /* *out stays NULL where there is nothing to do. */
-static gw_err begin(gw_schedule *s, int root, bool whole, job **out) {
+static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     gw_lane *lane = gw_schedule_lane(s);
     *out = NULL;
     if (lane->size == 1 || gw_schedule_span(s).n == 0)
@@ -240,57 +240,57 @@ static gw_err begin(gw_schedule *s, int root, bool whole, job **out) {
     return GW_OK;
 }
 
-static gw_err meet(gw_schedule *s, job *j) {
+static gw_err shm_meet(gw_schedule *s, job *j) {
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     return gw_schedule_await(s, gw_crew_all, j->crew);
 }
 
 /* Meeting, work, meeting: all exact collectives but the broadcast. */
 static gw_err between_meetings(gw_schedule *s, job *j, gw_err (*work)(void *ctx)) {
-    GW_TRY(meet(s, j));
+    GW_TRY(shm_meet(s, j));
     GW_TRY(gw_schedule_work(s, work, j));
-    return meet(s, j);
+    return shm_meet(s, j);
 }
 
 /* Write encodings, meeting, read them, meeting: the next exchange writes anew. */
 static gw_err around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *ctx),
                              gw_err (*read)(void *ctx)) {
     GW_TRY(gw_schedule_work(s, write, j));
-    GW_TRY(meet(s, j));
+    GW_TRY(shm_meet(s, j));
     GW_TRY(gw_schedule_work(s, read, j));
-    return meet(s, j);
+    return shm_meet(s, j);
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err shm_allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     job *j;
-    GW_TRY(begin(s, 0, false, &j));
+    GW_TRY(shm_begin(s, 0, false, &j));
     if (!j)
         return GW_OK;
     if (gw_lane_exact(j->lane))
         return between_meetings(s, j, sum_for_all);
     GW_TRY(gw_schedule_work(s, encode_foreign, j));
-    GW_TRY(meet(s, j));
+    GW_TRY(shm_meet(s, j));
     GW_TRY(gw_schedule_work(s, add_shares, j));
     GW_TRY(gw_schedule_work(s, encode_own, j));
-    GW_TRY(meet(s, j));
+    GW_TRY(shm_meet(s, j));
     return gw_schedule_work(s, decode_sums, j);
 }
 
-static gw_err reduce(const gw_args *args, gw_schedule *s, int root) {
+static gw_err shm_reduce(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
     job *j;
-    GW_TRY(begin(s, root, true, &j));
+    GW_TRY(shm_begin(s, root, true, &j));
     if (!j)
         return GW_OK;
     return gw_lane_exact(j->lane) ? between_meetings(s, j, sum_for_root)
                                   : around_meeting(s, j, encode_whole, add_whole);
 }
 
-static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
+static gw_err shm_bcast(const gw_args *args, gw_schedule *s, int root) {
     (void)args;
     job *j;
-    GW_TRY(begin(s, root, true, &j));
+    GW_TRY(shm_begin(s, root, true, &j));
     if (!j)
         return GW_OK;
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
@@ -301,27 +301,27 @@ static gw_err bcast(const gw_args *args, gw_schedule *s, int root) {
     return j->me == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
 }
 
-static gw_err reduce_scatter(const gw_args *args, gw_schedule *s) {
+static gw_err shm_reduce_scatter(const gw_args *args, gw_schedule *s) {
     (void)args;
     job *j;
-    GW_TRY(begin(s, 0, false, &j));
+    GW_TRY(shm_begin(s, 0, false, &j));
     if (!j)
         return GW_OK;
     return gw_lane_exact(j->lane) ? between_meetings(s, j, sum_for_me)
                                   : around_meeting(s, j, encode_foreign, add_shares);
 }
 
-static gw_err allgather(const gw_args *args, gw_schedule *s) {
+static gw_err shm_allgather(const gw_args *args, gw_schedule *s) {
     (void)args;
     job *j;
-    GW_TRY(begin(s, 0, false, &j));
+    GW_TRY(shm_begin(s, 0, false, &j));
     if (!j)
         return GW_OK;
     return gw_lane_exact(j->lane) ? between_meetings(s, j, copy_parts)
                                   : around_meeting(s, j, encode_own, decode_sums);
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost shm_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)lane, (void)what, (void)n;
     return (gw_cost){0};
 }
@@ -331,10 +331,10 @@ const gw_algo_ops gw_algo_shm = {
              NULL},
     .caps = GW_ALGO_SHARED,
     .formula = "no bytes, no messages (8 P n bytes read and written in shared memory)",
-    .allreduce = allreduce,
-    .reduce = reduce,
-    .bcast = bcast,
-    .reduce_scatter = reduce_scatter,
-    .allgather = allgather,
-    .cost = cost,
+    .allreduce = shm_allreduce,
+    .reduce = shm_reduce,
+    .bcast = shm_bcast,
+    .reduce_scatter = shm_reduce_scatter,
+    .allgather = shm_allgather,
+    .cost = shm_cost,
 };

@@ -14,13 +14,13 @@
  */
 #include "comm/algo.h"
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err sra_allreduce(const gw_args *args, gw_schedule *s) {
     (void)args;
     GW_TRY(gw_kit_reduce_scatter(s));
     return gw_kit_allgather(s); /* its first round still carries the sums of the first half */
 }
 
-static gw_cost cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+static gw_cost sra_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what; /* all other verbs are the kit's */
     gw_cost half = gw_kit_scatter_cost(lane, n);
     return (gw_cost){2 * half.bytes, 2 * half.messages};
@@ -30,6 +30,6 @@ const gw_algo_ops gw_algo_sra = {
     .head = {GW_ALGO_ABI, "sra", "scatter-reduce-allgather of encodings: carries every codec",
              NULL},
     .formula = "2(P-1) b bytes, 2P(P-1) messages",
-    .allreduce = allreduce,
-    .cost = cost,
+    .allreduce = sra_allreduce,
+    .cost = sra_cost,
 };
