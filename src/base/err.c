@@ -5,22 +5,22 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char message[1024];
+static _Thread_local char err_message[1024];
 
 gw_err gw_fail(gw_err e, const char *fmt, ...) {
     /* Formatted aside: a caller may quote the previous message in the new one. */
-    char fresh[sizeof message];
+    char fresh[sizeof err_message];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     va_end(ap);
     gw_text_line(fresh); /* it quotes names and files that anyone may have written */
-    snprintf(message, sizeof message, "%s", fresh);
+    snprintf(err_message, sizeof err_message, "%s", fresh);
     return e;
 }
 
 const char *gw_err_text(void) {
-    return message;
+    return err_message;
 }
 
 bool gw_err_alone(gw_err e) {

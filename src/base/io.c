@@ -37,7 +37,7 @@ size_t gw_io_left(const gw_io *io) {
     return io->end - io->at;
 }
 
-static gw_err append(gw_io_memory *m, const void *data, size_t n) {
+static gw_err io_append(gw_io_memory *m, const void *data, size_t n) {
     if (n > m->room - m->bytes) {
         size_t room = m->bytes + n > 2 * m->room ? m->bytes + n : 2 * m->room;
         unsigned char *grown = realloc(m->data, room);
@@ -51,11 +51,11 @@ static gw_err append(gw_io_memory *m, const void *data, size_t n) {
     return GW_OK;
 }
 
-static gw_err put(gw_io *io, const void *data, size_t n) {
+static gw_err io_put(gw_io *io, const void *data, size_t n) {
     if (n == 0) /* zlib would take a NULL `data` for the start of a new checksum */
         return GW_OK;
     if (io->memory)
-        return append(io->memory, data, n);
+        return io_append(io->memory, data, n);
     io->crc = crc32_z(io->crc, data, n);
     if (fwrite(data, 1, n, gw_file_stream(io->file)) != n)
         return gw_fail(GW_ERR_IO, "cannot write %s: %s", io->path, strerror(errno));
@@ -63,19 +63,19 @@ static gw_err put(gw_io *io, const void *data, size_t n) {
     return GW_OK;
 }
 
-static gw_err damaged(const gw_io *io, const char *why) {
+static gw_err io_damaged(const gw_io *io, const char *why) {
     return gw_fail(GW_ERR_INPUT, "%s: %s", io->path, why);
 }
 
-static gw_err take(gw_io *io, void *out, size_t n) {
+static gw_err io_take(gw_io *io, void *out, size_t n) {
     if (n == 0)
         return GW_OK;
     if (n > io->end - io->at)
-        return damaged(io, "truncated");
+        return io_damaged(io, "truncated");
     if (io->memory)
         memcpy(out, io->memory->data + io->at, n);
     else if (fread(out, 1, n, io->in) != n)
-        return damaged(io, "changed while it was read");
+        return io_damaged(io, "changed while it was read");
     io->at += n;
     return GW_OK;
 }
@@ -90,9 +90,9 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
     gw_err e =
         io->path ? gw_file_create(&io->file, dir, name) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e == GW_OK)
-        e = put(io, magic, MAGIC);
+        e = io_put(io, magic, MAGIC);
     if (e == GW_OK)
-        e = put(io, head, sizeof head);
+        e = io_put(io, head, sizeof head);
     if (e != GW_OK) {
         gw_io_abandon(io);
         return e;
@@ -101,7 +101,7 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
     return GW_OK;
 }
 
-static gw_err check_header(gw_io *io, const char *magic, uint32_t version) {
+static gw_err io_check_header(gw_io *io, const char *magic, uint32_t version) {
     char head[HEADER];
     uint32_t found[2];
     if (io->end < HEADER + sizeof(uint32_t) || fread(head, 1, HEADER, io->in) != HEADER ||
@@ -109,7 +109,7 @@ static gw_err check_header(gw_io *io, const char *magic, uint32_t version) {
         return gw_fail(GW_ERR_INPUT, "%s: not a gradwire '%.8s' file", io->path, magic);
     memcpy(found, head + MAGIC, sizeof found);
     if (found[1] != BYTE_ORDER_MARK)
-        return damaged(io, "written on a machine of another byte order");
+        return io_damaged(io, "written on a machine of another byte order");
     if (found[0] != version)
         return gw_fail(GW_ERR_INPUT, "%s: format version %u, this gradwire reads %u", io->path,
                        found[0], version);
@@ -126,15 +126,15 @@ static gw_err read_sum(gw_io *io) {
     gw_err e = gw_alloc(&piece, PIECE, 1);
     while (e == GW_OK && io->at < io->end) {
         size_t n = io->end - io->at < PIECE ? io->end - io->at : PIECE;
-        e = take(io, piece, n);
+        e = io_take(io, piece, n);
         if (e == GW_OK)
             io->crc = crc32_z(io->crc, (const Bytef *)piece, n);
     }
     free(piece);
     if (e == GW_OK && fread(&stored, 1, sizeof stored, io->in) != sizeof stored)
-        e = damaged(io, "changed while it was read");
+        e = io_damaged(io, "changed while it was read");
     if (e == GW_OK && stored != (uint32_t)io->crc)
-        e = damaged(io, "damaged: its checksum does not match");
+        e = io_damaged(io, "damaged: its checksum does not match");
     return e;
 }
 
@@ -147,10 +147,10 @@ static gw_err check_sum(gw_io *io) {
     return e;
 }
 
-static gw_err check(gw_io *io, const char *magic, uint32_t version, size_t limit) {
+static gw_err io_check(gw_io *io, const char *magic, uint32_t version, size_t limit) {
     GW_TRY(gw_file_open(io->path, &io->in, &io->end));
     size_t bytes = io->end;
-    GW_TRY(check_header(io, magic, version));
+    GW_TRY(io_check_header(io, magic, version));
     if (bytes > limit)
         return gw_fail(GW_ERR_INPUT, "%s: %zu bytes, but a '%.8s' file has at most %zu", io->path,
                        bytes, magic, limit);
@@ -185,7 +185,8 @@ gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t ver
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     io->loading = true;
     io->path = strdup(path);
-    gw_err e = io->path ? check(io, magic, version, limit) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e =
+        io->path ? io_check(io, magic, version, limit) : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (e != GW_OK) {
         gw_io_abandon(io);
         return e;
@@ -222,26 +223,26 @@ gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {
     uint32_t name_len = (uint32_t)strlen(name);
     uint64_t size = bytes;
     if (!io->loading) {
-        GW_TRY(put(io, &name_len, sizeof name_len));
-        GW_TRY(put(io, name, name_len));
-        GW_TRY(put(io, &size, sizeof size));
-        return put(io, data, bytes);
+        GW_TRY(io_put(io, &name_len, sizeof name_len));
+        GW_TRY(io_put(io, name, name_len));
+        GW_TRY(io_put(io, &size, sizeof size));
+        return io_put(io, data, bytes);
     }
     uint32_t got_len = 0;
     char got[64];
-    GW_TRY(take(io, &got_len, sizeof got_len));
+    GW_TRY(io_take(io, &got_len, sizeof got_len));
     if (got_len >= sizeof got)
-        return damaged(io, "damaged: a field name is too long");
-    GW_TRY(take(io, got, got_len));
+        return io_damaged(io, "damaged: a field name is too long");
+    GW_TRY(io_take(io, got, got_len));
     got[got_len] = '\0';
-    GW_TRY(take(io, &size, sizeof size));
+    GW_TRY(io_take(io, &size, sizeof size));
     if (got_len != name_len || memcmp(got, name, name_len) != 0 || size != bytes) {
         char plain[sizeof got];
         gw_text_plain(plain, sizeof plain, got);
         return gw_fail(GW_ERR_INPUT, "%s: holds '%s' of %llu bytes where '%s' of %zu is expected",
                        io->path, plain, (unsigned long long)size, name, bytes);
     }
-    return take(io, data, bytes);
+    return io_take(io, data, bytes);
 }
 
 gw_err gw_io_alike(gw_io *io, const char *name, void *data, size_t bytes) {
@@ -257,7 +258,7 @@ uint32_t gw_io_alike_sum(const gw_io *io) {
 
 static gw_err finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
     *crc32 = (uint32_t)io->crc;
-    GW_TRY(put(io, crc32, sizeof *crc32));
+    GW_TRY(io_put(io, crc32, sizeof *crc32));
     *bytes = io->at;
     gw_file *f = io->file;
     io->file = NULL;
@@ -277,7 +278,7 @@ gw_err gw_io_close(gw_io *io) {
         uint32_t crc;
         e = finish_file(io, &bytes, &crc);
     } else if (io->loading && io->at != io->end) {
-        e = damaged(io, "holds more than this gradwire knows");
+        e = io_damaged(io, "holds more than this gradwire knows");
     }
     gw_io_abandon(io);
     return e;

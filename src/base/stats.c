@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int ascending(const void *a, const void *b) {
+static int stats_ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -28,18 +28,18 @@ static int interval_rank(int n) {
     return k;
 }
 
-static double middle(const double *sorted, int n) {
+static double stats_middle(const double *sorted, int n) {
     return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
 double gw_stats_typical(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    qsort(x, (size_t)n, sizeof *x, stats_ascending);
     return x[(n - 1) / 10];
 }
 
 double gw_stats_median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, ascending);
-    return middle(x, n);
+    qsort(x, (size_t)n, sizeof *x, stats_ascending);
+    return stats_middle(x, n);
 }
 
 gw_stats gw_stats_of(double *x, int n) {
@@ -54,7 +54,7 @@ gw_stats gw_stats_of(double *x, int n) {
 }
 
 /* The k-th least of x[0..n), from 0: Hoare's selection, which moves the values about. */
-static double kth(double *x, int n, int k) {
+static double stats_kth(double *x, int n, int k) {
     int low = 0, high = n - 1;
     while (low < high) {
         double pivot = x[low + (high - low) / 2];
@@ -103,10 +103,10 @@ gw_err gw_stats_series(const double *x, int n, uint64_t seed, gw_stats *out) {
             int left = n - at < block ? n - at : block;
             memcpy(drawn + at, x + from, (size_t)left * sizeof *drawn);
         }
-        medians[r] = (kth(drawn, n, (n - 1) / 2) + kth(drawn, n, n / 2)) / 2;
+        medians[r] = (stats_kth(drawn, n, (n - 1) / 2) + stats_kth(drawn, n, n / 2)) / 2;
     }
     free(drawn);
-    qsort(medians, RESAMPLES, sizeof *medians, ascending);
+    qsort(medians, RESAMPLES, sizeof *medians, stats_ascending);
     out->ci_low = medians[TAIL - 1];
     out->ci_high = medians[RESAMPLES - TAIL];
     return GW_OK;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Bytes of the character at s, 0 if it is no UTF-8. Stops at a terminating 0. */
-static size_t character(const unsigned char *s) {
+static size_t text_character(const unsigned char *s) {
     static const struct {
         unsigned char mask, lead;
         uint32_t least; /* anything smaller has a shorter form */
@@ -29,7 +29,7 @@ static size_t character(const unsigned char *s) {
 bool gw_text_utf8(const char *s) {
     const unsigned char *at = (const unsigned char *)s;
     while (*at) {
-        size_t n = character(at);
+        size_t n = text_character(at);
         if (n == 0)
             return false;
         at += n;
@@ -40,7 +40,7 @@ bool gw_text_utf8(const char *s) {
 void gw_text_copy(char *dst, size_t cap, const char *src) {
     size_t len = 0;
     while (src[len]) {
-        size_t n = character((const unsigned char *)src + len);
+        size_t n = text_character((const unsigned char *)src + len);
         n = n ? n : 1;
         if (len + n >= cap)
             break;
@@ -63,7 +63,7 @@ size_t gw_text_print(char *dst, size_t cap, const char *format, ...) {
     while (back < 3 && back < len && ((unsigned char)dst[len - 1 - back] & 0xc0) == 0x80)
         back++; /* continuations of the last character, which its first byte may promise more of */
     if (back < len && (unsigned char)dst[len - 1 - back] >= 0xc0 &&
-        character((unsigned char *)dst + len - 1 - back) == 0)
+        text_character((unsigned char *)dst + len - 1 - back) == 0)
         dst[len -= back + 1] = '\0';
     return len;
 }
@@ -81,7 +81,7 @@ void gw_text_line(char *s) {
     char *to = s;
     for (size_t n; *s; s += n) {
         const unsigned char *c = (const unsigned char *)s;
-        n = character(c);
+        n = text_character(c);
         bool control = c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0);
         if (n == 0 || control) {
             n = n ? n : 1;

@@ -56,8 +56,8 @@ static _Thread_local struct {
     long long base[EVENTS];
 } mine;
 
-static pthread_key_t ends; /* its destructor closes a thread's sets when the thread ends */
-static pthread_once_t ends_once = PTHREAD_ONCE_INIT;
+static pthread_key_t counters_ends; /* its destructor closes a thread's sets when the thread ends */
+static pthread_once_t counters_ends_once = PTHREAD_ONCE_INIT;
 
 static void close_mine(void *unused) {
     (void)unused;
@@ -76,7 +76,7 @@ static void close_mine(void *unused) {
 }
 
 static void make_key(void) {
-    pthread_key_create(&ends, close_mine);
+    pthread_key_create(&counters_ends, close_mine);
 }
 
 /* Names of the events that this thread counts of a group. */
@@ -87,12 +87,12 @@ static int names_of(const plan *p, bool main, const char *names[EVENTS]) {
     return n;
 }
 
-static gw_err open_mine(const gw_counters *c, bool main) {
+static gw_err counters_open_mine(const gw_counters *c, bool main) {
     mine.owner = c->serial;
     mine.source = c->source;
     mine.main = main;
     mine.running = -1;
-    pthread_setspecific(ends, &mine);
+    pthread_setspecific(counters_ends, &mine);
     for (int g = 0; g < c->in.groups; g++) {
         const char *names[EVENTS];
         int n = names_of(&c->in.plan[g], main, names);
@@ -122,7 +122,7 @@ static gw_err read_mine(const gw_counters *c, long long values[EVENTS]) {
 
 static gw_err begin_mine(const gw_counters *c, bool main) {
     if (mine.owner != c->serial)
-        GW_TRY(open_mine(c, main));
+        GW_TRY(counters_open_mine(c, main));
     GW_TRY(switch_mine(c, c->active));
     GW_TRY(read_mine(c, mine.base));
     mine.begun = c->batch;
@@ -146,7 +146,7 @@ static gw_err end_mine(const gw_counters *c, long long counted[EVENTS], bool *wh
 /* ---- all threads of the rank ---- */
 
 /* Counting is over, the run goes on. Any thread, but only the first reason is kept. */
-static void fail(gw_counters *c, gw_err e) {
+static void counters_fail(gw_counters *c, gw_err e) {
     if (e == GW_OK)
         return;
 #pragma omp critical(gw_counters_fail)
@@ -158,14 +158,14 @@ static void fail(gw_counters *c, gw_err e) {
 static void workers_begin(gw_counters *c) {
 #pragma omp parallel num_threads(c->threads)
     if (omp_get_thread_num() > 0)
-        fail(c, begin_mine(c, false));
+        counters_fail(c, begin_mine(c, false));
 }
 
 static void workers_end(gw_counters *c) {
 #pragma omp parallel num_threads(c->threads)
     if (omp_get_thread_num() > 0) {
         bool whole;
-        fail(c, end_mine(c, c->worker[omp_get_thread_num()], &whole));
+        counters_fail(c, end_mine(c, c->worker[omp_get_thread_num()], &whole));
         if (!whole)
             atomic_store(&c->lost, true);
     }
@@ -177,32 +177,32 @@ static bool others_count(const gw_counters *c) {
 
 /* ---- edges of phases ---- */
 
-static gw_counters *listening;
+static gw_counters *counters_listening;
 
-static bool computing(gw_phase p) {
+static bool counters_computing(gw_phase p) {
     return p == GW_PHASE_FORWARD || p == GW_PHASE_BACKWARD || p == GW_PHASE_UPDATE ||
            p == GW_PHASE_ENCODE || p == GW_PHASE_DECODE;
 }
 
-static void edge(gw_phase ended, gw_phase begun) {
-    gw_counters *c = listening;
-    bool add = computing(ended);
-    if (!c->inside || !c->in.plan[c->active].memory || (!add && !computing(begun)))
+static void counters_edge(gw_phase ended, gw_phase begun) {
+    gw_counters *c = counters_listening;
+    bool add = counters_computing(ended);
+    if (!c->inside || !c->in.plan[c->active].memory || (!add && !counters_computing(begun)))
         return;
     long long now[EVENTS];
-    fail(c, read_mine(c, now));
+    counters_fail(c, read_mine(c, now));
     for (int i = 0; add && i < EVENTS; i++)
         c->phase[ended][i] += now[i] - c->last[i];
     memcpy(c->last, now, sizeof now);
     c->reads++;
 }
 
-static const gw_ledger_sink sink = {.edge = edge};
+static const gw_ledger_sink counters_sink = {.edge = counters_edge};
 
 static void stop_edges(gw_counters *c) {
-    if (listening == c) {
-        gw_ledger_unlisten(&sink);
-        listening = NULL;
+    if (counters_listening == c) {
+        gw_ledger_unlisten(&counters_sink);
+        counters_listening = NULL;
     }
     c->regions = false;
 }
@@ -224,14 +224,14 @@ static void judge_share(gw_counters *c) {
 
 /* ---- a batch ---- */
 
-static void begin(gw_counters *c) {
+static void counters_begin(gw_counters *c) {
     memset(c->worker, 0, (size_t)c->threads * sizeof *c->worker);
     c->active = (int)(c->batch++ % c->in.groups);
     memset(c->phase, 0, sizeof c->phase);
     atomic_store(&c->lost, false);
     if (others_count(c))
         workers_begin(c);
-    fail(c, begin_mine(c, true)); /* last, as it is the first at the end */
+    counters_fail(c, begin_mine(c, true)); /* last, as it is the first at the end */
     memcpy(c->last, mine.base, sizeof c->last);
     c->inside = true;
 }
@@ -239,15 +239,16 @@ static void begin(gw_counters *c) {
 void gw_counters_begin(gw_counters *c) {
     if (!c || *c->failed || gw_ledger_profile() != GW_PROFILE_FULL)
         return;
-    if (c->regions && listening != c) { /* not before: the ledger forgets its sinks at its start */
-        listening = c;
-        gw_ledger_listen(&sink);
+    if (c->regions &&
+        counters_listening != c) { /* not before: the ledger forgets its sinks at its start */
+        counters_listening = c;
+        gw_ledger_listen(&counters_sink);
     }
-    begin(c);
+    counters_begin(c);
 }
 
 /* Fraction that waited for memory while `counted` was counted; NaN: cannot be told. */
-static double fraction(const plan *p, const long long counted[EVENTS]) {
+static double counters_fraction(const plan *p, const long long counted[EVENTS]) {
     const double slack = 0.02; /* events of a group are not read in the same cycle */
     double values[EVENTS];
     for (int i = 0; i < EVENTS; i++)
@@ -258,19 +259,20 @@ static double fraction(const plan *p, const long long counted[EVENTS]) {
     return !(f >= -slack && f <= 1 + slack) ? NAN : fmin(1, fmax(0, f));
 }
 
-static double time_of(const gw_counters *c, const gw_batch_cost *cost, gw_phase p, double whole) {
+static double counters_time_of(const gw_counters *c, const gw_batch_cost *cost, gw_phase p,
+                               double whole) {
     double t = cost->phase_s[p];
     if (t == 0)
         return 0;
-    return t * (c->regions ? fraction(&c->in.plan[c->active], c->phase[p]) : whole);
+    return t * (c->regions ? counters_fraction(&c->in.plan[c->active], c->phase[p]) : whole);
 }
 
-static void split(gw_counters *c, const long long sum[EVENTS], const gw_batch_cost *cost,
+static void counters_split(gw_counters *c, const long long sum[EVENTS], const gw_batch_cost *cost,
                   gw_batch_counts *out) {
-    double whole = fraction(&c->in.plan[c->active], sum), compute = 0, memory = 0;
+    double whole = counters_fraction(&c->in.plan[c->active], sum), compute = 0, memory = 0;
     for (gw_phase p = GW_PHASE_FORWARD; p <= GW_PHASE_UPDATE; p++) {
         compute += cost->phase_s[p];
-        memory += time_of(c, cost, p, whole);
+        memory += counters_time_of(c, cost, p, whole);
     }
     if (isnan(memory)) {
         c->lost_batches++;
@@ -279,10 +281,10 @@ static void split(gw_counters *c, const long long sum[EVENTS], const gw_batch_co
     out->memory_s = memory;
     out->core_s = compute - memory;
     out->memory_codec_s =
-        time_of(c, cost, GW_PHASE_ENCODE, whole) + time_of(c, cost, GW_PHASE_DECODE, whole);
+        counters_time_of(c, cost, GW_PHASE_ENCODE, whole) + counters_time_of(c, cost, GW_PHASE_DECODE, whole);
 }
 
-static void use(gw_counters *c, const long long main[EVENTS], const gw_batch_cost *cost,
+static void counters_use(gw_counters *c, const long long main[EVENTS], const gw_batch_cost *cost,
                 gw_batch_counts *out) {
     plan *p = &c->in.plan[c->active];
     long long sum[EVENTS];
@@ -296,7 +298,7 @@ static void use(gw_counters *c, const long long main[EVENTS], const gw_batch_cos
     }
     p->batches++;
     if (p->memory)
-        split(c, sum, cost, out);
+        counters_split(c, sum, cost, out);
 }
 
 gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
@@ -306,13 +308,13 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
     c->inside = false;
     long long counted[EVENTS];
     bool whole;
-    fail(c, end_mine(c, counted, &whole));
+    counters_fail(c, end_mine(c, counted, &whole));
     if (others_count(c))
         workers_end(c);
     if (!whole || atomic_load(&c->lost))
         c->lost_batches++;
     else
-        use(c, counted, cost, &out);
+        counters_use(c, counted, cost, &out);
     c->wall_s += cost->wall_s;
     if (c->batch == TRIAL / 2) { /* the first batches take much longer */
         c->reads = 0;
@@ -333,7 +335,7 @@ static void measure_edges(gw_counters *c) {
     for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
         gw_batch_cost cost = {0};
         uint64_t from = gw_clock_ticks();
-        begin(c);
+        counters_begin(c);
         gw_counters_end(c, &cost);
         c->edge_s = fmin(c->edge_s, gw_clock_since(from));
     }
@@ -346,7 +348,7 @@ static void measure_read(gw_counters *c) {
     for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
         uint64_t from = gw_clock_ticks();
         for (int i = 0; i < COST_READS; i++)
-            fail(c, read_mine(c, values));
+            counters_fail(c, read_mine(c, values));
         c->read_s = fmin(c->read_s, gw_clock_since(from) / COST_READS);
     }
 }
@@ -369,8 +371,8 @@ static void choose_edges(gw_counters *c) {
     snprintf(c->why, sizeof c->why, "a read takes %.0f ns", c->read_s * 1e9);
 }
 
-static gw_err start(gw_counters *c) {
-    pthread_once(&ends_once, make_key);
+static gw_err counters_start(gw_counters *c) {
+    pthread_once(&counters_ends_once, make_key);
     GW_TRY(gw_alloc(&c->worker, (size_t)c->threads, sizeof *c->worker));
     measure_edges(c); /* opens the sets of all threads */
     if (!*c->failed)
@@ -391,7 +393,7 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
     c->threads = threads;
     gw_err e = gw_counter_plans_make(&c->in, report, source, choice);
     if (e == GW_OK && c->in.groups > 0) {
-        e = start(c);
+        e = counters_start(c);
         if (e == GW_ERR_UNSUPPORTED) {
             report->memory = false;
             gw_text_print(report->reason, sizeof report->reason, "%s", gw_err_text());

@@ -20,13 +20,13 @@ typedef struct papi_set {
     part part[EVENTS];
 } papi_set;
 
-static gw_err refuse(const char *what, const char *event, int code) {
+static gw_err papi_refuse(const char *what, const char *event, int code) {
     const char *why = PAPI_strerror(code);
     return gw_fail(GW_ERR_UNSUPPORTED, "%s cannot be %s: %s (%d)", event, what,
                    why ? why : "unknown error", code);
 }
 
-static gw_err part_of(papi_set *s, int component, part **out) {
+static gw_err papi_set_part(papi_set *s, int component, part **out) {
     for (int i = 0; i < s->parts; i++)
         if (s->part[i].component == component) {
             *out = &s->part[i];
@@ -36,27 +36,27 @@ static gw_err part_of(papi_set *s, int component, part **out) {
     *p = (part){.set = PAPI_NULL, .component = component};
     int rc = PAPI_create_eventset(&p->set);
     if (rc != PAPI_OK)
-        return refuse("created", "an event set", rc);
+        return papi_refuse("created", "an event set", rc);
     s->parts++;
     *out = p;
     return GW_OK;
 }
 
-static gw_err add(papi_set *s, const char *event, int place) {
+static gw_err papi_set_add(papi_set *s, const char *event, int place) {
     int code = 0;
     int rc = PAPI_event_name_to_code(event, &code);
     if (rc != PAPI_OK)
-        return refuse("found by that name", event, rc);
+        return papi_refuse("found by that name", event, rc);
     part *p = NULL;
-    GW_TRY(part_of(s, PAPI_get_event_component(code), &p));
+    GW_TRY(papi_set_part(s, PAPI_get_event_component(code), &p));
     rc = PAPI_add_event(p->set, code);
     if (rc != PAPI_OK)
-        return refuse("counted, though PAPI knows the name", event, rc);
+        return papi_refuse("counted, though PAPI knows the name", event, rc);
     p->place[p->n++] = place;
     return GW_OK;
 }
 
-static void close_set(void *set) {
+static void papi_set_close(void *set) {
     papi_set *s = set;
     for (int i = 0; i < s->parts; i++) {
         PAPI_cleanup_eventset(s->part[i].set);
@@ -65,33 +65,33 @@ static void close_set(void *set) {
     free(s);
 }
 
-static gw_err open_here(papi_set *s, const char *const *events, int n) {
+static gw_err papi_set_fill(papi_set *s, const char *const *events, int n) {
     if (n > EVENTS)
         return gw_fail(GW_ERR_UNSUPPORTED, "%d events at once: at most %d", n, EVENTS);
     int rc = PAPI_register_thread();
     if (rc != PAPI_OK)
-        return refuse("registered", "a thread", rc);
+        return papi_refuse("registered", "a thread", rc);
     for (int i = 0; i < n; i++)
-        GW_TRY(add(s, events[i], i));
+        GW_TRY(papi_set_add(s, events[i], i));
     return GW_OK;
 }
 
-static gw_err open_set(void **out, const char *const *events, int n) {
+static gw_err papi_set_open(void **out, const char *const *events, int n) {
     papi_set *s = NULL;
     GW_TRY(gw_papi_start());
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
     gw_err e;
 #pragma omp critical(gw_counters_papi_open)
-    e = open_here(s, events, n);
+    e = papi_set_fill(s, events, n);
     if (e != GW_OK) {
-        close_set(s);
+        papi_set_close(s);
         return e;
     }
     *out = s;
     return GW_OK;
 }
 
-static gw_err stop_set(void *set) {
+static gw_err papi_set_stop(void *set) {
     papi_set *s = set;
     int bad = PAPI_OK;
     for (int i = 0; i < s->parts; i++) {
@@ -99,10 +99,10 @@ static gw_err stop_set(void *set) {
         int rc = PAPI_stop(s->part[i].set, last);
         bad = rc != PAPI_OK ? rc : bad;
     }
-    return bad == PAPI_OK ? GW_OK : refuse("stopped", "an event set", bad);
+    return bad == PAPI_OK ? GW_OK : papi_refuse("stopped", "an event set", bad);
 }
 
-static gw_err start_set(void *set) {
+static gw_err papi_set_start(void *set) {
     papi_set *s = set;
     for (int i = 0; i < s->parts; i++) {
         int rc = PAPI_start(s->part[i].set);
@@ -110,19 +110,19 @@ static gw_err start_set(void *set) {
             continue;
         while (--i >= 0)
             PAPI_stop(s->part[i].set, (long long[EVENTS]){0});
-        return refuse("started", "an event set", rc);
+        return papi_refuse("started", "an event set", rc);
     }
     return GW_OK;
 }
 
-static gw_err read_set(void *set, long long *values) {
+static gw_err papi_set_read(void *set, long long *values) {
     const papi_set *s = set;
     for (int i = 0; i < s->parts; i++) {
         const part *p = &s->part[i];
         long long some[EVENTS];
         int rc = PAPI_read(p->set, some);
         if (rc != PAPI_OK)
-            return refuse("read", "an event set", rc);
+            return papi_refuse("read", "an event set", rc);
         for (int k = 0; k < p->n; k++)
             values[p->place[k]] = some[k];
     }
@@ -139,9 +139,10 @@ static bool per_thread(const char *event) {
     return c && strcmp(c->name, "perf_event") == 0;
 }
 
-static void leave(void) {
+static void papi_leave(void) {
     PAPI_unregister_thread();
 }
 
-const gw_counter_source gw_counters_papi = {"papi",   open_set,  start_set,  read_set,
-                                            stop_set, close_set, per_thread, leave};
+const gw_counter_source gw_counters_papi = {"papi",        papi_set_open, papi_set_start,
+                                            papi_set_read, papi_set_stop, papi_set_close,
+                                            per_thread,    papi_leave};

@@ -105,7 +105,7 @@ static void say_why(gw_counters_report *r, const gw_group_choice *choice) {
 }
 
 /* More columns than a row has: only a file of many groups, each with other events. */
-static gw_err count_columns(const gw_group_choice *choice) {
+static gw_err plan_count_columns(const gw_group_choice *choice) {
     const char *seen[GW_GROUPS * GW_GROUP_EVENTS];
     int n = 0;
     for (int g = 0; g < choice->groups; g++)
@@ -124,7 +124,7 @@ static gw_err count_columns(const gw_group_choice *choice) {
 
 gw_err gw_counter_plans_make(gw_counter_plans *out, gw_counters_report *report,
                              const gw_counter_source *source, const gw_group_choice *choice) {
-    GW_TRY(count_columns(choice));
+    GW_TRY(plan_count_columns(choice));
     for (int g = 0; g < choice->groups; g++)
         plan_group(out, source, &choice->group[g], report);
     gw_sanity_end();

@@ -14,45 +14,45 @@ typedef struct reader {
     gw_expr *out;
 } reader;
 
-static gw_err wrong(const reader *r, const char *what) {
+static gw_err expr_wrong(const reader *r, const char *what) {
     return gw_fail(GW_ERR_INPUT, "formula '%.80s': %s at character %d", r->text, what,
                    (int)(r->at - r->text) + 1);
 }
 
-static void blanks(reader *r) {
+static void expr_blanks(reader *r) {
     r->at += strspn(r->at, " \t");
 }
 
-static gw_err emit(reader *r, char op, int name, double number) {
+static gw_err expr_emit(reader *r, char op, int name, double number) {
     if (r->out->steps == GW_EXPR_STEPS)
-        return wrong(r, "too long");
+        return expr_wrong(r, "too long");
     r->out->step[r->out->steps++] = (struct gw_expr_step){op, name, number};
     return GW_OK;
 }
 
-static gw_err expect(reader *r, char c) {
-    blanks(r);
+static gw_err expr_expect(reader *r, char c) {
+    expr_blanks(r);
     if (*r->at != c) {
         char what[] = "'?' expected";
         what[1] = c;
-        return wrong(r, what);
+        return expr_wrong(r, what);
     }
     r->at++;
     return GW_OK;
 }
 
-static gw_err sum(reader *r);
+static gw_err expr_sum(reader *r);
 
 static gw_err two_arguments(reader *r, char op) {
-    GW_TRY(expect(r, '('));
-    GW_TRY(sum(r));
-    GW_TRY(expect(r, ','));
-    GW_TRY(sum(r));
-    GW_TRY(expect(r, ')'));
-    return emit(r, op, 0, 0);
+    GW_TRY(expr_expect(r, '('));
+    GW_TRY(expr_sum(r));
+    GW_TRY(expr_expect(r, ','));
+    GW_TRY(expr_sum(r));
+    GW_TRY(expr_expect(r, ')'));
+    return expr_emit(r, op, 0, 0);
 }
 
-static gw_err word(reader *r) {
+static gw_err expr_word(reader *r) {
     const char *from = r->at;
     size_t len = 0;
     while (isalnum((unsigned char)from[len]) || from[len] == '_')
@@ -60,66 +60,66 @@ static gw_err word(reader *r) {
     for (int i = 0; i < r->n; i++)
         if (strlen(r->names[i]) == len && memcmp(r->names[i], from, len) == 0) {
             r->at += len;
-            return emit(r, '$', i, 0);
+            return expr_emit(r, '$', i, 0);
         }
     bool min = len == 3 && memcmp(from, "min", 3) == 0;
     if (!min && !(len == 3 && memcmp(from, "max", 3) == 0))
-        return wrong(r, "a name that is no event");
+        return expr_wrong(r, "a name that is no event");
     r->at += len;
     return two_arguments(r, min ? '<' : '>');
 }
 
-static gw_err atom(reader *r) {
-    blanks(r);
+static gw_err expr_atom(reader *r) {
+    expr_blanks(r);
     if (isalpha((unsigned char)*r->at) || *r->at == '_')
-        return word(r);
+        return expr_word(r);
     if (*r->at == '(') {
         r->at++;
-        GW_TRY(sum(r));
-        return expect(r, ')');
+        GW_TRY(expr_sum(r));
+        return expr_expect(r, ')');
     }
     if (!isdigit((unsigned char)*r->at) && *r->at != '.')
-        return wrong(r, "a number, a name or '(' expected");
+        return expr_wrong(r, "a number, a name or '(' expected");
     char *end;
     double x = strtod(r->at, &end);
     if (end == r->at || !isfinite(x))
-        return wrong(r, "no number");
+        return expr_wrong(r, "no number");
     r->at = end;
-    return emit(r, '#', 0, x);
+    return expr_emit(r, '#', 0, x);
 }
 
-static gw_err factor(reader *r) {
+static gw_err expr_factor(reader *r) {
     if (++r->depth > DEEPEST)
-        return wrong(r, "nested too deep");
-    blanks(r);
+        return expr_wrong(r, "nested too deep");
+    expr_blanks(r);
     gw_err e;
     if (*r->at == '-') {
         r->at++;
-        e = factor(r);
-        e = e == GW_OK ? emit(r, '~', 0, 0) : e;
+        e = expr_factor(r);
+        e = e == GW_OK ? expr_emit(r, '~', 0, 0) : e;
     } else {
-        e = atom(r);
+        e = expr_atom(r);
     }
     r->depth--;
     return e;
 }
 
-static gw_err product(reader *r) {
-    GW_TRY(factor(r));
-    for (blanks(r); *r->at == '*' || *r->at == '/'; blanks(r)) {
+static gw_err expr_product(reader *r) {
+    GW_TRY(expr_factor(r));
+    for (expr_blanks(r); *r->at == '*' || *r->at == '/'; expr_blanks(r)) {
         char op = *r->at++;
-        GW_TRY(factor(r));
-        GW_TRY(emit(r, op, 0, 0));
+        GW_TRY(expr_factor(r));
+        GW_TRY(expr_emit(r, op, 0, 0));
     }
     return GW_OK;
 }
 
-static gw_err sum(reader *r) {
-    GW_TRY(product(r));
-    for (blanks(r); *r->at == '+' || *r->at == '-'; blanks(r)) {
+static gw_err expr_sum(reader *r) {
+    GW_TRY(expr_product(r));
+    for (expr_blanks(r); *r->at == '+' || *r->at == '-'; expr_blanks(r)) {
         char op = *r->at++;
-        GW_TRY(product(r));
-        GW_TRY(emit(r, op, 0, 0));
+        GW_TRY(expr_product(r));
+        GW_TRY(expr_emit(r, op, 0, 0));
     }
     return GW_OK;
 }
@@ -127,11 +127,11 @@ static gw_err sum(reader *r) {
 gw_err gw_expr_parse(gw_expr *out, const char *text, const char *const *names, int n) {
     *out = (gw_expr){0};
     reader r = {.text = text, .at = text, .names = names, .n = n, .out = out};
-    GW_TRY(sum(&r));
-    return *r.at ? wrong(&r, "an operator expected") : GW_OK;
+    GW_TRY(expr_sum(&r));
+    return *r.at ? expr_wrong(&r, "an operator expected") : GW_OK;
 }
 
-static double apply(char op, double a, double b) {
+static double expr_apply(char op, double a, double b) {
     switch (op) {
     case '+': return a + b;
     case '-': return a - b;
@@ -155,7 +155,7 @@ double gw_expr_value(const gw_expr *e, const double *values) {
             stack[top] = -stack[top];
         } else {
             top--;
-            stack[top] = apply(s->op, stack[top], stack[top + 1]);
+            stack[top] = expr_apply(s->op, stack[top], stack[top + 1]);
         }
     }
     return stack[top];

@@ -21,7 +21,7 @@ typedef struct reader {
 #define BAD(r, fmt, ...)                                                                           \
     gw_fail(GW_ERR_INPUT, "%s: line %d: " fmt, (r)->path, (r)->line, __VA_ARGS__)
 
-static char *trim(char *s) {
+static char *group_trim(char *s) {
     s += strspn(s, " \t\r");
     char *end = s + strlen(s);
     while (end > s && strchr(" \t\r", end[-1]))
@@ -107,7 +107,7 @@ static gw_err cpu_line(reader *r, char *rest) {
 /* ---- group, event, memory, figure ---- */
 
 static gw_err group_line(reader *r, char *rest) {
-    char *name = trim(rest);
+    char *name = group_trim(rest);
     if (!good_name(name) || strlen(name) >= GW_GROUP_NAME)
         return BAD(r, "group '%s': a name of letters, digits and _ expected", name);
     for (int g = 0; g < r->out->groups; g++)
@@ -124,7 +124,7 @@ static gw_err add_names(const reader *r, gw_group_event *e, char *text) {
         char *bar = strchr(at, '|');
         if (bar)
             *bar = '\0';
-        char *name = trim(at);
+        char *name = group_trim(at);
         if (!*name || strlen(name) >= GW_EVENT_NAME || strpbrk(name, " \t,"))
             return BAD(r, "event %s: '%s' is no name of PAPI's", e->name, name);
         if (e->names == GW_GROUP_NAMES)
@@ -164,11 +164,11 @@ static gw_err event_line(reader *r, gw_group *g, char *rest) {
     return add_names(r, e, names);
 }
 
-static gw_err formula(const reader *r, const gw_group *g, char *text, gw_expr *out) {
+static gw_err group_formula(const reader *r, const gw_group *g, char *text, gw_expr *out) {
     const char *names[GW_GROUP_EVENTS];
     for (int i = 0; i < g->events; i++)
         names[i] = g->event[i].name;
-    if (gw_expr_parse(out, trim(text), names, g->events) != GW_OK) {
+    if (gw_expr_parse(out, group_trim(text), names, g->events) != GW_OK) {
         char why[512];
         gw_text_print(why, sizeof why, "%s", gw_err_text());
         return BAD(r, "%s", why);
@@ -181,13 +181,13 @@ static gw_err memory_line(reader *r, gw_group *g, char *rest) {
     if (!text)
         return BAD(r, "%s", "memory = FORMULA expected");
     *text++ = '\0';
-    char *bound = trim(rest);
+    char *bound = group_trim(rest);
     if (*bound && strcmp(bound, "lower") != 0 && strcmp(bound, "upper") != 0)
         return BAD(r, "memory '%s': must be lower, upper or nothing", bound);
     if (g->memory.steps)
         return BAD(r, "group %s has a memory formula already", g->name);
     g->bound = !*bound ? GW_BOUND_NONE : *bound == 'l' ? GW_BOUND_LOWER : GW_BOUND_UPPER;
-    return formula(r, g, text, &g->memory);
+    return group_formula(r, g, text, &g->memory);
 }
 
 static gw_err figure_line(reader *r, gw_group *g, char *rest) {
@@ -195,19 +195,19 @@ static gw_err figure_line(reader *r, gw_group *g, char *rest) {
     if (!text)
         return BAD(r, "%s", "figure NAME = FORMULA expected");
     *text++ = '\0';
-    char *name = trim(rest);
+    char *name = group_trim(rest);
     if (!good_name(name) || strlen(name) >= GW_GROUP_NAME)
         return BAD(r, "figure '%s': a name of letters, digits and _ expected", name);
     if (g->figures == GW_GROUP_FIGURES)
         return BAD(r, "more than %d figures in group %s", GW_GROUP_FIGURES, g->name);
     gw_group_figure *f = &g->figure[g->figures++];
     strcpy(f->name, name);
-    return formula(r, g, text, &f->value);
+    return group_formula(r, g, text, &f->value);
 }
 
 static gw_err one_line(reader *r, char *line) {
     line[strcspn(line, "#")] = '\0';
-    char *rest = trim(line);
+    char *rest = group_trim(line);
     if (!*rest)
         return GW_OK;
     char *word = next_word(&rest);

@@ -11,7 +11,7 @@
 
 enum { MOST_BYTES = 1 << 16 };
 
-static void take(const char *line, const char *key, int *out) {
+static void cpu_take(const char *line, const char *key, int *out) {
     const char *value = strchr(line, ':');
     size_t len = strlen(key);
     bool is = strncmp(line, key, len) == 0 &&
@@ -25,10 +25,10 @@ gw_cpu gw_cpu_read(const char *path) {
     FILE *in = fopen(path ? path : "/proc/cpuinfo", "r");
     char line[512];
     while (in && fgets(line, sizeof line, in)) {
-        take(line, "cpu family", &cpu.family);
-        take(line, "model", &cpu.model);
-        take(line, "CPU implementer", &cpu.implementer);
-        take(line, "CPU part", &cpu.part);
+        cpu_take(line, "cpu family", &cpu.family);
+        cpu_take(line, "model", &cpu.model);
+        cpu_take(line, "CPU implementer", &cpu.implementer);
+        cpu_take(line, "CPU part", &cpu.part);
         if (!*cpu.vendor && strncmp(line, "vendor_id", 9) == 0)
             (void)sscanf(line, "vendor_id : %23s", cpu.vendor);
         if (*line == '\n')
@@ -152,7 +152,7 @@ static gw_err add_events(gw_group_choice *out, const char *events) {
     return GW_OK;
 }
 
-static gw_err choose(gw_group_choice *out, const char *group, const char *events) {
+static gw_err choose_by_options(gw_group_choice *out, const char *group, const char *events) {
     bool automatic = strcmp(group, "auto") == 0;
     if (strcmp(group, "none") == 0)
         gw_text_print(out->reason, sizeof out->reason, "not wanted: --papi-group none");
@@ -167,7 +167,7 @@ static gw_err choose(gw_group_choice *out, const char *group, const char *events
 gw_err gw_group_choose(gw_group_choice **out, const char *group, const char *events) {
     gw_group_choice *c = NULL;
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    gw_err e = choose(c, group, events);
+    gw_err e = choose_by_options(c, group, events);
     if (e != GW_OK) {
         free(c);
         return e;

@@ -23,7 +23,7 @@ static void known_work(void) {
     (void)sink;
 }
 
-static void say(gw_papi_report *out, const char *what, int code) {
+static void papi_say(gw_papi_report *out, const char *what, int code) {
     const char *why = PAPI_strerror(code);
     gw_text_print(out->reason, sizeof out->reason, "%s: %s (%d)", what, why ? why : "unknown error",
                   code);
@@ -47,13 +47,13 @@ static void count_known_work(gw_papi_report *out, int set) {
     long long cycles = 0;
     int rc = PAPI_start(set);
     if (rc != PAPI_OK) {
-        say(out, "PAPI_TOT_CYC cannot be started", rc);
+        papi_say(out, "PAPI_TOT_CYC cannot be started", rc);
         return;
     }
     known_work();
     rc = PAPI_stop(set, &cycles);
     if (rc != PAPI_OK)
-        say(out, "PAPI_TOT_CYC cannot be read", rc);
+        papi_say(out, "PAPI_TOT_CYC cannot be read", rc);
     else if (cycles < STEPS || cycles > (long long)STEPS * MOST_CYCLES_A_STEP)
         gw_text_print(out->reason, sizeof out->reason,
                       "PAPI_TOT_CYC is accepted but counted %lld cycles for a loop of %d dependent "
@@ -66,14 +66,14 @@ static void count_known_work(gw_papi_report *out, int set) {
 static void try_hardware(gw_papi_report *out) {
     int set = PAPI_NULL, rc = PAPI_create_eventset(&set);
     if (rc != PAPI_OK) {
-        say(out, "no event set", rc);
+        papi_say(out, "no event set", rc);
         return;
     }
     rc = PAPI_add_event(set, PAPI_TOT_CYC);
     if (rc == PAPI_OK)
         count_known_work(out, set);
     else
-        say(out, "PAPI_TOT_CYC cannot be added", rc);
+        papi_say(out, "PAPI_TOT_CYC cannot be added", rc);
     PAPI_cleanup_eventset(set);
     PAPI_destroy_eventset(&set);
 }

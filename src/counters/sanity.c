@@ -29,7 +29,7 @@ const char *gw_sanity_name(gw_sanity s) {
 
 /* Sattolo's shuffle (Inf. Proc. Letters 22, 1986): a random order that is one single cycle, so that
  * neither a prefetcher nor a short loop spoils the chase. */
-static gw_err prepare(void) {
+static gw_err sanity_prepare(void) {
     if (memory.bytes)
         return GW_OK;
     long last = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -62,7 +62,7 @@ void gw_sanity_end(void) {
 }
 
 /* Each waits for the one before: no CPU retires the chain in fewer cycles than steps. */
-static void chain(void) {
+static void sanity_chain(void) {
     uint64_t x = 1;
     for (int i = 0; i < GW_SANITY_STEPS; i++) {
         x *= 0x9e3779b97f4a7c15u;
@@ -70,7 +70,7 @@ static void chain(void) {
     }
 }
 
-static void chase(void) {
+static void sanity_chase(void) {
     void **p = (void **)memory.bytes;
     for (int i = 0; i < LOADS; i += 8) /* few other instructions: load queues fill first */
         p = (void **)*(void **)*(void **)*(void **)*(void **)*(void **)*(void **)*p;
@@ -89,32 +89,32 @@ static void chase_apart(void) {
 }
 
 /* Into the second half of each line: the chase's pointers stay. */
-static void store(void) {
+static void sanity_store(void) {
     for (size_t i = 0; i < memory.lines; i++)
         *(volatile uint64_t *)(memory.bytes + i * LINE + LINE / 2) = i;
 }
 
 /* Kernels that need memory beyond the caches. */
-static bool beyond(gw_sanity s) {
+static bool sanity_beyond(gw_sanity s) {
     return s >= GW_SANITY_STALLS;
 }
 
 gw_err gw_sanity_run(gw_sanity s, double *least) {
-    if (beyond(s))
-        GW_TRY(prepare());
+    if (sanity_beyond(s))
+        GW_TRY(sanity_prepare());
     *least = 1;
     switch (s) {
     case GW_SANITY_CYCLES:
     case GW_SANITY_INSTRUCTIONS:
-        chain();
+        sanity_chain();
         *least = GW_SANITY_STEPS;
         break;
     case GW_SANITY_STALLS:
-        chase();
+        sanity_chase();
         *least = LOADS;
         break;
-    case GW_SANITY_MISSES: chase(); break;
-    case GW_SANITY_STORES: store(); break;
+    case GW_SANITY_MISSES: sanity_chase(); break;
+    case GW_SANITY_STORES: sanity_store(); break;
     case GW_SANITY_WINDOW: chase_apart(); break;
     default: *least = 0;
     }
@@ -126,8 +126,8 @@ static gw_err check_one(const gw_counter_source *source, void *set, int i, const
                         gw_sanity s) {
     long long before[GW_SANITY_EVENTS], after[GW_SANITY_EVENTS];
     double least = 0;
-    if (beyond(s)) /* not a part of what is counted */
-        GW_TRY(prepare());
+    if (sanity_beyond(s)) /* not a part of what is counted */
+        GW_TRY(sanity_prepare());
     uint64_t from = gw_clock_ticks();
     GW_TRY(source->read(set, before));
     GW_TRY(gw_sanity_run(s, &least));

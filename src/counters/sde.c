@@ -10,17 +10,17 @@ static long long wire_bytes(void *unused) {
     return (long long)gw_ledger_totals().wire_bytes;
 }
 
-static long long messages(void *unused) {
+static long long sde_messages(void *unused) {
     (void)unused;
     return (long long)gw_ledger_totals().messages;
 }
 
-static long long collectives(void *unused) {
+static long long sde_collectives(void *unused) {
     (void)unused;
     return (long long)gw_ledger_totals().collectives;
 }
 
-static long long batches(void *unused) {
+static long long sde_batches(void *unused) {
     (void)unused;
     return (long long)gw_ledger_totals().batches;
 }
@@ -31,9 +31,9 @@ void gw_sde_offer(void) {
         const char *name;
         papi_sde_fptr_t value;
     } events[] = {{"wire_bytes", wire_bytes},
-                  {"messages", messages},
-                  {"collectives", collectives},
-                  {"batches", batches}};
+                  {"messages", sde_messages},
+                  {"collectives", sde_collectives},
+                  {"batches", sde_batches}};
     static bool offered;
     if (offered)
         return;

@@ -55,7 +55,7 @@ const char *gw_data_find_fashion_mnist(void) {
 
 /* --- rank 0: read --- */
 
-static gw_err read_source(gw_raw *raw, const char *source, facts *f) {
+static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
     static const char synthetic[] = "synthetic";
     size_t len = sizeof synthetic - 1;
     if (strncmp(source, synthetic, len) == 0 && (source[len] == '\0' || source[len] == ':')) {
@@ -89,7 +89,7 @@ static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
     if (!spec->source || !*spec->source)
         return gw_fail(GW_ERR_USAGE, "data: no source: give fashion-mnist, a folder or synthetic");
     f->outline = spec->outline;
-    GW_TRY(read_source(raw, spec->source, f));
+    GW_TRY(data_read_source(raw, spec->source, f));
     GW_TRY(check_scale(raw, spec->image_scale));
     if (!spec->outline) {
         gw_raw_hash(raw, f->hash);
@@ -115,19 +115,19 @@ static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
 
 /* --- a node's copy --- */
 
-static size_t take(size_t *at, size_t bytes) {
+static size_t data_take(size_t *at, size_t bytes) {
     size_t here = *at;
     *at += (bytes + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
     return here;
 }
 
-static layout lay_out(const facts *f) {
+static layout data_lay_out(const facts *f) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     uint32_t n[PARTS] = {f->sharded ? 0 : f->train, f->validation, f->test};
     layout l = {.bytes = 0};
     for (int p = 0; p < PARTS; p++) {
-        l.images[p] = take(&l.bytes, n[p] * pixels);
-        l.labels[p] = take(&l.bytes, n[p]);
+        l.images[p] = data_take(&l.bytes, n[p] * pixels);
+        l.labels[p] = data_take(&l.bytes, n[p]);
     }
     return l;
 }
@@ -148,7 +148,7 @@ static gw_err join_node(hold *h, MPI_Comm comm) {
 
 /* MPI makes the file of a window sparse: without this look a container's small /dev/shm would
  * end the run with SIGBUS when the copy is filled. */
-static gw_err check_room(size_t bytes) {
+static gw_err data_check_room(size_t bytes) {
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0)
         return GW_OK; /* shared memory is elsewhere here */
@@ -161,7 +161,7 @@ static gw_err check_room(size_t bytes) {
     return GW_OK;
 }
 
-static gw_err share_window(hold *h, size_t bytes) {
+static gw_err data_share_window(hold *h, size_t bytes) {
     MPI_Aint size;
     int unit;
     void *base = NULL;
@@ -180,9 +180,9 @@ static gw_err node_memory(hold *h, MPI_Comm comm, size_t bytes) {
     if (alone)
         e = gw_alloc(&h->copy, bytes, 1);
     else if (h->node_rank == 0)
-        e = check_room(bytes);
+        e = data_check_room(bytes);
     GW_TRY(gw_agree(comm, e));
-    return gw_agree(comm, alone ? GW_OK : share_window(h, bytes));
+    return gw_agree(comm, alone ? GW_OK : data_share_window(h, bytes));
 }
 
 static void place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part *part,
@@ -260,8 +260,8 @@ static gw_err prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, in
     return gw_alloc(&h->shard, cut[rank].n, pixels + 1);
 }
 
-static gw_err scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *train, MPI_Comm comm,
-                      int rank) {
+static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *train,
+                           MPI_Comm comm, int rank) {
     int ranks;
     gw_span *cut = NULL;
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
@@ -287,7 +287,8 @@ static gw_err scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *tr
 
 /* --- all together --- */
 
-static gw_dataset part_of(const facts *f, const layout *l, const uint8_t *copy, int p, uint32_t n) {
+static gw_dataset data_part_of(const facts *f, const layout *l, const uint8_t *copy, int p,
+                               uint32_t n) {
     return (gw_dataset){.n = n,
                         .n_global = n,
                         .rows = f->rows,
@@ -297,20 +298,20 @@ static gw_dataset part_of(const facts *f, const layout *l, const uint8_t *copy, 
                         .labels = copy + l->labels[p]};
 }
 
-static gw_err spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Comm comm, int rank) {
+static gw_err data_spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Comm comm, int rank) {
     hold *h = d->priv;
-    layout l = lay_out(f);
+    layout l = data_lay_out(f);
     GW_TRY(node_memory(h, comm, l.bytes));
     if (!f->outline)
         GW_TRY(fill_copies(h, f, &l, raw, rank));
-    d->train = part_of(f, &l, h->copy, TRAIN, f->train);
-    d->validation = part_of(f, &l, h->copy, VALIDATION, f->validation);
-    d->test = part_of(f, &l, h->copy, TEST, f->test);
+    d->train = data_part_of(f, &l, h->copy, TRAIN, f->train);
+    d->validation = data_part_of(f, &l, h->copy, VALIDATION, f->validation);
+    d->test = data_part_of(f, &l, h->copy, TEST, f->test);
     d->classes = f->classes;
     memcpy(d->name, f->name, sizeof d->name);
     memcpy(d->source, f->source, sizeof d->source);
     memcpy(d->hash, f->hash, sizeof d->hash);
-    return f->sharded ? scatter(h, f, raw, &d->train, comm, rank) : GW_OK;
+    return f->sharded ? data_scatter(h, f, raw, &d->train, comm, rank) : GW_OK;
 }
 
 static gw_err data_new(gw_data **out) {
@@ -330,7 +331,7 @@ static gw_err data_new(gw_data **out) {
 }
 
 /* Take what rank 0 found, or everyone's error. */
-static gw_err learn(facts *f, gw_err mine, MPI_Comm comm) {
+static gw_err data_learn(facts *f, gw_err mine, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, mine));
     GW_TRY(gw_bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
     return GW_OK;
@@ -345,9 +346,9 @@ gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     gw_err e = data_new(&d);
     if (e == GW_OK && rank == 0)
         e = read_and_split(&raw, spec, &f);
-    e = learn(&f, e, comm);
+    e = data_learn(&f, e, comm);
     if (e == GW_OK)
-        e = spread(d, &f, &raw, comm, rank);
+        e = data_spread(d, &f, &raw, comm, rank);
     gw_raw_free(&raw);
     if (e != GW_OK) {
         gw_data_close(d);

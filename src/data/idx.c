@@ -27,7 +27,7 @@ typedef struct idx_file {
     uint8_t *data;
 } idx_file;
 
-static bool find(char *path, size_t cap, const char *dir, int part) {
+static bool idx_find(char *path, size_t cap, const char *dir, int part) {
     static const char *const forms[] = {"%s/%s-idx%d-ubyte", "%s/%s.idx%d-ubyte",
                                         "%s/%s-idx%d-ubyte.gz", "%s/%s.idx%d-ubyte.gz"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -42,12 +42,12 @@ static bool find(char *path, size_t cap, const char *dir, int part) {
 bool gw_idx_present(const char *dir) {
     char path[PATH_MAX];
     for (int i = 0; i < FILES; i++)
-        if (!find(path, sizeof path, dir, i))
+        if (!idx_find(path, sizeof path, dir, i))
             return false;
     return true;
 }
 
-static gw_err locate(idx_file files[FILES], const char *dir) {
+static gw_err idx_locate(idx_file files[FILES], const char *dir) {
     struct stat st;
     if (stat(dir, &st) != 0)
         return gw_fail(GW_ERR_INPUT,
@@ -62,7 +62,7 @@ static gw_err locate(idx_file files[FILES], const char *dir) {
     char lacking[200] = "";
     size_t len = 0;
     for (int i = 0; i < FILES; i++)
-        if (!find(files[i].path, sizeof files[i].path, dir, i))
+        if (!idx_find(files[i].path, sizeof files[i].path, dir, i))
             len += (size_t)snprintf(lacking + len, sizeof lacking - len, "%s%s-idx%d-ubyte",
                                     len ? ", " : "", parts[i].stem, parts[i].dims);
     if (len)
@@ -80,7 +80,7 @@ static gw_err short_file(const idx_file *f, uint64_t got, uint64_t want, const c
                    f->path, (unsigned long long)got, what, (unsigned long long)want);
 }
 
-static gw_err check_sizes(const idx_file *f, size_t head) {
+static gw_err idx_check_sizes(const idx_file *f, size_t head) {
     if (f->n == 0)
         return gw_fail(GW_ERR_INPUT, "%s: holds 0 samples, expected at least 1", f->path);
     if (f->n > GW_MAX_SAMPLES)
@@ -101,7 +101,7 @@ static gw_err check_sizes(const idx_file *f, size_t head) {
     return GW_OK;
 }
 
-static gw_err read_header(idx_file *f, int dims) {
+static gw_err idx_read_header(idx_file *f, int dims) {
     uint8_t head[16] = {0};
     size_t want = 4 + 4 * (size_t)dims, got = 0;
     uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
@@ -117,7 +117,7 @@ static gw_err read_header(idx_file *f, int dims) {
     f->n = big_endian(head + 4);
     f->rows = dims == 3 ? big_endian(head + 8) : 1;
     f->cols = dims == 3 ? big_endian(head + 12) : 1;
-    return check_sizes(f, want);
+    return idx_check_sizes(f, want);
 }
 
 static gw_err read_data(idx_file *f) {
@@ -183,12 +183,12 @@ static gw_err check_classes(const idx_file f[FILES], int *classes) {
 }
 
 /* `outline`: of the labels alone. */
-static gw_err read_all(idx_file files[FILES], const char *dir, bool outline, int *classes) {
-    GW_TRY(locate(files, dir));
+static gw_err idx_read_all(idx_file files[FILES], const char *dir, bool outline, int *classes) {
+    GW_TRY(idx_locate(files, dir));
     /* Labels first: small, and as telling about a wrong folder as the images. */
     static const int order[FILES] = {1, 3, 2, 0};
     for (int i = 0; i < FILES; i++)
-        GW_TRY(read_header(&files[order[i]], parts[order[i]].dims));
+        GW_TRY(idx_read_header(&files[order[i]], parts[order[i]].dims));
     GW_TRY(check_headers(files));
     for (int i = 0; i < FILES; i++)
         if (!outline || parts[order[i]].dims == 1)
@@ -201,7 +201,7 @@ static gw_err read_folder(gw_raw *raw, const char *dir, bool outline) {
     idx_file *files = NULL;
     int classes = 0;
     GW_TRY(gw_alloc(&files, FILES, sizeof *files));
-    gw_err e = read_all(files, dir, outline, &classes);
+    gw_err e = idx_read_all(files, dir, outline, &classes);
     if (e == GW_OK) {
         raw->train = (gw_raw_part){files[0].n, files[0].data, files[1].data};
         raw->test = (gw_raw_part){files[2].n, files[2].data, files[3].data};

@@ -32,7 +32,7 @@ void gw_raw_hash(const gw_raw *raw, char hash[32]) {
 }
 
 /* chosen[i] = 1 for `take` of n samples. */
-static gw_err choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t seed) {
+static gw_err raw_choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t seed) {
     enum { SALT = 0x76616c69 }; /* apart from the epochs' permutations */
     uint32_t *order = NULL;
     GW_TRY(gw_alloc(&order, n, sizeof *order));
@@ -86,7 +86,7 @@ gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
     if (e == GW_OK)
         e = gw_alloc(&apart.labels, take, 1);
     if (e == GW_OK)
-        e = choose(chosen, n, take, seed);
+        e = raw_choose(chosen, n, take, seed);
     if (e == GW_OK) {
         raw->validation = apart;
         move_chosen(raw, chosen);

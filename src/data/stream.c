@@ -23,7 +23,7 @@ struct gw_stream {
     unsigned char input[INPUT_BYTES];
 };
 
-static gw_err refill(gw_stream *s) {
+static gw_err stream_refill(gw_stream *s) {
     s->z.next_in = s->input;
     s->z.avail_in = (unsigned)fread(s->input, 1, INPUT_BYTES, s->file);
     if (s->z.avail_in == 0 && ferror(s->file))
@@ -31,8 +31,8 @@ static gw_err refill(gw_stream *s) {
     return GW_OK;
 }
 
-static gw_err begin(gw_stream *s) {
-    GW_TRY(refill(s));
+static gw_err stream_begin(gw_stream *s) {
+    GW_TRY(stream_refill(s));
     s->packed = s->z.avail_in >= 2 && s->input[0] == 0x1f && s->input[1] == 0x8b;
     if (!s->packed)
         return GW_OK;
@@ -60,7 +60,7 @@ gw_err gw_stream_open(gw_stream **out, const char *path) {
     s->file = file;
     s->path = path;
     s->size = (uint64_t)st.st_size;
-    e = begin(s);
+    e = stream_begin(s);
     if (e != GW_OK) {
         gw_stream_close(s);
         return e;
@@ -99,7 +99,7 @@ static gw_err read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *
 /* A member ended well: another may follow at once, and nothing else. */
 static gw_err next_member(gw_stream *s) {
     if (s->z.avail_in == 0)
-        GW_TRY(refill(s));
+        GW_TRY(stream_refill(s));
     if (s->z.avail_in == 0) {
         s->ended = true;
         return GW_OK;
@@ -115,7 +115,7 @@ static gw_err next_member(gw_stream *s) {
 
 static gw_err inflate_some(gw_stream *s) {
     if (s->z.avail_in == 0)
-        GW_TRY(refill(s));
+        GW_TRY(stream_refill(s));
     if (s->z.avail_in == 0)
         return gw_fail(GW_ERR_INPUT,
                        "%s: truncated: the compressed data ends early, after %llu bytes: fetch "

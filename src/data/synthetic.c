@@ -99,12 +99,12 @@ static gw_err mixture_make(mixture *m, double separation) {
     return GW_OK;
 }
 
-static uint8_t quantise(float x) {
+static uint8_t synthetic_quantise(float x) {
     float q = (x + 3.0f) * (255.0f / 6.0f) + 0.5f;
     return (uint8_t)(q < 0 ? 0 : q > 255 ? 255 : q);
 }
 
-static float dot(const float *a, const float *b, int n) {
+static float synthetic_dot(const float *a, const float *b, int n) {
     float sum = 0;
     for (int j = 0; j < n; j++)
         sum += a[j] * b[j];
@@ -121,7 +121,7 @@ static float rough_normal(uint64_t bits) {
 }
 
 /* Sample i of class *label, which may then be flipped. */
-static void draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t *out) {
+static void synthetic_draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t *out) {
     enum { CLUSTER = MAX_INFORMATIVE * 2, FLIP, CLASS, NOISE }; /* counters after the normals' */
     uint64_t key = gw_rng_key(gw_rng_key(m->key, KEY_SAMPLE), i);
     int wide = m->informative;
@@ -132,13 +132,14 @@ static void draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t *out) {
     for (int j = 0; j < wide; j++)
         z[j] = (float)gw_rng_normal(key, (uint64_t)j);
     for (int j = 0; j < wide; j++) {
-        x[j] = center[j] + dot(map + (size_t)j * (size_t)wide, z, wide);
-        out[m->place[j]] = quantise(x[j]);
+        x[j] = center[j] + synthetic_dot(map + (size_t)j * (size_t)wide, z, wide);
+        out[m->place[j]] = synthetic_quantise(x[j]);
     }
     for (int j = 0; j < m->redundant; j++)
-        out[m->place[wide + j]] = quantise(dot(m->combine + (size_t)j * (size_t)wide, x, wide));
+        out[m->place[wide + j]] =
+            synthetic_quantise(synthetic_dot(m->combine + (size_t)j * (size_t)wide, x, wide));
     for (int j = wide + m->redundant; j < m->features; j++)
-        out[m->place[j]] = quantise(rough_normal(gw_rng_u64(key, NOISE + (uint64_t)j)));
+        out[m->place[j]] = synthetic_quantise(rough_normal(gw_rng_u64(key, NOISE + (uint64_t)j)));
     if (gw_rng_unit(key, FLIP) < m->flip)
         *label = (uint8_t)(gw_rng_unit(key, CLASS) * m->classes);
 }
@@ -164,10 +165,10 @@ static gw_err deal_labels(const mixture *m, gw_raw *raw) {
 static void draw_part(const mixture *m, gw_raw_part *part, uint64_t first) {
 #pragma omp parallel for schedule(static)
     for (uint32_t i = 0; i < part->n; i++)
-        draw(m, first + i, &part->labels[i], part->images + i * (size_t)m->features);
+        synthetic_draw(m, first + i, &part->labels[i], part->images + i * (size_t)m->features);
 }
 
-static gw_err fill(const mixture *m, gw_raw *raw) {
+static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
     size_t features = (size_t)m->features;
     GW_TRY(gw_alloc(&raw->train.images, raw->train.n, features));
     GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, 1));
@@ -180,7 +181,7 @@ static gw_err fill(const mixture *m, gw_raw *raw) {
 }
 
 /* How many features carry what; the cluster centers need a vertex each. */
-static gw_err divide(const gw_args *args, mixture *m) {
+static gw_err synthetic_divide(const gw_args *args, mixture *m) {
     int need = 1, total = m->classes * m->clusters;
     while (need < MAX_INFORMATIVE && (uint64_t)1 << need < (uint64_t)total)
         need++;
@@ -202,7 +203,7 @@ static gw_err divide(const gw_args *args, mixture *m) {
     return GW_OK;
 }
 
-static gw_err describe(gw_raw *raw, const gw_args *args, mixture *m) {
+static gw_err synthetic_describe(gw_raw *raw, const gw_args *args, mixture *m) {
     uint32_t n = (uint32_t)gw_args_int(args, "samples");
     double test = gw_args_real(args, "test");
     long long seed = gw_args_int(args, "seed");
@@ -211,7 +212,7 @@ static gw_err describe(gw_raw *raw, const gw_args *args, mixture *m) {
     m->clusters = (int)gw_args_int(args, "clusters");
     m->flip = gw_args_real(args, "flip");
     m->key = gw_rng_key((uint64_t)seed, 0x73796e74);
-    GW_TRY(divide(args, m));
+    GW_TRY(synthetic_divide(args, m));
     raw->test.n = (uint32_t)(test * n);
     raw->train.n = n - raw->test.n;
     if (raw->train.n == 0 || raw->test.n == 0)
@@ -230,18 +231,18 @@ static gw_err describe(gw_raw *raw, const gw_args *args, mixture *m) {
     return GW_OK;
 }
 
-static gw_err make(gw_raw *raw, const char *spec, bool outline) {
+static gw_err synthetic_make(gw_raw *raw, const char *spec, bool outline) {
     gw_args *args = NULL;
     mixture m = {0};
     *raw = (gw_raw){0};
     GW_TRY(gw_args_new(&args, gw_synthetic_opts));
     gw_err e = gw_args_spec(args, "synthetic", spec);
     if (e == GW_OK)
-        e = describe(raw, args, &m);
+        e = synthetic_describe(raw, args, &m);
     if (e == GW_OK && !outline)
         e = mixture_make(&m, gw_args_real(args, "separation"));
     if (e == GW_OK && !outline)
-        e = fill(&m, raw);
+        e = synthetic_fill(&m, raw);
     mixture_free(&m);
     gw_args_free(args);
     if (e != GW_OK)
@@ -250,9 +251,9 @@ static gw_err make(gw_raw *raw, const char *spec, bool outline) {
 }
 
 gw_err gw_synthetic_make(gw_raw *raw, const char *spec) {
-    return make(raw, spec, false);
+    return synthetic_make(raw, spec, false);
 }
 
 gw_err gw_synthetic_outline(gw_raw *raw, const char *spec) {
-    return make(raw, spec, true);
+    return synthetic_make(raw, spec, true);
 }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static gw_err translate(MPI_Group from, MPI_Group to, int n, int *ranks) {
+static gw_err world_translate(MPI_Group from, MPI_Group to, int n, int *ranks) {
     int *own = NULL;
     GW_TRY(gw_alloc(&own, (size_t)n, sizeof *own));
     for (int i = 0; i < n; i++)
@@ -22,7 +22,7 @@ gw_err gw_world_ranks(MPI_Comm comm, int **ranks) {
     GW_TRY(gw_alloc(ranks, (size_t)n, sizeof **ranks));
     GW_MPI(MPI_Comm_group(comm, &from));
     GW_MPI(MPI_Comm_group(MPI_COMM_WORLD, &to));
-    gw_err e = translate(from, to, n, *ranks);
+    gw_err e = world_translate(from, to, n, *ranks);
     MPI_Group_free(&from);
     MPI_Group_free(&to);
     return e;

@@ -39,11 +39,11 @@ static const gw_gemm_backend *const linked[] = {
 
 enum { LINKED = sizeof linked / sizeof *linked };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static gw_gemm_identity identity[LINKED];
+static pthread_once_t gemm_once = PTHREAD_ONCE_INIT;
+static gw_gemm_identity gemm_identity[LINKED];
 static char libraries[LINKED * (GW_GEMM_TEXT + 3)]; /* those of `linked` that may compute */
-static int first, end = LINKED;                     /* these */
-static gw_gemm_plan plan = {.piece = INFINITY};
+static int gemm_first, gemm_end = LINKED;           /* these */
+static gw_gemm_plan gemm_plan = {.piece = INFINITY};
 
 static _Atomic(const char *) failure[LINKED]; /* of the first product of each that failed */
 
@@ -51,14 +51,14 @@ static _Atomic(const char *) failure[LINKED]; /* of the first product of each th
 
 static void list_libraries(void) {
     size_t len = 0;
-    for (int i = first; i < end; i++)
+    for (int i = gemm_first; i < gemm_end; i++)
         len += (size_t)snprintf(libraries + len, sizeof libraries - len, "%s%s",
-                                i > first ? " + " : "", identity[i].library);
+                                i > gemm_first ? " + " : "", gemm_identity[i].library);
 }
 
-static void setup(void) {
+static void gemm_setup(void) {
     for (int i = 0; i < LINKED; i++)
-        linked[i]->setup(&identity[i]);
+        linked[i]->setup(&gemm_identity[i]);
     list_libraries();
 }
 
@@ -80,24 +80,24 @@ gw_err gw_gemm_allow(const char *library) {
                            library, linked[0]->name);
         to = from + 1;
     }
-    pthread_once(&once, setup);
-    first = from;
-    end = to;
+    pthread_once(&gemm_once, gemm_setup);
+    gemm_first = from;
+    gemm_end = to;
     list_libraries();
     return GW_OK;
 }
 
 const char *gw_gemm_library(void) {
-    pthread_once(&once, setup);
+    pthread_once(&gemm_once, gemm_setup);
     return libraries;
 }
 
 const char *gw_gemm_warning(void) {
-    pthread_once(&once, setup);
-    for (int i = first; i < end; i++)
-        if (!*identity[i].warning)
+    pthread_once(&gemm_once, gemm_setup);
+    for (int i = gemm_first; i < gemm_end; i++)
+        if (!*gemm_identity[i].warning)
             return NULL;
-    return identity[first].warning;
+    return gemm_identity[gemm_first].warning;
 }
 
 /* ---- ways: 2 i: library i and our tiles; 2 i + 1: library i and its own threads ---- */
@@ -110,7 +110,7 @@ typedef struct way {
 const char *gw_gemm_way_name(int at, int threads) {
     static const char *const names[][2] = {{"dnnl", "dnnl-threads"}, {"cblas", "cblas-threads"}};
     way w = {at / 2, at % 2};
-    if (at < 0 || w.library < first || w.library >= end)
+    if (at < 0 || w.library < gemm_first || w.library >= gemm_end)
         return NULL;
     if (w.own_threads && (threads == 1 || !linked[w.library]->threads))
         return NULL;
@@ -125,20 +125,20 @@ int gw_gemm_way_named(const char *name, int threads) {
 }
 
 int gw_gemm_way_first(void) {
-    return 2 * first;
+    return 2 * gemm_first;
 }
 
 /* ---- the plan ---- */
 
 void gw_gemm_adopt(const gw_gemm_plan *p) {
-    plan = *p;
+    gemm_plan = *p;
 }
 
 double gw_product_flops(const gw_product *p) {
     return 2.0 * p->m * p->n * p->k;
 }
 
-static float apart(int a, int b) {
+static float gemm_apart(int a, int b) {
     return a > b ? (float)a / (float)b : (float)b / (float)a;
 }
 
@@ -146,16 +146,16 @@ static float apart(int a, int b) {
 static const gw_gemm_choice *find_choice(const gw_product *p) {
     const gw_gemm_choice *best = NULL;
     float nearest = INFINITY;
-    for (int i = 0; i < plan.n; i++) {
-        const gw_product *q = &plan.choice[i].of;
+    for (int i = 0; i < gemm_plan.n; i++) {
+        const gw_product *q = &gemm_plan.choice[i].of;
         if (q->ta != p->ta || q->tb != p->tb)
             continue;
-        float d = apart(p->m, q->m) * apart(p->n, q->n) * apart(p->k, q->k);
+        float d = gemm_apart(p->m, q->m) * gemm_apart(p->n, q->n) * gemm_apart(p->k, q->k);
         if (q->add != p->add)
             d *= OTHER_BETA;
         if (d < nearest) {
             nearest = d;
-            best = &plan.choice[i];
+            best = &gemm_plan.choice[i];
         }
     }
     return best;
@@ -170,14 +170,14 @@ static way choose_way(const gw_product *p, bool pieced) {
 /* ---- cutting ---- */
 
 /* Multiples of `unit` nearest to part `i` of `parts` of [0, n). */
-static int cut(int n, int i, int parts, int unit) {
+static int gemm_cut(int n, int i, int parts, int unit) {
     long long units = (n + unit - 1) / unit;
     long long at = units * i / parts * unit;
     return at < n ? (int)at : n;
 }
 
 /* Width of the widest part. */
-static double widest(int n, int parts, int unit) {
+static double gemm_widest(int n, int parts, int unit) {
     int units = (n + unit - 1) / unit;
     double width = (double)((units + parts - 1) / parts) * unit;
     return width < n ? width : n;
@@ -185,17 +185,17 @@ static double widest(int n, int parts, int unit) {
 
 /* The largest tile's cost when C is cut into pm x pn: products, and the packing of its operands,
  * which each tile repeats. */
-static double cost(int m, int n, int pm, int pn) {
-    double tm = widest(m, pm, ROWS), tn = widest(n, pn, COLS);
+static double gemm_cost(int m, int n, int pm, int pn) {
+    double tm = gemm_widest(m, pm, ROWS), tn = gemm_widest(n, pn, COLS);
     return tm * tn + 8 * (tm + tn);
 }
 
 static void choose_grid(int m, int n, int threads, int *pm, int *pn) {
     *pm = *pn = 1;
-    double best = cost(m, n, 1, 1);
+    double best = gemm_cost(m, n, 1, 1);
     for (int rows = 1; rows <= threads; rows++) {
         int cols = threads / rows;
-        double c = cost(m, n, rows, cols);
+        double c = gemm_cost(m, n, rows, cols);
         if (c < best) {
             best = c;
             *pm = rows;
@@ -205,14 +205,14 @@ static void choose_grid(int m, int n, int threads, int *pm, int *pn) {
 }
 
 /* What cutting costs, of the product's time. */
-static double lost(const gw_product *p, gw_gemm_cuts c) {
+static double gemm_lost(const gw_product *p, gw_gemm_cuts c) {
     return PACKING * (c.rows - 1.0) / p->m + PACKING * (c.cols - 1.0) / p->n +
            UPDATING * (c.depth - 1.0) / p->k;
 }
 
-static double largest(const gw_product *p, gw_gemm_cuts c) {
-    return 2 * widest(p->m, c.rows, ROWS) * widest(p->n, c.cols, COLS) *
-           widest(p->k, c.depth, TERMS);
+static double gemm_largest(const gw_product *p, gw_gemm_cuts c) {
+    return 2 * gemm_widest(p->m, c.rows, ROWS) * gemm_widest(p->n, c.cols, COLS) *
+           gemm_widest(p->k, c.depth, TERMS);
 }
 
 static int most_cuts(int n, int unit) {
@@ -228,8 +228,8 @@ typedef struct search {
 
 /* Whether the cuts cost little; then they are the best if they are the cheapest that are fine
  * enough, or, while none are, the finest. */
-static bool consider(search *s, gw_gemm_cuts c) {
-    double size = largest(s->p, c), costs = lost(s->p, c);
+static bool gemm_consider(search *s, gw_gemm_cuts c) {
+    double size = gemm_largest(s->p, c), costs = gemm_lost(s->p, c);
     if (costs > MOST_LOST)
         return false;
     if (s->size > s->piece ? size < s->size : size <= s->piece && costs < s->cost) {
@@ -248,7 +248,7 @@ gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece) {
     for (int r = 1; r <= most.rows; r++)
         for (int c = 1; c <= most.cols; c++)
             for (int d = 1; d <= most.depth; d++)
-                if (!consider(&s, (gw_gemm_cuts){r, c, d}))
+                if (!gemm_consider(&s, (gw_gemm_cuts){r, c, d}))
                     break; /* more cuts cost more */
     return s.best;
 }
@@ -263,7 +263,7 @@ static int wanted_threads(const gw_product *p) {
 
 /* ---- computing ---- */
 
-static void scale(int m, int n, float beta, float *c, int ldc) {
+static void gemm_scale(int m, int n, float beta, float *c, int ldc) {
     for (int i = 0; i < m; i++) {
         float *row = c + (size_t)i * (size_t)ldc;
         if (beta == 0) /* must not read C: 0 * NaN is NaN */
@@ -283,7 +283,7 @@ typedef struct job {
 } job;
 
 /* Rows [i, i + m) and columns [j, j + n) of C. */
-static job part_of(const job *all, int i, int m, int j, int n) {
+static job gemm_part_of(const job *all, int i, int m, int j, int n) {
     job part = *all;
     part.p.m = m;
     part.p.n = n;
@@ -317,7 +317,7 @@ static void call_library(const job *j, int library, int threads) {
         omp_set_num_threads(before);
 }
 
-static void compute(const job *all, way by) {
+static void gemm_compute(const job *all, way by) {
     int pm, pn, threads = wanted_threads(&all->p);
     choose_grid(all->p.m, all->p.n, threads, &pm, &pn);
     int tiles = pm * pn;
@@ -327,9 +327,11 @@ static void compute(const job *all, way by) {
     }
 #pragma omp parallel for num_threads(tiles) schedule(static, 1)
     for (int t = 0; t < tiles; t++) {
-        int i = cut(all->p.m, t / pn, pm, ROWS), rows = cut(all->p.m, t / pn + 1, pm, ROWS) - i;
-        int j = cut(all->p.n, t % pn, pn, COLS), cols = cut(all->p.n, t % pn + 1, pn, COLS) - j;
-        job tile = part_of(all, i, rows, j, cols);
+        int i = gemm_cut(all->p.m, t / pn, pm, ROWS),
+            rows = gemm_cut(all->p.m, t / pn + 1, pm, ROWS) - i;
+        int j = gemm_cut(all->p.n, t % pn, pn, COLS),
+            cols = gemm_cut(all->p.n, t % pn + 1, pn, COLS) - j;
+        job tile = gemm_part_of(all, i, rows, j, cols);
         if (rows > 0 && cols > 0)
             call_library(&tile, by.library, 1);
     }
@@ -350,14 +352,14 @@ static void compute_pieces(const job *all, gw_gemm_cuts cuts) {
     for (int piece = 0; piece < gw_gemm_cuts_pieces(cuts); piece++) {
         int tile = piece / cuts.depth, d = piece % cuts.depth;
         int r = tile / cuts.cols, c = tile % cuts.cols;
-        int i = cut(all->p.m, r, cuts.rows, ROWS), j = cut(all->p.n, c, cuts.cols, COLS);
-        job part = part_of(all, i, cut(all->p.m, r + 1, cuts.rows, ROWS) - i, j,
-                           cut(all->p.n, c + 1, cuts.cols, COLS) - j);
-        part = terms_of(&part, cut(all->p.k, d, cuts.depth, TERMS),
-                        cut(all->p.k, d + 1, cuts.depth, TERMS));
+        int i = gemm_cut(all->p.m, r, cuts.rows, ROWS), j = gemm_cut(all->p.n, c, cuts.cols, COLS);
+        job part = gemm_part_of(all, i, gemm_cut(all->p.m, r + 1, cuts.rows, ROWS) - i, j,
+                                gemm_cut(all->p.n, c + 1, cuts.cols, COLS) - j);
+        part = terms_of(&part, gemm_cut(all->p.k, d, cuts.depth, TERMS),
+                        gemm_cut(all->p.k, d + 1, cuts.depth, TERMS));
         if (piece > 0)
             between.f(between.ctx);
-        compute(&part, by);
+        gemm_compute(&part, by);
     }
 }
 
@@ -365,19 +367,19 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
              int ldb, float beta, float *c, int ldc) {
     job all = {{ta, tb, m, n, k, beta != 0}, a, b, c, beta, lda, ldb, ldc};
     gw_gemm_cuts cuts = {1, 1, 1};
-    pthread_once(&once, setup);
+    pthread_once(&gemm_once, gemm_setup);
     if (m == 0 || n == 0)
         return;
     if (k == 0) {
-        scale(m, n, beta, c, ldc);
+        gemm_scale(m, n, beta, c, ldc);
         return;
     }
     if (between.f)
-        cuts = gw_gemm_pieces(&all.p, plan.piece);
+        cuts = gw_gemm_pieces(&all.p, gemm_plan.piece);
     if (gw_gemm_cuts_pieces(cuts) > 1)
         compute_pieces(&all, cuts);
     else
-        compute(&all, choose_way(&all.p, false));
+        gemm_compute(&all, choose_way(&all.p, false));
 }
 
 gw_err gw_gemm_check(void) {
@@ -387,7 +389,7 @@ gw_err gw_gemm_check(void) {
             return gw_fail(GW_ERR_INTERNAL,
                            "%s failed at a matrix product (%s): is memory short? fewer ranks or "
                            "threads, a smaller batch or narrower layers need less",
-                           identity[i].library, why);
+                           gemm_identity[i].library, why);
     }
     return GW_OK;
 }

@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                           const float *b, int ldb, float beta, float *c, int ldc) {
+static const char *gemm_cblas_product(bool ta, bool tb, int m, int n, int k, const float *a,
+                                      int lda, const float *b, int ldb, float beta, float *c,
+                                      int ldc) {
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n,
                 k, 1.0f, a, lda, b, ldb, beta, c, ldc);
     return NULL; /* CBLAS has no way to tell */
@@ -20,7 +21,7 @@ static const char *product(bool ta, bool tb, int m, int n, int k, const float *a
 typedef void (*function)(void);
 
 /* POSIX promises that dlsym's object pointer holds a function's address; C has no cast for it. */
-static function find(const char *name) {
+static function gemm_cblas_find(const char *name) {
     void *found = dlsym(RTLD_DEFAULT, name);
     function f;
     memcpy(&f, &found, sizeof f);
@@ -28,15 +29,15 @@ static function find(const char *name) {
 }
 
 /* The text of a `char *name(void)` of the library's, or NULL. */
-static const char *ask(const char *name) {
-    char *(*f)(void) = (char *(*)(void))find(name);
+static const char *gemm_cblas_ask(const char *name) {
+    char *(*f)(void) = (char *(*)(void))gemm_cblas_find(name);
     return f ? f() : NULL;
 }
 
-static gw_openblas_facts gather(void) {
-    const char *config = ask("openblas_get_config");
+static gw_openblas_facts gemm_cblas_gather(void) {
+    const char *config = gemm_cblas_ask("openblas_get_config");
     gw_openblas_facts f = {
-        .core = ask("openblas_get_corename"),
+        .core = gemm_cblas_ask("openblas_get_corename"),
         .dynamic = config && strstr(config, "DYNAMIC_ARCH"),
         .user_core = getenv("OPENBLAS_CORETYPE"),
         .mended_from = getenv(GW_OPENBLAS_MARKER),
@@ -49,8 +50,8 @@ static gw_openblas_facts gather(void) {
     return f;
 }
 
-static void mend(char **argv) {
-    gw_openblas_facts f = gather();
+static void gemm_cblas_mend(char **argv) {
+    gw_openblas_facts f = gemm_cblas_gather();
     const char *core_type;
     if (gw_openblas_judge(&f, &core_type) != GW_OPENBLAS_MEND)
         return;
@@ -69,7 +70,7 @@ static int version_length(const char *config) {
 }
 
 static void name_openblas(const gw_openblas_facts *f, char *out, size_t cap) {
-    const char *config = ask("openblas_get_config");
+    const char *config = gemm_cblas_ask("openblas_get_config");
     if (!config)
         config = "OpenBLAS";
     snprintf(out, cap, "%.*s (%s%s%s)", version_length(config), config, f->core,
@@ -77,10 +78,11 @@ static void name_openblas(const gw_openblas_facts *f, char *out, size_t cap) {
 }
 
 static void name_other(char *out, size_t cap) {
-    void (*mkl_version)(char *, int) = (void (*)(char *, int))find("MKL_Get_Version_String");
-    const char *blis = ask("bli_info_get_version_str");
-    int (*blis_arch)(void) = (int (*)(void))find("bli_arch_query_id");
-    char *(*blis_arch_name)(int) = (char *(*)(int))find("bli_arch_string");
+    void (*mkl_version)(char *, int) =
+        (void (*)(char *, int))gemm_cblas_find("MKL_Get_Version_String");
+    const char *blis = gemm_cblas_ask("bli_info_get_version_str");
+    int (*blis_arch)(void) = (int (*)(void))gemm_cblas_find("bli_arch_query_id");
+    char *(*blis_arch_name)(int) = (char *(*)(int))gemm_cblas_find("bli_arch_string");
     if (mkl_version) {
         char text[GW_GEMM_TEXT] = "";
         mkl_version(text, (int)sizeof text - 1);
@@ -96,10 +98,10 @@ static void name_other(char *out, size_t cap) {
 /* gw_gemm's own threads call the library; its threads on top of them would only get in the way.
  * OpenBLAS starts its threads when it is loaded, and they spin for a while: they end here. */
 static void keep_to_one_thread(void) {
-    void (*openblas)(int) = (void (*)(int))find("openblas_set_num_threads");
-    int (*end_threads)(void) = (int (*)(void))find("blas_thread_shutdown_");
-    void (*mkl)(int) = (void (*)(int))find("MKL_Set_Num_Threads");
-    void (*blis)(long) = (void (*)(long))find("bli_thread_set_num_threads");
+    void (*openblas)(int) = (void (*)(int))gemm_cblas_find("openblas_set_num_threads");
+    int (*end_threads)(void) = (int (*)(void))gemm_cblas_find("blas_thread_shutdown_");
+    void (*mkl)(int) = (void (*)(int))gemm_cblas_find("MKL_Set_Num_Threads");
+    void (*blis)(long) = (void (*)(long))gemm_cblas_find("bli_thread_set_num_threads");
     if (openblas)
         openblas(1);
     if (openblas && end_threads)
@@ -110,8 +112,8 @@ static void keep_to_one_thread(void) {
         mkl(1);
 }
 
-static void warn(const gw_openblas_facts *f, gw_openblas_verdict verdict, const char *core_type,
-                 char *out, size_t cap) {
+static void gemm_cblas_warn(const gw_openblas_facts *f, gw_openblas_verdict verdict,
+                            const char *core_type, char *out, size_t cap) {
     if (verdict == GW_OPENBLAS_USER_WEAK)
         snprintf(out, cap,
                  "OPENBLAS_CORETYPE=%s makes OpenBLAS use its %s kernels, several times slower "
@@ -125,8 +127,8 @@ static void warn(const gw_openblas_facts *f, gw_openblas_verdict verdict, const 
                  f->core, core_type);
 }
 
-static void setup(gw_gemm_identity *id) {
-    gw_openblas_facts f = gather();
+static void gemm_cblas_setup(gw_gemm_identity *id) {
+    gw_openblas_facts f = gemm_cblas_gather();
     const char *core_type;
     gw_openblas_verdict verdict = gw_openblas_judge(&f, &core_type);
     keep_to_one_thread();
@@ -134,8 +136,11 @@ static void setup(gw_gemm_identity *id) {
         name_openblas(&f, id->library, sizeof id->library);
     else
         name_other(id->library, sizeof id->library);
-    warn(&f, verdict, core_type, id->warning, sizeof id->warning);
+    gemm_cblas_warn(&f, verdict, core_type, id->warning, sizeof id->warning);
 }
 
-const gw_gemm_backend gw_gemm_cblas = {
-    .name = "cblas", .threads = false, .product = product, .setup = setup, .mend = mend};
+const gw_gemm_backend gw_gemm_cblas = {.name = "cblas",
+                                       .threads = false,
+                                       .product = gemm_cblas_product,
+                                       .setup = gemm_cblas_setup,
+                                       .mend = gemm_cblas_mend};

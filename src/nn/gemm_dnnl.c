@@ -5,8 +5,8 @@
 #include <dnnl_debug.h>
 #include <stdio.h>
 
-static const char *product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
-                           const float *b, int ldb, float beta, float *c, int ldc) {
+static const char *gemm_dnnl_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                                     const float *b, int ldb, float beta, float *c, int ldc) {
     /* It may run out of memory for packing its operands or for generating code. */
     dnnl_status_t rc =
         dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
@@ -14,7 +14,7 @@ static const char *product(bool ta, bool tb, int m, int n, int k, const float *a
 }
 
 /* The ISA values grow by adding bits, so a set holds another when it has all its bits. */
-static bool holds(dnnl_cpu_isa_t set, dnnl_cpu_isa_t part) {
+static bool gemm_dnnl_holds(dnnl_cpu_isa_t set, dnnl_cpu_isa_t part) {
     return ((unsigned)set & (unsigned)part) == (unsigned)part;
 }
 
@@ -34,12 +34,12 @@ static const char *isa_name(dnnl_cpu_isa_t isa) {
         {dnnl_cpu_isa_sse41, "sse41"},
     };
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (holds(isa, levels[i].isa))
+        if (gemm_dnnl_holds(isa, levels[i].isa))
             return levels[i].name;
     return "generic";
 }
 
-static void judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
+static void gemm_dnnl_judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
 #if defined(__x86_64__)
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -49,7 +49,7 @@ static void judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
                  "this CPU has no AVX2, so oneDNN's products run on %s kernels, several times "
                  "slower than on current CPUs: choose another host if there is one",
                  isa_name(isa));
-    else if (!holds(isa, avx512 ? dnnl_cpu_isa_avx512_core : dnnl_cpu_isa_avx2))
+    else if (!gemm_dnnl_holds(isa, avx512 ? dnnl_cpu_isa_avx512_core : dnnl_cpu_isa_avx2))
         snprintf(warning, cap,
                  "oneDNN is held to %s kernels though this CPU has %s: unset ONEDNN_MAX_CPU_ISA "
                  "(or DNNL_MAX_CPU_ISA)",
@@ -59,14 +59,17 @@ static void judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
 #endif
 }
 
-static void setup(gw_gemm_identity *id) {
+static void gemm_dnnl_setup(gw_gemm_identity *id) {
     const dnnl_version_t *v = dnnl_version();
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     snprintf(id->library, sizeof id->library, "oneDNN %d.%d.%d (%s)", v->major, v->minor, v->patch,
              isa_name(isa));
-    judge(isa, id->warning, sizeof id->warning);
+    gemm_dnnl_judge(isa, id->warning, sizeof id->warning);
 }
 
 /* It picks by CPU features at each start: there is nothing to mend. */
-const gw_gemm_backend gw_gemm_dnnl = {
-    .name = "dnnl", .threads = true, .product = product, .setup = setup, .mend = NULL};
+const gw_gemm_backend gw_gemm_dnnl = {.name = "dnnl",
+                                      .threads = true,
+                                      .product = gemm_dnnl_product,
+                                      .setup = gemm_dnnl_setup,
+                                      .mend = NULL};

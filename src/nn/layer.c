@@ -103,7 +103,7 @@ void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, 
 }
 
 /* Biases and transfer of the forward pass, by as many threads as the size is worth. */
-static void finish(const gw_layer *layer, float *y, const float *b, int batch) {
+static void layer_finish(const gw_layer *layer, float *y, const float *b, int batch) {
     int out = layer->out, threads = gw_layer_threads(batch, out);
     if (threads == 1) {
         gw_layer_finish(layer->transfer, y, b, batch, out);
@@ -117,7 +117,7 @@ static void finish(const gw_layer *layer, float *y, const float *b, int batch) {
 }
 
 /* The backward pass through the transfer, likewise; db is added to. */
-static void start(const gw_layer *layer, float *db, float *dy, const float *y, int batch) {
+static void layer_start(const gw_layer *layer, float *db, float *dy, const float *y, int batch) {
     int out = layer->out, threads = gw_layer_threads(batch, out);
     if (threads == 1) {
         gw_layer_start(layer->transfer, db, dy, y, batch, out, (size_t)out);
@@ -141,7 +141,7 @@ void gw_layer_forward(const gw_layer *layer, const float *params, const float *x
     int in = layer->in, out = layer->out;
     gw_gemm(false, false, batch, out, in, x, in, params, out, 0.0f, y, out);
     gw_part_begin(GW_PART_FORWARD_POINTWISE);
-    finish(layer, y, params + (size_t)in * (size_t)out, batch);
+    layer_finish(layer, y, params + (size_t)in * (size_t)out, batch);
     gw_part_end(GW_PART_FORWARD_POINTWISE);
 }
 
@@ -152,7 +152,7 @@ void gw_layer_backward(const gw_layer *layer, float *grads, bool add, const floa
     gw_part_begin(GW_PART_BACKWARD_POINTWISE);
     if (!add)
         memset(db, 0, (size_t)out * sizeof *db);
-    start(layer, db, dy, y, batch);
+    layer_start(layer, db, dy, y, batch);
     gw_part_end(GW_PART_BACKWARD_POINTWISE);
     gw_gemm(true, false, in, out, batch, x, in, dy, out, add ? 1.0f : 0.0f, grads, out);
 }

@@ -14,7 +14,7 @@ void gw_confusion_add(int64_t *confusion, int classes, const float *logits, cons
     }
 }
 
-static double ratio(int64_t part, int64_t whole) {
+static double metrics_ratio(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : 0.0;
 }
 
@@ -26,9 +26,9 @@ static gw_class_metrics one_class(const int64_t *confusion, int classes, int c) 
     }
     int64_t hits = confusion[(size_t)c * (size_t)classes + (size_t)c];
     return (gw_class_metrics){
-        .precision = ratio(hits, predicted),
-        .recall = ratio(hits, support),
-        .f1 = ratio(2 * hits, predicted + support),
+        .precision = metrics_ratio(hits, predicted),
+        .recall = metrics_ratio(hits, support),
+        .f1 = metrics_ratio(2 * hits, predicted + support),
         .support = support,
     };
 }
@@ -45,5 +45,5 @@ double gw_confusion_metrics(const int64_t *confusion, int classes, gw_class_metr
         macro->support += per_class[c].support;
         hits += confusion[(size_t)c * (size_t)classes + (size_t)c];
     }
-    return ratio(hits, macro->support);
+    return metrics_ratio(hits, macro->support);
 }

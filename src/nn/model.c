@@ -12,7 +12,7 @@
 
 #define INIT_STREAM 0x696e6974u /* the seed's stream for initial weights */
 
-static int width(const gw_model_spec *spec, int l) {
+static int model_width(const gw_model_spec *spec, int l) {
     return l < 0 ? spec->inputs : l < spec->n_hidden ? spec->hidden[l] : spec->classes;
 }
 
@@ -24,12 +24,12 @@ gw_err gw_model_check(const gw_model_spec *spec, gw_err kind, const char *where,
         return gw_fail(kind, "%s%d classes: must be 1 to %d", where, spec->classes, GW_MAX_CLASSES);
     *params = 0;
     for (int l = -1; l <= spec->n_hidden; l++) {
-        int out = width(spec, l);
+        int out = model_width(spec, l);
         if (out < 1 || out > GW_MAX_WIDTH)
             return gw_fail(kind, "%slayer %d has width %d: must be 1 to %d", where, l + 1, out,
                            GW_MAX_WIDTH);
         if (l >= 0)
-            *params += ((size_t)width(spec, l - 1) + 1) * (size_t)out;
+            *params += ((size_t)model_width(spec, l - 1) + 1) * (size_t)out;
         if (*params > GW_MAX_PARAMS)
             return gw_fail(kind, "%sthe model has more than %zu parameters: narrow its layers",
                            where, GW_MAX_PARAMS);
@@ -41,12 +41,12 @@ gw_err gw_model_check(const gw_model_spec *spec, gw_err kind, const char *where,
     return GW_OK;
 }
 
-static void lay_out(gw_model *m) {
+static void model_lay_out(gw_model *m) {
     m->n_layers = m->spec.n_hidden + 1;
     for (int l = 0; l < m->n_layers; l++) {
         gw_layer *layer = &m->layers[l];
-        layer->in = width(&m->spec, l - 1);
-        layer->out = width(&m->spec, l);
+        layer->in = model_width(&m->spec, l - 1);
+        layer->out = model_width(&m->spec, l);
         layer->transfer =
             l + 1 < m->n_layers ? (gw_transfer)m->spec.activation : GW_TRANSFER_LINEAR;
         layer->span = (gw_span){m->size, ((size_t)layer->in + 1) * (size_t)layer->out};
@@ -59,7 +59,7 @@ static void lay_out(gw_model *m) {
     }
 }
 
-static gw_err allocate(gw_model *m) {
+static gw_err model_allocate(gw_model *m) {
     size_t rows = (size_t)m->max_batch, widest[2] = {0, 0};
     GW_TRY(gw_alloc(&m->params, m->size, sizeof(float)));
     GW_TRY(gw_alloc(&m->grads, m->size, sizeof(float)));
@@ -83,8 +83,8 @@ gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch) 
     GW_TRY(gw_alloc(&m, 1, sizeof *m));
     m->spec = *spec;
     m->max_batch = max_batch;
-    lay_out(m);
-    gw_err e = allocate(m);
+    model_lay_out(m);
+    gw_err e = model_allocate(m);
     if (e != GW_OK) {
         gw_model_close(m);
         return e;
@@ -93,7 +93,7 @@ gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch) 
     return GW_OK;
 }
 
-static void initialise(gw_model *m) {
+static void model_initialise(gw_model *m) {
     uint64_t stream = gw_rng_key(m->spec.seed, INIT_STREAM);
     for (int l = 0; l < m->n_layers; l++) {
         const gw_layer *layer = &m->layers[l];
@@ -112,7 +112,7 @@ gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch) {
     size_t params;
     GW_TRY(gw_model_check(spec, GW_ERR_USAGE, "", &params));
     GW_TRY(gw_model_build(out, spec, max_batch));
-    initialise(*out);
+    model_initialise(*out);
     return GW_OK;
 }
 
@@ -189,13 +189,13 @@ const float *gw_model_logits(const gw_model *m) {
 }
 
 /* What layer l reads. */
-static const float *below(const gw_model *m, int l) {
+static const float *model_below(const gw_model *m, int l) {
     return l == 0 ? m->input : m->outputs[l - 1];
 }
 
 void gw_model_forward(gw_model *m, int l, int batch) {
     const gw_layer *layer = &m->layers[l];
-    gw_layer_forward(layer, m->params + layer->span.off, below(m, l), m->outputs[l], batch);
+    gw_layer_forward(layer, m->params + layer->span.off, model_below(m, l), m->outputs[l], batch);
 }
 
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale,
@@ -216,28 +216,29 @@ double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_s
 }
 
 /* d(loss)/d(output) of layer l, which the backward pass turns into d(loss)/d(pre-activation). */
-static float *delta(gw_model *m, int l) {
+static float *model_delta(gw_model *m, int l) {
     return l + 1 < m->n_layers ? m->deltas[l % 2] : m->outputs[l];
 }
 
-static void backward(gw_model *m, int l, int batch, float *grads, bool add) {
+static void model_backward(gw_model *m, int l, int batch, float *grads, bool add) {
     const gw_layer *layer = &m->layers[l];
-    gw_layer_backward(layer, grads + layer->span.off, add, below(m, l), m->outputs[l], delta(m, l),
-                      batch);
+    gw_layer_backward(layer, grads + layer->span.off, add, model_below(m, l), m->outputs[l],
+                      model_delta(m, l), batch);
 }
 
 void gw_model_backward(gw_model *m, int l, int batch) {
-    backward(m, l, batch, m->grads, false);
+    model_backward(m, l, batch, m->grads, false);
 }
 
 void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums) {
-    backward(m, l, batch, sums, true);
+    model_backward(m, l, batch, sums, true);
 }
 
 void gw_model_descend(gw_model *m, int l, int batch) {
     const gw_layer *layer = &m->layers[l];
     if (l > 0)
-        gw_layer_descend(layer, m->params + layer->span.off, delta(m, l), delta(m, l - 1), batch);
+        gw_layer_descend(layer, m->params + layer->span.off, model_delta(m, l),
+                         model_delta(m, l - 1), batch);
 }
 
 double gw_model_flops(const gw_model *m, int batch) {

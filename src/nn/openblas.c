@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <strings.h>
 
-static bool among(const char *name, const char *const *list) {
+static bool openblas_among(const char *name, const char *const *list) {
     for (; *list; list++)
         if (strcasecmp(name, *list) == 0)
             return true;
@@ -16,8 +16,8 @@ static const char *const sets_avx2[] = {"Haswell", "Zen", "Excavator", NULL};
 
 gw_openblas_verdict gw_openblas_judge(const gw_openblas_facts *f, const char **core_type) {
     *core_type = f->avx512 ? "SkylakeX" : f->avx2 ? "Haswell" : NULL;
-    if (!f->core || !*core_type || among(f->core, sets_avx512) ||
-        (!f->avx512 && among(f->core, sets_avx2)))
+    if (!f->core || !*core_type || openblas_among(f->core, sets_avx512) ||
+        (!f->avx512 && openblas_among(f->core, sets_avx2)))
         return GW_OPENBLAS_FINE;
     if (f->mended_from) /* before the next line: mending sets OPENBLAS_CORETYPE as well */
         return GW_OPENBLAS_STILL_WEAK;

@@ -36,14 +36,14 @@ GW_CLONES static void step_momentum(float *restrict p, const float *restrict g, 
     }
 }
 
-static bool fraction(double x) {
+static bool optimizer_fraction(double x) {
     return x >= 0.0 && x < 1.0;
 }
 
 gw_err gw_optimizer_open(gw_optimizer **out, size_t n, double momentum, double weight_decay) {
-    if (!fraction(momentum))
+    if (!optimizer_fraction(momentum))
         return gw_fail(GW_ERR_USAGE, "momentum %g: must be at least 0 and below 1", momentum);
-    if (!fraction(weight_decay))
+    if (!optimizer_fraction(weight_decay))
         return gw_fail(GW_ERR_USAGE, "weight decay %g: must be at least 0 and below 1",
                        weight_decay);
     gw_optimizer *o = NULL;
@@ -69,8 +69,8 @@ void gw_optimizer_close(gw_optimizer *o) {
     free(o);
 }
 
-static void update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
-                   float scale) {
+static void optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                             float scale) {
     float *p = param + s.off;
     const float *g = grad + s.off;
     if (o->velocity)
@@ -89,12 +89,12 @@ void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_sp
                          float scale) {
     int threads = gw_optimizer_threads(s.n);
     if (threads == 1) {
-        update(o, param, grad, s, lr, scale);
+        optimizer_update(o, param, grad, s, lr, scale);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++)
-        update(o, param, grad, gw_span_part(s, t, threads), lr, scale);
+        optimizer_update(o, param, grad, gw_span_part(s, t, threads), lr, scale);
 }
 
 bool gw_optimizer_lists(const gw_optimizer *o) {

@@ -19,18 +19,18 @@ static atomic_int_fast64_t next_step;
 
 /* Exchanges that have started and not ended: only whole ones come to the ring, so that none ever
  * lacks an end. Under the ledger's lock, as all that `exchange` and `aside` do. */
-static gw_trace_exchange in_flight[MOST];
+static gw_trace_exchange trace_in_flight[MOST];
 static int n_flying;
 
 /* Main thread: what it waits for; start 0: nothing. */
 static gw_trace_exchange waiting;
 
-static gw_trace_ring *ring(int which) {
+static gw_trace_ring *trace_ring(int which) {
     return &gw_trace_the.ring[which];
 }
 
-static void add(int which, const void *item) {
-    gw_trace_ring *r = ring(which);
+static void trace_add(int which, const void *item) {
+    gw_trace_ring *r = trace_ring(which);
     memcpy((char *)r->items + r->seen++ % r->room * r->size, item, r->size);
 }
 
@@ -45,7 +45,7 @@ const void *gw_trace_item(const gw_trace_ring *r, size_t i) {
 
 /* NULL: it is empty. */
 static void *last_of(int which) {
-    gw_trace_ring *r = ring(which);
+    gw_trace_ring *r = trace_ring(which);
     return r->seen ? (char *)r->items + (r->seen - 1) % r->room * r->size : NULL;
 }
 
@@ -57,17 +57,17 @@ static void add_slice(gw_phase phase, uint64_t start, uint64_t end) {
     if (last && last->kind == (int32_t)phase && last->end == start)
         last->end = end;
     else
-        add(GW_TRACE_MAIN, &(gw_trace_stretch){start, end, 0, (int32_t)phase, 0});
+        trace_add(GW_TRACE_MAIN, &(gw_trace_stretch){start, end, 0, (int32_t)phase, 0});
 }
 
 static void add_batch(uint64_t start, uint64_t end) {
     int64_t step = atomic_load(&next_step);
-    add(GW_TRACE_MAIN, &(gw_trace_stretch){start, end, step, GW_TRACE_BATCH, 0});
+    trace_add(GW_TRACE_MAIN, &(gw_trace_stretch){start, end, step, GW_TRACE_BATCH, 0});
     atomic_store(&next_step, step + 1);
 }
 
 static void add_flight(uint64_t start, uint64_t end) {
-    add(GW_TRACE_FLIGHTS, &(gw_trace_stretch){start, end, 0, 0, 0});
+    trace_add(GW_TRACE_FLIGHTS, &(gw_trace_stretch){start, end, 0, 0, 0});
 }
 
 static void add_aside(gw_phase phase, uint64_t start, uint64_t end) {
@@ -75,36 +75,37 @@ static void add_aside(gw_phase phase, uint64_t start, uint64_t end) {
     if (track < 0)
         track = gw_trace_the.threads < GW_TRACE_THREADS ? gw_trace_the.threads++ : GW_TRACE_THREADS;
     if (track < GW_TRACE_THREADS)
-        add(GW_TRACE_ASIDE, &(gw_trace_stretch){start, end, 0, (int32_t)phase, track});
+        trace_add(GW_TRACE_ASIDE, &(gw_trace_stretch){start, end, 0, (int32_t)phase, track});
     else
-        ring(GW_TRACE_ASIDE)->lost++;
+        trace_ring(GW_TRACE_ASIDE)->lost++;
 }
 
-static void start(const gw_exchange *x, uint64_t now) {
+static void trace_start(const gw_exchange *x, uint64_t now) {
     int64_t step = gw_ledger_counts() ? atomic_load(&next_step) : 0;
     if (n_flying < MOST)
-        in_flight[n_flying++] = (gw_trace_exchange){now, 0, step, *x};
+        trace_in_flight[n_flying++] = (gw_trace_exchange){now, 0, step, *x};
     else
-        ring(GW_TRACE_EXCHANGES)->lost++;
+        trace_ring(GW_TRACE_EXCHANGES)->lost++;
 }
 
 /* One that had started before the trace was opened is not known. */
-static void done(const gw_exchange *x, uint64_t now) {
+static void trace_done(const gw_exchange *x, uint64_t now) {
     int i = 0;
-    while (i < n_flying &&
-           (in_flight[i].what.schedule != x->schedule || in_flight[i].what.lane != x->lane))
+    while (i < n_flying && (trace_in_flight[i].what.schedule != x->schedule ||
+                            trace_in_flight[i].what.lane != x->lane))
         i++;
     if (i == n_flying)
         return;
-    in_flight[i].end = now;
-    add(GW_TRACE_EXCHANGES, &in_flight[i]);
-    memmove(in_flight + i, in_flight + i + 1, (size_t)(--n_flying - i) * sizeof *in_flight);
+    trace_in_flight[i].end = now;
+    trace_add(GW_TRACE_EXCHANGES, &trace_in_flight[i]);
+    memmove(trace_in_flight + i, trace_in_flight + i + 1,
+            (size_t)(--n_flying - i) * sizeof *trace_in_flight);
 }
 
 static void add_exchange(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
     switch (event) {
-    case GW_EXCHANGE_START: start(x, now); break;
-    case GW_EXCHANGE_DONE: done(x, now); break;
+    case GW_EXCHANGE_START: trace_start(x, now); break;
+    case GW_EXCHANGE_DONE: trace_done(x, now); break;
     case GW_EXCHANGE_BLOCK: {
         int64_t step = gw_ledger_counting() ? atomic_load(&next_step) : 0;
         waiting = (gw_trace_exchange){now, 0, step, *x};
@@ -114,17 +115,17 @@ static void add_exchange(gw_exchange_event event, const gw_exchange *x, uint64_t
         if (waiting.start == 0)
             break;
         waiting.end = now;
-        add(GW_TRACE_WAITS, &waiting);
+        trace_add(GW_TRACE_WAITS, &waiting);
         waiting.start = 0;
         break;
     }
 }
 
-static const gw_ledger_sink sink = {.slice = add_slice,
-                                    .batch = add_batch,
-                                    .flight = add_flight,
-                                    .exchange = add_exchange,
-                                    .aside = add_aside};
+static const gw_ledger_sink trace_sink = {.slice = add_slice,
+                                          .batch = add_batch,
+                                          .flight = add_flight,
+                                          .exchange = add_exchange,
+                                          .aside = add_aside};
 
 /* ---- what the trainer tells ---- */
 
@@ -153,7 +154,7 @@ void gw_trace_row(const gw_batch_row *row) {
                           .share_model_lo = row->split.memory_model_lo_s * per,
                           .share_model_hi = row->split.memory_model_hi_s * per};
     memcpy(f.counter, row->counter, sizeof f.counter);
-    add(GW_TRACE_FIGURES, &f);
+    trace_add(GW_TRACE_FIGURES, &f);
 }
 
 /* ---- life ---- */
@@ -171,8 +172,8 @@ static gw_err make_rings(size_t events) {
         return gw_fail(GW_ERR_USAGE, "a trace needs room for an event");
     for (int i = 0; i < GW_TRACE_RINGS; i++) {
         size_t part = events / kinds[i].part, room = part > 0 ? part : 1;
-        *ring(i) = (gw_trace_ring){.size = kinds[i].size, .room = room};
-        GW_TRY(gw_alloc(&ring(i)->items, room, kinds[i].size));
+        *trace_ring(i) = (gw_trace_ring){.size = kinds[i].size, .room = room};
+        GW_TRY(gw_alloc(&trace_ring(i)->items, room, kinds[i].size));
     }
     return GW_OK;
 }
@@ -190,11 +191,11 @@ gw_err gw_trace_open(size_t events, MPI_Comm comm) {
 }
 
 void gw_trace_pause(void) {
-    gw_ledger_unlisten(&sink);
+    gw_ledger_unlisten(&trace_sink);
 }
 
 void gw_trace_resume(void) {
-    gw_ledger_listen(&sink);
+    gw_ledger_listen(&trace_sink);
 }
 
 void gw_trace_close(void) {
@@ -202,7 +203,7 @@ void gw_trace_close(void) {
     if (t->ring[GW_TRACE_MAIN].items)
         gw_trace_pause();
     for (int i = 0; i < GW_TRACE_RINGS; i++)
-        free(ring(i)->items);
+        free(trace_ring(i)->items);
     int threads = t->threads; /* theirs for good */
     memset(t, 0, sizeof *t);
     t->threads = threads;

@@ -62,18 +62,18 @@ static line line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
 }
 
 /* Nanoseconds of the common clock. It is rounded, so that touching stretches still touch. */
-static uint64_t time_of(const line *l, uint64_t ticks) {
+static uint64_t writer_time_of(const line *l, uint64_t ticks) {
     double since = ticks >= l->at ? (double)(ticks - l->at) : -(double)(l->at - ticks);
     double ns = nearbyint((l->seconds + since * l->tick_s) * 1e9);
     return ns > 0 ? (uint64_t)ns : 0;
 }
 
-static const gw_trace_stretch *stretch(int ring, size_t i) {
+static const gw_trace_stretch *writer_stretch(int ring, size_t i) {
     return gw_trace_item(&gw_trace_the.ring[ring], i);
 }
 
 static bool is_batch(const event *e) {
-    return stretch((int)e->ring, e->item)->kind == GW_TRACE_BATCH;
+    return writer_stretch((int)e->ring, e->item)->kind == GW_TRACE_BATCH;
 }
 
 /* Chronological; of one instant what ends, then slices as they were told, a batch before its
@@ -100,7 +100,7 @@ static size_t first_whole(void) {
     size_t held = gw_trace_held(r), i = 0;
     if (r->seen == held)
         return 0;
-    while (i < held && stretch(GW_TRACE_MAIN, i)->kind != GW_TRACE_BATCH)
+    while (i < held && writer_stretch(GW_TRACE_MAIN, i)->kind != GW_TRACE_BATCH)
         i++;
     return i < held ? i + 1 : held;
 }
@@ -111,27 +111,28 @@ typedef struct list {
     line clock;
 } list;
 
-static void push(list *l, uint64_t ticks, int ring, size_t item, shape as) {
-    l->events[l->n++] = (event){time_of(&l->clock, ticks), (uint32_t)ring, (uint32_t)item, as};
+static void writer_push(list *l, uint64_t ticks, int ring, size_t item, shape as) {
+    l->events[l->n++] =
+        (event){writer_time_of(&l->clock, ticks), (uint32_t)ring, (uint32_t)item, as};
 }
 
 static void push_main(list *l, size_t first) {
     for (size_t i = first; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_MAIN]); i++) {
-        const gw_trace_stretch *s = stretch(GW_TRACE_MAIN, i);
-        push(l, s->start, GW_TRACE_MAIN, i, SLICE);
+        const gw_trace_stretch *s = writer_stretch(GW_TRACE_MAIN, i);
+        writer_push(l, s->start, GW_TRACE_MAIN, i, SLICE);
         if (s->kind == GW_PHASE_ENCODE || s->kind == GW_PHASE_DECODE)
-            push(l, s->start, GW_TRACE_MAIN, i, CODEC_SLICE);
+            writer_push(l, s->start, GW_TRACE_MAIN, i, CODEC_SLICE);
     }
 }
 
 static void push_exchanges(list *l, int ring) {
     for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[ring]); i++) {
         const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[ring], i);
-        push(l, x->start, ring, i, ring == GW_TRACE_WAITS ? SLICE : BEGIN);
+        writer_push(l, x->start, ring, i, ring == GW_TRACE_WAITS ? SLICE : BEGIN);
         if (ring == GW_TRACE_WAITS)
             continue;
         uint64_t begin = l->events[l->n - 1].ts;
-        push(l, x->end, ring, i, END);
+        writer_push(l, x->end, ring, i, END);
         if (l->events[l->n - 1].ts == begin)
             l->events[l->n - 1].shape = END_AT_ONCE;
     }
@@ -142,7 +143,7 @@ static void push_figures(list *l, uint64_t from) {
     for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_FIGURES]); i++) {
         const gw_trace_figures *f = gw_trace_item(&gw_trace_the.ring[GW_TRACE_FIGURES], i);
         if (f->at >= from)
-            push(l, f->at, GW_TRACE_FIGURES, i, FIGURES);
+            writer_push(l, f->at, GW_TRACE_FIGURES, i, FIGURES);
     }
 }
 
@@ -159,7 +160,7 @@ static line clock_of_rings(const gw_sync *sync) {
 }
 
 /* This rank's events in order; free(). */
-static gw_err collect(list *l, const gw_sync *sync) {
+static gw_err writer_collect(list *l, const gw_sync *sync) {
     size_t most = 0, held[GW_TRACE_RINGS], first = first_whole();
     for (int i = 0; i < GW_TRACE_RINGS; i++) {
         held[i] = gw_trace_held(&gw_trace_the.ring[i]);
@@ -170,18 +171,18 @@ static gw_err collect(list *l, const gw_sync *sync) {
     push_main(l, first);
     for (int r = GW_TRACE_FLIGHTS; r <= GW_TRACE_ASIDE; r++)
         for (size_t i = 0; i < held[r]; i++)
-            push(l, stretch(r, i)->start, r, i, SLICE);
+            writer_push(l, writer_stretch(r, i)->start, r, i, SLICE);
     push_exchanges(l, GW_TRACE_EXCHANGES);
     push_exchanges(l, GW_TRACE_WAITS);
-    push_figures(l,
-                 first < held[GW_TRACE_MAIN] ? stretch(GW_TRACE_MAIN, first)->start : UINT64_MAX);
+    push_figures(l, first < held[GW_TRACE_MAIN] ? writer_stretch(GW_TRACE_MAIN, first)->start
+                                                : UINT64_MAX);
     qsort(l->events, l->n, sizeof *l->events, by_time);
     return GW_OK;
 }
 
 /* ---- putting them into words ---- */
 
-static void flush(out *o) {
+static void writer_flush(out *o) {
     if (o->failed == GW_OK && o->to)
         fwrite(o->text, 1, o->len, o->to); /* the stream keeps the error */
     else if (o->failed == GW_OK && o->len > 0)
@@ -192,7 +193,7 @@ static void flush(out *o) {
 
 __attribute__((format(printf, 2, 3))) static void put(out *o, const char *fmt, ...) {
     if (PIECE - o->len < LONGEST)
-        flush(o);
+        writer_flush(o);
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(o->text + o->len, PIECE - o->len, fmt, args);
@@ -246,13 +247,13 @@ static void put_async(out *o, int rank, const event *e, int *open) {
 static void put_wait(out *o, int rank, const event *e, const line *clock) {
     const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
     put_head(o, "X", rank, WAITS, e->ts);
-    put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(time_of(clock, x->end) - e->ts));
+    put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(writer_time_of(clock, x->end) - e->ts));
     put_exchange_name(o, &x->what);
     put_exchange_args(o, x);
 }
 
 static void put_slice(out *o, int rank, const event *e, const line *clock) {
-    const gw_trace_stretch *s = stretch((int)e->ring, e->item);
+    const gw_trace_stretch *s = writer_stretch((int)e->ring, e->item);
     bool main = e->ring == GW_TRACE_MAIN;
     const char *cat = "phase", *name = s->kind < GW_PHASES ? gw_phase_name((gw_phase)s->kind) : "";
     int track = MAIN;
@@ -268,7 +269,7 @@ static void put_slice(out *o, int rank, const event *e, const line *clock) {
         cat = "aside";
     }
     put_head(o, "X", rank, track, e->ts);
-    put(o, ",\"dur\":" US, US_OF(time_of(clock, s->end) - e->ts));
+    put(o, ",\"dur\":" US, US_OF(writer_time_of(clock, s->end) - e->ts));
     if (!main || s->kind != GW_TRACE_BATCH)
         put(o, ",\"cat\":\"%s\",\"name\":\"%s\"}", cat, name);
     else if (s->step > 0)
@@ -344,7 +345,7 @@ static void put_rank(out *o, int rank, const list *l) {
         else
             put_slice(o, rank, e, &l->clock);
     }
-    flush(o);
+    writer_flush(o);
 }
 
 /* What each ring has dropped, a rank each: dropped[rank][ring]. */
@@ -383,7 +384,7 @@ static gw_err writer_open(writer *w, const char *dir, MPI_Comm comm) {
 }
 
 /* Take a rank's pieces until an empty one. */
-static gw_err receive(out *o, int rank, MPI_Comm comm) {
+static gw_err writer_receive(out *o, int rank, MPI_Comm comm) {
     for (int n = 1; n > 0;) {
         MPI_Status status;
         GW_MPI(MPI_Recv(o->text, PIECE, MPI_CHAR, rank, TAG, comm, &status));
@@ -400,7 +401,7 @@ static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
     fprintf(o->to, "{\"traceEvents\":[");
     put_rank(o, 0, mine);
     for (int rank = 1; rank < ranks; rank++)
-        GW_TRY(receive(o, rank, comm));
+        GW_TRY(writer_receive(o, rank, comm));
     put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
     if (ferror(o->to))
         return gw_fail(GW_ERR_IO, "cannot write trace.json: is the disk full?");
@@ -409,7 +410,7 @@ static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
     return gw_file_commit(file);
 }
 
-static gw_err exchange(writer *w, int rank, const list *mine, out *o, MPI_Comm comm) {
+static gw_err writer_exchange(writer *w, int rank, const list *mine, out *o, MPI_Comm comm) {
     uint64_t dropped[GW_TRACE_RINGS];
     for (int i = 0; i < GW_TRACE_RINGS; i++) {
         const gw_trace_ring *r = &gw_trace_the.ring[i];
@@ -435,14 +436,14 @@ gw_err gw_trace_write(const char *dir, const gw_sync *sync, MPI_Comm comm) {
     bool listens = gw_trace_the.ring[GW_TRACE_MAIN].items != NULL;
     if (listens)
         gw_trace_pause();
-    gw_err e = listens ? collect(&mine, sync) : gw_fail(GW_ERR_INTERNAL, "no trace is open");
+    gw_err e = listens ? writer_collect(&mine, sync) : gw_fail(GW_ERR_INTERNAL, "no trace is open");
     if (e == GW_OK)
         e = gw_alloc(&o.text, PIECE, 1);
     if (e == GW_OK && rank == 0)
         e = writer_open(&w, dir, comm);
     e = gw_agree(comm, e);
     if (e == GW_OK)
-        e = gw_agree(comm, exchange(&w, rank, &mine, &o, comm));
+        e = gw_agree(comm, writer_exchange(&w, rank, &mine, &o, comm));
     gw_file_abandon(w.file);
     free(w.dropped);
     free(o.text);
