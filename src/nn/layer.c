@@ -1,8 +1,8 @@
 #include "nn/layer.h"
 
 #include "base/probe.h"
+#include "nn/elementwise.h"
 #include "nn/gemm.h"
-#include "nn/simd.h"
 
 #include <omp.h>
 #include <string.h>

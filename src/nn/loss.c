@@ -1,6 +1,6 @@
 #include "nn/loss.h"
 
-#include "nn/simd.h"
+#include "nn/elementwise.h"
 
 #include <math.h>
 #include <omp.h>

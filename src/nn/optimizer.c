@@ -1,7 +1,7 @@
 #include "nn/optimizer.h"
 
 #include "base/mem.h"
-#include "nn/simd.h"
+#include "nn/elementwise.h"
 
 #include <omp.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "mpi/wait.h"
-#include "nn/simd.h"
+#include "nn/elementwise.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* exp, sigmoid and tanh as the kernels compute them, and softmax cross-entropy at its edges. */
+#include "nn/elementwise.h"
 #include "nn/loss.h"
-#include "nn/simd.h"
 
 #include <math.h>
 #include <setjmp.h>

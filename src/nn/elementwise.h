@@ -1,7 +1,7 @@
 /** What the elementwise kernels share: clones for wider vectors, and exp and tanh that vectorise.
  */
-#ifndef GW_NN_SIMD_H
-#define GW_NN_SIMD_H
+#ifndef GW_NN_ELEMENTWISE_H
+#define GW_NN_ELEMENTWISE_H
 
 #include "base/clones.h"
 
