@@ -32,7 +32,6 @@ const gw_registry gw_codecs = {.kind = "codec",
                                .entries = codec_entries,
                                .needs = codec_needs};
 
-/* What comes after the codec itself in a chain. */
 typedef struct gw_stage {
     gw_codec codec;
     gw_scratch scratch;
@@ -40,7 +39,7 @@ typedef struct gw_stage {
 
 /* ---- opening ---- */
 
-/* What belongs to another hook and is not there, for a plugin may forget it; NULL: nothing. */
+/* The reason why a plugin's hooks are incomplete; NULL: they are not. */
 static const char *half_made(const gw_codec_ops *ops) {
     bool stage = ops->pack || ops->unpack || ops->pack_bound;
     return stage && !(ops->pack && ops->unpack && ops->pack_bound)
@@ -56,7 +55,7 @@ static gw_err open_one(gw_codec *out, const char *spec) {
     GW_TRY(gw_registry_find(&gw_codecs, spec, &entry, &c.args));
     c.ops = (const gw_codec_ops *)entry; /* head is the first member */
     const char *lacks = half_made(c.ops);
-    gw_err e = lacks         ? gw_fail(GW_ERR_INPUT, "codec %s: %s: mend the plugin", spec, lacks)
+    gw_err e = lacks         ? gw_fail(GW_ERR_INPUT, "codec %s: %s: fix the plugin", spec, lacks)
                : c.ops->open ? c.ops->open(&c.self, c.args)
                              : GW_OK;
     if (e != GW_OK) {
@@ -70,7 +69,8 @@ static gw_err open_one(gw_codec *out, const char *spec) {
     return GW_OK;
 }
 
-/* A codec's name or a path: so no exponent of a number, and no directory with a '+' in its name. */
+/* True for a codec's name or a path, false for the exponent of a number or a directory name with a
+ * '+'. */
 static bool names_stage(const char *p) {
     if (*p == '.' || *p == '/')
         return true;
@@ -78,7 +78,6 @@ static bool names_stage(const char *p) {
     return *p >= 'a' && *p <= 'z' && (p[letters] == '\0' || strchr(":+", p[letters]));
 }
 
-/* The '+' before the last stage, outside parentheses. */
 static const char *last_plus(const char *spec) {
     const char *found = NULL;
     int depth = 0;
@@ -133,7 +132,7 @@ static uint32_t tag_text(uint32_t tag, const char *text) {
     return (uint32_t)crc32_z(tag, (const Bytef *)text, strlen(text) + 1);
 }
 
-/* An option's value, so that 0.1 and 0.10 are one. */
+/* By value, so that 0.1 and 0.10 give one tag. */
 static uint32_t tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
     char number[32] = "";
     const char *text = gw_args_text(args, o->name);
@@ -148,7 +147,7 @@ static uint32_t tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
     return tag_text(tag, *number ? number : text);
 }
 
-/* Name and options, as resolved: however they were written, and wherever a plugin lies. */
+/* From the resolved name and options: independent of spelling and of a plugin's path. */
 static uint32_t tag_of(const gw_codec *c, uint32_t tag) {
     tag = tag_text(tag, c->ops->head.name);
     for (const gw_opt *o = c->ops->head.opts; o && o->name; o++)
@@ -219,7 +218,6 @@ static gw_err codec_check_room(const gw_codec *c, size_t n, size_t cap) {
     return GW_OK;
 }
 
-/* One encoding by the codec itself, with or without error feedback. */
 static gw_err encode_one(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                          void *out, size_t cap, size_t *len) {
     if (e)
@@ -286,7 +284,7 @@ gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x,
     return encode_any(c, turn, x, e, n, out, cap, len);
 }
 
-/* What decoding yields: a list of elements, or floats where `list` is NULL. */
+/* Decode to `list`, or to floats if it is NULL. */
 typedef struct target {
     float *y;
     gw_into into;
@@ -313,7 +311,7 @@ static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, size_t
 
 static gw_err decode_any(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
     if (len > gw_codec_bound(c, n))
-        return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu can be",
+        return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu possible",
                        c->spec, len, n, gw_codec_bound(c, n));
     if (c->framed && bare_bound(c, n) > 0) {
         GW_TRY(gw_frame_check(in, len, c->spec, c->tag, n, &len));

@@ -2,7 +2,7 @@
  *
  *  A codec is pure: no MPI, no clock, no hidden state; the turn fixes all of its randomness, so the
  *  same span gives the same bytes on one thread or many, blocking or overlapped. To add one:
- *  ONE new file compress/NAME.c that defines `const gw_codec_ops gw_codec_NAME` and ONE line
+ *  ONE new file compress/codec/NAME.c that defines `const gw_codec_ops gw_codec_NAME` and ONE line
  *  X(NAME) in codecs.def. Out of tree: a shared object that exports `gw_codec_plugin`. */
 #ifndef GW_COMPRESS_CODEC_H
 #define GW_COMPRESS_CODEC_H
@@ -16,42 +16,41 @@
 
 /** What a codec promises; gw_codec.caps. */
 enum {
-    GW_CODEC_IDENTITY = 1, /* the bytes are the floats themselves: nothing need be encoded */
+    GW_CODEC_IDENTITY = 1, /* the bytes are the floats themselves: no need to encode */
     GW_CODEC_LOSSLESS = 2, /* decode(encode(x)) == x: error feedback has nothing to do */
     GW_CODEC_UNBIASED = 4, /* E[decode(encode(x))] == x over keys, as nearly as the codec says */
     GW_CODEC_FIXED = 8,    /* encode always yields exactly bound(n) bytes */
-    GW_CODEC_SPARSE = 16,  /* most values are dropped: exchange by gathering encodings; decode
-                              subtracts and clears, too */
+    GW_CODEC_SPARSE = 16,  /* most values are dropped: encodings are gathered, not reduced; decode
+                              can also subtract and clear */
     GW_CODEC_BIASED = 32,  /* drops or skews systematically: error feedback is on by default */
-    GW_CODEC_LINEAR = 64,  /* with equal keys, and behind an agreed prefix where there is `measure`,
-                              the sum of encodings (`add`) is an encoding of the sum: no error but
-                              rounding from hop to hop */
-    GW_CODEC_SHARED = 128  /* all ranks draw alike: one key for all of them */
+    GW_CODEC_LINEAR = 64,  /* with equal keys (and, with `measure`, an agreed prefix) the sum of
+                              encodings (`add`) encodes the sum: hops add only rounding errors */
+    GW_CODEC_SHARED = 128  /* all ranks draw the same numbers: they share one key */
 };
 
-/** What an encoding may depend on beside the floats: all of its randomness, and when it is. */
+/** Everything an encoding may depend on besides the floats. */
 typedef struct gw_turn {
-    uint64_t key;
-    uint64_t step; /* exchanges before and with this one, from 1 on: for schedules over a run */
+    uint64_t key;  /* fixes all randomness */
+    uint64_t step; /* number of this exchange, from 1: for schedules over a run */
 } gw_turn;
 
-/** How decoded values go to y[0..n). */
+/** What decode does to y[0..n). */
 typedef enum gw_into {
     GW_INTO_SET = 0,       /* y = value */
     GW_INTO_ADD = 1,       /* y += value */
     GW_INTO_SUBTRACT = -1, /* y -= value; GW_CODEC_SPARSE only */
-    GW_INTO_CLEAR = 2      /* y = 0 where the encoding holds an element; GW_CODEC_SPARSE only */
+    GW_INTO_CLEAR = 2      /* y = 0 where the encoding has an element; GW_CODEC_SPARSE only */
 } gw_into;
 
-/** Elements of a span: places from its start, each once and ascending, and values. Zero it to begin
- *  with; both arrays are the owner's to free. */
+/** Elements of a span: distinct indices from its start, ascending, and their values.
+ *  Zero-initialise; the owner frees both arrays. */
 typedef struct gw_elements {
     uint32_t *at;
     float *value;
     size_t n, room;
 } gw_elements;
 
-/** Room for n elements; what was there is lost. GW_ERR_NOMEM. */
+/** Make room for n elements; the old contents are lost. GW_ERR_NOMEM. */
 gw_err gw_elements_reserve(gw_elements *l, size_t n);
 void gw_elements_free(gw_elements *l);
 
@@ -65,55 +64,55 @@ typedef enum gw_sum {
 typedef struct gw_codec_ops {
     gw_entry head;
     unsigned caps;
-    /** *self: the codec's settings out of `args`; may stay NULL. */
+    /** Set *self to the codec's settings from `args`; it may stay NULL. */
     gw_err (*open)(void **self, const gw_args *args);
     void (*close)(void *self);
-    /** Optional: caps that depend on the options, in the place of `caps`. */
+    /** Optional: caps that depend on the options; replaces `caps`. */
     unsigned (*traits)(const void *self);
-    /** Optional: told once, before the first encode, of how many ranks encodings are summed up (1
-     *  if never told). GW_ERR_UNSUPPORTED: so many cannot be, a sum of codes could overflow. */
+    /** Optional: called once before the first encode with the number of ranks whose encodings are
+     *  summed (1 if never called). GW_ERR_UNSUPPORTED: a sum over so many could overflow. */
     gw_err (*join)(void *self, int ranks);
-    /** Most bytes that any n floats can take, of a GW_CODEC_FIXED codec all that they do: its
+    /** Upper bound on the bytes of any n floats; of a GW_CODEC_FIXED codec all that they take: its
      *  formula, headers, scales and places included. Monotonic in n; bound(0) may be 0. */
     size_t (*bound)(const void *self, size_t n);
-    /** Encode x[0..n) into out[0..cap), cap >= bound(n); *len bytes were written. */
+    /** Encode x[0..n) into out[0..cap), cap >= bound(n); set *len to the bytes written. */
     gw_err (*encode)(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                      size_t cap, size_t *len);
-    /** Optional, the same in fewer passes: e[i] += x[i]; encode e; take off e what was encoded.
-     *  x stays as it is. */
+    /** Optional, with error feedback in fewer passes: e[i] += x[i]; encode e; subtract the encoded
+     *  values from e. x does not change. */
     gw_err (*encode_feedback)(const void *self, gw_turn turn, const float *x, float *e, size_t n,
                               void *out, size_t cap, size_t *len);
-    /** y[0..n) out of what `in` stands for. `in` is untrusted: GW_ERR_CORRUPT, never a write
-     *  outside y[0..n) and never a read outside in[0..len). */
+    /** Decode `in` to y[0..n). `in` is untrusted: GW_ERR_CORRUPT, never a write outside y[0..n),
+     *  never a read outside in[0..len). */
     gw_err (*decode)(const void *self, const void *in, size_t len, float *y, size_t n,
                      gw_into into);
 
-    /** Optional, GW_CODEC_SPARSE: the elements that `in` holds, in place of y with the rest of it
-     *  zeros, so that who adds up or updates need not touch that. Errors as decode. */
+    /** Optional, GW_CODEC_SPARSE: list the elements in `in`, so that the caller can add or update
+     *  without touching the zeros between them. Errors as decode. */
     gw_err (*list)(const void *self, const void *in, size_t len, size_t n, gw_elements *out);
 
-    /* ---- optional: encodings that are added as they are ---- */
+    /* ---- optional: encodings that can be summed without decoding ---- */
 
-    /** Add encoded units to encoded units; len is a multiple of unit_bytes. One unit stands for
-     *  one float, or for whatever count GW_CODEC_FIXED makes of n. An encoding is prefix(n) bytes
-     *  that are alike on all ranks (NULL: none), then units. */
+    /** Add encoded units to encoded units; len is a multiple of unit_bytes. A unit stands for one
+     *  float, or for as many as GW_CODEC_FIXED makes of n. An encoding is prefix(n) bytes that are
+     *  equal on all ranks (NULL: none), then units. */
     gw_err (*add)(void *inout, const void *in, size_t len);
     size_t unit_bytes;
     gw_sum sum;
     size_t (*prefix)(const void *self, size_t n);
-    /** Optional: the prefix is made of floats >= 0, binary32 in host order, that the ranks have to
-     *  agree on by an elementwise maximum before anything is encoded (a shared scale). measure()
-     *  fills it, and encode() finds the agreed one at out[0..prefix(n)) and writes behind it.
-     *  encode_feedback(), which alone knows x + e, finds nothing there and writes the prefix, too.
-     */
+    /** Optional: the prefix holds floats >= 0 (binary32, host order) whose elementwise maximum the
+     *  ranks agree on before they encode: a shared scale. measure() fills it; encode() finds the
+     *  agreed one at out[0..prefix(n)) and writes after it. encode_feedback() alone knows x + e, so
+     *  it writes the prefix as well. */
     void (*measure)(const void *self, const float *x, size_t n, void *out);
 
-    /* ---- optional: a stage after another codec, "qsgd+zlib": bytes to fewer bytes ---- */
+    /* ---- optional: a stage behind another codec, "qsgd+zlib": packs bytes ---- */
 
     size_t (*pack_bound)(const void *self, size_t len);
     gw_err (*pack)(const void *self, const void *in, size_t len, void *out, size_t cap,
                    size_t *packed);
-    /** *len <= cap bytes; `in` is untrusted: GW_ERR_CORRUPT if it holds more, or nonsense. */
+    /** Yields *len <= cap bytes; `in` is untrusted: GW_ERR_CORRUPT if it holds more or is
+     *  malformed. */
     gw_err (*unpack)(const void *self, const void *in, size_t packed, void *out, size_t cap,
                      size_t *len);
 } gw_codec_ops;
@@ -124,34 +123,34 @@ typedef struct gw_codec {
     void *self;
     gw_args *args;
     unsigned caps;  /* of the chain */
-    bool partial;   /* for some tensors of a model only */
-    int ranks;      /* how many encodings are summed up; 0: not told */
-    char spec[128]; /* what it was opened by, shortened if need be */
-    char name[64];  /* that without options: "qsgd", "qsgd+zlib" */
+    bool partial;   /* only for some tensors of a model */
+    int ranks;      /* whose encodings are summed; 0: not known */
+    char spec[128]; /* as given to open, cut if too long */
+    char name[64];  /* the spec without options: "qsgd", "qsgd+zlib" */
     struct gw_stage *stage;
     bool framed;  /* encodings travel in frames (compress/frame.h) */
-    uint32_t tag; /* that names it there */
+    uint32_t tag; /* identifies the codec in a frame */
 } gw_codec;
 
 extern const gw_registry gw_codecs;
 
-/** Open "name[:opt=value,...]", or a chain "name[:...]+stage[:...]" whose second is a codec that
- *  packs bytes. Errors as gw_registry_find and the codecs' own open; GW_ERR_UNSUPPORTED: no such
- *  chain can be. */
+/** Open "name[:opt=value,...]", or a chain "name[:...]+stage[:...]" whose second codec packs bytes.
+ *  Errors as gw_registry_find and the codec's own open; GW_ERR_UNSUPPORTED: these two cannot be
+ *  chained. */
 gw_err gw_codec_open(gw_codec *out, const char *spec);
 
-/** From now on each encoding but that of no floats is in a frame of GW_FRAME_BYTES more, checked
- *  before it is decoded: what is damaged, cut off or another codec's is GW_ERR_CORRUPT. Before
- *  anything that depends on caps or bounds; MPI cannot add frames. */
+/** Put each later encoding of n > 0 floats in a frame of GW_FRAME_BYTES more bytes, checked before
+ *  decoding: damage, truncation or another codec's encoding is GW_ERR_CORRUPT. Call it before
+ *  anything that depends on caps or bounds; MPI cannot sum frames. */
 void gw_codec_frame(gw_codec *c);
 
-/** Tell it of how many ranks encodings are summed up. GW_ERR_UNSUPPORTED: they cannot be. */
+/** Set the number of ranks whose encodings are summed. GW_ERR_UNSUPPORTED: they cannot be. */
 gw_err gw_codec_join(gw_codec *c, int ranks);
 
 /** Close; safe on a zeroed gw_codec. */
 void gw_codec_close(gw_codec *c);
 
-/** Most bytes of any n floats. */
+/** Upper bound on the bytes of any n floats. */
 size_t gw_codec_bound(const gw_codec *c, size_t n);
 
 /** Bits an element of n > 0 floats by the codec's formula; 0: as the data are. */
@@ -163,19 +162,19 @@ bool gw_codec_summable(const gw_codec *c);
 /** Bytes before the units of n floats. */
 size_t gw_codec_prefix(const gw_codec *c, size_t n);
 
-/** True if the prefix must be agreed on first: measure, take the maximum over the ranks, then
- *  gw_codec_encode_agreed. gw_codec_encode does without the others. */
+/** True if the ranks must agree on the prefix first: measure, take the maximum over the ranks, then
+ *  gw_codec_encode_agreed. gw_codec_encode uses this rank's prefix alone. */
 static inline bool gw_codec_agrees(const gw_codec *c) {
     return !c->stage && !c->framed && c->ops->measure;
 }
 
-/** The promises of gw_codec_ops, checked: capacity before, length after. Any thread. */
+/** The hooks of gw_codec_ops with checks: capacity before, length after. Any thread. */
 gw_err gw_codec_encode(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                        size_t cap, size_t *len);
 void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out);
 gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                               size_t cap, size_t *len);
-/** e += x; encode e; e -= what was encoded. x stays. The codec must have encode_feedback. */
+/** e += x; encode e; e -= the encoded values. x does not change. Needs encode_feedback. */
 gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                                 void *out, size_t cap, size_t *len);
 static inline bool gw_codec_feeds_back(const gw_codec *c) {
@@ -183,7 +182,7 @@ static inline bool gw_codec_feeds_back(const gw_codec *c) {
 }
 gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
                        gw_into into);
-/** The elements that `in` holds. The codec must list. */
+/** The elements in `in`. Needs list. */
 gw_err gw_codec_list(const gw_codec *c, const void *in, size_t len, size_t n, gw_elements *out);
 static inline bool gw_codec_lists(const gw_codec *c) {
     return c->ops->list;

@@ -32,8 +32,8 @@ void gw_feedback_add(float *e, const float *x, size_t n) {
     gw_simd_split(n, GW_BLOCK, feedback_add_part, &(pair){e, x});
 }
 
-/* After the encoding of e = x + residual. x is as long as the span and no longer needed: it takes
- * what was encoded, which is what an owner adopts. */
+/* Turn e = x + residual into the new residual after encoding. x, as long as the span, is no longer
+ * needed: it gets the encoded values, which an owner adopts. */
 static gw_err leave_rest(const gw_codec *c, float *x, float *e, size_t n, const void *out,
                          size_t len) {
     GW_TRY(gw_codec_decode(c, out, len, x, n, GW_INTO_SET));

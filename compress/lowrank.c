@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a chunk: enough to be worth a thread, at most MOST_CHUNKS chunks, so that their sums are
- * little beside the matrix; whole blocks of rows. */
+/* Rows of a chunk: whole blocks, enough to be worth a thread. At most MOST_CHUNKS chunks, so that
+ * their sums stay small beside the matrix. */
 enum { CHUNK_FLOATS = 65536, MOST_CHUNKS = 32, ROW_BLOCK = 8, DOUBLES = 8 };
 #define LEFT_OVER 0x1p-20
 
@@ -53,7 +53,7 @@ void gw_lowrank_close(gw_lowrank *l) {
     memset(l, 0, sizeof *l);
 }
 
-/* ---- the vectors to start from ---- */
+/* ---- start vectors ---- */
 
 static void draw_column(gw_lowrank *l, uint64_t key, int j) {
     uint64_t stream = gw_rng_key(key, (uint64_t)j);
@@ -67,7 +67,7 @@ void gw_lowrank_draw(gw_lowrank *l, uint64_t key) {
         draw_column(l, key, j);
 }
 
-/* A NaN is never the largest here, and stays in its place whatever the others are scaled by. */
+/* Ignores a NaN, which stays where it is whatever the scale. */
 static float lowrank_peak(const float *x, size_t n) {
     float most = 0;
     for (size_t i = 0; i < n; i++)
@@ -141,7 +141,7 @@ void gw_lowrank_project(gw_lowrank *l, float *grad) {
         t.k.add = grad;
         t.k.own = l->own;
     } else {
-        t.k.m = grad; /* only read: nothing is taken off or added */
+        t.k.m = grad; /* read only: nothing is subtracted or added */
     }
     lowrank_run(&t, ROW_BLOCK, absorb_part);
 }
@@ -177,7 +177,7 @@ void gw_lowrank_settle(gw_lowrank *l) {
 
 /* ---- orthonormal columns ---- */
 
-/* Partial sums that a compiler may keep in vectors, added up in one order. */
+/* Partial sums that a compiler can vectorise, added in a fixed order. */
 static double lowrank_dot(const float *a, const float *b, size_t n) {
     double sum[DOUBLES] = {0};
     size_t i = 0;

@@ -7,16 +7,15 @@
  *      R_k = M_k^T P                                   one of rank * cols floats, to R = sum_k R_k
  *      sum_k G_k is taken to be P R^T,  E_k' = M_k - P R_k^T,  Q' = R
  *
- *  P R^T is the projection of sum_k M_k onto P's columns, so no more than that is lost, and what is
- *  lost stays in the residuals: the sum over ranks of update and E' is that of G and E. Each rank
- *  takes off what it gave itself, R_k: with the mean of all in its place the sum of the residuals
- * is the same, but each of them collects the difference of its rank to the mean, step by step, and
- *  grows without bound.
+ *  P R^T is the projection of sum_k M_k onto P's columns. What it drops stays in the residuals:
+ *  summed over the ranks, update plus E' equals G plus E. Each rank subtracts its own part R_k.
+ *  Subtracting the mean instead would keep the sum of the residuals, but each would collect its
+ *  rank's difference from the mean at every step and grow without bound.
  *
- *  The work of a step is three passes over the matrix and 24 bytes of memory traffic an element, or
- *  28: R_k is taken off M_k not when it is known but when the next gradient is added, for then the
- *  matrix is read anyway. Any number of threads gives the same bits, and so does any instruction
- *  set. Pure: the sums over the ranks are the caller's, between the calls. */
+ *  A step takes three passes over the matrix and 24 bytes of memory traffic an element, or 28: R_k
+ *  is subtracted from M_k only when the next gradient is added, since that reads the matrix anyway.
+ *  Any number of threads and any instruction set gives the same bits. Pure: the caller sums over
+ *  the ranks between the calls. */
 #ifndef GW_COMPRESS_LOWRANK_H
 #define GW_COMPRESS_LOWRANK_H
 
@@ -34,50 +33,51 @@ typedef struct gw_lowrank {
     int rank;
     float *p, *q; /* the caller's: (rank, rows) and (rank, cols), factor by factor */
     float *m;     /* residual, up to p own^T; NULL: no error feedback */
-    float *own;   /* this rank's part of q, not taken off m yet */
-    float *parts; /* of q, a chunk of rows each */
-    size_t chunk; /* rows; a matter of the shape alone */
+    float *own;   /* this rank's part of q, not yet subtracted from m */
+    float *parts; /* of q, one for each chunk of rows */
+    size_t chunk; /* rows; depends on the shape only */
     const struct gw_lowrank_kernels *kernels;
 } gw_lowrank;
 
-/** True if `rank` factors are fewer floats than the matrix itself. */
+/** True if `rank` factors have fewer floats than the matrix. */
 static inline bool gw_lowrank_pays(size_t rows, size_t cols, int rank) {
     return (size_t)rank * (rows + cols) < rows * cols;
 }
 
-/** `rank` in 1..GW_LOWRANK_MOST. p and q are only kept, and zeros to begin with. Errors: memory,
- * and those of gw_simd_pick. Close frees what open allocated; safe on a zeroed one. */
+/** `rank` in 1..GW_LOWRANK_MOST. Keeps p and q, which the caller sets to zero. Errors: memory, and
+ *  those of gw_simd_pick. Close frees what open allocated; safe on a zeroed one. */
 gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool feedback, float *p,
                        float *q);
 void gw_lowrank_close(gw_lowrank *l);
 
-/** Column j of q anew, standard normal, from (key, j). */
+/** Draw q anew: column j standard normal, from (key, j). */
 void gw_lowrank_draw(gw_lowrank *l, uint64_t key);
 
-/** What q = R of the last step becomes to start from: each column scaled by a power of two to
- *  between 1/2 and 1, so that no magnitude of gradients is out of range; a column of zeros, which
- *  would stay so, is drawn anew from `key`. */
+/** Make q = R of the last step the start of the next: scale each column by a power of two into
+ *  [1/2, 1), so that gradients of any magnitude stay in range; draw a column of zeros anew from
+ *  `key`, as it would stay zero. */
 void gw_lowrank_warm(gw_lowrank *l, uint64_t key);
 
-/** First pass: m = residual + grad, p = m q. Without feedback m is `grad` itself. `grad` stays. */
+/** First pass: m = residual + grad, p = m q. Without feedback m is `grad` itself. `grad` does not
+ *  change. */
 void gw_lowrank_project(gw_lowrank *l, float *grad);
 
-/** Make p, now the sum over the ranks, orthonormal: modified Gram-Schmidt, twice, as once loses
- *  orthogonality (L. Giraud, J. Langou, M. Rozloznik, "The loss of orthogonality in the
- *  Gram-Schmidt orthogonalization process", 2005), with sums in double. A column of which the
- *  earlier ones leave less than a part in 2^20 becomes zero and takes no part: what is left is
- *  rounding. A NaN or an infinity makes its column NaN and so all of the update. */
+/** Make p, now the sum over the ranks, orthonormal: modified Gram-Schmidt, run twice because once
+ *  loses orthogonality (L. Giraud, J. Langou, M. Rozloznik, "The loss of orthogonality in the
+ *  Gram-Schmidt orthogonalization process", 2005), with sums in double. A column that keeps less
+ *  than a part in 2^20 after the earlier ones is rounding noise and becomes zero. A NaN or an
+ *  infinity makes its column NaN, and so the whole update. */
 void gw_lowrank_orthonormalise(float *p, size_t rows, int rank);
 
-/** Second pass: q = m^T p, this rank's part of R. `grad`, which stays, is that of the first. */
+/** Second pass: q = m^T p, this rank's part of R. `grad` is that of the first pass; it does not
+ *  change. */
 void gw_lowrank_gather(gw_lowrank *l, float *grad);
 
-/** Third pass, q = R being the sum over the ranks: grad = p q^T. */
+/** Third pass, after q = R was summed over the ranks: grad = p q^T. */
 void gw_lowrank_expand(const gw_lowrank *l, float *grad);
 
-/** Take off the residual what is not yet, so that it is all in l->m, to be saved or looked at (no
- *  feedback: nothing to do). Later results are the same bits with it as without. After l->m has
- * been loaded l->own must be zeros, as this leaves it. */
+/** Bring the residual in l->m up to date, to save or inspect it (without feedback: nothing to do).
+ *  It does not change later results. After loading l->m set l->own to zeros, as this leaves it. */
 void gw_lowrank_settle(gw_lowrank *l);
 
 #endif

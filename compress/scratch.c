@@ -16,7 +16,8 @@ gw_err gw_scratch_take(gw_scratch *s, const char *owner, size_t bytes, void *dat
         size_t whole = (sizeof *b + bytes + 63) / 64 * 64;
         b = aligned_alloc(64, whole);
         if (!b)
-            return gw_fail(GW_ERR_NOMEM, "%s: out of memory: %zu bytes to work in", owner, bytes);
+            return gw_fail(GW_ERR_NOMEM, "%s: out of memory: %zu bytes of scratch memory", owner,
+                           bytes);
         b->room = bytes;
     }
     void *at = b->data;
@@ -27,7 +28,7 @@ gw_err gw_scratch_take(gw_scratch *s, const char *owner, size_t bytes, void *dat
 
 void gw_scratch_give(gw_scratch *s, gw_block *block) {
     gw_block *other = atomic_exchange(&s->spare, NULL);
-    if (other && other->room > block->room) { /* the next taker may want as much */
+    if (other && other->room > block->room) { /* the next call may need as much */
         gw_block *larger = other;
         other = block;
         block = larger;

@@ -3,30 +3,31 @@
 #include <math.h>
 
 enum {
-    CHUNK = 4096, /* floats looked at between two looks at the room left: they stay in L1 */
+    CHUNK = 4096, /* floats between two checks of the room left: they fit in L1 */
     SAMPLES = 8192
 };
 
-/* A magnitude that cuts floats in two: `reach` reach it, `above` lie above it. */
+/* A threshold magnitude: `reach` floats are at or above it, `above` strictly above. */
 typedef struct cut {
     uint32_t at;
     size_t reach, above;
 } cut;
 
-/* A range of magnitudes [lo, hi): how many of the floats reach lo, and hi. */
+/* A range of magnitudes [lo, hi): `reach` floats are at or above lo, `above` at or above hi. */
 typedef struct range {
     uint32_t lo, hi;
     size_t reach, above;
 } range;
 
-/* A count's logarithm, near enough to interpolate with: the bits of a float grow like it. */
+/* A stand-in for log(count), good enough to interpolate with: a float's bits grow like its
+ * logarithm. */
 static double select_steepness(double count) {
     return (double)gw_float_bits((float)count);
 }
 
-/* How far above lo about `rank` are reached, if counts fall by like factors over like distances; a
- * little to the other side of it where one end is near already, so that the far one comes close. 0:
- * they are too near to tell. */
+/* Distance above lo at which about `rank` floats remain, if counts fall exponentially. Where one
+ * end is already near, aim slightly past `rank`, so that the far end comes close. 0: the ends are
+ * too near to tell. */
 static uint32_t select_interpolate(const range *r, double rank) {
     double over = (double)r->reach - rank, under = rank - (double)r->above, aim = rank;
     if (8 * over < under)
@@ -39,12 +40,11 @@ static uint32_t select_interpolate(const range *r, double rank) {
     return (uint32_t)((r->hi - r->lo) * ((top - select_steepness(aim)) / (top - low)));
 }
 
-/* A cut that rank to rank + slack of bits[0..n) reach, or more if there is none: then fewer than
- * rank lie above it. None is of lower magnitude than `floor`, and rank <= n. Each step counts what
- * reaches a magnitude within the range left: a small leap above the floor, where magnitudes crowd,
- * then one twice as large, until too few are left; then where the counts at the ends of the range
- * would have it, which ends in few steps, and in its middle now and then, which ends in any case.
- */
+/* A cut that rank to rank + slack of bits[0..n) reach, or more if ties leave none: then fewer than
+ * rank lie above it. No float has a magnitude below `floor`, and rank <= n. Each step counts the
+ * floats at or above a magnitude in the remaining range. It starts with a small leap above the
+ * floor, where magnitudes crowd, and doubles it until too few are left. Then it interpolates, which
+ * needs few steps, and now and then bisects, which always ends. */
 static cut find_cut(const gw_pick_kernels *kernels, const uint32_t *bits, size_t n, uint32_t floor,
                     size_t rank, size_t slack) {
     range r = {floor, GW_MAGNITUDE + 1u, n, 0};
@@ -69,10 +69,10 @@ static cut find_cut(const gw_pick_kernels *kernels, const uint32_t *bits, size_t
 typedef struct candidates {
     gw_kept kept;
     size_t room;
-    uint32_t floor; /* none is of lower magnitude */
+    uint32_t floor; /* no element has a lower magnitude */
 } candidates;
 
-/* Of those of just the cut's magnitude keep the first `left`. */
+/* Of the elements at exactly the cut's magnitude keep the first `left`. */
 static size_t filter_ties(gw_kept *kept, uint32_t least, size_t left) {
     size_t n = 0;
     for (size_t i = 0; i < kept->n; i++) {
@@ -96,10 +96,9 @@ static void select_prune(const gw_pick_kernels *kernels, candidates *c, size_t k
     c->floor = at.at;
 }
 
-/* A magnitude that about k elements of x, or of x + e, reach: more than k, in a sample from data in
- * any order, unless chance strays by `sigmas` standard deviations. Drawn one a stride, at a place
- * that no period of the data can follow. 0, which all elements reach, where the sample is too small
- * to tell. */
+/* A magnitude that about k elements of x, or of x + e, reach, estimated from a sample with `sigmas`
+ * standard deviations to spare. One sample a stride, at a jittered place, so that periodic data
+ * cannot mislead it. 0, which all elements reach, if the sample is too small to tell. */
 static uint32_t select_guess(const gw_pick_kernels *kernels, const float *x, const float *e,
                              size_t n, size_t k, double sigmas) {
     uint32_t sample[SAMPLES];
@@ -118,7 +117,8 @@ static uint32_t select_guess(const gw_pick_kernels *kernels, const float *x, con
     return find_cut(kernels, sample, m, 0, (size_t)rank, (size_t)rank / 8 + 1).at;
 }
 
-/* All elements of magnitude `least` or more, less those found to have k others before them. */
+/* Collect all elements of magnitude `least` or more, dropping those that k others are known to
+ * beat. */
 static void select_collect(const gw_pick_kernels *kernels, const float *x, float *e, size_t n,
                            size_t k, uint32_t least, candidates *c) {
     gw_kept *kept = &c->kept;
@@ -128,8 +128,7 @@ static void select_collect(const gw_pick_kernels *kernels, const float *x, float
     for (size_t lo = 0; lo < n; lo += CHUNK) {
         size_t m = n - lo < CHUNK ? n - lo : CHUNK;
         if (c->room - kept->n < (m + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK)
-            select_prune(kernels, c, k),
-                least = c->floor + 1; /* an equal one that comes later has lost */
+            select_prune(kernels, c, k), least = c->floor + 1; /* a later tie loses */
         size_t had = kept->n;
         kept->n += gw_pick_chunk(kernels, x + lo, e ? e + lo : NULL, m, least, (uint32_t)lo,
                                  kept->at + had);
@@ -154,7 +153,7 @@ void gw_select_largest(const gw_pick_kernels *kernels, const float *x, float *e,
     candidates c = {.kept = {.at = words, .bits = words + room}, .room = room};
     double sigmas = 2.5;
     select_collect(kernels, x, e, n, k, select_guess(kernels, x, e, n, k, sigmas), &c);
-    while (c.kept.n < k) { /* guessed too high: seldom, and in the end the guess is 0 */
+    while (c.kept.n < k) { /* rare: the guess was too high; it ends at 0 */
         const float *sum = e ? e : x;
         sigmas *= 4;
         select_collect(kernels, sum, NULL, n, k, select_guess(kernels, sum, NULL, n, k, sigmas),

@@ -8,8 +8,8 @@ size_t gw_sparse_bound(size_t n, size_t k) {
     return n ? HEADER + k * (1 + VALUE) + (n - k) / ESCAPE : 0;
 }
 
-/* The gaps before at[i] .. at[end-1]; `next` follows at[i-1]. That a gap takes one escape no branch
- * foresees where a hundredth is kept; that it takes two is rare. */
+/* Write the gaps before at[i] .. at[end-1]; `next` follows at[i-1]. Where a hundredth is kept, one
+ * escape is as likely as none, so that case has no branch; two escapes are rare. */
 static unsigned char *put_few_gaps(const uint32_t *restrict at, size_t i, size_t end, uint32_t next,
                                    unsigned char *restrict gaps) {
     for (; i < end; i++) {
@@ -25,7 +25,7 @@ static unsigned char *put_few_gaps(const uint32_t *restrict at, size_t i, size_t
     return gaps;
 }
 
-/* In groups, most of which take no escape where more is kept. */
+/* In groups: where more is kept, most groups have no escape. */
 static unsigned char *put_many_gaps(const uint32_t *restrict at, size_t n,
                                     unsigned char *restrict gaps) {
     enum { GROUP = 8 };
@@ -49,7 +49,7 @@ static unsigned char *put_many_gaps(const uint32_t *restrict at, size_t n,
 }
 
 static unsigned char *put_gaps(const uint32_t *at, size_t n, unsigned char *gaps) {
-    enum { WIDE = 48 }; /* the mean gap where groups no longer pay */
+    enum { WIDE = 48 }; /* mean gap from which groups no longer pay */
     bool many = n && at[n - 1] / n < WIDE;
     return many ? put_many_gaps(at, n, gaps) : put_few_gaps(at, 0, n, 0, gaps);
 }
@@ -66,7 +66,7 @@ size_t gw_sparse_encode(const gw_kept *kept, void *out) {
     return (size_t)((unsigned char *)(values + kept->n) - (unsigned char *)out);
 }
 
-/* That the gaps name k elements of n and nothing follows the last. */
+/* Check that the gaps name k of n elements and that nothing follows the last. */
 static gw_err check_gaps(const char *name, const unsigned char *gaps, size_t bytes, size_t k,
                          size_t n) {
     size_t skipped = 0, named = 0;
@@ -98,7 +98,7 @@ static void sparse_scatter(const unsigned char *gaps, size_t bytes, const gw_u32
     }
 }
 
-/* An encoding whose parts are where they should be: k elements of n. */
+/* The parts of a valid encoding: k elements of n. */
 typedef struct parts {
     const unsigned char *gaps;
     const gw_u32u *values;
@@ -134,7 +134,7 @@ gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, 
     return GW_OK;
 }
 
-/* Written past the last element while bytes 255 follow, so there is room for one more. */
+/* Writes one element past the last while escapes follow, so `at` has room for k + 1. */
 static void list_places(const parts *p, uint32_t *restrict at) {
     uint32_t next = 0;
     size_t i = 0;

@@ -1,25 +1,25 @@
-/** Chosen elements of a span on the wire, for the codecs that send places:
+/** Wire format of selected elements, for the codecs that send indices:
  *
  *   k       little-endian 32-bit: how many
- *   gaps    for each element, ascending, the number g of left-out ones before it: floor(g / 255)
+ *   gaps    for each element, ascending, the number g of elements skipped before it: floor(g / 255)
  *           bytes 255, then g mod 255
  *   values  k little-endian binary32
  *
- *  Nothing for n = 0. At most 4 + 5 k + floor((n - k) / 255) bytes. */
+ *  Empty for n = 0. At most 4 + 5 k + floor((n - k) / 255) bytes. */
 #ifndef GW_COMPRESS_SPARSE_WIRE_H
 #define GW_COMPRESS_SPARSE_WIRE_H
 
 #include "compress/codec.h"
 #include "compress/select.h"
 
-/** Most bytes of any k of n elements; monotonic in k and in n. */
+/** Upper bound on the bytes of any k of n elements; monotonic in k and in n. */
 size_t gw_sparse_bound(size_t n, size_t k);
 
-/** Write what was kept of a span of n > 0; returns the bytes. */
+/** Encode the selected elements of a span of n > 0; returns the bytes. */
 size_t gw_sparse_encode(const gw_kept *kept, void *out);
 
-/** decode() of gw_codec_ops, of at least `least` and at most `most` elements. `name` is who the
- *  message names. y is written only if all of `in` is right. */
+/** decode() of gw_codec_ops for encodings of `least` to `most` elements. `name` is the codec's, for
+ *  messages. Writes y only if all of `in` is valid. */
 gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
                         size_t least, size_t most, gw_into into);
 

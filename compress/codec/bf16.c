@@ -3,8 +3,8 @@
  *
  *   wire = round to nearest, ties to even, of x        16 bits an element
  *
- * Wire format: n little-endian halfwords, nothing else. The range is float's own, so no loss
- * scale is needed; Inf and NaN stay what they are, NaNs come out quiet, denormals are kept.
+ * Wire format: n little-endian halfwords, nothing else. The range is that of float, so no
+ * loss scale is needed. Inf stays Inf, NaNs become quiet, denormals are kept.
  * `add` rounds after each addition, so a reduction over P ranks rounds P - 1 times. */
 #include "compress/codec.h"
 #include "compress/kernel/half.h"

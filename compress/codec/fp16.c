@@ -3,9 +3,9 @@
  *
  *   wire = round to nearest, ties to even, of x        16 bits an element
  *
- * Wire format: n little-endian halfwords, nothing else. |x| >= 65520 becomes infinity and Inf and
- * NaN stay what they are: an overflow is seen in the result, never hidden by saturation. Below
- * 2^-14 the fraction loses bits, at or below 2^-25 nothing is left. NaNs come out quiet.
+ * Wire format: n little-endian halfwords, nothing else. |x| >= 65520 becomes infinity, and Inf and
+ * NaN stay: an overflow shows in the result and is never hidden by saturation. Below 2^-14 the
+ * fraction loses bits; at or below 2^-25 the value is zero. NaNs become quiet.
  * `add` rounds after each addition, so a reduction over P ranks rounds P - 1 times. */
 #include "compress/codec.h"
 #include "compress/kernel/half.h"

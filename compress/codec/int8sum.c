@@ -8,21 +8,21 @@
  *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value of a code, or of a sum of codes = code * (m / L)
  *
- * |code| <= L, so a sum of P codes stays within +-127: more than 127 ranks are refused. The error
- * of an element is below m / L, that of the sum of P values below P m / L. E[value] = x but for the
- * steps of t, which leave a bias of up to m / (L 2^17), and a few roundings of a float: in
- * particular |x| < m / (L 2^17) is never sent. With algo=native the ranks agree on m by an MPI_MAX
- * first; elsewhere an encoding has the m of its own floats, and is an ordinary one with P's levels:
- * only behind an agreed prefix do encodings add up, so only there it is linear.
+ * |code| <= L, so a sum of P codes stays within +-127; more than 127 ranks are refused. The error
+ * of an element is below m / L, that of the sum of P values below P m / L. E[value] = x except for
+ * the steps of t, a bias of up to m / (L 2^17), and a few float roundings; in particular
+ * |x| < m / (L 2^17) is never sent. With algo=native the ranks first agree on m by MPI_MAX. Other
+ * algorithms encode each span with its own m and the levels for P ranks: such encodings cannot be
+ * summed, so the codec is linear only behind an agreed prefix.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
- *   K scales m, binary32 in host order, so that MPI's own maximum agrees on them, one a bucket:
- *           the prefix, alike on all ranks that add; ranks of a job are of one byte order
+ *   K scales m, one a bucket, binary32 in host order for MPI's own maximum: the prefix, equal on
+ *           all ranks that sum; the ranks of a job share one byte order
  *   n codes, int8_t
  * 8 + 32 / B bits an element: 8.06 with B = 512.
  *
- * A bucket with a NaN or an infinity has +Inf for scale, which any maximum keeps, and decodes to
- * NaN, on all ranks and no other bucket. A bucket whose m is below 2^-100 is sent as zeros. */
+ * A NaN or an infinity makes its bucket's scale +Inf, which any maximum keeps: that bucket alone
+ * decodes to NaN, on all ranks. A bucket whose m is below 2^-100 is sent as zeros. */
 #include "compress/codec.h"
 
 #include "base/mem.h"
@@ -111,7 +111,7 @@ static gw_err int8sum_decode(const void *self, const void *in, size_t len, float
 }
 
 static gw_err int8sum_add(void *inout, const void *in, size_t len) {
-    unsigned char *a = inout; /* without a sign: what wraps around does so as MPI's does */
+    unsigned char *a = inout; /* unsigned, so that it wraps around as MPI's sum does */
     const unsigned char *b = in;
     for (size_t i = 0; i < len; i++)
         a[i] = (unsigned char)(a[i] + b[i]);

@@ -4,22 +4,21 @@
  *
  *   2^a <= |x| < 2^(a+1), p = |x| / 2^a - 1:   |value| = 2^(a+1) with probability p, else 2^a
  *
- * so E[value] = x, and the variance is at most x^2 / 8. All that is done to |x| is to add 23 random
- * bits to the pattern of the float and to cut the lowest 23 off; a carry rounds up. They come from
- * (key, bucket, element) only: see kernel/chance.h.
+ * so E[value] = x, and the variance is at most x^2 / 8. It adds 23 random bits to the bit pattern
+ * of |x| and drops the lowest 23; a carry rounds up. The bits depend on (key, bucket, element)
+ * only: see kernel/chance.h.
  *
  * A code has 8 bits, a float's sign and exponent 9, so a bucket of B floats has a window of 127
- * exponents that ends just above its largest magnitude: nothing in binary32 is below it unless the
- * bucket reaches 1. What is below is rounded to the window's least power or to zero, again by
- * chance and unbiased; so are denormals, which otherwise round to 2^-126 or to zero. Only what is
- * above 2^127, the largest power of two there is, has nothing to be rounded up to, and is rounded
- * down.
+ * exponents that ends just above its largest magnitude; only a bucket that reaches 1 has floats
+ * below its window. Those round at random to the window's least power or to zero, also unbiased;
+ * denormals inside a window round to 2^-126 or to zero. Values above 2^127, the largest power of
+ * two, can only round down.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
- *   n bytes of codes: the sign in the highest bit; below it c, which is 0 for zero and else stands
- *           for the magnitude with the exponent field window + c, that is 2^(window + c - 127)
- *   K bytes, the windows: 0 to 127. Another (encoders write 255) stands for a NaN, or an infinity:
- *           the bucket, and no other, decodes to NaN
+ *   n bytes of codes: the sign in the highest bit; below it c, 0 for zero, else the magnitude with
+ *           the exponent field window + c, that is 2^(window + c - 127)
+ *   K bytes, the windows: 0 to 127. Any other (encoders write 255) marks a NaN or an infinity:
+ *           that bucket alone decodes to NaN
  * 8 + 8 / B bits an element: 8.02 with B = 512. */
 #include "compress/codec.h"
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* As they come off a wire, at any address. */
+/* Received floats may lie at any address. */
 typedef float float_u __attribute__((aligned(1), may_alias));
 
 GW_CLONES static void add_unaligned(float_u *y, const float_u *x, size_t n) {

@@ -5,21 +5,20 @@
  *   a bucket of B floats, m = mean |x|
  *   value = m where x has no minus sign, -m where it has one
  *
- * which of all +-c with these signs is nearest to x. The sign is the float's sign bit: 0 becomes m
- * and -0 becomes -m, so codec(-x) = -codec(x) without exception, at the price that a zero among
- * others does not stay zero. A bucket of zeros does. Biased: it wants error feedback.
+ * the nearest to x of all +-c with these signs. The sign is the float's sign bit: 0 becomes m and
+ * -0 becomes -m, so codec(-x) = -codec(x) always, but a zero among other values does not stay zero.
+ * A bucket of zeros does. Biased: it needs error feedback.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
  *   ceil(n / 8) bytes of signs, element i in bit i mod 8 of byte i / 8; unused bits are zero
  *   K means m, little-endian binary32, one a bucket
  * 1 + 32 / B bits an element: 1.06 with B = 512.
  *
- * A NaN or an infinity makes the mean of its bucket NaN: that bucket, and no other, decodes to NaN,
- * as it does with a mean that is no number, or has a minus sign.
- * A mean below 2^-100 is sent as zero: the floats that it comes from are near those that a thread
- * may be told to flush, and the bytes must not depend on that. Error feedback keeps what is
- * dropped. Means are sums of binary32 in an order of its own (kernel/onebit_loop.h), the same at
- * each level. */
+ * A NaN or an infinity makes the mean of its bucket NaN; that bucket alone decodes to NaN, as with
+ * any mean that is not a number or is negative.
+ * A mean below 2^-100 is sent as zero: its floats are close to the denormals that a thread may
+ * flush, and the bytes must not depend on that. Error feedback keeps what is dropped. Means are
+ * sums of binary32 in a fixed order (kernel/onebit_loop.h), the same at each SIMD level. */
 #include "compress/codec.h"
 
 #include "base/mem.h"

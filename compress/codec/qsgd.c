@@ -6,26 +6,25 @@
  *   code = floor(t + u),  t = L x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value = code * (m / L)
  *
- * so the error of an element is below m / L, and x and -x round alike in distribution. E[value] = x
- * but for the steps of t, which leave a bias of up to m / (L 2^17), and a few roundings of a float:
- * in particular |x| < m / (L 2^17) is never sent. u comes from (key, bucket, element) only: see
- * kernel/qsgd.h.
+ * so the error of an element is below m / L, and x and -x have mirrored distributions. E[value] = x
+ * except for the steps of t, a bias of up to m / (L 2^17), and a few float roundings; in particular
+ * |x| < m / (L 2^17) is never sent. u depends on (key, bucket, element) only: see kernel/qsgd.h.
  *
  * Wire format, n floats, K = ceil(n / B) buckets:
  *   ceil(n * bits / 8) bytes of codes, two's complement, element i in bits [i * bits, (i+1) * bits)
  *                      counted from the lowest bit of the first byte; unused bits are zero
  *   K scales m, little-endian binary32, one a bucket
- * The codes come first so that they are aligned where the buffer is.
+ * The codes come first, so that they are aligned if the buffer is.
  * bits + 32 / B bits an element: 8.06, 7.06 .. 2.06 with B = 512.
  *
- * rounding=nearest takes the integer nearest to L (x / m), of two the even one, whatever the key:
- * the error of an element is at most m / 2L, beside the rounding of floats, but the mean is wrong,
- * so it is biased and wants error feedback: what stochastic rounding is there to avoid, for
- * comparison, and in plain C only. The same wire.
+ * rounding=nearest takes the integer nearest to L (x / m), ties to even, and ignores the key. The
+ * error of an element is at most m / 2L, besides float rounding, but it is biased and needs error
+ * feedback. It exists to compare with stochastic rounding, has the same wire format and runs in
+ * plain C only.
  *
- * A NaN or an infinity makes the scale of its bucket NaN: that bucket, and no other, decodes to
- * NaN. A bucket whose m is below 2^-100 is sent as zeros: its 1 / m would leave the range of a
- * float, and error feedback, where it is on, keeps what is dropped. */
+ * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
+ * bucket whose m is below 2^-100 is sent as zeros, since 1 / m would overflow; error feedback keeps
+ * what is dropped. */
 #include "compress/codec.h"
 
 #include "base/mem.h"
@@ -44,14 +43,14 @@ typedef struct qsgd {
     bool nearest;
 } qsgd;
 
-static const gw_opt qsgd_opts[] = {
-    {"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, GW_QSGD_WIDEST, NULL, NULL,
-     "bits per element, beside the scales"},
-    {"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
-     "floats that share a scale, a multiple of 64"},
-    {"rounding", GW_OPT_CHOICE, "stochastic", 0, 0, "stochastic|nearest", NULL,
-     "at random, which is unbiased, or to the nearest level, which is biased"},
-    {0}};
+static const gw_opt qsgd_opts[] = {{"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, GW_QSGD_WIDEST,
+                                    NULL, NULL, "bits per element, besides the scales"},
+                                   {"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
+                                    "floats that share a scale, a multiple of 64"},
+                                   {"rounding", GW_OPT_CHOICE, "stochastic", 0, 0,
+                                    "stochastic|nearest", NULL,
+                                    "at random (unbiased) or to the nearest level (biased)"},
+                                   {0}};
 
 static gw_err qsgd_open(void **self, const gw_args *args) {
     long long bucket = gw_args_int(args, "bucket");
@@ -88,7 +87,7 @@ static size_t qsgd_bound(const void *self, size_t n) {
     return scales_bytes(self, n) + codes_bytes(self, n);
 }
 
-/* ---- to the nearest ---- */
+/* ---- rounding=nearest ---- */
 
 typedef struct nearest {
     const qsgd *q;
@@ -97,7 +96,7 @@ typedef struct nearest {
     unsigned char *codes;
 } nearest;
 
-/* A NaN is above all numbers. */
+/* A NaN compares above all numbers. */
 static uint32_t qsgd_peak(const float *x, size_t n) {
     uint32_t top = 0;
     for (size_t i = 0; i < n; i++) {

@@ -1,23 +1,23 @@
-/* randomk: k elements at places drawn by chance, the same on all ranks, so that encodings add up as
- * they are. S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018;
- * one draw for all ranks as in T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD", NeurIPS 2019,
- * appendix G.
+/* randomk: k elements at random places, the same on all ranks, so that encodings can be summed
+ * without decoding. S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS
+ * 2018; one draw for all ranks as in T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD", NeurIPS
+ * 2019, appendix G.
  *
- *   k = max(1, floor(ratio * n + 1/2)), at most n; 0 of an empty span; more while it warms up
- *       (ratio.h)
+ *   k = max(1, floor(ratio * n + 1/2)), at most n; 0 of an empty span; more during the
+ *       warm-up (ratio.h)
  *   places: k of n, each set of k equally likely, by ascending index
  *   value = x there, 0 elsewhere
  *
- * Values are not scaled by n / k: the codec is biased and wants error feedback. An unbiased variant
- * would scale again whenever an algorithm encodes a sum. What is not drawn is not looked at: a NaN
- * shows in the turn that draws it.
+ * Values are not scaled by n / k: the codec is biased and needs error feedback. An unbiased variant
+ * would scale again whenever an algorithm encodes a sum. A NaN shows only in the turn that draws
+ * its place.
  *
  * Wire format (nothing for n = 0):
- *   key     little-endian 64-bit: all that the places depend on, beside n and k
- *   values  k binary32 in host order, so that MPI's own reduction adds them; ranks of a job are of
- *           one byte order
- * 8 + 4 k bytes: 0.32 bits an element at ratio = 0.01. The sum of two encodings with one key is the
- * encoding of the sum. */
+ *   key     little-endian 64-bit: with n and k it determines the places
+ *   values  k binary32 in host order, so that MPI's own reduction adds them; the ranks of a job
+ *           share one byte order
+ * 8 + 4 k bytes: 0.32 bits an element at ratio = 0.01. With equal keys the sum of two encodings is
+ * the encoding of the sum. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compress/kernel/simd.h"
@@ -36,8 +36,8 @@ typedef struct places {
     uint64_t bits[];
 } places;
 
-/* All ranks' encodings of a span in one turn have the same places, so the last draws are kept. Who
- * finds one taken, by a call on another thread, draws anew. */
+/* All encodings of a span in one turn have the same places, so the last draws are cached. A call
+ * that finds one in use on another thread draws anew. */
 typedef struct randomk {
     gw_ratio ratio;
     _Atomic(places *) drawn[DRAWS];
@@ -60,7 +60,7 @@ static void randomk_close(void *self) {
     free(r);
 }
 
-/* While it warms up its size changes, so MPI cannot be told of it beforehand. */
+/* During the warm-up its size changes, so MPI cannot know it in advance. */
 static unsigned randomk_traits(const void *self) {
     const randomk *r = self;
     unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED | GW_CODEC_LINEAR | GW_CODEC_SHARED;
@@ -79,7 +79,7 @@ static size_t randomk_prefix(const void *self, size_t n) {
 
 /* ---- places ---- */
 
-/* Set k of n bits, all of them clear before: draw places, and again where one is taken. */
+/* Set k of n bits, all clear before: draw a place, and draw again if it is taken. */
 static void randomk_draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
     uint64_t number = 0;
     while (k) {
@@ -90,8 +90,8 @@ static void randomk_draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
     }
 }
 
-/* Where more than half are kept, the others are drawn. Among them no set is likelier than another,
- * for no place is likelier than another in any draw. */
+/* To keep more than half, draw the places to drop. Every draw is uniform over the places, so every
+ * set is equally likely. */
 static void draw_places(places *p, uint64_t key, size_t n, size_t k) {
     size_t words = (n + WORD - 1) / WORD;
     p->key = key, p->n = n, p->k = k;
@@ -105,7 +105,7 @@ static void draw_places(places *p, uint64_t key, size_t n, size_t k) {
 }
 
 static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, places **out) {
-    randomk *r = (randomk *)self; /* for its draws; nothing else changes */
+    randomk *r = (randomk *)self; /* only its cached draws change */
     size_t words = (n + WORD - 1) / WORD;
     places *p = atomic_exchange(&r->drawn[key % DRAWS], NULL);
     *out = p;
@@ -115,7 +115,8 @@ static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, pl
         free(p);
         p = malloc(sizeof *p + words * sizeof *p->bits);
         if (!p)
-            return gw_fail(GW_ERR_NOMEM, "randomk: out of memory: %zu words to work in", words);
+            return gw_fail(GW_ERR_NOMEM, "randomk: out of memory: %zu words of scratch memory",
+                           words);
         p->room = words;
     }
     draw_places(p, key, n, k);
@@ -181,7 +182,7 @@ static gw_err randomk_check(const randomk *r, size_t len, size_t n, size_t *k) {
     return GW_OK;
 }
 
-/* Whatever the key, it names k places below n: another one is a wrong place, never one outside. */
+/* Any key gives k places below n: a corrupt one gives wrong places, never places outside. */
 static gw_err places_of(const void *self, const void *in, size_t len, size_t n, places **p) {
     uint64_t key;
     size_t k;
@@ -200,7 +201,7 @@ static gw_err list_values(const places *p, const gw_u32u *value, gw_elements *ou
     return GW_OK;
 }
 
-/* Into y, or where that is NULL to a list. */
+/* Decode to y, or to a list if y is NULL. */
 static gw_err decode_either(const void *self, const void *in, size_t len, float *y, size_t n,
                             gw_into into, gw_elements *out) {
     places *p;

@@ -1,4 +1,4 @@
-/* ternary: minus, nothing or plus, by chance, five to a byte. W. Wen, C. Xu, F. Yan, C. Wu, Y.
+/* ternary: -1, 0 or 1 at random, five to a byte. W. Wen, C. Xu, F. Yan, C. Wu, Y.
  * Wang, Y. Chen, H. Li, "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep
  * Learning", NIPS 2017, with the largest magnitude of a bucket for that of a layer, and without
  * clipping.
@@ -7,21 +7,21 @@
  *   code = floor(t + u),  t = x / m in steps of 2^-16,  u uniform in {0, ..., 65535} / 65536
  *   value = code * m, and code is sign(x) with probability |x| / m, else 0
  *
- * so E[value] = x but for the steps of t, which leave a bias of up to m / 2^17, and a few roundings
- * of a float: in particular |x| < m / 2^17 is never sent. u comes from (key, bucket, element) only:
- * see kernel/chance.h.
+ * so E[value] = x except for the steps of t, a bias of up to m / 2^17, and a few float roundings;
+ * in particular |x| < m / 2^17 is never sent. u depends on (key, bucket, element) only: see
+ * kernel/chance.h.
  *
  * Wire format, n floats, K = ceil(n / B) buckets, B a multiple of 320:
  *   ceil(n / 5) bytes of trits. A bucket of b floats (the last may be short) has R = ceil(b / 5)
  *               bytes and its floats lie in five runs of R: byte j holds the floats j, R + j, ..,
- *               4 R + j, each as code + 1, as digits in base 3, the first one the highest: 0 to
- * 242. Floats that the last run lacks count as 0 K scales m, little-endian binary32, one a bucket
+ *               4 R + j, each as code + 1, as digits in base 3, the first the highest: 0 to 242.
+ *               Floats missing in the last run count as 0
+ *   K scales m, little-endian binary32, one a bucket
  * 8 / 5 + 32 / B bits an element: 1.65 with B = 640.
  *
- * A NaN or an infinity makes the scale of its bucket NaN, with all codes 1: that bucket, and no
- * other, decodes to NaN, as it does with a scale that is no number, or has a minus sign. A bucket
- * whose m is below 2^-100 is sent as zeros: its 1 / m would leave
- * the range of a float. */
+ * A NaN or an infinity makes the scale of its bucket NaN, with all codes 1; that bucket alone
+ * decodes to NaN, as with any scale that is not a number or is negative. A bucket whose m is below
+ * 2^-100 is sent as zeros, since 1 / m would overflow. */
 #include "compress/codec.h"
 
 #include "base/clones.h"

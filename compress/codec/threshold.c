@@ -1,12 +1,12 @@
 /* threshold: the elements of at least a given magnitude, as indices and values. N. Strom, "Scalable
- * Distributed DNN Training Using Commodity GPU Cloud Computing", INTERSPEECH 2015, with the values
- * themselves where he sends their signs.
+ * Distributed DNN Training Using Commodity GPU Cloud Computing", INTERSPEECH 2015, but with values
+ * in place of signs.
  *
  *   kept: |x| >= value, `value` rounded to binary32
  *
- * As many as there are, none perhaps: the size on the wire depends on the data. -x keeps what x
- * keeps; a NaN counts as larger than infinity and is kept. Biased: with error feedback what is
- * small is sent once it has added up to `value`.
+ * The size on the wire depends on the data and may be zero elements. -x keeps the same elements as
+ * x; a NaN counts as larger than infinity and is kept. Biased: with error feedback a small element
+ * is sent once it has added up to `value`.
  *
  * Wire format (sparse_wire.h): k, a byte a gap, k binary32. 40 bits a kept element if at least one
  * of 255 is; at most 40 bits an element. */
@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { CHUNK = 4096 }; /* floats: in L1 when those found are looked at again */
+enum { CHUNK = 4096 }; /* floats: still in L1 when their values are read */
 
 typedef struct threshold {
     uint32_t least;
@@ -62,16 +62,17 @@ static void pick_all(const threshold *t, const float *x, float *e, size_t n, gw_
     }
 }
 
-/* Of x, or of e += x; what is kept is taken off e. */
+/* Encode x, or e += x; then subtract what is kept from e. */
 static gw_err threshold_encode_either(const void *self, const float *x, float *e, size_t n,
                                       void *out, size_t *len) {
-    threshold *t = (threshold *)self; /* for its scratch; nothing else changes */
+    threshold *t = (threshold *)self; /* only its scratch changes */
     *len = 0;
     if (n == 0)
         return GW_OK;
     if (n > GW_SELECT_MOST)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "threshold: a span of %zu floats, 32 bits count them: use buckets", n);
+        return gw_fail(
+            GW_ERR_UNSUPPORTED,
+            "threshold: a span of %zu floats is too long for 32-bit indices: use buckets", n);
     size_t room = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
     uint32_t *words;
     gw_block *block;
@@ -110,8 +111,8 @@ static gw_err threshold_list(const void *self, const void *in, size_t len, size_
 }
 
 const gw_codec_ops gw_codec_threshold = {
-    .head = {GW_CODEC_ABI, "threshold", "elements from a magnitude on (40 bits per element kept)",
-             threshold_opts},
+    .head = {GW_CODEC_ABI, "threshold",
+             "elements of at least a given magnitude (40 bits per element kept)", threshold_opts},
     .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
     .open = threshold_open,
     .close = threshold_close,

@@ -1,14 +1,14 @@
 /* topk: the k elements largest in magnitude, exactly, as indices and values. A. F. Aji, K.
  * Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017; the threshold
- * guessed from a sample and the warm-up after Y. Lin, S. Han, H. Mao, Y. Wang, W. J. Dally, "Deep
+ * guess from a sample and the warm-up after Y. Lin, S. Han, H. Mao, Y. Wang, W. J. Dally, "Deep
  * Gradient Compression", ICLR 2018, but the guess is never trusted (select.h).
  *
- *   k = max(1, floor(ratio * n + 1/2)), at most n; 0 of an empty span; more while it warms up
- *       (ratio.h)
+ *   k = max(1, floor(ratio * n + 1/2)), at most n; 0 of an empty span; more during the
+ *       warm-up (ratio.h)
  *
- * Among equal magnitudes the lower index wins, so the bytes are a function of the span alone, and
- * -x keeps what x keeps. A NaN counts as larger than infinity and is kept: it shows at once. Zeros
- * are kept only where fewer than k elements are not zero. Biased: it wants error feedback.
+ * Among equal magnitudes the lower index wins, so the bytes depend on the span alone, and -x
+ * keeps the same elements as x. A NaN counts as larger than infinity, so it is kept and shows at
+ * once. Zeros are kept only if fewer than k elements are nonzero. Biased: it needs error feedback.
  *
  * Wire format (sparse_wire.h): k, a byte a gap, k binary32; at most 4 + 5 k + floor((n - k) / 255)
  * bytes: 0.43 bits an element at ratio = 0.01. */
@@ -50,16 +50,16 @@ static size_t topk_bound(const void *self, size_t n) {
     return gw_sparse_bound(n, gw_ratio_most(&t->ratio, n));
 }
 
-/* Of x, or of e += x; what is kept is taken off e. */
+/* Encode x, or e += x; then subtract what is kept from e. */
 static gw_err topk_encode_either(const void *self, gw_turn turn, const float *x, float *e, size_t n,
                                  void *out, size_t *len) {
-    topk *t = (topk *)self; /* for its scratch; nothing else changes */
+    topk *t = (topk *)self; /* only its scratch changes */
     *len = 0;
     if (n == 0)
         return GW_OK;
     if (n > GW_SELECT_MOST)
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "topk: a span of %zu floats, 32 bits count them: use buckets", n);
+                       "topk: a span of %zu floats is too long for 32-bit indices: use buckets", n);
     size_t k = gw_ratio_kept(&t->ratio, turn.step, n);
     uint32_t *words;
     gw_block *block;

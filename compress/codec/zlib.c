@@ -1,8 +1,8 @@
-/* zlib: the floats without loss, in fewer bytes. Their bytes go plane by plane, so that signs and
- * exponents, which are much alike in a gradient, lie side by side; then deflate (P. Deutsch, RFC
- * 1951), whose match search finds next to nothing in such data and is therefore left out by
- * default: Z_RLE, runs of one byte and a Huffman code. About shuffling: F. Alted, "Why Modern CPUs
- * Are Starving and What Can Be Done about It", Computing in Science & Engineering 12(2), 2010.
+/* zlib: lossless. The floats' bytes are sorted into planes, so that signs and exponents, which are
+ * similar across a gradient, lie side by side; then deflate (P. Deutsch, RFC 1951). Its match
+ * search finds almost nothing in such data, so the default is Z_RLE: runs of one byte and a Huffman
+ * code. On shuffling: F. Alted, "Why Modern CPUs Are Starving and What Can Be Done about It",
+ * Computing in Science & Engineering 12(2), 2010.
  *
  * Wire format (nothing for n = 0):
  *   kind   1 byte: 0 stored, 1 deflated
@@ -11,12 +11,12 @@
  *   shuffle on:  four planes of n bytes, plane p the bytes p, the lowest first, of little-endian
  *                binary32
  *   shuffle off: n binary32 in host order
- * At most 1 + 4 n bytes: what deflate does not make shorter is stored. How many it takes depends on
- * the data: 25 to 27 bits an element of gradients.
+ * At most 1 + 4 n bytes: data that deflate does not shorten is stored. The size depends on the
+ * data: 25 to 27 bits an element on gradients.
  *
  * As a stage behind another codec, "qsgd:bits=4+zlib", it packs that codec's bytes the same way,
- * and shuffle is off unless it is asked for: codes are single bytes. With shuffle=on they are taken
- * for words of 4 bytes; the last len mod 4 stay behind the planes as they are.
+ * with shuffle off by default, since codes are single bytes. shuffle=on treats them as 4-byte
+ * words; the last len mod 4 bytes follow the planes unchanged.
  *
  * The strategies are zlib's own. Only `default` searches for matches, so only it has levels. */
 #include "compress/codec.h"
@@ -44,15 +44,15 @@ static const gw_opt zlib_opts[] = {
     {"level", GW_OPT_INT, "6", 1, 9, NULL, NULL,
      "effort of the match search (strategy=default only)"},
     {"shuffle", GW_OPT_CHOICE, "auto", 0, 0, "auto|on|off", NULL,
-     "sort bytes into planes (auto: of floats, not behind another codec)"},
+     "sort bytes into planes (auto: on for floats, off behind another codec)"},
     {"strategy", GW_OPT_CHOICE, "auto", 0, 0, "auto|rle|huffman|default", NULL,
      "strategy of deflate (auto: default if level is given, else rle)"},
     {0}};
 
-/* ---- memory for a stream: out of the block that the call works in ---- */
+/* ---- stream memory: from the call's scratch block ---- */
 
 typedef struct arena {
-    unsigned char *at; /* NULL: only count */
+    unsigned char *at; /* NULL: count only */
     size_t used, room;
 } arena;
 
@@ -79,8 +79,8 @@ static int start_deflate(const codec *c, z_stream *z) {
     return deflateInit2(z, c->level, Z_DEFLATED, RAW, MEMORY, c->strategy);
 }
 
-/* How much the streams of this zlib want. inflate takes its window at the first output that more
- * input is to follow. */
+/* Find out how much memory this zlib's streams need. inflate allocates its window at the first
+ * output that is followed by more input. */
 static gw_err measure_streams(codec *c) {
     static const unsigned char byte_and_no_end[] = {0x00, 0x01, 0x00, 0xfe, 0xff, 'x'};
     unsigned char byte;
@@ -97,8 +97,7 @@ static gw_err measure_streams(codec *c) {
     inflateEnd(&i);
     c->deflate_room = out.used;
     c->inflate_room = in.used;
-    return good ? GW_OK
-                : gw_fail(GW_ERR_NOMEM, "zlib: version %s: no stream can be opened", zlibVersion());
+    return good ? GW_OK : gw_fail(GW_ERR_NOMEM, "zlib %s: cannot open a stream", zlibVersion());
 }
 
 /* ---- opening ---- */
@@ -195,7 +194,7 @@ static void join_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-/* Any bytes: words first, the rest as it is. */
+/* Works on any number of bytes; those after the last whole word are copied. */
 static void zlib_split(const codec *c, const void *in, size_t len, unsigned char *planes) {
     size_t n = len / WORD, rest = len % WORD;
     shuffling s = {c->k, planes, (void *)(uintptr_t)in, n, false};
@@ -214,14 +213,15 @@ static void zlib_join(const codec *c, unsigned char *planes, size_t len, void *o
 
 /* ---- bytes to fewer bytes, and back ---- */
 
-/* *packed is 0 if they do not become fewer. `room`: deflate_room bytes. */
+/* *packed is 0 if the result is not shorter. `room`: deflate_room bytes. */
 static gw_err deflate_bytes(const codec *c, void *room, const unsigned char *in, size_t len,
                             unsigned char *out, size_t *packed) {
     arena a = {.at = room, .room = c->deflate_room};
     z_stream z = stream_in(&a);
     if (start_deflate(c, &z) != Z_OK)
-        return gw_fail(GW_ERR_INTERNAL, "zlib: no stream fits into %zu bytes", c->deflate_room);
-    z.next_in = (Bytef *)(uintptr_t)in; /* zlib does not write there */
+        return gw_fail(GW_ERR_INTERNAL, "zlib: a stream needs more than %zu bytes",
+                       c->deflate_room);
+    z.next_in = (Bytef *)(uintptr_t)in; /* zlib only reads it */
     z.avail_in = (uInt)len;
     z.next_out = out;
     z.avail_out = (uInt)len - 1;
@@ -234,10 +234,10 @@ static gw_err check_count(size_t len) {
     return len <= UINT32_MAX
                ? GW_OK
                : gw_fail(GW_ERR_UNSUPPORTED,
-                         "zlib: %zu bytes at once, 32 bits count them: use buckets", len);
+                         "zlib: %zu bytes are too many for 32-bit lengths: use buckets", len);
 }
 
-/* in[0..len) to out[0..1 + len), shuffled before or not. */
+/* Pack in[0..len) to out[0..1 + len), with or without shuffling. */
 static gw_err pack_bytes(codec *c, bool shuffle, const void *in, size_t len, unsigned char *out,
                          size_t *packed) {
     *packed = 0;
@@ -264,14 +264,15 @@ static gw_err pack_bytes(codec *c, bool shuffle, const void *in, size_t len, uns
     return e;
 }
 
-/* A whole deflate stream in in[0..packed), which yields *len <= cap bytes: never more, however much
- * it promises. */
+/* Inflate the whole stream in[0..packed) to *len <= cap bytes: never more, whatever the stream
+ * claims. */
 static gw_err inflate_bytes(const codec *c, void *room, const unsigned char *in, size_t packed,
                             unsigned char *out, size_t cap, size_t *len) {
     arena a = {.at = room, .room = c->inflate_room};
     z_stream z = stream_in(&a);
     if (inflateInit2(&z, RAW) != Z_OK)
-        return gw_fail(GW_ERR_INTERNAL, "zlib: no stream fits into %zu bytes", c->inflate_room);
+        return gw_fail(GW_ERR_INTERNAL, "zlib: a stream needs more than %zu bytes",
+                       c->inflate_room);
     z.next_in = (Bytef *)(uintptr_t)in;
     z.avail_in = (uInt)packed;
     z.next_out = out;
@@ -279,7 +280,7 @@ static gw_err inflate_bytes(const codec *c, void *room, const unsigned char *in,
     int status = inflate(&z, Z_FINISH);
     *len = z.total_out;
     size_t rest = z.avail_in;
-    const char *why = z.msg ? z.msg : rest ? "more than that is in it" : "it ends too early";
+    const char *why = z.msg ? z.msg : rest ? "it holds more" : "it ends too early";
     inflateEnd(&z);
     if (status == Z_STREAM_END && rest == 0)
         return GW_OK;
@@ -288,8 +289,8 @@ static gw_err inflate_bytes(const codec *c, void *room, const unsigned char *in,
     return gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes, for at most %zu: %s", packed, cap, why);
 }
 
-/* The bytes at in[0..packed), packed > 0, as they were deflated: *len <= cap of them, at *bytes:
- * in `in` itself, or inflated to out. */
+/* Get the bytes that in[0..packed), packed > 0, stands for: *len <= cap of them at *bytes, which
+ * points into `in` or to `out`. */
 static gw_err open_bytes(const codec *c, void *room, const unsigned char *in, size_t packed,
                          unsigned char *out, size_t cap, const unsigned char **bytes, size_t *len) {
     if (in[0] > DEFLATED)
@@ -301,7 +302,7 @@ static gw_err open_bytes(const codec *c, void *room, const unsigned char *in, si
     *bytes = in + KIND;
     *len = packed - KIND;
     if (*len > cap)
-        return gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes stored, at most %zu can be", *len, cap);
+        return gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes stored, at most %zu possible", *len, cap);
     return GW_OK;
 }
 
@@ -315,7 +316,7 @@ static size_t zlib_bound(const void *self, size_t n) {
 static gw_err zlib_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                           size_t cap, size_t *len) {
     (void)turn, (void)cap;
-    codec *c = (codec *)self; /* for its scratch; nothing else changes */
+    codec *c = (codec *)self; /* only its scratch changes */
     return pack_bytes(c, c->shuffle, x, n * WORD, out, len);
 }
 

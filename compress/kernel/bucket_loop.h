@@ -1,12 +1,11 @@
-/* The loops over buckets of codecs whose encoding of a bucket needs its largest magnitude and
- * nothing else of what is around it. Wants the types `encoding` (with its x and bucket) and
- * `decoding`, and, all inline:
+/* The loops over buckets of codecs that need only a bucket's largest magnitude to encode it. The
+ * including file defines the types `encoding` (with x and bucket) and `decoding`, and, all inline:
  *   void encode_bucket(encoding, bucket, n, top)   n floats, whose peak is `top`
  *   void decode_range(decoding, lo, hi, add)
- * and defines the three functions of a table of kernels. */
+ * These loops define the three functions of a table of kernels. */
 
-/* The peak of the next bucket is found before this one is written, so that its latency, and that
- * of its cache misses, hides behind the work. */
+/* Finds the next bucket's peak before it writes this one, to hide the latency of both the reduction
+ * and the cache misses. */
 INLINE_LOOP void bucket_encode_range(const encoding *e, size_t lo, size_t hi) {
     size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
     uint32_t top = peak_of_bucket(e->x + lo, n);

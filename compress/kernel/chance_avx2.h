@@ -16,7 +16,7 @@ INLINE draws draws_from(uint64_t seed, uint32_t ctr) {
                    _mm256_set1_epi32((int)(LANES * GW_QSGD_WEYL))};
 }
 
-/** Half of the words of a block: lanes 0 to 7 of both kinds, the next time 8 to 15. */
+/** Half of a block's words: lanes 0 to 7 of both kinds; the next call gives 8 to 15. */
 INLINE void chance_draw(draws *d, __m256i *r, __m256i *s) {
     __m256i h = _mm256_xor_si256(d->weyl, _mm256_srli_epi32(d->weyl, 16));
     d->weyl = _mm256_add_epi32(d->weyl, d->stride);
@@ -27,7 +27,7 @@ INLINE void chance_draw(draws *d, __m256i *r, __m256i *s) {
     *s = _mm256_mullo_epi32(turned, _mm256_set1_epi32((int)GW_QSGD_MUL3));
 }
 
-/** Puts in order what packs of four registers within 128-bit lanes have left. */
+/** Restore the order after packing four registers within 128-bit lanes. */
 INLINE __m256i chance_in_order(__m256i packed) {
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }

@@ -34,7 +34,7 @@ INLINE __m512i upper_words(__m512i a, __m512i b) {
     return _mm512_permutex2var_epi16(a, upper, b);
 }
 
-/** Puts in order what a pack of two registers within 128-bit lanes has left. */
+/** Restore the order after packing two registers within 128-bit lanes. */
 INLINE __m512i chance_in_order(__m512i packed) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), packed);
 }

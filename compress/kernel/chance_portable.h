@@ -4,7 +4,7 @@
 
 enum { GW_CHANCE_LANES = 16 };
 
-/** For each element of a block its word, turned so that its own half is the upper one. */
+/** Each element's word, rotated so that its half is the upper one. */
 static inline void chance_draw(uint64_t seed, uint32_t ctr, uint32_t word[GW_BLOCK]) {
     for (unsigned l = 0; l < GW_CHANCE_LANES; l++) {
         uint32_t h = gw_qsgd_mix(seed, ctr + l), r = GW_CHANCE_R(h), s = GW_CHANCE_S(h);

@@ -23,7 +23,7 @@ extern const gw_half_kernels gw_fp16_avx2, gw_fp16_avx512, gw_bf16_avx2, gw_bf16
 typedef const gw_half_kernels *gw_half_table[GW_SIMD_LEVELS];
 extern const gw_half_table gw_fp16_kernels, gw_bf16_kernels;
 
-/** The operations of gw_codec_ops over such a table, any n. `name` is who the message names. */
+/** The hooks of gw_codec_ops over such a table, for any n. `name` is the codec's, for messages. */
 gw_err gw_half_open(void **self, const gw_half_table table);
 size_t gw_half_bound(const void *self, size_t n);
 gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,

@@ -1,5 +1,5 @@
-/* fp16 and bf16, 16 floats an instruction. vcvtneps2bf16 is left aside: it flushes denormals
- * whatever the mode, so its bytes would differ, and the integer form is no slower than memory. */
+/* fp16 and bf16, 16 floats an instruction. Not vcvtneps2bf16: it flushes denormals in any mode, so
+ * its bytes would differ, and the integer form already keeps up with memory. */
 #include "compress/kernel/half.h"
 
 #ifdef GW_X86
@@ -7,7 +7,7 @@
 
 enum { LANES = 16, WIRE = 2 };
 
-/* 32 halfwords of two registers of floats. */
+/* Two registers of floats to 32 halfwords. */
 GW_TARGET_AVX512 static inline __m512i fp16_of(__m512 x, __m512 y) {
     __m256i low = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
     __m256i high = _mm512_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
@@ -38,8 +38,8 @@ GW_TARGET_AVX512 static inline __m512 bf16_value(__m256i h) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* 32 floats as halfwords: of fp16 in two stores, which is quicker beyond the caches
- * than to join the halves first. */
+/* Store 32 floats as halfwords: fp16 in two stores, which beyond the caches is faster than joining
+ * the halves first. */
 GW_TARGET_AVX512 static inline void fp16_put(void *h, __m512 x, __m512 y) {
     __m256i *out = h;
     _mm256_storeu_si256(out, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

@@ -1,10 +1,10 @@
-/* fp16 and bf16 in plain C, without branches so that a compiler may vectorise it. This is the
- * reference: the other levels give these bytes, for each of the 2^32 floats. */
+/* fp16 and bf16 in plain C, without branches so that it vectorises. This is the reference: the
+ * other levels give the same bytes for all 2^32 floats. */
 #include "compress/kernel/half.h"
 
-/* The three ranges of a float's magnitude, one formula each (after F. Giesen, "Float to half
- * done quick", 2012): adding 0.5 makes the FPU round a subnormal half into the low bits; a normal
- * one is rebiased and rounded as an integer, the carry reaching infinity by itself at 65520. */
+/* One formula for each of the three ranges of magnitudes (after F. Giesen, "Float to half done
+ * quick", 2012): adding 0.5 makes the FPU round a subnormal half into the low bits; a normal one is
+ * rebiased and rounded as an integer, where the carry reaches infinity at 65520. */
 static inline uint16_t fp16_of(float x) {
     uint32_t bits = gw_float_bits(x), sign = bits >> 16 & 0x8000, mag = bits & 0x7fffffff;
     uint32_t small = gw_float_bits(gw_float_of(mag) + 0.5f) - gw_float_bits(0.5f);

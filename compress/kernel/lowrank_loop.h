@@ -1,7 +1,7 @@
-/* The loops of lowrank.h, in vectors of WIDTH floats; included by each level, which defines TARGET,
- * WIDTH and ROWS(r), how many rows it takes at a time with r factors: as many as its registers hold
- * sums for. Multiplications and additions stand in statements of their own, which no compiler that
- * keeps to ISO C fuses. */
+/* The loops of lowrank.h in vectors of WIDTH floats. Each level includes them and defines TARGET,
+ * WIDTH and ROWS(r): how many rows to take at a time with r factors, as many as its registers hold
+ * sums for. Multiplications and additions are separate statements, which a conforming ISO C
+ * compiler does not fuse. */
 #include "compress/kernel/lowrank.h"
 
 #include <stdbool.h>
@@ -16,8 +16,7 @@ typedef float quad __attribute__((vector_size(16)));
 
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-/* r of a matrix's factors, for R of its rows: where the first one's values are, and how far it is
- * to the next factor's. */
+/* r factors of a matrix for R of its rows: pointers to the first, and the strides to the next. */
 typedef struct rows_of {
     float *m;
     const float *add, *q, *own;
@@ -61,7 +60,7 @@ INLINE void absorb_lanes(const rows_of *at, const float p[][GROUP], vec sum[][GR
     }
 }
 
-/* The last columns, fewer than 16: the same on a copy that zeros fill up. */
+/* The last columns, fewer than 16, in a zero-padded copy. */
 INLINE void absorb_rest(const rows_of *at, size_t n, const float p[][GROUP],
                         vec sum[][GROUP][PARTS], int r, int R, unsigned what) {
     float m[MOST_ROWS * LANES] = {0}, add[MOST_ROWS * LANES] = {0}, q[GROUP * LANES] = {0},
@@ -127,7 +126,7 @@ INLINE void absorb_block(int r, const gw_skinny *k, size_t lo, size_t hi, int fi
         absorb_rows(k, i, first, r, 1, what);
 }
 
-/* 16 columns of R rows: what they add to r of out's rows. */
+/* 16 columns of R rows: add their products to r rows of `out`. */
 INLINE void gather_lanes(const float *m, size_t m_step, const float p[][GROUP], float *out,
                          size_t out_step, int r, int R) {
 #pragma GCC unroll 4
@@ -233,9 +232,9 @@ INLINE void expand_block(int r, const gw_skinny *k, size_t lo, size_t hi, int fi
         expand_rows(k, i, first, r, 1, more);
 }
 
-/* ---- what the table has: up to GROUP factors in one pass, more of them group by group ---- */
+/* ---- the table: up to GROUP factors in one pass, more group by group ---- */
 
-/* r is a constant in each case, so that what runs over the factors is unrolled. */
+/* A constant r in each case lets the compiler unroll the loops over factors. */
 #define EACH_RANK(r, f, ...)                                                                       \
     switch (r) {                                                                                   \
     case 1: f(1, __VA_ARGS__); break;                                                              \
@@ -265,7 +264,7 @@ static inline int lowrank_group(int rank, int first) {
     return rank - first < GROUP ? rank - first : GROUP;
 }
 
-/* A few rows at a time, so that they are still in the cache for the next group. */
+/* A few rows at a time, so that they stay in the cache for the next group. */
 TARGET static void lowrank_absorb_grouped(const gw_skinny *k, size_t lo, size_t hi) {
     for (int j = 0; k->own && j < k->rank; j += GROUP) {
         bool last = j + GROUP >= k->rank && k->add;

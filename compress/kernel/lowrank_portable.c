@@ -1,4 +1,4 @@
-/* Low-rank kernels in vectors of 4 floats, which every compiler knows how to make. */
+/* Low-rank kernels in vectors of 4 floats, which every compiler supports. */
 #define TARGET
 #define WIDTH   4
 #define ROWS(r) ((r) <= 1 ? 2 : 1)

@@ -1,18 +1,18 @@
-/** Kernels of the natural codec: magnitudes to powers of two by chance, and back. */
+/** Kernels of the natural codec: round magnitudes to powers of two at random, and back. */
 #ifndef GW_COMPRESS_KERNEL_NATURAL_H
 #define GW_COMPRESS_KERNEL_NATURAL_H
 
 #include "compress/kernel/simd.h"
 
 enum {
-    GW_NATURAL_CODES = 127,  /* of magnitudes, beside that of zero */
+    GW_NATURAL_CODES = 127,  /* of magnitudes, besides zero */
     GW_NATURAL_POISON = 255, /* the window of a bucket with an Inf or a NaN */
     GW_NATURAL_FRACTION = 23 /* bits of a binary32 below its exponent */
 };
 
-/** The window for a bucket whose largest magnitude is `top`, as a bit pattern: code c stands for
- * the power of two with the exponent field window + c. The top one is one above top's own, for it
- * may be rounded up, as far as binary32 goes. */
+/** The window of a bucket whose largest magnitude has the bit pattern `top`: code c stands for the
+ *  power of two with the exponent field window + c. The top code is one above top's exponent, since
+ *  top may round up, as far as binary32 goes. */
 static inline uint32_t gw_natural_window(uint32_t top) {
     uint32_t above = (top >> GW_NATURAL_FRACTION) + 1;
     if (above > 255)
@@ -21,10 +21,10 @@ static inline uint32_t gw_natural_window(uint32_t top) {
     return above > GW_NATURAL_CODES ? above - GW_NATURAL_CODES : 0;
 }
 
-/** What of the bucket's range a kernel has to reckon with. */
+/** The part of a bucket's range that a kernel must handle. */
 typedef enum gw_natural_reach {
-    GW_NATURAL_WHOLE,  /* the window begins at zero: nothing is below, nothing at the upper end */
-    GW_NATURAL_INSIDE, /* nothing is below but zeros, nothing at the upper end */
+    GW_NATURAL_WHOLE,  /* the window starts at zero: none below, none at the upper end */
+    GW_NATURAL_INSIDE, /* only zeros below, none at the upper end */
     GW_NATURAL_BELOW   /* anything */
 } gw_natural_reach;
 

@@ -6,11 +6,11 @@
 
 enum { FRACTION = GW_NATURAL_FRACTION };
 
-/* See natural_portable.c: |x| moved so that its code begins at bit 23. */
+/* x| shifted so that its code starts at bit 23; see natural_portable.c. */
 INLINE __m256i natural_place(__m256i mag, uint32_t window1, int below) {
     const __m256i one = _mm256_set1_epi32(1), window = _mm256_set1_epi32((int)window1);
     const __m256i start = _mm256_slli_epi32(window, FRACTION);
-    if (!below) /* zeros only are below it */
+    if (!below) /* only zeros are below it */
         return _mm256_sub_epi32(_mm256_max_epu32(mag, start), start);
     __m256i least = _mm256_max_epu32(_mm256_srli_epi32(mag, FRACTION), one);
     __m256i less = _mm256_slli_epi32(_mm256_sub_epi32(least, one), FRACTION);
@@ -20,7 +20,7 @@ INLINE __m256i natural_place(__m256i mag, uint32_t window1, int below) {
     return _mm256_blendv_epi8(_mm256_sub_epi32(mag, start), under, _mm256_cmpgt_epi32(floor, mag));
 }
 
-/* The sign in bit 31, the code from bit 23 on, what is left of the fraction below it. */
+/* The sign in bit 31, the code from bit 23 up, the rest of the fraction below. */
 INLINE __m256i natural_rounded(const float *x, __m256i word, uint32_t window,
                                gw_natural_reach reach) {
     const __m256i sign = _mm256_set1_epi32((int)0x80000000);
@@ -29,12 +29,12 @@ INLINE __m256i natural_rounded(const float *x, __m256i word, uint32_t window,
         return _mm256_add_epi32(v, chance);
     __m256i mag = _mm256_andnot_si256(sign, v);
     __m256i drawn = _mm256_add_epi32(natural_place(mag, window, reach == GW_NATURAL_BELOW), chance);
-    if (reach == GW_NATURAL_BELOW) /* the largest floats would be rounded up to 2^128 */
+    if (reach == GW_NATURAL_BELOW) /* the largest floats would round up to 2^128 */
         drawn = _mm256_min_epu32(drawn, _mm256_set1_epi32(0x3fffffff));
     return _mm256_or_si256(drawn, _mm256_and_si256(v, sign));
 }
 
-/* 16 codes in the lower bytes of words: of each lane's upper word bits 15 and 13 to 7. */
+/* 16 codes in the lower bytes of words: bits 15 and 13 to 7 of each lane's upper word. */
 INLINE __m256i natural_codes_of(__m256i a, __m256i b) {
     const __m256i sign = _mm256_set1_epi16((short)0x8000);
     __m256i words = _mm256_packs_epi32(_mm256_srai_epi32(a, 16), _mm256_srai_epi32(b, 16));
@@ -48,7 +48,7 @@ INLINE __m256i natural_turned(__m256i word) {
                                                       14, 15, 12, 13));
 }
 
-/* 32 elements, of which the first 16 take the low halves of two registers of random words. */
+/* 32 elements; the first 16 use the low halves of two registers of random words. */
 INLINE void natural_half_block(const float *x, __m256i r, __m256i s, uint32_t window,
                                gw_natural_reach reach, unsigned char *codes) {
     __m256i low = natural_codes_of(natural_rounded(x, natural_turned(r), window, reach),
@@ -89,7 +89,7 @@ INLINE void natural_decode(const unsigned char *codes, size_t n, uint32_t window
     const __m256i start = _mm256_set1_epi32((int)(window << FRACTION));
     const __m256i code = _mm256_set1_epi32(0x7f), keep = _mm256_set1_epi32((int)0xbfffffff);
     for (size_t i = 0; i < n; i += LANES) {
-        __m256i raw = load_bytes(codes + i); /* shifted, the sign is in bits 31 and 30 */
+        __m256i raw = load_bytes(codes + i); /* after the shift the sign is in bits 31 and 30 */
         __m256i v = _mm256_and_si256(_mm256_slli_epi32(raw, FRACTION), keep);
         __m256i zero = _mm256_cmpeq_epi32(_mm256_and_si256(raw, code), _mm256_setzero_si256());
         if (above)

@@ -6,11 +6,11 @@
 
 enum { FRACTION = GW_NATURAL_FRACTION };
 
-/* See natural_portable.c: |x| moved so that its code begins at bit 23. */
+/* x| shifted so that its code starts at bit 23; see natural_portable.c. */
 INLINE __m512i natural_place(__m512i mag, uint32_t window1, int below) {
     const __m512i one = _mm512_set1_epi32(1), window = _mm512_set1_epi32((int)window1);
     const __m512i start = _mm512_slli_epi32(window, FRACTION);
-    if (!below) /* zeros only are below it */
+    if (!below) /* only zeros are below it */
         return _mm512_sub_epi32(_mm512_max_epu32(mag, start), start);
     __m512i least = _mm512_max_epu32(_mm512_srli_epi32(mag, FRACTION), one);
     __m512i less = _mm512_slli_epi32(_mm512_sub_epi32(least, one), FRACTION);
@@ -20,7 +20,7 @@ INLINE __m512i natural_place(__m512i mag, uint32_t window1, int below) {
     return _mm512_mask_srlv_epi32(inside, low, _mm512_sub_epi32(mag, less), down);
 }
 
-/* The sign in bit 31, the code from bit 23 on, what is left of the fraction below it. */
+/* The sign in bit 31, the code from bit 23 up, the rest of the fraction below. */
 INLINE __m512i natural_rounded(const float *x, __m512i word, uint32_t window,
                                gw_natural_reach reach) {
     __m512i v = _mm512_loadu_si512(x), chance = _mm512_srli_epi32(word, 32 - FRACTION);
@@ -28,12 +28,12 @@ INLINE __m512i natural_rounded(const float *x, __m512i word, uint32_t window,
         return _mm512_add_epi32(v, chance);
     __m512i mag = _mm512_and_si512(v, _mm512_set1_epi32(0x7fffffff));
     __m512i drawn = _mm512_add_epi32(natural_place(mag, window, reach == GW_NATURAL_BELOW), chance);
-    if (reach == GW_NATURAL_BELOW) /* the largest floats would be rounded up to 2^128 */
+    if (reach == GW_NATURAL_BELOW) /* the largest floats would round up to 2^128 */
         drawn = _mm512_min_epu32(drawn, _mm512_set1_epi32(0x3fffffff));
     return _mm512_ternarylogic_epi32(drawn, v, _mm512_set1_epi32((int)0x80000000), 0xd8);
 }
 
-/* 32 codes in the lower bytes of words: of each lane's upper word bits 15 and 13 to 7. */
+/* 32 codes in the lower bytes of words: bits 15 and 13 to 7 of each lane's upper word. */
 INLINE __m512i natural_codes_of(__m512i a, __m512i b) {
     const __m512i sign = _mm512_set1_epi16((short)0x8000);
     __m512i words = upper_words(a, b); /* sign ? words : 2 * words */
@@ -71,7 +71,7 @@ INLINE void natural_decode(const unsigned char *codes, size_t n, uint32_t window
     const __m512i start = _mm512_set1_epi32((int)(window << FRACTION));
     const __m512i code = _mm512_set1_epi32(0x7f), keep = _mm512_set1_epi32((int)0xbfffffff);
     for (size_t i = 0; i < n; i += LANES) {
-        __m512i raw = load_bytes(codes + i); /* shifted, the sign is in bits 31 and 30 */
+        __m512i raw = load_bytes(codes + i); /* after the shift the sign is in bits 31 and 30 */
         __m512i v = _mm512_and_si512(_mm512_slli_epi32(raw, FRACTION), keep);
         if (above)
             v = _mm512_mask_add_epi32(v, _mm512_test_epi32_mask(raw, code), v, start);

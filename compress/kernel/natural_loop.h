@@ -1,11 +1,10 @@
-/* The loop over buckets, included by each level's file, so that it is compiled with that level's
- * instructions. Wants TARGET (a function attribute, or nothing) and, all inline and for n a
- * multiple of GW_BLOCK:
- *   uint32_t peak_of(x, n)    bit pattern of max |x|
+/* The loop over buckets, included by each level's file and so compiled for its instructions. Needs
+ * TARGET (a function attribute, or empty) and, all inline and for n a multiple of GW_BLOCK:
+ *   uint32_t peak_of(x, n)         bit pattern of max |x|
  *   uint32_t natural_least(x, n)   bit pattern, less one, of the least |x| that is not 0
  *   void natural_quantize(x, n, window, seed, ctr, codes, reach)   blocks from ctr / 16 on
  *   void natural_decode(codes, n, window, y, add, above)           above: window is not 0
- * and defines gw_natural_LEVEL through GW_NATURAL_TABLE(LEVEL). */
+ * Defines gw_natural_LEVEL through GW_NATURAL_TABLE(LEVEL). */
 #include "base/rng.h"
 #include "compress/kernel/peak_loop.h"
 

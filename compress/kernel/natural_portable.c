@@ -1,12 +1,12 @@
-/* natural in plain C: the reference whose bytes the other levels repeat. */
+/* natural in plain C: the reference; the other levels give the same bytes. */
 #include "compress/kernel/natural.h"
 
 #include "compress/kernel/chance_portable.h"
 
 enum { FRACTION = GW_NATURAL_FRACTION };
 
-/* mag as an integer of which bit 23 is the lowest of the code; what chance adds to the bits below
- * may carry into it. Below the window that is |x| by the smallest power in it. */
+/* mag as an integer whose code starts at bit 23; random bits added below may carry into it. Below
+ * the window this is |x| divided by the window's smallest power. */
 static inline uint32_t natural_place(uint32_t mag, uint32_t window) {
     uint32_t field = mag >> FRACTION, least = field ? field : 1;
     if (field > window || window == 0)
@@ -17,7 +17,7 @@ static inline uint32_t natural_place(uint32_t mag, uint32_t window) {
 
 static inline void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed,
                                     uint32_t ctr, unsigned char *codes, gw_natural_reach reach) {
-    (void)reach; /* one code for all three */
+    (void)reach; /* the same code for all three */
     for (size_t i = 0; i < n; i += GW_BLOCK, ctr += GW_CHANCE_LANES) {
         uint32_t word[GW_BLOCK];
         chance_draw(seed, ctr, word);

@@ -1,12 +1,12 @@
 /** Kernels of the onebit codec: signs and the sum of magnitudes, and back; with error feedback in
- *  two passes over a bucket that is in the nearest cache the second time. */
+ *  two passes over a bucket, which is in L1 for the second. */
 #ifndef GW_COMPRESS_KERNEL_ONEBIT_H
 #define GW_COMPRESS_KERNEL_ONEBIT_H
 
 #include "compress/kernel/simd.h"
 
-/* Bit patterns: from the first on a magnitude is no denormal; below the second (2^-100) a mean is
- * sent as zero; from the third on a float is Inf or NaN; the fourth is the NaN that is sent. */
+/* Bit patterns: magnitudes from the first on are not denormal; a mean below the second (2^-100) is
+ * sent as zero; floats from the third on are Inf or NaN; the fourth is the NaN that is sent. */
 #define GW_ONEBIT_NORMAL   0x00800000u
 #define GW_ONEBIT_TINY     0x0d800000u
 #define GW_ONEBIT_INFINITE 0x7f800000u

@@ -15,7 +15,7 @@ INLINE __m256 value_of(const float *x, const float *e, int feedback) {
     return feedback ? _mm256_add_ps(_mm256_loadu_ps(e), v) : v;
 }
 
-/* sum + |v|, denormals left out. */
+/* sum + |v|, without denormals. */
 INLINE __m256 add_magnitude(__m256 sum, __m256 v) {
     __m256i mag = _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
     __m256i normal = _mm256_cmpgt_epi32(mag, _mm256_set1_epi32((int)GW_ONEBIT_NORMAL - 1));
@@ -49,7 +49,7 @@ INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned ch
 INLINE void onebit_settle(const float *x, float *e, size_t n, float scale1) {
     const __m256 scale = _mm256_set1_ps(scale1), sign = _mm256_set1_ps(-0.0f);
     for (size_t i = 0; i < n; i += LANES) {
-        __builtin_prefetch(x + n + i); /* of the next bucket: this pass leaves memory idle */
+        __builtin_prefetch(x + n + i); /* the next bucket: memory is idle in this pass */
         __builtin_prefetch(e + n + i, 1);
         __m256 v = value_of(x + i, e + i, 1);
         __m256 sent = _mm256_or_ps(_mm256_and_ps(v, sign), scale);

@@ -24,7 +24,7 @@ INLINE __mmask32 signs_of(__m512 a, __m512 b) {
         _mm512_permutex2var_epi16(_mm512_castps_si512(a), upper, _mm512_castps_si512(b)));
 }
 
-/* sum + |v|, denormals left out. */
+/* sum + |v|, without denormals. */
 INLINE __m512 add_magnitude(__m512 sum, __m512 v) {
     __m512i mag = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
     __mmask16 normal = _mm512_cmpge_epu32_mask(mag, _mm512_set1_epi32((int)GW_ONEBIT_NORMAL));
@@ -61,7 +61,7 @@ INLINE void onebit_settle(const float *x, float *e, size_t n, float scale1) {
     const __m512i scale = _mm512_castps_si512(_mm512_set1_ps(scale1));
     const __m512i sign = _mm512_set1_epi32((int)0x80000000);
     for (size_t i = 0; i < n; i += LANES) {
-        __builtin_prefetch(x + n + i); /* of the next bucket: this pass leaves memory idle */
+        __builtin_prefetch(x + n + i); /* the next bucket: memory is idle in this pass */
         __builtin_prefetch(e + n + i, 1);
         __m512 v = value_of(x + i, e + i, 1); /* v & sign | scale */
         __m512i sent = _mm512_ternarylogic_epi32(_mm512_castps_si512(v), sign, scale, 0xea);

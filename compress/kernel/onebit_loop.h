@@ -1,18 +1,19 @@
-/* The loop over buckets, included by each level's file, so that it is compiled with that level's
- * instructions. Wants TARGET (a function attribute, or nothing) and, all inline, for n a multiple
- * of GW_BLOCK, and with v = x, or with feedback v = e + x: float onebit_gather(x, e, n, signs, feedback)
- * sum of |v| over all v that are no denormals; signs of v void onebit_settle(x, e, n, scale)             e
- * = v - copysign(scale, v) void onebit_decode(signs, n, scale, y, add) and defines gw_onebit_LEVEL through
- * GW_ONEBIT_TABLE(LEVEL).
+/* The loop over buckets, included by each level's file and so compiled for its instructions. Needs
+ * TARGET (a function attribute, or empty) and, all inline and for n a multiple of GW_BLOCK, with v
+ * = x, or with feedback v = e + x:
+ *   float onebit_gather(x, e, n, signs, feedback)   sum of |v| without denormals; signs of v
+ *   void onebit_settle(x, e, n, scale)              e = v - copysign(scale, v)
+ *   void onebit_decode(signs, n, scale, y, add)
+ * Defines gw_onebit_LEVEL through GW_ONEBIT_TABLE(LEVEL).
  *
- * v is added up twice, for a load is cheaper than a store. gather keeps a partial sum for each
- * place in a block and in the end adds the upper half of them to the lower, until one is left.
- * Denormals are left out since whether they count would depend on the thread's mode. */
+ * v is computed twice, since a load is cheaper than a store. onebit_gather keeps a partial sum for
+ * each place in a block; in the end it adds the upper half to the lower until one is left. It skips
+ * denormals, which would count or not depending on the thread's mode. */
 #include <math.h>
 #include <string.h>
 
 #define INLINE_LOOP TARGET static inline __attribute__((always_inline))
-#define APART       TARGET static __attribute__((noinline)) /* seldom, or one a span */
+#define APART       TARGET static __attribute__((noinline)) /* rare, or once a span */
 
 APART float gather_tail(const float *x, const float *e, size_t tail, unsigned char *signs) {
     float block[GW_BLOCK] = {0};
@@ -31,7 +32,7 @@ APART void settle_tail(const float *x, float *e, size_t tail, float scale) {
     }
 }
 
-/* Where the sum has left the range of a float: something is not finite, or all is large. */
+/* The sum overflowed: an element is not finite, or all are large. */
 APART uint32_t large_mean(const float *x, const float *e, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {

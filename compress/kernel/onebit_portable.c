@@ -1,4 +1,4 @@
-/* onebit in plain C: the reference whose bytes the other levels repeat. */
+/* onebit in plain C: the reference; the other levels give the same bytes. */
 #include "compress/kernel/onebit.h"
 
 static inline float onebit_gather(const float *x, const float *e, size_t n, unsigned char *signs,

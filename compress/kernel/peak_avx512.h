@@ -1,5 +1,5 @@
-/** The largest magnitude of a span, 16 lanes a register. Like all headers of one level it is for a
- *  source file of that level alone. */
+/** The largest magnitude of a span, 16 lanes a register. As all headers of one level, only for
+ *  source files of that level. */
 #include "compress/kernel/simd.h"
 
 #include <immintrin.h>

@@ -1,8 +1,8 @@
-/* The largest magnitude of a bucket of any length, for the loops over buckets; see there. */
+/* The largest magnitude of a bucket of any length, for the loops over buckets. */
 #include <string.h>
 
 #define INLINE_LOOP TARGET static inline __attribute__((always_inline))
-#define APART       TARGET static __attribute__((noinline)) /* ragged ends, one a span */
+#define APART       TARGET static __attribute__((noinline)) /* ragged ends, once a span */
 
 APART uint32_t peak_of_tail(const float *x, size_t tail) {
     float block[GW_BLOCK] = {0};

@@ -21,7 +21,7 @@ gw_err gw_pick_open(const gw_pick_kernels **out) {
     return GW_OK;
 }
 
-/* The ragged end by way of a padded block; what is found in the padding comes last. */
+/* The ragged end, in a padded block; matches in the padding come last and are dropped. */
 static size_t pick_tail(const gw_pick_kernels *k, const float *x, float *e, size_t n,
                         uint32_t least, uint32_t first, uint32_t *at) {
     float block[GW_BLOCK] = {0}, sums[GW_BLOCK] = {0};

@@ -8,8 +8,8 @@
 enum { LANES = 8 };
 typedef __m256i limit;
 
-/* Magnitudes are not negative, so a signed comparison with least - 1 orders them, and at the ends
- * of the range of `least`, 0 and 2^31, it takes all and none as it should. */
+/* Magnitudes are not negative, so a signed comparison with least - 1 orders them; at the limits of
+ * `least`, 0 and 2^31, it accepts all and none, as it should. */
 TARGET static inline limit limit_of(uint32_t least) {
     return _mm256_set1_epi32((int)(least - 1));
 }

@@ -1,4 +1,4 @@
-/* Picking with the AVX-512 of its first processors: 64 elements to a word of one bit an element. */
+/* Picking with the AVX-512 of its first CPUs: 64 elements to a word of one bit an element. */
 #include "compress/kernel/pick.h"
 
 #ifdef GW_X86

@@ -1,4 +1,4 @@
-/* What the two kinds of AVX-512 picking share; wants TARGET. */
+/* Shared by the two AVX-512 variants of picking; needs TARGET. */
 #include <immintrin.h>
 
 enum { LANES = 16 };
@@ -58,7 +58,7 @@ TARGET static size_t pick_count(const uint32_t *bits, size_t n, uint32_t least) 
     return (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(sum, more));
 }
 
-/* What is written never passes what was read. */
+/* Writes never overtake reads. */
 TARGET static size_t pick_filter(uint32_t *at, uint32_t *bits, size_t n, uint32_t least) {
     const limit lim = limit_of(least);
     size_t found = 0;

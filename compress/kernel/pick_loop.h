@@ -1,9 +1,9 @@
 /* The loops over blocks of 64 elements, included by each level that turns a block into a word of
- * one bit an element. Wants TARGET, with bmi and popcnt, and
+ * one bit an element. Needs TARGET, with bmi and popcnt, and
  *   limit limit_of(least)
  *   uint64_t pick_above(x, limit), uint64_t add_above(x, e, limit)   the word
- *   size_t pick_spread(word, first, at)   the set bits' places, and their number; may write up to
- *                                    GW_BLOCK words. */
+ *   size_t pick_spread(word, first, at)   writes the set bits' places, returns their number; may
+ *                                         write up to GW_BLOCK words */
 
 TARGET static size_t pick_span(const float *x, size_t n, uint32_t least, uint32_t first,
                                uint32_t *at) {

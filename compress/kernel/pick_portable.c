@@ -1,4 +1,4 @@
-/* Picking in plain C: every position is written, few are kept; no branch to mispredict. */
+/* Picking in plain C: writes every index and keeps few, so there is no branch to mispredict. */
 #include "compress/kernel/pick.h"
 
 size_t gw_pick_filter(uint32_t *at, uint32_t *bits, size_t n, uint32_t least) {

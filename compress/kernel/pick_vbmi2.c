@@ -1,6 +1,5 @@
-/* Picking with the byte compression of later AVX-512 processors: 64 elements to a word of one bit
- * an element, the word to up to 16 places at once, and no branch that the data decide but beyond.
- */
+/* Picking with the byte compression of later AVX-512 CPUs: 64 elements to a word of one bit an
+ * element, and up to 16 places a step; no data-dependent branch before the 17th. */
 #include "compress/kernel/pick.h"
 
 #ifdef GW_X86

@@ -12,8 +12,8 @@
  * gw_qsgd_mix is a round of lowbias32 (C. Wellons, "Prospecting for Hash Functions", 2018) on a
  * Weyl sequence from the seed's low half; the seed's high half enters behind it. MUL3 is a
  * multiplier of G. Steele and S. Vigna ("Computationally easy, spectrally good multipliers for
- * congruential pseudorandom number generators", 2021). Over seeds no pair of the 64 x 4 elements
- * tried shows a correlation (200,000 seeds); one round less does. */
+ * congruential pseudorandom number generators", 2021). Over 200,000 seeds no pair of the 64 x 4
+ * elements tried shows a correlation; with one round fewer some do. */
 #define GW_QSGD_WEYL 0x9e3779b1u
 #define GW_QSGD_MUL1 0x7feb352du
 #define GW_QSGD_MUL2 0x846ca68bu
@@ -25,9 +25,10 @@ static inline uint32_t gw_qsgd_mix(uint64_t seed, uint32_t ctr) {
     return h ^ h >> 15 ^ (uint32_t)(seed >> 32);
 }
 
-/* Bit patterns of scales: at or above the first a bucket holds Inf or NaN and is sent with the
- * second; below the third (2^-100) it is sent as zeros. The fourth, one step below the largest
- * float, is the most that is sent: levels * (scale / levels) of the largest would overflow. */
+/* Bit patterns of scales: a bucket at or above the first holds Inf or NaN and is sent with the
+ * second; one below the third (2^-100) is sent as zeros. The fourth, one step below the largest
+ * float, is the largest scale sent: with the largest float, levels * (scale / levels) would
+ * overflow. */
 #define GW_QSGD_INFINITE 0x7f800000u
 #define GW_QSGD_NAN      0x7fc00000u
 #define GW_QSGD_TINY     0x0d800000u
@@ -49,7 +50,7 @@ typedef struct gw_qsgd_decoding {
     float levels;
     const gw_u32u *scales;
     const unsigned char *codes;
-    bool host_order; /* scales are, as `measure` left them; else little-endian */
+    bool host_order; /* of the scales, as `measure` writes them; else little-endian */
 } gw_qsgd_decoding;
 
 /** Work on floats [lo, hi) of the span, lo a multiple of bucket; ctx is a gw_qsgd_encoding or a
@@ -66,9 +67,9 @@ enum { GW_QSGD_NARROWEST = 2, GW_QSGD_WIDEST = 8 };
 /** All widths on one instruction set. */
 typedef struct gw_qsgd_level {
     gw_qsgd_kernels width[GW_QSGD_WIDEST - GW_QSGD_NARROWEST + 1]; /* [bits - GW_QSGD_NARROWEST] */
-    /** `encode` of 8-bit codes in two halves, for scales that others have a say in: the first
-     *  writes the scales alone, in host order, +Inf for a bucket with Inf or NaN; the second takes
-     *  them as they are then, none below what the first wrote. */
+    /** `encode` of 8-bit codes in two halves, for scales that ranks agree on: `measure` writes only
+     *  the scales, in host order, +Inf for a bucket with Inf or NaN; `encode_agreed` uses the
+     *  agreed scales, none below what `measure` wrote. */
     gw_qsgd_part *measure, *encode_agreed;
 } gw_qsgd_level;
 

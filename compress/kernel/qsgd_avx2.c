@@ -25,13 +25,13 @@ INLINE __m256i qsgd_codes_of(const float *x, __m256 inv, __m256i random) {
     return _mm256_srai_epi32(_mm256_add_epi32(fixed, random), 16);
 }
 
-/* 32 codes in element order, one a byte; the packs work within 128-bit lanes. */
+/* 32 codes in element order, one a byte; packing works within 128-bit lanes. */
 INLINE __m256i qsgd_bytes_of(__m256i a, __m256i b, __m256i c, __m256i d) {
     __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* `bytes` (even, below 16) from the low end of v. */
+/* Store the low `bytes` (even, below 16) of v. */
 INLINE void put_bytes(unsigned bytes, unsigned char *out, __m128i v) {
     if (bytes & 8) {
         _mm_storel_epi64((__m128i *)(void *)out, v);
@@ -47,8 +47,8 @@ INLINE void put_bytes(unsigned bytes, unsigned char *out, __m128i v) {
         *(gw_u16u *)(void *)out = (uint16_t)_mm_cvtsi128_si32(v);
 }
 
-/* Doubling the fields: pairs in 16 bits, four in 32, eight in 64, which are whole bytes; those of
- * two such are then drawn together. */
+/* Merge fields: pairs into 16 bits, fours into 32, eights into 64, which are whole bytes; then join
+ * two such words. */
 INLINE void store_narrow(unsigned bits, unsigned char *out, __m256i low) {
     const int rest = (int)(32 - 4 * bits);
     const __m256i even = _mm256_setr_epi32(rest, 0, rest, 0, rest, 0, rest, 0);
@@ -80,7 +80,7 @@ INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
     store_narrow(bits, out, low);
 }
 
-/* 32 elements, of which the first 16 take the low halves of two registers of random words. */
+/* 32 elements; the first 16 use the low halves of two registers of random words. */
 INLINE __m256i qsgd_half_block(const float *x, __m256 inv, __m256i r, __m256i s) {
     const __m256i low16 = _mm256_set1_epi32(0xffff);
     return qsgd_bytes_of(qsgd_codes_of(x, inv, _mm256_and_si256(r, low16)),
@@ -101,7 +101,7 @@ INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, flo
                                             _mm256_set1_epi32((int)GW_QSGD_WEYL)),
                          _mm256_set1_epi32((int)(uint32_t)seed));
     unsigned char *byte = out;
-    if (look) /* first: what it brings into the cache takes a while */
+    if (look) /* first, since its cache misses take a while */
         *top = peak_of(next, n);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m256i g = qsgd_mix(weyl, high);
@@ -116,7 +116,7 @@ INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, flo
     return false;
 }
 
-/* Eight codes, sign-extended: narrow ones are shifted up to the sign bit and down again. */
+/* Eight codes, sign-extended: narrow ones shift up to the sign bit and down again. */
 INLINE __m256i load_whole(unsigned bits, const unsigned char *at) {
     const int b = (int)bits;
     const void *word = at;
@@ -128,8 +128,8 @@ INLINE __m256i load_whole(unsigned bits, const unsigned char *at) {
     return _mm256_srai_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(raw), up), 32 - b);
 }
 
-/* The same where codes lie across bytes: within two of the 8 at `at`, the first of them `skip`
- * bytes on; a shuffle lays these into the upper half of a dword. */
+/* The same for codes that cross bytes: each lies in two of the 8 at `at`, the first `skip` bytes
+ * on; a shuffle moves these into the upper half of a dword. */
 INLINE __m256i load_odd(unsigned bits, const unsigned char *at, int skip) {
     const int b = (int)bits;
 #define FROM(k) -1, -1, (char)(k * b / 8 + skip), (char)(k * b / 8 + skip + 1)
@@ -144,7 +144,7 @@ INLINE __m256i load_odd(unsigned bits, const unsigned char *at, int skip) {
     return _mm256_srai_epi32(raw, 32 - b);
 }
 
-/* The last codes of a block are read by the 8 bytes that end with it. */
+/* Reads the last codes of a block from the 8 bytes that end with it. */
 INLINE __m256i load_codes(unsigned bits, const unsigned char *block, unsigned i) {
     const unsigned char *at = block + i * bits / 8;
     if (8 % bits == 0)

@@ -11,7 +11,7 @@ INLINE __m512i qsgd_mix(__m512i weyl, __m512i high) {
     return _mm512_ternarylogic_epi32(h, _mm512_srli_epi32(h, 15), high, 0x96); /* xor of three */
 }
 
-/* The code in the upper half of each dword, whatever is left of the fraction below it. */
+/* The code in the upper half of each dword, the rest of the fraction below. */
 INLINE __m512i qsgd_fixed_of(const float *x, __m512 inv, __m512i random) {
     __m512i fixed = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inv));
     return _mm512_add_epi32(fixed, random);
@@ -31,7 +31,7 @@ INLINE __m512i qsgd_in_order(__m512i bytes) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), bytes);
 }
 
-/* Pairs, first + 16 * second, in order when they are half as wide. */
+/* Pairs, first + 16 * second; narrowing leaves them in order. */
 INLINE void store_4(void *out, __m512i bytes) {
     __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
     __m256i pairs = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001)));
@@ -39,8 +39,8 @@ INLINE void store_4(void *out, __m512i bytes) {
     _mm256_storeu_si256(out, _mm256_permutevar8x32_epi32(pairs, order));
 }
 
-/* Lower and upper bits as masks, which scalar instructions spread: they have nothing else to do.
- * Not 0: one was INT8_MIN. */
+/* Lower and upper bits as masks, spread by scalar instructions, which are otherwise idle. Returns
+ * nonzero if a code was INT8_MIN. */
 INLINE uint64_t store_2(void *out, __m512i bytes) {
     const uint64_t even = 0x5555555555555555u;
     bytes = qsgd_in_order(bytes);
@@ -52,8 +52,8 @@ INLINE uint64_t store_2(void *out, __m512i bytes) {
     return high & ~low;
 }
 
-/* Doubling the fields: pairs in 16 bits, four in 32, eight in 64, which are whole bytes; those of
- * the two quadwords of a lane are drawn together, then those of the four lanes. */
+/* Merge fields: pairs into 16 bits, fours into 32, eights into 64, which are whole bytes; then join
+ * the two quadwords of a lane and the four lanes. */
 INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
     const int b = (int)bits, rest = 32 - 4 * b;
 #define FROM(k) (char)(k < b ? k : k < 2 * b ? k + 8 - b : 0x80)
@@ -71,10 +71,10 @@ INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
     __m512i v = _mm512_and_si512(qsgd_in_order(bytes), _mm512_set1_epi8((char)((1 << b) - 1)));
     v = _mm512_maddubs_epi16(_mm512_set1_epi16((short)(1 << b << 8 | 1)), v);
     v = _mm512_madd_epi16(v, _mm512_set1_epi32(1 << 2 * b << 16 | 1));
-    /* the even dwords' fields stay, the odd ones' come down behind them */
+    /* fields of even dwords stay, those of odd ones move next to them */
     v = _mm512_ternarylogic_epi64(_mm512_set1_epi64((1 << 4 * b) - 1), v,
                                   _mm512_srli_epi64(v, (unsigned)rest), 0xca);
-    if (b != 6) /* whose 6 bytes are whole words */
+    if (b != 6) /* 6 bytes are whole words */
         v = _mm512_shuffle_epi8(v, lane);
     v = _mm512_permutexvar_epi16(lanes, v);
     _mm512_mask_storeu_epi32(out, (__mmask16)((1 << 2 * b) - 1), v);
@@ -88,7 +88,7 @@ INLINE void store_codes(unsigned bits, void *out, __m512i bytes) {
     }
 }
 
-/* max(top, |x|); of a number and a NaN the number. */
+/* max(top, |x|); of a number and a NaN it takes the number. */
 INLINE __m512 qsgd_higher(__m512 top, const float *x) {
     return _mm512_range_ps(top, _mm512_loadu_ps(x), 0xb);
 }
@@ -97,8 +97,8 @@ typedef struct peaks {
     __m512 a, b;
 } peaks;
 
-/* A block of the bucket to come, and, so that the cache misses are over by then, a request for one
- * further on: a prefetch may point anywhere. */
+/* Look at a block of the next bucket and prefetch one further ahead, so that its cache misses are
+ * over by then. A prefetch may point anywhere. */
 INLINE void look_at(peaks *p, const float *x) {
     enum { AHEAD = 4096 }; /* bytes */
     for (int i = 0; i < 4; i++)
@@ -121,8 +121,8 @@ INLINE __m512i weyl_terms(uint64_t seed, uint32_t ctr) {
                             _mm512_set1_epi32((int)(uint32_t)seed));
 }
 
-/* The conversion makes the least integer of a NaN, and the pack the least byte of that, which is no
- * code: so the peaks need not see a NaN, and cost one instruction in the place of two. */
+/* The conversion turns a NaN into the least integer and packing into the least byte, which is no
+ * code: so the peaks may miss a NaN, which saves an instruction. */
 INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, float inv1,
                           uint64_t seed, uint32_t ctr, void *out, const float *next,
                           uint32_t *top) {
@@ -172,8 +172,8 @@ INLINE void decode_bytes(const unsigned char *in, size_t n, float step1, float *
     }
 }
 
-/* Narrow codes index a table of their 16 or 4 values; vpermps looks at the low 4 bits of an index
- * only, so for 2 bits the table repeats and the code above does no harm. */
+/* Narrow codes index a table of their 16 or 4 values. vpermps uses only the low 4 bits of an index,
+ * so for 2 bits the table repeats and the neighbouring code does no harm. */
 INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float step, float *y,
                          int add) {
     const __m512 values =
@@ -182,8 +182,7 @@ INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float
     const __m512 table = _mm512_mul_ps(values, _mm512_set1_ps(step));
     const __m512i shift = _mm512_mullo_epi32(
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-        _mm512_set1_epi32(
-            (int)bits)); /* vpsrlvd wants it below 32: the word index takes the rest */
+        _mm512_set1_epi32((int)bits)); /* vpsrlvd needs it below 32: the word index has the rest */
     const __m512i within = _mm512_and_si512(shift, _mm512_set1_epi32(31));
     const __m512i word = _mm512_srli_epi32(shift, 5);
     for (size_t i = 0; i < n; i += LANES) {
@@ -195,10 +194,10 @@ INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float
     }
 }
 
-/* What turns 16 codes of an odd width, or of 6 bits, into floats. */
+/* Constants to turn 16 codes of an odd width, or of 6 bits, into floats. */
 typedef struct reader {
     __m512i from, last, shift;
-    __m512 low, high, step; /* values of the codes 0 to 15, and 16 to 31, modulo their number */
+    __m512 low, high, step; /* values of codes 0 to 15, and 16 to 31, modulo their number */
 } reader;
 
 INLINE reader reader_of(unsigned bits, float step1) {
@@ -218,9 +217,9 @@ INLINE reader reader_of(unsigned bits, float step1) {
     return r;
 }
 
-/* A code lies within two bytes, which a shuffle lays into its dword, where a shift brings it down.
- * Codes of up to 5 bits then index the table of their values: what is above does no harm. Wider
- * ones become, with the sign bit turned over, the last bits of a float 2^23 + 2^(bits-1) + code. */
+/* A code lies within two bytes. A shuffle moves them into its dword, a shift moves the code down.
+ * Codes of up to 5 bits then index the table of their values, which ignores the bits above. Wider
+ * ones, with the sign bit inverted, become the last bits of a float 2^23 + 2^(bits-1) + code. */
 INLINE __m512 read_16(unsigned bits, reader r, const unsigned char *in, __m512i from) {
     const uint32_t sign = 1u << (bits - 1), magic = 0x4b000000;
     __m512i raw = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)in));
@@ -235,7 +234,8 @@ INLINE __m512 read_16(unsigned bits, reader r, const unsigned char *in, __m512i 
     return _mm512_mul_ps(code, r.step);
 }
 
-/* 16 bytes are read for 2 * bits: of the last 16 codes of a block those that end with it. */
+/* Each load reads 16 bytes for 2 * bits, so the last 16 codes of a block are read from the 16 bytes
+ * that end with it. */
 INLINE void decode_odd(unsigned bits, const unsigned char *in, size_t n, float step, float *y,
                        int add) {
     const reader r = reader_of(bits, step);

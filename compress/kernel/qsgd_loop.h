@@ -1,11 +1,11 @@
-/* The loop over buckets, included by each level's file, so that it is compiled with that level's
- * instructions and the constants of its inlined kernels stay in registers. Wants TARGET (a function
- * attribute, or nothing) and, all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak_of(x, n)     bit pattern of max |x|, of a NaN if there is one
+/* The loop over buckets, included by each level's file and so compiled for its instructions, with
+ * the constants of its inlined kernels in registers. Needs TARGET (a function attribute, or empty)
+ * and, all inline and for n a multiple of GW_BLOCK:
+ *   uint32_t peak_of(x, n)  bit pattern of max |x|, of a NaN if there is one
  *   bool qsgd_quantize(bits, look, x, n, inv, seed, ctr, out, next, top)
- *                           codes of a bucket's blocks from ctr / 16 on; `look`: *top is the peak
- *                           of next[0..n), found on the way, save that it may miss a NaN. True: x
- *                           holds a NaN (never, where all peaks are exact).
+ *                           codes of a bucket's blocks from ctr / 16 on; `look`: also sets *top to
+ *                           the peak of next[0..n), which may miss a NaN. True: x holds a NaN
+ *                           (never, where all peaks are exact).
  *   void qsgd_decode(bits, in, n, step, y, add)
  * Defines gw_qsgd_LEVEL through GW_QSGD_LEVEL(LEVEL). */
 #include "base/rng.h"
@@ -45,8 +45,8 @@ INLINE_LOOP unsigned char *codes_of_bucket(unsigned bits, const gw_qsgd_encoding
     return e->codes + bucket * e->bucket * bits / 8;
 }
 
-/* For |x| <= scale, |x| * this rounds to at most levels * 2^16: its error is below half a step
- * there. */
+/* For |x| <= scale, |x| times this rounds to at most levels * 2^16: its error there is below half a
+ * step. */
 INLINE_LOOP float qsgd_inverse(const gw_qsgd_encoding *e, uint32_t scale) {
     return e->levels * 65536.0f / gw_float_of(scale);
 }
@@ -57,8 +57,8 @@ INLINE_LOOP void send_blank(unsigned bits, const gw_qsgd_encoding *e, size_t buc
     memset(codes_of_bucket(bits, e, bucket), 0, (n * bits + 7) / 8);
 }
 
-/* A bucket whose peak is `top` (it may have missed a NaN); the peak of the `next` floats behind it,
- * a bucket or less. Reading ahead hides the latency of that, and of its cache misses. */
+/* Encode a bucket with the peak `top` (which may have missed a NaN); return the peak of the `next`
+ * floats behind it, a bucket or less. Reading ahead hides latency and cache misses. */
 INLINE_LOOP uint32_t qsgd_encode_bucket(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
                                         size_t bucket, size_t n, uint32_t top, size_t next) {
     const float *x = e->x + bucket * e->bucket, *behind = x + n;

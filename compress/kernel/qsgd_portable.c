@@ -1,4 +1,4 @@
-/* qsgd in plain C: the reference whose bytes the other levels repeat. */
+/* qsgd in plain C: the reference; the other levels give the same bytes. */
 #include "compress/kernel/peak_portable.h"
 #include "compress/kernel/qsgd.h"
 
@@ -6,8 +6,8 @@
 
 enum { LANES = 16, OCTET = 8 }; /* 8 codes of b bits are b bytes */
 
-/* x * inv lies within 127 * 2^16, so the conversion and the sum fit 32 bits; the shift of a
- * negative number is arithmetic with every compiler that this project takes. */
+/* x * inv lies within 127 * 2^16, so the conversion and the sum fit in 32 bits; every
+ * supported compiler shifts a negative number arithmetically. */
 static inline int round_up_or_down(float x, float inv, uint32_t random) {
     return ((int32_t)lrintf(x * inv) + (int32_t)random) >> 16;
 }

@@ -1,7 +1,7 @@
-/** Words split into byte planes, and planes joined to words again: the bytes of like significance
- *  side by side, which is where an entropy coder finds what floats have in common, their signs and
- *  exponents. Plane p, at planes + p * stride, has byte p of each word, the lowest first; that is
- * of the value, whatever order the host keeps its bytes in. */
+/** Split words into byte planes and join them again. A plane holds the bytes of equal significance,
+ *  where an entropy coder finds what floats share: signs and exponents. Plane p, at planes + p *
+ *  stride, has byte p of each word, lowest first; that is by value, in any byte order of the
+ *  host. */
 #ifndef GW_COMPRESS_KERNEL_SHUFFLE_H
 #define GW_COMPRESS_KERNEL_SHUFFLE_H
 

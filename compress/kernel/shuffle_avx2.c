@@ -1,6 +1,6 @@
 /* Byte planes, 32 words a round. Each of the three steps of a split transposes a square: 4 x 4
- * bytes in each half of a register, 2 x 4 words over a register's halves, 4 x 4 quadwords over four
- * registers. A join takes them back in reverse. */
+ * bytes in each half of a register, 2 x 4 words over its halves, 4 x 4 quadwords over four
+ * registers. A join reverses the steps. */
 #include "compress/kernel/shuffle.h"
 
 #ifdef GW_X86
@@ -15,7 +15,7 @@ GW_TARGET_AVX2 static inline __m256i shuffle_bytes(__m256i v) {
     return _mm256_shuffle_epi8(v, at);
 }
 
-/* Its own inverse, too. */
+/* Also its own inverse. */
 GW_TARGET_AVX2 static inline void shuffle_quadwords(__m256i v[4]) {
     __m256i a = _mm256_unpacklo_epi64(v[0], v[1]), b = _mm256_unpackhi_epi64(v[0], v[1]);
     __m256i c = _mm256_unpacklo_epi64(v[2], v[3]), d = _mm256_unpackhi_epi64(v[2], v[3]);
@@ -65,7 +65,7 @@ GW_TARGET_AVX2 static void shuffle_join(const unsigned char *planes, size_t stri
 }
 
 GW_TARGET_AVX2 static void shuffle_join_add(const unsigned char *planes, size_t stride, size_t n,
-                                    float *y) {
+                                            float *y) {
     for (size_t i = 0; i < n; i += ROUND) {
         __m256 v[GW_PLANES];
         shuffle_joined(planes, stride, i, v);

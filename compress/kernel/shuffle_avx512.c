@@ -1,6 +1,6 @@
 /* Byte planes, 64 words a round. Each of the three steps of a split transposes a 4 x 4 square:
  * bytes in each quarter of a register, words over its quarters, quarters over four registers. A
- * join takes them back in reverse. */
+ * join reverses the steps. */
 #include "compress/kernel/shuffle.h"
 
 #ifdef GW_X86
@@ -65,7 +65,7 @@ GW_TARGET_AVX512 static void shuffle_join(const unsigned char *planes, size_t st
 }
 
 GW_TARGET_AVX512 static void shuffle_join_add(const unsigned char *planes, size_t stride, size_t n,
-                                      float *y) {
+                                              float *y) {
     for (size_t i = 0; i < n; i += ROUND) {
         __m512 v[GW_PLANES];
         shuffle_joined(planes, stride, i, v);

@@ -1,4 +1,4 @@
-/* Byte planes in plain C. This is the reference: the other levels give these bytes. */
+/* Byte planes in plain C: the reference; the other levels give the same bytes. */
 #include "compress/kernel/shuffle.h"
 
 static void shuffle_split(const void *words, size_t n, unsigned char *planes, size_t stride) {

@@ -9,7 +9,7 @@
 #include <cpuid.h>
 #endif
 
-/* Below this many floats a thread, waking the threads costs more than they save. */
+/* Below this many floats a thread, waking threads costs more than it saves. */
 enum { FLOATS_A_THREAD = 65536 };
 
 static const char *const simd_names[GW_SIMD_LEVELS] = {"portable", "avx2", "avx512"};
@@ -19,13 +19,13 @@ const char *gw_simd_name(gw_simd level) {
 }
 
 #ifdef GW_X86
-/* gcc 12's and clang 14's __builtin_cpu_supports know no f16c. */
+/* __builtin_cpu_supports of gcc 12 and clang 14 does not know f16c. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
-/* All that the targets of the kernels name (GW_TARGET_AVX2, GW_TARGET_AVX512, and pick's): a
+/* All features that the kernels' targets name (GW_TARGET_AVX2, GW_TARGET_AVX512, and pick's): a
  * virtual machine may hide any of them. */
 static bool has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
@@ -60,7 +60,7 @@ gw_err gw_simd_pick(gw_simd *level) {
         if (strcmp(wish, simd_names[l]) != 0)
             continue;
         if (l > (int)best)
-            return gw_fail(GW_ERR_USAGE, "GW_SIMD=%s: this CPU goes up to '%s' only", wish,
+            return gw_fail(GW_ERR_USAGE, "GW_SIMD=%s: this CPU supports at most '%s'", wish,
                            simd_names[best]);
         *level = (gw_simd)l;
         return GW_OK;

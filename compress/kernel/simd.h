@@ -1,8 +1,8 @@
-/** What the codecs' kernels share: which instruction set runs, and how a long span is split.
+/** Shared by the codecs' kernels: which instruction set runs, and how a long span is split.
  *
- *  A kernel exists once in portable C and again with AVX2 and AVX-512 intrinsics; all three give
- *  the same bytes, so ranks on unlike CPUs agree. Kernels work on whole blocks of GW_BLOCK floats;
- *  the ragged end of a span goes through a zero-padded local block, so no kernel has tail code. */
+ *  Each kernel exists in portable C and with AVX2 and AVX-512 intrinsics. All three give the same
+ *  bytes, so ranks on different CPUs agree. Kernels work on whole blocks of GW_BLOCK floats; the
+ *  ragged end of a span goes through a zero-padded local block, so no kernel has tail code. */
 #ifndef GW_COMPRESS_KERNEL_SIMD_H
 #define GW_COMPRESS_KERNEL_SIMD_H
 
@@ -22,19 +22,19 @@ enum { GW_BLOCK = 64 };
 
 typedef enum gw_simd { GW_SIMD_PORTABLE, GW_SIMD_AVX2, GW_SIMD_AVX512, GW_SIMD_LEVELS } gw_simd;
 
-/** The best level this CPU has, or the one that the environment's GW_SIMD=portable|avx2|avx512
- *  asks for. GW_ERR_USAGE: no such level, or not on this CPU. */
+/** The best level of this CPU, or the one that the environment's GW_SIMD=portable|avx2|avx512 asks
+ *  for. GW_ERR_USAGE: no such level, or this CPU lacks it. */
 gw_err gw_simd_pick(gw_simd *level);
 
 /** "portable", "avx2", "avx512". */
 const char *gw_simd_name(gw_simd level);
 
-/** Call part(ctx, lo, hi) for ranges that tile [0, n), each starting at a multiple of `grain`:
- *  one range a thread when the span is long and OpenMP has threads to give, else one in all. */
+/** Call part(ctx, lo, hi) for ranges that tile [0, n), each starting at a multiple of `grain`: one
+ *  range a thread if the span is long and OpenMP has several threads, else one range. */
 void gw_simd_split(size_t n, size_t grain, void (*part)(void *ctx, size_t lo, size_t hi),
                    void *ctx);
 
-/* Unaligned little-endian integers, as they lie on the wire. */
+/* Unaligned little-endian integers, as on the wire. */
 typedef uint16_t gw_u16u __attribute__((aligned(1), may_alias));
 typedef uint32_t gw_u32u __attribute__((aligned(1), may_alias));
 typedef uint64_t gw_u64u __attribute__((aligned(1), may_alias));

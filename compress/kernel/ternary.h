@@ -1,4 +1,4 @@
-/** Kernels of the ternary codec: codes -1, 0, 1 by chance, five of them a byte, and back. */
+/** Kernels of the ternary codec: random codes -1, 0, 1, five to a byte, and back. */
 #ifndef GW_COMPRESS_KERNEL_TERNARY_H
 #define GW_COMPRESS_KERNEL_TERNARY_H
 
@@ -13,13 +13,13 @@ enum {
     GW_TERNARY_TOP = 242                           /* the largest byte */
 };
 
-/* Bit patterns of scales: at or above the first a bucket holds Inf or NaN and is sent with the
- * second; below the third (2^-100) it is sent as zeros. */
+/* Bit patterns of scales: a bucket at or above the first holds Inf or NaN and is sent with the
+ * second; one below the third (2^-100) is sent as zeros. */
 #define GW_TERNARY_INFINITE 0x7f800000u
 #define GW_TERNARY_NAN      0x7fc00000u
 #define GW_TERNARY_TINY     0x0d800000u
 
-/** Five runs of codes to one of bytes: byte j is the number whose digits in base 3 are the codes j,
+/** Pack five runs of codes into bytes: byte j is the base-3 number whose digits are the codes j,
  *  run + j, .., 4 run + j, each plus 1. */
 static inline void gw_ternary_pack(const int8_t *codes, size_t run, unsigned char *bytes) {
     for (size_t j = 0; j < run; j++) {
@@ -30,13 +30,13 @@ static inline void gw_ternary_pack(const int8_t *codes, size_t run, unsigned cha
     }
 }
 
-/* (b * MUL + ADD) >> SHIFT more than b is ceil(256 b / 243): a binary fraction so near to b / 243
- * that each time it is multiplied by three it carries out the next digit. Found by trying all b. */
+/* b + ((b * MUL + ADD) >> SHIFT) is ceil(256 b / 243): a binary fraction so close to b / 243 that
+ * each multiplication by three carries out the next digit. Found by trying all b. */
 #define GW_TERNARY_UP_MUL   55
 #define GW_TERNARY_UP_ADD   1010
 #define GW_TERNARY_UP_SHIFT 10
 
-/** The codes of bytes that are at most GW_TERNARY_TOP. */
+/** Unpack bytes that are at most GW_TERNARY_TOP. */
 static inline void gw_ternary_unpack(const unsigned char *bytes, size_t run, int8_t *codes) {
     for (size_t j = 0; j < run; j++) {
         unsigned b = bytes[j];

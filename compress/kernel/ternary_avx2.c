@@ -9,7 +9,7 @@ INLINE __m256i ternary_codes_of(const float *x, __m256 inv, __m256i random) {
     return _mm256_srai_epi32(_mm256_add_epi32(fixed, random), 16);
 }
 
-/* 32 elements, of which the first 16 take the low halves of two registers of random words. */
+/* 32 elements; the first 16 use the low halves of two registers of random words. */
 INLINE void ternary_half_block(const float *x, __m256 inv, __m256i r, __m256i s, int8_t *codes) {
     const __m256i low16 = _mm256_set1_epi32(0xffff);
     __m256i low = _mm256_packs_epi32(ternary_codes_of(x, inv, _mm256_and_si256(r, low16)),
@@ -48,7 +48,7 @@ INLINE void ternary_pack(const int8_t *codes, size_t run, unsigned char *bytes) 
     }
 }
 
-/* What a byte lacks to the fraction of 256 (ternary.h), in words. */
+/* What to add to a byte to get the fraction of 256 (ternary.h), in words. */
 INLINE __m256i up_of(__m256i b) {
     __m256i up = _mm256_mullo_epi16(b, _mm256_set1_epi16(GW_TERNARY_UP_MUL));
     up = _mm256_add_epi16(up, _mm256_set1_epi16(GW_TERNARY_UP_ADD));
@@ -61,7 +61,7 @@ INLINE __m256i fraction_of(__m256i b) {
     return _mm256_add_epi8(b, _mm256_or_si256(even, _mm256_slli_epi16(odd, 8)));
 }
 
-/* The digit that three times the fraction carries out, less 1: a comparison that holds is -1. */
+/* The digit that tripling the fraction carries out, less 1: a comparison that holds is -1. */
 INLINE __m256i digit_of(__m256i f) {
     __m256i none = _mm256_cmpeq_epi8(_mm256_min_epu8(f, _mm256_set1_epi8(85)), f);
     __m256i not_two = _mm256_cmpeq_epi8(_mm256_min_epu8(f, _mm256_set1_epi8((char)170)), f);

@@ -4,7 +4,7 @@
 #ifdef GW_X86
 #include "compress/kernel/chance_avx512.h"
 
-/* The code in the upper half of each lane, whatever is left of the fraction below it. */
+/* The code in the upper half of each lane, the rest of the fraction below. */
 INLINE __m512i ternary_fixed_of(const float *x, __m512 inv, __m512i random) {
     __m512i fixed = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inv));
     return _mm512_add_epi32(fixed, random);
@@ -37,8 +37,8 @@ INLINE void ternary_pack(const int8_t *codes, size_t run, unsigned char *bytes) 
     }
 }
 
-/* What the trits of a byte are worth: the upper two of its quotient by 27, the lower three of the
- * remainder. The index of a lookup is taken modulo the length of the table. */
+/* Values of a byte's trits: the upper two from its quotient by 27, the lower three from the
+ * remainder. A lookup takes its index modulo the table's length. */
 typedef struct values {
     __m512 upper[2], lower[3][2];
 } values;
@@ -70,7 +70,7 @@ INLINE void ternary_decode(const unsigned char *bytes, size_t run, float scale, 
         __m512i rest = _mm512_sub_epi32(b, _mm512_mullo_epi16(quotient, _mm512_set1_epi32(27)));
         float *to = y + j;
         for (size_t r = 0; r < GW_TERNARY_RUNS;
-             r++) /* of the next bucket: runs fool a prefetcher */
+             r++) /* the next bucket: runs defeat the prefetcher */
             __builtin_prefetch(to + (GW_TERNARY_RUNS + r) * run, 1);
         for (int r = 0; r < 2; r++, to += run)
             chance_put(to, _mm512_permutexvar_ps(quotient, v.upper[r]), add);

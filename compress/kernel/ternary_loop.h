@@ -1,11 +1,11 @@
-/* The loop over buckets, included by each level's file, so that it is compiled, and its plain loops
- * over bytes are vectorised, with that level's instructions. Wants TARGET (a function attribute, or
- * nothing) and, all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak_of(x, n)                            bit pattern of max |x|
- *   void ternary_quantize(x, n, inv, seed, ctr, codes)     int8_t -1, 0, 1, blocks from ctr / 16 on
- *   void ternary_pack(codes, run, bytes)                   runs of a multiple of GW_BLOCK, see ternary.h
+/* The loop over buckets, included by each level's file, so that it and its plain loops over bytes
+ * are compiled and vectorised for that level. Needs TARGET (a function attribute, or empty) and,
+ * all inline and for n a multiple of GW_BLOCK:
+ *   uint32_t peak_of(x, n)                               bit pattern of max |x|
+ *   void ternary_quantize(x, n, inv, seed, ctr, codes)   int8_t -1, 0, 1, blocks from ctr / 16 on
+ *   void ternary_pack(codes, run, bytes)                 run: a multiple of GW_BLOCK; see ternary.h
  *   void ternary_decode(bytes, run, scale, y, add)
- * and defines gw_ternary_LEVEL through GW_TERNARY_TABLE(LEVEL). */
+ * Defines gw_ternary_LEVEL through GW_TERNARY_TABLE(LEVEL). */
 #include "base/rng.h"
 #include "compress/kernel/peak_loop.h"
 

@@ -1,12 +1,12 @@
-/* ternary in plain C: the reference whose bytes the other levels repeat. */
+/* ternary in plain C: the reference; the other levels give the same bytes. */
 #include "compress/kernel/ternary.h"
 
 #include "compress/kernel/chance_portable.h"
 
 #include <math.h>
 
-/* x * inv lies within 2^16, so the conversion and the sum fit 32 bits; the shift of a negative
- * number is arithmetic with every compiler that this project takes. */
+/* x * inv lies within 2^16, so the conversion and the sum fit in 32 bits; every supported
+ * compiler shifts a negative number arithmetically. */
 static inline void ternary_quantize(const float *x, size_t n, float inv, uint64_t seed,
                                     uint32_t ctr, int8_t *codes) {
     for (size_t i = 0; i < n; i += GW_BLOCK, ctr += GW_CHANCE_LANES) {
