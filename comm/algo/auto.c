@@ -1,18 +1,17 @@
-/* auto: whichever algorithm is the fastest here for spans of that size.
+/* auto: the algorithm that is fastest here for spans of each size.
  *
- *  1. When the first collective of a lane is laid down, every algorithm of the registry that
- * carries its codec sums spans of 4 KiB, 64 KiB, 1 MiB and 8 MiB (up to the arena's size), for
- * `budget` seconds in all: rounds of all algorithms in random order, each run from a barrier, so
- * that none pays for ranks that the one before let go late; the median of the slowest rank's times.
- * Sizes that a slow network cannot measure in that time take the choice of the next smaller one.
- *  2. A span is laid down by the fastest for the size nearest to its own by ratio; other
- * collectives of that span likewise.
+ *  1. When a lane's first collective is laid down, every algorithm of the registry that carries its
+ *     codec sums spans of 4 KiB, 64 KiB, 1 MiB and 8 MiB (up to the arena's size), for `budget`
+ *     seconds in all. Rounds run all algorithms in random order, each from a barrier, so that none
+ *     pays for ranks delayed by the one before; a time is the median of the slowest rank's times. A
+ *     size that a slow network cannot measure in that time takes the next smaller one's choice.
+ *  2. A span uses the fastest algorithm for the size nearest by ratio, also for other collectives.
  *
- * All ranks decide by the same reduced times, so alike. What was chosen is noted in the run's
- * report and written to algo.csv of its folder; `table=FILE` takes the choices from there instead,
- * so that a run can be repeated exactly: another algorithm adds in another order. Bytes and
- * messages: those of the algorithm chosen. Choosing collectives by measuring: Vadhiyar, Fagg,
- * Dongarra, "Automatically tuned collective communications", SC 2000. */
+ * All ranks decide by the same reduced times, so they agree. The choice is noted in the run's
+ * report and written to algo.csv of its folder; `table=FILE` reads the choices from there instead,
+ * to repeat a run exactly: another algorithm adds in another order. Bytes and messages: those of
+ * the chosen algorithm. Choosing collectives by measuring: Vadhiyar, Fagg, Dongarra, "Automatically
+ * tuned collective communications", SC 2000. */
 #include "comm/algo.h"
 
 #include "base/file.h"
@@ -31,7 +30,7 @@ static void auto_release(void *p) {
     free(p);
 }
 
-/* ---- telling ---- */
+/* ---- notes for the report ---- */
 
 static const char *size_text(double bytes, char text[24]) {
     int unit = 0;
@@ -90,7 +89,7 @@ static void note_times(gw_lane *lane, const gw_tuning *t) {
 
 extern const gw_algo_ops gw_algo_auto;
 
-/* Rank 0 reads, so that all see one file and a missing one is told once. */
+/* Only rank 0 reads: all ranks see one file, and an error is reported once. */
 static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     enum { MOST = 1 << 20 };
     char *text = NULL;
@@ -107,7 +106,7 @@ static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     if (e == GW_OK)
         e = gw_bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm);
     if (e == GW_OK && strlen(text) + 1 != bytes)
-        e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: holds a zero byte: not text", path);
+        e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: not text: it holds a zero byte", path);
     if (e == GW_OK)
         e = gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, path, text));
     free(text);

@@ -1,16 +1,16 @@
-/* doubling: recursive doubling, the fewest rounds: for small spans. R. Thakur, R. Rabenseifner, W.
+/* doubling: recursive doubling, the fewest rounds, for small spans. R. Thakur, R. Rabenseifner, W.
  * Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
  *
  * On an exact lane it sums as it goes:
  *  1. Fold. Of P ranks the first Q, the largest power of two, form the core; each of the others
  *     sends its part to a partner in the core, which adds it.
- *  2. log2 Q rounds. Partners at distance 1, 2, .., Q/2 exchange the whole of what they have summed
- *     and add. a + b and b + a have the same bits, so both hold the same, and in the end all do.
+ *  2. log2 Q rounds. Partners at distance 1, 2, .., Q/2 exchange their partial sums and add. a + b
+ *     and b + a have the same bits, so partners agree, and in the end all ranks do.
  *  3. Unfold. Partners send the sum to the ranks outside the core.
  * Q log2 Q + 2(P-Q) messages of 4n bytes, all ranks together; log2 P a rank.
  *
- * With a codec, sums would have to be encoded in every round, each rank from its own rounding, and
- * the replicas would drift apart. So encodings are gathered and summed at the end:
+ * With a codec each rank would encode its own sums in every round, and the replicas would drift
+ * apart. So it gathers encodings and sums them at the end:
  *  1. Each rank encodes its part, once.
  *  2. ceil(log2 P) rounds at distance d = 1, 2, 4, ..: rank r sends to r-d the encodings that it
  *     has, of ranks r, r+1, .., verbatim, and so doubles what r-d has (J. Bruck et al., "Efficient
@@ -46,7 +46,7 @@ static gw_err add_from(gw_schedule *s, int peer, bool exchange) {
     return gw_schedule_unpack(s, slot, gw_schedule_span(s), true);
 }
 
-/* A rank outside the core gives its part away and gets the sum. */
+/* A rank outside the core sends its part and receives the sum. */
 static gw_err doubling_outside(gw_schedule *s, int partner) {
     gw_span span = gw_schedule_span(s);
     int slot;

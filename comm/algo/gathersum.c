@@ -1,11 +1,10 @@
-/* gathersum: gather all encodings, sum them everywhere. What sparse codecs need, whose sums are
- * denser than what is summed: Y. Lin et al., "Deep gradient compression", ICLR 2018; H. Xu et al.,
+/* gathersum: gather all encodings, sum them everywhere. For sparse codecs, whose sums are denser
+ * than their terms: Y. Lin et al., "Deep gradient compression", ICLR 2018; H. Xu et al.,
  * "GRACE: a compressed communication framework for distributed machine learning", ICDCS 2021.
  *
  *  1. Allgather. Every rank encodes its part, once, and sends it to every other.
- *  2. Sum. Every rank decodes all encodings, its own too, and adds them up in the order of the
- *     ranks: the same bits everywhere, one encoding's error for each rank's part and none for the
- *     sum.
+ *  2. Sum. Every rank decodes all encodings, its own too, and adds them in the order of the ranks:
+ *     the same bits everywhere, with one encoding error for each rank's part and none for the sum.
  *
  * P(P-1) b bytes and messages, all ranks together: what a rank receives grows with P, so beyond
  * P = 2 x (compression ratio) sending plain floats by `ring` is cheaper. */
@@ -19,8 +18,8 @@ static gw_err gathersum_lay_down(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
-    /* Rank 0 can sum onto what it has, since its part comes first. Rank 1 cannot, though a + b is
-     * b + a: adding what was not sent leaves a -0.0, adding to it makes +0.0. */
+    /* Rank 0 can add onto its own part, which comes first. Rank 1 cannot, although a + b is b + a:
+     * an element that was not sent leaves a -0.0, adding it as 0 makes +0.0. */
     bool in_place = me == 0;
     for (int i = 1; i < ranks; i++) {
         int peer = (me + ranks - i) % ranks;
@@ -30,7 +29,7 @@ static gw_err gathersum_lay_down(gw_schedule *s, int *slots) {
         GW_TRY(gw_schedule_pack(s, span, true, &slots[me]));
     else
         GW_TRY(gw_schedule_copy(s, span, false, &slots[me]));
-    for (int i = 1; i < ranks; i++) /* staggered: not everybody to rank 0 first */
+    for (int i = 1; i < ranks; i++) /* staggered, so that not all send to rank 0 first */
         GW_TRY(gw_schedule_send(s, slots[me], (me + i) % ranks));
     GW_TRY(gw_schedule_round(s));
     for (int r = 0; r < ranks; r++)

@@ -6,16 +6,16 @@
  *     sends its whole part to a partner in the core, which adds it.
  *  2. Reduce-scatter by halving, log2 Q rounds. Partners at distance Q/2, Q/4, .., 1 share a range
  *     of blocks: each sends the half that the other keeps and adds what arrives to its own. In the
- *     end core rank r owns block r of Q. No element is sent twice, so none is encoded twice; an
- *     element has been encoded log2 P times on its way, not P-1 times as in a ring.
- *  3. Allgather by doubling, log2 Q rounds. The owner encodes its block once and keeps what that
+ *     end core rank r owns block r of Q. No rank encodes an element twice; an element is encoded
+ *     log2 P times on its way, not P-1 times as in a ring.
+ *  3. Allgather by doubling, log2 Q rounds. The owner encodes its block once and adopts what that
  *     decodes to; partners at distance 1, 2, .., Q/2 exchange all they have. On an exact lane that
  *     is one message, else one for each block's encoding, passed on verbatim.
  *  4. Unfold. Partners send the result to the ranks outside the core, in the same form.
  *
  * 2(Q-1) b + 2(P-Q) b bytes, all ranks together; messages on an exact lane 2 Q log2 Q + 2(P-Q),
- * with a codec Q log2 Q + Q(Q-1) + (P-Q)(Q+1). All of that once a chunk: `chunk` cuts the span into
- * chunks that go through these phases side by side, `window` at a time. */
+ * with a codec Q log2 Q + Q(Q-1) + (P-Q)(Q+1). All of this per chunk: `chunk` cuts the span into
+ * chunks that pass these phases side by side, `window` at a time. */
 #include "comm/algo.h"
 
 #include "base/mem.h"

@@ -1,16 +1,16 @@
-/* hier: shared memory inside a group of ranks, messages between the groups' leaders.
+/* hier: shared memory within a group of ranks, messages between the groups' leaders.
  *
- *  1. Inside each group, as in shm: all meet; each rank adds its part of the members' arenas, in
+ *  1. Within each group, as in shm: all meet; each rank sums its part of the members' arenas, in
  *     the order of the ranks, and stores the sum straight into the leader's arena.
- *  2. When all parts are there the leaders sum over the groups by another algorithm (`inner`), over
- *     a lane of their own. What the lane's codec drops is dropped here alone, and fed back here.
- *  3. The others copy the result out of their leader's arena.
+ *  2. When all parts are there, the leaders sum over the groups by another algorithm (`inner`), on
+ *     a lane of their own. Only this step encodes, so only here the codec drops and feeds back.
+ *  3. The others copy the result from their leader's arena.
  *
- * A group is a node's ranks, or K consecutive ranks of a node (`group=K`: a NUMA domain each, say;
- * with one group only there is no step 2, and step 1 stores into all arenas). Bytes and messages
- * are those of `inner` over one rank a group: on G nodes of K ranks, K times fewer streams share a
- * node's link. The plan is that of Karonis et al., "Exploiting hierarchy in parallel computer
- * networks to optimize collective operation performance", IPDPS 2000. */
+ * A group is a node's ranks, or K consecutive ranks of a node (`group=K`, for example a NUMA
+ * domain; with a single group there is no step 2, and step 1 stores into all arenas). Bytes and
+ * messages are those of `inner` over one rank a group: on G nodes of K ranks, K times fewer streams
+ * share a node's link. The plan is that of Karonis et al., "Exploiting hierarchy in parallel
+ * computer networks to optimize collective operation performance", IPDPS 2000. */
 #include "comm/algo.h"
 
 #include "base/mem.h"
@@ -22,11 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the ranks of a lane are grouped; made once a lane, kept with it. */
+/* How a lane's ranks are grouped; made once and attached to the lane. */
 typedef struct nest {
     int groups;       /* on the whole lane */
-    int first, n, me; /* my group: node's ranks [first, first + n); I am number me of it */
-    gw_lane *leaders; /* lane of the groups' first ranks; NULL on the others */
+    int first, n, me; /* my group: the node's ranks [first, first + n); I am number `me` */
+    gw_lane *leaders; /* lane of the groups' first ranks; NULL on others */
     gw_algo inner;
 } nest;
 
@@ -36,7 +36,7 @@ static void release_nest(void *p) {
     free(h);
 }
 
-/* ---- what can be combined ---- */
+/* ---- valid combinations ---- */
 
 static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *inner) {
     const char *spec = gw_args_text(args, "inner");
@@ -69,7 +69,7 @@ static const char *hier_refuses(const gw_args *args, const gw_codec *codec) {
 
 /* ---- groups ---- */
 
-/* My group, out of the lane's ranks on my node (in their order). */
+/* My group among the lane's ranks on my node, in their order. */
 static gw_err find_group(const gw_lane *lane, int each, nest *h) {
     int here = gw_shared_size(lane->shared), mine = gw_shared_rank(lane->shared);
     *h = (nest){.first = 0, .n = here, .me = mine};
@@ -125,7 +125,7 @@ static gw_err nest_of(const gw_args *args, gw_lane *lane, nest **out) {
     return GW_OK;
 }
 
-/* ---- inside a group ---- */
+/* ---- within a group ---- */
 
 typedef struct job {
     gw_span span;
@@ -179,7 +179,7 @@ static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
 
 /* ---- laying down ---- */
 
-/* The leaders' exchange, a stage of its own; all ranks take as many tags on the whole lane. */
+/* The leaders' exchange, as a stage; every rank reserves as many tags on the whole lane. */
 static gw_err between_groups(gw_schedule *s, const nest *h) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
@@ -226,22 +226,21 @@ static gw_cost hier_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
     nest *h;
     if (nest_of(args, lane, &h) != GW_OK || h->groups == 1)
         return (gw_cost){0};
-    gw_lane stand_in = *lane; /* where the leaders' lane is not at hand: one rank a group */
+    gw_lane stand_in = *lane; /* for ranks without the leaders' lane: one rank a group */
     stand_in.size = h->groups;
     stand_in.rank = 0;
     stand_in.attached = NULL;
     return gw_algo_cost(&h->inner, h->leaders ? h->leaders : &stand_in, what, n);
 }
 
-static const gw_opt hier_opts[] = {
-    {"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
-     "algorithm between the groups; its options in parentheses"},
-    {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
-     "ranks per group, consecutive and of one node (0: all of a node)"},
-    {0}};
+static const gw_opt hier_opts[] = {{"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
+                                    "algorithm between the groups; its options in parentheses"},
+                                   {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
+                                    "consecutive ranks of a node per group (0: all of a node)"},
+                                   {0}};
 
 const gw_algo_ops gw_algo_hier = {
-    .head = {GW_ALGO_ABI, "hier", "shared memory inside a node, another algorithm between nodes",
+    .head = {GW_ALGO_ABI, "hier", "shared memory within a node, another algorithm between nodes",
              hier_opts},
     .caps = GW_ALGO_SHARED,
     .formula = "what `inner` sends over one rank per group",

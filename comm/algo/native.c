@@ -1,9 +1,9 @@
-/* native: the MPI library's own collectives. Exact lanes hand it the floats and MPI_SUM. A codec
- * that can add encoded values (fp16, bf16) is reduced in encoded form with an MPI_Op of its own, so
- * the sum is rounded to the wire's precision at each of the library's hops.
+/* native: the MPI library's own collectives. Exact lanes pass the floats with MPI_SUM. A codec that
+ * can add encoded values (fp16, bf16) passes encodings with its own MPI_Op, so the sum is rounded
+ * to the wire's precision at each hop inside the library.
  *
- * Which messages MPI sends is its own affair; `wire_bytes` states what the bandwidth-optimal
- * algorithm sends, 2(P-1)/P of the encoded span a rank, as the ledger does. */
+ * MPI does not tell which messages it sends; `wire_bytes` states the bandwidth-optimal count,
+ * 2(P-1)/P of the encoded span a rank, as the ledger does. */
 #include "comm/algo.h"
 
 #include "base/mem.h"
@@ -20,7 +20,7 @@ typedef struct native_call {
     void *data; /* the units of the whole span */
     size_t n;
     int root;
-    void *parts; /* the root's own part, apart from where the sum goes; NULL: in place */
+    void *parts; /* copy of the root's part, apart from the sum; NULL: in place */
     size_t bytes;
 } native_call;
 
@@ -56,7 +56,7 @@ static gw_err lay_call(gw_schedule *s, const native_call *call) {
     *c = *call;
     GW_TRY(gw_schedule_own(s, c, free));
     if (c->what == GW_REDUCE && c->root > 0 && c->at_root) {
-        /* MPICH 4.0's MPI_Reduce reads MPI_IN_PLACE as an address there */
+        /* MPICH 4.0's MPI_Reduce takes MPI_IN_PLACE for an address here */
         GW_TRY(gw_alloc(&c->parts, c->bytes, 1));
         GW_TRY(gw_schedule_own(s, c->parts, free));
     }
@@ -64,17 +64,17 @@ static gw_err lay_call(gw_schedule *s, const native_call *call) {
     return gw_schedule_round(s);
 }
 
-/* The sum follows the scales' maximum whenever that is there, so overlapped exchanges may reach it
- * in different orders: both go over a communicator of this exchange's own. */
+/* The sum starts when its scales' maximum is there, so overlapped exchanges may start in different
+ * orders on different ranks: each exchange has its own communicator for both. */
 static gw_err native_agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *comm) {
     gw_lane *lane = gw_schedule_lane(s), *aside;
     GW_TRY(gw_schedule_measure(s, span, slot));
     gw_err e = gw_lane_split(lane, 0, &aside);
-    if (e == GW_ERR_MPI) /* MPICH has 2048 communicators; all ranks learn it in the same call */
+    if (e == GW_ERR_MPI) /* MPICH has 2048 communicators; the same call fails on all ranks */
         return gw_fail(
             GW_ERR_UNSUPPORTED,
-            "algo=native: %s takes a communicator a bucket, and the MPI library gives no "
-            "more: use larger buckets (bucket=), or another algorithm (algo=sra)",
+            "algo=native: %s needs a communicator per bucket, and the MPI library has no "
+            "more: use larger buckets (bucket=) or another algorithm (algo=sra)",
             gw_lane_codec(lane)->ops->head.name);
     GW_TRY(e);
     *comm = gw_lane_comm(aside);

@@ -1,13 +1,13 @@
-/* persistent: MPI's allreduce with its preparation done once. When a span is laid down the library
- * learns buffer, type, operator and communicator (MPI_Allreduce_init, MPI 4.0 chapter 6.13) and may
- * choose its algorithm and build its schedule then; each step only starts it.
+/* persistent: MPI's allreduce, prepared once. When a span is laid down, MPI_Allreduce_init (MPI 4.0
+ * chapter 6.13) gives the library buffer, type, operator and communicator, so it can choose its
+ * algorithm and build its schedule then; each step only starts it.
  *
- *  1. Encode the span where there is a codec; MPI must be able to add its encodings, as for native.
- *  2. MPI_Start, and complete like any other request.
+ *  1. Encode the span if there is a codec; MPI must be able to add its encodings, as for native.
+ *  2. MPI_Start; complete it like any other request.
  *  3. Decode.
  *
- * Bytes: as of native, 2(P-1)/P of the encoded span a rank, since MPI does not tell; no messages of
- * our own. The build asks for a library that has these calls. Other collectives are the kit's. Why
+ * Bytes: 2(P-1)/P of the encoded span a rank, as for native, since MPI does not tell; no messages
+ * of our own. The build requires a library with these calls. Other collectives are the kit's. Why
  * persistent: Holmes, Morgan, Skjellum et al., "Planning for performance: enhancing achievable
  * performance for MPI through persistent collective operations", Parallel Computing 81, 2019. */
 #include "comm/algo.h"
@@ -33,7 +33,7 @@ static gw_err persistent_issue(void *ctx, MPI_Request *request) {
     GW_MPI(MPI_Start(&j->request));
     if (!request)
         return gw_mpi_check(MPI_Wait(&j->request, MPI_STATUS_IGNORE), "MPI_Wait");
-    *request = j->request; /* completion leaves a persistent handle as it is */
+    *request = j->request; /* completion does not free a persistent handle */
     return GW_OK;
 }
 

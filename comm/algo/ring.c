@@ -1,24 +1,24 @@
 /* ring: reduce-scatter and allgather around a ring. P. Patarasuk, X. Yuan, "Bandwidth optimal
- * all-reduce algorithms for clusters of workstations", JPDC 2009; brought to training by Baidu and
+ * all-reduce algorithms for clusters of workstations", JPDC 2009; used for training by Baidu and
  * Horovod (Sergeev, Del Balso, arXiv:1802.05799).
  *
- *  1. Cut. The span is cut into P blocks, block r for rank r, and every block into as many chunks
- *     as keep a message within `chunk` bytes of floats. Each chunk goes around by itself: a
- *     strand, `window` of them at a time; while one is summed the others are on the link.
+ *  1. Cut. The span is cut into P blocks, block r for rank r, and every block into chunks of at
+ *     most `chunk` bytes of floats. Each chunk goes around as a strand of its own, `window` of them
+ *     at a time: while one is summed, the others use the link.
  *  2. Reduce-scatter, P-1 hops. Each rank receives a partial sum from its left, adds its own part
- *     and sends that on to its right; the sum of block r comes to rest at rank r. Block r is
- *     summed in the order r+1, r+2, .., r (mod P). With a codec every hop decodes, adds and
- *     encodes, so the errors of P-1 encodings add up.
- *  3. Allgather, P-1 hops. The owner encodes its sum once and keeps what that decodes to; every
- *     rank forwards the bytes as they came.
+ *     and sends the result to its right; the sum of block r ends at rank r. Block r is summed in
+ *     the order r+1, r+2, .., r (mod P). With a codec every hop decodes, adds and encodes, so the
+ *     errors of P-1 encodings add up.
+ *  3. Allgather, P-1 hops. The owner encodes its sum once and adopts what that decodes to; every
+ *     rank forwards the bytes unchanged.
  *
- * Over TCP a long message may begin with a handshake, whose answer queues behind the data of the
- * other direction; messages that the MPI library sends without one (chunk=16K,window=64) then keep
- * the link full, where longer ones leave it idle for up to a chunk's time.
+ * Over TCP a long message may start with a handshake whose answer queues behind data of the other
+ * direction. Messages short enough to need none (chunk=16K,window=64) then keep the link full,
+ * while longer ones leave it idle for up to a chunk's time.
  *
  * Each block crosses P-1 links in either phase: 2(P-1) b bytes and 2P(P-1) messages a chunk, all
- * ranks together; 2(P-1)/P b a rank, as few as any allreduce can, and over each link in one
- * direction only what has to cross it. */
+ * ranks together; 2(P-1)/P b a rank, the minimum of any allreduce, and no link carries more in
+ * one direction than it must. */
 #include "comm/algo.h"
 
 typedef struct ring {
@@ -28,7 +28,7 @@ typedef struct ring {
     int chunk, chunks;
 } ring;
 
-/* Of the block of `rank` (mod P; not below -P) what belongs to the present chunk. */
+/* The part of the block of `rank` (mod P; not below -P) in the current chunk. */
 static gw_span ring_block(const ring *g, int rank) {
     gw_span whole = gw_span_part(g->span, (rank + g->ranks) % g->ranks, g->ranks);
     return gw_span_part(whole, g->chunk, g->chunks);
@@ -42,8 +42,8 @@ static int ring_right(const ring *g) {
     return (g->me + 1) % g->ranks;
 }
 
-/* Receives are posted before sums are taken, so the next part is on its way meanwhile. *partial:
- * what arrived last, to be added to the own block. */
+/* Post each receive before the sum, so that the next part arrives meanwhile. *partial: the last
+ * part received, still to be added to the own block. */
 static gw_err ring_scatter(const ring *g, int *partial) {
     int arriving, out;
     *partial = GW_NO_SLOT;
@@ -70,7 +70,7 @@ static gw_err ring_gather(const ring *g, int partial) {
             GW_TRY(gw_schedule_pack(g->s, own, true, &held));
         }
         GW_TRY(gw_schedule_send(g->s, held, ring_right(g)));
-        if (hop > 1) /* forwarded first, decoded while it travels */
+        if (hop > 1) /* forward first, then decode while it travels */
             GW_TRY(gw_schedule_unpack(g->s, held, ring_block(g, g->me - hop + 1), false));
         GW_TRY(gw_schedule_round(g->s));
         held = arriving;

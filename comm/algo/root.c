@@ -3,10 +3,10 @@
  *
  *  1. Reduce. Every rank encodes its part and sends it to the root, which adds what arrives to its
  *     own, unencoded part, in the order of the ranks.
- *  2. Broadcast. The root encodes the sum once, keeps what that decodes to, and sends it to each.
+ *  2. Broadcast. The root encodes the sum once, adopts what that decodes to and sends it to all.
  *
- * 2(P-1) b bytes and 2(P-1) messages, all ranks together, half of them for either phase alone; all
- * of them cross the root's link, which every other algorithm here avoids. Rank 0 is the root of an
+ * 2(P-1) b bytes and 2(P-1) messages, all ranks together, half of them in either phase; all cross
+ * the root's link, a bottleneck that every other algorithm here avoids. Rank 0 is the root of an
  * allreduce, whose first phase is the kit's. */
 #include "comm/algo.h"
 

@@ -1,23 +1,23 @@
 /* shm: the ranks of one node work on each other's memory; nothing goes through MPI.
  *
- * Exact lanes. The arenas themselves lie in memory that all ranks map.
- *  1. Each rank signals that its values are there, and waits for all others.
- *  2. Rank r reads part r of all arenas, adds in the order of the ranks, and stores the sum
- * straight into all of them: one pass, P reads and P writes of n/P floats. Parts end at cache
- * lines.
- *  3. Each signals again and waits for all: the sum is there, and no arena is read any more.
+ * Exact lanes. The arenas lie in memory that all ranks map.
+ *  1. Each rank signals that its values are ready and waits for all others.
+ *  2. Rank r reads part r of all arenas, adds them in the order of the ranks and stores the sum
+ *     straight into all of them: one pass, P reads and P writes of n/P floats. Parts end at cache
+ *     lines.
+ *  3. Each signals again and waits for all: the sum is complete, and no arena is read any more.
  *
  * With a codec. The same two meetings, over encodings that lie in shared memory; the numerics are
  * those of sra, bit for bit.
  *  1. Each rank encodes its part of every foreign slice into its own block; meeting.
  *  2. The owner of a slice decodes the P-1 encodings in the order of the ranks onto its own,
  *     unencoded values, encodes the sum once and adopts what that decodes to; meeting.
- *  3. Every rank decodes the other owners' encodings. The next exchange's first meeting says that
- *     all have, before an owner writes anew.
+ *  3. Every rank decodes the other owners' encodings. The next exchange's first meeting confirms
+ *     that all have done so before an owner overwrites its block.
  *
- * Meetings are counts in shared memory (comm/crew.h). Bytes and messages handed to MPI: none; P n
- * floats are read and P n written through memory, the least for sums that all ranks hold. Sharing
- * a node's memory between MPI ranks: Hoefler et al., "MPI + MPI: a new hybrid approach to parallel
+ * Meetings are counts in shared memory (comm/crew.h). Bytes and messages through MPI: none; P n
+ * floats are read and P n written in memory, the minimum for sums that all ranks hold. Sharing a
+ * node's memory between MPI ranks: Hoefler et al., "MPI + MPI: a new hybrid approach to parallel
  * programming with MPI plus shared memory", Computing 95, 2013; reducing in it by slices: Jain et
  * al., "Framework for scalable intra-node collective operations using shared memory", SC 2018. */
 #include "comm/algo.h"
@@ -41,8 +41,8 @@ typedef struct job {
     gw_crew *crew;
     float **values; /* exact: base[span] of each rank, as mapped here */
     float **rows;   /* scratch: one part of each */
-    char **block;   /* with a codec: the encodings of each rank: a length and a slot a part */
-    size_t *at;     /* where in a block the slot of a part begins */
+    char **block;   /* with a codec: each rank's encodings, a length and a slot a part */
+    size_t *at;     /* offset of each part's slot in a block */
 } job;
 
 static void shm_release(void *ctx) {
@@ -175,7 +175,7 @@ static gw_err check_node(const gw_lane *lane) {
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm shm: these ranks share no memory");
     if (gw_shared_size(lane->shared) == lane->size)
         return GW_OK;
-    int nodes = gw_shared_rank(lane->shared) == 0; /* every rank comes here: none has all ranks */
+    int nodes = gw_shared_rank(lane->shared) == 0; /* all ranks get here, or none */
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, lane->comm));
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "algorithm shm: the ranks lie on %d nodes: use algo=hier, which works so inside "
@@ -195,7 +195,7 @@ static gw_err find_values(job *j) {
                                   "take it from gw_lane_floats, or use another algorithm");
 }
 
-/* `whole`: one slot for all of the span, else one a part. */
+/* `whole`: one slot for the whole span, else one a part. */
 static gw_err make_block(job *j, bool whole) {
     enum { LINE = 64 };
     size_t ranks = (size_t)j->ranks, end = ranks * sizeof(size_t);
@@ -216,7 +216,7 @@ static gw_err make_block(job *j, bool whole) {
     return GW_OK;
 }
 
-/* *out stays NULL where there is nothing to do. */
+/* *out stays NULL if there is nothing to do. */
 static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     gw_lane *lane = gw_schedule_lane(s);
     *out = NULL;
@@ -252,7 +252,8 @@ static gw_err between_meetings(gw_schedule *s, job *j, gw_err (*work)(void *ctx)
     return shm_meet(s, j);
 }
 
-/* Write encodings, meeting, read them, meeting: the next exchange writes anew. */
+/* Write encodings, meeting, read them, meeting, after which the next exchange may overwrite
+ * them. */
 static gw_err around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *ctx),
                              gw_err (*read)(void *ctx)) {
     GW_TRY(gw_schedule_work(s, write, j));
@@ -297,7 +298,7 @@ static gw_err shm_bcast(const gw_args *args, gw_schedule *s, int root) {
     GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
     GW_TRY(gw_schedule_work(s, copy_root, j));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
-    /* Only the root has to know that all have read. */
+    /* Only the root needs to know that all have read. */
     return j->me == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
 }
 

@@ -4,13 +4,13 @@
  * Ranks are counted from the root: v = (rank - root) mod P.
  *
  *  1. Reduce, ceil(log2 P) rounds at distance d = 1, 2, 4, ..: a rank whose v is an odd multiple of
- *     d sends what it has summed to v-d and is done; others add what v+d sends. So the order of
- *     summation is fixed by P and the root, and each rank encodes once.
- *  2. Broadcast, ceil(log2 P) rounds back up: the root encodes the sum once and keeps what that
- *     decodes to, and whoever has it sends it on verbatim, to the farthest first.
+ *     d sends its partial sum to v-d and is done; others add what v+d sends. So P and the root
+ *     fix the order of summation, and each rank encodes once.
+ *  2. Broadcast, ceil(log2 P) rounds back: the root encodes the sum once and adopts what that
+ *     decodes to; whoever has the bytes forwards them unchanged, to the farthest first.
  *
- * 2(P-1) b bytes and 2(P-1) messages, all ranks together, half of them for either phase alone; but
- * every round moves whole spans, so long spans take log2 P times as long as by `ring`. */
+ * 2(P-1) b bytes and 2(P-1) messages, all ranks together, half of them in either phase; but every
+ * round moves whole spans, so a long span takes log2 P times as long as with `ring`. */
 #include "comm/algo.h"
 
 typedef struct tree {
@@ -64,7 +64,7 @@ static gw_err tree_bcast(const gw_args *args, gw_schedule *s, int root) {
     while ((distance /= 2) > 0)
         if (t.v + distance < t.ranks)
             GW_TRY(gw_schedule_send(s, slot, tree_peer(&t, t.v + distance)));
-    return t.v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* sent on first */
+    return t.v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* after forwarding */
 }
 
 static gw_err tree_allreduce(const gw_args *args, gw_schedule *s) {
