@@ -1,5 +1,4 @@
-/** One build that runs on any processor of the architecture and still uses the widest vectors of
- *  the one it meets. */
+/** One build that runs on any CPU of the architecture and uses the widest vectors it has. */
 #ifndef GW_BASE_CLONES_H
 #define GW_BASE_CLONES_H
 

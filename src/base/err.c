@@ -8,13 +8,13 @@
 static _Thread_local char err_message[1024];
 
 gw_err gw_fail(gw_err e, const char *fmt, ...) {
-    /* Formatted aside: a caller may quote the previous message in the new one. */
+    /* Formatted apart: the arguments may include the previous message. */
     char fresh[sizeof err_message];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     va_end(ap);
-    gw_text_line(fresh); /* it quotes names and files that anyone may have written */
+    gw_text_line(fresh); /* it quotes untrusted names and files */
     snprintf(err_message, sizeof err_message, "%s", fresh);
     return e;
 }

@@ -18,18 +18,18 @@ typedef enum gw_err {
     GW_ERR_INTERNAL = -9     /* a broken promise inside gradwire or a plugin */
 } gw_err;
 
-/** Keep a message for this thread (what, where, which value, what to do) and return `e`. It is one
- *  line of UTF-8 whatever it quotes: see gw_text_line. */
+/** Set this thread's message (what, where, which value, what to do) and return `e`. It is one line
+ *  of UTF-8 whatever it quotes: see gw_text_line. */
 gw_err gw_fail(gw_err e, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
 /** The message of this thread's last gw_fail; never NULL. Owned by the thread. */
 const char *gw_err_text(void);
 
-/** Whether one rank finds it in its own time, in the middle of an exchange, so that no other can be
- *  asked to agree on it: a failed MPI call, or what came in damaged. The job has to be ended. */
+/** True if a rank meets this error alone, in the middle of an exchange, where the ranks cannot
+ *  agree on it: a failed MPI call, or corrupt data. The job must end. */
 bool gw_err_alone(gw_err e);
 
-/** Process exit status that `e` stands for: 0, 2 (the user can mend it) or 1. */
+/** Process exit status that `e` stands for: 0, 2 (the user can fix it) or 1. */
 int gw_err_status(gw_err e);
 
 #define GW_TRY(expr)                                                                               \

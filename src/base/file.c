@@ -17,7 +17,7 @@ struct gw_file {
     FILE *stream;
     char *dir, *path, *temp; /* temp: the name before the commit */
     int unnamed;             /* opened with O_TMPFILE: temp does not exist yet */
-    bool keep;               /* a part that somebody may go on with */
+    bool keep;               /* a part that a later run may resume */
 };
 
 static void file_free(gw_file *f) {
@@ -148,7 +148,7 @@ void gw_file_abandon(gw_file *f) {
 
 /* ---- parts ---- */
 
-/* Cut it to `bytes` and put the stream at its end. Takes fd in any case. */
+/* Truncate it to `bytes` and move the stream to its end. Always takes ownership of fd. */
 static gw_err part_begin(gw_file *f, int fd, int64_t bytes) {
     gw_err e = GW_OK;
     if (ftruncate(fd, (off_t)bytes) != 0 || !(f->stream = fdopen(fd, "r+")))
@@ -195,19 +195,19 @@ gw_err gw_file_sync(gw_file *f) {
                : gw_fail(GW_ERR_IO, "cannot write %s: %s", f->temp, strerror(errno));
 }
 
-/* A regular file of at least `bytes`; -1: it is none. */
+/* Open a regular file of at least `bytes`; -1: it is not one. */
 static int open_long_enough(const char *path, int64_t bytes, int mode) {
     struct stat st;
     int fd = open(path, mode | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < bytes)) {
         close(fd);
         fd = -1;
-        errno = 0; /* it is there */
+        errno = 0; /* it exists */
     }
     return fd;
 }
 
-/* What to go on with: the part, or else the whole file. */
+/* The file to resume: the part, or else the whole file. */
 static gw_err open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool *whole) {
     *fd = open_long_enough(f->temp, bytes, mode);
     int why = errno;
@@ -217,9 +217,8 @@ static gw_err open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool
     if (*fd >= 0)
         return GW_OK;
     why = why == ENOENT ? errno : why;
-    return gw_fail(GW_ERR_INPUT, "cannot go on with %s: %s: the mark to go on from is byte %lld",
-                   f->temp, why ? strerror(why) : "it is too short, or no regular file",
-                   (long long)bytes);
+    return gw_fail(GW_ERR_INPUT, "cannot resume %s: %s: it is marked at byte %lld", f->temp,
+                   why ? strerror(why) : "too short, or not a regular file", (long long)bytes);
 }
 
 gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes) {

@@ -20,7 +20,7 @@ struct gw_io {
     uLong crc;
     FILE *in;    /* loading */
     size_t at;   /* bytes written or taken so far */
-    size_t end;  /* loading: where the fields do */
+    size_t end;  /* loading: where the fields end */
     uLong alike; /* loading: checksum of what gw_io_alike took */
     char *path;
 };
@@ -52,7 +52,7 @@ static gw_err io_append(gw_io_memory *m, const void *data, size_t n) {
 }
 
 static gw_err io_put(gw_io *io, const void *data, size_t n) {
-    if (n == 0) /* zlib would take a NULL `data` for the start of a new checksum */
+    if (n == 0) /* zlib starts a new checksum if `data` is NULL */
         return GW_OK;
     if (io->memory)
         return io_append(io->memory, data, n);
@@ -160,7 +160,7 @@ static gw_err io_check(gw_io *io, const char *magic, uint32_t version, size_t li
 static gw_err check_whole(gw_io *io, uint64_t bytes, uint32_t crc32) {
     GW_TRY(gw_file_open(io->path, &io->in, &io->end));
     if (io->end != bytes || bytes < HEADER + sizeof(uint32_t))
-        return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, written were %llu", io->path, io->end,
+        return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, not %llu", io->path, io->end,
                        (unsigned long long)bytes);
     io->end -= sizeof(uint32_t);
     GW_TRY(read_sum(io));

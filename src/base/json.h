@@ -1,5 +1,5 @@
-/** JSON as all files of a run have it (jansson): what is not known is null, never 0 or "". The
- *  values returned are new and the caller's, and NULL without memory. */
+/** JSON helpers for the files of a run (jansson): what is not known is null, never 0 or "". The
+ *  values returned are new and owned by the caller; NULL: out of memory. */
 #ifndef GW_BASE_JSON_H
 #define GW_BASE_JSON_H
 

@@ -9,8 +9,8 @@
 #include <immintrin.h>
 #endif
 
-/* Arenas are walked from end to end every step, and sparse updates jump about in them: with 4 KiB
- * pages a step spends a tenth of its time on address translation. A hint: the kernel may not. */
+/* Steps walk the arenas from end to end, and sparse updates jump about in them: with 4 KiB pages
+ * address translation takes a tenth of a step. Only a hint to the kernel. */
 static void want_large_pages(void *p, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     madvise(p, bytes, MADV_HUGEPAGE);
@@ -29,7 +29,7 @@ gw_err gw_alloc(void *out, size_t count, size_t size) {
     void *p;
     if (posix_memalign(&p, large ? GW_LARGE_PAGE : GW_ALIGN, bytes) != 0)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
-    if (large) /* before it is written to, or the small pages are there already */
+    if (large) /* before the first write, which would map small pages */
         want_large_pages(p, bytes);
     memset(p, 0, bytes);
     memcpy(out, &p, sizeof p);

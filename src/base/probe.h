@@ -1,6 +1,6 @@
-/** The seam between those who do the work and the ledger that times it. A region belongs to one
- *  phase; the layers below src/prof only name the phase and never see a clock. Without an
- *  installed probe entering and leaving cost one predictable branch. */
+/** The seam between the code that works and the ledger that times it. A region belongs to one
+ *  phase; layers below src/prof only name the phase and never see a clock. Without an installed
+ *  probe, entering and leaving cost one predictable branch. */
 #ifndef GW_BASE_PROBE_H
 #define GW_BASE_PROBE_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef enum gw_phase {
-    GW_PHASE_OTHER = 0, /* what no region claims */
+    GW_PHASE_OTHER = 0, /* outside all regions */
     GW_PHASE_DATA,      /* gathering and converting a local batch */
     GW_PHASE_FORWARD,
     GW_PHASE_BACKWARD,
@@ -22,8 +22,7 @@ typedef enum gw_phase {
     GW_PHASES
 } gw_phase;
 
-/** Work within a phase that is counted apart, while it stays in its phase. No region lies within.
- */
+/** Work inside a phase that is also counted on its own; it contains no region. */
 typedef enum gw_part {
     GW_PART_FORWARD_POINTWISE,  /* biases and activations */
     GW_PART_BACKWARD_POINTWISE, /* their derivatives, and the gradients of the biases */
@@ -31,13 +30,13 @@ typedef enum gw_part {
     GW_PARTS
 } gw_part;
 
-/** The kinds of coding that an exchange is made of. */
+/** The kinds of coding in an exchange. */
 typedef enum gw_coding {
     GW_CODING_ENCODE, /* encode, to be sent */
-    GW_CODING_ADOPT,  /* encode what is sent on to all, and take on what that decodes to */
+    GW_CODING_ADOPT,  /* encode what all receive, and adopt what that decodes to */
     GW_CODING_ADD,    /* decode and add */
     GW_CODING_SET,    /* decode */
-    GW_CODING_SUM,    /* add encodings as they are, within an MPI collective */
+    GW_CODING_SUM,    /* add encodings without decoding, inside an MPI collective */
     GW_CODINGS
 } gw_coding;
 
@@ -46,7 +45,7 @@ enum { GW_EXCHANGE_PEERS = 4 };
 /** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
  *  a lane. (lane, schedule, run) names the same exchange on all of them. */
 typedef struct gw_exchange {
-    int lane, schedule; /* in the order opened, and laid down on that lane; from 0 */
+    int lane, schedule; /* numbers in order of opening, and of laying down; from 0 */
     uint64_t run;       /* 1.. */
     size_t off, n;      /* the part, in floats */
     const char *name;   /* what the lane carries; NULL: unnamed; as long-lived as the program */
@@ -55,16 +54,16 @@ typedef struct gw_exchange {
 } gw_exchange;
 
 typedef enum gw_exchange_event {
-    GW_EXCHANGE_START,  /* this rank has arrived: its first message may go */
+    GW_EXCHANGE_START,  /* this rank has arrived: it may send its first message */
     GW_EXCHANGE_DONE,   /* seen complete; any thread */
-    GW_EXCHANGE_BLOCK,  /* from now on the caller can do nothing but wait for it */
-    GW_EXCHANGE_UNBLOCK /* which is over; same thread */
+    GW_EXCHANGE_BLOCK,  /* from now on the caller only waits for it */
+    GW_EXCHANGE_UNBLOCK /* the wait is over; same thread */
 } gw_exchange_event;
 
 typedef struct gw_probe {
     void (*enter)(gw_phase phase);
     void (*leave)(void);
-    void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* may be NULL, as all below */
+    void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* all hooks may be NULL */
     void (*part)(gw_part part, int begins);                          /* else it ends */
     void (*coded)(gw_coding kind, size_t floats);
 } gw_probe;
@@ -75,7 +74,7 @@ extern gw_probe gw_probe_hooks;
 /** Column stem of a phase: "forward", "mpi_wait", ... */
 const char *gw_phase_name(gw_phase phase);
 
-/** Enter a region on this thread; regions nest and every enter has its leave. */
+/** Enter a region on this thread; regions nest, and each enter has its leave. */
 static inline void gw_phase_enter(gw_phase phase) {
     if (gw_probe_hooks.enter)
         gw_probe_hooks.enter(phase);
@@ -97,7 +96,7 @@ static inline void gw_part_end(gw_part part) {
         gw_probe_hooks.part(part, 0);
 }
 
-/** So many floats were encoded or decoded; told within the region that this was done in. */
+/** Report that `floats` floats were encoded or decoded, inside the region that did it. */
 static inline void gw_coded_tell(gw_coding kind, size_t floats) {
     if (gw_probe_hooks.coded)
         gw_probe_hooks.coded(kind, floats);

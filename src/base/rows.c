@@ -18,7 +18,7 @@ typedef struct growing {
 struct gw_rows {
     char *dir, *from;
     bool parts, lack;
-    json_t *marks; /* NULL: nothing to go on from */
+    json_t *marks; /* NULL: nothing to resume */
     growing files[MOST];
     int n;
 };
@@ -36,7 +36,7 @@ gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts) {
     return GW_OK;
 }
 
-/* Names come out of a file and become paths. */
+/* Names come from a file and become paths. */
 static bool is_mark(const char *name, const json_t *bytes) {
     return *name && *name != '.' && !strchr(name, '/') && json_is_integer(bytes) &&
            json_integer_value(bytes) >= 0;
@@ -49,7 +49,7 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
         return gw_fail(GW_ERR_INPUT, "the checkpoint does not say how long the files of rows were");
     json_object_foreach((json_t *)marks, name, bytes) {
         if (!is_mark(name, bytes))
-            return gw_fail(GW_ERR_INPUT, "the checkpoint marks '%s', which is no file of rows",
+            return gw_fail(GW_ERR_INPUT, "the checkpoint marks '%s', which is not a file of rows",
                            name);
     }
     r->marks = json_deep_copy(marks);
@@ -57,13 +57,13 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
     if (!r->marks || (from && !r->from))
         return gw_fail(GW_ERR_NOMEM, "out of memory");
     json_object_foreach(r->marks, name, bytes) {
-        if (!from) /* those, too, that only gw_rows_finish will want */
+        if (!from) /* including those that only gw_rows_finish needs */
             GW_TRY(gw_file_part_check(r->dir, name, json_integer_value(bytes)));
     }
     return GW_OK;
 }
 
-/* DIR/NAME.part, or else DIR/NAME; free(). NULL: neither is there, or memory ran out. */
+/* DIR/NAME.part, or else DIR/NAME; free(). NULL: neither exists, or out of memory. */
 static char *rows_find(const char *dir, const char *name) {
     static const char *const ends[] = {".part", ""};
     for (int i = 0; i < 2; i++) {
@@ -77,7 +77,7 @@ static char *rows_find(const char *dir, const char *name) {
     return NULL;
 }
 
-/* Rows under another header would be taken for what they are not. */
+/* Rows under another header would be misread. */
 static gw_err rows_headed(const char *path, const gw_table *t) {
     FILE *in = NULL;
     size_t len;
@@ -86,13 +86,14 @@ static gw_err rows_headed(const char *path, const gw_table *t) {
     fclose(in);
     return headed ? GW_OK
                   : gw_fail(GW_ERR_INPUT,
-                            "cannot go on with %s: its columns are not those of this run: give the "
+                            "cannot resume %s: its columns are not those of this run: give the "
                             "options (--papi-group, --papi-events, --profile) of the run that it "
                             "comes from",
                             path);
 }
 
-/* *kept: it is there, and can be continued. What another folder lacks altogether starts empty. */
+/* *kept: it exists and can be continued. A file that another folder lacks altogether starts
+ * empty. */
 static gw_err rows_look(gw_rows *r, const gw_table *t, bool *kept) {
     const json_t *mark = json_object_get(r->marks, t->file);
     const char *dir = r->from ? r->from : r->dir;
@@ -114,7 +115,7 @@ gw_err gw_rows_check(gw_rows *r, const gw_table *t) {
 
 static gw_err rows_begin(gw_rows *r, gw_file **file, const gw_table *t, bool *kept) {
     int64_t bytes = json_integer_value(json_object_get(r->marks, t->file));
-    GW_TRY(rows_look(r, t, kept)); /* before anything is cut off */
+    GW_TRY(rows_look(r, t, kept)); /* before truncating */
     if (!r->parts)
         return gw_file_create(file, r->dir, t->file);
     if (!*kept)
@@ -158,7 +159,7 @@ static bool was_opened(const gw_rows *r, const char *name) {
     return false;
 }
 
-/* Those of this folder that this start has no use for: a later one may. */
+/* Marks of this folder that this start does not use: a later one may. */
 static gw_err mark_others(const gw_rows *r, json_t *all) {
     const char *name;
     json_t *mark;

@@ -8,7 +8,7 @@ typedef struct gw_span {
     size_t off, n;
 } gw_span;
 
-/** A tensor of a model: its part of the arena, row-major; of a vector rows is 1. Tensors tile the
+/** A tensor of a model: its row-major part of the arena; a vector has rows = 1. Tensors tile the
  *  arena in order. */
 typedef struct gw_tensor {
     gw_span span;
@@ -23,7 +23,7 @@ static inline int gw_span_overlap(gw_span a, gw_span b) {
     return a.off < gw_span_end(b) && b.off < gw_span_end(a);
 }
 
-/** What two spans have in common; n is 0 if nothing. */
+/** Intersection of two spans; n is 0 if empty. */
 static inline gw_span gw_span_common(gw_span a, gw_span b) {
     size_t lo = a.off > b.off ? a.off : b.off;
     size_t hi = gw_span_end(a) < gw_span_end(b) ? gw_span_end(a) : gw_span_end(b);

@@ -12,8 +12,8 @@ static int stats_ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The interval is [x(k), x(n+1-k)], counted from 1, with the largest k such that a binomial
- * variable of n fair tosses stays below k with probability 2.5% at most; 0: there is none. */
+/* The interval is [x(k), x(n+1-k)], counted from 1, for the largest k such that n fair tosses give
+ * fewer than k heads with probability at most 2.5%; 0: none exists. */
 static int interval_rank(int n) {
     enum { EXACT = 1000 }; /* 2^-n must be a normal double */
     if (n > EXACT)
@@ -53,7 +53,7 @@ gw_stats gw_stats_of(double *x, int n) {
                       .ci_high = k ? x[n - k] : NAN};
 }
 
-/* The k-th least of x[0..n), from 0: Hoare's selection, which moves the values about. */
+/* The k-th smallest of x[0..n), from 0: Hoare's selection, which reorders x. */
 static double stats_kth(double *x, int n, int k) {
     int low = 0, high = n - 1;
     while (low < high) {

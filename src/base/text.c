@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the character at s, 0 if it is no UTF-8. Stops at a terminating 0. */
+/* Bytes of the character at s, 0 if it is not UTF-8. Stops at a terminating 0. */
 static size_t text_character(const unsigned char *s) {
     static const struct {
         unsigned char mask, lead;
@@ -61,7 +61,7 @@ size_t gw_text_print(char *dst, size_t cap, const char *format, ...) {
     if (want < 0 || (size_t)want < cap)
         return len;
     while (back < 3 && back < len && ((unsigned char)dst[len - 1 - back] & 0xc0) == 0x80)
-        back++; /* continuations of the last character, which its first byte may promise more of */
+        back++; /* continuation bytes of the last, maybe incomplete, character */
     if (back < len && (unsigned char)dst[len - 1 - back] >= 0xc0 &&
         text_character((unsigned char *)dst + len - 1 - back) == 0)
         dst[len -= back + 1] = '\0';

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int turn_wanted; /* a mutex alone need not be fair to them */
+static atomic_int turn_wanted; /* waiters: a mutex alone need not be fair */
 static atomic_int turn_threads;
 
 void gw_turn_take(void) {

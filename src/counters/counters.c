@@ -15,7 +15,7 @@
 
 enum {
     EVENTS = GW_GROUP_EVENTS,
-    TRIAL = 16, /* batches after which the share of the reads is judged, over the latter half */
+    TRIAL = 16, /* batches until the reads' share is judged, over the latter half */
     COST_RUNS = 20,
     COST_READS = 64
 };
@@ -46,8 +46,8 @@ struct gw_counters {
 /* ---- the calling thread's sets ---- */
 
 static _Thread_local struct {
-    uint64_t owner; /* serial number of the counters that opened the sets; 0: none. A thread may
-                       outlive them: no pointer */
+    uint64_t owner; /* serial number of the counters that opened the sets, 0: none; not a pointer,
+                       since a thread may outlive them */
     const gw_counter_source *source;
     void *set[GW_GROUPS];
     bool main;
@@ -69,7 +69,7 @@ static void close_mine(void *unused) {
     for (int g = 0; g < GW_GROUPS; g++)
         if (mine.set[g])
             source->close(mine.set[g]);
-    bool over = !mine.main; /* the main thread may go on to count other sets */
+    bool over = !mine.main; /* the main thread may count other sets later */
     memset(&mine, 0, sizeof mine);
     if (over && source->leave)
         source->leave();
@@ -79,7 +79,7 @@ static void make_key(void) {
     pthread_key_create(&counters_ends, close_mine);
 }
 
-/* Names of the events that this thread counts of a group. */
+/* Names of the group's events that this thread counts. */
 static int names_of(const plan *p, bool main, const char *names[EVENTS]) {
     int n = main ? p->n : p->workers;
     for (int i = 0; i < n; i++)
@@ -129,8 +129,7 @@ static gw_err begin_mine(const gw_counters *c, bool main) {
     return GW_OK;
 }
 
-/* *whole is false on a thread that is younger than the batch: OpenMP replaced the one that began.
- */
+/* *whole is false on a thread younger than the batch: OpenMP replaced the one that began it. */
 static gw_err end_mine(const gw_counters *c, long long counted[EVENTS], bool *whole) {
     *whole = mine.owner == c->serial && mine.begun == c->batch;
     if (!*whole)
@@ -145,7 +144,7 @@ static gw_err end_mine(const gw_counters *c, long long counted[EVENTS], bool *wh
 
 /* ---- all threads of the rank ---- */
 
-/* Counting is over, the run goes on. Any thread, but only the first reason is kept. */
+/* Counting stops, the run continues. Any thread; keeps only the first reason. */
 static void counters_fail(gw_counters *c, gw_err e) {
     if (e == GW_OK)
         return;
@@ -207,7 +206,7 @@ static void stop_edges(gw_counters *c) {
     c->regions = false;
 }
 
-/* Once, when it is known how often a batch reads. */
+/* Judged once, when the number of reads a batch is known. */
 static void judge_share(gw_counters *c) {
     double share = (double)c->reads * c->read_s / c->wall_s;
     double each = (double)c->reads / (TRIAL - TRIAL / 2);
@@ -231,7 +230,7 @@ static void counters_begin(gw_counters *c) {
     atomic_store(&c->lost, false);
     if (others_count(c))
         workers_begin(c);
-    counters_fail(c, begin_mine(c, true)); /* last, as it is the first at the end */
+    counters_fail(c, begin_mine(c, true)); /* last to begin, as it is the first to end */
     memcpy(c->last, mine.base, sizeof c->last);
     c->inside = true;
 }
@@ -240,14 +239,14 @@ void gw_counters_begin(gw_counters *c) {
     if (!c || *c->failed || gw_ledger_profile() != GW_PROFILE_FULL)
         return;
     if (c->regions &&
-        counters_listening != c) { /* not before: the ledger forgets its sinks at its start */
+        counters_listening != c) { /* now, as the ledger drops its sinks when it starts */
         counters_listening = c;
         gw_ledger_listen(&counters_sink);
     }
     counters_begin(c);
 }
 
-/* Fraction that waited for memory while `counted` was counted; NaN: cannot be told. */
+/* Fraction of the time that waited for memory while `counted` was counted; NaN: unknown. */
 static double counters_fraction(const plan *p, const long long counted[EVENTS]) {
     const double slack = 0.02; /* events of a group are not read in the same cycle */
     double values[EVENTS];
@@ -329,7 +328,7 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
 
 /* ---- opening ---- */
 
-/* What a batch pays for at its edges; the figures of these batches are thrown away. */
+/* Cost of a batch's edges; the counts of these batches are discarded. */
 static void measure_edges(gw_counters *c) {
     c->edge_s = 1;
     for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
@@ -422,7 +421,7 @@ void gw_counters_close(gw_counters *c) {
     free(c);
 }
 
-/* ---- telling ---- */
+/* ---- results ---- */
 
 void gw_counters_forget(gw_counters *c) {
     if (!c)

@@ -1,5 +1,5 @@
-/* PAPI as a source of counts. An event set of PAPI's holds events of one component only, so that a
- * set here is one of PAPI's for each component that its events are of. */
+/* PAPI as a source of counts. A PAPI event set holds events of one component only, so a set here
+ * has one PAPI set for each component. */
 #include "base/mem.h"
 #include "counters/papi.h"
 #include "counters/source.h"
@@ -12,7 +12,7 @@ enum { EVENTS = 8 };
 
 typedef struct part {
     int set, component, n;
-    int place[EVENTS]; /* of each of its events among all */
+    int place[EVENTS]; /* index of each of its events among all */
 } part;
 
 typedef struct papi_set {
@@ -129,8 +129,8 @@ static gw_err papi_set_read(void *set, long long *values) {
     return GW_OK;
 }
 
-/* Only the CPU's and the kernel's own events are counted by thread; what other components count
- * (software-defined events, energy, networks) is the process's or the machine's. */
+/* Only events of the CPU and the kernel are counted per thread; other components (software-defined
+ * events, energy, networks) count for the process or the machine. */
 static bool per_thread(const char *event) {
     int code = 0;
     if (PAPI_event_name_to_code(event, &code) != PAPI_OK)

@@ -1,4 +1,4 @@
-/** Which events of a choice count here, and as which columns; a part of counters.c. */
+/** Which events of a choice count here, and in which columns; a part of counters.c. */
 #ifndef GW_COUNTERS_COUNTERS_PARTS_H
 #define GW_COUNTERS_COUNTERS_PARTS_H
 
@@ -11,7 +11,7 @@ typedef struct gw_counter_plan {
     int event[GW_GROUP_EVENTS];                /* which of the group's */
     int column[GW_GROUP_EVENTS];               /* where it goes in a row */
     char papi[GW_GROUP_EVENTS][GW_EVENT_NAME]; /* the names that count */
-    int workers, worker[GW_GROUP_EVENTS]; /* of the n those that the other threads count, too */
+    int workers, worker[GW_GROUP_EVENTS];      /* those of the n that other threads count, too */
     bool memory;
     double total[GW_GROUP_EVENTS]; /* by the group's index */
     int64_t batches;
@@ -23,8 +23,9 @@ typedef struct gw_counter_plans {
     char column[GW_COUNTERS][GW_COUNTER_NAME];
 } gw_counter_plans;
 
-/** Try each event alone, then each group. What does not count is left out, with the reason in
- * *report; if choice->named it is GW_ERR_UNSUPPORTED. More columns than a row has: GW_ERR_USAGE. */
+/** Try each event alone, then each group. Events that do not count are dropped, with the reason in
+ *  *report; if choice->named that is GW_ERR_UNSUPPORTED. More columns than a row has:
+ *  GW_ERR_USAGE. */
 gw_err gw_counter_plans_make(gw_counter_plans *out, gw_counters_report *report,
                              const gw_counter_source *source, const gw_group_choice *choice);
 

@@ -13,7 +13,7 @@ static int column_of(gw_counter_plans *c, const char *name) {
     return c->columns++;
 }
 
-/* The first of an event's names that counts, into *out; else out->reason. */
+/* The first of an event's names that counts goes to *out; if none does, out->reason says why. */
 static bool find_name(const gw_counter_source *source, const gw_group_event *e,
                       gw_counter_event *out) {
     for (int i = 0; i < e->names; i++) {
@@ -30,7 +30,7 @@ static bool find_name(const gw_counter_source *source, const gw_group_event *e,
     return false;
 }
 
-/* All of the group at once, which may fail where each alone did not. */
+/* A whole group may fail where each of its events counts alone. */
 static bool count_together(const gw_counter_source *source, const gw_counter_plan *p,
                            gw_counter_event *said) {
     gw_sanity sanity[GW_GROUP_EVENTS];
@@ -89,7 +89,7 @@ bool gw_counter_plan_usable(const gw_counter_plan *p, const gw_expr *e) {
     return true;
 }
 
-/* The first event that does not count, in words. */
+/* Says which event does not count first. */
 static void say_why(gw_counters_report *r, const gw_group_choice *choice) {
     if (choice->groups == 0) {
         gw_text_print(r->reason, sizeof r->reason, "%s", choice->reason);
@@ -104,7 +104,7 @@ static void say_why(gw_counters_report *r, const gw_group_choice *choice) {
     gw_text_print(r->reason, sizeof r->reason, "%s: no formula for it", choice->name);
 }
 
-/* More columns than a row has: only a file of many groups, each with other events. */
+/* Only a file of many groups with different events has more columns than a row. */
 static gw_err plan_count_columns(const gw_group_choice *choice) {
     const char *seen[GW_GROUPS * GW_GROUP_EVENTS];
     int n = 0;

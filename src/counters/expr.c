@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 32 }; /* parentheses and signs: a file must not exhaust the stack */
+enum { DEEPEST = 32 }; /* parentheses and signs: protects the stack */
 
 typedef struct reader {
     const char *text, *at;
@@ -64,7 +64,7 @@ static gw_err expr_word(reader *r) {
         }
     bool min = len == 3 && memcmp(from, "min", 3) == 0;
     if (!min && !(len == 3 && memcmp(from, "max", 3) == 0))
-        return expr_wrong(r, "a name that is no event");
+        return expr_wrong(r, "not the name of an event");
     r->at += len;
     return two_arguments(r, min ? '<' : '>');
 }
@@ -137,7 +137,7 @@ static double expr_apply(char op, double a, double b) {
     case '-': return a - b;
     case '*': return a * b;
     case '/': return b == 0 ? NAN : a / b;      /* a rate of nothing is not known */
-    case '<': return a < b || isnan(a) ? a : b; /* not fmin, which forgets what is not known */
+    case '<': return a < b || isnan(a) ? a : b; /* not fmin, which ignores NaN */
     default: return a > b || isnan(a) ? a : b;
     }
 }

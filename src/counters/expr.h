@@ -22,7 +22,7 @@ typedef struct gw_expr {
 /** Parse `text` over names[0..n). GW_ERR_INPUT: what is wrong and at which character. */
 gw_err gw_expr_parse(gw_expr *out, const char *text, const char *const *names, int n);
 
-/** Its value with values[i] for names[i]; what has none (0 / 0) is NaN. */
+/** Its value with values[i] for names[i]; an undefined value (0 / 0) is NaN. */
 double gw_expr_value(const gw_expr *e, const double *values);
 
 /** True if it reads names[i]. */

@@ -14,7 +14,7 @@ typedef struct reader {
     const gw_cpu *cpu;
     const char *path;
     int line;
-    bool fits, cpus; /* some cpu line fits; there was one */
+    bool fits, cpus; /* a cpu line matches; one exists */
 } reader;
 
 /* The reason, the file and the line. */

@@ -1,5 +1,5 @@
-/** Event groups: what to count on a CPU family and what follows from it. Text files under
- *  src/counters/groups/, built into the program; the README there has the format. */
+/** Event groups: what to count on a CPU family and how to interpret it. Text files in
+ *  src/counters/groups/, built into the program; the README there explains the format. */
 #ifndef GW_COUNTERS_GROUP_H
 #define GW_COUNTERS_GROUP_H
 
@@ -7,8 +7,8 @@
 #include "counters/sanity.h"
 
 enum {
-    GW_GROUP_EVENTS = 8,   /* of a user's own; a file's group has at most GW_GROUP_HARDWARE */
-    GW_GROUP_HARDWARE = 4, /* what every CPU counts at once */
+    GW_GROUP_EVENTS = 8,   /* of the user's; a group of a file has at most GW_GROUP_HARDWARE */
+    GW_GROUP_HARDWARE = 4, /* any CPU counts so many at once */
     GW_GROUP_NAMES = 4,    /* PAPI names of an event */
     GW_GROUP_FIGURES = 4,
     GW_GROUPS = 4, /* in a file */
@@ -18,7 +18,7 @@ enum {
 
 typedef struct gw_group_event {
     char name[GW_EVENT_NAME]; /* in formulas and as a column */
-    gw_sanity sanity;         /* what a kernel must find it count */
+    gw_sanity sanity;         /* the kernel that checks it */
     int names;
     char papi[GW_GROUP_NAMES][GW_EVENT_NAME]; /* in the order to try them */
 } gw_group_event;
@@ -34,12 +34,12 @@ typedef struct gw_group {
     char name[GW_GROUP_NAME];
     int events, figures;
     gw_group_event event[GW_GROUP_EVENTS];
-    gw_expr memory; /* fraction of time that waited for memory; no steps: the group has none */
-    gw_bound bound; /* whether that is only a bound */
+    gw_expr memory; /* fraction of time waiting for memory; no steps: none */
+    gw_bound bound; /* whether it is only a bound */
     gw_group_figure figure[GW_GROUP_FIGURES];
 } gw_group;
 
-/** A processor as /proc/cpuinfo names it; -1: it does not say. */
+/** A CPU as /proc/cpuinfo describes it; -1: not given. */
 typedef struct gw_cpu {
     char vendor[24]; /* "" on Arm */
     int family, model, implementer, part;
@@ -48,10 +48,10 @@ typedef struct gw_cpu {
 /** This machine's; `path` NULL: /proc/cpuinfo. */
 gw_cpu gw_cpu_read(const char *path);
 
-/** What a run is to count. */
+/** What a run counts. */
 typedef struct gw_group_choice {
     char name[256]; /* of the file, as the user or the CPU chose it; "" : none */
-    bool named;     /* by the user: what cannot be counted is an error */
+    bool named;     /* by the user: an event that cannot be counted is an error */
     int groups;
     gw_group group[GW_GROUPS];
     char reason[256]; /* why groups is 0 */
@@ -63,10 +63,9 @@ gw_err gw_group_parse(gw_group_choice *out, bool *fits, const gw_cpu *cpu, const
                       const char *text);
 
 /** Choose by the options --papi-group (`group`: "auto", "none", NAME, NAME/GROUP or a file's path)
- * and
- *  --papi-events (`events`: PAPI names with commas between, NULL: none). With "auto" and no events
- * it is the memory group of this CPU's file, or nothing and a reason; with events it is those.
- * *out: free(). GW_ERR_USAGE, GW_ERR_INPUT. */
+ *  and --papi-events (`events`: comma-separated PAPI names, NULL: none). "auto" without events
+ *  means the memory group of this CPU's file, or nothing and a reason; with events it means only
+ *  these. *out: free(). GW_ERR_USAGE, GW_ERR_INPUT. */
 gw_err gw_group_choose(gw_group_choice **out, const char *group, const char *events);
 
 /** A group file built into the program. */

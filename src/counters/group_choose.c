@@ -1,4 +1,4 @@
-/* Which groups a run counts: by the CPU, or as the user says. */
+/* Which groups a run counts: chosen by CPU or by the user. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -32,14 +32,14 @@ gw_cpu gw_cpu_read(const char *path) {
         if (!*cpu.vendor && strncmp(line, "vendor_id", 9) == 0)
             (void)sscanf(line, "vendor_id : %23s", cpu.vendor);
         if (*line == '\n')
-            break; /* the first processor speaks for all */
+            break; /* the first CPU stands for all */
     }
     if (in)
         fclose(in);
     return cpu;
 }
 
-/* All groups but those that `keep` names (a group's name, or NULL: those with a memory formula). */
+/* Keep only the groups that `keep` names (a group's name, or NULL: those with a memory formula). */
 static void keep_only(gw_group_choice *c, const char *keep) {
     int n = 0;
     for (int g = 0; g < c->groups; g++)
@@ -79,7 +79,7 @@ static gw_err choose_file(gw_group_choice *out, const char *path) {
     gw_cpu cpu = gw_cpu_read(NULL);
     GW_TRY(gw_file_read(path, MOST_BYTES, &text, &len));
     gw_err e = strlen(text) == len ? gw_group_parse(out, &fits, &cpu, path, text)
-                                   : gw_fail(GW_ERR_INPUT, "%s: a zero byte in it", path);
+                                   : gw_fail(GW_ERR_INPUT, "%s: contains a zero byte", path);
     free(text);
     gw_text_print(out->name, sizeof out->name, "%.255s", path);
     return e;
@@ -100,7 +100,7 @@ static gw_err no_such(const char *group) {
                    group, all);
 }
 
-/* NAME or NAME/GROUP of a file that is built in. */
+/* NAME or NAME/GROUP of a built-in file. */
 static gw_err choose_named(gw_group_choice *out, const char *group) {
     gw_cpu cpu = gw_cpu_read(NULL);
     bool fits;
@@ -120,7 +120,7 @@ static gw_err choose_named(gw_group_choice *out, const char *group) {
     return access(group, F_OK) == 0 ? choose_file(out, group) : no_such(group);
 }
 
-/* The user's own events as one more group, each named as PAPI names it. */
+/* The user's events as one more group, with their PAPI names. */
 static gw_err add_events(gw_group_choice *out, const char *events) {
     if (out->groups == GW_GROUPS)
         return gw_fail(GW_ERR_USAGE, "papi-events: give --papi-group with fewer than %d groups",

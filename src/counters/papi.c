@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A chain of multiplications, each waiting for the one before: no CPU retires it in fewer cycles
- * than steps, and none needs a thousand times as many. */
+/* A chain of dependent multiplications: every CPU needs at least one cycle a step and at most a
+ * thousand. */
 enum { STEPS = 1000000, MOST_CYCLES_A_STEP = 1000 };
 
 static void known_work(void) {

@@ -1,5 +1,5 @@
-/** What PAPI can count on this machine. Asked only when somebody wants to know (doctor, run.json):
- *  starting PAPI takes milliseconds. */
+/** What PAPI can count on this machine. Probed only on demand (doctor, run.json), since starting
+ *  PAPI takes milliseconds. */
 #ifndef GW_COUNTERS_PAPI_H
 #define GW_COUNTERS_PAPI_H
 
@@ -16,19 +16,19 @@ typedef struct gw_papi_component {
 } gw_papi_component;
 
 typedef struct gw_papi_report {
-    char version[24]; /* of the library; "absent" when it could not be started */
+    char version[24]; /* of the library; "absent": it could not be started */
     int components;   /* of `component` that are filled */
     gw_papi_component component[GW_PAPI_COMPONENTS];
-    bool hardware;    /* PAPI_TOT_CYC was added, started, read, and counted a loop of known work */
+    bool hardware;    /* PAPI_TOT_CYC counted a loop of known work */
     char reason[256]; /* why hardware is false; "" when it is true */
 } gw_papi_report;
 
-/** Start PAPI for threads, unless it runs; it then runs until the process ends. GW_ERR_UNSUPPORTED
- * with the reason. Main thread. */
+/** Start PAPI with thread support, unless it runs; it then runs until the process ends.
+ *  GW_ERR_UNSUPPORTED with the reason. Main thread. */
 gw_err gw_papi_start(void);
 
-/** Fill *out, starting PAPI; never fails: what is wrong is in the reasons. Main thread, outside a
- *  batch, while it counts nothing. */
+/** Fill *out, starting PAPI; never fails: *out holds the reasons. Main thread, outside batches,
+ *  while PAPI counts nothing. */
 void gw_papi_probe(gw_papi_report *out);
 
 #endif

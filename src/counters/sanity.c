@@ -17,7 +17,7 @@ enum {
 };
 
 static struct {
-    char *bytes; /* lines, each beginning with the address of another: one cycle through all */
+    char *bytes; /* cache lines; each starts with the address of the next in one cycle */
     size_t lines;
 } memory;
 
@@ -27,8 +27,8 @@ const char *gw_sanity_name(gw_sanity s) {
     return names[s];
 }
 
-/* Sattolo's shuffle (Inf. Proc. Letters 22, 1986): a random order that is one single cycle, so that
- * neither a prefetcher nor a short loop spoils the chase. */
+/* Sattolo's shuffle (Inf. Proc. Letters 22, 1986): a random order that is one single cycle, which
+ * neither a prefetcher nor a short loop can spoil. */
 static gw_err sanity_prepare(void) {
     if (memory.bytes)
         return GW_OK;
@@ -61,7 +61,7 @@ void gw_sanity_end(void) {
     memory.bytes = NULL;
 }
 
-/* Each waits for the one before: no CPU retires the chain in fewer cycles than steps. */
+/* Each step depends on the one before, so the chain takes at least a cycle a step. */
 static void sanity_chain(void) {
     uint64_t x = 1;
     for (int i = 0; i < GW_SANITY_STEPS; i++) {
@@ -88,7 +88,7 @@ static void chase_apart(void) {
     }
 }
 
-/* Into the second half of each line: the chase's pointers stay. */
+/* Stores to the second half of each line, which holds no pointer of the chase. */
 static void sanity_store(void) {
     for (size_t i = 0; i < memory.lines; i++)
         *(volatile uint64_t *)(memory.bytes + i * LINE + LINE / 2) = i;
@@ -121,12 +121,12 @@ gw_err gw_sanity_run(gw_sanity s, double *least) {
     return GW_OK;
 }
 
-/* One event of a running set against its kernel. */
+/* Check one event of a running set with its kernel. */
 static gw_err check_one(const gw_counter_source *source, void *set, int i, const char *event,
                         gw_sanity s) {
     long long before[GW_SANITY_EVENTS], after[GW_SANITY_EVENTS];
     double least = 0;
-    if (sanity_beyond(s)) /* not a part of what is counted */
+    if (sanity_beyond(s)) /* outside the count */
         GW_TRY(sanity_prepare());
     uint64_t from = gw_clock_ticks();
     GW_TRY(source->read(set, before));

@@ -1,4 +1,4 @@
-/** Kernels of known result: an event counts only when it has counted one that must produce it. Some
+/** Kernels with known results: an event is used only if it has counted one of them correctly. Some
  *  systems accept an event and deliver nothing. */
 #ifndef GW_COUNTERS_SANITY_H
 #define GW_COUNTERS_SANITY_H
@@ -22,13 +22,13 @@ enum { GW_SANITY_STEPS = 1000000, GW_SANITY_MOST = 1000, GW_SANITY_EVENTS = 8 };
 /** "cycles", ... as group files write it. */
 const char *gw_sanity_name(gw_sanity s);
 
-/** Run the kernel of `s` on this thread; the number below which a count of it is refused. The first
- *  that needs memory allocates it, gw_sanity_end frees it. */
+/** Run the kernel of `s` on this thread; *least: the lowest plausible count. The first kernel that
+ *  needs memory allocates it, gw_sanity_end frees it. */
 gw_err gw_sanity_run(gw_sanity s, double *least);
 void gw_sanity_end(void);
 
-/** Does `source` count events[0..n) together, each as sanity[i] says? GW_ERR_UNSUPPORTED with the
- *  reason, in words for a user. Main thread, while nothing else is counted. */
+/** Check that `source` counts events[0..n) together, each as sanity[i] requires. GW_ERR_UNSUPPORTED
+ *  with a reason for the user. Main thread, while nothing else is counted. */
 gw_err gw_sanity_check(const gw_counter_source *source, const char *const *events,
                        const gw_sanity *sanity, int n);
 

@@ -1,4 +1,4 @@
-/** The seam between what counts (PAPI, or a test's own source) and those who read it. */
+/** The seam between a source of counts (PAPI, or one of a test) and its readers. */
 #ifndef GW_COUNTERS_SOURCE_H
 #define GW_COUNTERS_SOURCE_H
 
@@ -14,13 +14,14 @@ typedef struct gw_counter_source {
     /** For the calling thread. */
     gw_err (*open)(void **set, const char *const *events, int n);
     gw_err (*start)(void *set);
-    /** Counts since some moment before or at the start, an event each, in the order of `open`. */
+    /** Counts since a fixed moment at or before the start, one an event, in the order of `open`. */
     gw_err (*read)(void *set, long long *values);
     gw_err (*stop)(void *set);
     void (*close)(void *set);
-    /** False: the event is one of the process (or machine), to be counted on one thread only. */
+    /** False: the event belongs to the process (or machine) and must be counted on one thread
+     *  only. */
     bool (*per_thread)(const char *event);
-    /** A thread that opened sets has closed them all and ends, or counts no more; may be NULL. */
+    /** Called when a thread has closed all its sets and ends or stops counting; may be NULL. */
     void (*leave)(void);
 } gw_counter_source;
 

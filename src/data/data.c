@@ -1,4 +1,5 @@
-/* Opening: rank 0 reads, one copy a node is shared, or the training set is scattered. */
+/* Opening a data set: rank 0 reads it; each node shares one copy, or the training set is
+ * scattered. */
 #include "data/data.h"
 
 #include "base/mem.h"
@@ -15,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* What every rank must know of what rank 0 read; sent as bytes between equal programs. */
+/* What rank 0 read and every rank must know; sent as bytes, since all run the same program. */
 typedef struct facts {
     uint32_t train, validation, test; /* samples */
     int rows, cols, classes, scale, batch, servers;
@@ -23,17 +24,17 @@ typedef struct facts {
     char name[64], source[256], hash[32];
 } facts;
 
-/* Where the parts lie in a node's copy: images and labels of train, validation and test. */
+/* Order in a node's copy: images and labels of train, validation and test. */
 enum { TRAIN, VALIDATION, TEST, PARTS };
 typedef struct layout {
     size_t images[PARTS], labels[PARTS], bytes;
 } layout;
 
 typedef struct hold {
-    MPI_Comm node, leaders; /* leaders: MPI_COMM_NULL but on each node's rank 0 */
-    MPI_Win window;         /* the node's copy, MPI_WIN_NULL when the rank is alone there */
+    MPI_Comm node, leaders; /* leaders: MPI_COMM_NULL except on each node's rank 0 */
+    MPI_Win window;         /* the node's copy, MPI_WIN_NULL if the rank is alone on it */
     uint8_t *copy;          /* its start */
-    uint8_t *shard;         /* sharded: own training images, then labels */
+    uint8_t *shard;         /* sharded: this rank's training images, then labels */
     int node_rank, node_size;
 } hold;
 
@@ -146,12 +147,12 @@ static gw_err join_node(hold *h, MPI_Comm comm) {
     return GW_OK;
 }
 
-/* MPI makes the file of a window sparse: without this look a container's small /dev/shm would
- * end the run with SIGBUS when the copy is filled. */
+/* MPI creates a window's file sparse: without this check, a container's small /dev/shm would end
+ * the run with SIGBUS while the copy is filled. */
 static gw_err data_check_room(size_t bytes) {
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0)
-        return GW_OK; /* shared memory is elsewhere here */
+        return GW_OK; /* no /dev/shm here */
     uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (room < bytes)
         return gw_fail(GW_ERR_NOMEM,
@@ -175,7 +176,7 @@ static gw_err data_share_window(hold *h, size_t bytes) {
 
 static gw_err node_memory(hold *h, MPI_Comm comm, size_t bytes) {
     GW_TRY(join_node(h, comm));
-    bool alone = h->node_size == 1; /* then plain memory does, and no /dev/shm is needed */
+    bool alone = h->node_size == 1; /* plain memory is enough: no /dev/shm needed */
     gw_err e = GW_OK;
     if (alone)
         e = gw_alloc(&h->copy, bytes, 1);
@@ -193,16 +194,16 @@ static void place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part 
     memcpy(copy + l->labels[p], part->labels, part->n);
 }
 
-/* Map what another rank has written. Else the first pass over the data pays for it, a page fault a
- * page within its batches, and the rank's memory grows as long as that takes. */
+/* Touch every page that another rank has written. Otherwise the first pass over the data takes a
+ * page fault a page inside its batches, and the rank's memory grows meanwhile. */
 static void map_copy(const volatile uint8_t *copy, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < bytes; i += page)
         (void)copy[i];
 }
 
-/* Rank 0 fills its node's copy and sends it to the other nodes' leaders; `raw` counts there only.
- */
+/* Rank 0 fills its node's copy and sends it to the other nodes' leaders; only rank 0's `raw` is
+ * used. */
 static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw, int rank) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     if (h->window != MPI_WIN_NULL)
@@ -217,7 +218,7 @@ static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw
         GW_MPI(MPI_Bcast_c(h->copy, (MPI_Count)l->bytes, MPI_BYTE, 0, h->leaders));
     if (h->window == MPI_WIN_NULL)
         return GW_OK;
-    /* Written before the barrier, so seen behind it (MPI 4.0, 12.4 and 12.5.5). */
+    /* Makes writes before the barrier visible after it (MPI 4.0, 12.4 and 12.5.5). */
     GW_MPI(MPI_Win_sync(h->window));
     GW_TRY(gw_barrier(h->node));
     GW_MPI(MPI_Win_sync(h->window));
@@ -330,7 +331,7 @@ static gw_err data_new(gw_data **out) {
     return GW_OK;
 }
 
-/* Take what rank 0 found, or everyone's error. */
+/* Receive what rank 0 found, or the common error. */
 static gw_err data_learn(facts *f, gw_err mine, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, mine));
     GW_TRY(gw_bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
@@ -362,7 +363,7 @@ void gw_data_close(gw_data *d) {
     if (!d)
         return;
     hold *h = d->priv;
-    /* Nothing can be done about a failure to free, and the run is over. */
+    /* The run is over: a failure to free does not matter. */
     if (h->window != MPI_WIN_NULL)
         MPI_Win_free(&h->window);
     else

@@ -1,4 +1,4 @@
-/** Data sets: uint8 in memory, one copy a node (MPI shared window), read and inflated once. */
+/** Data sets: uint8 in memory, one copy a node (MPI shared window), read and decompressed once. */
 #ifndef GW_DATA_DATA_H
 #define GW_DATA_DATA_H
 
@@ -21,12 +21,12 @@ typedef struct gw_dataset {
 typedef struct gw_data_spec {
     const char *source; /* "fashion-mnist", a folder, or "synthetic[:name=value,...]" */
     int image_scale;    /* 1, 2, 4, ... */
-    double validation;  /* fraction of the training set kept apart, [0, 1) */
+    double validation;  /* fraction of the training set held out, [0, 1) */
     bool sharded;       /* scatter the training set instead of one copy a node */
-    uint64_t seed;      /* of the validation set's choice */
-    int batch;          /* global batch size, by which the sharded layout cuts; else unused */
+    uint64_t seed;      /* chooses the validation set */
+    int batch;          /* global batch size; only the sharded layout uses it */
     int servers;        /* ranks, from 0 on, that take no samples (sharded: get no shard) */
-    bool outline;       /* sizes alone: no image is read or made, all of them are 0 */
+    bool outline;       /* sizes only: reads and makes no image, all are 0 */
 } gw_data_spec;
 
 typedef struct gw_data {
@@ -38,29 +38,29 @@ typedef struct gw_data {
     void *priv;
 } gw_data;
 
-/** Collective: every rank gets the set, or every rank the same error. Bad files: GW_ERR_INPUT
- *  with file, what is wrong and the value; bad spec: GW_ERR_USAGE; shared memory that cannot hold
- *  the set: GW_ERR_NOMEM. Only rank 0 of `comm` reads files, and only its `spec` counts. A node's
- *  ranks share one copy; validation and test sets do so in the sharded layout too, where the
- *  training set lies in each rank's own memory, cut as gw_sampler_shard says. Call it from the
- *  thread that initialised MPI. Close is collective too and frees everything; d may be NULL. */
+/** Collective: all ranks get the set, or all the same error. Bad files: GW_ERR_INPUT with file,
+ *  defect and value; bad spec: GW_ERR_USAGE; too little shared memory: GW_ERR_NOMEM. Only rank 0 of
+ *  `comm` reads files, and only its `spec` is used. A node's ranks share one copy; in the sharded
+ *  layout that holds for validation and test sets, while each rank has its part of the training set
+ *  in its own memory, cut as gw_sampler_shard says. Call it from the thread that initialised MPI.
+ *  Close is also collective and frees everything; d may be NULL. */
 gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm);
 void gw_data_close(gw_data *d);
 
-/** Folder that "fashion-mnist" stands for, if the four files are there; else NULL. Searches
+/** The folder of "fashion-mnist" if it has all four files, else NULL. Searches
  *  $GW_DATA_DIR/fashion-mnist, the Debian package's folder (/usr/share/datasets/fashion-mnist) and
- *  ./data/fashion-mnist. The text is static: call it from one thread. */
+ *  ./data/fashion-mnist. Static text: call it from one thread. */
 const char *gw_data_find_fashion_mnist(void);
 
-/** Inputs of a network on this set: rows * cols * scale^2. */
+/** Inputs of a network for this set: rows * cols * scale^2. */
 static inline int gw_dataset_features(const gw_dataset *s) {
     return s->rows * s->cols * s->scale * s->scale;
 }
 
 /** out (n, features) = images[idx[i] - first] * (1 / 255.f), enlarged: pixel (r, c) of the output
  *  (rows*scale, cols*scale), row-major, is the stored pixel (r / scale, c / scale); labels[i] (may
- *  be NULL) likewise. idx holds global indices that this rank can read, which only assertions
- *  check. OpenMP threads split the rows of a large batch. */
+ *  be NULL) likewise. idx holds global indices that this rank can read; only assertions check
+ *  that. OpenMP threads split the rows of a large batch. */
 void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *out,
                        uint8_t *labels);
 

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Below this many output floats starting a team of threads costs more than it saves. */
+/* Below this many output floats, starting threads costs more than it saves. */
 enum { PARALLEL_FLOATS = 1 << 16 };
 
 static const float unit = 1.0f / 255.0f;
@@ -41,7 +41,7 @@ static void gather_enlarge(float *out, const uint8_t *image, const gw_dataset *s
     }
 }
 
-/* Rows lie at random places of a large set, where hardware prefetching comes too late. */
+/* Rows lie at random places of a large set, so hardware prefetching comes too late. */
 static void gather_prefetch(const uint8_t *image, int pixels) {
     enum { LINE = 64, MOST = 2048 };
     for (int i = 0; i < pixels && i < MOST; i += LINE)

@@ -22,7 +22,7 @@ static const struct {
 /* One file's content: images (n, rows*cols), or labels with rows = cols = 1. */
 typedef struct idx_file {
     char path[PATH_MAX];
-    gw_stream *stream; /* open behind the header, until the data are read */
+    gw_stream *stream; /* open after the header until the data is read */
     uint32_t n, rows, cols;
     uint8_t *data;
 } idx_file;
@@ -84,13 +84,13 @@ static gw_err idx_check_sizes(const idx_file *f, size_t head) {
     if (f->n == 0)
         return gw_fail(GW_ERR_INPUT, "%s: holds 0 samples, expected at least 1", f->path);
     if (f->n > GW_MAX_SAMPLES)
-        return gw_fail(GW_ERR_INPUT, "%s: its header promises %u samples, at most %d can be used",
-                       f->path, f->n, GW_MAX_SAMPLES);
+        return gw_fail(GW_ERR_INPUT, "%s: its header promises %u samples, the limit is %d", f->path,
+                       f->n, GW_MAX_SAMPLES);
     if (f->rows < 1 || f->rows > GW_MAX_SIDE || f->cols < 1 || f->cols > GW_MAX_SIDE)
         return gw_fail(GW_ERR_INPUT,
                        "%s: its header promises images of %u x %u, expected 1 to %d each way",
                        f->path, f->rows, f->cols, GW_MAX_SIDE);
-    /* The file's own size bounds what can come, before any memory is taken for it. */
+    /* The file's own size limits its contents: check before allocating memory. */
     uint64_t bytes = (uint64_t)f->n * f->rows * f->cols;
     uint64_t most = gw_stream_most(f->stream);
     if (bytes + head > most)
@@ -138,7 +138,7 @@ static gw_err read_data(idx_file *f) {
     return GW_OK;
 }
 
-/* Labels must lie in 0..classes-1; *largest is the greatest met. */
+/* Labels must be in 0..classes-1; *largest is the largest seen. */
 static gw_err check_labels(const idx_file *f, int classes, const char *why, int *largest) {
     *largest = 0;
     for (uint32_t i = 0; i < f->n; i++) {
@@ -159,8 +159,8 @@ static gw_err check_pair(const idx_file *images, const idx_file *labels) {
     return GW_OK;
 }
 
-/* What the headers promise of each other, before memory is taken for any of it: in a .gz a flipped
- * bit of a count may promise a thousand times the file's size and still be possible. */
+/* Check the headers against each other before allocating memory: in a .gz a flipped bit of a count
+ * may promise a thousand times the file's size and still look possible. */
 static gw_err check_headers(const idx_file f[FILES]) {
     GW_TRY(check_pair(&f[0], &f[1]));
     GW_TRY(check_pair(&f[2], &f[3]));
@@ -182,10 +182,10 @@ static gw_err check_classes(const idx_file f[FILES], int *classes) {
     return GW_OK;
 }
 
-/* `outline`: of the labels alone. */
+/* `outline`: labels only. */
 static gw_err idx_read_all(idx_file files[FILES], const char *dir, bool outline, int *classes) {
     GW_TRY(idx_locate(files, dir));
-    /* Labels first: small, and as telling about a wrong folder as the images. */
+    /* Labels first: they are small and show a wrong folder as well as the images do. */
     static const int order[FILES] = {1, 3, 2, 0};
     for (int i = 0; i < FILES; i++)
         GW_TRY(idx_read_header(&files[order[i]], parts[order[i]].dims));

@@ -31,9 +31,9 @@ void gw_raw_hash(const gw_raw *raw, char hash[32]) {
     snprintf(hash, 32, "crc32:%08lx", (unsigned long)crc);
 }
 
-/* chosen[i] = 1 for `take` of n samples. */
+/* Set chosen[i] = 1 for `take` of n samples. */
 static gw_err raw_choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t seed) {
-    enum { SALT = 0x76616c69 }; /* apart from the epochs' permutations */
+    enum { SALT = 0x76616c69 }; /* differs from that of the epochs' permutations */
     uint32_t *order = NULL;
     GW_TRY(gw_alloc(&order, n, sizeof *order));
     for (uint32_t i = 0; i < n; i++)

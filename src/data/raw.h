@@ -1,5 +1,5 @@
-/** A whole data set in one process's memory: what a reader or a generator makes, and what data.c
- *  spreads over the ranks. */
+/** A whole data set in one process's memory: made by a reader or a generator, distributed to the
+ *  ranks by data.c. */
 #ifndef GW_DATA_RAW_H
 #define GW_DATA_RAW_H
 
@@ -9,7 +9,7 @@
 
 enum {
     GW_MAX_SIDE = 4096,      /* rows and columns of a stored image */
-    GW_MAX_PIXELS = 1 << 24, /* inputs of a sample, enlarged */
+    GW_MAX_PIXELS = 1 << 24, /* inputs of a sample after enlargement */
     GW_MAX_SAMPLES = 1 << 28
 };
 
@@ -28,12 +28,12 @@ typedef struct gw_raw {
 /** Free the parts and clear *raw. */
 void gw_raw_free(gw_raw *raw);
 
-/** "crc32:xxxxxxxx" of training images, training labels, test images, test labels, in that order:
- *  to be taken before the split. */
+/** "crc32:xxxxxxxx" of training images, training labels, test images, test labels, in that order.
+ *  Take it before the split. */
 void gw_raw_hash(const gw_raw *raw, char hash[32]);
 
-/** *take: the floor(fraction * n) of n training samples that a split sets apart. GW_ERR_USAGE: a
- * part would be empty. */
+/** *take: the floor(fraction * n) of n training samples that a split holds out. GW_ERR_USAGE: a
+ *  part would be empty. */
 gw_err gw_raw_apart(uint32_t n, double fraction, uint32_t *take);
 
 /** Move floor(fraction * train.n) training samples, chosen by `seed`, to raw->validation; both

@@ -59,7 +59,7 @@ int gw_sampler_full(const gw_sampler *s) {
 
 int gw_sampler_max_local(const gw_sampler *s) {
     size_t full = gw_shard_part((size_t)s->batch, s->rank, s->ranks).n;
-    /* A part of a smaller whole can be the larger one: part 2 of 5 of 2 samples is 1, of 3 is 0. */
+    /* The part of a smaller whole can be larger: part 2 of 5 of 2 samples is 1, of 3 it is 0. */
     size_t last = gw_shard_part(s->n % (uint32_t)s->batch, s->rank, s->ranks).n;
     return (int)(full > last ? full : last);
 }
@@ -79,7 +79,7 @@ gw_batch gw_sampler_batch(const gw_sampler *s, int b) {
     size_t size = (size_t)s->batch, begin = (size_t)b * size;
     size_t global = s->n - begin < size ? s->n - begin : size;
     gw_span mine = gw_shard_part(global, s->rank, s->ranks);
-    /* Only the last batch is short, so those before it took a full part each of the shard. */
+    /* Only the last batch is short; each one before took a full part of the shard. */
     size_t at =
         s->sharded ? (size_t)b * gw_shard_part(size, s->rank, s->ranks).n : begin + mine.off;
     return (gw_batch){s->order + at, (int)mine.n, (int)global};

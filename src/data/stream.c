@@ -18,7 +18,7 @@ struct gw_stream {
     uint64_t size; /* of the file */
     bool packed;   /* gzip */
     bool begun;    /* inflateInit2 was called */
-    bool ended;    /* the last member's trailer was checked */
+    bool ended;    /* checked the last member's trailer */
     z_stream z;
     unsigned char input[INPUT_BYTES];
 };
@@ -37,7 +37,7 @@ static gw_err stream_begin(gw_stream *s) {
     if (!s->packed)
         return GW_OK;
     if (inflateInit2(&s->z, 15 + 16) != Z_OK) /* 32 KiB window, gzip wrapping only */
-        return gw_fail(GW_ERR_NOMEM, "%s: no memory to inflate it", s->path);
+        return gw_fail(GW_ERR_NOMEM, "%s: out of memory to inflate it", s->path);
     s->begun = true;
     return GW_OK;
 }
@@ -47,7 +47,7 @@ gw_err gw_stream_open(gw_stream **out, const char *path) {
     if (stat(path, &st) != 0)
         return gw_fail(GW_ERR_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return gw_fail(GW_ERR_INPUT, "%s: is no regular file", path);
+        return gw_fail(GW_ERR_INPUT, "%s: not a regular file", path);
     FILE *file = fopen(path, "rb");
     if (!file)
         return gw_fail(GW_ERR_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
@@ -84,7 +84,7 @@ uint64_t gw_stream_most(const gw_stream *s) {
 }
 
 static gw_err read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *got) {
-    size_t n = s->z.avail_in < want ? s->z.avail_in : want; /* what begin() looked at */
+    size_t n = s->z.avail_in < want ? s->z.avail_in : want; /* what stream_begin() peeked at */
     memcpy(dst, s->z.next_in, n);
     s->z.next_in += n;
     s->z.avail_in -= (unsigned)n;
@@ -96,7 +96,7 @@ static gw_err read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *
     return GW_OK;
 }
 
-/* A member ended well: another may follow at once, and nothing else. */
+/* After a valid member only another member may follow. */
 static gw_err next_member(gw_stream *s) {
     if (s->z.avail_in == 0)
         GW_TRY(stream_refill(s));
@@ -125,7 +125,7 @@ static gw_err inflate_some(gw_stream *s) {
     if (rc == Z_STREAM_END)
         return next_member(s);
     if (rc == Z_MEM_ERROR)
-        return gw_fail(GW_ERR_NOMEM, "%s: no memory to inflate it", s->path);
+        return gw_fail(GW_ERR_NOMEM, "%s: out of memory to inflate it", s->path);
     if (rc != Z_OK)
         return gw_fail(GW_ERR_INPUT,
                        "%s: the compressed data is damaged (%s): fetch the file again", s->path,

@@ -1,6 +1,6 @@
-/** Reads a file's bytes, inflating them where the file is gzip's (by its first two bytes, not by
- *  its name). Unlike gzread it never takes a stream as whole before its CRC-32 and length are
- *  checked, and it refuses bytes that follow the compressed data (RFC 1952). */
+/** Reads a file's bytes and inflates them if the file is gzip's (judged by its first two bytes, not
+ *  by its name). Unlike gzread it accepts a stream only after checking its CRC-32 and length, and
+ *  it refuses bytes after the compressed data (RFC 1952). */
 #ifndef GW_DATA_STREAM_H
 #define GW_DATA_STREAM_H
 
@@ -12,11 +12,11 @@
 typedef struct gw_stream gw_stream;
 
 /** Open a regular file; `path` must outlive the stream, which one thread at a time may use.
- *  GW_ERR_INPUT: it cannot be opened or is no regular file. */
+ *  GW_ERR_INPUT: it cannot be opened or is not a regular file. */
 gw_err gw_stream_open(gw_stream **out, const char *path);
 void gw_stream_close(gw_stream *s); /* s may be NULL */
 
-/** The most bytes that a file of this size can inflate to: what a header may promise. */
+/** Upper bound on what a file of this size can inflate to, and so on what a header may promise. */
 uint64_t gw_stream_most(const gw_stream *s);
 
 /** Read up to `want` bytes; *got < want only at a whole file's end. GW_ERR_INPUT: compressed data

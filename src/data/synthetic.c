@@ -15,14 +15,14 @@ const gw_opt gw_synthetic_opts[] = {
     {"classes", GW_OPT_INT, "10", 2, 256, NULL, NULL, "classes, of equal size"},
     {"clusters", GW_OPT_INT, "1", 1, 16, NULL, NULL, "Gaussian clusters a class"},
     {"informative", GW_OPT_INT, NULL, 1, MAX_INFORMATIVE, NULL, NULL,
-     "features that tell clusters apart (unset: 16, or as many as can be)"},
+     "features that tell clusters apart (default: 16, or as many as possible)"},
     {"redundant", GW_OPT_INT, NULL, 0, 1 << 20, NULL, NULL,
-     "features that combine informative ones (unset: half of the others)"},
+     "features that combine informative ones (default: half of the others)"},
     {"separation", GW_OPT_REAL, "1.5", 0, 100, NULL, NULL,
-     "distance of a cluster from the middle along an informative feature, in deviations"},
-    {"flip", GW_OPT_REAL, "0.01", 0, 1, NULL, NULL, "share of labels replaced by random ones"},
-    {"test", GW_OPT_REAL, "0.16667", 0, 1, NULL, NULL, "share of samples that are the test set"},
-    {"seed", GW_OPT_INT, "1", 0, 0x1p53, NULL, NULL, "seed; another one, another set"},
+     "distance of a cluster from the center along an informative feature, in std. deviations"},
+    {"flip", GW_OPT_REAL, "0.01", 0, 1, NULL, NULL, "fraction of labels replaced by random ones"},
+    {"test", GW_OPT_REAL, "0.16667", 0, 1, NULL, NULL, "fraction of samples in the test set"},
+    {"seed", GW_OPT_INT, "1", 0, 0x1p53, NULL, NULL, "seed of the set"},
     {0}};
 
 /* The distribution that samples are drawn from. C = classes * clusters, I = informative. */
@@ -39,7 +39,7 @@ typedef struct mixture {
 /* Independent streams of the seed. */
 enum { KEY_VERTEX = 1, KEY_MAP, KEY_COMBINE, KEY_PLACE, KEY_LABEL, KEY_SAMPLE };
 
-/* rows of `width` draws uniform in [-1, 1), each scaled to `length`. */
+/* Rows of `width` draws, uniform in [-1, 1), each scaled to `length`. */
 static void random_rows(uint64_t key, float *m, size_t rows, int width, double length) {
     for (size_t r = 0; r < rows; r++) {
         float *row = m + r * (size_t)width;
@@ -83,7 +83,7 @@ static void mixture_free(mixture *m) {
 
 static gw_err mixture_make(mixture *m, double separation) {
     size_t total = (size_t)m->classes * (size_t)m->clusters, wide = (size_t)m->informative;
-    /* Unit variance of center and spread together, so that one byte range serves all. */
+    /* Center and spread together have unit variance, so that one byte range fits all. */
     double spread = 1 / sqrt(1 + separation * separation);
     GW_TRY(gw_alloc(&m->center, total * wide, sizeof *m->center));
     GW_TRY(gw_alloc(&m->map, total * wide * wide, sizeof *m->map));
@@ -111,8 +111,8 @@ static float synthetic_dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-/* Near enough to a standard normal for a value of 8 bits: the sum of eight uniform bytes, less its
- * mean and over its deviation (central limit). Ten times as fast as a true one. */
+/* Approximates a standard normal well enough for 8 bits: the sum of eight uniform bytes, less its
+ * mean, over its deviation (central limit). Ten times as fast as an exact one. */
 static float rough_normal(uint64_t bits) {
     const uint64_t even = 0x00ff00ff00ff00ffu;
     uint64_t pairs = (bits & even) + (bits >> 8 & even);
@@ -120,7 +120,7 @@ static float rough_normal(uint64_t bits) {
     return ((float)sum - 1020.0f) * (1.0f / 209.0215f);
 }
 
-/* Sample i of class *label, which may then be flipped. */
+/* Sample i of class *label, which may be flipped afterwards. */
 static void synthetic_draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t *out) {
     enum { CLUSTER = MAX_INFORMATIVE * 2, FLIP, CLASS, NOISE }; /* counters after the normals' */
     uint64_t key = gw_rng_key(gw_rng_key(m->key, KEY_SAMPLE), i);
@@ -180,7 +180,7 @@ static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
     return GW_OK;
 }
 
-/* How many features carry what; the cluster centers need a vertex each. */
+/* Divide the features into kinds; each cluster center needs a vertex of its own. */
 static gw_err synthetic_divide(const gw_args *args, mixture *m) {
     int need = 1, total = m->classes * m->clusters;
     while (need < MAX_INFORMATIVE && (uint64_t)1 << need < (uint64_t)total)

@@ -19,7 +19,7 @@ extern const gw_opt gw_synthetic_opts[];
  *  thread. GW_ERR_USAGE: options that are out of range or do not fit together. */
 gw_err gw_synthetic_make(gw_raw *raw, const char *spec);
 
-/** The same without a sample: images and labels stay NULL. */
+/** The same without samples: images and labels stay NULL. */
 gw_err gw_synthetic_outline(gw_raw *raw, const char *spec);
 
 #endif

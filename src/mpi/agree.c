@@ -10,7 +10,7 @@ gw_err gw_agree(MPI_Comm comm, gw_err mine) {
     if (gw_err_alone(mine))
         return mine;
     GW_MPI(MPI_Comm_rank(comm, &in.rank));
-    in.err = mine != GW_OK; /* any failure outranks none; ties go to the lowest rank */
+    in.err = mine != GW_OK; /* a failure wins; ties go to the lowest rank */
     in.err = -in.err;
     GW_TRY(gw_allreduce(&in, &worst, 1, MPI_2INT, MPI_MINLOC, comm));
     if (worst.err == 0)

@@ -6,7 +6,7 @@
 
 #include <mpi.h>
 
-/** GW_OK, or GW_ERR_MPI with MPI's own words for the code `rc` that `call` returned. */
+/** GW_OK, or GW_ERR_MPI with MPI's own text for the code `rc` that `call` returned. */
 gw_err gw_mpi_check(int rc, const char *call);
 
 /** Call MPI and hand a failure up: GW_MPI(MPI_Barrier(comm)). */

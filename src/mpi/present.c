@@ -8,7 +8,7 @@ void gw_present_start(void) {
     gw_present_calls *aside = &gw_present[GW_PRESENT_ASIDE];
     if (gw_present_thread == GW_PRESENT_MAIN)
         return;
-    gw_present_thread = GW_PRESENT_MAIN; /* what it called before was taken for another's */
+    gw_present_thread = GW_PRESENT_MAIN; /* until now its calls were counted as another thread's */
     atomic_store(&aside->call, NULL);
     atomic_store(&aside->posted, NULL);
 }

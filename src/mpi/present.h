@@ -1,6 +1,6 @@
-/** What the threads of this process do at this moment, for a reader on another thread who wants to
- *  say so while they may be stuck: the ledger's region and the MPI call. Relaxed stores, which are
- *  plain ones on today's processors; in order for the writer, not for the reader. */
+/** What this process's threads are doing right now, for a reader on another thread that reports it
+ *  when they may be stuck: the ledger's region and the MPI call. Relaxed stores, plain ones on
+ *  current CPUs; ordered for the writer, not for the reader. */
 #ifndef GW_MPI_PRESENT_H
 #define GW_MPI_PRESENT_H
 
@@ -9,10 +9,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/** Of the main thread, and of all others together (a progress thread, if there is one). */
+/** One for the main thread, one for all others together (at most a progress thread). */
 typedef struct gw_present_calls {
-    _Atomic(const char *) call;   /* of MPI, the last one; NULL: none yet */
-    _Atomic(const char *) posted; /* the last that started something */
+    _Atomic(const char *) call;   /* the last MPI call; NULL: none yet */
+    _Atomic(const char *) posted; /* the last call that started an operation */
     atomic_bool inside;           /* `call` has not returned */
 } gw_present_calls;
 

@@ -12,7 +12,7 @@ void gw_wait_yields(bool yields) {
     atomic_store(&yielding, yields);
 }
 
-/* A call of MPI while another thread may be at it, too. */
+/* An MPI call while another thread may make one. */
 #define IN_TURN(call)                                                                              \
     do {                                                                                           \
         gw_turn_take();                                                                            \

@@ -1,4 +1,4 @@
-/** Ranks by the numbers that a user knows: those in MPI_COMM_WORLD. */
+/** Ranks as the user knows them: numbers in MPI_COMM_WORLD. */
 #ifndef GW_MPI_WORLD_H
 #define GW_MPI_WORLD_H
 

@@ -1,5 +1,4 @@
-/** What the elementwise kernels share: clones for wider vectors, and exp and tanh that vectorise.
- */
+/** Shared by the elementwise kernels: clones for wider vectors, and vectorisable exp and tanh. */
 #ifndef GW_NN_ELEMENTWISE_H
 #define GW_NN_ELEMENTWISE_H
 
@@ -8,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/** Elements of an elementwise kernel below which waking threads costs more than it saves. */
+/** Below this many elements, waking threads costs an elementwise kernel more than it saves. */
 enum { GW_PARALLEL_ELEMENTS = 1 << 15 };
 
 /** exp(x), relative error below 2e-7, after Cephes (Moshier); saturates at exp(-87) and exp(88),

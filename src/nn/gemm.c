@@ -10,22 +10,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What one more thread must be given to pay for its wake-up: some microseconds of arithmetic. */
+/* Work that pays for waking one more thread: some microseconds of arithmetic. */
 #define FLOPS_PER_THREAD 5e5
 
-/* Rows and columns of C, and its sums, are cut at these: near what the libraries' innermost kernels
- * work on. */
+/* Cuts of C's rows and columns, and of its sums, are multiples of these, near the tiles of the
+ * libraries' innermost kernels. */
 enum { ROWS = 8, COLS = 16, TERMS = 64 };
 
-/* What pieces cost beyond the product, in the time of a multiplication and addition: an element of
- * an operand that is packed once more (10 to 60, by library, instruction set and transposition),
- * and one of C that is read and written once more (2 to 13); see docs/measurement.md. */
+/* Extra cost of pieces, in multiply-adds: for each element of an operand packed once more (10 to
+ * 60, by library, instruction set and transposition), and for each element of C read and written
+ * once more (2 to 13); see docs/measurement.md. */
 #define PACKING   40.0
 #define UPDATING  10.0
-#define MOST_LOST 0.02 /* of a product's time, for pieces */
+#define MOST_LOST 0.02 /* share of a product's time that pieces may cost */
 enum { MOST_CUTS = 32 };
 
-/* A product of this size that adds is more like one that writes than any of another size. */
+/* Prefers products with the same beta (zero or not) over any other size. */
 #define OTHER_BETA 1.01f
 
 static const gw_gemm_backend *const linked[] = {
@@ -41,11 +41,11 @@ enum { LINKED = sizeof linked / sizeof *linked };
 
 static pthread_once_t gemm_once = PTHREAD_ONCE_INIT;
 static gw_gemm_identity gemm_identity[LINKED];
-static char libraries[LINKED * (GW_GEMM_TEXT + 3)]; /* those of `linked` that may compute */
-static int gemm_first, gemm_end = LINKED;           /* these */
+static char libraries[LINKED * (GW_GEMM_TEXT + 3)]; /* names of those in use */
+static int gemm_first, gemm_end = LINKED;           /* [first, end): those in use */
 static gw_gemm_plan gemm_plan = {.piece = INFINITY};
 
-static _Atomic(const char *) failure[LINKED]; /* of the first product of each that failed */
+static _Atomic(const char *) failure[LINKED]; /* each one's first failure */
 
 /* ---- libraries ---- */
 
@@ -142,7 +142,7 @@ static float gemm_apart(int a, int b) {
     return a > b ? (float)a / (float)b : (float)b / (float)a;
 }
 
-/* Of other sizes than were planned are the last batch of an epoch and evaluations. */
+/* The last batch of an epoch and evaluations have sizes that were not planned. */
 static const gw_gemm_choice *find_choice(const gw_product *p) {
     const gw_gemm_choice *best = NULL;
     float nearest = INFINITY;
@@ -183,7 +183,7 @@ static double gemm_widest(int n, int parts, int unit) {
     return width < n ? width : n;
 }
 
-/* The largest tile's cost when C is cut into pm x pn: products, and the packing of its operands,
+/* Cost of the largest tile when C is cut into pm x pn: its products, and packing its operands,
  * which each tile repeats. */
 static double gemm_cost(int m, int n, int pm, int pn) {
     double tm = gemm_widest(m, pm, ROWS), tn = gemm_widest(n, pn, COLS);
@@ -204,7 +204,7 @@ static void choose_grid(int m, int n, int threads, int *pm, int *pn) {
     }
 }
 
-/* What cutting costs, of the product's time. */
+/* Cost of cutting, as a share of the product's time. */
 static double gemm_lost(const gw_product *p, gw_gemm_cuts c) {
     return PACKING * (c.rows - 1.0) / p->m + PACKING * (c.cols - 1.0) / p->n +
            UPDATING * (c.depth - 1.0) / p->k;
@@ -222,12 +222,12 @@ static int most_cuts(int n, int unit) {
 
 typedef struct search {
     const gw_product *p;
-    double piece, size, cost; /* of the best so far */
+    double piece, size, cost; /* of the best cuts so far */
     gw_gemm_cuts best;
 } search;
 
-/* Whether the cuts cost little; then they are the best if they are the cheapest that are fine
- * enough, or, while none are, the finest. */
+/* True if the cuts cost little; then they become the best if they are the cheapest that are fine
+ * enough or, while none are, the finest. */
 static bool gemm_consider(search *s, gw_gemm_cuts c) {
     double size = gemm_largest(s->p, c), costs = gemm_lost(s->p, c);
     if (costs > MOST_LOST)
@@ -293,7 +293,7 @@ static job gemm_part_of(const job *all, int i, int m, int j, int n) {
     return part;
 }
 
-/* Terms [from, to) of its sums; all but the first go on from what C holds. */
+/* Terms [from, to) of its sums; all but the first accumulate onto C. */
 static job terms_of(const job *all, int from, int to) {
     job part = *all;
     part.p.k = to - from;
@@ -303,7 +303,7 @@ static job terms_of(const job *all, int from, int to) {
     return part;
 }
 
-/* The library on so many threads, whatever this thread's OpenMP setting says. */
+/* Call the library on `threads` threads, whatever this thread's OpenMP setting. */
 static void call_library(const job *j, int library, int threads) {
     int before = omp_get_max_threads();
     if (before != threads)

@@ -1,5 +1,5 @@
-/** Matrix products: one small seam over well-kept libraries (oneDNN, and any CBLAS), and the plan
- *  that says which of them computes what. */
+/** Matrix products: one seam over oneDNN and any CBLAS, and the plan that says which computes which
+ *  product. */
 #ifndef GW_NN_GEMM_H
 #define GW_NN_GEMM_H
 
@@ -7,39 +7,39 @@
 
 #include <stdbool.h>
 
-/** Check and, where that is possible, mend what the libraries chose for this CPU; call once, first
- *  thing in main(), before MPI_Init: OpenBLAS picks its kernels when it is loaded, so mending a
- *  wrong pick means executing the program anew with OPENBLAS_CORETYPE set. Returns only when
- *  nothing needs that. `argv` is handed to execv. */
+/** Check which kernels the libraries chose for this CPU and fix them if possible. OpenBLAS chooses
+ *  when it is loaded, so a fix means to execute the program again with OPENBLAS_CORETYPE set. Call
+ *  it once, first thing in main(), before MPI_Init; it returns only if no restart is needed. `argv`
+ *  is passed to execv. */
 void gw_gemm_mend(char **argv);
 
-/** Let products be computed by `library` alone: "dnnl", "cblas"; "auto": by all that are linked.
- *  Before the first product. GW_ERR_UNSUPPORTED: this build lacks it. */
+/** Restrict products to `library`: "dnnl" or "cblas"; "auto": any that is linked. Before the first
+ *  product. GW_ERR_UNSUPPORTED: this build lacks it. */
 gw_err gw_gemm_allow(const char *library);
 
-/** Libraries and kernel sets that may compute, e.g. "oneDNN 2.6.3 (avx512_core)", "OpenBLAS 0.3.21
- *  (SkylakeX, mended from Prescott)", with " + " between them. Static string. */
+/** Libraries in use with their kernel sets, e.g. "oneDNN 2.6.3 (avx512_core)", "OpenBLAS 0.3.21
+ *  (SkylakeX, mended from Prescott)", joined by " + ". Static string. */
 const char *gw_gemm_library(void);
 
-/** What is wrong with the kernel set for this CPU and what to do, or NULL: one of the libraries
- *  that may compute is well. Static string. */
+/** What is wrong with the kernel set for this CPU and what to do; NULL if one of the libraries in
+ *  use is fine. Static string. */
 const char *gw_gemm_warning(void);
 
 /** C(m,n) = op(A)(m,k) * op(B)(k,n) + beta * C, row-major, op = transpose where the flag is set:
  *  A is stored (m,k) or, transposed, (k,m); B is (k,n) or (n,k); leading dimensions are those of
- *  the stored matrices. Split over the OpenMP threads by tiles of C, so every element of C is
- *  summed by one thread and no sum is shared, or by the library's own threads, as the plan says.
- *  m, n or k may be 0. If the library fails C is undefined, and gw_gemm_check says so. */
+ *  the stored matrices. As the plan says, either OpenMP threads take tiles of C, each element
+ *  summed by one thread, or the library uses its own threads. m, n or k may be 0. If the library
+ *  fails, C is undefined and gw_gemm_check reports it. */
 void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc);
 
-/** GW_OK unless a product has failed since the program began: then GW_ERR_INTERNAL with the
- * library's reason for the first. A step asks once, before anybody uses its results; any thread. */
+/** GW_OK unless a product has failed since the program started: then GW_ERR_INTERNAL with the
+ *  library's reason for the first. A step asks once, before its results are used; any thread. */
 gw_err gw_gemm_check(void);
 
-/** Cut long products from now on into pieces, as the plan says, and call f(ctx) between them: how
- *  messages are moved on under computation. A product in pieces may round otherwise than a whole
- *  one. NULL: products are whole. For the thread that calls gw_gemm, which f runs on. */
+/** From now on cut long products into pieces, as the plan says, and call f(ctx) between them, to
+ *  move messages during computation. A product in pieces may round differently. NULL: whole
+ *  products. For the thread that calls gw_gemm, on which f runs. */
 void gw_gemm_between(void (*f)(void *ctx), void *ctx);
 
 /* ---- the plan ---- */
@@ -48,20 +48,20 @@ void gw_gemm_between(void (*f)(void *ctx), void *ctx);
 typedef struct gw_product {
     bool ta, tb;
     int m, n, k;
-    bool add; /* beta is not 0: a library that is fast at one may be slow at the other */
+    bool add; /* beta is not 0: a library fast at one may be slow at the other */
 } gw_product;
 
 /** Multiplications and additions. */
 double gw_product_flops(const gw_product *p);
 
-/** Ways to compute a product are numbers from 0 on: a library with our tiles over the threads, or
- *  with its own. */
+/** Ways to compute a product are numbered from 0: a library on our tiles over the threads, or with
+ *  its own threads. */
 enum { GW_GEMM_WAYS = 4, GW_GEMM_CHOICES = 256 };
-/** "dnnl", "dnnl-threads" or "cblas"; NULL: not with these libraries and so many threads. */
+/** "dnnl", "dnnl-threads" or "cblas"; NULL: not available with these libraries and threads. */
 const char *gw_gemm_way_name(int way, int threads);
-/** -1: there is none of that name. */
+/** -1: no such name. */
 int gw_gemm_way_named(const char *name, int threads);
-/** Of products that no plan knows. */
+/** The way of products that no plan covers. */
 int gw_gemm_way_first(void);
 
 typedef struct gw_gemm_choice {
@@ -69,19 +69,18 @@ typedef struct gw_gemm_choice {
     int whole, pieced; /* ways: as a whole, and cut into pieces */
 } gw_gemm_choice;
 
-/** Plain data: may be sent as bytes. Products that are not listed go the way of the most similar
- *  one; if none is, the first. */
+/** Plain data: may be sent as bytes. A product that is not listed uses the way of the most similar
+ *  one; without any, the first way. */
 typedef struct gw_gemm_plan {
     int n;
-    double piece; /* operations; products of no more are never cut; INFINITY: none are */
+    double piece; /* operations; smaller products are never cut; INFINITY: none is */
     gw_gemm_choice choice[GW_GEMM_CHOICES];
 } gw_gemm_plan;
 
-/** Compute by this plan, which is copied, from now on; until then: the first
- *  way, nothing cut. */
+/** Copy this plan and use it from now on; before: the first way, nothing cut. */
 void gw_gemm_adopt(const gw_gemm_plan *plan);
 
-/** Into how many rows and columns of C, and runs of its sums' terms, a product is cut. */
+/** Number of cuts of a product: of C's rows and columns, and of its sums' terms. */
 typedef struct gw_gemm_cuts {
     int rows, cols, depth;
 } gw_gemm_cuts;
@@ -90,8 +89,8 @@ static inline int gw_gemm_cuts_pieces(gw_gemm_cuts c) {
     return c.rows * c.cols * c.depth;
 }
 
-/** How a plan with that `piece` cuts a product: of the cuts that cost at most 2% of its time the
- *  cheapest whose pieces are no larger, or those of the smallest pieces if none are. */
+/** How a plan with this `piece` cuts a product: of the cuts that cost at most 2% of its time, the
+ *  cheapest whose pieces are small enough, or else those of the smallest pieces. */
 gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece);
 
 #endif

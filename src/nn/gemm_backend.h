@@ -1,5 +1,5 @@
-/** What a GEMM library owes src/nn/gemm.c: one product, its name, and what is wrong with it here.
- *  Those that the build found are compiled in (GW_HAVE_DNNL, GW_HAVE_CBLAS). */
+/** What src/nn/gemm.c needs of a GEMM library: one product, its name, and warnings. The libraries
+ *  that the build found are compiled in (GW_HAVE_DNNL, GW_HAVE_CBLAS). */
 #ifndef GW_NN_GEMM_BACKEND_H
 #define GW_NN_GEMM_BACKEND_H
 
@@ -10,19 +10,20 @@ enum { GW_GEMM_TEXT = 256 };
 
 typedef struct gw_gemm_identity {
     char library[GW_GEMM_TEXT]; /* name, version, kernel set */
-    char warning[GW_GEMM_TEXT]; /* "": all is well */
+    char warning[GW_GEMM_TEXT]; /* "": none */
 } gw_gemm_identity;
 
 typedef struct gw_gemm_backend {
     const char *name;
     bool threads; /* it follows omp_get_max_threads(); else a product runs on the calling thread */
-    /** As gw_gemm with m, n, k > 0. NULL, or the library's word for why it could not (a static
-     *  string); C is then undefined. */
+    /** As gw_gemm with m, n, k > 0. NULL, or the library's reason for failing (a static string); C
+     *  is then undefined. */
     const char *(*product)(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
                            const float *b, int ldb, float beta, float *c, int ldc);
-    /** Keep threads of its own to one and say what it is. Called once, before the first product. */
+    /** Restrict its own threads to one and fill in its identity. Called once, before the first
+     *  product. */
     void (*setup)(gw_gemm_identity *id);
-    /** gw_gemm_mend's work, or NULL. Returns when nothing is to be mended by a new start. */
+    /** gw_gemm_mend for this library, or NULL. Returns if no restart can help. */
     void (*mend)(char **argv);
 } gw_gemm_backend;
 

@@ -1,5 +1,5 @@
-/* GEMM by CBLAS: OpenBLAS, MKL, BLIS or any other. What only one of them has is looked up at run
- * time, so that one source serves them all. */
+/* GEMM by CBLAS: OpenBLAS, MKL, BLIS or any other. Extensions of one library are looked up at run
+ * time, so one source serves all. */
 #include "nn/gemm_backend.h"
 #include "nn/openblas.h"
 
@@ -15,7 +15,7 @@ static const char *gemm_cblas_product(bool ta, bool tb, int m, int n, int k, con
                                       int ldc) {
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n,
                 k, 1.0f, a, lda, b, ldb, beta, c, ldc);
-    return NULL; /* CBLAS has no way to tell */
+    return NULL; /* CBLAS cannot report errors */
 }
 
 typedef void (*function)(void);
@@ -28,7 +28,7 @@ static function gemm_cblas_find(const char *name) {
     return f;
 }
 
-/* The text of a `char *name(void)` of the library's, or NULL. */
+/* Call the library's `char *name(void)`; NULL if it has none. */
 static const char *gemm_cblas_ask(const char *name) {
     char *(*f)(void) = (char *(*)(void))gemm_cblas_find(name);
     return f ? f() : NULL;
@@ -55,12 +55,12 @@ static void gemm_cblas_mend(char **argv) {
     const char *core_type;
     if (gw_openblas_judge(&f, &core_type) != GW_OPENBLAS_MEND)
         return;
-    /* The marker first: without it a mend that does not help would start anew for ever. */
+    /* Set the marker first: without it a failed fix would restart forever. */
     if (setenv(GW_OPENBLAS_MARKER, f.core, 1) != 0)
         return;
     if (setenv("OPENBLAS_CORETYPE", core_type, 1) == 0)
         execv("/proc/self/exe", argv);
-    /* Not mended: gw_gemm_warning says what to do, as the marker is set. */
+    /* execv failed: as the marker is set, gw_gemm_warning says what to do. */
 }
 
 /* openblas_get_config() begins "OpenBLAS 0.3.21 NO_LAPACKE ...": its first two words. */
@@ -91,12 +91,12 @@ static void name_other(char *out, size_t cap) {
     } else if (blis && blis_arch && blis_arch_name) {
         snprintf(out, cap, "BLIS %s (%s)", blis, blis_arch_name(blis_arch()));
     } else {
-        snprintf(out, cap, "CBLAS of unknown make");
+        snprintf(out, cap, "unknown CBLAS library");
     }
 }
 
-/* gw_gemm's own threads call the library; its threads on top of them would only get in the way.
- * OpenBLAS starts its threads when it is loaded, and they spin for a while: they end here. */
+/* gw_gemm's own threads call the library, so its threads would only compete with them. OpenBLAS
+ * starts threads when it is loaded, and they spin for a while: this ends them. */
 static void keep_to_one_thread(void) {
     void (*openblas)(int) = (void (*)(int))gemm_cblas_find("openblas_set_num_threads");
     int (*end_threads)(void) = (int (*)(void))gemm_cblas_find("blas_thread_shutdown_");

@@ -67,7 +67,7 @@ static void gemm_dnnl_setup(gw_gemm_identity *id) {
     gemm_dnnl_judge(isa, id->warning, sizeof id->warning);
 }
 
-/* It picks by CPU features at each start: there is nothing to mend. */
+/* No `mend`: it chooses by CPU features at each start. */
 const gw_gemm_backend gw_gemm_dnnl = {.name = "dnnl",
                                       .threads = true,
                                       .product = gemm_dnnl_product,

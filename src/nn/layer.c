@@ -7,7 +7,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* Columns are dealt to threads in these units: a cache line of floats. */
+/* Threads get whole cache lines of columns. */
 enum { LINE = 16 };
 
 /* y = f(y + b) on rows of `cols`, one function a transfer so that each inner loop is one formula.
@@ -23,7 +23,7 @@ GW_CLONES static void finish_relu(float *restrict y, const float *restrict b, in
     for (int i = 0; i < rows; i++, y += cols)
         for (int j = 0; j < cols; j++) {
             float z = y[j] + b[j];
-            y[j] = z < 0.0f ? 0.0f : z; /* NaN passes: a diverged run must not look healthy */
+            y[j] = z < 0.0f ? 0.0f : z; /* keeps NaN: a diverged run must not look healthy */
         }
 }
 
@@ -102,7 +102,7 @@ void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, 
     }
 }
 
-/* Biases and transfer of the forward pass, by as many threads as the size is worth. */
+/* Biases and transfer of the forward pass, on as many threads as the size pays for. */
 static void layer_finish(const gw_layer *layer, float *y, const float *b, int batch) {
     int out = layer->out, threads = gw_layer_threads(batch, out);
     if (threads == 1) {

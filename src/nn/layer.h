@@ -14,7 +14,7 @@ typedef enum gw_transfer {
     GW_TRANSFER_RELU = GW_RELU,
     GW_TRANSFER_SIGMOID = GW_SIGMOID,
     GW_TRANSFER_TANH = GW_TANH,
-    GW_TRANSFER_LINEAR /* the last layer: its output are the logits */
+    GW_TRANSFER_LINEAR /* the last layer, whose outputs are the logits */
 } gw_transfer;
 
 typedef struct gw_layer {
@@ -31,7 +31,7 @@ void gw_layer_finish(gw_transfer transfer, float *y, const float *b, int rows, i
 void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
                     size_t ld);
 
-/** Threads that share these kernels on a batch of such a size: 1, or all. */
+/** Threads that these kernels use for a batch of this size: 1, or all. */
 int gw_layer_threads(int rows, int cols);
 
 /** y = f(x W + b); `params` holds W, then b. OpenMP threads share large batches. */
@@ -39,8 +39,8 @@ void gw_layer_forward(const gw_layer *layer, const float *params, const float *x
                       int batch);
 
 /** From dy = d(loss)/dy, which becomes d(loss)/d(x W + b) in place: grads = dW, then db, written or
- *  (`add`) added to what is there. y is what the forward pass left. Each sum is one thread's own,
- *  so the result depends on nothing but the number of threads. */
+ *  (`add`) added to what is there. y is what the forward pass left. One thread computes each
+ *  sum, so the result depends only on the number of threads. */
 void gw_layer_backward(const gw_layer *layer, float *grads, bool add, const float *x,
                        const float *y, float *dy, int batch);
 

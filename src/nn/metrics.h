@@ -1,4 +1,4 @@
-/** Classification metrics out of a confusion matrix. */
+/** Classification metrics from a confusion matrix. */
 #ifndef GW_NN_METRICS_H
 #define GW_NN_METRICS_H
 
@@ -16,7 +16,7 @@ typedef struct gw_class_metrics {
 void gw_confusion_add(int64_t *confusion, int classes, const float *logits, const uint8_t *labels,
                       int batch);
 
-/** Per-class metrics into per_class[0..C), unweighted means into *macro, accuracy returned. */
+/** Per-class metrics to per_class[0..C), unweighted means to *macro; returns the accuracy. */
 double gw_confusion_metrics(const int64_t *confusion, int classes, gw_class_metrics *per_class,
                             gw_class_metrics *macro);
 

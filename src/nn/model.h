@@ -1,6 +1,6 @@
 /** A multilayer perceptron over one flat arena: dense layers, softmax cross-entropy on top.
  *  The step is exposed layer by layer, so that a trainer can exchange one layer's gradient while
- *  the next is computed. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
+ *  it computes the next. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
 #ifndef GW_NN_MODEL_H
 #define GW_NN_MODEL_H
 
@@ -34,8 +34,8 @@ const gw_model_spec *gw_model_get_spec(const gw_model *m);
 int gw_model_layers(const gw_model *m);
 /** Layer l's part of the arena: weights (in,out) row-major, then biases (out). */
 gw_span gw_model_span(const gw_model *m, int l);
-/** All of them in order, and their tensors, two a layer: weights (in,out), biases (1,out). The
- *  model's own, as long as it lives. */
+/** All layers' spans in order, and their tensors, two a layer: weights (in,out), biases (1,out).
+ *  Owned by the model. */
 const gw_span *gw_model_spans(const gw_model *m);
 const gw_tensor *gw_model_tensors(const gw_model *m);
 int gw_model_tensor_count(const gw_model *m);
@@ -43,8 +43,8 @@ size_t gw_model_size(const gw_model *m); /* floats in the arena */
 float *gw_model_params(gw_model *m);
 float *gw_model_grads(gw_model *m);
 
-/** From now on work on these two arenas of gw_model_size floats, which stay the caller's and must
- *  outlive the model's use; the parameters are what `params` holds. */
+/** Use these two arenas of gw_model_size floats from now on. The caller owns them, keeps them while
+ *  the model is used, and has put the parameters into `params`. */
 void gw_model_lend(gw_model *m, float *params, float *grads);
 
 /** Where the caller puts the batch: (max_batch, inputs). */
@@ -65,20 +65,20 @@ double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_s
  *  gw_model_descend between one layer and the next. batch == 0 writes zeros. */
 void gw_model_backward(gw_model *m, int l, int batch);
 
-/** The same, but added to sums[span(l)] of an arena of the caller's; grads is left alone. */
+/** The same, but adds to sums[span(l)] of the caller's arena and leaves grads alone. */
 void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums);
 
-/** From layer l down to what the backward pass of layer l-1 begins with (nothing for l == 0).
- * Apart, so that layer l's gradient can be on its way meanwhile. */
+/** Compute what the backward pass of layer l-1 starts from (nothing for l == 0). Separate, so that
+ *  layer l's gradient can be sent meanwhile. */
 void gw_model_descend(gw_model *m, int l, int batch);
 
 /** Floating-point operations of one forward and backward pass over `batch` samples. */
 double gw_model_flops(const gw_model *m, int batch);
 
-/** Write spec and parameters to DIR/NAME, or open a model from a file written so. */
+/** Write spec and parameters to DIR/NAME, or open a model from such a file. */
 gw_err gw_model_save(gw_model *m, const char *dir, const char *name);
-/** The same with other parameters, of which it reads gw_model_size floats: while they are trained
- *  on another thread, too. The file's size and checksum as gw_io_close_with tells them. */
+/** The same with `params`, gw_model_size floats, which another thread may be training. Returns the
+ *  file's size and checksum as gw_io_close_with does. */
 gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
                         uint64_t *bytes, uint32_t *crc32);
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch);

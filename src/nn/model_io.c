@@ -11,7 +11,7 @@
 #define LARGEST_FILE (GW_MAX_PARAMS * sizeof(float) + 4096)
 enum { VERSION = 1 };
 
-/* What a file says of the model before its parameters; fixed widths, whatever an enum's size. */
+/* A file's header of the model; fixed widths, whatever an enum's size. */
 static gw_err spec_fields(gw_io *io, gw_model_spec *spec, const char *where) {
     int32_t shape[5] = {spec->inputs, spec->classes, spec->n_hidden, (int32_t)spec->activation,
                         (int32_t)spec->init};
@@ -34,8 +34,8 @@ static gw_err spec_fields(gw_io *io, gw_model_spec *spec, const char *where) {
     return GW_OK;
 }
 
-/* Saves *m or, loading, makes it. `file_bytes` bounds what a file may claim, before memory is taken
- * for it. */
+/* Save *m or, loading, make it. `file_bytes` limits what a file may claim before memory is
+ * allocated for it. */
 static gw_err model_fields(gw_io *io, gw_model **m, const float *params, int max_batch,
                            const char *where, size_t file_bytes) {
     gw_model_spec spec = {0};

@@ -1,4 +1,4 @@
-/** Inside src/nn: how a model is laid out, and how one comes to be. */
+/** Inside src/nn: layout and construction of a model. */
 #ifndef GW_NN_MODEL_PARTS_H
 #define GW_NN_MODEL_PARTS_H
 
@@ -13,19 +13,19 @@ struct gw_model {
     int n_layers, max_batch;
     size_t size;
     gw_layer layers[GW_MAX_LAYERS];
-    gw_span spans[GW_MAX_LAYERS]; /* of the layers, as others ask for them */
+    gw_span spans[GW_MAX_LAYERS]; /* of the layers */
     gw_tensor tensors[2 * GW_MAX_LAYERS];
     float *params, *grads;
-    bool lent; /* these two are the caller's */
+    bool lent; /* the caller owns these two */
     float *input;
     float *outputs[GW_MAX_LAYERS]; /* (max_batch, out) each; the last holds the logits */
     float *deltas[2];              /* d(loss)/d(output) of hidden layer l: deltas[l % 2] */
-    double *losses;                /* per sample, */
-    uint8_t *hits;                 /* so that the threads share no sum */
+    double *losses;                /* one a sample, as hits: */
+    uint8_t *hits;                 /* threads share no sum */
 };
 
-/** Check widths, counts and the arena's size; on success *params is that size in floats. Failures
- *  are of kind `kind`, and the message begins with `where` ("" or "FILE: "). */
+/** Check widths, counts and the arena's size; set *params to that size in floats. Failures have the
+ *  kind `kind` and messages that begin with `where` ("" or "FILE: "). */
 gw_err gw_model_check(const gw_model_spec *spec, gw_err kind, const char *where, size_t *params);
 
 /** gw_model_open without the initialisation: all parameters 0. `spec` has been checked. */

@@ -19,7 +19,7 @@ gw_openblas_verdict gw_openblas_judge(const gw_openblas_facts *f, const char **c
     if (!f->core || !*core_type || openblas_among(f->core, sets_avx512) ||
         (!f->avx512 && openblas_among(f->core, sets_avx2)))
         return GW_OPENBLAS_FINE;
-    if (f->mended_from) /* before the next line: mending sets OPENBLAS_CORETYPE as well */
+    if (f->mended_from) /* first, since mending sets OPENBLAS_CORETYPE, too */
         return GW_OPENBLAS_STILL_WEAK;
     if (f->user_core)
         return GW_OPENBLAS_USER_WEAK;

@@ -1,17 +1,17 @@
-/** OpenBLAS picks its kernels by CPU model when it is loaded; a model that is newer than itself
- * gets the oldest ones, five times slower. Here is decided what to do about a pick;
- * src/nn/gemm_cblas.c does it. */
+/** OpenBLAS chooses its kernels by CPU model when it is loaded; on a CPU newer than itself it takes
+ *  its oldest ones, five times slower. This decides what to do about its choice;
+ *  src/nn/gemm_cblas.c does it. */
 #ifndef GW_NN_OPENBLAS_H
 #define GW_NN_OPENBLAS_H
 
 #include <stdbool.h>
 
-/** Variable that a mended program finds set: the kernel set that it was mended from. */
+/** Variable set for a restarted program: the kernel set that OpenBLAS chose before. */
 #define GW_OPENBLAS_MARKER "GW_OPENBLAS_MENDED"
 
 typedef struct gw_openblas_facts {
     const char *core;        /* openblas_get_corename(); NULL: the library is not OpenBLAS */
-    bool dynamic;            /* built with all kernel sets, so OPENBLAS_CORETYPE has a say */
+    bool dynamic;            /* built with all kernel sets, so OPENBLAS_CORETYPE works */
     bool avx512, avx2;       /* the CPU: AVX-512 F, DQ, BW and VL; AVX2 and FMA */
     const char *user_core;   /* OPENBLAS_CORETYPE, NULL: unset */
     const char *mended_from; /* GW_OPENBLAS_MARKER, NULL: unset */
@@ -19,13 +19,12 @@ typedef struct gw_openblas_facts {
 
 typedef enum gw_openblas_verdict {
     GW_OPENBLAS_FINE,       /* the kernels suit the CPU, or it is another library */
-    GW_OPENBLAS_MEND,       /* start anew with OPENBLAS_CORETYPE = *core_type */
-    GW_OPENBLAS_USER_WEAK,  /* the user's own OPENBLAS_CORETYPE is to blame: his to change */
+    GW_OPENBLAS_MEND,       /* restart with OPENBLAS_CORETYPE = *core_type */
+    GW_OPENBLAS_USER_WEAK,  /* the user's OPENBLAS_CORETYPE is to blame: for the user to change */
     GW_OPENBLAS_STILL_WEAK, /* mending did not help, or cannot in this build of OpenBLAS */
 } gw_openblas_verdict;
 
-/** Judge a pick. *core_type becomes the kernel set that the CPU deserves, NULL where any will do.
- */
+/** Judge a choice. *core_type: the kernel set that suits the CPU, NULL if any does. */
 gw_openblas_verdict gw_openblas_judge(const gw_openblas_facts *facts, const char **core_type);
 
 #endif

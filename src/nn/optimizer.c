@@ -13,9 +13,8 @@ struct gw_optimizer {
     float *velocity; /* NULL without momentum */
 };
 
-/* The gradient's scale and the rate are apart where the velocity or the decay stands between them;
- * plain SGD folds them. Each pass reads and writes every array once: the update is bound by memory.
- */
+/* Scale and rate are separate factors if velocity or decay comes between them; plain SGD multiplies
+ * them first. Updates are memory-bound, so each pass reads and writes every array once. */
 GW_CLONES static void step_plain(float *restrict p, const float *restrict g, size_t n, float rate) {
     for (size_t i = 0; i < n; i++)
         p[i] -= rate * g[i];
@@ -127,7 +126,7 @@ float *gw_optimizer_momentum(gw_optimizer *o) {
 }
 
 gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io) {
-    float none = 0.0f; /* an empty field still wants an address */
+    float none = 0.0f; /* an empty field still needs an address */
     return gw_io_field(io, "velocity", o->velocity ? o->velocity : &none,
                        o->velocity ? o->n * sizeof *o->velocity : 0);
 }

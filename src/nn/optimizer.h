@@ -19,8 +19,8 @@ void gw_optimizer_close(gw_optimizer *o);
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                          float scale);
 
-/** True if an update leaves a parameter alone whose gradient is zero: neither momentum nor decay.
- *  Then gw_optimizer_update_at() moves param[at[i]], each of them named once, along grad[i]. */
+/** True if an update does not change a parameter with a zero gradient: neither momentum nor decay.
+ *  Then gw_optimizer_update_at() moves param[at[i]], each index once, along grad[i]. */
 bool gw_optimizer_lists(const gw_optimizer *o);
 void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, const float *grad,
                             size_t n, float lr, float scale);

@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1024 }; /* exchanges in flight at once that are told apart */
+enum { MOST = 1024 }; /* exchanges in flight that can be told apart */
 
 gw_trace_store gw_trace_the;
 
-/* Other threads ask for the step in which they start an exchange. */
+/* Other threads read the step in which they start an exchange. */
 static atomic_int_fast64_t next_step;
 
-/* Exchanges that have started and not ended: only whole ones come to the ring, so that none ever
- * lacks an end. Under the ledger's lock, as all that `exchange` and `aside` do. */
+/* Exchanges in flight: they go to the ring once complete, so none there lacks an end. Guarded by
+ * the ledger's lock, like everything in `exchange` and `aside`. */
 static gw_trace_exchange trace_in_flight[MOST];
 static int n_flying;
 
-/* Main thread: what it waits for; start 0: nothing. */
+/* What the main thread waits for; start 0: nothing. */
 static gw_trace_exchange waiting;
 
 static gw_trace_ring *trace_ring(int which) {
@@ -49,9 +49,9 @@ static void *last_of(int which) {
     return r->seen ? (char *)r->items + (r->seen - 1) % r->room * r->size : NULL;
 }
 
-/* ---- what the ledger tells ---- */
+/* ---- from the ledger ---- */
 
-/* Two stretches of one phase that touch are one: a region that only waits cuts many. */
+/* Join touching stretches of one phase: a region that only waits splits many. */
 static void add_slice(gw_phase phase, uint64_t start, uint64_t end) {
     gw_trace_stretch *last = last_of(GW_TRACE_MAIN);
     if (last && last->kind == (int32_t)phase && last->end == start)
@@ -88,7 +88,7 @@ static void trace_start(const gw_exchange *x, uint64_t now) {
         trace_ring(GW_TRACE_EXCHANGES)->lost++;
 }
 
-/* One that had started before the trace was opened is not known. */
+/* Ignores an exchange that started before the trace was opened. */
 static void trace_done(const gw_exchange *x, uint64_t now) {
     int i = 0;
     while (i < n_flying && (trace_in_flight[i].what.schedule != x->schedule ||
@@ -127,7 +127,7 @@ static const gw_ledger_sink trace_sink = {.slice = add_slice,
                                           .exchange = add_exchange,
                                           .aside = add_aside};
 
-/* ---- what the trainer tells ---- */
+/* ---- from the trainer ---- */
 
 void gw_trace_step(int64_t step) {
     atomic_store(&next_step, step);
@@ -157,11 +157,11 @@ void gw_trace_row(const gw_batch_row *row) {
     trace_add(GW_TRACE_FIGURES, &f);
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static gw_err make_rings(size_t events) {
     static const struct {
-        size_t size, part; /* an item's; room for events / part */
+        size_t size, part; /* bytes of an item; room for events / part items */
     } kinds[GW_TRACE_RINGS] = {[GW_TRACE_MAIN] = {sizeof(gw_trace_stretch), 1},
                                [GW_TRACE_FLIGHTS] = {sizeof(gw_trace_stretch), 1},
                                [GW_TRACE_ASIDE] = {sizeof(gw_trace_stretch), 4},
@@ -204,7 +204,7 @@ void gw_trace_close(void) {
         gw_trace_pause();
     for (int i = 0; i < GW_TRACE_RINGS; i++)
         free(trace_ring(i)->items);
-    int threads = t->threads; /* theirs for good */
+    int threads = t->threads; /* their tracks stay */
     memset(t, 0, sizeof *t);
     t->threads = threads;
     n_flying = 0;

@@ -1,9 +1,9 @@
-/** trace.json: the timeline itself, for Perfetto (ui.perfetto.dev) or chrome://tracing, in Chrome's
- *  Trace Event Format. A process a rank, with a track each for the main thread's phases inside
- * their batches, its codec, requests in flight, exchanges in flight (async events), the waits for
- * one, and counters; one more for each other thread that ran a codec. docs/measurement.md has the
- *  details, analysis/trace-check what is promised. One trace a process, fed by the ledger into
- * rings of fixed size: when one is full its oldest events go, and are counted. */
+/** trace.json: the timeline for Perfetto (ui.perfetto.dev) or chrome://tracing, in Chrome's Trace
+ *  Event Format. Each rank is a process, with a track each for the main thread's phases inside
+ *  their batches, its codec, requests in flight, exchanges in flight (async events), waits for
+ *  exchanges, and counters, and one for each other thread that ran a codec. docs/measurement.md has
+ *  the details, analysis/trace-check checks what is promised. One trace a process; the ledger feeds
+ *  it into rings of fixed size: a full ring drops its oldest events and counts them. */
 #ifndef GW_TRACE_TRACE_H
 #define GW_TRACE_TRACE_H
 
@@ -20,23 +20,23 @@
  *  bytes an event. */
 gw_err gw_trace_open(size_t events, MPI_Comm comm);
 
-/** The number of the next batch (1 at first; 0: it belongs to no step, as settling the replicas
- *  does); batches count on from there. Main thread, between batches. */
+/** Set the next batch's number (1 at first; 0: it belongs to no step, like settling the replicas);
+ *  later batches count on. Main thread, between batches. */
 void gw_trace_step(int64_t step);
 
-/** The rows come from `record`: its counters have tracks, too. After gw_trace_open. */
+/** Rows come from `record`: gives its counters tracks as well. After gw_trace_open. */
 void gw_trace_counters(const gw_record *record);
 
-/** The figures of the batch that ended last, for the counter tracks; what is NaN is left out.
- *  Without an open trace nothing happens. */
+/** Figures of the last batch for the counter tracks, without NaNs. Does nothing if no trace is
+ *  open. */
 void gw_trace_row(const gw_batch_row *row);
 
-/** Collective, between batches, once no thread communicates any more: rank 0 writes
- *  DIR/trace.json (dir matters at rank 0 only), with the times of `sync`. The trace goes on. Needs
- *  about 100 bytes an event for the while. */
+/** Collective, between batches, once no thread communicates: rank 0 writes DIR/trace.json (dir is
+ *  used at rank 0 only) with the times of `sync`. The trace continues. Needs about 100 bytes an
+ *  event meanwhile. */
 gw_err gw_trace_write(const char *dir, const gw_sync *sync, MPI_Comm comm);
 
-/** Stop listening and free the rings; without an open trace nothing happens. */
+/** Stop listening and free the rings; does nothing if no trace is open. */
 void gw_trace_close(void);
 
 #endif

@@ -1,4 +1,4 @@
-/** What the trace keeps while batches run (trace.c), and trace_write.c turns into a file. */
+/** What trace.c keeps while batches run and trace_write.c writes to a file. */
 #ifndef GW_TRACE_TRACE_STORE_H
 #define GW_TRACE_TRACE_STORE_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** What a stretch of the main thread is, beside a phase. */
+/** Kind of a main thread's stretch, besides the phases. */
 enum { GW_TRACE_BATCH = GW_PHASES };
 
 /** Times are ticks of prof/clock.h. */
@@ -43,14 +43,14 @@ enum {
     GW_TRACE_RINGS
 };
 
-/** Other threads whose codec runs are kept: track 0, 1, .. in the order they were first seen. */
+/** Threads, besides the main one, whose codec runs are kept: track 0, 1, .. by first appearance. */
 enum { GW_TRACE_THREADS = 8 };
 
 /** The last `room` of `seen` items, in the order they ended. */
 typedef struct gw_trace_ring {
     void *items; /* NULL: no trace is open */
     size_t size, room;
-    uint64_t seen, lost; /* lost: dropped before they came to the ring */
+    uint64_t seen, lost; /* lost: dropped before the ring */
 } gw_trace_ring;
 
 typedef struct gw_trace_store {
@@ -63,11 +63,11 @@ typedef struct gw_trace_store {
 /** The trace of this process. */
 extern gw_trace_store gw_trace_the;
 
-/** How many items a ring holds, and the i-th of them, the oldest first. */
+/** Number of items in a ring, and the i-th of them, oldest first. */
 size_t gw_trace_held(const gw_trace_ring *r);
 const void *gw_trace_item(const gw_trace_ring *r, size_t i);
 
-/** Stop listening for the while of writing, whose own messages would move the rings; go on. */
+/** Stop listening while writing, whose own messages would move the rings; then continue. */
 void gw_trace_pause(void);
 void gw_trace_resume(void);
 

@@ -1,6 +1,5 @@
-/* trace.json, written from the rings of all ranks. Each rank puts its own events in order and into
- * words; rank 0 lays the pieces one behind the other, so its memory does not grow with the ranks.
- */
+/* Writes trace.json from the rings of all ranks. Each rank orders and formats its own events; rank
+ * 0 appends the pieces, so its memory does not grow with the ranks. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -13,13 +12,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-enum { TAG = 1, PIECE = 1 << 16, LONGEST = 2048 /* bytes of an event */ };
+enum { TAG = 1, PIECE = 1 << 16, LONGEST = 2048 /* bytes of an event's text */ };
 
-/* Tracks of a rank; those of other threads follow. Perfetto takes equal thread numbers of two
- * processes for one thread's, so they are numbered through. */
+/* Tracks of a rank; those of other threads follow. Numbers are unique over all ranks, since
+ * Perfetto takes equal thread numbers of two processes for one thread. */
 enum { MAIN = 1, CODEC, REQUESTS, WAITS, ASIDE, TRACKS_A_RANK = 100 };
 
-/* What is written of an item, in the order of events of one instant. */
+/* What to write of an item, in the order of simultaneous events. */
 typedef enum shape { END, SLICE, CODEC_SLICE, FIGURES, BEGIN, END_AT_ONCE } shape;
 
 typedef struct event {
@@ -28,7 +27,7 @@ typedef struct event {
     shape shape;
 } event;
 
-/* Text on its way to rank 0's file. */
+/* Text for rank 0's file. */
 typedef struct out {
     char *text; /* PIECE bytes */
     size_t len;
@@ -37,9 +36,9 @@ typedef struct out {
     gw_err failed;
 } out;
 
-/* ---- putting this rank's events in order ---- */
+/* ---- ordering this rank's events ---- */
 
-#define MOST_OFF 2e-4 /* of a rate */
+#define MOST_OFF 2e-4 /* relative error of a clock's rate */
 
 /* A straight line from this rank's clock to the common one. */
 typedef struct line {
@@ -47,10 +46,10 @@ typedef struct line {
     double seconds, tick_s;
 } line;
 
-/* The line for the trace, whose events lie in from .. to. Between two looks at the clocks the
- * common clock runs at the rate that these happened to find, and two looks that lie close find a
- * poor one: a slice's length would change with it. So the rate is this rank's own, unless the ends
- * show it to be wrong by more than the clocks' error. */
+/* The line for a trace whose events lie in from .. to. Between two synchronisations the common
+ * clock's rate is what these happened to find, which is poor if they are close together, and would
+ * change a slice's length. So use this rank's own rate, unless the ends show that its error exceeds
+ * that of the clocks. */
 static line line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
     double first = gw_sync_seconds(sync, from), last = gw_sync_seconds(sync, to);
     double own = gw_clock_seconds(to - from);
@@ -61,7 +60,7 @@ static line line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
     return l;
 }
 
-/* Nanoseconds of the common clock. It is rounded, so that touching stretches still touch. */
+/* Nanoseconds of the common clock, rounded, so that touching stretches still touch. */
 static uint64_t writer_time_of(const line *l, uint64_t ticks) {
     double since = ticks >= l->at ? (double)(ticks - l->at) : -(double)(l->at - ticks);
     double ns = nearbyint((l->seconds + since * l->tick_s) * 1e9);
@@ -76,8 +75,8 @@ static bool is_batch(const event *e) {
     return writer_stretch((int)e->ring, e->item)->kind == GW_TRACE_BATCH;
 }
 
-/* Chronological; of one instant what ends, then slices as they were told, a batch before its
- * phases, then what begins. */
+/* By time; at one instant first what ends, then slices in the order they were recorded, a batch
+ * before its phases, then what begins. */
 static int by_time(const void *a, const void *b) {
     const event *x = a, *y = b;
     if (x->ts != y->ts)
@@ -94,7 +93,7 @@ static int by_time(const void *a, const void *b) {
     return (x->shape > y->shape) - (x->shape < y->shape);
 }
 
-/* Index of the first item of the oldest batch of which nothing was dropped. */
+/* Index of the first item of the oldest complete batch. */
 static size_t first_whole(void) {
     const gw_trace_ring *r = &gw_trace_the.ring[GW_TRACE_MAIN];
     size_t held = gw_trace_held(r), i = 0;
@@ -138,7 +137,7 @@ static void push_exchanges(list *l, int ring) {
     }
 }
 
-/* The counters of batches that are shown. */
+/* Counters of the batches shown. */
 static void push_figures(list *l, uint64_t from) {
     for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_FIGURES]); i++) {
         const gw_trace_figures *f = gw_trace_item(&gw_trace_the.ring[GW_TRACE_FIGURES], i);
@@ -147,12 +146,12 @@ static void push_figures(list *l, uint64_t from) {
     }
 }
 
-/* From the first to the last instant of what the rings hold. */
+/* Covers the first to the last instant in the rings. */
 static line clock_of_rings(const gw_sync *sync) {
     uint64_t from = UINT64_MAX, to = 0;
     for (int r = 0; r < GW_TRACE_RINGS; r++)
         for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[r]); i++) {
-            const uint64_t *at = gw_trace_item(&gw_trace_the.ring[r], i); /* they begin with it */
+            const uint64_t *at = gw_trace_item(&gw_trace_the.ring[r], i); /* items start with it */
             from = *at < from ? *at : from;
             to = *at > to ? *at : to;
         }
@@ -180,7 +179,7 @@ static gw_err writer_collect(list *l, const gw_sync *sync) {
     return GW_OK;
 }
 
-/* ---- putting them into words ---- */
+/* ---- formatting ---- */
 
 static void writer_flush(out *o) {
     if (o->failed == GW_OK && o->to)
@@ -201,7 +200,7 @@ __attribute__((format(printf, 2, 3))) static void put(out *o, const char *fmt, .
     o->len += (size_t)n;
 }
 
-/* "12.345" of 12345 ns: the format counts microseconds; decimal keeps sums of parts exact. */
+/* "12.345" for 12345 ns: the format counts microseconds, and decimals keep sums of parts exact. */
 #define US        "%" PRIu64 ".%03" PRIu64
 #define US_OF(ns) (ns) / 1000, (ns) % 1000
 
@@ -226,8 +225,8 @@ static void put_exchange_args(out *o, const gw_trace_exchange *x) {
     put(o, "}}");
 }
 
-/* The runs of a schedule follow each other, so it is the schedule that names the async track; by
- * rank, for Perfetto takes an id for the whole file's. */
+/* An async track is a schedule, since its runs follow each other, and a rank, since ids are unique
+ * per file. */
 static void put_async(out *o, int rank, const event *e, int *open) {
     const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
     bool begin = e->shape == BEGIN;
@@ -348,7 +347,7 @@ static void put_rank(out *o, int rank, const list *l) {
     writer_flush(o);
 }
 
-/* What each ring has dropped, a rank each: dropped[rank][ring]. */
+/* Events that each ring dropped: dropped[rank][ring]. */
 static void put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], int ranks,
                      double error_s) {
     static const char *const names[GW_TRACE_RINGS] = {"slices",    "flights", "aside",
@@ -383,7 +382,7 @@ static gw_err writer_open(writer *w, const char *dir, MPI_Comm comm) {
     return gw_file_create(&w->file, dir, "trace.json");
 }
 
-/* Take a rank's pieces until an empty one. */
+/* Receive a rank's pieces until an empty one. */
 static gw_err writer_receive(out *o, int rank, MPI_Comm comm) {
     for (int n = 1; n > 0;) {
         MPI_Status status;

@@ -105,7 +105,7 @@ class Counters(unittest.TestCase):
     def test_bad_files(self):
         path = self.group_file("group g\nevent a any = A\nmemory = b\n")
         for ranks in (1, 2):
-            self.refused(f"{path}: line 3: formula 'b': a name that is no event at character 1",
+            self.refused(f"{path}: line 3: formula 'b': not the name of an event at character 1",
                          "--papi-group", path, ranks=ranks)
         self.refused("line 2: event a: check 'some': must be cycles",
                      "--papi-group", self.group_file("group g\nevent a some = A\n"))

@@ -172,7 +172,7 @@ static void test_bad_files(void **state) {
         {HEAD "event d any=D\nevent e any=E\nevent f any=F\nevent h any=H\n",
          "f: line 7: more than 4 events in group g"},
         {HEAD "memory = stalls / c\n",
-         "f: line 4: formula 'stalls / c': a name that is no event at character 1"},
+         "f: line 4: formula 'stalls / c': not the name of an event at character 1"},
         {HEAD "memory about = c\n", "f: line 4: memory 'about': must be lower, upper or nothing"},
         {HEAD "memory c\n", "f: line 4: memory = FORMULA expected"},
         {HEAD "memory = c\nmemory = c\n", "f: line 5: group g has a memory formula already"},

@@ -154,7 +154,7 @@ static void refuses_a_folder_in_place_of_a_file(void **state) {
     remove_file(dir, idx_names[3]);
     snprintf(path, sizeof path, "%s/%s", dir, idx_names[3]);
     must(mkdir(path, 0700) == 0, path);
-    expect_refused(idx_names[3], "no regular file");
+    expect_refused(idx_names[3], "not a regular file");
     rmdir(path);
 }
 

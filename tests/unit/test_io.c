@@ -136,7 +136,7 @@ static void tells_a_file_by_its_figures(void **state) {
     assert_int_equal(gw_io_check(path, bytes[0], crc[0]), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "not the file that was written"));
     assert_int_equal(gw_io_check(path, bytes[1] + 1, crc[1]), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "42 bytes, written were 43"));
+    assert_non_null(strstr(gw_err_text(), "42 bytes, not 43"));
     assert_int_equal(truncate(path, 3), 0);
     assert_int_equal(gw_io_check(path, 3, 0), GW_ERR_INPUT);
     unlink(path);
