@@ -37,8 +37,6 @@ typedef struct gw_stage {
     gw_scratch scratch;
 } gw_stage;
 
-/* ---- opening ---- */
-
 /* The reason why a plugin's hooks are incomplete; NULL: they are not. */
 static const char *half_made(const gw_codec_ops *ops) {
     bool stage = ops->pack || ops->unpack || ops->pack_bound;
@@ -177,8 +175,6 @@ void gw_codec_close(gw_codec *c) {
     gw_args_free(c->args);
     memset(c, 0, sizeof *c);
 }
-
-/* ---- coding ---- */
 
 static size_t bare_bound(const gw_codec *c, size_t n) {
     size_t inner = c->ops->bound(c->self, n);
@@ -329,8 +325,6 @@ gw_err gw_codec_list(const gw_codec *c, const void *in, size_t len, size_t n, gw
     out->n = 0;
     return decode_any(c, in, len, n, (target){.list = out});
 }
-
-/* ---- lists ---- */
 
 gw_err gw_elements_reserve(gw_elements *l, size_t n) {
     if (n <= l->room)

@@ -53,8 +53,6 @@ void gw_lowrank_close(gw_lowrank *l) {
     memset(l, 0, sizeof *l);
 }
 
-/* ---- start vectors ---- */
-
 static void draw_column(gw_lowrank *l, uint64_t key, int j) {
     uint64_t stream = gw_rng_key(key, (uint64_t)j);
     float *q = l->q + (size_t)j * l->cols;
@@ -98,8 +96,6 @@ void gw_lowrank_warm(gw_lowrank *l, uint64_t key) {
             q[c] *= scale;
     }
 }
-
-/* ---- the passes ---- */
 
 static gw_skinny lowrank_skinny(const gw_lowrank *l) {
     return (gw_skinny){
@@ -174,8 +170,6 @@ void gw_lowrank_settle(gw_lowrank *l) {
     lowrank_run(&t, ROW_BLOCK, absorb_part);
     memset(l->own, 0, (size_t)l->rank * l->cols * sizeof *l->own);
 }
-
-/* ---- orthonormal columns ---- */
 
 /* Partial sums that a compiler can vectorise, added in a fixed order. */
 static double lowrank_dot(const float *a, const float *b, size_t n) {

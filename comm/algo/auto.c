@@ -30,8 +30,6 @@ static void auto_release(void *p) {
     free(p);
 }
 
-/* ---- notes for the report ---- */
-
 static const char *size_text(double bytes, char text[24]) {
     int unit = 0;
     for (; bytes >= 1024 && unit < 3; unit++)
@@ -84,8 +82,6 @@ static void note_times(gw_lane *lane, const gw_tuning *t) {
         gw_lane_note(lane, line);
     }
 }
-
-/* ---- the table of a lane ---- */
 
 extern const gw_algo_ops gw_algo_auto;
 
@@ -151,8 +147,6 @@ static gw_err table_of(const gw_args *args, gw_lane *lane, gw_tuning **out) {
     *out = t;
     return GW_OK;
 }
-
-/* ---- laying down ---- */
 
 static gw_err auto_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     gw_lane *lane = gw_schedule_lane(s);

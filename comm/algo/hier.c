@@ -177,8 +177,6 @@ static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
                                   "take it from gw_lane_floats, or use another algorithm");
 }
 
-/* ---- laying down ---- */
-
 /* The leaders' exchange, as a stage; every rank reserves as many tags on the whole lane. */
 static gw_err between_groups(gw_schedule *s, const nest *h) {
     gw_lane *lane = gw_schedule_lane(s);

@@ -168,8 +168,6 @@ static gw_err add_whole(void *ctx) {
     return GW_OK;
 }
 
-/* ---- laying down ---- */
-
 static gw_err check_node(const gw_lane *lane) {
     if (!lane->shared)
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm shm: these ranks share no memory");

@@ -134,8 +134,6 @@ static void nearest_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-/* ---- coding ---- */
-
 static gw_err qsgd_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                           size_t cap, size_t *len) {
     (void)cap;

@@ -77,8 +77,6 @@ static size_t randomk_prefix(const void *self, size_t n) {
     return n ? KEY : 0;
 }
 
-/* ---- places ---- */
-
 /* Set k of n bits, all clear before: draw a place, and draw again if it is taken. */
 static void randomk_draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
     uint64_t number = 0;
@@ -127,8 +125,6 @@ static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, pl
 static void give_places(const void *self, places *p) {
     free(atomic_exchange(&((randomk *)self)->drawn[p->key % DRAWS], p));
 }
-
-/* ---- coding ---- */
 
 static uint64_t swap_key(uint64_t key) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

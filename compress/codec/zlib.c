@@ -100,8 +100,6 @@ static gw_err measure_streams(codec *c) {
     return good ? GW_OK : gw_fail(GW_ERR_NOMEM, "zlib %s: cannot open a stream", zlibVersion());
 }
 
-/* ---- opening ---- */
-
 static gw_err read_options(codec *c, const gw_args *args) {
     const char *strategy = gw_args_text(args, "strategy"), *shuffle = gw_args_text(args, "shuffle");
     bool leveled = gw_args_given(args, "level");
@@ -147,8 +145,6 @@ static void zlib_close(void *self) {
         gw_scratch_clear(&c->scratch);
     free(c);
 }
-
-/* ---- planes ---- */
 
 typedef struct shuffling {
     const gw_shuffle_kernels *k;
@@ -210,8 +206,6 @@ static void zlib_join(const codec *c, unsigned char *planes, size_t len, void *o
     if (rest)
         memcpy((char *)out + len - rest, planes + len - rest, rest);
 }
-
-/* ---- bytes to fewer bytes, and back ---- */
 
 /* *packed is 0 if the result is not shorter. `room`: deflate_room bytes. */
 static gw_err deflate_bytes(const codec *c, void *room, const unsigned char *in, size_t len,

@@ -38,8 +38,6 @@ INLINE_LOOP void qsgd_decode_tail(unsigned bits, const unsigned char *in, size_t
     memcpy(y, block, tail * sizeof *block);
 }
 
-/* ---- a bucket ---- */
-
 INLINE_LOOP unsigned char *codes_of_bucket(unsigned bits, const gw_qsgd_encoding *e,
                                            size_t bucket) {
     return e->codes + bucket * e->bucket * bits / 8;
@@ -82,8 +80,6 @@ INLINE_LOOP uint32_t qsgd_encode_bucket(unsigned bits, quantize_end *end, const 
         send_blank(bits, e, bucket, n, GW_QSGD_NAN);
     return whole ? next_top : peak_of_bucket(behind, next);
 }
-
-/* ---- ranges of buckets ---- */
 
 INLINE_LOOP size_t bucket_at(size_t bucket, size_t lo, size_t hi) {
     return hi - lo < bucket ? hi - lo : bucket;
@@ -136,8 +132,6 @@ WIDTH(5)
 WIDTH(6)
 WIDTH(7)
 WIDTH(8)
-
-/* ---- agreed scales ---- */
 
 TARGET static void qsgd_measure(void *ctx, size_t lo, size_t hi) {
     const gw_qsgd_encoding *e = ctx;

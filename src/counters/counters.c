@@ -221,8 +221,6 @@ static void judge_share(gw_counters *c) {
     }
 }
 
-/* ---- a batch ---- */
-
 static void counters_begin(gw_counters *c) {
     memset(c->worker, 0, (size_t)c->threads * sizeof *c->worker);
     c->active = (int)(c->batch++ % c->in.groups);
@@ -326,8 +324,6 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
     return out;
 }
 
-/* ---- opening ---- */
-
 /* Cost of a batch's edges; the counts of these batches are discarded. */
 static void measure_edges(gw_counters *c) {
     c->edge_s = 1;
@@ -420,8 +416,6 @@ void gw_counters_close(gw_counters *c) {
     free(c->worker);
     free(c);
 }
-
-/* ---- results ---- */
 
 void gw_counters_forget(gw_counters *c) {
     if (!c)

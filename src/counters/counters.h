@@ -45,21 +45,12 @@ void gw_counters_close(gw_counters *c);
 /** The columns of gw_batch_counts.counter: their number and names, which live as long as c. */
 int gw_counters_columns(const gw_counters *c, const char *names[GW_COUNTERS]);
 
-<<<<<<< HEAD
-/** Right before gw_ledger_begin, and right after gw_ledger_end, which told `cost`: what was counted.
- *  c may be NULL. */
-=======
-/** Right before gw_ledger_begin, and right after gw_ledger_end: fills the row's counters, split and
- *  source from the counts and row->cost. Unknown values stay NaN. */
->>>>>>> d203ff8 (Say in plain words what base, mpi, nn, data, trace, counters do)
+/** Right before gw_ledger_begin, and right after gw_ledger_end, which set `cost`: what was counted.
+ *  c may be NULL. Unknown values are NaN. */
 void gw_counters_begin(gw_counters *c);
 gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost);
 
-<<<<<<< HEAD
-/** Between batches: begin anew, with the first group and without sums. c may be NULL. */
-=======
-/** Between batches: restart with the first group and without sums. */
->>>>>>> d203ff8 (Say in plain words what base, mpi, nn, data, trace, counters do)
+/** Between batches: restart with the first group and without sums. c may be NULL. */
 void gw_counters_forget(gw_counters *c);
 
 /** State of the counting. */

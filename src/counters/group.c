@@ -47,8 +47,6 @@ static bool good_name(const char *s) {
     return true;
 }
 
-/* ---- cpu ---- */
-
 /* Is `value` in `list` ("1,16-31", decimal or 0x..)? */
 static gw_err in_list(const reader *r, const char *list, int value, bool *is) {
     *is = false;
@@ -103,8 +101,6 @@ static gw_err cpu_line(reader *r, char *rest) {
     r->fits = r->fits || all;
     return GW_OK;
 }
-
-/* ---- group, event, memory, figure ---- */
 
 static gw_err group_line(reader *r, char *rest) {
     char *name = group_trim(rest);

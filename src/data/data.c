@@ -54,8 +54,6 @@ const char *gw_data_find_fashion_mnist(void) {
     return NULL;
 }
 
-/* --- rank 0: read --- */
-
 static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
     static const char synthetic[] = "synthetic";
     size_t len = sizeof synthetic - 1;
@@ -113,8 +111,6 @@ static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
     uint32_t first, count;
     return spec->sharded ? gw_shard_cut(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
 }
-
-/* --- a node's copy --- */
 
 static size_t data_take(size_t *at, size_t bytes) {
     size_t here = *at;
@@ -227,8 +223,6 @@ static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw
     return GW_OK;
 }
 
-/* --- shards --- */
-
 static gw_err scatter_rows(const uint8_t *all, const gw_span *cut, int ranks, int rank,
                            size_t width, uint8_t *mine, MPI_Comm comm) {
     MPI_Count *counts = NULL;
@@ -285,8 +279,6 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     free(cut);
     return e;
 }
-
-/* --- all together --- */
 
 static gw_dataset data_part_of(const facts *f, const layout *l, const uint8_t *copy, int p,
                                uint32_t n) {

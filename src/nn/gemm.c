@@ -47,8 +47,6 @@ static gw_gemm_plan gemm_plan = {.piece = INFINITY};
 
 static _Atomic(const char *) failure[LINKED]; /* each one's first failure */
 
-/* ---- libraries ---- */
-
 static void list_libraries(void) {
     size_t len = 0;
     for (int i = gemm_first; i < gemm_end; i++)
@@ -128,8 +126,6 @@ int gw_gemm_way_first(void) {
     return 2 * gemm_first;
 }
 
-/* ---- the plan ---- */
-
 void gw_gemm_adopt(const gw_gemm_plan *p) {
     gemm_plan = *p;
 }
@@ -166,8 +162,6 @@ static way choose_way(const gw_product *p, bool pieced) {
     int at = !c ? gw_gemm_way_first() : pieced ? c->pieced : c->whole;
     return (way){at / 2, at % 2};
 }
-
-/* ---- cutting ---- */
 
 /* Multiples of `unit` nearest to part `i` of `parts` of [0, n). */
 static int gemm_cut(int n, int i, int parts, int unit) {
@@ -260,8 +254,6 @@ static int wanted_threads(const gw_product *p) {
         threads = worth < 1 ? 1 : (int)worth;
     return threads;
 }
-
-/* ---- computing ---- */
 
 static void gemm_scale(int m, int n, float beta, float *c, int ldc) {
     for (int i = 0; i < m; i++) {

@@ -157,8 +157,6 @@ void gw_trace_row(const gw_batch_row *row) {
     trace_add(GW_TRACE_FIGURES, &f);
 }
 
-/* ---- open and close ---- */
-
 static gw_err make_rings(size_t events) {
     static const struct {
         size_t size, part; /* bytes of an item; room for events / part items */

@@ -36,8 +36,6 @@ typedef struct out {
     gw_err failed;
 } out;
 
-/* ---- ordering this rank's events ---- */
-
 #define MOST_OFF 2e-4 /* relative error of a clock's rate */
 
 /* A straight line from this rank's clock to the common one. */
@@ -178,8 +176,6 @@ static gw_err writer_collect(list *l, const gw_sync *sync) {
     qsort(l->events, l->n, sizeof *l->events, by_time);
     return GW_OK;
 }
-
-/* ---- formatting ---- */
 
 static void writer_flush(out *o) {
     if (o->failed == GW_OK && o->to)
