@@ -1,9 +1,13 @@
-"""What the tools have in common: the form of their help, and the packages they ask for."""
+"""What the tools share: the form of their help, the packages they need, the exit on bad input."""
 
 import argparse
 import importlib.util
 import os
 import sys
+
+
+class BadInput(Exception):
+    """A mistake of the user's, in one line."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,7 +34,7 @@ class Form(argparse.RawDescriptionHelpFormatter):
 
 
 def need(*modules):
-    """Ends the program with one line and status 2 where this interpreter has not all of `modules`."""
+    """Ends the program with one line and status 2 if this interpreter lacks one of `modules`."""
     lacking = [name for name in modules if importlib.util.find_spec(name) is None]
     if lacking:
         script = os.path.basename(sys.argv[0])
@@ -38,4 +42,13 @@ def need(*modules):
               f"{', '.join(lacking)}: install what is missing for it, or run {sys.argv[0]} by an "
               "interpreter that has it (/usr/bin/python3 with the python3-* of packages.txt)",
               file=sys.stderr)
+        sys.exit(2)
+
+
+def run(name, main):
+    """Ends the program with the status that main() returns, or on bad input with one line and 2."""
+    try:
+        sys.exit(main())
+    except BadInput as error:
+        print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)

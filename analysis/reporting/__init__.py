@@ -1,7 +1,6 @@
-"""What `analysis/report` and `analysis/compare` are made of: run folders in, figures and pages out.
+"""The parts of `analysis/report` and `analysis/compare`, which read only run folders.
 
-runs.py finds and reads run folders (loose.py those of no study, batches.py the rows, shape.py what
-must be in them), model.py holds what was read, stats.py knows the statistics, verdicts.py says what
-follows; charts/ has a file a chart, figure.py draws, page.py lays the report out of markup.py's
-pieces, summary.py writes the table. Nothing here reads anything but run folders, and nothing knows
-how they came about."""
+runs.py finds and reads run folders (loose.py: runs of no study, batches.py: rows, shape.py: the
+required types) into model.py's classes. stats.py and fits.py compute, verdicts.py writes sentences,
+sidebyside.py compares two results. charts/ has one file per chart, figure.py renders them, page.py
+composes the report of markup.py's elements, summary.py writes the table."""

@@ -1,11 +1,10 @@
-"""Charts as SVG: a matplotlib figure in, text out that a page holds as it is.
+"""Renders charts as SVG text from matplotlib figures.
 
-A chart draws with the colours named here. In a page each of them becomes a CSS variable, so that
-one drawing serves a light and a dark ground; in a file of its own they stay what they are. Text
-stays text, set in the reader's font.
+Charts use the colours named here. In a page each becomes a CSS variable, so one drawing serves
+light and dark ground; a separate file keeps them. Text stays text, in the reader's font.
 
-The colours keep apart under the three kinds of colour blindness (a test simulates them) and have a
-contrast of 3 to either ground."""
+The colours remain distinct under the three kinds of colour blindness (a test simulates them) and
+have a contrast of 3 to either ground."""
 
 import hashlib
 import io
@@ -16,6 +15,8 @@ import matplotlib
 import matplotlib.style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 
 # name -> on light ground (what a chart draws with), on dark ground
@@ -41,16 +42,12 @@ COLOURS = {
 }
 
 
-def _light(name):
-    return COLOURS[name][0]
-
-
-GROUND, INK, FAINT, GRID = (_light(name) for name in ("ground", "ink", "faint", "grid"))
-SERIES = [_light(f"series-{i}") for i in range(8)]
+GROUND, INK, FAINT, GRID, *SERIES = (light for name, (light, _) in COLOURS.items()
+                                     if not name.startswith("part-"))
 PART = {name.partition("-")[2]: light for name, (light, _) in COLOURS.items()
         if name.startswith("part-")}
 
-# What a bar wears besides its colour; lines of the ground's colour show on any other.
+# Hatches of bars; lines of the ground's colour are visible on any other.
 MODELLED = {"hatch": "////", "edgecolor": GROUND, "linewidth": 0}
 OVERSUBSCRIBED = {"hatch": "xxx", "edgecolor": GROUND, "linewidth": 0}
 
@@ -72,14 +69,27 @@ STYLE = {
     "lines.linewidth": 1.4, "lines.markersize": 4,
 }
 
-PLACES = {"d", "x", "y", "width", "height", "transform"}  # what holds coordinates
+COORDINATES = {"d", "x", "y", "width", "height", "transform"}
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", XLINK)
 
 
+def line(label, colour, **more):
+    """An entry of a legend: (label, handle)."""
+    return label, Line2D([], [], color=colour, **more)
+
+
+def dot(label, colour, **more):
+    return line(label, colour, **{"linestyle": "none", "marker": "o", **more})
+
+
+def patch(label, colour, **more):
+    return label, Patch(**{"facecolor": colour, "linewidth": 0, **more})
+
+
 class _PlainLog(LogFormatter):
-    """The ticks that matplotlib would label on a logarithmic axis, without its formulas."""
+    """matplotlib's labels of a logarithmic axis as plain numbers."""
 
     def __call__(self, x, pos=None):
         return f"{x:g}" if super().__call__(x, pos) else ""
@@ -96,7 +106,7 @@ def _plain_log_labels(figure):
 
 
 def _render(chart, narrow):
-    """The root element of the chart's SVG; the same bytes for the same chart."""
+    """The root element of the chart's SVG: equal charts give equal bytes."""
     salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
     with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt}]):
         figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
@@ -113,10 +123,9 @@ def _render(chart, narrow):
 
 
 def _slim(root):
-    """Hundredths of a point suffice, and groups of nothing and indentation say nothing: a report
-    of many configurations, and what is kept of it, takes half the room."""
+    """Halves the size: coordinates in hundredths of a point, no empty groups, no indentation."""
     for element in root.iter():
-        for key in PLACES.intersection(element.attrib):
+        for key in COORDINATES.intersection(element.attrib):
             element.set(key, re.sub(r"-?\d+\.\d{3,}", lambda hit: f"{float(hit[0]):.2f}",
                                     element.get(key)))
         if not (element.text or "").strip():
@@ -128,16 +137,12 @@ def _slim(root):
                 parent.remove(group)
 
 
-def _references(value):
-    return re.findall(r"url\(#([^)]+)\)", value)
-
-
 def _own_ids(root, prefix):
-    """Ids that are referred to get the prefix, since a page holds many drawings, and numbers, since
-    matplotlib makes some of them of addresses in memory; the rest go."""
+    """Replaces the ids that are used by `prefix` and a number, since a page holds many drawings and
+    matplotlib derives some ids from addresses in memory; removes the others."""
     used = set()
     for element in root.iter():
-        used.update(name for value in element.attrib.values() for name in _references(value))
+        used.update(*(re.findall(r"url\(#([^)]+)\)", value) for value in element.attrib.values()))
         used.add(element.get(f"{{{XLINK}}}href", "").lstrip("#"))
     own = {}
     for element in root.iter():
@@ -156,7 +161,7 @@ VARIABLES["#000000"] = VARIABLES[INK]
 
 
 def _adapt(element):
-    """For a page: no namespaces, colours by variable, the page's font."""
+    """Adapts an element to a page: no namespaces, colours by variable, the page's font."""
     element.tag = element.tag.rpartition("}")[2]
     for key in list(element.attrib):
         value = element.attrib.pop(key)
@@ -180,7 +185,7 @@ def _inline(chart, narrow, where):
     whose = hashlib.sha256(f"{where} {chart.name}".encode()).hexdigest()
     _own_ids(root, f"c{whose[:8]}-{kind[0]}-")
     for parent in list(root.iter()):
-        for style in parent.findall(f"{{{SVG}}}style"):  # would hold for all of the page
+        for style in parent.findall(f"{{{SVG}}}style"):  # it would apply to the whole page
             parent.remove(style)
     for element in root.iter():
         _adapt(element)
@@ -189,14 +194,14 @@ def _inline(chart, narrow, where):
 
 
 def inline_svg(chart, where=""):
-    """HTML of the chart's two drawings, of which CSS below shows the one that fits the screen.
-    `where` tells charts of equal names in one page apart."""
+    """HTML of the chart's two drawings; CSS shows the one that fits the screen. `where`
+    distinguishes charts of the same name in one page."""
     drawings = "\n".join(_inline(chart, narrow, where) for narrow in (False, True))
     return f'<div class="drawing">{drawings}</div>'
 
 
 def standalone_svg(chart):
-    """Text of a file of its own, in plain colours on white, for wide screens."""
+    """The text of a separate file, in plain colours on white, for wide screens."""
     root = _render(chart, False)
     _own_ids(root, "i")
     _describe(root, chart)

@@ -4,18 +4,19 @@ Amdahl (G. M. Amdahl, AFIPS 1967), the same work on P workers: S(P) = 1 / (f + (
 share of the time on 1 worker that does not scale. Gustafson (J. L. Gustafson, Communications of
 the ACM 1988), P times the work on P workers: S(P) = P - f (P - 1), f the share on P workers.
 Both have one parameter and are fitted by least squares of relative residuals, since the noise of
-times is relative. Each has a closed form, so that the bootstrap fits thousands of times at once.
-One number of workers above 1 is met exactly by some f: the serial fraction then is that of A. H.
-Karp and H. P. Flatt (Communications of the ACM 1990), which measures and cannot test the law."""
+times is relative. Each fit has a closed form, so the bootstrap does thousands at once. With one
+number of workers above 1 the fit is exact: f is the serial fraction of A. H. Karp and H. P. Flatt
+(Communications of the ACM 1990), and cannot test the law."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from reporting import stats
 
 RESAMPLES = 4000
-OVERSUBSCRIBED = "oversubscribed: its workers take turns on the cores, which is no serial part"
+OVERSUBSCRIBED = "oversubscribed: its workers take turns on the cores, which is not a serial part"
 
 
 class NotFitted(Exception):
@@ -24,45 +25,33 @@ class NotFitted(Exception):
 
 @dataclass(frozen=True)
 class Fit:
-    """A law that describes the speedups as well as it can."""
+    """The best fit of a law to the speedups."""
 
     law: str  # "Amdahl" or "Gustafson"
-    serial: stats.Interval  # f; below 0: faster than linear, which the law does not know
-    points: dict  # workers -> speedup of the medians, of those that were fitted
+    serial: stats.Interval  # f; below 0: faster than linear, which the law excludes
+    points: dict  # workers -> speedup of the medians, of the fitted ones
     left_out: dict  # workers -> why
-    misfit: float | None  # largest relative distance of a point from the law; None: a single point
+    misfit: float | None  # largest relative distance of a point from the law; None: single point
     text: str
 
     def speedup(self, workers):
-        """Of the law, for a number or an array of workers."""
+        """By the law, for a number or an array of workers."""
         return LAWS[self.law][0](self.serial.value, np.asarray(workers, dtype=float))
 
 
-def _amdahl(f, workers):
-    return 1 / (f + (1 - f) / workers)
-
-
-def _amdahl_slope(efficiency, workers):
-    # law's time / measured time - 1 = E - 1 + f E (P - 1): linear in f
-    return 1 - efficiency, efficiency * (workers - 1)
-
-
-def _gustafson(f, workers):
-    return workers - f * (workers - 1)
-
-
-def _gustafson_slope(efficiency, workers):
+LAWS = {  # law: (S(f, P), the slope in f of the residual 1 - E - f slope, for E(P) = S(P) / P)
+    # law's time / measured time - 1 = E - 1 + f E (P - 1)
+    "Amdahl": (lambda f, workers: 1 / (f + (1 - f) / workers),
+               lambda efficiency, workers: efficiency * (workers - 1)),
     # law's speedup / P - E = 1 - E - f (1 - 1/P)
-    return 1 - efficiency, 1 - 1 / workers
-
-
-LAWS = {"Amdahl": (_amdahl, _amdahl_slope), "Gustafson": (_gustafson, _gustafson_slope)}
+    "Gustafson": (lambda f, workers: workers - f * (workers - 1),
+                  lambda efficiency, workers: 1 - 1 / workers)}
 
 
 def _serial(law, efficiency, workers):
     """f of efficiencies E(P) along the last axis."""
-    lost, slope = LAWS[law][1](efficiency, workers)
-    return (lost * slope).sum(axis=-1) / (slope * slope).sum(axis=-1)
+    slope = LAWS[law][1](efficiency, workers)
+    return ((1 - efficiency) * slope).sum(axis=-1) / (slope * slope).sum(axis=-1)
 
 
 def _chosen(seconds, oversubscribed):
@@ -72,7 +61,7 @@ def _chosen(seconds, oversubscribed):
     left_out = {workers: OVERSUBSCRIBED for workers in known if workers in oversubscribed}
     used = {workers: runs for workers, runs in known.items() if workers not in left_out}
     if 1 not in used:
-        raise NotFitted("No runs on 1 worker, which speedups are relative to"
+        raise NotFitted("No runs on 1 worker, the reference of speedups"
                         + (" (they are oversubscribed)." if 1 in left_out else "."))
     if len(used) < 2:
         raise NotFitted("No number of workers above 1"
@@ -81,15 +70,15 @@ def _chosen(seconds, oversubscribed):
 
 
 def _resampled(runs, random):
-    """Medians of resamples of some runs."""
+    """Medians of resamples of the runs."""
     return np.median(random.choice(runs, (RESAMPLES, len(runs))), axis=1)
 
 
 def fit(law, seconds, oversubscribed=()):
-    """Fit of {workers: seconds of a step, or of all, in each run}; or NotFitted.
+    """The Fit to {workers: seconds of each run}; raises NotFitted.
 
-    The interval is over repetitions: runs of each number of workers are drawn anew, those on 1
-    worker, which all speedups share, included."""
+    The interval is over repetitions: runs of each number of workers are drawn anew, including those
+    on 1 worker, which all speedups share."""
     used, left_out = _chosen(seconds, set(oversubscribed))
     workers = np.array([count for count in used if count > 1], dtype=float)
     # Strong scaling: E = T(1) / (P T(P)). Weak: each worker has its own work, so E = T(1) / T(P).
@@ -118,21 +107,15 @@ def _text(law, serial, misfit):
         f" ({stats.percent(serial.low)[:-1]}..{stats.percent(serial.high)})"
     text = f"{law}: serial fraction {stats.percent(serial.value)}{ends}; "
     if misfit is None:
-        text += "one number of workers above 1 gives it, and cannot test the law"
+        text += "it follows from one number of workers above 1, which cannot test the law"
     else:
         text += f"the points lie within {stats.percent(misfit)} of the law"
     if serial.value < 0:
-        text += "; below 0: faster than linear, which the law does not know"
+        text += "; below 0: faster than linear, which the law excludes"
     if serial.value > 1:
-        text += "; above 100%: slower than 1 worker, which the law does not know"
+        text += "; above 100%: slower than 1 worker, which the law excludes"
     return text
 
 
-def amdahl(seconds, oversubscribed=()):
-    """Strong scaling: fit() of the same work on more workers."""
-    return fit("Amdahl", seconds, oversubscribed)
-
-
-def gustafson(seconds, oversubscribed=()):
-    """Weak scaling: fit() of work that grows with the workers."""
-    return fit("Gustafson", seconds, oversubscribed)
+amdahl = partial(fit, "Amdahl")  # strong scaling: the same work on more workers
+gustafson = partial(fit, "Gustafson")  # weak scaling: work that grows with the workers

@@ -1,20 +1,20 @@
-"""What was learned when: accuracy by epoch, the target, and when a run reached it."""
+"""Accuracy by epoch, the target accuracy, and when a run reached it."""
 
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 import numpy
 
 from reporting.shape import is_number
 from reporting.stats import median_ci
 
-# Over the runs of a cell, an entry an epoch that all have: medians, and the range of accuracy.
+# Over the runs of a cell, one entry for each epoch that all have: medians, and accuracy's range.
 Curve = namedtuple("Curve", "seconds sent accuracy low high")
-# `times`: a figure a run, infinite where it was never; `n` of `of` runs were.
+# `times`: one figure per run, infinite if it never reached the target; `n` of `of` runs did.
 Reached = namedtuple("Reached", "times n of")
 
 
 def time_of(row):
-    """Within steps where the run tells it, else since the first step, tests of epochs included."""
+    """Time within steps if the run has it, else since the first step, including tests."""
     return row["train_s"] if row.get("train_s") is not None else row.get("elapsed_s")
 
 
@@ -25,17 +25,17 @@ def points(run):
 
 
 def final(run):
-    """Accuracy after the last epoch; None: the run tested none."""
+    """Accuracy after the last epoch; None: never tested."""
     return points(run)[-1][2] if points(run) else None
 
 
 def middle(values):
-    """Median; None as soon as one is absent."""
+    """Median; None if a value is absent."""
     return None if None in values else float(numpy.median(values))
 
 
 def curve_of(cell):
-    """The cell's Curve; None if no run has an epoch."""
+    """The cell's Curve; None if a run has no epoch."""
     series = [points(run) for run in cell.runs]
     if not series or not all(series):
         return None
@@ -48,13 +48,12 @@ def curve_of(cell):
 
 
 def median_final(cell):
-    values = [final(run) for run in cell.runs]
-    return middle([value for value in values if value is not None] or [None])
+    return cell.middle(final)
 
 
 def target_of(results):
-    """(accuracy to reach, the rule in words), or None where nothing was learned."""
-    said = ((results.study or {}).get("report") or {}).get("target_accuracy")
+    """(accuracy to reach, the rule in words); None if no run tested its accuracy."""
+    said = results.hints.get("target_accuracy")
     if is_number(said):
         return float(said), "as the study says"
     known = [cell for cell in results.cells if median_final(cell) is not None]
@@ -67,8 +66,8 @@ def target_of(results):
 
 
 def reached(cell, target, column):
-    """When each run first was at the target, by column 0 (seconds) or 1 (bytes) of points(): at the
-    end of an epoch, since nothing is known between two."""
+    """When each run reached the target, by column 0 (seconds) or 1 (bytes) of points(): at the end
+    of an epoch."""
     times = []
     for run in cell.runs:
         hits = [point[column] for point in points(run) if point[2] >= target]
@@ -77,8 +76,8 @@ def reached(cell, target, column):
 
 
 def summary(reach):
-    """(median, low, high) of a Reached: the median counts runs that never got there as the longest;
-    without them there is no interval. All None: most never did, or the figure was not measured."""
+    """(median, low, high) of a Reached. The median counts runs that never reached the target as the
+    longest; the interval requires that all did. All None: most did not, or it was not measured."""
     if None in reach.times or 2 * reach.n <= reach.of:
         return None, None, None
     if reach.n < reach.of:
@@ -89,13 +88,11 @@ def summary(reach):
 
 def diverged(results):
     """{cell: how many of its runs ended because the loss was no longer finite}."""
-    counts = {}
-    for _, cell, _ in results.diverged:
-        counts[cell] = counts.get(cell, 0) + 1
-    return counts
+    return Counter(cell for _, cell, _ in results.diverged)
 
 
 def lost_rows(results, lost):
-    """Cells of which no run lived, as (name, how many): they are no cells of the results."""
+    """(name, how many diverged) of the cells without a finished run, which `results.cells`
+    lacks."""
     alive = {cell.name for cell in results.cells}
     return [(name, count) for name, count in lost.items() if name not in alive]

@@ -1,15 +1,15 @@
-"""Levels of factors: as numbers where they are numbers, and cells that differ in some of them."""
+"""Levels of factors: those that are numbers, and groups of cells that differ in some factors."""
 
 import re
 from collections import namedtuple
 
 from reporting.runs import speaks
 
-# Suffixes as the program's options and the testbed's rates take them.
+# Suffixes of the program's options and the testbed's rates.
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30,
          "bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "ns": 1e-9, "us": 1e-6, "ms": 1e-3,
          "s": 1, "%": 0.01}
-# A number that is no part of a word: "qsgd8" has none, "bucket=64K" has one.
+# A number outside of words: "qsgd8" has none, "bucket=64K" has one.
 NUMBER = re.compile(r"(?<![\w.])(\d+\.?\d*(?:e[+-]?\d+)?)(" +
                     "|".join(sorted((u for u in UNITS if u), key=len, reverse=True)) +
                     r")?(?![\w.%])", re.IGNORECASE)
@@ -19,9 +19,9 @@ Number = namedtuple("Number", "value text")
 
 
 def numbers(levels):
-    """{level: Number} if the levels are one text around one number that varies, as 64K and 1M or
-    iallreduce:bucket=64K and iallreduce:bucket=1M; levels without any number, as none, are left
-    out. {}: they are not so."""
+    """{level: Number} if the levels differ in one number only, such as 64K and 1M, or
+    iallreduce:bucket=64K and iallreduce:bucket=1M; else {}. Levels without any number (none) are
+    left out."""
     found = {level: NUMBER.findall(level) for level in levels}
     found = {level: tokens for level, tokens in found.items() if tokens}
     if len(found) < 2 or len({NUMBER.sub("#", level) for level in found}) > 1:
@@ -33,23 +33,16 @@ def numbers(levels):
     return {level: row[varying[0]] for level, row in values.items()} if len(varying) == 1 else {}
 
 
-def without(levels, factors):
-    """The levels of all other factors, as something to compare and to group by."""
-    return tuple((name, level) for name, level in levels.items() if name not in factors)
-
-
 def group_cells(cells, factors):
-    """[(levels of the other factors, cells that differ in `factors` alone)], as they come."""
+    """[(((factor, level), ..) of the other factors, cells that differ in `factors` alone)]."""
     groups = {}
     for cell in cells:
-        groups.setdefault(without(cell.levels, factors), []).append(cell)
+        rest = tuple((name, level) for name, level in cell.levels.items() if name not in factors)
+        groups.setdefault(rest, []).append(cell)
     return list(groups.items())
 
 
 def rest_label(rest, cells):
     """A name for a group: its levels of factors that vary over all cells; "" if none does."""
-    words = []
-    for name, level in rest:
-        if len({cell.levels.get(name) for cell in cells}) > 1:
-            words.append(level if speaks(level) else f"{name} {level}")
-    return ", ".join(words)
+    return ", ".join(level if speaks(level) else f"{name} {level}" for name, level in rest
+                     if len({cell.levels.get(name) for cell in cells}) > 1)

@@ -1,9 +1,8 @@
-"""Levels of runs that no study describes: whatever differs among their options and surroundings."""
+"""Levels of runs without a study: whatever differs among their options and environments."""
 
-# Options that say where a run goes and what is kept of it, not what it does.
+# Options that do not change what a run does. threads: facts() has the actual number.
 NO_FACTOR = {"out", "overwrite", "quiet", "seed", "trace", "collectives", "overhead", "ceilings",
-             "bound", "hang-timeout",
-             "threads"}  # threads: what the run had, below, for the option may be left to default
+             "bound", "hang-timeout", "threads"}
 
 
 def text(value):
@@ -22,14 +21,14 @@ def rate_text(bits_per_s):
 
 
 def link_rate(link):
-    """As `experiments/testbed up --rate` has it."""
+    """In the notation of `experiments/testbed up --rate`."""
     if not link.get("host_rates"):
         return rate_text(link["rate_bits_per_s"])
     return ",".join("/".join(map(rate_text, ways)) for ways in link["host_rates"])
 
 
 def facts(info):
-    """Everything that may tell two runs apart, as text."""
+    """Everything in which two runs may differ, as text."""
     machine, link = info["machine"], info["link"]
     found = {name: text(value) for name, value in info["options"].items() if name not in NO_FACTOR}
     found["ranks"] = text(machine["ranks"])
@@ -49,7 +48,7 @@ def facts(info):
 
 
 def assign_levels(runs):
-    """Sets levels and cell of each run; {factor: levels} in the order in which they came."""
+    """Sets levels and cell of each run; returns {factor: levels}."""
     all_facts = [facts(run.info) for run in runs]
     names = list(dict.fromkeys(name for found in all_facts for name in found))
     factors = {}

@@ -1,11 +1,11 @@
-"""Pieces of HTML. Everything that comes from a run passes through escape()."""
+"""HTML elements. All text of a run passes through escape()."""
 
 import html
 import math
 
 from reporting.figure import CSS as FIGURE_CSS
 
-# No scripts, nothing from outside: a browser refuses what a hostile run might have slipped in.
+# No scripts and no requests, whatever a hostile run contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 CSS = FIGURE_CSS + """\
@@ -67,7 +67,7 @@ def escape(value):
 
 
 def tag(name, *inside, **attributes):
-    """An element of finished HTML; `class_` and `aria_label` are attributes of that name."""
+    """An element around finished HTML; `class_` and `aria_label` give `class` and `aria-label`."""
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
                       for key, value in attributes.items() if value is not None)
     return f"<{name}{written}>{''.join(inside)}</{name}>"
@@ -78,18 +78,18 @@ def paragraph(text, class_=None):
 
 
 def items(texts):
-    """A list; texts are finished HTML."""
+    """A list of finished HTML."""
     return tag("ul", *(tag("li", text) for text in texts))
 
 
 def facts(pairs):
-    """What is known, by name; values are finished HTML, None leaves a line out."""
+    """A list of (name, finished HTML); None omits a line."""
     return tag("dl", *(tag("dt", escape(name)) + tag("dd", value) for name, value in pairs
                        if value is not None), class_="facts")
 
 
 def number(value):
-    """Four digits that count, and thousands apart."""
+    """Four significant digits, with separators of thousands."""
     if isinstance(value, int) or (abs(value) >= 1000 and abs(value) < 1e15):
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -100,7 +100,7 @@ def cell(value, name="td", **more):
         return tag(name, "absent", class_="absent", **more)
     if isinstance(value, bool):
         return tag(name, "yes" if value else "no", **more)
-    if hasattr(value, "item"):  # numpy's own kinds of numbers
+    if hasattr(value, "item"):  # a number of numpy's
         return cell(value.item(), name, **more)
     if isinstance(value, (int, float)):
         return tag(name, number(value), class_="number", **more)
@@ -108,12 +108,12 @@ def cell(value, name="td", **more):
 
 
 def row_of(values):
-    """What stands first names the row, for those who hear the table."""
+    """The first value is the row's header, for screen readers."""
     return tag("tr", cell(values[0], "th", scope="row"), *map(cell, values[1:])) + "\n"
 
 
 def table(columns, rows, label):
-    """In a box of its own that scrolls, reachable by keyboard."""
+    """A table in a box that scrolls, reachable by keyboard."""
     head = tag("tr", *(tag("th", escape(name), scope="col") for name in columns))
     return tag("div", tag("table", tag("thead", head), tag("tbody", *map(row_of, rows))),
                class_="scroll", tabindex=0, role="region", aria_label=label)

@@ -1,6 +1,4 @@
-"""What was read of run folders, and what a chart is.
-
-Seconds and bytes throughout; None or NaN: not measured, never 0."""
+"""The runs of a report, and its charts. Seconds and bytes; None or NaN: not measured, never 0."""
 
 from dataclasses import dataclass, field
 from statistics import median
@@ -8,21 +6,20 @@ from statistics import median
 
 @dataclass
 class Run:
-    """One finished run. Its steps are without those of the warm-up (runs.py states the rule)."""
+    """One finished run, without the steps of its warm-up (batches.py has the rule)."""
 
     folder: str  # relative to the folder that the report is of
     info: dict  # run.json
     experiment: dict | None  # experiment.json of the runner; None: not made by it
     levels: dict  # factor -> level, as text
     cell: str  # the same for repetitions of the same levels
-    block: str | None  # runs of equal block ran close in time and share their seed: pairs;
-    # None: made by no study, so that nothing is known of pairs
+    block: str | None  # runs of one block are pairs: close in time, same seed; None: of no study
     walls: object  # numpy array: each step on its slowest rank, seconds, in order of the steps
     means: dict  # time and byte columns of batches.csv -> mean over ranks and steps; None: blank
     rank_means: dict  # rank -> the same for this rank
     epochs: list  # rows of epochs.csv, as {column: number or None}
     step_s: float  # median of walls: what the statistics compare
-    marks: list = field(default_factory=list)  # what to know of its figures, e.g. "oversubscribed"
+    marks: list = field(default_factory=list)  # warnings on its figures, e.g. "oversubscribed"
     # Column -> share of the rows of `means` that are not blank; a column that is not here: all.
     present: dict = field(default_factory=dict)
 
@@ -48,15 +45,31 @@ class Cell:
     runs: list
     baseline: bool = False
 
+    def figures(self, figure):
+        """figure(run) of the runs that have it."""
+        return [value for value in map(figure, self.runs) if value is not None]
+
     def middle(self, figure):
         """Median over the runs of figure(run); None: no run has it."""
-        known = [value for value in map(figure, self.runs) if value is not None]
+        known = self.figures(figure)
         return median(known) if known else None
+
+    @property
+    def step_s(self):
+        return self.middle(lambda run: run.step_s)
+
+    @property
+    def marks(self):
+        return sorted({mark for run in self.runs for mark in run.marks})
+
+    @property
+    def oversubscribed(self):
+        return "oversubscribed" in self.marks
 
 
 @dataclass
 class Results:
-    """One study: what experiments/run made of a spec, or runs that were found beside each other."""
+    """One study of experiments/run, or runs that were found beside each other."""
 
     name: str
     folder: str
@@ -71,10 +84,19 @@ class Results:
     # Cells of the study without a finished run: they are not among `cells`.
     empty: list = field(default_factory=list)
 
+    @property
+    def runs(self):
+        return [run for cell in self.cells for run in cell.runs]
+
+    @property
+    def hints(self):
+        """`report` of the spec: what its author wants to see."""
+        return (self.study or {}).get("report") or {}
+
 
 @dataclass
 class Table:
-    """Beside each chart: its figures. A cell is text or a number; None is shown as absent."""
+    """The figures of a chart. A cell is text or a number; None is shown as absent."""
 
     columns: list  # with units in parentheses
     rows: list
@@ -82,14 +104,14 @@ class Table:
 
 @dataclass
 class Chart:
-    """What build() of a chart returns."""
+    """What a chart's build() returns."""
 
     name: str
     title: str
-    caption: str  # what is drawn, how it was measured or modelled, over what the interval is
+    caption: str  # what is drawn, how it was measured or modelled, what the interval is over
     draw: object  # draw(figure, narrow): fills a matplotlib figure, for wide and narrow screens
     table: Table
-    notes: list = field(default_factory=list)  # marks, and what cannot be told
+    notes: list = field(default_factory=list)  # marks and limits
 
 
 class NotShown(Exception):

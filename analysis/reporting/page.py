@@ -9,15 +9,13 @@ from reporting.loose import link_rate
 from reporting.markup import (escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import NotShown
 from reporting.rows import scaled
-from reporting.verdicts import runs_of
 
 STATISTICS = (
-    "One figure a run: the median of its steps, each on its slowest rank. What is shown of several "
-    "runs is their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
+    "One figure per run: the median of its steps, each on its slowest rank. Several runs are shown "
+    "by their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
     "interval, of fewer none), never over the steps of one run. Ratios to the baseline are taken "
-    "within blocks (runs that ran close in time with one seed) and judged together (Holm, 5%). A "
-    "difference that cannot be told from noise is said to be so, with the least one that could "
-    "have been.")
+    "within blocks (runs close in time with one seed) and judged together (Holm, 5%). A "
+    "difference within the noise is reported as such, with the least one that would be detected.")
 
 MANY = 12  # verdicts; more are folded
 
@@ -28,7 +26,7 @@ class Drawn:
     def __init__(self, results, where):
         self.shown = []  # (Chart, HTML of its drawings)
         self.not_shown = []  # (title, why)
-        self.errors = []  # (name, error): a fault of the chart's, not of the runs
+        self.errors = []  # (name, error): a bug of the chart
         for name in charts.ORDER if results.cells else ():
             self.build(importlib.import_module(f"reporting.charts.{name}"), results, where)
 
@@ -38,7 +36,7 @@ class Drawn:
             self.shown.append((chart, figure.inline_svg(chart, where)))
         except NotShown as reason:
             self.not_shown.append((module.TITLE, str(reason)))
-        except Exception as error:  # one chart's fault must not lose the report
+        except Exception as error:  # one chart's bug must not lose the report
             self.not_shown.append((module.TITLE, f"error: {type(error).__name__}: {error}"))
             self.errors.append((module.NAME, error))
 
@@ -46,8 +44,8 @@ class Drawn:
 # ---- the head of a study ----
 
 def different(results, read):
-    """What the runs tell, each once, as finished HTML."""
-    found = dict.fromkeys(str(read(run.info)) for run in runs_of(results))
+    """The runs' values, each once, as finished HTML."""
+    found = dict.fromkeys(str(read(run.info)) for run in results.runs)
     return "; ".join(map(escape, found)) or "unknown"
 
 
@@ -74,7 +72,7 @@ def link_of(info):
 
 
 def link_cost_of(runs):
-    """What the emulation took of the cores, over all runs that tell; None: there is none."""
+    """The emulation's share of the cores, over all runs that measured it; None: not emulated."""
     costs = [(run.info["link"].get("cost") or {}).get("cores_per_rank")
              for run in runs if run.info["link"]]
     told = [cost for cost in costs if cost is not None]
@@ -85,12 +83,12 @@ def link_cost_of(runs):
 
 
 def counts(results):
-    done = len(runs_of(results))
+    done = len(results.runs)
     parts = [f"{done} done", f"{len(results.failed)} failed", f"{len(results.diverged)} diverged",
              f"{len(results.left_out)} left out"]
     if results.study is not None:
         parts += [f"{len(results.missing)} not run, of {len(results.study['runs'])} planned"]
-    over = sum("oversubscribed" in run.marks for run in runs_of(results))
+    over = sum("oversubscribed" in run.marks for run in results.runs)
     return escape(", ".join(parts) + f"; {over} of {done} oversubscribed")
 
 
@@ -117,7 +115,7 @@ def head(results):
     study = results.study
     factors = "; ".join(f"{name}: {', '.join(levels)}" for name, levels in results.factors.items())
     known = study_facts(study) if study else [
-        ("Made", "by no study: what differs among these runs is taken for their factors")]
+        ("Made", "by no study: what differs among these runs counts as their factors")]
     return facts(known + [
         ("Factors", escape(factors) or "none"),
         ("Baseline", escape(baseline_of(results))),
@@ -127,7 +125,7 @@ def head(results):
         ("MPI", different(results, lambda info: " ".join(info["mpi"]["library"].split()))),
         ("Ranks x threads", different(results, shape_of)),
         ("Link", different(results, link_of)),
-        ("Link's cost", link_cost_of(runs_of(results))),
+        ("Link's cost", link_cost_of(results.runs)),
         ("Warm-up", escape(WARM_UP_RULE)),
         ("Statistics", escape(STATISTICS)),
     ])
@@ -166,20 +164,16 @@ def chart_section(chart, drawing, anchor):
 
 
 def listed(title, pairs):
-    """(folder, why) pairs; nothing where there are none."""
-    if not pairs:
-        return ""
-    lines = [tag("code", escape(name)) + ": " + escape(why) for name, why in pairs]
-    return tag("h3", escape(title)) + items(lines)
+    """A list of (name, ..., why); nothing if it is empty."""
+    lines = [tag("code", escape(name)) + ": " + escape(why) for name, *_, why in pairs]
+    return tag("h3", escape(title)) + items(lines) if lines else ""
 
 
 def not_there(results):
-    """Every run that has no figures here, with the reason."""
-    lists = [("Failed runs", [(name, why) for name, _, why in results.failed]),
-             ("Diverged runs", [(name, why) for name, _, why in results.diverged]),
-             ("Left out", results.left_out),
-             ("Planned, and not run", [(name, "no folder") for name in results.missing])]
-    return "".join(listed(title, pairs) for title, pairs in lists)
+    """The runs without figures, each with the reason."""
+    return (listed("Failed runs", results.failed) + listed("Diverged runs", results.diverged)
+            + listed("Left out", results.left_out)
+            + listed("Planned, and not run", [(name, "no folder") for name in results.missing]))
 
 
 PROVENANCE = ["folder", "configuration", "block", "started (UTC)", "commit", "ranks x threads",
@@ -222,8 +216,7 @@ def section(results, drawn, where):
 def render(all_results, folder):
     """(the page, [Drawn of each Results])."""
     drawn = [Drawn(results, f"s{i}") for i, results in enumerate(all_results)]
-    links = [tag("a", escape(results.name), href=f"#s{i}")
-             for i, results in enumerate(all_results)]
+    links = [tag("a", escape(results.name), href=f"#s{i}") for i, results in enumerate(all_results)]
     return page(
         f"gradwire report: {folder}", tag("a", "Skip to the figures", class_="skip", href="#s0"),
         tag("header", tag("h1", escape(f"gradwire report: {folder}"))),

@@ -1,68 +1,48 @@
-"""Charts with lines: panels beside each other (narrow: below), their legend above, and which lines
-are told apart by colour."""
+"""Charts with lines: panels side by side (narrow: one below the other) under a legend, and which
+lines get a colour."""
 
 import math
 import textwrap
 
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from reporting import figure
 
-MOST = len(figure.SERIES)  # lines with a colour and a name; more cannot be told apart
+MOST = len(figure.SERIES)  # lines with a colour and a name
 LEAST = 1e-60  # of the largest value: what a logarithmic axis can still reach
 LEGEND_LINE_IN = 0.175
 
 
 def named(things, first, order):
-    """(those that get a colour, the others): `first` if it is among them, then the least `order`.
-    Both in the order in which they came."""
+    """(those that get a colour, the others), both in their given order: `first` gets one, then
+    those with the least order(thing)."""
     ranked = sorted(things, key=lambda thing: (thing is not first, order(thing)))
     chosen = {id(thing) for thing in ranked[:MOST]}
     return ([thing for thing in things if id(thing) in chosen],
             [thing for thing in things if id(thing) not in chosen])
 
 
-def line(colour, label, **more):
-    """An entry of the legend."""
-    return Line2D([], [], color=colour, **more), label
-
-
 def every(ticks, most):
-    """At most so many of the entries of {place: text}, evenly."""
+    """At most so many entries of {place: text}, evenly spaced."""
     step = math.ceil(len(ticks) / most)
     return {place: ticks[place] for place in sorted(ticks)[::step]}
 
 
-def hollow(cell):
-    """Whether its points are drawn hollow: of oversubscribed runs."""
-    return any("oversubscribed" in run.marks for run in cell.runs)
-
-
-def hollow_entry():
-    return line(figure.FAINT, "oversubscribed *", linestyle="none", marker="o",
-                markerfacecolor=figure.GROUND)
-
-
-def draw_legend(fig, entries, columns, wrap):
-    handles = [handle for handle, _ in entries]
-    labels = ["\n".join(textwrap.wrap(label, wrap)[:2]) for _, label in entries]
-    fig.legend(handles, labels, loc="upper left", ncol=columns, frameon=False,
-               borderaxespad=0.2, columnspacing=1.2, labelspacing=0.35, handlelength=1.8,
-               bbox_to_anchor=(0, 1))
+def hollow(cells):
+    """The legend's entry for points of oversubscribed runs, if any cell has some."""
+    return [figure.dot("oversubscribed *", figure.FAINT, markerfacecolor=figure.GROUND)] \
+        if any(cell.oversubscribed for cell in cells) else []
 
 
 def panels(fig, narrow, count, entries=(), height_in=2.7):
-    """Axes for `count` plots, beside each other (narrow: below), below a legend of the entries
-    [(handle, label)]; sets the figure's height."""
+    """Axes for `count` plots, side by side (narrow: one below the other), under a legend of the
+    entries [(label, handle)]; sets the figure's height."""
     width = fig.get_size_inches()[0]
-    longest = max((len(label) for _, label in entries), default=0)
+    longest = max((len(label) for label, _ in entries), default=0)
     columns = max(1, min(3, len(entries), int(width / (0.5 + 0.068 * min(longest, 48)))))
     wrap = max(16, int((width / columns - 0.45) / 0.062))
-    lines = 0
-    for start in range(0, len(entries), columns):
-        lines += max(min(2, len(textwrap.wrap(label, wrap)))
-                     for _, label in entries[start:start + columns])
+    labels = [textwrap.wrap(label, wrap)[:2] for label, _ in entries]
+    lines = sum(max(map(len, labels[i:i + columns])) for i in range(0, len(entries), columns))
     legend_in = lines * LEGEND_LINE_IN + 0.08 if entries else 0.02
     down, across = (count, 1) if narrow else (1, count)
     fig.set_size_inches(width, legend_in + down * height_in)
@@ -70,7 +50,9 @@ def panels(fig, narrow, count, entries=(), height_in=2.7):
     head = fig.add_subplot(places[0, :])
     head.axis("off")
     if entries:
-        draw_legend(fig, entries, columns, wrap)
+        fig.legend([handle for _, handle in entries], list(map("\n".join, labels)),
+                   loc="upper left", ncol=columns, frameon=False, borderaxespad=0.2,
+                   columnspacing=1.2, labelspacing=0.35, handlelength=1.8, bbox_to_anchor=(0, 1))
     axes = [fig.add_subplot(places[1 + i // across, i % across]) for i in range(count)]
     for ax in axes:
         ax.grid(True)
@@ -82,13 +64,13 @@ def few_ticks(axis, most=5):
 
 
 def spread(values):
-    """How many times the least of some positive values the largest is."""
+    """The largest of the positive values divided by the least."""
     positive = [value for value in values if value and value > 0]
     return max(positive) / min(positive) if positive else 1
 
 
 def log_ticks(low, high, most):
-    """Round numbers for a logarithmic axis: as many as fit, decades alone if need be."""
+    """Round numbers for a logarithmic axis: as many as fit, only decades if necessary."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for digits in ((1, 2, 5), (1, 3), (1,)):
         ticks = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
@@ -99,8 +81,8 @@ def log_ticks(low, high, most):
 
 
 def log_axis(ax, which, values, most=6, labels=None):
-    """Make an axis logarithmic over the values, its ticks numbers that a reader reads. `labels`:
-    {value: text} of ticks that are given."""
+    """Makes an axis logarithmic over the values, with plain numbers at its ticks, or with `labels`,
+    {value: text}."""
     values = [value for value in values if value and value > 0]
     high = max(values)
     low = max(min(values), high * LEAST)

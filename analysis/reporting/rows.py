@@ -1,52 +1,51 @@
-"""Charts with a row a configuration: which rows, their labels, axes, units and whiskers.
+"""Charts with one row per configuration: selection, labels, axes, units and whiskers.
 
-Wide, labels stand left of the rows; narrow, above them. All sizes are inches, since a chart grows
-with its rows, and not the rows with the chart."""
+Labels are left of the rows in wide charts, above them in narrow ones. All sizes are inches: the
+chart grows with its rows."""
 
 import math
 import re
 
 from reporting import figure
+from reporting.model import Cell
 
 MOST = 25  # rows that a chart shows; its table has all
 MOST_NAMES = 8  # in a note
 MOST_NOTES = 6  # of one kind
-WRAP_WIDE, WRAP_NARROW = 34, 45  # letters of a label before it is broken
+WRAP_WIDE, WRAP_NARROW = 34, 45  # letters in a line of a label
 LETTER_IN = 0.068
 LINE_IN = 0.15
 CAP = 0.04  # half of a whisker's cap
 THICK = 0.17  # of a bar
 
 
-def chosen(cells, baseline=None):
-    """(cells to draw, notes): the first MOST; the baseline is never left out."""
-    if len(cells) <= MOST:
-        return list(cells), []
-    drawn = cells[:MOST]
-    if baseline in cells and baseline not in drawn:
-        drawn = cells[:MOST - 1] + [baseline]
-    return drawn, [f"{len(cells) - MOST} of {len(cells)} configurations are in the table only."]
+def chosen(things, baseline=None):
+    """(things to draw, notes): the first MOST, always with the baseline. A thing is a cell, or a
+    tuple that begins with one."""
+    if len(things) <= MOST:
+        return list(things), []
+    kept = [one for one in things[MOST:] if baseline is not None
+            and (one if isinstance(one, Cell) else one[0]) is baseline]
+    return things[:MOST - len(kept)] + kept, [
+        f"{len(things) - MOST} of {len(things)} configurations are in the table only."]
 
 
 def label(cell):
-    """The cell's label, starred if something is to be known of its runs."""
+    """The cell's label, with a star if its runs have marks."""
     return row_label(cell).replace("\n", " ")
 
 
 def row_label(cell, verdict=""):
-    """The same for a row: what stands behind the line break is never shortened."""
-    star = "* " if any(run.marks for run in cell.runs) else ""
+    """The label of a row; what follows the line break is never shortened."""
     behind = " ".join(filter(None, ["(baseline)" if cell.baseline else "", verdict]))
-    return star + cell.label + ("\n" + behind if behind else "")
+    return ("* " if cell.marks else "") + cell.label + ("\n" + behind if behind else "")
 
 
 def remarks(cells):
-    """What the stars mean: a note a mark."""
-    marked = {}
-    for cell in cells:
-        for mark in sorted({mark for run in cell.runs for mark in run.marks}):
-            marked.setdefault(mark, []).append(cell.label)
-    return [f"* {mark}: {listed(labels, len(cells))}." for mark, labels in marked.items()]
+    """The meaning of the stars: one note per mark."""
+    marks = dict.fromkeys(mark for cell in cells for mark in cell.marks)
+    return [f"* {mark}: {listed([cell.label for cell in cells if mark in cell.marks], len(cells))}."
+            for mark in marks]
 
 
 def listed(labels, of=None):
@@ -57,20 +56,25 @@ def listed(labels, of=None):
     return "; ".join(labels[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
+def noted(*notes, of=None):
+    """"TEXT: NAMES." for each (text, names) that has names."""
+    return [f"{text}: {listed(labels, of)}." for text, labels in notes if labels]
+
+
 def modelled_bytes(run):
-    """Whether the bytes on the wire are a model's: MPI does not tell what its collectives send."""
+    """Whether the bytes on the wire are modelled: MPI does not say what its collectives send."""
     return run.info["sources"]["wire_bytes"].startswith("modelled")
 
 
 def capped(lines):
-    """The first notes of a kind, and how many more there are."""
+    """The first notes of one kind, and the number of the others."""
     if len(lines) <= MOST_NOTES:
         return lines
     return lines[:MOST_NOTES] + [f"And {len(lines) - MOST_NOTES} more like these."]
 
 
 def repetitions(cells):
-    """What to say where runs are too few for an interval."""
+    """A note on configurations with too few runs for an interval."""
     single = [cell for cell in cells if len(cell.runs) == 1]
     if not single:
         return []
@@ -99,13 +103,13 @@ def ends(interval, factor=1.0):
 
 
 def pieces(text, letters):
-    """A label cut where a line may end: behind a space, a comma or the like."""
+    """A label cut where a line may end: after a space, a comma or the like."""
     for piece in re.findall(r"[^ ,:;+=/]*[ ,:;+=/]*", text):
         yield from (piece[i:i + letters] for i in range(0, len(piece), letters))
 
 
 def filled(text, letters):
-    """Lines of at most so many letters, each as full as can be."""
+    """Lines of at most so many letters, each as full as possible."""
     lines = [""]
     for piece in pieces(text, letters):
         if len((lines[-1] + piece).rstrip()) <= letters:
@@ -116,7 +120,7 @@ def filled(text, letters):
 
 
 def broken(text, letters, most=3):
-    """Lines of a label, as few as can be and about equally long."""
+    """Lines of a label, as few as possible and about equally long."""
     lines = filled(text, letters)
     if len(lines) > most:
         return lines[:most - 1] + [lines[most - 1][:letters - 3].rstrip(" ,:;+=/") + "..."]
@@ -139,12 +143,12 @@ def known(value):
 
 
 def whisker(ax, y, interval, factor=1.0, colour=figure.INK, within=(-math.inf, math.inf)):
-    """The interval as a line with caps over row y; an arrow where it goes on beyond the axis."""
+    """The interval as a line with caps over row y; an arrow where it continues beyond the axis."""
     low, high = ends(interval, factor)
     if low is None:
         return
     shown = max(low, within[0]), min(high, within[1])
-    ax.plot(shown, [y, y], color=figure.GROUND, linewidth=2.4, zorder=4.9)  # to stand out of a bar
+    ax.plot(shown, [y, y], color=figure.GROUND, linewidth=2.4, zorder=4.9)  # visible on a bar
     ax.plot(shown, [y, y], color=colour, linewidth=1.2, solid_capstyle="butt", zorder=5)
     for end, at, arrow in ((low, shown[0], "<"), (high, shown[1], ">")):
         if end == at:
@@ -155,9 +159,8 @@ def whisker(ax, y, interval, factor=1.0, colour=figure.INK, within=(-math.inf, m
 
 
 class Rows:
-    """Axes of panels (beside each other, narrow: below) over the same rows, the first on top.
-
-    Their y runs downwards in inches, so that row i has its marks at at(i) and bars are THICK."""
+    """Axes of panels over the same rows, side by side (narrow: one below the other), the first row
+    on top. y is in inches, downwards: the marks of row i are at at(i), and bars are THICK."""
 
     def __init__(self, fig, narrow, labels, panels=("",), legend=(), above=0.0):
         self.fig, self.narrow, self.legend = fig, narrow, list(legend)
@@ -185,7 +188,7 @@ class Rows:
         return math.ceil(len(self.legend) / self.legend_columns) * 0.175
 
     def at(self, i):
-        """Where the marks of row i stand: narrow, below its label."""
+        """y of the marks of row i; narrow, below its label."""
         end = sum(self.heights[:i + 1])
         return end - THICK / 2 - 0.05 if self.narrow else end - self.heights[i] / 2
 
@@ -226,6 +229,6 @@ class Rows:
                             handlelength=1.4, columnspacing=1.2, labelspacing=0.3)
 
     def absent(self, ax, i):
-        """Row i has no figure here: said, not drawn as 0."""
+        """Row i has no figure here: says so, since 0 would be wrong."""
         ax.text(0.02, self.at(i), "absent", transform=ax.get_yaxis_transform(), va="center",
                 ha="left", color=figure.FAINT, fontstyle="italic")

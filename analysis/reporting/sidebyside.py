@@ -1,15 +1,12 @@
-"""Two results, cell by cell, for `analysis/compare`. Cells are the same where their levels are."""
+"""Two results, cell by cell, for `analysis/compare`. Cells match if their levels are equal."""
 
 import difflib
 from dataclasses import dataclass
 
 from reporting import loose, stats
+from tool import BadInput
 
 DEFAULT = "step"
-
-
-class BadInput(Exception):
-    """What cannot be compared, and what to do: one line."""
 
 
 @dataclass
@@ -22,7 +19,7 @@ class Metric:
     of: object  # run -> figure, None: absent
     words: tuple = ("higher", "lower")
     lower_is_better: bool = True
-    per_seed: bool = False  # runs of one seed repeat each other: they are one figure, not many
+    per_seed: bool = False  # runs of one seed repeat each other and count once
 
 
 def result(key):
@@ -39,7 +36,7 @@ METRICS = {
 
 
 def metric_named(name, sides):
-    """A metric of METRICS, or a column of batches.csv that some run has."""
+    """A metric of METRICS, or of a column of batches.csv that some run has."""
     if name in METRICS:
         return METRICS[name]
     columns = {column for cells in sides for cell in cells.values() for run in cell.runs
@@ -55,14 +52,13 @@ def metric_named(name, sides):
 
 
 def cells_of(results, alone):
-    """{key: cell}. Studies of one name are the same study; so are two that are `alone`, whatever
-    they are called."""
+    """{key: cell}. Studies match by name; two that are `alone` match under any names."""
     return {(None if alone or one.study is None else one.name, frozenset(cell.levels.items())): cell
             for one in results for cell in one.cells}
 
 
 def diverged_of(results, alone):
-    """Keys of the cells that have runs whose loss was no longer finite, as in cells_of()."""
+    """Keys, as in cells_of(), of the cells with diverged runs."""
     found = set()
     for one in results:
         levels = {cell["id"]: cell["levels"] for cell in (one.study or {"cells": []})["cells"]}
@@ -72,7 +68,6 @@ def diverged_of(results, alone):
 
 
 def title(key):
-    """A cell by its levels."""
     study, levels = key
     text = ", ".join(f"{factor}={level}" for factor, level in sorted(levels)) or "all runs"
     return f"{study}: {text}" if study else text
@@ -81,7 +76,7 @@ def title(key):
 # ---- what else differs ----
 
 def facts(run):
-    """What a difference between two runs may come from, beside gradwire itself."""
+    """Possible causes of a difference between two runs."""
     info = run.info
     machine, mpi = info["machine"], info["mpi"]
     more = loose.facts(info)
@@ -100,7 +95,7 @@ def facts(run):
 
 
 def said(runs):
-    """{fact: its values over some runs, as one text}."""
+    """{fact: its values over the runs, as one text}."""
     values = {}
     for run in runs:
         for name, value in facts(run).items():
@@ -109,7 +104,7 @@ def said(runs):
 
 
 def differences(pairs):
-    """Lines on whatever is not the same on both sides of some cell."""
+    """Lines on the facts that differ between both sides of some cell."""
     found = {}
     for a, b in pairs.values():
         left, right = said(a.runs), said(b.runs)
@@ -125,7 +120,7 @@ def differences(pairs):
 # ---- figures ----
 
 def in_turn(a, b):
-    """Whether the n-th runs of both sides ran before any later one of either: they are pairs."""
+    """Whether the runs are pairs: the n-th of both sides ran before any later one of either."""
     if len(a) != len(b):
         return False
     starts = [[run.info["started_utc"] for run in pair] for pair in zip(a, b)]
@@ -137,7 +132,7 @@ def by_start(cell):
 
 
 def figures_of(metric, pairs):
-    """({key: figures of A, of B}, whether figures of equal index are pairs)."""
+    """({key: figures of A, of B}, whether those of equal index are pairs)."""
     if metric.per_seed:
         sides = {key: tuple(stats.by_seed((run.info["seed"], metric.of(run)) for run in cell.runs)
                             for cell in pair) for key, pair in pairs.items()}
@@ -170,13 +165,13 @@ class Both:
     rows: list
     differences: list
     only: tuple  # titles of the cells that one side alone has
-    failed: tuple  # of each side, what happened
-    lost: list  # titles of the cells that end in A and diverge in B
+    failed: tuple  # lines on each side's runs without figures
+    lost: list  # titles of the cells that finish in A and diverge in B
     paired: bool
 
 
 def worse(metric, comparison, threshold):
-    """Whether the comparison tells a change for the worse of more than the threshold."""
+    """Whether the comparison shows a change for the worse beyond the threshold."""
     if not comparison.differs:
         return False
     ratio = comparison.interval.value
@@ -184,13 +179,12 @@ def worse(metric, comparison, threshold):
 
 
 def modelled(name, run):
-    """Twins and model are the two parts of the modelled memory time."""
     return "_model_" in name or "_twin_" in name or \
         run.info["sources"].get(name, "").startswith("modelled")
 
 
 def marks(name, runs):
-    """What to know of a figure of some runs."""
+    """The marks of a figure of some runs."""
     found = {mark for run in runs for mark in run.marks}
     if any(modelled(name, run) for run in runs):
         found.add("modelled, not measured")
@@ -198,7 +192,7 @@ def marks(name, runs):
 
 
 def compare(results_a, results_b, name, threshold):
-    """Both sides matched and judged; raises BadInput where nothing matches."""
+    """Both sides matched and judged; BadInput if nothing matches."""
     alone = all(sum(bool(one.study or one.cells) for one in side) == 1
                 for side in (results_a, results_b))
     a, b = (cells_of(results, alone) for results in (results_a, results_b))
@@ -228,7 +222,7 @@ def compare(results_a, results_b, name, threshold):
 
 
 def troubles(results):
-    """Lines on runs that have no figures."""
-    lines = [f"{folder}: {what}" for folder, _, what in results.failed + results.diverged]
-    return lines + [f"{folder}: {why}" for folder, why in results.left_out] + \
-        [f"{folder}: not run" for folder in results.missing]
+    """Lines on the runs without figures."""
+    lines = [f"{folder}: {why}" for folder, *_, why in
+             results.failed + results.diverged + results.left_out]
+    return lines + [f"{folder}: not run" for folder in results.missing]

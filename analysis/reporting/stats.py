@@ -1,7 +1,8 @@
-"""The statistics of repeated runs; docs/analysis.md has the methods and simulations behind them.
+"""The statistics of repeated runs; docs/analysis.md has the methods and the simulations behind
+them.
 
-The unit is a run: one figure each, the median of its steps. Steps of one run are not independent,
-so no interval here is over them. Everything is deterministic: what is random has a fixed seed."""
+The unit is a run with one figure, such as the median of its steps. Steps of one run are not
+independent, so no interval is over them. Random numbers have fixed seeds."""
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -10,15 +11,15 @@ import numpy as np
 from scipy import optimize, special, stats
 
 LEVEL = 0.95  # of intervals
-ALPHA = 0.05  # of a family of comparisons: the chance that any of them errs where nothing differs
-POWER = 0.80  # at which a difference counts as one that can be seen
-LEAST = 3  # runs for an interval or a test: below it the spread is unknown
-LEAST_BOOTSTRAP = 5  # below it even the range of the runs covers the median too rarely
+ALPHA = 0.05  # chance of any false positive in a family of comparisons
+POWER = 0.80  # chance of detecting a difference of the size that verdicts state
+LEAST = 3  # runs for an interval or a test: with fewer the spread is unknown
+LEAST_BOOTSTRAP = 5  # runs for a bootstrap: the range of fewer covers the median too rarely
 RESAMPLES = 10000
-DRIFT_RUNS = 0.01  # p of a trend over the order of the runs that is flagged
-DRIFT_STEPS = 0.001, 0.02  # p, and least change, of a trend within a run that is flagged
-FACTOR = 1.5  # ratios beyond it are told as factors
-OUTLIER = 0.01  # chance that any of a cell's runs is flagged where the noise is normal
+DRIFT_RUNS = 0.01  # p below which a trend over the order of the runs is flagged
+DRIFT_STEPS = 0.001, 0.02  # the same within a run, and the least change
+FACTOR = 1.5  # larger ratios are written as factors
+OUTLIER = 0.01  # chance that any of a cell's runs is flagged although the noise is normal
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,26 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A group of runs against the baseline. Its interval and its verdict agree, always."""
+    """A group of runs against the baseline; interval and verdict always agree."""
 
     interval: Interval  # ratio value / baseline
     p: float | None  # None: no test
     p_adjusted: float | None  # over the family (Holm)
-    differs: bool | None  # None: cannot be told
-    mdd: float | None  # relative difference seen with a chance of POWER; 0.03: 3%
+    differs: bool | None  # None: unknown
+    mdd: float | None  # relative difference detected with a chance of POWER; 0.03: 3%
     n: int
     text: str  # the verdict
 
 
 def numbers(values):
-    """The finite ones of some figures, as an array; None stands for absent."""
+    """The finite figures as an array; None: absent."""
     array = np.array([np.nan if value is None else value for value in values], dtype=float)
     return array[np.isfinite(array)]
 
 
 def by_seed(figures):
-    """{seed: median} of [(seed, figure)]: what a seed decides, such as the accuracy, runs of one
-    seed do not sample. They end alike, to the last digit."""
+    """{seed: median} of [(seed, figure)]: runs of one seed repeat a figure that follows from the
+    seed, such as the accuracy, to the last digit."""
     seeds = {}
     for seed, figure in figures:
         if figure is not None and np.isfinite(figure):
@@ -65,27 +66,27 @@ def by_seed(figures):
 
 @cache
 def _middles(n):
-    """Of each resample of n sorted values, which two are its middle ones: alike for any values."""
+    """The indices of the two middle values in each resample of n sorted values."""
     drawn = np.sort(np.random.default_rng(n).integers(0, n, (RESAMPLES, n)), axis=1)
     return drawn[:, (n - 1) // 2], drawn[:, n // 2]
 
 
 def expanded(n, freedom=None):
     """The lower tail for percentile intervals of n values (Hesterberg, The American Statistician
-    2015): resamples vary less than samples, and few values hardly know their spread."""
+    2015), since resamples vary less than samples and few values say little of their spread."""
     edge = special.stdtrit(n - 1 if freedom is None else freedom, (1 + LEVEL) / 2)
     return special.ndtr(-np.sqrt(n / (n - 1)) * edge)
 
 
 def percentiles(resampled, n, freedom=None):
-    """Ends of the bootstrap interval of a figure's resampled values. `freedom`: of what its spread
-    is known by, where that is more than n values."""
+    """Ends of the bootstrap interval of a figure's resampled values. `freedom`: of its spread, if
+    more than n values determine that."""
     tail = expanded(n, freedom)
     return np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
 
 
 def median_ci(values):
-    """Median of runs, with the interval in which the median of more runs would lie."""
+    """Interval of the median over runs."""
     values = np.sort(numbers(values))
     n = len(values)
     if n == 0:
@@ -98,7 +99,7 @@ def median_ci(values):
         low, high = _t_interval(np.log(values) if positive else values, LEVEL)
         if positive:
             low, high = np.exp((low, high))
-        # Rounding: the interval of equal values must hold their median.
+        # Despite rounding, the interval of equal values must include their median.
         return Interval(median, float(min(low, median)), float(max(high, median)), n,
                         "t interval" + (" of logarithms" if positive else ""))
     first, second = _middles(n)
@@ -142,7 +143,7 @@ class LogRatio:
 
 
 def log_ratio(values, baseline, paired, what="runs"):
-    """Log ratio of two arrays; of equal length and order where they are pairs of `what`."""
+    """LogRatio of two arrays, whose elements are pairs of `what` if paired."""
     n = len(values) if paired else min(len(values), len(baseline))
     if n == 0:
         return LogRatio(reason=f"no pairs of {what}" if paired else f"no {what} on one side")
@@ -158,7 +159,7 @@ def log_ratio(values, baseline, paired, what="runs"):
     parts = _spread(a) ** 2 / len(a), _spread(b) ** 2 / len(b)
     total = sum(parts)
     freedom = n - 1.0
-    if total > 0:  # Welch (Biometrika 1947): the sides need not be equally noisy
+    if total > 0:  # Welch (Biometrika 1947): the sides may have different noise
         freedom = total**2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
     return LogRatio(mean, float(np.sqrt(total)), freedom, n, "Welch's t interval of logarithms")
 
@@ -168,27 +169,23 @@ def _spread(logs):
 
 
 def _but_rounding(log):
-    """0 where nothing but rounding differs, as between counts of bytes."""
+    """0 if only rounding differs, as between counts of bytes."""
     return float(log) if abs(log) > 1e-12 else 0.0
 
 
 def ratio_ci(values, baseline_values, paired=True):
-    """Ratio value / baseline (geometric mean) with its interval. `paired`: figures of equal index
-    ran in the same block; a pair with an absent figure is left out."""
-    if paired:
-        pairs = np.array([pair for pair in zip(values, baseline_values, strict=True)
-                          if None not in pair], dtype=float).reshape(-1, 2)
-        pairs = pairs[np.isfinite(pairs).all(axis=1)]
-        return log_ratio(pairs[:, 0], pairs[:, 1], True).interval(LEVEL)
-    return log_ratio(numbers(values), numbers(baseline_values), False).interval(LEVEL)
+    """Interval of the ratio value / baseline (geometric mean). `paired`: figures of equal index are
+    of the same block; a pair with an absent figure is left out."""
+    sides = [dict(enumerate(side)) for side in (values, baseline_values)]
+    return log_ratio(*matched(*sides, paired), paired).interval(LEVEL)
 
 
 def holm(p_values):
     """(adjusted p, the level at which each is judged), of S. Holm, Scand. J. Statist. 1979.
 
-    The k-th smallest of m is judged at ALPHA / (m - k + 1), until the first that fails; all after
-    it are judged, and fail, at the level of that one. So an interval of 1 - level leaves ratio 1
-    out if and only if the comparison is significant: verdict and interval are one statement."""
+    The k-th smallest of m is judged at ALPHA / (m - k + 1), until the first that fails; all others
+    fail at its level. So an interval of 1 - level excludes ratio 1 if and only if the comparison is
+    significant: verdict and interval are one statement."""
     p_values = np.asarray(p_values, dtype=float)
     m = len(p_values)
     order = np.argsort(p_values, kind="stable")
@@ -205,10 +202,10 @@ def holm(p_values):
 
 @lru_cache(maxsize=4096)
 def _noncentrality(freedom, level):
-    """How many standard errors a difference must be long to be seen with a chance of POWER.
+    """The standard errors of a difference that is detected with a chance of POWER.
 
-    Given how the spread came out, t beyond the edge is a matter of a normal deviate; its chance is
-    averaged over the spreads. (scipy's noncentral t is not a number far out.)"""
+    For a given spread, t beyond the edge is the event of a normal deviate; its chance is averaged
+    over the spreads. (scipy's noncentral t is NaN in the far tail.)"""
     chances = (np.arange(4000) + 0.5) / 4000
     edges = special.stdtrit(freedom, 1 - level / 2) * \
         np.sqrt(2 * special.gammaincinv(freedom / 2, chances) / freedom)
@@ -217,26 +214,25 @@ def _noncentrality(freedom, level):
 
 
 def mdd(spread, n, level=ALPHA):
-    """The relative difference that n pairs, whose log ratios have this standard deviation, show
+    """The relative difference that n pairs whose log ratios have this standard deviation detect
     with a chance of POWER, at a significance level."""
     return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
 
 
 def compare(sides, words=("slower", "faster"), paired=True, what="runs"):
     """{name: Comparison} of {name: (group, reference)}, each {block: figure}, as one family: the
-    chance that any is said to differ where none does is ALPHA at most. `words`: for figures above
-    and below the reference. Blocks that one side lacks are left out; where `paired` is false,
-    blocks mean nothing. `what` a block is one of: runs, or seeds."""
+    chance of any false positive is at most ALPHA. `words`: for figures above and below the
+    reference. If paired, blocks that one side lacks are left out. `what`: runs or seeds."""
     estimates = {name: log_ratio(*matched(*both, paired), paired, what)
                  for name, both in sides.items()}
     return judge(estimates, words, f"pairs of {what}" if paired else what)
 
 
 def matched(group, reference, paired):
-    """Both sides' figures as arrays; of pairs those alone that both have."""
+    """Both sides' figures as arrays; if paired, of the blocks that both have."""
     if paired:
-        shared = [block for block in group
-                  if group[block] is not None and reference.get(block) is not None]
+        shared = [block for block in group if block in reference
+                  and len(numbers([group[block], reference[block]])) == 2]
         group, reference = ({block: side[block] for block in shared}
                             for side in (group, reference))
     return numbers(group.values()), numbers(reference.values())
@@ -270,7 +266,7 @@ def _comparison(estimate, adjusted, level, words, what):
 
 
 def percent(fraction):
-    """Two digits that count: 0.0312 is 3.1%, 0.312 is 31%."""
+    """Two significant digits: 0.0312 is 3.1%, 0.312 is 31%."""
     value = 100 * fraction
     far = abs(value)
     digits = 0 if far >= 9.95 else 1 if far >= 0.995 or far == 0 else 2
@@ -282,7 +278,7 @@ def times(factor):
 
 
 def size(relative):
-    """How large a difference is: 3.1%, or 2.1x where it is large."""
+    """A relative difference as text: 3.1%, or 2.1x if it is large."""
     return percent(relative) if 1 + relative < FACTOR else f"{times(1 + relative)}x"
 
 
@@ -300,19 +296,19 @@ def difference(interval, words=("slower", "faster")):
 
 @dataclass(frozen=True)
 class Flag:
-    """What to know of some figures; nothing is ever left out for it."""
+    """A warning about figures, which excludes none."""
 
     raised: bool
     change: float | None  # relative; 0.04: 4% more at the end than at the beginning
     p: float | None
-    text: str  # empty where nothing is flagged
+    text: str  # empty if not raised
 
 
 def drift(runs):
-    """Whether figures rise or fall with the order of the runs, of [(cell, figure)] in that order.
+    """The Flag for a trend of [(cell, figure)] over the order of the runs.
 
     Seasonal Kendall test and slope (Hirsch, Slack and Smith, Water Resources Research 1982) with
-    cells as seasons: runs are compared with runs of their own cell alone."""
+    cells as seasons: runs are compared only with runs of their own cell."""
     cells = {}
     for order, (cell, value) in enumerate(runs):
         if value is not None and np.isfinite(value) and value > 0:
@@ -338,8 +334,8 @@ def drift(runs):
 
 
 def drift_within(walls, pieces=10):
-    """Whether the last third of a run's steps takes longer or shorter than its first. Steps next to
-    each other are alike, so medians of `pieces` pieces a third stand for them."""
+    """The Flag for a difference between the first and the last third of a run's steps. Neighbouring
+    steps are correlated, so the medians of `pieces` pieces represent each third."""
     walls = numbers(walls)
     third = len(walls) // 3 // pieces * pieces
     if third < 3 * pieces:
@@ -360,23 +356,22 @@ def drift_within(walls, pieces=10):
 
 @cache
 def fence(n):
-    """How many MADs (times 1.4826, the standard deviation of normal noise) from the median the
-    farthest of n normal values lies at most, but for a chance of OUTLIER. Small samples need high
-    fences."""
+    """The distance from the median, in MADs times 1.4826 (the standard deviation of normal noise),
+    that any of n normal values exceeds with a chance of OUTLIER."""
     noise = np.random.default_rng(n).standard_normal((RESAMPLES, n))
     apart = np.abs(noise - np.median(noise, axis=1)[:, None])
     return float(np.quantile(apart.max(axis=1) / np.median(apart, axis=1) / 1.4826, 1 - OUTLIER))
 
 
 def outliers(values):
-    """For each figure whether it lies beyond the fence; None counts as inside. Fewer than
-    LEAST_BOOTSTRAP figures cannot tell an outlier from noise."""
+    """For each figure whether it lies beyond the fence; None counts as inside, and so do fewer than
+    LEAST_BOOTSTRAP figures."""
     array = np.array([np.nan if value is None else value for value in values], dtype=float)
     known = array[np.isfinite(array)]
     if len(known) < LEAST_BOOTSTRAP:
         return np.zeros(len(array), dtype=bool)
     median = np.median(known)
     scale = 1.4826 * np.median(np.abs(known - median))
-    # Where most figures are equal (counts), a hair's difference is no outlier of time.
+    # If most figures are equal (counts), a tiny difference is no outlier.
     least = max(fence(len(known)) * scale, 1e-9 * abs(median))
     return np.abs(array - median) > least

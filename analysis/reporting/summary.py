@@ -1,5 +1,5 @@
-"""summary.csv: one row a configuration, for spreadsheets and scripts. Seconds and bytes; blank: not
-measured. docs/analysis.md has the columns."""
+"""summary.csv: one row per configuration, for spreadsheets and scripts. Seconds and bytes; blank:
+not measured. docs/analysis.md has the columns."""
 
 import csv
 import io
@@ -20,13 +20,13 @@ SUMS = {"compute_s": ("forward_s", "backward_s", "update_s"),
 
 
 def mean_of(runs, columns):
-    """None as soon as a run lacks one of them."""
+    """None if a run lacks one of them."""
     values = [run.means.get(column) for run in runs for column in columns]
     return None if None in values else fmean(values) * len(columns)
 
 
 def one(values):
-    """What all have; several are told by a slash."""
+    """The value of all; several are separated by slashes."""
     return " / ".join(dict.fromkeys(str(value) for value in values))
 
 
@@ -41,7 +41,6 @@ def timing(cell):
 def phases(cell):
     row = {column: mean_of(cell.runs, [column]) for column in MEANS}
     row.update({name: mean_of(cell.runs, columns) for name, columns in SUMS.items()})
-    # A bound, not a phase: that of messages in flight under computation.
     return {"wall_mean_s": row.pop("wall_s"), **row}
 
 
@@ -59,18 +58,18 @@ def outcome(cell):
 
 
 def comparison(found, reference):
-    """Of a Comparison with a cell; None: the baseline itself, or there is none."""
+    """Columns of a Comparison with a cell; None: the cell is the baseline, or there is none."""
+    columns = ("compared_with", "ratio", "ratio_low", "ratio_high", "ratio_level", "p", "p_holm",
+               "least_difference", "verdict")
     if found is None:
-        return dict.fromkeys(("compared_with", "ratio", "ratio_low", "ratio_high", "ratio_level",
-                              "p", "p_holm", "least_difference", "verdict"))
+        return dict.fromkeys(columns)
     interval = found.interval
-    return {"compared_with": reference.name, "ratio": interval.value, "ratio_low": interval.low,
-            "ratio_high": interval.high, "ratio_level": interval.level, "p": found.p,
-            "p_holm": found.p_adjusted, "least_difference": found.mdd, "verdict": found.text}
+    return dict(zip(columns, (reference.name, interval.value, interval.low, interval.high,
+                              interval.level, found.p, found.p_adjusted, found.mdd, found.text)))
 
 
 def identity(results, cell):
-    """Which cell, and what became of its runs: all that is known of one without a finished run."""
+    """Columns that a cell without a finished run has, too."""
     return {"study": results.name, "cell": cell.name, "label": cell.label,
             **{f"level.{name}": level for name, level in cell.levels.items()},
             "baseline": int(cell.baseline), "runs": len(cell.runs),
@@ -87,7 +86,7 @@ def rows_of(results):
                "threads": one(machine["threads_per_rank"] for machine in machines),
                **timing(cell), **phases(cell), **outcome(cell),
                **comparison(found.get(cell.name), references.get(cell.name)),
-               "marks": "; ".join(sorted({mark for run in cell.runs for mark in run.marks}))}
+               "marks": "; ".join(cell.marks)}
     for cell in results.empty:
         yield identity(results, cell)
 
@@ -99,7 +98,7 @@ def blank(value):
 
 
 def text(all_results):
-    """The file, of all studies; a column a factor of any of them, after the label."""
+    """The file of all studies, with a column for each factor of any of them after the label."""
     rows = [row for results in all_results for row in rows_of(results)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     levels = [name for name in names if name.startswith("level.")]

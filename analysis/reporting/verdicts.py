@@ -1,18 +1,18 @@
-"""What can be said of a study in sentences: each configuration against the baseline, and what to
-know of the runs before believing any of it."""
+"""A study in sentences: each configuration against the baseline, and warnings about the runs."""
 
+from operator import attrgetter
 from statistics import median
 
 from reporting import stats
 
 
 def references(results):
-    """{name of a cell: the cell that it is compared with}: the baseline; where the study says
-    within which factors to compare, the one with the baseline's levels but for those. Cells that
-    nothing is to be compared with are not among the keys."""
+    """{name of a cell: the cell that it is compared with}: the baseline, or, if the study says
+    within which factors to compare, the cell with the same levels of these and the baseline's of
+    all others. Cells without such a counterpart are missing."""
     if results.baseline is None:
         return {}
-    within = ((results.study or {}).get("report") or {}).get("compare_within") or []
+    within = results.hints.get("compare_within") or []
     found = {}
     for cell in results.cells:
         own = {name: cell.levels[name] for name in within if name in cell.levels}
@@ -23,18 +23,15 @@ def references(results):
     return found
 
 
-def step(run):
-    return run.step_s
-
-
 def blocks_of(cell):
-    """{block: runs}, or None where blocks do not tell the runs apart, so that nothing is paired."""
+    """{block: runs}; None if several runs have the same block or none, so that nothing is
+    paired."""
     blocks = {run.block: [run] for run in cell.runs}
     return blocks if len(blocks) == len(cell.runs) and None not in blocks else None
 
 
 def seeds_of(cell):
-    """{seed: runs}: what follows from the seed alone is one figure a seed, however often it ran."""
+    """{seed: runs}: a figure that follows from the seed alone counts once per seed."""
     found = {}
     for run in cell.runs:
         found.setdefault(run.info["seed"], []).append(run)
@@ -42,15 +39,15 @@ def seeds_of(cell):
 
 
 def middles(groups, value):
-    """{block or seed: median of its runs' figures}; without those that have none."""
+    """{block or seed: median of its runs' figures}, without those that have none."""
     known = {unit: [figure for figure in map(value, runs) if figure is not None]
              for unit, runs in groups.items()}
     return {unit: median(figures) for unit, figures in known.items() if figures}
 
 
-def compared(results, value=step, units=blocks_of):
-    """({name of a cell: Comparison with its reference}, whether figures of one unit, a block or a
-    seed, were paired) of a figure of the runs. All cells of a study are one family."""
+def compared(results, value=attrgetter("step_s"), units=blocks_of):
+    """({name of a cell: Comparison of a figure with its reference's}, whether figures of one unit,
+    a block or a seed, were paired). All cells of a study are one family."""
     pairs = references(results)
     groups = {cell.name: units(cell) for cell in results.cells}
     paired = None not in groups.values()
@@ -64,18 +61,16 @@ def compared(results, value=step, units=blocks_of):
 
 
 def of_study(results):
-    """{name of a cell: Comparison}; empty where there is nothing to compare with."""
+    """{name of a cell: Comparison of step times}."""
     return compared(results)[0]
 
 
 def named(cell):
-    """Its label, and that it is oversubscribed, which no figure of it is to be read without."""
-    over = any("oversubscribed" in run.marks for run in cell.runs)
-    return cell.label + (" (oversubscribed)" if over else "")
+    return cell.label + (" (oversubscribed)" if cell.oversubscribed else "")
 
 
 def sentences(results):
-    """[(label, what its step time is against its reference's)] in the order of the cells."""
+    """[(label, its step time against its reference's)] in the order of the cells."""
     found, pairs = of_study(results), references(results)
     many = len({id(other) for other in pairs.values()}) > 1
     return [(named(cell) + (f", against {named(pairs[cell.name])}" if many else ""),
@@ -89,27 +84,22 @@ def sentence(comparison):
     return f"{comparison.text}, {comparison.n} {'pairs of ' if paired else ''}runs."
 
 
-def runs_of(results):
-    return [run for cell in results.cells for run in cell.runs]
-
-
 def several(results, what, read):
-    """A warning where runs that are compared come from more than one `what`; None: one."""
-    found = sorted({read(run.info) for run in runs_of(results)})
+    """A warning if the compared runs come from more than one `what`; None: one."""
+    found = sorted({read(run.info) for run in results.runs})
     if len(found) < 2:
         return None
     return f"The runs come from {len(found)} {what}: {', '.join(found)}."
 
 
 def started(run):
-    """What sorts runs by time; the planned place tells apart those of the same second. (The plan
-    alone does not: what was resumed, or tried again, ran later.)"""
+    """A key that sorts runs by time; those of one second by their place in the plan."""
     planned = (run.experiment or {}).get("planned")
     return run.info["started_utc"], planned if planned is not None else 0
 
 
 def lost(results):
-    """A warning on configurations without any figure; None: all have some."""
+    """A warning about configurations without any figure; None: all have some."""
     if not results.empty:
         return None
     ended = {}
@@ -123,15 +113,15 @@ def lost(results):
 
 
 def warnings(results):
-    """What makes the figures of a study less than they seem, a sentence each."""
-    runs = runs_of(results)
-    # Where no study says what varies, commit and processor are factors like any other.
+    """Reasons for doubt in the figures of a study, one sentence each."""
+    runs = results.runs
+    # Without a study, commit and processor are factors like any other.
     said = [] if results.study is None else [
         lost(results),
         several(results, "commits", lambda info: info["commit"] or "unknown"),
         several(results, "kinds of processor", lambda info: info["machine"]["cpu"])]
     for mark in sorted({mark for run in runs for mark in run.marks}):
-        labels = [cell.label for cell in results.cells if any(mark in r.marks for r in cell.runs)]
+        labels = [cell.label for cell in results.cells if mark in cell.marks]
         which = "all configurations" if len(labels) == len(results.cells) else ", ".join(labels)
         count = sum(mark in run.marks for run in runs)
         said.append(f"{mark[0].upper()}{mark[1:]}: {count} of {len(runs)} runs ({which}).")
@@ -146,5 +136,5 @@ def warnings(results):
     odd = [run.folder for cell in results.cells
            for run, out in zip(cell.runs, stats.outliers([run.step_s for run in cell.runs])) if out]
     if odd:
-        said.append(f"Far from the other runs of their configuration, and kept: {', '.join(odd)}.")
+        said.append(f"Far from the other runs of their configuration, but kept: {', '.join(odd)}.")
     return [text for text in said if text]

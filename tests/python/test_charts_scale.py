@@ -283,7 +283,7 @@ class Factors(Case):
         self.results.cells = [cell for cell in self.results.cells
                               if cell.levels["ranks"] == "1" or cell.levels["compress"] == "none"]
         chart = effects.build(self.results)
-        self.assertIn("cannot be told", chart.notes[1])
+        self.assertIn("Interaction is unknown", chart.notes[1])
         # The codecs' cells on 1 rank have no like on 2.
         self.assertEqual(row_of(chart, level="1 (reference)")["configurations"], 1)
         self.assertEqual(row_of(chart, level="none (reference)")["configurations"], 1)

@@ -283,7 +283,7 @@ class Forecast(ChartCase):
         self.assertTrue(low < 110 < high, "microseconds, the median")
 
     def test_not_shown(self):
-        self.assertIn("No run holds a forecast",
+        self.assertIn("No run has a forecast",
                       self.reason(forecast, {"a": [self.run_of("plain")]}))
 
 
@@ -344,7 +344,7 @@ class Order(ChartCase):
 
     def test_steady(self):
         chart = self.build(order, self.cells(lambda place: 1))
-        self.assertIn("No drift that stands out", chart.notes[0])
+        self.assertIn("No drift beyond the noise", chart.notes[0])
         self.assertEqual([row[1] for row in chart.table.rows], [f"run {i}" for i in range(16)])
         self.assertEqual({row[-1] for row in chart.table.rows}, {"no"})
 

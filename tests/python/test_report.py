@@ -366,7 +366,7 @@ class Runner(ReportCase):
         shutil.rmtree(self.path("out", "b01-s1", "lr=0.1"))
         found, = runs.read_results(self.path("out"))
         self.assertEqual((found.failed, found.left_out), ([], []), done)
-        made = len(verdicts.runs_of(found)), len(found.diverged), len(found.missing)
+        made = len(found.runs), len(found.diverged), len(found.missing)
         self.assertEqual(made, (1, 2, 1), done)
         self.assertEqual(found.study["claim"], "A learning rate can be too large.")
         self.assertIn("is no longer finite", found.diverged[0][2])

@@ -1,4 +1,4 @@
-"""Test accuracy over time and over bytes, and what it takes to reach a target."""
+"""Test accuracy over time and bytes, and the time and bytes to a target."""
 
 import numpy
 
@@ -21,14 +21,14 @@ def figures(reach, factor):
 
 
 def source_of(cell):
-    """How the bytes came about; None: no run counted any."""
+    """Whether the bytes are measured or modelled; None: no run counted any."""
     if all(point[1] is None for run in cell.runs for point in learning.points(run)):
         return None
     return "modelled" if any(map(rows.modelled_bytes, cell.runs)) else "measured"
 
 
 def modelled(cells):
-    """Those whose bytes are a model's, and not all 0."""
+    """The cells whose bytes are modelled, and not all 0."""
     return [cell for cell in cells if source_of(cell) == "modelled"
             and any(point[1] for run in cell.runs for point in learning.points(run))]
 
@@ -48,7 +48,7 @@ def table_of(results, target, lost):
 
 
 def order_of(target):
-    """Lines to be told apart: those first at the target, then those that end highest."""
+    """Which lines get a colour: those first at the target, then those that end highest."""
     def order(cell):
         value = learning.summary(learning.reached(cell, target, 0))[0]
         return numpy.inf if value is None else value, -learning.median_final(cell)
@@ -56,7 +56,7 @@ def order_of(target):
 
 
 def plot(ax, curve, x, colour, strong, **more):
-    """A line, with the range of the runs; a run's only epoch is a mark."""
+    """A line with the range of the runs."""
     if None in x or (ax.get_xscale() == "log" and min(x) <= 0):
         return
     width, above = (1.5, 4) if strong else (0.7, 2)
@@ -67,7 +67,7 @@ def plot(ax, curve, x, colour, strong, **more):
 
 
 class Drawing:
-    """What draw() needs: chosen once, drawn twice."""
+    """Lines over time and, if anything was sent, over bytes."""
 
     def __init__(self, results, curves, target):
         cells = [cell for cell in results.cells if cell.name in curves]
@@ -80,13 +80,13 @@ class Drawing:
         self.log_time = panels.spread([curve.seconds[-1] for curve in curves.values()]) > 10
 
     def __call__(self, fig, narrow):
-        entries = [panels.line(figure.SERIES[i], rows.label(cell))
+        entries = [figure.line(rows.label(cell), figure.SERIES[i])
                    for i, cell in enumerate(self.named)]
         if self.others:
-            entries.append(panels.line(figure.FAINT, f"{len(self.others)} others", linewidth=0.7))
+            entries.append(figure.line(f"{len(self.others)} others", figure.FAINT, linewidth=0.7))
         if self.by_bytes and self.modelled:
-            entries.append(panels.line(figure.FAINT, "bytes modelled", linestyle="--"))
-        entries.append(panels.line(figure.INK, f"target {self.target:.4g}", linestyle=":"))
+            entries.append(figure.line("bytes modelled", figure.FAINT, linestyle="--"))
+        entries.append(figure.line(f"target {self.target:.4g}", figure.INK, linestyle=":"))
         axes = panels.panels(fig, narrow, 1 + self.by_bytes, entries)
         self.plot(axes[0], "seconds", 1, self.log_time)
         axes[0].set_xlabel("time of training (s)")
@@ -118,8 +118,8 @@ class Drawing:
 def notes_of(results, drawing, lost):
     notes = []
     if drawing.others:
-        notes.append(f"{len(drawing.others)} configurations are drawn without a name: those named "
-                     "are the baseline and those first at the target. The table has all.")
+        notes.append(f"{len(drawing.others)} configurations are drawn without a name; those with "
+                     "one are the baseline and those first at the target. The table has all.")
     if lost:
         labels = {cell.name: cell.label for cell in results.cells}
         notes.append("Diverged (the loss was no longer finite), so no line, or fewer runs: "
@@ -130,18 +130,14 @@ def notes_of(results, drawing, lost):
     elif any(not all(curve.sent) for curve in drawing.curves.values()):
         notes.append("Configurations that send nothing, or did not count it, have no place on the "
                      "axis of bytes.")
-    guessed = [cell.label for cell in modelled(results.cells)]
-    if guessed:
-        notes.append("Bytes modelled, not measured, for MPI does not tell what its own collectives "
-                     f"send: {rows.listed(guessed, len(results.cells))}.")
-    without = [cell.label for cell in results.cells if cell.name not in drawing.curves]
-    if without:
-        notes.append("A run did not test its accuracy at the end of an epoch, so no line: "
-                     + rows.listed(without) + ".")
-    never = [cell.label for cell in drawing.named + drawing.others
-             if learning.reached(cell, drawing.target, 0).n == 0]
-    if never:
-        notes.append("Never at the target: " + rows.listed(never) + ".")
+    notes += rows.noted(("Bytes modelled, not measured, since MPI does not say what its own "
+                         "collectives send", [cell.label for cell in modelled(results.cells)]),
+                        of=len(results.cells))
+    notes += rows.noted(
+        ("A run did not test its accuracy at the end of an epoch, so no line",
+         [cell.label for cell in results.cells if cell.name not in drawing.curves]),
+        ("Never at the target", [cell.label for cell in drawing.named + drawing.others
+                                 if learning.reached(cell, drawing.target, 0).n == 0]))
     return notes + rows.repetitions(results.cells) + rows.remarks(results.cells)
 
 
@@ -153,14 +149,13 @@ def build(results):
     target, rule = learning.target_of(results)
     lost = learning.diverged(results)
     drawing = Drawing(results, curves, target)
-    whole = any(row.get("train_s") is None for cell in results.cells for run in cell.runs
-                for row in run.epochs)
-    clock = ("since the first step, the tests of earlier epochs included" if whole else
-             "within steps: that of tests and of what lies between steps is left out")
+    whole = any(row.get("train_s") is None for run in results.runs for row in run.epochs)
+    clock = ("since the first step, including the tests of earlier epochs" if whole else
+             "within steps, without tests and what lies between steps")
     caption = ("Accuracy on the test samples at the end of each epoch, measured: median over the "
                "runs of a configuration, at their median time and bytes; bands are the range of "
-               f"the runs. Target: {target:.4g}, {rule}. A run is at the target at the end of the "
-               "first epoch that is; the median over runs counts those never there as the longest, "
-               f"and its 95% interval is over runs. Time is {clock}.")
+               f"the runs. Target: {target:.4g}, {rule}. A run reaches it at the end of an epoch; "
+               "the median over runs counts those that never do as the longest, and its 95% "
+               f"interval is over runs. Time is {clock}.")
     return Chart(NAME, TITLE, caption, drawing, table_of(results, target, lost),
                  notes_of(results, drawing, lost))

@@ -2,9 +2,6 @@
 
 import re
 
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-
 from reporting import figure, rows
 from reporting.model import Chart, NotShown, Table
 from reporting.verdicts import compared, references
@@ -12,19 +9,18 @@ from reporting.verdicts import compared, references
 NAME = "baseline"
 TITLE = "Against the baseline"
 
-WIDE_RANGE = 3.0  # largest ratio / least from which on the axis is logarithmic
+WIDE_RANGE = 3.0  # largest ratio / least: beyond it the axis is logarithmic
 
 CAPTION = (
-    "Step time over that of {reference}: geometric mean of the ratios {how}, of each "
-    "run's median step. Differences are judged together (Holm), so that the chance of calling any "
-    "of them one where none is stays below 5%; each line is the interval at the level at which its "
-    "difference was judged, and leaves out 1 just if the difference stands. The pale band is the "
-    "least difference that these repetitions would show with a chance of 80%: what is smaller, a "
-    "study like this one misses.")
+    "Step time divided by that of {reference}: geometric mean of the ratios {how}, of each "
+    "run's median step. Differences are judged together (Holm): the chance of reporting any where "
+    "there is none is below 5%. Each line is the interval at the level at which its difference "
+    "was judged; it excludes 1 only if the difference is significant. The pale band is the "
+    "least difference that these repetitions would detect with a chance of 80%.")
 
 
 def short(comparison):
-    """The verdict's first words; the table has it in full."""
+    """The first words of the verdict; the table has all of it."""
     return "- " + re.split(r" \(|: ", comparison.text)[0]
 
 
@@ -35,7 +31,7 @@ def colour(comparison):
 
 
 def span(visible):
-    """Ends of the axis: all ratios, and of intervals and bands as much as leaves those legible."""
+    """Ends of the axis: all ratios, and as much of intervals and bands as keeps these legible."""
     ratios = [1.0] + [one.interval.value for _, one in visible if rows.known(one.interval.value)]
     reach = [end for _, one in visible for end in (one.interval.low, one.interval.high)
              if rows.known(end)]
@@ -48,18 +44,15 @@ def span(visible):
 
 
 def legend(visible):
-    def point(shade):
-        return Line2D([], [], linestyle="none", marker="o", color=shade)
-    entries = [("slower", point(figure.SERIES[1]),
+    entries = [(figure.dot("slower", figure.SERIES[1]),
                 lambda one: one.differs and one.interval.value > 1),
-               ("faster", point(figure.SERIES[2]),
+               (figure.dot("faster", figure.SERIES[2]),
                 lambda one: one.differs and one.interval.value <= 1),
-               ("inside the noise", point(figure.FAINT), lambda one: one.differs is False),
-               ("cannot be told", point(figure.FAINT), lambda one: one.differs is None),
-               ("too small to be seen", Patch(facecolor=figure.GRID, linewidth=0),
+               (figure.dot("inside the noise", figure.FAINT), lambda one: one.differs is False),
+               (figure.dot("cannot be told", figure.FAINT), lambda one: one.differs is None),
+               (figure.patch("too small to be seen", figure.GRID),
                 lambda one: one.mdd is not None)]
-    return [(name, handle) for name, handle, holds in entries
-            if any(holds(one) for _, one in visible)]
+    return [entry for entry, holds in entries if any(holds(one) for _, one in visible)]
 
 
 def draw(fig, narrow, visible):
@@ -97,18 +90,14 @@ def table(found, pairs):
 
 
 def notes(found, paired, pairs, cells):
-    said = []
-    alone = [cell.label for cell in cells
-             if cell.name not in pairs and cell not in list(pairs.values())]
-    if alone:
-        said.append("With nothing to be compared with, since that has no finished run: "
-                    + rows.listed(alone) + ".")
-    noise = [cell.label for cell, one in found if one.differs is False]
-    if noise:
-        said.append("Inside the noise, which is not the same as equal: " + rows.listed(noise) + ".")
-    unknown = [cell.label for cell, one in found if one.differs is None]
-    if unknown:
-        said.append("Not enough repetitions for a verdict: " + rows.listed(unknown) + ".")
+    said = rows.noted(
+        ("Not compared, since the counterpart has no finished run",
+         [cell.label for cell in cells
+          if cell.name not in pairs and cell not in list(pairs.values())]),
+        ("Inside the noise, which is not the same as equal",
+         [cell.label for cell, one in found if one.differs is False]),
+        ("Not enough repetitions for a verdict",
+         [cell.label for cell, one in found if one.differs is None]))
     if not paired:
         said.append("The runs are not in blocks, so they are not paired: what changed on the "
                     "machine between two runs counts as noise.")
@@ -124,13 +113,11 @@ def build(results):
         raise NotShown("There is nothing beside the baseline.")
     comparisons, paired = compared(results)
     found = [(cell, comparisons[cell.name]) for cell in results.cells if cell.name in pairs]
-    drawn, left_out = rows.chosen([cell for cell, _ in found])
-    names = {cell.name for cell in drawn}
-    visible = [one for one in found if one[0].name in names]
+    visible, left_out = rows.chosen(found)
     how = "over pairs of runs of the same block" if paired else "of runs"
-    within = (results.study or {}).get("report", {}).get("compare_within")
+    within = results.hints.get("compare_within")
     reference = f"the baseline ({baseline.label})" if not within else (
-        f"the configuration with the same {' and '.join(within)} and else the levels of the "
+        f"the configuration with the same {' and '.join(within)} and otherwise the levels of the "
         f"baseline ({baseline.label})")
     return Chart(NAME, TITLE, CAPTION.format(reference=reference, how=how),
                  lambda fig, narrow: draw(fig, narrow, visible), table(found, pairs),

@@ -1,4 +1,4 @@
-"""Which factor matters: step time by the levels of each factor, and whether factors interact."""
+"""Which factors matter: step time by the levels of each, and whether factors interact."""
 
 from collections import namedtuple
 
@@ -10,14 +10,10 @@ from reporting.model import Chart, NotShown, Table
 NAME = "effects"
 TITLE = "Effect of each factor"
 
-# Of a level: the cells that have it, and its Interval against the factor's first level.
+# A level: its cells, its Interval against the factor's reference, over `of` pairs of cells.
 Effect = namedtuple("Effect", "level cells ratio of")
-# What main effects alone predict worst: seconds, measured and predicted.
+# The worst prediction of main effects alone, in seconds.
 Deviation = namedtuple("Deviation", "cell measured predicted")
-
-
-def step_of(cell):
-    return float(numpy.median([run.step_s for run in cell.runs]))
 
 
 def twins(factor, level, reference, cells):
@@ -31,8 +27,8 @@ def twins(factor, level, reference, cells):
 
 
 def ratio_of(pairs):
-    """Interval of step time at a level over that at the reference: in each block the geometric mean
-    over the cells, which all count alike; the interval is over blocks."""
+    """Interval, over blocks, of step time at a level over that at the reference; of each block the
+    geometric mean over the cells."""
     by_block = {}
     for cell, other in pairs:
         theirs = {run.block: run.step_s for run in other.runs}
@@ -43,20 +39,20 @@ def ratio_of(pairs):
     if whole:
         return stats.ratio_ci([float(numpy.exp(numpy.mean(logs))) for logs in whole],
                               [1.0] * len(whole))
-    logs = [numpy.log(step_of(cell) / step_of(other)) for cell, other in pairs]
+    logs = [numpy.log(cell.step_s / other.step_s) for cell, other in pairs]
     return stats.Interval(float(numpy.exp(numpy.mean(logs))), None, None, 0, "none",
                           "the runs are not in blocks")
 
 
 def effects_of(factor, order, cells, baseline):
-    """(reference, an Effect a level, in the order of the study): the reference is the baseline's
-    level, or the first. Cells that no other differs from in this factor alone do not count."""
+    """(reference, one Effect per level in the study's order): the reference is the baseline's
+    level, or the first. Cells count that differ from another one in this factor alone."""
     cells = [cell for _, group in levels.group_cells(cells, (factor,)) if len(group) > 1
              for cell in group]
     met = dict.fromkeys(cell.levels[factor] for cell in cells if factor in cell.levels)
     present = [level for level in order if level in met] + [one for one in met if one not in order]
     reference = baseline.levels.get(factor) if baseline is not None else None
-    if reference not in present:  # nothing would be compared with anything
+    if reference not in present:
         reference = present[0]
     found = []
     for level in present:
@@ -68,21 +64,21 @@ def effects_of(factor, order, cells, baseline):
 
 
 def importance(effects):
-    """How far apart the levels are, as a ratio of step times."""
+    """The slowest level over the quickest."""
     values = [1.0] + [one.ratio.value for one in effects if one.ratio is not None]
     return max(values) / min(values)
 
 
 def deviation_of(cells, factors):
-    """The cell that main effects alone (a number a level, least squares of logarithms) predict
-    worst; None where each cell has an effect of its own, so that nothing could deviate."""
+    """The cell that main effects alone (one number per level, least squares of logarithms) predict
+    worst; None if there are as many effects as cells, so that nothing can deviate."""
     columns = [(name, level) for name in factors
                for level in sorted({cell.levels.get(name, "") for cell in cells})[1:]]
     design = numpy.array([[1.0] + [cell.levels.get(name, "") == level for name, level in columns]
                           for cell in cells], dtype=float)
     if len(cells) <= numpy.linalg.matrix_rank(design):
         return None
-    logs = numpy.log([step_of(cell) for cell in cells])
+    logs = numpy.log([cell.step_s for cell in cells])
     predicted = design @ numpy.linalg.lstsq(design, logs, rcond=None)[0]
     worst = int(numpy.argmax(numpy.abs(logs - predicted)))
     return Deviation(cells[worst], *map(float, numpy.exp([logs[worst], predicted[worst]])))
@@ -93,10 +89,10 @@ def table_of(found):
                    "most (ms)", "over the reference", "low", "high", "compared"], [])
     for factor, (reference, effects) in found.items():
         for one in effects:
-            steps = [step_of(cell) * 1e3 for cell in one.cells]
+            steps = [cell.step_s * 1e3 for cell in one.cells]
             ratio = one.ratio or stats.Interval(1.0 if one.level == reference else None, None, None,
                                                 0, "none")
-            star = "* " if any(run.marks for cell in one.cells for run in cell.runs) else ""
+            star = "* " if any(cell.marks for cell in one.cells) else ""
             name = star + one.level + (" (reference)" if one.level == reference else "")
             table.rows.append([factor, name, len(steps), float(numpy.median(steps)), min(steps),
                                max(steps), ratio.value, *rows.ends(ratio), one.of])
@@ -104,25 +100,23 @@ def table_of(found):
 
 
 class Drawing:
-    """A row a level, factor by factor, over one axis: a point a cell, lines between cells that
-    differ in this factor alone."""
+    """One row per level, factor by factor, over one axis: one point per cell, lines between cells
+    that differ in this factor alone."""
 
     def __init__(self, found, cells):
         self.cells = cells
-        self.steps = {cell.name: step_of(cell) for cell in cells}
+        self.steps = {cell.name: cell.step_s for cell in cells}
         self.unit = rows.unit(self.steps.values())
         self.rows = [(factor, one) for factor, (_, effects) in found.items() for one in effects]
         self.hidden = max(0, len(self.rows) - rows.MOST)
         self.rows = self.rows[:rows.MOST]
 
     def legend(self):
-        entries = [panels.line(figure.FAINT, "a configuration", marker="o", linestyle="none"),
-                   panels.line(figure.FAINT, "differ in the factor alone", linewidth=0.8)]
+        entries = [figure.dot("a configuration", figure.FAINT),
+                   figure.line("differ in the factor alone", figure.FAINT, linewidth=0.8)]
         if any(len(one.cells) > 1 for _, one in self.rows):
-            entries.append(panels.line(figure.SERIES[0], "median", marker="D", linestyle="none"))
-        if any(map(panels.hollow, self.cells)):
-            entries.append(panels.hollow_entry())
-        return [(label, handle) for handle, label in entries]
+            entries.append(figure.dot("median", figure.SERIES[0], marker="D"))
+        return entries + panels.hollow(self.cells)
 
     def __call__(self, fig, narrow):
         grid = rows.Rows(fig, narrow, [f"{factor}: {one.level}" for factor, one in self.rows],
@@ -149,7 +143,7 @@ class Drawing:
     def lines(self, ax, factor, places):
         for _, group in levels.group_cells(self.cells, (factor,)):
             dots = sorted((places[factor, cell.levels[factor]],
-                           self.steps[cell.name] * self.unit[0], panels.hollow(cell))
+                           self.steps[cell.name] * self.unit[0], cell.oversubscribed)
                           for cell in group if (factor, cell.levels.get(factor)) in places)
             if len(dots) < 2:
                 continue
@@ -162,10 +156,10 @@ class Drawing:
 
 def words_on(deviation):
     share = deviation.measured / deviation.predicted - 1
-    return ("Interaction: effects of single factors, multiplied, predict all configurations "
+    return ("Interaction: the product of the single factors' effects predicts all configurations "
             f"within {stats.percent(abs(share))}; the worst is {deviation.cell.label}, "
-            f"{stats.percent(abs(share))} {'slower' if share > 0 else 'faster'} than they say. It "
-            "is the largest of many deviations, noise included: a hint, not a test.")
+            f"{stats.percent(abs(share))} {'slower' if share > 0 else 'faster'} than predicted. It "
+            "is the largest of many deviations, including noise: a hint, not a test.")
 
 
 def notes_of(results, found, cells, hidden):
@@ -177,15 +171,15 @@ def notes_of(results, found, cells, hidden):
     if len(found) > 1:
         deviation = deviation_of(cells, list(found))
         notes.append(words_on(deviation) if deviation else
-                     "Whether factors interact cannot be told: no two of them were varied together "
-                     "in enough configurations.")
+                     "Interaction is unknown: no two factors were varied together in enough "
+                     "configurations.")
     if hidden:
         notes.append(f"{hidden} levels are in the table only.")
     return notes + rows.remarks(cells)
 
 
 def build(results):
-    cells = [cell for cell in results.cells if cell.runs]
+    cells = results.cells
     varied = [name for name in results.factors
               if any(len(group) > 1 for _, group in levels.group_cells(cells, (name,)))]
     if not varied:
@@ -196,10 +190,10 @@ def build(results):
     drawing = Drawing(found, cells)
     caption = ("Step time by the levels of each factor, the factor with the largest effect first: "
                "a point is a configuration, the median over its runs of their median step. Lines "
-               "join configurations that differ in this factor alone: on a logarithmic axis they "
-               "are parallel where factors do not interact. An effect is the step at a level over "
-               "that at the reference (the baseline's level, else the first), geometric mean over "
-               "configurations that differ in nothing else; its 95% interval, in the table, is "
-               "over blocks. Measured.")
+               "join configurations that differ in this factor alone; on a logarithmic axis they "
+               "are parallel if factors do not interact. An effect is the step at a level divided "
+               "by that at the reference (the baseline's level, else the first), geometric mean "
+               "over configurations that differ in nothing else; its 95% interval, in the table, "
+               "is over blocks. Measured.")
     return Chart(NAME, TITLE, caption, drawing, table_of(found),
                  notes_of(results, found, cells, drawing.hidden))

@@ -1,4 +1,4 @@
-"""Accuracy at the end of training, and what it differs from the baseline's by."""
+"""Accuracy at the end of training, and its difference to the baseline's."""
 
 import math
 
@@ -10,18 +10,14 @@ TITLE = "Final accuracy"
 POINTS = 100  # of a fraction
 
 
-def finals(cell):
-    return [value for value in map(learning.final, cell.runs) if value is not None]
-
-
 def exponential(run):
-    """Of the accuracy: what the statistics of ratios say of it is a difference of accuracies."""
+    """exp(accuracy): the statistics of its ratios are those of differences of accuracies."""
     accuracy = learning.final(run)
     return None if accuracy is None else math.exp(accuracy)
 
 
 def compare(results):
-    """{cell: Comparison}, of exponentials, seed by seed."""
+    """{cell: Comparison of exponentials, seed by seed}."""
     return verdicts.compared(results, exponential, verdicts.seeds_of)[0]
 
 
@@ -31,7 +27,7 @@ def points(value):
 
 
 def difference(comparison):
-    """The same as an interval in points."""
+    """The comparison's interval in points."""
     interval = comparison.interval
     return stats.Interval(*map(points, (interval.value, interval.low, interval.high)), interval.n,
                           interval.method, interval.reason, interval.level)
@@ -56,7 +52,7 @@ def table_of(results, compared, lost):
                    "verdict", "compared with"], [])
     pairs = verdicts.references(results)
     for cell in results.cells:
-        values = finals(cell)
+        values = cell.figures(learning.final)
         row = [rows.label(cell), len(values), lost.get(cell.name, 0), learning.median_final(cell),
                min(values, default=None), max(values, default=None)]
         if cell.name in compared:
@@ -72,7 +68,7 @@ def table_of(results, compared, lost):
 
 
 class Drawing:
-    """A row a configuration: its runs; beside them the difference."""
+    """One row per configuration: its runs; beside them the difference."""
 
     def __init__(self, cells, compared, lost):
         self.cells, self.compared, self.lost = cells, compared, lost
@@ -96,7 +92,7 @@ class Drawing:
 
     @staticmethod
     def runs(ax, y, cell):
-        values = finals(cell)
+        values = cell.figures(learning.final)
         ax.plot(values, [y] * len(values), "o", color=figure.SERIES[0], markersize=4, alpha=0.6,
                 markeredgewidth=0, zorder=3)
         if values:
@@ -114,29 +110,26 @@ class Drawing:
 
 
 def build(results):
-    cells = [cell for cell in results.cells
-             if any(learning.final(run) is not None for run in cell.runs)]
+    cells = [cell for cell in results.cells if cell.figures(learning.final)]
     if not cells:
         raise NotShown("No run finished an epoch, so none tested its accuracy.")
     compared, lost = compare(results), learning.diverged(results)
     drawn, notes = rows.chosen(cells, results.baseline)
-    caption = ("Accuracy on the test samples after the last epoch, measured: a dot a run, a tick "
-               "their median.")
+    caption = ("Accuracy on the test samples after the last epoch, measured: a dot is a run, the "
+               "tick their median.")
     if compared:
         caption += (" Beside it the mean difference to the baseline (to the configuration that the "
                     "table names, where the study says within which factors to compare), in points "
-                    "of a hundred, over pairs of equal seed: runs of one seed repeat each other, "
-                    "and count once. The interval is Student's t, corrected for the number of "
-                    "configurations after Holm: it leaves 0 out if and only if the verdict says "
-                    "that there is a difference; such are coloured.")
+                    "of a hundred, over pairs of equal seed: runs of one seed repeat each other "
+                    "and count once. The interval is Student's t, with Holm's correction for the "
+                    "number of configurations: it excludes 0 if and only if the verdict says "
+                    "that there is a difference, which is then coloured.")
     else:
         notes.append("There is no baseline to compare with, or it tested no accuracy.")
-    if learning.lost_rows(results, lost):
-        notes.append("All runs diverged (the loss was no longer finite): "
-                     + rows.listed([name for name, _ in learning.lost_rows(results, lost)]) + ".")
-    gone = [cell.label for cell in results.cells if cell not in cells]
-    if gone:
-        notes.append("Without any accuracy: " + rows.listed(gone) + ".")
+    notes += rows.noted(
+        ("All runs diverged (the loss was no longer finite)",
+         [name for name, _ in learning.lost_rows(results, lost)]),
+        ("Without any accuracy", [cell.label for cell in results.cells if cell not in cells]))
     return Chart(NAME, TITLE, caption, Drawing(drawn, compared, lost),
                  table_of(results, compared, lost),
                  notes + rows.repetitions(cells) + rows.remarks(cells))

@@ -1,8 +1,6 @@
-"""What the model of the step predicted, beside what the step took."""
+"""The predicted step time beside the measured one."""
 
 import numpy as np
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from reporting import figure, rows, stats
 from reporting.model import Chart, NotShown, Table
@@ -14,22 +12,23 @@ BAND = 0.15
 SIDE = 2.6  # of the scatter, inches
 
 CAPTION = (
-    "Modelled beside measured. Predicted: what gradwire computed at the start of the run from "
-    "parts that it measured there (docs/benchmarks.md, Plan). Measured: the median step of that "
-    "run. Points are medians over the runs of a configuration, lines their 95% intervals. On the "
-    "line the prediction is right; the band is 15% to either side.")
+    "Predicted: modelled at the start of the run from parts that it measured there "
+    "(docs/benchmarks.md, Plan). Measured: the median step of that run. Points are medians over "
+    "the runs of a configuration, lines their 95% intervals. On the line the prediction is right; "
+    "the band is 15% to either side.")
 
 
 def forecast_of(run):
-    """(predicted, measured) in seconds; None: the run made no forecast, or measured nothing."""
+    """(predicted, measured) in seconds; None: one of them is absent."""
     found = run.info.get("forecast") or {}
     pair = found.get("predicted_step_s"), found.get("measured_step_s")
     return pair if all(value is not None and value > 0 for value in pair) else None
 
 
 def figures_of(cell):
-    """Intervals over the runs: predicted, measured, predicted / measured; None: no forecast."""
-    pairs = [pair for pair in map(forecast_of, cell.runs) if pair]
+    """Intervals over the runs of predicted, measured and their ratio, and the number of runs; None:
+    no forecast."""
+    pairs = cell.figures(forecast_of)
     if not pairs:
         return None
     predicted, measured = zip(*pairs)
@@ -38,7 +37,7 @@ def figures_of(cell):
 
 
 def limits(figures):
-    """Ends of both axes, seconds: all points, and as much of intervals as leaves those legible."""
+    """Ends of both axes in seconds: all points, and as much of intervals as keeps these legible."""
     ends = [one for _, (predicted, measured, _, _) in figures for one in (predicted, measured)]
     low, high = min(one.value for one in ends), max(one.value for one in ends)
     far = [end for one in ends for end in (one.low, one.high) if rows.known(end)]
@@ -92,10 +91,9 @@ def draw_ratios(grid, ax, figures):
 
 
 def draw(fig, narrow, figures, visible):
-    legend = [("configuration", Line2D([], [], linestyle="none", marker="o",
-                                       color=figure.SERIES[0])),
-              ("as predicted", Line2D([], [], color=figure.FAINT, linewidth=1.0)),
-              (f"within {BAND:.0%}", Patch(facecolor=figure.GRID, linewidth=0))]
+    legend = [figure.dot("configuration", figure.SERIES[0]),
+              figure.line("as predicted", figure.FAINT, linewidth=1.0),
+              figure.patch(f"within {BAND:.0%}", figure.GRID)]
     grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in visible], legend=legend,
                      above=SIDE + 0.65)
     low, high = limits(figures)
@@ -117,23 +115,17 @@ def table(figures):
 
 def notes(figures, without):
     inside = sum(abs(ratio.value - 1) <= BAND for _, (_, _, ratio, _) in figures)
-    said = [f"{inside} of {len(figures)} predictions lie within 15% of what was measured."]
-    if without:
-        said.append("Without a forecast (neither --forecast nor --compress auto): "
-                    + rows.listed([cell.label for cell in without]) + ".")
-    return said
+    return [f"{inside} of {len(figures)} predictions lie within 15% of the measured step.",
+            *rows.noted(("Without a forecast (neither --forecast nor --compress auto)", without))]
 
 
 def build(results):
-    cells = [cell for cell in results.cells if cell.runs]
-    found = [(cell, figures_of(cell)) for cell in cells]
+    found = [(cell, figures_of(cell)) for cell in results.cells]
     figures = [(cell, one) for cell, one in found if one]
     if not figures:
-        raise NotShown("No run holds a forecast: neither --forecast nor --compress auto was used.")
-    without = [cell for cell, one in found if not one]
-    drawn, left_out = rows.chosen([cell for cell, _ in figures], results.baseline)
-    names = {cell.name for cell in drawn}
-    visible = [one for one in figures if one[0].name in names]
+        raise NotShown("No run has a forecast: neither --forecast nor --compress auto was used.")
+    without = [cell.label for cell, one in found if not one]
+    visible, left_out = rows.chosen(figures, results.baseline)
     return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, figures, visible),
                  table(figures), notes(figures, without)
                  + rows.remarks([cell for cell, _ in figures]) + left_out)

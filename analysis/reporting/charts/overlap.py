@@ -1,8 +1,5 @@
-"""Communication that the step waited for, beside communication under computation, and what the
-overlap gained where a run measured it."""
-
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+"""Exposed communication beside communication hidden under computation, and what overlap gained
+where a run measured it."""
 
 from reporting import figure, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
@@ -11,15 +8,15 @@ NAME = "overlap"
 TITLE = "Exposed and hidden communication"
 
 CAPTION = (
-    "Exposed: time of the mean step in MPI calls, waiting for the last rank told apart. Hidden: "
-    "computation while a message was in flight, an upper bound, for a message in flight need not "
-    "make progress; it lies within computation and is no part of the step time that could be "
-    "added or saved. Means over ranks and steps of the run in the middle by its mean step.")
+    "Exposed: time of the mean step in MPI calls, with waiting for the last rank apart. Hidden: "
+    "computation while a message was in flight, an upper bound, since a message in flight need not "
+    "make progress; it lies within computation, so it neither adds to the step time nor shows what "
+    "overlap saves. Means over ranks and steps of the run with the median mean step.")
 
 CAPTION_PAIRED = (
-    " Saved (--paired): step time of the blocking twin less that of the overlapped step, from the "
+    " Saved (--paired): step time of the blocking twin minus that of the overlapped step, from the "
     "same states; negative where overlap costs time. Interference: computation of the overlapped "
-    "step less that of the blocking one, which saved has lost already. Median over runs with its "
+    "step minus that of the blocking one, already subtracted in saved. Median over runs with its "
     "95% interval; of a single run, the interval over its pairs of steps (moving blocks).")
 
 # Key, title, colour.
@@ -32,12 +29,8 @@ GAINS = [("saved", "saved", figure.SERIES[0], "o", -0.04),
          ("interference", "interference", figure.SERIES[1], "D", 0.04)]
 
 
-def paired_of(run):
-    return run.info.get("results", {}).get("paired")
-
-
 def bars_of(cell):
-    """{exposed, waiting, hidden: seconds} of the mean step; None: no run of the cell knows."""
+    """{exposed, waiting, hidden: seconds} of the mean step; None: no run measured them."""
     runs = [run for run in cell.runs
             if "exposed" in parts.parts_of(run).seconds and run.means.get("inflight_s") is not None]
     if not runs:
@@ -50,7 +43,7 @@ def bars_of(cell):
 
 def gain(cell, key):
     """Interval of `saved` or `interference` over the runs that used --paired; None: none did."""
-    found = [paired_of(run) for run in cell.runs if paired_of(run)]
+    found = cell.figures(lambda run: run.info["results"].get("paired"))
     if not found:
         return None
     if len(found) > 1:
@@ -61,11 +54,10 @@ def gain(cell, key):
 
 
 def legend(figures):
-    bars = [(title, Patch(facecolor=colour, linewidth=0)) for key, title, colour in BARS
+    bars = [figure.patch(title, colour) for key, title, colour in BARS
             if any((bar or {}).get(key) for _, bar, _ in figures)]
     if any(gains["saved"] for _, _, gains in figures):
-        bars += [(title, Line2D([], [], color=colour, marker=marker, linestyle="none"))
-                 for _, title, colour, marker, _ in GAINS]
+        bars += [figure.dot(title, colour, marker=marker) for _, title, colour, marker, _ in GAINS]
     return bars
 
 
@@ -134,27 +126,22 @@ def table(figures):
 
 
 def notes(cells, figures):
-    said = []
-    without = [cell.label for cell, bar, _ in figures if bar is None]
-    if without:
-        said.append("Measured without phases (--profile off): " + rows.listed(without) + ".")
+    said = rows.noted(("Measured without phases (--profile off)",
+                       [cell.label for cell, bar, _ in figures if bar is None]))
     if not any(gains["saved"] for _, _, gains in figures):
-        said.append("No run used --paired, so what overlap saves in step time is not known.")
+        said.append("No run used --paired, so the step time that overlap saves is unknown.")
     return said + rows.remarks(cells)
 
 
 def build(results):
-    cells = [cell for cell in results.cells if cell.runs]
     figures = [(cell, bars_of(cell), {key: gain(cell, key) for key, *_ in GAINS})
-               for cell in cells]
+               for cell in results.cells]
     if not any(bar for _, bar, _ in figures):
-        raise NotShown("No run knows its communication: all were measured with --profile off.")
-    if not any(run.info["machine"]["ranks"] > 1 for cell in cells for run in cell.runs):
+        raise NotShown("No run measured its communication: all had --profile off.")
+    if not any(run.info["machine"]["ranks"] > 1 for run in results.runs):
         raise NotShown("All runs had one rank, which communicates with nobody.")
-    drawn, left_out = rows.chosen(cells, results.baseline)
-    names = {cell.name for cell in drawn}
-    visible = [one for one in figures if one[0].name in names]
+    visible, left_out = rows.chosen(figures, results.baseline)
     paired = any(gains["saved"] for _, _, gains in figures)
     return Chart(NAME, TITLE, CAPTION + (CAPTION_PAIRED if paired else ""),
                  lambda fig, narrow: draw(fig, narrow, visible), table(figures),
-                 notes(cells, figures) + left_out)
+                 notes(results.cells, figures) + left_out)

@@ -1,9 +1,8 @@
-"""What the ranks of a run did differently, and who held the others up."""
+"""How the ranks of a run differ, and which one the others waited for."""
 
 from collections import Counter
 
 import numpy as np
-from matplotlib.lines import Line2D
 
 from reporting import figure, rows
 from reporting.model import Chart, NotShown, Table
@@ -11,15 +10,15 @@ from reporting.model import Chart, NotShown, Table
 NAME = "ranks"
 TITLE = "Ranks: skew and the slowest"
 
-MOST_POINTS = 16  # ranks that are drawn as points each; more, as their quantiles
+MOST_POINTS = 16  # ranks drawn as points; more are drawn as quantiles
 
 CAPTION = (
-    "A point a rank: the mean over its steps, and of several runs their median. Waiting is what a "
-    "rank itself waited for later ones; waited for is what all others together waited for this "
-    "rank, as it arrived last. Where a configuration has more than 16 ranks, the line is from the "
-    "least to the largest, the thick part the middle half of the ranks, and the point the median "
-    "rank. Ringed: the straggler, as gradwire defines it (docs/measurement.md): last at half of "
-    "the exchanges at least, and each other rank waits 5% of a step for it.")
+    "A point is a rank: the mean over its steps, and of several runs their median. Waiting is the "
+    "time that a rank waited for later ones; waited for is the time that all others together "
+    "waited for this rank because it arrived last. With more than 16 ranks the line is from the "
+    "least to the largest, its thick part the middle half of the ranks, and the point the median. "
+    "Ringed: the straggler (docs/measurement.md): last in at least half of the exchanges, and "
+    "each other rank waits at least 5% of a step for it.")
 
 # Key in results.ranks, title of the panel, colour.
 PANELS = [("compute_s", "computation", figure.PART["computation"]),
@@ -30,25 +29,22 @@ RING = {"linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": 
 COLUMNS = ["compute_s", "waiting_s", "transfer_s", "waited_for_s"]
 
 
-def median(values):
-    found = [value for value in values if value is not None]
-    return float(np.median(found)) if found else None
-
-
 def ranks_of(cell):
     """{rank: {column: median over the runs}}."""
-    by_rank = {}
+    found = {}
     for run in cell.runs:
-        for row in run.info.get("results", {}).get("ranks") or []:
-            by_rank.setdefault(row["rank"], []).append(row)
-    return {rank: {key: median(row[key] for row in found) for key in COLUMNS + ["last_share"]}
-            for rank, found in sorted(by_rank.items())}
+        for row in run.info["results"].get("ranks") or []:
+            for key in COLUMNS + ["last_share"]:
+                values = found.setdefault(row["rank"], {}).setdefault(key, [])
+                values += [] if row[key] is None else [row[key]]
+    return {rank: {key: float(np.median(values)) if values else None
+                   for key, values in row.items()} for rank, row in sorted(found.items())}
 
 
 def stragglers_of(cell):
     """Counter of the ranks that runs named."""
-    found = (run.info.get("results", {}).get("straggler") for run in cell.runs)
-    return Counter(one["rank"] for one in found if one)
+    return Counter(one["rank"] for one in
+                   cell.figures(lambda run: run.info["results"].get("straggler")))
 
 
 def named(cell):
@@ -58,7 +54,7 @@ def named(cell):
 
 
 def said_of(cell):
-    """What the runs say of a straggler, in words."""
+    """The stragglers that the runs named, as text."""
     found = stragglers_of(cell)
     if not found:
         return "none"
@@ -99,18 +95,18 @@ def draw_panel(grid, ax, key, colour, figures):
 
 
 def draw(fig, narrow, figures):
-    stragglers = {cell.name: named(cell) for cell, _ in figures}
-    labels = [rows.row_label(cell, "" if stragglers[cell.name] is None
-                             else f"- rank {stragglers[cell.name]} lags") for cell, _ in figures]
-    legend = [("straggler", Line2D([], [], **RING))]
+    stragglers = [named(cell) for cell, _ in figures]
+    labels = [rows.row_label(cell, "" if one is None else f"- rank {one} lags")
+              for (cell, _), one in zip(figures, stragglers)]
     grid = rows.Rows(fig, narrow, labels, [title for _, title, _ in PANELS],
-                     legend if set(stragglers.values()) != {None} else ())
+                     [figure.line("straggler", figure.INK, **RING)] if set(stragglers) != {None}
+                     else ())
     for ax, (key, _, colour) in zip(grid.axes, PANELS):
         draw_panel(grid, ax, key, colour, figures)
 
 
 def quantile_rows(ranks):
-    """(what, figures) of many ranks: each column's own least, median and largest."""
+    """(name, figures) of the quantiles over many ranks, of each column on its own."""
     for what, q in (("least", 0), ("lower quartile", 0.25), ("median", 0.5),
                     ("upper quartile", 0.75), ("largest", 1)):
         yield what, {key: None if any(row[key] is None for row in ranks.values())
@@ -141,28 +137,25 @@ def notes(figures):
                         if stragglers_of(cell)])
     if not said:
         said.append("No run names a straggler.")
-    blank = [cell.label for cell, ranks in figures
-             if all(row["compute_s"] is None for row in ranks.values())]
-    if blank:
-        said.append("Measured without phases (--profile off): " + rows.listed(blank) + ".")
+    said += rows.noted(("Measured without phases (--profile off)", [
+        cell.label for cell, ranks in figures
+        if all(row["compute_s"] is None for row in ranks.values())]))
     if any(len(ranks) > MOST_POINTS for _, ranks in figures):
-        said.append(f"More than {MOST_POINTS} ranks: the table has quantiles over the ranks, each "
-                    "column's own, so that a row is not one rank.")
+        said.append(f"More than {MOST_POINTS} ranks: the table has quantiles over the ranks, of "
+                    "each column on its own, so a row is not one rank.")
     return said
 
 
 def build(results):
-    figures = [(cell, ranks_of(cell)) for cell in results.cells if cell.runs]
+    figures = [(cell, ranks_of(cell)) for cell in results.cells]
     several = [(cell, ranks) for cell, ranks in figures if len(ranks) > 1]
     if not several:
         raise NotShown("All runs had one rank.")
     if all(row["compute_s"] is None for _, ranks in several for row in ranks.values()):
-        raise NotShown("No run knows what its ranks did: all were measured with --profile off.")
-    alone = [cell.label for cell, ranks in figures if len(ranks) <= 1]
-    more = [f"One rank, and so not shown: {', '.join(alone)}."] if alone else []
-    cells = [cell for cell, _ in several]
-    drawn, left_out = rows.chosen(cells, results.baseline)
-    names = {cell.name for cell in drawn}
-    visible = [one for one in several if one[0].name in names]
+        raise NotShown("No run measured what its ranks did: all had --profile off.")
+    more = rows.noted(("One rank, and so not shown",
+                       [cell.label for cell, ranks in figures if len(ranks) <= 1]))
+    visible, left_out = rows.chosen(several, results.baseline)
     return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible),
-                 table(several), notes(several) + more + rows.remarks(cells) + left_out)
+                 table(several), notes(several) + more
+                 + rows.remarks([cell for cell, _ in several]) + left_out)

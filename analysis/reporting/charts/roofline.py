@@ -1,4 +1,4 @@
-"""Forward and backward pass against what the machine can do at most: the roofline."""
+"""Roofline: forward and backward pass against the limits of the machine."""
 
 from collections import namedtuple
 
@@ -8,8 +8,8 @@ from reporting.model import Chart, NotShown, Table
 NAME = "roofline"
 TITLE = "Roofline of forward and backward pass"
 
-# Of a cell, a thread: operations a second (Interval), operations a byte, what the roofs allow at
-# its level of the caches; `key`: cells of the same work share a colour.
+# A cell, per thread: operations a second (Interval), operations a byte, what the roofs allow at
+# its level of the caches; cells of equal `key` do the same work and share a colour.
 Point = namedtuple("Point", "cell key rate intensity peak bandwidth level products")
 Roof = namedtuple("Roof", "threads peak levels")  # a thread's; levels {name: bytes a second}
 
@@ -25,7 +25,7 @@ def work_of(run):
 
 
 def bytes_of(work):
-    """Compulsory bytes of both passes: products, and what goes over their results once."""
+    """Compulsory bytes of both passes: of products, and of kernels over their results."""
     return work["bytes"] + work["pointwise_bytes"]
 
 
@@ -52,7 +52,7 @@ def key_of(run, work):
 
 
 def point_of(cell):
-    """None where no run of the cell can be drawn."""
+    """None if no run of the cell can be drawn."""
     known = [(run, work_of(run)) for run in cell.runs if work_of(run)]
     if not known:
         return None
@@ -65,8 +65,8 @@ def point_of(cell):
 
 
 def roofs_of(runs):
-    """([Roof of one thread alone, Roof with all at work], the run they are of): of the run with the
-    most threads on a host that are not more than its cores; ([], None): none has ceilings."""
+    """([Roof of one thread alone, Roof with all at work], their run): of the run with the most
+    threads on a host that has as many cores; ([], None): none has ceilings."""
     known = [run for run in runs if all((run.info.get("ceilings") or {}).get(key) for key in
                                         ("fma_flops_per_s", "levels", "all_threads"))]
     if not known:
@@ -123,19 +123,14 @@ class Drawing:
         return figure.SERIES[self.keys.index(key)] if key in self.keys else figure.FAINT
 
     def legend(self):
-        entries = [panels.line(self.colour(key), key, marker="o", linestyle="none")
-                   for key in self.keys]
+        entries = [figure.dot(key, self.colour(key)) for key in self.keys]
         if self.others > 0:
-            entries.append(panels.line(figure.FAINT, f"{self.others} others", marker="o",
-                                       linestyle="none"))
+            entries.append(figure.dot(f"{self.others} others", figure.FAINT))
         if any(point.products for point in self.points):
-            entries.append(panels.line(figure.FAINT, "a product alone", marker="x",
-                                       linestyle="none"))
-        if any(panels.hollow(point.cell) for point in self.points):
-            entries.append(panels.hollow_entry())
-        for roof, style in zip(self.roofs, ("-", "--")):
-            entries.append(panels.line(figure.INK, roof_label(roof), linestyle=style, linewidth=1))
-        return entries
+            entries.append(figure.dot("a product alone", figure.FAINT, marker="x"))
+        entries += panels.hollow(point.cell for point in self.points)
+        return entries + [figure.line(roof_label(roof), figure.INK, linestyle=style, linewidth=1)
+                          for roof, style in zip(self.roofs, ("-", "--"))]
 
     def __call__(self, fig, narrow):
         ax = panels.panels(fig, narrow, 1, self.legend(), 3.2 if narrow else 3.8)[0]
@@ -175,7 +170,7 @@ class Drawing:
             ax.plot([point.intensity] * 2, [point.rate.low * 1e-9, point.rate.high * 1e-9],
                     color=colour, linewidth=1, zorder=3)
         ax.plot(point.intensity, point.rate.value * 1e-9, "o", color=colour, zorder=4,
-                markerfacecolor=figure.GROUND if panels.hollow(point.cell) else colour)
+                markerfacecolor=figure.GROUND if point.cell.oversubscribed else colour)
 
 
 def roof_label(roof):
@@ -193,7 +188,7 @@ def notes_of(roofs, run, runs, absent):
     if not roofs:
         notes.append("No run measured ceilings (--ceilings off, or without --out): no roofs.")
     else:
-        notes.append(f"Roofs: {run.info['machine']['cpu']}, as {run.folder} has them; bandwidths "
+        notes.append(f"Roofs: {run.info['machine']['cpu']}, measured by {run.folder}; bandwidths "
                      f"of a += s b: {'; '.join(map(roof_text, roofs))}.")
     machines = {each.info["machine"]["cpu"] for each in runs}
     if len(machines) > 1:
@@ -204,21 +199,19 @@ def notes_of(roofs, run, runs, absent):
 
 
 def build(results):
-    cells = [cell for cell in results.cells if cell.runs]
+    cells = results.cells
     points = [point for point in map(point_of, cells) if point]
     if not points:
-        raise NotShown("No run tells what its passes have to compute and how long they took "
-                       "(`work` in run.json).")
-    runs = [run for cell in cells for run in cell.runs]
-    roofs, run = roofs_of(runs)
+        raise NotShown("No run has the work and time of its passes (`work` in run.json).")
+    roofs, run = roofs_of(results.runs)
     caption = ("Williams, Waterman and Patterson, Roofline, Communications of the ACM 2009. A dot "
-               "is a configuration: operations a second of a thread in forward and backward pass, "
-               "measured, median over runs with the 95% interval, over operations a byte. "
-               "Operations are those of the matrix products; bytes are compulsory ones (each "
-               "operand read once, each result fetched and written), which is a model: caches that "
-               "hold less than the step touches make the true traffic larger. Crosses are the "
-               "model's products measured alone, on hot operands. The roofs are measured: fused "
-               "multiply-adds, and the bandwidth of each level.")
+               "is a configuration: operations per second and thread in forward and backward pass, "
+               "measured, median over runs with the 95% interval, over operations per byte. "
+               "Operations are those of the matrix products; bytes are modelled as compulsory "
+               "(each operand read once, each result fetched and written): the true traffic is "
+               "larger if caches hold less than the step touches. Crosses are the products measured "
+               "alone, on hot operands. The roofs are measured: fused multiply-adds, and the "
+               "bandwidth of each level.")
     return Chart(NAME, TITLE, caption, Drawing(points, roofs), table_of(points),
-                 notes_of(roofs, run, runs, len(cells) - len(points))
+                 notes_of(roofs, run, results.runs, len(cells) - len(points))
                  + rows.repetitions(cells) + rows.remarks(cells))

@@ -1,4 +1,4 @@
-"""Speedup and efficiency over the workers."""
+"""Speedup and efficiency over the number of workers."""
 
 from collections import namedtuple
 
@@ -17,8 +17,7 @@ GROWS = {"out", "overwrite", "quiet", "seed", "threads", "batch", "local-batch",
          "epochs", "overhead", "trace", "collectives", "ceilings"}
 KINDS = {"ranks": "ranks", "threads": "threads of one rank", "hybrid": "ranks of several threads"}
 
-# `speedup`: Interval against the base; `oversubscribed`: more threads than cores.
-Point = namedtuple("Point", "cell cores speedup step oversubscribed")
+Point = namedtuple("Point", "cell cores speedup step")  # `speedup`, `step`: Intervals
 Line = namedtuple("Line", "label base points fit why")  # `fit` None: `why` there is none
 
 
@@ -28,10 +27,10 @@ def cores(run):
 
 
 def samples(run):
-    """Of a whole step, over all ranks."""
+    """Samples of a step, over all ranks."""
     batch, local = (run.info["options"].get(name) for name in ("batch", "local-batch"))
     if not is_number(local) and not is_number(batch):
-        raise NotShown("Some runs do not tell how many samples a step has.")
+        raise NotShown("Some runs lack the number of samples of a step.")
     whole = local * run.info["machine"]["workers"] if is_number(local) else batch
     return min(whole, run.info["data"]["train"])
 
@@ -48,14 +47,14 @@ def kind(run):
 
 
 def work(run):
-    """What is computed, whoever does it."""
+    """The options that say what is computed, not who computes it."""
     return tuple((name, str(value)) for name, value in sorted(run.info["options"].items())
                  if name not in GROWS)
 
 
 def is_placement(factor, cells):
-    """True where the factor's levels say who computes, and nothing else: those of `ranks` and
-    `threads` do, those of a factor with a name of its own are looked at."""
+    """Whether the factor's levels say only who computes: by its name, as `ranks` and `threads`, or
+    because they change the cores and no other option."""
     if factor in PLACEMENT:
         return True
     groups = [group for _, group in levels.group_cells(cells, (factor,)) if len(group) > 1]
@@ -65,9 +64,9 @@ def is_placement(factor, cells):
 
 
 def law_of(results, groups):
-    """("strong" or "weak", why), by the study's word, else by how the samples of a step grow within
-    each group of cells; None: by neither."""
-    said = ((results.study or {}).get("report") or {}).get("scaling")
+    """("strong", "weak" or None, why): as the study says, else by how the samples of a step grow
+    within each group of cells."""
+    said = results.hints.get("scaling")
     if said in ("strong", "weak"):
         return said, "as the study says"
     groups = [[cell.runs[0] for cell in group] for group in groups]
@@ -75,11 +74,11 @@ def law_of(results, groups):
         return "strong", "the samples of a step stay the same"
     if all(len({samples(run) / cores(run) for run in group}) == 1 for group in groups):
         return "weak", "the samples of a step grow with the workers"
-    return None, "the samples of a step grow, but not as the workers do"
+    return None, "the samples of a step grow, but not in proportion to the workers"
 
 
 def pairs(cell, base, value):
-    """(figures of the cell, of the base, paired): by block where all runs have one."""
+    """(figures of the cell, of the base, paired): paired by block if all runs have one."""
     mine, theirs = ({run.block: value(run) for run in one.runs} for one in (cell, base))
     if None in mine or None in theirs:
         return [value(run) for run in cell.runs], [value(run) for run in base.runs], False
@@ -90,20 +89,20 @@ def pairs(cell, base, value):
 def point_of(cell, base):
     mine, theirs, paired = pairs(cell, base, rate)
     return Point(cell, cores(cell.runs[0]), stats.ratio_ci(mine, theirs, paired),
-                 stats.median_ci([run.step_s for run in cell.runs]), panels.hollow(cell))
+                 stats.median_ci([run.step_s for run in cell.runs]))
 
 
 def fit_of(law, base, points):
-    """(Fit, "") or (None, why not). Seconds are those of one worker's samples (weak), or of the
-    base's (strong), so that a batch that could not be divided evenly does no harm."""
+    """(Fit, "") or (None, why not). Seconds are per sample and worker (weak) or per sample
+    (strong), so a batch that cannot be divided evenly does no harm."""
     if law is None:
         return None, "neither law describes it"
     if len({point.cores for point in points}) < len(points):
-        return None, "there are several ways to as many workers"
-    share = (lambda run: cores(run)) if law == "weak" else (lambda run: 1)
-    seconds = {cores(cell.runs[0]): [share(run) / rate(run) for run in cell.runs]
+        return None, "several configurations have the same number of workers"
+    seconds = {cores(cell.runs[0]): [(cores(run) if law == "weak" else 1) / rate(run)
+                                     for run in cell.runs]
                for cell in [base] + [point.cell for point in points]}
-    over = [point.cores for point in points if point.oversubscribed]
+    over = [point.cores for point in points if point.cell.oversubscribed]
     try:
         return (fits.gustafson if law == "weak" else fits.amdahl)(seconds, over), ""
     except fits.NotFitted as reason:
@@ -111,7 +110,7 @@ def fit_of(law, base, points):
 
 
 def lines_of_group(label, group, law):
-    """A Line for ranks, for threads and for both, of cells that differ in the workers alone."""
+    """A Line each for ranks, threads and both, of cells that differ in the workers alone."""
     base = next(cell for cell in group if cores(cell.runs[0]) == 1)
     by_kind = {}
     for cell in group:
@@ -128,8 +127,8 @@ def lines_of_group(label, group, law):
 
 
 def lines_of(results):
-    """(lines, the law, why it is the one, labels of groups that lack 1 worker)."""
-    cells = [cell for cell in results.cells if cell.runs]
+    """(lines, the law, why this law, labels of groups without a run on 1 worker)."""
+    cells = results.cells
     factors = [name for name in results.factors if is_placement(name, cells)]
     groups = [(rest, group) for rest, group in levels.group_cells(cells, factors)
               if len({cores(cell.runs[0]) for cell in group}) > 1]
@@ -144,7 +143,7 @@ def lines_of(results):
         else:
             without.append(label or "all")
     if not lines:
-        raise NotShown("There is no run on 1 worker, which speedups are relative to.")
+        raise NotShown("There is no run on 1 worker, the reference of speedups.")
     return lines, law, why, without
 
 
@@ -153,20 +152,19 @@ def table_of(lines):
                    "samples/s", "speedup", "low", "high", "efficiency"], [])
     for line in lines:
         one = Point(line.base, 1, stats.Interval(1.0, None, None, len(line.base.runs), "base"),
-                    stats.median_ci([run.step_s for run in line.base.runs]), False)
+                    stats.median_ci([run.step_s for run in line.base.runs]))
         for point in [one] + line.points:
             machine = point.cell.runs[0].info["machine"]
             table.rows.append([
                 rows.label(point.cell), line.label, machine["ranks"], machine["threads_per_rank"],
                 machine["nodes"], point.cores, point.step.value * 1e3,
-                float(numpy.median([rate(run) for run in point.cell.runs])),
-                point.speedup.value, point.speedup.low, point.speedup.high,
+                point.cell.middle(rate), point.speedup.value, point.speedup.low, point.speedup.high,
                 None if point.speedup.value is None else point.speedup.value / point.cores])
     return table
 
 
 class Drawing:
-    """Speedup, and beside it the efficiency, or for weak scaling the time of a step."""
+    """Speedup, and beside it the efficiency; for weak scaling the time of a step."""
 
     def __init__(self, lines, law):
         self.law = law
@@ -176,13 +174,12 @@ class Drawing:
         self.factor, self.unit = rows.unit([most])
 
     def __call__(self, fig, narrow):
-        entries = [panels.line(figure.SERIES[i], line.label, marker="o")
+        entries = [figure.line(line.label, figure.SERIES[i], marker="o")
                    for i, line in enumerate(self.lines)]
-        entries.append(panels.line(figure.FAINT, "ideal", linestyle=":"))
+        entries.append(figure.line("ideal", figure.FAINT, linestyle=":"))
         if any(line.fit for line in self.lines):
-            entries.append(panels.line(figure.FAINT, "fitted law", linestyle="--"))
-        if any(point.oversubscribed for line in self.lines for point in line.points):
-            entries.append(panels.hollow_entry())
+            entries.append(figure.line("fitted law", figure.FAINT, linestyle="--"))
+        entries += panels.hollow(point.cell for line in self.lines for point in line.points)
         left, right = panels.panels(fig, narrow, 2, entries)
         for ax in (left, right):
             self.workers_axis(ax)
@@ -202,7 +199,7 @@ class Drawing:
         ax.set_xlabel("workers (ranks x threads)")
 
     def plot(self, ax, i, first, figures):
-        """One line from its value on 1 worker through intervals at more."""
+        """One line, from its value on 1 worker through the intervals at more."""
         colour, line = figure.SERIES[i], self.lines[i]
         values = [first] + [numpy.nan if interval.value is None else interval.value
                             for interval in figures]
@@ -213,15 +210,15 @@ class Drawing:
             if interval.low is not None:
                 ax.plot([x, x], [interval.low, interval.high], color=colour, zorder=3)
             ax.plot(x, value, "o", color=colour, markersize=5, zorder=4,
-                    markerfacecolor=figure.GROUND if point.oversubscribed else colour)
+                    markerfacecolor=figure.GROUND if point.cell.oversubscribed else colour)
         return values
 
     def aside(self, i, count):
-        """Lines stand a little beside each other, so that their bars do not cover one another."""
+        """x of line i: lines are a little apart, so that their bars do not overlap."""
         return count * (1 + 0.02 * (i - (len(self.lines) - 1) / 2)) if count > 1 else count
 
     def fitted(self, ax, divide):
-        """The fitted laws, over the workers that they were fitted to."""
+        """The fitted laws, over the workers of their fits."""
         for i, line in enumerate(self.lines):
             if line.fit:
                 x = numpy.linspace(1, max(line.fit.points), 60)
@@ -253,33 +250,33 @@ class Drawing:
     def steps(self, ax):
         drawn = []
         for i, line in enumerate(self.lines):
-            first = stats.median_ci([run.step_s for run in line.base.runs])
-            ax.axhline(first.value * self.factor, color=figure.FAINT, linestyle=":")
-            drawn += self.plot(ax, i, first.value * self.factor,
+            first = line.base.step_s * self.factor
+            ax.axhline(first, color=figure.FAINT, linestyle=":")
+            drawn += self.plot(ax, i, first,
                                [share(point.step, 1 / self.factor) for point in line.points])
         ax.set_ylabel(f"time of a step ({self.unit})")
         from_zero(ax, drawn)
 
 
 def from_zero(ax, values):
-    """Limits by the points: an interval of few runs may be a hundred times as long, and is cut."""
+    """Limits by the points; the interval of few runs may be far longer, and is cut."""
     ax.set_ylim(0, 1.12 * numpy.nanmax(values))
 
 
 def share(interval, divisor):
-    """The interval by a number."""
+    """The interval divided by a number."""
     ends = [None if end is None else end / divisor
             for end in (interval.value, interval.low, interval.high)]
     return stats.Interval(*ends, interval.n, interval.method)
 
 
 CAPTION = {
-    "strong": "Strong scaling ({why}): speedup is samples per second by those of 1 worker; "
-              "efficiency is speedup by workers.",
-    "weak": "Weak scaling ({why}): scaled speedup is samples per second by those of 1 worker, on "
+    "strong": "Strong scaling ({why}): speedup is samples per second over those of 1 worker; "
+              "efficiency is speedup over workers.",
+    "weak": "Weak scaling ({why}): scaled speedup is samples per second over those of 1 worker, on "
             "more work; beside it the time of a step, which would ideally stay that of 1 worker.",
-    None: "Scaling, neither strong nor weak ({why}): speedup is samples per second by those of 1 "
-          "worker; efficiency is speedup by workers.",
+    None: "Scaling, neither strong nor weak ({why}): speedup is samples per second over those of 1 "
+          "worker; efficiency is speedup over workers.",
 }
 
 
@@ -293,12 +290,10 @@ def notes_of(drawing, lines, without):
               for why, labels in reasons.items()]
     if drawing.others > 0:
         notes.append(f"{drawing.others} of {len(lines)} lines are in the table only.")
-    if without:
-        notes.append("Without a run on 1 worker, and so without a speedup: "
-                     + rows.listed(without) + ".")
+    notes += rows.noted(("Without a run on 1 worker, and so without a speedup", without))
     cells = [point.cell for line in lines for point in line.points]
-    if any(point.oversubscribed for line in lines for point in line.points):
-        notes.append("Oversubscribed points (hollow) have more threads than cores: they tell how "
+    if any(cell.oversubscribed for cell in cells):
+        notes.append("Oversubscribed points (hollow) have more threads than cores: they show how "
                      "ranks take turns, not how training scales, and no law is fitted to them.")
     cells += [line.base for line in lines]
     return notes + rows.repetitions(cells) + rows.remarks(cells)

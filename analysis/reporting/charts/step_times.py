@@ -1,8 +1,6 @@
-"""How the steps of each configuration are distributed."""
+"""The distribution of each configuration's step times."""
 
 import numpy as np
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from reporting import figure, rows, stats
 from reporting.model import Chart, NotShown, Table
@@ -12,17 +10,17 @@ TITLE = "Distribution of step times"
 
 BINS = 90
 QUANTILES = [("p50", 0.50), ("p95", 0.95), ("p99", 0.99)]
-CLOCK_S = 1e-9  # no clock tells less: the least time of a logarithmic axis
-LONG_TAIL = 4.0  # largest step / median from which on the axis is logarithmic
-SLOW = 2.0  # a step is called slow from so many medians of its run on
+CLOCK_S = 1e-9  # the clock's resolution: the least time of a logarithmic axis
+LONG_TAIL = 4.0  # largest step / median: beyond it the axis is logarithmic
+SLOW = 2.0  # medians of its run that a slow step takes at least
 
 CAPTION = (
-    "Steps after the warm-up, each as long as on its slowest rank. The shape is the distribution "
+    "Steps after the warm-up, each on its slowest rank. The shape is the distribution "
     "of all runs' steps, each run with the same weight; points are the medians of single runs, "
-    "lines the 95% and 99% quantiles of a run (of several, the median of each run's own). "
-    "Intervals in the table are over runs: steps of one run are not independent. Its bound is that "
-    "of the step, from parts measured apart (--bound), and beside it how many times as long a step "
-    "takes; medians over the runs.")
+    "lines the 95% and 99% quantiles of a run (of several runs, the median of each one's own). "
+    "Intervals in the table are over runs: steps of one run are not independent. The bound there "
+    "is that of the step, from parts measured apart (--bound); beside it is the step time over "
+    "the bound, medians over the runs.")
 
 
 def quantiles_of(cell):
@@ -42,7 +40,7 @@ def tail_is_long(cells):
 
 
 def edges_of(cells, logarithmic):
-    """Bins over all steps that are drawn."""
+    """Edges of bins over all steps that are drawn."""
     low = min(max(run.walls.min(), CLOCK_S) for cell in cells for run in cell.runs)
     high = max(run.walls.max() for cell in cells for run in cell.runs)
     if logarithmic:
@@ -52,7 +50,7 @@ def edges_of(cells, logarithmic):
 
 
 def density(cell, edges):
-    """Share of the steps a bin, the mean over the runs, as a fraction of the fullest bin."""
+    """Share of the steps in each bin, mean over the runs, as a fraction of the fullest bin."""
     shares = np.mean([np.histogram(run.walls, edges)[0] / len(run.walls) for run in cell.runs],
                      axis=0)
     return shares / shares.max()
@@ -74,10 +72,9 @@ def draw_row(ax, y, cell, edges, factor, quantiles):
 
 
 def draw(fig, narrow, cells, quantiles):
-    legend = [("steps of all runs", Patch(facecolor=figure.SERIES[5], linewidth=0)),
-              ("median of a run", Line2D([], [], linestyle="none", marker="o",
-                                         color=figure.SERIES[1])),
-              ("p95, p99", Line2D([], [], color=figure.INK, linewidth=1.2))]
+    legend = [figure.patch("steps of all runs", figure.SERIES[5]),
+              figure.dot("median of a run", figure.SERIES[1]),
+              figure.line("p95, p99", figure.INK, linewidth=1.2)]
     grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell in cells], legend=legend)
     logarithmic = tail_is_long(cells)
     edges = edges_of(cells, logarithmic)
@@ -86,8 +83,7 @@ def draw(fig, narrow, cells, quantiles):
     if logarithmic:
         ax.set_xscale("log")
     for i, cell in enumerate(cells):
-        y = grid.at(i)
-        draw_row(ax, y, cell, edges, factor, quantiles[cell.name])
+        draw_row(ax, grid.at(i), cell, edges, factor, quantiles[cell.name])
     ax.set_xlim(edges[0] * factor, edges[-1] * factor)
     ax.set_xlabel(f"step ({name})" + (", logarithmic" if logarithmic else ""))
 
@@ -101,14 +97,12 @@ def table(cells, quantiles):
                 "of bound"]
     lines = []
     for cell in cells:
-        line = [rows.label(cell), len(cell.runs),
-                float(np.median([len(run.walls) for run in cell.runs]))]
+        line = [rows.label(cell), len(cell.runs), float(cell.middle(lambda run: len(run.walls)))]
         for what, _ in QUANTILES:
             interval = quantiles[cell.name][what]
             line += [interval.value * factor, *rows.ends(interval, factor)]
         longest = max(float(run.walls.max()) for run in cell.runs)
-        slow = float(np.median([slow_share(run) for run in cell.runs]))
-        lines.append(line + [longest * factor, slow * 100,
+        lines.append(line + [longest * factor, cell.middle(slow_share) * 100,
                              rows.scaled(cell.middle(lambda run: run.bound_s), factor),
                              cell.middle(lambda run: run.of_bound)])
     return Table(columns, lines)

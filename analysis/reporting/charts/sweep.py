@@ -1,4 +1,4 @@
-"""Step time over the factor that the study puts on the axis (`report: {x: FACTOR}`)."""
+"""Step time over the factor that the study names for the axis (`report: {x: FACTOR}`)."""
 
 from collections import namedtuple
 
@@ -10,14 +10,13 @@ from reporting.model import Chart, NotShown, Table
 NAME = "sweep"
 TITLE = "Step time over a factor"
 
-# A line's points: place on the axis, cell, Interval of the step, median of the exposed
-# communication (None: not measured).
+# `step`: an Interval; `exposed`: median of the exposed communication (None: not measured).
 Point = namedtuple("Point", "x cell step exposed")
 Line = namedtuple("Line", "label points first")  # `first`: holds the baseline
 
 
 def exposed_s(run):
-    """The run's own median over its steps, as the step is: means hold rare long waits, too."""
+    """The run's median over its steps, like its step time; a mean would include rare long waits."""
     return run.info["results"]["summary"]["exposed_s"]
 
 
@@ -28,11 +27,11 @@ def point_of(x, cell):
 
 
 def factor_of(results):
-    factor = ((results.study or {}).get("report") or {}).get("x")
+    factor = results.hints.get("x")
     if factor is None:
         raise NotShown("The study names no factor for the axis (report: {x: FACTOR}).")
     if factor not in results.factors:
-        raise NotShown(f"The study's report: {{x: {factor}}} is none of its factors.")
+        raise NotShown(f"The study's report: {{x: {factor}}} names none of its factors.")
     return factor
 
 
@@ -59,7 +58,8 @@ def table_of(factor, lines):
 
 
 class Drawing:
-    """A line a configuration of the other factors: the step, and dashed what of it is exposed."""
+    """One line per combination of the other factors' levels: the step, and dashed its exposed
+    communication."""
 
     def __init__(self, factor, values, lines):
         self.factor, self.values = factor, values
@@ -74,12 +74,11 @@ class Drawing:
         self.log_y = panels.spread(steps) > 10
 
     def __call__(self, fig, narrow):
-        entries = [panels.line(figure.SERIES[i], line.label, marker="o")
+        entries = [figure.line(line.label, figure.SERIES[i], marker="o")
                    for i, line in enumerate(self.named)]
         if self.others:
-            entries.append(panels.line(figure.FAINT, f"{len(self.others)} others", linewidth=0.7))
-        if any(panels.hollow(point.cell) for line in self.named for point in line.points):
-            entries.append(panels.hollow_entry())
+            entries.append(figure.line(f"{len(self.others)} others", figure.FAINT, linewidth=0.7))
+        entries += panels.hollow(point.cell for line in self.named for point in line.points)
         titles = ["step"] + ["exposed communication"] * self.exposed
         axes = panels.panels(fig, narrow, len(titles), entries, 2.8)
         for ax, title, figures in zip(axes, titles, ("step", "exposed")):
@@ -90,11 +89,10 @@ class Drawing:
 
     def x_axis(self, ax, narrow):
         ticks = {number.value: number.text for number in self.values.values()}
-        most = 5 if narrow or self.exposed else 10
+        kept = panels.every(ticks, 5 if narrow or self.exposed else 10)
         if self.log_x:
-            panels.log_axis(ax, "x", ticks, labels=panels.every(ticks, most))
+            panels.log_axis(ax, "x", ticks, labels=kept)
         else:
-            kept = panels.every(ticks, most)
             ax.set_xticks(list(kept), kept.values())
         ax.set_xlabel(self.factor + (" (logarithmic)" if self.log_x else ""))
 
@@ -109,12 +107,9 @@ class Drawing:
             ax.set_ylim(0, 1.1 * max(self.values_of(figures)))
 
     def values_of(self, figures):
-        found = []
-        for line in self.named + self.others:
-            for point in line.points:
-                value = point.step.value if figures == "step" else point.exposed
-                found.append(None if value is None else value * self.unit[0])
-        return [value for value in found if value]
+        found = [point.step.value if figures == "step" else point.exposed
+                 for line in self.named + self.others for point in line.points]
+        return [value * self.unit[0] for value in found if value]
 
     def draw_line(self, ax, line, figures, colour, width):
         factor = self.unit[0]
@@ -123,7 +118,7 @@ class Drawing:
         ax.plot([point.x for point in known], y, color=colour, linewidth=width,
                 linestyle="-" if figures == "step" else "--", marker="o", markersize=3, zorder=3)
         for point, value in zip(known, y):
-            if panels.hollow(point.cell):
+            if point.cell.oversubscribed:
                 ax.plot(point.x, value, "o", color=colour, markersize=5,
                         markerfacecolor=figure.GROUND, zorder=4)
             if figures == "step" and point.step.low is not None:
@@ -133,24 +128,22 @@ class Drawing:
 
 def build(results):
     factor = factor_of(results)
-    cells = [cell for cell in results.cells if cell.runs and factor in cell.levels]
+    cells = [cell for cell in results.cells if factor in cell.levels]
     values = levels.numbers(dict.fromkeys(cell.levels[factor] for cell in cells))
     if not values:
         raise NotShown(f"The levels of {factor} are not numbers, or fewer than two of them have "
                        "finished runs.")
     lines = lines_of(cells, factor, values)
     drawing = Drawing(factor, values, lines)
-    notes = []
-    left_out = [level for level in results.factors[factor] if level not in values]
-    if left_out:
-        notes.append("Without a place on the axis: " + rows.listed(left_out) + ".")
+    notes = rows.noted(("Without a place on the axis", [
+        level for level in results.factors[factor] if level not in values]))
     if drawing.others:
-        notes.append(f"{len(drawing.others)} of {len(lines)} lines have no name: those named are "
-                     "the baseline's and those quickest at the largest level. The table has all.")
+        notes.append(f"{len(drawing.others)} of {len(lines)} lines have no name; those with one "
+                     "are the baseline's and the quickest at the largest level. The table has all.")
     if not drawing.exposed:
         notes.append("No run had exposed communication, or none measured it.")
     caption = (f"The median step of each run over {factor}, median over runs with its 95% "
                "interval, a line for each combination of the other factors' levels; beside it, "
-               "dashed, the median time in MPI calls, which the step could not use. Measured.")
+               "dashed, the median time in MPI calls, when the step could not compute. Measured.")
     return Chart(NAME, TITLE, caption, drawing, table_of(factor, lines),
                  notes + rows.repetitions(cells) + rows.remarks(cells))

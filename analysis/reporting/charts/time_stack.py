@@ -1,6 +1,4 @@
-"""Where the time of a mean step goes, a bar a configuration."""
-
-from matplotlib.patches import Patch
+"""Where the time of a mean step goes: one bar per configuration."""
 
 from reporting import figure, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
@@ -9,41 +7,36 @@ NAME = "time_stack"
 TITLE = "Where the time of a step goes"
 
 CAPTION = (
-    "Parts of the mean step. Each part is a mean over all ranks and all steps of a run after the "
-    "warm-up: means add up to the mean wall time, medians would not. Of several runs, the one in "
-    "the middle by its mean wall is shown (of an even number, the mean of the two there), so that "
-    "a bar's length is the median over the runs and its parts still add up. The line at a bar's "
+    "Parts of the mean step, each a mean over all ranks and all steps of a run after the "
+    "warm-up: means add up to the mean wall time, medians would not. Of several runs the bar shows "
+    "the one with the median mean wall (of an even number, the mean of the middle two): its length "
+    "is the median over the runs, and its parts still add up. The line at a bar's "
     "end is the 95% interval of that median, over runs. Exposed communication is the "
-    "time in MPI calls without the waiting for the last rank to arrive. Where bars differ much in "
-    "length, their parts are shown as shares, too.")
+    "time in MPI calls without waiting for the last rank. If bars differ much in "
+    "length, their parts are also shown as shares.")
 
-FAR = 5.0  # longest bar / shortest from which on shares are drawn, too
-UNEVEN = 1.5  # mean step / median step from which on rare long steps are mentioned
+FAR = 5.0  # longest bar / shortest: beyond it shares are drawn, too
+UNEVEN = 1.5  # mean step / median step: beyond it a note mentions rare long steps
 
 NOTES = {
     parts.COUNTERS: "Memory-bound: measured by hardware counters, a share of computation ({who}).",
-    parts.MODEL: "Memory-bound: modelled, not measured ({who}). Solid is what is core or "
-                 "memory-bound for certain; hatched is what cannot be told, and the whole of "
-                 "computation's products in steps whose interval is empty.",
+    parts.MODEL: "Memory-bound: modelled, not measured ({who}). Solid parts are certainly core or "
+                 "memory-bound; hatched parts may be either, including all products in steps whose "
+                 "interval is empty.",
     None: "Computation is not divided ({who}): the run had neither counters nor ceilings, or more "
           "threads than CPUs.",
 }
 
 
-def shown(cells):
-    """[(cell, its Parts)]."""
-    return [(cell, parts.parts_of_cell(cell.runs)) for cell in cells]
-
-
 def title_of(key, title, bars):
-    """Modelled parts are called so in the legend, too."""
+    """The title in the legend, which marks modelled parts."""
     modelled = key in ("core", "either", "memory") and \
         any(bar.source == parts.MODEL for _, bar in bars)
     return title + " (modelled)" if modelled else title
 
 
 def style(key, colour):
-    """Hatched one way: modelled, either of two; the other way: measured, but in one piece."""
+    """Hatched one way: modelled, may be either; the other way: measured, but undivided."""
     hatch = figure.MODELLED if key == "either" else {"linewidth": 0}
     if key in ("compute", "undivided"):
         hatch = dict(figure.MODELLED, hatch="\\\\\\\\")
@@ -51,7 +44,7 @@ def style(key, colour):
 
 
 def merged(bar):
-    """Parts as drawn: data and checkpoint are among the others, too thin to be told apart."""
+    """Parts as drawn: data and checkpoint, which are thin, count as other."""
     seconds = dict(bar.seconds)
     small = [seconds.pop(key) for key in ("data", "checkpoint", "other") if key in seconds]
     if small:
@@ -62,12 +55,12 @@ def merged(bar):
 def legend(bars):
     used = {key for _, bar in bars for key, value in merged(bar).items() if value > 0}
     names = {"other": "data, checkpoint, other"}
-    return [(names.get(key, title_of(key, title, bars)), Patch(**style(key, colour)))
+    return [figure.patch(names.get(key, title_of(key, title, bars)), None, **style(key, colour))
             for key, title, colour in parts.PARTS if key in used]
 
 
 def limit(bars, intervals):
-    """Where the axis ends: an interval far beyond all bars would make them too short to read."""
+    """The end of the axis; an interval far beyond all bars is cut, so that bars stay readable."""
     longest = max(bar.total() for _, bar in bars)
     far = [intervals[cell.name].high for cell, _ in bars]
     return 1.04 * min(max([longest] + [high for high in far if rows.known(high)]), 1.5 * longest)
@@ -82,16 +75,12 @@ def draw_bar(ax, y, bar, factor):
             left += value
 
 
-def far_apart(bars):
-    """Whether the shortest bar would be too short to see its parts."""
-    totals = [bar.total() for _, bar in bars]
-    return max(totals) > FAR * min(totals)
-
-
 def draw(fig, narrow, bars, intervals):
-    panels = ("mean step", "its parts as shares") if far_apart(bars) else ("",)
+    totals = [bar.total() for _, bar in bars]
+    far_apart = max(totals) > FAR * min(totals)
+    panels = ("mean step", "its parts as shares") if far_apart else ("",)
     grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], panels, legend(bars))
-    factor, name = rows.unit([bar.total() for _, bar in bars])
+    factor, name = rows.unit(totals)
     ax = grid.axes[0]
     right = limit(bars, intervals) * factor
     for i, (cell, bar) in enumerate(bars):
@@ -123,7 +112,7 @@ def table(bars, intervals):
 
 
 def sources(bars):
-    """A note a way in which computation was divided."""
+    """One note for each way in which computation was divided."""
     found = {}
     for cell, bar in bars:
         if "undivided" not in bar.seconds:
@@ -134,32 +123,24 @@ def sources(bars):
 
 
 def notes(bars):
-    off = [cell.label for cell, bar in bars if "undivided" in bar.seconds]
-    uneven = [cell.label for cell, bar in bars
-              if bar.total() > UNEVEN * stats.median_ci([run.step_s for run in cell.runs]).value]
-    lumped = [cell.label for cell, bar in bars
-              if "exposed" in bar.seconds and "waiting" not in bar.seconds]
-    said = sources(bars)
-    for cells, text in (
-            (off, "Measured without phases (--profile off), so that nothing is known of the parts"),
-            (uneven, f"Rare long steps weigh in means: the mean step is longer than {UNEVEN} "
-                     "median ones"),
-            (lumped, "Waiting is not told apart from the rest of exposed communication")):
-        if cells:
-            said.append(f"{text}: {rows.listed(cells, len(bars))}.")
-    return said
+    return sources(bars) + rows.noted(
+        ("Measured without phases (--profile off), so the parts are unknown",
+         [cell.label for cell, bar in bars if "undivided" in bar.seconds]),
+        (f"Rare long steps weigh in means: the mean step is longer than {UNEVEN} median ones",
+         [cell.label for cell, bar in bars if bar.total() > UNEVEN * cell.step_s]),
+        ("Waiting is not separated from the rest of exposed communication",
+         [cell.label for cell, bar in bars
+          if "exposed" in bar.seconds and "waiting" not in bar.seconds]), of=len(bars))
 
 
 def build(results):
-    cells = [cell for cell in results.cells if cell.runs]
+    cells = results.cells
     if not cells:
         raise NotShown("There is no finished run.")
-    bars = shown(cells)
+    bars = [(cell, parts.parts_of_cell(cell.runs)) for cell in cells]
     intervals = {cell.name: stats.median_ci([run.means["wall_s"] for run in cell.runs])
                  for cell in cells}
-    drawn, left_out = rows.chosen(cells, results.baseline)
-    names = {cell.name for cell in drawn}
-    visible = [pair for pair in bars if pair[0].name in names]
+    visible, left_out = rows.chosen(bars, results.baseline)
     return Chart(NAME, TITLE, CAPTION,
                  lambda fig, narrow: draw(fig, narrow, visible, intervals),
                  table(bars, intervals),

@@ -1,9 +1,6 @@
-"""What is sent in a step, in relation to the gradient, beside what it costs."""
+"""Bytes sent in a step, relative to the gradient, beside their cost."""
 
 from collections import namedtuple
-
-import numpy
-from matplotlib.patches import Patch
 
 from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
@@ -11,19 +8,18 @@ from reporting.model import Chart, NotShown, Table
 NAME = "traffic"
 TITLE = "Bytes on the wire, and what they cost"
 
-# Of a cell, medians over its runs; bytes a rank and step. `bits`: an element, `busbw`: bytes a
-# second.
+# A cell, medians over its runs; bytes per rank and step, `bits` per element, `busbw` bytes/second.
 Traffic = namedtuple("Traffic", "cell wire logical modelled bits busbw step codec")
 
 
 def optimum(run):
-    """Bytes that a rank sends at least for each byte of an exact allreduce: 2(P-1)/P."""
+    """The least bytes that a rank sends for each byte of an exact allreduce: 2(P-1)/P."""
     ranks = run.info["machine"]["ranks"]
     return 2 * (ranks - 1) / ranks
 
 
 def bits(run):
-    """Bits an element: 32 for floats in an exchange that sends no more than an allreduce has to."""
+    """Bits per element: 32 for floats in an exchange that sends no more than an allreduce must."""
     wire, logical = run.means.get("wire_bytes"), run.means.get("logical_bytes")
     if wire is None or not logical or not optimum(run):
         return None
@@ -36,8 +32,9 @@ def codec_s(run):
 
 
 def busbw(run):
-    """As nccl-tests define it, of the exchange within a step: codec included, waiting for the last
-    rank not. None where computation overlaps it, for then no time is the exchange's alone."""
+    """As nccl-tests define it, of the exchange within a step, with the codec and without waiting
+    for the last rank. None if computation overlaps it, since then no time is the exchange's
+    alone."""
     parts = [run.means.get(name) for name in ("mpi_post_s", "mpi_poll_s", "transfer_s")]
     parts.append(codec_s(run))
     logical = run.means.get("logical_bytes")
@@ -47,19 +44,12 @@ def busbw(run):
     return logical * optimum(run) / sum(parts) or None
 
 
-def middle(runs, value):
-    """Median over the runs that have the figure."""
-    found = [figure for figure in map(value, runs) if figure is not None]
-    return float(numpy.median(found)) if found else None
-
-
 def traffic_of(cell):
     def mean(name):
-        return middle(cell.runs, lambda run: run.means.get(name))
+        return cell.middle(lambda run: run.means.get(name))
     return Traffic(cell, mean("wire_bytes"), mean("logical_bytes"),
-                   any(map(rows.modelled_bytes, cell.runs)), middle(cell.runs, bits),
-                   middle(cell.runs, busbw), stats.median_ci([run.step_s for run in cell.runs]),
-                   middle(cell.runs, codec_s))
+                   any(map(rows.modelled_bytes, cell.runs)), cell.middle(bits), cell.middle(busbw),
+                   stats.median_ci([run.step_s for run in cell.runs]), cell.middle(codec_s))
 
 
 def bytes_unit(values):
@@ -89,7 +79,7 @@ def amount(one, factor, unit):
 
 
 class Drawing:
-    """A row a configuration: bytes; beside them the step and the codec's part of it."""
+    """One row per configuration: bytes; beside them the step and the codec's part of it."""
 
     def __init__(self, found):
         self.found = found
@@ -97,11 +87,11 @@ class Drawing:
         self.time = rows.unit([one.step.value for one in found])
 
     def legend(self):
-        entries = [("bytes on the wire", Patch(color=figure.SERIES[0], linewidth=0))]
+        entries = [figure.patch("bytes on the wire", figure.SERIES[0])]
         if any(one.modelled and one.wire for one in self.found):
-            entries.append(("modelled", Patch(facecolor=figure.SERIES[0], **figure.MODELLED)))
-        entries.append(("step", Patch(color=figure.GRID, linewidth=0)))
-        return entries + [("codec", Patch(color=figure.PART["codec"], linewidth=0))]
+            entries.append(figure.patch("modelled", figure.SERIES[0], **figure.MODELLED))
+        return entries + [figure.patch("step", figure.GRID),
+                          figure.patch("codec", figure.PART["codec"])]
 
     def __call__(self, fig, narrow):
         titles = [f"bytes a rank and step ({self.wire[1]})", f"time of a step ({self.time[1]})"]
@@ -138,21 +128,19 @@ class Drawing:
 
 
 def build(results):
-    found = [traffic_of(cell) for cell in results.cells if cell.runs]
+    found = [traffic_of(cell) for cell in results.cells]
     if not any(one.wire for one in found):
         raise NotShown("No run sent anything, or none counted what it sent.")
-    drawn, notes = rows.chosen([one.cell for one in found], results.baseline)
-    shown = {cell.name for cell in drawn}
+    visible, notes = rows.chosen(found, results.baseline)
     caption = ("Bytes that a rank hands to MPI in a step, mean over ranks and steps, median over "
-               "runs, and bits an element: these bytes by those of the spans exchanged, times 32, "
-               "over 2(P-1)/P, so that floats in an allreduce that sends no more than it has to "
+               "runs, and bits per element: these bytes over those of the spans exchanged, times "
+               "32, over 2(P-1)/P, so that floats in an allreduce that sends no more than it must "
                "are 32 on any number of ranks P. Beside them the median step with its 95% interval "
                "over runs and the mean time in the codec, measured. The table has the bus "
-               "bandwidth of blocking allreduces: bytes of the spans times 2(P-1)/P by the time in "
-               "MPI and codec, waiting for the last rank excluded.")
+               "bandwidth of blocking allreduces: bytes of the spans times 2(P-1)/P over the time "
+               "in MPI and codec, without waiting for the last rank.")
     if any(one.modelled and one.wire for one in found):
-        notes.append("Modelled (hatched): MPI does not tell what its own collectives send; the "
-                     "figure is what the bandwidth-optimal algorithm would.")
-    cells = [one.cell for one in found]
-    return Chart(NAME, TITLE, caption, Drawing([one for one in found if one.cell.name in shown]),
-                 table_of(found), notes + rows.repetitions(cells) + rows.remarks(cells))
+        notes.append("Modelled (hatched): MPI does not say what its own collectives send; the "
+                     "figure is that of the bandwidth-optimal algorithm.")
+    return Chart(NAME, TITLE, caption, Drawing(visible), table_of(found),
+                 notes + rows.repetitions(results.cells) + rows.remarks(results.cells))
