@@ -1,5 +1,5 @@
-"""A process and all that comes of it. A launcher puts its ranks in sessions of their own, so neither a
-group nor a session has them all."""
+"""A process with all its descendants. A launcher puts its ranks in sessions of their own, so
+neither a process group nor a session has them all."""
 
 import contextlib
 import ctypes
@@ -9,20 +9,21 @@ import subprocess
 import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-GRACE_S = 3  # between asking processes to end and making them
+GRACE_S = 3  # between SIGTERM and SIGKILL
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_reaper():
     """Processes whose parent dies become this process's children, so that they can be found."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who inherits that it is ignored hears of no end
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would hide their ends
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def start(words, mask, **more):
-    """In a session of its own: a terminal's Ctrl-C is this process's to pass on. If this one is
-    killed, the kernel tells the launcher to end, and that ends its ranks."""
+    """Starts a launcher in a session of its own, so that this process decides what a terminal's
+    Ctrl-C does. If this one is killed, the kernel sends the launcher SIGTERM, and that ends its
+    ranks."""
     parent = os.getpid()
 
     def prepare():
@@ -36,15 +37,15 @@ def start(words, mask, **more):
 
 
 def process_table():
-    """pid -> (parent, start time), also of what is dead and not yet reaped: the start time tells a
-    process from a later one of the same number."""
+    """{pid: (parent, start time)}, including dead processes that are not reaped. The start time
+    distinguishes a process from a later one with the same number."""
     table = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                     fields = file.read().rpartition(")")[2].split()
-            except OSError:  # gone meanwhile
+            except OSError:  # it has ended
                 continue
             table[int(name)] = (int(fields[1]), fields[19])
     return table
@@ -53,17 +54,14 @@ def process_table():
 def tree(pids, table):
     """{pid: start time} of these and their descendants."""
     found = {pid: table[pid][1] for pid in pids if pid in table}
-    grown = True
-    while grown:
-        more = {pid: begun for pid, (parent, begun) in table.items()
-                if parent in found and pid not in found}
+    while more := {pid: begun for pid, (parent, begun) in table.items()
+                   if parent in found and pid not in found}:
         found.update(more)
-        grown = bool(more)
     return found
 
 
 def adopted(processes, table):
-    """Children of this process but for `processes`, which it has started."""
+    """Children of this process except `processes`, which it has started itself."""
     own = {process.pid for process in processes}
     return [pid for pid, (parent, _) in table.items() if parent == os.getpid() and pid not in own]
 
@@ -81,8 +79,8 @@ def send(pids, number):
 
 
 def end(processes, grace_s=GRACE_S):
-    """The launchers are asked to end, which end their ranks; after some seconds all that is left of
-    their trees is made to."""
+    """Asks the launchers to end, which end their ranks; kills what is left of their trees after
+    some seconds."""
     roots = [process.pid for process in processes if process.poll() is None]
     known = tree(roots, process_table())
     send(roots, signal.SIGTERM)
@@ -103,7 +101,7 @@ def end(processes, grace_s=GRACE_S):
 
 
 def sweep(processes):
-    """Ends what a launcher that is gone has left: it would disturb the next run."""
+    """Kills what a dead launcher has left, since it would disturb the next run."""
     table = process_table()
     while left := adopted(processes, table):
         send(tree(left, table), signal.SIGKILL)

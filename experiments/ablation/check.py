@@ -1,6 +1,6 @@
-"""Refuses cells that gradwire would refuse, before anything runs: `gradwire train --check` judges
-each distinct command on its own number of ranks, and the spec's line at fault is found by comparing
-the cells that are refused with those that are not."""
+"""Refuses cells that gradwire would refuse, before anything runs: `gradwire train --check` checks
+each distinct command on its number of ranks. Comparing the refused cells with the others tells
+which line of the spec is wrong."""
 
 import itertools
 import os
@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from ablation.lines import BadSpec, show
 
 TIMEOUT_S = 120
-MOST_TOGETHER = 3  # levels looked at together, before the whole cell is named
+MOST_TOGETHER = 3  # levels that may be wrong together, before the whole cell is named
 
 
 def cells(study, chosen, start, directory=None, tell=lambda text: None):
     """BadSpec for the first of the chosen cells, in the study's order, that cannot run.
-    start(ranks): the words that start gradwire on so many ranks; directory: where relative paths
-    begin; tell(text): how far it is."""
+    start(ranks): the words that start gradwire on so many ranks; directory: the base of relative
+    paths; tell(text): reports progress."""
     distinct, wanted = {}, {cell.id for cell in chosen}
     chosen = [cell for cell in study.cells if cell.id in wanted]
     for cell in chosen:
@@ -42,8 +42,8 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
 
 
 def judge(cell, start, directory):
-    """Why gradwire would refuse the cell; None: it would run. Some options want a folder to write
-    to; a check leaves it alone."""
+    """Why gradwire would refuse the cell; None: it would run. --out is for options that require it;
+    a check writes nothing."""
     words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words, "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -61,7 +61,7 @@ def judge(cell, start, directory):
 
 
 def mentioned(cell, message):
-    """Settings that the message names: by option, else by the name that a value begins with."""
+    """Settings that the message names: by option, else by the first word of the value."""
     values = dict(zip(cell.words, cell.words[1:]))
     by_option = [name for name in cell.set_by
                  if re.search(rf"--{re.escape(name)}\b|\b{re.escape(name)}=", message)]
@@ -72,8 +72,8 @@ def mentioned(cell, message):
 
 
 def culprits(cell, passing, told):
-    """The factors whose levels, together, no passing cell has: as few as can be, and of these those
-    that the message tells of. None at all: no cell passes, and what they share may be at fault."""
+    """The fewest factors whose levels no passing cell has together, preferably those that the
+    message names. Empty if no cell passes: then the shared settings may be wrong."""
     for size in range(MOST_TOGETHER + 1):
         fits = [names for names in itertools.combinations(cell.levels, size)
                 if not any(all(other.levels[n] == cell.levels[n] for n in names)
@@ -109,5 +109,5 @@ def explain(study, cell, message, passing, others):
 
 
 def quoted(text):
-    """As YAML would take it in a flow mapping."""
+    """As YAML has it in a flow mapping."""
     return text if re.fullmatch(r"[\w.-]+", text) else "'" + text.replace("'", "''") + "'"

@@ -1,8 +1,9 @@
-"""Settings, as a spec writes them, and the words of `gradwire train` that they become.
+"""The settings of a spec, and the words of `gradwire train` that they become.
 
-A setting is one of four: an option of `gradwire train`, a placement (PLACEMENT), or `env.NAME`. The
-names of the options are the program's own, from its help; what their values may be, it judges."""
+A setting is an option of `gradwire train`, a placement (PLACEMENT), or `env.NAME`. The options'
+names come from the program's help; their values are checked by the program itself (check.py)."""
 
+import argparse
 import functools
 import re
 import shlex
@@ -10,23 +11,28 @@ import subprocess
 from dataclasses import dataclass
 
 from ablation.lines import BadSpec, Node, nearest, show
+from emulation.quantity import offload_of, rates_of
 
 OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_PIECE", "HOST_RATES",
                                                   "SLOW_HOSTS")}
-LINK = ("offload", "mtu")  # of the testbed; without them, its own defaults
+LINK = ("offload", "mtu")  # of the testbed, which has defaults
 PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK)
 RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000),
           "threads": (1, 4096)}
-# What the runner gives itself, and what would keep a run from being one.
-RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overwrite": "leave it",
-            "quiet": "leave it", "check": "it is checked anyway"}
+# The testbed's values: its reader, and what they must be.
+OF_LINK = {"rate": (lambda text: text == "none" or rates_of(text),
+                    "1mbit to 100gbit, e.g. 1gbit, or 50mbit/200mbit to send and receive at; for "
+                    "one rate per host quote a list with commas; none runs without the testbed"),
+           "offload": (offload_of, "on, off, or the segments of a piece, 1 to 44")}
+# Options that the runner gives itself, or that would prevent a run.
+RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overwrite": "remove it",
+            "quiet": "remove it", "check": "the runner checks anyway"}
 YES, NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
-RATE_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 @dataclass
 class Setting:
-    value: object  # text; True: a flag; None: as if it were not given, or, of `env`, unset
+    value: object  # text; True: a flag; None: not given, or, of `env`, unset
     node: Node
 
 
@@ -38,14 +44,14 @@ def train_options(program):
                               capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BadSpec(f"{program}: cannot be run: {why}; build it first, or say where it is by "
+        raise BadSpec(f"{program}: cannot be run: {why}; build it first, or name its folder by "
                       "--build") from error
     found = re.findall(r"^  --([a-z][a-z0-9-]*)( \S+)?\s", done.stdout, re.MULTILINE)
     return {name: bool(meta) for name, meta in found}
 
 
 def known(options):
-    """All names that a setting can have, for messages."""
+    """All names of settings, for messages."""
     return [*PLACEMENT, *(name for name in options if name not in RESERVED)]
 
 
@@ -54,7 +60,7 @@ def is_setting(name, options):
 
 
 def whole(node, low, high, what):
-    """The number that a node's text is."""
+    """The node's text as a number."""
     text = node.value
     if isinstance(text, str) and re.fullmatch(r"[+-]?\d{1,15}", text, re.ASCII):
         if low <= int(text) <= high:
@@ -63,7 +69,7 @@ def whole(node, low, high, what):
 
 
 def text_shown(node):
-    """As in "NAME: ... must be": the value, or what it is instead of one."""
+    """For "NAME: ... must be": the value, or its kind if it is not text."""
     return show(node.value) if isinstance(node.value, str) else f"is {node.kind},"
 
 
@@ -80,44 +86,24 @@ def check_name(name, node, options):
         raise node.bad(f"unknown option {show(name)}; {nearest(name, known(options))}")
 
 
-def is_rate(text):
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([a-z]+)", text.lower(), re.ASCII)
-    return bool(found) and 1e6 <= float(found[1]) * RATE_UNITS.get(found[2], 0) <= 1e11
-
-
-def check_rate(node):
-    """UP[/DOWN], for all hosts or for each in turn."""
-    hosts = [word.split("/") for word in node.value.split(",")]
-    if node.value != "none" and not all(len(ways) <= 2 and all(map(is_rate, ways))
-                                        for ways in hosts):
-        raise node.bad(f"rate: {show(node.value)} must be 1mbit to 100gbit, e.g. 1gbit, or "
-                       "50mbit/200mbit to send and receive at; quoted, one for each host, by "
-                       "commas; none runs without the testbed")
-
-
-def check_offload(node):
-    if node.value not in ("on", "off") and not (re.fullmatch(r"\d{1,2}", node.value, re.ASCII)
-                                                and 1 <= int(node.value) <= 44):
-        raise node.bad(f"offload: {show(node.value)} must be on, off, or the segments of a piece, "
-                       "1 to 44")
-
-
 def setting(name, node, options):
-    """One setting, checked as far as it can be without the program."""
+    """One setting, checked as far as possible without the program."""
     check_name(name, node, options)
     if node.value is None:
         return Setting(None, node)
     if not isinstance(node.value, str):
-        raise node.bad(f"{name}: is {node.kind}, must be one value; quote it, if it holds commas, "
-                       "brackets or braces")
+        raise node.bad(f"{name}: is {node.kind}, must be one value; quote it if it contains "
+                       "commas, brackets or braces")
     if not node.value.isprintable():
-        raise node.bad(f"{name}: {show(node.value)} holds a control character; take it out")
+        raise node.bad(f"{name}: {show(node.value)} contains a control character; remove it")
     if name in RANGES:
         whole(node, *RANGES[name], name)
-    elif name == "rate":
-        check_rate(node)
-    elif name == "offload":
-        check_offload(node)
+    elif name in OF_LINK:
+        read, kind = OF_LINK[name]
+        try:
+            read(node.value)
+        except argparse.ArgumentTypeError as error:
+            raise node.bad(f"{name}: {show(node.value)} must be {kind}") from error
     elif name in options and not options[name]:  # a flag
         if node.value.lower() not in YES | NO:
             raise node.bad(f"{name}: {show(node.value)} must be true or false: it takes no value")
@@ -130,14 +116,14 @@ def setting(name, node, options):
 def add(settings, name, new):
     if name in settings:
         raise new.node.bad(f"{name} again; it is set on line {settings[name].node.line} already: "
-                           "leave one")
+                           "remove one")
     settings[name] = new
 
 
 def settings_of_words(node, options):
-    """Those of "--name value --name=value --flag"."""
+    """The settings of "--name value --name=value --flag"."""
     if not node.value.replace("\n", " ").isprintable():
-        raise node.bad(f"{show(node.value)} holds a control character; take it out")
+        raise node.bad(f"{show(node.value)} contains a control character; remove it")
     try:
         words = shlex.split(node.value)
     except ValueError as error:
@@ -150,8 +136,8 @@ def settings_of_words(node, options):
         name, equals, value = word[2:].partition("=")
         check_name(name, node, options)
         if name not in options:
-            raise node.bad(f"{show(name)} is no option of gradwire train; write it as a mapping, "
-                           f"{{{name}: VALUE}}")
+            raise node.bad(f"{show(name)} is not an option of gradwire train; write it as a "
+                           f"mapping, {{{name}: VALUE}}")
         if options[name] and not equals:
             if not words:
                 raise node.bad(f"--{name} needs a value; give one")
@@ -162,7 +148,7 @@ def settings_of_words(node, options):
 
 
 def settings_of(node, options):
-    """Of a level, or of base: {name: Setting}."""
+    """{name: Setting} of a level or of base."""
     if node.value is None:
         return {}
     if isinstance(node.value, str):
@@ -177,7 +163,7 @@ def environment_of(settings):
 
 
 def words_of(settings):
-    """Options of `gradwire train`."""
+    """The words of `gradwire train`'s options."""
     words = []
     for name, given in settings.items():
         if name in PLACEMENT or name.startswith("env.") or given.value is None:
@@ -187,7 +173,7 @@ def words_of(settings):
 
 
 def testbed_of(settings, ranks):
-    """Where a rate or hosts are given: as many hosts as the ranks need, unless they are counted."""
+    """Cell.testbed if a rate or hosts are given; by default as many hosts as the ranks need."""
     given = {name: settings[name].value for name in PLACEMENT
              if name in settings and settings[name].value is not None}
     if given.get("rate") == "none":

@@ -1,4 +1,4 @@
-"""What a study is: its cells, and the order of its runs."""
+"""A study: its cells, and the order of its runs."""
 
 import hashlib
 import itertools
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of levels, and how it is run."""
+    """One combination of levels, and how to run it."""
 
-    id: str  # names its folders: readable, safe as a file name, unique in the study
+    id: str  # of its folders: readable, safe as a file name, unique in the study
     levels: dict  # factor -> level, as text
     baseline: bool
     ranks: int
     words: list  # options of `gradwire train`, without --seed and --out
     environment: dict  # variable -> value; None: unset it
     testbed: dict | None  # {"hosts": n, "rate": "1gbit", "per_host": k}; None: none
-    line: int  # of the spec: what to change if the cell is refused
+    line: int  # of the spec, for messages
     lines: dict  # factor -> line of its level
-    set_by: dict  # setting -> (factor, or None for what all cells share; line)
+    set_by: dict  # setting -> (factor, or None if all cells share it; line)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A spec, read and checked, as --short or not."""
+    """A spec, read and checked."""
 
     name: str
     path: str
@@ -64,12 +64,10 @@ def grid(factors):
 
 
 def one_at_a_time(factors, baseline):
-    """The baseline, and what differs from it in one factor."""
+    """The baseline, and every cell that differs from it in one factor."""
     yield baseline
-    for name, levels in factors.items():
-        for level in levels:
-            if level != baseline[name]:
-                yield {**baseline, name: level}
+    yield from ({**baseline, name: level} for name, levels in factors.items() for level in levels
+                if level != baseline[name])
 
 
 def matches(rule, levels):
@@ -82,11 +80,11 @@ def slug(text):
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", text).strip("_") or "empty"
 
 
-LONGEST_ID = 160  # below the 255 bytes of a file's name, with room for a temporary one
+LONGEST_ID = 160  # of the 255 bytes of a file name
 
 
 def cell_id(levels):
-    """Unique as long as the slugs of a factor's levels are, which spec.py sees to."""
+    """Unique, since spec.py checks that the slugs of a factor's levels are."""
     name = ",".join(f"{slug(factor)}={slug(level)}" for factor, level in levels.items())
     if len(name) <= LONGEST_ID:
         return name
@@ -94,9 +92,9 @@ def cell_id(levels):
 
 
 def plan(study):
-    """All runs in the order they are to be made: block by block, so that what drifts in time meets
-    all cells alike, and shuffled within a block. A block's order hangs on order_seed and its own
-    index alone, so that more repetitions later leave the first ones where they are."""
+    """All runs in order: block by block, so that drift in time affects all cells alike, and
+    shuffled within a block. A block's order depends on order_seed and its index alone, so that
+    adding repetitions later does not change the first ones."""
     runs = []
     for block, (repetition, seed) in enumerate(study.blocks):
         cells = list(study.cells)

@@ -1,11 +1,11 @@
-"""--dry-run: what would be run, in which order, by which command."""
+"""--dry-run: the runs in their order, each with its command."""
 
 import os
 import shlex
 
 
 def environment_words(cell):
-    """As a shell's env(1) would be given them, so that a line can be copied and run."""
+    """env(1) with its arguments, so that a line can be copied and run."""
     unset = [word for name, value in cell.environment.items() if value is None
              for word in ("-u", name)]
     given = [f"{name}={value}" for name, value in cell.environment.items() if value is not None]
@@ -26,7 +26,7 @@ def place(cell):
 
 
 def text(study, runs, out, command):
-    """The whole page. runs: [(place in the plan, Planned)]; command(planned, folder): its words."""
+    """The output. runs: [(place in the plan, Planned)]; command(planned, folder): its words."""
     lines = [f"{study.path}{' (short)' if study.short else ''}: {study.claim}"]
     for name, levels in study.factors.items():
         lines.append(f"  {name}: {' | '.join(levels)}")

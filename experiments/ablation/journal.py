@@ -1,5 +1,5 @@
-"""What has been done of a study, kept so that nothing is lost whenever the runner ends: study.json,
-an experiment.json in each run's folder, and the lock that keeps a second runner out."""
+"""The state of a study on disk, which survives the runner at any moment: study.json, an
+experiment.json in each run's folder, and the lock that keeps a second runner out."""
 
 import contextlib
 import datetime
@@ -14,11 +14,11 @@ STUDY, RUN, LOCK, LOG = "study.json", "experiment.json", ".lock", "log.txt"
 TRIES = 100
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 
-CUT_SHORT = ("SIGTERM", "SIGINT")  # what run.json tells in stopped_by of a run that a signal ended
+CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by in run.json of a run that a signal ended
 
 
 class Refused(Exception):
-    """What the user has to change, in one line."""
+    """One line for the user: what to change."""
 
 
 def now():
@@ -26,7 +26,7 @@ def now():
 
 
 def write_json(path, content):
-    """Whole or not at all, even if the machine goes down."""
+    """Writes the file whole or not at all, even if the machine crashes."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.new")
     with open(temporary, "w", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def write_json(path, content):
 
 
 def read_json(path):
-    """A mapping, or None where there is none or it cannot be read."""
+    """A mapping; None if the file has none or cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
@@ -53,7 +53,7 @@ def read_json(path):
 
 
 def is_current(fd, path):
-    """Whether what is open is what the name stands for: who had it locked may have removed it."""
+    """Whether `path` still names the open file: its last holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(fd), os.lstat(path))
     except FileNotFoundError:
@@ -61,8 +61,8 @@ def is_current(fd, path):
 
 
 def take_lock(path, shared=False):
-    """Held until the descriptor is closed or this process ends, whichever way. Children do not
-    inherit it. FileNotFoundError: the folder, or the file, went at that moment."""
+    """A descriptor that holds the lock until it is closed or this process ends; children do not
+    inherit it. FileNotFoundError: the folder or the file was removed meanwhile."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -74,7 +74,7 @@ def take_lock(path, shared=False):
     except OSError as error:
         os.close(fd)
         raise Refused(f"{path}: this file system has no locks ({error.strerror}): name a folder on "
-                      "another one by --out") from error
+                      "another file system by --out") from error
     if not is_current(fd, path):
         os.close(fd)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -84,7 +84,7 @@ def take_lock(path, shared=False):
 
 
 def new_study(study, planned):
-    """study.json: the spec, and the runs in the order in which they are to happen."""
+    """study.json: the spec, and the runs in their planned order."""
     return {
         "schema": SCHEMA, "name": study.name,
         "spec": {"file": os.path.abspath(study.path), "sha256": study.sha256, "text": study.text},
@@ -100,7 +100,7 @@ def new_study(study, planned):
 
 
 class Journal:
-    """Of one results folder. Only who has it locked writes."""
+    """One results folder. Only the holder of its lock writes."""
 
     def __init__(self, out):
         self.out = out
@@ -108,8 +108,8 @@ class Journal:
 
     @contextlib.contextmanager
     def locked(self, share=None):
-        """This process's alone; with `share`, a range of the plan's places, only these runs are: a
-        task of a job array has the others beside it."""
+        """Locks the folder for this process; with `share`, a range of the plan's places, only these
+        runs, since other tasks of a job array do the others."""
         self.share = share
         locks = []
         try:
@@ -124,7 +124,7 @@ class Journal:
                 os.close(lock)
 
     def lock(self, locks):
-        """Whether the folder was made for it."""
+        """Takes the locks; whether this process made the folder."""
         made = False
         try:
             for left in reversed(range(TRIES)):
@@ -132,7 +132,7 @@ class Journal:
                 try:
                     locks.append(take_lock(os.path.join(self.out, LOCK), self.share is not None))
                     break
-                except FileNotFoundError:  # another runner took its folder away just then
+                except FileNotFoundError:  # another runner removed the folder meanwhile
                     if left == 0:
                         raise
             if self.share is not None:
@@ -142,7 +142,7 @@ class Journal:
         return made
 
     def make(self):
-        """Whether it was this process that made the folder."""
+        """Whether this process made the folder."""
         os.makedirs(os.path.dirname(os.path.abspath(self.out)), exist_ok=True)
         try:
             os.mkdir(self.out)
@@ -151,7 +151,7 @@ class Journal:
         return True
 
     def unmake(self, lock):
-        """A folder that was made for nothing goes again, unless somebody else has it by now."""
+        """Removes a folder that was made and stayed empty, unless another process has it by now."""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # where it is shared, too
         except BlockingIOError:
@@ -162,11 +162,11 @@ class Journal:
             return
         for name in names:
             os.unlink(os.path.join(self.out, name))
-        with contextlib.suppress(OSError):  # who comes now makes a lock of its own in it
+        with contextlib.suppress(OSError):  # another runner has just made its lock in it
             os.rmdir(self.out)
 
     def study(self):
-        """study.json, or None where there is none; Refused where it cannot be gone by."""
+        """study.json; None if there is none; Refused if it is unusable."""
         path = os.path.join(self.out, STUDY)
         if not os.path.lexists(path):
             return None
@@ -179,7 +179,7 @@ class Journal:
         return content
 
     def order(self, study, planned, resume):
-        """The runs in order: as planned, or those of the study that is here, if it is the same."""
+        """The runs in order: as planned, or as in the folder's study if it is the same."""
         old = self.study()
         if old is None:
             self.refuse_foreign()
@@ -189,7 +189,7 @@ class Journal:
         folders = [run["folder"] for run in old["runs"]]
         if set(folders) != set(by_folder):
             raise Refused(f"{self.out}: its runs were named by another version of experiments/run: "
-                          "go on with that version, or name another folder by --out")
+                          "resume with that version, or name another folder by --out")
         return [by_folder[folder] for folder in folders]
 
     def create(self, study, planned, facts):
@@ -197,12 +197,12 @@ class Journal:
             **new_study(study, planned), **facts, "directory": self.directory()})
 
     def directory(self):
-        """Where the relative paths of a spec's options begin: where the study was begun, wherever
-        it is resumed."""
+        """The base of relative paths in a spec's options: the folder in which the study was
+        begun."""
         path = (self.study() or {}).get("directory") or os.getcwd()
         if not os.path.isdir(path):
-            raise Refused(f"{path}: there the study was begun, and relative paths of its spec "
-                          "start; make this folder again, or name another one by --out")
+            raise Refused(f"{path}: the study was begun in this folder, and relative paths of its "
+                          "spec start there; make it again, or name another folder by --out")
         return path
 
     def refuse_foreign(self):
@@ -210,7 +210,7 @@ class Journal:
             return
         if self.share is not None:
             raise Refused(f"{self.out}: --only-run: there is no study here: let --slurm begin it")
-        foreign = sorted(name for name in os.listdir(self.out)  # but what a killed runner leaves
+        foreign = sorted(name for name in os.listdir(self.out)  # a killed runner leaves the others
                          if not name.startswith(LOCK) and name != f".{STUDY}.new")
         if foreign:
             raise Refused(f"{self.out}: holds other things than a study ({foreign[0]}): name "
@@ -218,8 +218,8 @@ class Journal:
 
     def compare(self, old, study, resume):
         if not resume:
-            raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to go "
-                          "on with it, or name another folder by --out")
+            raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to "
+                          "resume it, or name another folder by --out")
         if old["spec"]["sha256"] != study.sha256:
             raise Refused(f"{self.out}: was begun with another text of the spec ({old['name']}, "
                           f"kept in {STUDY}) than {study.path} has now: restore it, or name "
@@ -233,7 +233,7 @@ class Journal:
         return os.path.join(self.out, planned.folder)
 
     def load(self, planned):
-        """Its experiment.json, or None where it never began (or nothing can be known of it)."""
+        """The run's experiment.json; None if it never began or the file is unusable."""
         record = read_json(os.path.join(self.folder(planned), RUN))
         if not record or not is_record(record, planned):
             return None
@@ -242,8 +242,8 @@ class Journal:
         return record
 
     def has_result(self, planned):
-        """Whether it has a run.json, and not that of a run which a signal cut short: MPICH's mpiexec
-        may report status 0 for one to which it handed that signal on."""
+        """Whether it has a run.json of a run that no signal cut short: MPICH's mpiexec may report
+        status 0 after it has forwarded a signal."""
         run = read_json(os.path.join(self.folder(planned), "run.json"))
         results = (run or {}).get("results")
         return isinstance(results, dict) and results.get("stopped_by") not in CUT_SHORT
@@ -252,7 +252,7 @@ class Journal:
         write_json(os.path.join(self.folder(planned), RUN), record)
 
     def begin(self, planned, record):
-        """Before its process starts: whatever an earlier attempt has left is not this one's."""
+        """Prepares the folder for a new attempt: removes results of an earlier one."""
         folder = self.folder(planned)
         os.makedirs(folder, exist_ok=True)
         for name in ("run.json", LOG):
@@ -262,7 +262,7 @@ class Journal:
 
 
 def is_study(content):
-    """Whether it has what a resumption goes by."""
+    """Whether it has what resuming requires."""
     try:
         texts = [content["name"], content["spec"]["sha256"], content.get("directory", ""),
                  *(run["folder"] for run in content["runs"])]
@@ -279,7 +279,7 @@ def is_attempt(content):
 
 
 def is_record(content, planned):
-    """Whether it is this run's, and has what a resumption goes by."""
+    """Whether it is this run's, and has what resuming requires."""
     own = {"schema": SCHEMA, "cell": planned.cell.id, "repetition": planned.repetition,
            "seed": planned.seed, "block": planned.block}
     state, attempts = content.get("state"), content.get("attempts")
@@ -296,18 +296,18 @@ def new_record(study, planned, index):
 
 
 def new_attempt():
-    """`interrupted` is None until it has ended: for good, if its runner is killed."""
+    """`interrupted` is None until the attempt ends, and stays None if its runner is killed."""
     return {"started_utc": now(), "seconds": None, "status": None, "signal": None,
             "timed_out": False, "interrupted": None, "message": ""}
 
 
 def spent(record):
-    """Attempts that count: one that was interrupted, or whose runner was killed, does not."""
+    """The number of attempts, without those that were interrupted or whose runner was killed."""
     return sum(attempt["interrupted"] is False for attempt in record["attempts"])
 
 
 def is_left(record, attempts):
-    """Whether there is something to do for it yet, where so many attempts are allowed."""
+    """Whether the run is still to be done, with so many attempts allowed."""
     if record is None or record["state"] in ("running", "interrupted"):
         return True
     return record["state"] == "failed" and spent(record) < attempts

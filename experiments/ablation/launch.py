@@ -1,4 +1,4 @@
-"""Starts the processes of a run, and the testbed under it; what they said."""
+"""Starts the processes of a run and the testbed under it, and reads their output."""
 
 import hashlib
 import os
@@ -14,50 +14,49 @@ from ablation.progress import warn
 
 TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "testbed")
 LOG_BYTES, MESSAGE_LINES, MESSAGE_LENGTH = 64 << 10, 10, 2000
-# What Hydra and UCX say around a rank's own words when one dies.
+# The lines of Hydra and UCX around a rank's own when one dies.
 BANNER = re.compile(r"^(=|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
                     r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)|"
                     r" *\d+ +/\S+\(\S*\) \[0x).*$", re.MULTILINE)
 DIED_OF = re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
 
 
-# ---- what is started ----
+# ---- the command ----
 
 def threads_of(cell):
-    """Of a rank, as the options say."""
-    options = dict(zip(cell.words, cell.words[1:]))
-    return int(options.get("--threads", 1))
+    """Threads of a rank, by the options."""
+    return int(dict(zip(cell.words, cell.words[1:])).get("--threads", 1))
 
 
 class Launcher:
-    """How the ranks of a cell are started: by BUILD/mpiexec, by srun, or on the testbed."""
+    """Starts the ranks of a cell: by BUILD/mpiexec, by srun, or on the testbed."""
 
     def __init__(self, kind, build, out, directory):
-        self.kind, self.directory = kind, directory  # directory: where relative paths begin
+        self.kind, self.directory = kind, directory  # directory: the base of relative paths
         self.program = os.path.join(build, "gradwire")
         self.mpiexec = os.path.join(build, "mpiexec")
         digest = hashlib.sha256(os.fsencode(os.path.abspath(out))).hexdigest()
-        self.name = f"study-{digest[:12]}"  # of the testbed: the same after an interruption
-        self.up = None  # what the testbed is: {option of `up`: value}; None: it is down
+        self.name = f"study-{digest[:12]}"  # of the testbed: the same when a study is resumed
+        self.up = None  # {option of `testbed up`: value}; None: it is down
 
     def refuse(self, cells, jobs, oversubscribe):
-        """What cannot work, before anything runs."""
+        """Refuses what cannot work, before anything runs."""
         for path in [self.program] + [self.mpiexec] * (self.kind != "srun"):
             if not os.access(path, os.X_OK):
                 raise Refused(f"{path}: no such program: build it, or name its folder by --build")
         if self.kind == "srun" and not shutil.which("srun"):
-            raise Refused("--launcher srun: there is no srun in PATH: load Slurm, or leave it out")
+            raise Refused("--launcher srun: there is no srun in PATH: load Slurm, or omit it")
         on_testbed = [cell for cell in cells if cell.testbed]
         if on_testbed and self.kind == "srun":
             raise Refused(f"{on_testbed[0].id} names hosts or a rate, which the testbed emulates "
-                          "on one machine: leave out --launcher srun, or these cells by --only")
+                          "on one machine: omit --launcher srun, or choose other cells by --only")
         if self.kind == "testbed" and len(on_testbed) < len(cells):
             cell = next(cell for cell in cells if not cell.testbed)
             raise Refused(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them "
-                          "to the spec, or leave out --launcher")
+                          "to the spec, or omit --launcher")
         if on_testbed and jobs > 1:
-            raise Refused("--jobs: runs on the testbed would share its links: leave it out, or "
-                          "these cells by --only")
+            raise Refused("--jobs: runs on the testbed would share its links: omit it, or choose "
+                          "other cells by --only")
         if jobs > 1 and self.kind != "srun" and not oversubscribe:
             refuse_crowd(cells, jobs)
 
@@ -75,7 +74,7 @@ class Launcher:
         return [self.mpiexec, *ranks, *words]
 
     def start(self, ranks):
-        """What starts gradwire, to check a command rather than to train: on a login node, too."""
+        """The words that start gradwire to check a command, also on a login node."""
         inside = "SLURM_JOB_ID" in os.environ or not os.access(self.mpiexec, os.X_OK)
         launcher = "srun" if self.kind == "srun" and inside else self.mpiexec
         return [launcher, "-n", str(ranks), self.program]
@@ -94,20 +93,20 @@ class Launcher:
             raise Refused(lines[-1])
 
     def prepare(self, cell):
-        """The testbed as the cell wants it; it stays for the next run that wants the same."""
+        """Builds the cell's testbed; it stays for the next run with the same one."""
         if not cell.testbed:
             return
         wanted = {name: str(cell.testbed[name]) for name in ("hosts", "rate", "offload", "mtu")
                   if name in cell.testbed}
         if self.up == wanted:
             return
-        self.testbed("down")  # of another cell, or left by a runner that was killed
-        self.up = {}  # perhaps in part
+        self.testbed("down")  # of another cell, or of a runner that was killed
+        self.up = {}  # it may be up in part
         self.testbed("up", *(word for name in wanted for word in (f"--{name}", wanted[name])))
         self.up = wanted
 
     def try_testbed(self, cells):
-        """Whether it can be built and starts ranks: told before the first run."""
+        """Refused, before the first run, if the testbed cannot be built or start ranks."""
         cell = next((cell for cell in cells if cell.testbed), None)
         if cell:
             self.prepare(cell)
@@ -118,7 +117,7 @@ class Launcher:
             self.up = None
             try:
                 self.testbed("down")
-            except Refused as error:  # the runs are what they are
+            except Refused as error:  # the runs are complete all the same
                 warn(f"the testbed {self.name} stays up: {error}")
 
 
@@ -131,22 +130,19 @@ def refuse_crowd(cells, jobs):
                       "--oversubscribe where times do not matter")
 
 
-# ---- its processes ----
+# ---- the processes ----
 
 def start(words, environment, directory, log, mask):
-    """With what the environment changes, and all that is said in a file."""
-    changed = dict(os.environ)
-    for name, value in environment.items():
-        changed.pop(name, None)
-        if value is not None:
-            changed[name] = str(value)
+    """Starts a command with a changed environment (None: unset) and its output in `log`."""
+    changed = {name: str(value) for name, value in {**os.environ, **environment}.items()
+               if value is not None}
     with open(log, "wb") as file:
         return processes.start(words, mask, env=changed, cwd=directory, stdout=file,
                                stderr=subprocess.STDOUT)
 
 
 def read_log(folder):
-    """The text of log.txt, which stays if there is any, cut in the middle if it is long."""
+    """The text of log.txt. Cuts a long file in the middle, and removes an empty one."""
     path = os.path.join(folder, LOG)
     with open(path, "rb") as file:
         size = os.path.getsize(path)
@@ -163,13 +159,13 @@ def read_log(folder):
 
 
 def last_words(text):
-    """What a run said last, without what is said around it."""
+    """The last lines of a run, without those of its launcher."""
     lines = [line.strip() for line in BANNER.sub("", text).splitlines() if line.strip()]
     return "\n".join(lines[-MESSAGE_LINES:])[-MESSAGE_LENGTH:]
 
 
 def died_of(returncode, text):
-    """Name of the signal that ended the launcher, or a rank, if the launcher tells; else None."""
+    """Name of the signal that ended the launcher, or a rank by the launcher's words; else None."""
     told = DIED_OF.search(text)
     number = -returncode if returncode < 0 else int(told[1]) if told else 0
     try:

@@ -1,8 +1,7 @@
-"""YAML with the lines that its values stand on, and the one error of a spec.
+"""YAML with the line numbers of its values, and the error of a spec.
 
-Scalars stay text as they are written: YAML's own reading would make a number of 1:30 and a truth
-value of `off`. Anchors, aliases and tags are refused: no spec needs them, and a few hundred bytes
-of aliases can stand for more than a memory holds."""
+Scalars stay text: YAML would make a number of 1:30 and false of `off`. Anchors, aliases and tags
+are refused: no spec needs them, and a few hundred bytes of aliases can expand beyond all memory."""
 
 import difflib
 import re
@@ -22,7 +21,7 @@ class BadSpec(Exception):
 @dataclass
 class Node:
     path: str
-    line: int  # of the key, where it is a key's value
+    line: int  # of the key, for the value of a key
     value: object  # {key: Node}, [Node], text, or None
 
     @property
@@ -50,10 +49,10 @@ def show(text):
 
 
 def nearest(word, names):
-    """What to do about an unknown word."""
+    """The advice for an unknown word."""
     names = list(names)
     close = []
-    if not re.fullmatch(r"[\d.e+-]*", word):  # of numbers none looks like another by mistake
+    if not re.fullmatch(r"[\d.e+-]*", word):  # similar numbers are no typing mistakes
         close = difflib.get_close_matches(word.lower(), [n.lower() for n in names], 1, 0.5)
     if close:
         found = next(n for n in names if n.lower() == close[0])
@@ -64,8 +63,8 @@ def nearest(word, names):
 
 
 class Composer:
-    """Nodes out of the parser's events, which come one by one: a hostile file is refused at its
-    first trick, not after it has been played."""
+    """Builds nodes from the parser's events one by one, so that a hostile file is refused at its
+    first alias, before it is expanded."""
 
     def __init__(self, path, text):
         self.path = path
@@ -79,9 +78,9 @@ class Composer:
         event = next(self.events)
         self.line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise self.bad("YAML anchors and aliases are not taken; write the value out")
+            raise self.bad("YAML anchors and aliases are not supported; write the value out")
         if getattr(event, "tag", None):
-            raise self.bad(f"YAML tags are not taken; leave out {show(event.tag)}")
+            raise self.bad(f"YAML tags are not supported; remove {show(event.tag)}")
         return event
 
     def document(self):
@@ -113,10 +112,10 @@ class Composer:
         while not isinstance(event := self.next(), yaml.MappingEndEvent):
             line = self.line
             if not isinstance(event, yaml.ScalarEvent) or event.value == "":
-                raise self.bad("a key must be a word; quote it, if it holds brackets or braces")
+                raise self.bad("a key must be a word; quote it if it contains brackets or braces")
             if event.value in entries:
                 raise self.bad(f"key {show(event.value)} again; it stands on line "
-                               f"{entries[event.value].line} already: leave one")
+                               f"{entries[event.value].line} already: remove one")
             node = self.node(self.next(), depth + 1)
             node.line = line
             entries[event.value] = node
@@ -124,7 +123,7 @@ class Composer:
 
 
 def text_of(path):
-    """The file's bytes, and its text."""
+    """The file's bytes and text."""
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -147,12 +146,12 @@ def load(path, text):
         return composer.document()
     except yaml.reader.ReaderError as error:
         line = text[:error.position].count("\n") + 1
-        raise composer.bad("a control character; take it out", line) from error
+        raise composer.bad("a control character; remove it", line) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
         line = min(mark.line, text.rstrip("\n").count("\n")) + 1 if mark else None  # not the end's
-        raise composer.bad(f"not YAML: {' '.join(what.split())}; see its indentation, brackets "
-                           "and quotes", line) from error
+        raise composer.bad(f"not YAML: {' '.join(what.split())}; check indentation, brackets and "
+                           "quotes", line) from error
     except (yaml.YAMLError, ValueError) as error:  # e.g. an escape outside Unicode, without libyaml
-        raise composer.bad(f"not YAML: {' '.join(str(error).split())}; see its quotes") from error
+        raise composer.bad(f"not YAML: {' '.join(str(error).split())}; check the quotes") from error

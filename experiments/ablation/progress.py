@@ -1,7 +1,7 @@
-"""What the runner says: how far a study is, and how long the rest may take.
+"""The runner's output: the progress of a study and the time that remains.
 
-A study does not end because nobody listens: where its output cannot be written (a pipe whose reader
-has seen enough, a full disk), it goes on in silence, and the exit status tells the rest."""
+If the output cannot be written (a closed pipe, a full disk), the study continues in silence; the
+exit status still tells the result."""
 
 import os
 import shutil
@@ -9,8 +9,8 @@ import sys
 
 
 def open_streams():
-    """Before anything is said: a stream that the caller has closed is no trap for a file that is
-    opened later, and a terminal of few letters shows the others as escapes."""
+    """Call this before any output: replaces closed streams, so that no file gets their descriptors,
+    and shows characters that the terminal lacks as escapes."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
@@ -25,7 +25,7 @@ def say(text, end="\n", stream=None):
         stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())  # what is buffered goes there, too
+        os.dup2(nowhere, stream.fileno())  # for the buffered text, too
         os.close(nowhere)
 
 
@@ -34,7 +34,7 @@ def warn(text):
 
 
 def passing(text):
-    """On a terminal alone, and written over: what takes a while."""
+    """Shows what takes a while, on a terminal only; the next line replaces it."""
     if sys.stdout.isatty():
         say("\r\033[K" + text, end="")
 
@@ -46,14 +46,14 @@ def duration(seconds):
 
 
 class Progress:
-    """One line, rewritten on a terminal; elsewhere one line a run."""
+    """One line that is rewritten on a terminal; elsewhere one line per run."""
 
     def __init__(self, total, jobs, stream=None):
         self.stream = stream or sys.stdout
         self.live = self.stream.isatty()
         self.total, self.jobs = total, jobs
-        self.states = {}  # folder -> state of what has ended
-        self.seconds = {}  # cell -> of its runs that have a result
+        self.states = {}  # folder -> state, of runs that have ended
+        self.seconds = {}  # cell -> seconds of its runs that have a result
 
     def count(self, *states):
         return sum(state in states for state in self.states.values())
@@ -64,8 +64,8 @@ class Progress:
             self.seconds.setdefault(planned.cell.id, []).append(seconds)
 
     def expected(self, left):
-        """Seconds for what is left; a cell that has not run yet counts as the others' mean. None:
-        nothing is known."""
+        """Seconds for the remaining runs; a cell without a run counts as the mean of the others.
+        None: unknown."""
         if not self.seconds:
             return None
         means = {cell: sum(known) / len(known) for cell, known in self.seconds.items()}
@@ -91,7 +91,7 @@ class Progress:
             say(text, stream=self.stream)
 
     def note(self, text):
-        """Stays, above the line."""
+        """Prints a line that stays."""
         self.clear()
         say(text, stream=self.stream)
 

@@ -1,4 +1,4 @@
-"""The loop: starts the runs in the planned order, sees them end, and records what came of each."""
+"""The loop: starts the runs in the planned order, waits for them, and records their results."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from ablation.progress import Progress, duration
 
 
 def ending():
-    """Signals that end the runner; not those that it was told to ignore, as nohup(1) does."""
+    """Signals that end the runner, without ignored ones (nohup(1))."""
     return {number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             if signal.getsignal(number) != signal.SIG_IGN}
 
@@ -23,7 +23,7 @@ class Interrupted(Exception):
 
 
 class Live:
-    """A run whose processes are at work."""
+    """A run in progress."""
 
     def __init__(self, planned, record, process, timeout_s):
         self.planned, self.record, self.process = planned, record, process
@@ -33,7 +33,7 @@ class Live:
 
 class Runner:
     def __init__(self, study, runs, journal, launcher, jobs, retry_failed):
-        """`runs`: (index in the planned order, Planned) of those to care for."""
+        """`runs`: [(index in the planned order, Planned)]."""
         self.study, self.journal, self.launcher, self.jobs = study, journal, launcher, jobs
         self.runs = runs
         self.live = []
@@ -65,7 +65,7 @@ class Runner:
                 if self.progress.states.get(p.folder) == "failed"]
 
     def run(self):
-        """Signals wait to be asked for: none comes in the middle of a record."""
+        """Signals are blocked and taken at safe points, so that none interrupts a record."""
         processes.become_reaper()
         self.ending = ending()
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
@@ -108,7 +108,7 @@ class Runner:
         self.live.append(Live(planned, record, process, self.study.timeout_s))
 
     def wait(self):
-        """Until a process ends, a time is up, or a signal comes."""
+        """Waits until a process ends, a run times out, or a signal comes."""
         until = min(live.deadline for live in self.live) - time.monotonic()
         self.take(signal.sigtimedwait({*self.ending, signal.SIGCHLD},
                                       min(max(until, 0), 3600)))
@@ -120,7 +120,7 @@ class Runner:
                 self.finish(live, timed_out=True)
 
     def take(self, told):
-        """A signal to end: what runs is ended, and recorded as interrupted."""
+        """On a signal to end, ends the live runs and records them as interrupted."""
         if told is None or told.si_signo == signal.SIGCHLD:
             return
         gone = [live for live in self.live if live.process.poll() is not None]
@@ -130,7 +130,7 @@ class Runner:
         raise Interrupted(told.si_signo)
 
     def finish(self, live, timed_out=False, interrupted=False):
-        """A run that was done just before it was ended is done."""
+        """Records a run that has ended; one that was done just before it was ended is done."""
         self.live.remove(live)
         processes.sweep([other.process for other in self.live])
         text = launch.read_log(self.journal.folder(live.planned))
@@ -170,7 +170,7 @@ class Runner:
 
 
 def describe(record):
-    """What happened in the last attempt that counts, in one line."""
+    """The last attempt that counts, in one line."""
     attempt = [a for a in record["attempts"] if a["interrupted"] is False][-1]
     how = ("timed out" if attempt["timed_out"] else f"ended by {attempt['signal']}"
            if attempt["signal"] else "not started" if attempt["status"] is None

@@ -1,7 +1,7 @@
 """--only: some of a study's cells, by their levels.
 
-A filter is FACTOR=PATTERN, several joined by commas: all of them must match. Of several filters one
-must match. A pattern is a shell's (* ? [..]), for the level or for its name in folders."""
+A filter is FACTOR=PATTERN,..; all of its patterns must match. Of several filters one must match. A
+pattern is a shell's (* ? [..]), for the level or for its name in folders."""
 
 from fnmatch import fnmatchcase
 
@@ -10,7 +10,7 @@ from ablation.lines import BadSpec, nearest, show
 
 
 def cells(all_cells, filters):
-    """Those that one of the filters matches, in their order; all, without a filter."""
+    """The cells that one of the filters matches, in their order; without a filter, all."""
     if not filters:
         return list(all_cells)
     factors = {name: list(dict.fromkeys(cell.levels[name] for cell in all_cells))
@@ -31,7 +31,7 @@ def fits(level, pattern):
 
 
 def conditions(text, factors):
-    """[(factor, pattern)]. A comma belongs to the pattern where no FACTOR= follows it, as in
+    """[(factor, pattern)]. A comma without FACTOR= after it belongs to the pattern, as in
     layers=256,128."""
     rule = []
     for part in text.split(","):
@@ -54,5 +54,5 @@ def conditions(text, factors):
 
 
 def begins(levels, pattern):
-    """Whether a level goes on as the pattern does."""
+    """Whether a level begins with the pattern."""
     return any(fits(level, pattern) or fnmatchcase(level, pattern + ",*") for level in levels)

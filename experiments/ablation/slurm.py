@@ -1,5 +1,6 @@
-"""Writes a study as a job array of Slurm: tasks in the planned order, each a run of its own."""
+"""Writes a study as a job array of Slurm: one task per run, in the planned order."""
 
+import itertools
 import os
 import re
 import shlex
@@ -8,12 +9,12 @@ from ablation.launch import threads_of
 from processes import GRACE_S
 
 MOST_TASKS = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
-START_S = 60  # for what a run takes beside its timeout: starting, recording
+START_S = 60  # for starting and recording a run
 
 SCRIPT = """\
 #!/bin/bash
 # {name}: {runs} runs. Submit it by `sbatch {file}`, with --partition, --account and the like as
-# the site wants; `{resume} --dry-run` says how far it is.
+# the site requires; `{resume} --dry-run` shows the progress.
 # Tasks begin in the planned order, {limit} at a time; one that is cancelled with `scancel --full`
 # records its run as interrupted.
 #SBATCH --job-name={job}
@@ -29,13 +30,9 @@ exec {resume} --only-run "$first-$((first + {last}))"
 
 def ranges(numbers):
     """[0, 1, 2, 5] as 0-2,5."""
-    parts = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    groups = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    parts = [[number for _, number in group] for _, group in groups]
+    return ",".join(f"{part[0]}-{part[-1]}" if part[1:] else str(part[0]) for part in parts)
 
 
 def clock(seconds):
@@ -44,8 +41,8 @@ def clock(seconds):
 
 
 def shape(cells):
-    """(tasks, cpus a task) that hold any one of the cells. Where their threads differ, tasks are
-    counted in cores: the most ranks times the most threads would be more than any cell needs."""
+    """(tasks, cpus per task) for any one of the cells. If their threads differ, a task is one core,
+    since the most ranks times the most threads would exceed every cell's needs."""
     threads = {threads_of(cell) for cell in cells}
     if len(threads) == 1:
         return max(cell.ranks for cell in cells), threads.pop()
@@ -53,8 +50,8 @@ def shape(cells):
 
 
 def render(study, left, total, words, file, out, limit):
-    """The script for the runs `left`, [(index in the planned order, Planned)], of `total`; `words`
-    is the command that a task calls."""
+    """The script for the runs `left`, [(index in the planned order, Planned)], of `total`; `words`:
+    the command of a task."""
     chunk = -(-total // MOST_TASKS)
     name = re.sub(r"[^\w.+-]", "_", study.name)
     tasks, threads = shape([planned.cell for _, planned in left])

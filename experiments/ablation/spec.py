@@ -1,7 +1,8 @@
-"""Reads a spec: BadSpec with file and line, or a Study of cells. experiments/README.md describes
-the language. What the options' values may be is the program's to judge: see check.py."""
+"""Reads a spec into a Study of cells; BadSpec has file and line. experiments/README.md describes
+the language. The program itself checks the options' values (check.py)."""
 
 import hashlib
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ PROGRAM = os.path.join(ROOT, "build", "release", "gradwire")
 
 KEYS = ("claim", "source", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
         "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
-MERGED = ("base", "factors", "report")  # under `short`, what is not named anew stays
+MERGED = ("base", "factors", "report")  # `short` replaces entries of these, and the others whole
 DESIGNS = ("grid", "one-at-a-time", "list")
 REPORT = ("x", "scaling", "target_accuracy", "compare_within")
 UNITS = {"s": 1, "min": 60, "h": 3600}
 MOST_CELLS, MOST_RUNS, LONGEST_NAME = 10000, 100000, 40
-LARGEST_SEED = 2**52  # as of gradwire's --seed
+LARGEST_SEED = 2**52  # of gradwire's --seed
 
 
 @dataclass
@@ -32,8 +33,8 @@ class Level:
 
 
 def read_spec(path, short=False, program=PROGRAM):
-    """The study of a spec, in its short version if asked; both are checked. `program` is a
-    gradwire: it knows the names of its options."""
+    """The study of a spec, or its short version; both are checked. `program`: a gradwire, whose
+    help has the names of the options."""
     data, text = lines.text_of(path)
     top = lines.load(path, text)
     check_keys(top, KEYS, "key")
@@ -43,11 +44,11 @@ def read_spec(path, short=False, program=PROGRAM):
         replaced = check_keys(top.value["short"], KEYS, "key of short:")
         for key in ("claim", "source", "short"):
             if key in replaced:
-                raise replaced[key].bad(f"{key}: cannot change in short:; leave it out")
+                raise replaced[key].bad(f"{key}: cannot change in short:; remove it")
         short_study = Reader(top, options, replaced).study(data, True)
         return short_study if short else study
     if short:
-        raise top.bad("there is no short: to run; add one, or leave out --short")
+        raise top.bad("there is no short: to run; add one, or omit --short")
     return study
 
 
@@ -63,14 +64,14 @@ def check_keys(node, keys, what):
 
 
 def unknown(node, what, names):
-    """What to raise of a value that is none of these names."""
+    """The BadSpec for a value that is none of these names."""
     if isinstance(node.value, str):
         return node.bad(f"{what}: unknown {show(node.value)}; {nearest(node.value, names)}")
     return node.bad(f"{what}: is {node.kind}, must be one of {', '.join(names)}")
 
 
 def holds_settings(levels):
-    """Whether a factor that is called as an option is, has levels of settings nonetheless."""
+    """Whether a factor with the name of an option has levels of settings all the same."""
     given = [level.value for level in levels.value.values() if level.value is not None] if (
         isinstance(levels.value, dict)) else []
     return bool(given) and all(isinstance(value, dict) or str(value).startswith("--")
@@ -78,7 +79,7 @@ def holds_settings(levels):
 
 
 class Reader:
-    """One version of a spec: `top`, with what `short` replaces."""
+    """One version of a spec: `top`, with the replacements of `short`."""
 
     def __init__(self, top, options, short=None):
         self.top, self.options = top, options
@@ -152,7 +153,7 @@ class Reader:
             yield (label if labelled else self.level_name(name, level)), level, settings
 
     def level_name(self, factor, node):
-        """What a level of a list is called."""
+        """The name of a level in a list."""
         if node.value is None:
             return "unset" if factor.startswith("env.") else "default"
         return node.value or "empty"
@@ -161,11 +162,11 @@ class Reader:
         levels, slugs = {}, {}
         for label, node, settings in pairs:
             if not label.isprintable():
-                raise node.bad(f"{factor}: level {show(label)} holds a control character; rename "
-                               "it")
+                raise node.bad(f"{factor}: level {show(label)} contains a control character; "
+                               "rename it")
             if label in levels:
                 raise node.bad(f"{factor}: level {show(label)} again; it stands on line "
-                               f"{levels[label].node.line} already: leave one")
+                               f"{levels[label].node.line} already: remove one")
             other = slugs.setdefault(design.slug(label), label)
             if other != label:
                 raise node.bad(f"{factor}: level {show(label)} names the same folder as "
@@ -175,7 +176,7 @@ class Reader:
         return levels
 
     def check_conflicts(self):
-        """One thing is set by one factor, or by what all cells share."""
+        """Each setting comes from one factor, or from what all cells share."""
         owners = {name: (None, given.node) for name, given in self.shared.items()}
         for factor, levels in self.factors.items():
             for name, given in ((name, given) for level in levels.values()
@@ -184,12 +185,12 @@ class Reader:
                 if owner != factor:
                     other = "base" if owner is None else f"factor {show(owner)}"
                     raise given.node.bad(f"factor {show(factor)} sets {name}, as {other} does on "
-                                         f"line {node.line}; leave it to one of them")
+                                         f"line {node.line}; remove one of them")
 
     # ---- which cells ----
 
     def level_of(self, factor, node, what, lenient=False):
-        """The level that a value names; None, if lenient and only the long version has it."""
+        """The level that a value names; if lenient, None for a level of the long version only."""
         levels = self.factors[factor]
         label = self.level_name(factor, node) if node.value in (None, "") else node.value
         if isinstance(label, str) and label in levels:
@@ -205,7 +206,7 @@ class Reader:
                        f"{nearest(label, levels)}")
 
     def rule(self, node, what, lenient=False):
-        """{factor: level} as written; None, if lenient and it names a level that is not there."""
+        """{factor: level} as written; if lenient, None for a level of the long version only."""
         if not isinstance(node.value, dict) or not node.value:
             raise node.bad(f"{what}: is {node.kind}, must be a mapping {{factor: level}}")
         for factor, level in node.value.items():
@@ -227,13 +228,13 @@ class Reader:
         return [(levels, line) for levels, line in found if levels is not None]
 
     def baseline(self):
-        """Levels of the baseline; the first ones where it names none."""
+        """The levels of the baseline, by default each factor's first."""
         first = {name: next(iter(levels)) for name, levels in self.factors.items()}
         node = self.node("baseline")
         return first if node is None else {**first, **self.rule(node, "baseline")}
 
     def combinations(self):
-        """[(levels, line)] of the design, without those to skip."""
+        """[(levels, line)] of the design, without skipped ones."""
         names = {name: list(levels) for name, levels in self.factors.items()}
         kind = self.choice("design", DESIGNS, "grid")
         skip = [levels for levels, _ in self.rules("skip", lenient=True)]
@@ -243,7 +244,10 @@ class Reader:
         if kind == "list":
             rows = self.listed()
         elif kind == "grid":
-            self.check_size(names)
+            if (size := math.prod(map(len, names.values()))) > MOST_CELLS:
+                raise self.node("factors").bad(f"factors: a grid of {size} cells; at most "
+                                               f"{MOST_CELLS}: name fewer levels, or use design: "
+                                               "one-at-a-time")
             rows = [(levels, None) for levels in design.grid(names)]
         else:
             if "baseline" not in self.entries:
@@ -255,26 +259,15 @@ class Reader:
             raise (self.node("skip") or self.node("cells")).bad("no cell is left; skip fewer")
         return kept
 
-    def check_size(self, names):
-        cells = 1
-        for levels in names.values():
-            cells *= len(levels)
-        if cells > MOST_CELLS:
-            raise self.node("factors").bad(f"factors: a grid of {cells} cells; at most "
-                                           f"{MOST_CELLS}: name fewer levels, or use design: "
-                                           "one-at-a-time")
-
     def listed(self):
-        first, rows, seen = self.baseline(), [], {}
+        first, seen = self.baseline(), {}  # {levels: line}
         for levels, line in self.rules("cells"):
-            levels = {**first, **levels}
-            key = tuple(levels.values())
-            if key in seen:
+            levels = tuple({**first, **levels}.items())
+            if levels in seen:
                 raise BadSpec(f"{self.top.path}:{line}: cells: the same cell as on line "
-                              f"{seen[key]}; leave one")
-            seen[key] = line
-            rows.append((levels, line))
-        return rows
+                              f"{seen[levels]}; remove one")
+            seen[levels] = line
+        return [(dict(levels), line) for levels, line in seen.items()]
 
     def cells(self):
         rows = self.combinations()
@@ -307,18 +300,16 @@ class Reader:
 
     def choice(self, key, names, default):
         node = self.node(key)
-        if node is None:
-            return default
-        if node.value not in names:
+        if node and node.value not in names:
             raise unknown(node, key, names)
-        return node.value
+        return node.value if node else default
 
     def number(self, key, low, high, default):
         node = self.node(key)
         return default if node is None else command.whole(node, low, high, key)
 
     def texts(self, key, default):
-        """A list of texts, or one."""
+        """One text or a list of texts, as a list."""
         node = self.node(key)
         if node is None:
             return default
@@ -358,7 +349,7 @@ class Reader:
             seeds = [command.whole(item, 0, LARGEST_SEED, "seeds") for item in node.value]
             for i, item in enumerate(node.value):
                 if seeds[i] in seeds[:i]:
-                    raise item.bad(f"seeds: {seeds[i]} again; leave one, and use repetitions: to "
+                    raise item.bad(f"seeds: {seeds[i]} again; remove one, and use repetitions: to "
                                    "repeat a seed")
         if repetitions * len(seeds) * cells > MOST_RUNS:
             raise self.top.bad(f"{repetitions * len(seeds) * cells} runs; at most {MOST_RUNS}: "

@@ -1,9 +1,10 @@
-"""The parts of experiments/testbed, from the words of its command line down to the kernel:
+"""The parts of experiments/testbed, from its command line down to the kernel:
 
 options   the command line
+quantity  its rates, sizes and times
 build     up and down: namespaces, links, control groups, the state
-shaping   what makes a link of a pair of interfaces: rates, buckets, segmentation offload
-groups    hosts that get only a part of a core
+shaping   the links: rates, buckets, segmentation offload
+groups    slow hosts
 ranks     run and exec
 look      status
 check     measures the links

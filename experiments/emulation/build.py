@@ -21,7 +21,7 @@ def text_of(state):
 
 
 def settle(space, settings=()):
-    """Settings of a fresh namespace that would differ from machine to machine, and `settings`."""
+    """Makes the settings of a new namespace equal on all machines, and applies `settings`."""
     script = ("".join(f"echo {value} >/proc/sys/net/ipv4/{name}; "
                       for name, value in dict(settings).items()) +
               "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null; "
@@ -37,7 +37,7 @@ def build(name, state):
     settle(switch)
     probe = ("tc", "-n", switch, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us")
     if state["delay_us"] and system(*probe, check=False).returncode != 0:
-        raise Refused("--delay: this kernel has no netem, so it cannot delay packets: leave it out")
+        raise Refused("--delay: this kernel has no netem, so it cannot delay packets: omit it")
     system("ip", "-n", switch, "link", "add", "bridge", "type", "bridge")
     system("ip", "-n", switch, "link", "set", "bridge", "mtu", str(state["mtu"]), "up")
     for host, (sends, receives) in enumerate(state["rates"], 1):
@@ -56,11 +56,11 @@ def build(name, state):
 
 
 def write_state(name, state):
-    """The host file, and what Hydra calls as ssh: LAUNCHER [-OPTION] ADDRESS WORD..."""
+    """Writes the host file, and Hydra's replacement of ssh: LAUNCHER [-OPTION] ADDRESS WORD..."""
     folder = folder_of(name)
     write(folder, "hosts", "".join(address_of(h) + "\n" for h in range(1, state["hosts"] + 1)))
     joins = {host: join_command("/" + space_of(name, host)) for host in state["slow"]}
-    if "1" in joins:  # what mpiexec starts from there is slow like it, unless it leaves
+    if "1" in joins:  # processes that mpiexec starts there would inherit its group
         joins["*"] = join_command("${GRADWIRE_TESTBED_GROUP%/}")
     cases = "".join(f'{host}) join="{join}" ;;\n' for host, join in joins.items())
     write(folder, "launcher", f"""#!/bin/sh
@@ -72,11 +72,11 @@ case $host in
 {cases}esac
 exec ip netns exec {space_of(name, '"$host"')} sh -c "$join $*"
 """, 0o700)
-    write(folder, "state.json", json.dumps(state, indent=2) + "\n")  # last: now it is whole
+    write(folder, "state.json", json.dumps(state, indent=2) + "\n")  # last: now it is complete
 
 
 def probe():
-    """Root in a container, or in a chroot, may not be allowed what this is made of."""
+    """Refused if root may not build a testbed, as in a container or chroot."""
     space = f"gw-probe-{os.getpid()}"
     inside = ("ip", "-n", space, "link", "add")
     try:
@@ -129,7 +129,7 @@ def up(options):
 
 
 def end_processes(name):
-    """Only those in its namespaces; first asked, then, after 2 s, made to."""
+    """Ends the processes in its namespaces; kills them after 2 s."""
     for attempt in range(200):
         pids = processes(name)
         if not pids:
@@ -142,7 +142,7 @@ def end_processes(name):
 
 
 def remove(name):
-    """All that is there of it, but for the folder itself."""
+    """Removes everything but the folder itself."""
     end_processes(name)
     found = namespaces(name)
     for space in found:

@@ -1,4 +1,4 @@
-"""check: how exact the links are, and what they cost."""
+"""check: the accuracy and cost of the links."""
 
 import contextlib
 import ctypes
@@ -22,7 +22,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @contextlib.contextmanager
 def inside(space):
-    """What this thread opens meanwhile belongs to that namespace."""
+    """Sockets that this thread opens meanwhile belong to that namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/thread-self/ns/net", "rb") as own, open(f"/run/netns/{space}", "rb") as there:
         def enter(file):
@@ -48,14 +48,6 @@ def connect(name, sender, receiver):
     return source, sink
 
 
-def receive(sink, size, buffer):
-    while size:
-        got = sink.recv_into(buffer, min(size, len(buffer)))
-        if not got:
-            return
-        size -= got
-
-
 class Exchange:
     """Messages from one host to another, each answered by a byte."""
 
@@ -64,7 +56,9 @@ class Exchange:
 
     def time(self, size):
         def answer():
-            receive(self.sink, size, bytearray(min(size, 1 << 20)))
+            buffer, left = bytearray(min(size, 1 << 20)), size
+            while left and (got := self.sink.recv_into(buffer, min(left, len(buffer)))):
+                left -= got
             self.sink.sendall(b"k")
         data, other = bytes(size), threading.Thread(target=answer)
         other.start()
@@ -86,7 +80,7 @@ class Exchange:
 
 
 class Flow:
-    """Bytes without an end, counted where they arrive."""
+    """An endless transfer, whose bytes are counted on arrival."""
 
     def __init__(self, name, sender, receiver):
         self.source, self.sink = connect(name, sender, receiver)
@@ -118,19 +112,18 @@ class Flow:
 
 
 def kernel_s():
-    """Processor time of all cores in interrupts and what they left to do, and in the rest of the
-    kernel."""
+    """CPU time of all cores in interrupts (with softirqs), and in the rest of the kernel."""
     with open("/proc/stat", encoding="ascii") as file:
         _, _, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
     return (irq + softirq) / TICK, system / TICK
 
 
 def flows(state, pairs):
-    """Bit/s on the wire of endless transfers between these pairs of hosts, all at once, and the
+    """Bit/s on the wire of simultaneous endless transfers between these pairs of hosts, and the
     cores that they took."""
     running = [Flow(state["name"], *pair) for pair in pairs]
     try:
-        time.sleep(WINDOW_S / 2)  # until they have found their shares
+        time.sleep(WINDOW_S / 2)  # until the shares are stable
         before, bytes_before, begin = kernel_s(), [flow.bytes for flow in running], time.monotonic()
         time.sleep(WINDOW_S)
         seconds = time.monotonic() - begin
@@ -145,8 +138,8 @@ def flows(state, pairs):
 
 @contextlib.contextmanager
 def busy_cores():
-    """Programs that take what others leave of each core. An idle core's clock stands still, and with
-    it the samples that most kernels make their figures of."""
+    """Keeps all cores busy with programs of the lowest priority: most kernels sample CPU time at
+    ticks, which an idle core lacks."""
     spinners = []
     try:
         for core in os.sched_getaffinity(0):
@@ -178,8 +171,8 @@ class Report:
 
 
 def sizes(state, report):
-    """Against the line's time for these bytes; between that and that plus an empty message's there
-    and back lies what is this machine's latency, and exact."""
+    """Compares with the line's time for these bytes. The machine's own latency, up to that of an
+    empty message and its answer, does not count as an error."""
     exchange = Exchange(state["name"], 1, 2)
     rest = exchange.median(1, 4 * TURNS)
     for size, within in WITHIN.items():
@@ -202,12 +195,12 @@ def check(options):
         rates, (interrupts, kernel) = flows(state, ways)
     for rate, way in zip(rates, ways):
         report.rate(f"both ways at once, host {way[0]} to {way[1]}", rate, line_rate(state, *way),
-                    # an acknowledgement a piece is part of what passes, too
+                    # one acknowledgement per piece uses the link, too
                     BULK + 66 / (state["segments"] * frame(state["mtu"])))
     print(f"      {'which took, while all cores computed,':<40} {interrupts:8.3f} of a core in "
           f"interrupts, {kernel:.3f} in the rest of the kernel")
     (one, other), _ = flows(state, 2 * [(1, 2)])
-    if state["rates"][0][0] <= state["rates"][1][1]:  # else TCP itself has to find their shares
+    if state["rates"][0][0] <= state["rates"][1][1]:  # else TCP determines their shares
         report.rate("one of two flows, host 1 to 2", one, (one + other) / 2, SHARES)
     report.rate("both of them", one + other, line_rate(state, 1, 2), BULK)
     if state["hosts"] > 2:

@@ -1,4 +1,4 @@
-"""Slow hosts: control groups."""
+"""Slow hosts, by control groups."""
 
 import contextlib
 import os
@@ -7,15 +7,14 @@ import time
 
 from emulation.system import Failed, Refused, space_of
 
-# Of which a slow host computes its part. Short, so that steps of milliseconds are slowed evenly, but
-# not below ten times the least quota that the kernel takes, 1 ms.
+# Period of a slow host's share: short, so that steps of milliseconds are slowed evenly, but ten
+# times the kernel's least quota of 1 ms.
 QUOTA_PERIOD_US = 10000
 MOUNTED = "/sys/fs/cgroup"
 
 
 def controller():
-    """(mount point, version 1's options or None) of what grants processor time; None: this system
-    has none."""
+    """(mount point, version 1's options or None) of the CPU controller; None: there is none."""
     with open("/proc/mounts", encoding="utf-8") as file:
         mounts = [line.split() for line in file]
     for _, path, kind, options, *_ in mounts:
@@ -31,7 +30,7 @@ def controller():
 
 
 def own_group():
-    """Of this process, from the mount point on."""
+    """The group of this process, relative to the mount point."""
     first = controller()[1]
     with open("/proc/self/cgroup", encoding="utf-8") as file:
         lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -40,7 +39,7 @@ def own_group():
 
 
 def join_command(group):
-    """`ip netns exec` gives what it starts a /sys of its own, without control groups."""
+    """Shell words that join a group; `ip netns exec` mounts a /sys without control groups."""
     options = controller()[1]
     kind = f"cgroup -o {options}" if options else "cgroup2"
     return (f"mount -t {kind} none {MOUNTED} && echo \\$\\$ >{MOUNTED}{group}/cgroup.procs "
@@ -67,7 +66,7 @@ def put(path, text):
 def slow_down(name, host, fraction):
     found = controller()
     if not found:
-        raise Refused("--slow: this system has no control group for processor time: leave it out")
+        raise Refused("--slow: this system has no control group for processor time: omit it")
     path, first = found
     quota = round(fraction * QUOTA_PERIOD_US)
     try:
@@ -81,11 +80,11 @@ def slow_down(name, host, fraction):
             put(f"{group_of(name, host)}/cpu.max", f"{quota} {QUOTA_PERIOD_US}")
     except OSError as error:
         raise Refused(f"--slow: {path}: {error.strerror}: this system's root may not limit "
-                      "processor time: leave it out") from error
+                      "processor time: omit it") from error
 
 
 def held_s(name, host):
-    """For how long its processes had to wait for their next share, all of them together."""
+    """Seconds that all its processes together waited for their next share."""
     with open(f"{group_of(name, host)}/cpu.stat", encoding="utf-8") as file:
         words = dict(line.split() for line in file)
     return (int(words["throttled_usec"]) / 1e6 if "throttled_usec" in words
@@ -93,7 +92,7 @@ def held_s(name, host):
 
 
 def remove_groups(name):
-    """Once no process is left in them; the last may take a moment to be gone."""
+    """Removes the groups; their last processes may take a moment to end."""
     for group in groups(name):
         for _ in range(100):
             try:

@@ -3,18 +3,9 @@
 import argparse
 import re
 
+from emulation.quantity import offload_of, quantity, rates_of
 from emulation.system import Refused
 from tool import Parser
-
-
-def quantity(units, low, high, example):
-    def convert(text):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]*)", text.lower())
-        value = round(float(found[1]) * units[found[2]]) if found and found[2] in units else -1
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"'{text}': must be {example}")
-        return value
-    return convert
 
 
 def slow_host(text):
@@ -31,28 +22,6 @@ def name_of(text):
     return text
 
 
-BITS = quantity({"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}, 1e6, 1e11, "1mbit to 100gbit, e.g. 1gbit")
-
-
-def rates_of(text):
-    """[(up, down)] of the hosts in their order, or one pair for all."""
-    pairs = []
-    for word in text.split(","):
-        up, slash, down = word.partition("/")
-        pairs.append((BITS(up), BITS(down if slash else up)))
-    return pairs
-
-
-def offload_of(text):
-    """"on", "off", or the most segments of a piece."""
-    if text in ("on", "off"):
-        return text
-    if not re.fullmatch(r"\d{1,2}", text) or not 1 <= int(text) <= 44:
-        raise argparse.ArgumentTypeError(f"'{text}': must be on, off, or the segments of a piece, "
-                                         "1 to 44")
-    return int(text)
-
-
 DELAY = quantity({"us": 1, "ms": 1000}, 0, 1e6, "0us to 1000ms, e.g. 50us")
 HOSTS = quantity({"": 1}, 2, 64, "2 to 64")
 COUNT = quantity({"": 1}, 1, 4096, "1 to 4096")
@@ -66,13 +35,13 @@ def parse(argv, description):
     def verb(name, help_text):
         sub = verbs.add_parser(name, wrong=Refused, help=help_text)
         sub.add_argument("--name", type=name_of, default="default",
-                         help="which testbed, where several are up [default]")
+                         help="which testbed, if several are up [default]")
         return sub
 
     up = verb("up", "build it; harmless if it is up already")
     up.add_argument("--hosts", type=HOSTS, default=2, metavar="N", help="2 to 64 [2]")
     up.add_argument("--rate", type=rates_of, default="1gbit", metavar="UP[/DOWN],..",
-                    help="what a host sends and receives at: one for all hosts, or one for each "
+                    help="rate to send and receive at: one for all hosts, or one for each "
                          "in turn, e.g. 1gbit,100mbit or 50mbit/200mbit [1gbit]")
     up.add_argument("--offload", type=offload_of, default="on", metavar="on|off|N",
                     help="segmentation offload: TCP hands down pieces of as many packets as the "
@@ -82,12 +51,12 @@ def parse(argv, description):
     up.add_argument("--delay", type=DELAY, default=0, metavar="TIME",
                     help="one way, e.g. 50us; needs a kernel with netem [none]")
     up.add_argument("--slow", type=slow_host, action="append", default=[], metavar="HOST:FRACTION",
-                    help="of one core's time is all that its processes get, e.g. 2:0.3; once a host")
+                    help="share of a core that the host's processes get, e.g. 2:0.3; once per host")
     run = verb("run", "start MPI ranks on the hosts, round robin")
-    run.add_argument("-n", type=COUNT, dest="ranks", metavar="RANKS", help="[one a host]")
+    run.add_argument("-n", type=COUNT, dest="ranks", metavar="RANKS", help="[one per host]")
     run.add_argument("--per-host", type=COUNT, default=1, metavar="K",
                      help="neighbouring ranks placed together [1]")
-    run.add_argument("--mpiexec", help="a Hydra [build/release/mpiexec; unbuilt: in PATH]")
+    run.add_argument("--mpiexec", help="a Hydra [build/release/mpiexec if built, else in PATH]")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="[--] COMMAND")
     inside = verb("exec", "run one command on one host")
     inside.add_argument("host", type=COUNT, help="1 to N")
@@ -105,5 +74,3 @@ def parse(argv, description):
         raise Refused(f"--rate: {len(options.rate)} rates for {options.hosts} hosts: give one, or "
                       "one for each host")
     return options
-
-

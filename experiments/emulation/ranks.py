@@ -1,4 +1,4 @@
-"""What runs on the hosts."""
+"""run and exec: commands on the hosts."""
 
 import os
 import shutil
@@ -10,8 +10,8 @@ from emulation.system import (LINK, Refused, ROOT, folder_of, slow_text, space_o
 
 
 def environment(state):
-    """GRADWIRE_*: what gradwire writes to run.json. UCX: no way around the link through memory, and,
-    unless the caller says else, no handshake before a long message: it would queue behind the data."""
+    """GRADWIRE_*: for run.json. UCX: no transport that bypasses the link, and by default no
+    handshake before a long message, since it would queue behind the data."""
     os.environ.setdefault("UCX_RNDV_THRESH", "inf")
     if slow_text(state):
         os.environ["GRADWIRE_SLOW_HOSTS"] = slow_text(state)
@@ -24,7 +24,7 @@ def environment(state):
 
 
 def find_hydra(wanted):
-    own = os.path.join(ROOT, "build/release/mpiexec")  # the one that is known to start this MPI
+    own = os.path.join(ROOT, "build/release/mpiexec")  # it fits the MPI of this build
     names = [wanted or own] if wanted or os.path.exists(own) else ["mpiexec.hydra", "mpiexec"]
     for name in names:
         path = shutil.which(name)
@@ -35,7 +35,7 @@ def find_hydra(wanted):
 
 
 def find_command(words):
-    """`gradwire` is the tree's own where it is built."""
+    """The command with its absolute path; `gradwire` is this tree's, if built."""
     own = os.path.join(ROOT, "build/release/gradwire")
     first = own if words[0] == "gradwire" and os.path.exists(own) else words[0]
     if not shutil.which(first):
@@ -53,7 +53,7 @@ def enter(state, host, words):
 
 
 def run(options):
-    """mpiexec itself runs on host 1: it listens nowhere else."""
+    """mpiexec itself runs on host 1, and listens only there."""
     state = standing(options.name)
     folder = folder_of(options.name)
     enter(state, 1, [find_hydra(options.mpiexec), "-launcher", "ssh", "-launcher-exec",

@@ -1,31 +1,31 @@
-"""What makes a link of a pair of interfaces: token buckets, queues, segmentation offload.
+"""The links: token buckets, queues, segmentation offload.
 
-A bucket lets its bytes pass at once after a rest, so it bounds how exact a short message is: of a
-transfer of S bytes, S - bucket are shaped. A larger piece costs less processor time, since each
-piece is a timer's event, but has to fit into the bucket; what it leaves free there is the slack for
-timers that fire late, and what a timer is later than that is rate lost for good. Hence the bucket is
-as small as 64 KiB within 30% and 1 MiB within 2% ask for, the slack as large as timers are late, and
-the piece takes the rest. The bucket of a host that receives no slower than others send is a piece
-larger: what one sender's bucket let pass never waits there, so that it costs no second timer;
-several senders' does.
+After a rest a bucket lets its bytes pass at once, which limits the accuracy of short messages: of a
+transfer of S bytes, S - bucket are shaped. Each piece costs a timer event, so larger pieces cost
+less CPU time, but a piece has to fit into the bucket. The rest of the bucket is the slack for late
+timers; a timer later than that loses rate for good. Therefore the bucket is as small as an error of
+30% at 64 KiB and of 2% at 1 MiB demands, the slack as large as timers are late, and the piece takes
+the rest. If a host receives no slower than others send, its bucket is one piece larger: what one
+sender's bucket let pass never waits there and costs no second timer, only that of several senders
+does.
 
-A sender's own queue is short: the kernel bounds what a connection may have in it (TCP small queues),
-by default according to the connection's rate. With one first-in-first-out bucket for all of them
-whoever has the larger rate gets the larger share, and keeps it. So the bound is the same for all.
+A sender's own queue is short: the kernel limits a connection's bytes in it (TCP small queues), by
+default in proportion to the connection's rate. In one first-in-first-out bucket the connection with
+the larger rate would get, and keep, the larger share. So the limit is the same for all.
 """
 
 import json
 
 from emulation.system import Failed, LINK, address_of, space_of, system
 
-HEADERS = 14, 52  # bytes of Ethernet's, and of IP's and TCP's, in a packet
+HEADERS = 14, 52  # bytes in a packet: Ethernet; IP and TCP
 BUCKET = 20000  # bytes: 30% of 64 KiB with its headers
 BUCKET_S = 100e-6  # of the rate, if that is more: beyond 1.6 Gbit/s
-PIECE_S = 1e-3  # that a piece takes at most, unless two packets do: what TCP itself aims at
-LATE_S = 35e-6  # what timers are late where the cores compute; rarely more
-QUEUE_S = 0.05  # what a link queues before it drops
-OWN_QUEUE_S = 0.65e-3  # of a connection, or two pieces: while one passes, the next one waits
-LARGEST = 65536  # bytes of a piece that the kernel's interfaces take
+PIECE_S = 1e-3  # the longest time of a piece, unless two packets take longer: TCP's own aim
+LATE_S = 35e-6  # delay of timers while the cores compute; rarely more
+QUEUE_S = 0.05  # queue of a link before it drops packets
+OWN_QUEUE_S = 0.65e-3  # of a connection, or two pieces: one passes, the next one waits
+LARGEST = 65536  # bytes of a piece that the kernel's interfaces accept
 
 
 def frame(mtu):
@@ -37,7 +37,7 @@ def payload(mtu):
 
 
 def segments_of(rates, mtu, offload):
-    """The packets that TCP may hand down in one piece on a testbed of these (up, down) rates."""
+    """The packets in one of TCP's pieces on a testbed of these (up, down) rates."""
     if offload != "on":
         return min(1 if offload == "off" else offload, LARGEST // frame(mtu))
     slowest = min(map(min, rates))
@@ -47,7 +47,7 @@ def segments_of(rates, mtu, offload):
 
 
 def bucket_of(rate, piece):
-    """`piece`: bytes that have to fit in."""
+    """Bytes of a bucket that `piece` bytes fit into."""
     return round(max(BUCKET, rate / 8 * BUCKET_S, piece + rate / 8 * LATE_S))
 
 
@@ -71,14 +71,14 @@ def shape(space, device, rate, state):
 
 
 def settings(sends, state):
-    """Of a host's namespace that sends at this rate: {name in /proc/sys/net/ipv4: value}"""
+    """{name in /proc/sys/net/ipv4: value} of a host that sends at this rate."""
     piece = state["segments"] * frame(state["mtu"])
     return {"tcp_limit_output_bytes": max(round(2.2 * piece), round(sends / 8 * OWN_QUEUE_S)),
-            "tcp_min_tso_segs": state["segments"]}  # or slow connections' pieces are smaller
+            "tcp_min_tso_segs": state["segments"]}  # else slow connections have smaller pieces
 
 
 def shaping(space, device):
-    """As the kernel tells."""
+    """The rate and bucket of a device, as the kernel reports them."""
     for qdisc in json.loads(system("tc", "-j", "-n", space, "qdisc", "show", "dev", device).stdout):
         if qdisc["kind"] == "tbf":
             return {"rate_bits_per_s": qdisc["options"]["rate"] * 8,
@@ -87,7 +87,7 @@ def shaping(space, device):
 
 
 def line_rate(state, sender, receiver):
-    """Of the way between two hosts."""
+    """Bit/s from one host to another."""
     return min(state["rates"][sender - 1][0], state["rates"][receiver - 1][1])
 
 

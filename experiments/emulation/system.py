@@ -1,4 +1,4 @@
-"""Commands, namespaces, and the folder that keeps the state of a testbed."""
+"""Commands, namespaces, and the state folder of a testbed."""
 
 import contextlib
 import fcntl
@@ -53,7 +53,7 @@ def address_of(host):
 
 
 def namespaces(name):
-    """Those of this testbed that exist, whole or half built."""
+    """The existing namespaces of this testbed, even if it is half built."""
     mine = re.compile(rf"gw-{re.escape(name)}-(switch|\d+)")
     words = (line.split()[0] for line in system("ip", "netns", "list").stdout.splitlines() if line)
     return sorted(word for word in words if mine.fullmatch(word))
@@ -62,15 +62,15 @@ def namespaces(name):
 def processes(name):
     pids = set()
     for space in namespaces(name):
-        done = system("ip", "netns", "pids", space, check=False)  # fails for one half made
+        done = system("ip", "netns", "pids", space, check=False)  # fails in a half-built one
         pids |= {int(word) for word in done.stdout.split()}
     return pids - {os.getpid()}
 
 
 @contextlib.contextmanager
 def locked(folder):
-    """The state folder, made if need be and this process's alone. `down` removes it, so whoever has
-    waited for the lock looks whether it still is the folder of that name."""
+    """Locks the state folder, and makes it if necessary. `down` removes it, so after waiting for
+    the lock the folder must still be the one of that name."""
     while True:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
@@ -79,7 +79,7 @@ def locked(folder):
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise Refused(f"{folder}: {error.strerror}: not a folder of mine") from error
+            raise Refused(f"{folder}: {error.strerror}: not a folder of the testbed") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             own = os.fstat(fd)
@@ -93,7 +93,7 @@ def locked(folder):
 
 
 def load(name):
-    """What `up` wrote when it was done; None: nothing is up, or not all of it."""
+    """The state that `up` wrote at its end; None: the testbed is not up, or incomplete."""
     try:
         folder = os.lstat(folder_of(name))
         with open(os.path.join(folder_of(name), "state.json"), encoding="utf-8") as file:
@@ -121,12 +121,12 @@ def standing(name):
 
 
 def slow_text(state):
-    """HOST:FRACTION,..; empty: all hosts are as fast as this machine."""
+    """HOST:FRACTION,.. of the slow hosts."""
     return ",".join(f"{host}:{part:g}" for host, part in state.get("slow", {}).items())
 
 
 def rate_text(state):
-    """The hosts' rates in Mbit/s as `--rate` has them: one for all, or one each."""
+    """The hosts' rates in Mbit/s, in the notation of `--rate`."""
     def pair(up, down):
         return f"{up / 1e6:g}" + (f"/{down / 1e6:g}" if down != up else "")
     words = [pair(*rates) for rates in state["rates"]]

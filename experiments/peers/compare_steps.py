@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """The step without communication: gradwire against PyTorch on nets from small to large.
 
-Forward, loss, backward and SGD on one batch in memory, on one rank, with one thread and with two.
-Both sides take turns (a process each, round by round), and the ratios are formed within each
-round. PyTorch 2 from PyPI is the peer:
+Forward, loss, backward and SGD on one batch in memory, on one rank, with one and two threads. Both
+sides take turns, one process each per round, and ratios are formed within a round. The peer is
+PyTorch 2 from PyPI:
 
   python3 -m venv VENV && VENV/bin/pip install torch
   compare_steps.py --torch VENV/bin/python
@@ -13,11 +13,10 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from compare_torch import add_program, bench, run, spread
+
 # name: (hidden widths, batch, timed steps, rate)
 NETS = {
     "784-256-128-10 at 64": ("256,128", 64, 600, 0.1),
@@ -52,41 +51,26 @@ print(json.dumps([torch.__version__, statistics.median(took[-steps:])]))
 """
 
 
-def run(words, env):
-    done = subprocess.run(words, text=True, capture_output=True, check=False, env=env)
-    if done.returncode != 0:
-        last = (done.stderr.strip() or "no message").splitlines()[-1]
-        sys.exit(f"compare_steps: {words[0]}: status {done.returncode}: {last}")
-    return done.stdout
-
-
 def time_torch(options, net, threads):
-    layers, batch, steps, rate = net
-    words = [options.torch, "-c", TORCH, *map(str, (layers, batch, steps, rate, threads))]
-    version, seconds = json.loads(run(words, {**os.environ, "OMP_NUM_THREADS": str(threads)}))
-    options.version = version
+    words = [options.torch, "-c", TORCH, *map(str, (*net, threads))]
+    options.version, seconds = json.loads(run(words, env={**os.environ,
+                                                          "OMP_NUM_THREADS": str(threads)}))
     return seconds
 
 
 def time_gradwire(options, net, threads):
     layers, batch, steps, rate = net
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "step.json")
-        words = ["bench", "step", "--layers", layers, "--batch", batch, "--steps", steps, "--lr",
-                 rate, "--threads", threads, "--warmup", max(steps // 4, 3), "--comm",
-                 options.comm, "--json", out]
-        run([options.gradwire, *map(str, words)], dict(os.environ))
-        with open(out, encoding="utf-8") as file:
-            return json.load(file)["results"][0]["median_s"]
+    return bench([options.gradwire], "step", "--layers", layers, "--batch", batch, "--steps", steps,
+                 "--lr", rate, "--threads", threads, "--warmup", max(steps // 4, 3), "--comm",
+                 options.comm)[0]["median_s"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch", default=sys.executable, help="a Python that has PyTorch 2")
-    parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
+    add_program(parser, 5)
     parser.add_argument("--comm", default="allreduce", help="strategy [allreduce]")
     parser.add_argument("--threads", default="1,2", help="numbers of threads [1,2]")
-    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print(f"{'net':26} threads  gradwire ms  PyTorch ms  PyTorch / gradwire (least..most)")
     for threads in map(int, options.threads.split(",")):
@@ -97,8 +81,7 @@ def main():
                 theirs.append(time_torch(options, net, threads))
             ratios = [b / a for a, b in zip(ours, theirs)]
             print(f"{name:26} {threads:7}  {1e3 * statistics.median(ours):11.3f}  "
-                  f"{1e3 * statistics.median(theirs):10.3f}  {statistics.median(ratios):.2f} "
-                  f"({min(ratios):.2f}..{max(ratios):.2f})", flush=True)
+                  f"{1e3 * statistics.median(theirs):10.3f}  {spread(ratios, '.2f')}", flush=True)
     print(f"PyTorch {options.version}")
 
 

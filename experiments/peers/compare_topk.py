@@ -1,33 +1,24 @@
 #!/usr/bin/python3
 """Choosing the 1% largest gradients: gradwire's codec topk against torch.topk, one thread each.
 
-Both sides take turns within one run (A B A B ...); the ratios are formed within each round. What
-PyTorch's side does is what a gradient hook does: torch.topk of the magnitudes, then the values at
-the indices it found. It is tried in several ways, and the fastest of them, by size, is what counts.
-Its time is its one thread's processor time, so that whatever else the machine runs is not held
-against it; gradwire's is wall time. gradwire's side is `gradwire bench codec`: the whole encoding,
-bytes for the wire, with indices in order and ties broken by index. The data are of the same kind:
-normal, a scale of its own for each 4096 floats, an eighth exact zeros.
+Both sides take turns within one run (A B A B ...); ratios are formed within a round. PyTorch does
+what a gradient hook does: torch.topk of the magnitudes, then the values at these indices. For each
+size the fastest of several ways counts, by its thread's CPU time, so that other load on the machine
+does not count against it. gradwire's side is `gradwire bench codec`, in wall time: the whole
+encoding for the wire, with indices in order and ties broken by index. Both get data of the same
+kind: normal, a scale of its own for each 4096 floats, an eighth exact zeros.
 
 PyTorch is a peer to measure, not a dependency: apt-get install python3-torch.
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
-import re
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.append(os.path.join(ROOT, "analysis"))
-from tool import need
+from compare_torch import add_program, bench, machine_facts, need, run, spread
 
 SIZES = (940584, 23298088)  # gradients of the nets 784-256-128-10 and 784-2048-2048-10
 RATIO = 0.01
@@ -40,8 +31,8 @@ def gradient(torch, n):
 
 
 def ways(torch):
-    """How PyTorch can find the k largest: name -> function of the gradient and k."""
-    def by_value(x, k):  # ties would give more than k: kept out of the data
+    """How PyTorch can find the k largest: {name: function of the gradient and k}."""
+    def by_value(x, k):  # ties would give more than k; the data have none
         magnitude = x.abs()
         least = torch.kthvalue(magnitude, x.numel() - k + 1).values
         return torch.nonzero(magnitude >= least).flatten()
@@ -51,7 +42,7 @@ def ways(torch):
 
 
 def measure_torch(repeats):
-    """Runs in a child: {bytes: {way: median seconds}} as JSON."""
+    """In a child process: prints {bytes: {way: median seconds}} as JSON."""
     import torch  # pylint: disable=import-outside-toplevel
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -71,46 +62,16 @@ def measure_torch(repeats):
     print(json.dumps(result))
 
 
-def run(command, env=None):
-    done = subprocess.run(command, text=True, capture_output=True, check=False, env=env)
-    if done.returncode != 0:
-        last = (done.stderr.strip() or "no message").splitlines()[-1]
-        sys.exit(f"compare_topk: {' '.join(command)}: status {done.returncode}: {last}")
-    return done.stdout
-
-
 def measure_gradwire(program, repeats):
-    """{bytes: median seconds}, and what memcpy of the same span takes over the encoding's time."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "bench.json")
-        run([program, "bench", "codec", "--codecs", f"topk:ratio={RATIO}", "--repeats",
-             str(repeats), "--sizes", ",".join(map(str, SIZES)), "--json", out])
-        with open(out, encoding="utf-8") as file:
-            rows = json.load(file)["results"]
+    """{bytes: median seconds of encoding}, and {bytes: memcpy's time over that}."""
+    rows = bench([program], "codec", "--codecs", f"topk:ratio={RATIO}", "--repeats", repeats,
+                 "--sizes", ",".join(map(str, SIZES)))
     return ({row["bytes"]: row["encode"]["median_s"] for row in rows},
             {row["bytes"]: row["encode"]["over_memcpy"] for row in rows})
 
 
-def spread(values, form):
-    return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})"
-
-
-def describe_machine(gradwire, version):
-    """Lines that say where and with what the figures were taken."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        text = file.read()
-    model = re.search(r"model name\s*:\s*(.*)", text)
-    return [f"date: {datetime.date.today()}",
-            f"cpu: {model.group(1) if model else platform.machine()}",
-            f"avx512: {'avx512f' in text}",
-            f"cores: {os.cpu_count()}",
-            f"load_now: {os.getloadavg()[0]:.1f}",
-            f"pytorch: {version}",
-            f"gradwire: {run([gradwire, '--version']).strip()}", ""]
-
-
 def table(peer, own, memcpy):
-    """A row a size: the fastest way of PyTorch against gradwire, within each round."""
+    """One row per size: PyTorch's fastest way against gradwire, within each round."""
     lines = [f"{'bytes':>9}  {'PyTorch, ms':>24}  {'gradwire, ms':>24}  "
              f"{'PyTorch / gradwire':>22}  {'memcpy / gradwire':>20}  fastest of PyTorch"]
     for size in SIZES:
@@ -129,10 +90,9 @@ def table(peer, own, memcpy):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    add_program(parser, 5)
     parser.add_argument("--repeats", type=int, default=7, help="timings a round [7]")
-    parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
-    parser.add_argument("--out", help="results go to this file, too")
+    parser.add_argument("--out", help="also write the results to this file")
     parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.torch:
@@ -143,14 +103,16 @@ def main():
     peer, own, memcpy = ({size: [] for size in SIZES} for _ in range(3))
     for _ in range(options.rounds):
         child = json.loads(run([sys.executable, __file__, "--torch", "--repeats",
-                                str(options.repeats)], env))
+                                str(options.repeats)], env=env))
         seconds, over = measure_gradwire(options.gradwire, options.repeats)
         for size in SIZES:
             peer[size].append(child["seconds"][str(size)])
             own[size].append(seconds[size])
             memcpy[size].append(over[size])
-    lines = describe_machine(options.gradwire, child["version"])
-    lines.append(f"topk:ratio={RATIO}, one thread, {options.rounds} rounds of {options.repeats}")
+    facts = {**machine_facts(), "pytorch": child["version"],
+             "gradwire": run([options.gradwire, "--version"]).strip()}
+    lines = [*(f"{key}: {value}" for key, value in facts.items()), "",
+             f"topk:ratio={RATIO}, one thread, {options.rounds} rounds of {options.repeats}"]
     text = "\n".join(lines + table(peer, own, memcpy)) + "\n"
     print(text, end="")
     if options.out:

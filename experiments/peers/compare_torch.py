@@ -2,15 +2,15 @@
 r"""Step time of gradwire against PyTorch: same model, data, order of samples, batch and rate.
 
 784-256-128-10 (--layers) on Fashion-MNIST, global batch 64, SGD with rate 0.1, one thread a rank.
-With --testbed NAME the ranks run on that testbed's emulated hosts (experiments/testbed up), one a host
-in turn, DDP over Gloo with each of its hooks against the configurations given by --ours:
+With --testbed NAME the ranks run on that testbed's emulated hosts (experiments/testbed up), one per
+host in turn, and DDP over Gloo with each of its hooks meets the configurations given by --ours:
 
   compare_torch.py --testbed default --layers 2048,2048 \
       --ours 'ring=--comm allreduce:algo=sra' --ours 'qsgd8=--comm iallreduce --compress qsgd:bits=8'
 
-All sides take turns within one run (A B C A B C ...), so that a change of the machine's mood meets all of
-them; the ratios are formed within each round. A step's time is that of the slowest rank; the
-first steps are left out; the median of the rest counts. How PyTorch is used: torch_train.py.
+All sides take turns within one run (A B C A B C ...), so that a change of the machine affects all
+of them; ratios are formed within a round. A step's time is that of the slowest rank; the median
+counts, without the first steps. torch_train.py is PyTorch's side.
 
 PyTorch is a peer to measure, not a dependency: apt-get install python3-torch.
 """
@@ -50,11 +50,11 @@ SIDES = {
                                                 "qsgd:bits=8"]),
 }
 HOOKS = ("none", "fp16", "powersgd2")
-MEETINGS = itertools.count(29500)  # a port each: the last one may linger
+MEETINGS = itertools.count(29500)  # ports; the previous one may linger
 
 
-class Failed(Exception):
-    """What went wrong, in one line."""
+def fail(message):
+    sys.exit(f"{os.path.basename(sys.argv[0]).removesuffix('.py')}: {message}")
 
 
 def find_data():
@@ -64,12 +64,12 @@ def find_data():
     for folder in folders + ["/usr/share/datasets/fashion-mnist", "data/fashion-mnist"]:
         if os.path.exists(os.path.join(folder, "train-images-idx3-ubyte.gz")):
             return os.path.abspath(folder)
-    raise Failed("Fashion-MNIST not found: install dataset-fashion-mnist or set GW_DATA_DIR")
+    return fail("Fashion-MNIST not found: install dataset-fashion-mnist or set GW_DATA_DIR")
 
 
 def torch_environment():
-    """Environment of a PyTorch rank: one thread, and the right kernels where OpenBLAS is older than
-    the CPU and would fall back to its slowest ones."""
+    """Environment of a PyTorch rank: one thread, and fast kernels even if OpenBLAS is older than
+    the CPU and would choose its slowest ones."""
     env = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1",
                GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo"))
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -79,7 +79,7 @@ def torch_environment():
 
 
 def describe_torch():
-    """Runs in a child, in the environment of the measured ranks: what PyTorch computes with."""
+    """In a child process with the ranks' environment: prints which libraries PyTorch uses."""
     import torch  # pylint: disable=import-outside-toplevel
     torch.ones(256, 256) @ torch.ones(256, 256)
     with open("/proc/self/maps", encoding="utf-8") as file:
@@ -105,12 +105,21 @@ def run(command, **options):
                           **options)
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise Failed(f"{' '.join(command)}: status {done.returncode}: {last}")
+        fail(f"{' '.join(command)}: status {done.returncode}: {last}")
     return done.stdout
 
 
+def bench(program, *words):
+    """The results of `gradwire bench`; `program`: the words that start gradwire."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "bench.json")
+        run([*program, "bench", *map(str, words), "--json", out])
+        with open(out, encoding="utf-8") as file:
+            return json.load(file)["results"]
+
+
 def run_ranks(script, ranks, words, options, env):
-    """What each rank of a PyTorch script wrote to its --out, on this machine or on the testbed."""
+    """The --out of each rank of a PyTorch script, on this machine or on the testbed."""
     with tempfile.TemporaryDirectory() as folder:
         outs = [os.path.join(folder, f"{rank}.json") for rank in range(ranks)]
         meet, on = os.path.join(folder, "meet"), [[]] * ranks
@@ -132,7 +141,7 @@ def run_ranks(script, ranks, words, options, env):
         for child, error in zip(children, errors):
             if child.returncode != 0:
                 last = (error.strip() or "no message").splitlines()[-1]
-                raise Failed(f"{script}: status {child.returncode}: {last}")
+                fail(f"{script}: status {child.returncode}: {last}")
         results = []
         for out in outs:
             with open(out, encoding="utf-8") as file:
@@ -150,7 +159,7 @@ def run_torch(ranks, further, options, env):
 
 
 def mpi(ranks, options):
-    """The words that start `ranks` MPI ranks of what follows them."""
+    """The words that start `ranks` MPI ranks of the following command."""
     if options.testbed:
         return [TESTBED, "run", "--name", options.testbed, "--mpiexec", options.mpiexec, "-n",
                 str(ranks), "--"]
@@ -158,7 +167,7 @@ def mpi(ranks, options):
 
 
 def run_gradwire(ranks, further, options):
-    """Median over the timed steps of the slowest rank's seconds, as the run itself recorded them."""
+    """Median over the timed steps of the slowest rank's seconds, from batches.csv."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
         run([*mpi(ranks, options), options.gradwire, "train", "--data", options.data,
@@ -173,7 +182,7 @@ def run_gradwire(ranks, further, options):
 
 
 def measure(options, env):
-    """{side: [median seconds a step, one a round]}"""
+    """{side: [median seconds a step of each round]}"""
     figures = {name: [] for name in options.sides}
     for turn in range(options.rounds):
         for name in options.sides:
@@ -192,7 +201,8 @@ def spread(values, form):
 
 
 def table(figures, sides):
-    """Text: each side's step time, and how many times faster than each PyTorch on as many ranks."""
+    """Each side's step time, and PyTorch's divided by it, for each PyTorch side on as many
+    ranks."""
     peers = {name: [n for n in figures if sides[n][:2] == ("torch", sides[name][1])]
              for name in figures if sides[name][0] == "gradwire"}
     several = max(map(len, peers.values()), default=0) > 1
@@ -207,17 +217,21 @@ def table(figures, sides):
     return "\n".join(lines)
 
 
-def describe_machine(options, env):
+def machine_facts():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         text = file.read()
     model = re.search(r"model name\s*: (.*)", text)
+    return {"date": datetime.date.today().isoformat(),
+            "cpu": model.group(1) if model else platform.machine(),
+            "avx512": bool(re.search(r"\bavx512f\b", text)),
+            "cores": len(os.sched_getaffinity(0)),
+            "load_before": os.getloadavg()[0],
+            "kernel": platform.release()}
+
+
+def describe_machine(options, env):
     machine = {
-        "date": datetime.date.today().isoformat(),
-        "cpu": model.group(1) if model else platform.machine(),
-        "avx512": bool(re.search(r"\bavx512f\b", text)),
-        "cores": len(os.sched_getaffinity(0)),
-        "load_before": os.getloadavg()[0],
-        "kernel": platform.release(),
+        **machine_facts(),
         "pytorch": find_torch(env),
         "ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False",
         "layers": options.layers,
@@ -231,35 +245,44 @@ def describe_machine(options, env):
     return machine
 
 
+def write(prefix, text, content):
+    """PREFIX.txt and PREFIX.json."""
+    with open(prefix + ".txt", "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    with open(prefix + ".json", "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+
+
 def write_results(prefix, machine, figures, sides):
     text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
             for key, value in machine.items()]
     text += ["", table(figures, sides), "", "Median over the rounds (least..most) of a round's median."]
-    with open(prefix + ".txt", "w", encoding="utf-8") as file:
-        file.write("\n".join(text) + "\n")
-    with open(prefix + ".json", "w", encoding="utf-8") as file:
-        json.dump({"machine": machine, "step_s": figures}, file, indent=2)
-        file.write("\n")
+    write(prefix, "\n".join(text), {"machine": machine, "step_s": figures})
     print("\n".join(text))
+
+
+def add_program(parser, rounds):
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
 
 
 def add_common(parser):
     parser.add_argument("--testbed", metavar="NAME", help="run on this testbed's hosts")
-    parser.add_argument("--ranks", type=int, help="[one a host of the testbed, else 2]")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
+    parser.add_argument("--ranks", type=int, help="[one per host of the testbed, else 2]")
+    add_program(parser, 7)
     parser.add_argument("--mpiexec", default=os.path.join(ROOT, "build/release/mpiexec"))
 
 
 def find_link(options):
-    """The testbed's own description, and the number of ranks that follows from it."""
+    """The testbed's description, and the number of ranks by default."""
     options.link = None
     if options.testbed:
         status = subprocess.run([TESTBED, "status", "--json", "--name", options.testbed], text=True,
                                 capture_output=True, check=False)
         if status.returncode != 0:
-            raise Failed(status.stderr.strip() or f"--testbed {options.testbed}: it is not up: "
-                         "experiments/testbed up")
+            fail(status.stderr.strip() or f"--testbed {options.testbed} is not up: start it by "
+                 "experiments/testbed up")
         options.link = json.loads(status.stdout)
     options.ranks = options.ranks or (len(options.link["links"]) if options.link else 2)
 
@@ -286,12 +309,12 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_common(parser)
     parser.add_argument("--ours", type=named_words, action="append", metavar="NAME=OPTIONS",
-                        help="options of gradwire train that make a side; may be repeated")
+                        help="a side: options of gradwire train; may be repeated")
     parser.add_argument("--layers", default="256,128", help="hidden widths [256,128]")
     parser.add_argument("--steps", type=int, default=500, help="timed steps a run [500]")
     parser.add_argument("--warmup", type=int, default=100, help="steps before these [100]")
     parser.add_argument("--only", choices=["torch", "gradwire"], help="measure one program alone")
-    parser.add_argument("--out", help="results go to OUT.txt and OUT.json "
+    parser.add_argument("--out", help="write the results to OUT.txt and OUT.json "
                         "[experiments/peers/results-DATE]")
     parser.add_argument("--describe-torch", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -303,23 +326,18 @@ def main():
     options = parse()
     if options.describe_torch:
         describe_torch()
-        return 0
+        return
     if options.only != "gradwire":
         need("numpy", "torch")
-    try:
-        options.data = find_data()
-        find_link(options)
-        options.sides = choose_sides(options)
-        if options.only != "torch" and not shutil.which(options.gradwire):
-            raise Failed(f"{options.gradwire} is not built: cmake --build --preset release")
-        env = torch_environment()
-        machine = describe_machine(options, env)
-        write_results(options.out, machine, measure(options, env), options.sides)
-    except Failed as error:
-        print(f"compare_torch: {error}", file=sys.stderr)
-        return 1
-    return 0
+    options.data = find_data()
+    find_link(options)
+    options.sides = choose_sides(options)
+    if options.only != "torch" and not shutil.which(options.gradwire):
+        fail(f"{options.gradwire} is not built: cmake --build --preset release")
+    env = torch_environment()
+    machine = describe_machine(options, env)
+    write_results(options.out, machine, measure(options, env), options.sides)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-r"""Time of PyTorch's Gloo allreduce beside gradwire's (`gradwire bench allreduce`), by size.
+r"""Time of PyTorch's Gloo allreduce and of gradwire's (`gradwire bench allreduce`), by size.
 
   experiments/testbed up --hosts 2 --rate 1gbit
   gloo_allreduce.py --testbed default --sizes 65536,1048576,16777216 \
       --bench '--sizes 64K,1M,16M --algo ring,sra'
 
-float32, sum. The two take turns, round by round; ratios are formed within a round. A repetition takes
-as long as on its slowest rank; a round counts with its median. busbw is 2(P-1)/P of the bytes
-reduced per second, the part that each link must carry at least.
+float32, sum. The two take turns, round by round; ratios are formed within a round. The time of a
+repetition is that of its slowest rank, the time of a round its median. busbw is 2(P-1)/P of the
+bytes reduced per second, the least that each link must carry.
 """
 
 import argparse
@@ -16,11 +16,10 @@ import os
 import shlex
 import statistics
 import sys
-import tempfile
 import time
 
 import compare_torch
-from compare_torch import Failed, need
+from compare_torch import need
 
 
 def rank_main(options):
@@ -59,19 +58,14 @@ def run_gloo(options, env):
 
 
 def run_bench(options):
-    """Rows of `gradwire bench allreduce --json`: bytes, algorithm, codec, median_s, ..."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "bench.json")
-        compare_torch.run([*compare_torch.mpi(options.ranks, options), options.gradwire, "bench",
-                           "allreduce", *options.bench, "--json", out])
-        with open(out, encoding="utf-8") as file:
-            found = json.load(file)
-    rows = found["results"]
+    """{(bytes, algorithm and codec): median seconds}"""
+    rows = compare_torch.bench([*compare_torch.mpi(options.ranks, options), options.gradwire],
+                               "allreduce", *options.bench)
     return {(row["bytes"], f"{row['algorithm']} {row['codec']}"): row["median_s"] for row in rows}
 
 
 def measure(options, env):
-    """{(bytes, side): [median seconds, one a round]}"""
+    """{(bytes, side): [median seconds of each round]}"""
     figures = {}
     for turn in range(options.rounds):
         found = {(size, "gloo"): seconds for size, seconds in run_gloo(options, env).items()}
@@ -108,10 +102,10 @@ def parse():
     compare_torch.add_common(parser)
     parser.add_argument("--sizes", type=sizes_of, default=[65536, 1 << 20, 1 << 24], metavar="BYTES,..",
                         help="of Gloo's allreduces [65536,1048576,16777216]")
-    parser.add_argument("--repeats", type=int, default=20, help="timed, a size and round [20]")
+    parser.add_argument("--repeats", type=int, default=20, help="per size and round [20]")
     parser.add_argument("--bench", type=shlex.split, metavar="OPTIONS",
-                        help="of gradwire bench allreduce; without it Gloo is measured alone")
-    parser.add_argument("--out", help="results go to OUT.txt and OUT.json [only printed]")
+                        help="of gradwire bench allreduce; without them Gloo is measured alone")
+    parser.add_argument("--out", help="write the results to OUT.txt and OUT.json [only print]")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--meet", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -121,30 +115,21 @@ def main():
     options = parse()
     if options.rank is not None:
         rank_main(options)
-        return 0
+        return
     need("torch")
-    try:
-        compare_torch.find_link(options)
-        env = compare_torch.torch_environment()
-        about = {"pytorch": compare_torch.find_torch(env), "link": options.link,
-                 "ranks": options.ranks, "bench": options.bench, "repeats": options.repeats}
-        figures = measure(options, env)
-    except Failed as error:
-        print(f"gloo_allreduce: {error}", file=sys.stderr)
-        return 1
+    compare_torch.find_link(options)
+    env = compare_torch.torch_environment()
+    about = {"pytorch": compare_torch.find_torch(env), "link": options.link,
+             "ranks": options.ranks, "bench": options.bench, "repeats": options.repeats}
+    figures = measure(options, env)
     text = table(figures, options.ranks)
     print(text)
     if options.out:
-        with open(options.out + ".txt", "w", encoding="utf-8") as file:
-            file.write("".join(f"{key}: {json.dumps(value)}\n" for key, value in about.items())
-                       + "\n" + text + "\n")
-        with open(options.out + ".json", "w", encoding="utf-8") as file:
-            json.dump({"about": about, "rows": [
-                {"bytes": size, "side": side, "seconds": values}
-                for (size, side), values in figures.items()]}, file, indent=2)
-            file.write("\n")
-    return 0
+        head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in about.items())
+        compare_torch.write(options.out, f"{head}\n{text}", {"about": about, "rows": [
+            {"bytes": size, "side": side, "seconds": values}
+            for (size, side), values in figures.items()]})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

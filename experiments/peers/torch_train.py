@@ -1,12 +1,12 @@
-"""One timed PyTorch run of the main job's step; compare_torch.py starts one process a rank.
+"""One timed PyTorch run of the main job's step; compare_torch.py starts one process per rank.
 
-The fastest plain form of this loop that we know: images are float tensors in memory, put in the
-order of the visit beforehand, so that a batch is a slice and costs nothing; one thread a rank;
-denormals flushed; zero_grad(set_to_none=True); with several ranks DistributedDataParallel over
-Gloo with gradients as views of its buckets (one for the default layers), optionally with one of
-PyTorch's own hooks that compress what is exchanged (--hook). No loss is read
-back and nothing is printed within the loop. SGD(foreach=True), static_graph=True and gradients
-copied out of the bucket were each tried in turns with this form: none was faster beyond the noise.
+This is the fastest plain form of the loop that we know. Images are float tensors in memory, already
+in the order of the visit, so a batch is a slice and costs nothing. One thread per rank; denormals
+flushed; zero_grad(set_to_none=True). Several ranks use DistributedDataParallel over Gloo with
+gradients as views of its buckets (one for the default layers), optionally with one of PyTorch's
+compressing hooks (--hook). The loop reads no loss back and prints nothing. In turns with this form,
+SGD(foreach=True), static_graph=True and gradients copied out of the bucket were not faster beyond
+the noise.
 """
 
 import argparse
@@ -59,7 +59,8 @@ def read_idx(path, header):
 
 
 def load(folder, batch, rank, ranks, seed):
-    """This rank's part of every full batch of epoch 0: (batches, local, 784) and (batches, local)."""
+    """This rank's part of each full batch of epoch 0: (batches, local, 784) and (batches,
+    local)."""
     labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte.gz"), 8)
     images = read_idx(os.path.join(folder, "train-images-idx3-ubyte.gz"), 16)
     images = images.reshape(len(labels), -1)
@@ -88,7 +89,7 @@ def build(layers, ranks, hook):
                                         broadcast_buffers=False, **buckets)
         if hook == "fp16":
             model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-        elif hook == "powersgd2":  # from step 2 on, the earliest that its error feedback allows
+        elif hook == "powersgd2":  # from step 2, the earliest that its error feedback allows
             state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2,
                                                 start_powerSGD_iter=2)
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
@@ -117,7 +118,8 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--meet", required=True, help="where the ranks meet: a file, or tcp://ADDRESS:PORT of rank 0")
+    parser.add_argument("--meet", required=True,
+                        help="where the ranks meet: a file, or tcp://ADDRESS:PORT of rank 0")
     parser.add_argument("--layers", type=lambda text: [int(n) for n in text.split(",")],
                         default=[256, 128], help="hidden widths [256,128]")
     parser.add_argument("--hook", choices=["none", "fp16", "powersgd2"], default="none")
@@ -143,7 +145,7 @@ def main():
         json.dump({"step_s": times, "loss": loss}, file)
     if args.ranks > 1:
         dist.barrier()
-        os._exit(0)  # Gloo's own end can wait for ever for a peer that went first
+        os._exit(0)  # Gloo's shutdown can wait forever for a peer that has exited
 
 
 if __name__ == "__main__":
