@@ -1,6 +1,8 @@
-"""The parts of `analysis/report` and `analysis/compare`, which read only run folders.
+"""The parts of `gradwire report`, `compare`, `show` and `table`, which read only run folders.
 
-runs.py finds and reads run folders (loose.py: runs of no study, batches.py: rows, shape.py: the
-required types) into model.py's classes. stats.py and fits.py compute, verdicts.py writes sentences,
-sidebyside.py compares two results. charts/ has one file per chart, figure.py renders them, page.py
-composes the report of markup.py's elements, summary.py writes the table."""
+shape.py says what must be in the files of a run, info.py looks things up in run.json, steps.py reads
+the rows: these three need only the standard library. runs.py finds and reads run folders (loose.py:
+runs of no study, batches.py: means of rows) into the classes of model.py. stats.py and fits.py
+compute, verdicts.py writes sentences, sidebyside.py compares two results. charts/ has one file per
+chart, figure.py renders them, page.py composes the report of the elements of markup.py, summary.py
+writes the table."""

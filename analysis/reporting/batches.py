@@ -11,13 +11,12 @@ import numpy as np
 import pandas
 
 from reporting.shape import Bad, open_regular
+from reporting.steps import KEYS, columns_of
 
 WARM_UP, MORE_THAN = 10, 20
 WARM_UP_RULE = (f"The first {WARM_UP} steps of a run of more than {MORE_THAN} are in no figure; "
                 "shorter runs count in full.")
 PIECE_ROWS = 50_000
-MOST_COLUMNS = 500  # hardware counters have a column each
-KEYS = ("rank", "step", "wall_s")
 NO_MEAN = {"rank", "epoch", "step", "t_start_s", "source"}
 
 
@@ -31,18 +30,6 @@ class Batches:
 
 def warm_up(steps):
     return WARM_UP if steps > MORE_THAN else 0
-
-
-def columns_of(file):
-    line = file.readline(1 << 16)
-    if not line.endswith(b"\n"):
-        raise Bad("batches.csv: no line of titles")
-    names = line.decode("utf-8", "replace").rstrip("\r\n").split(",")
-    lacking = [name for name in KEYS if name not in names]
-    if lacking or len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
-        raise Bad(f"batches.csv: no column {lacking[0]}" if lacking
-                  else "batches.csv: a column twice, or too many")
-    return names
 
 
 class Sums:

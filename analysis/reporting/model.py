@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from statistics import median
 
+from reporting.info import bound
+
 
 @dataclass
 class Run:
@@ -26,13 +28,12 @@ class Run:
     @property
     def bound_s(self):
         """The bound of its step; None: not measured (train --bound)."""
-        bound_s = (self.info.get("bound") or {}).get("bound_s", 0)
-        return bound_s if bound_s > 0 else None
+        return bound(self.info, self.step_s)[0]
 
     @property
     def of_bound(self):
         """How many times that bound its step took."""
-        return None if self.bound_s is None else self.step_s / self.bound_s
+        return bound(self.info, self.step_s)[1]
 
 
 @dataclass

@@ -10,12 +10,12 @@ import numpy as np
 
 from reporting import loose, shape
 from reporting.batches import read_batches
+from reporting.info import LINK_COST, number, resumed
 from reporting.model import Cell, Results, Run
 from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
-LINK_COST = 0.05  # of a core for each rank that trains, from which on a run is marked
 MARK_LINK = f"the emulated link took more than {LINK_COST:.0%} of a core a rank"
 MARK_RESUMED = "interrupted and started again"
 CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended
@@ -96,9 +96,9 @@ def marks_of(info, means):
         marks.append("oversubscribed")
     if info["link"]:
         marks.append("emulated link")
-        if ((info["link"].get("cost") or {}).get("cores_per_rank") or 0) > LINK_COST:
+        if number(info, "link.cost.cores_per_rank") > LINK_COST:
             marks.append(MARK_LINK)
-    if info.get("resumed") or info.get("interruptions"):
+    if resumed(info):
         marks.append(MARK_RESUMED)
     if info["results"]["stopped_by"] in CUT_SHORT:
         marks.append(f"cut short by {info['results']['stopped_by']}")

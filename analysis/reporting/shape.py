@@ -3,7 +3,7 @@ described is refused here, with the place in it, so that nothing after this has 
 
 A shape is one of the kinds below; a dict (an object that has these keys, those that end in ? if it
 likes, and any others); a list with one shape (of its members); Map(shape), an object with any keys;
-Maybe(shape), which may be null; or a set of texts."""
+Maybe(shape), which may be null; a pair of shapes, the second for objects; or a set of texts."""
 
 import json
 import math
@@ -20,6 +20,8 @@ TEXT, NUMBER, COUNT, YES_NO, SCALAR = "a text", "a number", "a whole number from
 
 # No page and no drawing can hold these.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+# A terminal may take these for commands, and a line ends at some.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass
@@ -41,13 +43,22 @@ def printable(text):
     return UNPRINTABLE.sub(lambda hit: f"\\x{ord(hit[0]):02x}", text.replace("\n", "\\n"))
 
 
-def open_regular(path):
-    """A file object of bytes. Links are not followed: they may lead out of the results."""
+def plain(text):
+    """The same as one line that is safe on a terminal."""
+    return CONTROL.sub("?", text)
+
+
+def open_regular(path, links=False):
+    """A file object of bytes. In results that were searched for runs, links are not followed: they may
+    lead out of them."""
     name = os.path.basename(path)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC |
+                     (0 if links else os.O_NOFOLLOW))
+    except ValueError as error:  # a zero byte in the path
+        raise Bad(f"{name}: {error}") from error
     except OSError as error:
-        raise Bad(f"{name}: a link, not followed" if os.path.islink(path)
+        raise Bad(f"{name}: a link, not followed" if os.path.islink(path) and not links
                   else f"{name}: {error.strerror}") from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -59,17 +70,22 @@ def refuse_constant(name):
     raise ValueError(f"{name} is no number")
 
 
-def read_json(path, schema, shape):
-    """The object in a file, checked."""
+def load_json(path, links=False):
+    """What a file holds, of whatever type."""
     name = os.path.basename(path)
-    with open_regular(path) as file:
+    with open_regular(path, links) as file:
         text = file.read(LIMIT + 1)
     if len(text) > LIMIT:
         raise Bad(f"{name}: longer than {LIMIT >> 20} MiB")
     try:
-        value = json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+        return json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise Bad(f"{name}: not valid JSON ({error})") from error
+
+
+def read_json(path, schema, shape):
+    """The object in a file, checked."""
+    name, value = os.path.basename(path), load_json(path)
     if not isinstance(value, dict) or "schema" not in value:
         raise Bad(f"{name}: has no schema: not written by gradwire")
     if value["schema"] != schema or isinstance(value["schema"], bool):
@@ -121,6 +137,8 @@ def check(value, shape, where):
     if isinstance(shape, Maybe):
         if value is not None:
             check(value, shape.of, where)
+    elif isinstance(shape, tuple):
+        check(value, shape[isinstance(value, dict)], where)
     elif isinstance(shape, set):
         if not isinstance(value, str) or value not in shape:
             raise Bad(f"{where} is {short(value)}, not one of {', '.join(sorted(shape))}")

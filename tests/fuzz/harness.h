@@ -22,9 +22,6 @@ void gw_fuzz_folder_close(gw_fuzz_folder *f);
 /** Forget the last message, so that an error without one of its own is noticed. */
 void gw_fuzz_forget(void);
 
-/** `text` is some UTF-8 without control characters, or with newlines alone. */
-void gw_fuzz_printable(const char *text, bool lines);
-
 /** `e` is GW_OK, or an error that says so in one line of printable UTF-8 and is the user's to mend:
  *  memory that ran out is none, for then a claim of the input was allocated. */
 void gw_fuzz_answer(gw_err e);

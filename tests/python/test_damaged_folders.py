@@ -96,8 +96,19 @@ class Damaged(ReportCase):
         self.assertTrue(text.strip())
         self.assertTrue(text.isprintable(), repr(text))
 
+    def look(self, show, folder):
+        """What is shown of a folder goes to a terminal, or into a program that reads JSON."""
+        try:
+            run = show.read(folder)
+        except show.Bad as error:
+            self.one_line(str(error))
+            return
+        self.assertEqual(json.loads(json.dumps(show.document(run, run)))["dir"], folder)
+        for line in show.Page([run, run], True, False, 80).lines():
+            self.assertEqual(line, show.plain(line))
+
     def test_reading(self):
-        table = script("table")
+        table, show = script("table"), script("show")
         first = runs.read_results(self.whole)
         self.assertEqual(len(first[0].cells), 2)
         taken = 0
@@ -122,8 +133,9 @@ class Damaged(ReportCase):
                     self.one_line(str(error))
                 try:
                     table.table({"run": table.read_run(os.path.dirname(self.files("run.json")[0]))})
-                except table.BadRun as error:
+                except table.Bad as error:
                     self.one_line(str(error))
+                self.look(show, os.path.dirname(self.files("run.json")[0]))
             shutil.copy(self.path("kept"), path)
         # Some damage leaves a folder as good as it was, and some does not.
         self.assertGreater(taken, ROUNDS // 10)

@@ -16,7 +16,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/gloo_allreduce.py": ([], ["torch"]),
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
-FREE = {"analysis/table", "analysis/trace-check", "experiments/supervise", "experiments/testbed",
+FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise", "experiments/testbed",
         "experiments/peers/compare_steps.py"}
 
 

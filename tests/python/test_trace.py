@@ -431,7 +431,7 @@ class Broken(unittest.TestCase):
         self.refused("No such file", "/nonexistent/trace.json")
         self.refused("required: FILE")
         self.refused("--batches belongs to one trace, not to 2", right, right, "--batches", path)
-        self.refused("a column is missing", right, "--batches", right)
+        self.refused("no column rank", right, "--batches", right)
 
     def refused(self, said, *words):
         done = check(*words)

@@ -1,0 +1,67 @@
+"""What run.json says, looked up by paths such as "machine.ranks", whatever else may stand there. For
+`gradwire show`; the report checks the whole file first (shape.py). Python's own library does."""
+
+import math
+import os
+
+from reporting.shape import RUN_SCHEMA, Bad, is_number, load_json, plain
+
+LINK_COST = 0.05  # of a core for each rank that trains: beyond it overlap looks worse than it is
+
+
+def look(info, path):
+    """None: absent."""
+    for key in path.split("."):
+        info = info.get(key) if isinstance(info, dict) else None
+    return info
+
+
+def number(info, path):
+    """NaN: absent."""
+    value = look(info, path)
+    return float(value) if is_number(value) else math.nan
+
+
+def text(info, path, absent="absent"):
+    """A line that is safe on a terminal."""
+    value = look(info, path)
+    return plain(value) if isinstance(value, str) else absent
+
+
+def items(info, path):
+    value = look(info, path)
+    return value if isinstance(value, list) else []
+
+
+def bound(info, step_s):
+    """(the bound of the run's step, the step time over it); None: not measured (train --bound)."""
+    bound_s = number(info, "bound.bound_s")
+    if not bound_s > 0:
+        return None, None
+    return bound_s, None if step_s is None else step_s / bound_s
+
+
+def resumed(info):
+    return bool(info.get("resumed") or info.get("interruptions"))
+
+
+def whole(info, path):
+    """A number of steps or ranks; Bad where it is none."""
+    value = look(info, path)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Bad(f"run.json: lacks {path}: not a whole run's")
+    if not 0 <= value <= 1 << 53:  # a double counts to there
+        raise Bad(f"run.json: {path} is {str(value)[:40]}: damaged")
+    return value
+
+
+def read_info(folder):
+    """run.json of a finished run, of any schema up to the present one."""
+    info = load_json(os.path.join(folder, "run.json"), links=True)
+    schema = look(info, "schema")
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise Bad("run.json: has no schema number: not written by gradwire train")
+    if not 1 <= schema <= RUN_SCHEMA:
+        raise Bad(f"run.json: schema {str(schema)[:40]}, this version knows 1 to {RUN_SCHEMA}: use the "
+                  "version that wrote it")
+    return info
