@@ -3,17 +3,29 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "checkpoint/worker.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 #include "run/codec_stats.h"
 
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 typedef enum phase { REST, WRITING, COMMITTING } phase;
+
+/* A job beside the rank's main thread; it makes no MPI call. */
+typedef struct worker {
+    gw_err (*job)(gw_checkpoint *c);
+    pthread_t thread;
+    bool begun; /* and not waited for */
+    atomic_bool done;
+    gw_err result; /* and its message */
+    char message[1024];
+} worker;
 
 /* What a rank's thread has written, for rank 0. */
 typedef struct part {
@@ -26,7 +38,7 @@ struct gw_checkpoint {
     char dir[GW_STORE_PATH];
     int rank, ranks;
     bool agree; /* replicas must be equal after each step */
-    gw_worker *worker;
+    worker worker;
     /* the same on all ranks */
     phase phase;
     int64_t at;    /* the step that a vote has chosen; 0: none */
@@ -49,6 +61,45 @@ struct gw_checkpoint {
     char warning[1100];
 };
 
+/* ---- the thread ---- */
+
+static void *work(void *p) {
+    gw_checkpoint *c = p;
+    worker *w = &c->worker;
+    w->result = w->job(c);
+    if (w->result != GW_OK)
+        snprintf(w->message, sizeof w->message, "%s", gw_err_text());
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+/* Signals are the main thread's, whose system calls they are to interrupt. */
+static void worker_start(gw_checkpoint *c, gw_err (*job)(gw_checkpoint *c)) {
+    worker *w = &c->worker;
+    sigset_t all, before;
+    sigfillset(&all);
+    *w = (worker){.job = job};
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&w->thread, NULL, work, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->begun = rc == 0;
+    if (w->begun)
+        return;
+    w->result = GW_ERR_NOMEM;
+    snprintf(w->message, sizeof w->message, "cannot start a thread that writes it: %s",
+             strerror(rc));
+}
+
+/* What the job returned, with its message. */
+static gw_err worker_wait(worker *w) {
+    if (w->begun)
+        pthread_join(w->thread, NULL);
+    w->begun = false;
+    gw_err e = w->result;
+    w->result = GW_OK;
+    return e == GW_OK ? GW_OK : gw_fail(e, "%s", w->message);
+}
+
 /* ---- opening ---- */
 
 static gw_err allocate(gw_checkpoint *c) {
@@ -66,13 +117,11 @@ static gw_err allocate(gw_checkpoint *c) {
     }
     if (c->rank == 0 && !c->agree)
         GW_TRY(gw_alloc(&c->mean, c->state.n, sizeof(float)));
-    return gw_worker_open(&c->worker);
+    return GW_OK;
 }
 
 static gw_err open_mine(gw_checkpoint *c) {
-    int len = snprintf(c->dir, sizeof c->dir, "%s/model.ckpt.d", c->s.out);
-    if (len >= (int)sizeof c->dir)
-        return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
+    GW_TRY(gw_store_path(c->dir, c->s.c->out, GW_STORE_FOLDER));
     GW_TRY(allocate(c));
     return c->rank == 0 ? gw_store_sweep(c->dir) : GW_OK;
 }
@@ -103,7 +152,7 @@ gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup)
 void gw_checkpoint_close(gw_checkpoint *c) {
     if (!c)
         return;
-    gw_worker_close(c->worker);
+    worker_wait(&c->worker);
     if (c->rank == 0 && c->phase != REST)
         gw_store_abandon(c->temp);
     gw_rank_state_free(&c->state);
@@ -117,7 +166,8 @@ void gw_checkpoint_close(gw_checkpoint *c) {
 bool gw_checkpoint_due(gw_checkpoint *c, int64_t step) {
     if (!c)
         return false;
-    bool due = step == c->at || (c->s.every_steps > 0 && step % c->s.every_steps == 0);
+    int64_t every = c->s.c->checkpoint_steps;
+    bool due = step == c->at || (every > 0 && step % every == 0);
     if (due && c->phase != REST) {
         c->counts.late += !c->owed;
         c->owed = true;
@@ -137,9 +187,10 @@ bool gw_checkpoint_has(const gw_checkpoint *c, int64_t step) {
 void gw_checkpoint_ballot(gw_checkpoint *c, gw_ballot *ballot) {
     if (!c)
         return;
-    bool clock = c->rank == 0 && c->s.every_s > 0 && c->phase == REST;
-    ballot->keep_due = clock && gw_ledger_now() - c->last_s >= c->s.every_s;
-    ballot->writing = c->phase != REST && !gw_worker_idle(c->worker);
+    double every_s = c->s.c->checkpoint_s;
+    bool clock = c->rank == 0 && every_s > 0 && c->phase == REST;
+    ballot->keep_due = clock && gw_ledger_now() - c->last_s >= every_s;
+    ballot->writing = c->phase != REST && c->worker.begun && !atomic_load(&c->worker.done);
 }
 
 /* ---- taking ---- */
@@ -178,18 +229,16 @@ static gw_err write_model(gw_checkpoint *c) {
 }
 
 /* On the thread, as `commit` is. */
-static gw_err write_part(void *ctx) {
-    gw_checkpoint *c = ctx;
+static gw_err write_part(gw_checkpoint *c) {
     const gw_rank_state *r = &c->state;
     c->mine.params_crc32 = (uint32_t)crc32_z(0, (const Bytef *)r->params, r->n * sizeof *r->params);
     GW_TRY(gw_rank_state_save(&c->state, c->temp, c->rank, &c->mine.bytes, &c->mine.crc32));
     return c->rank == 0 ? write_model(c) : GW_OK;
 }
 
-static gw_err commit(void *ctx) {
-    gw_checkpoint *c = ctx;
+static gw_err commit(gw_checkpoint *c) {
     GW_TRY(gw_rows_sync(c->s.rows));
-    return gw_store_commit(c->temp, &c->manifest, c->s.keep, c->final);
+    return gw_store_commit(c->temp, &c->manifest, c->s.c->checkpoint_keep, c->final);
 }
 
 /* Of the same in a row once: *since. */
@@ -255,7 +304,7 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
     GW_TRY(sum_up(c));
     c->taken = at->step;
     c->phase = WRITING;
-    gw_worker_start(c->worker, write_part, c);
+    worker_start(c, write_part);
     return GW_OK;
 }
 
@@ -300,7 +349,7 @@ static gw_err gather(gw_checkpoint *c) {
 
 /* Rank 0's thread is done, and knows. */
 static gw_err conclude(gw_checkpoint *c) {
-    gw_err e = gw_worker_wait(c->worker);
+    gw_err e = worker_wait(&c->worker);
     int complete = c->final[0] != '\0';
     GW_TRY(gw_bcast(&complete, 1, MPI_INT, 0, c->s.comm));
     if (!complete) {
@@ -322,7 +371,7 @@ static gw_err conclude(gw_checkpoint *c) {
 static gw_err advance(gw_checkpoint *c) {
     if (c->phase == COMMITTING)
         return conclude(c);
-    gw_err e = gw_agree(c->s.comm, gw_worker_wait(c->worker));
+    gw_err e = gw_agree(c->s.comm, worker_wait(&c->worker));
     if (e != GW_OK) {
         failed(c);
         return gw_err_alone(e) ? e : GW_OK;
@@ -331,7 +380,7 @@ static gw_err advance(gw_checkpoint *c) {
     c->phase = COMMITTING;
     c->final[0] = '\0';
     if (c->rank == 0)
-        gw_worker_start(c->worker, commit, c);
+        worker_start(c, commit);
     return GW_OK;
 }
 

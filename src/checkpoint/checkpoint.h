@@ -9,20 +9,17 @@
 #include "base/rows.h"
 #include "checkpoint/position.h"
 #include "checkpoint/store.h"
+#include "run/config.h"
 #include "run/vote.h"
 
 struct gw_codec_stats;
 typedef struct gw_checkpoint gw_checkpoint;
 
 typedef struct gw_checkpoint_setup {
-    const char *out; /* the run's folder */
-    int64_t every_steps;
-    double every_s; /* 0: by steps */
-    int keep;
+    const gw_train_config *c; /* where to, how often, how many */
     gw_stepper *stepper;
     struct gw_codec_stats *stats;
-    gw_rows
-        *rows; /* rank 0's: what `facts` mark of them is synced before a checkpoint is complete */
+    gw_rows *rows; /* rank 0's: what `facts` mark of them is synced before one is complete */
     MPI_Comm comm;
 } gw_checkpoint_setup;
 

@@ -20,7 +20,8 @@ static const char *const shaping[] = {
 enum {
     SAME = sizeof same / sizeof *same,
     EXCHANGE = sizeof exchange / sizeof *exchange,
-    SHAPING = sizeof shaping / sizeof *shaping
+    SHAPING = sizeof shaping / sizeof *shaping,
+    REASON = 256
 };
 
 /* ---- writing ---- */
@@ -113,11 +114,23 @@ gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *f
     return GW_OK;
 }
 
-bool gw_facts_whole(const json_t *facts, const gw_facts_of *run) {
-    for (int i = 0; i < EXCHANGE; i++)
+/* Why what the exchange carried is of no use here; "": it is, each rank has what it had. */
+static void reason(const json_t *facts, const gw_facts_of *run, char why[REASON]) {
+    int64_t ranks = number_of(facts, "ranks");
+    *why = '\0';
+    for (int i = EXCHANGE - 1; i >= 0; i--)
         if (!option_same(facts, run, exchange[i]))
-            return false;
-    return number_of(facts, "ranks") == run->ranks;
+            snprintf(why, REASON, "--%s %.100s then, %.100s now", exchange[i],
+                     option_then(facts, exchange[i]), option_now(run, exchange[i]));
+    if (ranks != run->ranks)
+        snprintf(why, REASON, "%lld rank%s then, %d now", (long long)ranks, ranks == 1 ? "" : "s",
+                 run->ranks);
+}
+
+bool gw_facts_whole(const json_t *facts, const gw_facts_of *run) {
+    char why[REASON];
+    reason(facts, run, why);
+    return !*why;
 }
 
 bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run) {
@@ -126,37 +139,11 @@ bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run) {
 
 /* ---- what is lost ---- */
 
-/* Why the exchange starts anew. */
-static void reason(const json_t *facts, const gw_facts_of *run, FILE *to) {
-    int64_t ranks = number_of(facts, "ranks");
-    if (ranks != run->ranks) {
-        fprintf(to, "resume: %lld rank%s then, %d now: ", (long long)ranks, ranks == 1 ? "" : "s",
-                run->ranks);
-        return;
-    }
-    for (int i = 0; i < EXCHANGE; i++)
-        if (!option_same(facts, run, exchange[i])) {
-            fprintf(to, "resume: --%s %.100s then, %.100s now: ", exchange[i],
-                    option_then(facts, exchange[i]), option_now(run, exchange[i]));
-            return;
-        }
-}
-
-static void changed(const json_t *facts, const gw_facts_of *run, FILE *to) {
-    int64_t ranks = number_of(facts, "ranks");
-    for (int i = 0; i < SHAPING; i++)
-        if (!option_same(facts, run, shaping[i]))
-            fprintf(to, "resume: changed: --%s '%.100s' then, '%.100s' now\n", shaping[i],
-                    option_then(facts, shaping[i]), option_now(run, shaping[i]));
-    if (ranks != run->ranks)
-        fprintf(to, "resume: changed: %lld rank%s then, %d now%s\n", (long long)ranks,
-                ranks == 1 ? "" : "s", run->ranks,
-                run->c->lr_linear ? ", and with them the rate (--lr-scaling linear)" : "");
-}
-
-static void dropped(const json_t *facts, const gw_facts_of *run, bool inside, FILE *to) {
-    bool whole = gw_facts_whole(facts, run);
+static gw_err exchange_lost(const json_t *facts, const gw_facts_of *run, bool inside,
+                            gw_notes *to) {
+    char why[REASON];
     const char *strategy = text_of(facts, "strategy_state"), *codec, *algo, *table;
+    reason(facts, run, why);
     gw_facts_choices(facts, &codec, &algo, &table);
     const struct {
         bool is;
@@ -166,52 +153,41 @@ static void dropped(const json_t *facts, const gw_facts_of *run, bool inside, FI
                 {*table || codec, "codec and algorithm are chosen anew"},
                 {inside && strcmp(option_now(run, "data-layout"), "sharded") == 0,
                  "the rest of the epoch visits samples of other shards"}};
-    for (size_t i = 0; !whole && i < sizeof lost / sizeof *lost; i++)
-        if (lost[i].is) {
-            reason(facts, run, to);
-            fprintf(to, "%s\n", lost[i].what);
-        }
-    if (!whole && *strategy) {
-        reason(facts, run, to);
-        fprintf(to, "what --comm %.100s carried from step to step is dropped\n", strategy);
-    }
+    for (size_t i = 0; *why && i < sizeof lost / sizeof *lost; i++)
+        if (lost[i].is)
+            GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED, "%s: %s", why, lost[i].what));
+    return *why && *strategy
+               ? gw_notes_add(to, GW_NOTE_DROPPED,
+                              "%s: what --comm %.100s carried from step to step is dropped", why,
+                              strategy)
+               : GW_OK;
+}
+
+gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to) {
+    GW_TRY(exchange_lost(facts, run, inside, to));
     if (is_set(facts, "momentum") && !run->momentum)
-        fprintf(to, "resume: the optimizer had momentum and has none now: it is dropped\n");
+        GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
+                            "the optimizer had momentum and has none now: it is dropped"));
     if (run->momentum && !is_set(facts, "momentum"))
-        fprintf(to, "resume: the optimizer had no momentum: it starts at zero\n");
-    if (!gw_facts_statistics(facts, run) && strcmp(option_now(run, "compress-stats"), "0") != 0)
-        fprintf(to, "resume: the epoch's samples for codec.csv start anew\n");
+        GW_TRY(
+            gw_notes_add(to, GW_NOTE_DROPPED, "the optimizer had no momentum: it starts at zero"));
+    bool anew =
+        !gw_facts_statistics(facts, run) && strcmp(option_now(run, "compress-stats"), "0") != 0;
+    return anew ? gw_notes_add(to, GW_NOTE_DROPPED, "the epoch's samples for codec.csv start anew")
+                : GW_OK;
 }
 
-/* NULL where nothing was written. */
-static gw_err close_lines(FILE *to, char **lines) {
-    if (fclose(to) != 0)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (**lines)
+gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to) {
+    int64_t ranks = number_of(facts, "ranks");
+    for (int i = 0; i < SHAPING; i++)
+        if (!option_same(facts, run, shaping[i]))
+            GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", shaping[i],
+                                option_then(facts, shaping[i]), option_now(run, shaping[i])));
+    if (ranks == run->ranks)
         return GW_OK;
-    free(*lines);
-    *lines = NULL;
-    return GW_OK;
-}
-
-gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, char **lines) {
-    size_t len = 0;
-    *lines = NULL;
-    FILE *to = open_memstream(lines, &len);
-    if (!to)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    dropped(facts, run, inside, to);
-    return close_lines(to, lines);
-}
-
-gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **lines) {
-    size_t len = 0;
-    *lines = NULL;
-    FILE *to = open_memstream(lines, &len);
-    if (!to)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    changed(facts, run, to);
-    return close_lines(to, lines);
+    return gw_notes_add(to, GW_NOTE_CHANGED, "%lld rank%s then, %d now%s", (long long)ranks,
+                        ranks == 1 ? "" : "s", run->ranks,
+                        run->c->lr_linear ? ", and with them the rate (--lr-scaling linear)" : "");
 }
 
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,

@@ -3,6 +3,7 @@
 #ifndef GW_CHECKPOINT_FACTS_H
 #define GW_CHECKPOINT_FACTS_H
 
+#include "checkpoint/notes.h"
 #include "machine/products.h"
 #include "run/config.h"
 #include "run/session.h"
@@ -34,13 +35,12 @@ bool gw_facts_whole(const json_t *facts, const gw_facts_of *run);
 /** True if what was collected of the epoch for codec.csv goes on, too. */
 bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run);
 
-/** What is dropped, a line each, each ending in '\n', to *lines (free()); NULL: nothing. `inside`:
- *  the checkpoint lies within an epoch. */
-gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, char **lines);
+/** Note what is dropped. `inside`: the checkpoint lies within an epoch. GW_ERR_NOMEM. */
+gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to);
 
-/** What is other than then and makes the steps before and after differ in kind (a rate, a strategy,
- *  threads, the number of ranks), likewise. */
-gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, char **lines);
+/** Note what is other than then and makes the steps before and after differ in kind (a rate, a
+ *  strategy, threads, the number of ranks), likewise. */
+gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to);
 
 /** What was chosen then; NULL, NULL and "": nothing. Owned by `facts`. */
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,

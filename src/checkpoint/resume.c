@@ -4,39 +4,13 @@
 #include "base/text.h"
 #include "mpi/wait.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- notes ---- */
-
-__attribute__((format(printf, 2, 3))) static gw_err note(gw_resume *r, const char *fmt, ...) {
-    char *more = NULL, *all = NULL;
-    va_list args;
-    va_start(args, fmt);
-    int rc = vasprintf(&more, fmt, args);
-    va_end(args);
-    if (rc < 0)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    rc = asprintf(&all, "%s%s", r->notes ? r->notes : "", more);
-    free(more);
-    if (rc < 0)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    free(r->notes);
-    r->notes = all;
-    return GW_OK;
-}
-
 /* ---- finding ---- */
-
-static gw_err join(char out[GW_STORE_PATH], const char *dir, const char *name) {
-    if (snprintf(out, GW_STORE_PATH, "%s/%s", dir, name) >= GW_STORE_PATH)
-        return gw_fail(GW_ERR_INPUT, "--resume %.64s..: this path is too long", dir);
-    return GW_OK;
-}
 
 static bool is_folder(const char *path) {
     struct stat st;
@@ -48,30 +22,30 @@ static gw_err newest(gw_resume *r, const char *ckpt_dir) {
     char skipped[ROOM];
     GW_TRY(gw_store_newest(ckpt_dir, &r->manifest, r->path, skipped, sizeof skipped));
     for (char *rest = skipped, *line; *skipped && (line = strsep(&rest, "\n")) != NULL;)
-        GW_TRY(note(r, GW_RESUME_PASSED_OVER "%s\n", line));
+        GW_TRY(gw_notes_add(&r->notes, GW_NOTE_PASSED_OVER, "%s", line));
     return GW_OK;
 }
 
 static gw_err find_auto(gw_resume *r, const char *out) {
     char ckpt_dir[GW_STORE_PATH];
-    GW_TRY(join(ckpt_dir, out, "model.ckpt.d"));
+    GW_TRY(gw_store_path(ckpt_dir, out, GW_STORE_FOLDER));
     GW_TRY(newest(r, ckpt_dir));
     if (*r->path)
         return GW_OK;
-    if (r->notes) { /* what cannot be used is not thrown away unasked */
-        const char *why = r->notes + strlen(GW_RESUME_PASSED_OVER);
+    const char *why = gw_notes_first(&r->notes, GW_NOTE_PASSED_OVER);
+    if (why) /* what cannot be used is not thrown away unasked */
         return gw_fail(GW_ERR_INPUT,
-                       "--resume auto: all checkpoints in %s are damaged (%.*s): --overwrite, "
+                       "--resume auto: all checkpoints in %s are damaged (%s): --overwrite, "
                        "without --resume, begins anew",
-                       ckpt_dir, (int)strcspn(why, "\n"), why);
-    }
-    return note(r, "resume: no checkpoint in %s: the run starts at the beginning\n", ckpt_dir);
+                       ckpt_dir, why);
+    return gw_notes_add(&r->notes, GW_NOTE_TOLD,
+                        "no checkpoint in %s: the run starts at the beginning", ckpt_dir);
 }
 
 /* A checkpoint, a folder of them, or a run's folder. */
 static gw_err find_named(gw_resume *r, const char *path) {
     char inner[GW_STORE_PATH];
-    GW_TRY(join(inner, path, GW_STORE_MANIFEST));
+    GW_TRY(gw_store_path(inner, path, GW_STORE_MANIFEST));
     if (!is_folder(path))
         return gw_fail(GW_ERR_INPUT, "--resume %s: there is no such folder", path);
     if (access(inner, F_OK) == 0) {
@@ -79,14 +53,14 @@ static gw_err find_named(gw_resume *r, const char *path) {
         gw_text_copy(r->path, sizeof r->path, path);
         return GW_OK;
     }
-    GW_TRY(join(inner, path, "model.ckpt.d"));
+    GW_TRY(gw_store_path(inner, path, GW_STORE_FOLDER));
     GW_TRY(newest(r, is_folder(inner) ? inner : path));
     if (*r->path)
         return GW_OK;
     return gw_fail(GW_ERR_INPUT,
                    "--resume %s: holds no complete checkpoint%s: name a step-.. folder, a "
                    "model.ckpt.d or a run's folder",
-                   path, r->notes ? ", but damaged ones" : "");
+                   path, r->notes.n > 0 ? ", but damaged ones" : "");
 }
 
 /* Rank 0 has read it. */
@@ -141,14 +115,13 @@ static gw_err check(gw_resume *r, const gw_facts_of *run) {
     const json_t *facts = r->manifest.facts;
     GW_TRY(gw_facts_check(facts, run, r->path));
     GW_TRY(check_end(r, run->c));
-    GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->dropped));
-    const char *lines = r->dropped ? r->dropped : "";
-    if (*lines && run->c->resume_strict)
-        return gw_fail(GW_ERR_INPUT, "--resume-strict: %.*s", (int)strcspn(lines, "\n"), lines);
-    GW_TRY(gw_facts_changed(facts, run, &r->changed));
-    return note(r, "resume: %s: %lld steps done, in epoch %d\n%s%s", r->path,
-                (long long)r->manifest.step, r->manifest.epoch, lines,
-                r->changed ? r->changed : "");
+    GW_TRY(gw_notes_add(&r->notes, GW_NOTE_TOLD, "%s: %lld steps done, in epoch %d", r->path,
+                        (long long)r->manifest.step, r->manifest.epoch));
+    GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->notes));
+    const char *first = gw_notes_first(&r->notes, GW_NOTE_DROPPED);
+    if (first && run->c->resume_strict)
+        return gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", first);
+    return gw_facts_changed(facts, run, &r->notes);
 }
 
 gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm) {
@@ -173,30 +146,23 @@ const json_t *gw_resume_products(const gw_resume *r) {
 }
 
 gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
-    char *all = NULL;
-    static const char line[] = "resume: the rows of the steps before are not beside the checkpoint:"
+    static const char line[] = "the rows of the steps before are not beside the checkpoint:"
                                " batches.csv and its like begin here";
-    if (strict)
-        return gw_fail(GW_ERR_INPUT, "--resume-strict: %s", line);
-    GW_TRY(note(r, "%s\n", line));
-    if (asprintf(&all, "%s%s\n", r->dropped ? r->dropped : "", line) < 0)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    free(r->dropped);
-    r->dropped = all;
-    return GW_OK;
+    return strict ? gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", line)
+                  : gw_notes_add(&r->notes, GW_NOTE_DROPPED, "%s", line);
 }
 
 gw_err gw_resume_forget_later(gw_resume *r, const char *out) {
     char ckpt_dir[GW_STORE_PATH];
     int removed = 0;
-    GW_TRY(join(ckpt_dir, out, "model.ckpt.d"));
+    GW_TRY(gw_store_path(ckpt_dir, out, GW_STORE_FOLDER));
     GW_TRY(gw_store_forget_later(ckpt_dir, r->manifest.serial, &removed));
     return removed == 0
                ? GW_OK
-               : note(r,
-                      "resume: %d checkpoint%s that the run wrote later %s removed: it goes on "
-                      "from before\n",
-                      removed, removed == 1 ? "" : "s", removed == 1 ? "is" : "are");
+               : gw_notes_add(&r->notes, GW_NOTE_TOLD,
+                              "%d checkpoint%s that the run wrote later %s removed: it "
+                              "goes on from before",
+                              removed, removed == 1 ? "" : "s", removed == 1 ? "is" : "are");
 }
 
 /* ---- loading ---- */
@@ -312,7 +278,8 @@ static gw_err merge(gw_resume *r, sums *s, gw_stepper *t) {
                                               : 0;
     gw_rank_state_free(&first);
     GW_TRY(e);
-    return s->differ ? note(r, "resume: parameters differed over the ranks: their mean is taken\n")
+    return s->differ ? gw_notes_add(&r->notes, GW_NOTE_TOLD,
+                                    "parameters differed over the ranks: their mean is taken")
                      : GW_OK;
 }
 
@@ -379,9 +346,7 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) 
 
 void gw_resume_free(gw_resume *r) {
     gw_store_manifest_free(&r->manifest);
-    free(r->notes);
-    free(r->dropped);
-    free(r->changed);
+    gw_notes_free(&r->notes);
     free(r->collected.data);
     *r = (gw_resume){0};
 }

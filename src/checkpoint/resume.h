@@ -7,9 +7,6 @@
 #include "checkpoint/store.h"
 #include "run/codec_stats.h"
 
-/** How a note begins that names a damaged checkpoint. */
-#define GW_RESUME_PASSED_OVER "warning: a checkpoint is passed over: "
-
 /** Zeroed before the first use. */
 typedef struct gw_resume {
     char path[GW_STORE_PATH];   /* the checkpoint's folder; "": nothing to go on from */
@@ -17,9 +14,7 @@ typedef struct gw_resume {
     bool whole, statistics;     /* each rank resumes with all that it had; also with its sums */
     gw_position at;
     const char *codec, *algo; /* chosen then, for a run that goes on just as it was; NULL: none */
-    char *notes;              /* lines for the report, each ending in '\n'; NULL: none */
-    char *dropped;            /* those of them that tell what is dropped; NULL: nothing is */
-    char *changed;            /* those that tell what is other than then; NULL: nothing is */
+    gw_notes notes;           /* rank 0 has those that it alone could make */
     gw_io_memory collected;   /* for gw_resume_statistics */
 } gw_resume;
 

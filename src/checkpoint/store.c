@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "checkpoint/history.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PREFIX "step-"
@@ -24,7 +24,7 @@ enum { DIGITS = 12, MOST_DIGITS = 19 };
 
 /* ---- names ---- */
 
-static gw_err join(char out[GW_STORE_PATH], const char *dir, const char *name) {
+gw_err gw_store_path(char out[GW_STORE_PATH], const char *dir, const char *name) {
     if (snprintf(out, GW_STORE_PATH, "%s/%s", dir, name) >= GW_STORE_PATH)
         return gw_fail(GW_ERR_INPUT, "%.64s..: this path is too long", dir);
     return GW_OK;
@@ -112,8 +112,8 @@ static gw_err remove_folder(const char *path) {
 static gw_err discard(const char *ckpt_dir, const char *name) {
     char path[GW_STORE_PATH], hidden[GW_STORE_PATH], temporary[GW_STORE_NAME];
     GW_TRY(temporary_name(name, temporary));
-    GW_TRY(join(path, ckpt_dir, name));
-    GW_TRY(join(hidden, ckpt_dir, temporary));
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
+    GW_TRY(gw_store_path(hidden, ckpt_dir, temporary));
     if (rename(path, hidden) != 0)
         return errno == ENOENT ? GW_OK
                                : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
@@ -157,7 +157,7 @@ gw_err gw_store_sweep(const char *ckpt_dir) {
         char path[GW_STORE_PATH];
         if (!left_over(entry->d_name))
             continue;
-        e = join(path, ckpt_dir, entry->d_name);
+        e = gw_store_path(path, ckpt_dir, entry->d_name);
         if (e == GW_OK && remove_folder(path) != GW_OK)
             e = gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
     }
@@ -173,7 +173,7 @@ static gw_err read_manifest(const char *path, gw_store_manifest *m) {
     char *text = NULL;
     size_t len;
     *m = (gw_store_manifest){0};
-    GW_TRY(join(manifest, path, GW_STORE_MANIFEST));
+    GW_TRY(gw_store_path(manifest, path, GW_STORE_MANIFEST));
     GW_TRY(gw_file_read(manifest, GW_STORE_MOST_BYTES, &text, &len));
     gw_err e = gw_store_parse(text, len, manifest, m);
     free(text);
@@ -186,7 +186,7 @@ static gw_err check_sizes(const char *path, const gw_store_manifest *m, gw_err e
     for (size_t i = 0; i < m->n_files; i++) {
         char file[GW_STORE_PATH];
         struct stat st;
-        GW_TRY(join(file, path, m->files[i].name));
+        GW_TRY(gw_store_path(file, path, m->files[i].name));
         if (stat(file, &st) != 0)
             return gw_fail(e, "%s: %s", file, strerror(errno));
         if (!S_ISREG(st.st_mode))
@@ -202,7 +202,7 @@ static gw_err check_files(const char *path, const gw_store_manifest *m) {
     GW_TRY(check_sizes(path, m, GW_ERR_INPUT));
     for (size_t i = 0; i < m->n_files; i++) {
         char file[GW_STORE_PATH];
-        GW_TRY(join(file, path, m->files[i].name));
+        GW_TRY(gw_store_path(file, path, m->files[i].name));
         GW_TRY(gw_io_check(file, m->files[i].bytes, m->files[i].crc32));
     }
     return GW_OK;
@@ -255,7 +255,7 @@ static gw_err add(listing *l, const char *ckpt_dir, const char *name) {
     found *f = &l->all[l->n];
     *f = (found){.serial = -1, .step = -1};
     gw_text_copy(f->name, sizeof f->name, name);
-    GW_TRY(join(path, ckpt_dir, name));
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
     gw_err e = read_manifest(path, &m);
     if (e == GW_OK) {
         f->serial = m.serial;
@@ -312,7 +312,7 @@ gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed)
     for (size_t i = 0; e == GW_OK && i < l.n; i++) {
         char path[GW_STORE_PATH];
         gw_store_manifest m;
-        if (l.all[i].serial <= serial || join(path, ckpt_dir, l.all[i].name) != GW_OK ||
+        if (l.all[i].serial <= serial || gw_store_path(path, ckpt_dir, l.all[i].name) != GW_OK ||
             gw_store_open(path, &m) != GW_OK)
             continue;
         gw_store_manifest_free(&m);
@@ -338,7 +338,7 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
     path[0] = skipped[0] = '\0';
     gw_err e = list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && !open && i < l.n; i++) {
-        e = join(path, ckpt_dir, l.all[i].name);
+        e = gw_store_path(path, ckpt_dir, l.all[i].name);
         if (e == GW_OK)
             e = gw_store_open(path, m);
         open = e == GW_OK;
@@ -366,7 +366,7 @@ gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PAT
     struct stat st;
     step_name(step, name);
     GW_TRY(temporary_name(name, temporary));
-    GW_TRY(join(temp, ckpt_dir, temporary));
+    GW_TRY(gw_store_path(temp, ckpt_dir, temporary));
     if (stat(ckpt_dir, &st) != 0 && errno == ENOENT) {
         GW_TRY(make_folder(ckpt_dir));
         parent_of(ckpt_dir, parent);
@@ -406,7 +406,7 @@ static gw_err make_way(const char *ckpt_dir, const char *name, const char *path)
     GW_TRY(e);
     gw_store_manifest_free(&m);
     snprintf(old, sizeof old, "%.40s" ASIDE, name);
-    GW_TRY(join(aside, ckpt_dir, old));
+    GW_TRY(gw_store_path(aside, ckpt_dir, old));
     GW_TRY(discard(ckpt_dir, old)); /* what is at `path` replaced it long ago */
     if (rename(path, aside) != 0)
         return gw_fail(GW_ERR_IO, "cannot rename %s: %s", path, strerror(errno));
@@ -418,7 +418,7 @@ static gw_err place(const char *temp, const char *ckpt_dir, int64_t step,
                     char final[GW_STORE_PATH]) {
     char name[GW_STORE_NAME], path[GW_STORE_PATH];
     step_name(step, name);
-    GW_TRY(join(path, ckpt_dir, name));
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
     GW_TRY(make_way(ckpt_dir, name, path));
     if (rename(temp, path) != 0)
         return gw_fail(GW_ERR_IO, "cannot rename %s to %s: %s", temp, path, strerror(errno));
@@ -440,10 +440,8 @@ static gw_err next_serial(const char *ckpt_dir, int64_t *serial) {
 static gw_err write_and_place(const char *temp, const char *ckpt_dir, const gw_store_manifest *m,
                               char final[GW_STORE_PATH]) {
     gw_store_manifest whole = *m;
-    time_t now = time(NULL);
-    struct tm utc;
     GW_TRY(next_serial(ckpt_dir, &whole.serial));
-    strftime(whole.utc, sizeof whole.utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    gw_utc_now(whole.utc);
     gw_text_copy(whole.gradwire, sizeof whole.gradwire, GW_VERSION " (" GW_COMMIT ")");
     GW_TRY(write_manifest(temp, &whole));
     return place(temp, ckpt_dir, m->step, final);

@@ -27,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define GW_STORE_FOLDER   "model.ckpt.d" /* of a run: CKPT_DIR */
 #define GW_STORE_MANIFEST "manifest"
 #define GW_STORE_SCHEMA   1
 enum {
@@ -54,6 +55,9 @@ typedef struct gw_store_manifest {
     gw_store_file *files; /* any order; one for each rank is a must */
     size_t n_files;
 } gw_store_manifest;
+
+/** DIR/NAME. GW_ERR_INPUT: too long. */
+gw_err gw_store_path(char out[GW_STORE_PATH], const char *dir, const char *name);
 
 /** The name of a rank's file. */
 void gw_store_rank_name(int rank, char name[GW_STORE_NAME]);

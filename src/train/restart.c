@@ -21,18 +21,6 @@ json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r) 
                      step_or_null(n->step), "ledger_s", gw_json_number(r->checkpoint_s));
 }
 
-/* The lines of `text` that begin with `start`, without it. */
-static json_t *lines_of(const char *text, const char *start) {
-    json_t *all = json_array();
-    while (text && *text) {
-        size_t len = strcspn(text, "\n"), skip = strlen(start);
-        if (strncmp(text, start, skip) == 0)
-            json_array_append_new(all, json_stringn(text + skip, len - skip));
-        text += len + (text[len] == '\n');
-    }
-    return all;
-}
-
 /* What an earlier start had of these went with it, unless it had written them: files, what the
  * first adds up to, and figures that are in run.json alone. */
 static const char *const since_resume[] = {"matrix.csv",
@@ -87,9 +75,9 @@ json_t *gw_resumed_json(const gw_resume *r, const char *utc, int64_t counted) {
         return json_null();
     return json_pack("{s:I, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:o}", "step",
                      (json_int_t)r->manifest.step, "path", r->path, "from_ranks", r->manifest.ranks,
-                     "utc", utc, "dropped", lines_of(r->dropped, "resume: "), "changed",
-                     lines_of(r->changed, "resume: changed: "), "passed_over",
-                     lines_of(r->notes, GW_RESUME_PASSED_OVER), "steps_not_in_summary",
+                     "utc", utc, "dropped", gw_notes_json(&r->notes, GW_NOTE_DROPPED), "changed",
+                     gw_notes_json(&r->notes, GW_NOTE_CHANGED), "passed_over",
+                     gw_notes_json(&r->notes, GW_NOTE_PASSED_OVER), "steps_not_in_summary",
                      (json_int_t)(r->manifest.step - counted), "since_resume", since_json());
 }
 
@@ -102,9 +90,9 @@ gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {
     if (!news)
         return GW_OK;
     gw_utc_now(utc);
-    return gw_history_add(dir, json_pack("{s:s, s:s, s:I, s:o, s:i, s:o, s:o}", "event", "resumed",
-                                         "utc", utc, "step", (json_int_t)r->manifest.step, "path",
-                                         gw_json_text(r->path), "ranks", ranks, "changed",
-                                         lines_of(r->changed, "resume: changed: "), "dropped",
-                                         lines_of(r->dropped, "resume: ")));
+    return gw_history_add(
+        dir, json_pack("{s:s, s:s, s:I, s:o, s:i, s:o, s:o}", "event", "resumed", "utc", utc, "step",
+                       (json_int_t)r->manifest.step, "path", gw_json_text(r->path), "ranks", ranks,
+                       "changed", gw_notes_json(&r->notes, GW_NOTE_CHANGED), "dropped",
+                       gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
 }

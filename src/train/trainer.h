@@ -2,6 +2,7 @@
 #ifndef GW_TRAIN_TRAINER_H
 #define GW_TRAIN_TRAINER_H
 
+#include "checkpoint/notes.h"
 #include "run/config.h"
 #include "select/auto.h"
 #include "train/result.h"
@@ -13,15 +14,15 @@ typedef struct gw_train_status {
     size_t parameters;
     int ranks;
     bool oversubscribed;
-    int epoch, epochs;    /* 1.. */
-    int64_t step, steps;  /* 1..; steps: planned, all epochs */
-    double elapsed_s;     /* since the first step */
-    double samples_per_s; /* global, over the epoch so far */
-    double loss;          /* this rank's last local batch; at an epoch's end the global mean */
-    const char *warning;  /* a line about this run that just became known; NULL: none */
-    const char *products; /* why the products' plan is for this run alone; "": it is not */
-    const char *notes;    /* lines about a resumed run; NULL: none */
-    bool begins;          /* no step of this start was taken yet */
+    int epoch, epochs;     /* 1.. */
+    int64_t step, steps;   /* 1..; steps: planned, all epochs */
+    double elapsed_s;      /* since the first step */
+    double samples_per_s;  /* global, over the epoch so far */
+    double loss;           /* this rank's last local batch; at an epoch's end the global mean */
+    const char *warning;   /* a line about this run that just became known; NULL: none */
+    const char *products;  /* why the products' plan is for this run alone; "": it is not */
+    const gw_notes *notes; /* about a resumed run */
+    bool begins;           /* no step of this start was taken yet */
     bool epoch_end;
     gw_epoch_row last; /* with epoch_end */
 } gw_train_status;

@@ -179,16 +179,10 @@ gw_err gw_trainer_go_on(gw_trainer *t) {
     t->status.step = t->step;
     t->status.begins = true;
     t->status.products = t->products.note;
-    t->status.notes = t->resume.notes;
+    t->status.notes = &t->resume.notes;
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
-    gw_checkpoint_setup setup = {.out = c->out,
-                                 .every_steps = c->checkpoint_steps,
-                                 .every_s = c->checkpoint_s,
-                                 .keep = c->checkpoint_keep,
-                                 .stepper = &t->stepper,
-                                 .stats = t->stats,
-                                 .rows = t->rows,
-                                 .comm = t->comm};
+    gw_checkpoint_setup setup = {
+        .c = c, .stepper = &t->stepper, .stats = t->stats, .rows = t->rows, .comm = t->comm};
     bool keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
     return keeps ? gw_checkpoint_open(&t->checkpoint, &setup) : GW_OK;
 }

@@ -42,7 +42,8 @@ static void say_start(const gw_train_teller *t, const gw_train_status *s) {
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
         printf("note: %s\n", s->products);
-    printf("%s%s", t->session->notes, s->notes ? s->notes : "");
+    fputs(t->session->notes, stdout);
+    gw_notes_print(s->notes, stdout);
     if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
