@@ -106,6 +106,23 @@ static int sync_dir(const char *dir) {
     return rc;
 }
 
+gw_err gw_file_make_folder(const char *dir, bool *made) {
+    char path[4096];
+    size_t len = strlen(dir);
+    if (len >= sizeof path)
+        return gw_fail(GW_ERR_INPUT, "the path is too long");
+    *made = false;
+    for (size_t at = 1; at <= len; at++) {
+        if (at < len && dir[at] != '/')
+            continue;
+        snprintf(path, sizeof path, "%.*s", (int)at, dir);
+        *made = mkdir(path, 0777) == 0;
+        if (!*made && errno != EEXIST)
+            return gw_fail(GW_ERR_INPUT, "cannot make %s: %s", path, strerror(errno));
+    }
+    return GW_OK;
+}
+
 gw_err gw_file_sync_folder(const char *dir) {
     return sync_dir(dir) == 0 ? GW_OK
                               : gw_fail(GW_ERR_IO, "cannot write %s: %s", dir, strerror(errno));

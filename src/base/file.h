@@ -74,6 +74,9 @@ bool gw_file_left_over(const char *entry, const char *name);
 enum { GW_FILE_TOKEN = 17 /* with its terminating 0 */ };
 gw_err gw_file_token(char token[GW_FILE_TOKEN]);
 
+/** Make folder `dir` and its parents unless it exists; *made: this call made it. GW_ERR_INPUT. */
+gw_err gw_file_make_folder(const char *dir, bool *made);
+
 /** Sync the names in folder `dir` to disk. GW_ERR_IO. */
 gw_err gw_file_sync_folder(const char *dir);
 

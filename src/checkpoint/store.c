@@ -142,28 +142,30 @@ static bool left_over(const char *entry) {
     return is_name(name) && gw_file_left_over(entry, name);
 }
 
-/* *folder NULL: there is none. */
-static gw_err open_folder(DIR **folder, const char *ckpt_dir) {
-    *folder = opendir(ckpt_dir);
-    return *folder || errno == ENOENT
-               ? GW_OK
-               : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
-}
-
-gw_err gw_store_sweep(const char *ckpt_dir) {
-    DIR *folder;
-    gw_err e = open_folder(&folder, ckpt_dir);
-    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;) {
-        char path[GW_STORE_PATH];
-        if (!left_over(entry->d_name))
-            continue;
-        e = gw_store_path(path, ckpt_dir, entry->d_name);
-        if (e == GW_OK && remove_folder(path) != GW_OK)
-            e = gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
-    }
+/* All that a folder has under names that `is` knows; no folder, nothing. */
+static gw_err each(const char *ckpt_dir, bool (*is)(const char *name),
+                   gw_err (*one)(void *ctx, const char *ckpt_dir, const char *name), void *ctx) {
+    DIR *folder = opendir(ckpt_dir);
+    gw_err e = folder || errno == ENOENT
+                   ? GW_OK
+                   : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
+    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;)
+        if (is(entry->d_name))
+            e = one(ctx, ckpt_dir, entry->d_name);
     if (folder)
         closedir(folder);
     return e;
+}
+
+static gw_err sweep_away(void *none, const char *ckpt_dir, const char *name) {
+    char path[GW_STORE_PATH];
+    (void)none;
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
+    return remove_folder(path) == GW_OK ? GW_OK : gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
+}
+
+gw_err gw_store_sweep(const char *ckpt_dir) {
+    return each(ckpt_dir, left_over, sweep_away, NULL);
 }
 
 /* ---- reading ---- */
@@ -241,7 +243,8 @@ static int newest_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static gw_err add(listing *l, const char *ckpt_dir, const char *name) {
+static gw_err add(void *to, const char *ckpt_dir, const char *name) {
+    listing *l = to;
     if (l->n == l->room) {
         size_t room = l->room ? 2 * l->room : 16;
         found *grown = realloc(l->all, room * sizeof *grown);
@@ -270,27 +273,18 @@ static gw_err add(listing *l, const char *ckpt_dir, const char *name) {
 /* All complete checkpoints in order, sought by name and taken as `whole` by their manifests; no
  * folder, none. free(l->all) in any case. */
 static gw_err list(listing *l, const char *ckpt_dir) {
-    DIR *folder;
     *l = (listing){0};
-    gw_err e = open_folder(&folder, ckpt_dir);
-    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;)
-        if (is_name(entry->d_name))
-            e = add(l, ckpt_dir, entry->d_name);
-    if (folder)
-        closedir(folder);
+    gw_err e = each(ckpt_dir, is_name, add, l);
     if (l->n > 0)
         qsort(l->all, l->n, sizeof *l->all, newest_first);
     return e;
 }
 
 bool gw_store_any(const char *ckpt_dir) {
-    bool any = false;
-    DIR *folder = opendir(ckpt_dir);
-    for (struct dirent *entry; folder && !any && (entry = readdir(folder)) != NULL;)
-        any = is_name(entry->d_name);
-    if (folder)
-        closedir(folder);
-    return any;
+    listing l;
+    list(&l, ckpt_dir);
+    free(l.all);
+    return l.n > 0;
 }
 
 gw_err gw_store_clear(const char *ckpt_dir) {

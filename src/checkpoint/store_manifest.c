@@ -12,10 +12,6 @@
 
 enum { LAST_LINE = 6 + 8 + 1 }; /* "crc32 xxxxxxxx\n" */
 
-static const char *const keys[] = {"schema", "serial", "utc",   "gradwire", "step",
-                                   "epoch",  "batch",  "ranks", "facts",    "files"};
-enum { KEYS = sizeof keys / sizeof *keys };
-
 void gw_store_rank_name(int rank, char name[GW_STORE_NAME]) {
     snprintf(name, GW_STORE_NAME, "rank-%05d.gw", rank);
 }
@@ -27,30 +23,6 @@ static void last_line(const char *text, size_t len, char out[LAST_LINE + 1]) {
 
 /* ---- reading ---- */
 
-static gw_err get_integer(const json_t *object, const char *where, const char *key,
-                          json_int_t least, json_int_t most, json_int_t *out) {
-    *out = 0; /* gcc cannot see that a refusal is no GW_OK */
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < least ||
-        json_integer_value(value) > most)
-        return gw_fail(GW_ERR_INPUT,
-                       "%s: '%s' must be a whole number from %" JSON_INTEGER_FORMAT
-                       " to %" JSON_INTEGER_FORMAT,
-                       where, key, least, most);
-    *out = json_integer_value(value);
-    return GW_OK;
-}
-
-static gw_err get_text(const json_t *object, const char *where, const char *key, char *out,
-                       size_t room) {
-    const char *text = json_string_value(json_object_get(object, key));
-    if (!text || strlen(text) >= room)
-        return gw_fail(GW_ERR_INPUT, "%s: '%s' must be a text of less than %zu bytes", where, key,
-                       room);
-    gw_text_plain(out, room, text);
-    return GW_OK;
-}
-
 static bool plain_name(const char *name) {
     return *name && *name != '.' && strlen(name) < GW_STORE_NAME &&
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
@@ -58,19 +30,27 @@ static bool plain_name(const char *name) {
            strcmp(name, GW_STORE_MANIFEST) != 0;
 }
 
-static gw_err read_file(const json_t *entry, const char *where, gw_store_file *f) {
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    const char *crc = json_string_value(json_object_get(entry, "crc32"));
+/* What jansson found wrong, with nothing in it that a terminal takes for a command. */
+static gw_err not_as_expected(const char *where, const json_error_t *error) {
+    char plain[sizeof error->text];
+    gw_text_plain(plain, sizeof plain, error->text);
+    return gw_fail(GW_ERR_INPUT, "%s: not a manifest that this gradwire reads: %s", where, plain);
+}
+
+static gw_err read_file(json_t *entry, const char *where, gw_store_file *f) {
+    const char *name, *crc;
     json_int_t bytes;
+    json_error_t error;
     char plain[GW_STORE_NAME];
-    gw_text_plain(plain, sizeof plain, name ? name : "");
-    if (!name || !plain_name(name))
+    if (json_unpack_ex(entry, &error, JSON_STRICT, "{s:s, s:I, s:s}", "name", &name, "bytes",
+                       &bytes, "crc32", &crc) != 0)
+        return not_as_expected(where, &error);
+    gw_text_plain(plain, sizeof plain, name);
+    if (!plain_name(name))
         return gw_fail(GW_ERR_INPUT, "%s: '%s' cannot be a checkpoint's file", where, plain);
-    GW_TRY(get_integer(entry, where, "bytes", 0, INT64_MAX, &bytes));
-    if (!crc || strlen(crc) != 8 || strspn(crc, "0123456789abcdef") != 8 ||
-        json_object_size(entry) != 3)
-        return gw_fail(GW_ERR_INPUT, "%s: %s must have name, bytes and crc32 of 8 digits", where,
-                       name);
+    if (bytes < 0 || strlen(crc) != 8 || strspn(crc, "0123456789abcdef") != 8)
+        return gw_fail(GW_ERR_INPUT, "%s: %s must have 0 bytes or more and a crc32 of 8 digits",
+                       where, name);
     gw_text_copy(f->name, sizeof f->name, name);
     f->bytes = (uint64_t)bytes;
     f->crc32 = (uint32_t)strtoul(crc, NULL, 16);
@@ -105,50 +85,38 @@ static gw_err read_files(const json_t *list, const char *where, gw_store_manifes
     return GW_OK;
 }
 
-static gw_err check_keys(const json_t *top, const char *where) {
-    const char *key;
-    json_t *value;
-    json_int_t schema;
-    if (!json_is_object(top))
-        return gw_fail(GW_ERR_INPUT, "%s: not a checkpoint's manifest", where);
-    GW_TRY(get_integer(top, where, "schema", 1, INT_MAX, &schema));
-    if (schema != GW_STORE_SCHEMA)
-        return gw_fail(GW_ERR_INPUT, "%s: schema %d, this gradwire reads %d", where, (int)schema,
-                       GW_STORE_SCHEMA);
-    json_object_foreach((json_t *)top, key, value) {
-        size_t i = 0;
-        while (i < KEYS && strcmp(key, keys[i]) != 0)
-            i++;
-        char plain[GW_STORE_NAME];
-        gw_text_plain(plain, sizeof plain, key);
-        if (i == KEYS)
-            return gw_fail(GW_ERR_INPUT, "%s: unknown key '%s'", where, plain);
-    }
-    return GW_OK;
-}
-
-static gw_err read_top(const json_t *top, const char *where, gw_store_manifest *m) {
-    json_int_t epoch, ranks, serial, step, batch;
-    GW_TRY(check_keys(top, where));
-    GW_TRY(get_integer(top, where, "serial", 1, INT64_MAX - 1, &serial));
-    GW_TRY(get_text(top, where, "utc", m->utc, sizeof m->utc));
-    GW_TRY(get_text(top, where, "gradwire", m->gradwire, sizeof m->gradwire));
-    GW_TRY(get_integer(top, where, "step", 0, INT64_MAX, &step));
-    GW_TRY(get_integer(top, where, "epoch", 1, INT_MAX, &epoch));
-    GW_TRY(get_integer(top, where, "batch", 0, INT64_MAX, &batch));
-    GW_TRY(get_integer(top, where, "ranks", 1, GW_STORE_MOST_FILES, &ranks));
-    m->serial = serial;
-    m->step = step;
-    m->epoch = (int)epoch;
-    m->batch = batch;
-    m->ranks = (int)ranks;
-    m->facts = json_object_get(top, "facts");
-    if (!json_is_object(m->facts)) {
-        m->facts = NULL;
+static gw_err read_top(json_t *top, const char *where, gw_store_manifest *m) {
+    json_int_t schema, serial, step, epoch, batch, ranks;
+    const char *utc, *gradwire;
+    json_t *facts, *files;
+    json_error_t error;
+    if (json_unpack(top, "{s:I}", "schema", &schema) == 0 && schema != GW_STORE_SCHEMA)
+        return gw_fail(GW_ERR_INPUT, "%s: schema %lld, this gradwire reads %d", where,
+                       (long long)schema, GW_STORE_SCHEMA);
+    if (json_unpack_ex(top, &error, JSON_STRICT,
+                       "{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "schema", &schema,
+                       "serial", &serial, "utc", &utc, "gradwire", &gradwire, "step", &step,
+                       "epoch", &epoch, "batch", &batch, "ranks", &ranks, "facts", &facts, "files",
+                       &files) != 0)
+        return not_as_expected(where, &error);
+    if (serial < 1 || serial == INT64_MAX || step < 0 || epoch < 1 || epoch > INT_MAX ||
+        batch < 0 || ranks < 1 || ranks > GW_STORE_MOST_FILES)
+        return gw_fail(GW_ERR_INPUT,
+                       "%s: serial %lld, step %lld, epoch %lld, batch %lld, %lld ranks: one is out "
+                       "of range",
+                       where, (long long)serial, (long long)step, (long long)epoch,
+                       (long long)batch, (long long)ranks);
+    if (!json_is_object(facts))
         return gw_fail(GW_ERR_INPUT, "%s: 'facts' must be an object", where);
-    }
-    json_incref(m->facts);
-    return read_files(json_object_get(top, "files"), where, m);
+    *m = (gw_store_manifest){.serial = serial,
+                             .step = step,
+                             .epoch = (int)epoch,
+                             .batch = batch,
+                             .ranks = (int)ranks,
+                             .facts = json_incref(facts)};
+    gw_text_plain(m->utc, sizeof m->utc, utc);
+    gw_text_plain(m->gradwire, sizeof m->gradwire, gradwire);
+    return read_files(files, where, m);
 }
 
 gw_err gw_store_parse(const char *text, size_t len, const char *where, gw_store_manifest *m) {

@@ -3,13 +3,11 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
 enum { MOST_BYTES = 1 << 20 };
@@ -219,34 +217,24 @@ void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
     cache_path("ceilings", key, path);
 }
 
-/* All folders of a path, as far as they are missing. */
-static gw_err make_folders(char *path) {
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
-        gw_err e =
-            made ? GW_OK : gw_fail(GW_ERR_INPUT, "cannot make %s: %s", path, strerror(errno));
-        *p = '/';
-        GW_TRY(e);
-    }
-    return GW_OK;
-}
-
 gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
     char folder[GW_CEILINGS_PATH];
     cache_path(name, key, path);
     if (!*path)
         return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
-    snprintf(folder, sizeof folder, "%s", path);
-    return make_folders(folder);
+    bool made;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return gw_file_make_folder(folder, &made);
 }
 
 gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {
     char folder[GW_CEILINGS_PATH];
-    snprintf(folder, sizeof folder, "%s", path);
-    GW_TRY(make_folders(folder));
+    const char *end = strrchr(path, '/');
+    bool made;
+    if (!end)
+        return gw_fail(GW_ERR_INTERNAL, "ceilings: '%s' has no folder", path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(end - path), path);
+    GW_TRY(gw_file_make_folder(folder, &made));
     json_t *all = gw_ceilings_json(c);
     if (!all)
         return gw_fail(GW_ERR_INPUT, "ceilings: host, CPU or kernels are not UTF-8: not kept");

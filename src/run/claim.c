@@ -1,5 +1,6 @@
 #include "run/claim.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -19,30 +20,6 @@ struct gw_claim {
     int fd;
     bool made; /* the folder */
 };
-
-/* Make the folder of --out, parents too, unless it is there. *made: this call made it. */
-static gw_err make_folder(const char *dir, bool *made) {
-    char path[LONGEST];
-    bool fresh = false;
-    if (strlen(dir) >= sizeof path)
-        return gw_fail(GW_ERR_INPUT, "--out: the path is too long");
-    strcpy(path, dir);
-    for (char *p = path + 1;; p++) {
-        if (*p != '/' && *p != '\0')
-            continue;
-        char kept = *p;
-        *p = '\0';
-        fresh = mkdir(path, 0777) == 0;
-        if (!fresh && errno != EEXIST)
-            return gw_fail(GW_ERR_INPUT, "--out %s: cannot make %s: %s", dir, path,
-                           strerror(errno));
-        *p = kept;
-        if (kept == '\0')
-            break;
-    }
-    *made = fresh;
-    return GW_OK;
-}
 
 static gw_err check_folder(const char *dir) {
     struct stat st;
@@ -82,7 +59,8 @@ static bool is_current(const gw_claim *c) {
 static gw_err try_lock(gw_claim *c, bool *held) {
     bool made;
     *held = false;
-    GW_TRY(make_folder(c->dir, &made));
+    if (gw_file_make_folder(c->dir, &made) != GW_OK)
+        return gw_fail(GW_ERR_INPUT, "--out %.200s: %s", c->dir, gw_err_text());
     c->made |= made;
     c->fd = open(c->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (c->fd < 0 && errno == ENOENT) { /* who had made the folder has removed it, or it is none */
