@@ -67,6 +67,7 @@ bool gw_auto_algo_named(const gw_auto *a);
 
 typedef struct gw_auto_job {
     gw_rehearsal rehearsal;
+    int nodes; /* that the ranks are on: those of one exchange through its memory */
     bool lazy, yield;
     bool check; /* see only whether there is anything to choose among; measure nothing */
     uint64_t seed;

@@ -41,19 +41,6 @@ static size_t longest_part(const gw_shape *shape) {
     return most;
 }
 
-/* Ranks of one node exchange through its memory. */
-static gw_err count_nodes(gw_auto *a, MPI_Comm comm) {
-    MPI_Comm node;
-    int here = 0, first;
-    GW_MPI(MPI_Comm_size(comm, &a->ranks));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-    GW_MPI(MPI_Comm_rank(node, &here));
-    GW_MPI(MPI_Comm_free(&node));
-    first = here == 0;
-    GW_TRY(gw_allreduce(&first, &a->nodes, 1, MPI_INT, MPI_SUM, comm));
-    return GW_OK;
-}
-
 /* ---- candidates ---- */
 
 /* Floats of a codec's calls when the algorithm reduces a span of n. */
@@ -276,7 +263,8 @@ gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job) {
     MPI_Comm comm = job->rehearsal.comm;
     size_t n = gw_model_size(model);
     gw_span *parts = NULL;
-    GW_TRY(count_nodes(a, comm));
+    a->nodes = job->nodes;
+    GW_MPI(MPI_Comm_size(comm, &a->ranks));
     drop_doubles(a);
     gw_shape shape = {.layers = gw_model_spans(model),
                       .n_layers = gw_model_layers(model),

@@ -13,6 +13,12 @@ void gw_trainer_warn(gw_trainer *t, const char *line) {
 
 /* ---- checkpoints ---- */
 
+static void pass_on_warning(gw_trainer *t) {
+    const char *warning = gw_checkpoint_warning(t->checkpoint);
+    if (warning)
+        gw_trainer_warn(t, warning);
+}
+
 gw_facts_of gw_trainer_facts(const gw_trainer *t) {
     const gw_candidate *c = gw_auto_choice(t->choice);
     return (gw_facts_of){.c = t->c,
@@ -58,9 +64,7 @@ gw_err gw_trainer_keep(gw_trainer *t) {
     gw_err ready = make_facts(t, &facts);
     gw_position at = position(t);
     GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
-    const char *warning = gw_checkpoint_warning(t->checkpoint);
-    if (warning)
-        gw_trainer_warn(t, warning);
+    pass_on_warning(t);
     return GW_OK;
 }
 
@@ -80,12 +84,8 @@ gw_err gw_trainer_keep_last(gw_trainer *t) {
 }
 
 gw_err gw_trainer_kept(gw_trainer *t) {
-    if (!t->checkpoint)
-        return GW_OK;
     GW_TRY(gw_checkpoint_wait(t->checkpoint));
-    const char *warning = gw_checkpoint_warning(t->checkpoint);
-    if (warning)
-        gw_trainer_warn(t, warning);
+    pass_on_warning(t);
     return GW_OK;
 }
 
@@ -121,9 +121,7 @@ static gw_err end_vote(gw_trainer *t) {
     if (ballot.not_finite)
         return GW_OK;
     GW_TRY(gw_checkpoint_voted(t->checkpoint, t->step, &ballot));
-    const char *warning = gw_checkpoint_warning(t->checkpoint);
-    if (warning)
-        gw_trainer_warn(t, warning);
+    pass_on_warning(t);
     if (ballot.time_over)
         t->stopped_by = "time-limit";
     gw_trainer_heed(t, (int)ballot.signal);

@@ -129,6 +129,7 @@ static gw_err choose(gw_trainer *t) {
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_auto_job job = {.check = t->c->check,
+                       .nodes = t->nodes,
                        .rehearsal = {&t->stepper, rehearse, t, t->comm},
                        .lazy = t->c->lazy,
                        .yield = t->oversubscribed,

@@ -85,6 +85,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     if (s->products->threads == 0)
         GW_TRY(gw_products_open(s->products, &products));
     gw_auto_job job = {.rehearsal = {&r->stepper, rehearse, r, s->place->comm},
+                       .nodes = place.nodes,
                        .lazy = r->lazy,
                        .yield = r->yield,
                        .seed = s->c->seed};
