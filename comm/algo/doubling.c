@@ -105,7 +105,8 @@ static gw_err doubling_allreduce(const gw_args *args, gw_schedule *s) {
 
 static gw_cost doubling_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    uint64_t ranks = (uint64_t)gw_lane_size(lane), core = (uint64_t)doubling_core_of(gw_lane_size(lane));
+    uint64_t ranks = (uint64_t)gw_lane_size(lane),
+             core = (uint64_t)doubling_core_of(gw_lane_size(lane));
     uint64_t messages = ranks * (ranks - 1);
     if (gw_lane_exact(lane)) {
         messages = 2 * (ranks - core);

@@ -223,7 +223,7 @@ static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     GW_TRY(check_node(lane));
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
-    GW_TRY(gw_schedule_own(s, j, release));
+    GW_TRY(gw_schedule_own(s, j, shm_release));
     *j = (job){.schedule = s,
                .lane = lane,
                .me = lane->rank,

@@ -1,5 +1,6 @@
 #include "checkpoint/facts.h"
 
+#include "comm/lane_parts.h"
 #include "comm/tuning.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #include "run/checks.h"
 
 #include "base/json.h"
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 #include "run/replicas.h"

@@ -90,9 +90,9 @@ gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {
     if (!news)
         return GW_OK;
     gw_utc_now(utc);
-    return gw_history_add(
-        dir, json_pack("{s:s, s:s, s:I, s:o, s:i, s:o, s:o}", "event", "resumed", "utc", utc, "step",
-                       (json_int_t)r->manifest.step, "path", gw_json_text(r->path), "ranks", ranks,
-                       "changed", gw_notes_json(&r->notes, GW_NOTE_CHANGED), "dropped",
-                       gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
+    return gw_history_add(dir, json_pack("{s:s, s:s, s:I, s:o, s:i, s:o, s:o}", "event", "resumed",
+                                         "utc", utc, "step", (json_int_t)r->manifest.step, "path",
+                                         gw_json_text(r->path), "ranks", ranks, "changed",
+                                         gw_notes_json(&r->notes, GW_NOTE_CHANGED), "dropped",
+                                         gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
 }

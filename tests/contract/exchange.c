@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -386,7 +387,7 @@ outcome exchange_try(const trial *t) {
     if (e == GW_ERR_UNSUPPORTED)
         return refusal(NULL);
     CHECK(e == GW_OK, "%s %s: %s", t->comm, t->codec, gw_err_text());
-    o.fed = t->adds && gw_session_adds(s) && ranks > 1;
+    o.fed = t->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) && ranks > 1;
     if (t->adds && !o.fed) {
         gw_session_free(s);
         return o;

@@ -115,7 +115,7 @@ static void bytes_are_the_encodings(const char *codec) {
     CHECK(wire == others * encoded, "%s: %llu bytes on the wire of %llu encoded", codec,
           (unsigned long long)wire, (unsigned long long)encoded);
     double sent = 8.0 * (double)wire / ((double)others * STEPS * N);
-    double bits = gw_codec_bits(gw_session_codec(s), N);
+    double bits = gw_codec_bits(s->mix.codec, N);
     if (bits > 0 && ranks > 1)
         CHECK(fabs(sent - bits) < 1e-9 * bits, "%s: %.4f bits an element, %.4f by the formula",
               codec, sent, bits);

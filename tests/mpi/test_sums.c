@@ -2,6 +2,7 @@
  * bit, as one that writes it to the arena, from which it is added later; and who looks on sees the
  * gradient alone. */
 #include "base/rng.h"
+#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "run/session.h"
 

@@ -225,14 +225,15 @@ static double report_one(config *one, double first_s, json_t *rows) {
     double bound_s = bound->measured ? gw_bound_step(&bound->parts, bound->mode) : NAN, part[PARTS];
     for (int p = 0; p < PARTS; p++)
         part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
-    json_t *row = gw_bench_row(
-        &table, rows,
-        GW_TEXTS(one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager",
-                 one->rig.session->mix.algo->ops->head.name),
-        GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
-                   part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
-                   first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
-                   gw_residuals_any(&one->rig.session->residuals), s.n, s.min, s.ci_low, s.ci_high));
+    json_t *row =
+        gw_bench_row(&table, rows,
+                     GW_TEXTS(one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager",
+                              one->rig.session->mix.algo->ops->head.name),
+                     GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION],
+                                part[EXPOSED], part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
+                                first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
+                                gw_residuals_any(&one->rig.session->residuals), s.n, s.min,
+                                s.ci_low, s.ci_high));
     if (choice)
         choice->measured_s = s.median;
     json_object_set_new(row, "bound", gw_bound_run_json(bound));
