@@ -9,9 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* number: of FLAG, INT, REAL, BYTES; seconds; the place of a CHOICE; NaN: the text is none.
+ * count: steps of EVERY (0: a time), the rank of RANK_TIME, how many a LIST has. */
+typedef struct parsed {
+    double number;
+    int64_t count;
+} parsed;
+
 typedef struct value {
-    char *text;    /* as given or the default; NULL: unset */
-    double number; /* of INT, BYTES and REAL */
+    char *text; /* as given or the default; NULL: unset */
+    parsed is;
     bool given;
 } value;
 
@@ -97,45 +104,83 @@ static value *must_find(const gw_args *args, const char *name) {
     return v;
 }
 
-static gw_err out_of_range(const gw_opt *o, const char *owner, const char *text) {
-    const char *what = o->type == GW_OPT_REAL ? "a number" : "a whole number";
-    if (o->type == GW_OPT_BYTES)
-        what = "a size in bytes (K, M, G allowed)";
-    if (o->min == 0 && o->max == 0)
-        return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be %s", owner, o->name, text, what);
-    return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be %s from %.12g to %.12g", owner, o->name, text,
-                   what, o->min, o->max);
+/* ---- one value ---- */
+
+/* What a value must be. */
+static const char *const kinds[] = {
+    [GW_OPT_FLAG] = "0 or 1",
+    [GW_OPT_INT] = "a whole number",
+    [GW_OPT_REAL] = "a number",
+    [GW_OPT_BYTES] = "a size in bytes (K, M, G allowed)",
+    [GW_OPT_TIME] = "a time in seconds, or with its unit (us, ms, s, min, h),",
+    [GW_OPT_EVERY] = "a number of steps, e.g. 500, or a time with its unit (s, min, h), e.g. 30s,",
+    [GW_OPT_RANK_TIME] = "RANK:SECONDS, e.g. 1:0.001, 1:1ms or 1:200us,",
+    [GW_OPT_LIST] = "whole numbers with commas between,"};
+
+/* A number with a unit of time, in seconds; with `bare` it may lack the unit. NaN: neither. */
+static double seconds(const char *text, bool bare) {
+    static const struct {
+        const char *unit;
+        double s;
+    } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}, {"", 1}};
+    char *end;
+    double x = strtod(text, &end);
+    for (size_t i = 0; i + !bare < sizeof units / sizeof *units; i++)
+        if (end != text && strcmp(end, units[i].unit) == 0)
+            return x * units[i].s;
+    return NAN;
 }
 
-static gw_err parse_number(const gw_opt *o, const char *owner, const char *text, double *out) {
-    char *end = NULL;
+/* NaN: there is none, or not all of the text is one. */
+static double whole(const char *text, const char *units) {
+    char *end;
     errno = 0;
-    double x;
-    if (o->type == GW_OPT_REAL) {
-        x = strtod(text, &end);
-    } else {
-        long long whole = strtoll(text, &end, 10);
-        x = (double)whole;
-        if (o->type == GW_OPT_BYTES && end != text && *end) {
-            static const char units[] = "KMG";
-            const char *u = strchr(units, toupper((unsigned char)*end));
-            if (u) {
-                x *= (double)(1ull << (10 * (unsigned)(u - units + 1)));
-                end++;
-            }
-        }
-    }
-    bool bounded = o->min != 0 || o->max != 0;
-    if (end == text || *end || errno == ERANGE || !isfinite(x) || isspace((unsigned char)*text) ||
-        (bounded && (x < o->min || x > o->max)) || (o->type != GW_OPT_REAL && fabs(x) > 0x1p53))
-        return out_of_range(o, owner, text);
-    *out = x;
-    return GW_OK;
+    double x = (double)strtoll(text, &end, 10);
+    const char *u = end != text && *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    if (u)
+        x *= (double)(1ull << (10 * (unsigned)(u - units + 1)));
+    return end == text || end[u != NULL] || errno == ERANGE || fabs(x) > 0x1p53 ? NAN : x;
 }
 
-static gw_err check_choice(const gw_opt *o, const char *owner, const char *text) {
+static double real(const char *text) {
+    char *end;
+    double x = strtod(text, &end);
+    return end == text || *end ? NAN : x;
+}
+
+static void read_every(const char *text, parsed *v) {
+    double steps = whole(text, "");
+    v->count = steps >= 1 ? (int64_t)steps : 0;
+    v->number = v->count ? 0 : isnan(steps) ? seconds(text, false) : NAN;
+}
+
+static void read_rank_time(const char *text, parsed *v) {
+    char *end;
+    long rank = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
+    bool is = rank >= 0 && rank <= INT32_MAX && *end == ':' && isdigit((unsigned char)end[1]);
+    v->count = rank;
+    v->number = is ? seconds(end + 1, true) : NAN;
+}
+
+/* The first that is not in range ends it, with NaN. False: there are too many. */
+static bool read_list(const gw_opt *o, const char *text, parsed *v, int *list) {
+    size_t most = o->size / sizeof(int) - 1; /* the first of them says how many there are */
+    while (*text && !isnan(v->number)) {
+        char *end;
+        long x = strtol(text, &end, 10);
+        bool is = end != text && (!*end || (*end == ',' && end[1]));
+        v->number = is && (double)x >= o->min && (double)x <= o->max ? 0 : NAN;
+        if (list)
+            list[v->count] = (int)x;
+        v->count++;
+        text = *end ? end + 1 : end;
+    }
+    return (size_t)v->count <= most;
+}
+
+static gw_err read_choice(const gw_opt *o, const char *owner, const char *text, parsed *v) {
     size_t len = strlen(text);
-    for (const char *c = o->choices; *c;) {
+    for (const char *c = o->choices; *c; v->number++) {
         size_t w = strcspn(c, "|");
         if (w == len && memcmp(c, text, w) == 0)
             return GW_OK;
@@ -144,26 +189,54 @@ static gw_err check_choice(const gw_opt *o, const char *owner, const char *text)
     return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be one of %s", owner, o->name, text, o->choices);
 }
 
-static gw_err assign(const gw_opt *o, value *v, const char *owner, const char *text) {
-    double number = 0;
+static void read_number(const gw_opt *o, const char *text, parsed *v) {
     switch (o->type) {
     case GW_OPT_FLAG:
-        if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-            return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be 0 or 1", owner, o->name, text);
-        number = text[0] == '1';
+        v->number = strcmp(text, "0") == 0 ? 0 : strcmp(text, "1") == 0 ? 1 : NAN;
         break;
-    case GW_OPT_INT:
-    case GW_OPT_REAL:
-    case GW_OPT_BYTES: GW_TRY(parse_number(o, owner, text, &number)); break;
-    case GW_OPT_CHOICE: GW_TRY(check_choice(o, owner, text)); break;
-    case GW_OPT_TEXT: break;
+    case GW_OPT_REAL: v->number = real(text); break;
+    case GW_OPT_BYTES: v->number = whole(text, "KMG"); break;
+    case GW_OPT_TIME: v->number = seconds(text, true); break;
+    case GW_OPT_EVERY: read_every(text, v); break;
+    case GW_OPT_RANK_TIME: read_rank_time(text, v); break;
+    default: v->number = whole(text, "");
     }
+}
+
+static gw_err read_value(const gw_opt *o, const char *owner, const char *text, parsed *out,
+                         int *list) {
+    *out = (parsed){0};
+    if (o->type == GW_OPT_CHOICE)
+        return read_choice(o, owner, text, out);
+    if (o->type == GW_OPT_PATH && !*text)
+        return gw_fail(GW_ERR_USAGE, "%s: --%s is empty: give %s", owner, o->name, gw_opt_meta(o));
+    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH)
+        return GW_OK;
+    if (o->type != GW_OPT_LIST)
+        read_number(o, text, out);
+    else if (!read_list(o, text, out, list))
+        return gw_fail(GW_ERR_USAGE, "%s: %s=%s: too many numbers: at most %zu", owner, o->name,
+                       text, o->size / sizeof(int) - 1);
+    bool counts = o->type == GW_OPT_LIST || (o->type == GW_OPT_EVERY && out->count > 0);
+    bool bounded = (o->min != 0 || o->max != 0) && !counts;
+    if (isfinite(out->number) && !isspace((unsigned char)*text) &&
+        !(bounded && (out->number < o->min || out->number > o->max)))
+        return GW_OK;
+    if (o->min == 0 && o->max == 0)
+        return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be %s", owner, o->name, text, kinds[o->type]);
+    return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be %s from %.12g to %.12g", owner, o->name, text,
+                   kinds[o->type], o->min, o->max);
+}
+
+static gw_err assign(const gw_opt *o, value *v, const char *owner, const char *text) {
+    parsed read;
+    GW_TRY(read_value(o, owner, text, &read, NULL));
     char *copy = strdup(text);
     if (!copy)
         return gw_fail(GW_ERR_NOMEM, "%s: out of memory", owner);
     free(v->text);
     v->text = copy;
-    v->number = number;
+    v->is = read;
     return GW_OK;
 }
 
@@ -288,19 +361,19 @@ gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int
 }
 
 bool gw_args_flag(const gw_args *args, const char *name) {
-    return must_find(args, name)->number != 0;
+    return must_find(args, name)->is.number != 0;
 }
 
 long long gw_args_int(const gw_args *args, const char *name) {
-    return (long long)must_find(args, name)->number;
+    return (long long)must_find(args, name)->is.number;
 }
 
 size_t gw_args_bytes(const gw_args *args, const char *name) {
-    return (size_t)must_find(args, name)->number;
+    return (size_t)must_find(args, name)->is.number;
 }
 
 double gw_args_real(const gw_args *args, const char *name) {
-    return must_find(args, name)->number;
+    return must_find(args, name)->is.number;
 }
 
 const char *gw_args_text(const gw_args *args, const char *name) {
@@ -315,8 +388,100 @@ bool gw_args_given(const gw_args *args, const char *name) {
     return must_find(args, name)->given;
 }
 
+const gw_opt *gw_args_opts(const gw_args *args) {
+    return args->opts;
+}
+
+/* ---- into a config ---- */
+
+static void put_number(const gw_opt *o, double x, void *to) {
+    if (o->size == sizeof(bool))
+        *(bool *)to = x != 0;
+    else if (o->size == sizeof(int))
+        *(int *)to = (int)x;
+    else
+        *(int64_t *)to = (int64_t)x;
+}
+
+static void put(const gw_opt *o, const value *v, void *to) {
+    switch (o->type) {
+    case GW_OPT_REAL:
+    case GW_OPT_TIME: *(double *)to = v->is.number; break;
+    case GW_OPT_EVERY:
+    case GW_OPT_RANK_TIME: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
+    case GW_OPT_TEXT:
+    case GW_OPT_PATH: *(const char **)to = v->text; break;
+    case GW_OPT_LIST:
+        *(int *)to = (int)v->is.count;
+        read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);
+        break;
+    default:
+        if (o->type == GW_OPT_CHOICE && o->size == sizeof(char *))
+            *(const char **)to = v->text;
+        else
+            put_number(o, v->is.number, to);
+    }
+}
+
+void gw_args_fill(const gw_args *args, void *config) {
+    for (size_t i = 0; i < args->n; i++)
+        if (args->opts[i].into > 0)
+            put(&args->opts[i], &args->values[i], (char *)config + args->opts[i].into - 1);
+}
+
+/* ---- rules ---- */
+
+/* Whether the option's value is one of "a|b", or with "!a|b" none of these. */
+static bool is_one_of(const gw_opt *o, const value *v, const char *words) {
+    bool none = *words == '!', any = false;
+    for (const char *w = words + none; *w && !any;) {
+        size_t len = strcspn(w, "|");
+        any = o->type == GW_OPT_INT || o->type == GW_OPT_REAL
+                  ? v->is.number == strtod(w, NULL)
+                  : strlen(v->text) == len && memcmp(v->text, w, len) == 0;
+        w += len + (w[len] == '|');
+    }
+    return any != none;
+}
+
+static bool holds(const gw_args *args, const char *option, const char *words) {
+    const value *v = must_find(args, option);
+    const gw_opt *o = &args->opts[v - args->values];
+    if (words)
+        return v->text && is_one_of(o, v, words);
+    return v->given && !(o->type == GW_OPT_FLAG && v->is.number == 0);
+}
+
+/* "--option", "--option value" as it is, or as it would have to be. */
+static void name(const gw_args *args, const char *option, const char *words, bool wanted,
+                 char out[128]) {
+    const value *v = must_find(args, option);
+    const gw_opt *o = &args->opts[v - args->values];
+    const char *text = wanted  ? words && *words != '!' ? words : gw_opt_meta(o)
+                        : words ? v->text
+                               : NULL;
+    snprintf(out, 128, "--%s%s%.80s", option, text ? " " : "", text ? text : "");
+}
+
+gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owner) {
+    char option[128], other[128];
+    for (const gw_rule *r = rules; r && r->option; r++) {
+        if (!holds(args, r->option, r->value) || holds(args, r->other, r->other_value) == r->needs)
+            continue;
+        name(args, r->option, r->value, false, option);
+        name(args, r->other, r->other_value, r->needs, other);
+        return r->needs ? gw_fail(GW_ERR_USAGE, "%s: %s needs %s: %s", owner, option, other, r->why)
+                        : gw_fail(GW_ERR_USAGE, "%s: %s excludes %s: %s: remove one of them", owner,
+                                  option, other, r->why);
+    }
+    return GW_OK;
+}
+
+/* ---- help ---- */
+
 const char *gw_opt_meta(const gw_opt *o) {
-    static const char *const metas[] = {NULL, "N", "X", "BYTES", NULL, "TEXT"};
+    static const char *const metas[] = {NULL,   "N",    "X",          "BYTES",     NULL,    "TEXT",
+                                        "PATH", "TIME", "STEPS|TIME", "RANK:TIME", "N,N,.."};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }
 

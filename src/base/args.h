@@ -7,16 +7,31 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
+/* A row of a table may end early: what it leaves out is 0. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 typedef enum gw_opt_type {
-    GW_OPT_FLAG,   /* present or absent; in a spec name=0|1 */
-    GW_OPT_INT,    /* whole number in [min, max] */
-    GW_OPT_REAL,   /* number in [min, max], finite */
-    GW_OPT_BYTES,  /* whole number with an optional K, M or G (powers of 1024), in [min, max] */
-    GW_OPT_CHOICE, /* one of `choices` */
-    GW_OPT_TEXT    /* any text */
+    GW_OPT_FLAG,      /* present or absent; in a spec name=0|1 */
+    GW_OPT_INT,       /* whole number in [min, max] */
+    GW_OPT_REAL,      /* number in [min, max], finite */
+    GW_OPT_BYTES,     /* whole number with an optional K, M or G (powers of 1024), in [min, max] */
+    GW_OPT_CHOICE,    /* one of `choices` */
+    GW_OPT_TEXT,      /* any text */
+    GW_OPT_PATH,      /* any but an empty one */
+    GW_OPT_TIME,      /* seconds, or a number with us, ms, s, min or h; in [min, max] seconds */
+    GW_OPT_EVERY,     /* a whole number of steps, or such a time with its unit, in [min, max] */
+    GW_OPT_RANK_TIME, /* RANK:TIME */
+    GW_OPT_LIST       /* whole numbers in [min, max] with commas between */
 } gw_opt_type;
+
+/** What EVERY and RANK_TIME stand for: steps or, if these are 0, seconds; a rank and seconds. */
+typedef struct gw_count_time {
+    int64_t count;
+    double s;
+} gw_count_time;
 
 typedef struct gw_opt {
     const char *name;
@@ -26,7 +41,22 @@ typedef struct gw_opt {
     const char *choices; /* "a|b|c", for GW_OPT_CHOICE */
     const char *meta;    /* placeholder in the help, NULL: from the type */
     const char *help;    /* one line */
+    size_t into, size;   /* where gw_args_fill puts it: GW_OPT_INTO; 0: nowhere */
 } gw_opt;                /* a table ends with {0} */
+
+/** The last columns of a gw_opt whose value goes into `member` of a struct: bool for FLAG; double
+ *  for REAL, TIME; int, int64_t or the like for INT, BYTES; gw_count_time; const char * for TEXT,
+ *  PATH and CHOICE. Of a CHOICE an int or an enum gets its place, a bool whether that is not 0.
+ *  A LIST goes into an int, how many there are, and the ints behind it. */
+#define GW_OPT_INTO(type, member) offsetof(type, member) + 1, sizeof(((type *)NULL)->member)
+
+/** An option that is of use only beside another one, or not beside it. */
+typedef struct gw_rule {
+    const char *option, *value; /* value: "a|b" is one of these, "!a|b" none; NULL: it was given */
+    bool needs;                 /* else they exclude each other */
+    const char *other, *other_value;
+    const char *why;
+} gw_rule; /* a table ends with {0} */
 
 typedef struct gw_args gw_args;
 
@@ -46,6 +76,15 @@ gw_err gw_args_spec(gw_args *args, const char *owner, const char *text);
 /** Set values from argv[1..argc): --name value, --name=value, --flag. Everything else is counted
  *  into *positional and moved to argv[1..]; NULL: positional words are refused. */
 gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int *positional);
+
+/** The table. */
+const gw_opt *gw_args_opts(const gw_args *args);
+
+/** Put each value that has a place into *config; texts live as long as `args`. */
+void gw_args_fill(const gw_args *args, void *config);
+
+/** GW_ERR_USAGE, with what to do: the first rule that the values break. */
+gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owner);
 
 /** Values by name; asking for a name that the table lacks is a bug and aborts. */
 bool gw_args_flag(const gw_args *args, const char *name);

@@ -166,7 +166,7 @@ void gw_checkpoint_close(gw_checkpoint *c) {
 bool gw_checkpoint_due(gw_checkpoint *c, int64_t step) {
     if (!c)
         return false;
-    int64_t every = c->s.c->checkpoint_steps;
+    int64_t every = c->s.c->checkpoint.count;
     bool due = step == c->at || (every > 0 && step % every == 0);
     if (due && c->phase != REST) {
         c->counts.late += !c->owed;
@@ -187,7 +187,7 @@ bool gw_checkpoint_has(const gw_checkpoint *c, int64_t step) {
 void gw_checkpoint_ballot(gw_checkpoint *c, gw_ballot *ballot) {
     if (!c)
         return;
-    double every_s = c->s.c->checkpoint_s;
+    double every_s = c->s.c->checkpoint.s;
     bool clock = c->rank == 0 && every_s > 0 && c->phase == REST;
     ballot->keep_due = clock && gw_ledger_now() - c->last_s >= every_s;
     ballot->writing = c->phase != REST && c->worker.begun && !atomic_load(&c->worker.done);

@@ -29,7 +29,7 @@ enum {
 
 static json_t *options(const gw_train_config *c) {
     json_t *all = json_object();
-    for (const gw_opt *o = c->opts; o->name; o++) {
+    for (const gw_opt *o = gw_args_opts(c->args); o->name; o++) {
         const char *text = gw_args_text(c->args, o->name);
         json_object_set_new(all, o->name, text ? json_string(text) : json_null());
     }

@@ -1,5 +1,6 @@
-/* The table of commands, out of commands.def. */
+/* The table of commands, out of commands.def, and how one starts. */
 #include "cli/cli.h"
+#include "cli/parallel.h"
 
 #define X(name) extern const gw_command gw_command_##name;
 #include "cli/commands.def"
@@ -11,3 +12,17 @@ const gw_command *const gw_commands[] = {
 #undef X
     NULL,
 };
+
+int gw_cli_start(const gw_command *c, int argc, char **argv) {
+    gw_args *args = NULL;
+    if (c->parses)
+        return c->run(NULL, argc, argv);
+    gw_err e = gw_args_new(&args, c->opts);
+    if (e == GW_OK)
+        e = gw_args_argv(args, c->name, argc, argv, NULL);
+    if (e == GW_OK)
+        e = gw_args_check(args, c->rules, c->name);
+    int status = e == GW_OK ? c->run(args, argc, argv) : gw_cli_refuse(e);
+    gw_args_free(args);
+    return status;
+}

@@ -23,7 +23,7 @@ static const gw_opt opts[] = {
     {0}};
 
 typedef struct job {
-    gw_args *args;
+    const gw_args *args;
     char path[4096];
     gw_model *model;
     gw_data *data;
@@ -100,9 +100,7 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
     return e;
 }
 
-static gw_err parse(job *j, int argc, char **argv) {
-    GW_TRY(gw_args_new(&j->args, opts));
-    GW_TRY(gw_args_argv(j->args, "eval", argc, argv, NULL));
+static gw_err read_args(job *j) {
     GW_TRY(gw_gemm_allow(gw_args_text(j->args, "gemm")));
     const char *model = gw_args_text(j->args, "model");
     if (!model)
@@ -115,12 +113,12 @@ static gw_err parse(job *j, int argc, char **argv) {
     return GW_OK;
 }
 
-static int run(int argc, char **argv) {
-    job j = {0};
-    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, parse(&j, argc, argv), body, &j);
+static int run(const gw_args *args, int argc, char **argv) {
+    (void)argc, (void)argv;
+    job j = {.args = args};
+    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, read_args(&j), body, &j);
     free(j.confusion);
     gw_model_close(j.model);
-    gw_args_free(j.args);
     return status;
 }
 

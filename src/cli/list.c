@@ -134,6 +134,25 @@ static json_t *described(const char *name, const char *summary, const gw_opt *op
                      options_json(options));
 }
 
+/* By command, and by option: the others that it, or some value of it, needs or excludes. */
+static json_t *rules_json(bool needs) {
+    json_t *all = json_object();
+    for (const gw_command *const *c = gw_commands; *c; c++) {
+        json_t *of = json_object();
+        for (const gw_rule *r = (*c)->rules; r && r->option; r++) {
+            json_t *others = json_object_get(of, r->option);
+            if (r->needs == needs && !others)
+                json_object_set_new(of, r->option, others = json_array());
+            if (r->needs == needs)
+                json_array_append_new(others,
+                                      json_sprintf("--%s%s%s", r->other, r->other_value ? " " : "",
+                                                   r->other_value ? r->other_value : ""));
+        }
+        json_object_set_new(all, (*c)->name, of);
+    }
+    return all;
+}
+
 static gw_err part_json(const part *p, json_t *all) {
     for (const gw_entry *const *e = p->registry->entries; *e; e++) {
         json_t *traits = NULL;
@@ -163,7 +182,8 @@ static gw_err fill(json_t *document) {
 }
 
 static gw_err print_json(void) {
-    json_t *document = json_pack("{s:i}", "schema", 1);
+    json_t *document = json_pack("{s:i, s:o, s:o}", "schema", 1, "needs", rules_json(true),
+                                 "excludes", rules_json(false));
     gw_err e = fill(document);
     if (e == GW_OK && json_dumpf(document, stdout, JSON_INDENT(2)) != 0)
         e = gw_fail(GW_ERR_NOMEM, "list: out of memory");
@@ -172,14 +192,9 @@ static gw_err print_json(void) {
     return e;
 }
 
-static int run(int argc, char **argv) {
-    gw_args *args = NULL;
-    gw_err e = gw_args_new(&args, opts);
-    if (e == GW_OK)
-        e = gw_args_argv(args, "list", argc, argv, NULL);
-    if (e == GW_OK)
-        e = gw_args_flag(args, "json") ? print_json() : print_text();
-    gw_args_free(args);
+static int run(const gw_args *args, int argc, char **argv) {
+    (void)argc, (void)argv;
+    gw_err e = gw_args_flag(args, "json") ? print_json() : print_text();
     return e == GW_OK ? 0 : gw_cli_refuse(e);
 }
 

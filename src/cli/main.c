@@ -82,5 +82,5 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0)
             return c->help ? c->help(argc - 1, argv + 1) : command_help(c);
-    return c->run(argc - 1, argv + 1);
+    return gw_cli_start(c, argc - 1, argv + 1);
 }

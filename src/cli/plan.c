@@ -208,17 +208,13 @@ static void print_bounds(const plan *p, const gw_auto *a) {
 
 /* What the user gave that `train` takes too. */
 static void print_command(const plan *p, const gw_auto *a) {
-    static const char *const shared[] = {
-        "layers",   "activation",   "init",           "optimizer",   "lr",
-        "momentum", "weight-decay", "batch",          "local-batch", "seed",
-        "threads",  "gemm",         "error-feedback", "wire-check",  "update"};
     const gw_candidate *c = &a->candidate[a->chosen];
     char comm[COMMAND];
     comm_of(p, c, comm);
     printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-        if (gw_args_given(p->args, shared[i]))
-            printf(" --%s '%s'", shared[i], gw_args_text(p->args, shared[i]));
+    for (const gw_opt *o = opts; strcmp(o->name, "codecs") != 0; o++)
+        if (gw_args_given(p->args, o->name) && strcmp(o->name, "comm") != 0)
+            printf(" --%s '%s'", o->name, gw_args_text(p->args, o->name));
     printf(" --comm '%s' --compress '%s'\n", comm, c->codec);
     if (a->chosen != 0)
         printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
@@ -286,7 +282,8 @@ static void release(void) {
     gw_rig_free(&the.rig);
 }
 
-static int run_plan(int argc, char **argv) {
+static int run_plan(const gw_args *none, int argc, char **argv) {
+    (void)none;
     static const gw_benchmark all = {.name = "plan",
                                      .opts = opts,
                                      .prepare = prepare,
@@ -303,5 +300,6 @@ const gw_command gw_command_plan = {
     .usage = "[options]        e.g. mpiexec -n 2 gradwire plan --layers 2048,2048 --verify 8",
     .notes = notes,
     .opts = opts,
+    .parses = true,
     .run = run_plan,
 };

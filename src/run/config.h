@@ -11,9 +11,7 @@
 
 typedef struct gw_train_config {
     gw_data_spec data;
-    int n_hidden, hidden[GW_MAX_LAYERS - 1];
-    gw_activation activation;
-    gw_init init;
+    gw_model_spec model; /* but for inputs and classes, which the data set tells */
     double lr, momentum, weight_decay;
     bool lr_linear;    /* lr times the number of ranks */
     int64_t lr_warmup; /* steps */
@@ -29,8 +27,7 @@ typedef struct gw_train_config {
     bool lazy;                /* finish and update layer by layer before the next forward pass */
     int compress_stats;       /* compare the gradient every so many steps; 0: never */
     const char *out;          /* run folder; NULL: none */
-    int64_t checkpoint_steps; /* a checkpoint after each so many; 0: none */
-    double checkpoint_s;      /* or after so long; 0: none */
+    gw_count_time checkpoint; /* after each so many steps, or so much time; both 0: none */
     int checkpoint_keep;      /* so many stay */
     const char *resume;   /* "auto", a checkpoint, a folder of them or of a run; NULL: a new run */
     bool resume_strict;   /* refuse a restart that could not keep everything */
@@ -38,10 +35,9 @@ typedef struct gw_train_config {
     bool nan_skip;        /* leave out a step that is not finite; else stop */
     bool save;            /* the model, too */
     bool overwrite, trace;
-    bool check;       /* refuse what a run would refuse, and end before it */
-    bool collectives; /* write collectives.csv */
-    int skew_rank;    /* held back by skew_s in each step; skew_s 0: nobody */
-    double skew_s;
+    bool check;            /* refuse what a run would refuse, and end before it */
+    bool collectives;      /* write collectives.csv */
+    gw_count_time skew;    /* that rank is held back so long in each step; 0 s: nobody */
     double hang_timeout_s; /* end a run that makes no progress for this time; 0: never */
     gw_watchdog_voice voice;
     const gw_group_choice *counters; /* NULL: none */
@@ -52,8 +48,7 @@ typedef struct gw_train_config {
     const char *ceilings; /* "auto" or a file; NULL: none are measured */
     int overhead;         /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
     const gw_args *args;  /* all options as resolved, for run.json */
-    const gw_opt *opts;
-    const char *command; /* the command line */
+    const char *command;  /* the command line */
 } gw_train_config;
 
 #endif

@@ -74,22 +74,9 @@ struct gw_paired {
 
 /* ---- what can be paired ---- */
 
-static gw_err check_options(const gw_train_config *c) {
-    if (c->profile == GW_PROFILE_OFF)
-        return gw_fail(GW_ERR_USAGE,
-                       "train: --paired compares computation and communication, which "
-                       "--profile off does not measure: use --profile timers");
-    if (c->trace)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: --paired takes every step twice, and a trace would show both as "
-                       "steps of the run: remove --trace");
-    return GW_OK;
-}
-
-gw_err gw_paired_check(const gw_train_config *c, const gw_session *session) {
+gw_err gw_paired_check(const gw_session *session) {
     const gw_strategy_ops *ops = session->strategy.ops;
     const char *why = NULL;
-    GW_TRY(check_options(c));
     if (session->mix.n == 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
                                            "name them instead of --compress auto");

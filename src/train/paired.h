@@ -38,7 +38,7 @@ typedef struct gw_paired_result {
 
 /** Before MPI starts: GW_ERR_USAGE, or GW_ERR_UNSUPPORTED for what has no blocking twin or cannot
  *  be taken twice. */
-gw_err gw_paired_check(const gw_train_config *c, const gw_session *session);
+gw_err gw_paired_check(const gw_session *session);
 
 /** Collective, after the stepper's session was opened: open the twin, and DIR/paired.csv where
  * c->out is set. `setup`: as that session was opened. All arguments must outlive it. */

@@ -11,11 +11,11 @@ static json_t *step_or_null(int64_t step) {
 
 json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r) {
     const gw_checkpoint_counts *n = &r->checkpoints;
-    if (c->checkpoint_steps == 0 && !(c->checkpoint_s > 0))
+    if (c->checkpoint.count == 0 && !(c->checkpoint.s > 0))
         return json_null();
     return json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:o, s:o}", "every_steps",
-                     step_or_null(c->checkpoint_steps), "every_s",
-                     c->checkpoint_s > 0 ? json_real(c->checkpoint_s) : json_null(), "keep",
+                     step_or_null(c->checkpoint.count), "every_s",
+                     c->checkpoint.s > 0 ? json_real(c->checkpoint.s) : json_null(), "keep",
                      c->checkpoint_keep, "written", (json_int_t)n->written, "failed",
                      (json_int_t)n->failed, "late", (json_int_t)n->late, "last_step",
                      step_or_null(n->step), "ledger_s", gw_json_number(r->checkpoint_s));

@@ -26,14 +26,15 @@ static json_t *count_or_null(uint64_t n) {
 
 static json_t *options(const gw_train_config *c) {
     json_t *all = json_object();
-    for (const gw_opt *o = c->opts; o->name; o++) {
+    for (const gw_opt *o = gw_args_opts(c->args); o->name; o++) {
         const char *text = gw_args_text(c->args, o->name);
-        json_t *v = o->type == GW_OPT_FLAG   ? json_boolean(text && *text == '1')
-                    : !text                  ? json_null()
-                    : o->type == GW_OPT_REAL ? json_real(strtod(text, NULL))
-                    : o->type == GW_OPT_TEXT || o->type == GW_OPT_CHOICE
-                        ? json_string(text)
-                        : json_integer(gw_args_int(c->args, o->name));
+        json_t *v = o->type == GW_OPT_FLAG ? json_boolean(text && *text == '1')
+                    : !text                ? json_null()
+                    : o->type == GW_OPT_REAL || o->type == GW_OPT_TIME
+                        ? json_real(gw_args_real(c->args, o->name))
+                    : o->type == GW_OPT_INT || o->type == GW_OPT_BYTES
+                        ? json_integer(gw_args_int(c->args, o->name))
+                        : json_string(text);
         json_object_set_new(all, o->name, v);
     }
     return all;

@@ -181,6 +181,6 @@ gw_err gw_trainer_go_on(gw_trainer *t) {
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
     gw_checkpoint_setup setup = {
         .c = c, .stepper = &t->stepper, .stats = t->stats, .rows = t->rows, .comm = t->comm};
-    bool keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
+    bool keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     return keeps ? gw_checkpoint_open(&t->checkpoint, &setup) : GW_OK;
 }

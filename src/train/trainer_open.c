@@ -26,10 +26,10 @@ static gw_err count_ranks(gw_trainer *t) {
         return gw_fail(GW_ERR_USAGE,
                        "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
                        t->c->comm, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
-    if (t->c->skew_s > 0 && t->c->skew_rank >= t->ranks)
+    if (t->c->skew.s > 0 && t->c->skew.count >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
-                       "train: --inject-skew delays rank %d, but the ranks are 0 to %d",
-                       t->c->skew_rank, t->ranks - 1);
+                       "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
+                       (long long)t->c->skew.count, t->ranks - 1);
     gw_host_node node;
     GW_TRY(gw_host_node_of(&node, t->c->threads + gw_session_helpers(t->session), t->comm));
     t->nodes = node.nodes;
@@ -55,13 +55,9 @@ static gw_err set_batch(gw_trainer *t) {
 
 static gw_err open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    gw_model_spec spec = {.inputs = gw_dataset_features(&t->data->train),
-                          .classes = t->data->classes,
-                          .n_hidden = c->n_hidden,
-                          .activation = c->activation,
-                          .init = c->init,
-                          .seed = c->seed};
-    memcpy(spec.hidden, c->hidden, sizeof spec.hidden);
+    gw_model_spec spec = c->model;
+    spec.inputs = gw_dataset_features(&t->data->train);
+    spec.classes = t->data->classes;
     GW_TRY(gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
                            t->rank - t->servers, gw_trainer_workers(t)));
     int local = gw_sampler_max_local(t->sampler);
@@ -247,7 +243,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
     GW_TRY(measure_bound(t));
-    t->stepper.skew_s = t->rank == t->c->skew_rank ? t->c->skew_s : 0;
+    t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
     gw_checks_open(&t->checks, t->c, t->session, t->comm, gw_model_spans(t->model),
                    gw_model_layers(t->model));
     t->stepper.guard = &t->checks.guard;

@@ -89,7 +89,7 @@ static void look_for_end(gw_trainer *t) {
 static gw_err open_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_runfolder_use use = gw_trainer_use(t);
-    bool goes_on = *t->resume.path, keeps = c->checkpoint_steps > 0 || c->checkpoint_s > 0;
+    bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
     if (goes_on) {
         GW_TRY(take_up(t, use == GW_RUNFOLDER_GO_ON));

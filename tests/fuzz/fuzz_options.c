@@ -78,6 +78,11 @@ static void read_words(char *text) {
                                    {"bytes", GW_OPT_BYTES, "4K", 1, 0x1p50, NULL, NULL, ""},
                                    {"choice", GW_OPT_CHOICE, "b", 0, 0, "a|b|abc", NULL, ""},
                                    {"text", GW_OPT_TEXT, NULL, 0, 0, NULL, NULL, ""},
+                                   {"path", GW_OPT_PATH, NULL, 0, 0, NULL, NULL, ""},
+                                   {"time", GW_OPT_TIME, "1ms", 1e-3, 60, NULL, NULL, ""},
+                                   {"every", GW_OPT_EVERY, "5", 0.1, 1e6, NULL, NULL, ""},
+                                   {"late", GW_OPT_RANK_TIME, "1:2s", 0, 60, NULL, NULL, ""},
+                                   {"list", GW_OPT_LIST, "1,2", 1, 9, NULL, NULL, ""},
                                    {0}};
     char *argv[WORDS + 1];
     gw_args *args;
@@ -87,6 +92,8 @@ static void read_words(char *text) {
     gw_fuzz_answer(e);
     MUST(gw_args_int(args, "int") >= -5 && gw_args_int(args, "int") <= 1000000000000);
     MUST(gw_args_real(args, "real") >= 0 && gw_args_real(args, "real") <= 1);
+    MUST(gw_args_real(args, "time") >= 1e-3 && gw_args_real(args, "time") <= 60);
+    MUST(gw_args_real(args, "late") >= 0 && gw_args_real(args, "late") <= 60);
     MUST(gw_args_bytes(args, "bytes") >= 1 && gw_args_bytes(args, "bytes") <= UINT64_C(1) << 50);
     gw_fuzz_forget();
     gw_fuzz_answer(gw_args_spec(args, "test", argv[argc - 1]));
@@ -96,13 +103,13 @@ static void read_words(char *text) {
 static void read_train(char *text) {
     char *argv[WORDS + 1];
     int argc = split(text, (char *)"train", argv);
-    gw_command_train.run(argc, argv);
+    gw_cli_start(&gw_command_train, argc, argv);
 }
 
 static void read_eval(char *text) {
     char *argv[WORDS + 1];
     int argc = split(text, (char *)"eval", argv);
-    gw_command_eval.run(argc, argv);
+    gw_cli_start(&gw_command_eval, argc, argv);
 }
 
 /* ---- specs ---- */

@@ -60,14 +60,18 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--layers", "10,,2", says=["layers"])
         self.refused(*train, "--activation", "swish", says=["swish", "relu"])
         self.refused(*train, "--validation", "0.95", says=["validation"])
-        self.refused(*train, "--batch", 8, "--local-batch", 8, says=["batch", "both"])
-        self.refused(*train, "--trace", says=["--trace", "--out"])
+        self.refused(*train, "--batch", 8, "--local-batch", 8, says=["--local-batch excludes --batch"])
+        self.refused(*train, "--trace", says=["--trace needs --out DIR: "])
         self.refused(*train, "--collectives", says=["--collectives", "--out"])
         self.refused(*train, "--collectives", "--out", os.path.join(self.dir.name, "out"),
-                     "--profile", "off", says=["--collectives", "--profile"])
-        for text in ("1", "1:", ":1ms", "x:1ms", "-1:1ms", "1:-1ms", "1:0", "1:nan", "1:1min",
+                     "--profile", "off", says=["--collectives excludes --profile off: "])
+        self.refused(*train, "--out", "", says=["--out is empty: give DIR"])
+        self.refused(*train, "--error-feedback", "dgc", "--momentum", "0.0",
+                     says=["--error-feedback dgc needs --momentum X: "])
+        self.refused(*train, "--time-limit", "3 s", says=["time-limit=3 s: must be a time"])
+        for text in ("1", "1:", ":1ms", "x:1ms", "-1:1ms", "1:-1ms", "1:0", "1:nan", "1:2min",
                      "1:1ms,", "1:61", "99999999999:1ms"):
-            self.refused(*train, f"--inject-skew={text}", says=["--inject-skew", f"'{text}'"])
+            self.refused(*train, f"--inject-skew={text}", says=[f"inject-skew={text}: must be"])
         self.refused(*train, "--inject-skew", "3:1ms", says=["--inject-skew", "rank 3"])
         self.refused(*train, "word", says=["word"])
 
@@ -76,7 +80,7 @@ class BadInput(unittest.TestCase):
         out = os.path.join(self.dir.name, "out")
         latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
         for words in (["--out", out + latin], ["--out", out, "--data", latin],
-                      ["--out", out, "--layers=" + latin]):
+                      ["--out", out, "--papi-group=" + latin]):
             self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "run.json"])
         self.assertEqual(os.listdir(self.dir.name), [])
 

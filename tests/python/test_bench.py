@@ -318,7 +318,7 @@ class Bench(unittest.TestCase):
         self.refused("named twice", "overlap", "--progress", "poll,poll")
         self.refused("compute-ratio", "overlap", "--compute-ratio", "-1")
         self.refused("not both", "step", "--comm", "ps", "--configs", "ps")
-        self.refused("not both", "step", "--batch", "8", "--local-batch", "8")
+        self.refused("excludes --batch", "step", "--batch", "8", "--local-batch", "8")
         self.refused("number 2 has nothing in its field 2", "step", "--configs", "ps;ps|")
         self.refused("eager or lazy", "step", "--configs", "ps|none|later")
         self.refused("more than COMM", "step", "--configs", "ps|none|lazy|x")

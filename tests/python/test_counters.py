@@ -88,9 +88,9 @@ class Counters(unittest.TestCase):
         self.refused("amd-zen4 has no group 'x'", "--papi-group", "amd-zen4/x")
         self.refused("names of events with commas", "--papi-events", "A,,B")
         self.refused("NO_SUCH_EVENT cannot be found by that name", "--papi-events", "NO_SUCH_EVENT")
-        self.refused("--papi-events counts what --profile timers leaves out",
+        self.refused("--papi-events excludes --profile timers: ",
                      "--papi-events", "A", "--profile", "timers")
-        self.refused("--papi-group counts what --profile off leaves out",
+        self.refused("--papi-group excludes --profile off: ",
                      "--papi-group", "amd-zen4", "--profile", "off")
 
     def test_older_run_stays(self):

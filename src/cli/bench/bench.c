@@ -60,7 +60,8 @@ static int help(int argc, char **argv) {
     return 0;
 }
 
-static int run(int argc, char **argv) {
+static int run(const gw_args *none, int argc, char **argv) {
+    (void)none;
     const gw_benchmark *b = NULL;
     gw_err e = find(argc, argv, &b);
     return e == GW_OK ? gw_bench_main(b, "bench", argc - 1, argv + 1) : gw_cli_refuse(e);
@@ -70,5 +71,6 @@ const gw_command gw_command_bench = {
     .name = "bench",
     .summary = summary,
     .help = help,
+    .parses = true,
     .run = run,
 };

@@ -36,13 +36,9 @@ static void fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
 }
 
 gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
-    gw_model_spec spec = {.inputs = (int)gw_args_int(args, "inputs"),
-                          .classes = (int)gw_args_int(args, "classes"),
-                          .n_hidden = c->n_hidden,
-                          .activation = c->activation,
-                          .init = c->init,
-                          .seed = c->seed};
-    memcpy(spec.hidden, c->hidden, sizeof spec.hidden);
+    gw_model_spec spec = c->model;
+    spec.inputs = (int)gw_args_int(args, "inputs");
+    spec.classes = (int)gw_args_int(args, "classes");
     return spec;
 }
 

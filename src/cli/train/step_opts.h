@@ -12,8 +12,11 @@
             "library of the matrix products (auto: " automatic ")"                                 \
     }
 
-/** Fill the model, optimizer, batch, seed, threads and communication of *c, which keeps texts of
- *  `a`. GW_ERR_USAGE, in the name of `owner`. */
+/** Where an option's value goes. */
+#define TO(member) GW_OPT_INTO(gw_train_config, member)
+
+/** Fill *c with all values of `a` that have a place in it, and with those that follow from them; it
+ *  keeps texts of `a`. GW_ERR_USAGE, in the name of `owner`. */
 gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner);
 
 #endif
