@@ -11,9 +11,7 @@ typedef struct sizes {
     uint64_t params, momentum, owned, exchange, statistics;
 } sizes;
 
-typedef struct stretch {
-    uint64_t off, n; /* a gw_span in fixed widths */
-} stretch;
+_Static_assert(sizeof(gw_span) == 2 * sizeof(uint64_t), "spans are written as they are");
 
 /* What the file claims is bounded by what it has before memory is taken for it. */
 static gw_err make_room(gw_rank_state *r, const gw_io *io, const sizes *s, uint64_t bytes,
@@ -37,16 +35,12 @@ static gw_err make_room(gw_rank_state *r, const gw_io *io, const sizes *s, uint6
 }
 
 static gw_err spans(gw_rank_state *r, gw_io *io) {
-    stretch all[GW_MAX_LAYERS] = {0};
-    for (int i = 0; i < r->owned.n; i++)
-        all[i] = (stretch){r->owned.span[i].off, r->owned.span[i].n};
+    gw_span *all = r->owned.span;
     GW_TRY(gw_io_field(io, "owned", all, (size_t)r->owned.n * sizeof *all));
-    for (int i = 0; i < r->owned.n; i++) {
+    for (int i = 0; i < r->owned.n; i++)
         if (all[i].off > r->n || all[i].n > r->n - all[i].off)
             return gw_fail(GW_ERR_INPUT, "%s: a span that ends behind the parameters",
                            gw_io_name(io));
-        r->owned.span[i] = (gw_span){(size_t)all[i].off, (size_t)all[i].n};
-    }
     return GW_OK;
 }
 
