@@ -200,7 +200,3 @@ void gw_facts_choices(const json_t *facts, const char **codec, const char **algo
     if (!*codec || !*algo)
         *codec = *algo = NULL;
 }
-
-const json_t *gw_facts_products(const json_t *facts) {
-    return json_object_get(facts, "gemm");
-}

@@ -46,8 +46,4 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *t
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,
                       const char **table);
 
-/** Which library computed which product then, as gw_products_json has it; NULL: not told. Owned by
- *  `facts`. */
-const json_t *gw_facts_products(const json_t *facts);
-
 #endif

@@ -50,8 +50,10 @@ static gw_err make_facts(const gw_trainer *t, json_t **facts) {
     gw_facts_of run = gw_trainer_facts(t);
     if (t->rank != 0)
         return GW_OK;
-    json_t *marks = NULL;
-    GW_TRY(gw_trainer_marks(t, &marks));
+    json_t *files = NULL; /* of rows, to go on with from here once gw_rows_sync is done */
+    GW_TRY(gw_rows_mark(t->rows, &files));
+    json_t *marks = json_pack("{s:s, s:f, s:o}", "started_utc", t->started_utc, "clock_s",
+                              gw_ledger_now(), "files", files);
     *facts = gw_facts_make(&run);
     bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0;
     return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;

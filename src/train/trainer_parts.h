@@ -136,10 +136,6 @@ gw_err gw_trainer_open_rows(gw_trainer *t);
  * resumed run has written, and note the restart in its history. */
 gw_err gw_trainer_reopened(gw_trainer *t);
 
-/** Rank 0, with --out, right after a gw_trainer_flush: what a later start needs to go on with the
- *  files of rows from here, once gw_rows_sync is done; an object, the caller's. */
-gw_err gw_trainer_marks(const gw_trainer *t, json_t **marks);
-
 /** What run.json and the watcher are to be told; outlives `line`. */
 void gw_trainer_warn(gw_trainer *t, const char *line);
 

@@ -125,11 +125,3 @@ static gw_err reopen(gw_trainer *t) {
 gw_err gw_trainer_reopened(gw_trainer *t) {
     return gw_agree(t->comm, t->rank == 0 && t->c->out ? reopen(t) : GW_OK);
 }
-
-gw_err gw_trainer_marks(const gw_trainer *t, json_t **marks) {
-    json_t *files = NULL;
-    GW_TRY(gw_rows_mark(t->rows, &files));
-    *marks = json_pack("{s:s, s:f, s:o}", "started_utc", t->started_utc, "clock_s", gw_ledger_now(),
-                       "files", files);
-    return *marks ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
-}
