@@ -116,6 +116,8 @@ class Tables(unittest.TestCase):
             names = re.findall(r"^X\((\w+)\)", read(ROOT, file), re.MULTILINE)
             self.assertEqual([e["name"].replace("-", "_") for e in listed[key]], names)
         self.assertLessEqual({"report", "run"}, {tool["name"] for tool in listed["tools"]})
+        self.assertEqual((listed["needs"]["train"]["trace"], listed["excludes"]["train"]["trace"]),
+                         (["--out"], ["--profile off"]))
         codecs = {c["name"]: c for c in listed["codecs"]}
         self.assertEqual((codecs["fp16"]["bits_per_element"], codecs["fp16"]["error"]),
                          (16, "rounding"))
