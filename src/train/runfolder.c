@@ -40,7 +40,7 @@ static bool lies_in(const char *path, const char *dir) {
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found) {
     char own[LONGEST]; /* a run may lie within the folder of another */
-    snprintf(own, sizeof own, "%s/" GW_STORE_FOLDER, dir);
+    snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
     if (*found && lies_in(found, own))
         return GW_RUNFOLDER_GO_ON;
     if (!*found && resume && strcmp(resume, "auto") == 0)
@@ -50,7 +50,7 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 
 static bool has_checkpoints(const char *dir) {
     char path[LONGEST];
-    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
     return gw_store_any(path);
 }
 
@@ -75,7 +75,7 @@ static gw_err check_new(const char *dir) {
                        "--out %s: holds a run already (%s): name another folder, or give "
                        "--overwrite",
                        dir, found);
-    found = has_checkpoints(dir) ? GW_STORE_FOLDER : first_of(dir, growing, GROWING, ".part", path);
+    found = has_checkpoints(dir) ? GW_CHECKPOINTS : first_of(dir, growing, GROWING, ".part", path);
     return found ? gw_fail(GW_ERR_INPUT,
                            "--out %s: holds a run that was interrupted (%s): go on with it by "
                            "--resume auto, name another folder, or give --overwrite",
@@ -138,7 +138,7 @@ gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     static const char *const history[] = {GW_HISTORY};
     char path[LONGEST];
     GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
-    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
     GW_TRY(gw_store_clear(path));
     GW_TRY(remove_all(dir, growing, GROWING, ""));
     GW_TRY(remove_all(dir, growing, GROWING, ".part"));

@@ -10,6 +10,9 @@
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 2
 
+/** In a run's folder: its checkpoints (checkpoint/store.h). */
+#define GW_CHECKPOINTS GW_STORE_FOLDER
+
 /** What becomes of the run that the folder may hold. */
 typedef enum gw_runfolder_use {
     GW_RUNFOLDER_NEW,     /* there must be none, not even one that was interrupted */
