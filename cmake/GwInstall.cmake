@@ -1,5 +1,5 @@
-# What `cmake --install` brings beside the program: its manual page, completion for the shell, and the
-# tools of analysis/ and experiments/.
+# What `cmake --install` brings beside the program: its manual page, completion for the shell, the
+# tools of analysis/ and experiments/, and the headers of plugins.
 
 # Every file without a suffix in these folders is a tool: analysis/NAME becomes gradwire-NAME, beside
 # the program, which runs it as `gradwire NAME`.
@@ -34,3 +34,30 @@ foreach(tool IN LISTS gw_tools)
   install(FILES ${CMAKE_BINARY_DIR}/links/gradwire-${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
   file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${tool} ${CMAKE_BINARY_DIR}/gradwire-${name} SYMBOLIC)
 endforeach()
+
+# The headers that a plugin may include, and for who builds one: find_package(gradwire) with the target
+# gradwire::plugin, and pkg-config. Neither names the prefix, so that the installed tree may move.
+foreach(header base/args base/err base/io base/mem base/probe base/registry base/rng base/span mpi/agree
+    mpi/check compress/codec comm/algo comm/lane comm/overlap comm/plan comm/queue comm/schedule comm/steps
+    comm/strategy)
+  get_filename_component(room ${header} DIRECTORY)
+  set(file ${CMAKE_SOURCE_DIR}/${header}.h)
+  if(NOT EXISTS ${file})
+    set(file ${CMAKE_SOURCE_DIR}/src/${header}.h)
+  endif()
+  install(FILES ${file} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/${room})
+endforeach()
+add_library(gw_plugin INTERFACE)
+set_target_properties(gw_plugin PROPERTIES EXPORT_NAME plugin)
+target_include_directories(gw_plugin INTERFACE
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gradwire>)
+set(gw_package ${CMAKE_INSTALL_DATADIR}/cmake/gradwire)
+install(TARGETS gw_plugin EXPORT gradwire)
+install(EXPORT gradwire NAMESPACE gradwire:: FILE gradwire-config.cmake DESTINATION ${gw_package})
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/gradwire-config-version.cmake
+  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES ${CMAKE_BINARY_DIR}/gradwire-config-version.cmake DESTINATION ${gw_package})
+file(RELATIVE_PATH gw_include /${CMAKE_INSTALL_DATADIR}/pkgconfig /${CMAKE_INSTALL_INCLUDEDIR}/gradwire)
+configure_file(cmake/gradwire.pc.in gradwire.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/gradwire.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)

@@ -19,14 +19,6 @@ def examples():
     return {re.match(r"/\* (\w+): ", block).group(1): block for block in blocks}
 
 
-def commands(section):
-    """The lines of each block without a language below this heading."""
-    with open(os.path.join(SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
-        text = file.read().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    return [block.splitlines() for block in
-            re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
-
-
 def compiler():
     """Compiler and options of the build, from the command that compiled the program's main."""
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
@@ -74,20 +66,6 @@ class Examples(unittest.TestCase):
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)
-
-    def test_commands_for_plugins(self):
-        """As the page has them, from a folder beside the source tree."""
-        self.build()
-        os.symlink(SOURCE, os.path.join(self.dir.name, "gradwire"))
-        build, test = commands("Out of the tree")
-        self.run_well(shlex.split(build[0]))
-        self.assertEqual(build[1], "gradwire train --compress ./sign.so")
-        self.assertEqual(self.train("--steps", "3", *shlex.split(build[1])[2:])["comm"]["codec"],
-                         "sign")
-        for name, kind in KINDS.items():
-            program, path = shlex.split(test[0].replace("sign", name))
-            said = self.run_well([os.path.join(SOURCE, program), path, BUILD, "2"])
-            self.assertIn(f"{kind} {os.path.realpath(self.dir.name)}/{name}.so: keeps", said)
 
     def test_contract_is_broken(self):
         """A codec whose signs are lost, and an algorithm whose last hop is left out."""

@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 import unittest
 
 from gwrun import GRADWIRE, SOURCE
+from test_contributing import KINDS, examples
 
 SPEC = """
 claim: a test
@@ -16,6 +18,15 @@ ranks: 2
 base: --data synthetic:samples=600 --layers 8 --batch 32 --steps 20 --overhead 0
 factors: {strategy: {allreduce: {comm: allreduce}, ps: {comm: ps}}}
 repetitions: 2
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.22)
+project(mine LANGUAGES C)
+find_package(gradwire REQUIRED)
+find_package(MPI REQUIRED COMPONENTS C)
+add_library(whole MODULE whole.c)
+target_link_libraries(whole PRIVATE gradwire::plugin MPI::MPI_C)
+set_target_properties(whole PROPERTIES PREFIX "")
 """
 OPTION = re.compile(r"^  (--[a-z][a-z0-9-]*)(?: (\S+))?\s", re.MULTILINE)
 NAME = re.compile(r"^  ([a-z][a-z0-9-]*) ", re.MULTILINE)
@@ -28,6 +39,14 @@ def said(*command, **more):
     if done.returncode != 0:
         raise AssertionError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
+
+
+def commands(section):
+    """The lines of each block without a language below this heading."""
+    with open(os.path.join(SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
+        text = file.read().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return [block.splitlines() for block in
+            re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
 
 
 def helps():
@@ -83,6 +102,40 @@ class Installed(unittest.TestCase):
         self.call("gradwire-compare", study, study)
         self.call("gradwire", "report", study)
         self.assertTrue(os.path.exists(os.path.join(study, "report.html")))
+
+    def test_plugins_need_the_installed_tree_alone(self):
+        """A plugin of each kind by pkg-config, and one by CMake; all keep their contract."""
+        folder = os.path.join(self.top, "plugins")
+        os.mkdir(folder)
+        mpicc = shutil.which("mpicc.mpich") or "mpicc"  # as the build chooses
+        pkg = dict(os.environ, PKG_CONFIG_PATH=self.path("share", "pkgconfig"))
+        include = said("pkg-config", "--cflags", "gradwire", env=pkg).split()
+        self.assertEqual(len(include), 1)
+        for room in os.scandir(include[0][2:]):
+            for name in os.listdir(room):
+                said(mpicc, "-std=c11", "-Werror", *include, "-fsyntax-only", "-x", "c", "-include",
+                     f"{room.name}/{name}", os.devnull)
+        build, test = commands("Out of the tree")
+        for name, text in examples().items():
+            with open(os.path.join(folder, name + ".c"), "w", encoding="utf-8") as file:
+                file.write(text.replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin"))
+            command = build[0].replace("sign", name)
+            if name != "sign":  # a codec sees no MPI
+                command = command.replace("cc", mpicc, 1)
+            said("bash", "-c", command, cwd=folder, env=pkg)
+        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(PROJECT)
+        os.remove(os.path.join(folder, "whole.so"))
+        said("cmake", "-B", ".", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+             f"-DMPI_C_COMPILER={mpicc}", cwd=folder)
+        said("cmake", "--build", ".", cwd=folder)
+        said(os.environ["MPIEXEC"], "-n", "2", self.path("bin", "gradwire"), "train", "--steps", "3",
+             "--data", "synthetic:samples=600", "--layers", "8", "--overhead", "0", "--quiet",
+             "--comm", "./whole.so:algo=./chain.so", "--compress", "./sign.so", cwd=folder)
+        for name, kind in KINDS.items():
+            program, path = shlex.split(test[0].replace("sign", name))
+            said_so = said(os.path.join(SOURCE, program), path, os.environ["BUILD"], "2", cwd=folder)
+            self.assertIn(f"{kind} {os.path.realpath(folder)}/{name}.so: keeps", said_so)
 
     def test_manual_names_every_option(self):
         with open(self.path("share", "man", "man1", "gradwire.1"), encoding="utf-8") as file:
