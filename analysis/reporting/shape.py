@@ -66,8 +66,12 @@ def open_regular(path, links=False):
     return os.fdopen(fd, "rb")
 
 
-def refuse_constant(name):
-    raise ValueError(f"{name} is no number")
+def finite(text):
+    """NaN, Infinity and 1e999 are no numbers of JSON."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no number")
+    return value
 
 
 def load_json(path, links=False):
@@ -78,7 +82,7 @@ def load_json(path, links=False):
     if len(text) > LIMIT:
         raise Bad(f"{name}: longer than {LIMIT >> 20} MiB")
     try:
-        return json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+        return json.loads(text.decode("utf-8"), parse_constant=finite, parse_float=finite)
     except (ValueError, RecursionError) as error:
         raise Bad(f"{name}: not valid JSON ({error})") from error
 

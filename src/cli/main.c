@@ -7,6 +7,7 @@
 #include "nn/gemm.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int gw_cli_fail(gw_err e) {
@@ -54,7 +55,7 @@ static gw_err run_tool(char **argv) {
         names[commands] = gw_commands[commands]->name;
     for (size_t i = 0; i < count; i++) {
         if (strcmp(tools[i].name, argv[0]) == 0)
-            return gw_tool_run(argv[0], argv);
+            exit(gw_cli_fail(gw_tool_run(argv[0], argv))); /* not by MPI: other ranks may be gone */
         names[commands + i] = tools[i].name;
     }
     for (size_t i = 0, at = 0; i < commands + count; i++)

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
+import gwrun
 from gwrun import GRADWIRE, SOURCE
 from test_contributing import KINDS, examples
 
@@ -88,6 +89,20 @@ class Installed(unittest.TestCase):
             done = subprocess.run([self.path("bin", f"gradwire-{name}"), "--nonesuch"], text=True,
                                   capture_output=True, check=False, cwd=self.top)
             self.assertEqual((done.returncode, "Traceback" in done.stderr), (2, False), done.stderr)
+
+    def test_a_tool_that_cannot_be_started(self):
+        broken = self.path("bin", "gradwire-broken")
+        with open(broken, "w", encoding="utf-8") as file:
+            file.write("#!/nonexistent\n# gradwire broken: be of no use\n")
+        self.addCleanup(os.remove, broken)
+        os.chmod(broken, 0o755)
+        gradwire = self.path("bin", "gradwire")
+        self.assertIn("  broken       be of no use\n", said(gradwire, "help"))
+        for ranks in "1", "2":
+            done = subprocess.run([gwrun.MPIEXEC, "-n", ranks, gradwire, "broken"], text=True,
+                                  capture_output=True, check=False, timeout=300)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, "^gradwire: .*/gradwire-broken: No such file.*\n$")
 
     def test_a_study_from_its_spec_to_its_report(self):
         with open(os.path.join(self.top, "small.yaml"), "w", encoding="utf-8") as file:
