@@ -39,12 +39,10 @@ def curve_of(cell):
     series = [points(run) for run in cell.runs]
     if not series or not all(series):
         return None
-    epochs = list(zip(*series))  # to the end of the shortest
-    accuracy = [[point[2] for point in epoch] for epoch in epochs]
-    return Curve([middle([point[0] for point in epoch]) for epoch in epochs],
-                 [middle([point[1] for point in epoch]) for epoch in epochs],
-                 [middle(values) for values in accuracy],
-                 [min(values) for values in accuracy], [max(values) for values in accuracy])
+    epochs = [list(zip(*points)) for points in zip(*series)]  # to the end of the shortest
+    columns = list(zip(*epochs))
+    return Curve(*(list(map(middle, column)) for column in columns),
+                 list(map(min, columns[2])), list(map(max, columns[2])))
 
 
 def median_final(cell):

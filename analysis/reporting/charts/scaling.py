@@ -185,9 +185,13 @@ class Drawing:
             self.workers_axis(ax)
         self.speedups(left)
         if self.law == "weak":
-            self.steps(right)
+            self.panel(right, f"time of a step ({self.unit})",
+                       lambda line: line.base.step_s * self.factor,
+                       lambda point: share(point.step, 1 / self.factor))
         else:
-            self.efficiencies(right)
+            self.panel(right, "efficiency", lambda line: 1,
+                       lambda point: share(point.speedup, point.cores))
+            self.fitted(right, True)
 
     def workers_axis(self, ax):
         labels = {count: str(count) for count in self.cores}
@@ -237,24 +241,13 @@ class Drawing:
         else:
             from_zero(ax, drawn)
 
-    def efficiencies(self, ax):
-        ax.axhline(1, color=figure.FAINT, linestyle=":")
+    def panel(self, ax, label, first, interval):
+        """Each line from first(line), which is ideal, through the interval of each point."""
         drawn = []
         for i, line in enumerate(self.lines):
-            drawn += self.plot(ax, i, 1, [share(point.speedup, point.cores)
-                                          for point in line.points])
-        self.fitted(ax, True)
-        ax.set_ylabel("efficiency")
-        from_zero(ax, drawn)
-
-    def steps(self, ax):
-        drawn = []
-        for i, line in enumerate(self.lines):
-            first = line.base.step_s * self.factor
-            ax.axhline(first, color=figure.FAINT, linestyle=":")
-            drawn += self.plot(ax, i, first,
-                               [share(point.step, 1 / self.factor) for point in line.points])
-        ax.set_ylabel(f"time of a step ({self.unit})")
+            ax.axhline(first(line), color=figure.FAINT, linestyle=":")
+            drawn += self.plot(ax, i, first(line), list(map(interval, line.points)))
+        ax.set_ylabel(label)
         from_zero(ax, drawn)
 
 
