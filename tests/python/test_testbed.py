@@ -132,11 +132,14 @@ class Refusals(Testbed):
         shutil.copytree(os.path.dirname(TESTBED), tree, copy_function=shutil.copyfile,
                         ignore=lambda at, names: [] if at.endswith("emulation") else
                         [name for name in names if name not in ("testbed", "emulation")])
+        os.mkdir(os.path.join(self.dir.name, "analysis"))
+        shutil.copyfile(os.path.join(os.path.dirname(TESTBED), "../analysis/tool.py"),
+                        os.path.join(self.dir.name, "analysis", "tool.py"))
         done = subprocess.run([python, os.path.join(tree, "testbed"), "up"], text=True,
                               capture_output=True, check=False, cwd="/",
                               env=dict(self.env, PATH=tools), **user)
         self.refused(done, "root")
-        self.assertEqual(sorted(os.listdir(self.dir.name)), ["bin", "experiments"])
+        self.assertEqual(sorted(os.listdir(self.dir.name)), ["analysis", "bin", "experiments"])
 
     def test_not_allowed(self):
         """Where it is possible, a stand-in for ip says what a container's does."""
