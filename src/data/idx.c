@@ -84,8 +84,8 @@ static gw_err idx_check_sizes(const idx_file *f, size_t head) {
     if (f->n == 0)
         return gw_fail(GW_ERR_INPUT, "%s: holds 0 samples, expected at least 1", f->path);
     if (f->n > GW_MAX_SAMPLES)
-        return gw_fail(GW_ERR_INPUT, "%s: its header promises %u samples, the limit is %d", f->path,
-                       f->n, GW_MAX_SAMPLES);
+        return gw_fail(GW_ERR_INPUT, "%s: its header promises %u samples, at most %d allowed",
+                       f->path, f->n, GW_MAX_SAMPLES);
     if (f->rows < 1 || f->rows > GW_MAX_SIDE || f->cols < 1 || f->cols > GW_MAX_SIDE)
         return gw_fail(GW_ERR_INPUT,
                        "%s: its header promises images of %u x %u, expected 1 to %d each way",

@@ -123,7 +123,7 @@ class Tables(unittest.TestCase):
                          (16, "rounding"))
         self.assertIsNone(codecs["zlib"]["bits_per_element"])
         self.assertIn({"name": "bits", "value": "N", "default": "8",
-                       "help": "bits per element, beside the scales"}, codecs["qsgd"]["options"])
+                       "help": "bits per element, besides the scales"}, codecs["qsgd"]["options"])
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ static void bombs_do_not_go_off(void **state) {
     size_t len;
     unsigned char *wire = encoded(&c, 1, zeros, MANY, &len);
     assert_true(len <= 4 * N);
-    expect_corrupt(&c, wire, len, N, "more than that");
-    expect_corrupt(&chain, wire, len < 900 ? len : 900, N, "more than that");
+    expect_corrupt(&c, wire, len, N, "it holds more");
+    expect_corrupt(&chain, wire, len < 900 ? len : 900, N, "it holds more");
     free(wire);
     free(zeros);
     gw_codec_close(&c);
