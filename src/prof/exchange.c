@@ -32,8 +32,8 @@ static struct {
     int most_entries, most_stretches;       /* of a row, what was dropped included */
     int dropped_entries, dropped_stretches; /* of the open row */
     uint64_t dropped;
-    pthread_mutex_t lock;
-} lg = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} lg;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over lg */
 
 static _Thread_local bool is_main;
 
@@ -89,7 +89,7 @@ static void blocked(int entry, uint64_t now) {
 }
 
 static void hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
-    pthread_mutex_lock(&lg.lock);
+    pthread_mutex_lock(&lock);
     int entry = event == GW_EXCHANGE_START ? -1 : entry_of(x);
     if (event == GW_EXCHANGE_START)
         started(x, now);
@@ -102,7 +102,7 @@ static void hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
             lg.entries[entry].unblock = now;
         lg.blocked = -1;
     }
-    pthread_mutex_unlock(&lg.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Main thread; `blocked` and the stretches are its own. */
@@ -120,17 +120,17 @@ static void slice(gw_phase phase, uint64_t start, uint64_t end) {
 
 static const gw_ledger_sink sink = {.slice = slice, .exchange = hear};
 
+static gw_err exchange_alloc(int rows) {
+    GW_TRY(gw_alloc(&lg.entries, ENTRIES, sizeof *lg.entries));
+    GW_TRY(gw_alloc(&lg.finished, ENTRIES, sizeof *lg.finished));
+    GW_TRY(gw_alloc(&lg.stretches, STRETCHES, sizeof *lg.stretches));
+    GW_TRY(gw_alloc(&lg.places, SLOTS, sizeof *lg.places));
+    return gw_alloc(&lg.lost, (size_t)rows, sizeof *lg.lost);
+}
+
 gw_err gw_exchange_log_open(int rows) {
     gw_exchange_log_close();
-    gw_err e = gw_alloc(&lg.entries, ENTRIES, sizeof *lg.entries);
-    if (e == GW_OK)
-        e = gw_alloc(&lg.finished, ENTRIES, sizeof *lg.finished);
-    if (e == GW_OK)
-        e = gw_alloc(&lg.stretches, STRETCHES, sizeof *lg.stretches);
-    if (e == GW_OK)
-        e = gw_alloc(&lg.places, SLOTS, sizeof *lg.places);
-    if (e == GW_OK)
-        e = gw_alloc(&lg.lost, (size_t)rows, sizeof *lg.lost);
+    gw_err e = exchange_alloc(rows);
     if (e != GW_OK) {
         gw_exchange_log_close();
         return e;
@@ -150,20 +150,13 @@ void gw_exchange_log_close(void) {
     free(lg.stretches);
     free(lg.places);
     free(lg.lost);
-    lg.entries = NULL;
-    lg.finished = lg.lost = NULL;
-    lg.stretches = NULL;
-    lg.places = NULL;
-    lg.n_entries = lg.n_stretches = lg.n_places = lg.viewed = lg.rows = 0;
-    lg.most_entries = lg.most_stretches = lg.dropped_entries = lg.dropped_stretches = 0;
-    lg.step = lg.next = 0;
-    lg.dropped = 0;
+    memset(&lg, 0, sizeof lg);
 }
 
 void gw_exchange_log_begin(int64_t step) {
     if (!lg.entries || lg.rows == lg.most_rows)
         return;
-    pthread_mutex_lock(&lg.lock);
+    pthread_mutex_lock(&lock);
     lg.step = step;
     lg.next = step + 1;
     lg.row = lg.rows++;
@@ -171,24 +164,24 @@ void gw_exchange_log_begin(int64_t step) {
     lg.entries_before = lg.n_entries;
     lg.stretches_before = lg.n_stretches;
     lg.dropped_entries = lg.dropped_stretches = 0;
-    pthread_mutex_unlock(&lg.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 void gw_exchange_log_end(void) {
     if (!lg.entries || lg.row < 0)
         return;
-    pthread_mutex_lock(&lg.lock);
+    pthread_mutex_lock(&lock);
     int entries = lg.n_entries - lg.entries_before + lg.dropped_entries;
     int stretches = lg.n_stretches - lg.stretches_before + lg.dropped_stretches;
     lg.most_entries = entries > lg.most_entries ? entries : lg.most_entries;
     lg.most_stretches = stretches > lg.most_stretches ? stretches : lg.most_stretches;
     lg.step = 0;
     lg.row = -1;
-    pthread_mutex_unlock(&lg.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 gw_exchange_view gw_exchange_log_view(void) {
-    pthread_mutex_lock(&lg.lock);
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < lg.n_entries; i++)
         lg.finished[i] = lg.entries[i].done != 0;
     lg.viewed = lg.n_entries;
@@ -200,14 +193,14 @@ gw_exchange_view gw_exchange_log_view(void) {
                           .lost = lg.lost,
                           .rows = lg.rows,
                           .dropped = lg.dropped};
-    pthread_mutex_unlock(&lg.lock);
+    pthread_mutex_unlock(&lock);
     return v;
 }
 
 void gw_exchange_log_clear(void) {
     if (!lg.entries)
         return;
-    pthread_mutex_lock(&lg.lock);
+    pthread_mutex_lock(&lock);
     int kept = 0;
     for (int i = 0; i < SLOTS; i++)
         lg.places[i].entry = -1;
@@ -220,19 +213,19 @@ void gw_exchange_log_clear(void) {
     }
     lg.n_entries = kept;
     lg.n_stretches = lg.viewed = lg.rows = 0;
-    pthread_mutex_unlock(&lg.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 void gw_exchange_log_forget(void) {
     if (!lg.entries)
         return;
-    pthread_mutex_lock(&lg.lock);
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < SLOTS; i++)
         lg.places[i].entry = -1;
     lg.n_entries = lg.n_stretches = lg.viewed = lg.rows = 0;
     lg.most_entries = lg.most_stretches = 0;
     lg.dropped = 0;
-    pthread_mutex_unlock(&lg.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 static int at_most(int limit, int room, int a_row) {

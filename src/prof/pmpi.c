@@ -103,89 +103,62 @@ static void completed_some(const MPI_Request requests[], int outcount, const int
         completed_one(requests[indices[i]]);
 }
 
+/* The body of a call that starts or completes requests: a statement for what has to be known before
+ * it, and one that tells what it did, by its return code rc. */
+#define REQUESTS(phase, call, before, tell)                                                        \
+    do {                                                                                           \
+        GW_PMPI_UNMEASURED(call);                                                                  \
+        gw_phase_enter(phase);                                                                     \
+        before;                                                                                    \
+        int rc = call;                                                                             \
+        tell;                                                                                      \
+        gw_pmpi_leave();                                                                           \
+        return rc;                                                                                 \
+    } while (0)
+#define WAITS(call, before, tell) REQUESTS(GW_PHASE_MPI_WAIT, call, before, tell)
+#define TESTS(call, before, tell)                                                                  \
+    REQUESTS(GW_PHASE_MPI_POLL, call, before, if (rc == MPI_SUCCESS && *flag) tell)
+
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    GW_PMPI_UNMEASURED(PMPI_Wait(request, status));
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
-    bool open = *request != MPI_REQUEST_NULL;
-    int rc = PMPI_Wait(request, status);
-    if (open)
-        completed_one(*request);
-    gw_pmpi_leave();
-    return rc;
+    WAITS(PMPI_Wait(request, status), bool open = *request != MPI_REQUEST_NULL,
+          if (open) completed_one(*request));
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    GW_PMPI_UNMEASURED(PMPI_Waitall(count, requests, statuses));
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
-    int before = pending(count, requests);
-    int rc = PMPI_Waitall(count, requests, statuses);
-    completed_all(count, requests, before);
-    gw_pmpi_leave();
-    return rc;
+    WAITS(PMPI_Waitall(count, requests, statuses), int before = pending(count, requests),
+          completed_all(count, requests, before));
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    GW_PMPI_UNMEASURED(PMPI_Waitany(count, requests, index, status));
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
-    int rc = PMPI_Waitany(count, requests, index, status);
-    if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED)
-        completed_one(requests[*index]);
-    gw_pmpi_leave();
-    return rc;
+    WAITS(PMPI_Waitany(count, requests, index, status), ,
+          if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED) completed_one(requests[*index]));
 }
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
-    GW_PMPI_UNMEASURED(PMPI_Waitsome(count, requests, outcount, indices, statuses));
-    gw_phase_enter(GW_PHASE_MPI_WAIT);
-    int rc = PMPI_Waitsome(count, requests, outcount, indices, statuses);
-    if (rc == MPI_SUCCESS)
-        completed_some(requests, *outcount, indices);
-    gw_pmpi_leave();
-    return rc;
+    WAITS(PMPI_Waitsome(count, requests, outcount, indices, statuses), ,
+          if (rc == MPI_SUCCESS) completed_some(requests, *outcount, indices));
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    GW_PMPI_UNMEASURED(PMPI_Test(request, flag, status));
-    gw_phase_enter(GW_PHASE_MPI_POLL);
-    bool open = *request != MPI_REQUEST_NULL;
-    int rc = PMPI_Test(request, flag, status);
-    if (rc == MPI_SUCCESS && open && *flag)
-        completed_one(*request);
-    gw_pmpi_leave();
-    return rc;
+    TESTS(PMPI_Test(request, flag, status), bool open = *request != MPI_REQUEST_NULL,
+          if (open) completed_one(*request));
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-    GW_PMPI_UNMEASURED(PMPI_Testall(count, requests, flag, statuses));
-    gw_phase_enter(GW_PHASE_MPI_POLL);
-    int before = pending(count, requests);
-    int rc = PMPI_Testall(count, requests, flag, statuses);
-    if (rc == MPI_SUCCESS && *flag)
-        completed_all(count, requests, before);
-    gw_pmpi_leave();
-    return rc;
+    TESTS(PMPI_Testall(count, requests, flag, statuses), int before = pending(count, requests),
+          completed_all(count, requests, before));
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-    GW_PMPI_UNMEASURED(PMPI_Testany(count, requests, index, flag, status));
-    gw_phase_enter(GW_PHASE_MPI_POLL);
-    int rc = PMPI_Testany(count, requests, index, flag, status);
-    if (rc == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED)
-        completed_one(requests[*index]);
-    gw_pmpi_leave();
-    return rc;
+    TESTS(PMPI_Testany(count, requests, index, flag, status), ,
+          if (*index != MPI_UNDEFINED) completed_one(requests[*index]));
 }
 
 int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
-    GW_PMPI_UNMEASURED(PMPI_Testsome(count, requests, outcount, indices, statuses));
-    gw_phase_enter(GW_PHASE_MPI_POLL);
-    int rc = PMPI_Testsome(count, requests, outcount, indices, statuses);
-    if (rc == MPI_SUCCESS)
-        completed_some(requests, *outcount, indices);
-    gw_pmpi_leave();
-    return rc;
+    REQUESTS(GW_PHASE_MPI_POLL, PMPI_Testsome(count, requests, outcount, indices, statuses), ,
+             if (rc == MPI_SUCCESS) completed_some(requests, *outcount, indices));
 }
 
 /* A freed request may still be under way, but nobody will see it complete. */
@@ -205,22 +178,12 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 
 int MPI_Start(MPI_Request *request) {
     gw_present_post(__func__);
-    GW_PMPI_UNMEASURED(PMPI_Start(request));
-    gw_phase_enter(GW_PHASE_MPI_POST);
-    int rc = PMPI_Start(request);
-    if (rc == MPI_SUCCESS)
-        persistent_started(*request);
-    gw_pmpi_leave();
-    return rc;
+    REQUESTS(GW_PHASE_MPI_POST, PMPI_Start(request), ,
+             if (rc == MPI_SUCCESS) persistent_started(*request));
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
     gw_present_post(__func__);
-    GW_PMPI_UNMEASURED(PMPI_Startall(count, requests));
-    gw_phase_enter(GW_PHASE_MPI_POST);
-    int rc = PMPI_Startall(count, requests);
-    for (int i = 0; rc == MPI_SUCCESS && i < count; i++)
-        persistent_started(requests[i]);
-    gw_pmpi_leave();
-    return rc;
+    REQUESTS(GW_PHASE_MPI_POST, PMPI_Startall(count, requests), ,
+             for (int i = 0; rc == MPI_SUCCESS && i < count; i++) persistent_started(requests[i]));
 }

@@ -233,24 +233,11 @@ gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
 /* ---- the end ---- */
 
 gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *dropped) {
-    double *caused = NULL, *share = NULL;
-    double mine = w->had ? (double)w->last / (double)w->had : NAN;
-    gw_err e = gw_alloc(&caused, (size_t)w->ranks, sizeof *caused);
-    if (e == GW_OK)
-        e = gw_alloc(&share, (size_t)w->ranks, sizeof *share);
-    e = gw_agree(w->comm, e);
-    if (e == GW_OK)
-        e = gw_allreduce(w->caused_s, caused, w->ranks, MPI_DOUBLE, MPI_SUM, w->comm);
-    if (e == GW_OK)
-        e = gw_allreduce(&w->dropped, dropped, 1, MPI_UINT64_T, MPI_SUM, w->comm);
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Gather(&mine, 1, MPI_DOUBLE, share, 1, MPI_DOUBLE, 0, w->comm),
-                         "MPI_Gather");
-    for (int r = 0; e == GW_OK && w->rank == 0 && r < w->ranks; r++)
-        ranks[r] = (gw_waits_rank){share[r], caused[r]};
-    free(caused);
-    free(share);
-    return e;
+    for (int r = 0; r < w->ranks; r++) /* each rank's own share, and what it waited for each */
+        ranks[r] = (gw_waits_rank){0, w->caused_s[r]};
+    ranks[w->rank].last = w->had ? (double)w->last / (double)w->had : NAN;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, ranks, 2 * w->ranks, MPI_DOUBLE, MPI_SUM, w->comm));
+    return gw_allreduce(&w->dropped, dropped, 1, MPI_UINT64_T, MPI_SUM, w->comm);
 }
 
 gw_err gw_waits_close(gw_waits *w) {

@@ -38,7 +38,7 @@ gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room);
 
 const gw_sync *gw_waits_sync(const gw_waits *w);
 
-/** Collective, after the last flush: ranks[] of all ranks, at rank 0, and the number of exchanges
+/** Collective, after the last flush: ranks[] of all ranks, and the number of exchanges
  *  that did not fit into the log, on any rank. NaN: not known. */
 gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *dropped);
 

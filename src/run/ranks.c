@@ -8,14 +8,18 @@
 
 static const double noticeable = 0.05, mostly = 0.5;
 
-static gw_err collect(gw_rank_figures *out, uint64_t *dropped, const gw_record *r,
-                      const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
+gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
+                        const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
     int rank, ranks;
+    int64_t counted = steps - (before > GW_RECORD_WARMUP ? before : GW_RECORD_WARMUP);
     gw_record_rank *step = NULL;
     gw_waits_rank *late = NULL;
+    *dropped = 0;
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
-    gw_err e = gw_alloc(&step, (size_t)ranks, sizeof *step);
+    gw_err e = rank == 0 ? gw_alloc(out, (size_t)ranks, sizeof **out) : GW_OK;
+    if (e == GW_OK)
+        e = gw_alloc(&step, (size_t)ranks, sizeof *step);
     if (e == GW_OK)
         e = gw_alloc(&late, (size_t)ranks, sizeof *late);
     e = gw_agree(comm, e);
@@ -23,35 +27,14 @@ static gw_err collect(gw_rank_figures *out, uint64_t *dropped, const gw_record *
         e = gw_waits_totals(w, late, dropped);
     if (e == GW_OK && rank == 0)
         gw_record_ranks(r, steps > 2 * GW_RECORD_WARMUP, step);
-    int64_t counted =
-        steps - (before > GW_RECORD_WARMUP ? before : GW_RECORD_WARMUP); /* gw_waits */
     for (int i = 0; e == GW_OK && rank == 0 && i < ranks; i++) {
-        out[i] = (gw_rank_figures){step[i], NAN, NAN};
-        if (w && counted > 0) {
-            out[i].last_share = late[i].last;
-            out[i].waited_for_s = late[i].caused_s / (double)counted;
-        }
+        bool known = w && counted > 0;
+        (*out)[i] = (gw_rank_figures){step[i], known ? late[i].last : NAN,
+                                      known ? late[i].caused_s / (double)counted : NAN};
     }
     free(step);
     free(late);
     return e;
-}
-
-gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
-                        const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
-    int rank, ranks;
-    gw_rank_figures *all = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
-    *dropped = 0;
-    GW_TRY(gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)ranks, sizeof *all) : GW_OK));
-    gw_err e = collect(all, dropped, r, w, steps, before, comm);
-    if (e != GW_OK) {
-        free(all);
-        return e;
-    }
-    *out = all;
-    return GW_OK;
 }
 
 gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {

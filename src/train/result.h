@@ -25,7 +25,7 @@ typedef struct gw_epoch_row {
 } gw_epoch_row;
 
 typedef struct gw_train_result {
-    int64_t steps, steps_before; /* of all starts of the run; of those before this one */
+    int64_t steps; /* of all starts of the run */
     gw_epoch_row last;
     double elapsed_s, train_s; /* from the first step to the end; inside batches */
     gw_batch_summary summary;  /* rank 0 */
@@ -43,13 +43,10 @@ typedef struct gw_train_result {
                                empty interval of products */
     gw_link_cost link_cost; /* rank 0 */
     double ceilings_drift;  /* relative, between begin and end; NaN: not measured */
-    bool oversubscribed;
-    int ranks, nodes, node_ranks;
-    int workers; /* ranks that take samples */
+    int ranks;
     size_t parameters;
     gw_checkpoint_counts checkpoints;
     double checkpoint_s; /* in batches of this start, the longest rank's; NaN: not measured */
-    char resumed[GW_STORE_PATH]; /* the checkpoint that this start went on from; "": none */
     char stopped_by[16]; /* "epochs", "steps", "time-limit", "SIGTERM", "SIGINT"; "check": no step
                             was taken */
     int signal;          /* that ended the run; 0: none. With 0 steps nothing was written */

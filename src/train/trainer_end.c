@@ -1,7 +1,6 @@
 /* The end of a run: what all steps and ranks add up to, and the files of its folder. */
 #include "train/trainer_parts.h"
 
-#include "base/text.h"
 #include "mpi/wait.h"
 #include "select/auto.h"
 #include "trace/trace.h"
@@ -29,15 +28,9 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->steps = t->step;
     r->elapsed_s = gw_ledger_now() - t->zero_s;
     r->train_s = t->train_s;
-    r->oversubscribed = t->oversubscribed;
     r->ranks = t->ranks;
-    r->workers = gw_trainer_workers(t);
-    r->nodes = t->nodes;
-    r->node_ranks = t->node_ranks;
     r->parameters = gw_model_size(t->model);
     r->checkpoints = gw_checkpoint_count(t->checkpoint);
-    r->steps_before = t->resume.at.step;
-    gw_text_copy(r->resumed, sizeof r->resumed, t->resume.path);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
 
