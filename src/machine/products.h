@@ -50,7 +50,7 @@ typedef struct gw_products_setup {
     int batch; /* local */
     int threads;
     bool polls;
-    bool adds;          /* gradients may be added to what is there (gw_session_adds) */
+    bool adds;          /* gradients may be added to what is there (gw_residuals_add) */
     const json_t *then; /* gw_products_json of the run that is resumed; NULL: none */
 } gw_products_setup;
 

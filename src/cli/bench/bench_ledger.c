@@ -144,7 +144,7 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
     return GW_OK;
 }
 
-/* [lo, hi] of products, as batches.csv has it: see train/memory.h. */
+/* [lo, hi] of products, as batches.csv has it: see run/split.h. */
 static void model(result *r, double took_s, double flop_s, double traffic, double working_set) {
     int level = gw_ceilings_level(&b.ceilings, working_set, 1);
     double lo, hi;
