@@ -301,15 +301,23 @@ static json_t *product_json(const gw_products *p, int i) {
                      seconds_json(p->time[i].pieced, p->threads));
 }
 
+static int pieces_of(const gw_products *p, int i) {
+    return gw_gemm_cuts_pieces(gw_gemm_pieces(&p->plan.choice[i].of, p->plan.piece));
+}
+
+bool gw_products_cut(const gw_products *p) {
+    bool cut = false;
+    for (int i = 0; i < p->plan.n; i++)
+        cut |= pieces_of(p, i) > 1;
+    return cut;
+}
+
 double gw_products_gap_s(const gw_products *p) {
     double most = 0;
     if (!p->polls)
         return 0;
-    for (int i = 0; i < p->plan.n; i++) {
-        const gw_product *of = &p->plan.choice[i].of;
-        int pieces = gw_gemm_cuts_pieces(gw_gemm_pieces(of, p->plan.piece));
-        most = fmax(most, gw_product_flops(of) / pieces);
-    }
+    for (int i = 0; i < p->plan.n; i++)
+        most = fmax(most, gw_product_flops(&p->plan.choice[i].of) / pieces_of(p, i));
     return isfinite(p->flops_per_s) ? most / p->flops_per_s : gw_wire_piece_s(&p->wire);
 }
 

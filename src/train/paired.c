@@ -135,7 +135,7 @@ static gw_err open_csv(gw_paired *p, const gw_train_config *c) {
 }
 
 gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *stepper,
-                      const gw_session_setup *setup, MPI_Comm comm) {
+                      const gw_session_setup *setup, bool cut, MPI_Comm comm) {
     gw_paired *p = NULL;
     gw_err e = gw_alloc(&p, 1, sizeof *p);
     if (e == GW_OK) {
@@ -168,7 +168,7 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         return e;
     }
     /* a + b is b + a, so two ranks' sum has the same bits in whatever order it is formed */
-    p->promise = p->ranks <= 2 && lossless(&stepper->session->mix);
+    p->promise = p->ranks <= 2 && !cut && lossless(&stepper->session->mix);
     *out = p;
     return GW_OK;
 }

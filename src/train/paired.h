@@ -41,9 +41,10 @@ typedef struct gw_paired_result {
 gw_err gw_paired_check(const gw_session *session);
 
 /** Collective, after the stepper's session was opened: open the twin, and DIR/paired.csv where
- * c->out is set. `setup`: as that session was opened. All arguments must outlive it. */
+ * c->out is set. `setup`: as that session was opened. `cut`: overlapped steps compute some product
+ * in pieces, so that their bits may differ. All arguments must outlive it. */
 gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *stepper,
-                      const gw_session_setup *setup, MPI_Comm comm);
+                      const gw_session_setup *setup, bool cut, MPI_Comm comm);
 
 /** Which step to take. */
 typedef struct gw_paired_take {

@@ -271,7 +271,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
                                   .files = t->rows};
     GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
     if (t->c->paired)
-        GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, t->comm));
+        GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, gw_products_cut(&t->products),
+                              t->comm));
     GW_TRY(gw_record_begin(t->record, t->rows));
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
