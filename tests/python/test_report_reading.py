@@ -256,7 +256,7 @@ class LeftOut(ReportCase):
         self.assertIn("half written", self.text("batches.csv", lambda text: text[:9000]))
         self.assertIn("half written", self.text(
             "batches.csv", lambda text: text[:text.rindex("\n", 0, -1) + 1]))
-        self.assertIn("no line of titles", self.text(
+        self.assertIn("half-written, or no table", self.text(
             "batches.csv", lambda text: "rank," * 20000 + "\n"))
 
     def test_foreign(self):
