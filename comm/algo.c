@@ -25,13 +25,6 @@ static const char *refusal(const gw_algo *a, const gw_codec *codec) {
     return a->ops->refuses ? a->ops->refuses(a->args, codec) : NULL;
 }
 
-static gw_err find(gw_algo *out, const char *spec) {
-    const gw_entry *entry = NULL;
-    GW_TRY(gw_registry_find(&gw_algos, spec, &entry, &out->args));
-    out->ops = (const gw_algo_ops *)entry; /* head is the first member */
-    return GW_OK;
-}
-
 /* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none is
  * formed on the way, where it would be sparse no more; all else errs least where it is encoded
  * twice at most. */
@@ -41,9 +34,13 @@ static const char *fitting(const gw_codec *codec) {
                                            : "sra";
 }
 
-gw_err gw_algo_open(gw_algo *out, const char *spec, const gw_codec *codec) {
+gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     gw_algo a = {0};
-    GW_TRY(find(&a, spec && *spec ? spec : fitting(codec)));
+    const gw_entry *entry = NULL;
+    spec = spec ? spec : &GW_SPEC_NAMED(fitting(codec));
+    GW_TRY(gw_registry_find(&gw_algos, spec->name, &entry));
+    GW_TRY(gw_args_of(&a.args, entry->opts, entry->name, spec));
+    a.ops = (const gw_algo_ops *)entry; /* head is the first member */
     const char *why = refusal(&a, codec);
     if (why) {
         gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",

@@ -65,10 +65,10 @@ typedef struct gw_algo {
 
 extern const gw_registry gw_algos;
 
-/** Open `spec` for `codec`; NULL or "": what suits its traits, `native` where MPI can add
+/** Open `spec` for `codec`; NULL: what suits its traits, `native` where MPI can add
  *  its encodings, `gathersum` for sparse ones, else `sra`.
  *  GW_ERR_UNSUPPORTED: it cannot carry the codec, with the reason. */
-gw_err gw_algo_open(gw_algo *out, const char *spec, const gw_codec *codec);
+gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
 void gw_algo_close(gw_algo *a);
 
 /** Lay down a collective: the algorithm's own or the kit's. `root` as the verb needs it. */

@@ -1,11 +1,8 @@
 #include "comm/mix.h"
 
-#include "base/list.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "comm/lane_parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +11,7 @@
 static const gw_opt rule_opts[] = {
     {"min_bytes", GW_OPT_BYTES, "0", 0, 0x1p40, NULL, "BYTES", "smaller tensors go exact"}, {0}};
 
-static gw_err add_codec(gw_mix *mix, const char *spec, const char *algo_spec, int layer) {
+static gw_err mix_add(gw_mix *mix, const gw_spec *spec, int layer) {
     int i = mix->n;
     if (i == GW_MIX_CODECS)
         return gw_fail(GW_ERR_USAGE, "compress: more than %d codecs in one mix", GW_MIX_CODECS);
@@ -24,52 +21,68 @@ static gw_err add_codec(gw_mix *mix, const char *spec, const char *algo_spec, in
     mix->codec[i].partial = i > 0;
     mix->layer[i] = layer;
     mix->n++;
-    return gw_algo_open(&mix->algo[i], algo_spec, &mix->codec[i]);
+    return GW_OK;
 }
 
-static gw_err read_codec(gw_mix *mix, const char *spec, const char *algo_spec, int layer) {
-    size_t len = strlen(spec);
-    bool wrapped = len > 1 && spec[0] == '(' && spec[len - 1] == ')';
-    char *bare = wrapped ? strndup(spec + 1, len - 2) : strdup(spec);
-    gw_err e = bare ? add_codec(mix, bare, algo_spec, layer)
-                    : gw_fail(GW_ERR_NOMEM, "compress: out of memory");
-    free(bare);
-    return e;
-}
-
-static gw_err read_layer(gw_mix *mix, const char *rule, const char *algo_spec) {
+static gw_err mix_layer(gw_mix *mix, const gw_spec *rule) {
     char *end;
-    long layer = strtol(rule + strlen("layer"), &end, 10);
-    if (end == rule + strlen("layer") || *end != '=' || layer < 0 || layer > 1 << 20)
+    const char *number = rule->key + strlen("layer");
+    long layer = strtol(number, &end, 10);
+    if (end == number || *end || layer > 1 << 20)
         return gw_fail(GW_ERR_USAGE,
                        "compress: rule '%s': must be layerN=CODEC, N a whole number from 0 on",
-                       rule);
+                       rule->text);
     for (int i = 1; i < mix->n; i++)
         if (mix->layer[i] == layer)
             return gw_fail(GW_ERR_USAGE, "compress: two rules for layer %ld", layer);
-    return read_codec(mix, end + 1, algo_spec, (int)layer);
+    return mix_add(mix, rule->parts, (int)layer);
 }
 
-static gw_err read_rule(gw_mix *mix, const char *rule, const char *algo_spec) {
-    if (strncmp(rule, "layer", strlen("layer")) == 0)
-        return read_layer(mix, rule, algo_spec);
+static gw_err mix_rule(gw_mix *mix, const gw_spec *rule) {
     gw_args *args;
+    if (!rule->key)
+        return gw_fail(GW_ERR_USAGE, "compress: rule '%s': must be layerN=CODEC or min_bytes=BYTES",
+                       rule->text);
+    if (strncmp(rule->key, "layer", strlen("layer")) == 0)
+        return mix_layer(mix, rule);
     GW_TRY(gw_args_new(&args, rule_opts));
-    gw_err e = gw_args_spec(args, "compress rule", rule);
-    bool again = e == GW_OK && mix->exact >= 0;
-    mix->min_bytes = e == GW_OK ? gw_args_bytes(args, "min_bytes") : 0;
+    gw_err e = gw_args_set(args, "compress rule", rule->key, rule->parts->text);
+    mix->min_bytes = gw_args_bytes(args, "min_bytes");
     gw_args_free(args);
     GW_TRY(e);
-    if (again)
+    if (mix->exact >= 0)
         return gw_fail(GW_ERR_USAGE, "compress: min_bytes is given twice");
     mix->exact = mix->n;
-    return add_codec(mix, "none", algo_spec, -1);
+    return mix_add(mix, &gw_codec_exact, -1);
 }
 
-static gw_err read_all(gw_mix *mix, const gw_list *parts, const char *algo_spec) {
-    GW_TRY(add_codec(mix, parts->item[0], algo_spec, -1));
-    for (int i = 1; i < parts->n; i++)
-        GW_TRY(read_rule(mix, parts->item[i], algo_spec));
+gw_err gw_mix_open(gw_mix *out, const gw_spec *spec, bool framed) {
+    const gw_spec *first = spec->parts, *rule = first->next;
+    if (strcmp(first->name, "auto") == 0 && !rule) {
+        *out = (gw_mix){.framed = framed};
+        return GW_OK;
+    }
+    gw_mix mix;
+    GW_TRY(gw_mix_single(&mix, first, framed));
+    mix.spec = spec->text;
+    gw_err e = GW_OK;
+    for (; rule && e == GW_OK; rule = rule->next)
+        e = mix_rule(&mix, rule);
+    if (e == GW_OK)
+        *out = mix;
+    else
+        gw_mix_close(&mix);
+    return e;
+}
+
+gw_err gw_mix_single(gw_mix *out, const gw_spec *codec, bool framed) {
+    *out = (gw_mix){.spec = codec->text, .exact = -1, .framed = framed};
+    return mix_add(out, codec, -1);
+}
+
+gw_err gw_mix_carry(gw_mix *mix, const gw_spec *algo) {
+    for (int i = 0; i < mix->n; i++)
+        GW_TRY(gw_algo_open(&mix->algo[i], algo, &mix->codec[i]));
     for (int i = 0; i < mix->n && mix->n > 1; i++)
         if (strcmp(mix->algo[i].ops->head.name, "auto") == 0)
             return gw_fail(
@@ -77,22 +90,6 @@ static gw_err read_all(gw_mix *mix, const gw_list *parts, const char *algo_spec)
                 "compress: algo=auto chooses for one codec, and this is a mix of %d: name "
                 "an algorithm, or none for each codec's own",
                 mix->n);
-    return GW_OK;
-}
-
-gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec, bool framed) {
-    gw_mix mix = {.exact = -1, .framed = framed};
-    gw_list parts = {0};
-    gw_err e = gw_list_read(&parts, "compress", "mix", spec, false);
-    if (e == GW_OK)
-        e = read_all(&mix, &parts, algo_spec);
-    gw_list_free(&parts);
-    gw_text_print(mix.spec, sizeof mix.spec, "%s", spec);
-    if (e != GW_OK) {
-        gw_mix_close(&mix);
-        return e;
-    }
-    *out = mix;
     return GW_OK;
 }
 

@@ -1,13 +1,12 @@
 /** Which codec, over which algorithm, for which tensor of the model.
  *
- *  A mix is a codec's spec, which is for all tensors, and rules behind semicolons:
+ *  A mix is a list (base/spec.h): a codec, which is for all tensors, and rules:
  *      topk:ratio=0.01;layer2=none;min_bytes=4K
  *  layerN=CODEC     the tensors of layer N (0: the one next to the input)
  *  min_bytes=BYTES  tensors of fewer bytes of floats go exact: biases, whose few values matter more
  *                   than their bytes (Lin et al., "Deep gradient compression", ICLR 2018)
- *  A rule for a layer comes before min_bytes. A codec whose options hold semicolons stands in
- *  parentheses. algo=auto is refused: what it chooses for one codec may hold up the collectives of
- *  another, which then start in different orders on the ranks. */
+ *  A rule for a layer comes before min_bytes. algo=auto is refused: what it chooses for one codec
+ *  may hold up the collectives of another, which then start in different orders on the ranks. */
 #ifndef GW_COMM_MIX_H
 #define GW_COMM_MIX_H
 
@@ -16,8 +15,8 @@
 enum { GW_MIX_CODECS = 16 };
 
 typedef struct gw_mix {
-    char spec[256]; /* what it was opened by, shortened if need be */
-    int n;          /* codecs in use; the first is for all tensors without a rule */
+    const char *spec; /* what it was opened by, as text */
+    int n;            /* codecs in use; the first is for all tensors without a rule */
     gw_codec codec[GW_MIX_CODECS];
     gw_algo algo[GW_MIX_CODECS]; /* that carries the codec of this index */
     int layer[GW_MIX_CODECS];    /* that the codec is for; -1: no layer of its own */
@@ -26,10 +25,14 @@ typedef struct gw_mix {
     bool framed; /* all of them write frames */
 } gw_mix;
 
-/** Parse `spec`, and open `algo_spec` (as gw_algo_open takes it) for each codec: with "" each gets
- *  its own default. `framed`: see gw_codec_frame. No communication. GW_ERR_USAGE, GW_ERR_INPUT,
- * GW_ERR_UNSUPPORTED. */
-gw_err gw_mix_open(gw_mix *out, const char *spec, const char *algo_spec, bool framed);
+/** Open the codecs of `spec`, a list, which is kept; of `auto`, which leaves the choice to
+ *  select/auto.h, none: n is 0. `framed`: see gw_codec_frame. No communication. GW_ERR_USAGE,
+ *  GW_ERR_INPUT, GW_ERR_UNSUPPORTED. */
+gw_err gw_mix_open(gw_mix *out, const gw_spec *spec, bool framed);
+/** A mix of one codec, whatever is next to it. */
+gw_err gw_mix_single(gw_mix *out, const gw_spec *codec, bool framed);
+/** Open `algo` (as gw_algo_open takes it) for each codec: with NULL each gets its own default. */
+gw_err gw_mix_carry(gw_mix *mix, const gw_spec *algo);
 void gw_mix_close(gw_mix *mix);
 
 /** Index of the codec for a tensor. */

@@ -29,12 +29,11 @@ const gw_registry gw_strategies = {.kind = "strategy",
                                    .entries = entries,
                                    .needs = needs};
 
-gw_err gw_strategy_find(gw_strategy *out, const char *spec) {
+gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec) {
     const gw_entry *entry = NULL;
-    gw_args *args = NULL;
-    GW_TRY(gw_registry_find(&gw_strategies, spec, &entry, &args));
-    *out = (gw_strategy){(const gw_strategy_ops *)entry, args}; /* head is the first member */
-    return GW_OK;
+    GW_TRY(gw_registry_find(&gw_strategies, spec->name, &entry));
+    *out = (gw_strategy){.ops = (const gw_strategy_ops *)entry}; /* head is the first member */
+    return gw_args_of(&out->args, entry->opts, entry->name, spec);
 }
 
 void gw_strategy_free(gw_strategy *s) {

@@ -136,7 +136,7 @@ typedef struct gw_strategy_ops {
 /** The option that every strategy offers. */
 #define GW_STRATEGY_ALGO                                                                           \
     {                                                                                              \
-        "algo", GW_OPT_TEXT, "", 0, 0, NULL, "NAME",                                               \
+        "algo", GW_OPT_SPEC, "", 0, 0, NULL, "NAME",                                               \
             "algorithm (default: native where MPI can sum the encodings, gathersum for sparse "    \
             "codecs, else sra)"                                                                    \
     }
@@ -149,9 +149,8 @@ typedef struct gw_strategy {
 
 extern const gw_registry gw_strategies;
 
-/** Look up and parse "name[:opt=value,...]"; no communication. A value in parentheses may hold
- *  commas: allreduce:algo=(ring:chunk=64K,window=4). */
-gw_err gw_strategy_find(gw_strategy *out, const char *spec);
+/** Look up an entry; no communication. */
+gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec);
 
 /** GW_ERR_UNSUPPORTED with the strategy's reason if it cannot work with these. */
 gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec);

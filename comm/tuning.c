@@ -89,7 +89,7 @@ static gw_err algo_of(reader *r, const char *name, int *out) {
         return bad(r, "no algorithm to choose is called", name);
     if (t->n_algos == GW_TUNING_ALGOS)
         return bad(r, "more algorithms than there are, at", name);
-    gw_err err = gw_algo_open(&t->algo[t->n_algos], name, r->lane->codec);
+    gw_err err = gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED(name), r->lane->codec);
     if (err != GW_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", gw_err_text());

@@ -35,7 +35,7 @@ static gw_err gather_candidates(gw_tuning *t, const gw_lane *lane, const gw_algo
         bool layered = strcmp((*e)->name, "hier") == 0; /* on one node the same as shm */
         if (*e == &except->head || (layered && !nodes) || t->n_algos == GW_TUNING_ALGOS)
             continue;
-        gw_err err = gw_algo_open(&t->algo[t->n_algos], (*e)->name, lane->codec);
+        gw_err err = gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED((*e)->name), lane->codec);
         if (err == GW_OK)
             t->n_algos++;
         else if (err != GW_ERR_UNSUPPORTED)

@@ -32,6 +32,8 @@ const gw_registry gw_codecs = {.kind = "codec",
                                .entries = codec_entries,
                                .needs = codec_needs};
 
+const gw_spec gw_codec_exact = {.text = "none", .name = "none"};
+
 typedef struct gw_stage {
     gw_codec codec;
     gw_scratch scratch;
@@ -47,13 +49,14 @@ static const char *half_made(const gw_codec_ops *ops) {
                                               : NULL;
 }
 
-static gw_err open_one(gw_codec *out, const char *spec) {
+static gw_err open_one(gw_codec *out, const gw_spec *spec) {
     gw_codec c = {0};
     const gw_entry *entry = NULL;
-    GW_TRY(gw_registry_find(&gw_codecs, spec, &entry, &c.args));
+    GW_TRY(gw_registry_find(&gw_codecs, spec->name, &entry));
+    GW_TRY(gw_args_of(&c.args, entry->opts, entry->name, spec));
     c.ops = (const gw_codec_ops *)entry; /* head is the first member */
     const char *lacks = half_made(c.ops);
-    gw_err e = lacks         ? gw_fail(GW_ERR_INPUT, "codec %s: %s: fix the plugin", spec, lacks)
+    gw_err e = lacks ? gw_fail(GW_ERR_INPUT, "codec %s: %s: fix the plugin", spec->text, lacks)
                : c.ops->open ? c.ops->open(&c.self, c.args)
                              : GW_OK;
     if (e != GW_OK) {
@@ -61,69 +64,40 @@ static gw_err open_one(gw_codec *out, const char *spec) {
         return e;
     }
     c.caps = c.ops->traits ? c.ops->traits(c.self) : c.ops->caps;
-    gw_text_print(c.spec, sizeof c.spec, "%s", spec);
     gw_text_print(c.name, sizeof c.name, "%s", entry->name);
     *out = c;
     return GW_OK;
 }
 
-/* True for a codec's name or a path, false for the exponent of a number or a directory name with a
- * '+'. */
-static bool names_stage(const char *p) {
-    if (*p == '.' || *p == '/')
-        return true;
-    size_t letters = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    return *p >= 'a' && *p <= 'z' && (p[letters] == '\0' || strchr(":+", p[letters]));
-}
-
-static const char *last_plus(const char *spec) {
-    const char *found = NULL;
-    int depth = 0;
-    for (const char *p = spec; *p; p++) {
-        depth += (*p == '(') - (*p == ')');
-        if (*p == '+' && depth == 0 && names_stage(p + 1))
-            found = p;
-    }
-    return found;
-}
-
-static gw_err open_stage(gw_codec *c, const char *spec) {
+static gw_err open_stage(gw_codec *c, const gw_spec *spec) {
     GW_TRY(gw_alloc(&c->stage, 1, sizeof *c->stage));
     GW_TRY(open_one(&c->stage->codec, spec));
     if (!c->stage->codec.ops->pack)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "%s+%s: %s cannot follow a codec: only one that packs bytes can (zlib)",
-                       c->ops->head.name, spec, c->stage->codec.ops->head.name);
+                       c->ops->head.name, spec->text, c->stage->codec.ops->head.name);
     if (c->caps & GW_CODEC_IDENTITY)
-        return gw_fail(GW_ERR_UNSUPPORTED, "none+%s: use %s alone", spec, spec);
+        return gw_fail(GW_ERR_UNSUPPORTED, "none+%s: use %s alone", spec->text, spec->text);
     c->caps &= ~(unsigned)(GW_CODEC_FIXED | GW_CODEC_LINEAR);
     gw_text_print(c->name, sizeof c->name, "%s+%s", c->ops->head.name,
                   c->stage->codec.ops->head.name);
     return GW_OK;
 }
 
-static gw_err open_chain(gw_codec *out, const char *spec, const char *plus) {
-    char *first = strndup(spec, (size_t)(plus - spec));
-    if (!first)
-        return gw_fail(GW_ERR_NOMEM, "codec: out of memory");
+gw_err gw_codec_open(gw_codec *out, const gw_spec *spec) {
+    const gw_spec *stage = spec->parts ? spec->parts->next : NULL;
     gw_codec c = {0};
-    gw_err e = last_plus(first) ? gw_fail(GW_ERR_UNSUPPORTED, "%s: more than one stage", spec)
-                                : open_one(&c, first);
-    free(first);
+    if (stage && stage->next)
+        return gw_fail(GW_ERR_UNSUPPORTED, "%s: more than one stage", spec->text);
+    GW_TRY(open_one(&c, stage ? spec->parts : spec));
+    c.of = spec;
+    c.spec = spec->text;
+    gw_err e = stage ? open_stage(&c, stage) : GW_OK;
     if (e == GW_OK)
-        e = open_stage(&c, plus + 1);
-    if (e != GW_OK) {
+        *out = c;
+    else
         gw_codec_close(&c);
-        return e;
-    }
-    gw_text_print(c.spec, sizeof c.spec, "%s", spec);
-    *out = c;
-    return GW_OK;
-}
-
-gw_err gw_codec_open(gw_codec *out, const char *spec) {
-    const char *plus = last_plus(spec);
-    return plus ? open_chain(out, spec, plus) : open_one(out, spec);
+    return e;
 }
 
 static uint32_t tag_text(uint32_t tag, const char *text) {

@@ -122,11 +122,12 @@ typedef struct gw_codec {
     const gw_codec_ops *ops;
     void *self;
     gw_args *args;
-    unsigned caps;  /* of the chain */
-    bool partial;   /* only for some tensors of a model */
-    int ranks;      /* whose encodings are summed; 0: not known */
-    char spec[128]; /* as given to open, cut if too long */
-    char name[64];  /* the spec without options: "qsgd", "qsgd+zlib" */
+    unsigned caps;     /* of the chain */
+    bool partial;      /* only for some tensors of a model */
+    int ranks;         /* whose encodings are summed; 0: not known */
+    const gw_spec *of; /* what it was opened by, which outlives it */
+    const char *spec;  /* that as text */
+    char name[64];     /* the spec without options: "qsgd", "qsgd+zlib" */
     struct gw_stage *stage;
     bool framed;  /* encodings travel in frames (compress/frame.h) */
     uint32_t tag; /* identifies the codec in a frame */
@@ -134,10 +135,13 @@ typedef struct gw_codec {
 
 extern const gw_registry gw_codecs;
 
-/** Open "name[:opt=value,...]", or a chain "name[:...]+stage[:...]" whose second codec packs bytes.
- *  Errors as gw_registry_find and the codec's own open; GW_ERR_UNSUPPORTED: these two cannot be
+/** The codec `none`, which changes nothing. */
+extern const gw_spec gw_codec_exact;
+
+/** Open an entry, or a chain of two whose second codec packs bytes; keeps `spec`. Errors as
+ *  gw_registry_find, gw_args_of and the codec's own open; GW_ERR_UNSUPPORTED: these two cannot be
  *  chained. */
-gw_err gw_codec_open(gw_codec *out, const char *spec);
+gw_err gw_codec_open(gw_codec *out, const gw_spec *spec);
 
 /** Put each later encoding of n > 0 floats in a frame of GW_FRAME_BYTES more bytes, checked before
  *  decoding: damage, truncation or another codec's encoding is GW_ERR_CORRUPT. Call it before

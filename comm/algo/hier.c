@@ -39,7 +39,7 @@ static void release_nest(void *p) {
 /* ---- valid combinations ---- */
 
 static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *inner) {
-    const char *spec = gw_args_text(args, "inner");
+    const gw_spec *spec = gw_args_spec(args, "inner");
     GW_TRY(gw_algo_open(inner, spec, codec));
     unsigned caps = inner->ops->caps;
     if (!(caps & (GW_ALGO_SHARED | GW_ALGO_ORDERED)))
@@ -49,11 +49,11 @@ static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *in
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "inner=%s works on shared memory, which leaders on other nodes lack: "
                        "choose one that sends messages",
-                       spec);
+                       spec->text);
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "inner=%s starts MPI's collectives, which the leaders of several exchanges in "
                    "flight may reach in different orders: choose one that sends messages",
-                   spec);
+                   spec->text);
 }
 
 static const char *hier_refuses(const gw_args *args, const gw_codec *codec) {
@@ -231,7 +231,7 @@ static gw_cost hier_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
     return gw_algo_cost(&h->inner, h->leaders ? h->leaders : &stand_in, what, n);
 }
 
-static const gw_opt hier_opts[] = {{"inner", GW_OPT_TEXT, "ring", 0, 0, NULL, "NAME",
+static const gw_opt hier_opts[] = {{"inner", GW_OPT_SPEC, "ring", 0, 0, NULL, "NAME",
                                     "algorithm between the groups; its options in parentheses"},
                                    {"group", GW_OPT_INT, "0", 0, 1 << 20, NULL, "K",
                                     "consecutive ranks of a node per group (0: all of a node)"},

@@ -86,7 +86,7 @@ static gw_err sparse_finish(void *p, gw_span s, gw_update *u) {
 }
 
 static const gw_opt opts[] = {
-    {"algo", GW_OPT_TEXT, "gathersum", 0, 0, NULL, "NAME", "algorithm: gathersum, with options"},
+    {"algo", GW_OPT_SPEC, "gathersum", 0, 0, NULL, "NAME", "algorithm: gathersum, with options"},
     GW_OVERLAP_PROGRESS,
     {0}};
 

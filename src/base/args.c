@@ -19,6 +19,7 @@ typedef struct parsed {
 typedef struct value {
     char *text; /* as given or the default; NULL: unset */
     parsed is;
+    gw_spec *spec; /* of SPEC, SPECS and COMMAS; NULL: unset */
     bool given;
 } value;
 
@@ -203,6 +204,10 @@ static void read_number(const gw_opt *o, const char *text, parsed *v) {
     }
 }
 
+static bool is_spec(const gw_opt *o) {
+    return o->type == GW_OPT_SPEC || o->type == GW_OPT_SPECS || o->type == GW_OPT_COMMAS;
+}
+
 static gw_err read_value(const gw_opt *o, const char *owner, const char *text, parsed *out,
                          int *list) {
     *out = (parsed){0};
@@ -210,7 +215,7 @@ static gw_err read_value(const gw_opt *o, const char *owner, const char *text, p
         return read_choice(o, owner, text, out);
     if (o->type == GW_OPT_PATH && !*text)
         return gw_fail(GW_ERR_USAGE, "%s: --%s is empty: give %s", owner, o->name, gw_opt_meta(o));
-    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH)
+    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || is_spec(o))
         return GW_OK;
     if (o->type != GW_OPT_LIST)
         read_number(o, text, out);
@@ -230,11 +235,18 @@ static gw_err read_value(const gw_opt *o, const char *owner, const char *text, p
 
 static gw_err assign(const gw_opt *o, value *v, const char *owner, const char *text) {
     parsed read;
+    gw_spec *spec = NULL;
     GW_TRY(read_value(o, owner, text, &read, NULL));
+    if (is_spec(o) && (*text || !o->def || *o->def))
+        GW_TRY(gw_spec_parse(&spec, owner, o->name, text, (gw_spec_form)(o->type - GW_OPT_SPEC)));
     char *copy = strdup(text);
-    if (!copy)
+    if (!copy) {
+        gw_spec_free(spec);
         return gw_fail(GW_ERR_NOMEM, "%s: out of memory", owner);
+    }
     free(v->text);
+    gw_spec_free(v->spec);
+    v->spec = spec;
     v->text = copy;
     v->is = read;
     return GW_OK;
@@ -260,8 +272,10 @@ gw_err gw_args_new(gw_args **out, const gw_opt *opts) {
 void gw_args_free(gw_args *args) {
     if (!args)
         return;
-    for (size_t i = 0; i < args->n; i++)
+    for (size_t i = 0; i < args->n; i++) {
         free(args->values[i].text);
+        gw_spec_free(args->values[i].spec);
+    }
     free(args);
 }
 
@@ -274,47 +288,18 @@ gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const cha
     return GW_OK;
 }
 
-/* The item of a list that begins at *rest, which moves past it: up to the next comma that is not
- * inside parentheses. NULL: there is none left. */
-static char *next_item(char **rest) {
-    char *item = *rest, *p = item;
-    int depth = 0;
-    if (!item)
-        return NULL;
-    for (; *p && (*p != ',' || depth > 0); p++)
-        depth += *p == '(' ? 1 : *p == ')' && depth > 0 ? -1 : 0;
-    *rest = *p ? p + 1 : NULL;
-    *p = '\0';
-    return item;
-}
-
-/* "(text)" stands for text. */
-static char *bare(char *text) {
-    size_t n = strlen(text);
-    if (n < 2 || text[0] != '(' || text[n - 1] != ')')
-        return text;
-    text[n - 1] = '\0';
-    return text + 1;
-}
-
-gw_err gw_args_spec(gw_args *args, const char *owner, const char *text) {
-    if (!text || !*text)
-        return GW_OK;
-    char *copy = strdup(text), *rest = copy, *item;
-    if (!copy)
-        return gw_fail(GW_ERR_NOMEM, "%s: out of memory", owner);
-    gw_err e = GW_OK;
-    while (e == GW_OK && (item = next_item(&rest)) != NULL) {
-        char *eq = strchr(item, '=');
-        if (!eq || eq == item) {
-            e = gw_fail(GW_ERR_USAGE, "%s: '%s': expected name=value", owner, item);
-            break;
+gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw_spec *spec) {
+    gw_args *args = NULL;
+    GW_TRY(gw_args_new(&args, opts));
+    for (int i = 0; i < spec->n_args; i++) {
+        gw_err e = gw_args_set(args, owner, spec->arg[i].name, spec->arg[i].value);
+        if (e != GW_OK) {
+            gw_args_free(args);
+            return e;
         }
-        *eq = '\0';
-        e = gw_args_set(args, owner, item, bare(eq + 1));
     }
-    free(copy);
-    return e;
+    *out = args;
+    return GW_OK;
 }
 
 /* One "--name[=value]" at argv[i]; *used tells how many words it took. */
@@ -384,6 +369,10 @@ bool gw_args_has(const gw_args *args, const char *name) {
     return find(args, name);
 }
 
+const gw_spec *gw_args_spec(const gw_args *args, const char *name) {
+    return must_find(args, name)->spec;
+}
+
 bool gw_args_given(const gw_args *args, const char *name) {
     return must_find(args, name)->given;
 }
@@ -411,6 +400,9 @@ static void put(const gw_opt *o, const value *v, void *to) {
     case GW_OPT_RANK_TIME: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
     case GW_OPT_TEXT:
     case GW_OPT_PATH: *(const char **)to = v->text; break;
+    case GW_OPT_SPEC:
+    case GW_OPT_SPECS:
+    case GW_OPT_COMMAS: *(const gw_spec **)to = v->spec; break;
     case GW_OPT_LIST:
         *(int *)to = (int)v->is.count;
         read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);
@@ -480,8 +472,9 @@ gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owne
 /* ---- help ---- */
 
 const char *gw_opt_meta(const gw_opt *o) {
-    static const char *const metas[] = {NULL,   "N",    "X",          "BYTES",     NULL,    "TEXT",
-                                        "PATH", "TIME", "STEPS|TIME", "RANK:TIME", "N,N,.."};
+    static const char *const metas[] = {NULL,     "N",    "X",    "BYTES",      NULL,
+                                        "TEXT",   "PATH", "TIME", "STEPS|TIME", "RANK:TIME",
+                                        "N,N,..", "SPEC", "LIST", "LIST"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }
 

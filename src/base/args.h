@@ -1,9 +1,9 @@
 /** Options: one table describes them; parsing, help, `gradwire list` and run.json all come from it.
- *  The same tables serve the command line (--name value) and specs (name=value,name=value). */
+ *  The same tables serve the command line (--name value) and the arguments of specs. */
 #ifndef GW_BASE_ARGS_H
 #define GW_BASE_ARGS_H
 
-#include "base/err.h"
+#include "base/spec.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,10 @@ typedef enum gw_opt_type {
     GW_OPT_TIME,      /* seconds, or a number with us, ms, s, min or h; in [min, max] seconds */
     GW_OPT_EVERY,     /* a whole number of steps, or such a time with its unit, in [min, max] */
     GW_OPT_RANK_TIME, /* RANK:TIME */
-    GW_OPT_LIST       /* whole numbers in [min, max] with commas between */
+    GW_OPT_LIST,      /* whole numbers in [min, max] with commas between */
+    GW_OPT_SPEC,      /* a spec (base/spec.h) of one entry; "" where the default is "": unset */
+    GW_OPT_SPECS,     /* a list of them, with semicolons between; likewise */
+    GW_OPT_COMMAS     /* the same, or with commas between; likewise */
 } gw_opt_type;
 
 /** What EVERY and RANK_TIME stand for: steps or, if these are 0, seconds; a rank and seconds. */
@@ -46,8 +49,9 @@ typedef struct gw_opt {
 
 /** The last columns of a gw_opt whose value goes into `member` of a struct: bool for FLAG; double
  *  for REAL, TIME; int, int64_t or the like for INT, BYTES; gw_count_time; const char * for TEXT,
- *  PATH and CHOICE. Of a CHOICE an int or an enum gets its place, a bool whether that is not 0.
- *  A LIST goes into an int, how many there are, and the ints behind it. */
+ *  PATH and CHOICE; const gw_spec * for SPEC, SPECS and COMMAS. Of a CHOICE an int or an enum gets
+ *  its place, a bool whether that is not 0. A LIST goes into an int, how many there are, and the
+ *  ints behind it. */
 #define GW_OPT_INTO(type, member) offsetof(type, member) + 1, sizeof(((type *)NULL)->member)
 
 /** An option that is of use only beside another one, or not beside it. */
@@ -69,9 +73,8 @@ void gw_args_free(gw_args *args);
  *  GW_ERR_USAGE: unknown name (with the nearest one), value malformed or out of range. */
 gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const char *value);
 
-/** Set values from "name=value,name=value" (NULL or "": nothing to set). A value that holds commas
- *  itself stands in parentheses, which are dropped: "algo=(ring:chunk=64K,window=4)". */
-gw_err gw_args_spec(gw_args *args, const char *owner, const char *text);
+/** New values for table `opts`, set from the arguments of `spec`. Errors as gw_args_set. */
+gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw_spec *spec);
 
 /** Set values from argv[1..argc): --name value, --name=value, --flag. Everything else is counted
  *  into *positional and moved to argv[1..]; NULL: positional words are refused. */
@@ -80,7 +83,7 @@ gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int
 /** The table. */
 const gw_opt *gw_args_opts(const gw_args *args);
 
-/** Put each value that has a place into *config; texts live as long as `args`. */
+/** Put each value that has a place into *config; texts and trees live as long as `args`. */
 void gw_args_fill(const gw_args *args, void *config);
 
 /** GW_ERR_USAGE, with what to do: the first rule that the values break. */
@@ -92,7 +95,9 @@ long long gw_args_int(const gw_args *args, const char *name);
 size_t gw_args_bytes(const gw_args *args, const char *name);
 double gw_args_real(const gw_args *args, const char *name);
 const char *gw_args_text(const gw_args *args, const char *name); /* NULL: unset, no default */
-bool gw_args_given(const gw_args *args, const char *name);       /* set by the user */
+/** The tree of a GW_OPT_SPEC, SPECS or COMMAS, which lives as long as `args`; NULL: unset. */
+const gw_spec *gw_args_spec(const gw_args *args, const char *name);
+bool gw_args_given(const gw_args *args, const char *name); /* set by the user */
 
 bool gw_args_has(const gw_args *args, const char *name); /* the table has this name */
 

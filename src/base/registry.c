@@ -64,20 +64,6 @@ static gw_err find_builtin(const gw_registry *reg, const char *name, const gw_en
     return gw_fail(GW_ERR_USAGE, "unknown %s '%s': see 'gradwire list'", reg->kind, name);
 }
 
-gw_err gw_registry_find(const gw_registry *reg, const char *spec, const gw_entry **entry,
-                        gw_args **args) {
-    const char *colon = strchr(spec, ':');
-    char *name = colon ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
-    if (!name)
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    gw_err e = strchr(name, '/') ? load_plugin(reg, name, entry) : find_builtin(reg, name, entry);
-    free(name);
-    GW_TRY(e);
-    GW_TRY(gw_args_new(args, (*entry)->opts));
-    e = gw_args_spec(*args, (*entry)->name, colon ? colon + 1 : NULL);
-    if (e != GW_OK) {
-        gw_args_free(*args);
-        *args = NULL;
-    }
-    return e;
+gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry) {
+    return strchr(name, '/') ? load_plugin(reg, name, entry) : find_builtin(reg, name, entry);
 }

@@ -31,12 +31,10 @@ typedef struct gw_registry {
     const gw_hook *needs;           /* what a plugin must not leave NULL; ends with {0} */
 } gw_registry;
 
-/** Resolve "name[:opt=value,...]" or "path/to/plugin.so[:...]" (a path holds a '/'). *args is new
- *  and the caller's. GW_ERR_USAGE: unknown name (with the nearest), bad options; GW_ERR_INPUT: a
- *  plugin that cannot be loaded, lacks the symbol or a hook that is needed, or has another abi.
- * What is no path is sought in the table alone, never where the loader searches. Plugins stay
- * loaded. */
-gw_err gw_registry_find(const gw_registry *reg, const char *spec, const gw_entry **entry,
-                        gw_args **args);
+/** Find an entry by its name, or by the path of a plugin, which holds a '/'. GW_ERR_USAGE: unknown
+ *  name (with the nearest); GW_ERR_INPUT: a plugin that cannot be loaded, lacks the symbol or a hook
+ *  that is needed, or has another abi. What is no path is sought in the table alone, never where the
+ *  loader searches. Plugins stay loaded. */
+gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry);
 
 #endif

@@ -36,7 +36,7 @@ static const char *error_of(unsigned caps) {
 /* Of the codec with its default options. */
 static gw_err state_codec(const gw_entry *e, json_t **out) {
     gw_codec c;
-    GW_TRY(gw_codec_open(&c, e->name));
+    GW_TRY(gw_codec_open(&c, &GW_SPEC_NAMED(e->name)));
     double bits = gw_codec_bits(&c, 1 << 20);
     *out = json_pack("{s:o, s:s, s:b, s:b, s:b}", "bits_per_element",
                      bits > 0 ? json_real(bits) : json_null(), "error", error_of(c.caps), "sparse",

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VERIFIED = 16, COMMAND = 2048 };
+enum { MOST_VERIFIED = 16 };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
-    {"codecs", GW_OPT_TEXT, GW_AUTO_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
-    {"algos", GW_OPT_TEXT, "", 0, 0, NULL, "ALGO;ALGO..",
+    {"codecs", GW_OPT_SPECS, GW_AUTO_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
+    {"algos", GW_OPT_SPECS, "", 0, 0, NULL, "ALGO;ALGO..",
      "algorithms to compare, where --comm names none [all]"},
     {"budget", GW_OPT_REAL, "5", 1e-3, 3600, NULL, "SECONDS", "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
@@ -42,7 +42,6 @@ static const char notes[] =
 /* A candidate that is measured. */
 typedef struct trial {
     gw_candidate *of;
-    char comm[COMMAND];
     gw_rig rig;
 } trial;
 
@@ -65,32 +64,17 @@ static plan the; /* a command runs once */
 static gw_err prepare(gw_bench_run *run) {
     plan *p = &the;
     const gw_args *a = p->args = run->args;
-    char spec[COMMAND];
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     if (gw_args_given(a, "compress"))
         return gw_fail(GW_ERR_USAGE, "plan: --compress is what it recommends: list what it may "
                                      "choose among with --codecs");
-    int len = snprintf(spec, sizeof spec, "auto:codecs=(%s),algos=(%s),budget=%s,margin=%s",
-                       gw_args_text(a, "codecs"), gw_args_text(a, "algos"),
-                       gw_args_text(a, "budget"), gw_args_text(a, "margin"));
-    if (len >= (int)sizeof spec)
-        return gw_fail(GW_ERR_USAGE, "plan: --codecs and --algos are too long");
+    gw_mix none_yet = {.framed = p->c.wire_check};
     p->rig.lazy = p->c.lazy;
-    GW_TRY(gw_auto_session(&p->rig.session, &p->rig.choice, p->c.comm, spec, p->c.feedback,
-                           p->c.wire_check, false));
-    p->rig.choice->default_codecs = !gw_args_given(a, "codecs");
+    GW_TRY(gw_session_new(&p->rig.session, p->c.comm, &none_yet, p->c.feedback));
+    GW_TRY(gw_auto_open(&p->rig.choice, p->rig.session, &p->c, a, false));
     run->level = gw_session_thread_level(p->rig.session);
     run->threads = p->c.threads;
     return GW_OK;
-}
-
-/* --comm with the algorithm named in it. */
-static void comm_of(const plan *p, const gw_candidate *c, char out[COMMAND]) {
-    const char *comm = p->c.comm;
-    if (gw_auto_algo_named(p->rig.choice))
-        snprintf(out, COMMAND, "%s", comm);
-    else
-        snprintf(out, COMMAND, "%s%calgo=(%s)", comm, strchr(comm, ':') ? ',' : ':', c->algo);
 }
 
 /* ---- verifying ---- */
@@ -113,10 +97,8 @@ static void choose_trials(plan *p, gw_auto *a, int most) {
 }
 
 static gw_err open_trial(plan *p, trial *t) {
-    comm_of(p, t->of, t->comm);
     t->rig.lazy = p->c.lazy;
-    GW_TRY(gw_agree(p->place->comm, gw_session_new(&t->rig.session, t->comm, t->of->codec,
-                                                   p->c.feedback, p->c.wire_check)));
+    GW_TRY(gw_agree(p->place->comm, gw_auto_session(p->rig.choice, t->of, &t->rig.session)));
     GW_TRY(gw_rig_open(&t->rig, &p->setup));
     return gw_rig_start(&t->rig, &p->setup);
 }
@@ -209,13 +191,15 @@ static void print_bounds(const plan *p, const gw_auto *a) {
 /* What the user gave that `train` takes too. */
 static void print_command(const plan *p, const gw_auto *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
-    char comm[COMMAND];
-    comm_of(p, c, comm);
+    const gw_spec *comm = p->c.comm;
     printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
     for (const gw_opt *o = opts; strcmp(o->name, "codecs") != 0; o++)
         if (gw_args_given(p->args, o->name) && strcmp(o->name, "comm") != 0)
             printf(" --%s '%s'", o->name, gw_args_text(p->args, o->name));
-    printf(" --comm '%s' --compress '%s'\n", comm, c->codec);
+    printf(" --comm '%s", comm->text);
+    if (!gw_auto_named(a))
+        printf("%calgo=(%s)", comm->n_args ? ',' : ':', c->algo);
+    printf("' --compress '%s'\n", c->codec);
     if (a->chosen != 0)
         printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
                a->candidate[0].codec, a->candidate[0].algo,

@@ -59,8 +59,7 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
     size_t len = sizeof synthetic - 1;
     if (strncmp(source, synthetic, len) == 0 && (source[len] == '\0' || source[len] == ':')) {
         snprintf(f->name, sizeof f->name, "%s", synthetic);
-        const char *options = source[len] ? source + len + 1 : NULL;
-        return f->outline ? gw_synthetic_outline(raw, options) : gw_synthetic_make(raw, options);
+        return f->outline ? gw_synthetic_outline(raw, source) : gw_synthetic_make(raw, source);
     }
     bool fashion = strcmp(source, "fashion-mnist") == 0;
     const char *dir = fashion ? gw_data_find_fashion_mnist() : source;

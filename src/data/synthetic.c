@@ -231,12 +231,14 @@ static gw_err synthetic_describe(gw_raw *raw, const gw_args *args, mixture *m) {
     return GW_OK;
 }
 
-static gw_err synthetic_make(gw_raw *raw, const char *spec, bool outline) {
+static gw_err synthetic_make(gw_raw *raw, const char *text, bool outline) {
     gw_args *args = NULL;
+    gw_spec *spec = NULL;
     mixture m = {0};
     *raw = (gw_raw){0};
-    GW_TRY(gw_args_new(&args, gw_synthetic_opts));
-    gw_err e = gw_args_spec(args, "synthetic", spec);
+    GW_TRY(gw_spec_parse(&spec, "synthetic", "data", text, GW_SPEC_ONE));
+    gw_err e = gw_args_of(&args, gw_synthetic_opts, "synthetic", spec);
+    gw_spec_free(spec);
     if (e == GW_OK)
         e = synthetic_describe(raw, args, &m);
     if (e == GW_OK && !outline)

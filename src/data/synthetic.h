@@ -10,12 +10,12 @@
 #include "base/args.h"
 #include "data/raw.h"
 
-/** The options of "synthetic:name=value,...". */
+/** The options of "synthetic[:name=value,...]". */
 extern const gw_opt gw_synthetic_opts[];
 
-/** Generate the set that `spec` ("name=value,..."; NULL or "": the defaults) describes: classes of
- *  equal size in random order, 1 x features. The bytes are a pure function of spec, whatever the
- *  number of threads. raw->source is the spec with every option; free with gw_raw_free. Any
+/** Generate the set that `spec` ("synthetic[:name=value,...]") describes: classes of equal size in
+ *  random order, 1 x features. The bytes are a pure function of spec, whatever the number of
+ *  threads. raw->source is the spec with every option; free with gw_raw_free. Any
  *  thread. GW_ERR_USAGE: options that are out of range or do not fit together. */
 gw_err gw_synthetic_make(gw_raw *raw, const char *spec);
 

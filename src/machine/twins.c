@@ -57,7 +57,7 @@ static const char *update_name(const gw_twin_setup *s) {
 static void coding_name(const gw_twin_setup *s, gw_coding kind, char name[GW_CEILING_NAME]) {
     static const char *const kinds[GW_CODINGS] = {"encode", "adopt", "add", "set", "sum"};
     snprintf(name, GW_CEILING_NAME, "twin %s%s %d %s %s", s->framed ? "framed " : "",
-             s->feedback ? "feedback" : "codec", s->joined, kinds[kind], s->codec);
+             s->feedback ? "feedback" : "codec", s->joined, kinds[kind], s->codec->text);
 }
 
 static const char fork_name[] = "parallel region";
@@ -307,11 +307,11 @@ static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *co
 }
 
 /* An instance of its own: the session's was told its ranks, and a lane would tell it others. A long
- * spec may have been cut. */
+ * spec has no place in a name. */
 static gw_err measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     char name[GW_CEILING_NAME];
     gw_codec codec;
-    if (!s->codec || strlen(s->codec) > LONGEST_SPEC)
+    if (!s->codec || strlen(s->codec->text) > LONGEST_SPEC)
         return GW_OK;
     bool all = true;
     for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++) {

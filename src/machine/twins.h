@@ -22,7 +22,7 @@ typedef struct gw_twin_setup {
     int batch;   /* local; < 1: none, and no products */
     int threads; /* of this rank */
     double momentum, weight_decay;
-    const char *codec;     /* spec; NULL: none to be timed */
+    const gw_spec *codec;  /* NULL: none to be timed */
     bool feedback, framed; /* as the session has it */
     int joined;            /* ranks that the codec was told */
 } gw_twin_setup;

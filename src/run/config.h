@@ -21,8 +21,9 @@ typedef struct gw_train_config {
     int64_t steps;       /* stop after so many; 0: no limit */
     double time_limit_s; /* stop after so long; 0: no limit */
     uint64_t seed;
-    int threads; /* OpenMP threads a rank */
-    const char *comm, *compress, *feedback;
+    int threads;                    /* OpenMP threads a rank */
+    const gw_spec *comm, *compress; /* one entry; a list */
+    const char *feedback;
     bool wire_check;          /* every encoding in a frame, checked before it is decoded */
     bool lazy;                /* finish and update layer by layer before the next forward pass */
     int compress_stats;       /* compare the gradient every so many steps; 0: never */

@@ -31,31 +31,33 @@ static gw_err call(gw_session *s, const char *hook, gw_span span, gw_phase phase
     return e;
 }
 
-gw_err gw_session_bind(gw_session *s, const char *compress, const char *algo,
-                       const char *feedback) {
-    GW_TRY(gw_mix_open(&s->mix, compress, algo, s->framed));
-    GW_TRY(gw_residuals_find(&s->residuals, feedback, &s->strategy, &s->mix));
+gw_err gw_session_bind(gw_session *s, gw_mix *mix, const gw_spec *algo) {
+    s->mix = *mix;
+    *mix = (gw_mix){0};
+    GW_TRY(gw_mix_carry(&s->mix, algo));
+    GW_TRY(gw_residuals_find(&s->residuals, s->feedback, &s->strategy, &s->mix));
     for (int i = 0; i < s->mix.n; i++)
         GW_TRY(gw_strategy_check(&s->strategy, &s->mix.algo[i], &s->mix.codec[i]));
     return GW_OK;
 }
 
-static gw_err parse(gw_session *s, const char *comm, const char *compress, const char *feedback,
-                    bool framed) {
-    GW_TRY(gw_codec_open(&s->exact, "none"));
-    s->framed = framed;
-    if (framed)
+static gw_err session_make(gw_session *s, const gw_spec *comm, gw_mix *mix) {
+    GW_TRY(gw_codec_open(&s->exact, &gw_codec_exact));
+    s->framed = mix->framed;
+    if (mix->framed)
         gw_codec_frame(&s->exact);
     GW_TRY(gw_strategy_find(&s->strategy, comm));
-    return compress ? gw_session_bind(s, compress, gw_args_text(s->strategy.args, "algo"), feedback)
-                    : GW_OK;
+    return mix->n > 0 ? gw_session_bind(s, mix, gw_args_spec(s->strategy.args, "algo")) : GW_OK;
 }
 
-gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
-                      const char *feedback, bool framed) {
+gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback) {
     gw_session *s = NULL;
-    GW_TRY(gw_alloc(&s, 1, sizeof *s));
-    gw_err e = parse(s, comm, compress, feedback, framed);
+    gw_err e = gw_alloc(&s, 1, sizeof *s);
+    if (e == GW_OK) {
+        s->feedback = feedback;
+        e = session_make(s, comm, mix);
+    }
+    gw_mix_close(mix); /* of an error, what the session has not taken over */
     if (e != GW_OK)
         gw_session_free(s);
     else

@@ -20,9 +20,10 @@ typedef struct gw_session {
     gw_strategy strategy;
     gw_mix mix; /* codecs and algorithms; none before gw_session_bind */
     gw_residuals residuals;
-    bool framed;       /* encodings travel in frames */
-    const char *note;  /* the caller's, before the opening: a line for `notes`; NULL: none */
-    const char *table; /* likewise: choices of algo=auto that an earlier start made */
+    bool framed;          /* encodings travel in frames */
+    const char *feedback; /* one of gw_session_new's words */
+    const char *note;     /* the caller's, before the opening: a line for `notes`; NULL: none */
+    const char *table;    /* likewise: choices of algo=auto that an earlier start made */
     /* once it is open: */
     gw_env env;         /* the two arenas and the lanes */
     gw_coded *coded;    /* what was encoded of each layer so far, by this rank */
@@ -38,9 +39,9 @@ typedef struct gw_session {
     bool open;
 } gw_session;
 
-/** Parse and check the combination; no MPI call. `compress` is a mix (comm/mix.h), or NULL, which
- *  leaves it to gw_session_bind. GW_ERR_USAGE, GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries
- *  say. `framed`: all that goes over the lanes is in frames, which are checked. `feedback`:
+/** Check the combination; no MPI call. *mix is taken over, in any case; where it has no codec yet
+ *  gw_session_bind brings one. GW_ERR_USAGE, GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries
+ *  say. `feedback` is kept:
  *  "off", "on"  no error feedback; for all codecs but lossless ones
  *  "auto"       for codecs that are biased
  *  "momentum"   as auto, and the optimizer's momentum is applied to each rank's own gradient before
@@ -48,13 +49,11 @@ typedef struct gw_session {
  *  "dgc"        likewise, and where an element was sent its momentum starts anew (momentum
  *               correction and factor masking: Lin et al., "Deep gradient compression", ICLR 2018)
  */
-gw_err gw_session_new(gw_session **out, const char *comm, const char *compress,
-                      const char *feedback, bool framed);
+gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback);
 
-/** Before gw_session_open, where gw_session_new got no codec: take this one, over `algo`, an
- *  algorithm's spec. `feedback` as there. Until then the session has neither codec nor algorithm.
- */
-gw_err gw_session_bind(gw_session *s, const char *compress, const char *algo, const char *feedback);
+/** Before gw_session_open, where gw_session_new got no codec: take over *mix, over `algo`. Until
+ *  then the session has neither codec nor algorithm. */
+gw_err gw_session_bind(gw_session *s, gw_mix *mix, const gw_spec *algo);
 
 /** Frees; call gw_session_close first if it was opened. */
 void gw_session_free(gw_session *s);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const gw_opt opts[] = {
-    {"codecs", GW_OPT_TEXT, GW_AUTO_CODECS, 0, 0, NULL, "(A;B;..)", "codecs to choose among"},
-    {"algos", GW_OPT_TEXT, "", 0, 0, NULL, "(A;B;..)",
+    {"codecs", GW_OPT_SPECS, GW_AUTO_CODECS, 0, 0, NULL, "(A;B;..)", "codecs to choose among"},
+    {"algos", GW_OPT_SPECS, "", 0, 0, NULL, "(A;B;..)",
      "algorithms to choose among, where the strategy names none"},
     {"budget", GW_OPT_REAL, "3", 1e-3, 3600, NULL, "SECONDS", "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X", "compress for a larger gain only"},
@@ -31,88 +31,68 @@ const gw_auto_known *gw_auto_known_of(const gw_strategy *s) {
     return NULL;
 }
 
-static gw_err check_strategy(const gw_auto *a) {
-    if (gw_auto_known_of(a->strategy))
-        return GW_OK;
-    return gw_fail(
-        GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, %s and %s, not %s: %s",
-        a->named ? "--forecast" : "--compress auto", known[0].name, known[1].name, known[2].name,
-        a->strategy->ops->head.name, a->named ? "remove --forecast" : "name a codec");
+/* What the cost model can tell nothing of. */
+static gw_err check_known(const gw_auto *a) {
+    const char *feedback = a->config->feedback, *who = a->named ? "--forecast" : "--compress auto";
+    const char *instead = a->named ? "remove --forecast" : "name a codec";
+    if (!gw_auto_known_of(a->strategy))
+        return gw_fail(
+            GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, %s and %s, not %s: %s",
+            who, known[0].name, known[1].name, known[2].name, a->strategy->ops->head.name, instead);
+    if (strcmp(feedback, "momentum") == 0 || strcmp(feedback, "dgc") == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model does not know error-feedback=%s: %s",
+                       who, feedback, instead);
+    return GW_OK;
 }
 
 /* ---- reading ---- */
 
-static bool wanted(const char *compress) {
-    return strcmp(compress, "auto") == 0 || strncmp(compress, "auto:", 5) == 0;
+const gw_spec *gw_auto_named(const gw_auto *a) {
+    return gw_args_spec(a->strategy->args, "algo");
 }
 
-static const char *named_algo(const gw_auto *a) {
-    return gw_args_text(a->strategy->args, "algo");
-}
-
-bool gw_auto_algo_named(const gw_auto *a) {
-    return *named_algo(a);
-}
-
-static gw_err read_lists(gw_auto *a, const char *compress) {
-    const char *colon = strchr(compress, ':');
-    GW_TRY(gw_args_new(&a->args, opts));
-    GW_TRY(gw_args_spec(a->args, "auto", colon ? colon + 1 : NULL));
-    a->budget_s = gw_args_real(a->args, "budget");
-    a->margin = gw_args_real(a->args, "margin");
-    a->default_codecs = !gw_args_given(a->args, "codecs");
-    GW_TRY(gw_list_read(&a->codecs, "auto", "codecs", gw_args_text(a->args, "codecs"), false));
-    const char *algos = gw_args_text(a->args, "algos");
-    if (*algos && gw_auto_algo_named(a))
+static gw_err read_lists(gw_auto *a, const gw_args *args) {
+    const gw_spec *algos = gw_args_spec(args, "algos");
+    a->budget_s = gw_args_real(args, "budget");
+    a->margin = gw_args_real(args, "margin");
+    a->default_codecs = !gw_args_given(args, "codecs");
+    for (const gw_spec *s = gw_args_spec(args, "codecs")->parts; s; s = s->next)
+        a->codec[a->n_codecs++] = *s;
+    if (algos && gw_auto_named(a))
         return gw_fail(GW_ERR_USAGE,
                        "auto: algos=%s: the strategy names its algorithm already (%s): give one "
                        "of the two",
-                       algos, named_algo(a));
-    return *algos ? gw_list_read(&a->algos, "auto", "algos", algos, false) : GW_OK;
-}
-
-static gw_err name_algo(gw_auto *a, const char *spec) {
-    if (strlen(spec) >= GW_AUTO_SPEC)
-        return gw_fail(GW_ERR_USAGE, "auto: '%.40s...': longer than %d characters", spec,
-                       GW_AUTO_SPEC - 1);
-    snprintf(a->algo[a->n_algos].spec, GW_AUTO_SPEC, "%s", spec);
-    a->n_algos++;
+                       algos->text, gw_auto_named(a)->text);
+    a->algos = algos ? algos->parts : NULL;
     return GW_OK;
 }
 
-/* The strategy's own, or those listed, or all that are no choice themselves. */
+/* The strategy's own, or the session's, or those listed, or all that are no choice themselves. */
 static gw_err name_algos(gw_auto *a) {
-    int most = 0;
-    while (gw_algos.entries[most])
+    size_t most = GW_SPEC_ITEMS;
+    for (const gw_entry *const *e = gw_algos.entries; *e; e++)
         most++;
-    most = most > a->algos.n ? most : a->algos.n;
-    GW_TRY(gw_alloc(&a->algo, (size_t)most + 1, sizeof *a->algo));
-    if (gw_auto_algo_named(a))
-        return name_algo(a, named_algo(a));
-    for (int i = 0; i < a->algos.n; i++)
-        GW_TRY(name_algo(a, a->algos.item[i]));
-    for (const gw_entry *const *e = gw_algos.entries; *e && a->algos.n == 0; e++)
+    GW_TRY(gw_alloc(&a->algo, most, sizeof *a->algo));
+    if (gw_auto_named(a))
+        a->algo[a->n_algos++].spec = *gw_auto_named(a);
+    else if (a->named)
+        a->algo[a->n_algos++].spec = GW_SPEC_NAMED(a->session->mix.algo->ops->head.name);
+    for (const gw_spec *s = a->algos; s; s = s->next)
+        a->algo[a->n_algos++].spec = *s;
+    for (const gw_entry *const *e = a->n_algos ? NULL : gw_algos.entries; e && *e; e++)
         if (strcmp((*e)->name, "auto") != 0)
-            GW_TRY(name_algo(a, (*e)->name));
+            a->algo[a->n_algos++].spec = GW_SPEC_NAMED((*e)->name);
     return GW_OK;
 }
 
 /* Encodings that drop most values are gathered, unless somebody asked for another way: summed on
  * the way they would be thinned out again at every hop. */
 static bool fits(const gw_auto *a, const gw_codec *codec, const gw_algo *algo) {
-    bool free_choice = !gw_auto_algo_named(a) && a->algos.n == 0;
+    bool free_choice = !gw_auto_named(a) && !a->algos;
     return !(codec->caps & GW_CODEC_SPARSE) || !free_choice || algo->ops->caps & GW_ALGO_ONCE;
 }
 
-gw_err gw_auto_open_codec(const gw_auto *a, const char *spec, gw_codec *out, bool *plain) {
-    GW_TRY(gw_codec_open(out, spec));
-    *plain = out->caps & GW_CODEC_IDENTITY;
-    if (a->wire_check)
-        gw_codec_frame(out);
-    return GW_OK;
-}
-
-gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const char *spec, bool *ok) {
+gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const gw_spec *spec, bool *ok) {
     gw_algo algo;
     bool fit = false;
     gw_err e = gw_algo_open(&algo, spec, codec);
@@ -125,97 +105,60 @@ gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const char *spec
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
-static gw_err check_codec(const gw_auto *a, const char *spec, bool *any) {
-    gw_codec codec;
-    bool plain;
-    if (strlen(spec) >= GW_AUTO_SPEC)
-        return gw_fail(GW_ERR_USAGE, "auto: '%.40s...': longer than %d characters", spec,
-                       GW_AUTO_SPEC - 1);
-    GW_TRY(gw_auto_open_codec(a, spec, &codec, &plain));
+static gw_err check_codec(const gw_auto *a, const gw_spec *spec, bool *any) {
+    gw_mix mix;
+    GW_TRY(gw_mix_single(&mix, spec, a->config->wire_check));
     gw_err e = GW_OK;
     for (int i = 0; e == GW_OK && i < a->n_algos; i++) {
         bool ok;
-        e = gw_auto_combine(a, &codec, a->algo[i].spec, &ok);
+        e = gw_auto_combine(a, mix.codec, &a->algo[i].spec, &ok);
         *any |= ok;
     }
-    gw_codec_close(&codec);
+    gw_mix_close(&mix);
     return e;
 }
 
-static gw_err read_all(gw_auto *a, const char *compress) {
-    GW_TRY(check_strategy(a));
-    GW_TRY(read_lists(a, compress));
-    GW_TRY(name_algos(a));
+static gw_err read_all(gw_auto *a, const gw_args *args) {
     bool any = false;
-    for (int i = 0; i < a->codecs.n; i++)
-        GW_TRY(check_codec(a, a->codecs.item[i], &any));
+    GW_TRY(read_lists(a, args));
+    GW_TRY(name_algos(a));
+    for (int i = 0; i < a->n_codecs; i++)
+        GW_TRY(check_codec(a, &a->codec[i], &any));
     if (any)
         return GW_OK;
     char last[512];
     snprintf(last, sizeof last, "%s", gw_err_text());
-    return gw_fail(GW_ERR_UNSUPPORTED, "--compress %s: nothing of it can be combined; %s", compress,
-                   last);
+    return gw_fail(GW_ERR_UNSUPPORTED, "auto: codecs=%s: nothing of it can be combined; %s",
+                   gw_args_text(args, "codecs"), last);
 }
 
-static gw_err check_feedback(const gw_auto *a) {
-    if (strcmp(a->feedback, "momentum") != 0 && strcmp(a->feedback, "dgc") != 0)
+gw_err gw_auto_open(gw_auto **out, gw_session *session, const gw_train_config *c,
+                    const gw_args *args, bool forecast) {
+    int codecs = session->mix.n;
+    if (codecs > 0 && !forecast)
         return GW_OK;
-    if (a->named)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "--forecast: the cost model does not know error-feedback=%s: leave "
-                       "--forecast away",
-                       a->feedback);
-    return gw_fail(GW_ERR_USAGE,
-                   "--compress auto: error-feedback=%s is for codecs that hold something back: "
-                   "name one",
-                   a->feedback);
-}
-
-/* One way is measured, so little time does. */
-static gw_err read_named(gw_auto *a, const char *compress, const char *algo) {
-    a->named = true;
-    a->budget_s = 1;
-    GW_TRY(check_strategy(a));
-    GW_TRY(check_feedback(a));
-    if (strlen(compress) >= GW_AUTO_SPEC)
-        return gw_fail(GW_ERR_UNSUPPORTED, "--forecast: --compress is longer than %d characters",
-                       GW_AUTO_SPEC - 1);
-    GW_TRY(gw_list_read(&a->codecs, "--forecast", "compress", compress, false));
-    if (!gw_auto_algo_named(a))
-        GW_TRY(gw_list_read(&a->algos, "--forecast", "algo", algo, false));
-    return name_algos(a);
-}
-
-static gw_err read_choice(gw_auto *a, const char *compress) {
-    GW_TRY(check_feedback(a));
-    return read_all(a, compress);
-}
-
-static gw_err read_forecast(gw_auto *a, const char *compress) {
-    if (a->session->mix.n > 1)
+    if (codecs > 1)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--forecast: the cost model knows one codec for all tensors, not "
                        "--compress '%s': remove --forecast",
-                       gw_session_compression(a->session));
-    return read_named(a, compress, a->session->mix.algo->ops->head.name);
-}
-
-gw_err gw_auto_session(gw_session **session, gw_auto **out, const char *comm, const char *compress,
-                       const char *feedback, bool wire_check, bool forecast) {
-    bool chooses = wanted(compress);
+                       c->compress->text);
     gw_auto *a = NULL;
-    GW_TRY(gw_session_new(session, comm, chooses ? NULL : compress, feedback, wire_check));
-    if (!chooses && !forecast)
-        return GW_OK;
     GW_TRY(gw_alloc(&a, 1, sizeof *a));
     *out = a;
-    a->session = *session;
-    a->strategy = &(*session)->strategy;
-    a->wire_check = wire_check;
+    a->session = session;
+    a->strategy = &session->strategy;
+    a->config = c;
+    a->named = codecs > 0;
     a->measured_s = NAN;
     a->chosen = a->plain = -1;
-    snprintf(a->feedback, sizeof a->feedback, "%s", feedback);
-    return chooses ? read_choice(a, compress) : read_forecast(a, compress);
+    GW_TRY(check_known(a));
+    if (!a->named && !args)
+        GW_TRY(gw_args_of(&a->args, opts, "auto", c->compress->parts));
+    if (!a->named)
+        return read_all(a, args ? args : a->args);
+    a->budget_s = 1; /* one way is measured, so little time does */
+    a->codec[a->n_codecs++] = *c->compress->parts;
+    return name_algos(a);
 }
 
 static gw_err retake(gw_auto *a, const char *codec, const char *algo) {
@@ -235,6 +178,18 @@ static gw_err retake(gw_auto *a, const char *codec, const char *algo) {
                    codec, algo);
 }
 
+static gw_err auto_bind(const gw_auto *a, const gw_candidate *c, gw_session *s) {
+    gw_mix mix;
+    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->wire_check));
+    return gw_session_bind(s, &mix, &a->algo[c->nth_algo].spec);
+}
+
+gw_err gw_auto_session(const gw_auto *a, const gw_candidate *c, gw_session **out) {
+    gw_mix none_yet = {.framed = a->config->wire_check};
+    GW_TRY(gw_session_new(out, a->config->comm, &none_yet, a->config->feedback));
+    return auto_bind(a, c, *out);
+}
+
 gw_err gw_auto_settle(gw_auto *a, const gw_auto_job *job) {
     if (!a)
         return GW_OK;
@@ -245,8 +200,7 @@ gw_err gw_auto_settle(gw_auto *a, const gw_auto_job *job) {
         GW_TRY(retake(a, job->codec, job->algo));
     const gw_candidate *c = &a->candidate[a->chosen];
     a->session->note = a->why;
-    return gw_agree(job->rehearsal.comm,
-                    gw_session_bind(a->session, c->codec, c->algo, a->feedback));
+    return gw_agree(job->rehearsal.comm, auto_bind(a, c, a->session));
 }
 
 bool gw_auto_chooses(const gw_auto *a) {
@@ -265,8 +219,6 @@ void gw_auto_free(gw_auto *a) {
     if (!a)
         return;
     gw_args_free(a->args);
-    gw_list_free(&a->codecs);
-    gw_list_free(&a->algos);
     free(a->algo);
     free(a->candidate);
     free(a->params);

@@ -1,15 +1,15 @@
 /** Choosing codec and algorithm by the cost model: `--compress auto` and `gradwire plan`.
  *
- *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is read before MPI starts; then, on
- *  the ranks, everything is measured once (select/survey.h), each codec is combined with each
+ *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is checked before MPI starts; then,
+ *  on the ranks, everything is measured once (select/survey.h), each codec is combined with each
  *  algorithm that can carry it under the strategy, and the shortest predicted step
  *  (select/forecast.h) wins; but `none` does unless the gain exceeds the margin. All ranks choose by
  *  the same reduced figures, so alike. */
 #ifndef GW_SELECT_AUTO_H
 #define GW_SELECT_AUTO_H
 
-#include "base/list.h"
 #include "comm/strategy.h"
+#include "run/config.h"
 #include "run/session.h"
 #include "select/survey.h"
 
@@ -19,27 +19,30 @@
  *  error feedback and plain SGD, but lose with momentum: left out of the default there. */
 #define GW_AUTO_CODECS "none;fp16;qsgd:bits=8;qsgd:bits=4;topk:ratio=0.01"
 
-enum { GW_AUTO_MOST = 512, GW_AUTO_SPEC = 128 };
+enum { GW_AUTO_MOST = 512 };
 
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
-    char codec[GW_AUTO_SPEC], algo[GW_AUTO_SPEC];
-    bool feedback, plain; /* plain: no compression, frames aside */
+    int nth_codec, nth_algo;  /* of gw_auto's */
+    const char *codec, *algo; /* their specs */
+    bool feedback, plain;     /* plain: no compression, frames aside */
     gw_way way;
     gw_forecast forecast;
     double measured_s; /* of a step; NaN: not measured */
 } gw_candidate;
 
 typedef struct gw_auto {
-    gw_args *args;
-    gw_list codecs, algos; /* algos.n == 0: all there are */
-    bool default_codecs, wire_check;
+    gw_args *args; /* of the spec; NULL: somebody else's */
+    gw_spec codec[GW_SPEC_ITEMS];
+    int n_codecs;
+    const gw_spec *algos; /* the first of those listed; NULL: all there are */
+    bool default_codecs;
     bool dropped; /* some of the default codecs, for momentum */
     bool named;   /* codec and algorithm are known: they are predicted, nothing is chosen */
     double budget_s, margin;
     gw_session *session;
-    const gw_strategy *strategy; /* the session's */
-    char feedback[16];           /* on, off or auto */
+    const gw_strategy *strategy;   /* the session's */
+    const gw_train_config *config; /* what it was made of */
     /* after gw_auto_settle: */
     gw_local local;
     gw_algo_survey *algo;
@@ -52,18 +55,21 @@ typedef struct gw_auto {
     char why[512]; /* the choice in a line */
 } gw_auto;
 
-/** A session for --comm, --compress and --error-feedback, as gw_session_new has them; no MPI call.
- *  Where `compress` asks for a choice, *out is what makes it, and the session has no codec until
- *  gw_auto_settle. Else *out is NULL, or, with `forecast`, what predicts the step of the codec
- *  named. Free both. GW_ERR_USAGE: a malformed spec, a codec or an algorithm that does not exist, a
- *  `feedback` that needs a certain codec. GW_ERR_UNSUPPORTED: nothing of it can be combined, or the
- *  cost model does not know the exchange. */
-gw_err gw_auto_session(gw_session **session, gw_auto **out, const char *comm, const char *compress,
-                       const char *feedback, bool wire_check, bool forecast);
+/** For a session that has been made of c->comm, c->compress and c->feedback; no MPI call. Where it
+ *  has no codec, *out chooses one among what c->compress lists, which is `auto`, or, if not NULL,
+ *  `args`: a command's options of the same names. Else *out stays NULL, or, with `forecast`, predicts
+ *  the step of the codec named. Free it. GW_ERR_USAGE: a malformed spec, a codec or an algorithm that
+ *  does not exist. GW_ERR_UNSUPPORTED: nothing of it can be
+ *  combined, or the cost model does not know it. */
+gw_err gw_auto_open(gw_auto **out, gw_session *session, const gw_train_config *c,
+                    const gw_args *args, bool forecast);
 void gw_auto_free(gw_auto *a);
 
-/** True if the strategy's own option names the algorithm, so that only the codec is chosen. */
-bool gw_auto_algo_named(const gw_auto *a);
+/** After gw_auto_settle: a session of a candidate's own, beside the one chosen for. */
+gw_err gw_auto_session(const gw_auto *a, const gw_candidate *c, gw_session **out);
+
+/** The algorithm that the strategy's own option names, so that only the codec is chosen; or NULL. */
+const gw_spec *gw_auto_named(const gw_auto *a);
 
 typedef struct gw_auto_job {
     gw_rehearsal rehearsal;

@@ -24,10 +24,11 @@ static json_t *algorithms(const gw_auto *a) {
     json_t *all = json_array();
     for (int i = 0; i < a->n_algos; i++) {
         const gw_algo_survey *s = &a->algo[i];
-        json_array_append_new(all, json_pack("{s:s, s:o, s:o, s:b, s:o, s:f}", "algorithm", s->spec,
-                                             "exact", curve(&s->exact), "coded", curve(&s->coded),
-                                             "summed_by_mpi", s->summed, "floats_coded_per_float",
-                                             codings(s->work), "chunks_per_float", s->chunks));
+        json_array_append_new(all,
+                              json_pack("{s:s, s:o, s:o, s:b, s:o, s:f}", "algorithm", s->spec.text,
+                                        "exact", curve(&s->exact), "coded", curve(&s->coded),
+                                        "summed_by_mpi", s->summed, "floats_coded_per_float",
+                                        codings(s->work), "chunks_per_float", s->chunks));
     }
     return all;
 }

@@ -18,12 +18,9 @@ typedef struct gw_auto_known {
 /** NULL: it does not. */
 const gw_auto_known *gw_auto_known_of(const gw_strategy *s);
 
-/** Open a codec as a session does; *plain: it compresses nothing. */
-gw_err gw_auto_open_codec(const gw_auto *a, const char *spec, gw_codec *out, bool *plain);
-
 /** *ok: that codec can be had by this algorithm under the strategy; if not, the last message tells
  *  why. */
-gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const char *algo, bool *ok);
+gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const gw_spec *algo, bool *ok);
 
 /** Measure, predict, choose. */
 gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job);

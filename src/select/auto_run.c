@@ -103,55 +103,54 @@ typedef struct run {
 static gw_err count_candidates(const run *r, const gw_codec *codec) {
     for (int i = 0; i < r->a->n_algos; i++) {
         bool ok;
-        GW_TRY(gw_auto_combine(r->a, codec, r->a->algo[i].spec, &ok));
+        GW_TRY(gw_auto_combine(r->a, codec, &r->a->algo[i].spec, &ok));
         r->a->n += ok;
     }
     return GW_OK;
 }
 
-static gw_err add_candidates(const run *r, gw_codec *codec, const char *spec, bool plain) {
+static gw_err add_candidates(const run *r, gw_codec *codec, int nth) {
     gw_auto *a = r->a;
     gw_codec_price price[MOST_PRICES];
     int n_prices = 0, which[GW_AUTO_MOST], of[GW_AUTO_MOST], found = 0;
     size_t longest = longest_part(r->shape);
     for (int i = 0; i < a->n_algos && a->n + found < GW_AUTO_MOST; i++) {
         bool ok;
-        GW_TRY(gw_auto_combine(a, codec, a->algo[i].spec, &ok));
+        GW_TRY(gw_auto_combine(a, codec, &a->algo[i].spec, &ok));
         if (!ok || !carries(&a->algo[i], codec))
             continue;
         of[found] = i;
         which[found++] = price_for(price, &n_prices, call_of(&a->algo[i], longest));
     }
-    bool feedback = gw_residuals_kept(a->feedback, codec->caps);
+    bool feedback = gw_residuals_kept(a->config->feedback, codec->caps);
     if (!(codec->caps & GW_CODEC_IDENTITY))
         GW_TRY(gw_survey_codec(codec, feedback, a->gradient, r->n, price, n_prices, r->comm));
     for (int k = 0; k < found; k++) {
         const gw_algo_survey *algo = &a->algo[of[k]];
         gw_candidate *c = &a->candidate[a->n++];
-        *c = (gw_candidate){.feedback = feedback, .plain = plain, .measured_s = NAN};
-        snprintf(c->codec, sizeof c->codec, "%s", spec);
-        snprintf(c->algo, sizeof c->algo, "%s", algo->spec);
+        *c = (gw_candidate){.nth_codec = nth,
+                            .nth_algo = of[k],
+                            .feedback = feedback,
+                            .plain = codec->ops->caps & GW_CODEC_IDENTITY,
+                            .measured_s = NAN};
         c->way = way_of(algo, codec, &price[which[k]], longest);
         c->forecast = gw_forecast_step(r->shape, &c->way);
     }
     return GW_OK;
 }
 
-static gw_err one_codec(const run *r, const char *spec, bool momentum) {
-    gw_codec codec = {0};
-    bool plain = false;
-    gw_err e = gw_agree(r->comm, gw_auto_open_codec(r->a, spec, &codec, &plain));
-    if (e != GW_OK) {
-        gw_codec_close(&codec);
-        return e;
-    }
-    bool loses = momentum && r->a->default_codecs && codec.caps & GW_CODEC_BIASED;
+static gw_err one_codec(const run *r, int nth, bool momentum) {
+    gw_mix mix;
+    gw_codec *codec = mix.codec;
+    const gw_auto *a = r->a;
+    gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->wire_check));
+    bool loses = momentum && a->default_codecs && gw_residuals_kept("auto", codec->caps);
     r->a->dropped |= loses;
-    if (!loses)
-        e = gw_codec_join(&codec, r->a->ranks);
-    if (!loses && e == GW_OK)
-        e = r->check ? count_candidates(r, &codec) : add_candidates(r, &codec, spec, plain);
-    gw_codec_close(&codec);
+    if (e == GW_OK && !loses)
+        e = gw_codec_join(codec, a->ranks);
+    if (e == GW_OK && !loses)
+        e = r->check ? count_candidates(r, codec) : add_candidates(r, codec, nth);
+    gw_mix_close(&mix);
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* too many ranks for it: on all alike */
 }
 
@@ -191,7 +190,7 @@ static gw_err nothing_left(const gw_auto *a) {
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--forecast: %s cannot be measured apart from a run on these %d ranks: "
                        "remove --forecast",
-                       a->codecs.item[0], a->ranks);
+                       a->codec[0].text, a->ranks);
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "--compress auto: none of its codecs can be had on these %d ranks%s", a->ranks,
                    a->dropped ? "; those that need error feedback are left out under momentum, "
@@ -205,8 +204,11 @@ static gw_err choose(gw_auto *a, MPI_Comm comm) {
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
     qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, shorter_first);
     for (int i = 0; i < a->n; i++) {
-        step_s[i] = a->candidate[i].forecast.step_s;
-        if (a->plain < 0 && a->candidate[i].plain)
+        gw_candidate *c = &a->candidate[i];
+        c->codec = a->codec[c->nth_codec].text; /* in this rank's memory */
+        c->algo = a->algo[c->nth_algo].spec.text;
+        step_s[i] = c->forecast.step_s;
+        if (a->plain < 0 && c->plain)
             a->plain = i;
     }
     a->chosen = gw_forecast_choose(step_s, a->n, a->plain, a->margin);
@@ -219,8 +221,8 @@ static gw_err choose(gw_auto *a, MPI_Comm comm) {
 
 /* hier on one node is shm. */
 static void drop_doubles(gw_auto *a) {
-    for (int i = 0; i < a->n_algos && a->nodes == 1 && a->n_algos > 1 && a->algos.n == 0; i++)
-        if (strcmp(a->algo[i].spec, "hier") == 0) {
+    for (int i = 0; i < a->n_algos && a->nodes == 1 && a->n_algos > 1 && !a->algos; i++)
+        if (strcmp(a->algo[i].spec.text, "hier") == 0) {
             memmove(&a->algo[i], &a->algo[i + 1], (size_t)(a->n_algos - i - 1) * sizeof *a->algo);
             a->n_algos--;
         }
@@ -231,8 +233,8 @@ enum { LONGEST = 8 << 20 };
 
 static gw_err try_codecs(const run *r, const gw_auto_job *job) {
     bool momentum = gw_optimizer_momentum(job->rehearsal.stepper->optimizer);
-    for (int i = 0; i < r->a->codecs.n; i++)
-        GW_TRY(one_codec(r, r->a->codecs.item[i], momentum));
+    for (int i = 0; i < r->a->n_codecs; i++)
+        GW_TRY(one_codec(r, i, momentum));
     return GW_OK;
 }
 

@@ -9,7 +9,7 @@
 
 /** What an algorithm takes on these ranks. */
 typedef struct gw_algo_survey {
-    char spec[128];
+    gw_spec spec;
     gw_curve exact, coded;       /* with plain floats, with a codec; n == 0: it cannot */
     bool summed;                 /* coded: MPI adds the encodings, which it must be able to */
     double work[GW_CODINGS];     /* coded: as in gw_way */

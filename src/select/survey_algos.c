@@ -45,7 +45,7 @@ static gw_err largest(const survey *s, double *x, int n) {
 /* ---- opening ---- */
 
 static gw_err open_lanes(survey *s) {
-    GW_TRY(gw_codec_open(&s->codec[EXACT], "none"));
+    GW_TRY(gw_codec_open(&s->codec[EXACT], &gw_codec_exact));
     gw_tally_open(&s->codec[OPAQUE], false);
     gw_tally_open(&s->codec[SUMMED], true);
     for (int k = 0; k < LANES; k++) {
@@ -67,7 +67,7 @@ static gw_err add_probe(survey *s, gw_algo_survey *of, lane_kind kind, bool *fou
     *p = (probe){.of = of,
                  .kind = kind,
                  .timed = {.algo = &p->algo, .lane = s->lane[kind], .base = s->base[kind]}};
-    gw_err e = gw_algo_open(&p->algo, of->spec, &s->codec[kind]);
+    gw_err e = gw_algo_open(&p->algo, &of->spec, &s->codec[kind]);
     *found = e == GW_OK;
     if (*found)
         s->timing.timed[s->timing.n++] = &p->timed;

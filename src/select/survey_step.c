@@ -55,7 +55,9 @@ static gw_err open_alone(gw_session **out, gw_stepper *t) {
                               .n_tensors = gw_model_tensor_count(t->model),
                               .params = gw_model_params(t->model),
                               .momentum = gw_optimizer_momentum(t->optimizer)};
-    GW_TRY(gw_session_new(out, "allreduce", "none", "off", false));
+    gw_mix exact;
+    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
+    GW_TRY(gw_session_new(out, &GW_SPEC_NAMED("allreduce"), &exact, "off"));
     return gw_session_open(*out, MPI_COMM_SELF, &setup);
 }
 

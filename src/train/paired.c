@@ -114,16 +114,14 @@ static bool lossless(const gw_mix *mix) {
 /* ---- opening ---- */
 
 static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_session *session) {
-    const char *algo = gw_args_text(session->strategy.args, "algo");
-    size_t len = strlen(algo) + sizeof "allreduce:algo=()";
-    char *comm = NULL;
-    if (own_updates(session))
-        return gw_session_new(out, c->comm, c->compress, c->feedback, c->wire_check);
-    GW_TRY(gw_alloc(&comm, len, 1));
-    snprintf(comm, len, *algo ? "allreduce:algo=(%s)" : "allreduce", algo);
-    gw_err e = gw_session_new(out, comm, c->compress, c->feedback, c->wire_check);
-    free(comm);
-    return e;
+    gw_mix mix, none_yet = {.framed = c->wire_check};
+    if (own_updates(session)) {
+        GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
+        return gw_session_new(out, c->comm, &mix, c->feedback);
+    }
+    GW_TRY(gw_session_new(out, &GW_SPEC_NAMED("allreduce"), &none_yet, c->feedback));
+    GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
+    return gw_session_bind(*out, &mix, gw_args_spec(session->strategy.args, "algo"));
 }
 
 static gw_err open_csv(gw_paired *p, const gw_train_config *c) {

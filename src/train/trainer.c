@@ -338,8 +338,8 @@ gw_err gw_train(const gw_train_config *config, gw_session *session, gw_auto *cho
     *own = false;
     memset(result, 0, sizeof *result);
     gw_watchdog_setup dog = {.timeout_s = config->hang_timeout_s,
-                             .comm = config->comm,
-                             .compress = config->compress,
+                             .comm = config->comm->text,
+                             .compress = config->compress->text,
                              .voice = config->voice};
     gw_watchdog_start(&dog, comm);
     gw_err e = config->check ? check(&t) : run(&t);

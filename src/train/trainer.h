@@ -28,7 +28,7 @@ typedef struct gw_train_status {
 } gw_train_status;
 
 /** Collective. `session` and `choice` (NULL: nothing is to be chosen or predicted) as
- *  gw_auto_session makes them. `watch` (NULL: none) is called on rank 0 outside the batches. Every
+ *  gw_auto_open makes them. `watch` (NULL: none) is called on rank 0 outside the batches. Every
  * rank returns the same error for whatever goes wrong before the first step and between epochs; an
  * error inside a step is the failing rank's own, and *own is set: end the job with MPI_Abort then,
  * as with any error that gw_err_alone knows. */

@@ -25,7 +25,7 @@ static gw_err count_ranks(gw_trainer *t) {
     if (t->servers >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
                        "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
-                       t->c->comm, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
+                       t->c->comm->text, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
     if (t->c->skew.s > 0 && t->c->skew.count >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
                        "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
@@ -146,12 +146,12 @@ static gw_err measure_bound(gw_trainer *t) {
 
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
  * session's on top of it. */
-static const char *codec_to_time(const gw_trainer *t) {
+static const gw_spec *codec_to_time(const gw_trainer *t) {
     const gw_codec *codec = t->session->mix.codec;
     bool lossy = t->session->strategy.ops->traits & GW_STRATEGY_LOSSY;
     bool alone = strcmp(gw_session_compression(t->session), codec->name) == 0;
     bool coded = !(codec->caps & GW_CODEC_IDENTITY) && alone && !lossy;
-    return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->spec : NULL;
+    return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->of : NULL;
 }
 
 static bool gauges(const gw_train_config *c) {

@@ -8,6 +8,7 @@
 #include "prof/ledger.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -243,7 +244,7 @@ static gw_err steps(run_state *r, outcome *o) {
  * and that rounds. */
 static bool keeps_rest(const char *spec, const char *feedback) {
     gw_codec c;
-    CHECK_OK(gw_codec_open(&c, spec));
+    CHECK_OK(open_codec(&c, spec));
     bool fed = strcmp(feedback, "on") == 0 || c.caps & GW_CODEC_BIASED;
     bool rounds = gw_codec_summable(&c) && !(c.caps & GW_CODEC_LINEAR);
     gw_codec_close(&c);
@@ -363,7 +364,7 @@ static void check_values(const trial *t, const outcome *o) {
     gw_codec c;
     char first[SPEC]; /* of a mix, whose other codecs err less */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(t->codec, ";"), t->codec);
-    CHECK(gw_codec_open(&c, first) == GW_OK, "%s", gw_err_text());
+    CHECK(open_codec(&c, first) == GW_OK, "%s", gw_err_text());
     CHECK(gw_codec_join(&c, ranks) == GW_OK, "%s", gw_err_text());
     double most = INFINITY; /* of a few elements chance is no guide */
     if (o->matrices > 0)
@@ -383,7 +384,7 @@ static void check_values(const trial *t, const outcome *o) {
 outcome exchange_try(const trial *t) {
     outcome o = {0};
     gw_session *s = NULL;
-    gw_err e = gw_session_new(&s, t->comm, t->codec, t->feedback, framed);
+    gw_err e = new_session(&s, t->comm, t->codec, t->feedback, framed);
     if (e == GW_ERR_UNSUPPORTED)
         return refusal(NULL);
     CHECK(e == GW_OK, "%s %s: %s", t->comm, t->codec, gw_err_text());

@@ -16,6 +16,7 @@
 #include "run/session.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -171,7 +172,7 @@ static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, i
 /* False: the strategy, the algorithm or the codec says that they do not go together. */
 static bool once(const char *comm, const char *codec, int n) {
     gw_session *s;
-    if (gw_session_new(&s, comm, codec, "auto", false) != GW_OK)
+    if (new_session(&s, comm, codec, "auto", false) != GW_OK)
         return false;
     gw_err e = live_and_die(s, comm, codec, n);
     gw_session_close(s);

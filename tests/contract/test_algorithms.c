@@ -9,6 +9,7 @@
 #include "prof/ledger.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <math.h>
 #include <sched.h>
@@ -195,8 +196,8 @@ typedef void try_all(const bench *b, const char *algo, const char *codec, size_t
 static void with_codec(try_all *all, const char *algo, const char *spec, size_t longest) {
     gw_codec codec;
     bench b;
-    CHECK_OK(gw_codec_open(&codec, spec));
-    gw_err e = gw_algo_open(&b.algo, algo, &codec);
+    CHECK_OK(open_codec(&codec, spec));
+    gw_err e = open_algo(&b.algo, algo, &codec);
     CHECK(e == GW_OK || e == GW_ERR_UNSUPPORTED, "%s: %s", algo, gw_err_text());
     if (e == GW_OK) {
         gw_lane_setup setup = {.codec = &codec,

@@ -9,6 +9,7 @@
 #include "comm/lane_parts.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static double measure(const char *name, gw_lane *lane, float *x) {
     gw_algo algo;
     gw_schedule *s = NULL;
     double sum = 0;
-    CHECK_OK(gw_algo_open(&algo, name ? name : "sra", lane->codec));
+    CHECK_OK(open_algo(&algo, name ? name : "sra", lane->codec));
     CHECK_OK(gw_schedule_new(&s, lane, x, (gw_span){0, N}));
     if (name)
         CHECK_OK(gw_algo_lay_down(&algo, s, GW_ALLREDUCE, 0));
@@ -89,7 +90,7 @@ int main(int argc, char **argv) {
     gw_codec codec;
     gw_lane *lane = NULL;
     float *x = NULL;
-    CHECK_OK(gw_codec_open(&codec, "qsgd:bits=4"));
+    CHECK_OK(open_codec(&codec, "qsgd:bits=4"));
     gw_lane_setup setup = {
         .codec = &codec, .n = N, .seed = 3, .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));

@@ -7,6 +7,7 @@
 #include "mpi/wait.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -150,8 +151,8 @@ typedef struct rig {
 enum { MOST = 20000, SKIP = 3 /* spans that do not begin at a cache line */ };
 
 static void rig_up(rig *r, const char *spec, const char *compress) {
-    CHECK_OK(gw_codec_open(&r->codec, compress));
-    CHECK_OK(gw_algo_open(&r->algo, spec, &r->codec));
+    CHECK_OK(open_codec(&r->codec, compress));
+    CHECK_OK(open_algo(&r->algo, spec, &r->codec));
     r->lane = open_lane(&r->codec, MOST + SKIP, r->algo.ops->caps & GW_ALGO_SHARED);
     CHECK_OK(gw_lane_floats(r->lane, MOST + SKIP, &r->base));
 }
@@ -246,17 +247,17 @@ static void refused(gw_err e, const char *words) {
 static void refusals(void) {
     gw_codec codec;
     gw_algo algo;
-    CHECK_OK(gw_codec_open(&codec, "none"));
-    refused(gw_algo_open(&algo, "hier:inner=native", &codec), "different orders");
-    refused(gw_algo_open(&algo, "hier:inner=shm", &codec), "shared memory");
-    refused(gw_algo_open(&algo, "hier:inner=hier", &codec), "shared memory");
-    refused(gw_algo_open(&algo, "hier:inner=nosuch", &codec), "nosuch");
+    CHECK_OK(open_codec(&codec, "none"));
+    refused(open_algo(&algo, "hier:inner=native", &codec), "different orders");
+    refused(open_algo(&algo, "hier:inner=shm", &codec), "shared memory");
+    refused(open_algo(&algo, "hier:inner=hier", &codec), "shared memory");
+    refused(open_algo(&algo, "hier:inner=nosuch", &codec), "nosuch");
     static const char *const specs[] = {"shm", "hier"};
     static float own[100];
     for (int i = 0; i < 2 && ranks > 1; i++)
         for (int shared = 0; shared < 2; shared++) {
             gw_schedule *s = NULL;
-            CHECK_OK(gw_algo_open(&algo, specs[i], &codec));
+            CHECK_OK(open_algo(&algo, specs[i], &codec));
             gw_lane *lane = open_lane(&codec, 100, shared);
             CHECK_OK(gw_schedule_new(&s, lane, own, (gw_span){0, 100}));
             refused(gw_algo_lay_down(&algo, s, GW_ALLREDUCE, 0),

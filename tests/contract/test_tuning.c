@@ -6,6 +6,7 @@
 #include "mpi/wait.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static void round_trip(const char *compress, bool yield) {
     gw_codec codec;
     gw_tuning t, again;
     char *rows, *back, text[1 << 16];
-    CHECK_OK(gw_codec_open(&codec, compress));
+    CHECK_OK(open_codec(&codec, compress));
     gw_lane *lane = open_lane(&codec, yield);
     for (size_t i = 0; lane->residual && i < N; i++)
         lane->residual[i] = (float)i;
@@ -145,7 +146,7 @@ static void starts_together_in_any_order(void) {
     CHECK_MPI(MPI_Win_shared_query(window, 0, &size, &unit, &watched.left));
     if (me == 0)
         memset(watched.left, 0, (size_t)size);
-    CHECK_OK(gw_codec_open(&codec, "none"));
+    CHECK_OK(open_codec(&codec, "none"));
     gw_lane *lane = open_lane(&codec, true);
     CHECK_OK(gw_barrier(MPI_COMM_WORLD));
     gw_probe_hooks.exchange = watch;
@@ -187,8 +188,8 @@ static void obeys_table(const char *path) {
     gw_codec codec;
     gw_algo algo;
     float *base;
-    CHECK_OK(gw_codec_open(&codec, "none"));
-    CHECK_OK(gw_algo_open(&algo, spec, &codec));
+    CHECK_OK(open_codec(&codec, "none"));
+    CHECK_OK(open_algo(&algo, spec, &codec));
     gw_lane *lane = open_lane(&codec, true);
     CHECK_OK(gw_lane_floats(lane, N, &base));
     gw_plan plan = {.algo = &algo, .lane = lane, .base = base};
@@ -235,8 +236,8 @@ static void bad_rows(const gw_lane *lane, const char *rows, const char *words) {
 
 static void hostile_tables(void) {
     gw_codec codec, qsgd;
-    CHECK_OK(gw_codec_open(&codec, "none"));
-    CHECK_OK(gw_codec_open(&qsgd, "qsgd"));
+    CHECK_OK(open_codec(&codec, "none"));
+    CHECK_OK(open_codec(&qsgd, "qsgd"));
     gw_lane *lane = open_lane(&codec, true), *lossy = open_lane(&qsgd, true);
     bad_table(lane, "", "header");
     bad_table(lane, "\n\n", "header");
@@ -281,8 +282,8 @@ static void missing_table(const char *path) {
     gw_algo algo;
     gw_schedule *s;
     float *base;
-    CHECK_OK(gw_codec_open(&codec, "none"));
-    CHECK_OK(gw_algo_open(&algo, spec, &codec));
+    CHECK_OK(open_codec(&codec, "none"));
+    CHECK_OK(open_algo(&algo, spec, &codec));
     gw_lane *lane = open_lane(&codec, true);
     CHECK_OK(gw_lane_floats(lane, N, &base));
     CHECK_OK(gw_schedule_new(&s, lane, base, (gw_span){0, N}));

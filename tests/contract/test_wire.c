@@ -9,6 +9,7 @@
 #include "run/session.h"
 
 #include "../mpi/check.h"
+#include "../specs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void feedback_adds_up(const char *codec) {
     gw_codec c;
     gw_lane *lane = NULL;
     gw_lane_setup setup = {.codec = &c, .n = M, .feedback = true, .seed = 3, .yield = yield};
-    CHECK(gw_codec_open(&c, codec) == GW_OK, "%s", gw_err_text());
+    CHECK(open_codec(&c, codec) == GW_OK, "%s", gw_err_text());
     CHECK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup) == GW_OK, "%s", gw_err_text());
     if (!lane->residual) {
         CHECK(c.caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
@@ -100,7 +101,7 @@ static void bytes_are_the_encodings(const char *codec) {
                               .n_tensors = 1,
                               .seed = 5,
                               .yield = yield};
-    CHECK_OK(gw_session_new(&s, "allreduce:algo=gathersum", codec, "auto", false));
+    CHECK_OK(new_session(&s, "allreduce:algo=gathersum", codec, "auto", false));
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
     uint64_t wire = 0, others = (uint64_t)ranks - 1;
     for (int k = 0; k < STEPS; k++) {

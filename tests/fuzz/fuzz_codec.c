@@ -16,6 +16,8 @@
 #include "compress/frame.h"
 #include "compress/kernel/simd.h"
 
+#include "../specs.h"
+
 #include <string.h>
 
 enum { HEAD = 2, SEED = 4711, RANKS = 2 };
@@ -26,7 +28,7 @@ static unsigned levels;
 static gw_codec open_at(const char *spec, int level, gw_err *e) {
     gw_codec c = {0};
     setenv("GW_SIMD", gw_simd_name((gw_simd)level), 1);
-    *e = gw_codec_open(&c, spec);
+    *e = open_codec(&c, spec);
     unsetenv("GW_SIMD");
     if (*e == GW_OK)
         *e = gw_codec_join(&c, RANKS);

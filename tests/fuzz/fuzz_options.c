@@ -3,7 +3,6 @@
  * gw_fuzz_answer wants it. */
 #include "harness.h"
 
-#include "base/list.h"
 #include "base/mem.h"
 #include "cli/bench/bench_kit.h"
 #include "cli/cli.h"
@@ -96,8 +95,15 @@ static void read_words(char *text) {
     MUST(gw_args_real(args, "late") >= 0 && gw_args_real(args, "late") <= 60);
     MUST(gw_args_bytes(args, "bytes") >= 1 && gw_args_bytes(args, "bytes") <= UINT64_C(1) << 50);
     gw_fuzz_forget();
-    gw_fuzz_answer(gw_args_spec(args, "test", argv[argc - 1]));
     gw_args_free(args);
+    gw_spec *spec = NULL;
+    gw_err read = gw_spec_parse(&spec, "test", "spec", argv[argc - 1], GW_SPEC_ONE);
+    if (read == GW_OK)
+        read = gw_args_of(&args, table, "test", spec);
+    gw_fuzz_answer(read);
+    if (read == GW_OK)
+        gw_args_free(args);
+    gw_spec_free(spec);
 }
 
 static void read_train(char *text) {
@@ -117,32 +123,50 @@ static void read_eval(char *text) {
 /* --comm, --compress and --error-feedback, a line each. */
 static void read_session(char *text) {
     char *rest = text, *comm = strsep(&rest, "\n"), *compress = rest ? strsep(&rest, "\n") : NULL;
+    gw_spec *entry = NULL, *list = NULL;
+    gw_mix mix;
     gw_session *s = NULL;
     gw_auto *choice = NULL;
-    gw_fuzz_answer(gw_auto_session(&s, &choice, comm, compress ? compress : "none",
-                                   rest && strlen(rest) < 8 ? "on" : "auto", rest && *rest == 'w',
-                                   false));
+    gw_err e = gw_spec_parse(&entry, "test", "comm", comm, GW_SPEC_ONE);
+    if (e == GW_OK)
+        e = gw_spec_parse(&list, "test", "compress", compress ? compress : "none", GW_SPEC_LIST);
+    gw_train_config c = {.comm = entry,
+                         .compress = list,
+                         .feedback = rest && strlen(rest) < 8 ? "on" : "auto",
+                         .wire_check = rest && *rest == 'w'};
+    if (e == GW_OK)
+        e = gw_mix_open(&mix, list, c.wire_check);
+    if (e == GW_OK)
+        e = gw_session_new(&s, entry, &mix, c.feedback);
+    if (e == GW_OK)
+        e = gw_auto_open(&choice, s, &c, NULL, false);
+    gw_fuzz_answer(e);
     gw_auto_free(choice);
     gw_session_free(s);
+    gw_spec_free(entry);
+    gw_spec_free(list);
 }
 
 static void read_codec(char *text) {
+    gw_spec *list = NULL;
     gw_codec c = {0};
-    gw_err e = gw_codec_open(&c, text);
-    gw_fuzz_answer(e);
+    gw_err e = gw_spec_parse(&list, "test", "codec", text, GW_SPEC_LIST);
     if (e == GW_OK)
-        gw_codec_close(&c);
+        e = gw_codec_open(&c, list->parts);
+    gw_fuzz_answer(e);
+    gw_codec_close(&c);
+    gw_spec_free(list);
 }
 
 static void read_list(char *text) {
-    gw_list list;
-    for (int commas = 0; commas < 2; commas++) {
-        gw_err e = gw_list_read(&list, "test", "list", text, commas);
+    for (gw_spec_form form = GW_SPEC_LIST; form <= GW_SPEC_COMMAS; form++) {
+        gw_spec *list = NULL;
+        gw_err e = gw_spec_parse(&list, "test", "list", text, form);
         gw_fuzz_answer(e);
-        MUST(e != GW_OK || list.n >= 1);
-        for (int i = 0; e == GW_OK && i < list.n; i++)
-            MUST(*list.item[i]);
-        gw_list_free(&list);
+        MUST(e != GW_OK || list->parts);
+        for (const gw_spec *s = list ? list->parts : NULL; s; s = s->next)
+            MUST(*s->text);
+        gw_spec_free(list);
     }
 }
 
@@ -156,7 +180,10 @@ static void read_sizes(char *text) {
 
 static void read_synthetic(char *text) {
     gw_raw raw;
-    gw_err e = gw_synthetic_outline(&raw, text);
+    char *spec = NULL;
+    MUST(asprintf(&spec, "synthetic:%s", text) > 0);
+    gw_err e = gw_synthetic_outline(&raw, spec);
+    free(spec);
     gw_fuzz_answer(e);
     if (e == GW_OK)
         MUST(raw.train.n >= 1 && raw.test.n >= 1 && raw.classes >= 2 && raw.cols >= 1);
@@ -233,9 +260,9 @@ static void read_tuning(char *text) {
     static gw_codec exact;
     gw_lane lane = {.size = 2, .codec = &exact, .name = "gradients"};
     gw_tuning t;
-    MUST(gw_codec_open(&exact, "none") == GW_OK);
+    MUST(gw_codec_open(&exact, &gw_codec_exact) == GW_OK);
     gw_algo self;
-    MUST(gw_algo_open(&self, "auto", &exact) == GW_OK);
+    MUST(gw_algo_open(&self, &GW_SPEC_NAMED("auto"), &exact) == GW_OK);
     gw_err e = gw_tuning_read(&t, &lane, self.ops, "algo.csv", text);
     gw_fuzz_answer(e);
     for (size_t n = 1; e == GW_OK && n < (size_t)1 << 40; n *= 64) {

@@ -9,6 +9,7 @@
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
+#include "../specs.h"
 #include "check.h"
 
 #include <math.h>
@@ -44,8 +45,8 @@ static void fill(uint64_t step, bool bad) {
 }
 
 static void open_all(bool feedback) {
-    CHECK_OK(gw_codec_open(&codec, "int8sum"));
-    CHECK_OK(gw_algo_open(&native, "native", &codec));
+    CHECK_OK(open_codec(&codec, "int8sum"));
+    CHECK_OK(open_algo(&native, "native", &codec));
     gw_lane_setup setup = {.codec = &codec, .n = N, .feedback = feedback, .seed = 5, .yield = true};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
     for (int s = 0; s < SPANS; s++) {

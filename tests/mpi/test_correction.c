@@ -5,6 +5,7 @@
 #include "mpi/wait.h"
 #include "run/session.h"
 
+#include "../specs.h"
 #include "check.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static void open_run(run *r, const char *comm, const char *codec, const char *fe
         r->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
         r->tensors[l] = (gw_tensor){r->layers[l], l, 1, (int)r->layers[l].n};
     }
-    CHECK_OK(gw_session_new(&r->session, comm, codec, feedback, false));
+    CHECK_OK(new_session(&r->session, comm, codec, feedback, false));
     gw_session_setup setup = {.n = N,
                               .layers = r->layers,
                               .n_layers = LAYERS,
@@ -99,7 +100,7 @@ static void check_correction(const char *comm, const char *feedback, float effec
 static void check_refused(const char *comm, const char *codec, const char *feedback,
                           const char *why) {
     gw_session *s = NULL;
-    CHECK(gw_session_new(&s, comm, codec, feedback, false) != GW_OK, "%s %s %s: not refused", comm,
+    CHECK(new_session(&s, comm, codec, feedback, false) != GW_OK, "%s %s %s: not refused", comm,
           codec, feedback);
     CHECK(strstr(gw_err_text(), why), "'%s' does not say '%s'", gw_err_text(), why);
 }
@@ -127,7 +128,7 @@ static void check_resume(const char *dir, const char *comm, const char *codec,
     static float saved[N];
     run whole = {0}, half = {0}, rest = {0};
     gw_session *s = NULL;
-    if (gw_session_new(&s, comm, codec, feedback, false) != GW_OK)
+    if (new_session(&s, comm, codec, feedback, false) != GW_OK)
         return; /* cannot be combined: the contract's affair */
     gw_session_free(s);
     open_run(&whole, comm, codec, feedback, NULL);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static const gw_model_spec spec = {.inputs = 32, .classes = 4, .n_hidden = 1, .hidden = {24}};
+static const gw_spec qsgd = {.text = "qsgd", .name = "qsgd"};
 static int rank, size;
 
 static gw_gauge_setup setup(const char *from) {
@@ -21,7 +22,7 @@ static gw_gauge_setup setup(const char *from) {
                             .twins = {.spec = &spec,
                                       .batch = 8 + rank,
                                       .threads = 1,
-                                      .codec = "qsgd",
+                                      .codec = &qsgd,
                                       .feedback = true,
                                       .joined = 1}};
 }

@@ -2,6 +2,7 @@
  * step is left out by all, and nothing of it stays in parameters, momentum or residuals, whatever
  * the strategy and the codec: where ranks meet in each step, state is the one before it, bit by
  * bit. */
+#include "../specs.h"
 #include "check.h"
 
 #include "base/mem.h"
@@ -53,7 +54,7 @@ static bool open(rig *r, const gw_train_config *c) {
     gw_model_spec spec = {.inputs = INPUTS, .classes = CLASSES, .seed = 3, .init = GW_INIT_HE};
     *r = (rig){0};
     const char *feedback = c->feedback ? c->feedback : "auto";
-    gw_err e = gw_session_new(&r->session, c->comm, c->compress, feedback, false);
+    gw_err e = new_session(&r->session, c->comm->text, c->compress->text, feedback, false);
     if (e == GW_ERR_UNSUPPORTED || e == GW_ERR_USAGE) /* what does not go together */
         return false;
     CHECK_OK(e);
@@ -118,7 +119,10 @@ static void check_state(rig *r, const char *what, int number) {
 
 /* The last rank's gradient overflows in step BAD. */
 static void skips(const char *comm, const char *codec, bool lazy) {
-    gw_train_config c = {.comm = comm, .compress = codec, .lazy = lazy, .nan_skip = true};
+    gw_train_config c = {.comm = &GW_SPEC_NAMED(comm),
+                         .compress = &GW_SPEC_NAMED(codec),
+                         .lazy = lazy,
+                         .nan_skip = true};
     rig r;
     char what[128];
     double loss;
@@ -180,8 +184,8 @@ static void leaves_nothing(const gw_train_config *c) {
         CHECK_OK(gw_step_settle(&r.stepper));
         CHECK_OK(gw_snapshot_take(&after, &r.stepper));
         CHECK(gw_snapshot_same(&before, &after) == (k == BAD),
-              "%s, %s, feedback=%s, lazy=%d: step %d", c->comm, c->compress, c->feedback, c->lazy,
-              k);
+              "%s, %s, feedback=%s, lazy=%d: step %d", c->comm->text, c->compress->text,
+              c->feedback, c->lazy, k);
     }
     gw_snapshot_free(&before);
     gw_snapshot_free(&after);
@@ -189,15 +193,15 @@ static void leaves_nothing(const gw_train_config *c) {
 }
 
 static void leave_nothing(const char *comm) {
-    static const gw_train_config how[] = {
-        {.compress = "none", .feedback = "auto", .lazy = true},
-        {.compress = "topk:ratio=0.2", .feedback = "auto"},
-        {.compress = "topk:ratio=0.2", .feedback = "dgc"},
-        {.compress = "onebit", .feedback = "momentum", .lazy = true},
+    const gw_train_config how[] = {
+        {.compress = &GW_SPEC_NAMED("none"), .feedback = "auto", .lazy = true},
+        {.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .feedback = "auto"},
+        {.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .feedback = "dgc"},
+        {.compress = &GW_SPEC_NAMED("onebit"), .feedback = "momentum", .lazy = true},
     };
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         gw_train_config c = how[i];
-        c.comm = comm;
+        c.comm = &GW_SPEC_NAMED(comm);
         c.nan_skip = true;
         leaves_nothing(&c);
     }
@@ -207,7 +211,7 @@ static void leave_nothing(const char *comm) {
 
 /* In the order of steps, not of ranks; the same line on all. */
 static void names_first(void) {
-    gw_train_config c = {.comm = "allreduce", .compress = "none"};
+    gw_train_config c = {.comm = &GW_SPEC_NAMED("allreduce"), .compress = &GW_SPEC_NAMED("none")};
     rig r;
     double loss;
     char words[80];

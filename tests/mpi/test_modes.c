@@ -2,6 +2,7 @@
  * ends in the next one, with a pause between two batches in which only a progress thread can go on.
  * Bytes and messages add up, and the log has every exchange in a step of the run, from its start to
  * its end. And the progress thread opens no OpenMP team but the one it was asked for. */
+#include "../specs.h"
 #include "check.h"
 
 #include "base/rng.h"
@@ -98,7 +99,7 @@ static void try_mode(const mode *m) {
                               .yield = true};
     gw_batch_cost cost, sum = {0};
     gw_cost want = {0};
-    CHECK_OK(gw_session_new(&s, m->comm, m->codec, "auto", false));
+    CHECK_OK(new_session(&s, m->comm, m->codec, "auto", false));
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
     for (int k = 1; k <= STEPS; k++) {
         gw_exchange_log_begin(steps + k);
@@ -147,7 +148,7 @@ static void try_all(void) {
 /* Products are cut into pieces only where polls between these move messages on. */
 static void check_polls(const char *comm, const char *codec, bool expected) {
     gw_session *s = NULL;
-    CHECK_OK(gw_session_new(&s, comm, codec, "auto", false));
+    CHECK_OK(new_session(&s, comm, codec, "auto", false));
     CHECK(gw_session_progresses(s) == expected, "%s: polls are told to be %s", comm,
           expected ? "idle" : "of use");
     gw_session_free(s);
@@ -186,7 +187,7 @@ static void check_team(int asked, int expected) {
     gw_lane *lane;
     gw_queue *q;
     gw_schedule *s;
-    CHECK_OK(gw_codec_open(&codec, "none"));
+    CHECK_OK(open_codec(&codec, "none"));
     gw_lane_setup setup = {.codec = &codec, .n = 1, .yield = true};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_SELF, &setup));
     CHECK_OK(gw_queue_open(&q, GW_PROGRESS_THREAD, 1, true));

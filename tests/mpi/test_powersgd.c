@@ -6,6 +6,7 @@
 #include "comm/strategy.h"
 #include "mpi/wait.h"
 
+#include "../specs.h"
 #include "check.h"
 
 #include <math.h>
@@ -33,10 +34,10 @@ typedef struct bench {
 
 static void open_bench(bench *b, const char *comm, bool lazy) {
     memset(b, 0, sizeof *b);
-    CHECK_OK(gw_codec_open(&b->codec, "none"));
-    CHECK_OK(gw_codec_open(&b->exact, "none"));
-    CHECK_OK(gw_strategy_find(&b->strategy, comm));
-    CHECK_OK(gw_algo_open(&b->algo, gw_args_text(b->strategy.args, "algo"), &b->codec));
+    CHECK_OK(open_codec(&b->codec, "none"));
+    CHECK_OK(open_codec(&b->exact, "none"));
+    CHECK_OK(find_strategy(&b->strategy, comm));
+    CHECK_OK(open_algo(&b->algo, gw_args_text(b->strategy.args, "algo"), &b->codec));
     CHECK_OK(gw_strategy_check(&b->strategy, &b->algo, &b->codec));
     b->env = (gw_env){.n = N,
                       .layers = layers,
@@ -244,9 +245,9 @@ static void refuses_a_codec(void) {
     gw_strategy s;
     gw_codec codec;
     gw_algo algo;
-    CHECK_OK(gw_strategy_find(&s, "powersgd"));
-    CHECK_OK(gw_codec_open(&codec, "fp16"));
-    CHECK_OK(gw_algo_open(&algo, "sra", &codec));
+    CHECK_OK(find_strategy(&s, "powersgd"));
+    CHECK_OK(open_codec(&codec, "fp16"));
+    CHECK_OK(open_algo(&algo, "sra", &codec));
     gw_err e = gw_strategy_check(&s, &algo, &codec);
     CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "--compress"), "%d: %s", e,
           gw_err_text());

@@ -4,6 +4,7 @@
 #include "comm/queue.h"
 #include "run/session.h"
 
+#include "../specs.h"
 #include "check.h"
 
 #include <sched.h>
@@ -24,7 +25,7 @@ typedef struct bench {
 static gw_err open_bench(bench *b, const char *comm, const char *codec, bool lazy,
                          float *momentum) {
     b->lazy = lazy;
-    CHECK_OK(gw_session_new(&b->session, comm, codec, "auto", false));
+    CHECK_OK(new_session(&b->session, comm, codec, "auto", false));
     for (int l = 0; l < LAYERS; l++)
         b->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
     gw_session_setup setup = {.n = N,
@@ -234,7 +235,7 @@ static void lowest_goes_first(gw_progress mode) {
     gw_lane *lane;
     gw_queue *q;
     gw_schedule *s[BUCKETS];
-    CHECK_OK(gw_codec_open(&codec, "none"));
+    CHECK_OK(open_codec(&codec, "none"));
     gw_lane_setup setup = {.codec = &codec, .n = BUCKETS, .yield = true};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_SELF, &setup));
     CHECK_OK(gw_queue_open(&q, mode, BUCKETS, true));
@@ -275,7 +276,7 @@ static void credit_follows_the_wire(const char *more, gw_pace pace, int expected
         .n = N, .layers = &layer, .n_layers = 1, .pace = pace, .seed = 5, .yield = true};
     snprintf(comm, sizeof comm, "iallreduce:algo=sra,bucket=64,order=priority%s", more);
     snprintf(line, sizeof line, "credit=%d,", expected);
-    CHECK_OK(gw_session_new(&s, comm, "none", "auto", false));
+    CHECK_OK(new_session(&s, comm, "none", "auto", false));
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
     CHECK(strstr(s->notes, line), "%s and %g B/s: %snot %s", more, pace.bytes_per_s, s->notes,
           line);
@@ -305,8 +306,8 @@ static void peers_choices_are_answered(const char *spec) {
     gw_lane *lane;
     gw_queue *q;
     gw_schedule *s[BUCKETS];
-    CHECK_OK(gw_codec_open(&codec, "none"));
-    CHECK_OK(gw_algo_open(&algo, spec, &codec));
+    CHECK_OK(open_codec(&codec, "none"));
+    CHECK_OK(open_algo(&algo, spec, &codec));
     gw_lane_setup setup = {.codec = &codec, .n = BUCKETS * EACH, .yield = true};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
     CHECK_OK(gw_queue_open(&q, GW_PROGRESS_POLL, BUCKETS, true));

@@ -6,6 +6,7 @@
 #include "mpi/wait.h"
 #include "run/session.h"
 
+#include "../specs.h"
 #include "check.h"
 
 #include <math.h>
@@ -31,7 +32,7 @@ static bool open_run(run *r, const char *comm, const char *codec, const char *fe
         r->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
         r->tensors[l] = (gw_tensor){r->layers[l], l, 1, (int)r->layers[l].n};
     }
-    CHECK_OK(gw_session_new(&r->session, comm, codec, feedback, false));
+    CHECK_OK(new_session(&r->session, comm, codec, feedback, false));
     gw_session_setup setup = {.n = N,
                               .layers = r->layers,
                               .n_layers = LAYERS,

@@ -320,7 +320,7 @@ class Bench(unittest.TestCase):
         self.refused("not both", "step", "--comm", "ps", "--configs", "ps")
         self.refused("excludes --batch", "step", "--batch", "8", "--local-batch", "8")
         self.refused("number 2 has nothing in its field 2", "step", "--configs", "ps;ps|")
-        self.refused("eager or lazy", "step", "--configs", "ps|none|later")
+        self.refused("eager|lazy", "step", "--configs", "ps|none|later")
         self.refused("more than COMM", "step", "--configs", "ps|none|lazy|x")
         self.refused("cannot carry", "step", "--comm", "allreduce:algo=native",
                      "--compress", "qsgd")

@@ -14,6 +14,8 @@
 #include "compress/codec.h"
 #include "compress/kernel/simd.h"
 
+#include "../specs.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +65,7 @@ static inline void each_spec(void (*check)(const char *spec)) {
 
 static inline gw_codec must_open(const char *spec) {
     gw_codec c;
-    if (gw_codec_open(&c, spec) != GW_OK)
+    if (open_codec(&c, spec) != GW_OK)
         fail_msg("%s: %s", spec, gw_err_text());
     return c;
 }
@@ -73,7 +75,7 @@ static const char *const level_names[] = {"portable", "avx2", "avx512"};
 /** Opens `spec` at a level of instructions; false: this CPU has none. */
 static inline bool open_at(gw_codec *c, const char *spec, int level) {
     setenv("GW_SIMD", level_names[level], 1);
-    gw_err e = gw_codec_open(c, spec);
+    gw_err e = open_codec(c, spec);
     unsetenv("GW_SIMD");
     assert_true(e == GW_OK || (level > 0 && e == GW_ERR_USAGE));
     return e == GW_OK;

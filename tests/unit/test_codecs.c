@@ -423,9 +423,9 @@ static void bad_options(void **state) {
     };
     gw_codec c;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-        assert_int_equal(gw_codec_open(&c, specs[i]), GW_ERR_USAGE);
+        assert_int_equal(open_codec(&c, specs[i]), GW_ERR_USAGE);
     setenv("GW_SIMD", "avx1024", 1);
-    assert_int_equal(gw_codec_open(&c, "bf16"), GW_ERR_USAGE);
+    assert_int_equal(open_codec(&c, "bf16"), GW_ERR_USAGE);
     unsetenv("GW_SIMD");
 }
 

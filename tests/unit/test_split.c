@@ -130,7 +130,7 @@ static void test_codec(void **state) {
     gw_split m;
     gw_moved moved = {0};
     gw_twin_setup coded = of;
-    coded.codec = "sign";
+    coded.codec = &GW_SPEC_NAMED("sign");
     set_up(&c);
     gw_ceilings_keep(&c, "twin codec 1 encode sign", 1e-9);
     gw_ceilings_keep(&c, "twin codec 1 add sign", 2e-9);

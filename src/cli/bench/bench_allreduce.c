@@ -10,9 +10,9 @@ enum { MOST_ROUNDS = 1000000 };
 static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "4K..16M", 0, 0, NULL, "LIST",
      "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},
-    {"algos", GW_OPT_TEXT, NULL, 0, 0, NULL, "SPEC,SPEC..",
+    {"algos", GW_OPT_COMMAS, NULL, 0, 0, NULL, "SPEC,SPEC..",
      "algorithms, e.g. 'sra,(ring:chunk=64K,window=4)' [all]"},
-    {"compress", GW_OPT_TEXT, "none", 0, 0, NULL, "SPEC,SPEC..", "codecs"},
+    {"compress", GW_OPT_COMMAS, "none", 0, 0, NULL, "SPEC,SPEC..", "codecs"},
     {"verb", GW_OPT_CHOICE, "allreduce", 0, 0, "allreduce|reduce|bcast|reduce-scatter|allgather",
      NULL, "the collective"},
     {"blocking", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "run each to its end (default)"},
@@ -80,14 +80,14 @@ static gw_err read_repeats(const char *text) {
 static gw_err add_cells(void) {
     gw_grid *g = &b.grid;
     gw_grid_wire *wire;
-    GW_TRY(gw_grid_add_wire(g, "none", &wire));
-    GW_TRY(gw_grid_add(g, "native", wire, true));
-    for (int c = 0; c < g->codecs.n; c++) {
-        GW_TRY(gw_grid_add_wire(g, g->codecs.item[c], &wire));
-        for (int a = 0; a < g->algos.n; a++)
-            GW_TRY(gw_grid_add(g, g->algos.item[a], wire, false));
-        for (const gw_entry *const *a = gw_algos.entries; *a && g->algos.n == 0; a++)
-            GW_TRY(gw_grid_add(g, (*a)->name, wire, false));
+    GW_TRY(gw_grid_add_wire(g, &gw_codec_exact, &wire));
+    GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("native"), wire, true));
+    for (const gw_spec *c = g->codecs; c; c = c->next) {
+        GW_TRY(gw_grid_add_wire(g, c, &wire));
+        for (const gw_spec *a = g->algos; a; a = a->next)
+            GW_TRY(gw_grid_add(g, *a, wire, false));
+        for (const gw_entry *const *a = gw_algos.entries; *a && !g->algos; a++)
+            GW_TRY(gw_grid_add(g, GW_SPEC_NAMED((*a)->name), wire, false));
     }
     return GW_OK;
 }
@@ -212,8 +212,8 @@ static gw_err report_size(size_t bytes) {
         const gw_stats *s = &p->stats;
         double algbw = 1e-9 * (double)bytes / s->median;
         gw_bench_row(&table, b.results,
-                     GW_TEXTS(is_native(c) && b.polls ? "native/poll" : c->spec, c->wire->spec,
-                              p->limited ? "*" : "", verbs[b.grid.verb]),
+                     GW_TEXTS(is_native(c) && b.polls ? "native/poll" : c->spec.text,
+                              c->wire->codec.spec, p->limited ? "*" : "", verbs[b.grid.verb]),
                      GW_NUMBERS((double)bytes, s->min, s->median, s->p95, algbw,
                                 algbw * bus_factor(), b.of[0].stats.median / s->median,
                                 b.verify ? (double)c->wrong : NAN, s->n, gw_stats_precision(s),

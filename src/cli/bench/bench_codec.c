@@ -9,6 +9,7 @@
 #include "compress/lowrank.h"
 #include "mpi/rounds.h"
 #include "prof/clock.h"
+#include "run/residuals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ enum { MOST_REPEATS = 1000 };
 #define KEY     0x6772616477697265u
 
 static const gw_opt opts[] = {
-    {"codecs", GW_OPT_TEXT, NULL, 0, 0, NULL, "SPEC;SPEC...",
+    {"codecs", GW_OPT_SPECS, NULL, 0, 0, NULL, "SPEC;SPEC...",
      "codecs with their options, e.g. 'fp16;qsgd:bits=4'; powersgd:rank=N, too [all, with default "
      "options]"},
     {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
@@ -62,8 +63,7 @@ typedef struct row {
 } row;
 
 static struct {
-    gw_list specs;
-    const char *spec[GW_BENCH_ITEMS];
+    gw_spec spec[GW_BENCH_ITEMS];
     gw_codec codec[GW_BENCH_ITEMS];
     int rank[GW_BENCH_ITEMS]; /* of low-rank factors; 0: it is a codec */
     gw_bench_sizes sizes;
@@ -79,39 +79,37 @@ static struct {
 
 static const char powersgd[] = "powersgd";
 
-static gw_err open_lowrank(const char *options) {
+static gw_err open_lowrank(const gw_spec *spec) {
     static const gw_opt rank[] = {
         {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, NULL, "factors"}, {0}};
     gw_args *args;
-    GW_TRY(gw_args_new(&args, rank));
-    gw_err e = gw_args_spec(args, powersgd, options);
-    if (e == GW_OK)
-        b.rank[b.codecs] = (int)gw_args_int(args, "rank");
+    GW_TRY(gw_args_of(&args, rank, powersgd, spec));
+    b.rank[b.codecs] = (int)gw_args_int(args, "rank");
     gw_args_free(args);
-    return e;
-}
-
-static gw_err open_codec(const char *spec) {
-    size_t name = strcspn(spec, ":");
-    if (b.codecs == GW_BENCH_ITEMS)
-        return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", GW_BENCH_ITEMS);
-    if (name == strlen(powersgd) && strncmp(spec, powersgd, name) == 0)
-        GW_TRY(open_lowrank(spec[name] ? spec + name + 1 : NULL));
-    else
-        GW_TRY(gw_codec_open(&b.codec[b.codecs], spec));
-    b.spec[b.codecs++] = spec;
     return GW_OK;
 }
 
-static gw_err open_codecs(const char *list) {
+static gw_err open_codec(gw_spec spec) {
+    if (b.codecs == GW_BENCH_ITEMS)
+        return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", GW_BENCH_ITEMS);
+    gw_spec *of = &b.spec[b.codecs];
+    *of = spec;
+    if (strcmp(of->name, powersgd) == 0)
+        GW_TRY(open_lowrank(of));
+    else
+        GW_TRY(gw_codec_open(&b.codec[b.codecs], of));
+    b.codecs++;
+    return GW_OK;
+}
+
+static gw_err open_codecs(const gw_spec *list) {
     if (!list) {
         for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
-            GW_TRY(open_codec((*c)->name));
-        return open_codec(powersgd);
+            GW_TRY(open_codec(GW_SPEC_NAMED((*c)->name)));
+        return open_codec(GW_SPEC_NAMED(powersgd));
     }
-    GW_TRY(gw_list_read(&b.specs, "bench", "codecs", list, false));
-    for (int c = 0; c < b.specs.n; c++)
-        GW_TRY(open_codec(b.specs.item[c]));
+    for (const gw_spec *s = list->parts; s; s = s->next)
+        GW_TRY(open_codec(*s));
     return GW_OK;
 }
 
@@ -148,14 +146,14 @@ static gw_err row_factors(row *r, int rank) {
 }
 
 static gw_err row_open(row *r, int codec, size_t bytes) {
-    r->spec = b.spec[codec];
+    r->spec = b.spec[codec].text;
     r->codec = b.rank[codec] ? NULL : (gw_codec *)&b.codec[codec];
     r->n = bytes / sizeof(float);
     if (!r->codec)
         GW_TRY(row_factors(r, b.rank[codec]));
     else
         GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
-    if (r->codec && r->codec->caps & GW_CODEC_BIASED)
+    if (r->codec && gw_residuals_kept("auto", r->codec->caps))
         GW_TRY(row_fed_back(r));
     return GW_OK;
 }
@@ -318,7 +316,7 @@ static gw_err prepare(gw_bench_run *run) {
     run->threads = (int)gw_args_int(args, "threads");
     b.scale = gw_args_real(args, "scale");
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
-    return open_codecs(gw_args_text(args, "codecs"));
+    return open_codecs(gw_args_spec(args, "codecs"));
 }
 
 static gw_err make_rows(void) {
@@ -355,7 +353,6 @@ static void release(void) {
     free(b.rows);
     free(b.x);
     free(b.y);
-    gw_list_free(&b.specs);
 }
 
 const gw_benchmark gw_bench_codec = {

@@ -12,22 +12,20 @@
 /* ---- cells ---- */
 
 gw_err gw_grid_read(gw_grid *g, const gw_args *args) {
-    const char *algos = gw_args_text(args, "algos");
+    const gw_spec *algos = gw_args_spec(args, "algos");
     g->seed = (uint64_t)gw_args_int(args, "seed");
-    GW_TRY(gw_bench_sizes_read(&g->sizes, gw_args_text(args, "sizes")));
-    if (algos)
-        GW_TRY(gw_list_read(&g->algos, "bench", "algos", algos, true));
-    return gw_list_read(&g->codecs, "bench", "compress", gw_args_text(args, "compress"), true);
+    g->algos = algos ? algos->parts : NULL;
+    g->codecs = gw_args_spec(args, "compress")->parts;
+    return gw_bench_sizes_read(&g->sizes, gw_args_text(args, "sizes"));
 }
 
-gw_err gw_grid_add_wire(gw_grid *g, const char *codec, gw_grid_wire **out) {
+gw_err gw_grid_add_wire(gw_grid *g, const gw_spec *codec, gw_grid_wire **out) {
     for (int w = 0; w < g->wires; w++)
-        if (strcmp(g->wire[w].spec, codec) == 0) {
+        if (strcmp(g->wire[w].codec.spec, codec->text) == 0) {
             *out = &g->wire[w];
             return GW_OK;
         }
     *out = &g->wire[g->wires++];
-    (*out)->spec = codec;
     return gw_codec_open(&(*out)->codec, codec);
 }
 
@@ -40,18 +38,18 @@ static gw_err keep_refusal(gw_grid_cell *c, gw_err e) {
     return c->refused ? GW_OK : gw_fail(GW_ERR_NOMEM, "bench: out of memory");
 }
 
-gw_err gw_grid_add(gw_grid *g, const char *algo, gw_grid_wire *wire, bool mpi) {
+gw_err gw_grid_add(gw_grid *g, gw_spec algo, gw_grid_wire *wire, bool mpi) {
     if (g->n == GW_GRID_CELLS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d cells of a size", GW_GRID_CELLS);
     gw_grid_cell *c = &g->cell[g->n++];
     *c = (gw_grid_cell){.spec = algo, .wire = wire, .mpi = mpi};
     if (mpi)
         return GW_OK;
-    gw_err e = gw_algo_open(&c->algo, algo, &wire->codec);
+    gw_err e = gw_algo_open(&c->algo, &c->spec, &wire->codec);
     if (e == GW_OK && g->verb == GW_BCAST && !(wire->codec.caps & GW_CODEC_IDENTITY))
         e = gw_fail(GW_ERR_UNSUPPORTED,
-                    "algorithm %s over codec %s: broadcasts carry exact values only", algo,
-                    wire->spec);
+                    "algorithm %s over codec %s: broadcasts carry exact values only", algo.text,
+                    wire->codec.spec);
     c->never = e != GW_OK;
     return keep_refusal(c, e);
 }
@@ -215,8 +213,9 @@ void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
         if (!c->refused)
             continue;
         printf("refused: %s\n", c->refused);
-        json_array_append_new(refused, json_pack("{s:s, s:s, s:s}", "algorithm", c->spec, "codec",
-                                                 c->wire->spec, "reason", c->refused));
+        json_array_append_new(refused,
+                              json_pack("{s:s, s:s, s:s}", "algorithm", c->spec.text, "codec",
+                                        c->wire->codec.spec, "reason", c->refused));
     }
     json_object_set_new(facts, "refused", refused);
 }
@@ -243,7 +242,5 @@ void gw_grid_free(gw_grid *g) {
     }
     for (int w = 0; w < g->wires; w++)
         gw_codec_close(&g->wire[w].codec);
-    gw_list_free(&g->algos);
-    gw_list_free(&g->codecs);
     gw_bench_data_close(&g->data);
 }

@@ -11,7 +11,6 @@ enum { GW_GRID_CELLS = GW_TIMED_MOST };
 
 /** A codec's lane with its buffer, which all algorithms that carry the codec share. */
 typedef struct gw_grid_wire {
-    const char *spec;
     gw_codec codec;
     gw_lane *lane;
     float *base;  /* the lane's */
@@ -19,7 +18,7 @@ typedef struct gw_grid_wire {
 } gw_grid_wire;
 
 typedef struct gw_grid_cell {
-    const char *spec; /* of the algorithm */
+    gw_spec spec; /* of the algorithm */
     gw_grid_wire *wire;
     bool mpi; /* MPI's own blocking call, which has no algorithm and no schedule */
     gw_algo algo;
@@ -31,7 +30,7 @@ typedef struct gw_grid_cell {
 
 typedef struct gw_grid {
     gw_bench_sizes sizes;
-    gw_list algos, codecs;
+    const gw_spec *algos, *codecs; /* the first of each; algos NULL: none are listed */
     gw_verb verb;
     uint64_t seed;
     gw_grid_wire wire[GW_BENCH_ITEMS + 1];
@@ -41,14 +40,15 @@ typedef struct gw_grid {
     uint64_t wrong; /* in all */
 } gw_grid;
 
-/** The options sizes, algos, compress and seed. Free with gw_grid_free in any case. */
+/** The options sizes, algos, compress and seed of `args`, which outlive it. Free with gw_grid_free
+ *  in any case. */
 gw_err gw_grid_read(gw_grid *g, const gw_args *args);
 
 /** The wire of a codec, opened if it is not there yet. */
-gw_err gw_grid_add_wire(gw_grid *g, const char *codec, gw_grid_wire **out);
+gw_err gw_grid_add_wire(gw_grid *g, const gw_spec *codec, gw_grid_wire **out);
 
 /** Another cell; no communication. A refusal is kept in it. */
-gw_err gw_grid_add(gw_grid *g, const char *algo, gw_grid_wire *wire, bool mpi);
+gw_err gw_grid_add(gw_grid *g, gw_spec algo, gw_grid_wire *wire, bool mpi);
 
 /** Collective: the data, then lanes and buffers. */
 gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place);

@@ -3,13 +3,12 @@
 #define GW_CLI_BENCH_BENCH_KIT_H
 
 #include "base/args.h"
-#include "base/list.h"
 #include "base/stats.h"
 #include "mpi/agree.h"
 
 #include <stdbool.h>
 
-enum { GW_BENCH_ITEMS = GW_LIST_ITEMS };
+enum { GW_BENCH_ITEMS = GW_SPEC_ITEMS };
 
 /** Sizes of spans in bytes, multiples of 4: a list of numbers and of ranges LOW..HIGH, which double
  *  from LOW as long as they stay within HIGH. */

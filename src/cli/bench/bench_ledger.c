@@ -288,8 +288,8 @@ static gw_err open_skew(gw_waits **w) {
     gw_grid_wire *wire;
     g->seed = 1;
     g->sizes.most = SKEW_SPAN * sizeof(float);
-    GW_TRY(gw_grid_add_wire(g, "none", &wire));
-    GW_TRY(gw_grid_add(g, "sra", wire, false));
+    GW_TRY(gw_grid_add_wire(g, &gw_codec_exact, &wire));
+    GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("sra"), wire, false));
     GW_TRY(gw_grid_open(g, b.place));
     GW_TRY(gw_grid_lay(g, &g->cell[0], SKEW_SPAN));
     return gw_waits_open(w, NULL, b.exchanges, b.place->comm);

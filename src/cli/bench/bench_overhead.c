@@ -48,8 +48,10 @@ static gw_err prepare(gw_bench_run *run) {
     b.c.overhead_only = true;
     GW_TRY(gw_group_choose(&b.counters, gw_args_text(args, "papi-group"), NULL));
     b.c.counters = b.counters;
-    GW_TRY(gw_auto_session(&b.session, &b.choice, b.c.comm, b.c.compress, b.c.feedback,
-                           b.c.wire_check, false));
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, b.c.compress, b.c.wire_check));
+    GW_TRY(gw_session_new(&b.session, b.c.comm, &mix, b.c.feedback));
+    GW_TRY(gw_auto_open(&b.choice, b.session, &b.c, NULL, false));
     run->level = gw_session_thread_level(b.session);
     return GW_OK;
 }
@@ -61,7 +63,7 @@ static gw_err measure(gw_bench_run *run, bool *own) {
 static void report(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "what measuring a training step costs");
     printf("%zu parameters, global batch %d, %s with %s\n", b.result.parameters, b.c.batch,
-           b.c.comm, b.c.compress);
+           b.c.comm->text, b.c.compress->text);
     printf("\n%-8s %7s %10s %10s %12s %20s %8s %12s\n", "profile", "pairs", "off us", "on us",
            "overhead %", "95% interval", "regions", "estimate %");
     for (int i = 0; i < GW_OVERHEAD_LEVELS; i++) {

@@ -21,10 +21,10 @@ enum { MOST_EDGE = 256 /* of the matrices that a kernel multiplies */, MOST_KERN
 static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "64K,1M,16M", 0, 0, NULL, "LIST",
      "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},
-    {"algos", GW_OPT_TEXT, "native,sra", 0, 0, NULL, "SPEC,SPEC..",
+    {"algos", GW_OPT_COMMAS, "native,sra", 0, 0, NULL, "SPEC,SPEC..",
      "algorithms, e.g. 'sra,(ring:chunk=64K,window=4)'"},
-    {"compress", GW_OPT_TEXT, "none", 0, 0, NULL, "SPEC,SPEC..", "codecs"},
-    {"progress", GW_OPT_TEXT, "none,poll,thread", 0, 0, NULL, "MODE,MODE..",
+    {"compress", GW_OPT_COMMAS, "none", 0, 0, NULL, "SPEC,SPEC..", "codecs"},
+    {"progress", GW_OPT_COMMAS, "none,poll,thread", 0, 0, NULL, "MODE,MODE..",
      "who moves the exchange on: none, poll, thread"},
     {"compute-ratio", GW_OPT_REAL, "1.5", 0.01, 1000, NULL, "X",
      "computation alone, by communication alone"},
@@ -103,16 +103,13 @@ static gw_err add_mode(const char *name) {
     return gw_fail(GW_ERR_USAGE, "bench: progress=%s: must be none, poll or thread", name);
 }
 
-static gw_err read_modes(const char *text, int *level) {
-    gw_list list;
-    gw_err e = gw_list_read(&list, "bench", "progress", text, true);
-    for (int i = 0; i < list.n && e == GW_OK; i++)
-        e = add_mode(list.item[i]);
-    gw_list_free(&list);
+static gw_err read_modes(const gw_spec *list, int *level) {
+    for (const gw_spec *s = list->parts; s; s = s->next)
+        GW_TRY(add_mode(s->text));
     for (int i = 0; i < b.n_modes; i++)
         if (b.modes[i] == GW_PROGRESS_THREAD)
             *level = MPI_THREAD_SERIALIZED;
-    return e;
+    return GW_OK;
 }
 
 static gw_err prepare(gw_bench_run *run) {
@@ -123,14 +120,15 @@ static gw_err prepare(gw_bench_run *run) {
     b.kernel_limit_s = gw_args_real(args, "kernel-us") * 1e-6;
     b.repeats = (int)gw_args_int(args, "repeats");
     GW_TRY(gw_grid_read(g, args));
-    GW_TRY(read_modes(gw_args_text(args, "progress"), &run->level));
-    for (int c = 0; c < g->codecs.n; c++) {
+    GW_TRY(read_modes(gw_args_spec(args, "progress"), &run->level));
+    for (const gw_spec *c = g->codecs; c; c = c->next) {
         gw_grid_wire *wire;
-        GW_TRY(gw_grid_add_wire(g, g->codecs.item[c], &wire));
-        for (int i = 0; i < g->algos.n * b.n_modes; i++) {
-            GW_TRY(gw_grid_add(g, g->algos.item[i / b.n_modes], wire, false));
-            b.lap[g->n - 1].mode = b.modes[i % b.n_modes];
-        }
+        GW_TRY(gw_grid_add_wire(g, c, &wire));
+        for (const gw_spec *a = g->algos; a; a = a->next)
+            for (int m = 0; m < b.n_modes; m++) {
+                GW_TRY(gw_grid_add(g, *a, wire, false));
+                b.lap[g->n - 1].mode = b.modes[m];
+            }
     }
     return GW_OK;
 }
@@ -357,7 +355,7 @@ static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
     double bound_s = fmax(s[COMP].median + transport_s, s[COMM].median);
     json_t *row = gw_bench_row(
         &table, b.results,
-        GW_TEXTS(c->spec, c->wire->spec, mode_names[l->mode],
+        GW_TEXTS(c->spec.text, c->wire->codec.spec, mode_names[l->mode],
                  isfinite(s[HIDDEN].ci_low) ? interval : NULL),
         GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median, s[HIDDEN].median,
                    s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, l->transport_s,

@@ -18,7 +18,7 @@ enum { MOST_CONFIGS = 16 };
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
     GW_RIG_OPTS,
-    {"configs", GW_OPT_TEXT, NULL, 0, 0, NULL, "CONFIG;CONFIG..",
+    {"configs", GW_OPT_SPECS, NULL, 0, 0, NULL, "CONFIG;CONFIG..",
      "instead of --comm and --compress: several, each COMM|CODEC|UPDATE (the last two may be left "
      "out)"},
     {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each"},
@@ -42,7 +42,8 @@ static const char notes[] =
 enum { COMPUTATION, EXPOSED, CODEC, OTHER, INFLIGHT, WIRE, PARTS };
 
 typedef struct config {
-    const char *comm, *codec;
+    gw_args *fields; /* NULL: it is the only one */
+    gw_train_config c;
     gw_rig rig;
     gw_samples part[PARTS];
     gw_bound_run bound;
@@ -50,7 +51,6 @@ typedef struct config {
 
 static struct {
     gw_train_config c;
-    gw_list list;
     config configs[MOST_CONFIGS];
     int n;
     const gw_bench_place *place;
@@ -60,11 +60,15 @@ static struct {
 
 /* ---- the command line ---- */
 
-/* "COMM|CODEC|UPDATE"; `text` is the list's own, to be cut. */
+static const gw_opt fields[] = {{"comm", GW_OPT_SPEC, "allreduce", 0, 0, NULL, NULL, ""},
+                                {"compress", GW_OPT_SPECS, "none", 0, 0, NULL, NULL, ""},
+                                {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL, ""},
+                                {0}};
+
+/* "COMM|CODEC|UPDATE", which is cut. */
 static gw_err read_one(config *one, char *text) {
-    const char *update = one->rig.lazy ? "lazy" : "eager";
-    const char **const fields[] = {&one->comm, &one->codec, &update};
     int n = 0;
+    GW_TRY(gw_args_new(&one->fields, fields));
     for (char *item; (item = strsep(&text, "|")) != NULL; n++) {
         if (n == 3)
             return gw_fail(GW_ERR_USAGE, "bench: configs: '%s': more than COMM|CODEC|UPDATE", item);
@@ -73,30 +77,35 @@ static gw_err read_one(config *one, char *text) {
                            "bench: configs: number %d has nothing in its field %d of "
                            "COMM|CODEC|UPDATE",
                            b.n, n + 1);
-        *fields[n] = item;
+        GW_TRY(gw_args_set(one->fields, "bench: configs", fields[n].name, item));
     }
-    if (strcmp(update, "lazy") != 0 && strcmp(update, "eager") != 0)
-        return gw_fail(GW_ERR_USAGE, "bench: configs: update '%s': must be eager or lazy", update);
-    one->rig.lazy = strcmp(update, "lazy") == 0;
+    one->c.comm = gw_args_spec(one->fields, "comm");
+    if (n > 1)
+        one->c.compress = gw_args_spec(one->fields, "compress");
+    if (n > 2)
+        one->c.lazy = strcmp(gw_args_text(one->fields, "update"), "lazy") == 0;
     return GW_OK;
 }
 
-static gw_err add_config(char *text, int *level) {
+static gw_err add_config(const gw_spec *item, int *level) {
     if (b.n == MOST_CONFIGS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d configurations", MOST_CONFIGS);
     config *one = &b.configs[b.n++];
-    *one = (config){.comm = b.c.comm, .codec = b.c.compress, .rig.lazy = b.c.lazy};
-    if (text)
-        GW_TRY(read_one(one, text));
-    GW_TRY(gw_auto_session(&one->rig.session, &one->rig.choice, one->comm, one->codec, b.c.feedback,
-                           b.c.wire_check, false));
+    *one = (config){.c = b.c};
+    if (item)
+        GW_TRY(read_one(one, (char *)item->text));
+    one->rig.lazy = one->c.lazy;
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, one->c.compress, one->c.wire_check));
+    GW_TRY(gw_session_new(&one->rig.session, one->c.comm, &mix, one->c.feedback));
+    GW_TRY(gw_auto_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
     int needs = gw_session_thread_level(one->rig.session);
     *level = needs > *level ? needs : *level;
     return GW_OK;
 }
 
 static gw_err prepare(gw_bench_run *run) {
-    const char *list = gw_args_text(run->args, "configs");
+    const gw_spec *list = gw_args_spec(run->args, "configs");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
     run->threads = b.c.threads;
     b.bounds = strcmp(gw_args_text(run->args, "bound"), "on") == 0;
@@ -104,9 +113,8 @@ static gw_err prepare(gw_bench_run *run) {
         return add_config(NULL, &run->level);
     if (gw_args_given(run->args, "comm"))
         return gw_fail(GW_ERR_USAGE, "bench: give --comm or --configs, not both");
-    GW_TRY(gw_list_read(&b.list, "bench", "configs", list, false));
-    for (int i = 0; i < b.list.n; i++)
-        GW_TRY(add_config((char *)b.list.item[i], &run->level));
+    for (const gw_spec *s = list->parts; s; s = s->next)
+        GW_TRY(add_config(s, &run->level));
     return GW_OK;
 }
 
@@ -165,7 +173,7 @@ static gw_err check_losses(void) {
         if (!isfinite(loss))
             return gw_fail(GW_ERR_DIVERGED,
                            "bench: %s with %s: the loss is no longer finite: try a smaller --lr",
-                           b.configs[i].comm, b.configs[i].codec);
+                           b.configs[i].c.comm->text, b.configs[i].c.compress->text);
     }
     return GW_OK;
 }
@@ -195,7 +203,7 @@ static void print_head(gw_bench_run *run) {
 
 /* As it was given; or what `auto` chose. */
 static const char *codec_of(const config *one) {
-    return one->rig.choice ? one->rig.session->mix.codec->spec : one->codec;
+    return one->rig.choice ? one->rig.session->mix.codec->spec : one->c.compress->text;
 }
 
 /* What the bounds are made of. */
@@ -205,8 +213,9 @@ static void print_parts(void) {
         const gw_bound_parts *p = &b.configs[i].bound.parts;
         if (!b.configs[i].bound.measured)
             continue;
-        printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ", b.configs[i].comm,
-               gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6, p->wire_s * 1e6);
+        printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ",
+               b.configs[i].c.comm->text, gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6,
+               p->wire_s * 1e6);
         if (isnan(p->transport_s))
             printf("absent:");
         else
@@ -227,7 +236,7 @@ static double report_one(config *one, double first_s, json_t *rows) {
         part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
     json_t *row =
         gw_bench_row(&table, rows,
-                     GW_TEXTS(one->comm, codec_of(one), one->rig.lazy ? "lazy" : "eager",
+                     GW_TEXTS(one->c.comm->text, codec_of(one), one->rig.lazy ? "lazy" : "eager",
                               one->rig.session->mix.algo->ops->head.name),
                      GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION],
                                 part[EXPOSED], part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
@@ -279,10 +288,10 @@ static void release(void) {
     for (int i = 0; i < b.n; i++) {
         config *one = &b.configs[i];
         gw_rig_free(&one->rig);
+        gw_args_free(one->fields);
         for (int p = 0; p < PARTS; p++)
             gw_samples_free(&one->part[p]);
     }
-    gw_list_free(&b.list);
 }
 
 const gw_benchmark gw_bench_step = {

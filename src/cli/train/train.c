@@ -159,8 +159,10 @@ static gw_err read_config(job *j) {
         GW_TRY(gw_group_choose(&j->counters, gw_args_text(a, "papi-group"),
                                gw_args_text(a, "papi-events")));
     c->counters = j->counters;
-    GW_TRY(gw_auto_session(&j->session, &j->choice, c->comm, c->compress, c->feedback,
-                           c->wire_check, gw_args_flag(a, "forecast")));
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
+    GW_TRY(gw_session_new(&j->session, c->comm, &mix, c->feedback));
+    GW_TRY(gw_auto_open(&j->choice, j->session, c, NULL, gw_args_flag(a, "forecast")));
     j->teller = (gw_train_teller){.config = c,
                                   .session = j->session,
                                   .choice = j->choice,

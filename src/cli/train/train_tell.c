@@ -36,8 +36,8 @@ static void say_start(const gw_train_teller *t, const gw_train_status *s) {
     put_place(t, s->ranks);
     printf("; %s over %s, %s%s; GEMM by %s\n", t->session->strategy.ops->head.name,
            t->session->mix.algo->ops->head.name,
-           gw_auto_chooses(t->choice) ? t->session->mix.codec->spec : c->compress, feedback_text(t),
-           gw_gemm_library());
+           gw_auto_chooses(t->choice) ? t->session->mix.codec->spec : c->compress->text,
+           feedback_text(t), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
@@ -253,7 +253,7 @@ static void say_check(const gw_train_teller *t, const gw_train_result *r) {
     const gw_train_config *c = t->config;
     printf("a run could start: %zu parameters; ", r->parameters);
     put_place(t, r->ranks);
-    printf("; --comm %s --compress %s\n", c->comm, c->compress);
+    printf("; --comm %s --compress %s\n", c->comm->text, c->compress->text);
 }
 
 void gw_train_tell_end(const gw_train_teller *t, const gw_train_result *r) {

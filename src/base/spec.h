@@ -1,0 +1,54 @@
+/** Specs: the texts that name a strategy, an algorithm or a codec with its options. One parser makes
+ *  a tree of the text, and the tree is passed on; nobody else looks for separators:
+ *
+ *    list   item ; item ..       or, where a caller allows it and there is no semicolon, with commas
+ *    item   key = chain          a rule, such as layer1=none; or just a chain
+ *    chain  entry + entry ..     qsgd:bits=4+zlib
+ *    entry  name : argument = value , argument = value ..
+ *
+ *  What holds a separator of its own stands in parentheses, which are dropped:
+ *  allreduce:algo=(ring:chunk=64K,window=4). An argument that is a spec itself is an option of type
+ *  GW_OPT_SPEC (base/args.h), whose value is a tree again. */
+#ifndef GW_BASE_SPEC_H
+#define GW_BASE_SPEC_H
+
+#include "base/err.h"
+
+typedef struct gw_spec_arg {
+    const char *name, *value;
+} gw_spec_arg;
+
+typedef struct gw_spec {
+    const char *text; /* as written, without the parentheses around it */
+    const char *name; /* of an entry; of all else its text, so that a list, a rule or a chain where
+                         an entry is wanted is not found, and the message quotes all of it */
+    gw_spec_arg *arg; /* of an entry: n_args of them */
+    int n_args;
+    const char *key;       /* of a rule; NULL: it is none */
+    struct gw_spec *parts; /* items of a list, one at least; what a rule is about; the entries of a
+                              chain, two at least. NULL: it is an entry */
+    struct gw_spec *next;  /* among the parts of the spec that it belongs to */
+} gw_spec;
+
+/** An entry without arguments, for names in the code. */
+#define GW_SPEC_NAMED(of)                                                                          \
+    (gw_spec) {                                                                                    \
+        .text = (of), .name = (of)                                                                 \
+    }
+
+typedef enum gw_spec_form {
+    GW_SPEC_ONE,   /* one entry: semicolons and '+' are part of its text */
+    GW_SPEC_LIST,  /* a list, semicolons between */
+    GW_SPEC_COMMAS /* a list, semicolons or commas between */
+} gw_spec_form;
+
+enum { GW_SPEC_ITEMS = 64 };
+
+/** Parse `text` into a new tree; free with gw_spec_free. GW_ERR_USAGE: parentheses do not balance,
+ *  an item is empty, an argument has no name, too many items; messages name `owner` and its
+ *  `option`, and the place. */
+gw_err gw_spec_parse(gw_spec **out, const char *owner, const char *option, const char *text,
+                     gw_spec_form form);
+void gw_spec_free(gw_spec *spec);
+
+#endif
