@@ -265,7 +265,7 @@ static double counters_time_of(const gw_counters *c, const gw_batch_cost *cost, 
 }
 
 static void counters_split(gw_counters *c, const long long sum[EVENTS], const gw_batch_cost *cost,
-                  gw_batch_counts *out) {
+                           gw_batch_counts *out) {
     double whole = counters_fraction(&c->in.plan[c->active], sum), compute = 0, memory = 0;
     for (gw_phase p = GW_PHASE_FORWARD; p <= GW_PHASE_UPDATE; p++) {
         compute += cost->phase_s[p];
@@ -277,12 +277,12 @@ static void counters_split(gw_counters *c, const long long sum[EVENTS], const gw
     }
     out->memory_s = memory;
     out->core_s = compute - memory;
-    out->memory_codec_s =
-        counters_time_of(c, cost, GW_PHASE_ENCODE, whole) + counters_time_of(c, cost, GW_PHASE_DECODE, whole);
+    out->memory_codec_s = counters_time_of(c, cost, GW_PHASE_ENCODE, whole) +
+                          counters_time_of(c, cost, GW_PHASE_DECODE, whole);
 }
 
 static void counters_use(gw_counters *c, const long long main[EVENTS], const gw_batch_cost *cost,
-                gw_batch_counts *out) {
+                         gw_batch_counts *out) {
     plan *p = &c->in.plan[c->active];
     long long sum[EVENTS];
     memcpy(sum, main, sizeof sum);
