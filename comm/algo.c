@@ -37,7 +37,7 @@ static const char *fitting(const gw_codec *codec) {
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     gw_algo a = {0};
     const gw_entry *entry = NULL;
-    spec = spec ? spec : &GW_SPEC_NAMED(fitting(codec));
+    spec = spec && *spec->text ? spec : &GW_SPEC_NAMED(fitting(codec)); /* (): none named */
     GW_TRY(gw_registry_find(&gw_algos, spec->name, &entry));
     GW_TRY(gw_args_of(&a.args, entry->opts, entry->name, spec));
     a.ops = (const gw_algo_ops *)entry; /* head is the first member */
