@@ -29,7 +29,7 @@ struct gw_args {
     value values[];
 };
 
-static size_t table_size(const gw_opt *opts) {
+static size_t args_table_size(const gw_opt *opts) {
     size_t n = 0;
     while (opts && opts[n].name)
         n++;
@@ -73,7 +73,7 @@ const char *gw_nearest(const char *word, const char *const *names, size_t n) {
     return best;
 }
 
-static gw_err unknown(const gw_args *args, const char *owner, const char *name) {
+static gw_err args_unknown(const gw_args *args, const char *owner, const char *name) {
     const char *names[128];
     size_t n = 0;
     for (; n < args->n && n < 128; n++)
@@ -89,15 +89,15 @@ static gw_err unknown(const gw_args *args, const char *owner, const char *name) 
                    name);
 }
 
-static value *find(const gw_args *args, const char *name) {
+static value *args_find(const gw_args *args, const char *name) {
     for (size_t i = 0; i < args->n; i++)
         if (strcmp(args->opts[i].name, name) == 0)
             return (value *)&args->values[i];
     return NULL;
 }
 
-static value *must_find(const gw_args *args, const char *name) {
-    value *v = find(args, name);
+static value *args_must_find(const gw_args *args, const char *name) {
+    value *v = args_find(args, name);
     if (!v) {
         fprintf(stderr, "gradwire: bug: no option '%s' in this table\n", name);
         abort();
@@ -119,7 +119,7 @@ static const char *const kinds[] = {
     [GW_OPT_LIST] = "whole numbers with commas between,"};
 
 /* A number with a unit of time, in seconds; with `bare` it may lack the unit. NaN: neither. */
-static double seconds(const char *text, bool bare) {
+static double args_seconds(const char *text, bool bare) {
     static const struct {
         const char *unit;
         double s;
@@ -133,7 +133,7 @@ static double seconds(const char *text, bool bare) {
 }
 
 /* NaN: there is none, or not all of the text is one. */
-static double whole(const char *text, const char *units) {
+static double args_whole(const char *text, const char *units) {
     char *end;
     errno = 0;
     double x = (double)strtoll(text, &end, 10);
@@ -143,28 +143,28 @@ static double whole(const char *text, const char *units) {
     return end == text || end[u != NULL] || errno == ERANGE || fabs(x) > 0x1p53 ? NAN : x;
 }
 
-static double real(const char *text) {
+static double args_real(const char *text) {
     char *end;
     double x = strtod(text, &end);
     return end == text || *end ? NAN : x;
 }
 
-static void read_every(const char *text, parsed *v) {
-    double steps = whole(text, "");
+static void args_read_every(const char *text, parsed *v) {
+    double steps = args_whole(text, "");
     v->count = steps >= 1 ? (int64_t)steps : 0;
-    v->number = v->count ? 0 : isnan(steps) ? seconds(text, false) : NAN;
+    v->number = v->count ? 0 : isnan(steps) ? args_seconds(text, false) : NAN;
 }
 
-static void read_rank_time(const char *text, parsed *v) {
+static void args_read_rank_time(const char *text, parsed *v) {
     char *end;
     long rank = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
     bool is = rank >= 0 && rank <= INT32_MAX && *end == ':' && isdigit((unsigned char)end[1]);
     v->count = rank;
-    v->number = is ? seconds(end + 1, true) : NAN;
+    v->number = is ? args_seconds(end + 1, true) : NAN;
 }
 
 /* The first that is not in range ends it, with NaN. False: there are too many. */
-static bool read_list(const gw_opt *o, const char *text, parsed *v, int *list) {
+static bool args_read_list(const gw_opt *o, const char *text, parsed *v, int *list) {
     size_t most = o->size / sizeof(int) - 1; /* the first of them says how many there are */
     while (*text && !isnan(v->number)) {
         char *end;
@@ -179,7 +179,7 @@ static bool read_list(const gw_opt *o, const char *text, parsed *v, int *list) {
     return (size_t)v->count <= most;
 }
 
-static gw_err read_choice(const gw_opt *o, const char *owner, const char *text, parsed *v) {
+static gw_err args_read_choice(const gw_opt *o, const char *owner, const char *text, parsed *v) {
     size_t len = strlen(text);
     for (const char *c = o->choices; *c; v->number++) {
         size_t w = strcspn(c, "|");
@@ -190,36 +190,36 @@ static gw_err read_choice(const gw_opt *o, const char *owner, const char *text, 
     return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be one of %s", owner, o->name, text, o->choices);
 }
 
-static void read_number(const gw_opt *o, const char *text, parsed *v) {
+static void args_read_number(const gw_opt *o, const char *text, parsed *v) {
     switch (o->type) {
     case GW_OPT_FLAG:
         v->number = strcmp(text, "0") == 0 ? 0 : strcmp(text, "1") == 0 ? 1 : NAN;
         break;
-    case GW_OPT_REAL: v->number = real(text); break;
-    case GW_OPT_BYTES: v->number = whole(text, "KMG"); break;
-    case GW_OPT_TIME: v->number = seconds(text, true); break;
-    case GW_OPT_EVERY: read_every(text, v); break;
-    case GW_OPT_RANK_TIME: read_rank_time(text, v); break;
-    default: v->number = whole(text, "");
+    case GW_OPT_REAL: v->number = args_real(text); break;
+    case GW_OPT_BYTES: v->number = args_whole(text, "KMG"); break;
+    case GW_OPT_TIME: v->number = args_seconds(text, true); break;
+    case GW_OPT_EVERY: args_read_every(text, v); break;
+    case GW_OPT_RANK_TIME: args_read_rank_time(text, v); break;
+    default: v->number = args_whole(text, "");
     }
 }
 
-static bool is_spec(const gw_opt *o) {
+static bool args_is_spec(const gw_opt *o) {
     return o->type == GW_OPT_SPEC || o->type == GW_OPT_SPECS || o->type == GW_OPT_COMMAS;
 }
 
-static gw_err read_value(const gw_opt *o, const char *owner, const char *text, parsed *out,
-                         int *list) {
+static gw_err args_read_value(const gw_opt *o, const char *owner, const char *text, parsed *out,
+                              int *list) {
     *out = (parsed){0};
     if (o->type == GW_OPT_CHOICE)
-        return read_choice(o, owner, text, out);
+        return args_read_choice(o, owner, text, out);
     if (o->type == GW_OPT_PATH && !*text)
         return gw_fail(GW_ERR_USAGE, "%s: --%s is empty: give %s", owner, o->name, gw_opt_meta(o));
-    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || is_spec(o))
+    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o))
         return GW_OK;
     if (o->type != GW_OPT_LIST)
-        read_number(o, text, out);
-    else if (!read_list(o, text, out, list))
+        args_read_number(o, text, out);
+    else if (!args_read_list(o, text, out, list))
         return gw_fail(GW_ERR_USAGE, "%s: %s=%s: too many numbers: at most %zu", owner, o->name,
                        text, o->size / sizeof(int) - 1);
     bool counts = o->type == GW_OPT_LIST || (o->type == GW_OPT_EVERY && out->count > 0);
@@ -233,11 +233,11 @@ static gw_err read_value(const gw_opt *o, const char *owner, const char *text, p
                    kinds[o->type], o->min, o->max);
 }
 
-static gw_err assign(const gw_opt *o, value *v, const char *owner, const char *text) {
+static gw_err args_assign(const gw_opt *o, value *v, const char *owner, const char *text) {
     parsed read;
     gw_spec *spec = NULL;
-    GW_TRY(read_value(o, owner, text, &read, NULL));
-    if (is_spec(o) && (*text || !o->def || *o->def))
+    GW_TRY(args_read_value(o, owner, text, &read, NULL));
+    if (args_is_spec(o) && (*text || !o->def || *o->def))
         GW_TRY(gw_spec_parse(&spec, owner, o->name, text, (gw_spec_form)(o->type - GW_OPT_SPEC)));
     char *copy = strdup(text);
     if (!copy) {
@@ -253,13 +253,14 @@ static gw_err assign(const gw_opt *o, value *v, const char *owner, const char *t
 }
 
 gw_err gw_args_new(gw_args **out, const gw_opt *opts) {
-    size_t n = table_size(opts);
+    size_t n = args_table_size(opts);
     gw_args *a = NULL;
     GW_TRY(gw_alloc(&a, 1, sizeof *a + n * sizeof(value)));
     a->opts = opts;
     a->n = n;
     for (size_t i = 0; i < n; i++) {
-        gw_err e = opts[i].def ? assign(&opts[i], &a->values[i], "default", opts[i].def) : GW_OK;
+        gw_err e =
+            opts[i].def ? args_assign(&opts[i], &a->values[i], "default", opts[i].def) : GW_OK;
         if (e != GW_OK) {
             gw_args_free(a);
             return e;
@@ -280,10 +281,10 @@ void gw_args_free(gw_args *args) {
 }
 
 gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const char *text) {
-    value *v = find(args, name);
+    value *v = args_find(args, name);
     if (!v)
-        return unknown(args, owner, name);
-    GW_TRY(assign(&args->opts[v - args->values], v, owner, text));
+        return args_unknown(args, owner, name);
+    GW_TRY(args_assign(&args->opts[v - args->values], v, owner, text));
     v->given = true;
     return GW_OK;
 }
@@ -303,8 +304,7 @@ gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw
 }
 
 /* One "--name[=value]" at argv[i]; *used tells how many words it took. */
-static gw_err take_option(gw_args *args, const char *owner, char **argv, int i, int argc,
-                          int *used) {
+static gw_err args_take(gw_args *args, const char *owner, char **argv, int i, int argc, int *used) {
     char *name = argv[i] + 2, *eq = strchr(name, '=');
     char key[64];
     size_t len = eq ? (size_t)(eq - name) : strlen(name);
@@ -312,9 +312,9 @@ static gw_err take_option(gw_args *args, const char *owner, char **argv, int i, 
         return gw_fail(GW_ERR_USAGE, "%s: unknown option '%.40s...'", owner, name);
     memcpy(key, name, len);
     key[len] = '\0';
-    value *v = find(args, key);
+    value *v = args_find(args, key);
     if (!v)
-        return unknown(args, owner, key);
+        return args_unknown(args, owner, key);
     *used = 1;
     if (args->opts[v - args->values].type == GW_OPT_FLAG)
         return gw_args_set(args, owner, key, eq ? eq + 1 : "1");
@@ -331,7 +331,7 @@ gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int
     for (int i = 1; i < argc;) {
         int used = 1;
         if (strncmp(argv[i], "--", 2) == 0 && argv[i][2]) {
-            GW_TRY(take_option(args, owner, argv, i, argc, &used));
+            GW_TRY(args_take(args, owner, argv, i, argc, &used));
         } else if (positional) {
             argv[1 + kept++] = argv[i];
         } else {
@@ -346,35 +346,35 @@ gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int
 }
 
 bool gw_args_flag(const gw_args *args, const char *name) {
-    return must_find(args, name)->is.number != 0;
+    return args_must_find(args, name)->is.number != 0;
 }
 
 long long gw_args_int(const gw_args *args, const char *name) {
-    return (long long)must_find(args, name)->is.number;
+    return (long long)args_must_find(args, name)->is.number;
 }
 
 size_t gw_args_bytes(const gw_args *args, const char *name) {
-    return (size_t)must_find(args, name)->is.number;
+    return (size_t)args_must_find(args, name)->is.number;
 }
 
 double gw_args_real(const gw_args *args, const char *name) {
-    return must_find(args, name)->is.number;
+    return args_must_find(args, name)->is.number;
 }
 
 const char *gw_args_text(const gw_args *args, const char *name) {
-    return must_find(args, name)->text;
+    return args_must_find(args, name)->text;
 }
 
 bool gw_args_has(const gw_args *args, const char *name) {
-    return find(args, name);
+    return args_find(args, name);
 }
 
 const gw_spec *gw_args_spec(const gw_args *args, const char *name) {
-    return must_find(args, name)->spec;
+    return args_must_find(args, name)->spec;
 }
 
 bool gw_args_given(const gw_args *args, const char *name) {
-    return must_find(args, name)->given;
+    return args_must_find(args, name)->given;
 }
 
 const gw_opt *gw_args_opts(const gw_args *args) {
@@ -383,7 +383,7 @@ const gw_opt *gw_args_opts(const gw_args *args) {
 
 /* ---- into a config ---- */
 
-static void put_number(const gw_opt *o, double x, void *to) {
+static void args_put_number(const gw_opt *o, double x, void *to) {
     if (o->size == sizeof(bool))
         *(bool *)to = x != 0;
     else if (o->size == sizeof(int))
@@ -392,7 +392,7 @@ static void put_number(const gw_opt *o, double x, void *to) {
         *(int64_t *)to = (int64_t)x;
 }
 
-static void put(const gw_opt *o, const value *v, void *to) {
+static void args_put(const gw_opt *o, const value *v, void *to) {
     switch (o->type) {
     case GW_OPT_REAL:
     case GW_OPT_TIME: *(double *)to = v->is.number; break;
@@ -405,26 +405,26 @@ static void put(const gw_opt *o, const value *v, void *to) {
     case GW_OPT_COMMAS: *(const gw_spec **)to = v->spec; break;
     case GW_OPT_LIST:
         *(int *)to = (int)v->is.count;
-        read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);
+        args_read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);
         break;
     default:
         if (o->type == GW_OPT_CHOICE && o->size == sizeof(char *))
             *(const char **)to = v->text;
         else
-            put_number(o, v->is.number, to);
+            args_put_number(o, v->is.number, to);
     }
 }
 
 void gw_args_fill(const gw_args *args, void *config) {
     for (size_t i = 0; i < args->n; i++)
         if (args->opts[i].into > 0)
-            put(&args->opts[i], &args->values[i], (char *)config + args->opts[i].into - 1);
+            args_put(&args->opts[i], &args->values[i], (char *)config + args->opts[i].into - 1);
 }
 
 /* ---- rules ---- */
 
 /* Whether the option's value is one of "a|b", or with "!a|b" none of these. */
-static bool is_one_of(const gw_opt *o, const value *v, const char *words) {
+static bool args_is_one_of(const gw_opt *o, const value *v, const char *words) {
     bool none = *words == '!', any = false;
     for (const char *w = words + none; *w && !any;) {
         size_t len = strcspn(w, "|");
@@ -436,18 +436,18 @@ static bool is_one_of(const gw_opt *o, const value *v, const char *words) {
     return any != none;
 }
 
-static bool holds(const gw_args *args, const char *option, const char *words) {
-    const value *v = must_find(args, option);
+static bool args_holds(const gw_args *args, const char *option, const char *words) {
+    const value *v = args_must_find(args, option);
     const gw_opt *o = &args->opts[v - args->values];
     if (words)
-        return v->text && is_one_of(o, v, words);
+        return v->text && args_is_one_of(o, v, words);
     return v->given && !(o->type == GW_OPT_FLAG && v->is.number == 0);
 }
 
 /* "--option", "--option value" as it is, or as it would have to be. */
-static void name(const gw_args *args, const char *option, const char *words, bool wanted,
-                 char out[128]) {
-    const value *v = must_find(args, option);
+static void args_name(const gw_args *args, const char *option, const char *words, bool wanted,
+                      char out[128]) {
+    const value *v = args_must_find(args, option);
     const gw_opt *o = &args->opts[v - args->values];
     const char *text = wanted  ? words && *words != '!' ? words : gw_opt_meta(o)
                         : words ? v->text
@@ -458,10 +458,11 @@ static void name(const gw_args *args, const char *option, const char *words, boo
 gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owner) {
     char option[128], other[128];
     for (const gw_rule *r = rules; r && r->option; r++) {
-        if (!holds(args, r->option, r->value) || holds(args, r->other, r->other_value) == r->needs)
+        if (!args_holds(args, r->option, r->value) ||
+            args_holds(args, r->other, r->other_value) == r->needs)
             continue;
-        name(args, r->option, r->value, false, option);
-        name(args, r->other, r->other_value, r->needs, other);
+        args_name(args, r->option, r->value, false, option);
+        args_name(args, r->other, r->other_value, r->needs, other);
         return r->needs ? gw_fail(GW_ERR_USAGE, "%s: %s needs %s: %s", owner, option, other, r->why)
                         : gw_fail(GW_ERR_USAGE, "%s: %s excludes %s: %s: remove one of them", owner,
                                   option, other, r->why);

@@ -27,7 +27,7 @@ static void file_free(gw_file *f) {
     free(f);
 }
 
-static int open_unnamed(gw_file *f) {
+static int file_open_unnamed(gw_file *f) {
 #ifdef O_TMPFILE
     int fd = open(f->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
     f->unnamed = fd >= 0;
@@ -66,7 +66,7 @@ static gw_err file_new(gw_file **out, const char *dir, const char *name, bool pa
 gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     gw_file *f = NULL;
     GW_TRY(file_new(&f, dir, name, false));
-    int fd = open_unnamed(f);
+    int fd = file_open_unnamed(f);
     if (fd < 0)
         fd = open(f->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     f->stream = fd < 0 ? NULL : fdopen(fd, "w+");
@@ -97,7 +97,7 @@ FILE *gw_file_stream(gw_file *f) {
 }
 
 /* The directory entry itself must reach the disk too, or a crash can lose the name. */
-static int sync_dir(const char *dir) {
+static int file_sync_names(const char *dir) {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -124,11 +124,12 @@ gw_err gw_file_make_folder(const char *dir, bool *made) {
 }
 
 gw_err gw_file_sync_folder(const char *dir) {
-    return sync_dir(dir) == 0 ? GW_OK
-                              : gw_fail(GW_ERR_IO, "cannot write %s: %s", dir, strerror(errno));
+    return file_sync_names(dir) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_IO, "cannot write %s: %s", dir, strerror(errno));
 }
 
-static int give_name(gw_file *f) {
+static int file_name(gw_file *f) {
     int fd = fileno(f->stream);
     if (f->unnamed) {
         char self[64];
@@ -143,7 +144,7 @@ static int give_name(gw_file *f) {
 gw_err gw_file_commit(gw_file *f) {
     gw_err e = GW_OK;
     if (fflush(f->stream) != 0 || ferror(f->stream) || fsync(fileno(f->stream)) != 0 ||
-        give_name(f) != 0 || sync_dir(f->dir) != 0)
+        file_name(f) != 0 || file_sync_names(f->dir) != 0)
         e = gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
     if (e != GW_OK) {
         gw_file_abandon(f);
@@ -166,18 +167,18 @@ void gw_file_abandon(gw_file *f) {
 /* ---- parts ---- */
 
 /* Truncate it to `bytes` and move the stream to its end. Always takes ownership of fd. */
-static gw_err part_begin(gw_file *f, int fd, int64_t bytes) {
+static gw_err file_part_begin(gw_file *f, int fd, int64_t bytes) {
     gw_err e = GW_OK;
     if (ftruncate(fd, (off_t)bytes) != 0 || !(f->stream = fdopen(fd, "r+")))
         e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
     if (!f->stream)
         close(fd);
-    else if (fseeko(f->stream, 0, SEEK_END) != 0 || sync_dir(f->dir) != 0)
+    else if (fseeko(f->stream, 0, SEEK_END) != 0 || file_sync_names(f->dir) != 0)
         e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
     return e;
 }
 
-static gw_err part_free(gw_file *f, gw_err e) {
+static gw_err file_part_free(gw_file *f, gw_err e) {
     if (f->stream)
         fclose(f->stream);
     file_free(f);
@@ -189,10 +190,11 @@ gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name) {
     GW_TRY(file_new(&f, dir, name, true));
     int fd = open(f->temp, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0)
-        return part_free(f, gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno)));
-    gw_err e = part_begin(f, fd, 0);
+        return file_part_free(
+            f, gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno)));
+    gw_err e = file_part_begin(f, fd, 0);
     if (e != GW_OK)
-        return part_free(f, e);
+        return file_part_free(f, e);
     *out = f;
     return GW_OK;
 }
@@ -213,7 +215,7 @@ gw_err gw_file_sync(gw_file *f) {
 }
 
 /* Open a regular file of at least `bytes`; -1: it is not one. */
-static int open_long_enough(const char *path, int64_t bytes, int mode) {
+static int file_open_from(const char *path, int64_t bytes, int mode) {
     struct stat st;
     int fd = open(path, mode | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < bytes)) {
@@ -225,12 +227,12 @@ static int open_long_enough(const char *path, int64_t bytes, int mode) {
 }
 
 /* The file to resume: the part, or else the whole file. */
-static gw_err open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool *whole) {
-    *fd = open_long_enough(f->temp, bytes, mode);
+static gw_err file_open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool *whole) {
+    *fd = file_open_from(f->temp, bytes, mode);
     int why = errno;
     *whole = *fd < 0;
     if (*whole)
-        *fd = open_long_enough(f->path, bytes, mode);
+        *fd = file_open_from(f->path, bytes, mode);
     if (*fd >= 0)
         return GW_OK;
     why = why == ENOENT ? errno : why;
@@ -243,7 +245,7 @@ gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes) {
     int fd = -1;
     bool whole;
     GW_TRY(file_new(&f, dir, name, true));
-    gw_err e = open_kept(f, bytes, O_RDONLY, &fd, &whole);
+    gw_err e = file_open_kept(f, bytes, O_RDONLY, &fd, &whole);
     if (fd >= 0)
         close(fd);
     file_free(f);
@@ -255,21 +257,21 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
     int fd = -1;
     bool whole = false;
     GW_TRY(file_new(&f, dir, name, true));
-    gw_err e = open_kept(f, bytes, O_RDWR, &fd, &whole);
+    gw_err e = file_open_kept(f, bytes, O_RDWR, &fd, &whole);
     if (e == GW_OK && whole && rename(f->path, f->temp) != 0) {
         e = gw_fail(GW_ERR_INPUT, "cannot rename %s: %s", f->path, strerror(errno));
         close(fd);
     }
     if (e == GW_OK)
-        e = part_begin(f, fd, bytes);
+        e = file_part_begin(f, fd, bytes);
     if (e != GW_OK)
-        return part_free(f, e);
+        return file_part_free(f, e);
     f->keep = true;
     *out = f;
     return GW_OK;
 }
 
-static bool copy_bytes(int in, FILE *to, int64_t bytes) {
+static bool file_copy_bytes(int in, FILE *to, int64_t bytes) {
     char buf[65536];
     while (bytes > 0) {
         size_t want = bytes < (int64_t)sizeof buf ? (size_t)bytes : sizeof buf;
@@ -287,10 +289,10 @@ gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const
     int in = -1;
     bool whole;
     GW_TRY(file_new(&source, from, name, true));
-    gw_err e = open_kept(source, bytes, O_RDONLY, &in, &whole);
+    gw_err e = file_open_kept(source, bytes, O_RDONLY, &in, &whole);
     if (e == GW_OK)
         e = gw_file_create_part(&f, dir, name);
-    if (e == GW_OK && !copy_bytes(in, f->stream, bytes)) {
+    if (e == GW_OK && !file_copy_bytes(in, f->stream, bytes)) {
         e = gw_fail(GW_ERR_IO, "cannot copy %s to %s: %s", source->temp, f->temp, strerror(errno));
         gw_file_abandon(f);
     }

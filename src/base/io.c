@@ -120,7 +120,7 @@ static gw_err io_check_header(gw_io *io, const char *magic, uint32_t version) {
 }
 
 /* Read all up to the end. */
-static gw_err read_sum(gw_io *io) {
+static gw_err io_read_sum(gw_io *io) {
     char *piece = NULL;
     uint32_t stored = 0;
     gw_err e = gw_alloc(&piece, PIECE, 1);
@@ -139,8 +139,8 @@ static gw_err read_sum(gw_io *io) {
 }
 
 /* The same, then back to the first field. */
-static gw_err check_sum(gw_io *io) {
-    gw_err e = read_sum(io);
+static gw_err io_check_sum(gw_io *io) {
+    gw_err e = io_read_sum(io);
     io->at = HEADER;
     if (e == GW_OK && fseek(io->in, HEADER, SEEK_SET) != 0)
         e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", io->path, strerror(errno));
@@ -154,16 +154,16 @@ static gw_err io_check(gw_io *io, const char *magic, uint32_t version, size_t li
     if (bytes > limit)
         return gw_fail(GW_ERR_INPUT, "%s: %zu bytes, but a '%.8s' file has at most %zu", io->path,
                        bytes, magic, limit);
-    return check_sum(io);
+    return io_check_sum(io);
 }
 
-static gw_err check_whole(gw_io *io, uint64_t bytes, uint32_t crc32) {
+static gw_err io_check_whole(gw_io *io, uint64_t bytes, uint32_t crc32) {
     GW_TRY(gw_file_open(io->path, &io->in, &io->end));
     if (io->end != bytes || bytes < HEADER + sizeof(uint32_t))
         return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, not %llu", io->path, io->end,
                        (unsigned long long)bytes);
     io->end -= sizeof(uint32_t);
-    GW_TRY(read_sum(io));
+    GW_TRY(io_read_sum(io));
     if ((uint32_t)io->crc != crc32)
         return gw_fail(GW_ERR_INPUT, "%s: not the file that was written: checksum %08x, not %08x",
                        io->path, (uint32_t)io->crc, crc32);
@@ -174,7 +174,7 @@ gw_err gw_io_check(const char *path, uint64_t bytes, uint32_t crc32) {
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     io->path = strdup(path);
-    gw_err e = io->path ? check_whole(io, bytes, crc32) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = io->path ? io_check_whole(io, bytes, crc32) : gw_fail(GW_ERR_NOMEM, "out of memory");
     gw_io_abandon(io);
     return e;
 }
@@ -256,7 +256,7 @@ uint32_t gw_io_alike_sum(const gw_io *io) {
     return (uint32_t)io->alike;
 }
 
-static gw_err finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
+static gw_err io_finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
     *crc32 = (uint32_t)io->crc;
     GW_TRY(io_put(io, crc32, sizeof *crc32));
     *bytes = io->at;
@@ -266,7 +266,7 @@ static gw_err finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
 }
 
 gw_err gw_io_close_with(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
-    gw_err e = finish_file(io, bytes, crc32);
+    gw_err e = io_finish_file(io, bytes, crc32);
     gw_io_abandon(io);
     return e;
 }
@@ -276,7 +276,7 @@ gw_err gw_io_close(gw_io *io) {
     if (io->file) {
         uint64_t bytes;
         uint32_t crc;
-        e = finish_file(io, &bytes, &crc);
+        e = io_finish_file(io, &bytes, &crc);
     } else if (io->loading && io->at != io->end) {
         e = io_damaged(io, "holds more than this gradwire knows");
     }

@@ -11,7 +11,7 @@
 
 /* Steps walk the arenas from end to end, and sparse updates jump about in them: with 4 KiB pages
  * address translation takes a tenth of a step. Only a hint to the kernel. */
-static void want_large_pages(void *p, size_t bytes) {
+static void mem_want_large_pages(void *p, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     madvise(p, bytes, MADV_HUGEPAGE);
 #else
@@ -30,7 +30,7 @@ gw_err gw_alloc(void *out, size_t count, size_t size) {
     if (posix_memalign(&p, large ? GW_LARGE_PAGE : GW_ALIGN, bytes) != 0)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
     if (large) /* before the first write, which would map small pages */
-        want_large_pages(p, bytes);
+        mem_want_large_pages(p, bytes);
     memset(p, 0, bytes);
     memcpy(out, &p, sizeof p);
     return GW_OK;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 /* Why an entry of a plugin cannot be used, as a message. */
-static gw_err check_entry(const gw_registry *reg, const char *path, const gw_entry *entry) {
+static gw_err registry_check(const gw_registry *reg, const char *path, const gw_entry *entry) {
     if (entry->abi != reg->abi) /* first: all else may lie elsewhere */
         return gw_fail(GW_ERR_INPUT,
                        "%s plugin %s: built for abi %d, this gradwire has %d: rebuild it",
@@ -23,7 +23,7 @@ static gw_err check_entry(const gw_registry *reg, const char *path, const gw_ent
     return GW_OK;
 }
 
-static gw_err load_plugin(const gw_registry *reg, const char *path, const gw_entry **entry) {
+static gw_err registry_load(const gw_registry *reg, const char *path, const gw_entry **entry) {
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* the loader would wait for a pipe */
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: is no file: name a shared object", reg->kind,
@@ -32,7 +32,7 @@ static gw_err load_plugin(const gw_registry *reg, const char *path, const gw_ent
     if (!so)
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: %s", reg->kind, path, dlerror());
     const gw_entry *found = dlsym(so, reg->symbol);
-    gw_err e = found ? check_entry(reg, path, found)
+    gw_err e = found ? registry_check(reg, path, found)
                      : gw_fail(GW_ERR_INPUT, "%s plugin %s: exports no '%s'", reg->kind, path,
                                reg->symbol);
     if (e != GW_OK) {
@@ -43,7 +43,7 @@ static gw_err load_plugin(const gw_registry *reg, const char *path, const gw_ent
     return GW_OK;
 }
 
-static gw_err find_builtin(const gw_registry *reg, const char *name, const gw_entry **entry) {
+static gw_err registry_builtin(const gw_registry *reg, const char *name, const gw_entry **entry) {
     const char *names[256];
     size_t n = 0;
     for (; reg->entries[n] && n < 256; n++) {
@@ -65,5 +65,5 @@ static gw_err find_builtin(const gw_registry *reg, const char *name, const gw_en
 }
 
 gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry) {
-    return strchr(name, '/') ? load_plugin(reg, name, entry) : find_builtin(reg, name, entry);
+    return strchr(name, '/') ? registry_load(reg, name, entry) : registry_builtin(reg, name, entry);
 }

@@ -37,7 +37,7 @@ gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts) {
 }
 
 /* Names come from a file and become paths. */
-static bool is_mark(const char *name, const json_t *bytes) {
+static bool rows_is_mark(const char *name, const json_t *bytes) {
     return *name && *name != '.' && !strchr(name, '/') && json_is_integer(bytes) &&
            json_integer_value(bytes) >= 0;
 }
@@ -48,7 +48,7 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
     if (!json_is_object(marks))
         return gw_fail(GW_ERR_INPUT, "the checkpoint does not say how long the files of rows were");
     json_object_foreach((json_t *)marks, name, bytes) {
-        if (!is_mark(name, bytes))
+        if (!rows_is_mark(name, bytes))
             return gw_fail(GW_ERR_INPUT, "the checkpoint marks '%s', which is not a file of rows",
                            name);
     }
@@ -152,7 +152,7 @@ bool gw_rows_lack(const gw_rows *r) {
     return r->lack;
 }
 
-static bool was_opened(const gw_rows *r, const char *name) {
+static bool rows_was_opened(const gw_rows *r, const char *name) {
     for (int i = 0; i < r->n; i++)
         if (strcmp(r->files[i].name, name) == 0)
             return true;
@@ -160,11 +160,11 @@ static bool was_opened(const gw_rows *r, const char *name) {
 }
 
 /* Marks of this folder that this start does not use: a later one may. */
-static gw_err mark_others(const gw_rows *r, json_t *all) {
+static gw_err rows_mark_others(const gw_rows *r, json_t *all) {
     const char *name;
     json_t *mark;
     json_object_foreach(r->marks, name, mark) {
-        if (!r->from && !was_opened(r, name) && json_object_set(all, name, mark) != 0)
+        if (!r->from && !rows_was_opened(r, name) && json_object_set(all, name, mark) != 0)
             return gw_fail(GW_ERR_NOMEM, "out of memory");
     }
     return GW_OK;
@@ -172,7 +172,7 @@ static gw_err mark_others(const gw_rows *r, json_t *all) {
 
 gw_err gw_rows_mark(gw_rows *r, json_t **marks) {
     json_t *all = json_object();
-    gw_err e = all ? mark_others(r, all) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = all ? rows_mark_others(r, all) : gw_fail(GW_ERR_NOMEM, "out of memory");
     for (int i = 0; e == GW_OK && i < r->n; i++) {
         int64_t bytes = 0;
         if (!r->files[i].file)
@@ -212,7 +212,7 @@ gw_err gw_rows_finish(gw_rows *r) {
         return GW_OK;
     json_object_foreach(r->marks, name, mark) {
         gw_file *file = NULL;
-        if (was_opened(r, name))
+        if (rows_was_opened(r, name))
             continue;
         GW_TRY(gw_file_resume_part(&file, r->dir, name, json_integer_value(mark)));
         GW_TRY(gw_file_commit(file));

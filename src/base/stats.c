@@ -14,7 +14,7 @@ static int stats_ascending(const void *a, const void *b) {
 
 /* The interval is [x(k), x(n+1-k)], counted from 1, for the largest k such that n fair tosses give
  * fewer than k heads with probability at most 2.5%; 0: none exists. */
-static int interval_rank(int n) {
+static int stats_interval_rank(int n) {
     enum { EXACT = 1000 }; /* 2^-n must be a normal double */
     if (n > EXACT)
         return (int)floor(0.5 * n - 0.98 * sqrt(n));
@@ -44,7 +44,7 @@ double gw_stats_median(double *x, int n) {
 
 gw_stats gw_stats_of(double *x, int n) {
     double median = gw_stats_median(x, n);
-    int k = interval_rank(n), p95 = (95 * n + 99) / 100;
+    int k = stats_interval_rank(n), p95 = (95 * n + 99) / 100;
     return (gw_stats){.n = n,
                       .min = x[0],
                       .median = median,

@@ -120,7 +120,7 @@ gw_err gw_table_read(gw_table_reader *r, void *row, bool *more) {
                        (long long)r->line);
     line[len - 1] = '\0';
     if (!table_row(r->table, line, row))
-        return gw_fail(GW_ERR_INPUT, "%s: line %lld is no row of %s", r->path, (long long)r->line,
-                       r->table->file);
+        return gw_fail(GW_ERR_INPUT, "%s: line %lld is not a row of %s", r->path,
+                       (long long)r->line, r->table->file);
     return GW_OK;
 }

@@ -67,7 +67,7 @@ typedef struct gw_table_reader {
 } gw_table_reader;
 
 /** The next row; of *row the columns alone are set. *more false: there is none. GW_ERR_INPUT:
- *  another header, or a line that is no row. */
+ *  another header, or a line that does not parse as a row. */
 gw_err gw_table_read(gw_table_reader *r, void *row, bool *more);
 
 #endif
