@@ -174,7 +174,8 @@ static gw_err fill(json_t *document) {
     for (const gw_command *const *c = gw_commands; *c; c++)
         json_array_append_new(all, described((*c)->name, (*c)->summary, (*c)->opts));
     gw_tool tools[GW_TOOLS_MOST];
-    size_t n = gw_tools_find(tools);
+    size_t n;
+    GW_TRY(gw_tools_find(tools, &n));
     json_object_set_new(document, "tools", all = json_array());
     for (size_t i = 0; i < n; i++)
         json_array_append_new(all, described(tools[i].name, tools[i].summary, NULL));

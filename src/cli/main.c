@@ -18,7 +18,10 @@ int gw_cli_fail(gw_err e) {
 static gw_tool tools[GW_TOOLS_MOST];
 
 static int help(void) {
-    size_t count = gw_tools_find(tools);
+    size_t count;
+    gw_err e = gw_tools_find(tools, &count);
+    if (e != GW_OK)
+        return gw_cli_refuse(e);
     printf("gradwire " GW_VERSION ": data-parallel training over MPI, and where each batch's "
            "time goes\n\nusage: gradwire COMMAND [options]      (under mpiexec for more ranks)"
            "\n\ncommands:\n");
@@ -50,7 +53,8 @@ static const gw_command *find(const char *name) {
 static gw_err run_tool(char **argv) {
     const char *names[GW_TOOLS_MOST + 32];
     char all[512] = "";
-    size_t commands = 0, count = gw_tools_find(tools);
+    size_t commands = 0, count;
+    GW_TRY(gw_tools_find(tools, &count));
     for (; gw_commands[commands]; commands++)
         names[commands] = gw_commands[commands]->name;
     for (size_t i = 0; i < count; i++) {

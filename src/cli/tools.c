@@ -13,20 +13,27 @@
 
 static const char prefix[] = "gradwire-";
 
-/* The path of a tool; of all: NAME is "". */
-static void tool_path(char path[PATH_MAX], const char *name) {
+/* The folder that this program lies in. */
+static gw_err tools_folder(char path[PATH_MAX]) {
     ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
     path[n > 0 ? n : 0] = '\0';
     char *end = strrchr(path, '/');
-    size_t at = end ? (size_t)(end - path) : 0;
-    gw_text_print(path + at, PATH_MAX - at, "/%s%s", prefix, name);
+    if (!end)
+        return gw_fail(GW_ERR_INPUT, "/proc/self/exe: cannot tell where gradwire's tools are: %s",
+                       strerror(errno));
+    *end = '\0';
+    return GW_OK;
 }
 
-static int tool_named(const struct dirent *entry) {
+static void tools_join(char path[2 * PATH_MAX], const char *folder, const char *name) {
+    snprintf(path, 2 * PATH_MAX, "%s/%s%s", folder, prefix, name);
+}
+
+static int tools_match(const struct dirent *entry) {
     return strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0;
 }
 
-static void read_summary(gw_tool *tool, const char *path) {
+static void tools_read_summary(gw_tool *tool, const char *path) {
     char line[256] = "", head[64];
     FILE *in = fopen(path, "r");
     for (int i = 0; in && i < 2 && fgets(line, sizeof line, in); i++)
@@ -39,29 +46,29 @@ static void read_summary(gw_tool *tool, const char *path) {
     gw_text_line(tool->summary);
 }
 
-size_t gw_tools_find(gw_tool tools[GW_TOOLS_MOST]) {
-    char path[PATH_MAX];
+gw_err gw_tools_find(gw_tool tools[GW_TOOLS_MOST], size_t *count) {
+    char folder[PATH_MAX], path[2 * PATH_MAX];
     struct dirent **found = NULL;
     size_t n = 0;
-    tool_path(path, "");
-    *strrchr(path, '/') = '\0';
-    int all = scandir(path, &found, tool_named, alphasort);
+    GW_TRY(tools_folder(folder));
+    int all = scandir(folder, &found, tools_match, alphasort);
     for (int i = 0; i < all; i++) {
         gw_tool *tool = &tools[n];
         const char *name = found[i]->d_name + sizeof prefix - 1;
-        tool_path(path, name);
+        tools_join(path, folder, name);
         if (n < GW_TOOLS_MOST && strlen(name) < sizeof tool->name && access(path, X_OK) == 0) {
             gw_text_copy(tool->name, sizeof tool->name, name);
-            read_summary(tool, path);
+            tools_read_summary(tool, path);
             n++;
         }
         free(found[i]);
     }
     free(found);
-    return n;
+    *count = n;
+    return GW_OK;
 }
 
-static bool first_rank(void) {
+static bool tools_first_rank(void) {
     static const char *const ranks[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
                                         "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
@@ -73,10 +80,11 @@ static bool first_rank(void) {
 }
 
 gw_err gw_tool_run(const char *name, char **argv) {
-    char path[PATH_MAX];
-    if (!first_rank())
+    char folder[PATH_MAX], path[2 * PATH_MAX];
+    if (!tools_first_rank())
         exit(0);
-    tool_path(path, name);
+    GW_TRY(tools_folder(folder));
+    tools_join(path, folder, name);
     execv(path, argv);
     return gw_fail(GW_ERR_INPUT, "%s: %s", path, strerror(errno));
 }
