@@ -18,10 +18,8 @@ int gw_cli_start(const gw_command *c, int argc, char **argv) {
     if (c->parses)
         return c->run(NULL, argc, argv);
     gw_err e = gw_args_new(&args, c->opts);
-    if (e == GW_OK)
-        e = gw_args_argv(args, c->name, argc, argv, NULL);
-    if (e == GW_OK)
-        e = gw_args_check(args, c->rules, c->name);
+    GW_THEN(e, gw_args_argv(args, c->name, argc, argv, NULL));
+    GW_THEN(e, gw_args_check(args, c->rules, c->name));
     int status = e == GW_OK ? c->run(args, argc, argv) : gw_cli_refuse(e);
     gw_args_free(args);
     return status;

@@ -231,8 +231,7 @@ static void check_events(void) {
     gw_counters *counters = NULL;
     gw_counters_report report = {0};
     gw_err e = gw_group_choose(&choice, "auto", NULL);
-    if (e == GW_OK)
-        e = gw_counters_open(&counters, &report, &gw_counters_papi, choice, 1);
+    GW_THEN(e, gw_counters_open(&counters, &report, &gw_counters_papi, choice, 1));
     if (e != GW_OK)
         gw_text_print(report.reason, sizeof report.reason, "%s", gw_err_text());
     static const char *const bounds[] = {"", ", a lower bound", ", an upper bound"};
@@ -344,8 +343,7 @@ static int doctor(const gw_args *args, int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     gw_err e = gw_agree(MPI_COMM_WORLD, GW_OK); /* a rank may have refused its command line */
-    if (e == GW_OK)
-        e = diagnose(args, provided);
+    GW_THEN(e, diagnose(args, provided));
     int status = e == GW_OK ? 0 : rank == 0 ? gw_cli_fail(e) : gw_err_status(e);
     MPI_Finalize();
     return status;

@@ -53,8 +53,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     e = gw_agree(MPI_COMM_WORLD, e != GW_OK ? e : check_level(level, provided));
     bool own = false;
-    if (e == GW_OK)
-        e = body(ctx, MPI_COMM_WORLD, &own);
+    GW_THEN(e, body(ctx, MPI_COMM_WORLD, &own));
     if (own || gw_err_alone(e)) {
         fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
         /* A launcher that hears of the abort ends the job at once, and with it what it has not read

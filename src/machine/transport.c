@@ -145,12 +145,10 @@ gw_err gw_transport_byte(bool oversubscribed, MPI_Comm comm, double *s) {
     GW_MPI(MPI_Comm_rank(comm, &p.rank));
     GW_MPI(MPI_Comm_size(comm, &p.ranks));
     gw_err e = gw_alloc(&p.out, MESSAGE, 1);
-    if (e == GW_OK)
-        e = gw_alloc(&p.in, MESSAGE, 1);
+    GW_THEN(e, gw_alloc(&p.in, MESSAGE, 1));
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = gw_transport_measure(&(gw_transport_job){NULL, pair_start, pair_test, &p},
-                                 oversubscribed, comm, s);
+    GW_THEN(e, gw_transport_measure(&(gw_transport_job){NULL, pair_start, pair_test, &p},
+                                    oversubscribed, comm, s));
     free(p.out);
     free(p.in);
     *s /= MESSAGE;

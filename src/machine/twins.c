@@ -288,8 +288,7 @@ static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *co
     k.ticket = (uint64_t)1 << 40; /* beyond any warm-up: what the run is like for long */
     float *memory = NULL;
     gw_err e = gw_codec_join(codec, s->joined);
-    if (e == GW_OK)
-        e = gw_alloc(&memory, 2 * k.n, sizeof *memory);
+    GW_THEN(e, gw_alloc(&memory, 2 * k.n, sizeof *memory));
     if (e == GW_OK) {
         k.cap = gw_codec_bound(codec, k.n);
         e = gw_alloc(&k.wire, k.cap, 1);

@@ -36,19 +36,16 @@ gw_err gw_collect_rows(const gw_table *t, FILE *to, void *rows, int n, MPI_Comm 
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
     gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
-    if (e == GW_OK)
-        e = gw_alloc(&chunk, CHUNK, t->row);
+    GW_THEN(e, gw_alloc(&chunk, CHUNK, t->row));
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Gather(&n, 1, MPI_INT, count, 1, MPI_INT, 0, comm), "MPI_Gather");
+    GW_THEN(e, gw_mpi_check(MPI_Gather(&n, 1, MPI_INT, count, 1, MPI_INT, 0, comm), "MPI_Gather"));
     if (e == GW_OK && rank > 0)
         e = collect_send(t, rows, n, comm);
     else if (e == GW_OK)
         gw_table_write(t, to, rows, (size_t)n);
     for (int r = 1; e == GW_OK && rank == 0 && r < ranks; r++)
         e = collect_from(t, to, chunk, count[r], r, comm);
-    if (e == GW_OK)
-        e = gw_table_write(t, to, NULL, 0);
+    GW_THEN(e, gw_table_write(t, to, NULL, 0));
     free(count);
     free(chunk);
     return gw_agree(comm, e);

@@ -102,11 +102,9 @@ static gw_err spread(const told *mine, int n, told *of, const int *count, const 
     GW_MPI(MPI_Type_contiguous((int)sizeof *mine, MPI_BYTE, &type));
     gw_err e = gw_mpi_check(MPI_Type_commit(&type), "MPI_Type_commit");
     MPI_Request request;
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Iallgatherv(mine, n, type, of, count, at, type, comm, &request),
-                         "MPI_Iallgatherv");
-    if (e == GW_OK)
-        e = gw_wait(&request);
+    GW_THEN(e, gw_mpi_check(MPI_Iallgatherv(mine, n, type, of, count, at, type, comm, &request),
+                            "MPI_Iallgatherv"));
+    GW_THEN(e, gw_wait(&request));
     MPI_Type_free(&type);
     return e;
 }
@@ -115,21 +113,17 @@ static gw_err tell_all(gw_arrival *all, size_t n, int rank, int ranks, MPI_Comm 
     told *mine = NULL, *of = NULL;
     int *count = NULL, *at = NULL, own = (int)n;
     gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
-    if (e == GW_OK)
-        e = gw_alloc(&at, (size_t)ranks + 1, sizeof *at);
-    if (e == GW_OK)
-        e = gw_alloc(&mine, n, sizeof *mine);
+    GW_THEN(e, gw_alloc(&at, (size_t)ranks + 1, sizeof *at));
+    GW_THEN(e, gw_alloc(&mine, n, sizeof *mine));
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Allgather(&own, 1, MPI_INT, count, 1, MPI_INT, comm), "MPI_Allgather");
+    GW_THEN(
+        e, gw_mpi_check(MPI_Allgather(&own, 1, MPI_INT, count, 1, MPI_INT, comm), "MPI_Allgather"));
     for (int r = 0; e == GW_OK && r < ranks; r++)
         at[r + 1] = at[r] + count[r];
-    if (e == GW_OK)
-        e = gw_agree(comm, gw_alloc(&of, (size_t)at[ranks], sizeof *of));
+    GW_THEN(e, gw_agree(comm, gw_alloc(&of, (size_t)at[ranks], sizeof *of)));
     for (size_t i = 0; e == GW_OK && i < n; i++)
         mine[i] = (told){all[i].x, all[i].mine_s};
-    if (e == GW_OK)
-        e = spread(mine, own, of, count, at, comm);
+    GW_THEN(e, spread(mine, own, of, count, at, comm));
     for (size_t i = 0; e == GW_OK && i < n; i++)
         look_up(&all[i], of, at, rank, ranks);
     free(count);
@@ -151,8 +145,7 @@ gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
     if (!same)
         return tell_all(all, n, rank, ranks, comm);
     gw_err e = gw_agree(comm, gw_alloc(&latest, n, sizeof *latest));
-    if (e == GW_OK)
-        e = reduce(all, n, rank, latest, comm);
+    GW_THEN(e, reduce(all, n, rank, latest, comm));
     free(latest);
     return e;
 }

@@ -72,12 +72,9 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
         gw_batch_table_make(&r->table, NULL, 0);
         e = gw_alloc(&r->rows, (size_t)rows, sizeof *r->rows);
     }
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_rank(comm, &r->rank), "MPI_Comm_rank");
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size");
-    if (e == GW_OK)
-        e = make_type(r);
+    GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &r->rank), "MPI_Comm_rank"));
+    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size"));
+    GW_THEN(e, make_type(r));
     for (int i = 0; e == GW_OK && i < 2; i++)
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
     if (e == GW_OK && r->rank == 0)
@@ -263,13 +260,10 @@ gw_err gw_record_flush(gw_record *r) {
     gw_batch_row *all = NULL;
     size_t ranks = r->rank == 0 ? (size_t)r->ranks : 0;
     gw_err e = r->held <= INT32_MAX ? GW_OK : gw_fail(GW_ERR_INTERNAL, "too many rows at once");
-    if (e == GW_OK)
-        e = gw_alloc(&count, ranks, sizeof *count);
-    if (e == GW_OK)
-        e = gw_alloc(&at, ranks, sizeof *at);
+    GW_THEN(e, gw_alloc(&count, ranks, sizeof *count));
+    GW_THEN(e, gw_alloc(&at, ranks, sizeof *at));
     e = gw_agree(r->comm, e);
-    if (e == GW_OK)
-        e = flush(r, count, at, &all);
+    GW_THEN(e, flush(r, count, at, &all));
     free(count);
     free(at);
     free(all);

@@ -147,9 +147,8 @@ static gw_err find_leaders(gw_sync *s) {
     if (e == GW_OK && s->rank == 0)
         e = gw_alloc(&leads, (size_t)ranks, sizeof *leads);
     e = gw_agree(s->comm, e);
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Gather(&lead, 1, MPI_INT, leads, 1, MPI_INT, 0, s->comm),
-                         "MPI_Gather");
+    GW_THEN(e, gw_mpi_check(MPI_Gather(&lead, 1, MPI_INT, leads, 1, MPI_INT, 0, s->comm),
+                            "MPI_Gather"));
     for (int r = 1, h = 0; e == GW_OK && leads && r < ranks; r++)
         if (leads[r])
             s->leaders[h++] = r;
@@ -176,8 +175,7 @@ gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm) {
     s->zero = gw_ledger_zero();
     s->resolution_s = resolution(s->ticks);
     gw_err e = open_hosts(s, setup && setup->apart, comm);
-    if (e == GW_OK)
-        e = gw_sync_again(s);
+    GW_THEN(e, gw_sync_again(s));
     if (e != GW_OK) {
         gw_sync_close(s);
         return e;

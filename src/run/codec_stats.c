@@ -195,14 +195,10 @@ static gw_err samples_state(gw_codec_stats *st, gw_io *io) {
         since[l] =
             (gw_coded){now[l].bytes - st->before[l].bytes, now[l].floats - st->before[l].floats};
     gw_err e = gw_io_field(io, "samples", &st->samples, sizeof st->samples);
-    if (e == GW_OK)
-        e = gw_io_field(io, "sums", st->sum, n * sizeof *st->sum);
-    if (e == GW_OK)
-        e = gw_io_field(io, "coded", since, n * sizeof *since);
-    if (e == GW_OK)
-        e = gw_io_field(io, "spans", &own, sizeof own);
-    if (e == GW_OK)
-        e = gw_io_field(io, "own", st->own, n * sizeof *st->own);
+    GW_THEN(e, gw_io_field(io, "sums", st->sum, n * sizeof *st->sum));
+    GW_THEN(e, gw_io_field(io, "coded", since, n * sizeof *since));
+    GW_THEN(e, gw_io_field(io, "spans", &own, sizeof own));
+    GW_THEN(e, gw_io_field(io, "own", st->own, n * sizeof *st->own));
     if (e == GW_OK && (own < 0 || own > st->s.n_layers))
         e = gw_fail(GW_ERR_INPUT, "codec stats: %lld spans", (long long)own);
     if (e == GW_OK && gw_io_loading(io))
@@ -251,8 +247,7 @@ static gw_err reduce_rows(gw_codec_stats *st, int epoch) {
         double copies = 0;
         for (int o = 0; o < st->n_own; o++)
             copies += (double)gw_span_common(st->own[o], st->s.layers[l]).n;
-        if (e == GW_OK)
-            e = gw_allreduce(MPI_IN_PLACE, &copies, 1, MPI_DOUBLE, MPI_SUM, st->comm);
+        GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &copies, 1, MPI_DOUBLE, MPI_SUM, st->comm));
         copies /= (double)st->s.layers[l].n;
         st->rows[l] =
             (gw_codec_row){.epoch = epoch,
@@ -340,10 +335,8 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
         st->comm = comm;
         e = gw_mpi_check(MPI_Comm_rank(comm, &st->rank), "MPI_Comm_rank");
     }
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_size(comm, &st->ranks), "MPI_Comm_size");
-    if (e == GW_OK)
-        e = allocate(st);
+    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &st->ranks), "MPI_Comm_size"));
+    GW_THEN(e, allocate(st));
     e = gw_agree(comm, e);
     if (e != GW_OK) {
         gw_codec_stats_close(st);

@@ -94,8 +94,7 @@ static gw_err gather(const gw_replicas *r, const uint32_t *mine) {
     gw_err e = gw_mpi_check(
         MPI_Allgather(mine, r->n_layers, MPI_UINT32_T, all, r->n_layers, MPI_UINT32_T, r->comm),
         "MPI_Allgather");
-    if (e == GW_OK)
-        e = gw_replicas_tell(r->step, all, ranks, r->n_layers);
+    GW_THEN(e, gw_replicas_tell(r->step, all, ranks, r->n_layers));
     free(all);
     return e;
 }

@@ -184,8 +184,7 @@ static gw_err meet(MPI_Comm comm) {
     GW_TRY(gw_shared_open(&memory, comm));
     gw_err e = gw_agree(comm, gw_shared_alloc(memory, sizeof(board), &mine));
     gw_peer *peers = NULL;
-    if (e == GW_OK)
-        e = gw_agree(comm, gw_last_words_peers(&peers, memory));
+    GW_THEN(e, gw_agree(comm, gw_last_words_peers(&peers, memory)));
     if (e != GW_OK) {
         free(peers);
         gw_shared_close(memory);

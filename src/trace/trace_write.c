@@ -432,13 +432,11 @@ gw_err gw_trace_write(const char *dir, const gw_sync *sync, MPI_Comm comm) {
     if (listens)
         gw_trace_pause();
     gw_err e = listens ? writer_collect(&mine, sync) : gw_fail(GW_ERR_INTERNAL, "no trace is open");
-    if (e == GW_OK)
-        e = gw_alloc(&o.text, PIECE, 1);
+    GW_THEN(e, gw_alloc(&o.text, PIECE, 1));
     if (e == GW_OK && rank == 0)
         e = writer_open(&w, dir, comm);
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = gw_agree(comm, writer_exchange(&w, rank, &mine, &o, comm));
+    GW_THEN(e, gw_agree(comm, writer_exchange(&w, rank, &mine, &o, comm)));
     gw_file_abandon(w.file);
     free(w.dropped);
     free(o.text);

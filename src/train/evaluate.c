@@ -51,8 +51,7 @@ gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm c
     uint32_t *idx = NULL;
     uint8_t *labels = NULL;
     gw_err e = gw_alloc(&idx, (size_t)chunk, sizeof *idx);
-    if (e == GW_OK)
-        e = gw_alloc(&labels, (size_t)chunk, 1);
+    GW_THEN(e, gw_alloc(&labels, (size_t)chunk, 1));
     e = gw_agree(comm, e);
     tally sum = {0};
     if (e == GW_OK) {

@@ -137,8 +137,7 @@ static gw_err settle(gw_rig *r) {
     gw_batch_cost cost;
     gw_ledger_begin();
     gw_err e = gw_step_settle(&r->stepper);
-    if (e == GW_OK)
-        e = gw_session_settle(r->session);
+    GW_THEN(e, gw_session_settle(r->session));
     gw_ledger_end(&cost);
     return e;
 }
