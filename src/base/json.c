@@ -1,6 +1,9 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
 
 json_t *gw_json_number(double x) {
     return isfinite(x) ? json_real(x) : json_null();
@@ -8,6 +11,38 @@ json_t *gw_json_number(double x) {
 
 json_t *gw_json_text(const char *text) {
     return text && *text ? json_string(text) : json_null();
+}
+
+static json_t *json_value(char type, va_list *values) {
+    switch (type) {
+    case 'i': return json_integer(va_arg(*values, int));
+    case 'I': return json_integer((json_int_t)va_arg(*values, int64_t));
+    case 'f': return gw_json_number(va_arg(*values, double));
+    case 'b': return json_boolean(va_arg(*values, int));
+    case 't': return gw_json_text(va_arg(*values, const char *));
+    case 'o': return va_arg(*values, json_t *);
+    default: break;
+    }
+    const char *text = va_arg(*values, const char *);
+    return text ? json_string(text) : json_null();
+}
+
+json_t *gw_json_add(json_t *to, const char *members, ...) {
+    int bad = 0;
+    va_list values;
+    va_start(values, members);
+    for (const char *at = members; *at; at += strspn(at, " ")) {
+        char key[64];
+        int len = (int)strcspn(at, ":");
+        snprintf(key, sizeof key, "%.*s", len, at);
+        bad |= json_object_set_new(to, key, json_value(at[len + 1], &values));
+        at += len + 2;
+    }
+    va_end(values);
+    if (!bad)
+        return to;
+    json_decref(to);
+    return NULL;
 }
 
 void gw_json_stats(json_t *to, const char *name, const char *unit, const gw_stats *s) {

@@ -14,6 +14,15 @@ json_t *gw_json_number(double x);
 /** A text; null for NULL and "". */
 json_t *gw_json_text(const char *text);
 
+/** Add members to the object `to` and return it. `members` is "NAME:TYPE NAME:TYPE ..", and then come
+ *  their values: i int, I int64_t or uint64_t, f double (not finite: null), b bool, s text (NULL:
+ *  null), t text as gw_json_text takes it, o json_t * (the object owns it). NULL, and `to` is freed:
+ *  out of memory, or a text that is not UTF-8. */
+json_t *gw_json_add(json_t *to, const char *members, ...);
+
+/** A new object of such members. */
+#define gw_json_object(...) gw_json_add(json_object(), __VA_ARGS__)
+
 /** Set the members NAMEUNIT, NAME_ci_lowUNIT and NAME_ci_highUNIT of `to`: the median and its
  *  interval. */
 void gw_json_stats(json_t *to, const char *name, const char *unit, const gw_stats *s);

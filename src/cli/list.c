@@ -5,7 +5,7 @@
 #include "cli/tools.h"
 #include "comm/strategy.h"
 
-#include <string.h>
+#include <math.h>
 
 static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
                                "print these, and the commands with their options, as JSON"},
@@ -15,14 +15,15 @@ static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
 
 static gw_err state_strategy(const gw_entry *e, json_t **out) {
     const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
-    *out = json_pack("{s:b, s:b, s:s}", "synchronous", ops->traits & GW_STRATEGY_SYNCHRONOUS,
-                     "exact", ops->traits & GW_STRATEGY_EXACT, "sends", ops->formula);
+    *out = gw_json_object("synchronous:b exact:b sends:s",
+                          (ops->traits & GW_STRATEGY_SYNCHRONOUS) != 0,
+                          (ops->traits & GW_STRATEGY_EXACT) != 0, ops->formula);
     return GW_OK;
 }
 
 static gw_err state_algo(const gw_entry *e, json_t **out) {
     const gw_algo_ops *ops = (const gw_algo_ops *)e; /* head is the first member */
-    *out = json_pack("{s:s}", "sends", ops->formula);
+    *out = gw_json_object("sends:s", ops->formula);
     return GW_OK;
 }
 
@@ -38,10 +39,9 @@ static gw_err state_codec(const gw_entry *e, json_t **out) {
     gw_codec c;
     GW_TRY(gw_codec_open(&c, &GW_SPEC_NAMED(e->name)));
     double bits = gw_codec_bits(&c, 1 << 20);
-    *out = json_pack("{s:o, s:s, s:b, s:b, s:b}", "bits_per_element",
-                     bits > 0 ? json_real(bits) : json_null(), "error", error_of(c.caps), "sparse",
-                     c.caps & GW_CODEC_SPARSE, "mpi_sums", gw_codec_summable(&c), "stage",
-                     c.ops->pack != NULL);
+    *out = gw_json_object("bits_per_element:f error:s sparse:b mpi_sums:b stage:b",
+                          bits > 0 ? bits : NAN, error_of(c.caps), (c.caps & GW_CODEC_SPARSE) != 0,
+                          gw_codec_summable(&c), c.ops->pack != NULL);
     gw_codec_close(&c);
     return GW_OK;
 }
@@ -124,14 +124,13 @@ static gw_err print_text(void) {
 static json_t *options_json(const gw_opt *options) {
     json_t *all = json_array();
     for (const gw_opt *o = options; o && o->name; o++)
-        json_array_append_new(all, json_pack("{s:s, s:s?, s:s?, s:s}", "name", o->name, "value",
-                                             gw_opt_meta(o), "default", o->def, "help", o->help));
+        json_array_append_new(all, gw_json_object("name:s value:s default:s help:s", o->name,
+                                                  gw_opt_meta(o), o->def, o->help));
     return all;
 }
 
 static json_t *described(const char *name, const char *summary, const gw_opt *options) {
-    return json_pack("{s:s, s:s, s:o}", "name", name, "summary", summary, "options",
-                     options_json(options));
+    return gw_json_object("name:s summary:s options:o", name, summary, options_json(options));
 }
 
 /* By command, and by option: the others that it, or some value of it, needs or excludes. */
@@ -183,8 +182,8 @@ static gw_err fill(json_t *document) {
 }
 
 static gw_err print_json(void) {
-    json_t *document = json_pack("{s:i, s:o, s:o}", "schema", 1, "needs", rules_json(true),
-                                 "excludes", rules_json(false));
+    json_t *document =
+        gw_json_object("schema:i needs:o excludes:o", 1, rules_json(true), rules_json(false));
     gw_err e = fill(document);
     if (e == GW_OK && json_dumpf(document, stdout, JSON_INDENT(2)) != 0)
         e = gw_fail(GW_ERR_NOMEM, "list: out of memory");

@@ -15,25 +15,26 @@ enum { MOST_BYTES = 1 << 20 };
 /* ---- writing ---- */
 
 static json_t *pair(const gw_ceiling_pair *p) {
-    return json_pack("{s:o, s:o}", "one", gw_json_number(p->one), "all", gw_json_number(p->all));
+    return gw_json_object("one:f all:f", p->one, p->all);
 }
 
 static json_t *caches(const gw_ceilings *c) {
     json_t *all = json_array();
     for (int l = 0; l < GW_CACHES; l++)
-        json_array_append_new(all, json_pack("{s:s, s:I, s:i}", "level", gw_level_name(l), "bytes",
-                                             (json_int_t)c->caches[l].bytes, "cpus_sharing",
-                                             c->caches[l].sharers));
+        json_array_append_new(all,
+                              gw_json_object("level:s bytes:I cpus_sharing:i", gw_level_name(l),
+                                             c->caches[l].bytes, c->caches[l].sharers));
     return all;
 }
 
 static json_t *levels(const gw_ceilings *c) {
     json_t *all = json_array();
     for (int l = 0; l < GW_LEVELS; l++)
-        json_array_append_new(all, json_pack("{s:s, s:I, s:o, s:o}", "level", gw_level_name(l),
-                                             "working_set_bytes", (json_int_t)c->level[l].bytes,
-                                             "read_bytes_per_s", pair(&c->level[l].read),
-                                             "update_bytes_per_s", pair(&c->level[l].update)));
+        json_array_append_new(
+            all,
+            gw_json_object("level:s working_set_bytes:I read_bytes_per_s:o update_bytes_per_s:o",
+                           gw_level_name(l), c->level[l].bytes, pair(&c->level[l].read),
+                           pair(&c->level[l].update)));
     return all;
 }
 
@@ -45,12 +46,12 @@ static json_t *times(const gw_ceilings *c) {
 }
 
 json_t *gw_ceilings_json(const gw_ceilings *c) {
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:I, s:o, s:o, s:o, s:o, s:o}",
-                     "gradwire_ceilings", GW_CEILINGS_FORMAT, "host", c->host, "cpu", c->cpu,
-                     "kernels", c->kernels, "threads", c->threads, "all_threads", c->all_threads,
-                     "oversubscribed", c->oversubscribed, "measured_at", (json_int_t)c->measured_at,
-                     "caches", caches(c), "fma_flops_per_s", pair(&c->fma), "copy_bytes_per_s",
-                     pair(&c->copy), "levels", levels(c), "seconds", times(c));
+    return gw_json_object(
+        "gradwire_ceilings:i host:s cpu:s kernels:s threads:i all_threads:i oversubscribed:b "
+        "measured_at:I caches:o fma_flops_per_s:o copy_bytes_per_s:o levels:o seconds:o",
+        GW_CEILINGS_FORMAT, c->host, c->cpu, c->kernels, c->threads, c->all_threads,
+        c->oversubscribed, c->measured_at, caches(c), pair(&c->fma), pair(&c->copy), levels(c),
+        times(c));
 }
 
 /* ---- reading; the first thing wrong is kept ---- */

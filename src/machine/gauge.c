@@ -1,5 +1,6 @@
 #include "machine/gauge.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "machine/ceilings_file.h"
@@ -13,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-const char *gw_gauge_source_name(gw_gauge_source source) {
-    static const char *const names[] = {"absent", "measured", "cached", "file"};
-    return names[source];
-}
 
 /* The ranks that share this host's cores, and whether this one works for them. */
 static gw_err open_host(const gw_gauge_setup *s, MPI_Comm *host, bool *leads) {
@@ -115,8 +111,7 @@ gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s) {
     gw_clock_start();
     uint64_t start = gw_clock_ticks();
     gw_err e = open_host(s, &host, &leads);
-    if (e == GW_OK)
-        e = share(g, s, host, leads);
+    GW_THEN(e, share(g, s, host, leads));
     if (host != MPI_COMM_NULL)
         MPI_Comm_free(&host);
     GW_TRY(e);
@@ -132,8 +127,7 @@ gw_err gw_gauge_check(const gw_gauge_setup *s) {
     if (strcmp(s->from, "auto") == 0)
         return GW_OK;
     gw_err e = open_host(s, &host, &leads);
-    if (e == GW_OK)
-        e = gw_gauge_identify(&want, s, host);
+    GW_THEN(e, gw_gauge_identify(&want, s, host));
     if (host != MPI_COMM_NULL)
         MPI_Comm_free(&host);
     if (e == GW_OK && leads)
@@ -166,4 +160,46 @@ gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s) {
     double largest = ends[0] > ends[1] ? -ends[0] : ends[1];
     g->drift = ends[2] > 0 && fabs(largest) <= GW_GAUGE_DRIFT ? NAN : largest;
     return GW_OK;
+}
+
+/* ---- run.json ---- */
+
+static json_t *gauge_links(const gw_gauge *g) {
+    json_t *all = json_array();
+    for (int i = 0; i < g->links; i++) {
+        const gw_link *l = &g->link[i];
+        json_array_append_new(all, gw_json_object("from:i to:i over:s alpha_s:f beta_s_per_byte:f",
+                                                  l->from, l->to,
+                                                  l->same_host ? "shared memory" : "network",
+                                                  l->alpha_s, l->beta_s_a_byte));
+    }
+    return all;
+}
+
+/* Products as rates, which is what they are compared by. */
+static json_t *gauge_products(const gw_gauge *g) {
+    json_t *all = json_array();
+    for (int i = 0; i < g->c.n_times; i++) {
+        const gw_ceiling_time *t = &g->c.time[i];
+        char shape[4];
+        int m, n, k;
+        if (sscanf(t->name, "product %2s %dx%dx%d", shape, &m, &n, &k) == 4)
+            json_array_append_new(all, gw_json_object("operands:s m:i n:i k:i s:f flops_per_s:f",
+                                                      shape, m, n, k, t->seconds,
+                                                      2.0 * m * n * k / t->seconds));
+    }
+    return all;
+}
+
+json_t *gw_gauge_json(const gw_gauge *g) {
+    static const char *const sources[] = {"absent", "measured", "cached", "file"};
+    json_t *all = g->source == GW_GAUGE_ABSENT ? NULL : gw_ceilings_json(&g->c);
+    if (!all)
+        return json_null();
+    json_t *drifted = isnan(g->drift) ? json_null() : json_boolean(fabs(g->drift) > GW_GAUGE_DRIFT);
+    return gw_json_add(all,
+                       "source:s age_s:f took_s:f times_measured_now:i note:t products:o links:o "
+                       "drift:f drifted:o",
+                       sources[g->source], g->age_s, g->took_s, g->added, g->note,
+                       gauge_products(g), gauge_links(g), g->drift, drifted);
 }

@@ -60,7 +60,4 @@ gw_err gw_gauge_identify(gw_ceilings *want, const gw_gauge_setup *s, MPI_Comm ho
 /** For run.json: every figure with its unit and source, of rank 0's host; null: absent. */
 json_t *gw_gauge_json(const gw_gauge *g);
 
-/** "measured", "cached", "file" or "absent". Static string. */
-const char *gw_gauge_source_name(gw_gauge_source source);
-
 #endif

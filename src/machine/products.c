@@ -181,8 +181,7 @@ static gw_err choose(gw_products *p, const gw_products_setup *setup) {
         return GW_OK;
     GW_TRY(gw_products_cache_open(&s.cache, setup->threads, p->note));
     gw_err e = choose_whole(&s, setup);
-    if (e == GW_OK)
-        e = choose_pieced(&s);
+    GW_THEN(e, choose_pieced(&s));
     gw_products_cache_close(s.cache, p->note);
     p->source = s.measured > 0 ? GW_PRODUCTS_MEASURED : GW_PRODUCTS_CACHED;
     return e == GW_OK ? gw_gemm_check() : e;
@@ -293,12 +292,12 @@ static json_t *product_json(const gw_products *p, int i) {
     const gw_gemm_choice *c = &p->plan.choice[i];
     char how[3] = {c->of.ta ? 't' : 'n', c->of.tb ? 't' : 'n', 0};
     gw_gemm_cuts cuts = gw_gemm_pieces(&c->of, p->plan.piece);
-    return json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:s, s:[i,i,i], s:o, s:o}", "operands", how,
-                     "m", c->of.m, "n", c->of.n, "k", c->of.k, "add", c->of.add, "whole",
-                     gw_gemm_way_name(c->whole, p->threads), "pieced",
-                     gw_gemm_way_name(c->pieced, p->threads), "pieces", cuts.rows, cuts.cols,
-                     cuts.depth, "whole_s", seconds_json(p->time[i].whole, p->threads), "pieced_s",
-                     seconds_json(p->time[i].pieced, p->threads));
+    return gw_json_object(
+        "operands:s m:i n:i k:i add:b whole:s pieced:s pieces:o whole_s:o pieced_s:o", how, c->of.m,
+        c->of.n, c->of.k, c->of.add, gw_gemm_way_name(c->whole, p->threads),
+        gw_gemm_way_name(c->pieced, p->threads),
+        json_pack("[i,i,i]", cuts.rows, cuts.cols, cuts.depth),
+        seconds_json(p->time[i].whole, p->threads), seconds_json(p->time[i].pieced, p->threads));
 }
 
 static int pieces_of(const gw_products *p, int i) {
@@ -324,12 +323,11 @@ double gw_products_gap_s(const gw_products *p) {
 static json_t *piece_json(const gw_products *p) {
     if (!isfinite(p->plan.piece))
         return json_null();
-    return json_pack("{s:f, s:o, s:o, s:f, s:f, s:s, s:f}", "flops", p->plan.piece, "seconds",
-                     gw_json_number(p->plan.piece / p->flops_per_s), "longest_s",
-                     gw_json_number(gw_products_gap_s(p)), "buffer_bytes", p->wire.buffer_bytes,
-                     "rate_bits_per_s", p->wire.rate_bits_per_s, "rate",
-                     p->wire.rate_known ? "testbed" : "assumed", "drain_s",
-                     gw_wire_drain_s(&p->wire));
+    return gw_json_object("flops:f seconds:f longest_s:f buffer_bytes:f rate_bits_per_s:f rate:s "
+                          "drain_s:f",
+                          p->plan.piece, p->plan.piece / p->flops_per_s, gw_products_gap_s(p),
+                          p->wire.buffer_bytes, p->wire.rate_bits_per_s,
+                          p->wire.rate_known ? "testbed" : "assumed", gw_wire_drain_s(&p->wire));
 }
 
 json_t *gw_products_json(const gw_products *p) {
@@ -337,9 +335,8 @@ json_t *gw_products_json(const gw_products *p) {
     json_t *all = json_array();
     for (int i = 0; i < p->plan.n; i++)
         json_array_append_new(all, product_json(p, i));
-    return json_pack("{s:s, s:s, s:i, s:b, s:f, s:o, s:o, s:s?, s:o}", "libraries",
-                     gw_gemm_library(), "source", sources[p->source], "threads", p->threads,
-                     "polls", p->polls, "took_s", p->took_s, "flops_per_s",
-                     gw_json_number(p->flops_per_s), "piece", piece_json(p), "note",
-                     *p->note ? p->note : NULL, "products", all);
+    return gw_json_object("libraries:s source:s threads:i polls:b took_s:f flops_per_s:f piece:o "
+                          "note:t products:o",
+                          gw_gemm_library(), sources[p->source], p->threads, p->polls, p->took_s,
+                          p->flops_per_s, piece_json(p), p->note, all);
 }

@@ -120,15 +120,8 @@ void gw_checks_free(gw_checks_total *t) {
     t->nan.bad_steps = NULL;
 }
 
-/* null: no frames were asked for. */
-static json_t *wire(const gw_checks_total *t) {
-    if (!t->framed)
-        return json_null();
-    return json_pack("{s:I}", "frames", (json_int_t)t->frames);
-}
-
 json_t *gw_checks_json(const gw_checks_total *t) {
-    return json_pack("{s:I, s:o, s:o, s:o}", "replicas", (json_int_t)t->comparisons, "replicas_s",
-                     gw_json_number(t->compare_s), "nan", gw_guard_json(&t->nan, t->ranks, t->skip),
-                     "wire", wire(t));
+    return gw_json_object("replicas:I replicas_s:f nan:o wire:o", t->comparisons, t->compare_s,
+                          gw_guard_json(&t->nan, t->ranks, t->skip),
+                          t->framed ? gw_json_object("frames:I", t->frames) : json_null());
 }

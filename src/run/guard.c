@@ -1,5 +1,6 @@
 #include "run/guard.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "nn/elementwise.h"
@@ -187,14 +188,14 @@ static json_t *first_json(const gw_fault *f) {
     if (f->rank < 0)
         return json_null();
     json_t *layer = f->layer == GW_GUARD_LOSS ? json_null() : json_integer(f->layer);
-    return json_pack("{s:I, s:i, s:o, s:s}", "step", (json_int_t)f->step, "rank", f->rank, "layer",
-                     layer, "what", f->layer == GW_GUARD_LOSS ? "loss" : "gradient");
+    return gw_json_object("step:I rank:i layer:o what:s", f->step, f->rank, layer,
+                          f->layer == GW_GUARD_LOSS ? "loss" : "gradient");
 }
 
 json_t *gw_guard_json(const gw_guard_total *t, int ranks, bool skip) {
     json_t *by_rank = json_array();
     for (int r = 0; r < ranks; r++)
         json_array_append_new(by_rank, json_integer((json_int_t)t->bad_steps[r]));
-    return json_pack("{s:s, s:I, s:o, s:o}", "on_nan", skip ? "skip" : "stop", "left_out",
-                     (json_int_t)t->out_steps, "by_rank", by_rank, "first", first_json(&t->first));
+    return gw_json_object("on_nan:s left_out:I by_rank:o first:o", skip ? "skip" : "stop",
+                          t->out_steps, by_rank, first_json(&t->first));
 }

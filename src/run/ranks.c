@@ -18,10 +18,8 @@ gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_recor
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
     gw_err e = rank == 0 ? gw_alloc(out, (size_t)ranks, sizeof **out) : GW_OK;
-    if (e == GW_OK)
-        e = gw_alloc(&step, (size_t)ranks, sizeof *step);
-    if (e == GW_OK)
-        e = gw_alloc(&late, (size_t)ranks, sizeof *late);
+    GW_THEN(e, gw_alloc(&step, (size_t)ranks, sizeof *step));
+    GW_THEN(e, gw_alloc(&late, (size_t)ranks, sizeof *late));
     e = gw_agree(comm, e);
     if (e == GW_OK && w)
         e = gw_waits_totals(w, late, dropped);
@@ -54,13 +52,13 @@ gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
 
 json_t *gw_ranks_json(const gw_rank_figures *all, int n) {
     json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", i,
-                                              "wall_s", gw_json_number(all[i].step.wall_s),
-                                              "compute_s", gw_json_number(all[i].step.compute_s),
-                                              "waiting_s", gw_json_number(all[i].step.waiting_s),
-                                              "transfer_s", gw_json_number(all[i].step.transfer_s),
-                                              "last_share", gw_json_number(all[i].last_share),
-                                              "waited_for_s", gw_json_number(all[i].waited_for_s)));
+    for (int i = 0; i < n; i++) {
+        const gw_record_rank *s = &all[i].step;
+        json_array_append_new(list, gw_json_object("rank:i wall_s:f compute_s:f waiting_s:f "
+                                                   "transfer_s:f last_share:f waited_for_s:f",
+                                                   i, s->wall_s, s->compute_s, s->waiting_s,
+                                                   s->transfer_s, all[i].last_share,
+                                                   all[i].waited_for_s));
+    }
     return list;
 }

@@ -45,10 +45,9 @@ static json_t *products(const gw_work *w, const gw_split *s) {
     for (int i = 0; i < w->n_products; i++) {
         const gw_product *p = &w->product[i];
         char operands[3] = {p->ta ? 't' : 'n', p->tb ? 't' : 'n', 0};
-        json_array_append_new(all, json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:o}", "operands",
-                                             operands, "m", p->m, "n", p->n, "k", p->k, "flops",
-                                             gw_product_flops(p), "bytes", gw_split_bytes(p),
-                                             "alone_s", gw_json_number(alone_s(s, p))));
+        json_array_append_new(
+            all, gw_json_object("operands:s m:i n:i k:i flops:f bytes:f alone_s:f", operands, p->m,
+                                p->n, p->k, gw_product_flops(p), gw_split_bytes(p), alone_s(s, p)));
     }
     return all;
 }
@@ -67,13 +66,11 @@ json_t *gw_work_json(const gw_work_run *run) {
     double alone = 0;
     for (int i = 0; i < w.n_products; i++)
         alone += alone_s(s, &w.product[i]);
-    return json_pack(
-        "{s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "local_batch",
-        run->batch, "products", products(&w, s), "flops", w.flops, "bytes", w.bytes,
-        "pointwise_bytes", w.pointwise_bytes, "update_bytes", w.update_bytes, "alone_s",
-        gw_json_number(alone), "compute_s", gw_json_number(run->compute_s), "flops_per_s",
-        gw_json_number(w.flops / run->compute_s), "peak_flops_per_s", gw_json_number(peak(s)),
-        "working_set_bytes", gw_json_number(s->c ? s->working_set : NAN), "level",
-        s->c ? json_string(gw_level_name(s->level)) : json_null(), "bandwidth_bytes_per_s",
-        gw_json_number(s->c ? s->bandwidth : NAN));
+    return gw_json_object(
+        "local_batch:i products:o flops:f bytes:f pointwise_bytes:f update_bytes:f alone_s:f "
+        "compute_s:f flops_per_s:f peak_flops_per_s:f working_set_bytes:f level:s "
+        "bandwidth_bytes_per_s:f",
+        run->batch, products(&w, s), w.flops, w.bytes, w.pointwise_bytes, w.update_bytes, alone,
+        run->compute_s, w.flops / run->compute_s, peak(s), s->c ? s->working_set : NAN,
+        s->c ? gw_level_name(s->level) : NULL, s->c ? s->bandwidth : NAN);
 }

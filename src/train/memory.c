@@ -141,9 +141,8 @@ const char *gw_memory_source(const gw_memory *m) {
 static json_t *components_json(const gw_papi_report *p) {
     json_t *all = json_array();
     for (int i = 0; i < p->components; i++)
-        json_array_append_new(all, json_pack("{s:s, s:b, s:o}", "name", p->component[i].name,
-                                             "enabled", p->component[i].enabled, "reason",
-                                             gw_json_text(p->component[i].reason)));
+        json_array_append_new(all, gw_json_object("name:s enabled:b reason:t", p->component[i].name,
+                                                  p->component[i].enabled, p->component[i].reason));
     return all;
 }
 
@@ -160,9 +159,8 @@ static json_t *fates_json(const gw_counters_report *r) {
     json_t *all = json_array();
     for (int i = 0; i < r->events; i++) {
         const gw_counter_event *e = &r->event[i];
-        json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o}", "group", e->group, "name",
-                                             e->name, "papi", gw_json_text(e->papi), "reason",
-                                             gw_json_text(e->reason)));
+        json_array_append_new(all, gw_json_object("group:s name:s papi:t reason:t", e->group,
+                                                  e->name, e->papi, e->reason));
     }
     return all;
 }
@@ -193,9 +191,9 @@ static json_t *groups_json(const gw_memory *m) {
         for (int i = 0; i < group->events; i++)
             json_object_set_new(sums, group->event[i].name,
                                 isnan(own[i]) ? json_null() : json_real(m->sum[g].value[i]));
-        json_array_append_new(all, json_pack("{s:s, s:I, s:o, s:o}", "name", group->name, "batches",
-                                             (json_int_t)m->sum[g].batches, "sums", sums, "figures",
-                                             figures_json(m, g, group)));
+        json_array_append_new(all, gw_json_object("name:s batches:I sums:o figures:o", group->name,
+                                                  (int64_t)m->sum[g].batches, sums,
+                                                  figures_json(m, g, group)));
     }
     return all;
 }
@@ -205,12 +203,11 @@ static json_t *reading_json(const gw_memory *m) {
         return json_null();
     gw_counters_state s;
     gw_counters_tell(m->counters, &s);
-    return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:I, s:o}", "at",
-                     s.regions ? "the edges of computing phases (main thread), of batches (others)"
-                               : "the edges of batches",
-                     "why", s.why, "read_s", s.read_s, "batch_edges_s", s.edge_s, "threads",
-                     m->threads, "ranks", m->ranks_counting, "batches_lost", (json_int_t)s.lost,
-                     "ended_early", gw_json_text(s.failed));
+    return gw_json_object(
+        "at:s why:s read_s:f batch_edges_s:f threads:i ranks:i batches_lost:I ended_early:t",
+        s.regions ? "the edges of computing phases (main thread), of batches (others)"
+                  : "the edges of batches",
+        s.why, s.read_s, s.edge_s, m->threads, m->ranks_counting, s.lost, s.failed);
 }
 
 json_t *gw_memory_papi_json(const gw_memory *m) {
@@ -218,11 +215,10 @@ json_t *gw_memory_papi_json(const gw_memory *m) {
         return json_null();
     const gw_papi_report *p = &m->papi;
     const gw_counters_report *r = &m->report;
-    return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
-                     p->version, "hardware_counters", p->hardware, "reason",
-                     gw_json_text(p->reason), "components", components_json(p), "group",
-                     gw_json_text(m->choice->name), "events_wanted", events_json(r, false),
-                     "events_counted", events_json(r, true), "events", fates_json(r), "groups",
-                     groups_json(m), "reading", reading_json(m), "memory_reason",
-                     gw_json_text(r->reason));
+    return gw_json_object("version:s hardware_counters:b reason:t components:o group:t "
+                          "events_wanted:o events_counted:o events:o groups:o reading:o "
+                          "memory_reason:t",
+                          p->version, p->hardware, p->reason, components_json(p), m->choice->name,
+                          events_json(r, false), events_json(r, true), fates_json(r),
+                          groups_json(m), reading_json(m), r->reason);
 }

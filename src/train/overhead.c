@@ -33,8 +33,7 @@ static gw_err one(rehearsal *r, int level, double *wall) {
     GW_TRY(gw_barrier(r->job->comm));
     gw_err e = r->job->step(r->job->ctx, r->taken, &cost);
     uint64_t start = gw_clock_ticks();
-    if (e == GW_OK)
-        e = r->job->step(r->job->ctx, r->taken, &cost);
+    GW_THEN(e, r->job->step(r->job->ctx, r->taken, &cost));
     *wall = gw_clock_seconds(gw_clock_ticks() - start);
     if (cost.regions != GW_UNCOUNTED)
         r->regions[level] += cost.regions;
@@ -140,7 +139,12 @@ gw_err gw_overhead_measure(gw_overhead *out, const gw_overhead_job *job, bool *o
     gw_snapshot start = {0}, end = {0};
     for (int i = 0; i < job->n; i++) {
         r.profiles[i + 1] = job->profiles[i];
-        out[i] = (gw_overhead){.profile = job->profiles[i], .regions = NAN, .region_s = NAN};
+        out[i] = (gw_overhead){.profile = job->profiles[i],
+                               .off_s = NAN,
+                               .on_s = NAN,
+                               .ratio = {.median = NAN, .ci_low = NAN, .ci_high = NAN},
+                               .regions = NAN,
+                               .region_s = NAN};
     }
     gw_err e = gw_agree(job->comm, gw_snapshot_take(&start, job->stepper));
     if (e == GW_ERR_UNSUPPORTED) {
@@ -150,8 +154,7 @@ gw_err gw_overhead_measure(gw_overhead *out, const gw_overhead_job *job, bool *o
     } else if (e == GW_OK) {
         e = rehearse(&r, out);
         gw_ledger_set_profile(before);
-        if (e == GW_OK)
-            e = check_back(&start, &end, job);
+        GW_THEN(e, check_back(&start, &end, job));
     }
     gw_snapshot_free(&start);
     gw_snapshot_free(&end);
@@ -166,19 +169,13 @@ const char *gw_overhead_profile_name(gw_profile profile) {
 }
 
 json_t *gw_overhead_json(const gw_overhead *o) {
-    bool known = o->pairs > 0;
-    double estimate = o->regions * o->region_s / o->off_s;
-    return json_pack(
-        "{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "level",
-        gw_overhead_profile_name(o->profile), "pairs", o->pairs, "ratio",
-        known ? gw_json_number(o->ratio.median) : json_null(), "ci_low",
-        known ? gw_json_number(o->ratio.ci_low) : json_null(), "ci_high",
-        known ? gw_json_number(o->ratio.ci_high) : json_null(), "step_off_s",
-        known ? gw_json_number(o->off_s) : json_null(), "step_on_s",
-        known ? gw_json_number(o->on_s) : json_null(), "regions", gw_json_number(o->regions),
-        "region_s", gw_json_number(o->region_s), "estimate",
-        known ? gw_json_number(estimate) : json_null(), "method",
+    return gw_json_object(
+        "level:s pairs:i ratio:f ci_low:f ci_high:f step_off_s:f step_on_s:f regions:f region_s:f "
+        "estimate:f method:s why:t",
+        gw_overhead_profile_name(o->profile), o->pairs, o->ratio.median, o->ratio.ci_low,
+        o->ratio.ci_high, o->off_s, o->on_s, o->regions, o->region_s,
+        o->regions * o->region_s / o->off_s,
         "median of the walls' ratio, with over without probes, of pairs of steps in random order; "
         "95% interval from order statistics; estimate: regions times the cost of one, by the step",
-        "why", gw_json_text(o->why));
+        o->why);
 }

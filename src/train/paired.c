@@ -147,12 +147,9 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         p->wanted = crosses_steps(c, stepper->session) ? BLOCK : 1;
         e = new_twin(&p->session[BLOCKING], c, stepper->session);
     }
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank");
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size");
-    if (e == GW_OK)
-        e = open_csv(p, c);
+    GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));
+    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size"));
+    GW_THEN(e, open_csv(p, c));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         gw_session_setup empty = *setup;
@@ -332,8 +329,7 @@ gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw
     gw_err e = p->done == 0 ? begin_pair(p, run, ctx, ahead, batch->step) : GW_OK;
     bool last = p->done + 1 == p->n;
     gw_paired_take take = {.counts = true, .drain = last && p->wanted > 1};
-    if (e == GW_OK)
-        e = run(ctx, &take, batch);
+    GW_THEN(e, run(ctx, &take, batch));
     if (e == GW_OK) {
         count(p, OVERLAPPED, p->done++, &batch->cost);
         e = last ? end_pair(p, run, ctx, batch->step) : GW_OK;
@@ -370,17 +366,15 @@ gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out) {
 json_t *gw_paired_json(const gw_paired_result *r) {
     if (r->pairs == 0)
         return json_null();
-    json_t *all = json_pack("{s:i, s:i, s:i, s:s}", "pairs", r->pairs, "steps_a_pair", r->steps,
-                            "block", r->block, "method",
-                            "medians over the pairs, a step; 95% intervals by a moving-block "
-                            "bootstrap, blocks as said");
+    json_t *all =
+        gw_json_object("pairs:i steps_a_pair:i block:i method:s", r->pairs, r->steps, r->block,
+                       "medians over the pairs, a step; 95% intervals by a moving-block "
+                       "bootstrap, blocks as said");
     gw_json_stats(all, "blocking_wall", "_s", &r->blocking);
     gw_json_stats(all, "overlapped_wall", "_s", &r->overlapped);
     gw_json_stats(all, "saved", "_s", &r->saved);
     gw_json_stats(all, "ratio", "", &r->ratio);
     gw_json_stats(all, "interference", "_s", &r->interference);
     gw_json_stats(all, "inflight", "_s", &r->inflight);
-    json_object_set_new(all, "equal_steps", json_integer(r->equal));
-    json_object_set_new(all, "largest_difference", gw_json_number(r->difference));
-    return all;
+    return gw_json_add(all, "equal_steps:i largest_difference:f", r->equal, r->difference);
 }

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "checkpoint/history.h"
 
+#include <math.h>
 #include <string.h>
 
 static json_t *step_or_null(int64_t step) {
@@ -13,12 +14,10 @@ json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r) 
     const gw_checkpoint_counts *n = &r->checkpoints;
     if (c->checkpoint.count == 0 && !(c->checkpoint.s > 0))
         return json_null();
-    return json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:o, s:o}", "every_steps",
-                     step_or_null(c->checkpoint.count), "every_s",
-                     c->checkpoint.s > 0 ? json_real(c->checkpoint.s) : json_null(), "keep",
-                     c->checkpoint_keep, "written", (json_int_t)n->written, "failed",
-                     (json_int_t)n->failed, "late", (json_int_t)n->late, "last_step",
-                     step_or_null(n->step), "ledger_s", gw_json_number(r->checkpoint_s));
+    return gw_json_object(
+        "every_steps:o every_s:f keep:i written:I failed:I late:I last_step:o ledger_s:f",
+        step_or_null(c->checkpoint.count), c->checkpoint.s > 0 ? c->checkpoint.s : NAN,
+        c->checkpoint_keep, n->written, n->failed, n->late, step_or_null(n->step), r->checkpoint_s);
 }
 
 /* What an earlier start had of these went with it, unless it had written them: files, what the
@@ -73,12 +72,12 @@ void gw_restart_keep(json_t *run, const json_t *told) {
 json_t *gw_resumed_json(const gw_resume *r, const char *utc, int64_t counted) {
     if (!*r->path)
         return json_null();
-    return json_pack("{s:I, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:o}", "step",
-                     (json_int_t)r->manifest.step, "path", r->path, "from_ranks", r->manifest.ranks,
-                     "utc", utc, "dropped", gw_notes_json(&r->notes, GW_NOTE_DROPPED), "changed",
-                     gw_notes_json(&r->notes, GW_NOTE_CHANGED), "passed_over",
-                     gw_notes_json(&r->notes, GW_NOTE_PASSED_OVER), "steps_not_in_summary",
-                     (json_int_t)(r->manifest.step - counted), "since_resume", since_json());
+    return gw_json_object(
+        "step:I path:s from_ranks:i utc:s dropped:o changed:o passed_over:o "
+        "steps_not_in_summary:I since_resume:o",
+        r->manifest.step, r->path, r->manifest.ranks, utc,
+        gw_notes_json(&r->notes, GW_NOTE_DROPPED), gw_notes_json(&r->notes, GW_NOTE_CHANGED),
+        gw_notes_json(&r->notes, GW_NOTE_PASSED_OVER), r->manifest.step - counted, since_json());
 }
 
 gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {
@@ -90,9 +89,9 @@ gw_err gw_restart_note(const char *dir, const gw_resume *r, int ranks) {
     if (!news)
         return GW_OK;
     gw_utc_now(utc);
-    return gw_history_add(dir, json_pack("{s:s, s:s, s:I, s:o, s:i, s:o, s:o}", "event", "resumed",
-                                         "utc", utc, "step", (json_int_t)r->manifest.step, "path",
-                                         gw_json_text(r->path), "ranks", ranks, "changed",
-                                         gw_notes_json(&r->notes, GW_NOTE_CHANGED), "dropped",
+    return gw_history_add(dir,
+                          gw_json_object("event:s utc:s step:I path:t ranks:i changed:o dropped:o",
+                                         "resumed", utc, r->manifest.step, r->path, ranks,
+                                         gw_notes_json(&r->notes, GW_NOTE_CHANGED),
                                          gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
 }

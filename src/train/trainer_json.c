@@ -41,10 +41,10 @@ static json_t *options(const gw_train_config *c) {
 }
 
 static json_t *data_facts(const gw_data *d) {
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "name", d->name, "source",
-                     d->source, "hash", d->hash, "features", gw_dataset_features(&d->train),
-                     "classes", d->classes, "train", (json_int_t)d->train.n_global, "validation",
-                     (json_int_t)d->validation.n_global, "test", (json_int_t)d->test.n_global);
+    return gw_json_object("name:s source:s hash:s features:i classes:i train:I validation:I test:I",
+                          d->name, d->source, d->hash, gw_dataset_features(&d->train), d->classes,
+                          (int64_t)d->train.n_global, (int64_t)d->validation.n_global,
+                          (int64_t)d->test.n_global);
 }
 
 /* What the last epoch's samples say of each layer. */
@@ -54,24 +54,21 @@ static json_t *codec_facts(const gw_trainer *t) {
     json_t *all = json_array();
     for (int l = 0; l < gw_model_layers(t->model); l++) {
         const gw_codec_row *r = &t->codec_rows[l];
-        json_array_append_new(all, json_pack("{s:i, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", l,
-                                             "codec", r->codec, "samples", (json_int_t)r->samples,
-                                             "relative_error", gw_json_number(r->relative_error),
-                                             "cosine", gw_json_number(r->cosine), "gradient_norm",
-                                             gw_json_number(r->gradient_norm), "residual_norm",
-                                             gw_json_number(r->residual_norm), "bits_per_element",
-                                             gw_json_number(r->bits)));
+        json_array_append_new(all,
+                              gw_json_object("layer:i codec:s samples:I relative_error:f cosine:f "
+                                             "gradient_norm:f residual_norm:f bits_per_element:f",
+                                             l, r->codec, r->samples, r->relative_error, r->cosine,
+                                             r->gradient_norm, r->residual_norm, r->bits));
     }
     return all;
 }
 
 static json_t *comm_facts(const gw_trainer *t) {
     const gw_session *s = t->session;
-    return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "strategy", s->strategy.ops->head.name,
-                     "algorithm", s->mix.algo->ops->head.name, "codec", gw_session_compression(s),
-                     "error_feedback", gw_residuals_any(&s->residuals), "notes",
-                     gw_json_text(s->notes), "layers", codec_facts(t), "warning",
-                     gw_json_text(t->warning));
+    return gw_json_object(
+        "strategy:s algorithm:s codec:s error_feedback:b notes:t layers:o warning:t",
+        s->strategy.ops->head.name, s->mix.algo->ops->head.name, gw_session_compression(s),
+        gw_residuals_any(&s->residuals), s->notes, codec_facts(t), t->warning);
 }
 
 static const char *thread_level_name(int level) {
@@ -107,22 +104,21 @@ static json_t *mpi_facts(void) {
     MPI_Get_version(&version, &subversion);
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    return json_pack("{s:s, s:s, s:s, s:o}", "library", library, "standard", standard,
-                     "thread_level", thread_level_name(level), "environment", mpi_environment());
+    return gw_json_object("library:s standard:s thread_level:s environment:o", library, standard,
+                          thread_level_name(level), mpi_environment());
 }
 
 static json_t *machine_facts(const gw_trainer *t, json_t *host_names) {
     gw_host h;
     gw_host_facts(&h);
-    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:o, "
-                     "s:s}",
-                     "hosts", host_names, "cpu", h.cpu_model, "cpus_online", h.cpus_online,
-                     "cpus_usable", h.cpus_usable, "cores_usable", h.cores_usable, "memory_bytes",
-                     (json_int_t)h.memory, "ranks", t->ranks, "workers", gw_trainer_workers(t),
-                     "nodes", t->nodes, "ranks_on_this_node", t->node_ranks, "threads_per_rank",
-                     t->c->threads, "helper_threads_per_rank", gw_session_helpers(t->session),
-                     "oversubscribed", t->oversubscribed, "gemm", gw_gemm_library(), "gemm_warning",
-                     gw_json_text(gw_gemm_warning()), "clock", gw_clock_name());
+    return gw_json_object(
+        "hosts:o cpu:s cpus_online:i cpus_usable:i cores_usable:i memory_bytes:I ranks:i workers:i "
+        "nodes:i ranks_on_this_node:i threads_per_rank:i helper_threads_per_rank:i "
+        "oversubscribed:b gemm:s gemm_warning:t clock:s",
+        host_names, h.cpu_model, h.cpus_online, h.cpus_usable, h.cores_usable, h.memory, t->ranks,
+        gw_trainer_workers(t), t->nodes, t->node_ranks, t->c->threads,
+        gw_session_helpers(t->session), t->oversubscribed, gw_gemm_library(), gw_gemm_warning(),
+        gw_clock_name());
 }
 
 /* Memory time by each source apart; see docs/measurement.md. */
@@ -130,12 +126,10 @@ static json_t *memory_facts(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     static const char *const names[] = {"absent", "twin+model", "ctr"};
     const gw_batch_split *s = &b->split;
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "source", names[b->source], "ctr_s",
-        gw_json_number(s->memory_ctr_s), "twin_s", gw_json_number(s->memory_twin_s), "model_lo_s",
-        gw_json_number(s->memory_model_lo_s), "model_hi_s", gw_json_number(s->memory_model_hi_s),
-        "codec_twin_s", gw_json_number(s->memory_codec_twin_s), "batches", (json_int_t)r->split,
-        "batches_inconsistent", (json_int_t)r->flagged);
+    return gw_json_object("source:s ctr_s:f twin_s:f model_lo_s:f model_hi_s:f codec_twin_s:f "
+                          "batches:I batches_inconsistent:I",
+                          names[b->source], s->memory_ctr_s, s->memory_twin_s, s->memory_model_lo_s,
+                          s->memory_model_hi_s, s->memory_codec_twin_s, r->split, r->flagged);
 }
 
 static json_t *summary(const gw_train_result *r) {
@@ -147,17 +141,13 @@ static json_t *summary(const gw_train_result *r) {
         snprintf(key, sizeof key, "%s_s", gw_phase_name((gw_phase)i));
         json_object_set_new(phases, key, gw_json_number(p[i]));
     }
-    return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batches",
-        (json_int_t)b->batches, "wall_s", gw_json_number(b->wall_s), "compute_s",
-        gw_json_number(p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE]), "memory_s",
-        memory_facts(r), "exposed_s",
-        gw_json_number(p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT]),
-        "waiting_s", gw_json_number(b->waiting_s), "transfer_s", gw_json_number(b->transfer_s),
-        "hidden_s", gw_json_number(b->inflight_s), "codec_s",
-        gw_json_number(p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE]), "wire_bytes",
-        gw_json_number(b->wire_bytes), "logical_bytes", gw_json_number(b->logical_bytes), "phases",
-        phases);
+    return gw_json_object(
+        "batches:I wall_s:f compute_s:f memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f "
+        "codec_s:f wire_bytes:f logical_bytes:f phases:o",
+        b->batches, b->wall_s, p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE],
+        memory_facts(r), p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT],
+        b->waiting_s, b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE],
+        b->wire_bytes, b->logical_bytes, phases);
 }
 
 /* Which figures were observed and which follow from a formula. */
@@ -169,33 +159,30 @@ static json_t *sources(const gw_trainer *t) {
                    "(twin+model); counters "
                  : "",
              gw_memory_source(t->memory));
+    static const char form[] = "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s";
     if (t->c->profile == GW_PROFILE_OFF)
-        return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases", "absent", "waiting_s", "absent",
-                         "hidden_s", "absent", "memory_s", "absent", "wire_bytes", "absent");
+        return gw_json_object(form, "absent", "absent", "absent", "absent", "absent");
     bool native = t->session->mix.algo->ops->caps & GW_ALGO_ORDERED;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s}", "phases",
-                     "measured: exclusive timers, MPI by PMPI", "waiting_s",
-                     "measured: blocked before the last rank's arrival, on a common clock",
-                     "hidden_s", "upper bound: computation while a message was in flight",
-                     "memory_s", memory, "wire_bytes",
-                     native ? "modelled: what the bandwidth-optimal collective sends"
-                            : "measured: bytes handed to MPI");
+    return gw_json_object(form, "measured: exclusive timers, MPI by PMPI",
+                          "measured: blocked before the last rank's arrival, on a common clock",
+                          "upper bound: computation while a message was in flight", memory,
+                          native ? "modelled: what the bandwidth-optimal collective sends"
+                                 : "measured: bytes handed to MPI");
 }
 
 /* Null: with --profile off nothing is counted. */
 static json_t *traffic(const gw_train_config *c, const gw_matrix_total *t) {
     if (c->profile == GW_PROFILE_OFF)
         return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I}", "messages", (json_int_t)t->messages, "message_bytes",
-                     (json_int_t)t->bytes, "collectives", (json_int_t)t->collectives,
-                     "collective_bytes", (json_int_t)t->collective_bytes);
+    return gw_json_object("messages:I message_bytes:I collectives:I collective_bytes:I",
+                          t->messages, t->bytes, t->collectives, t->collective_bytes);
 }
 
 static json_t *straggler(const gw_straggler *s) {
     if (s->rank < 0)
         return json_null();
-    return json_pack("{s:i, s:f, s:f, s:f}", "rank", s->rank, "last_share", s->last_share,
-                     "waited_s", s->waited_s, "of_step", s->of_step);
+    return gw_json_object("rank:i last_share:f waited_s:f of_step:f", s->rank, s->last_share,
+                          s->waited_s, s->of_step);
 }
 
 static json_t *results(const gw_trainer *t) {
@@ -203,18 +190,15 @@ static json_t *results(const gw_trainer *t) {
     const gw_epoch_row *last = &r->last;
     char hash[16];
     snprintf(hash, sizeof hash, "%08x", last->replica_hash);
-    return json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, "
-        "s:o}",
-        "steps", (json_int_t)r->steps, "stopped_by", r->stopped_by, "train_loss",
-        gw_json_number(last->train_loss), "validation_loss", gw_json_number(last->validation_loss),
-        "validation_accuracy", gw_json_number(last->validation_accuracy), "test_loss",
-        gw_json_number(last->test_loss), "test_accuracy", gw_json_number(last->test_accuracy),
-        "elapsed_s", r->elapsed_s, "train_s", r->train_s, "wire_bytes",
-        count_or_null(last->wire_bytes), "traffic", traffic(t->c, &r->traffic), "replica_hash",
-        hash, "summary", summary(r), "ranks", gw_ranks_json(t->by_rank, t->ranks), "straggler",
-        straggler(&r->straggler), "exchanges_dropped", (json_int_t)r->dropped, "paired",
-        gw_paired_json(&r->paired), "checks", gw_checks_json(&t->checked));
+    return gw_json_object(
+        "steps:I stopped_by:s train_loss:f validation_loss:f validation_accuracy:f test_loss:f "
+        "test_accuracy:f elapsed_s:f train_s:f wire_bytes:o traffic:o replica_hash:s summary:o "
+        "ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
+        r->steps, r->stopped_by, last->train_loss, last->validation_loss, last->validation_accuracy,
+        last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s,
+        count_or_null(last->wire_bytes), traffic(t->c, &r->traffic), hash, summary(r),
+        gw_ranks_json(t->by_rank, t->ranks), straggler(&r->straggler), r->dropped,
+        gw_paired_json(&r->paired), gw_checks_json(&t->checked));
 }
 
 /* null: not asked for. */
@@ -241,20 +225,18 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names) {
     json_t *interruptions = NULL;
     GW_TRY(gw_history_read(c->out, &interruptions));
     gw_work_run work = work_of(t);
-    json_t *run = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "schema", GW_RUN_SCHEMA, "version", GW_VERSION, "commit", GW_COMMIT, "command", c->command,
-        "started_utc", t->started_utc, "options", options(c), "seed", (json_int_t)c->seed,
-        "parameters", (json_int_t)r->parameters, "data", data_facts(t->data), "comm", comm_facts(t),
-        "mpi", mpi_facts(), "machine", machine_facts(t, host_names), "link",
-        gw_link_cost_json(&r->link_cost), "ceilings", gw_gauge_json(&t->gauge), "gemm",
-        gw_products_json(&t->products), "work", gw_work_json(&work), "bound",
-        gw_bound_run_json(&t->bound), "papi", gw_memory_papi_json(t->memory), "sources", sources(t),
-        "forecast", t->choice ? gw_auto_json(t->choice) : json_null(), "overhead", overhead(c, r),
-        "checkpoints", gw_checkpoints_json(c, r), "resumed",
-        gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier), "interruptions",
-        interruptions, "results", results(t));
+    json_t *run = gw_json_object(
+        "schema:i version:s commit:s command:s started_utc:s options:o seed:I parameters:I data:o "
+        "comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o sources:o forecast:o "
+        "overhead:o checkpoints:o resumed:o interruptions:o results:o",
+        GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, options(c), c->seed,
+        r->parameters, data_facts(t->data), comm_facts(t), mpi_facts(),
+        machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),
+        gw_products_json(&t->products), gw_work_json(&work), gw_bound_run_json(&t->bound),
+        gw_memory_papi_json(t->memory), sources(t),
+        t->choice ? gw_auto_json(t->choice) : json_null(), overhead(c, r),
+        gw_checkpoints_json(c, r), gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier),
+        interruptions, results(t));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     if (t->told)
@@ -287,9 +269,8 @@ static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
     char mine[NAME] = {0}, *all = NULL;
     gethostname(mine, NAME - 1);
     gw_err e = gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)size, NAME) : GW_OK);
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Gather(mine, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, comm),
-                         "MPI_Gather");
+    GW_THEN(e, gw_mpi_check(MPI_Gather(mine, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, comm),
+                            "MPI_Gather"));
     if (e == GW_OK && rank == 0) {
         json_t *names = json_array();
         for (int r = 0; r < size; r++) {
