@@ -6,8 +6,6 @@ import os
 
 from reporting.shape import RUN_SCHEMA, Bad, is_number, load_json, plain
 
-LINK_COST = 0.05  # of a core for each rank that trains: beyond it overlap looks worse than it is
-
 
 def look(info, path):
     """None: absent."""

@@ -10,13 +10,13 @@ import numpy as np
 
 from reporting import loose, shape
 from reporting.batches import read_batches
-from reporting.info import LINK_COST, number, resumed
+from reporting.info import look, resumed
 from reporting.model import Cell, Results, Run
 from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
-MARK_LINK = f"the emulated link took more than {LINK_COST:.0%} of a core a rank"
+MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
 MARK_RESUMED = "interrupted and started again"
 CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended
 LABEL = 100  # letters
@@ -96,7 +96,7 @@ def marks_of(info, means):
         marks.append("oversubscribed")
     if info["link"]:
         marks.append("emulated link")
-        if number(info, "link.cost.cores_per_rank") > LINK_COST:
+        if look(info, "link.cost.warned"):
             marks.append(MARK_LINK)
     if resumed(info):
         marks.append(MARK_RESUMED)

@@ -10,6 +10,7 @@
 
 /* The kernel samples ticks of 1 to 10 ms and tells 10 ms: 5% of a core is 5 of them. */
 #define SHORTEST_S 1.0
+#define MOST_CORES 0.05
 
 void gw_link_cost_begin(gw_link_cost *c) {
     *c = (gw_link_cost){.begin = gw_kernel_time_now(), .begin_s = gw_ledger_now()};
@@ -26,6 +27,7 @@ gw_err gw_link_cost_end(gw_link_cost *c, int workers, MPI_Comm comm) {
     if (!(c->seconds >= SHORTEST_S))
         c->interrupts_s = c->system_s = NAN;
     c->cores = c->interrupts_s / c->seconds / workers;
+    c->warns = c->emulated && c->cores > MOST_CORES;
     return GW_OK;
 }
 
@@ -48,15 +50,12 @@ json_t *gw_link_cost_json(const gw_link_cost *c) {
     gw_host_link link; /* what cannot be read was refused before the run */
     if (gw_host_link_read(&link) != GW_OK || !link.emulated)
         return json_null();
-    json_t *piece = link.segments > 0
-                        ? json_pack("{s:i, s:i}", "packets", link.segments, "mtu", link.mtu)
-                        : json_null();
+    json_t *piece = link.segments > 0 ? gw_json_object("packets:i mtu:i", link.segments, link.mtu)
+                                      : json_null();
     json_t *cost =
-        json_pack("{s:o, s:o, s:o, s:o}", "seconds", gw_json_number(c->seconds), "interrupts_s",
-                  gw_json_number(c->interrupts_s), "ranks_system_s", gw_json_number(c->system_s),
-                  "cores_per_rank", gw_json_number(c->cores));
-    return json_pack("{s:b, s:i, s:I, s:s?, s:o, s:o, s:o}", "emulated", true, "hosts", link.hosts,
-                     "rate_bits_per_s", (json_int_t)link.rate_bits_per_s, "slow_hosts",
-                     *link.slow ? link.slow : NULL, "host_rates", rates_json(link.rates), "piece",
-                     piece, "cost", cost);
+        gw_json_object("seconds:f interrupts_s:f ranks_system_s:f cores_per_rank:f warned:b",
+                       c->seconds, c->interrupts_s, c->system_s, c->cores, c->warns);
+    return gw_json_object(
+        "emulated:b hosts:i rate_bits_per_s:I slow_hosts:t host_rates:o piece:o cost:o", true,
+        link.hosts, link.rate_bits_per_s, link.slow, rates_json(link.rates), piece, cost);
 }

@@ -9,9 +9,6 @@
 #include <mpi.h>
 #include <stdbool.h>
 
-/** Of a core for each rank that trains, in interrupts: more makes overlap look worse than it is. */
-#define GW_LINK_COST_WARN 0.05
-
 typedef struct gw_link_cost {
     bool emulated;
     gw_kernel_time begin;
@@ -20,6 +17,7 @@ typedef struct gw_link_cost {
     double interrupts_s; /* of the whole machine, and so other programs' too */
     double system_s;     /* all ranks together; copies that real links need, too, and page faults */
     double cores;        /* a rank that trains: interrupts_s / seconds / ranks */
+    bool warns;          /* cores is so large that overlap looks worse than it is */
 } gw_link_cost;
 
 void gw_link_cost_begin(gw_link_cost *c);

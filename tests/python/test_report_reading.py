@@ -90,14 +90,14 @@ class Reading(ReportCase):
         self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
 
     def test_links_cost(self):
-        """What the emulation took of the cores: a mark above 5% of one a rank, and absent where it was
-        not measured."""
+        """What the emulation took of the cores: a mark where train warned, and absent where it was not
+        measured."""
         link = {"emulated": True, "hosts": 2, "rate_bits_per_s": 100000000,
                 "host_rates": [[1000000000, 1000000000], [100000000, 200000000]],
                 "piece": {"packets": 8, "mtu": 1500}}
         for name, cores in (("a", 0.04), ("b", 0.06), ("c", None)):
             cost = {"seconds": 2.5, "interrupts_s": cores and cores * 5, "ranks_system_s": 1.0,
-                    "cores_per_rank": cores}
+                    "cores_per_rank": cores, "warned": name == "b"}
             self.change(self.copy(name), lambda info, cost=cost: info.update(
                 link={**link, "cost": cost}))
         found = [run for cell in self.only().cells for run in cell.runs]

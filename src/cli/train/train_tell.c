@@ -144,7 +144,7 @@ static void say_drift(double drift) {
 }
 
 static void say_link(const gw_link_cost *c) {
-    if (c->cores > GW_LINK_COST_WARN)
+    if (c->warns)
         printf("warning: the links' interrupts took %.0f%% of a core for each rank that trains: "
                "overlap gains less here than over real links\n",
                100 * c->cores);
@@ -230,8 +230,7 @@ static void say_end(const gw_train_teller *t, const gw_train_result *r) {
     say_straggler(&r->straggler);
     say_paired(&r->paired);
     say_drift(r->ceilings_drift);
-    if (r->link_cost.emulated)
-        say_link(&r->link_cost);
+    say_link(&r->link_cost);
     say_checkpoints(&r->checkpoints);
     say_left_out(r);
     say_accuracy(r);
