@@ -1,6 +1,7 @@
 #include "counters/sanity.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "prof/clock.h"
 
 #include <math.h>
@@ -27,8 +28,8 @@ const char *gw_sanity_name(gw_sanity s) {
     return names[s];
 }
 
-/* Sattolo's shuffle (Inf. Proc. Letters 22, 1986): a random order that is one single cycle, which
- * neither a prefetcher nor a short loop can spoil. */
+/* All lines in one single cycle of random order, which neither a prefetcher nor a short loop can
+ * spoil. */
 static gw_err sanity_prepare(void) {
     if (memory.bytes)
         return GW_OK;
@@ -39,18 +40,12 @@ static gw_err sanity_prepare(void) {
     uint32_t *order = NULL;
     GW_TRY(gw_alloc(&order, n, sizeof *order));
     gw_err e = gw_alloc(&memory.bytes, n, LINE);
-    for (size_t i = 0; e == GW_OK && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
-    uint64_t x = 1;
-    for (size_t i = n - 1; e == GW_OK && i > 0; i--) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        size_t j = (size_t)((x >> 33) % i);
-        uint32_t kept = order[i];
-        order[i] = order[j];
-        order[j] = kept;
-    }
+    gw_rng_shuffle(1, order, (uint32_t)n);
     for (size_t i = 0; e == GW_OK && i < n; i++)
-        *(void **)(memory.bytes + i * LINE) = memory.bytes + (size_t)order[i] * LINE;
+        *(void **)(memory.bytes + (size_t)order[i] * LINE) =
+            memory.bytes + (size_t)order[(i + 1) % n] * LINE;
     memory.lines = n;
     free(order);
     return e;
@@ -99,7 +94,8 @@ static bool sanity_beyond(gw_sanity s) {
     return s >= GW_SANITY_STALLS;
 }
 
-gw_err gw_sanity_run(gw_sanity s, double *least) {
+/* Run the kernel of `s`; *least: the lowest plausible count. */
+static gw_err sanity_run(gw_sanity s, double *least) {
     if (sanity_beyond(s))
         GW_TRY(sanity_prepare());
     *least = 1;
@@ -130,7 +126,7 @@ static gw_err check_one(const gw_counter_source *source, void *set, int i, const
         GW_TRY(sanity_prepare());
     uint64_t from = gw_clock_ticks();
     GW_TRY(source->read(set, before));
-    GW_TRY(gw_sanity_run(s, &least));
+    GW_TRY(sanity_run(s, &least));
     GW_TRY(source->read(set, after));
     double ns = gw_clock_since(from) * 1e9, most = INFINITY;
     if (s == GW_SANITY_CYCLES)

@@ -22,14 +22,11 @@ enum { GW_SANITY_STEPS = 1000000, GW_SANITY_MOST = 1000, GW_SANITY_EVENTS = 8 };
 /** "cycles", ... as group files write it. */
 const char *gw_sanity_name(gw_sanity s);
 
-/** Run the kernel of `s` on this thread; *least: the lowest plausible count. The first kernel that
- *  needs memory allocates it, gw_sanity_end frees it. */
-gw_err gw_sanity_run(gw_sanity s, double *least);
-void gw_sanity_end(void);
-
 /** Check that `source` counts events[0..n) together, each as sanity[i] requires. GW_ERR_UNSUPPORTED
- *  with a reason for the user. Main thread, while nothing else is counted. */
+ *  with a reason for the user. Main thread, while nothing else is counted. The first kernel that
+ *  needs memory allocates it, gw_sanity_end frees it. */
 gw_err gw_sanity_check(const gw_counter_source *source, const char *const *events,
                        const gw_sanity *sanity, int n);
+void gw_sanity_end(void);
 
 #endif

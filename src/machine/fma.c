@@ -8,7 +8,6 @@ enum { CHAINS = 14 };
 static volatile const float factor = 0.999f, summand = 0.001f, first = 0.9f;
 
 typedef struct variant {
-    const char *name;
     float (*run)(uint64_t rounds);
     int lanes;
 } variant;
@@ -44,8 +43,7 @@ VARIANT(fma_avx2, __attribute__((target("avx2,fma"))), __m256, 8, _mm256_set1_ps
 VARIANT(portable, , __m128, 4, _mm_set1_ps, PORTABLE_FMA, _mm_storeu_ps)
 
 static const variant *best(void) {
-    static const variant wide = {"avx512f", fma_avx512, 16}, middle = {"avx2+fma", fma_avx2, 8},
-                         narrow = {"portable", portable, 4};
+    static const variant wide = {fma_avx512, 16}, middle = {fma_avx2, 8}, narrow = {portable, 4};
     if (__builtin_cpu_supports("avx512f"))
         return &wide;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &middle : &narrow;
@@ -59,7 +57,7 @@ static const variant *best(void) {
 VARIANT(fma_neon, , float32x4_t, 4, vdupq_n_f32, NEON_FMA, vst1q_f32)
 
 static const variant *best(void) {
-    static const variant neon = {"neon", fma_neon, 4};
+    static const variant neon = {fma_neon, 4};
     return &neon;
 }
 
@@ -71,7 +69,7 @@ static const variant *best(void) {
 VARIANT(portable, , float, 1, SAME, SCALAR_FMA, PUT)
 
 static const variant *best(void) {
-    static const variant plain = {"portable", portable, 1};
+    static const variant plain = {portable, 1};
     return &plain;
 }
 
@@ -83,8 +81,4 @@ float gw_fma_run(uint64_t rounds) {
 
 double gw_fma_flops(void) {
     return 2.0 * CHAINS * best()->lanes;
-}
-
-const char *gw_fma_name(void) {
-    return best()->name;
 }

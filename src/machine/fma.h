@@ -11,8 +11,4 @@ float gw_fma_run(uint64_t rounds);
 /** Floating-point operations of a round, two a multiply-add; depends on the CPU. */
 double gw_fma_flops(void);
 
-/** "avx512f", "avx2+fma", "neon", or "portable": multiplications and additions that the compiler
- * may not fuse. Static string. */
-const char *gw_fma_name(void);
-
 #endif

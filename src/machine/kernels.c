@@ -17,7 +17,6 @@ enum {
     MOST_LOADS = 1 << 12, /* of a sweep, and floats of each array: some tenths of a ms even in */
     MOST_FLOATS = 1 << 19 /* DRAM, so that many a sweep meets no other process */
 };
-#define RUN_S 1e-3 /* of a run of gw_kernel_memory_share */
 
 typedef float vec __attribute__((vector_size(LINE)));
 
@@ -34,11 +33,6 @@ struct gw_kernel {
     size_t from;           /* else: its float */
     volatile float sink;   /* what the compiler must not think nobody wants */
 };
-
-const char *gw_kernel_name(gw_kernel_kind kind) {
-    static const char *const names[GW_KERNELS] = {"fma", "read", "update", "copy", "chase"};
-    return (unsigned)kind < GW_KERNELS ? names[kind] : "unknown";
-}
 
 /* ---- the kernels; sweeps are counted inside, as a call a sweep would show on L1-sized data ----
  */
@@ -83,23 +77,17 @@ static const line *chase(const line *at, uint64_t loads) {
 
 /* ---- opening ---- */
 
-/* One cycle through all lines, in random order (Sattolo, "An algorithm to generate a random cyclic
- * permutation", Information Processing Letters 22, 1986). */
-static gw_err link_lines(gw_kernel *k) {
+/* One cycle through all lines, in random order. */
+static gw_err kernel_link(gw_kernel *k) {
     uint32_t *order = NULL;
     GW_TRY(gw_alloc(&order, k->n, sizeof *order));
     for (size_t i = 0; i < k->n; i++)
         order[i] = (uint32_t)i;
-    for (size_t i = k->n - 1; i > 0; i--) {
-        size_t j = (size_t)(gw_rng_key(k->n, i) % i);
-        uint32_t kept = order[i];
-        order[i] = order[j];
-        order[j] = kept;
-    }
+    gw_rng_shuffle(k->n, order, (uint32_t)k->n);
     line *l = (line *)(void *)k->memory;
-    k->at = l;
     for (size_t i = 0; i < k->n; i++)
-        l[i].next = &l[order[i]];
+        l[order[i]].next = &l[order[(i + 1) % k->n]];
+    k->at = l;
     free(order);
     return GW_OK;
 }
@@ -110,7 +98,7 @@ static gw_err fill(gw_kernel *k, size_t bytes) {
         k->n = bytes / LINE < UINT32_MAX ? bytes / LINE : UINT32_MAX;
         k->n = k->n < 2 ? 2 : k->n;
         GW_TRY(gw_alloc(&k->memory, k->n, LINE));
-        return link_lines(k);
+        return kernel_link(k);
     }
     k->n = bytes / sizeof(float) / unit * unit;
     k->n = k->n < unit ? unit : k->n;
@@ -221,23 +209,4 @@ double gw_kernel_rate(gw_kernel *k, int tries, double seconds) {
         best = rate > best ? rate : best;
     }
     return best;
-}
-
-gw_err gw_kernel_memory_share(gw_kernel_kind kind, size_t bytes, size_t twin_bytes, int tries,
-                              double *share) {
-    gw_kernel *k = NULL, *twin = NULL;
-    GW_TRY(gw_kernel_open(&k, kind, bytes));
-    gw_err e = gw_kernel_open(&twin, kind, twin_bytes);
-    if (e == GW_OK) {
-        double here = 0, there = 0;
-        for (int i = 0; i < tries; i++) {
-            double a = gw_kernel_rate(k, 1, RUN_S), b = gw_kernel_rate(twin, 1, RUN_S);
-            here = a > here ? a : here;
-            there = b > there ? b : there;
-        }
-        *share = here < there ? 1 - here / there : 0;
-    }
-    gw_kernel_close(twin);
-    gw_kernel_close(k);
-    return e;
 }

@@ -21,9 +21,6 @@ typedef enum gw_kernel_kind {
 
 typedef struct gw_kernel gw_kernel;
 
-/** "fma", "read", ... Static string. */
-const char *gw_kernel_name(gw_kernel_kind kind);
-
 /** A kernel on a working set of about `bytes`, all arrays together, at least a few cache lines
  * (FMA: ignored); pages are touched. Close may be given NULL. */
 gw_err gw_kernel_open(gw_kernel **out, gw_kernel_kind kind, size_t bytes);
@@ -47,11 +44,5 @@ uint64_t gw_kernel_sweeps(gw_kernel *k, double seconds);
 /** The best rate (work a second) of `tries` runs of about `seconds` each: what disturbs a run on a
  *  shared machine only ever slows it. */
 double gw_kernel_rate(gw_kernel *k, int tries, double seconds);
-
-/** Memory-bound share of the kernel over `bytes`, in [0, 1], by its cache-resident twin: the same
- *  code over `twin_bytes`, which should be half of the first-level cache: 1 - rate / rate of the
- *  twin, best of `tries` runs each, in turns. */
-gw_err gw_kernel_memory_share(gw_kernel_kind kind, size_t bytes, size_t twin_bytes, int tries,
-                              double *share);
 
 #endif
