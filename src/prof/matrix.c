@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "mpi/collect.h"
 #include "mpi/wait.h"
+#include "mpi/world.h"
 #include "prof/ledger.h"
 
 #include <stdatomic.h>
@@ -21,7 +22,7 @@ static uint64_t calls_at_pause, bytes_at_pause;
 static atomic_bool paused;
 static int names = MPI_KEYVAL_INVALID; /* of a communicator: its ranks' names in MPI_COMM_WORLD */
 
-static int forget(MPI_Comm comm, int keyval, void *table, void *extra) {
+static int matrix_forget(MPI_Comm comm, int keyval, void *table, void *extra) {
     (void)comm, (void)keyval, (void)extra;
     free(table);
     return MPI_SUCCESS;
@@ -30,7 +31,7 @@ static int forget(MPI_Comm comm, int keyval, void *table, void *extra) {
 gw_err gw_matrix_open(void) {
     gw_matrix_close();
     if (names == MPI_KEYVAL_INVALID)
-        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &names, NULL));
+        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, matrix_forget, &names, NULL));
     GW_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
     gw_ledger_collectives(&calls_before, &bytes_before);
     return gw_alloc(&cells, (size_t)ranks, sizeof *cells);
@@ -42,29 +43,13 @@ void gw_matrix_close(void) {
 }
 
 /* The table of a communicator that has none yet; NULL: cannot. */
-static int *make_table(MPI_Comm comm) {
-    int n = 0;
-    MPI_Group here, world;
-    PMPI_Comm_size(comm, &n);
-    int *own = calloc((size_t)n, sizeof *own), *table = malloc((size_t)n * sizeof *table);
-    if (!own || !table) {
-        free(own);
-        free(table);
-        return NULL;
-    }
-    for (int i = 0; i < n; i++)
-        own[i] = i;
-    PMPI_Comm_group(comm, &here);
-    PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    PMPI_Group_translate_ranks(here, n, own, world, table);
-    PMPI_Group_free(&here);
-    PMPI_Group_free(&world);
-    free(own);
-    if (PMPI_Comm_set_attr(comm, names, table) != MPI_SUCCESS) {
-        free(table);
-        return NULL;
-    }
-    return table;
+static int *matrix_names_of(MPI_Comm comm) {
+    int *table = NULL;
+    if (gw_world_ranks(comm, &table) == GW_OK &&
+        MPI_Comm_set_attr(comm, names, table) == MPI_SUCCESS)
+        return table;
+    free(table);
+    return NULL;
 }
 
 int gw_matrix_peer(int rank, MPI_Comm comm) {
@@ -73,8 +58,8 @@ int gw_matrix_peer(int rank, MPI_Comm comm) {
     if (comm == MPI_COMM_WORLD)
         return rank;
     int found = 0, *table = NULL;
-    if (PMPI_Comm_get_attr(comm, names, &table, &found) != MPI_SUCCESS || !found)
-        table = make_table(comm);
+    if (MPI_Comm_get_attr(comm, names, &table, &found) != MPI_SUCCESS || !found)
+        table = matrix_names_of(comm);
     return table ? table[rank] : -1;
 }
 
@@ -162,8 +147,7 @@ gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
     if (e == GW_OK && rank == 0 && dir)
         e = gw_file_create(&file, dir, table.file);
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = matrix_write(file ? gw_file_stream(file) : NULL, rows, total, rank, comm);
+    GW_THEN(e, matrix_write(file ? gw_file_stream(file) : NULL, rows, total, rank, comm));
     if (e == GW_OK && file) {
         e = gw_file_commit(file);
         file = NULL;
