@@ -1,7 +1,6 @@
 /* gradwire train: options in, one training run, a few lines out. */
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/last_words.h"
 #include "cli/parallel.h"
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
@@ -129,6 +128,27 @@ typedef struct job {
     int signal; /* that ended the run; 0: none */
 } job;
 
+/* ---- how a run that hangs is heard, and how it ends: on the watchdog's thread ---- */
+
+/* Past stdio, whose locks the thread that is stuck may hold; in one piece, so that the lines of
+ * other ranks do not fall between. */
+static void train_cry(const char *lines) {
+    size_t left = strlen(lines);
+    while (left > 0) {
+        ssize_t n = write(STDERR_FILENO, lines, left);
+        if (n <= 0)
+            return;
+        lines += n;
+        left -= (size_t)n;
+    }
+}
+
+/* No MPI call is allowed beside the main thread's, MPI_Abort neither. A launcher takes a process
+ * that ends like this for a failed one, and ends the others, stopped ones included. */
+static void train_die(void) {
+    _exit(1);
+}
+
 /* ---- reading the command line ---- */
 
 /* run.json holds the command and every option, and JSON is UTF-8: better said now than when the run
@@ -149,7 +169,7 @@ static gw_err read_config(job *j) {
     gw_bound_mode mode;
     GW_TRY(gw_step_opts_read(c, a, "train"));
     c->data.seed = c->seed;
-    c->voice = gw_cli_voice;
+    c->voice = (gw_watchdog_voice){train_cry, train_die};
     c->command = j->command;
     if (strcmp(c->ceilings, "off") == 0)
         c->ceilings = NULL;
@@ -209,10 +229,8 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
 static int run(const gw_args *args, int argc, char **argv) {
     job j = {.args = args, .command = join(argc, argv)};
     gw_err e = j.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (e == GW_OK)
-        e = check_text(args, argc, argv);
-    if (e == GW_OK)
-        e = read_config(&j);
+    GW_THEN(e, check_text(args, argc, argv));
+    GW_THEN(e, read_config(&j));
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
     int status = gw_cli_parallel(level, e, body, &j);
     if (j.signal)
