@@ -5,7 +5,6 @@
 #include "mpi/wait.h"
 #include "prof/arrival.h"
 #include "prof/clock.h"
-#include "prof/exchange.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,40 +28,20 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm) {
     w->rows = rows;
     w->files = files;
     gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &w->rank), "MPI_Comm_rank");
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size");
-    if (e == GW_OK)
-        e = gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s);
-    if (e == GW_OK)
-        e = gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s);
+    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size"));
+    GW_THEN(e, gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s));
+    GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s));
     if (e == GW_OK && files && w->rank == 0)
         e = gw_rows_open(files, &gw_waits_collectives, &w->to, NULL);
-    if (e == GW_OK)
-        e = gw_exchange_log_open(rows);
+    GW_THEN(e, gw_exchange_log_open(rows));
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = gw_sync_open(&w->sync, NULL, comm);
+    GW_THEN(e, gw_sync_open(&w->sync, NULL, comm));
     if (e != GW_OK) {
         gw_waits_abandon(w);
         return e;
     }
     *out = w;
     return GW_OK;
-}
-
-void gw_waits_begin(gw_waits *w, int64_t step) {
-    if (w)
-        gw_exchange_log_begin(step);
-}
-
-void gw_waits_end(gw_waits *w) {
-    if (w)
-        gw_exchange_log_end();
-}
-
-void gw_waits_forget(gw_waits *w) {
-    if (w)
-        gw_exchange_log_forget();
 }
 
 const gw_sync *gw_waits_sync(const gw_waits *w) {

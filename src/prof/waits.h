@@ -4,6 +4,7 @@
 #ifndef GW_PROF_WAITS_H
 #define GW_PROF_WAITS_H
 
+#include "prof/exchange.h"
 #include "prof/record.h"
 #include "prof/sync.h"
 
@@ -18,18 +19,12 @@ typedef struct gw_waits_rank {
     double caused_s; /* seconds that the others, together, waited for it */
 } gw_waits_rank;
 
-/** Collective, after gw_ledger_start, between batches. `rows`: most batches between two flushes;
+/** Collective, after gw_ledger_start, between batches; it opens the log of exchanges, which the main
+ *  thread begins and ends around each batch that becomes a row, and forgets, on all ranks at the
+ *  same step, what was a rehearsal. `rows`: most batches between two flushes;
  *  files not NULL (on all ranks; rank 0's is used, and must outlive this): write collectives.csv,
  *  too. */
 gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm);
-
-/** Main thread: around each batch that becomes a row. */
-void gw_waits_begin(gw_waits *w, int64_t step);
-void gw_waits_end(gw_waits *w);
-
-/** Main thread, between batches, while nothing is in flight: what happened since the last flush was
- *  a rehearsal. On all ranks, at the same step. */
-void gw_waits_forget(gw_waits *w);
 
 /** Collective, between batches: fill wait_skew_s, transfer_s, clock_err_s and the start of rows
  *  [0, n), the batches since the last flush, in order; write collectives.csv. *room, the same on

@@ -71,7 +71,7 @@ static gw_err timed_step(const step_job *job, gw_batch_parts *batch) {
 static gw_err measured_step(const step_job *job, gw_batch_parts *batch) {
     gw_trainer *t = job->t;
     gw_counters *counters = gw_memory_counters(t->memory);
-    gw_waits_begin(t->waits, batch->step);
+    gw_exchange_log_begin(batch->step);
     gw_trace_step(batch->step);
     gw_moved before = t->stepper.moved;
     gw_counters_begin(counters);
@@ -79,7 +79,7 @@ static gw_err measured_step(const step_job *job, gw_batch_parts *batch) {
     batch->counts = gw_counters_end(counters, &batch->cost);
     gw_moved moved = gw_moved_since(&t->stepper.moved, &before);
     batch->split = gw_split_batch(&t->split, job->batch.local, &moved, &batch->cost);
-    gw_waits_end(t->waits);
+    gw_exchange_log_end();
     return e;
 }
 
@@ -245,7 +245,7 @@ static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     gw_batch_parts batch = {0};
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
-        gw_waits_forget(t->waits); /* it would fill up */
+        gw_exchange_log_forget(); /* it would fill up */
     step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false, false};
     gw_err e = measured_step(&job, &batch);
     gw_watchdog_beat();
@@ -271,7 +271,7 @@ static gw_err measure_overhead(gw_trainer *t) {
     GW_TRY(gw_overhead_measure(t->result->overhead, &job, t->own));
     t->stepper.skew_s = skew_s;
     gw_codec_stats_restart(t->stats);
-    gw_waits_forget(t->waits);
+    gw_exchange_log_forget();
     gw_counters_forget(gw_memory_counters(t->memory));
     gw_split_forget(&t->split);
     return gw_agree(t->comm, gw_matrix_open()); /* from zero again */

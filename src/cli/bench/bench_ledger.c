@@ -219,18 +219,18 @@ static double late_s(uint64_t start) {
 
 /* Each batch begins together, as far as a barrier can do; *injected_s: what the last rank was late
  * by, on all ranks. */
-static gw_err late_exchange(gw_waits *w, int step, gw_batch_row *row, double *injected_s) {
+static gw_err late_exchange(int step, gw_batch_row *row, double *injected_s) {
     int last = b.place->ranks - 1;
     gw_batch_parts batch = {.step = step};
     *injected_s = 0;
     GW_TRY(gw_bench_sync(b.place));
-    gw_waits_begin(w, step);
+    gw_exchange_log_begin(step);
     gw_ledger_begin();
     if (b.place->rank == last)
         *injected_s = late_s(gw_clock_ticks());
     gw_err e = gw_schedule_run(b.grid.cell[0].timed.schedule);
     gw_ledger_end(&batch.cost);
-    gw_waits_end(w);
+    gw_exchange_log_end();
     *row = gw_batch_row_of(&batch);
     GW_TRY(e);
     return gw_bcast(injected_s, 1, MPI_DOUBLE, last, b.place->comm);
@@ -269,7 +269,7 @@ static gw_err run_skew(gw_waits *w) {
         e = gw_alloc(&injected, (size_t)n, sizeof *injected);
     e = gw_agree(b.place->comm, e);
     for (int flushed = 0; e == GW_OK && done < n;) {
-        e = late_exchange(w, done + 1, &rows[done], &injected[done]);
+        e = late_exchange(done + 1, &rows[done], &injected[done]);
         done++;
         if (e == GW_OK && (done - flushed == room || done == n)) {
             e = gw_waits_flush(w, rows + flushed, done - flushed, &room);
