@@ -215,7 +215,8 @@ static gw_err args_read_value(const gw_opt *o, const char *owner, const char *te
         return args_read_choice(o, owner, text, out);
     if (o->type == GW_OPT_PATH && !*text)
         return gw_fail(GW_ERR_USAGE, "%s: --%s is empty: give %s", owner, o->name, gw_opt_meta(o));
-    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o))
+    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o) ||
+        (o->choices && strcmp(text, o->choices) == 0))
         return GW_OK;
     if (o->type != GW_OPT_LIST)
         args_read_number(o, text, out);

@@ -41,7 +41,7 @@ typedef struct gw_opt {
     gw_opt_type type;
     const char *def;     /* default, as a user would write it; NULL: unset */
     double min, max;     /* for numbers; both 0: unbounded */
-    const char *choices; /* "a|b|c", for GW_OPT_CHOICE */
+    const char *choices; /* "a|b|c", for GW_OPT_CHOICE; for GW_OPT_INT a word that stands for 0 */
     const char *meta;    /* placeholder in the help, NULL: from the type */
     const char *help;    /* one line */
     size_t into, size;   /* where gw_args_fill puts it: GW_OPT_INTO; 0: nowhere */

@@ -18,7 +18,7 @@ static const gw_opt opts[] = {
     {"codecs", GW_OPT_SPECS, GW_AUTO_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
     {"algos", GW_OPT_SPECS, "", 0, 0, NULL, "ALGO;ALGO..",
      "algorithms to compare, where --comm names none [all]"},
-    {"budget", GW_OPT_REAL, "5", 1e-3, 3600, NULL, "SECONDS", "time to measure algorithms in"},
+    {"budget", GW_OPT_TIME, "5", 1e-3, 3600, NULL, NULL, "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
      "recommend compression for a larger gain only"},
     GW_RIG_OPTS,
@@ -73,7 +73,6 @@ static gw_err prepare(gw_bench_run *run) {
     GW_TRY(gw_session_new(&p->rig.session, p->c.comm, &none_yet, p->c.feedback));
     GW_TRY(gw_auto_open(&p->rig.choice, p->rig.session, &p->c, a, false));
     run->level = gw_session_thread_level(p->rig.session);
-    run->threads = p->c.threads;
     return GW_OK;
 }
 

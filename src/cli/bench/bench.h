@@ -11,7 +11,7 @@
 typedef struct gw_bench_run {
     const gw_args *args;
     int level;   /* of MPI threads that is needed; FUNNELED unless `prepare` says else */
-    int threads; /* OpenMP's; 1 unless it says else */
+    int threads; /* OpenMP's: the option threads; 1 without one */
     gw_bench_place place;
     json_t *results; /* the rows, an array */
     json_t *facts;   /* of the run, beside those that every document has */
@@ -21,6 +21,8 @@ typedef struct gw_bench_run {
 typedef struct gw_benchmark {
     const char *name, *summary; /* one line */
     const gw_opt *opts;         /* with json */
+    const gw_rule *rules;       /* what gw_args_check wants of them; NULL: nothing */
+    void *config;               /* what gw_args_fill fills; NULL: nothing */
     const char *notes;          /* further help text */
     bool alone;                 /* runs on one rank */
     struct gw_grid *grid;       /* to close and free; NULL: none */

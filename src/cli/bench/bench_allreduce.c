@@ -7,35 +7,6 @@
 
 enum { MOST_ROUNDS = 1000000 };
 
-static const gw_opt opts[] = {
-    {"sizes", GW_OPT_TEXT, "4K..16M", 0, 0, NULL, "LIST",
-     "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},
-    {"algos", GW_OPT_COMMAS, NULL, 0, 0, NULL, "SPEC,SPEC..",
-     "algorithms, e.g. 'sra,(ring:chunk=64K,window=4)' [all]"},
-    {"compress", GW_OPT_COMMAS, "none", 0, 0, NULL, "SPEC,SPEC..", "codecs"},
-    {"verb", GW_OPT_CHOICE, "allreduce", 0, 0, "allreduce|reduce|bcast|reduce-scatter|allgather",
-     NULL, "the collective"},
-    {"blocking", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "run each to its end (default)"},
-    {"nonblocking", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "start, then poll until it is complete"},
-    {"repeats", GW_OPT_TEXT, "auto", 0, 0, NULL, "N",
-     "timings of a cell; auto: as many as --precision needs"},
-    {"precision", GW_OPT_REAL, "5", 0.1, 100, NULL, "PERCENT",
-     "auto: half the 95% interval of the median, by the median"},
-    {"time-limit", GW_OPT_REAL, "0.5", 0.001, 3600, NULL, "SECONDS",
-     "auto: time in exchanges after which a cell is given up"},
-    {"verify", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL, "check every result"},
-    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank (codecs use them)"},
-    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of the data, the order and the codecs"},
-    GW_BENCH_JSON,
-    {0}};
-
-static const char notes[] =
-    "One line a size, algorithm and codec: times of the slowest rank, algbw = bytes / median,\n"
-    "busbw = algbw * 2(P-1)/P for an allreduce, 'x native' = median of MPI's own blocking call\n"
-    "over fp32 (the row native, always measured) divided by this one's, wrong = elements off the\n"
-    "reference in any repetition, +-% = half the 95% confidence interval of the median. Cells of\n"
-    "a size take turns in an order that is drawn anew each round. docs/benchmarks.md has it all.";
-
 /* When a cell of the grid has been run often enough. */
 typedef struct progress {
     gw_stats stats;
@@ -44,7 +15,7 @@ typedef struct progress {
     bool limited;
 } progress;
 
-static struct {
+typedef struct state {
     gw_grid grid;
     progress of[GW_GRID_CELLS];
     gw_timing timing;
@@ -53,8 +24,43 @@ static struct {
     bool nonblocking, polls, verify;
     size_t n;    /* floats of the present size */
     int repeats; /* 0: auto */
-    double precision, limit_s;
-} b;
+    double percent, limit_s;
+} state;
+
+static state b;
+
+#define INTO(member) GW_OPT_INTO(state, member)
+
+static const gw_opt opts[] = {
+    {"sizes", GW_OPT_TEXT, "4K..16M", 0, 0, NULL, "LIST",
+     "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},
+    {"algos", GW_OPT_COMMAS, NULL, 0, 0, NULL, "SPEC,SPEC..",
+     "algorithms, e.g. 'sra,(ring:chunk=64K,window=4)' [all]"},
+    {"verb", GW_OPT_CHOICE, "allreduce", 0, 0, "allreduce|reduce|bcast|reduce-scatter|allgather",
+     NULL, "the collective", INTO(grid.verb)},
+    {"blocking", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "run each to its end (default)"},
+    {"nonblocking", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "start, then poll until it is complete",
+     INTO(nonblocking)},
+    {"repeats", GW_OPT_INT, "auto", 1, MOST_ROUNDS, "auto", "N|auto",
+     "timings of a cell; auto: as many as --precision needs", INTO(repeats)},
+    {"precision", GW_OPT_REAL, "5", 0.1, 100, NULL, "PERCENT",
+     "auto: half the 95% interval of the median, by the median", INTO(percent)},
+    {"time-limit", GW_OPT_TIME, "0.5", 0.001, 3600, NULL, NULL,
+     "auto: time in exchanges after which a cell is given up", INTO(limit_s)},
+    {"verify", GW_OPT_CHOICE, "on", 0, 0, "off|on", NULL, "check every result", INTO(verify)},
+#include "cli/bench/grid_opts.def"
+    GW_BENCH_JSON,
+    {0}};
+
+static const gw_rule rules[] = {
+    {"blocking", NULL, false, "nonblocking", NULL, "an exchange is one or the other"}, {0}};
+
+static const char notes[] =
+    "One line a size, algorithm and codec: times of the slowest rank, algbw = bytes / median,\n"
+    "busbw = algbw * 2(P-1)/P for an allreduce, 'x native' = median of MPI's own blocking call\n"
+    "over fp32 (the row native, always measured) divided by this one's, wrong = elements off the\n"
+    "reference in any repetition, +-% = half the 95% confidence interval of the median. Cells of\n"
+    "a size take turns in an order that is drawn anew each round. docs/benchmarks.md has it all.";
 
 /* ---- the command line ---- */
 
@@ -63,18 +69,6 @@ static const char *const verbs[] = {[GW_ALLREDUCE] = "allreduce",
                                     [GW_BCAST] = "bcast",
                                     [GW_REDUCE_SCATTER] = "reduce-scatter",
                                     [GW_ALLGATHER] = "allgather"};
-
-static gw_err read_repeats(const char *text) {
-    char *end;
-    if (strcmp(text, "auto") == 0)
-        return GW_OK;
-    long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 1 || n > MOST_ROUNDS)
-        return gw_fail(GW_ERR_USAGE, "bench: repeats=%s: must be auto or a number from 1 to %d",
-                       text, MOST_ROUNDS);
-    b.repeats = (int)n;
-    return GW_OK;
-}
 
 /* MPI's own call first; it goes over fp32, like the codec none. */
 static gw_err add_cells(void) {
@@ -93,18 +87,7 @@ static gw_err add_cells(void) {
 }
 
 static gw_err prepare(gw_bench_run *run) {
-    const gw_args *args = run->args;
-    run->threads = (int)gw_args_int(args, "threads");
-    while (strcmp(verbs[b.grid.verb], gw_args_text(args, "verb")) != 0)
-        b.grid.verb++;
-    b.nonblocking = gw_args_flag(args, "nonblocking");
-    if (gw_args_flag(args, "blocking") && b.nonblocking)
-        return gw_fail(GW_ERR_USAGE, "bench: give --blocking or --nonblocking, not both");
-    b.precision = gw_args_real(args, "precision") / 100;
-    b.limit_s = gw_args_real(args, "time-limit");
-    b.verify = strcmp(gw_args_text(args, "verify"), "on") == 0;
-    GW_TRY(read_repeats(gw_args_text(args, "repeats")));
-    GW_TRY(gw_grid_read(&b.grid, args));
+    GW_TRY(gw_grid_read(&b.grid, run->args));
     return add_cells();
 }
 
@@ -147,7 +130,7 @@ static gw_err decide(gw_timed *x, progress *p) {
     if (x->times.n < p->next_look && !x->done)
         return GW_OK;
     GW_TRY(gw_samples_stats(&x->times, &p->stats));
-    bool precise = gw_stats_precision(&p->stats) <= b.precision;
+    bool precise = gw_stats_precision(&p->stats) <= b.percent / 100;
     p->limited = p->limited && !precise;
     x->done = x->done || precise;
     p->next_look = x->times.n + x->times.n / 4;
@@ -255,6 +238,8 @@ const gw_benchmark gw_bench_allreduce = {
     .name = "allreduce",
     .summary = "every algorithm over every codec against MPI's own collective, verified",
     .opts = opts,
+    .rules = rules,
+    .config = &b,
     .notes = notes,
     .prepare = prepare,
     .measure = measure,

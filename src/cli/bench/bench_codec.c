@@ -1,6 +1,7 @@
 /* bench codec: what each codec costs and keeps, as ratios to memcpy measured next to it. */
 #include "cli/bench/bench.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compress/codec.h"
@@ -19,15 +20,49 @@ enum { MOST_REPEATS = 1000 };
 #define LEAST_S 0.5e-3 /* a timing lasts at least this long */
 #define KEY     0x6772616477697265u
 
+enum { ENCODE, FEEDBACK, DECODE_ADD, OPS, COPY = OPS };
+
+/* One codec at one size. */
+typedef struct row {
+    const char *spec;
+    gw_codec *codec; /* NULL: low-rank factors instead */
+    gw_lowrank low;
+    float *p, *q;
+    size_t n, wire_bytes;
+    unsigned char *wire;
+    double error;
+    float *v, *e; /* of FEEDBACK: a span of its own, and its residual; NULL: not measured */
+    gw_samples copy_s[OPS], run_s[OPS]; /* one a repeat */
+} row;
+
+typedef struct state {
+    gw_spec spec[GW_BENCH_ITEMS];
+    gw_codec codec[GW_BENCH_ITEMS];
+    int rank[GW_BENCH_ITEMS]; /* of low-rank factors; 0: it is a codec */
+    gw_bench_sizes sizes;
+    int codecs, repeats;
+    double scale;
+    gw_simd simd;
+    float *x, *y; /* of the largest size */
+    row *rows;
+    int n_rows;
+} state;
+
+static state b;
+
+#define INTO(member) GW_OPT_INTO(state, member)
+
 static const gw_opt opts[] = {
     {"codecs", GW_OPT_SPECS, NULL, 0, 0, NULL, "SPEC;SPEC...",
      "codecs with their options, e.g. 'fp16;qsgd:bits=4'; powersgd:rank=N, too [all, with default "
      "options]"},
     {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
      "bytes of the float spans (K, M, G allowed; LOW..HIGH doubles)"},
-    {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure"},
+    {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure",
+     INTO(repeats)},
     {"scale", GW_OPT_REAL, "1", 1e-45, 1e38, NULL, NULL,
-     "multiply the span by this; 1e-36 makes denormals of it, which are not flushed then"},
+     "multiply the span by this; 1e-36 makes denormals of it, which are not flushed then",
+     INTO(scale)},
     {"threads", GW_OPT_INT, "1", 1, 1024, NULL, NULL, "OpenMP threads of the codecs"},
     GW_BENCH_JSON,
     {0}};
@@ -46,34 +81,6 @@ static const char notes[] =
     "like a gradient: normal, a scale of its own for each 4096 floats, an eighth exact zeros. The\n"
     "order of the timings is shuffled in each repeat; the default sizes are the gradients of the\n"
     "nets 784-256-128-10 and 784-2048-2048-10.";
-
-enum { ENCODE, FEEDBACK, DECODE_ADD, OPS, COPY = OPS };
-
-/* One codec at one size. */
-typedef struct row {
-    const char *spec;
-    gw_codec *codec; /* NULL: low-rank factors instead */
-    gw_lowrank low;
-    float *p, *q;
-    size_t n, wire_bytes;
-    unsigned char *wire;
-    double error;
-    float *v, *e; /* of FEEDBACK: a span of its own, and its residual; NULL: not measured */
-    gw_samples copy_s[OPS], run_s[OPS]; /* one a repeat */
-} row;
-
-static struct {
-    gw_spec spec[GW_BENCH_ITEMS];
-    gw_codec codec[GW_BENCH_ITEMS];
-    int rank[GW_BENCH_ITEMS]; /* of low-rank factors; 0: it is a codec */
-    gw_bench_sizes sizes;
-    int codecs, repeats;
-    double scale;
-    gw_simd simd;
-    float *x, *y; /* of the largest size */
-    row *rows;
-    int n_rows;
-} b;
 
 /* ---- input ---- */
 
@@ -276,9 +283,10 @@ static json_t *summarise(row *r, int op, shown *out) {
     double over = gw_stats_median(ratio, b.repeats), over_min = copied.min / ran.min;
     out->gb_s = 1e-9 * (double)(r->n * sizeof(float)) / ran.median;
     snprintf(out->ratio, sizeof out->ratio, "%.2f (%.2f)", over, over_min);
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "min_s", ran.min, "median_s",
-                     ran.median, "gb_per_s", out->gb_s, "over_memcpy", over, "over_memcpy_min",
-                     over_min, "memcpy_min_s", copied.min, "memcpy_median_s", copied.median);
+    return gw_json_object("min_s:f median_s:f gb_per_s:f over_memcpy:f over_memcpy_min:f "
+                          "memcpy_min_s:f memcpy_median_s:f",
+                          ran.min, ran.median, out->gb_s, over, over_min, copied.min,
+                          copied.median);
 }
 
 static void report_row(row *r, json_t *rows) {
@@ -303,18 +311,13 @@ static void report(gw_bench_run *run) {
     gw_bench_head(&table);
     for (int i = 0; i < b.n_rows; i++)
         report_row(&b.rows[i], run->results);
-    json_object_set_new(run->facts, "simd", json_string(simd));
-    json_object_set_new(run->facts, "repeats", json_integer(b.repeats));
-    json_object_set_new(run->facts, "scale", json_real(b.scale));
+    gw_json_add(run->facts, "simd:s repeats:i scale:f", simd, b.repeats, b.scale);
 }
 
 /* ---- the whole ---- */
 
 static gw_err prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
-    b.repeats = (int)gw_args_int(args, "repeats");
-    run->threads = (int)gw_args_int(args, "threads");
-    b.scale = gw_args_real(args, "scale");
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
     return open_codecs(gw_args_spec(args, "codecs"));
 }
@@ -359,6 +362,7 @@ const gw_benchmark gw_bench_codec = {
     .name = "codec",
     .summary = "what each codec costs and keeps, against memcpy (one rank)",
     .opts = opts,
+    .config = &b,
     .notes = notes,
     .prepare = prepare,
     .measure = measure,

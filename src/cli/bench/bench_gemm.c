@@ -41,7 +41,6 @@ static struct {
 static gw_err prepare(gw_bench_run *run) {
     b.rounds = (int)gw_args_int(run->args, "rounds");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
-    run->threads = b.c.threads;
     return GW_OK;
 }
 
@@ -171,8 +170,7 @@ static gw_err measure(gw_bench_run *run, bool *own) {
         gw_operands o;
         double s[SIDES];
         gw_err e = gw_operands_open(&o, &c->of);
-        if (e == GW_OK)
-            e = measure_product(&o, b.c.seed, s);
+        GW_THEN(e, measure_product(&o, b.c.seed, s));
         gw_operands_close(&o);
         GW_TRY(e);
         report_product(c, s, run->results);

@@ -1,5 +1,6 @@
 #include "cli/bench/bench_grid.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "comm/lane_parts.h"
 #include "mpi/wait.h"
@@ -213,9 +214,8 @@ void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
         if (!c->refused)
             continue;
         printf("refused: %s\n", c->refused);
-        json_array_append_new(refused,
-                              json_pack("{s:s, s:s, s:s}", "algorithm", c->spec.text, "codec",
-                                        c->wire->codec.spec, "reason", c->refused));
+        json_array_append_new(refused, gw_json_object("algorithm:s codec:s reason:s", c->spec.text,
+                                                      c->wire->codec.spec, c->refused));
     }
     json_object_set_new(facts, "refused", refused);
 }

@@ -23,20 +23,6 @@
 enum { SKEW_WARMUP = 10, SKEW_SPAN = 1 << 14 };
 #define RUN_S 2e-3 /* of a batch or a twin's run: short, so that many meet no other process */
 
-static const gw_opt opts[] = {
-    {"bytes", GW_OPT_BYTES, "1G", 1 << 20, 1e12, NULL, "BYTES", "memory of stream and chase"},
-    {"edge", GW_OPT_INT, "1024", 64, 16384, NULL, "N", "of the matrices of the product"},
-    {"batches", GW_OPT_INT, "25", 3, 10000, NULL, "N", "of each kernel; the quickest counts"},
-    {"skew", GW_OPT_REAL, "0.001", 1e-4, 1, NULL, "SECONDS", "that the last rank comes late by"},
-    {"exchanges", GW_OPT_INT, "100", 20, 4000, NULL, "N",
-     "that it comes late to; the median counts"},
-    GW_BENCH_JSON,
-    {0}};
-
-static const char notes[] =
-    "Rank 0 runs the kernels, on one thread, while the others wait; the exchange needs two ranks.\n"
-    "Exit status 1: a kernel landed elsewhere. docs/measurement.md defines the figures.";
-
 /* A share of the time that a source allows for: a point, or what bounds leave. NaN: absent. */
 typedef struct range {
     double lo, hi;
@@ -62,7 +48,7 @@ typedef struct result {
 
 enum { STREAM, FMA, CHASE, PRODUCT, SKEW, RESULTS };
 
-static struct {
+typedef struct state {
     size_t bytes;
     int edge, batches, exchanges;
     double skew_s;
@@ -76,19 +62,35 @@ static struct {
     uint64_t sweeps;
     float *matrix[3];
     result results[RESULTS];
-} b = {.results = {[STREAM] = RESULT("stream", 0.8, 1),
-                   [FMA] = RESULT("fma", 0, 0.05),
-                   [CHASE] = RESULT("chase", 0.8, 1),
-                   [PRODUCT] = RESULT("product", 0, 0.2),
-                   [SKEW] = RESULT("skew", NAN, NAN)}};
+} state;
+
+static state b = {.results = {[STREAM] = RESULT("stream", 0.8, 1),
+                              [FMA] = RESULT("fma", 0, 0.05),
+                              [CHASE] = RESULT("chase", 0.8, 1),
+                              [PRODUCT] = RESULT("product", 0, 0.2),
+                              [SKEW] = RESULT("skew", NAN, NAN)}};
+
+#define INTO(member) GW_OPT_INTO(state, member)
+
+static const gw_opt opts[] = {{"bytes", GW_OPT_BYTES, "1G", 1 << 20, 1e12, NULL, "BYTES",
+                               "memory of stream and chase", INTO(bytes)},
+                              {"edge", GW_OPT_INT, "1024", 64, 16384, NULL, "N",
+                               "of the matrices of the product", INTO(edge)},
+                              {"batches", GW_OPT_INT, "25", 3, 10000, NULL, "N",
+                               "of each kernel; the quickest counts", INTO(batches)},
+                              {"skew", GW_OPT_TIME, "0.001", 1e-4, 1, NULL, NULL,
+                               "that the last rank comes late by", INTO(skew_s)},
+                              {"exchanges", GW_OPT_INT, "100", 20, 4000, NULL, "N",
+                               "that it comes late to; the median counts", INTO(exchanges)},
+                              GW_BENCH_JSON,
+                              {0}};
+
+static const char notes[] =
+    "Rank 0 runs the kernels, on one thread, while the others wait; the exchange needs two ranks.\n"
+    "Exit status 1: a kernel landed elsewhere. docs/measurement.md defines the figures.";
 
 static gw_err prepare(gw_bench_run *run) {
-    const gw_args *args = run->args;
-    b.bytes = gw_args_bytes(args, "bytes");
-    b.edge = (int)gw_args_int(args, "edge");
-    b.batches = (int)gw_args_int(args, "batches");
-    b.exchanges = (int)gw_args_int(args, "exchanges");
-    b.skew_s = gw_args_real(args, "skew");
+    (void)run;
     return gw_group_choose(&b.choice, "auto", NULL);
 }
 
@@ -265,8 +267,7 @@ static gw_err run_skew(gw_waits *w) {
     gw_batch_row *rows = NULL;
     double *injected = NULL;
     gw_err e = gw_alloc(&rows, (size_t)n, sizeof *rows);
-    if (e == GW_OK)
-        e = gw_alloc(&injected, (size_t)n, sizeof *injected);
+    GW_THEN(e, gw_alloc(&injected, (size_t)n, sizeof *injected));
     e = gw_agree(b.place->comm, e);
     for (int flushed = 0; e == GW_OK && done < n;) {
         e = late_exchange(done + 1, &rows[done], &injected[done]);
@@ -276,8 +277,7 @@ static gw_err run_skew(gw_waits *w) {
             flushed = done;
         }
     }
-    if (e == GW_OK)
-        e = judge_skew(rows + SKEW_WARMUP, injected + SKEW_WARMUP, n - SKEW_WARMUP);
+    GW_THEN(e, judge_skew(rows + SKEW_WARMUP, injected + SKEW_WARMUP, n - SKEW_WARMUP));
     free(rows);
     free(injected);
     return e;
@@ -358,10 +358,8 @@ static void report_one(const result *r, json_t *rows) {
                    r->injected_s, r->error_s));
     for (int s = 0; s < SOURCES; s++)
         json_object_set_new(memory, source_names[s],
-                            json_pack("{s:o, s:o}", "low", gw_json_number(m[s].lo), "high",
-                                      gw_json_number(m[s].hi)));
-    json_object_set_new(row, "memory_share", memory);
-    json_object_set_new(row, "ok", r->known ? json_boolean(r->ok) : json_null());
+                            gw_json_object("low:f high:f", m[s].lo, m[s].hi));
+    gw_json_add(row, "memory_share:o ok:o", memory, r->known ? json_boolean(r->ok) : json_null());
 }
 
 static void report(gw_bench_run *run) {
@@ -414,6 +412,7 @@ const gw_benchmark gw_bench_ledger = {
     .name = "ledger",
     .summary = "does the ledger tell memory, core and waiting apart? kernels of known kind",
     .opts = opts,
+    .config = &b,
     .notes = notes,
     .prepare = prepare,
     .measure = measure,

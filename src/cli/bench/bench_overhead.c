@@ -39,7 +39,6 @@ static struct {
 static gw_err prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     GW_TRY(gw_step_opts_read(&b.c, args, "bench"));
-    run->threads = b.c.threads;
     b.c.data =
         (gw_data_spec){.source = gw_args_text(args, "data"), .image_scale = 1, .seed = b.c.seed};
     b.c.epochs = 1;

@@ -18,34 +18,6 @@
 
 enum { MOST_EDGE = 256 /* of the matrices that a kernel multiplies */, MOST_KERNELS = 1000000 };
 
-static const gw_opt opts[] = {
-    {"sizes", GW_OPT_TEXT, "64K,1M,16M", 0, 0, NULL, "LIST",
-     "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},
-    {"algos", GW_OPT_COMMAS, "native,sra", 0, 0, NULL, "SPEC,SPEC..",
-     "algorithms, e.g. 'sra,(ring:chunk=64K,window=4)'"},
-    {"compress", GW_OPT_COMMAS, "none", 0, 0, NULL, "SPEC,SPEC..", "codecs"},
-    {"progress", GW_OPT_COMMAS, "none,poll,thread", 0, 0, NULL, "MODE,MODE..",
-     "who moves the exchange on: none, poll, thread"},
-    {"compute-ratio", GW_OPT_REAL, "1.5", 0.01, 1000, NULL, "X",
-     "computation alone, by communication alone"},
-    {"kernel-us", GW_OPT_REAL, "50", 1, 10000, NULL, "US",
-     "longest a compute kernel may take: the time between two polls"},
-    {"repeats", GW_OPT_INT, "15", 1, 100000, NULL, NULL, "rounds"},
-    {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank"},
-    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of the data, the order and the codecs"},
-    GW_BENCH_JSON,
-    {0}};
-
-static const char notes[] =
-    "hidden = 1 - (both - comp) / comm, saved = comm + comp - both, interf. = time in the compute\n"
-    "kernels under communication minus alone, exposed = the wait that is left at the end: medians\n"
-    "over the rounds, never clamped (an overlap can cost more than it hides). transp. = what the\n"
-    "exchange takes of a busy core, bound = max(comp + transp., comm), x bound = both over it. "
-    "Times\n"
-    "are those of the slowest rank. Between ranks of one node a transfer is the ranks' own "
-    "copying, so there\n"
-    "is nothing to hide: measure over a link. docs/benchmarks.md defines every figure.";
-
 /* What a round measures, and what its figures make. */
 enum { COMM, COMP, BOTH, EXPOSED, POST, POLL, SLOWEST, INTERFERENCE = SLOWEST, MEASURED };
 enum { HIDDEN = MEASURED, SAVED, FIGURES };
@@ -71,12 +43,12 @@ typedef struct lap {
     double transport_s; /* of the core, for one exchange; NaN: not measured */
 } lap;
 
-static struct {
+typedef struct state {
     gw_grid grid;
     lap lap[GW_GRID_CELLS];
     gw_progress modes[MODES];
     int n_modes;
-    double compute_ratio, kernel_limit_s;
+    double compute_ratio, kernel_limit_us;
     int repeats;
     const gw_bench_place *place;
     json_t *results;
@@ -86,7 +58,37 @@ static struct {
     float *matrix[3];
     size_t n; /* floats of the present size */
     int at;   /* the cell whose turn it is */
-} b;
+} state;
+
+static state b;
+
+#define INTO(member) GW_OPT_INTO(state, member)
+
+static const gw_opt opts[] = {
+    {"sizes", GW_OPT_TEXT, "64K,1M,16M", 0, 0, NULL, "LIST",
+     "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},
+    {"algos", GW_OPT_COMMAS, "native,sra", 0, 0, NULL, "SPEC,SPEC..",
+     "algorithms, e.g. 'sra,(ring:chunk=64K,window=4)'"},
+    {"progress", GW_OPT_COMMAS, "none,poll,thread", 0, 0, NULL, "MODE,MODE..",
+     "who moves the exchange on: none, poll, thread"},
+    {"compute-ratio", GW_OPT_REAL, "1.5", 0.01, 1000, NULL, "X",
+     "computation alone, by communication alone", INTO(compute_ratio)},
+    {"kernel-us", GW_OPT_REAL, "50", 1, 10000, NULL, "US",
+     "longest a compute kernel may take: the time between two polls", INTO(kernel_limit_us)},
+    {"repeats", GW_OPT_INT, "15", 1, 100000, NULL, NULL, "rounds", INTO(repeats)},
+#include "cli/bench/grid_opts.def"
+    GW_BENCH_JSON,
+    {0}};
+
+static const char notes[] =
+    "hidden = 1 - (both - comp) / comm, saved = comm + comp - both, interf. = time in the compute\n"
+    "kernels under communication minus alone, exposed = the wait that is left at the end: medians\n"
+    "over the rounds, never clamped (an overlap can cost more than it hides). transp. = what the\n"
+    "exchange takes of a busy core, bound = max(comp + transp., comm), x bound = both over it. "
+    "Times\n"
+    "are those of the slowest rank. Between ranks of one node a transfer is the ranks' own "
+    "copying, so there\n"
+    "is nothing to hide: measure over a link. docs/benchmarks.md defines every figure.";
 
 /* ---- the command line ---- */
 
@@ -115,10 +117,6 @@ static gw_err read_modes(const gw_spec *list, int *level) {
 static gw_err prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     gw_grid *g = &b.grid;
-    run->threads = (int)gw_args_int(args, "threads");
-    b.compute_ratio = gw_args_real(args, "compute-ratio");
-    b.kernel_limit_s = gw_args_real(args, "kernel-us") * 1e-6;
-    b.repeats = (int)gw_args_int(args, "repeats");
     GW_TRY(gw_grid_read(g, args));
     GW_TRY(read_modes(gw_args_spec(args, "progress"), &run->level));
     for (const gw_spec *c = g->codecs; c; c = c->next) {
@@ -164,7 +162,7 @@ static gw_err choose_kernel(void) {
             times[i < 0 ? 0 : i] = kernel();
         double s = gw_stats_median(times, TRIES);
         GW_TRY(slowest(&s, 1));
-        if (before > 0 && s > b.kernel_limit_s) {
+        if (before > 0 && s > 1e-6 * b.kernel_limit_us) {
             b.edge = before;
             return GW_OK;
         }
@@ -375,8 +373,7 @@ static gw_err report_size(size_t bytes) {
 
 static void report(gw_bench_run *run) {
     gw_grid_tell(&b.grid, b.n_modes, run->facts); /* a refusal is the same whatever the mode */
-    json_object_set_new(run->facts, "kernel_s", json_real(b.kernel_s));
-    json_object_set_new(run->facts, "kernel_edge", json_integer(b.edge));
+    gw_json_add(run->facts, "kernel_s:f kernel_edge:i", b.kernel_s, b.edge);
 }
 
 /* ---- the whole ---- */
@@ -413,6 +410,7 @@ const gw_benchmark gw_bench_overlap = {
     .name = "overlap",
     .summary = "what of an exchange hides under computation, by progress mode",
     .opts = opts,
+    .config = &b,
     .notes = notes,
     .prepare = prepare,
     .measure = measure,

@@ -40,12 +40,12 @@ static json_t *document(const job *j) {
     gw_host host;
     gw_host_facts(&host);
     strftime(utc, sizeof utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
-    json_t *all = json_pack(
-        "{s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:b, s:s, s:s, s:s, s:O}", "schema", 1,
-        "benchmark", j->bench->name, "version", GW_VERSION " (" GW_COMMIT ")", "finished_utc", utc,
-        "options", options_json(j->bench->opts, j->run.args), "ranks", p->ranks, "nodes", p->nodes,
-        "threads", p->threads, "oversubscribed", p->oversubscribed, "mpi_library", p->mpi, "host",
-        host.name, "cpu", host.cpu_model, "results", j->run.results);
+    json_t *all = gw_json_object(
+        "schema:i benchmark:s version:s finished_utc:s options:o ranks:i nodes:i threads:i "
+        "oversubscribed:b mpi_library:s host:s cpu:s results:o",
+        1, j->bench->name, GW_VERSION " (" GW_COMMIT ")", utc,
+        options_json(j->bench->opts, j->run.args), p->ranks, p->nodes, p->threads,
+        p->oversubscribed, p->mpi, host.name, host.cpu_model, json_incref(j->run.results));
     json_object_update(all, j->run.facts);
     return all;
 }
@@ -96,15 +96,20 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
 
 int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **argv) {
     gw_args *args = NULL;
-    job j = {b, {.level = MPI_THREAD_FUNNELED, .threads = 1}};
     gw_err e = gw_args_new(&args, b->opts);
-    if (e == GW_OK)
-        e = gw_args_argv(args, owner, argc, argv, NULL);
-    j.run.args = args;
-    j.run.results = json_array();
-    j.run.facts = json_object();
-    if (e == GW_OK)
-        e = b->prepare(&j.run);
+    if (e != GW_OK)
+        return gw_cli_refuse(e);
+    e = gw_args_argv(args, owner, argc, argv, NULL);
+    GW_THEN(e, gw_args_check(args, b->rules, owner));
+    job j = {b,
+             {.args = args,
+              .level = MPI_THREAD_FUNNELED,
+              .threads = gw_args_has(args, "threads") ? (int)gw_args_int(args, "threads") : 1,
+              .results = json_array(),
+              .facts = json_object()}};
+    if (b->config)
+        gw_args_fill(args, b->config);
+    GW_THEN(e, b->prepare(&j.run));
     int status = gw_cli_parallel(j.run.level, e, body, &j);
     if (b->release)
         b->release();

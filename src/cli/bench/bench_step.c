@@ -15,29 +15,6 @@
 
 enum { MOST_CONFIGS = 16 };
 
-static const gw_opt opts[] = {
-#include "cli/train/step_opts.def"
-    GW_RIG_OPTS,
-    {"configs", GW_OPT_SPECS, NULL, 0, 0, NULL, "CONFIG;CONFIG..",
-     "instead of --comm and --compress: several, each COMM|CODEC|UPDATE (the last two may be left "
-     "out)"},
-    {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each"},
-    {"block", GW_OPT_INT, "10", 1, GW_RIG_BLOCK, NULL, "N", "timed steps of a turn"},
-    {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps of each before the first turn"},
-    {"bound", GW_OPT_CHOICE, "on", 0, 0, "on|off", NULL,
-     "measure computation and exchange apart: the least time a step can take"},
-    GW_BENCH_JSON,
-    {0}};
-
-static const char notes[] =
-    "e.g. --configs 'allreduce;iallreduce:bucket=256K|none|lazy;iallreduce:algo=sra|qsgd:bits=8'\n"
-    "Step times are the slowest rank's; their parts are the ledger's, means over the ranks, and\n"
-    "medians over the steps. 'x first' = median of the first configuration divided by this one's.\n"
-    "'bound' = the least that the mode allows with computation, wire and the transport's own time\n"
-    "measured apart, 'x bound' = the median over it ('-': none is known, or it was not measured).\n"
-    "Each turn begins with a step that is not timed, and ends with nothing in flight.\n"
-    "docs/benchmarks.md defines every figure.";
-
 /* What the ledger tells of a step, put together. */
 enum { COMPUTATION, EXPOSED, CODEC, OTHER, INFLIGHT, WIRE, PARTS };
 
@@ -49,14 +26,46 @@ typedef struct config {
     gw_bound_run bound;
 } config;
 
-static struct {
+typedef struct state {
     gw_train_config c;
     config configs[MOST_CONFIGS];
     int n;
     const gw_bench_place *place;
     bool bounds;
+    int steps, block, warmup;
     gw_products products;
-} b;
+} state;
+
+static state b;
+
+#define INTO(member) GW_OPT_INTO(state, member)
+
+static const gw_opt opts[] = {
+#include "cli/train/step_opts.def"
+    GW_RIG_OPTS,
+    {"configs", GW_OPT_SPECS, NULL, 0, 0, NULL, "CONFIG;CONFIG..",
+     "instead of --comm and --compress: several, each COMM|CODEC|UPDATE (the last two may be left "
+     "out)"},
+    {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each", INTO(steps)},
+    {"block", GW_OPT_INT, "10", 1, GW_RIG_BLOCK, NULL, "N", "timed steps of a turn", INTO(block)},
+    {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps of each before the first turn",
+     INTO(warmup)},
+    {"bound", GW_OPT_CHOICE, "on", 0, 0, "off|on", NULL,
+     "measure computation and exchange apart: the least time a step can take", INTO(bounds)},
+    GW_BENCH_JSON,
+    {0}};
+
+static const gw_rule rules[] = {
+    {"configs", NULL, false, "comm", NULL, "each configuration names its strategy"}, {0}};
+
+static const char notes[] =
+    "e.g. --configs 'allreduce;iallreduce:bucket=256K|none|lazy;iallreduce:algo=sra|qsgd:bits=8'\n"
+    "Step times are the slowest rank's; their parts are the ledger's, means over the ranks, and\n"
+    "medians over the steps. 'x first' = median of the first configuration divided by this one's.\n"
+    "'bound' = the least that the mode allows with computation, wire and the transport's own time\n"
+    "measured apart, 'x bound' = the median over it ('-': none is known, or it was not measured).\n"
+    "Each turn begins with a step that is not timed, and ends with nothing in flight.\n"
+    "docs/benchmarks.md defines every figure.";
 
 /* ---- the command line ---- */
 
@@ -107,12 +116,8 @@ static gw_err add_config(const gw_spec *item, int *level) {
 static gw_err prepare(gw_bench_run *run) {
     const gw_spec *list = gw_args_spec(run->args, "configs");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
-    run->threads = b.c.threads;
-    b.bounds = strcmp(gw_args_text(run->args, "bound"), "on") == 0;
     if (!list)
         return add_config(NULL, &run->level);
-    if (gw_args_given(run->args, "comm"))
-        return gw_fail(GW_ERR_USAGE, "bench: give --comm or --configs, not both");
     for (const gw_spec *s = list->parts; s; s = s->next)
         GW_TRY(add_config(s, &run->level));
     return GW_OK;
@@ -245,8 +250,8 @@ static double report_one(config *one, double first_s, json_t *rows) {
                                 s.ci_low, s.ci_high));
     if (choice)
         choice->measured_s = s.median;
-    json_object_set_new(row, "bound", gw_bound_run_json(bound));
-    json_object_set_new(row, "forecast", choice ? gw_auto_json(choice) : json_null());
+    gw_json_add(row, "bound:o forecast:o", gw_bound_run_json(bound),
+                choice ? gw_auto_json(choice) : json_null());
     return s.median;
 }
 
@@ -267,9 +272,9 @@ static gw_err measure(gw_bench_run *run, bool *own) {
     gw_rig_turns turns = {.place = &run->place,
                           .rig = rig,
                           .n = b.n,
-                          .steps = (int)gw_args_int(run->args, "steps"),
-                          .block = (int)gw_args_int(run->args, "block"),
-                          .warmup = (int)gw_args_int(run->args, "warmup"),
+                          .steps = b.steps,
+                          .block = b.block,
+                          .warmup = b.warmup,
                           .seed = b.c.seed,
                           .keep = keep};
     b.place = &run->place;
@@ -298,6 +303,8 @@ const gw_benchmark gw_bench_step = {
     .name = "step",
     .summary = "a training step without data loading, by communication and codec",
     .opts = opts,
+    .rules = rules,
+    .config = &b,
     .notes = notes,
     .prepare = prepare,
     .measure = measure,
