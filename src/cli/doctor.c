@@ -33,10 +33,10 @@ typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;
 static int tally[VERDICTS];
 
 /* One finding; `remedy` (NULL: none) says what to do about it. */
-static void say(verdict v, const char *topic, const char *remedy, const char *fmt, ...)
+static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-static void say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
+static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
     static const char *const words[] = {"ok", "note", "problem"};
     va_list ap;
     tally[v]++;
@@ -71,29 +71,31 @@ static void check_cores(const gw_host *host, const gw_host_node *node) {
     if (host->cores_usable > 0 && host->cores_usable != host->cpus_usable)
         snprintf(cores, sizeof cores, " (%d cores)", host->cores_usable);
     if (gw_host_oversubscribed(node))
-        say(PROBLEM, "cores",
+        doctor_say(
+            PROBLEM, "cores",
             "use fewer ranks or threads, or bind ranks to more CPUs (mpiexec -bind-to none): "
             "spinning waits starve the others",
             "%d rank%s, %d threads on %d usable CPUs%s: some CPU must carry %d threads",
             node->sharers, node->sharers == 1 ? "" : "s", node->threads, node->cpus, cores,
             node->threads_per_cpu);
     else
-        say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPUs%s of %d", node->sharers,
-            node->sharers == 1 ? "" : "s", node->threads, node->threads == 1 ? "" : "s", node->cpus,
-            cores, host->cpus_online);
+        doctor_say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPUs%s of %d",
+                   node->sharers, node->sharers == 1 ? "" : "s", node->threads,
+                   node->threads == 1 ? "" : "s", node->cpus, cores, host->cpus_online);
     if (host->cpu_quota >= 0 && host->cpu_quota < node->threads)
-        say(PROBLEM, "cores", "raise the container's CPU limit or use fewer ranks or threads",
-            "the control group allows %.2f CPUs' worth of time for %d threads", host->cpu_quota,
-            node->threads);
+        doctor_say(PROBLEM, "cores",
+                   "raise the container's CPU limit or use fewer ranks or threads",
+                   "the control group allows %.2f CPUs' worth of time for %d threads",
+                   host->cpu_quota, node->threads);
 }
 
 static void check_cpu(const gw_host *host) {
-    say(OK, "cpu", NULL, "%s, %.1f GiB memory, host %s",
-        *host->cpu_model ? host->cpu_model : "model unknown", (double)host->memory / (1u << 30),
-        host->name);
+    doctor_say(OK, "cpu", NULL, "%s, %.1f GiB memory, host %s",
+               *host->cpu_model ? host->cpu_model : "model unknown",
+               (double)host->memory / (1u << 30), host->name);
     if (*host->governor && strcmp(host->governor, "performance") != 0)
-        say(NOTE, "cpu", "for measurements: cpupower frequency-set -g performance (as root)",
-            "frequency governor '%s': the first steps may run slower", host->governor);
+        doctor_say(NOTE, "cpu", "for measurements: cpupower frequency-set -g performance (as root)",
+                   "frequency governor '%s': the first steps may run slower", host->governor);
 }
 
 static void check_mpi(const gw_host_node *node) {
@@ -105,17 +107,18 @@ static void check_mpi(const gw_host_node *node) {
     find_line(text, "", first, sizeof first);
     for (char *c = first; *c; c++)
         *c = *c == '\t' ? ' ' : *c;
-    say(OK, "mpi", NULL, "%s (MPI %d.%d)", first, major, minor);
+    doctor_say(OK, "mpi", NULL, "%s (MPI %d.%d)", first, major, minor);
 
     const char *tls = variable("UCX_TLS"), *provider = variable("FI_PROVIDER");
     if (!find_line(text, "MPICH Device:", device, sizeof device)) {
-        say(NOTE, "transport", "see its own tools, e.g. ompi_info or I_MPI_DEBUG=5",
-            "this MPI library does not tell which transport it uses");
+        doctor_say(NOTE, "transport", "see its own tools, e.g. ompi_info or I_MPI_DEBUG=5",
+                   "this MPI library does not tell which transport it uses");
         return;
     }
-    say(OK, "transport", NULL, "%s%s%s%s%s; %s", device, tls ? ", UCX_TLS=" : "", tls ? tls : "",
-        provider ? ", FI_PROVIDER=" : "", provider ? provider : "",
-        node->nodes == 1 ? "all ranks on one host: shared memory" : "several hosts: the network");
+    doctor_say(OK, "transport", NULL, "%s%s%s%s%s; %s", device, tls ? ", UCX_TLS=" : "",
+               tls ? tls : "", provider ? ", FI_PROVIDER=" : "", provider ? provider : "",
+               node->nodes == 1 ? "all ranks on one host: shared memory"
+                                : "several hosts: the network");
 }
 
 static void check_mpi_threads(int provided) {
@@ -127,27 +130,28 @@ static void check_mpi_threads(int provided) {
         if (levels[i] == provided)
             at = i;
     if (provided == MPI_THREAD_MULTIPLE)
-        say(OK, "mpi threads", NULL, "up to multiple");
+        doctor_say(OK, "mpi threads", NULL, "up to multiple");
     else
-        say(provided == MPI_THREAD_SINGLE ? PROBLEM : NOTE, "mpi threads",
-            "progress threads need an MPI library built with MPI_THREAD_MULTIPLE",
-            "no more than %s", names[at]);
+        doctor_say(provided == MPI_THREAD_SINGLE ? PROBLEM : NOTE, "mpi threads",
+                   "progress threads need an MPI library built with MPI_THREAD_MULTIPLE",
+                   "no more than %s", names[at]);
 
     const char *async = variable("MPIR_CVAR_ASYNC_PROGRESS");
     if (async && strcmp(async, "0") != 0)
-        say(PROBLEM, "progress", "unset it, and use --comm iallreduce:progress=poll",
+        doctor_say(
+            PROBLEM, "progress", "unset it, and use --comm iallreduce:progress=poll",
             "MPIR_CVAR_ASYNC_PROGRESS=%s: a spinning thread a rank takes the cores that compute",
             async);
     else
-        say(OK, "progress", NULL, "MPI starts no progress threads of its own");
+        doctor_say(OK, "progress", NULL, "MPI starts no progress threads of its own");
 }
 
 static void check_gemm(void) {
     const char *warning = gw_gemm_warning();
     if (warning)
-        say(PROBLEM, "gemm", warning, "%s", gw_gemm_library());
+        doctor_say(PROBLEM, "gemm", warning, "%s", gw_gemm_library());
     else
-        say(OK, "gemm", NULL, "%s", gw_gemm_library());
+        doctor_say(OK, "gemm", NULL, "%s", gw_gemm_library());
 }
 
 /* Places are numbered within a process's own CPUs: ranks that share theirs would pin all their
@@ -157,14 +161,15 @@ static bool check_binding(const gw_host *host, const gw_host_node *node, int thr
     bool pinned = bind && strcasecmp(bind, "false") != 0;
     bool shared = node->ranks > 1 && host->cpus_usable == node->cpus;
     if (pinned && shared && node->cpus > 1)
-        say(PROBLEM, "variables", "bind the ranks too (mpiexec -bind-to core:THREADS), or unset it",
+        doctor_say(
+            PROBLEM, "variables", "bind the ranks too (mpiexec -bind-to core:THREADS), or unset it",
             "OMP_PROC_BIND=%s while the ranks share their CPUs: all pin to the same ones", bind);
     else if (!pinned && threads > 1 && shared)
-        say(NOTE, "variables", "mpiexec -bind-to core:THREADS, with OMP_PROC_BIND=close",
-            "neither ranks nor threads are bound: they may wander over the cores");
+        doctor_say(NOTE, "variables", "mpiexec -bind-to core:THREADS, with OMP_PROC_BIND=close",
+                   "neither ranks nor threads are bound: they may wander over the cores");
     else if (!pinned && threads > 1)
-        say(NOTE, "variables", "export OMP_PROC_BIND=close OMP_PLACES=cores",
-            "OMP_PROC_BIND is not set: threads may wander over the cores");
+        doctor_say(NOTE, "variables", "export OMP_PROC_BIND=close OMP_PLACES=cores",
+                   "OMP_PROC_BIND is not set: threads may wander over the cores");
     else
         return false;
     return true;
@@ -176,27 +181,28 @@ static void check_variables(const gw_host *host, const gw_host_node *node, int t
     bool noted = false;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         if (variable(watched[i])) {
-            say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
-                "%s=%s", watched[i], variable(watched[i]));
+            doctor_say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
+                       "%s=%s", watched[i], variable(watched[i]));
             noted = true;
         }
     const char *omp = variable("OMP_NUM_THREADS");
     if (omp && atoi(omp) != threads) {
-        say(NOTE, "variables", "--threads wins; unset OMP_NUM_THREADS or make them agree",
-            "OMP_NUM_THREADS=%s, --threads %d", omp, threads);
+        doctor_say(NOTE, "variables", "--threads wins; unset OMP_NUM_THREADS or make them agree",
+                   "OMP_NUM_THREADS=%s, --threads %d", omp, threads);
         noted = true;
     }
     noted = check_binding(host, node, threads) || noted;
     if (!noted)
-        say(OK, "variables", NULL, "no variable of OpenMP or the BLAS stands in the way");
+        doctor_say(OK, "variables", NULL, "no variable of OpenMP or the BLAS stands in the way");
 }
 
 static void check_clock(void) {
     gw_ledger_start();
     bool tsc = strcmp(gw_clock_name(), "tsc") == 0;
-    say(tsc ? OK : NOTE, "clock",
-        tsc ? NULL : "nothing to do: timing costs some more on a CPU without an invariant TSC",
-        "%s; timing a region costs %.0f ns", gw_clock_name(), gw_ledger_region_cost() * 1e9);
+    doctor_say(tsc ? OK : NOTE, "clock",
+               tsc ? NULL
+                   : "nothing to do: timing costs some more on a CPU without an invariant TSC",
+               "%s; timing a region costs %.0f ns", gw_clock_name(), gw_ledger_region_cost() * 1e9);
 }
 
 static void check_counters(const gw_host *host) {
@@ -206,23 +212,25 @@ static void check_counters(const gw_host *host) {
         "bare metal, or a VM with a virtual PMU; times stay exact without counters";
     if (host->paranoid_known && host->perf_paranoid > 2)
         remedy = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
-    say(papi.hardware ? OK : NOTE, "counters", papi.hardware ? NULL : remedy,
-        "PAPI %s, hardware counters %s%s", papi.version,
-        papi.hardware ? "count" : "absent: ", papi.reason);
+    doctor_say(papi.hardware ? OK : NOTE, "counters", papi.hardware ? NULL : remedy,
+               "PAPI %s, hardware counters %s%s", papi.version,
+               papi.hardware ? "count" : "absent: ", papi.reason);
     for (int i = 0; i < papi.components; i++)
         if (papi.component[i].enabled)
-            say(OK, "papi", NULL, "component %s", papi.component[i].name);
+            doctor_say(OK, "papi", NULL, "component %s", papi.component[i].name);
         else
-            say(NOTE, "papi", NULL, "component %s disabled: %s", papi.component[i].name,
-                papi.component[i].reason);
+            doctor_say(NOTE, "papi", NULL, "component %s disabled: %s", papi.component[i].name,
+                       papi.component[i].reason);
     if (!host->paranoid_known)
-        say(NOTE, "perf", "a kernel with CONFIG_PERF_EVENTS, or a container that shows /proc/sys",
-            "perf_event_paranoid is absent: this kernel has no performance events to offer");
+        doctor_say(NOTE, "perf",
+                   "a kernel with CONFIG_PERF_EVENTS, or a container that shows /proc/sys",
+                   "perf_event_paranoid is absent: this kernel has no performance events to offer");
     else
-        say(host->perf_paranoid <= 2 ? OK : NOTE, "perf",
-            host->perf_paranoid <= 2 ? NULL : "sysctl kernel.perf_event_paranoid=1 (as root)",
-            "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
-            host->perf_paranoid <= 2 ? "may" : "may not");
+        doctor_say(host->perf_paranoid <= 2 ? OK : NOTE, "perf",
+                   host->perf_paranoid <= 2 ? NULL
+                                            : "sysctl kernel.perf_event_paranoid=1 (as root)",
+                   "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
+                   host->perf_paranoid <= 2 ? "may" : "may not");
 }
 
 /* Whether a run here can tell memory-bound computation by counters, and what each event lacks. */
@@ -236,25 +244,28 @@ static void check_events(void) {
         gw_text_print(report.reason, sizeof report.reason, "%s", gw_err_text());
     static const char *const bounds[] = {"", ", a lower bound", ", an upper bound"};
     if (counters && report.memory)
-        say(OK, "memory", NULL, "memory-bound time: source ctr (hardware counters), group %s%s",
-            choice->name, bounds[report.bound]);
+        doctor_say(OK, "memory", NULL,
+                   "memory-bound time: source ctr (hardware counters), group %s%s", choice->name,
+                   bounds[report.bound]);
     else
-        say(NOTE, "memory", "see 'counters' and 'perf'; --papi-group FILE brings other events",
+        doctor_say(
+            NOTE, "memory", "see 'counters' and 'perf'; --papi-group FILE brings other events",
             "memory-bound time: source twin+model where a run has ceilings, else none; hardware "
             "counters (ctr) absent: %s",
             report.reason);
     for (int i = 0; i < report.events; i++) {
         const gw_counter_event *event = &report.event[i];
         if (*event->papi)
-            say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name, event->papi);
+            doctor_say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name,
+                       event->papi);
         else
-            say(NOTE, "event", NULL, "%s/%s: %s", event->group, event->name, event->reason);
+            doctor_say(NOTE, "event", NULL, "%s/%s: %s", event->group, event->name, event->reason);
     }
     if (counters) {
         gw_counters_state state;
         gw_counters_tell(counters, &state);
-        say(OK, "event", NULL, "%s; both edges of a batch take %.1f us", state.why,
-            state.edge_s * 1e6);
+        doctor_say(OK, "event", NULL, "%s; both edges of a batch take %.1f us", state.why,
+                   state.edge_s * 1e6);
     }
     gw_counters_close(counters);
     free(choice);
@@ -272,18 +283,19 @@ static void check_ceilings(const gw_host *host, const gw_host_node *node, int th
     snprintf(want.kernels, sizeof want.kernels, "%s", gw_gemm_library());
     gw_ceilings_cache(&want, path);
     if (!*path)
-        say(NOTE, "ceilings",
-            "set HOME or XDG_CACHE_HOME: each run measures them anew, for a second",
-            "there is no folder to keep them in");
+        doctor_say(NOTE, "ceilings",
+                   "set HOME or XDG_CACHE_HOME: each run measures them anew, for a second",
+                   "there is no folder to keep them in");
     else if (access(path, F_OK) != 0)
-        say(OK, "ceilings", NULL,
-            "not measured yet for such runs: the first with --out does, to %s", path);
+        doctor_say(OK, "ceilings", NULL,
+                   "not measured yet for such runs: the first with --out does, to %s", path);
     else if (gw_ceilings_load(&c, path) != GW_OK ||
              gw_ceilings_fit(&c, &want, false, path) != GW_OK)
-        say(NOTE, "ceilings", "nothing to do: the next run with --out measures them anew", "%s",
-            gw_err_text());
+        doctor_say(NOTE, "ceilings", "nothing to do: the next run with --out measures them anew",
+                   "%s", gw_err_text());
     else
-        say(OK, "ceilings", NULL,
+        doctor_say(
+            OK, "ceilings", NULL,
             "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM; all %d together "
             "%.0f "
             "GFLOP/s, DRAM %.1f GB/s (%.1f hours ago)",
@@ -295,12 +307,12 @@ static void check_ceilings(const gw_host *host, const gw_host_node *node, int th
 static void check_data(void) {
     const char *dir = gw_data_find_fashion_mnist();
     if (dir)
-        say(OK, "data", NULL, "Fashion-MNIST in %s", dir);
+        doctor_say(OK, "data", NULL, "Fashion-MNIST in %s", dir);
     else
-        say(NOTE, "data",
-            "apt install dataset-fashion-mnist, or put the four IDX files into "
-            "$GW_DATA_DIR/fashion-mnist",
-            "Fashion-MNIST not found; synthetic:... works without files");
+        doctor_say(NOTE, "data",
+                   "apt install dataset-fashion-mnist, or put the four IDX files into "
+                   "$GW_DATA_DIR/fashion-mnist",
+                   "Fashion-MNIST not found; synthetic:... works without files");
 }
 
 static gw_err diagnose(const gw_args *args, int provided) {

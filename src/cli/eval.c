@@ -30,7 +30,7 @@ typedef struct job {
     int64_t *confusion;
 } job;
 
-static gw_err check_fit(const job *j) {
+static gw_err eval_check_fit(const job *j) {
     const gw_model_spec *m = gw_model_get_spec(j->model);
     int features = gw_dataset_features(&j->data->test);
     if (m->inputs != features)
@@ -44,7 +44,7 @@ static gw_err check_fit(const job *j) {
     return GW_OK;
 }
 
-static void print(const job *j, const gw_evaluation *v) {
+static void eval_print(const job *j, const gw_evaluation *v) {
     int classes = gw_model_get_spec(j->model)->classes;
     static gw_class_metrics per[GW_MAX_CLASSES];
     gw_class_metrics macro;
@@ -67,7 +67,7 @@ static void print(const job *j, const gw_evaluation *v) {
     printf("\n");
 }
 
-static gw_err load(job *j) {
+static gw_err eval_load(job *j) {
     GW_TRY(gw_model_load(&j->model, j->path, CHUNK));
     size_t classes = (size_t)gw_model_get_spec(j->model)->classes;
     if (classes > GW_MAX_CLASSES)
@@ -76,31 +76,31 @@ static gw_err load(job *j) {
     return gw_alloc(&j->confusion, classes * classes, sizeof *j->confusion);
 }
 
-static gw_err evaluate(job *j, MPI_Comm comm) {
+static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
-    GW_TRY(gw_agree(comm, load(j)));
+    GW_TRY(gw_agree(comm, eval_load(j)));
     gw_data_spec spec = {.source = gw_args_text(j->args, "data"),
                          .image_scale = (int)gw_args_int(j->args, "image-scale")};
     GW_TRY(gw_data_open(&j->data, &spec, comm));
-    GW_TRY(gw_agree(comm, check_fit(j)));
+    GW_TRY(gw_agree(comm, eval_check_fit(j)));
     gw_evaluation v;
     GW_TRY(gw_evaluate(j->model, &j->data->test, CHUNK, comm, j->confusion, &v));
     if (rank == 0)
-        print(j, &v);
+        eval_print(j, &v);
     return GW_OK;
 }
 
-static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+static gw_err eval_body(void *ctx, MPI_Comm comm, bool *own) {
     job *j = ctx;
     *own = false; /* every error is agreed on */
-    gw_err e = evaluate(j, comm);
+    gw_err e = eval_evaluate(j, comm);
     gw_data_close(j->data);
     return e;
 }
 
-static gw_err read_args(job *j) {
+static gw_err eval_read_args(job *j) {
     GW_TRY(gw_gemm_allow(gw_args_text(j->args, "gemm")));
     const char *model = gw_args_text(j->args, "model");
     if (!model)
@@ -113,10 +113,10 @@ static gw_err read_args(job *j) {
     return GW_OK;
 }
 
-static int run(const gw_args *args, int argc, char **argv) {
+static int eval_run(const gw_args *args, int argc, char **argv) {
     (void)argc, (void)argv;
     job j = {.args = args};
-    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, read_args(&j), body, &j);
+    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, eval_read_args(&j), eval_body, &j);
     free(j.confusion);
     gw_model_close(j.model);
     return status;
@@ -127,5 +127,5 @@ const gw_command gw_command_eval = {
     .summary = "evaluate a saved model: accuracy, precision, recall, F1, confusion matrix",
     .usage = "--model DIR|FILE [options]",
     .opts = opts,
-    .run = run,
+    .run = eval_run,
 };

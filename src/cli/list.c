@@ -62,7 +62,7 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 /* ---- as text ---- */
 
-static bool holds(const json_t *o, const char *key) {
+static bool list_holds(const json_t *o, const char *key) {
     return json_is_true(json_object_get(o, key));
 }
 
@@ -71,17 +71,17 @@ static void print_traits(const char *name, const json_t *o) {
                  *bits = json_object_get(o, "bits_per_element");
     printf("      ");
     if (json_object_get(o, "synchronous"))
-        printf("%s, %s; ", holds(o, "synchronous") ? "synchronous" : "not synchronous",
-               holds(o, "exact") ? "exact" : "not exact");
+        printf("%s, %s; ", list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
+               list_holds(o, "exact") ? "exact" : "not exact");
     if (sends)
         printf("sends %s", json_string_value(sends));
     if (json_is_real(bits))
         printf("%.3g bits per element, ", json_real_value(bits));
     if (error)
         printf("error: %s", json_string_value(error));
-    printf("%s%s", holds(o, "sparse") ? ", sparse" : "",
-           holds(o, "mpi_sums") ? ", MPI can sum it" : "");
-    if (holds(o, "stage"))
+    printf("%s%s", list_holds(o, "sparse") ? ", sparse" : "",
+           list_holds(o, "mpi_sums") ? ", MPI can sum it" : "");
+    if (list_holds(o, "stage"))
         printf(", also as a stage: CODEC+%s", name);
     printf("\n");
 }
@@ -121,7 +121,7 @@ static gw_err print_text(void) {
 
 /* ---- as JSON ---- */
 
-static json_t *options_json(const gw_opt *options) {
+static json_t *list_options_json(const gw_opt *options) {
     json_t *all = json_array();
     for (const gw_opt *o = options; o && o->name; o++)
         json_array_append_new(all, gw_json_object("name:s value:s default:s help:s", o->name,
@@ -130,7 +130,7 @@ static json_t *options_json(const gw_opt *options) {
 }
 
 static json_t *described(const char *name, const char *summary, const gw_opt *options) {
-    return gw_json_object("name:s summary:s options:o", name, summary, options_json(options));
+    return gw_json_object("name:s summary:s options:o", name, summary, list_options_json(options));
 }
 
 /* By command, and by option: the others that it, or some value of it, needs or excludes. */
@@ -162,7 +162,7 @@ static gw_err part_json(const part *p, json_t *all) {
     return GW_OK;
 }
 
-static gw_err fill(json_t *document) {
+static gw_err list_fill(json_t *document) {
     for (int i = 0; i < PARTS; i++) {
         json_t *all = json_array();
         json_object_set_new(document, parts[i].key, all);
@@ -184,7 +184,7 @@ static gw_err fill(json_t *document) {
 static gw_err print_json(void) {
     json_t *document =
         gw_json_object("schema:i needs:o excludes:o", 1, rules_json(true), rules_json(false));
-    gw_err e = fill(document);
+    gw_err e = list_fill(document);
     if (e == GW_OK && json_dumpf(document, stdout, JSON_INDENT(2)) != 0)
         e = gw_fail(GW_ERR_NOMEM, "list: out of memory");
     printf("\n");
@@ -192,7 +192,7 @@ static gw_err print_json(void) {
     return e;
 }
 
-static int run(const gw_args *args, int argc, char **argv) {
+static int list_run(const gw_args *args, int argc, char **argv) {
     (void)argc, (void)argv;
     gw_err e = gw_args_flag(args, "json") ? print_json() : print_text();
     return e == GW_OK ? 0 : gw_cli_refuse(e);
@@ -203,5 +203,5 @@ const gw_command gw_command_list = {
     .summary = "list strategies, algorithms and codecs with their options",
     .usage = "[options]",
     .opts = opts,
-    .run = run,
+    .run = list_run,
 };

@@ -17,7 +17,7 @@ int gw_cli_fail(gw_err e) {
 
 static gw_tool tools[GW_TOOLS_MOST];
 
-static int help(void) {
+static int main_help(void) {
     size_t count;
     gw_err e = gw_tools_find(tools, &count);
     if (e != GW_OK)
@@ -42,7 +42,7 @@ static int command_help(const gw_command *c) {
     return 0;
 }
 
-static const gw_command *find(const char *name) {
+static const gw_command *main_find(const char *name) {
     for (size_t i = 0; gw_commands[i]; i++)
         if (strcmp(gw_commands[i]->name, name) == 0)
             return gw_commands[i];
@@ -75,13 +75,13 @@ int main(int argc, char **argv) {
         return gw_cli_refuse(GW_ERR_USAGE);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
-        return help();
+        return main_help();
     if (strcmp(argv[1], "--version") == 0) {
         printf("gradwire " GW_VERSION " (" GW_COMMIT ")\n");
         return 0;
     }
     gw_gemm_mend(argv);
-    const gw_command *c = find(argv[1]);
+    const gw_command *c = main_find(argv[1]);
     if (!c)
         return gw_cli_refuse(run_tool(argv + 1));
     for (int i = 2; i < argc; i++)

@@ -18,7 +18,7 @@ static gw_err check_level(int wanted, int provided) {
 static const struct timespec moment = {.tv_nsec = 200000000};
 
 /* A message from every rank to every other one. */
-static int meet(MPI_Comm comm, int ranks) {
+static int parallel_meet(MPI_Comm comm, int ranks) {
     int rank = 0, status = MPI_Comm_rank(comm, &rank);
     for (int k = 1; k < ranks && status == MPI_SUCCESS; k++)
         status = MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % ranks, 0, NULL, 0, MPI_BYTE,
@@ -31,7 +31,7 @@ static int meet(MPI_Comm comm, int ranks) {
  * (pmodels/mpich pull request 6596). So between hosts all ranks stop polling before any
  * disconnects. Nor may a connection be made as late as that: two ranks are connected by their first
  * message, which with some algorithms would be the barrier's. */
-static void part(MPI_Comm comm) {
+static void parallel_part(MPI_Comm comm) {
     MPI_Comm host;
     int ranks = 1, here = 1;
     if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
@@ -39,7 +39,8 @@ static void part(MPI_Comm comm) {
     MPI_Comm_size(comm, &ranks);
     MPI_Comm_size(host, &here);
     MPI_Comm_free(&host);
-    if (here < ranks && meet(comm, ranks) == MPI_SUCCESS && MPI_Barrier(comm) == MPI_SUCCESS)
+    if (here < ranks && parallel_meet(comm, ranks) == MPI_SUCCESS &&
+        MPI_Barrier(comm) == MPI_SUCCESS)
         nanosleep(&moment, NULL);
 }
 
@@ -64,7 +65,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     int status = gw_err_status(e);
     if (e != GW_OK && rank == 0)
         gw_cli_fail(e);
-    part(MPI_COMM_WORLD);
+    parallel_part(MPI_COMM_WORLD);
     MPI_Finalize();
     return status;
 }

@@ -61,7 +61,7 @@ static plan the; /* a command runs once */
 
 /* ---- the command line ---- */
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err plan_prepare(gw_bench_run *run) {
     plan *p = &the;
     const gw_args *a = p->args = run->args;
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
@@ -123,7 +123,7 @@ static gw_err take_turns(plan *p) {
     return GW_OK;
 }
 
-static gw_err verify(plan *p, gw_auto *a, bool *own) {
+static gw_err plan_verify(plan *p, gw_auto *a, bool *own) {
     choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
     for (int i = 0; i < p->n; i++)
         GW_TRY(open_trial(p, &p->trial[i]));
@@ -221,7 +221,7 @@ static void print_verdict(const plan *p, const gw_auto *a) {
     printf("\n");
 }
 
-static void report(gw_bench_run *run) {
+static void plan_report(gw_bench_run *run) {
     plan *p = &the;
     const gw_auto *a = p->rig.choice;
     gw_bench_place_say(p->place, "plan of a training step");
@@ -241,7 +241,7 @@ static void report(gw_bench_run *run) {
 
 /* ---- the whole ---- */
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err plan_measure(gw_bench_run *run, bool *own) {
     plan *p = &the;
     p->place = &run->place;
     p->setup = (gw_rig_setup){.c = &p->c,
@@ -251,15 +251,15 @@ static gw_err measure(gw_bench_run *run, bool *own) {
                               .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     GW_TRY(gw_transport_byte(p->place->oversubscribed, p->place->comm, &p->byte_s));
-    return verify(p, p->rig.choice, own);
+    return plan_verify(p, p->rig.choice, own);
 }
 
-static void close_sessions(void) {
+static void plan_close_sessions(void) {
     for (int i = the.n - 1; i >= 0; i--)
         gw_session_close(the.trial[i].rig.session);
 }
 
-static void release(void) {
+static void plan_release(void) {
     for (int i = 0; i < the.n; i++)
         gw_rig_free(&the.trial[i].rig);
     gw_rig_free(&the.rig);
@@ -269,11 +269,11 @@ static int run_plan(const gw_args *none, int argc, char **argv) {
     (void)none;
     static const gw_benchmark all = {.name = "plan",
                                      .opts = opts,
-                                     .prepare = prepare,
-                                     .measure = measure,
-                                     .report = report,
-                                     .close = close_sessions,
-                                     .release = release};
+                                     .prepare = plan_prepare,
+                                     .measure = plan_measure,
+                                     .report = plan_report,
+                                     .close = plan_close_sessions,
+                                     .release = plan_release};
     return gw_bench_main(&all, "plan", argc, argv);
 }
 

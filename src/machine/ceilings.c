@@ -62,7 +62,7 @@ static gw_err open_kernel(const bout *b, size_t bytes, gw_kernel **k) {
     return gw_kernel_open(k, b->kind[0], bytes);
 }
 
-static void turn(const bout *b, gw_kernel *k, int i) {
+static void ceilings_turn(const bout *b, gw_kernel *k, int i) {
     if (i > 0)
         gw_kernel_turn(k, b->kind[i]);
 }
@@ -71,7 +71,7 @@ static void turn(const bout *b, gw_kernel *k, int i) {
 static void run_kinds(team *t, gw_kernel *k) {
     int met = 1;
     for (int i = 0; i < t->b->kinds; i++) {
-        turn(t->b, k, i);
+        ceilings_turn(t->b, k, i);
         gw_kernel_run(k, t->b->sweeps[i]);
         for (int n = 0; n < t->b->tries; n++) {
             line_up(t, ++met);
@@ -132,11 +132,11 @@ static gw_err measure_all(const bout *b, int threads) {
 }
 
 /* One thread's rates, and those of all; NaN where there is one thread too many. */
-static gw_err measure(const gw_ceilings *c, bout *b) {
+static gw_err ceilings_measure(const gw_ceilings *c, bout *b) {
     gw_kernel *k = NULL;
     GW_TRY(open_kernel(b, b->one, &k));
     for (int i = 0; i < b->kinds; i++) {
-        turn(b, k, i);
+        ceilings_turn(b, k, i);
         double rate = gw_kernel_rate(k, b->tries, RUN_S);
         double share = b->part > 0 && b->part < b->one ? (double)b->one / (double)b->part : 1;
         double sweeps = RUN_S * rate / gw_kernel_work(k) * share;
@@ -151,7 +151,7 @@ static gw_err measure(const gw_ceilings *c, bout *b) {
 /* ---- one level ---- */
 
 /* Threads of `active` that share a cache. */
-static int sharing(const gw_cache *cache, int active) {
+static int ceilings_sharing(const gw_cache *cache, int active) {
     int sharers = cache->sharers > 0 ? cache->sharers : active;
     return sharers < active ? sharers : active;
 }
@@ -170,7 +170,7 @@ static size_t dram_bytes(const gw_ceilings *c) {
 /* Working sets: half of a cache, which leaves the other half to whatever else is there; and of all
  * threads each its share of that, if it does not fit the level below. In DRAM each thread's is as
  * large as one's alone, while that can be: virtual machines tell of fewer caches than there are. */
-static void working_set(const gw_ceilings *c, int level, size_t *one, size_t *part) {
+static void ceilings_working_set(const gw_ceilings *c, int level, size_t *one, size_t *part) {
     if (level == GW_CACHES) {
         *one = dram_bytes(c);
         *part = MOST_DRAM_OF_ALL / (size_t)c->all_threads;
@@ -179,7 +179,7 @@ static void working_set(const gw_ceilings *c, int level, size_t *one, size_t *pa
     }
     const gw_cache *cache = &c->caches[level];
     *one = cache->bytes / 2;
-    *part = *one / (size_t)sharing(cache, c->all_threads);
+    *part = *one / (size_t)ceilings_sharing(cache, c->all_threads);
     for (int below = level - 1; below >= 0; below--)
         if (c->caches[below].bytes >= *part)
             *part = 0;
@@ -193,15 +193,15 @@ static gw_err measure_level(gw_ceilings *c, int l) {
               .kinds = dram ? 3 : 2,
               .tries = TRIES};
     *level = (gw_ceiling_level){0, {NAN, NAN}, {NAN, NAN}};
-    working_set(c, l, &b.one, &b.part);
+    ceilings_working_set(c, l, &b.one, &b.part);
     level->bytes = b.one;
-    return b.one > 0 ? measure(c, &b) : GW_OK;
+    return b.one > 0 ? ceilings_measure(c, &b) : GW_OK;
 }
 
 static gw_err measure_fma(gw_ceilings *c) {
     bout b = {
         .kind = {GW_KERNEL_FMA}, .out = {&c->fma}, .kinds = 1, .tries = TRIES, .one = 1, .part = 1};
-    return measure(c, &b);
+    return ceilings_measure(c, &b);
 }
 
 gw_err gw_ceilings_measure(gw_ceilings *c) {
@@ -229,7 +229,7 @@ bool gw_ceilings_disturbed(const gw_ceilings *c) {
 
 /* ---- looking up ---- */
 
-static gw_ceiling_time *find(const gw_ceilings *c, const char *name) {
+static gw_ceiling_time *ceilings_find(const gw_ceilings *c, const char *name) {
     for (int i = 0; i < c->n_times; i++)
         if (strcmp(c->time[i].name, name) == 0)
             return (gw_ceiling_time *)&c->time[i];
@@ -237,12 +237,12 @@ static gw_ceiling_time *find(const gw_ceilings *c, const char *name) {
 }
 
 double gw_ceilings_time(const gw_ceilings *c, const char *name) {
-    const gw_ceiling_time *t = find(c, name);
+    const gw_ceiling_time *t = ceilings_find(c, name);
     return t ? t->seconds : NAN;
 }
 
 void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds) {
-    gw_ceiling_time *old = find(c, name);
+    gw_ceiling_time *old = ceilings_find(c, name);
     if (!old && c->n_times == GW_CEILING_TIMES)
         old = c->time;
     if (old) { /* the last place is for the latest */
@@ -256,7 +256,7 @@ void gw_ceilings_keep(gw_ceilings *c, const char *name, double seconds) {
 }
 
 void gw_ceilings_use(gw_ceilings *c, const char *name) {
-    gw_ceiling_time *t = find(c, name);
+    gw_ceiling_time *t = ceilings_find(c, name);
     if (t)
         t->used = true;
 }
@@ -272,7 +272,7 @@ void gw_ceilings_drop_unused(gw_ceilings *c) {
 int gw_ceilings_level(const gw_ceilings *c, double bytes, int active) {
     for (int l = 0; l < GW_CACHES; l++)
         if (c->level[l].bytes > 0 &&
-            2 * bytes <= (double)c->caches[l].bytes / sharing(&c->caches[l], active))
+            2 * bytes <= (double)c->caches[l].bytes / ceilings_sharing(&c->caches[l], active))
             return l;
     return GW_CACHES;
 }

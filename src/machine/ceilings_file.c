@@ -14,11 +14,11 @@ enum { MOST_BYTES = 1 << 20 };
 
 /* ---- writing ---- */
 
-static json_t *pair(const gw_ceiling_pair *p) {
+static json_t *ceilings_pair(const gw_ceiling_pair *p) {
     return gw_json_object("one:f all:f", p->one, p->all);
 }
 
-static json_t *caches(const gw_ceilings *c) {
+static json_t *ceilings_caches(const gw_ceilings *c) {
     json_t *all = json_array();
     for (int l = 0; l < GW_CACHES; l++)
         json_array_append_new(all,
@@ -27,18 +27,18 @@ static json_t *caches(const gw_ceilings *c) {
     return all;
 }
 
-static json_t *levels(const gw_ceilings *c) {
+static json_t *ceilings_levels(const gw_ceilings *c) {
     json_t *all = json_array();
     for (int l = 0; l < GW_LEVELS; l++)
         json_array_append_new(
             all,
             gw_json_object("level:s working_set_bytes:I read_bytes_per_s:o update_bytes_per_s:o",
-                           gw_level_name(l), c->level[l].bytes, pair(&c->level[l].read),
-                           pair(&c->level[l].update)));
+                           gw_level_name(l), c->level[l].bytes, ceilings_pair(&c->level[l].read),
+                           ceilings_pair(&c->level[l].update)));
     return all;
 }
 
-static json_t *times(const gw_ceilings *c) {
+static json_t *ceilings_times(const gw_ceilings *c) {
     json_t *all = json_object();
     for (int i = 0; i < c->n_times; i++)
         json_object_set_new(all, c->time[i].name, gw_json_number(c->time[i].seconds));
@@ -50,8 +50,8 @@ json_t *gw_ceilings_json(const gw_ceilings *c) {
         "gradwire_ceilings:i host:s cpu:s kernels:s threads:i all_threads:i oversubscribed:b "
         "measured_at:I caches:o fma_flops_per_s:o copy_bytes_per_s:o levels:o seconds:o",
         GW_CEILINGS_FORMAT, c->host, c->cpu, c->kernels, c->threads, c->all_threads,
-        c->oversubscribed, c->measured_at, caches(c), pair(&c->fma), pair(&c->copy), levels(c),
-        times(c));
+        c->oversubscribed, c->measured_at, ceilings_caches(c), ceilings_pair(&c->fma),
+        ceilings_pair(&c->copy), ceilings_levels(c), ceilings_times(c));
 }
 
 /* ---- reading; the first thing wrong is kept ---- */
@@ -61,37 +61,38 @@ typedef struct reader {
     gw_err e;
 } reader;
 
-static void wrong(reader *r, const char *key, const char *what) {
+static void ceilings_wrong(reader *r, const char *key, const char *what) {
     if (r->e == GW_OK)
         r->e = gw_fail(GW_ERR_INPUT,
                        "ceilings %s: key '%s' %s: measure anew (--ceilings auto), or remove it",
                        r->path, key, what);
 }
 
-static void text(reader *r, const json_t *o, const char *key, char *out, size_t room) {
+static void ceilings_text(reader *r, const json_t *o, const char *key, char *out, size_t room) {
     const char *s = json_string_value(json_object_get(o, key));
     if (!s || strlen(s) >= room)
-        wrong(r, key, "is missing or no such text");
+        ceilings_wrong(r, key, "is missing or no such text");
     else
         snprintf(out, room, "%s", s);
 }
 
-static int64_t whole(reader *r, const json_t *o, const char *key, int64_t least, int64_t most) {
+static int64_t ceilings_whole(reader *r, const json_t *o, const char *key, int64_t least,
+                              int64_t most) {
     const json_t *v = json_object_get(o, key);
     if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > most) {
-        wrong(r, key, "is missing or no such number");
+        ceilings_wrong(r, key, "is missing or no such number");
         return least;
     }
     return json_integer_value(v);
 }
 
 /* A rate or a time: positive; null: not measured. */
-static double positive(reader *r, const json_t *v, const char *key) {
+static double ceilings_positive(reader *r, const json_t *v, const char *key) {
     if (json_is_null(v))
         return NAN;
     double x = json_is_number(v) ? json_number_value(v) : 0;
     if (!(x > 0) || !isfinite(x)) {
-        wrong(r, key, "holds no positive number");
+        ceilings_wrong(r, key, "holds no positive number");
         return NAN;
     }
     return x;
@@ -99,24 +100,24 @@ static double positive(reader *r, const json_t *v, const char *key) {
 
 static gw_ceiling_pair pair_of(reader *r, const json_t *o, const char *key) {
     const json_t *p = json_object_get(o, key);
-    return (gw_ceiling_pair){positive(r, json_object_get(p, "one"), key),
-                             positive(r, json_object_get(p, "all"), key)};
+    return (gw_ceiling_pair){ceilings_positive(r, json_object_get(p, "one"), key),
+                             ceilings_positive(r, json_object_get(p, "all"), key)};
 }
 
 static void read_levels(reader *r, const json_t *root, gw_ceilings *c) {
     const json_t *sizes = json_object_get(root, "caches"), *all = json_object_get(root, "levels");
     if (json_array_size(sizes) != GW_CACHES || json_array_size(all) != GW_LEVELS) {
-        wrong(r, "levels", "does not list L1, L2, L3 and DRAM");
+        ceilings_wrong(r, "levels", "does not list L1, L2, L3 and DRAM");
         return;
     }
     for (size_t l = 0; l < GW_CACHES; l++) {
         const json_t *o = json_array_get(sizes, l);
-        c->caches[l].bytes = (size_t)whole(r, o, "bytes", 0, INT64_MAX);
-        c->caches[l].sharers = (int)whole(r, o, "cpus_sharing", 0, INT_MAX);
+        c->caches[l].bytes = (size_t)ceilings_whole(r, o, "bytes", 0, INT64_MAX);
+        c->caches[l].sharers = (int)ceilings_whole(r, o, "cpus_sharing", 0, INT_MAX);
     }
     for (size_t l = 0; l < GW_LEVELS; l++) {
         const json_t *o = json_array_get(all, l);
-        c->level[l].bytes = (size_t)whole(r, o, "working_set_bytes", 0, INT64_MAX);
+        c->level[l].bytes = (size_t)ceilings_whole(r, o, "working_set_bytes", 0, INT64_MAX);
         c->level[l].read = pair_of(r, o, "read_bytes_per_s");
         c->level[l].update = pair_of(r, o, "update_bytes_per_s");
     }
@@ -125,31 +126,31 @@ static void read_levels(reader *r, const json_t *root, gw_ceilings *c) {
 static void read_times(reader *r, const json_t *root, gw_ceilings *c) {
     json_t *all = json_object_get(root, "seconds");
     if (!json_is_object(all) || json_object_size(all) > GW_CEILING_TIMES) {
-        wrong(r, "seconds", "is no object of so many times");
+        ceilings_wrong(r, "seconds", "is no object of so many times");
         return;
     }
     for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
         const char *key = json_object_iter_key(at);
-        double seconds = positive(r, json_object_iter_value(at), key);
+        double seconds = ceilings_positive(r, json_object_iter_value(at), key);
         if (strlen(key) >= GW_CEILING_NAME)
-            wrong(r, key, "is too long");
+            ceilings_wrong(r, key, "is too long");
         else if (isfinite(seconds))
             gw_ceilings_keep(c, key, seconds);
     }
 }
 
-static gw_err parse(const json_t *root, const char *path, gw_ceilings *c) {
+static gw_err ceilings_parse(const json_t *root, const char *path, gw_ceilings *c) {
     reader r = {path, GW_OK};
     *c = (gw_ceilings){0};
-    if (whole(&r, root, "gradwire_ceilings", 0, INT_MAX) != GW_CEILINGS_FORMAT)
-        wrong(&r, "gradwire_ceilings", "says another format");
-    text(&r, root, "host", c->host, sizeof c->host);
-    text(&r, root, "cpu", c->cpu, sizeof c->cpu);
-    text(&r, root, "kernels", c->kernels, sizeof c->kernels);
-    c->threads = (int)whole(&r, root, "threads", 1, INT_MAX);
-    c->all_threads = (int)whole(&r, root, "all_threads", 1, INT_MAX);
+    if (ceilings_whole(&r, root, "gradwire_ceilings", 0, INT_MAX) != GW_CEILINGS_FORMAT)
+        ceilings_wrong(&r, "gradwire_ceilings", "says another format");
+    ceilings_text(&r, root, "host", c->host, sizeof c->host);
+    ceilings_text(&r, root, "cpu", c->cpu, sizeof c->cpu);
+    ceilings_text(&r, root, "kernels", c->kernels, sizeof c->kernels);
+    c->threads = (int)ceilings_whole(&r, root, "threads", 1, INT_MAX);
+    c->all_threads = (int)ceilings_whole(&r, root, "all_threads", 1, INT_MAX);
     c->oversubscribed = json_is_true(json_object_get(root, "oversubscribed"));
-    c->measured_at = whole(&r, root, "measured_at", 0, INT64_MAX);
+    c->measured_at = ceilings_whole(&r, root, "measured_at", 0, INT64_MAX);
     c->fma = pair_of(&r, root, "fma_flops_per_s");
     c->copy = pair_of(&r, root, "copy_bytes_per_s");
     read_levels(&r, root, c);
@@ -168,12 +169,13 @@ gw_err gw_ceilings_load(gw_ceilings *out, const char *path) {
         return gw_fail(GW_ERR_INPUT,
                        "ceilings %s: line %d: %s: measure anew (--ceilings auto), or remove it",
                        path, where.line, where.text);
-    gw_err e = parse(root, path, out);
+    gw_err e = ceilings_parse(root, path, out);
     json_decref(root);
     return e;
 }
 
-static gw_err differs(const char *path, const char *what, const char *got, const char *want) {
+static gw_err ceilings_differs(const char *path, const char *what, const char *got,
+                               const char *want) {
     return gw_fail(GW_ERR_INPUT,
                    "ceilings %s: measured with %s '%s', here it is '%s': use --ceilings auto", path,
                    what, got, want);
@@ -182,17 +184,18 @@ static gw_err differs(const char *path, const char *what, const char *got, const
 gw_err gw_ceilings_fit(const gw_ceilings *got, const gw_ceilings *want, bool any_host,
                        const char *path) {
     if (!any_host && strcmp(got->host, want->host) != 0)
-        return differs(path, "host", got->host, want->host);
+        return ceilings_differs(path, "host", got->host, want->host);
     if (strcmp(got->cpu, want->cpu) != 0)
-        return differs(path, "cpu", got->cpu, want->cpu);
+        return ceilings_differs(path, "cpu", got->cpu, want->cpu);
     if (strcmp(got->kernels, want->kernels) != 0)
-        return differs(path, "kernels", got->kernels, want->kernels);
+        return ceilings_differs(path, "kernels", got->kernels, want->kernels);
     char a[48], b[48];
     snprintf(a, sizeof a, "%d of %d%s", got->threads, got->all_threads,
              got->oversubscribed ? ", oversubscribed" : "");
     snprintf(b, sizeof b, "%d of %d%s", want->threads, want->all_threads,
              want->oversubscribed ? ", oversubscribed" : "");
-    return strcmp(a, b) == 0 ? GW_OK : differs(path, "threads of a rank of all on the host", a, b);
+    return strcmp(a, b) == 0 ? GW_OK
+                             : ceilings_differs(path, "threads of a rank of all on the host", a, b);
 }
 
 /* ---- the cache ---- */

@@ -46,14 +46,14 @@ static gw_err read_set(gw_ceilings *c, const gw_ceilings *want, bool any_host, c
     return e == GW_OK ? gw_ceilings_fit(c, want, any_host, path) : e;
 }
 
-static void remark(gw_gauge *g, const char *what) {
+static void gauge_remark(gw_gauge *g, const char *what) {
     size_t len = strlen(g->note);
     gw_text_print(g->note + len, sizeof g->note - len, "%s%s", len ? "; " : "", what);
 }
 
 /* From the file, the cache, or by measuring. */
-static gw_err obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want,
-                     const char *cache) {
+static gw_err gauge_obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want,
+                           const char *cache) {
     if (strcmp(s->from, "auto") != 0) {
         g->source = GW_GAUGE_FILE;
         return read_set(&g->c, want, true, s->from);
@@ -64,27 +64,28 @@ static gw_err obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *wa
         g->source = GW_GAUGE_CACHED;
         if (read_set(&g->c, want, false, cache) == GW_OK)
             return GW_OK;
-        remark(g, gw_err_text());
+        gauge_remark(g, gw_err_text());
     }
     g->source = GW_GAUGE_MEASURED;
     g->c = *want;
     return gw_ceilings_measure(&g->c);
 }
 
-static gw_err lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want) {
+static gw_err gauge_lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want) {
     char cache[GW_CEILINGS_PATH];
     gw_twin_setup twins = s->twins;
     twins.batch = g->batch;
     gw_ceilings_cache(want, cache);
-    GW_TRY(obtain(g, s, want, cache));
+    GW_TRY(gauge_obtain(g, s, want, cache));
     GW_TRY(gw_twins_measure(&g->c, &twins, &g->added));
     bool fresh = g->source == GW_GAUGE_MEASURED || g->added > 0;
     if (g->source == GW_GAUGE_MEASURED && gw_ceilings_disturbed(&g->c)) {
-        remark(g, "others were at work while all threads were measured: not kept for later runs");
+        gauge_remark(
+            g, "others were at work while all threads were measured: not kept for later runs");
         fresh = false;
     }
     if (*cache && g->source != GW_GAUGE_FILE && fresh && gw_ceilings_store(&g->c, cache) != GW_OK)
-        remark(g, gw_err_text());
+        gauge_remark(g, gw_err_text());
     gw_ceilings_drop_unused(&g->c); /* run.json has no use for other models' times */
     /* Of now, however old the set is. */
     GW_TRY(gw_drift_look(gw_drift_probe, NULL, &g->before));
@@ -93,11 +94,11 @@ static gw_err lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want
 }
 
 /* One rank works, the others sleep until it says what came of it. */
-static gw_err share(gw_gauge *g, const gw_gauge_setup *s, MPI_Comm host, bool leads) {
+static gw_err gauge_share(gw_gauge *g, const gw_gauge_setup *s, MPI_Comm host, bool leads) {
     gw_ceilings want;
     GW_TRY(gw_gauge_identify(&want, s, host));
     GW_TRY(gw_allreduce(&s->twins.batch, &g->batch, 1, MPI_INT, MPI_MAX, host));
-    gw_err e = leads ? lead(g, s, &want) : GW_OK;
+    gw_err e = leads ? gauge_lead(g, s, &want) : GW_OK;
     MPI_Request request;
     GW_MPI(MPI_Ibcast(g, (int)sizeof *g, MPI_BYTE, 0, host, &request));
     GW_TRY(gw_wait_asleep(&request));
@@ -111,7 +112,7 @@ gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s) {
     gw_clock_start();
     uint64_t start = gw_clock_ticks();
     gw_err e = open_host(s, &host, &leads);
-    GW_THEN(e, share(g, s, host, leads));
+    GW_THEN(e, gauge_share(g, s, host, leads));
     if (host != MPI_COMM_NULL)
         MPI_Comm_free(&host);
     GW_TRY(e);

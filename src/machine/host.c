@@ -24,7 +24,7 @@ static bool first_line(const char *path, char *out, size_t room) {
     return got;
 }
 
-static bool read_number(const char *path, long long *out) {
+static bool host_read_number(const char *path, long long *out) {
     char line[LINE];
     char *end = line;
     if (!first_line(path, line, sizeof line))
@@ -113,10 +113,10 @@ static double quota_of(const char *dir) {
                    ? (double)quota / (double)period
                    : -1;
     snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", dir);
-    if (!read_number(path, &quota) || quota <= 0)
+    if (!host_read_number(path, &quota) || quota <= 0)
         return -1;
     snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
-    return read_number(path, &period) && period > 0 ? (double)quota / (double)period : -1;
+    return host_read_number(path, &period) && period > 0 ? (double)quota / (double)period : -1;
 }
 
 /* The tightest quota of `group` below `mount` and of all groups above it. */
@@ -174,7 +174,7 @@ void gw_host_facts(gw_host *out) {
     }
     out->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     long long paranoid;
-    out->paranoid_known = read_number("/proc/sys/kernel/perf_event_paranoid", &paranoid);
+    out->paranoid_known = host_read_number("/proc/sys/kernel/perf_event_paranoid", &paranoid);
     if (out->paranoid_known)
         out->perf_paranoid = (int)paranoid;
     if (!first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", out->governor,

@@ -38,15 +38,15 @@ struct gw_kernel {
  */
 
 /* Nothing may be carried over from one sweep to the next. */
-static inline void forget(void) {
+static inline void kernel_forget(void) {
     __asm__ volatile("" ::: "memory");
 }
 
 /* n: a multiple of LANES * ACCUMULATORS. */
-GW_CLONES static float read_all(const float *x, size_t n, uint64_t sweeps) {
+GW_CLONES static float kernel_read_all(const float *x, size_t n, uint64_t sweeps) {
     const vec *v = (const vec *)x;
     vec sum[ACCUMULATORS] = {0};
-    for (uint64_t s = 0; s < sweeps; s++, forget())
+    for (uint64_t s = 0; s < sweeps; s++, kernel_forget())
         for (size_t i = 0; i < n / LANES; i += ACCUMULATORS)
             for (int j = 0; j < ACCUMULATORS; j++)
                 sum[j] += v[i + (size_t)j];
@@ -59,13 +59,13 @@ GW_CLONES static float read_all(const float *x, size_t n, uint64_t sweeps) {
 
 GW_CLONES static void update_all(float *restrict a, const float *restrict b, size_t n,
                                  uint64_t sweeps) {
-    for (uint64_t s = 0; s < sweeps; s++, forget())
+    for (uint64_t s = 0; s < sweeps; s++, kernel_forget())
         for (size_t i = 0; i < n; i++)
             a[i] += 1e-6f * b[i];
 }
 
 static void copy_all(float *a, const float *b, size_t n, uint64_t sweeps) {
-    for (uint64_t s = 0; s < sweeps; s++, forget())
+    for (uint64_t s = 0; s < sweeps; s++, kernel_forget())
         memcpy(a, b, n * sizeof *a);
 }
 
@@ -92,7 +92,7 @@ static gw_err kernel_link(gw_kernel *k) {
     return GW_OK;
 }
 
-static gw_err fill(gw_kernel *k, size_t bytes) {
+static gw_err kernel_fill(gw_kernel *k, size_t bytes) {
     size_t unit = 2 * LANES * ACCUMULATORS; /* each half is read in whole vectors */
     if (k->kind == GW_KERNEL_CHASE) {
         k->n = bytes / LINE < UINT32_MAX ? bytes / LINE : UINT32_MAX;
@@ -112,7 +112,7 @@ gw_err gw_kernel_open(gw_kernel **out, gw_kernel_kind kind, size_t bytes) {
     gw_kernel *k = NULL;
     GW_TRY(gw_alloc(&k, 1, sizeof *k));
     k->kind = kind;
-    gw_err e = kind == GW_KERNEL_FMA ? GW_OK : fill(k, bytes);
+    gw_err e = kind == GW_KERNEL_FMA ? GW_OK : kernel_fill(k, bytes);
     if (e != GW_OK) {
         gw_kernel_close(k);
         return e;
@@ -134,21 +134,21 @@ void gw_kernel_turn(gw_kernel *k, gw_kernel_kind kind) {
 
 /* ---- running ---- */
 
-static size_t loads(const gw_kernel *k) {
+static size_t kernel_loads(const gw_kernel *k) {
     return k->n < MOST_LOADS ? k->n : MOST_LOADS;
 }
 
 /* Floats of each array that a sweep covers. */
-static size_t window(const gw_kernel *k) {
+static size_t kernel_window(const gw_kernel *k) {
     size_t n = k->kind == GW_KERNEL_READ ? k->n : k->n / 2;
     return n < MOST_FLOATS ? n : MOST_FLOATS;
 }
 
-static void stream(gw_kernel *k, size_t from, size_t n, uint64_t sweeps) {
+static void kernel_stream(gw_kernel *k, size_t from, size_t n, uint64_t sweeps) {
     float *a = k->memory + from;
     const float *b = k->kind == GW_KERNEL_READ ? NULL : a + k->n / 2;
     switch (k->kind) {
-    case GW_KERNEL_READ: k->sink = read_all(a, n, sweeps); break;
+    case GW_KERNEL_READ: k->sink = kernel_read_all(a, n, sweeps); break;
     case GW_KERNEL_UPDATE: update_all(a, b, n, sweeps); break;
     default: copy_all(a, b, n, sweeps); break;
     }
@@ -156,14 +156,14 @@ static void stream(gw_kernel *k, size_t from, size_t n, uint64_t sweeps) {
 
 /* What is larger than a window is walked through window by window, from sweep to sweep. */
 static void stream_on(gw_kernel *k, uint64_t sweeps) {
-    size_t n = k->kind == GW_KERNEL_READ ? k->n : k->n / 2, w = window(k);
+    size_t n = k->kind == GW_KERNEL_READ ? k->n : k->n / 2, w = kernel_window(k);
     if (w == n) {
-        stream(k, 0, n, sweeps);
+        kernel_stream(k, 0, n, sweeps);
         return;
     }
     for (; sweeps > 0; sweeps--) {
         size_t from = k->from + w <= n ? k->from : 0;
-        stream(k, from, w, 1);
+        kernel_stream(k, from, w, 1);
         k->from = from + w;
     }
 }
@@ -172,19 +172,19 @@ double gw_kernel_run(gw_kernel *k, uint64_t sweeps) {
     uint64_t start = gw_clock_ticks();
     switch (k->kind) {
     case GW_KERNEL_FMA: k->sink = gw_fma_run(sweeps * FMA_ROUNDS); break;
-    case GW_KERNEL_CHASE: k->at = chase(k->at, sweeps * loads(k)); break;
+    case GW_KERNEL_CHASE: k->at = chase(k->at, sweeps * kernel_loads(k)); break;
     default: stream_on(k, sweeps); break;
     }
     return gw_clock_since(start);
 }
 
 double gw_kernel_work(const gw_kernel *k) {
-    double n = (double)window(k), each = sizeof(float);
+    double n = (double)kernel_window(k), each = sizeof(float);
     switch (k->kind) {
     case GW_KERNEL_READ: return n * each;
     case GW_KERNEL_UPDATE: return 3 * n * each;
     case GW_KERNEL_COPY: return 2 * n * each;
-    case GW_KERNEL_CHASE: return (double)loads(k);
+    case GW_KERNEL_CHASE: return (double)kernel_loads(k);
     default: return FMA_ROUNDS * gw_fma_flops();
     }
 }

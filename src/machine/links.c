@@ -13,7 +13,7 @@ enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 31, TAG = 1, SIZES = 3 };
 
 static const int sizes[SIZES] = {8, 64 << 10, 256 << 10};
 
-static gw_err message(void *data, int bytes, int peer, bool sends, MPI_Comm comm) {
+static gw_err links_message(void *data, int bytes, int peer, bool sends, MPI_Comm comm) {
     MPI_Request request;
     if (sends)
         GW_MPI(MPI_Isend(data, bytes, MPI_BYTE, peer, TAG, comm, &request));
@@ -24,20 +24,21 @@ static gw_err message(void *data, int bytes, int peer, bool sends, MPI_Comm comm
 
 /* The first rank decides when a size has had its share, and says so with a byte ahead of each
  * round: 1: one more. */
-static gw_err rounds(void *data, int bytes, int peer, bool leads, MPI_Comm comm, double *half) {
+static gw_err links_rounds(void *data, int bytes, int peer, bool leads, MPI_Comm comm,
+                           double *half) {
     double run[MOST_ROUNDS], spent = 0;
     char more = 1;
     int n = -1;
     for (;; n++) {
         if (leads)
             more = n < LEAST_ROUNDS || (n < MOST_ROUNDS && spent < SIZE_S);
-        GW_TRY(message(&more, 1, peer, leads, comm));
+        GW_TRY(links_message(&more, 1, peer, leads, comm));
         if (!more)
             break;
-        GW_TRY(message(&more, 1, peer, !leads, comm)); /* both stand ready */
+        GW_TRY(links_message(&more, 1, peer, !leads, comm)); /* both stand ready */
         double start = MPI_Wtime();
-        GW_TRY(message(data, bytes, peer, leads, comm));
-        GW_TRY(message(data, bytes, peer, !leads, comm));
+        GW_TRY(links_message(data, bytes, peer, leads, comm));
+        GW_TRY(links_message(data, bytes, peer, !leads, comm));
         if (n >= 0)
             spent += run[n] = (MPI_Wtime() - start) / 2;
     }
@@ -55,7 +56,7 @@ static gw_err one_link(gw_link *l, int rank, MPI_Comm comm) {
         gw_err e = GW_OK;
         for (int i = 0; i < SIZES && e == GW_OK; i++) {
             double half = 0;
-            e = rounds(data, sizes[i], leads ? l->to : l->from, leads, comm, &half);
+            e = links_rounds(data, sizes[i], leads ? l->to : l->from, leads, comm, &half);
             curve.bytes[curve.n] = sizes[i];
             curve.time_s[curve.n++] = half;
         }
@@ -77,7 +78,7 @@ static gw_err one_link(gw_link *l, int rank, MPI_Comm comm) {
 }
 
 /* leader[r]: the lowest rank on rank r's host. */
-static int choose(const int *leader, int ranks, gw_link out[GW_LINKS]) {
+static int links_choose(const int *leader, int ranks, gw_link out[GW_LINKS]) {
     int n = 0;
     for (int r = 1; r < ranks && n < GW_LINKS; r++) {
         bool second = leader[r] != r;
@@ -92,7 +93,7 @@ static int choose(const int *leader, int ranks, gw_link out[GW_LINKS]) {
     return n;
 }
 
-static gw_err find_leaders(MPI_Comm comm, int rank, int *leader) {
+static gw_err links_find_leaders(MPI_Comm comm, int rank, int *leader) {
     MPI_Comm host;
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
     int mine = rank;
@@ -109,8 +110,8 @@ gw_err gw_links_measure(MPI_Comm comm, gw_link out[GW_LINKS], int *n) {
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_agree(comm, gw_alloc(&leader, (size_t)ranks, sizeof *leader)));
-    gw_err e = find_leaders(comm, rank, leader);
-    int found = e == GW_OK ? choose(leader, ranks, out) : 0;
+    gw_err e = links_find_leaders(comm, rank, leader);
+    int found = e == GW_OK ? links_choose(leader, ranks, out) : 0;
     free(leader);
     GW_TRY(e);
     for (int i = 0; i < found; i++)

@@ -63,7 +63,8 @@ static gw_product timed_size(gw_product p) {
     return p;
 }
 
-static gw_err measure(gw_product p, const bool wanted[GW_GEMM_WAYS], double s[GW_GEMM_WAYS]) {
+static gw_err products_measure(gw_product p, const bool wanted[GW_GEMM_WAYS],
+                               double s[GW_GEMM_WAYS]) {
     gw_product size = timed_size(p);
     gw_operands o;
     gw_err e = gw_operands_open(&o, &size);
@@ -104,7 +105,7 @@ static gw_err find_times(survey *s, const gw_product *p, double t[GW_GEMM_WAYS])
     if (!lacks)
         return GW_OK;
     s->measured++;
-    GW_TRY(measure(*p, wanted, t));
+    GW_TRY(products_measure(*p, wanted, t));
     for (int w = 0; w < GW_GEMM_WAYS; w++)
         if (wanted[w]) {
             name_time(s, p, w, name);
@@ -113,7 +114,7 @@ static gw_err find_times(survey *s, const gw_product *p, double t[GW_GEMM_WAYS])
     return GW_OK;
 }
 
-static int fastest(const double t[GW_GEMM_WAYS]) {
+static int products_fastest(const double t[GW_GEMM_WAYS]) {
     int best = gw_gemm_way_first();
     for (int w = 0; w < GW_GEMM_WAYS; w++)
         if (isfinite(t[w]) && t[w] < t[best] * (1 - GAIN))
@@ -127,7 +128,7 @@ static gw_err choose_whole(survey *s, const gw_products_setup *setup) {
     for (int i = 0; i < p->plan.n; i++) {
         gw_gemm_choice *c = &p->plan.choice[i];
         GW_TRY(find_times(s, &c->of, p->time[i].whole));
-        c->whole = c->pieced = fastest(p->time[i].whole);
+        c->whole = c->pieced = products_fastest(p->time[i].whole);
         flops += gw_product_flops(&c->of);
         seconds += p->time[i].whole[c->whole];
     }
@@ -153,7 +154,7 @@ static gw_err choose_pieced(survey *s) {
         part.n = (part.n + cuts.cols - 1) / cuts.cols;
         part.k = (part.k + cuts.depth - 1) / cuts.depth;
         GW_TRY(find_times(s, &part, p->time[i].pieced));
-        c->pieced = fastest(p->time[i].pieced);
+        c->pieced = products_fastest(p->time[i].pieced);
         for (int w = 0; w < GW_GEMM_WAYS; w++)
             p->time[i].pieced[w] *= gw_gemm_cuts_pieces(cuts);
     }
@@ -175,7 +176,7 @@ static bool worth_timing(const gw_products *p) {
 }
 
 /* A net whose operands do not fit the memory is no reason to fail: it will, with a better word. */
-static gw_err choose(gw_products *p, const gw_products_setup *setup) {
+static gw_err products_choose(gw_products *p, const gw_products_setup *setup) {
     survey s = {.out = p, .threads = setup->threads};
     if (!worth_timing(p))
         return GW_OK;
@@ -189,32 +190,33 @@ static gw_err choose(gw_products *p, const gw_products_setup *setup) {
 
 /* ---- the plan of then ---- */
 
-static const char *text_of(const json_t *o, const char *key) {
+static const char *products_text_of(const json_t *o, const char *key) {
     const char *text = json_string_value(json_object_get(o, key));
     return text ? text : "";
 }
 
-static int number_of(const json_t *o, const char *key) {
+static int products_number_of(const json_t *o, const char *key) {
     return (int)json_integer_value(json_object_get(o, key));
 }
 
 /* Whether it is a plan for these products, libraries and threads; then p has it. */
-static bool retake(gw_products *p, const json_t *then) {
+static bool products_retake(gw_products *p, const json_t *then) {
     const json_t *all = json_object_get(then, "products");
     const json_t *piece = json_object_get(json_object_get(then, "piece"), "flops");
     const json_t *speed = json_object_get(then, "flops_per_s");
-    if (strcmp(text_of(then, "libraries"), gw_gemm_library()) != 0 ||
-        number_of(then, "threads") != p->threads || (int)json_array_size(all) != p->plan.n ||
+    if (strcmp(products_text_of(then, "libraries"), gw_gemm_library()) != 0 ||
+        products_number_of(then, "threads") != p->threads ||
+        (int)json_array_size(all) != p->plan.n ||
         json_is_true(json_object_get(then, "polls")) != p->polls)
         return false;
     gw_gemm_plan plan = p->plan;
     for (int i = 0; i < plan.n; i++) {
         const json_t *o = json_array_get(all, (size_t)i);
         gw_gemm_choice *c = &plan.choice[i];
-        c->whole = gw_gemm_way_named(text_of(o, "whole"), p->threads);
-        c->pieced = gw_gemm_way_named(text_of(o, "pieced"), p->threads);
-        if (c->whole < 0 || c->pieced < 0 || number_of(o, "m") != c->of.m ||
-            number_of(o, "n") != c->of.n || number_of(o, "k") != c->of.k ||
+        c->whole = gw_gemm_way_named(products_text_of(o, "whole"), p->threads);
+        c->pieced = gw_gemm_way_named(products_text_of(o, "pieced"), p->threads);
+        if (c->whole < 0 || c->pieced < 0 || products_number_of(o, "m") != c->of.m ||
+            products_number_of(o, "n") != c->of.n || products_number_of(o, "k") != c->of.k ||
             json_is_true(json_object_get(o, "add")) != c->of.add)
             return false;
     }
@@ -238,7 +240,7 @@ static int list_products(const gw_products_setup *setup, int batch, gw_product *
     return n;
 }
 
-static gw_err prepare(gw_products *p, const gw_products_setup *setup, int batch) {
+static gw_err products_prepare(gw_products *p, const gw_products_setup *setup, int batch) {
     gw_product all[GW_GEMM_CHOICES];
     *p = (gw_products){.threads = setup->threads,
                        .polls = setup->polls,
@@ -259,16 +261,16 @@ gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
     int batch = setup->batch, rank;
     GW_MPI(MPI_Comm_rank(setup->comm, &rank));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &batch, 1, MPI_INT, MPI_MAX, setup->comm));
-    GW_TRY(gw_agree(setup->comm, prepare(p, setup, batch)));
+    GW_TRY(gw_agree(setup->comm, products_prepare(p, setup, batch)));
     gw_clock_start();
     uint64_t start = gw_clock_ticks();
     gw_err e = GW_OK;
-    if (rank == 0 && !retake(p, setup->then)) {
+    if (rank == 0 && !products_retake(p, setup->then)) {
         if (setup->then)
             gw_text_copy(p->note, sizeof p->note,
                          "the checkpoint's libraries or threads were others: products are chosen "
                          "anew, and may round otherwise than before");
-        e = choose(p, setup);
+        e = products_choose(p, setup);
     }
     p->took_s = gw_clock_since(start);
     MPI_Request request;

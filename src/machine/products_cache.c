@@ -29,11 +29,11 @@ struct gw_products_cache {
     bool changed;
 };
 
-static void say(char note[256], const char *what) {
+static void cache_say(char note[256], const char *what) {
     snprintf(note, 256, "times of products are for this run alone: %s", what);
 }
 
-static json_t *identify(int threads) {
+static json_t *cache_identify(int threads) {
     gw_host host;
     gw_host_facts(&host);
     return json_pack("{s:i, s:s, s:s, s:s, s:i}", "gradwire_products", FORMAT, "host", host.name,
@@ -45,7 +45,7 @@ static json_t *identify(int threads) {
 static bool take_lock(gw_products_cache *c, char note[256]) {
     c->lock_fd = open(c->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (c->lock_fd < 0) {
-        say(note, strerror(errno));
+        cache_say(note, strerror(errno));
         return false;
     }
     const struct timespec pause = {0, LOCK_LOOK_NS};
@@ -54,13 +54,13 @@ static bool take_lock(gw_products_cache *c, char note[256]) {
             return true;
         nanosleep(&pause, NULL);
     }
-    say(note, "another run holds the lock of the cache");
+    cache_say(note, "another run holds the lock of the cache");
     close(c->lock_fd);
     c->lock_fd = -1;
     return false;
 }
 
-static bool fits(const json_t *root, const json_t *head) {
+static bool cache_fits(const json_t *root, const json_t *head) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)head, key, value) {
@@ -75,14 +75,14 @@ static bool fits(const json_t *root, const json_t *head) {
 }
 
 /* What cannot be used is measured anew, and replaced. */
-static void load(gw_products_cache *c) {
+static void cache_load(gw_products_cache *c) {
     char *data = NULL;
     size_t len;
     if (access(c->path, F_OK) != 0 || gw_file_read(c->path, MOST_BYTES, &data, &len) != GW_OK)
         return;
     json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
     free(data);
-    if (fits(root, c->head))
+    if (cache_fits(root, c->head))
         json_object_update(c->seconds, json_object_get(root, "seconds"));
     json_decref(root);
 }
@@ -92,19 +92,19 @@ gw_err gw_products_cache_open(gw_products_cache **out, int threads, char note[25
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
     *out = c;
     c->lock_fd = -1;
-    c->head = identify(threads);
+    c->head = cache_identify(threads);
     c->seconds = json_object();
     char *key = c->head ? json_dumps(c->head, JSON_COMPACT) : NULL;
     if (!key) {
-        say(note, "host, CPU or libraries are not UTF-8");
+        cache_say(note, "host, CPU or libraries are not UTF-8");
         return GW_OK;
     }
     gw_err e = gw_cache_path("products", key, c->path);
     free(key);
     if (e != GW_OK || snprintf(c->lock, sizeof c->lock, "%s.lock", c->path) >= (int)sizeof c->lock)
-        say(note, e != GW_OK ? gw_err_text() : "the path of the cache is too long");
+        cache_say(note, e != GW_OK ? gw_err_text() : "the path of the cache is too long");
     else if (take_lock(c, note))
-        load(c);
+        cache_load(c);
     return GW_OK;
 }
 
@@ -120,7 +120,7 @@ void gw_products_cache_put(gw_products_cache *c, const char *name, double second
     c->changed = true;
 }
 
-static gw_err store(const gw_products_cache *c) {
+static gw_err cache_store(const gw_products_cache *c) {
     gw_file *file = NULL;
     json_object_set(c->head, "seconds", c->seconds);
     GW_TRY(gw_file_create_at(&file, c->path));
@@ -131,8 +131,8 @@ void gw_products_cache_close(gw_products_cache *c, char note[256]) {
     if (!c)
         return;
     if (c->lock_fd >= 0) {
-        if (c->changed && store(c) != GW_OK)
-            say(note, gw_err_text());
+        if (c->changed && cache_store(c) != GW_OK)
+            cache_say(note, gw_err_text());
         close(c->lock_fd);
     }
     json_decref(c->head);

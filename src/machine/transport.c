@@ -20,7 +20,7 @@ typedef struct seen {
 } seen;
 
 /* Busy until BETWEEN_S later. */
-static void spin(seen *s) {
+static void transport_spin(seen *s) {
     uint64_t start = gw_clock_ticks(), last = start, now;
     do {
         now = gw_clock_ticks();
@@ -48,7 +48,7 @@ static gw_err look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
     GW_MPI(MPI_Irecv(&in, 1, MPI_CHAR, (rank + ranks - 1) % ranks, TAG, comm, &request));
     uint64_t start = gw_clock_ticks();
     while (!done && gw_clock_since(start) < IDLE_S) {
-        spin(s);
+        transport_spin(s);
         uint64_t call = gw_clock_ticks();
         GW_TRY(test_request(&request, &done));
         s->calls_s += gw_clock_since(call);
@@ -64,7 +64,7 @@ static gw_err look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
 
 /* ---- with messages ---- */
 
-static gw_err run_once(const gw_transport_job *job, MPI_Comm comm, seen *s) {
+static gw_err transport_run_once(const gw_transport_job *job, MPI_Comm comm, seen *s) {
     bool done = false;
     if (job->prepare)
         job->prepare(job->ctx);
@@ -73,7 +73,7 @@ static gw_err run_once(const gw_transport_job *job, MPI_Comm comm, seen *s) {
     GW_TRY(job->start(job->ctx));
     s->calls_s += gw_clock_since(call);
     while (!done) {
-        spin(s);
+        transport_spin(s);
         call = gw_clock_ticks();
         GW_TRY(job->test(job->ctx, &done));
         s->calls_s += gw_clock_since(call);
@@ -83,7 +83,7 @@ static gw_err run_once(const gw_transport_job *job, MPI_Comm comm, seen *s) {
     return GW_OK;
 }
 
-static double excess(const seen *with, const seen *idle) {
+static double transport_excess(const seen *with, const seen *idle) {
     return with->calls_s - with->tests * idle->calls_s / idle->tests + with->gaps_s -
            with->wall_s * idle->gaps_s / idle->wall_s;
 }
@@ -102,8 +102,8 @@ gw_err gw_transport_measure(const gw_transport_job *job, bool oversubscribed, MP
     GW_TRY(look_idle(rank, ranks, comm, &idle));
     for (int k = -1; n < MOST && (n < LEAST || spent < SPENT_S); k++) {
         seen with = {0};
-        GW_TRY(run_once(job, comm, &with));
-        double both[2] = {excess(&with, &idle), MPI_Wtime() - start};
+        GW_TRY(transport_run_once(job, comm, &with));
+        double both[2] = {transport_excess(&with, &idle), MPI_Wtime() - start};
         GW_TRY(gw_allreduce(MPI_IN_PLACE, both, 2, MPI_DOUBLE, MPI_MAX, comm));
         spent = both[1];
         if (k >= 0)

@@ -90,7 +90,7 @@ static size_t resident(const gw_ceilings *c) {
 }
 
 /* What is asked for becomes the latest, and so is the last to give its place to another. */
-static bool known(gw_ceilings *c, const char *name) {
+static bool twins_known(gw_ceilings *c, const char *name) {
     double seconds = gw_ceilings_time(c, name);
     if (isnan(seconds))
         return false;
@@ -99,13 +99,13 @@ static bool known(gw_ceilings *c, const char *name) {
     return true;
 }
 
-static void keep(gw_ceilings *c, const char *name, double seconds, int *added) {
+static void twins_keep(gw_ceilings *c, const char *name, double seconds, int *added) {
     ++*added;
     gw_ceilings_keep(c, name, seconds);
     gw_ceilings_use(c, name);
 }
 
-static void fill(float *x, size_t n, double scale) {
+static void twins_fill(float *x, size_t n, double scale) {
     for (size_t i = 0; i < n; i++)
         x[i] = (float)(scale * gw_rng_normal(n, i));
 }
@@ -137,18 +137,18 @@ static double time_product(const gw_operands *o) {
     return best;
 }
 
-static gw_err measure_product(gw_ceilings *c, const gw_product *p, int *added) {
+static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *added) {
     char name[GW_CEILING_NAME];
     size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
     product_name(p, name);
-    if (known(c, name) ||
+    if (twins_known(c, name) ||
         ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n) * sizeof(float) >
             MOST_BYTES)
         return GW_OK;
     gw_operands o;
     gw_err e = gw_operands_open(&o, p);
     if (e == GW_OK)
-        keep(c, name, time_product(&o), added);
+        twins_keep(c, name, time_product(&o), added);
     gw_operands_close(&o);
     return e == GW_ERR_NOMEM ? GW_OK : e;
 }
@@ -157,7 +157,7 @@ static gw_err measure_products(gw_ceilings *c, const gw_twin_setup *s, int *adde
     gw_product all[GW_PRODUCTS];
     int n = s->batch > 0 ? gw_twin_products(s->spec, s->batch, all) : 0;
     for (int i = 0; i < n; i++)
-        GW_TRY(measure_product(c, &all[i], added));
+        GW_TRY(twins_measure_product(c, &all[i], added));
     return n > 0 ? gw_gemm_check() : GW_OK;
 }
 
@@ -183,7 +183,7 @@ static gw_err measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, g
                                 int *added) {
     char name[GW_CEILING_NAME];
     pointwise_name(s->spec, l, part, name);
-    if (known(c, name))
+    if (twins_known(c, name))
         return GW_OK;
     bout b = {.transfer = transfer_of(s->spec, l),
               .cols = width_of(s->spec, l),
@@ -198,9 +198,9 @@ static gw_err measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, g
     b.y = memory;
     b.dy = memory + n;
     b.bias = memory + 2 * n;
-    fill(b.y, n, 0.5);
-    fill(b.dy, n, 1e-3);
-    keep(c, name, best_of(pointwise, &b, TRIES) / (double)n, added);
+    twins_fill(b.y, n, 0.5);
+    twins_fill(b.dy, n, 1e-3);
+    twins_keep(c, name, best_of(pointwise, &b, TRIES) / (double)n, added);
     free(memory);
     return GW_OK;
 }
@@ -213,23 +213,23 @@ typedef struct update {
     size_t n;
 } update;
 
-static void move(void *ctx) {
+static void twins_move(void *ctx) {
     update *u = ctx;
     gw_optimizer_update(u->optimizer, u->param, u->grad, (gw_span){0, u->n}, 1e-6f, 1.0f);
 }
 
 static gw_err measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added) {
-    if (known(c, update_name(s)))
+    if (twins_known(c, update_name(s)))
         return GW_OK;
     update u = {.n = resident(c) / (s->momentum > 0 ? 3 : 2)};
     float *memory = NULL;
     GW_TRY(gw_alloc(&memory, 2 * u.n, sizeof *memory));
     u.param = memory;
     u.grad = memory + u.n;
-    fill(memory, 2 * u.n, 0.1);
+    twins_fill(memory, 2 * u.n, 0.1);
     gw_err e = gw_optimizer_open(&u.optimizer, u.n, s->momentum, s->weight_decay);
     if (e == GW_OK)
-        keep(c, update_name(s), best_of(move, &u, TRIES) / (double)u.n, added);
+        twins_keep(c, update_name(s), best_of(twins_move, &u, TRIES) / (double)u.n, added);
     gw_optimizer_close(u.optimizer);
     free(memory);
     return e;
@@ -248,7 +248,7 @@ typedef struct coding {
     gw_err e;
 } coding;
 
-static void restore(void *ctx) {
+static void twins_restore(void *ctx) {
     coding *k = ctx;
     memcpy(k->x, k->gradient, k->n * sizeof *k->x);
     __asm__ volatile("" ::: "memory");
@@ -256,11 +256,11 @@ static void restore(void *ctx) {
 
 /* What an encoding leaves of x is undefined, so it gets back what it was; the copy's own time is
  * taken off. */
-static void code(void *ctx) {
+static void twins_code(void *ctx) {
     coding *k = ctx;
     gw_span all = {0, k->n};
     bool encodes = k->kind == GW_CODING_ENCODE || k->kind == GW_CODING_ADOPT;
-    restore(k);
+    twins_restore(k);
     gw_err e = encodes
                    ? gw_lane_encode(k->lane, k->ticket++, k->x, all, k->kind == GW_CODING_ADOPT,
                                     k->wire, k->cap, &k->len)
@@ -269,13 +269,13 @@ static void code(void *ctx) {
 }
 
 static gw_err time_codings(gw_ceilings *c, const gw_twin_setup *s, coding *k, int *added) {
-    double copy = best_of(restore, k, TRIES);
+    double copy = best_of(twins_restore, k, TRIES);
     for (k->kind = GW_CODING_ENCODE; k->kind <= GW_CODING_SET; k->kind++) {
         char name[GW_CEILING_NAME];
         coding_name(s, k->kind, name);
-        double seconds = fmax(best_of(code, k, TRIES) - copy, 0) / (double)k->n;
+        double seconds = fmax(best_of(twins_code, k, TRIES) - copy, 0) / (double)k->n;
         GW_TRY(k->e);
-        keep(c, name, fmax(seconds, 1e-15), added); /* a file's times are positive */
+        twins_keep(c, name, fmax(seconds, 1e-15), added); /* a file's times are positive */
     }
     return GW_OK;
 }
@@ -294,7 +294,7 @@ static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *co
         e = gw_alloc(&k.wire, k.cap, 1);
     }
     if (e == GW_OK) {
-        fill(memory, k.n, 1e-2);
+        twins_fill(memory, k.n, 1e-2);
         k.gradient = memory;
         k.x = memory + k.n;
         e = time_codings(c, s, &k, added);
@@ -315,7 +315,7 @@ static gw_err measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) 
     bool all = true;
     for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++) {
         coding_name(s, (gw_coding)k, name);
-        all &= known(c, name);
+        all &= twins_known(c, name);
     }
     if (all)
         return GW_OK;
@@ -345,8 +345,8 @@ gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     GW_TRY(measure_update(c, s, added));
     GW_TRY(measure_codec(c, s, added));
     int threads = s->threads;
-    if (threads > 1 && !known(c, fork_name))
-        keep(c, fork_name, best_of(fork_once, &threads, TRIES), added);
+    if (threads > 1 && !twins_known(c, fork_name))
+        twins_keep(c, fork_name, best_of(fork_once, &threads, TRIES), added);
     return GW_OK;
 }
 

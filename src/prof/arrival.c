@@ -21,7 +21,7 @@ static int in_order(const void *a, const void *b) {
 /* ---- all ranks have the same list: two reductions ---- */
 
 /* A number that differs, but for one chance in 2^64, when the keys do. */
-static uint64_t digest(const gw_arrival *all, size_t n) {
+static uint64_t arrival_digest(const gw_arrival *all, size_t n) {
     uint64_t d = n;
     for (size_t i = 0; i < n; i++) {
         const gw_exchange *x = &all[i].x;
@@ -31,7 +31,7 @@ static uint64_t digest(const gw_arrival *all, size_t n) {
 }
 
 static gw_err same_on_all(const gw_arrival *all, size_t n, bool *same, MPI_Comm comm) {
-    uint64_t d = digest(all, n), apart = 0;
+    uint64_t d = arrival_digest(all, n), apart = 0;
     for (size_t i = 0; i < n; i++)
         apart |= all[i].x.n_peers > 0;
     uint64_t most[3] = {d, ~d, apart};
@@ -45,7 +45,7 @@ typedef struct located {
     int rank;
 } located;
 
-static gw_err reduce(gw_arrival *all, size_t n, int rank, located *latest, MPI_Comm comm) {
+static gw_err arrival_reduce(gw_arrival *all, size_t n, int rank, located *latest, MPI_Comm comm) {
     for (size_t i = 0; i < n; i++)
         latest[i] = (located){all[i].mine_s, rank};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
@@ -73,7 +73,7 @@ static int told_in_order(const void *key, const void *b) {
 }
 
 /* of[at[r]..at[r + 1]) is what rank r told, in order. */
-static void take(gw_arrival *a, const told *of, const int *at, int rank) {
+static void arrival_take(gw_arrival *a, const told *of, const int *at, int rank) {
     const told *t =
         bsearch(&a->x, of + at[rank], (size_t)(at[rank + 1] - at[rank]), sizeof *t, told_in_order);
     a->known &= t != NULL;
@@ -91,9 +91,9 @@ static void look_up(gw_arrival *a, const told *of, const int *at, int rank, int 
     a->first_s = a->latest_s = a->mine_s;
     a->last_rank = rank;
     for (int r = 0; a->x.n_peers == 0 && r < ranks; r++)
-        take(a, of, at, r);
+        arrival_take(a, of, at, r);
     for (int p = 0; p < a->x.n_peers; p++)
-        take(a, of, at, a->x.peer[p]);
+        arrival_take(a, of, at, a->x.peer[p]);
 }
 
 static gw_err spread(const told *mine, int n, told *of, const int *count, const int *at,
@@ -145,7 +145,7 @@ gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
     if (!same)
         return tell_all(all, n, rank, ranks, comm);
     gw_err e = gw_agree(comm, gw_alloc(&latest, n, sizeof *latest));
-    GW_THEN(e, reduce(all, n, rank, latest, comm));
+    GW_THEN(e, arrival_reduce(all, n, rank, latest, comm));
     free(latest);
     return e;
 }

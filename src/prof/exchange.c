@@ -54,16 +54,16 @@ static place *place_of(const gw_exchange *x, bool add) {
     }
 }
 
-static void lose(int *what) {
+static void log_lose(int *what) {
     (*what)++;
     if (lg.row >= 0)
         lg.lost[lg.row] = true;
 }
 
-static void started(const gw_exchange *x, uint64_t now) {
+static void log_started(const gw_exchange *x, uint64_t now) {
     place *p = place_of(x, true);
     if (!p || lg.n_entries == ENTRIES) {
-        lose(&lg.dropped_entries);
+        log_lose(&lg.dropped_entries);
         lg.dropped++;
         return;
     }
@@ -80,23 +80,23 @@ static int entry_of(const gw_exchange *x) {
     return here ? p->entry : -1;
 }
 
-static void blocked(int entry, uint64_t now) {
+static void log_blocked(int entry, uint64_t now) {
     lg.blocked = entry;
     if (entry < 0)
-        lose(&lg.dropped_stretches); /* what is waited for was dropped */
+        log_lose(&lg.dropped_stretches); /* what is waited for was dropped */
     else if (!lg.entries[entry].block)
         lg.entries[entry].block = now;
 }
 
-static void hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
+static void log_hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
     pthread_mutex_lock(&lock);
     int entry = event == GW_EXCHANGE_START ? -1 : entry_of(x);
     if (event == GW_EXCHANGE_START)
-        started(x, now);
+        log_started(x, now);
     else if (event == GW_EXCHANGE_DONE && entry >= 0)
         lg.entries[entry].done = now;
     else if (event == GW_EXCHANGE_BLOCK && is_main)
-        blocked(entry, now);
+        log_blocked(entry, now);
     else if (event == GW_EXCHANGE_UNBLOCK && is_main) {
         if (entry >= 0)
             lg.entries[entry].unblock = now;
@@ -106,19 +106,19 @@ static void hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
 }
 
 /* Main thread; `blocked` and the stretches are its own. */
-static void slice(gw_phase phase, uint64_t start, uint64_t end) {
+static void log_slice(gw_phase phase, uint64_t start, uint64_t end) {
     if (phase != GW_PHASE_MPI_WAIT || lg.blocked < 0 || lg.row < 0)
         return;
     gw_exchange_stretch *last = lg.n_stretches ? &lg.stretches[lg.n_stretches - 1] : NULL;
     if (last && last->entry == lg.blocked && last->row == lg.row && last->end == start)
         last->end = end;
     else if (lg.n_stretches == STRETCHES)
-        lose(&lg.dropped_stretches);
+        log_lose(&lg.dropped_stretches);
     else
         lg.stretches[lg.n_stretches++] = (gw_exchange_stretch){lg.blocked, lg.row, start, end};
 }
 
-static const gw_ledger_sink sink = {.slice = slice, .exchange = hear};
+static const gw_ledger_sink sink = {.slice = log_slice, .exchange = log_hear};
 
 static gw_err exchange_alloc(int rows) {
     GW_TRY(gw_alloc(&lg.entries, ENTRIES, sizeof *lg.entries));

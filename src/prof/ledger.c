@@ -126,17 +126,17 @@ void gw_ledger_completed(int requests) {
     flight_unlock(turn);
 }
 
-static bool computes(gw_phase phase) {
+static bool ledger_computes(gw_phase phase) {
     return phase == GW_PHASE_FORWARD || phase == GW_PHASE_BACKWARD || phase == GW_PHASE_UPDATE;
 }
 
 /* Charge the slice that ends now to the innermost region; the next one begins. */
-static void charge(uint64_t now) {
+static void ledger_charge(uint64_t now) {
     gw_phase phase = led.stack[led.depth];
     now = now > led.mark ? now : led.mark;
     uint64_t ticks = now - led.mark, busy = flight_until(now);
     led.ticks[phase] += ticks;
-    if (computes(phase) && busy > led.busy) {
+    if (ledger_computes(phase) && busy > led.busy) {
         uint64_t hidden = busy - led.busy;
         led.inflight += hidden < ticks ? hidden : ticks;
     }
@@ -153,7 +153,7 @@ static _Thread_local struct {
     uint64_t start;
 } aside;
 
-static bool codes(gw_phase phase) {
+static bool ledger_codes(gw_phase phase) {
     return phase == GW_PHASE_ENCODE || phase == GW_PHASE_DECODE;
 }
 
@@ -161,14 +161,14 @@ static void enter_aside(gw_phase phase) {
     if (aside.depth++ > 0)
         return;
     aside.phase = phase;
-    if (codes(phase)) /* only then somebody is told */
+    if (ledger_codes(phase)) /* only then somebody is told */
         aside.start = gw_clock_ticks();
 }
 
 static void leave_aside(void) {
     if (aside.depth == 0) /* the probe was not there yet when it was entered */
         return;
-    if (--aside.depth > 0 || !codes(aside.phase) || led.n_sinks == 0)
+    if (--aside.depth > 0 || !ledger_codes(aside.phase) || led.n_sinks == 0)
         return;
     uint64_t now = gw_clock_ticks();
     tell_lock();
@@ -176,7 +176,7 @@ static void leave_aside(void) {
     tell_unlock();
 }
 
-static void enter(gw_phase phase) {
+static void ledger_enter(gw_phase phase) {
     if (!is_main) {
         enter_aside(phase);
         return;
@@ -188,13 +188,13 @@ static void enter(gw_phase phase) {
     if (phase == GW_PHASE_MPI_POLL && led.stack[led.depth] == GW_PHASE_MPI_WAIT)
         phase = GW_PHASE_MPI_WAIT;
     TELL(edge, led.stack[led.depth], phase);
-    charge(gw_clock_ticks());
+    ledger_charge(gw_clock_ticks());
     led.stack[++led.depth] = phase;
     gw_present_phase((int)phase);
     led.regions++;
 }
 
-static void leave(void) {
+static void ledger_leave(void) {
     if (!is_main) {
         leave_aside();
         return;
@@ -202,14 +202,14 @@ static void leave(void) {
     if (!gw_ledger_counting())
         return;
     assert(led.depth > 0 && "a region is left that was not entered in this batch");
-    charge(gw_clock_ticks());
+    ledger_charge(gw_clock_ticks());
     led.depth--;
     gw_present_phase((int)led.stack[led.depth]);
     TELL(edge, led.stack[led.depth + 1], led.stack[led.depth]);
 }
 
 /* A part is no slice: two readings of the clock, and the phase goes on. */
-static void part(gw_part which, int begins) {
+static void ledger_part(gw_part which, int begins) {
     if (!is_main || !gw_ledger_counting())
         return;
     uint64_t now = gw_clock_ticks();
@@ -219,19 +219,19 @@ static void part(gw_part which, int begins) {
         led.part[which] += now > led.part_since ? now - led.part_since : 0;
 }
 
-static void coded(gw_coding kind, size_t floats) {
+static void ledger_coded(gw_coding kind, size_t floats) {
     if (is_main && gw_ledger_counting())
         led.coded[kind] += floats;
 }
 
 /* Exchanges end on whichever thread sees it. */
-static void exchange(gw_exchange_event event, const gw_exchange *x) {
+static void ledger_exchange(gw_exchange_event event, const gw_exchange *x) {
     if (led.n_sinks == 0)
         return;
     bool cuts = event == GW_EXCHANGE_BLOCK || event == GW_EXCHANGE_UNBLOCK;
     uint64_t now = gw_clock_ticks();
     if (cuts && is_main && gw_ledger_counting())
-        charge(now);
+        ledger_charge(now);
     tell_lock();
     TELL(exchange, event, x, now);
     tell_unlock();
@@ -258,10 +258,10 @@ void gw_ledger_go_on(double s) {
 
 void gw_ledger_set_profile(gw_profile profile) {
     static const gw_probe none = {0};
-    gw_probe hooks = {.enter = enter, .leave = leave, .exchange = exchange};
+    gw_probe hooks = {.enter = ledger_enter, .leave = ledger_leave, .exchange = ledger_exchange};
     if (profile == GW_PROFILE_FULL) {
-        hooks.part = part;
-        hooks.coded = coded;
+        hooks.part = ledger_part;
+        hooks.coded = ledger_coded;
     }
     assert(!gw_ledger_counting() && "the profile is switched inside a batch");
     led.profile = profile;
@@ -329,7 +329,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     assert(is_main && gw_ledger_counting() && "no batch is open");
     assert(led.depth == 0 && "a region is still open at the end of the batch");
     uint64_t end = gw_clock_ticks();
-    charge(end);
+    ledger_charge(end);
     atomic_store(&running, false);
     gw_present_phase(-1);
     gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero),

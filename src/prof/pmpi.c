@@ -21,7 +21,7 @@ static persistent *list; /* lives as long as the process */
 static size_t listed, room;
 static atomic_bool any_persistent;
 
-static persistent *find(MPI_Request request) {
+static persistent *persistent_find(MPI_Request request) {
     for (size_t i = 0; i < listed; i++)
         if (list[i].request == request)
             return &list[i];
@@ -49,7 +49,7 @@ int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned message
 
 static void persistent_started(MPI_Request request) {
     pthread_mutex_lock(&lock);
-    persistent *p = find(request);
+    persistent *p = persistent_find(request);
     if (p) {
         p->active = true;
         gw_ledger_posted(1);
@@ -65,7 +65,7 @@ static int persistent_done(MPI_Request request, bool forget) {
     if (!atomic_load_explicit(&any_persistent, memory_order_relaxed))
         return -1;
     pthread_mutex_lock(&lock);
-    persistent *p = find(request);
+    persistent *p = persistent_find(request);
     int done = p ? p->active : -1;
     if (p && forget)
         *p = list[--listed];

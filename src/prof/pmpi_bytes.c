@@ -91,7 +91,7 @@ uint64_t gw_pmpi_swapped_w(const void *sendbuf, gw_pmpi_counts sendcounts,
 
 /* How many neighbours a rank sends to, by the kind of its communicator (MPI 4.0, section 8.6). On a
  * Cartesian grid they are, for each dimension, the one below and the one above. */
-static int neighbours(MPI_Comm comm, int kind) {
+static int near_neighbours(MPI_Comm comm, int kind) {
     int n = 0, in = 0, weighted = 0;
     if (kind == MPI_CART) {
         PMPI_Cartdim_get(comm, &n);
@@ -105,7 +105,7 @@ static int neighbours(MPI_Comm comm, int kind) {
 }
 
 /* False behind the border of a grid that is not periodic: nothing is sent there. */
-static bool exists(MPI_Comm comm, int kind, int i) {
+static bool near_exists(MPI_Comm comm, int kind, int i) {
     if (kind != MPI_CART)
         return true;
     int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
@@ -117,8 +117,8 @@ uint64_t gw_pmpi_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm) {
     int kind = MPI_UNDEFINED;
     uint64_t to = 0;
     PMPI_Topo_test(comm, &kind);
-    for (int i = neighbours(comm, kind) - 1; i >= 0; i--)
-        to += exists(comm, kind, i);
+    for (int i = near_neighbours(comm, kind) - 1; i >= 0; i--)
+        to += near_exists(comm, kind, i);
     return to * gw_pmpi_bytes(count, type);
 }
 
@@ -126,8 +126,8 @@ uint64_t gw_pmpi_near_v(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm)
     int kind = MPI_UNDEFINED;
     MPI_Count sum = 0;
     PMPI_Topo_test(comm, &kind);
-    for (int i = neighbours(comm, kind) - 1; i >= 0; i--)
-        sum += exists(comm, kind, i) ? at(counts, i) : 0;
+    for (int i = near_neighbours(comm, kind) - 1; i >= 0; i--)
+        sum += near_exists(comm, kind, i) ? at(counts, i) : 0;
     return gw_pmpi_bytes(sum, type);
 }
 
@@ -135,7 +135,7 @@ uint64_t gw_pmpi_near_w(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_C
     int kind = MPI_UNDEFINED;
     uint64_t sum = 0;
     PMPI_Topo_test(comm, &kind);
-    for (int i = neighbours(comm, kind) - 1; i >= 0; i--)
-        sum += exists(comm, kind, i) ? gw_pmpi_bytes(at(counts, i), types[i]) : 0;
+    for (int i = near_neighbours(comm, kind) - 1; i >= 0; i--)
+        sum += near_exists(comm, kind, i) ? gw_pmpi_bytes(at(counts, i), types[i]) : 0;
     return sum;
 }

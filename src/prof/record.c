@@ -243,7 +243,7 @@ static gw_err gather_room(gw_record *r, const int *count, int *at, gw_batch_row 
     return gw_alloc(all, total, sizeof **all);
 }
 
-static gw_err flush(gw_record *r, int *count, int *at, gw_batch_row **all) {
+static gw_err record_flush(gw_record *r, int *count, int *at, gw_batch_row **all) {
     int mine = (int)r->held;
     GW_MPI(MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, r->comm));
     gw_err e = r->rank == 0 ? gather_room(r, count, at, all) : GW_OK;
@@ -263,7 +263,7 @@ gw_err gw_record_flush(gw_record *r) {
     GW_THEN(e, gw_alloc(&count, ranks, sizeof *count));
     GW_THEN(e, gw_alloc(&at, ranks, sizeof *at));
     e = gw_agree(r->comm, e);
-    GW_THEN(e, flush(r, count, at, &all));
+    GW_THEN(e, record_flush(r, count, at, &all));
     free(count);
     free(at);
     free(all);
@@ -276,7 +276,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Median of figure k of the kept steps from the `warmup`th on, where it is known; NaN: nowhere. */
-static double median(const gw_record *r, int64_t warmup, int k) {
+static double record_median(const gw_record *r, int64_t warmup, int k) {
     int64_t n = 0;
     float *x = r->scratch;
     for (int64_t i = 0; i < r->steps_held; i++) {
@@ -301,7 +301,7 @@ void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out
     if (out->batches == 0)
         return;
     for (int k = 0; k < FIGURES; k++)
-        out->figure[k] = median(r, warmup, k);
+        out->figure[k] = record_median(r, warmup, k);
     out->source = r->source;
     out->wire_bytes = wire / (double)out->batches;
     out->logical_bytes = logical / (double)out->batches;

@@ -59,7 +59,8 @@ static double common_at(const gw_sync *s, uint64_t ticks) {
     return gw_clock_seconds(ticks - s->zero);
 }
 
-static gw_err pass(void *data, int count, MPI_Datatype type, int peer, bool send, MPI_Comm comm) {
+static gw_err sync_pass(void *data, int count, MPI_Datatype type, int peer, bool send,
+                        MPI_Comm comm) {
     MPI_Request request;
     GW_MPI(send ? MPI_Isend(data, count, type, peer, TAG, comm, &request)
                 : MPI_Irecv(data, count, type, peer, TAG, comm, &request));
@@ -67,23 +68,23 @@ static gw_err pass(void *data, int count, MPI_Datatype type, int peer, bool send
 }
 
 /* Rank 0: tell host after host the time as often as it asks. */
-static gw_err answer(const gw_sync *s) {
+static gw_err sync_answer(const gw_sync *s) {
     for (int h = 0; h < s->hosts - 1; h++)
         for (int i = 0; i < ROUNDS; i++) {
-            GW_TRY(pass(NULL, 0, MPI_BYTE, s->leaders[h], false, s->comm));
+            GW_TRY(sync_pass(NULL, 0, MPI_BYTE, s->leaders[h], false, s->comm));
             double now = common_at(s, s->ticks());
-            GW_TRY(pass(&now, 1, MPI_DOUBLE, s->leaders[h], true, s->comm));
+            GW_TRY(sync_pass(&now, 1, MPI_DOUBLE, s->leaders[h], true, s->comm));
         }
     return GW_OK;
 }
 
-static gw_err ask(const gw_sync *s, gw_sync_point *best) {
+static gw_err sync_ask(const gw_sync *s, gw_sync_point *best) {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ROUNDS; i++) {
         double then;
         uint64_t before = s->ticks();
-        GW_TRY(pass(NULL, 0, MPI_BYTE, 0, true, s->comm));
-        GW_TRY(pass(&then, 1, MPI_DOUBLE, 0, false, s->comm));
+        GW_TRY(sync_pass(NULL, 0, MPI_BYTE, 0, true, s->comm));
+        GW_TRY(sync_pass(&then, 1, MPI_DOUBLE, 0, false, s->comm));
         uint64_t trip = s->ticks() - before;
         if (trip >= least)
             continue;
@@ -105,11 +106,11 @@ static void thin_out(gw_sync *s) {
 gw_err gw_sync_again(gw_sync *s) {
     gw_sync_point p = {0};
     if (s->rank == 0) {
-        GW_TRY(answer(s));
+        GW_TRY(sync_answer(s));
         p.ticks = s->ticks();
         p.seconds = common_at(s, p.ticks);
     } else if (s->on_host == 0) {
-        GW_TRY(ask(s, &p));
+        GW_TRY(sync_ask(s, &p));
     }
     GW_TRY(gw_bcast(&p, (int)sizeof p, MPI_BYTE, 0, s->host));
     p.error_s += s->resolution_s;
@@ -139,7 +140,7 @@ static double resolution(uint64_t (*ticks)(void)) {
 }
 
 /* Rank 0 learns who speaks for the other hosts. */
-static gw_err find_leaders(gw_sync *s) {
+static gw_err sync_find_leaders(gw_sync *s) {
     int ranks, lead = s->on_host == 0, *leads = NULL;
     GW_MPI(MPI_Comm_size(s->comm, &ranks));
     GW_TRY(gw_allreduce(&lead, &s->hosts, 1, MPI_INT, MPI_SUM, s->comm));
@@ -164,7 +165,7 @@ static gw_err open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
     else
         GW_MPI(MPI_Comm_split_type(s->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &s->host));
     GW_MPI(MPI_Comm_rank(s->host, &s->on_host));
-    return find_leaders(s);
+    return sync_find_leaders(s);
 }
 
 gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm) {

@@ -41,7 +41,7 @@ static double extrapolate(uint64_t when) {
 
 /* Both clocks are read as near to each other as a few tries allow: what comes between them, an
  * interrupt or the loss of the core, would be counted or missed in each batch that follows. */
-static void ask(void) {
+static void usage_ask(void) {
     uint64_t before = gw_clock_ticks(), nearest = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
         double cpu_s = cpu_time();
@@ -57,7 +57,7 @@ static void ask(void) {
     }
 }
 
-static void look(uint64_t when) {
+static void usage_look(uint64_t when) {
     struct rusage now = {0};
     getrusage(RUSAGE_THREAD, &now);
     reading r = {when, now.ru_nivcsw, now.ru_nvcsw, now.ru_minflt, 0};
@@ -66,7 +66,7 @@ static void look(uint64_t when) {
     use.last = r;
     use.heard = true;
     if (!on)
-        ask();
+        usage_ask();
 }
 
 void gw_usage_start(void) {
@@ -77,17 +77,17 @@ void gw_usage_start(void) {
 void gw_usage_begin(uint64_t now) {
     bool recent = use.heard && gw_clock_seconds(now - use.last.when) < JUST_NOW_S;
     if (!recent)
-        look(now);
+        usage_look(now);
     use.begin_cpu_s = extrapolate(now);
 }
 
 gw_usage gw_usage_end(uint64_t now) {
     reading before = use.last;
-    look(now);
+    usage_look(now);
     gw_usage u = {.nivcsw = use.last.nivcsw - before.nivcsw,
                   .minflt = use.last.minflt - before.minflt,
                   .cpu_s = use.last.cpu_s - use.begin_cpu_s};
     if (++use.ends % ASK_EVERY == 0)
-        ask();
+        usage_ask();
     return u;
 }

@@ -51,7 +51,7 @@ const gw_sync *gw_waits_sync(const gw_waits *w) {
 /* ---- a flush ---- */
 
 /* Ask all ranks for the arrivals that are not known yet. */
-static gw_err resolve(gw_waits *w, const gw_exchange_view *v) {
+static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v) {
     size_t n = 0;
     gw_arrival *all = NULL;
     GW_TRY(gw_agree(w->comm, gw_alloc(&all, (size_t)v->n_entries, sizeof *all)));
@@ -83,7 +83,7 @@ static gw_err resolve(gw_waits *w, const gw_exchange_view *v) {
 
 /* Seconds of a stretch that lie before the common clock's instant `when`. In ticks of our own, so
  * that before and after add up to the stretch whatever the clocks' rates. */
-static double before(const gw_exchange_stretch *s, double when, const gw_sync *sync) {
+static double waits_before(const gw_exchange_stretch *s, double when, const gw_sync *sync) {
     double from = gw_sync_seconds(sync, s->start), to = gw_sync_seconds(sync, s->end);
     double share = to > from ? (when - from) / (to - from) : 0;
     return fmin(fmax(share, 0), 1) * gw_clock_seconds(s->end - s->start);
@@ -91,7 +91,7 @@ static double before(const gw_exchange_stretch *s, double when, const gw_sync *s
 
 /* Stretches of one exchange and row follow each other. A wait below the clocks' error cannot be
  * told from none. Returns where the next begin. */
-static int split(gw_waits *w, const gw_exchange_view *v, int at) {
+static int waits_split(gw_waits *w, const gw_exchange_view *v, int at) {
     const gw_exchange_stretch *first = &v->stretches[at];
     gw_exchange_entry *e = &v->entries[first->entry];
     double waiting_s = 0, all_s = 0;
@@ -100,7 +100,7 @@ static int split(gw_waits *w, const gw_exchange_view *v, int at) {
         if (s->entry != first->entry || s->row != first->row)
             break;
         all_s += gw_clock_seconds(s->end - s->start);
-        waiting_s += e->resolved ? before(s, e->latest_s, w->sync) : 0;
+        waiting_s += e->resolved ? waits_before(s, e->latest_s, w->sync) : 0;
     }
     if (!e->resolved) {
         w->waiting_s[first->row] = NAN;
@@ -120,7 +120,7 @@ static void waits_fill(gw_waits *w, const gw_exchange_view *v, gw_batch_row *row
     for (int64_t i = 0; i < n; i++)
         w->waiting_s[i] = i >= v->rows || v->lost[i] ? NAN : 0;
     for (int at = 0; at < v->n_stretches;)
-        at = split(w, v, at);
+        at = waits_split(w, v, at);
     for (int64_t i = 0; i < n; i++)
         gw_batch_row_wait(
             &rows[i],
@@ -199,7 +199,7 @@ static gw_err waits_write(gw_waits *w, const gw_exchange_view *v) {
 gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
     GW_TRY(gw_sync_again(w->sync));
     gw_exchange_view v = gw_exchange_log_view();
-    GW_TRY(resolve(w, &v));
+    GW_TRY(waits_resolve(w, &v));
     waits_fill(w, &v, rows, n);
     w->dropped = v.dropped;
     if (w->files)

@@ -21,7 +21,7 @@ struct gw_claim {
     bool made; /* the folder */
 };
 
-static gw_err check_folder(const char *dir) {
+static gw_err claim_check_folder(const char *dir) {
     struct stat st;
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
         return gw_fail(GW_ERR_INPUT, "--out %s: not a folder", dir);
@@ -31,7 +31,7 @@ static gw_err check_folder(const char *dir) {
 }
 
 /* Who holds it has written that into the file, for this line alone. */
-static gw_err refuse(const gw_claim *c) {
+static gw_err claim_refuse(const gw_claim *c) {
     char holder[128] = {0};
     ssize_t n = pread(c->fd, holder, sizeof holder - 1, 0);
     holder[n > 0 ? strcspn(holder, "\n") : 0] = '\0';
@@ -65,16 +65,16 @@ static gw_err try_lock(gw_claim *c, bool *held) {
     c->fd = open(c->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (c->fd < 0 && errno == ENOENT) { /* who had made the folder has removed it, or it is none */
         struct stat st;
-        return lstat(c->dir, &st) == 0 ? check_folder(c->dir) : GW_OK;
+        return lstat(c->dir, &st) == 0 ? claim_check_folder(c->dir) : GW_OK;
     }
     if (c->fd < 0) {
         int why = errno;
-        GW_TRY(check_folder(c->dir));
+        GW_TRY(claim_check_folder(c->dir));
         errno = why;
         return refuse_lock(c);
     }
     gw_err e = flock(c->fd, LOCK_EX | LOCK_NB) == 0 ? GW_OK
-               : errno == EWOULDBLOCK               ? refuse(c)
+               : errno == EWOULDBLOCK               ? claim_refuse(c)
                                                     : refuse_lock(c);
     *held = e == GW_OK && is_current(c);
     if (!*held)

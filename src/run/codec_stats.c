@@ -61,26 +61,26 @@ static void take_after(void *ctx, const gw_update *u) {
         st->own[st->n_own++] = u->own;
 }
 
-static bool due(const gw_codec_stats *st, int64_t step) {
+static bool stats_due(const gw_codec_stats *st, int64_t step) {
     return st->s.every > 0 && step % st->s.every == 0;
 }
 
-static bool watching(const gw_codec_stats *st, int64_t step) {
+static bool stats_watching(const gw_codec_stats *st, int64_t step) {
     return st->s.session->env.grads->store && step % WATCH_EVERY == 0;
 }
 
 bool gw_codec_stats_settles(const gw_codec_stats *st, int64_t step) {
-    return due(st, step) || due(st, step + 1) || watching(st, step);
+    return stats_due(st, step) || stats_due(st, step + 1) || stats_watching(st, step);
 }
 
 void gw_codec_stats_begin(gw_codec_stats *st, int64_t step) {
-    if (!due(st, step))
+    if (!stats_due(st, step))
         return;
     st->n_own = 0;
     st->s.session->tap = (gw_session_tap){st, take_before, take_after};
 }
 
-static void add_up(gw_codec_stats *st, int layer, gw_span part) {
+static void stats_add_up(gw_codec_stats *st, int layer, gw_span part) {
     sums *s = &st->sum[layer];
     for (size_t i = part.off; i < gw_span_end(part); i++) {
         double exact = (double)st->exact[i], got = (double)st->got[i];
@@ -91,7 +91,7 @@ static void add_up(gw_codec_stats *st, int layer, gw_span part) {
     }
 }
 
-static gw_err compare(gw_codec_stats *st) {
+static gw_err stats_compare(gw_codec_stats *st) {
     st->s.session->tap = (gw_session_tap){0};
     if (st->n_own == 0) /* the step was void, on all ranks: nothing was exchanged */
         return GW_OK;
@@ -103,7 +103,7 @@ static gw_err compare(gw_codec_stats *st) {
     }
     for (int o = 0; o < st->n_own; o++)
         for (int l = 0; l < st->s.n_layers; l++)
-            add_up(st, l, gw_span_common(st->own[o], st->s.layers[l]));
+            stats_add_up(st, l, gw_span_common(st->own[o], st->s.layers[l]));
     st->samples++;
     return GW_OK;
 }
@@ -127,7 +127,7 @@ static gw_err residual_norms(gw_codec_stats *st, double *norms) {
 
 /* With a bound (Karimireddy et al., ICML 2019: about |g| / delta for a codec that keeps a part
  * delta) the norm levels off, and while it fills up it grows no faster than the steps do. */
-static void judge(gw_codec_stats *st, int64_t step, const char **warning) {
+static void stats_judge(gw_codec_stats *st, int64_t step, const char **warning) {
     int look = st->looks - 1, half = look / 2, n = st->s.n_layers;
     for (int l = 0; l < n && look >= PATIENCE; l++) {
         double now = st->history[look * n + l], then = st->history[half * n + l];
@@ -144,7 +144,7 @@ static void judge(gw_codec_stats *st, int64_t step, const char **warning) {
     }
 }
 
-static gw_err watch(gw_codec_stats *st, int64_t step, const char **warning) {
+static gw_err stats_watch(gw_codec_stats *st, int64_t step, const char **warning) {
     int n = st->s.n_layers;
     gw_err e = GW_OK;
     if (st->looks == st->room) {
@@ -159,14 +159,14 @@ static gw_err watch(gw_codec_stats *st, int64_t step, const char **warning) {
     }
     GW_TRY(gw_agree(st->comm, e));
     GW_TRY(residual_norms(st, st->history + (size_t)st->looks++ * (size_t)n));
-    judge(st, step, warning);
+    stats_judge(st, step, warning);
     return GW_OK;
 }
 
 gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning) {
-    if (due(st, step))
-        GW_TRY(compare(st));
-    return watching(st, step) ? watch(st, step, warning) : GW_OK;
+    if (stats_due(st, step))
+        GW_TRY(stats_compare(st));
+    return stats_watching(st, step) ? stats_watch(st, step, warning) : GW_OK;
 }
 
 /* ---- saving and loading ---- */
@@ -225,7 +225,7 @@ gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
 
 /* ---- an epoch ---- */
 
-static double known(double x) {
+static double stats_known(double x) {
     return isfinite(x) ? x : NAN;
 }
 
@@ -249,17 +249,17 @@ static gw_err reduce_rows(gw_codec_stats *st, int epoch) {
             copies += (double)gw_span_common(st->own[o], st->s.layers[l]).n;
         GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &copies, 1, MPI_DOUBLE, MPI_SUM, st->comm));
         copies /= (double)st->s.layers[l].n;
-        st->rows[l] =
-            (gw_codec_row){.epoch = epoch,
-                           .layer = l,
-                           .codec = gw_session_codec_of(st->s.session, st->s.layers[l].off),
-                           .elements = st->s.layers[l].n,
-                           .samples = st->samples,
-                           .relative_error = known(sqrt(s->error2 / s->exact2)),
-                           .cosine = known(s->dot / sqrt(s->exact2 * s->got2)),
-                           .gradient_norm = known(sqrt(s->exact2 / copies / (double)st->samples)),
-                           .residual_norm = kept ? known(norms[l]) : NAN,
-                           .bits = coded[1] ? 8 * (double)coded[0] / (double)coded[1] : NAN};
+        st->rows[l] = (gw_codec_row){
+            .epoch = epoch,
+            .layer = l,
+            .codec = gw_session_codec_of(st->s.session, st->s.layers[l].off),
+            .elements = st->s.layers[l].n,
+            .samples = st->samples,
+            .relative_error = stats_known(sqrt(s->error2 / s->exact2)),
+            .cosine = stats_known(s->dot / sqrt(s->exact2 * s->got2)),
+            .gradient_norm = stats_known(sqrt(s->exact2 / copies / (double)st->samples)),
+            .residual_norm = kept ? stats_known(norms[l]) : NAN,
+            .bits = coded[1] ? 8 * (double)coded[0] / (double)coded[1] : NAN};
     }
     free(norms);
     return e;
@@ -299,7 +299,7 @@ gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **
 
 /* ---- life ---- */
 
-static gw_err allocate(gw_codec_stats *st) {
+static gw_err stats_allocate(gw_codec_stats *st) {
     size_t n = (size_t)st->s.n_layers;
     GW_TRY(gw_alloc(&st->warned, n, sizeof *st->warned));
     if (st->s.every == 0)
@@ -336,7 +336,7 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
         e = gw_mpi_check(MPI_Comm_rank(comm, &st->rank), "MPI_Comm_rank");
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &st->ranks), "MPI_Comm_size"));
-    GW_THEN(e, allocate(st));
+    GW_THEN(e, stats_allocate(st));
     e = gw_agree(comm, e);
     if (e != GW_OK) {
         gw_codec_stats_close(st);

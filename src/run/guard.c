@@ -48,7 +48,7 @@ static bool all_finite(const float *x, size_t n) {
 }
 
 /* Slow, and rare. */
-static void describe(gw_fault *f, const float *x, size_t n) {
+static void guard_describe(gw_fault *f, const float *x, size_t n) {
     f->count = 0;
     for (size_t i = 0; i < n; i++) {
         if (magnitude(x[i]) < INFINITE)
@@ -62,7 +62,7 @@ static void describe(gw_fault *f, const float *x, size_t n) {
 
 /* ---- in a step ---- */
 
-static void note(gw_guard *g, gw_fault f) {
+static void guard_note(gw_guard *g, gw_fault f) {
     g->bad = true;
     if (g->counted == g->step)
         return;
@@ -75,7 +75,7 @@ static void note(gw_guard *g, gw_fault f) {
 void gw_guard_loss(gw_guard *g, double loss) {
     g->bad = g->out = false;
     if (!isfinite(loss))
-        note(g, (gw_fault){g->step, g->rank, GW_GUARD_LOSS, 0, 1, loss});
+        guard_note(g, (gw_fault){g->step, g->rank, GW_GUARD_LOSS, 0, 1, loss});
 }
 
 void gw_guard_layer(gw_guard *g, float *grad, int l) {
@@ -85,8 +85,8 @@ void gw_guard_layer(gw_guard *g, float *grad, int l) {
         if (all_finite(x, s.n))
             return;
         gw_fault f = {.step = g->step, .rank = g->rank, .layer = l};
-        describe(&f, x, s.n);
-        note(g, f);
+        guard_describe(&f, x, s.n);
+        guard_note(g, f);
     }
     memset(x, 0, s.n * sizeof *x);
 }
@@ -108,13 +108,13 @@ gw_err gw_guard_agree(gw_guard *g) {
 /* ---- of all ranks ---- */
 
 /* Less is earlier. */
-static long order(const gw_fault *f, int n_layers) {
+static long guard_order(const gw_fault *f, int n_layers) {
     long after = f->layer == GW_GUARD_LOSS ? 0 : n_layers - f->layer;
     return f->step == 0 ? LONG_MAX : (long)f->step * (n_layers + 1) + after;
 }
 
 bool gw_fault_before(const gw_fault *a, const gw_fault *b, int n_layers) {
-    return order(a, n_layers) < order(b, n_layers);
+    return guard_order(a, n_layers) < guard_order(b, n_layers);
 }
 
 /* *found: the first of all ranks' `mine`; its rank is -1 if there is none. */
@@ -122,7 +122,7 @@ static gw_err find_first(const gw_guard *g, const gw_fault *mine, gw_fault *foun
     struct {
         long order;
         int rank;
-    } least = {order(mine, g->n_layers), g->rank};
+    } least = {guard_order(mine, g->n_layers), g->rank};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &least, 1, MPI_LONG_INT, MPI_MINLOC, g->comm));
     *found = *mine; /* its rank may be one that the run had when it was started before */
     if (least.order == LONG_MAX) {
@@ -162,7 +162,7 @@ gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers,
         const float *x = params + layers[l].off;
         if (all_finite(x, layers[l].n))
             continue;
-        describe(&f, x, layers[l].n);
+        guard_describe(&f, x, layers[l].n);
         return gw_fail(GW_ERR_DIVERGED,
                        "step %" PRId64 ", layer %d: parameters are no longer finite (%" PRId64
                        " floats, the first at %" PRId64 "): an update overflowed, or memory or a "

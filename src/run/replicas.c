@@ -22,17 +22,17 @@ typedef struct table {
     int ranks, layers;
 } table;
 
-static bool same(const table *t, int a, int b) {
+static bool replicas_same(const table *t, int a, int b) {
     size_t row = (size_t)t->layers;
     return memcmp(t->crc + (size_t)a * row, t->crc + (size_t)b * row, row * sizeof *t->crc) == 0;
 }
 
 /* A rank of those, more than half of all, that hold the same; -1: there are none. */
-static int majority(const table *t) {
+static int replicas_majority(const table *t) {
     for (int a = 0; a < t->ranks; a++) {
         int alike = 0;
         for (int b = 0; b < t->ranks; b++)
-            alike += same(t, a, b);
+            alike += replicas_same(t, a, b);
         if (2 * alike > t->ranks)
             return a;
     }
@@ -56,7 +56,7 @@ static void list_ranks(char *out, size_t cap, const table *t, int model) {
     int named = 0, left = 0;
     char text[16 * NAMED] = "";
     for (int r = 0; r < t->ranks; r++) {
-        if (model >= 0 && same(t, r, model))
+        if (model >= 0 && replicas_same(t, r, model))
             continue;
         size_t have = strlen(text);
         if (named < NAMED)
@@ -73,7 +73,7 @@ static void list_ranks(char *out, size_t cap, const table *t, int model) {
 gw_err gw_replicas_tell(int64_t step, const uint32_t *all, int ranks, int n_layers) {
     table t = {all, ranks, n_layers};
     char who[16 * NAMED + 32];
-    int most = majority(&t), model = most >= 0 ? most : 0, odd = 0;
+    int most = replicas_majority(&t), model = most >= 0 ? most : 0, odd = 0;
     int l = first_layer(&t, model, &odd);
     list_ranks(who, sizeof who, &t, most);
     return gw_fail(GW_ERR_DIVERGED,
@@ -86,7 +86,7 @@ gw_err gw_replicas_tell(int64_t step, const uint32_t *all, int ranks, int n_laye
 
 /* ---- comparing ---- */
 
-static gw_err gather(const gw_replicas *r, const uint32_t *mine) {
+static gw_err replicas_gather(const gw_replicas *r, const uint32_t *mine) {
     int ranks;
     uint32_t *all = NULL;
     GW_MPI(MPI_Comm_size(r->comm, &ranks));
@@ -99,7 +99,7 @@ static gw_err gather(const gw_replicas *r, const uint32_t *mine) {
     return e;
 }
 
-static gw_err compare(const gw_replicas *r, uint32_t *mine, uint32_t *hash) {
+static gw_err replicas_compare(const gw_replicas *r, uint32_t *mine, uint32_t *hash) {
     uLong crc = 0;
     for (int l = 0; l < r->n_layers; l++) {
         gw_span s = r->layers[l];
@@ -109,13 +109,13 @@ static gw_err compare(const gw_replicas *r, uint32_t *mine, uint32_t *hash) {
     *hash = (uint32_t)crc;
     uint32_t ends[2] = {*hash, ~*hash}; /* least and greatest in one: the complement turns them */
     GW_TRY(gw_allreduce(MPI_IN_PLACE, ends, 2, MPI_UINT32_T, MPI_MIN, r->comm));
-    return ends[0] == ~ends[1] ? GW_OK : gather(r, mine);
+    return ends[0] == ~ends[1] ? GW_OK : replicas_gather(r, mine);
 }
 
 gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash) {
     uint32_t *mine = NULL;
     GW_TRY(gw_agree(r->comm, gw_alloc(&mine, (size_t)r->n_layers, sizeof *mine)));
-    gw_err e = compare(r, mine, hash);
+    gw_err e = replicas_compare(r, mine, hash);
     free(mine);
     return e;
 }

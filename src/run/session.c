@@ -10,24 +10,24 @@
 #include <string.h>
 
 /* A hook, and a region around it. */
-static void enter(const char *hook, gw_span span, gw_phase phase) {
+static void session_enter(const char *hook, gw_span span, gw_phase phase) {
     gw_hook_enter(hook, span);
     gw_phase_enter(phase);
 }
 
-static void leave(void) {
+static void session_leave(void) {
     gw_phase_leave();
     gw_hook_leave();
 }
 
 /* An optional hook, of one form or the other. */
-static gw_err call(gw_session *s, const char *hook, gw_span span, gw_phase phase,
-                   gw_err (*of_span)(void *self, gw_span s), gw_err (*plain)(void *self)) {
+static gw_err session_call(gw_session *s, const char *hook, gw_span span, gw_phase phase,
+                           gw_err (*of_span)(void *self, gw_span s), gw_err (*plain)(void *self)) {
     if (!of_span && !plain)
         return GW_OK;
-    enter(hook, span, phase);
+    session_enter(hook, span, phase);
     gw_err e = of_span ? of_span(s->self, span) : plain(s->self);
-    leave();
+    session_leave();
     return e;
 }
 
@@ -95,7 +95,7 @@ int gw_session_servers(const gw_session *s) {
     return ops->servers ? ops->servers(s->strategy.args) : 0;
 }
 
-static gw_err join(char **out, const char *a, const char *b) {
+static gw_err session_join(char **out, const char *a, const char *b) {
     free(*out);
     if (asprintf(out, "%s%s", a ? a : "", b ? b : "") >= 0)
         return GW_OK;
@@ -103,7 +103,7 @@ static gw_err join(char **out, const char *a, const char *b) {
     return gw_fail(GW_ERR_NOMEM, "session: out of memory");
 }
 
-static gw_err open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
+static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
     unsigned caps = 0;
     for (int i = 0; i < s->mix.n; i++)
@@ -165,7 +165,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
                                                 : GW_OK));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
-    GW_TRY(open_lanes(s, comm, setup));
+    GW_TRY(session_open_lanes(s, comm, setup));
     env->grads->fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
                       env->grads->size > 1;
     if (setup->undo)
@@ -178,9 +178,9 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     if (s->note)
         gw_lane_note(env->grads, s->note);
     if (mine == GW_OK)
-        mine = join(&s->notes, env->grads->notes, env->params->notes);
+        mine = session_join(&s->notes, env->grads->notes, env->params->notes);
     if (mine == GW_OK)
-        mine = join(&s->choices, env->grads->choices, env->params->choices);
+        mine = session_join(&s->choices, env->grads->choices, env->params->choices);
     return gw_agree(comm, mine);
 }
 
@@ -225,7 +225,7 @@ float *gw_session_sums(gw_session *s) {
 }
 
 /* What is found again by the difference stays in the gradient's arena, which no one else reads. */
-static void recover(gw_session *s, gw_span span) {
+static void session_recover(gw_session *s, gw_span span) {
     float *g = s->env.grad + span.off;
     const float *sum = s->env.grads->residual + span.off;
     for (size_t i = 0; i < span.n; i++)
@@ -233,7 +233,7 @@ static void recover(gw_session *s, gw_span span) {
 }
 
 /* The gradient becomes what its momentum makes of it, on this rank alone. */
-static void correct(gw_session *s, gw_span span) {
+static void session_correct(gw_session *s, gw_span span) {
     float *u = s->velocity + span.off, *g = s->env.grad + span.off, m = s->correction;
     gw_phase_enter(GW_PHASE_ENCODE);
     for (size_t i = 0; i < span.n; i++)
@@ -246,12 +246,12 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
     if (!fed)
         gw_undo_keep(&s->undo, span);
     if (s->residuals.corrects)
-        correct(s, span);
+        session_correct(s, span);
     if (s->tap.before && fed)
-        recover(s, span);
+        session_recover(s, span);
     if (s->tap.before)
         s->tap.before(s->tap.ctx, s->env.grad, span);
-    return call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready, NULL);
+    return session_call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready, NULL);
 }
 
 bool gw_session_leaves_out(const gw_session *s) {
@@ -277,13 +277,13 @@ const char *gw_session_codec_of(const gw_session *s, size_t at) {
 
 gw_err gw_session_progress(gw_session *s) {
     gw_span all = {0, s->env.n};
-    return call(s, "progress", all, GW_PHASE_MPI_POLL, NULL, s->strategy.ops->progress);
+    return session_call(s, "progress", all, GW_PHASE_MPI_POLL, NULL, s->strategy.ops->progress);
 }
 
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
-    enter("finish", span, GW_PHASE_MPI_WAIT);
+    session_enter("finish", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->finish(s->self, span, u);
-    leave();
+    session_leave();
     s->logical_bytes += span.n * sizeof(float);
     if (e == GW_OK && s->tap.after)
         s->tap.after(s->tap.ctx, u);
@@ -293,11 +293,11 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
 gw_err gw_session_publish(gw_session *s, gw_span span) {
     /* Where await() waits, this only starts. */
     gw_phase phase = s->strategy.ops->await ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
-    return call(s, "publish", span, phase, s->strategy.ops->publish, NULL);
+    return session_call(s, "publish", span, phase, s->strategy.ops->publish, NULL);
 }
 
 gw_err gw_session_await(gw_session *s, gw_span span) {
-    return call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await, NULL);
+    return session_call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await, NULL);
 }
 
 bool gw_session_progresses(const gw_session *s) {
@@ -306,8 +306,8 @@ bool gw_session_progresses(const gw_session *s) {
 }
 
 gw_err gw_session_settle(gw_session *s) {
-    return call(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT, NULL,
-                s->strategy.ops->settle);
+    return session_call(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT, NULL,
+                        s->strategy.ops->settle);
 }
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {

@@ -12,7 +12,7 @@ static atomic_int noted; /* free of locks: it is set by a handler */
 
 /* Impatience is Ctrl-C's: a batch system may well send SIGTERM twice, to the launcher, which hands
  * it on, and to the ranks. */
-static void note(int sig) {
+static void signals_note(int sig) {
     int none = 0;
     if (atomic_compare_exchange_strong(&noted, &none, sig) || sig != SIGINT)
         return;
@@ -20,7 +20,7 @@ static void note(int sig) {
     raise(SIGINT); /* comes through when this handler returns */
 }
 
-static void *take(void *mask) {
+static void *signals_take(void *mask) {
     pthread_sigmask(SIG_UNBLOCK, mask, NULL);
     for (;;)
         pause();
@@ -29,7 +29,7 @@ static void *take(void *mask) {
 
 static int start_taker(sigset_t *mask) {
     pthread_t taker;
-    int rc = pthread_create(&taker, NULL, take, mask);
+    int rc = pthread_create(&taker, NULL, signals_take, mask);
     return rc != 0 ? rc : pthread_detach(taker);
 }
 
@@ -39,7 +39,7 @@ static int start_taker(sigset_t *mask) {
  * else takes them. */
 gw_err gw_signals_watch(void) {
     static sigset_t mask; /* the taker reads it */
-    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = signals_note, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigemptyset(&mask);
     sigaddset(&mask, SIGTERM);

@@ -13,21 +13,21 @@ double gw_split_bytes(const gw_product *p) {
     return sizeof(float) * (m * k + k * n + 2 * m * n);
 }
 
-static int layers(const gw_split *m) {
+static int split_layers(const gw_split *m) {
     return m->of.spec->n_hidden + 1;
 }
 
-static int width(const gw_split *m, int l) {
+static int split_width(const gw_split *m, int l) {
     const gw_model_spec *s = m->of.spec;
     return l < 0 ? s->inputs : l == s->n_hidden ? s->classes : s->hidden[l];
 }
 
 /* What a step touches: parameters, gradients and momentum; inputs, outputs and two deltas. */
-static double working_set(const gw_split *m) {
-    double arena = 0, sample = width(m, -1), widest = 0;
-    for (int l = 0; l < layers(m); l++) {
-        double out = width(m, l);
-        arena += ((double)width(m, l - 1) + 1) * out;
+static double split_working_set(const gw_split *m) {
+    double arena = 0, sample = split_width(m, -1), widest = 0;
+    for (int l = 0; l < split_layers(m); l++) {
+        double out = split_width(m, l);
+        arena += ((double)split_width(m, l - 1) + 1) * out;
         sample += out;
         widest = fmax(widest, out);
     }
@@ -41,7 +41,7 @@ static void price_products(gw_split *m) {
     m->flop_s = 0;
     for (int i = 0; i < n; i++)
         m->flop_s += gw_twin_product(m->c, &all[i]);
-    m->working_set = working_set(m);
+    m->working_set = split_working_set(m);
     m->level = gw_ceilings_level(m->c, m->working_set / m->of.threads, m->c->all_threads);
     m->bandwidth = m->of.threads * gw_ceilings_bandwidth(m->c, m->level, m->c->all_threads);
 }
@@ -56,7 +56,7 @@ void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of) {
     m->fork_s = of->threads > 1 ? gw_twin_fork(c) : 0;
     for (int k = 0; k < GW_CODINGS; k++)
         m->code_s[k] = gw_twin_coded(c, of, (gw_coding)k);
-    for (int l = 0; l < layers(m); l++) {
+    for (int l = 0; l < split_layers(m); l++) {
         m->forward_s[l] = gw_twin_pointwise(c, of, l, GW_PART_FORWARD_POINTWISE);
         m->backward_s[l] = gw_twin_pointwise(c, of, l, GW_PART_BACKWARD_POINTWISE);
     }
@@ -64,20 +64,20 @@ void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of) {
 }
 
 /* What the pointwise kernels and the update would take with all data in the first-level cache. */
-static double twins(const gw_split *m, int local, const gw_moved *moved) {
+static double split_twins(const gw_split *m, int local, const gw_moved *moved) {
     double t = moved->alone * m->move_s;
     if (moved->forks > 0)
         t += moved->shared * m->move_s / m->of.threads + moved->forks * m->fork_s;
-    for (int l = 0; l < layers(m); l++) {
-        int threads = gw_layer_threads(local, width(m, l));
-        double all = (double)local * width(m, l) * (m->forward_s[l] + m->backward_s[l]);
+    for (int l = 0; l < split_layers(m); l++) {
+        int threads = gw_layer_threads(local, split_width(m, l));
+        double all = (double)local * split_width(m, l) * (m->forward_s[l] + m->backward_s[l]);
         t += threads > 1 ? all / threads + 2 * m->fork_s : all;
     }
     return t;
 }
 
 /* Time beyond the twins', no less than 0: a twin's own error may make it the longer one. */
-static double beyond(double took_s, double twin_s) {
+static double split_beyond(double took_s, double twin_s) {
     return isnan(twin_s) ? NAN : fmax(0, took_s - twin_s);
 }
 
@@ -86,7 +86,7 @@ static void split_codec(const gw_split *m, const gw_batch_cost *cost, gw_batch_s
     for (int k = 0; k < GW_CODINGS; k++)
         twin += cost->coded[k] > 0 ? cost->coded[k] * m->code_s[k] : 0;
     if (m->of.codec)
-        split->memory_codec_twin_s = beyond(took, twin);
+        split->memory_codec_twin_s = split_beyond(took, twin);
 }
 
 void gw_split_interval(double c_s, double flop_s, double bytes_s, double *lo, double *hi) {
@@ -125,7 +125,7 @@ gw_batch_split gw_split_batch(gw_split *m, int local, const gw_moved *moved,
     if (!m->c || isnan(rest) || local < 1)
         return split;
     double moving = pointwise + phase[GW_PHASE_UPDATE];
-    double memory = beyond(moving, twins(m, local, moved));
+    double memory = split_beyond(moving, split_twins(m, local, moved));
     split.memory_twin_s = memory;
     split.core_twin_s = rest + phase[GW_PHASE_UPDATE] - memory;
     split_codec(m, c, &split);

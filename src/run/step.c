@@ -25,13 +25,13 @@ gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_co
                               .undo = c->nan_skip};
 }
 
-static void poll(void *stepper) {
+static void step_poll(void *stepper) {
     gw_stepper *t = stepper;
     if (t->failed == GW_OK)
         t->failed = gw_session_progress(t->session);
 }
 
-static void count(gw_moved *m, size_t n) {
+static void step_count(gw_moved *m, size_t n) {
     bool shared = gw_optimizer_threads(n) > 1;
     *(shared ? &m->shared : &m->alone) += (double)n;
     m->forks += shared;
@@ -43,12 +43,12 @@ static void update_listed(gw_stepper *t, const gw_update *u, float lr) {
         const gw_elements *l = &u->lists[i];
         gw_optimizer_update_at(t->optimizer, gw_model_params(t->model), l->at, l->value, l->n, lr,
                                u->scale);
-        count(&t->moved, l->n);
+        step_count(&t->moved, l->n);
     }
     gw_phase_leave();
 }
 
-static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
+static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
     if (u->lists)
         update_listed(t, u, lr);
     for (size_t done = 0; !u->lists && done < u->own.n; done += UPDATE_PIECE) {
@@ -57,7 +57,7 @@ static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
         gw_phase_enter(GW_PHASE_UPDATE);
         gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
         gw_phase_leave();
-        count(&t->moved, piece.n);
+        step_count(&t->moved, piece.n);
         if (left > UPDATE_PIECE)
             GW_TRY(gw_session_progress(t->session));
     }
@@ -65,7 +65,7 @@ static gw_err update(gw_stepper *t, const gw_update *u, float lr) {
 }
 
 /* Is this step, or the pending one, to be updated by? */
-static gw_err agree(gw_stepper *t) {
+static gw_err step_agree(gw_stepper *t) {
     if (!t->guard)
         return GW_OK;
     gw_phase_enter(GW_PHASE_MPI_WAIT);
@@ -88,24 +88,24 @@ static bool agrees_first(const gw_stepper *t) {
 }
 
 /* Exchange of `span` done, parameters moved and agreed on. */
-static gw_err finish(gw_stepper *t, gw_span span, float lr) {
+static gw_err step_finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
     GW_TRY(gw_session_finish(t->session, span, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     if (!agrees_first(t))
-        GW_TRY(agree(t));
+        GW_TRY(step_agree(t));
     if (!left_out(t))
-        GW_TRY(update(t, &u, lr));
+        GW_TRY(step_update(t, &u, lr));
     return gw_session_publish(t->session, span);
 }
 
 static gw_err finish_layer(gw_stepper *t, int l) {
-    return finish(t, gw_model_span(t->model, l), t->pending_lr);
+    return step_finish(t, gw_model_span(t->model, l), t->pending_lr);
 }
 
 /* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
  * is published before this one is waited for, so that it travels under this one's computation. */
-static gw_err await(gw_stepper *t, int l) {
+static gw_err step_await(gw_stepper *t, int l) {
     bool ahead = t->session->strategy.ops->await;
     if (!ahead || l == 0)
         GW_TRY(finish_layer(t, l));
@@ -114,10 +114,10 @@ static gw_err await(gw_stepper *t, int l) {
     return gw_session_await(t->session, gw_model_span(t->model, l));
 }
 
-static gw_err forward(gw_stepper *t, int batch) {
+static gw_err step_forward(gw_stepper *t, int batch) {
     for (int l = 0; l < gw_model_layers(t->model); l++) {
         if (t->pending)
-            GW_TRY(await(t, l));
+            GW_TRY(step_await(t, l));
         gw_phase_enter(GW_PHASE_FORWARD);
         gw_model_forward(t->model, l, batch);
         gw_phase_leave();
@@ -128,7 +128,7 @@ static gw_err forward(gw_stepper *t, int batch) {
     return GW_OK;
 }
 
-static gw_err backward(gw_stepper *t, int batch, double share) {
+static gw_err step_backward(gw_stepper *t, int batch, double share) {
     gw_session_begin(t->session, share);
     float *sums = gw_session_sums(t->session);
     for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
@@ -153,17 +153,17 @@ static gw_err backward(gw_stepper *t, int batch, double share) {
 }
 
 /* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
-static gw_err exchange(gw_stepper *t, float lr) {
+static gw_err step_exchange(gw_stepper *t, float lr) {
     gw_span all = {0, gw_model_size(t->model)};
     if (agrees_first(t))
-        GW_TRY(agree(t));
+        GW_TRY(step_agree(t));
     bool none = gw_session_leaves_out(t->session);
     t->pending = t->lazy;
     t->pending_lr = lr;
     if (none && !t->session->strategy.ops->ready) {
         t->pending = false;
     } else if (!t->lazy) {
-        GW_TRY(finish(t, all, lr));
+        GW_TRY(step_finish(t, all, lr));
         GW_TRY(gw_session_await(t->session, all));
     } else if (none) {
         GW_TRY(gw_step_settle(t));
@@ -174,15 +174,15 @@ static gw_err exchange(gw_stepper *t, float lr) {
 }
 
 static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
-    GW_TRY(forward(t, local));
+    GW_TRY(step_forward(t, local));
     gw_phase_enter(GW_PHASE_FORWARD);
     *loss_sum = gw_model_loss(t->model, t->labels, local, 1.0f / (float)global, NULL);
     gw_phase_leave();
     if (t->guard)
         gw_guard_loss(t->guard, *loss_sum);
-    GW_TRY(backward(t, local, (double)local / global));
+    GW_TRY(step_backward(t, local, (double)local / global));
     GW_TRY(gw_gemm_check());
-    return exchange(t, lr);
+    return step_exchange(t, lr);
 }
 
 /* All layers' exchanges, then all updates, then what publishes them: nothing is computed while
@@ -193,7 +193,7 @@ static gw_err finish_apart(gw_stepper *t) {
     for (int l = 0; l < layers; l++)
         GW_TRY(gw_session_finish(t->session, gw_model_span(t->model, l), &u[l]));
     for (int l = 0; l < layers && !left_out(t); l++)
-        GW_TRY(update(t, &u[l], t->pending_lr));
+        GW_TRY(step_update(t, &u[l], t->pending_lr));
     for (int l = 0; l < layers; l++)
         GW_TRY(gw_session_publish(t->session, gw_model_span(t->model, l)));
     for (int l = 0; l < layers; l++)
@@ -205,7 +205,7 @@ static gw_err finish_apart(gw_stepper *t) {
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
     bool polls = gw_session_progresses(t->session) && !t->apart;
     if (polls)
-        gw_gemm_between(poll, t);
+        gw_gemm_between(step_poll, t);
     gw_err e = step(t, local, global, lr, loss_sum);
     if (e == GW_OK && t->apart)
         e = finish_apart(t);
@@ -234,7 +234,7 @@ gw_err gw_step_settle(gw_stepper *t) {
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)
-        GW_TRY(await(t, l));
+        GW_TRY(step_await(t, l));
     t->pending = false;
     return GW_OK;
 }

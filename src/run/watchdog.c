@@ -66,7 +66,7 @@ static double now_s(void) {
 }
 
 /* Sleep, or less if it is to stop. How long that was. */
-static double doze(double seconds) {
+static double watchdog_doze(double seconds) {
     double from = now_s(), till = from + seconds;
     struct timespec t = {.tv_sec = (time_t)till, .tv_nsec = (long)(1e9 * (till - floor(till)))};
     for (int rc = 0; !dog.stop && rc == 0;)
@@ -74,7 +74,7 @@ static double doze(double seconds) {
     return now_s() - from;
 }
 
-static bool spoken(int r) {
+static bool watchdog_spoken(int r) {
     const board *b = gw_shared_twin(dog.memory, dog.mine, r);
     return atomic_load_explicit(&b->spoken, memory_order_acquire);
 }
@@ -82,20 +82,20 @@ static bool spoken(int r) {
 /* The rank of this host that has spoken first, as far as can be seen; -1: none has. */
 static int who_spoke(void) {
     for (int r = 0; dog.memory && r < gw_shared_size(dog.memory); r++)
-        if (spoken(r))
+        if (watchdog_spoken(r))
             return gw_shared_world(dog.memory, r);
     return -1;
 }
 
 /* Ranks of this host that could speak and have not. */
-static int silent(void) {
+static int watchdog_silent(void) {
     int n = 0;
     for (int r = 0; dog.memory && r < gw_shared_size(dog.memory); r++)
-        n += !spoken(r) && gw_last_words_alive(&dog.facts, r);
+        n += !watchdog_spoken(r) && gw_last_words_alive(&dog.facts, r);
     return n;
 }
 
-static void gather(double silent_s, int asked_by) {
+static void watchdog_gather(double silent_s, int asked_by) {
     gw_last_words *f = &dog.facts;
     f->silent_s = silent_s;
     f->asked_by = asked_by;
@@ -113,13 +113,14 @@ static void gather(double silent_s, int asked_by) {
 static void let_others_speak(double slice_s) {
     bool all_here = dog.memory && gw_shared_size(dog.memory) == dog.facts.ranks;
     double most_s = fmin(fmax(dog.setup.timeout_s / 10, 1), 10), waited_s = 0;
-    while (waited_s < most_s && !dog.stop && (!all_here || silent() > 0))
-        waited_s += doze(slice_s);
-    doze(0.2); /* a launcher that learns of an end may leave what was printed before unread */
+    while (waited_s < most_s && !dog.stop && (!all_here || watchdog_silent() > 0))
+        waited_s += watchdog_doze(slice_s);
+    watchdog_doze(
+        0.2); /* a launcher that learns of an end may leave what was printed before unread */
 }
 
-static void speak(double silent_s, int asked_by, double slice_s) {
-    gather(silent_s, asked_by);
+static void watchdog_speak(double silent_s, int asked_by, double slice_s) {
+    watchdog_gather(silent_s, asked_by);
     gw_last_words_write(&dog.facts, dog.words, sizeof dog.words);
     dog.setup.voice.say(dog.words);
     if (dog.mine)
@@ -129,13 +130,13 @@ static void speak(double silent_s, int asked_by, double slice_s) {
         dog.setup.voice.end();
 }
 
-static void *watch(void *arg) {
+static void *watchdog_watch(void *arg) {
     (void)arg;
     double slice_s = fmin(dog.setup.timeout_s / SLICES, 1), silent_s = 0;
     uint_fast64_t heard = 0;
     pthread_mutex_lock(&dog.lock);
     while (!dog.stop) {
-        double slept_s = doze(slice_s);
+        double slept_s = watchdog_doze(slice_s);
         uint_fast64_t now = atomic_load_explicit(&beats, memory_order_relaxed);
         silent_s = now == heard ? silent_s + fmin(slept_s, 2 * slice_s) : 0;
         heard = now;
@@ -143,7 +144,7 @@ static void *watch(void *arg) {
             atomic_store_explicit(&dog.mine->step, atomic_load(&steps), memory_order_relaxed);
         int asked_by = who_spoke();
         if (!dog.stop && (silent_s >= dog.setup.timeout_s || asked_by >= 0)) {
-            speak(silent_s, asked_by, slice_s);
+            watchdog_speak(silent_s, asked_by, slice_s);
             break;
         }
     }
@@ -172,13 +173,13 @@ void gw_watchdog_start(const gw_watchdog_setup *setup, MPI_Comm comm) {
     pthread_condattr_destroy(&attr);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    dog.rc = pthread_create(&dog.thread, NULL, watch, NULL);
+    dog.rc = pthread_create(&dog.thread, NULL, watchdog_watch, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     dog.on = dog.rc == 0;
 }
 
 /* The ranks of this host: what one has to know to see how they are. */
-static gw_err meet(MPI_Comm comm) {
+static gw_err watchdog_meet(MPI_Comm comm) {
     gw_shared *memory = NULL;
     void *mine = NULL;
     GW_TRY(gw_shared_open(&memory, comm));
@@ -206,7 +207,7 @@ gw_err gw_watchdog_meet(MPI_Comm comm) {
                       : gw_fail(GW_ERR_INTERNAL, "cannot start the watchdog's thread: %s",
                                 strerror(dog.rc));
     GW_TRY(gw_agree(comm, e));
-    return meet(comm);
+    return watchdog_meet(comm);
 }
 
 void gw_watchdog_leave(void) {

@@ -40,7 +40,7 @@ static double alone_s(const gw_split *s, const gw_product *p) {
     return s->c ? gw_twin_product(s->c, p) : NAN;
 }
 
-static json_t *products(const gw_work *w, const gw_split *s) {
+static json_t *work_products(const gw_work *w, const gw_split *s) {
     json_t *all = json_array();
     for (int i = 0; i < w->n_products; i++) {
         const gw_product *p = &w->product[i];
@@ -53,7 +53,7 @@ static json_t *products(const gw_work *w, const gw_split *s) {
 }
 
 /* The rank's part of what all threads of its host do together. */
-static double peak(const gw_split *s) {
+static double work_peak(const gw_split *s) {
     return s->c ? s->c->fma.all / s->c->all_threads * s->of.threads : NAN;
 }
 
@@ -70,7 +70,7 @@ json_t *gw_work_json(const gw_work_run *run) {
         "local_batch:i products:o flops:f bytes:f pointwise_bytes:f update_bytes:f alone_s:f "
         "compute_s:f flops_per_s:f peak_flops_per_s:f working_set_bytes:f level:s "
         "bandwidth_bytes_per_s:f",
-        run->batch, products(&w, s), w.flops, w.bytes, w.pointwise_bytes, w.update_bytes, alone,
-        run->compute_s, w.flops / run->compute_s, peak(s), s->c ? s->working_set : NAN,
+        run->batch, work_products(&w, s), w.flops, w.bytes, w.pointwise_bytes, w.update_bytes,
+        alone, run->compute_s, w.flops / run->compute_s, work_peak(s), s->c ? s->working_set : NAN,
         s->c ? gw_level_name(s->level) : NULL, s->c ? s->bandwidth : NAN);
 }

@@ -58,7 +58,7 @@ static gw_err agree_columns(gw_memory *m) {
     return gw_allreduce(MPI_IN_PLACE, &m->ranks_counting, 1, MPI_INT, MPI_SUM, m->comm);
 }
 
-static gw_err start(gw_memory *m) {
+static gw_err memory_start(gw_memory *m) {
     gw_sde_offer();
     if (m->rank == 0)
         gw_papi_probe(&m->papi); /* before anything else counts */
@@ -85,7 +85,7 @@ gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int thread
     m->choice = choice;
     gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &m->rank), "MPI_Comm_rank");
     if (e == GW_OK && choice)
-        e = start(m);
+        e = memory_start(m);
     e = gw_agree(comm, e);
     if (e == GW_OK && choice)
         e = agree_columns(m);

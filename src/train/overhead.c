@@ -27,7 +27,7 @@ typedef struct rehearsal {
 } rehearsal;
 
 /* A step that follows one of its own kind, as those of a run do: its code is at hand. */
-static gw_err one(rehearsal *r, int level, double *wall) {
+static gw_err overhead_one(rehearsal *r, int level, double *wall) {
     gw_batch_cost cost;
     gw_ledger_set_profile(r->profiles[level]);
     GW_TRY(gw_barrier(r->job->comm));
@@ -47,13 +47,13 @@ static gw_err round_of(rehearsal *r, double wall[LEVELS]) {
     gw_rng_shuffle(gw_rng_key(gw_rng_key(r->job->seed, SALT), (uint64_t)r->taken), order,
                    (uint32_t)r->n);
     for (int i = 0; i < r->n; i++)
-        GW_TRY(one(r, (int)order[i], &wall[order[i]]));
+        GW_TRY(overhead_one(r, (int)order[i], &wall[order[i]]));
     r->taken++;
     return GW_OK;
 }
 
 /* How many rounds the budget is good for; 0: too few. */
-static gw_err affordable(rehearsal *r, int *rounds) {
+static gw_err overhead_affordable(rehearsal *r, int *rounds) {
     double wall[LEVELS], spent = 0;
     for (int k = 0; k < WARMUP; k++) {
         spent = 0;
@@ -84,7 +84,7 @@ static gw_err all_rounds(rehearsal *r) {
     return gw_allreduce(MPI_IN_PLACE, r->wall, r->n * r->rounds, MPI_DOUBLE, MPI_MAX, r->job->comm);
 }
 
-static gw_err compare(rehearsal *r, int level, gw_overhead *o) {
+static gw_err overhead_compare(rehearsal *r, int level, gw_overhead *o) {
     const double *off = r->wall, *on = r->wall + (size_t)level * (size_t)r->rounds;
     double *x = NULL;
     int ranks;
@@ -107,8 +107,8 @@ static gw_err compare(rehearsal *r, int level, gw_overhead *o) {
     return GW_OK;
 }
 
-static gw_err rehearse(rehearsal *r, gw_overhead *out) {
-    GW_TRY(affordable(r, &r->rounds));
+static gw_err overhead_rehearse(rehearsal *r, gw_overhead *out) {
+    GW_TRY(overhead_affordable(r, &r->rounds));
     for (int i = 1; r->rounds == 0 && i < r->n; i++)
         snprintf(out[i - 1].why, sizeof out->why,
                  "too short: two steps of each take %.3g ms, and %d times as much should fit into "
@@ -118,7 +118,7 @@ static gw_err rehearse(rehearsal *r, gw_overhead *out) {
         return GW_OK;
     GW_TRY(all_rounds(r));
     for (int i = 1; i < r->n; i++)
-        GW_TRY(compare(r, i, &out[i - 1]));
+        GW_TRY(overhead_compare(r, i, &out[i - 1]));
     return GW_OK;
 }
 
@@ -152,7 +152,7 @@ gw_err gw_overhead_measure(gw_overhead *out, const gw_overhead_job *job, bool *o
             gw_text_print(out[i].why, sizeof out->why, "cannot be rehearsed: %s", gw_err_text());
         e = GW_OK;
     } else if (e == GW_OK) {
-        e = rehearse(&r, out);
+        e = overhead_rehearse(&r, out);
         gw_ledger_set_profile(before);
         GW_THEN(e, check_back(&start, &end, job));
     }

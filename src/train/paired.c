@@ -104,7 +104,7 @@ static bool crosses_steps(const gw_train_config *c, const gw_session *s) {
     return c->lazy || s->strategy.ops->traits & GW_STRATEGY_LATE;
 }
 
-static bool lossless(const gw_mix *mix) {
+static bool paired_lossless(const gw_mix *mix) {
     bool all = true;
     for (int i = 0; i < mix->n; i++)
         all = all && mix->codec[i].caps & GW_CODEC_LOSSLESS;
@@ -163,7 +163,7 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         return e;
     }
     /* a + b is b + a, so two ranks' sum has the same bits in whatever order it is formed */
-    p->promise = p->ranks <= 2 && !cut && lossless(&stepper->session->mix);
+    p->promise = p->ranks <= 2 && !cut && paired_lossless(&stepper->session->mix);
     *out = p;
     return GW_OK;
 }
@@ -185,7 +185,7 @@ void gw_paired_close(gw_paired *p) {
 /* ---- a pair ---- */
 
 /* From now on the stepper works on this session's arenas. */
-static void use(gw_paired *p, int variant) {
+static void paired_use(gw_paired *p, int variant) {
     gw_session *s = p->session[variant];
     gw_stepper *t = p->stepper;
     bool twin = variant == BLOCKING;
@@ -197,8 +197,8 @@ static void use(gw_paired *p, int variant) {
 }
 
 /* Both variants begin alike: their state was just put in place, and the ranks have met. */
-static gw_err begin(gw_paired *p, int variant) {
-    use(p, variant);
+static gw_err paired_begin(gw_paired *p, int variant) {
+    paired_use(p, variant);
     GW_TRY(gw_snapshot_put(&p->start, p->stepper));
     return gw_barrier(p->comm);
 }
@@ -208,7 +208,7 @@ static int timed_steps(const gw_paired *p) {
 }
 
 /* Step i of the pair took so much. */
-static void count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
+static void paired_count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
     const double *phase = c->phase_s;
     row *r = &p->now;
     if (p->n > 1 && (i < FILL || i >= p->n - DRAIN))
@@ -223,20 +223,20 @@ static void count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
 
 /* All of the pair's steps, of which the first is `ahead` steps after the present one. */
 static gw_err take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, int64_t step) {
-    GW_TRY(begin(p, BLOCKING));
+    GW_TRY(paired_begin(p, BLOCKING));
     if (p->watch)
         p->twin_watch = *p->watch;
     for (int i = 0; i < p->n; i++) {
         gw_batch_parts batch = {.step = step + i};
         p->twin_watch.step = step + i;
         GW_TRY(run(ctx, &(gw_paired_take){.at = ahead + i}, &batch));
-        count(p, BLOCKING, i, &batch.cost);
+        paired_count(p, BLOCKING, i, &batch.cost);
     }
     return GW_OK;
 }
 
 /* The arenas hold what the two steps made of the parameters. */
-static gw_err compare(gw_paired *p, int64_t step, bool *equal) {
+static gw_err paired_compare(gw_paired *p, int64_t step, bool *equal) {
     const float *a = p->session[BLOCKING]->env.param;
     const float *b = p->session[OVERLAPPED]->env.param;
     size_t n = gw_model_size(p->stepper->model);
@@ -259,7 +259,7 @@ static gw_err compare(gw_paired *p, int64_t step, bool *equal) {
     return GW_OK;
 }
 
-static gw_err keep(gw_paired *p, int64_t step, bool equal) {
+static gw_err paired_keep(gw_paired *p, int64_t step, bool equal) {
     row *r = &p->now;
     r->step = step;
     r->steps = timed_steps(p);
@@ -299,7 +299,7 @@ static gw_err begin_pair(gw_paired *p, gw_paired_run *run, void *ctx, int ahead,
     GW_TRY(gw_snapshot_take(&p->start, p->stepper));
     if (p->now.first == BLOCKING)
         GW_TRY(take_twin(p, run, ctx, 0, step));
-    return begin(p, OVERLAPPED);
+    return paired_begin(p, OVERLAPPED);
 }
 
 /* The twin's turn, if it has not come yet: of steps that are behind. */
@@ -311,16 +311,16 @@ static gw_err end_pair(gw_paired *p, gw_paired_run *run, void *ctx, int64_t step
 }
 
 /* The run goes on from the overlapped steps. */
-static gw_err conclude(gw_paired *p, int64_t step) {
+static gw_err paired_conclude(gw_paired *p, int64_t step) {
     bool equal;
     p->done = 0;
     if (!p->compares)
         return GW_OK;
-    GW_TRY(compare(p, step, &equal));
-    GW_TRY(keep(p, step, equal));
+    GW_TRY(paired_compare(p, step, &equal));
+    GW_TRY(paired_keep(p, step, equal));
     if (p->now.first == BLOCKING)
         return GW_OK; /* it is in place */
-    use(p, OVERLAPPED);
+    paired_use(p, OVERLAPPED);
     return gw_agree(p->comm, gw_snapshot_put(&p->end, p->stepper));
 }
 
@@ -331,12 +331,12 @@ gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw
     gw_paired_take take = {.counts = true, .drain = last && p->wanted > 1};
     GW_THEN(e, run(ctx, &take, batch));
     if (e == GW_OK) {
-        count(p, OVERLAPPED, p->done++, &batch->cost);
+        paired_count(p, OVERLAPPED, p->done++, &batch->cost);
         e = last ? end_pair(p, run, ctx, batch->step) : GW_OK;
     }
     *own = e != GW_OK;
     GW_TRY(e);
-    return last ? conclude(p, batch->step) : GW_OK;
+    return last ? paired_conclude(p, batch->step) : GW_OK;
 }
 
 /* ---- the end ---- */

@@ -14,7 +14,7 @@ enum {
 
 /* Warm-up climbs from the unscaled rate (or 0, without scaling) to the full one (Goyal et al.,
  * "Accurate, large minibatch SGD", 2017). */
-static float rate(const gw_trainer *t, int64_t step) {
+static float trainer_rate(const gw_trainer *t, int64_t step) {
     const gw_train_config *c = t->c;
     double full = c->lr * (c->lr_linear ? gw_trainer_workers(t) : 1);
     if (step > c->lr_warmup)
@@ -85,16 +85,16 @@ static gw_err measured_step(const step_job *job, gw_batch_parts *batch) {
 
 /* A profiler that is attached from outside may look at batches alone. With --update lazy a progress
  * thread is at work between them, too. */
-static void mark(int level) {
+static void trainer_mark(int level) {
     gw_turn_take();
     MPI_Pcontrol(level);
     gw_turn_leave();
 }
 
 static gw_err take_step(const step_job *job, gw_batch_parts *batch) {
-    mark(1);
+    trainer_mark(1);
     gw_err e = measured_step(job, batch);
-    mark(0);
+    trainer_mark(0);
     gw_watchdog_beat();
     return e;
 }
@@ -105,7 +105,7 @@ static gw_err take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts 
     bool settles = take->drain || (take->counts && must_settle(t, 0));
     step_job job = {.t = t,
                     .batch = gw_sampler_batch(t->sampler, t->batch + take->at),
-                    .rate = rate(t, t->step + take->at),
+                    .rate = trainer_rate(t, t->step + take->at),
                     .settle = settles,
                     .drain = settles};
     if (take->counts)
@@ -122,7 +122,7 @@ static gw_err name_step(const gw_trainer *t, gw_err e) {
     return e == GW_ERR_CORRUPT ? gw_fail(e, "step %lld: %s", (long long)t->step, gw_err_text()) : e;
 }
 
-static gw_err one_step(gw_trainer *t) {
+static gw_err trainer_one_step(gw_trainer *t) {
     gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
     uint64_t logical = t->session->logical_bytes;
     gw_batch_parts parts = {
@@ -133,7 +133,7 @@ static gw_err one_step(gw_trainer *t) {
     if (t->paired) {
         GW_TRY(gw_paired_step(t->paired, take_paired, t, room_of_pair(t), &parts, t->own));
     } else {
-        step_job job = {t, batch, rate(t, t->step), must_settle(t, 0), false, t->keep};
+        step_job job = {t, batch, trainer_rate(t, t->step), must_settle(t, 0), false, t->keep};
         gw_err e = take_step(&job, &parts);
         *t->own = e != GW_OK;
         GW_TRY(name_step(t, e));
@@ -175,7 +175,7 @@ static gw_err limit_reached(gw_trainer *t, bool *stop) {
     return GW_OK;
 }
 
-static void report(gw_trainer *t, double epoch_start_s, int64_t samples) {
+static void trainer_report(gw_trainer *t, double epoch_start_s, int64_t samples) {
     if (t->rank != 0 || !t->watch)
         return;
     double now = gw_ledger_now();
@@ -205,7 +205,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
     t->status.epoch_end = false;
     gw_watchdog_step(t->step, t->epoch);
     while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
-        GW_TRY(one_step(t));
+        GW_TRY(trainer_one_step(t));
         GW_TRY(look_at_codecs(t));
         GW_TRY(gw_checks_step(&t->checks, t->step));
         if (t->keep) {
@@ -218,7 +218,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
             gw_watchdog_stage("training");
         }
         GW_TRY(limit_reached(t, stop));
-        report(t, start_s, t->samples - before);
+        trainer_report(t, start_s, t->samples - before);
     }
     bool last = *stop || t->epoch == t->c->epochs;
     if (last)
@@ -232,7 +232,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
     }
     gw_watchdog_stage("training");
     t->status.epoch_end = true;
-    report(t, start_s, t->samples - before);
+    trainer_report(t, start_s, t->samples - before);
     t->batch = 0;
     t->samples = 0;
     t->loss_sum = 0;
@@ -240,7 +240,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
     return GW_OK;
 }
 
-static gw_err rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
+static gw_err trainer_rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     gw_trainer *t = ctx;
     gw_batch_parts batch = {0};
     int b = (int)(i % gw_sampler_batches(t->sampler));
@@ -259,7 +259,7 @@ static gw_err measure_overhead(gw_trainer *t) {
     if (c->overhead == 0 || c->profile == GW_PROFILE_OFF)
         return GW_OK;
     gw_overhead_job job = {.stepper = &t->stepper,
-                           .step = rehearse,
+                           .step = trainer_rehearse,
                            .ctx = t,
                            .profiles = c->overhead_only ? both : &c->profile,
                            .n = c->overhead_only ? 2 : 1,
@@ -277,7 +277,7 @@ static gw_err measure_overhead(gw_trainer *t) {
     return gw_agree(t->comm, gw_matrix_open()); /* from zero again */
 }
 
-static gw_err run(gw_trainer *t) {
+static gw_err trainer_run(gw_trainer *t) {
     GW_TRY(gw_trainer_open(t));
     if (t->result->signal) {
         gw_trainer_note(t, t->result);
@@ -307,7 +307,7 @@ static gw_err run(gw_trainer *t) {
     t->stopped_by = "epochs";
     GW_TRY(gw_trainer_go_on(t));
     gw_checks_begin(&t->checks);
-    report(t, t->limit_from_s, 0);
+    trainer_report(t, t->limit_from_s, 0);
     gw_watchdog_stage("training");
     bool stop = false;
     GW_TRY(limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
@@ -317,7 +317,7 @@ static gw_err run(gw_trainer *t) {
     return e == GW_ERR_INPUT ? GW_ERR_IO : e; /* a folder that was fine when the run began */
 }
 
-static gw_err check(gw_trainer *t) {
+static gw_err trainer_check(gw_trainer *t) {
     GW_TRY(gw_trainer_check(t));
     t->stopped_by = "check";
     gw_trainer_note(t, t->result);
@@ -342,7 +342,7 @@ gw_err gw_train(const gw_train_config *config, gw_session *session, gw_auto *cho
                              .compress = config->compress->text,
                              .voice = config->voice};
     gw_watchdog_start(&dog, comm);
-    gw_err e = config->check ? check(&t) : run(&t);
+    gw_err e = config->check ? trainer_check(&t) : trainer_run(&t);
     /* After a failure of one rank alone no collective can be relied on, closing included. */
     if (*own || gw_err_alone(e))
         return e;

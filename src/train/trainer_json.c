@@ -24,7 +24,7 @@ static json_t *count_or_null(uint64_t n) {
     return n == GW_UNCOUNTED ? json_null() : json_integer((json_int_t)n);
 }
 
-static json_t *options(const gw_train_config *c) {
+static json_t *run_options(const gw_train_config *c) {
     json_t *all = json_object();
     for (const gw_opt *o = gw_args_opts(c->args); o->name; o++) {
         const char *text = gw_args_text(c->args, o->name);
@@ -132,7 +132,7 @@ static json_t *memory_facts(const gw_train_result *r) {
                           s->memory_model_hi_s, s->memory_codec_twin_s, r->split, r->flagged);
 }
 
-static json_t *summary(const gw_train_result *r) {
+static json_t *run_summary(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     const double *p = b->phase_s;
     json_t *phases = json_object();
@@ -151,7 +151,7 @@ static json_t *summary(const gw_train_result *r) {
 }
 
 /* Which figures were observed and which follow from a formula. */
-static json_t *sources(const gw_trainer *t) {
+static json_t *run_sources(const gw_trainer *t) {
     char memory[1024];
     snprintf(memory, sizeof memory, "%s%s",
              t->result->summary.source == GW_SPLIT_TWIN_MODEL
@@ -171,21 +171,21 @@ static json_t *sources(const gw_trainer *t) {
 }
 
 /* Null: with --profile off nothing is counted. */
-static json_t *traffic(const gw_train_config *c, const gw_matrix_total *t) {
+static json_t *run_traffic(const gw_train_config *c, const gw_matrix_total *t) {
     if (c->profile == GW_PROFILE_OFF)
         return json_null();
     return gw_json_object("messages:I message_bytes:I collectives:I collective_bytes:I",
                           t->messages, t->bytes, t->collectives, t->collective_bytes);
 }
 
-static json_t *straggler(const gw_straggler *s) {
+static json_t *run_straggler(const gw_straggler *s) {
     if (s->rank < 0)
         return json_null();
     return gw_json_object("rank:i last_share:f waited_s:f of_step:f", s->rank, s->last_share,
                           s->waited_s, s->of_step);
 }
 
-static json_t *results(const gw_trainer *t) {
+static json_t *run_results(const gw_trainer *t) {
     const gw_train_result *r = t->result;
     const gw_epoch_row *last = &r->last;
     char hash[16];
@@ -196,13 +196,13 @@ static json_t *results(const gw_trainer *t) {
         "ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
         r->steps, r->stopped_by, last->train_loss, last->validation_loss, last->validation_accuracy,
         last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s,
-        count_or_null(last->wire_bytes), traffic(t->c, &r->traffic), hash, summary(r),
-        gw_ranks_json(t->by_rank, t->ranks), straggler(&r->straggler), r->dropped,
+        count_or_null(last->wire_bytes), run_traffic(t->c, &r->traffic), hash, run_summary(r),
+        gw_ranks_json(t->by_rank, t->ranks), run_straggler(&r->straggler), r->dropped,
         gw_paired_json(&r->paired), gw_checks_json(&t->checked));
 }
 
 /* null: not asked for. */
-static json_t *overhead(const gw_train_config *c, const gw_train_result *r) {
+static json_t *run_overhead(const gw_train_config *c, const gw_train_result *r) {
     bool asked = c->overhead != 0 && c->profile != GW_PROFILE_OFF;
     return asked ? gw_overhead_json(r->overhead) : json_null();
 }
@@ -229,14 +229,14 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names) {
         "schema:i version:s commit:s command:s started_utc:s options:o seed:I parameters:I data:o "
         "comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o sources:o forecast:o "
         "overhead:o checkpoints:o resumed:o interruptions:o results:o",
-        GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, options(c), c->seed,
+        GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, run_options(c), c->seed,
         r->parameters, data_facts(t->data), comm_facts(t), mpi_facts(),
         machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),
         gw_products_json(&t->products), gw_work_json(&work), gw_bound_run_json(&t->bound),
-        gw_memory_papi_json(t->memory), sources(t),
-        t->choice ? gw_auto_json(t->choice) : json_null(), overhead(c, r),
+        gw_memory_papi_json(t->memory), run_sources(t),
+        t->choice ? gw_auto_json(t->choice) : json_null(), run_overhead(c, r),
         gw_checkpoints_json(c, r), gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier),
-        interruptions, results(t));
+        interruptions, run_results(t));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     if (t->told)

@@ -33,7 +33,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .products = &t->products};
 }
 
-static gw_position position(const gw_trainer *t) {
+static gw_position keep_position(const gw_trainer *t) {
     return (gw_position){.step = t->step,
                          .epoch = t->epoch,
                          .batch = t->batch,
@@ -64,7 +64,7 @@ gw_err gw_trainer_keep(gw_trainer *t) {
     GW_TRY(gw_guard_check(&t->checks.guard)); /* no checkpoint of what comes after a fault */
     GW_TRY(gw_trainer_flush(t));
     gw_err ready = make_facts(t, &facts);
-    gw_position at = position(t);
+    gw_position at = keep_position(t);
     GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
     pass_on_warning(t);
     return GW_OK;
@@ -148,7 +148,7 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
 
 /* ---- the start ---- */
 
-static gw_err take_up(gw_trainer *t) {
+static gw_err keep_take_up(gw_trainer *t) {
     const gw_position *at = &t->resume.at;
     if (at->epoch < 1 || at->batch < 0 || at->batch > gw_sampler_batches(t->sampler))
         return gw_fail(GW_ERR_INPUT, "%s: epoch %lld, batch %lld: there are %d batches an epoch",
@@ -173,7 +173,7 @@ gw_err gw_trainer_go_on(gw_trainer *t) {
     t->limit_from_s = t->zero_s = gw_ledger_now();
     gw_link_cost_begin(&t->result->link_cost);
     if (*t->resume.path) {
-        GW_TRY(gw_agree(t->comm, take_up(t)));
+        GW_TRY(gw_agree(t->comm, keep_take_up(t)));
         GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));
     }
     t->status.step = t->step;

@@ -53,7 +53,7 @@ static gw_err set_batch(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err open_model(gw_trainer *t) {
+static gw_err opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = c->model;
     spec.inputs = gw_dataset_features(&t->data->train);
@@ -79,7 +79,7 @@ static gw_err claim_folder(gw_trainer *t) {
     return t->c->out && t->rank == 0 ? gw_claim_take(&t->claim, t->c->out) : GW_OK;
 }
 
-static gw_err check_folder(const gw_trainer *t) {
+static gw_err opening_check_folder(const gw_trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
     return gw_runfolder_check(t->c->out, gw_trainer_use(t));
@@ -111,7 +111,7 @@ static gw_err open_products(gw_trainer *t) {
 }
 
 /* A step of a rehearsal: a full batch, as most are, at rate 0, so that nothing moves. */
-static gw_err rehearse(void *ctx) {
+static gw_err opening_rehearse(void *ctx) {
     gw_trainer *t = ctx;
     double loss;
     gw_watchdog_beat();
@@ -119,14 +119,14 @@ static gw_err rehearse(void *ctx) {
     return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
 }
 
-static gw_err choose(gw_trainer *t) {
+static gw_err opening_choose(gw_trainer *t) {
     if (!t->choice)
         return GW_OK;
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_auto_job job = {.check = t->c->check,
                        .nodes = t->nodes,
-                       .rehearsal = {&t->stepper, rehearse, t, t->comm},
+                       .rehearsal = {&t->stepper, opening_rehearse, t, t->comm},
                        .lazy = t->c->lazy,
                        .yield = t->oversubscribed,
                        .seed = t->c->seed,
@@ -140,7 +140,7 @@ static gw_err measure_bound(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("measuring the bound of a step");
     gw_sampler_epoch(t->sampler, 0);
-    gw_rehearsal job = {&t->stepper, rehearse, t, t->comm};
+    gw_rehearsal job = {&t->stepper, opening_rehearse, t, t->comm};
     return gw_bound_measure(&t->bound, &job, t->oversubscribed, t->own);
 }
 
@@ -154,7 +154,7 @@ static const gw_spec *codec_to_time(const gw_trainer *t) {
     return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->of : NULL;
 }
 
-static bool gauges(const gw_train_config *c) {
+static bool opening_gauges(const gw_train_config *c) {
     return c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
 }
 
@@ -177,10 +177,10 @@ static gw_err open_gauge(gw_trainer *t) {
                                   .twins = twins};
     t->gauge.drift = NAN;
     gw_watchdog_stage("measuring the ceilings");
-    if (gauges(c))
+    if (opening_gauges(c))
         GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
     twins.batch = t->gauge.batch;
-    gw_split_open(&t->split, gauges(c) ? &t->gauge.c : NULL, &twins);
+    gw_split_open(&t->split, opening_gauges(c) ? &t->gauge.c : NULL, &twins);
     return GW_OK;
 }
 
@@ -201,7 +201,7 @@ static gw_err open_basis(gw_trainer *t) {
         GW_TRY(gw_agree(t->comm, claim_folder(t)));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
-        GW_TRY(gw_agree(t->comm, check_folder(t)));
+        GW_TRY(gw_agree(t->comm, opening_check_folder(t)));
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
@@ -209,12 +209,12 @@ static gw_err open_basis(gw_trainer *t) {
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");
-    GW_TRY(gw_agree(t->comm, open_model(t)));
+    GW_TRY(gw_agree(t->comm, opening_open_model(t)));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
     t->began_at = t->resume.manifest.step;
     GW_TRY(open_products(t));
-    return choose(t);
+    return opening_choose(t);
 }
 
 gw_err gw_trainer_check(gw_trainer *t) {
@@ -228,7 +228,7 @@ gw_err gw_trainer_check(gw_trainer *t) {
                               .from = t->c->ceilings,
                               .threads = t->c->threads,
                               .oversubscribed = t->oversubscribed};
-    if (gauges(t->c))
+    if (opening_gauges(t->c))
         GW_TRY(gw_gauge_check(&gauging));
     return gw_agree(t->comm, check_source(t));
 }

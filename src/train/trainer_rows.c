@@ -37,7 +37,7 @@ static gw_err check_names(const json_t *files, const char *checkpoint) {
 }
 
 /* The checkpoint's marks of its run's files. */
-static gw_err take_up(gw_trainer *t, bool ours) {
+static gw_err rows_take_up(gw_trainer *t, bool ours) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
     const char *utc = json_string_value(json_object_get(marks, "started_utc"));
     const json_t *clock = json_object_get(marks, "clock_s");
@@ -69,7 +69,7 @@ static gw_err check_rows(gw_trainer *t) {
     return gw_rows_lack(t->rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
 }
 
-static bool trains(const gw_trainer *t) {
+static bool rows_trains(const gw_trainer *t) {
     const gw_store_manifest *at = &t->resume.manifest;
     bool last = at->epoch == t->c->epochs && at->batch == gw_sampler_batches(t->sampler);
     return !last && !(t->c->steps > 0 && at->step >= t->c->steps);
@@ -78,7 +78,7 @@ static bool trains(const gw_trainer *t) {
 /* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
 static void look_for_end(gw_trainer *t) {
     const char *dir = t->c->out;
-    t->concludes = !trains(t) && !gw_rows_beyond(t->rows, GW_BATCHES);
+    t->concludes = !rows_trains(t) && !gw_rows_beyond(t->rows, GW_BATCHES);
     if (!t->concludes)
         return;
     t->has_matrix = gw_matrix_read(dir, &t->traffic) == GW_OK;
@@ -92,7 +92,7 @@ static gw_err open_rows(gw_trainer *t) {
     bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
     if (goes_on) {
-        GW_TRY(take_up(t, use == GW_RUNFOLDER_GO_ON));
+        GW_TRY(rows_take_up(t, use == GW_RUNFOLDER_GO_ON));
         GW_TRY(check_rows(t));
     }
     if (use == GW_RUNFOLDER_GO_ON)
@@ -114,7 +114,7 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err reopen(gw_trainer *t) {
+static gw_err rows_reopen(gw_trainer *t) {
     if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
         GW_TRY(gw_runfolder_reopen(t->c->out, t->concludes));
@@ -123,5 +123,5 @@ static gw_err reopen(gw_trainer *t) {
 }
 
 gw_err gw_trainer_reopened(gw_trainer *t) {
-    return gw_agree(t->comm, t->rank == 0 && t->c->out ? reopen(t) : GW_OK);
+    return gw_agree(t->comm, t->rank == 0 && t->c->out ? rows_reopen(t) : GW_OK);
 }

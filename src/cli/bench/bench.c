@@ -16,7 +16,7 @@ static const char summary[] = "measure parts: collectives, overlap, a step, its 
 enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
 
 /* The name comes first, for it decides which options there are. */
-static gw_err find(int argc, char **argv, const gw_benchmark **out) {
+static gw_err bench_find(int argc, char **argv, const gw_benchmark **out) {
     const char *names[BENCHMARKS];
     if (argc < 2 || argv[1][0] == '-')
         return gw_fail(GW_ERR_USAGE,
@@ -40,9 +40,9 @@ static gw_err find(int argc, char **argv, const gw_benchmark **out) {
     return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s", argv[1], all);
 }
 
-static int help(int argc, char **argv) {
+static int bench_help(int argc, char **argv) {
     const gw_benchmark *b;
-    if (argc >= 2 && find(argc, argv, &b) == GW_OK) {
+    if (argc >= 2 && bench_find(argc, argv, &b) == GW_OK) {
         printf("gradwire bench %s: %s\n\nusage: gradwire bench %s [options]\n\n", b->name,
                b->summary, b->name);
         gw_args_help(b->opts, "--", stdout);
@@ -60,17 +60,17 @@ static int help(int argc, char **argv) {
     return 0;
 }
 
-static int run(const gw_args *none, int argc, char **argv) {
+static int bench_run(const gw_args *none, int argc, char **argv) {
     (void)none;
     const gw_benchmark *b = NULL;
-    gw_err e = find(argc, argv, &b);
+    gw_err e = bench_find(argc, argv, &b);
     return e == GW_OK ? gw_bench_main(b, "bench", argc - 1, argv + 1) : gw_cli_refuse(e);
 }
 
 const gw_command gw_command_bench = {
     .name = "bench",
     .summary = summary,
-    .help = help,
+    .help = bench_help,
     .parses = true,
-    .run = run,
+    .run = bench_run,
 };

@@ -86,7 +86,7 @@ static gw_err add_cells(void) {
     return GW_OK;
 }
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err allreduce_prepare(gw_bench_run *run) {
     GW_TRY(gw_grid_read(&b.grid, run->args));
     return add_cells();
 }
@@ -119,7 +119,7 @@ static gw_err run_twice(void *ctx, int i, double *s) {
 
 /* The same on all ranks, since the times are. The interval is looked at seldom: each look is one
  * more chance to stop on luck. */
-static gw_err decide(gw_timed *x, progress *p) {
+static gw_err allreduce_decide(gw_timed *x, progress *p) {
     p->spent_s += x->times.x[x->times.n - 1];
     if (b.repeats > 0) {
         x->done = x->times.n >= b.repeats;
@@ -137,7 +137,7 @@ static gw_err decide(gw_timed *x, progress *p) {
     return GW_OK;
 }
 
-static gw_err measure_size(size_t n) {
+static gw_err allreduce_measure_size(size_t n) {
     enum { FIRST_LOOK = 12 };
     double s;
     bool left = true;
@@ -156,7 +156,7 @@ static gw_err measure_size(size_t n) {
         for (int i = 0; i < b.grid.n; i++) {
             gw_timed *x = &b.grid.cell[i].timed;
             if (!x->done)
-                GW_TRY(decide(x, &b.of[i]));
+                GW_TRY(allreduce_decide(x, &b.of[i]));
             left = left || !x->done;
         }
     }
@@ -185,7 +185,7 @@ static double bus_factor(void) {
     abort(); /* no such verb */
 }
 
-static gw_err report_size(size_t bytes) {
+static gw_err allreduce_report_size(size_t bytes) {
     for (int i = 0; i < b.grid.n; i++) {
         const gw_grid_cell *c = &b.grid.cell[i];
         progress *p = &b.of[i];
@@ -205,7 +205,7 @@ static gw_err report_size(size_t bytes) {
     return GW_OK;
 }
 
-static void report(gw_bench_run *run) {
+static void allreduce_report(gw_bench_run *run) {
     bool limited = false;
     for (int i = 0; i < b.grid.n; i++)
         limited = limited || b.of[i].limited;
@@ -217,7 +217,7 @@ static void report(gw_bench_run *run) {
 
 /* ---- the whole ---- */
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err allreduce_measure(gw_bench_run *run, bool *own) {
     char what[96];
     b.place = &run->place;
     b.results = run->results;
@@ -231,7 +231,7 @@ static gw_err measure(gw_bench_run *run, bool *own) {
     gw_bench_place_say(&run->place, what);
     if (run->place.rank == 0)
         gw_bench_head(&table);
-    return gw_grid_sizes(&b.grid, run, skips, measure_size, report_size, own);
+    return gw_grid_sizes(&b.grid, run, skips, allreduce_measure_size, allreduce_report_size, own);
 }
 
 const gw_benchmark gw_bench_allreduce = {
@@ -241,8 +241,8 @@ const gw_benchmark gw_bench_allreduce = {
     .rules = rules,
     .config = &b,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
-    .report = report,
+    .prepare = allreduce_prepare,
+    .measure = allreduce_measure,
+    .report = allreduce_report,
     .grid = &b.grid,
 };

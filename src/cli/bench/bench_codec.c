@@ -247,7 +247,7 @@ static gw_err time_op(row *r, int op, gw_samples *to) {
     return gw_samples_add(to, gw_clock_since(start) / calls);
 }
 
-static gw_err one_turn(void *ctx, int i, double *unused) {
+static gw_err codec_one_turn(void *ctx, int i, double *unused) {
     row *r = &b.rows[i / OPS];
     int op = i % OPS;
     (void)ctx, (void)unused;
@@ -303,7 +303,7 @@ static void report_row(row *r, json_t *rows) {
         json_object_set_new(kept, keys[op], figures[op]);
 }
 
-static void report(gw_bench_run *run) {
+static void codec_report(gw_bench_run *run) {
     int threads = run->place.threads;
     const char *simd = gw_simd_name(b.simd);
     printf("codecs against memcpy: %d thread%s, %s, %d repeats\n", threads, threads == 1 ? "" : "s",
@@ -316,7 +316,7 @@ static void report(gw_bench_run *run) {
 
 /* ---- the whole ---- */
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err codec_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
     return open_codecs(gw_args_spec(args, "codecs"));
@@ -338,8 +338,8 @@ static gw_err make_rows(void) {
     return GW_OK;
 }
 
-static gw_err measure(gw_bench_run *run, bool *own) {
-    gw_rounds rounds = {.comm = run->place.comm, .seed = KEY, .once = one_turn};
+static gw_err codec_measure(gw_bench_run *run, bool *own) {
+    gw_rounds rounds = {.comm = run->place.comm, .seed = KEY, .once = codec_one_turn};
     (void)own;
     GW_TRY(gw_simd_pick(&b.simd));
     GW_TRY(make_rows());
@@ -348,7 +348,7 @@ static gw_err measure(gw_bench_run *run, bool *own) {
     return GW_OK;
 }
 
-static void release(void) {
+static void codec_release(void) {
     for (int i = 0; i < b.n_rows; i++)
         row_close(&b.rows[i]);
     for (int c = 0; c < b.codecs; c++)
@@ -364,10 +364,10 @@ const gw_benchmark gw_bench_codec = {
     .opts = opts,
     .config = &b,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
-    .report = report,
+    .prepare = codec_prepare,
+    .measure = codec_measure,
+    .report = codec_report,
     .alone = true,
     .denormals = true,
-    .release = release,
+    .release = codec_release,
 };

@@ -38,7 +38,7 @@ static struct {
     double sum[SIDES], best_sum; /* of medians; of each product's faster library */
 } b;
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err gemm_prepare(gw_bench_run *run) {
     b.rounds = (int)gw_args_int(run->args, "rounds");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
     return GW_OK;
@@ -56,7 +56,7 @@ static void call_bare(const gw_gemm_backend *library, const gw_operands *o) {
                      gw_operands_ldb(o), gw_operands_beta(o), o->c, p->n);
 }
 
-static void call(int side, const gw_operands *o) {
+static void gemm_call(int side, const gw_operands *o) {
 #ifdef GW_HAVE_DNNL
     if (side == DNNL)
         call_bare(&gw_gemm_dnnl, o);
@@ -73,7 +73,7 @@ static void call(int side, const gw_operands *o) {
 }
 
 /* Whether there is such a call: a library that keeps to one thread is no measure for several. */
-static bool exists(int side) {
+static bool gemm_exists(int side) {
 #ifdef GW_HAVE_DNNL
     if (side == DNNL)
         return b.c.threads == 1 || gw_gemm_dnnl.threads;
@@ -88,7 +88,7 @@ static bool exists(int side) {
 static double run_calls(int side, const gw_operands *o, int calls) {
     uint64_t start = gw_clock_ticks();
     for (int i = 0; i < calls; i++)
-        call(side, o);
+        gemm_call(side, o);
     return gw_clock_since(start) / calls;
 }
 
@@ -99,19 +99,19 @@ typedef struct turns {
     gw_samples times[SIDES];
 } turns;
 
-static gw_err one_turn(void *ctx, int side, double *unused) {
+static gw_err gemm_one_turn(void *ctx, int side, double *unused) {
     turns *t = ctx;
     (void)unused;
     return gw_samples_add(&t->times[side], run_calls(side, t->o, t->calls));
 }
 
-static gw_err measure_product(const gw_operands *o, uint64_t seed, double median[SIDES]) {
+static gw_err gemm_measure_product(const gw_operands *o, uint64_t seed, double median[SIDES]) {
     turns t = {.o = o};
-    gw_rounds rounds = {.seed = seed, .once = one_turn, .ctx = &t};
+    gw_rounds rounds = {.seed = seed, .once = gemm_one_turn, .ctx = &t};
     bool in[SIDES];
     gw_err e = GW_OK;
     for (int i = 0; i < SIDES; i++)
-        in[i] = exists(i);
+        in[i] = gemm_exists(i);
     run_calls(OURS, o, 1);
     double one = run_calls(OURS, o, 1);
     t.calls = one < RUN_S ? (int)(RUN_S / one) + 1 : 1;
@@ -152,7 +152,7 @@ static void report_product(const gw_gemm_choice *c, const double s[SIDES], json_
     b.best_sum += best;
 }
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err gemm_measure(gw_bench_run *run, bool *own) {
     gw_model_spec spec = gw_rig_spec(&b.c, run->args);
     gw_products_setup setup = {.comm = run->place.comm,
                                .spec = &spec,
@@ -170,7 +170,7 @@ static gw_err measure(gw_bench_run *run, bool *own) {
         gw_operands o;
         double s[SIDES];
         gw_err e = gw_operands_open(&o, &c->of);
-        GW_THEN(e, measure_product(&o, b.c.seed, s));
+        GW_THEN(e, gemm_measure_product(&o, b.c.seed, s));
         gw_operands_close(&o);
         GW_TRY(e);
         report_product(c, s, run->results);
@@ -186,7 +186,7 @@ const gw_benchmark gw_bench_gemm = {
     .summary = "each matrix product of a step, against the libraries' own call",
     .opts = opts,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
+    .prepare = gemm_prepare,
+    .measure = gemm_measure,
     .alone = true,
 };

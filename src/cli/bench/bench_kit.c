@@ -10,7 +10,7 @@
 
 /* ---- sizes ---- */
 
-static gw_err one_size(const char *text, size_t *bytes) {
+static gw_err sizes_one_size(const char *text, size_t *bytes) {
     static const gw_opt one[] = {
         {"sizes", GW_OPT_BYTES, "4", sizeof(float), 1u << 30, NULL, NULL, ""}, {0}};
     gw_args *args = NULL;
@@ -37,10 +37,10 @@ static gw_err add_sizes(gw_bench_sizes *out, char *item) {
     size_t low, high;
     if (dots)
         *dots = '\0';
-    GW_TRY(one_size(item, &low));
+    GW_TRY(sizes_one_size(item, &low));
     if (!dots)
         return add_size(out, low);
-    GW_TRY(one_size(dots + 2, &high));
+    GW_TRY(sizes_one_size(dots + 2, &high));
     if (high < low)
         return gw_fail(GW_ERR_USAGE, "bench: sizes=%s..%s: the range ends before it begins", item,
                        dots + 2);

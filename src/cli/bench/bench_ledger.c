@@ -89,7 +89,7 @@ static const char notes[] =
     "Rank 0 runs the kernels, on one thread, while the others wait; the exchange needs two ranks.\n"
     "Exit status 1: a kernel landed elsewhere. docs/measurement.md defines the figures.";
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err ledger_prepare(gw_bench_run *run) {
     (void)run;
     return gw_group_choose(&b.choice, "auto", NULL);
 }
@@ -147,7 +147,8 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
 }
 
 /* [lo, hi] of products, as batches.csv has it: see run/split.h. */
-static void model(result *r, double took_s, double flop_s, double traffic, double working_set) {
+static void ledger_model(result *r, double took_s, double flop_s, double traffic,
+                         double working_set) {
     int level = gw_ceilings_level(&b.ceilings, working_set, 1);
     double lo, hi;
     gw_split_interval(took_s, flop_s, traffic / gw_ceilings_bandwidth(&b.ceilings, level, 1), &lo,
@@ -157,7 +158,7 @@ static void model(result *r, double took_s, double flop_s, double traffic, doubl
 
 /* A batch walks the stream once, and runs others for RUN_S. The twin runs the same loops over half
  * of the first-level cache; FMA needs none. */
-static gw_err kernel(int which, gw_kernel_kind kind, size_t bytes) {
+static gw_err ledger_kernel(int which, gw_kernel_kind kind, size_t bytes) {
     enum { TRIES = 9 };
     result *r = &b.results[which];
     gw_kernel *twin = NULL;
@@ -178,7 +179,7 @@ static gw_err kernel(int which, gw_kernel_kind kind, size_t bytes) {
                                 : kind == GW_KERNEL_CHASE ? work * line
                                                           : work;
     r->memory[TWIN] = (range){share, share};
-    model(r, took_s, twin_s, traffic, (double)bytes);
+    ledger_model(r, took_s, twin_s, traffic, (double)bytes);
     return GW_OK;
 }
 
@@ -193,8 +194,8 @@ static gw_err product(void) {
     }
     GW_TRY(batches(run_product, &b.results[PRODUCT], &took_s, &hot_s));
     gw_product shape = {.m = b.edge, .n = b.edge, .k = b.edge};
-    model(&b.results[PRODUCT], took_s, hot_s, gw_split_bytes(&shape),
-          3.0 * (double)n * sizeof(float));
+    ledger_model(&b.results[PRODUCT], took_s, hot_s, gw_split_bytes(&shape),
+                 3.0 * (double)n * sizeof(float));
     return gw_gemm_check();
 }
 
@@ -203,9 +204,9 @@ static gw_err kernels(void) {
     snprintf(b.ceilings.kernels, sizeof b.ceilings.kernels, "%s", gw_gemm_library());
     GW_TRY(gw_ceilings_measure(&b.ceilings));
     GW_TRY(gw_counters_open(&b.counters, &b.report, &gw_counters_papi, b.choice, 1));
-    GW_TRY(kernel(STREAM, GW_KERNEL_UPDATE, b.bytes));
-    GW_TRY(kernel(FMA, GW_KERNEL_FMA, 0));
-    GW_TRY(kernel(CHASE, GW_KERNEL_CHASE, b.bytes));
+    GW_TRY(ledger_kernel(STREAM, GW_KERNEL_UPDATE, b.bytes));
+    GW_TRY(ledger_kernel(FMA, GW_KERNEL_FMA, 0));
+    GW_TRY(ledger_kernel(CHASE, GW_KERNEL_CHASE, b.bytes));
     return product();
 }
 
@@ -306,7 +307,7 @@ static gw_err skew(bool *own) {
 
 /* ---- verdicts and the table; rank 0 ---- */
 
-static void judge(result *r) {
+static void ledger_judge(result *r) {
     r->ok = true;
     for (int s = 0; s < SOURCES; s++) {
         range m = r->memory[s];
@@ -336,7 +337,7 @@ static const char *share_text(char out[24], range m) {
     return out;
 }
 
-static void report_one(const result *r, json_t *rows) {
+static void ledger_report_one(const result *r, json_t *rows) {
     char share[SOURCES][24], expected[40];
     const range *m = r->memory;
     double core_s = NAN; /* by the best source that knows a point */
@@ -362,7 +363,7 @@ static void report_one(const result *r, json_t *rows) {
     gw_json_add(row, "memory_share:o ok:o", memory, r->known ? json_boolean(r->ok) : json_null());
 }
 
-static void report(gw_bench_run *run) {
+static void ledger_report(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "validation of the ledger");
     printf(
         "counters: %s\nbandwidth of DRAM %.2f GB/s, multiply-adds %.1f GFLOP/s, one thread; GEMM "
@@ -372,15 +373,15 @@ static void report(gw_bench_run *run) {
         gw_gemm_library());
     gw_bench_head(&table);
     for (int i = 0; i < (run->place.ranks > 1 ? RESULTS : SKEW); i++) {
-        judge(&b.results[i]);
-        report_one(&b.results[i], run->results);
+        ledger_judge(&b.results[i]);
+        ledger_report_one(&b.results[i], run->results);
     }
 }
 
 /* ---- the whole ---- */
 
 /* Rank 0 judged, and speaks for all. */
-static gw_err verdict(gw_bench_run *run) {
+static gw_err ledger_verdict(gw_bench_run *run) {
     int wrong = 0;
     for (int i = 0; i < RESULTS; i++)
         wrong += b.results[i].known && !b.results[i].ok;
@@ -393,14 +394,14 @@ static gw_err verdict(gw_bench_run *run) {
               : GW_OK);
 }
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err ledger_measure(gw_bench_run *run, bool *own) {
     b.place = &run->place;
     gw_ledger_start();
     GW_TRY(gw_agree(run->place.comm, run->place.rank == 0 ? kernels() : GW_OK));
     return run->place.ranks > 1 ? skew(own) : GW_OK;
 }
 
-static void release(void) {
+static void ledger_release(void) {
     gw_counters_close(b.counters);
     gw_kernel_close(b.kernel);
     for (int i = 0; i < 3; i++)
@@ -414,10 +415,10 @@ const gw_benchmark gw_bench_ledger = {
     .opts = opts,
     .config = &b,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
-    .report = report,
-    .verdict = verdict,
+    .prepare = ledger_prepare,
+    .measure = ledger_measure,
+    .report = ledger_report,
+    .verdict = ledger_verdict,
     .grid = &b.grid,
-    .release = release,
+    .release = ledger_release,
 };

@@ -36,7 +36,7 @@ static struct {
     gw_train_result result;
 } b;
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err overhead_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     GW_TRY(gw_step_opts_read(&b.c, args, "bench"));
     b.c.data =
@@ -55,11 +55,11 @@ static gw_err prepare(gw_bench_run *run) {
     return GW_OK;
 }
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err overhead_measure(gw_bench_run *run, bool *own) {
     return gw_train(&b.c, b.session, b.choice, run->place.comm, NULL, NULL, &b.result, own);
 }
 
-static void report(gw_bench_run *run) {
+static void overhead_report(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "what measuring a training step costs");
     printf("%zu parameters, global batch %d, %s with %s\n", b.result.parameters, b.c.batch,
            b.c.comm->text, b.c.compress->text);
@@ -79,7 +79,7 @@ static void report(gw_bench_run *run) {
     }
 }
 
-static void release(void) {
+static void overhead_release(void) {
     gw_auto_free(b.choice);
     gw_session_free(b.session);
     free(b.counters);
@@ -90,8 +90,8 @@ const gw_benchmark gw_bench_overhead = {
     .summary = "what measuring a training step costs, by --profile",
     .opts = opts,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
-    .report = report,
-    .release = release,
+    .prepare = overhead_prepare,
+    .measure = overhead_measure,
+    .report = overhead_report,
+    .release = overhead_release,
 };

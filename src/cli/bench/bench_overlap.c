@@ -114,7 +114,7 @@ static gw_err read_modes(const gw_spec *list, int *level) {
     return GW_OK;
 }
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err overlap_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     gw_grid *g = &b.grid;
     GW_TRY(gw_grid_read(g, args));
@@ -134,7 +134,7 @@ static gw_err prepare(gw_bench_run *run) {
 /* ---- computation ---- */
 
 /* One kernel; its time. */
-static double kernel(void) {
+static double overlap_kernel(void) {
     uint64_t start = gw_clock_ticks();
     gw_gemm(false, false, b.edge, b.edge, b.edge, b.matrix[0], b.edge, b.matrix[1], b.edge, 0,
             b.matrix[2], b.edge);
@@ -159,7 +159,7 @@ static gw_err choose_kernel(void) {
         double times[TRIES];
         b.edge = edge;
         for (int i = -WARM; i < TRIES; i++)
-            times[i < 0 ? 0 : i] = kernel();
+            times[i < 0 ? 0 : i] = overlap_kernel();
         double s = gw_stats_median(times, TRIES);
         GW_TRY(slowest(&s, 1));
         if (before > 0 && s > 1e-6 * b.kernel_limit_us) {
@@ -189,7 +189,7 @@ static gw_err compute(lap *l) {
     GW_TRY(gw_bench_sync(b.place));
     uint64_t start = gw_clock_ticks();
     for (int k = 0; k < l->kernels; k++)
-        in_kernels += kernel();
+        in_kernels += overlap_kernel();
     l->now_s[COMP] = gw_clock_since(start);
     l->alone_s = in_kernels;
     return GW_OK;
@@ -203,7 +203,7 @@ static gw_err overlap(gw_grid_cell *c, lap *l) {
     GW_TRY(gw_queue_start(l->queue, c->timed.schedule));
     l->now_s[POST] = gw_clock_since(start);
     for (int k = 0; k < l->kernels; k++) {
-        in_kernels += kernel();
+        in_kernels += overlap_kernel();
         uint64_t poll = gw_clock_ticks();
         GW_TRY(gw_queue_poll(l->queue));
         in_polls += gw_clock_since(poll);
@@ -232,7 +232,7 @@ static bool must_yield(const lap *l) {
 
 /* All three; then what the ranks measured is put together: the slowest's times, and the mean of the
  * interference. */
-static gw_err one_turn(void *ctx, int i, double *unused) {
+static gw_err overlap_one_turn(void *ctx, int i, double *unused) {
     lap *l = &b.lap[i];
     double *s = l->now_s;
     (void)ctx, (void)unused;
@@ -282,7 +282,7 @@ static gw_err measure_transport(gw_grid_cell *c, lap *l) {
     return gw_transport_measure(&job, must_yield(l), b.place->comm, &l->transport_s);
 }
 
-static gw_err measure_size(size_t n) {
+static gw_err overlap_measure_size(size_t n) {
     bool in[GW_GRID_CELLS];
     b.n = n;
     for (int i = 0; i < b.grid.n; i++) {
@@ -311,7 +311,7 @@ static const gw_bench_table table = {
     .keys = "bytes|algorithm|codec|progress|||||||||transport_s|bound_s|over_bound|kernels|repeats|"
             "wrong"};
 
-static void print_head(gw_bench_run *run) {
+static void overlap_print_head(gw_bench_run *run) {
     const gw_bench_place *place = &run->place;
     gw_bench_place_say(&run->place, "overlap of an allreduce with computation");
     if (place->rank != 0)
@@ -364,33 +364,33 @@ static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
     return GW_OK;
 }
 
-static gw_err report_size(size_t bytes) {
+static gw_err overlap_report_size(size_t bytes) {
     for (int i = 0; i < b.grid.n; i++)
         if (gw_grid_ready(&b.grid.cell[i]))
             GW_TRY(report_cell(bytes, &b.grid.cell[i], &b.lap[i]));
     return GW_OK;
 }
 
-static void report(gw_bench_run *run) {
+static void overlap_report(gw_bench_run *run) {
     gw_grid_tell(&b.grid, b.n_modes, run->facts); /* a refusal is the same whatever the mode */
     gw_json_add(run->facts, "kernel_s:f kernel_edge:i", b.kernel_s, b.edge);
 }
 
 /* ---- the whole ---- */
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err overlap_measure(gw_bench_run *run, bool *own) {
     gw_err e = GW_OK;
     b.place = &run->place;
     b.results = run->results;
-    b.rounds = (gw_rounds){.seed = b.grid.seed, .once = one_turn};
+    b.rounds = (gw_rounds){.seed = b.grid.seed, .once = overlap_one_turn};
     b.turns = (gw_rounds){.seed = gw_rng_key(b.grid.seed, BOTH), .once = one_of_three};
     for (int i = 0; i < b.grid.n && e == GW_OK; i++)
         e = gw_queue_open(&b.lap[i].queue, b.lap[i].mode, 1, must_yield(&b.lap[i]));
     GW_TRY(gw_agree(run->place.comm, e));
     GW_TRY(gw_grid_open(&b.grid, &run->place));
     GW_TRY(choose_kernel());
-    print_head(run);
-    return gw_grid_sizes(&b.grid, run, NULL, measure_size, report_size, own);
+    overlap_print_head(run);
+    return gw_grid_sizes(&b.grid, run, NULL, overlap_measure_size, overlap_report_size, own);
 }
 
 static void close_queues(void) {
@@ -398,7 +398,7 @@ static void close_queues(void) {
         gw_queue_close(b.lap[i].queue);
 }
 
-static void release(void) {
+static void overlap_release(void) {
     for (int i = 0; i < b.grid.n; i++)
         for (int f = 0; f < FIGURES; f++)
             gw_samples_free(&b.lap[i].samples[f]);
@@ -412,10 +412,10 @@ const gw_benchmark gw_bench_overlap = {
     .opts = opts,
     .config = &b,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
-    .report = report,
+    .prepare = overlap_prepare,
+    .measure = overlap_measure,
+    .report = overlap_report,
     .grid = &b.grid,
     .close = close_queues,
-    .release = release,
+    .release = overlap_release,
 };

@@ -20,7 +20,7 @@ typedef struct job {
 
 /* ---- the JSON file; rank 0 ---- */
 
-static json_t *options_json(const gw_opt *opts, const gw_args *args) {
+static json_t *bench_options_json(const gw_opt *opts, const gw_args *args) {
     json_t *all = json_object();
     for (const gw_opt *o = opts; o->name; o++) {
         const char *text = gw_args_text(args, o->name);
@@ -32,7 +32,7 @@ static json_t *options_json(const gw_opt *opts, const gw_args *args) {
     return all;
 }
 
-static json_t *document(const job *j) {
+static json_t *bench_document(const job *j) {
     const gw_bench_place *p = &j->run.place;
     char utc[32];
     struct tm broken;
@@ -44,19 +44,19 @@ static json_t *document(const job *j) {
         "schema:i benchmark:s version:s finished_utc:s options:o ranks:i nodes:i threads:i "
         "oversubscribed:b mpi_library:s host:s cpu:s results:o",
         1, j->bench->name, GW_VERSION " (" GW_COMMIT ")", utc,
-        options_json(j->bench->opts, j->run.args), p->ranks, p->nodes, p->threads,
+        bench_options_json(j->bench->opts, j->run.args), p->ranks, p->nodes, p->threads,
         p->oversubscribed, p->mpi, host.name, host.cpu_model, json_incref(j->run.results));
     json_object_update(all, j->run.facts);
     return all;
 }
 
-static gw_err finish(job *j, gw_file *file) {
+static gw_err bench_finish(job *j, gw_file *file) {
     if (j->run.place.rank != 0)
         return GW_OK;
     if (j->bench->report)
         j->bench->report(&j->run);
     fflush(stdout);
-    return file ? gw_json_commit(file, document(j), JSON_INDENT(2), "the figures") : GW_OK;
+    return file ? gw_json_commit(file, bench_document(j), JSON_INDENT(2), "the figures") : GW_OK;
 }
 
 /* ---- the whole ---- */
@@ -74,7 +74,7 @@ static gw_err open_place(job *j, MPI_Comm comm) {
     return GW_OK;
 }
 
-static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+static gw_err bench_body(void *ctx, MPI_Comm comm, bool *own) {
     job *j = ctx;
     gw_file *file = NULL;
     GW_TRY(open_place(j, comm));
@@ -82,7 +82,7 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
     GW_TRY(gw_agree(comm, path ? gw_file_create_at(&file, path) : GW_OK)); /* told at once */
     gw_err e = j->bench->measure(&j->run, own);
     if (e == GW_OK)
-        e = gw_agree(comm, finish(j, file));
+        e = gw_agree(comm, bench_finish(j, file));
     else
         gw_file_abandon(file);
     if (j->bench->close && !*own)
@@ -110,7 +110,7 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
     if (b->config)
         gw_args_fill(args, b->config);
     GW_THEN(e, b->prepare(&j.run));
-    int status = gw_cli_parallel(j.run.level, e, body, &j);
+    int status = gw_cli_parallel(j.run.level, e, bench_body, &j);
     if (b->release)
         b->release();
     if (b->grid)

@@ -113,7 +113,7 @@ static gw_err add_config(const gw_spec *item, int *level) {
     return GW_OK;
 }
 
-static gw_err prepare(gw_bench_run *run) {
+static gw_err step_prepare(gw_bench_run *run) {
     const gw_spec *list = gw_args_spec(run->args, "configs");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
     if (!list)
@@ -149,7 +149,7 @@ static gw_rig *rig(int i) {
     return &b.configs[i].rig;
 }
 
-static void put_together(const gw_batch_cost *cost, double part[PARTS]) {
+static void step_put_together(const gw_batch_cost *cost, double part[PARTS]) {
     const double *p = cost->phase_s;
     part[COMPUTATION] = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
     part[EXPOSED] = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
@@ -159,10 +159,10 @@ static void put_together(const gw_batch_cost *cost, double part[PARTS]) {
     part[WIRE] = (double)cost->wire_bytes;
 }
 
-static gw_err keep(int i, const gw_batch_cost *cost, int n) {
+static gw_err step_keep(int i, const gw_batch_cost *cost, int n) {
     static double part[GW_RIG_BLOCK][PARTS];
     for (int k = 0; k < n; k++)
-        put_together(&cost[k], part[k]);
+        step_put_together(&cost[k], part[k]);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, part, n * PARTS, MPI_DOUBLE, MPI_SUM, b.place->comm));
     for (int k = 0; k < n; k++)
         for (int p = 0; p < PARTS; p++)
@@ -195,7 +195,7 @@ static const gw_bench_table table = {
             "inflight_s|wire_bytes|ratio_first|||algorithm|error_feedback|steps|min_s|ci_low_s|"
             "ci_high_s"};
 
-static void print_head(gw_bench_run *run) {
+static void step_print_head(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "training step without data loading");
     printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0].rig.model),
            b.configs[0].rig.global, gw_gemm_library());
@@ -232,7 +232,7 @@ static void print_parts(void) {
     }
 }
 
-static double report_one(config *one, double first_s, json_t *rows) {
+static double step_report_one(config *one, double first_s, json_t *rows) {
     gw_auto *choice = one->rig.choice;
     const gw_bound_run *bound = &one->bound;
     gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
@@ -255,11 +255,11 @@ static double report_one(config *one, double first_s, json_t *rows) {
     return s.median;
 }
 
-static void report(gw_bench_run *run) {
+static void step_report(gw_bench_run *run) {
     double first_s = 0;
-    print_head(run);
+    step_print_head(run);
     for (int i = 0; i < b.n; i++) {
-        double median_s = report_one(&b.configs[i], first_s, run->results);
+        double median_s = step_report_one(&b.configs[i], first_s, run->results);
         first_s = i == 0 ? median_s : first_s;
     }
     if (b.bounds)
@@ -268,7 +268,7 @@ static void report(gw_bench_run *run) {
 
 /* ---- the whole ---- */
 
-static gw_err measure(gw_bench_run *run, bool *own) {
+static gw_err step_measure(gw_bench_run *run, bool *own) {
     gw_rig_turns turns = {.place = &run->place,
                           .rig = rig,
                           .n = b.n,
@@ -276,7 +276,7 @@ static gw_err measure(gw_bench_run *run, bool *own) {
                           .block = b.block,
                           .warmup = b.warmup,
                           .seed = b.c.seed,
-                          .keep = keep};
+                          .keep = step_keep};
     b.place = &run->place;
     GW_TRY(open_all(run, own));
     gw_err e = gw_rig_take_turns(&turns);
@@ -284,12 +284,12 @@ static gw_err measure(gw_bench_run *run, bool *own) {
     return e == GW_OK ? check_losses() : e;
 }
 
-static void close_sessions(void) {
+static void step_close_sessions(void) {
     for (int i = b.n - 1; i >= 0; i--)
         gw_session_close(b.configs[i].rig.session);
 }
 
-static void release(void) {
+static void step_release(void) {
     for (int i = 0; i < b.n; i++) {
         config *one = &b.configs[i];
         gw_rig_free(&one->rig);
@@ -306,9 +306,9 @@ const gw_benchmark gw_bench_step = {
     .rules = rules,
     .config = &b,
     .notes = notes,
-    .prepare = prepare,
-    .measure = measure,
-    .report = report,
-    .close = close_sessions,
-    .release = release,
+    .prepare = step_prepare,
+    .measure = step_measure,
+    .report = step_report,
+    .close = step_close_sessions,
+    .release = step_release,
 };

@@ -12,18 +12,18 @@ enum {
     KEYS = 4 /* draws of a random codec that its largest error is sought in */
 };
 
-static float *table(const gw_bench_data *d, int rank) {
+static float *verify_table(const gw_bench_data *d, int rank) {
     return d->each + (size_t)rank * PERIOD;
 }
 
 /* Each of the P-1 additions rounds a partial sum of at most sum|x| by 2^-24 of it; doubled, for
  * sums that are kept in another form on the way. */
-static void add_up(gw_bench_data *d) {
+static void verify_add_up(gw_bench_data *d) {
     for (int i = 0; i < PERIOD; i++) {
         double size = 0;
         for (int r = 0; r < d->ranks; r++) {
-            d->sum[i] += table(d, r)[i];
-            size += fabsf(table(d, r)[i]);
+            d->sum[i] += verify_table(d, r)[i];
+            size += fabsf(verify_table(d, r)[i]);
         }
         d->slack[i] = 0x1p-23 * d->ranks * size;
     }
@@ -36,8 +36,9 @@ gw_err gw_bench_data_open(gw_bench_data *d, gw_verb verb, int rank, int ranks, u
     GW_TRY(gw_alloc(&d->slack, PERIOD, sizeof *d->slack));
     for (int r = 0; r < ranks; r++)
         for (int i = 0; i < PERIOD; i++)
-            table(d, r)[i] = (float)gw_rng_normal(gw_rng_key(seed, (uint64_t)r), (uint64_t)i);
-    add_up(d);
+            verify_table(d, r)[i] =
+                (float)gw_rng_normal(gw_rng_key(seed, (uint64_t)r), (uint64_t)i);
+    verify_add_up(d);
     return GW_OK;
 }
 
@@ -70,8 +71,8 @@ static gw_err largest_error(const gw_bench_data *d, const gw_codec *codec, void 
     float sum[PERIOD] = {0};
     for (int r = 0; r < d->ranks; r++) {
         for (int i = 0; i < PERIOD; i++)
-            sum[i] += table(d, r)[i];
-        GW_TRY(widen(codec, table(d, r), wire, most));
+            sum[i] += verify_table(d, r)[i];
+        GW_TRY(widen(codec, verify_table(d, r), wire, most));
         GW_TRY(widen(codec, sum, wire, most));
     }
     return GW_OK;
@@ -94,7 +95,7 @@ gw_err gw_bench_data_bound(const gw_bench_data *d, const gw_codec *codec, double
 
 void gw_bench_data_fill(const gw_bench_data *d, float *x, size_t n) {
     for (size_t i = 0; i < n; i += PERIOD)
-        memcpy(x + i, table(d, d->rank), (n - i < PERIOD ? n - i : PERIOD) * sizeof(float));
+        memcpy(x + i, verify_table(d, d->rank), (n - i < PERIOD ? n - i : PERIOD) * sizeof(float));
 }
 
 /* Elements of y[s] that are not the sum (`of` negative), or what rank `of` has there; a NaN is wrong,
@@ -102,7 +103,7 @@ void gw_bench_data_fill(const gw_bench_data *d, float *x, size_t n) {
 static uint64_t wrong_in(const gw_bench_data *d, const float *y, gw_span s, int of, double bound) {
     uint64_t wrong = 0;
     for (size_t i = s.off, t = i % PERIOD; i < gw_span_end(s); i++) {
-        double want = of < 0 ? d->sum[t] : (double)table(d, of)[t];
+        double want = of < 0 ? d->sum[t] : (double)verify_table(d, of)[t];
         wrong += !(fabs(y[i] - want) <= (of < 0 ? d->slack[t] : 0) + bound);
         t = t + 1 == PERIOD ? 0 : t + 1;
     }

@@ -24,7 +24,7 @@ gw_err gw_rig_batch(const gw_rig_setup *s, int *global) {
 }
 
 /* Samples first..first+local of the batch, which is the same for every rig. */
-static void fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
+static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
     size_t inputs = (size_t)s->spec.inputs;
     uint64_t pixels = gw_rng_key(s->c->seed, 1), labels = gw_rng_key(s->c->seed, 2);
     float *x = gw_model_input(r->model);
@@ -42,7 +42,7 @@ gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
     return spec;
 }
 
-static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
+static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     const gw_train_config *c = s->c;
     int servers = gw_session_servers(r->session), worker = s->place->rank - servers;
     gw_span own = {0, 0};
@@ -57,12 +57,12 @@ static gw_err open_model(gw_rig *r, const gw_rig_setup *s) {
     r->stepper = (gw_stepper){
         .model = r->model, .optimizer = r->optimizer, .session = r->session, .lazy = r->lazy};
     GW_TRY(gw_alloc(&r->stepper.labels, own.n, 1));
-    fill(r, s, own.off);
+    rig_fill(r, s, own.off);
     return GW_OK;
 }
 
 /* For the cost model: rate 0, so that nothing moves. */
-static gw_err rehearse(void *ctx) {
+static gw_err rig_rehearse(void *ctx) {
     gw_rig *r = ctx;
     double loss;
     return gw_step_loaded(&r->stepper, r->local, r->global, 0, &loss);
@@ -70,7 +70,7 @@ static gw_err rehearse(void *ctx) {
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     gw_bench_place place = *s->place;
-    GW_TRY(gw_agree(place.comm, open_model(r, s)));
+    GW_TRY(gw_agree(place.comm, rig_open_model(r, s)));
     GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
     gw_products_setup products = {.comm = s->place->comm,
                                   .spec = gw_model_get_spec(r->model),
@@ -80,7 +80,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                                   .adds = s->adds};
     if (s->products->threads == 0)
         GW_TRY(gw_products_open(s->products, &products));
-    gw_auto_job job = {.rehearsal = {&r->stepper, rehearse, r, s->place->comm},
+    gw_auto_job job = {.rehearsal = {&r->stepper, rig_rehearse, r, s->place->comm},
                        .nodes = place.nodes,
                        .lazy = r->lazy,
                        .yield = r->yield,
@@ -118,7 +118,7 @@ void gw_rig_say_products(const gw_products *p) {
 
 gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own) {
     gw_bound_mode mode;
-    gw_rehearsal job = {&r->stepper, rehearse, r, s->place->comm};
+    gw_rehearsal job = {&r->stepper, rig_rehearse, r, s->place->comm};
     *out = (gw_bound_run){0};
     *known = gw_bound_of_session(r->session, r->lazy, &mode) == GW_OK;
     return *known ? gw_bound_measure(out, &job, r->yield, own) : GW_OK;
@@ -126,14 +126,14 @@ gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *k
 
 /* ---- turns ---- */
 
-static gw_err one_step(gw_rig *r, gw_batch_cost *cost) {
+static gw_err rig_one_step(gw_rig *r, gw_batch_cost *cost) {
     gw_ledger_begin();
     gw_err e = gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
     gw_ledger_end(cost);
     return e;
 }
 
-static gw_err settle(gw_rig *r) {
+static gw_err rig_settle(gw_rig *r) {
     gw_batch_cost cost;
     gw_ledger_begin();
     gw_err e = gw_step_settle(&r->stepper);
@@ -143,14 +143,14 @@ static gw_err settle(gw_rig *r) {
 }
 
 /* n steps after one more that is not kept. */
-static gw_err turn(const gw_rig_turns *t, int i, int n, bool timed) {
+static gw_err rig_turn(const gw_rig_turns *t, int i, int n, bool timed) {
     static gw_batch_cost cost[1 + GW_RIG_BLOCK];
     static double wall[GW_RIG_BLOCK];
     gw_rig *r = t->rig(i);
     GW_TRY(gw_bench_sync(t->place));
     for (int k = 0; k <= n; k++)
-        GW_TRY(one_step(r, &cost[k]));
-    GW_TRY(settle(r));
+        GW_TRY(rig_one_step(r, &cost[k]));
+    GW_TRY(rig_settle(r));
     for (int k = 0; k < n; k++)
         wall[k] = cost[1 + k].wall_s;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_MAX, t->place->comm));
@@ -163,7 +163,7 @@ static gw_err next_turn(void *ctx, int i, double *unused) {
     const gw_rig_turns *t = ctx;
     int left = t->steps - t->rig(i)->wall.n;
     (void)unused;
-    return turn(t, i, left < t->block ? left : t->block, true);
+    return rig_turn(t, i, left < t->block ? left : t->block, true);
 }
 
 gw_err gw_rig_take_turns(gw_rig_turns *t) {
@@ -171,7 +171,7 @@ gw_err gw_rig_take_turns(gw_rig_turns *t) {
     gw_ledger_start();
     for (int i = 0; i < t->n; i++)
         for (int left = t->warmup; left > 0; left -= t->block)
-            GW_TRY(turn(t, i, left < t->block ? left : t->block, false));
+            GW_TRY(rig_turn(t, i, left < t->block ? left : t->block, false));
     for (int done = 0; done < t->steps; done += t->block)
         GW_TRY(gw_rounds_next(&rounds, t->n, NULL, NULL));
     return GW_OK;

@@ -196,7 +196,7 @@ static gw_err read_config(job *j) {
     return gw_codec_stats_check(j->session, c->compress_stats);
 }
 
-static char *join(int argc, char **argv) {
+static char *train_join(int argc, char **argv) {
     size_t len = sizeof "gradwire";
     for (int i = 0; i < argc; i++)
         len += strlen(argv[i]) + 1;
@@ -211,7 +211,7 @@ static char *join(int argc, char **argv) {
 
 /* ---- running ---- */
 
-static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
+static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
     job *j = ctx;
     int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
@@ -226,13 +226,13 @@ static gw_err body(void *ctx, MPI_Comm comm, bool *own) {
     return GW_OK;
 }
 
-static int run(const gw_args *args, int argc, char **argv) {
-    job j = {.args = args, .command = join(argc, argv)};
+static int train_run(const gw_args *args, int argc, char **argv) {
+    job j = {.args = args, .command = train_join(argc, argv)};
     gw_err e = j.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_THEN(e, check_text(args, argc, argv));
     GW_THEN(e, read_config(&j));
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
-    int status = gw_cli_parallel(level, e, body, &j);
+    int status = gw_cli_parallel(level, e, train_body, &j);
     if (j.signal)
         status = 128 + j.signal; /* as the shell says of whom a signal ended */
     gw_watchdog_close();
@@ -250,5 +250,5 @@ const gw_command gw_command_train = {
     .notes = "Strategies, algorithms and codecs with their options: gradwire list",
     .opts = opts,
     .rules = rules,
-    .run = run,
+    .run = train_run,
 };
