@@ -1,8 +1,8 @@
 /** The log of exchanges (base/probe.h): when each run of a schedule arrived, blocked the main
- * thread and was done, and the stretches of mpi_wait in between, so that what was waited before
- * some instant can be told from what was waited after it. One log a process, of fixed size; it
- * listens to the ledger and neither allocates nor writes inside a batch. What no longer fits is
- * counted, and marks the row it belongs to as lost: no figure is better than a wrong one. */
+ *  thread and was done, and the stretches of mpi_wait in between, so that waiting before and after an
+ *  instant can be told apart. One log a process, of fixed size; it listens to the ledger and neither
+ *  allocates nor writes inside a batch. What does not fit is counted, and its row is marked as lost:
+ *  no figure is better than a wrong one. */
 #ifndef GW_PROF_EXCHANGE_H
 #define GW_PROF_EXCHANGE_H
 
@@ -51,7 +51,7 @@ gw_err gw_exchange_log_open(int rows);
 /** Without an open log nothing happens. */
 void gw_exchange_log_close(void);
 
-/** Main thread, around each batch that becomes a row; what happens outside is nobody's. */
+/** Main thread, around each batch that becomes a row; what happens outside belongs to no row. */
 void gw_exchange_log_begin(int64_t step);
 void gw_exchange_log_end(void);
 

@@ -51,12 +51,11 @@ typedef struct gw_batch_cost {
  *  has yet. A second start begins anew. The profile is GW_PROFILE_FULL. */
 void gw_ledger_start(void);
 
-/** After gw_ledger_start: the clock goes on from `s` seconds, as a run does that was interrupted.
- */
+/** After gw_ledger_start, for a resumed run: continue the clock at `s` seconds. */
 void gw_ledger_go_on(double s);
 
-/** From now on measure so much. Main thread, between batches. What is in flight is forgotten:
- * nobody has seen all of it. With GW_PROFILE_OFF no probe is installed. */
+/** Measure this much from now on. Main thread, between batches. Forgets what is in flight, of which
+ *  only a part was seen. GW_PROFILE_OFF removes the probe. */
 void gw_ledger_set_profile(gw_profile profile);
 gw_profile gw_ledger_profile(void);
 

@@ -32,22 +32,21 @@ typedef struct gw_batch_summary {
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 
-/** Collective. It keeps no file, but for gw_record_begin. `rows`: capacity between two flushes.
- * `comm` is kept, not copied: it must outlive the record. */
+/** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes. `comm` is
+ *  kept, not copied: it must outlive the record. */
 gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm);
 
 /** Before gw_record_begin and the first flush: the columns of gw_batch_counts.counter, copied; n <=
  *  GW_COUNTERS. The same on all ranks. */
 void gw_record_counters(gw_record *r, const char *const *names, int n);
 
-/** Whether gw_record_begin would go on with the batches.csv that is there: see gw_rows_check. Not
+/** Check that gw_record_begin can continue the batches.csv that exists: see gw_rows_check. Not
  *  collective. */
 gw_err gw_record_check(const gw_record *r, gw_rows *files);
 
 /** Collective, before the first flush: rows go to batches.csv of `files` (rank 0's is used and must
- *  outlive the record; NULL: no file). What an earlier start of the run has left there counts for
- *  gw_record_summary, where it had as many ranks. GW_ERR_INPUT: it has other columns, or is
- * damaged. */
+ *  outlive the record; NULL: no file). The summary includes rows of earlier starts of the run that had
+ *  as many ranks. GW_ERR_INPUT: the file has other columns, or is damaged. */
 gw_err gw_record_begin(gw_record *r, gw_rows *files);
 
 /** The name of the i-th of them; NULL: there is none. */
@@ -56,8 +55,8 @@ const char *gw_record_counter(const gw_record *r, int i);
 /** Add this rank's row; never allocates, never does I/O. A full buffer is GW_ERR_INTERNAL. */
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row);
 
-/** This rank's rows since the last flush, *n of them, in order of step: for who fills in what is
- *  known between batches only. Valid until the next push or flush. */
+/** This rank's *n rows since the last flush, in order of step, to fill in what becomes known only
+ *  between batches. Valid until the next push or flush. */
 gw_batch_row *gw_record_rows(gw_record *r, int64_t *n);
 
 /** Collective: gather the rows at rank 0 and write them, in order of step, then rank. Every rank

@@ -1,10 +1,10 @@
-/** What the kernel knows of the main thread in a batch: CPU time, context switches, page faults.
- *  Asking costs system calls, of which a batch gets one (some 0.4 us, and as much again for what
- * they drive out of the processor), so two things are not asked:
- *  - at the beginning of a batch what was heard at the end of the last one, if that was just now;
- *  - CPU time, as long as the thread was not switched out: it goes on as the clock does. Every 64th
- *    time it is asked all the same, so that the two clocks cannot come apart.
- *  Time that a hypervisor takes away is no switch: it stays CPU time here. */
+/** What the kernel counts for the main thread in a batch: CPU time, context switches, page faults.
+ *  A system call costs about 0.4 us, and as much again for what it drives out of the caches, so a
+ *  batch makes only one:
+ *  - its beginning uses what was read at the end of the last batch, if that was just now;
+ *  - while the thread is not switched out, CPU time advances as the clock does. It is read only in
+ *    every 64th batch, so that the two cannot drift apart.
+ *  Time that a hypervisor takes away is no context switch and counts as CPU time. */
 #ifndef GW_PROF_USAGE_H
 #define GW_PROF_USAGE_H
 
@@ -15,7 +15,7 @@ typedef struct gw_usage {
     double cpu_s;
 } gw_usage;
 
-/** Forget what was heard: another thread is the main one now. */
+/** Forget earlier readings: another thread is the main one now. */
 void gw_usage_start(void);
 
 /** A batch begins at this clock tick; call right before reading the tick that is told. Main thread.

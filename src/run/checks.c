@@ -11,11 +11,12 @@
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
     const gw_strategy_ops *ops = session->strategy.ops;
     if (c->verify_every > 0 && !(ops->traits & GW_STRATEGY_SYNCHRONOUS) && !ops->agrees)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: --verify-every compares replicas, and those of --comm %s agree only "
-                       "where they are averaged to be evaluated, at the end of an epoch: leave "
-                       "--verify-every away, they are compared there",
-                       ops->head.name);
+        return gw_fail(
+            GW_ERR_UNSUPPORTED,
+            "train: --verify-every compares replicas, and those of --comm %s agree only "
+            "at the end of an epoch, where they are averaged and compared anyway: remove "
+            "--verify-every",
+            ops->head.name);
     return GW_OK;
 }
 

@@ -51,25 +51,25 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
 gw_checks_mark gw_checks_keep(const gw_checks *k);
 void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark);
 
-/** To one rank's, another's is added, but for what each rank has for itself (bad_steps): for a run
- *  that resumes with other ranks. */
+/** Add another rank's mark to *sum, except for what each rank counts for itself (bad_steps): for a
+ *  run that resumes with another number of ranks. */
 void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers);
-/** What is left to those that do not hold that sum. */
+/** Clear what the sum already holds, for the ranks that do not hold the sum. */
 void gw_checks_leave(gw_checks_mark *mark);
 
-/** The next step is the first of the run, or of this start of it: frames of rehearsals are none of
- *  it. */
+/** The next step is the first of this start of the run: frames so far were of rehearsals. */
 void gw_checks_begin(gw_checks *k);
 
-/** After this step replicas are to be compared, if they agree then: nothing may be pending. */
+/** True if the replicas are to be compared after this step (if they agree then). Nothing may be
+ *  pending. */
 bool gw_checks_due(const gw_checks *k, int64_t step);
 
 /** Collective, with nothing pending: compare the replicas, and see that they are finite.
  *  GW_ERR_DIVERGED on all ranks, as gw_replicas_compare and gw_guard_params say it. */
 gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash);
 
-/** After a step, with nothing pending if one is due: that comparison. Where replicas agree after
- *  some steps only it waits for the next of these. */
+/** After a step, with nothing pending if a comparison is due: compare. Where replicas agree only after
+ *  some steps, the comparison waits for the next of these. */
 gw_err gw_checks_step(gw_checks *k, int64_t step);
 
 /** Collective. gw_checks_free also after a failure. */

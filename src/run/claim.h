@@ -1,11 +1,10 @@
-/** Who may write into a run's folder: one process at a time, rank 0 of a run, by a lock on
- * DIR/.lock that it holds until the run has ended, however it ends. All ranks of that run write
- * under it; so whatever nobody has finished in a folder that one holds, a dead run has left.
+/** One process at a time may write into a run's folder: rank 0 of a run locks DIR/.lock until the run
+ *  ends, in whatever way. All ranks of the run write under this lock, so unfinished files in a folder
+ *  that is locked by us are left from a dead run.
  *
- *  The lock is flock's: it belongs to no process number, and holds between containers and, on a
- *  network file system that passes locks on to its server (NFS does, unless it is mounted with
- *  nolock or local_lock), between hosts. A killed process loses it; the file that it leaves binds
- *  nobody. */
+ *  The lock is flock's. It holds between containers, and between hosts if the network file system
+ *  passes locks on to its server (NFS does, unless it is mounted with nolock or local_lock). A killed
+ *  process loses the lock; its DIR/.lock does not stop the next run. */
 #ifndef GW_RUN_CLAIM_H
 #define GW_RUN_CLAIM_H
 

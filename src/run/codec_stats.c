@@ -322,7 +322,7 @@ gw_err gw_codec_stats_check(const gw_session *session, int every) {
         return GW_OK;
     return gw_fail(GW_ERR_USAGE,
                    "compress-stats compares the exchanged gradient of a step with the exact one, "
-                   "and --comm %s does not update by that: leave --compress-stats out",
+                   "and --comm %s does not update by it: remove --compress-stats",
                    strategy->head.name);
 }
 

@@ -1,13 +1,13 @@
-/** What is no longer finite in a step's loss and gradients, seen before it is exchanged, updates
- *  anything, or is kept as a residual or momentum: a layer's gradient is looked at when the
- *  backward pass has just written it. From the first that is not finite on, this rank's gradients
- *  of that step are zeros, so that the exchange goes on as on all other ranks and nobody waits for
- *  one that has stopped. Then
+/** Looks for values in a step's loss and gradients that are not finite. It looks at a layer's gradient
+ *  right after the backward pass wrote it, before the gradient is exchanged, updates anything, or is
+ *  kept as a residual or momentum. From the first bad value on, this rank's gradients of the step
+ *  are set to zero, so that the exchange continues on all ranks and nobody waits for a rank that
+ *  stopped. Then
  *
  *  stop  the run ends where the ranks next agree (gw_guard_check), with the first fault of all;
- *  skip  the step is left out: no rank updates its parameters. Where replicas agree after each step
- *        the ranks decide it together, by an allreduce of 4 bytes a step; elsewhere each rank
- * leaves out its own update. */
+ *  skip  no rank updates its parameters in this step. Where replicas agree after each step, the
+ *        ranks decide together, by an allreduce of 4 bytes a step; elsewhere each rank skips its own
+ *        update. */
 #ifndef GW_RUN_GUARD_H
 #define GW_RUN_GUARD_H
 

@@ -39,9 +39,9 @@ typedef struct gw_session {
     bool open;
 } gw_session;
 
-/** Check the combination; no MPI call. *mix is taken over, in any case; where it has no codec yet
- *  gw_session_bind brings one. GW_ERR_USAGE, GW_ERR_INPUT or GW_ERR_UNSUPPORTED as the registries
- *  say. `feedback` is kept:
+/** Check the combination; no MPI call. The session owns *mix from now on, after an error too; if the
+ *  mix has no codec yet, gw_session_bind brings one. GW_ERR_USAGE, GW_ERR_INPUT or
+ *  GW_ERR_UNSUPPORTED as the registries say. `feedback` is kept:
  *  "off", "on"  no error feedback; for all codecs but lossless ones
  *  "auto"       for codecs that are biased
  *  "momentum"   as auto, and the optimizer's momentum is applied to each rank's own gradient before
@@ -51,8 +51,8 @@ typedef struct gw_session {
  */
 gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback);
 
-/** Before gw_session_open, where gw_session_new got no codec: take over *mix, over `algo`. Until
- *  then the session has neither codec nor algorithm. */
+/** Before gw_session_open, if gw_session_new got no codec: use *mix (owned from now on) over `algo`.
+ *  Until then the session has neither codec nor algorithm. */
 gw_err gw_session_bind(gw_session *s, gw_mix *mix, const gw_spec *algo);
 
 /** Frees; call gw_session_close first if it was opened. */

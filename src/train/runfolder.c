@@ -77,7 +77,7 @@ static gw_err check_new(const char *dir) {
                        dir, found);
     found = has_checkpoints(dir) ? GW_CHECKPOINTS : first_of(dir, growing, GROWING, ".part", path);
     return found ? gw_fail(GW_ERR_INPUT,
-                           "--out %s: holds a run that was interrupted (%s): go on with it by "
+                           "--out %s: holds a run that was interrupted (%s): resume it by "
                            "--resume auto, name another folder, or give --overwrite",
                            dir, found)
                  : GW_OK;
@@ -88,11 +88,12 @@ static gw_err check_new(const char *dir) {
 static gw_err check_again(const char *dir) {
     char path[LONGEST];
     const char *found = first_of(dir, ends, ENDS, "", path);
-    return found ? gw_fail(GW_ERR_INPUT,
-                           "--resume auto: --out %s holds a run (%s) without a checkpoint to go on "
-                           "from: name another folder, or give --overwrite without --resume",
-                           dir, found)
-                 : GW_OK;
+    return found
+               ? gw_fail(GW_ERR_INPUT,
+                         "--resume auto: --out %s holds a run (%s) without a checkpoint to resume "
+                         "from: name another folder, or give --overwrite without --resume",
+                         dir, found)
+               : GW_OK;
 }
 
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {

@@ -16,13 +16,13 @@
 /** What becomes of the run that the folder may hold. */
 typedef enum gw_runfolder_use {
     GW_RUNFOLDER_NEW,     /* there must be none, not even one that was interrupted */
-    GW_RUNFOLDER_REPLACE, /* it gives way */
+    GW_RUNFOLDER_REPLACE, /* the new run replaces it */
     GW_RUNFOLDER_AGAIN,   /* it was interrupted before its first checkpoint, and begins again */
-    GW_RUNFOLDER_GO_ON    /* from a checkpoint of it */
+    GW_RUNFOLDER_GO_ON    /* it resumes from one of its checkpoints */
 } gw_runfolder_use;
 
-/** That of a run in `dir`; `resume` as in gw_train_config, `found`: the checkpoint that it goes on
- *  from, wherever that lies ("": none). */
+/** The use that a run makes of `dir`; `resume` as in gw_train_config, `found`: the checkpoint that it
+ *  resumes from, in whatever folder ("": none). */
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found);
 
@@ -35,18 +35,18 @@ bool gw_runfolder_has(const char *dir, const char *name);
 /** Its run.json, the caller's; NULL: there is none that can be read. */
 json_t *gw_runfolder_read(const char *dir);
 
-/** All that follows is rank 0's, which holds the folder (run/claim.h).
- *  Whether what lies there suits the use; nothing is touched. GW_ERR_INPUT: it does not. */
+/** For rank 0, which holds the folder (run/claim.h), like all that follows: check that the folder's
+ *  contents suit the use; changes nothing. GW_ERR_INPUT: they do not. */
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
 
-/** When the run is certain to start, but not to go on with the one in the folder: check again, then
- * remove what an older run left there, its checkpoints and the temporary files of a killed one
- * included. Where it begins again its history (checkpoint/history.h) stays. */
+/** When a run that does not resume the one in the folder is certain to start: check again, then
+ *  remove what an older run left there, with its checkpoints and the temporary files of a killed one.
+ *  A run that begins again keeps its history (checkpoint/history.h). */
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
-/** For a resumed run, once its rows are open: remove what the end of a run writes, and what a
- * killed run left of that. `concludes`: no step is left to take, and all but run.json stays until
- * this start has something better. */
+/** For a resumed run, once its rows are open: remove the files that the end of a run writes, and
+ *  temporary ones of a killed run. `concludes`: no step is left to take; then only run.json goes, and
+ *  the other files stay until this start replaces them. */
 gw_err gw_runfolder_reopen(const char *dir, bool concludes);
 
 #endif

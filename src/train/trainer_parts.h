@@ -105,12 +105,12 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
     return t->ranks - t->servers;
 }
 
-/** Collective: all that is needed before the first step. What cannot work is refused here, before a
- *  file of an older run gives way. With t->result->signal set it came to nothing: close. */
+/** Collective: all that is needed before the first step. Refuses what cannot work, before it removes
+ *  a file of an older run. If t->result->signal is set afterwards, a signal came: close. */
 gw_err gw_trainer_open(gw_trainer *t);
 
-/** Collective: refuse what gw_trainer_open would refuse, but for the run's folder and what only the
- *  data set's images show. Nothing is measured or written. */
+/** Collective: refuse what gw_trainer_open would refuse, except for reasons in the run's folder or in
+ *  the data set's images. Measures and writes nothing. */
 gw_err gw_trainer_check(gw_trainer *t);
 
 /** Collective: close what is open, after a failure of all ranks, too. */
@@ -125,18 +125,17 @@ void gw_trainer_heed(gw_trainer *t, int sig);
 /** Collective, between batches: rows and exchanges so far to their files. */
 gw_err gw_trainer_flush(gw_trainer *t);
 
-/** What becomes of the run that --out holds; once t->resume has been looked for. */
+/** What happens to the run that --out holds; after t->resume was looked for. */
 gw_runfolder_use gw_trainer_use(const gw_trainer *t);
 
-/** Collective: the run's folder is replaced or continued, and its files of rows can be opened.
- */
+/** Collective: replace or continue the run's folder; then its files of rows can be opened. */
 gw_err gw_trainer_open_rows(gw_trainer *t);
 
-/** Collective, when nothing is left that could be refused: remove what the end of the
- * resumed run has written, and note the restart in its history. */
+/** Collective, when nothing can be refused any more: remove what the end of the resumed run wrote, and
+ *  note the restart in its history. */
 gw_err gw_trainer_reopened(gw_trainer *t);
 
-/** What run.json and the watcher are to be told; outlives `line`. */
+/** A warning for run.json and the watcher; `line` is copied. */
 void gw_trainer_warn(gw_trainer *t, const char *line);
 
 /** Collective, after measuring, right before the first step: resume if there is a checkpoint, and
@@ -152,7 +151,7 @@ gw_err gw_trainer_keep(gw_trainer *t);
 /** Collective, after the last step: take and write one of it, unless there is. */
 gw_err gw_trainer_keep_last(gw_trainer *t);
 
-/** Collective: wait for that. */
+/** Collective: wait until it is written. */
 gw_err gw_trainer_kept(gw_trainer *t);
 
 /** Collective, after every step: votes where one is due, and sees whether the run ends here. */

@@ -30,7 +30,7 @@ static gw_err check_names(const json_t *files, const char *checkpoint) {
     json_t *mark;
     json_object_foreach((json_t *)files, name, mark) {
         if (!gw_runfolder_grows(name))
-            return gw_fail(GW_ERR_INPUT, "%s: marks '%s', which is no file of rows", checkpoint,
+            return gw_fail(GW_ERR_INPUT, "%s: marks '%s', which does not grow by rows", checkpoint,
                            name);
     }
     return GW_OK;

@@ -92,7 +92,7 @@ class CodecStats(unittest.TestCase):
     def test_refusals_are_one_line(self):
         for ranks in (1, 3):
             for words, why in (
-                    (("--comm", "gossip", "--compress-stats", 5), "does not update by that"),
+                    (("--comm", "gossip", "--compress-stats", 5), "does not update by it"),
                     (("--compress", "qsgd;layer7=none"), "layers are 0 to 2"),
                     (("--compress", "qsgd;layer=none"), "layerN=CODEC"),
                     (("--compress", "qsgd;layer1=none;layer1=fp16"), "two rules for layer 1"),

@@ -178,8 +178,8 @@ static void row_close(row *r) {
     }
 }
 
-/* What one rank does for its matrix in a step; what is left with what was sent is the same sum
- * again. */
+/* What one rank does for its matrix in a step. Residual and approximation add up to the same matrix
+ * again, so steps can be repeated. */
 static void step_of_factors(row *r) {
     gw_lowrank *l = &r->low;
     gw_lowrank_warm(l, KEY);
@@ -214,7 +214,7 @@ static bool measured(const row *r, int op) {
     return op == FEEDBACK ? r->e != NULL : r->codec != NULL;
 }
 
-/* Fed back, the span may become what was encoded; with what is left that is the same sum again. */
+/* With feedback the span may become what was encoded; span and residual still have the same sum. */
 static gw_err once(row *r, int op) {
     size_t cap = r->codec ? gw_codec_bound(r->codec, r->n) : 0;
     gw_turn turn = {KEY, 1};
