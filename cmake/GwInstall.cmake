@@ -38,7 +38,7 @@ endforeach()
 # The headers that a plugin may include, and for who builds one: find_package(gradwire) with the target
 # gradwire::plugin, and pkg-config. Neither names the prefix, so that the installed tree may move.
 foreach(header base/args base/err base/io base/mem base/probe base/registry base/rng base/span base/spec mpi/agree
-    mpi/check compress/codec comm/algo comm/lane comm/overlap comm/plan comm/queue comm/schedule comm/steps
+    mpi/check compress/codec comm/algo comm/lane comm/overlap comm/collective comm/queue comm/schedule comm/steps
     comm/strategy)
   get_filename_component(room ${header} DIRECTORY)
   set(file ${CMAKE_SOURCE_DIR}/${header}.h)

@@ -50,7 +50,7 @@ static gw_err overlap_cut(gw_overlap *o, const gw_env *env, gw_overlap_parts par
         o->parts[i] = parts == GW_OVERLAP_BUCKETS  ? gw_buckets_span(&b, i)
                       : parts == GW_OVERLAP_LAYERS ? env->layers[i]
                                                    : gw_env_span(env, i);
-        GW_TRY(gw_plan_get(&o->plan, o->parts[i], &o->schedules[i]));
+        GW_TRY(gw_collective_get(&o->collective, o->parts[i], &o->schedules[i]));
     }
     return GW_OK;
 }
@@ -78,7 +78,7 @@ gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s) {
 }
 
 static void overlap_clear(gw_overlap *o) {
-    gw_plan_clear(&o->plan);
+    gw_collective_clear(&o->collective);
     free(o->parts);
     free(o->filled);
     free(o->schedules);
@@ -103,15 +103,15 @@ static gw_err overlapped_queue(gw_overlapped *me, int capacity) {
 
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers) {
-    gw_plan *plan = &me->grads.plan;
+    gw_collective *collective = &me->grads.collective;
     me->env = env;
-    plan->algo = env->algo;
-    plan->verb = gathers ? GW_REDUCE_SCATTER : GW_ALLREDUCE;
-    plan->lane = env->grads;
-    plan->base = plan->base ? plan->base : env->grad;
+    collective->algo = env->algo;
+    collective->verb = gathers ? GW_REDUCE_SCATTER : GW_ALLREDUCE;
+    collective->lane = env->grads;
+    collective->base = collective->base ? collective->base : env->grad;
     GW_TRY(overlap_cut(&me->grads, env, parts));
     if (gathers) {
-        me->params.plan = (gw_plan){
+        me->params.collective = (gw_collective){
             .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
         GW_TRY(overlap_cut(&me->params, env, parts));
     }
@@ -137,14 +137,14 @@ gw_err gw_overlapped_progress(void *self) {
 
 gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u) {
     gw_overlapped *me = self;
-    *u = (gw_update){.grad = me->grads.plan.base, .own = s, .scale = 1.0f};
+    *u = (gw_update){.grad = me->grads.collective.base, .own = s, .scale = 1.0f};
     return gw_overlap_wait(&me->grads, me->queue, s);
 }
 
 static gw_cost overlap_cost(const gw_overlap *o) {
     gw_cost sum = {0};
     for (int i = 0; i < o->count; i++)
-        sum = gw_cost_sum(sum, gw_plan_cost(&o->plan, o->parts[i]));
+        sum = gw_cost_sum(sum, gw_collective_cost(&o->collective, o->parts[i]));
     return sum;
 }
 

@@ -4,12 +4,12 @@
 #ifndef GW_COMM_OVERLAP_H
 #define GW_COMM_OVERLAP_H
 
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/queue.h"
 #include "comm/strategy.h"
 
 typedef struct gw_overlap {
-    gw_plan plan;
+    gw_collective collective;
     int count;
     gw_span *parts;
     size_t *filled; /* floats of each part that are final */
@@ -30,13 +30,13 @@ typedef enum gw_overlap_parts {
     GW_OVERLAP_SPANS /* that finish and publish come with */
 } gw_overlap_parts;
 
-/** Collective: lay the parts down and open the queue. What is set in `grads.plan` before stays so;
+/** Collective: lay the parts down and open the queue. What is set in `grads.collective` before stays so;
  *  else it is an allreduce of env->grad. `gathers`: in its place a reduce-scatter, and an allgather
  *  of env->param. GW_ERR_USAGE: too many buckets, or options that do not go together. */
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers);
 /** Hooks of gw_strategy_ops, whose `self` begins with a gw_overlapped. finish() has all ranks update
- *  all of the plan's arena. */
+ *  all of the collective's arena. */
 void gw_overlapped_close(void *self);
 gw_err gw_overlapped_ready(void *self, gw_span s);
 gw_err gw_overlapped_progress(void *self);

@@ -64,16 +64,16 @@ void gw_strategy_close(const gw_strategy *s, void *self) {
     free(self);
 }
 
-gw_err gw_env_prepare(const gw_env *env, gw_plan *plan) {
+gw_err gw_env_prepare(const gw_env *env, gw_collective *collective) {
     gw_schedule *unused;
     for (int i = 0; i < gw_env_spans(env); i++)
-        GW_TRY(gw_plan_get(plan, gw_env_span(env, i), &unused));
+        GW_TRY(gw_collective_get(collective, gw_env_span(env, i), &unused));
     return GW_OK;
 }
 
-gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan) {
+gw_cost gw_env_cost(const gw_env *env, const gw_collective *collective) {
     gw_cost sum = {0};
     for (int i = 0; i < gw_env_spans(env); i++)
-        sum = gw_cost_sum(sum, gw_plan_cost(plan, gw_env_span(env, i)));
+        sum = gw_cost_sum(sum, gw_collective_cost(collective, gw_env_span(env, i)));
     return sum;
 }

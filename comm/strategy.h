@@ -13,7 +13,7 @@
 #define GW_COMM_STRATEGY_H
 
 #include "base/io.h"
-#include "comm/plan.h"
+#include "comm/collective.h"
 
 #define GW_STRATEGY_ABI 6
 
@@ -71,9 +71,9 @@ static inline gw_span gw_env_span(const gw_env *env, int i) {
     return env->by_layer ? env->layers[i] : (gw_span){0, env->n};
 }
 
-/** For a plan that is run once for each of these spans: lay all of them down; what that costs. */
-gw_err gw_env_prepare(const gw_env *env, gw_plan *plan);
-gw_cost gw_env_cost(const gw_env *env, const gw_plan *plan);
+/** For a collective that is run once for each of these spans: lay all of them down; what that costs. */
+gw_err gw_env_prepare(const gw_env *env, gw_collective *collective);
+gw_cost gw_env_cost(const gw_env *env, const gw_collective *collective);
 
 enum {
     GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */

@@ -4,7 +4,7 @@
  *
  * A strategy out of the tree, as CONTRIBUTING.md describes it: built as a shared object, loaded by
  * its path, held to the same contract as the strategies inside. */
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/queue.h"
 #include "comm/strategy.h"
 
@@ -12,7 +12,7 @@ enum { LOWER, UPPER, HALVES };
 
 typedef struct self {
     const gw_env *env;
-    gw_plan plan;
+    gw_collective sum;
     gw_queue *queue;
     gw_span half[HALVES];
     gw_schedule *schedule[HALVES];
@@ -22,7 +22,7 @@ typedef struct self {
 static void close(void *p) {
     self *me = p;
     gw_queue_close(me->queue);
-    gw_plan_clear(&me->plan);
+    gw_collective_clear(&me->sum);
 }
 
 static gw_err open(void *p, const gw_env *env) {
@@ -31,10 +31,10 @@ static gw_err open(void *p, const gw_env *env) {
     me->env = env;
     me->half[LOWER] = (gw_span){0, cut};
     me->half[UPPER] = (gw_span){cut, env->n - cut};
-    me->plan =
-        (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
+    me->sum = (gw_collective){
+        .algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
     for (int i = 0; i < HALVES; i++)
-        GW_TRY(gw_plan_get(&me->plan, me->half[i], &me->schedule[i]));
+        GW_TRY(gw_collective_get(&me->sum, me->half[i], &me->schedule[i]));
     return gw_queue_open(&me->queue, GW_PROGRESS_POLL, HALVES, gw_lane_yields(env->grads));
 }
 
@@ -65,8 +65,8 @@ static gw_err finish(void *p, gw_span s, gw_update *u) {
 static gw_cost cost(const void *p, int64_t exchange) {
     const self *me = p;
     (void)exchange;
-    return gw_cost_sum(gw_plan_cost(&me->plan, me->half[LOWER]),
-                       gw_plan_cost(&me->plan, me->half[UPPER]));
+    return gw_cost_sum(gw_collective_cost(&me->sum, me->half[LOWER]),
+                       gw_collective_cost(&me->sum, me->half[UPPER]));
 }
 
 static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};

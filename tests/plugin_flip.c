@@ -1,33 +1,33 @@
 /* flip: allreduces, and after the update of one step one rank flips a bit of its parameters: what
  * damaged memory does, for tests of who notices. A plugin like plugin_example.c. */
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/strategy.h"
 
 #include <string.h>
 
 typedef struct self {
     const gw_env *env;
-    gw_plan plan;
+    gw_collective sum;
     int64_t step; /* that was published last */
 } self;
 
 static void close(void *p) {
     self *me = p;
-    gw_plan_clear(&me->plan);
+    gw_collective_clear(&me->sum);
 }
 
 static gw_err open(void *p, const gw_env *env) {
     self *me = p;
     me->env = env;
-    me->plan =
-        (gw_plan){.algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
-    return gw_env_prepare(env, &me->plan);
+    me->sum = (gw_collective){
+        .algo = env->algo, .verb = GW_ALLREDUCE, .lane = env->grads, .base = env->grad};
+    return gw_env_prepare(env, &me->sum);
 }
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
-    return gw_plan_run(&me->plan, s);
+    return gw_collective_run(&me->sum, s);
 }
 
 static gw_err publish(void *p, gw_span s) {
@@ -50,7 +50,7 @@ static gw_err publish(void *p, gw_span s) {
 static gw_cost cost(const void *p, int64_t exchange) {
     const self *me = p;
     (void)exchange;
-    return gw_env_cost(me->env, &me->plan);
+    return gw_env_cost(me->env, &me->sum);
 }
 
 static const gw_opt opts[] = {

@@ -1,28 +1,28 @@
 /* allreduce: when the backward pass is over, one blocking allreduce of what the trainer asks for;
  * every rank updates everything. Synchronous, exact as its codec. The baseline of all others. */
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/strategy.h"
 
 typedef struct self {
     const gw_env *env;
-    gw_plan plan;
+    gw_collective sum;
 } self;
 
 static void allreduce_close(void *p) {
     self *me = p;
-    gw_plan_clear(&me->plan);
+    gw_collective_clear(&me->sum);
 }
 
 static gw_err allreduce_open(void *p, const gw_env *env) {
     self *me = p;
     me->env = env;
-    me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    return gw_env_prepare(env, &me->plan);
+    me->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = env->grad};
+    return gw_env_prepare(env, &me->sum);
 }
 
 static gw_err allreduce_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    GW_TRY(gw_plan_run(&me->plan, s));
+    GW_TRY(gw_collective_run(&me->sum, s));
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
@@ -30,7 +30,7 @@ static gw_err allreduce_finish(void *p, gw_span s, gw_update *u) {
 static gw_cost allreduce_cost(const void *p, int64_t exchange) {
     const self *me = p;
     (void)exchange;
-    return gw_env_cost(me->env, &me->plan);
+    return gw_env_cost(me->env, &me->sum);
 }
 
 static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};

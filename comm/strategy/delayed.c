@@ -24,7 +24,7 @@ typedef struct self {
 static gw_err delayed_open(void *p, const gw_env *env) {
     self *me = p;
     me->steps.n = env->n;
-    GW_TRY(gw_lane_floats(env->grads, env->n, &me->buckets.grads.plan.base));
+    GW_TRY(gw_lane_floats(env->grads, env->n, &me->buckets.grads.collective.base));
     return gw_overlapped_open(&me->buckets, env, GW_OVERLAP_BUCKETS, false);
 }
 
@@ -39,7 +39,7 @@ static gw_err delayed_finish(void *p, gw_span s, gw_update *u) {
 static gw_err delayed_publish(void *p, gw_span s) {
     self *me = p;
     const gw_env *env = me->buckets.env;
-    float *sum = me->buckets.grads.plan.base + s.off;
+    float *sum = me->buckets.grads.collective.base + s.off;
     if (env->skip)
         memset(sum, 0, s.n * sizeof *sum);
     else
@@ -60,7 +60,7 @@ static gw_err delayed_state(void *p, gw_io *io) {
     self *me = p;
     GW_TRY(delayed_settle(me));
     GW_TRY(gw_steps_state(&me->steps, NULL, io));
-    return gw_io_field(io, "sum", me->buckets.grads.plan.base, me->steps.n * sizeof(float));
+    return gw_io_field(io, "sum", me->buckets.grads.collective.base, me->steps.n * sizeof(float));
 }
 
 /* No thread: it would call MPI while the trainer does, between steps, when all else is quiet. */

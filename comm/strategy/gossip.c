@@ -16,7 +16,7 @@
  * is evaluated or saved is the exact mean over all ranks, by an allreduce (settle).
  *
  * Cost: a step sends the parameters to each neighbour, whatever P is; settle is one allreduce. */
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/queue.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
@@ -34,7 +34,7 @@ typedef struct self {
     int hops;                /* exchanges of different neighbours that take turns */
     gw_schedule **schedules; /* [span * hops + hop] */
     gw_queue *queue;
-    gw_plan mean;
+    gw_collective mean;
     gw_steps steps;
     int64_t agreed; /* steps done when the replicas last agreed */
 } self;
@@ -52,7 +52,7 @@ static void gossip_close(void *p) {
     for (int i = 0; me->schedules && i < gw_env_spans(me->env) * me->hops; i++)
         gw_schedule_free(me->schedules[i]);
     free(me->schedules);
-    gw_plan_clear(&me->mean);
+    gw_collective_clear(&me->mean);
 }
 
 /* ---- one exchange of one span ---- */
@@ -138,7 +138,7 @@ static gw_err gossip_open(void *p, const gw_env *env) {
     me->steps.n = env->n;
     me->ring = strcmp(gw_args_text(env->args, "topology"), "ring") == 0;
     me->hops = count_hops(me->ring, gw_lane_size(env->params));
-    me->mean = (gw_plan){.algo = env->algo, .lane = env->params, .base = env->param};
+    me->mean = (gw_collective){.algo = env->algo, .lane = env->params, .base = env->param};
     GW_TRY(gw_env_prepare(env, &me->mean));
     return lay_down_all(me);
 }
@@ -188,7 +188,7 @@ static gw_err gossip_settle(void *p) {
         return GW_OK;
     for (int i = 0; gw_lane_size(env->params) > 1 && i < gw_env_spans(env); i++) {
         gw_span s = gw_env_span(env, i);
-        GW_TRY(gw_plan_run(&me->mean, s));
+        GW_TRY(gw_collective_run(&me->mean, s));
         for (size_t k = s.off; k < gw_span_end(s); k++)
             env->param[k] /= (float)gw_lane_size(env->params);
     }

@@ -14,7 +14,7 @@
  *
  * Cost: one allreduce every `period` steps (two with momentum=1); memory for the reference and the
  * drift, two arenas. */
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
 
@@ -32,13 +32,13 @@ typedef struct self {
     float *reference; /* what they agreed on */
     float *drift;     /* reduced: parameters - reference */
     float *velocity;  /* reduced: momentum; NULL: not averaged */
-    gw_plan over_drift, over_velocity;
+    gw_collective over_drift, over_velocity;
 } self;
 
 static void local_close(void *p) {
     self *me = p;
-    gw_plan_clear(&me->over_drift);
-    gw_plan_clear(&me->over_velocity);
+    gw_collective_clear(&me->over_drift);
+    gw_collective_clear(&me->over_velocity);
     free(me->reference);
 }
 
@@ -47,7 +47,8 @@ static gw_err local_open_momentum(self *me, const gw_env *env) {
         return gw_fail(GW_ERR_USAGE, "local: momentum=1 averages the optimizer's momentum, and it "
                                      "has none: give --momentum, or leave momentum=1 out");
     GW_TRY(gw_lane_floats(env->params, env->n, &me->velocity));
-    me->over_velocity = (gw_plan){.algo = env->algo, .lane = env->params, .base = me->velocity};
+    me->over_velocity =
+        (gw_collective){.algo = env->algo, .lane = env->params, .base = me->velocity};
     return gw_env_prepare(env, &me->over_velocity);
 }
 
@@ -58,7 +59,7 @@ static gw_err local_open(void *p, const gw_env *env) {
     me->steps.n = env->n;
     GW_TRY(gw_agree(gw_lane_comm(env->grads), gw_alloc(&me->reference, env->n, sizeof(float))));
     GW_TRY(gw_lane_floats(env->grads, env->n, &me->drift));
-    me->over_drift = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->drift};
+    me->over_drift = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->drift};
     GW_TRY(gw_env_prepare(env, &me->over_drift));
     return gw_args_flag(env->args, "momentum") ? local_open_momentum(me, env) : GW_OK;
 }
@@ -83,13 +84,13 @@ static gw_err local_average(self *me, gw_span s) {
         return GW_OK;
     for (size_t i = s.off; i < gw_span_end(s); i++)
         drift[i] = param[i] - ref[i];
-    GW_TRY(gw_plan_run(&me->over_drift, s));
+    GW_TRY(gw_collective_run(&me->over_drift, s));
     for (size_t i = s.off; i < gw_span_end(s); i++)
         param[i] = ref[i] + drift[i] / ranks;
     if (!me->velocity)
         return GW_OK;
     memcpy(me->velocity + s.off, env->momentum + s.off, s.n * sizeof(float));
-    GW_TRY(gw_plan_run(&me->over_velocity, s));
+    GW_TRY(gw_collective_run(&me->over_velocity, s));
     for (size_t i = s.off; i < gw_span_end(s); i++)
         env->momentum[i] = me->velocity[i] / ranks;
     return GW_OK;

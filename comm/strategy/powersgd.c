@@ -51,10 +51,10 @@ typedef struct group {
 typedef struct self {
     const gw_env *env;
     bool warm, feedback;
-    int rank;         /* of the factors */
-    float *flat;      /* what is reduced */
-    gw_plan plan;     /* over it */
-    matrix *matrices; /* in the order of the arena, as are the groups */
+    int rank;          /* of the factors */
+    float *flat;       /* what is reduced */
+    gw_collective sum; /* over it */
+    matrix *matrices;  /* in the order of the arena, as are the groups */
     piece *pieces;
     group *groups;
     int n_groups; /* 0 on one rank: nothing to exchange */
@@ -71,7 +71,7 @@ static const char *powersgd_refuses(const gw_args *args, const gw_algo *algo,
 
 static void powersgd_close(void *p) {
     self *me = p;
-    gw_plan_clear(&me->plan);
+    gw_collective_clear(&me->sum);
     for (int i = 0; me->matrices && i < me->env->n_tensors; i++)
         gw_lowrank_close(&me->matrices[i].l);
     free(me->matrices);
@@ -201,10 +201,10 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
     GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_make_room(me)));
     GW_TRY(gw_lane_floats(env->grads, lay_out_all(me), &me->flat));
     GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_open_all(me)));
-    me->plan = (gw_plan){.algo = env->algo, .lane = env->grads, .base = me->flat};
+    me->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->flat};
     for (int i = 0; i < me->n_groups; i++) {
-        GW_TRY(gw_plan_get(&me->plan, me->groups[i].first, &unused));
-        GW_TRY(gw_plan_get(&me->plan, me->groups[i].second, &unused));
+        GW_TRY(gw_collective_get(&me->sum, me->groups[i].first, &unused));
+        GW_TRY(gw_collective_get(&me->sum, me->groups[i].second, &unused));
     }
     powersgd_note(me);
     return GW_OK;
@@ -267,9 +267,9 @@ static gw_err powersgd_finish(void *p, gw_span s, gw_update *u) {
         return gw_fail(GW_ERR_INTERNAL, "powersgd: span [%zu, %zu) was not announced", s.off,
                        gw_span_end(s));
     in_phase(GW_PHASE_ENCODE, powersgd_prepare, me, g);
-    GW_TRY(gw_plan_run(&me->plan, g->first));
+    GW_TRY(gw_collective_run(&me->sum, g->first));
     in_phase(GW_PHASE_ENCODE, powersgd_gather, me, g);
-    GW_TRY(gw_plan_run(&me->plan, g->second));
+    GW_TRY(gw_collective_run(&me->sum, g->second));
     in_phase(GW_PHASE_DECODE, powersgd_expand, me, g);
     g->steps++;
     return GW_OK;
@@ -300,8 +300,8 @@ static gw_cost powersgd_cost(const void *p, int64_t exchange) {
     gw_cost sum = {0};
     (void)exchange;
     for (int i = 0; i < me->n_groups; i++) {
-        sum = gw_cost_sum(sum, gw_plan_cost(&me->plan, me->groups[i].first));
-        sum = gw_cost_sum(sum, gw_plan_cost(&me->plan, me->groups[i].second));
+        sum = gw_cost_sum(sum, gw_collective_cost(&me->sum, me->groups[i].first));
+        sum = gw_cost_sum(sum, gw_collective_cost(&me->sum, me->groups[i].second));
     }
     return sum;
 }

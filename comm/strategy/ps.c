@@ -8,14 +8,14 @@
  *
  * Cost: one reduce and one broadcast. As many bytes as an allreduce has at least, but all of them
  * through rank 0, whose link sees P-1 encoded gradients a step come in. */
-#include "comm/plan.h"
+#include "comm/collective.h"
 #include "comm/strategy.h"
 
 enum { SERVER = 0 };
 
 typedef struct self {
     const gw_env *env;
-    gw_plan reduce, bcast;
+    gw_collective reduce, bcast;
 } self;
 
 static int ps_servers(const gw_args *args) {
@@ -24,8 +24,8 @@ static int ps_servers(const gw_args *args) {
 
 static void ps_close(void *p) {
     self *me = p;
-    gw_plan_clear(&me->reduce);
-    gw_plan_clear(&me->bcast);
+    gw_collective_clear(&me->reduce);
+    gw_collective_clear(&me->bcast);
 }
 
 static gw_err ps_open(void *p, const gw_env *env) {
@@ -34,23 +34,23 @@ static gw_err ps_open(void *p, const gw_env *env) {
         return gw_fail(GW_ERR_USAGE, "ps: dedicated=1 keeps rank 0 from training and there is no "
                                      "other rank: start at least 2");
     me->env = env;
-    me->reduce = (gw_plan){.algo = env->algo,
-                           .verb = GW_REDUCE,
-                           .lane = env->grads,
-                           .base = env->grad,
-                           .root = SERVER};
-    me->bcast = (gw_plan){.algo = env->algo,
-                          .verb = GW_BCAST,
-                          .lane = env->params,
-                          .base = env->param,
-                          .root = SERVER};
+    me->reduce = (gw_collective){.algo = env->algo,
+                                 .verb = GW_REDUCE,
+                                 .lane = env->grads,
+                                 .base = env->grad,
+                                 .root = SERVER};
+    me->bcast = (gw_collective){.algo = env->algo,
+                                .verb = GW_BCAST,
+                                .lane = env->params,
+                                .base = env->param,
+                                .root = SERVER};
     GW_TRY(gw_env_prepare(env, &me->reduce));
     return gw_env_prepare(env, &me->bcast);
 }
 
 static gw_err ps_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    GW_TRY(gw_plan_run(&me->reduce, s));
+    GW_TRY(gw_collective_run(&me->reduce, s));
     bool server = gw_lane_rank(me->env->grads) == SERVER;
     *u = (gw_update){.grad = me->env->grad, .own = server ? s : (gw_span){s.off, 0}, .scale = 1.0f};
     return GW_OK;
@@ -58,7 +58,7 @@ static gw_err ps_finish(void *p, gw_span s, gw_update *u) {
 
 static gw_err ps_publish(void *p, gw_span s) {
     self *me = p;
-    return gw_plan_run(&me->bcast, s);
+    return gw_collective_run(&me->bcast, s);
 }
 
 static gw_cost ps_cost(const void *p, int64_t exchange) {

@@ -62,8 +62,8 @@ static gw_err sparse_make_lists(self *me, const gw_env *env) {
         return GW_OK;
     GW_TRY(gw_alloc(&me->sums, (size_t)env->n_layers, sizeof *me->sums));
     GW_TRY(gw_alloc(&me->lists, (size_t)env->n_layers, sizeof *me->lists));
-    me->layers.grads.plan.lay_down = sparse_lay_down;
-    me->layers.grads.plan.ctx = me;
+    me->layers.grads.collective.lay_down = sparse_lay_down;
+    me->layers.grads.collective.ctx = me;
     return GW_OK;
 }
 

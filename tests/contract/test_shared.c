@@ -1,8 +1,8 @@
 /* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
 #include "base/mem.h"
+#include "comm/collective.h"
 #include "comm/crew.h"
 #include "comm/lane_parts.h"
-#include "comm/plan.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"
 
@@ -166,18 +166,18 @@ static void rig_down(rig *r) {
 /* The collective several times over n floats; the last result is out[0..n). */
 static void collect(rig *r, gw_verb what, size_t n, float *out) {
     enum { STEPS = 3 };
-    gw_plan plan = {
+    gw_collective c = {
         .algo = &r->algo, .lane = r->lane, .base = r->base, .verb = what, .root = ranks - 1};
     for (int k = 0; k < STEPS; k++) {
         r->lane->ticket++;
         for (size_t i = 0; i < n; i++)
             r->base[SKIP + i] = value(me, i);
         r->base[0] = 12345;
-        CHECK_OK(gw_plan_run(&plan, (gw_span){SKIP, n}));
+        CHECK_OK(gw_collective_run(&c, (gw_span){SKIP, n}));
         CHECK(r->base[0] == 12345, "%s writes outside its span", r->algo.ops->head.name);
     }
     memcpy(out, r->base + SKIP, n * sizeof *out);
-    gw_plan_clear(&plan);
+    gw_collective_clear(&c);
 }
 
 static double sum_of(size_t i) {

@@ -1,7 +1,7 @@
 /* algo=auto: what it measures fits the lane, leaves the lane as it was, and comes back from a table
  * file as it was written; a table that cannot be right is refused in one line. */
+#include "comm/collective.h"
 #include "comm/lane_parts.h"
-#include "comm/plan.h"
 #include "comm/tuning.h"
 #include "mpi/wait.h"
 
@@ -192,12 +192,12 @@ static void obeys_table(const char *path) {
     CHECK_OK(open_algo(&algo, spec, &codec));
     gw_lane *lane = open_lane(&codec, true);
     CHECK_OK(gw_lane_floats(lane, N, &base));
-    gw_plan plan = {.algo = &algo, .lane = lane, .base = base};
+    gw_collective sum = {.algo = &algo, .lane = lane, .base = base};
     static const size_t n[] = {1, 1990, 2010, N}; /* the border: sqrt(4000 * 16000) bytes */
     for (int k = 0; k < 4; k++) {
         for (size_t i = 0; i < n[k]; i++)
             base[i] = 1;
-        CHECK_OK(gw_plan_run(&plan, (gw_span){0, n[k]}));
+        CHECK_OK(gw_collective_run(&sum, (gw_span){0, n[k]}));
         CHECK(base[0] == (float)ranks && base[n[k] - 1] == (float)ranks, "n=%zu", n[k]);
         gw_cost c = gw_algo_cost(&algo, lane, GW_ALLREDUCE, n[k]);
         CHECK((c.messages > 0) == (ranks > 1 && k < 2), "n=%zu: %llu messages", n[k],
@@ -207,7 +207,7 @@ static void obeys_table(const char *path) {
         CHECK(strstr(lane->notes, "up to 7.81 KiB sra, above shm"), "notes: %s", lane->notes);
         CHECK(strstr(lane->choices, ",16000,shm,1e-05,1\n"), "choices: %s", lane->choices);
     }
-    gw_plan_clear(&plan);
+    gw_collective_clear(&sum);
     gw_lane_close(lane);
     gw_algo_close(&algo);
     gw_codec_close(&codec);
