@@ -26,7 +26,7 @@ typedef struct gw_mix {
 } gw_mix;
 
 /** Open the codecs of `spec`, a list, which is kept; of `auto`, which leaves the choice to
- *  select/auto.h, none: n is 0. `framed`: see gw_codec_frame. No communication. GW_ERR_USAGE,
+ *  select/chooser.h, none: n is 0. `framed`: see gw_codec_frame. No communication. GW_ERR_USAGE,
  *  GW_ERR_INPUT, GW_ERR_UNSUPPORTED. */
 gw_err gw_mix_open(gw_mix *out, const gw_spec *spec, bool framed);
 /** A mix of one codec, whatever is next to it. */

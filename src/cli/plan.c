@@ -15,14 +15,14 @@ enum { MOST_VERIFIED = 16 };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
-    {"codecs", GW_OPT_SPECS, GW_AUTO_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
+    {"codecs", GW_OPT_SPECS, GW_CHOOSER_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare"},
     {"algos", GW_OPT_SPECS, "", 0, 0, NULL, "ALGO;ALGO..",
      "algorithms to compare, where --comm names none [all]"},
     {"budget", GW_OPT_TIME, "5", 1e-3, 3600, NULL, NULL, "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
      "recommend compression for a larger gain only"},
     GW_RIG_OPTS,
-    {"top", GW_OPT_INT, "15", 1, GW_AUTO_MOST, NULL, "N", "rows of the table"},
+    {"top", GW_OPT_INT, "15", 1, GW_CHOOSER_MOST, NULL, "N", "rows of the table"},
     {"verify", GW_OPT_INT, "0", 0, MOST_VERIFIED, NULL, "N",
      "measure steps of the choice, the best of each codec and the best others, N in all"},
     {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
@@ -71,14 +71,14 @@ static gw_err plan_prepare(gw_bench_run *run) {
     gw_mix none_yet = {.framed = p->c.wire_check};
     p->rig.lazy = p->c.lazy;
     GW_TRY(gw_session_new(&p->rig.session, p->c.comm, &none_yet, p->c.feedback));
-    GW_TRY(gw_auto_open(&p->rig.choice, p->rig.session, &p->c, a, false));
+    GW_TRY(gw_chooser_open(&p->rig.choice, p->rig.session, &p->c, a, false));
     run->level = gw_session_thread_level(p->rig.session);
     return GW_OK;
 }
 
 /* ---- verifying ---- */
 
-static bool first_of_codec(const gw_auto *a, int i) {
+static bool first_of_codec(const gw_chooser *a, int i) {
     for (int j = 0; j < i; j++)
         if (strcmp(a->candidate[j].codec, a->candidate[i].codec) == 0)
             return false;
@@ -86,7 +86,7 @@ static bool first_of_codec(const gw_auto *a, int i) {
 }
 
 /* The choice, then the best of each codec, then whatever is predicted fastest. */
-static void choose_trials(plan *p, gw_auto *a, int most) {
+static void choose_trials(plan *p, gw_chooser *a, int most) {
     if (most > 0)
         p->trial[p->n++].of = &a->candidate[a->chosen];
     for (int others = 0; others < 2; others++)
@@ -97,7 +97,7 @@ static void choose_trials(plan *p, gw_auto *a, int most) {
 
 static gw_err open_trial(plan *p, trial *t) {
     t->rig.lazy = p->c.lazy;
-    GW_TRY(gw_agree(p->place->comm, gw_auto_session(p->rig.choice, t->of, &t->rig.session)));
+    GW_TRY(gw_agree(p->place->comm, gw_chooser_session(p->rig.choice, t->of, &t->rig.session)));
     GW_TRY(gw_rig_open(&t->rig, &p->setup));
     return gw_rig_start(&t->rig, &p->setup);
 }
@@ -123,7 +123,7 @@ static gw_err take_turns(plan *p) {
     return GW_OK;
 }
 
-static gw_err plan_verify(plan *p, gw_auto *a, bool *own) {
+static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
     choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
     for (int i = 0; i < p->n; i++)
         GW_TRY(open_trial(p, &p->trial[i]));
@@ -136,7 +136,7 @@ static gw_err plan_verify(plan *p, gw_auto *a, bool *own) {
 
 /* ---- results; rank 0 ---- */
 
-static void print_row(const gw_auto *a, int i) {
+static void print_row(const gw_chooser *a, int i) {
     const gw_candidate *c = &a->candidate[i];
     const gw_forecast *f = &c->forecast;
     printf("%c %-18s %-14s %-3s %10.3f %10.3f %10.3f %10.3f %11.0f", i == a->chosen ? '*' : ' ',
@@ -147,7 +147,7 @@ static void print_row(const gw_auto *a, int i) {
     printf("\n");
 }
 
-static void print_table(const plan *p, const gw_auto *a) {
+static void print_table(const plan *p, const gw_chooser *a) {
     int top = (int)gw_args_int(p->args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
@@ -160,7 +160,7 @@ static void print_table(const plan *p, const gw_auto *a) {
 }
 
 /* The recommended exchange in every mode. */
-static gw_bound_parts bound_parts(const plan *p, const gw_auto *a) {
+static gw_bound_parts bound_parts(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     gw_forecast x = gw_forecast_exchange(&c->way, gw_model_size(p->rig.model), a->nodes > 1);
     return (gw_bound_parts){.local = a->local,
@@ -173,7 +173,7 @@ static gw_bound_parts bound_parts(const plan *p, const gw_auto *a) {
                             .update_share = 1};
 }
 
-static void print_bounds(const plan *p, const gw_auto *a) {
+static void print_bounds(const plan *p, const gw_chooser *a) {
     gw_bound_parts b = bound_parts(p, a);
     printf("\nbound of a step by mode, %s over %s: computation %.3f ms, wire %.3f, transport ",
            a->candidate[a->chosen].codec, a->candidate[a->chosen].algo,
@@ -188,7 +188,7 @@ static void print_bounds(const plan *p, const gw_auto *a) {
 }
 
 /* What the user gave that `train` takes too. */
-static void print_command(const plan *p, const gw_auto *a) {
+static void print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     const gw_spec *comm = p->c.comm;
     printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
@@ -196,7 +196,7 @@ static void print_command(const plan *p, const gw_auto *a) {
         if (gw_args_given(p->args, o->name) && strcmp(o->name, "comm") != 0)
             printf(" --%s '%s'", o->name, gw_args_text(p->args, o->name));
     printf(" --comm '%s", comm->text);
-    if (!gw_auto_named(a))
+    if (!gw_chooser_named(a))
         printf("%calgo=(%s)", comm->n_args ? ',' : ':', c->algo);
     printf("' --compress '%s'\n", c->codec);
     if (a->chosen != 0)
@@ -205,7 +205,7 @@ static void print_command(const plan *p, const gw_auto *a) {
                100 * (1 - a->candidate[0].forecast.step_s / c->forecast.step_s), 100 * a->margin);
 }
 
-static void print_verdict(const plan *p, const gw_auto *a) {
+static void print_verdict(const plan *p, const gw_chooser *a) {
     double best = INFINITY, worst = 1;
     for (int i = 0; i < p->n; i++) {
         double measured = p->trial[i].of->measured_s;
@@ -223,7 +223,7 @@ static void print_verdict(const plan *p, const gw_auto *a) {
 
 static void plan_report(gw_bench_run *run) {
     plan *p = &the;
-    const gw_auto *a = p->rig.choice;
+    const gw_chooser *a = p->rig.choice;
     gw_bench_place_say(p->place, "plan of a training step");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
            gw_model_size(p->rig.model), p->rig.global, p->rig.session->strategy.ops->head.name,
@@ -235,7 +235,7 @@ static void plan_report(gw_bench_run *run) {
     print_command(p, a);
     gw_bound_parts parts = bound_parts(p, a);
     json_decref(run->results);
-    run->results = gw_auto_json(a);
+    run->results = gw_chooser_json(a);
     json_object_set_new(run->results, "bound", gw_bound_json(&parts));
 }
 

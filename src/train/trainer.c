@@ -324,8 +324,8 @@ static gw_err trainer_check(gw_trainer *t) {
     return GW_OK;
 }
 
-gw_err gw_train(const gw_train_config *config, gw_session *session, gw_auto *choice, MPI_Comm comm,
-                void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
+gw_err gw_train(const gw_train_config *config, gw_session *session, gw_chooser *choice,
+                MPI_Comm comm, void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own) {
     gw_trainer t = {.c = config,
                     .choice = choice,

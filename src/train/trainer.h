@@ -4,7 +4,7 @@
 
 #include "checkpoint/notes.h"
 #include "run/config.h"
-#include "select/auto.h"
+#include "select/chooser.h"
 #include "train/result.h"
 
 /** How far the run is; handed to the watcher on rank 0 before the first step, after steps and after
@@ -28,12 +28,12 @@ typedef struct gw_train_status {
 } gw_train_status;
 
 /** Collective. `session` and `choice` (NULL: nothing is to be chosen or predicted) as
- *  gw_auto_open makes them. `watch` (NULL: none) is called on rank 0 outside the batches. Every
+ *  gw_chooser_open makes them. `watch` (NULL: none) is called on rank 0 outside the batches. Every
  * rank returns the same error for whatever goes wrong before the first step and between epochs; an
  * error inside a step is the failing rank's own, and *own is set: end the job with MPI_Abort then,
  * as with any error that gw_err_alone knows. */
-gw_err gw_train(const gw_train_config *config, gw_session *session, gw_auto *choice, MPI_Comm comm,
-                void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
+gw_err gw_train(const gw_train_config *config, gw_session *session, gw_chooser *choice,
+                MPI_Comm comm, void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own);
 
 #endif

@@ -2,7 +2,7 @@
 #include "train/trainer_parts.h"
 
 #include "mpi/wait.h"
-#include "select/auto.h"
+#include "select/chooser.h"
 #include "trace/trace.h"
 
 #include <string.h>

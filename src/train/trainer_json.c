@@ -11,7 +11,7 @@
 #include "machine/host.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
-#include "select/auto.h"
+#include "select/chooser.h"
 #include "train/restart.h"
 
 #include <jansson.h>
@@ -234,7 +234,7 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names) {
         machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),
         gw_products_json(&t->products), gw_work_json(&work), gw_bound_run_json(&t->bound),
         gw_memory_papi_json(t->memory), run_sources(t),
-        t->choice ? gw_auto_json(t->choice) : json_null(), run_overhead(c, r),
+        t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
         gw_checkpoints_json(c, r), gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier),
         interruptions, run_results(t));
     if (!run)

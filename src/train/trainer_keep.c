@@ -20,7 +20,7 @@ static void pass_on_warning(gw_trainer *t) {
 }
 
 gw_facts_of gw_trainer_facts(const gw_trainer *t) {
-    const gw_candidate *c = gw_auto_choice(t->choice);
+    const gw_candidate *c = gw_chooser_choice(t->choice);
     return (gw_facts_of){.c = t->c,
                          .codec = c ? c->codec : NULL,
                          .algo = c ? c->algo : NULL,

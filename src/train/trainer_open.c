@@ -8,7 +8,7 @@
 #include "prof/clock.h"
 #include "prof/matrix.h"
 #include "run/signals.h"
-#include "select/auto.h"
+#include "select/chooser.h"
 #include "trace/trace.h"
 
 #include <math.h>
@@ -124,15 +124,15 @@ static gw_err opening_choose(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
-    gw_auto_job job = {.check = t->c->check,
-                       .nodes = t->nodes,
-                       .rehearsal = {&t->stepper, opening_rehearse, t, t->comm},
-                       .lazy = t->c->lazy,
-                       .yield = t->oversubscribed,
-                       .seed = t->c->seed,
-                       .codec = t->resume.codec,
-                       .algo = t->resume.algo};
-    return gw_auto_settle(t->choice, &job);
+    gw_chooser_job job = {.check = t->c->check,
+                          .nodes = t->nodes,
+                          .rehearsal = {&t->stepper, opening_rehearse, t, t->comm},
+                          .lazy = t->c->lazy,
+                          .yield = t->oversubscribed,
+                          .seed = t->c->seed,
+                          .codec = t->resume.codec,
+                          .algo = t->resume.algo};
+    return gw_chooser_settle(t->choice, &job);
 }
 
 static gw_err measure_bound(gw_trainer *t) {

@@ -20,8 +20,8 @@
 #include "run/step.h"
 #include "run/vote.h"
 #include "run/work.h"
-#include "select/auto.h"
 #include "select/bound_measure.h"
+#include "select/chooser.h"
 #include "train/memory.h"
 #include "train/runfolder.h"
 #include "train/trainer.h"
@@ -44,7 +44,7 @@ typedef struct gw_trainer {
     gw_optimizer *optimizer;
     gw_sampler *sampler;
     gw_session *session;
-    gw_auto *choice; /* NULL: nothing is to be chosen or predicted */
+    gw_chooser *choice; /* NULL: nothing is to be chosen or predicted */
     gw_stepper stepper;
     gw_products products;
     int rehearsed; /* steps */

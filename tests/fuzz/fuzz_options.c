@@ -12,7 +12,7 @@
 #include "counters/group.h"
 #include "data/synthetic.h"
 #include "machine/ceilings_file.h"
-#include "select/auto.h"
+#include "select/chooser.h"
 
 #include <math.h>
 #include <string.h>
@@ -126,7 +126,7 @@ static void read_session(char *text) {
     gw_spec *entry = NULL, *list = NULL;
     gw_mix mix;
     gw_session *s = NULL;
-    gw_auto *choice = NULL;
+    gw_chooser *choice = NULL;
     gw_err e = gw_spec_parse(&entry, "test", "comm", comm, GW_SPEC_ONE);
     if (e == GW_OK)
         e = gw_spec_parse(&list, "test", "compress", compress ? compress : "none", GW_SPEC_LIST);
@@ -139,9 +139,9 @@ static void read_session(char *text) {
     if (e == GW_OK)
         e = gw_session_new(&s, entry, &mix, c.feedback);
     if (e == GW_OK)
-        e = gw_auto_open(&choice, s, &c, NULL, false);
+        e = gw_chooser_open(&choice, s, &c, NULL, false);
     gw_fuzz_answer(e);
-    gw_auto_free(choice);
+    gw_chooser_free(choice);
     gw_session_free(s);
     gw_spec_free(entry);
     gw_spec_free(list);

@@ -32,7 +32,7 @@ static struct {
     gw_train_config c;
     gw_group_choice *counters;
     gw_session *session;
-    gw_auto *choice;
+    gw_chooser *choice;
     gw_train_result result;
 } b;
 
@@ -50,7 +50,7 @@ static gw_err overhead_prepare(gw_bench_run *run) {
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, b.c.compress, b.c.wire_check));
     GW_TRY(gw_session_new(&b.session, b.c.comm, &mix, b.c.feedback));
-    GW_TRY(gw_auto_open(&b.choice, b.session, &b.c, NULL, false));
+    GW_TRY(gw_chooser_open(&b.choice, b.session, &b.c, NULL, false));
     run->level = gw_session_thread_level(b.session);
     return GW_OK;
 }
@@ -80,7 +80,7 @@ static void overhead_report(gw_bench_run *run) {
 }
 
 static void overhead_release(void) {
-    gw_auto_free(b.choice);
+    gw_chooser_free(b.choice);
     gw_session_free(b.session);
     free(b.counters);
 }

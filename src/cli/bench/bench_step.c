@@ -107,7 +107,7 @@ static gw_err add_config(const gw_spec *item, int *level) {
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, one->c.compress, one->c.wire_check));
     GW_TRY(gw_session_new(&one->rig.session, one->c.comm, &mix, one->c.feedback));
-    GW_TRY(gw_auto_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
+    GW_TRY(gw_chooser_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
     int needs = gw_session_thread_level(one->rig.session);
     *level = needs > *level ? needs : *level;
     return GW_OK;
@@ -233,7 +233,7 @@ static void print_parts(void) {
 }
 
 static double step_report_one(config *one, double first_s, json_t *rows) {
-    gw_auto *choice = one->rig.choice;
+    gw_chooser *choice = one->rig.choice;
     const gw_bound_run *bound = &one->bound;
     gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
     double bound_s = bound->measured ? gw_bound_step(&bound->parts, bound->mode) : NAN, part[PARTS];
@@ -251,7 +251,7 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
     if (choice)
         choice->measured_s = s.median;
     gw_json_add(row, "bound:o forecast:o", gw_bound_run_json(bound),
-                choice ? gw_auto_json(choice) : json_null());
+                choice ? gw_chooser_json(choice) : json_null());
     return s.median;
 }
 

@@ -80,12 +80,12 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                                   .adds = s->adds};
     if (s->products->threads == 0)
         GW_TRY(gw_products_open(s->products, &products));
-    gw_auto_job job = {.rehearsal = {&r->stepper, rig_rehearse, r, s->place->comm},
-                       .nodes = place.nodes,
-                       .lazy = r->lazy,
-                       .yield = r->yield,
-                       .seed = s->c->seed};
-    return gw_auto_settle(r->choice, &job);
+    gw_chooser_job job = {.rehearsal = {&r->stepper, rig_rehearse, r, s->place->comm},
+                          .nodes = place.nodes,
+                          .lazy = r->lazy,
+                          .yield = r->yield,
+                          .seed = s->c->seed};
+    return gw_chooser_settle(r->choice, &job);
 }
 
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
@@ -178,7 +178,7 @@ gw_err gw_rig_take_turns(gw_rig_turns *t) {
 }
 
 void gw_rig_free(gw_rig *r) {
-    gw_auto_free(r->choice);
+    gw_chooser_free(r->choice);
     gw_session_free(r->session);
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);

@@ -7,12 +7,12 @@
 #include "machine/products.h"
 #include "run/config.h"
 #include "run/step.h"
-#include "select/auto.h"
 #include "select/bound_measure.h"
+#include "select/chooser.h"
 
 typedef struct gw_rig {
     gw_session *session;
-    gw_auto *choice; /* NULL: the codec was named */
+    gw_chooser *choice; /* NULL: the codec was named */
     bool lazy;
     bool yield; /* with its helpers there are more threads than CPUs */
     gw_model *model;

@@ -121,7 +121,7 @@ typedef struct job {
     const gw_args *args;
     gw_train_config config;
     gw_session *session;
-    gw_auto *choice;
+    gw_chooser *choice;
     gw_group_choice *counters; /* NULL: none */
     char *command;
     gw_train_teller teller;
@@ -182,7 +182,7 @@ static gw_err read_config(job *j) {
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
     GW_TRY(gw_session_new(&j->session, c->comm, &mix, c->feedback));
-    GW_TRY(gw_auto_open(&j->choice, j->session, c, NULL, gw_args_flag(a, "forecast")));
+    GW_TRY(gw_chooser_open(&j->choice, j->session, c, NULL, gw_args_flag(a, "forecast")));
     j->teller = (gw_train_teller){.config = c,
                                   .session = j->session,
                                   .choice = j->choice,
@@ -236,7 +236,7 @@ static int train_run(const gw_args *args, int argc, char **argv) {
     if (j.signal)
         status = 128 + j.signal; /* as the shell says of whom a signal ended */
     gw_watchdog_close();
-    gw_auto_free(j.choice);
+    gw_chooser_free(j.choice);
     gw_session_free(j.session);
     free(j.counters);
     free(j.command);

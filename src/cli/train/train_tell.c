@@ -3,7 +3,7 @@
 #include "machine/gauge.h"
 #include "nn/gemm.h"
 #include "run/checks.h"
-#include "select/auto.h"
+#include "select/chooser.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void say_start(const gw_train_teller *t, const gw_train_status *s) {
     put_place(t, s->ranks);
     printf("; %s over %s, %s%s; GEMM by %s\n", t->session->strategy.ops->head.name,
            t->session->mix.algo->ops->head.name,
-           gw_auto_chooses(t->choice) ? t->session->mix.codec->spec : c->compress->text,
+           gw_chooser_chooses(t->choice) ? t->session->mix.codec->spec : c->compress->text,
            feedback_text(t), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
@@ -160,10 +160,10 @@ static void say_overhead(const gw_overhead *o) {
     printf(", by %d pairs of steps with and without probes\n", o->pairs);
 }
 
-static void say_forecast(const gw_auto *a) {
+static void say_forecast(const gw_chooser *a) {
     if (a)
-        printf("predicted step %.1f us: %.2f of the measured\n", gw_auto_predicted(a) * 1e6,
-               gw_auto_predicted(a) / a->measured_s);
+        printf("predicted step %.1f us: %.2f of the measured\n", gw_chooser_predicted(a) * 1e6,
+               gw_chooser_predicted(a) / a->measured_s);
 }
 
 static void say_bound(const gw_train_result *r) {

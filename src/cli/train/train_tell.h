@@ -7,10 +7,10 @@
 typedef struct gw_train_teller {
     const gw_train_config *config;
     const gw_session *session;
-    const gw_auto *choice; /* NULL: nothing is chosen or predicted */
-    bool quiet;            /* errors only, and why a run was stopped */
-    bool terminal;         /* one line is written over and over */
-    double last_s;         /* of the run, when progress was last shown */
+    const gw_chooser *choice; /* NULL: nothing is chosen or predicted */
+    bool quiet;               /* errors only, and why a run was stopped */
+    bool terminal;            /* one line is written over and over */
+    double last_s;            /* of the run, when progress was last shown */
 } gw_train_teller;
 
 /** The watcher of gw_train; its context is a gw_train_teller. */

@@ -1,5 +1,5 @@
 /* Measuring, predicting and choosing on the ranks. */
-#include "select/auto_parts.h"
+#include "select/chooser_parts.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -14,21 +14,22 @@
 
 /* ---- the step's shape ---- */
 
-static gw_err shape_parts(gw_auto *a, gw_shape *shape, size_t n, gw_span **parts) {
-    const gw_auto_known *known = gw_auto_known_of(a->strategy);
-    bool split = known->parts == GW_AUTO_WHOLE && shape->lazy;
-    gw_auto_pattern p = split ? GW_AUTO_LAYERS : known->parts;
+static gw_err shape_parts(gw_chooser *a, gw_shape *shape, size_t n, gw_span **parts) {
+    const gw_chooser_known *known = gw_chooser_known_of(a->strategy);
+    bool split = known->parts == GW_CHOOSER_WHOLE && shape->lazy;
+    gw_chooser_pattern p = split ? GW_CHOOSER_LAYERS : known->parts;
     shape->overlapped = known->overlapped;
     gw_buckets cut = {.n = n, .each = n, .count = 1};
-    if (p == GW_AUTO_BUCKETS)
+    if (p == GW_CHOOSER_BUCKETS)
         cut = gw_buckets_cut(n, gw_args_bytes(a->strategy->args, "bucket"));
-    int count = p == GW_AUTO_LAYERS ? shape->n_layers : cut.count;
+    int count = p == GW_CHOOSER_LAYERS ? shape->n_layers : cut.count;
     if (count > GW_FORECAST_PARTS)
         return gw_fail(GW_ERR_USAGE, "%s: more than %d buckets: use larger ones",
                        a->strategy->ops->head.name, GW_FORECAST_PARTS);
     GW_TRY(gw_alloc(parts, (size_t)count, sizeof **parts));
     for (int i = 0; i < count; i++)
-        (*parts)[i] = p == GW_AUTO_LAYERS ? shape->layers[count - 1 - i] : gw_buckets_span(&cut, i);
+        (*parts)[i] =
+            p == GW_CHOOSER_LAYERS ? shape->layers[count - 1 - i] : gw_buckets_span(&cut, i);
     shape->parts = *parts;
     shape->n_parts = count;
     return GW_OK;
@@ -93,7 +94,7 @@ static bool carries(const gw_algo_survey *s, const gw_codec *codec) {
 }
 
 typedef struct run {
-    gw_auto *a;
+    gw_chooser *a;
     const gw_shape *shape;
     MPI_Comm comm;
     size_t n;
@@ -103,20 +104,20 @@ typedef struct run {
 static gw_err count_candidates(const run *r, const gw_codec *codec) {
     for (int i = 0; i < r->a->n_algos; i++) {
         bool ok;
-        GW_TRY(gw_auto_combine(r->a, codec, &r->a->algo[i].spec, &ok));
+        GW_TRY(gw_chooser_combine(r->a, codec, &r->a->algo[i].spec, &ok));
         r->a->n += ok;
     }
     return GW_OK;
 }
 
 static gw_err add_candidates(const run *r, gw_codec *codec, int nth) {
-    gw_auto *a = r->a;
+    gw_chooser *a = r->a;
     gw_codec_price price[MOST_PRICES];
-    int n_prices = 0, which[GW_AUTO_MOST], of[GW_AUTO_MOST], found = 0;
+    int n_prices = 0, which[GW_CHOOSER_MOST], of[GW_CHOOSER_MOST], found = 0;
     size_t longest = longest_part(r->shape);
-    for (int i = 0; i < a->n_algos && a->n + found < GW_AUTO_MOST; i++) {
+    for (int i = 0; i < a->n_algos && a->n + found < GW_CHOOSER_MOST; i++) {
         bool ok;
-        GW_TRY(gw_auto_combine(a, codec, &a->algo[i].spec, &ok));
+        GW_TRY(gw_chooser_combine(a, codec, &a->algo[i].spec, &ok));
         if (!ok || !carries(&a->algo[i], codec))
             continue;
         of[found] = i;
@@ -142,7 +143,7 @@ static gw_err add_candidates(const run *r, gw_codec *codec, int nth) {
 static gw_err one_codec(const run *r, int nth, bool momentum) {
     gw_mix mix;
     gw_codec *codec = mix.codec;
-    const gw_auto *a = r->a;
+    const gw_chooser *a = r->a;
     gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->wire_check));
     bool loses = momentum && a->default_codecs && gw_residuals_kept("auto", codec->caps);
     r->a->dropped |= loses;
@@ -162,7 +163,7 @@ static int shorter_first(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void say(gw_auto *a) {
+static void say(gw_chooser *a) {
     const gw_candidate *best = &a->candidate[a->chosen];
     int at = gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms; next",
                            best->codec, best->algo, best->forecast.step_s * 1e3);
@@ -185,7 +186,7 @@ static void say(gw_auto *a) {
                       "; no gain above %.3g%% by compressing", 100 * a->margin);
 }
 
-static gw_err nothing_left(const gw_auto *a) {
+static gw_err nothing_left(const gw_chooser *a) {
     if (a->named)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--forecast: %s cannot be measured apart from a run on these %d ranks: "
@@ -199,8 +200,8 @@ static gw_err nothing_left(const gw_auto *a) {
 }
 
 /* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
-static gw_err choose(gw_auto *a, MPI_Comm comm) {
-    double step_s[GW_AUTO_MOST];
+static gw_err choose(gw_chooser *a, MPI_Comm comm) {
+    double step_s[GW_CHOOSER_MOST];
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
     qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, shorter_first);
     for (int i = 0; i < a->n; i++) {
@@ -220,7 +221,7 @@ static gw_err choose(gw_auto *a, MPI_Comm comm) {
 }
 
 /* hier on one node is shm. */
-static void drop_doubles(gw_auto *a) {
+static void drop_doubles(gw_chooser *a) {
     for (int i = 0; i < a->n_algos && a->nodes == 1 && a->n_algos > 1 && !a->algos; i++)
         if (strcmp(a->algo[i].spec.text, "hier") == 0) {
             memmove(&a->algo[i], &a->algo[i + 1], (size_t)(a->n_algos - i - 1) * sizeof *a->algo);
@@ -231,20 +232,20 @@ static void drop_doubles(gw_auto *a) {
 /* Floats: 32 MiB, above which no cache bends the line any more and memory would be wasted. */
 enum { LONGEST = 8 << 20 };
 
-static gw_err try_codecs(const run *r, const gw_auto_job *job) {
+static gw_err try_codecs(const run *r, const gw_chooser_job *job) {
     bool momentum = gw_optimizer_momentum(job->rehearsal.stepper->optimizer);
     for (int i = 0; i < r->a->n_codecs; i++)
         GW_TRY(one_codec(r, i, momentum));
     return GW_OK;
 }
 
-static gw_err check(gw_auto *a, const gw_auto_job *job, const gw_shape *shape) {
+static gw_err check(gw_chooser *a, const gw_chooser_job *job, const gw_shape *shape) {
     run r = {.a = a, .shape = shape, .comm = job->rehearsal.comm, .check = true};
     GW_TRY(try_codecs(&r, job));
     return a->n > 0 ? GW_OK : nothing_left(a);
 }
 
-static gw_err measure(gw_auto *a, const gw_auto_job *job, gw_shape *shape) {
+static gw_err measure(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape) {
     MPI_Comm comm = job->rehearsal.comm;
     size_t n = gw_model_size(job->rehearsal.stepper->model), longest = longest_part(shape);
     gw_survey_place place = {.comm = comm,
@@ -260,7 +261,7 @@ static gw_err measure(gw_auto *a, const gw_auto_job *job, gw_shape *shape) {
     return choose(a, comm);
 }
 
-gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job) {
+gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     gw_model *model = job->rehearsal.stepper->model;
     MPI_Comm comm = job->rehearsal.comm;
     size_t n = gw_model_size(model);
@@ -276,7 +277,7 @@ gw_err gw_auto_run(gw_auto *a, const gw_auto_job *job) {
     if (e == GW_OK)
         e = gw_alloc(&a->gradient, n, sizeof(float));
     if (e == GW_OK)
-        e = gw_alloc(&a->candidate, GW_AUTO_MOST, sizeof *a->candidate);
+        e = gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate);
     if (e == GW_OK)
         e = shape_parts(a, &shape, n, &parts);
     e = gw_agree(comm, e);

@@ -1,5 +1,5 @@
 /* What the cost model predicted and from what, as JSON. */
-#include "select/auto.h"
+#include "select/chooser.h"
 
 #include "base/json.h"
 
@@ -20,7 +20,7 @@ static json_t *codings(const double x[GW_CODINGS]) {
                      x[GW_CODING_SUM]);
 }
 
-static json_t *algorithms(const gw_auto *a) {
+static json_t *algorithms(const gw_chooser *a) {
     json_t *all = json_array();
     for (int i = 0; i < a->n_algos; i++) {
         const gw_algo_survey *s = &a->algo[i];
@@ -42,7 +42,7 @@ static json_t *candidate(const gw_candidate *c) {
                      codings(c->way.price), "measured_step_s", gw_json_number(c->measured_s));
 }
 
-json_t *gw_auto_json(const gw_auto *a) {
+json_t *gw_chooser_json(const gw_chooser *a) {
     json_t *all = json_array();
     for (int i = 0; i < a->n; i++)
         json_array_append_new(all, candidate(&a->candidate[i]));

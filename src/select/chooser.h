@@ -5,8 +5,8 @@
  *  algorithm that can carry it under the strategy, and the shortest predicted step
  *  (select/forecast.h) wins; but `none` does unless the gain exceeds the margin. All ranks choose by
  *  the same reduced figures, so alike. */
-#ifndef GW_SELECT_AUTO_H
-#define GW_SELECT_AUTO_H
+#ifndef GW_SELECT_CHOOSER_H
+#define GW_SELECT_CHOOSER_H
 
 #include "comm/strategy.h"
 #include "run/config.h"
@@ -17,13 +17,13 @@
 
 /** Codecs that keep the accuracy of uncompressed training by their defaults. Biased ones do with
  *  error feedback and plain SGD, but lose with momentum: left out of the default there. */
-#define GW_AUTO_CODECS "none;fp16;qsgd:bits=8;qsgd:bits=4;topk:ratio=0.01"
+#define GW_CHOOSER_CODECS "none;fp16;qsgd:bits=8;qsgd:bits=4;topk:ratio=0.01"
 
-enum { GW_AUTO_MOST = 512 };
+enum { GW_CHOOSER_MOST = 512 };
 
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
-    int nth_codec, nth_algo;  /* of gw_auto's */
+    int nth_codec, nth_algo;  /* of gw_chooser's */
     const char *codec, *algo; /* their specs */
     bool feedback, plain;     /* plain: no compression, frames aside */
     gw_way way;
@@ -31,7 +31,7 @@ typedef struct gw_candidate {
     double measured_s; /* of a step; NaN: not measured */
 } gw_candidate;
 
-typedef struct gw_auto {
+typedef struct gw_chooser {
     gw_args *args; /* of the spec; NULL: somebody else's */
     gw_spec codec[GW_SPEC_ITEMS];
     int n_codecs;
@@ -43,7 +43,7 @@ typedef struct gw_auto {
     gw_session *session;
     const gw_strategy *strategy;   /* the session's */
     const gw_train_config *config; /* what it was made of */
-    /* after gw_auto_settle: */
+    /* after gw_chooser_settle: */
     gw_local local;
     gw_algo_survey *algo;
     int n_algos;
@@ -53,7 +53,7 @@ typedef struct gw_auto {
     double measured_s; /* the run's step, for the report; NaN: not yet */
     float *params, *gradient;
     char why[512]; /* the choice in a line */
-} gw_auto;
+} gw_chooser;
 
 /** For a session that has been made of c->comm, c->compress and c->feedback; no MPI call. Where it
  *  has no codec, *out chooses one among what c->compress lists, which is `auto`, or, if not NULL,
@@ -61,41 +61,41 @@ typedef struct gw_auto {
  *  the step of the codec named. Free it. GW_ERR_USAGE: a malformed spec, a codec or an algorithm that
  *  does not exist. GW_ERR_UNSUPPORTED: nothing of it can be
  *  combined, or the cost model does not know it. */
-gw_err gw_auto_open(gw_auto **out, gw_session *session, const gw_train_config *c,
-                    const gw_args *args, bool forecast);
-void gw_auto_free(gw_auto *a);
+gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_config *c,
+                       const gw_args *args, bool forecast);
+void gw_chooser_free(gw_chooser *a);
 
-/** After gw_auto_settle: a session of a candidate's own, beside the one chosen for. */
-gw_err gw_auto_session(const gw_auto *a, const gw_candidate *c, gw_session **out);
+/** After gw_chooser_settle: a session of a candidate's own, beside the one chosen for. */
+gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out);
 
 /** The algorithm that the strategy's own option names, so that only the codec is chosen; or NULL. */
-const gw_spec *gw_auto_named(const gw_auto *a);
+const gw_spec *gw_chooser_named(const gw_chooser *a);
 
-typedef struct gw_auto_job {
+typedef struct gw_chooser_job {
     gw_rehearsal rehearsal;
     int nodes; /* that the ranks are on: those of one exchange through its memory */
     bool lazy, yield;
     bool check; /* see only whether there is anything to choose among; measure nothing */
     uint64_t seed;
     const char *codec, *algo; /* the choice of an earlier start of the run; NULL: none */
-} gw_auto_job;
+} gw_chooser_job;
 
 /** Collective, before gw_session_open: measure, predict, choose - or, with job->codec, choose that
  *  again - and bind the session. Afterwards the model works on a->params and a->gradient, as
  *  gw_survey_step leaves it; they live as long as `a`. Nothing to do where `a` is NULL.
  *  GW_ERR_UNSUPPORTED: job->codec is no candidate any more. */
-gw_err gw_auto_settle(gw_auto *a, const gw_auto_job *job);
+gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job);
 
 /** Does it choose the codec, rather than predict, or is it NULL? */
-bool gw_auto_chooses(const gw_auto *a);
+bool gw_chooser_chooses(const gw_chooser *a);
 
 /** What it chose; NULL: nothing yet, or it only predicts, or `a` is NULL. */
-const gw_candidate *gw_auto_choice(const gw_auto *a);
+const gw_candidate *gw_chooser_choice(const gw_chooser *a);
 
-/** After gw_auto_settle: the predicted step of what was chosen, seconds. */
-double gw_auto_predicted(const gw_auto *a);
+/** After gw_chooser_settle: the predicted step of what was chosen, seconds. */
+double gw_chooser_predicted(const gw_chooser *a);
 
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
-json_t *gw_auto_json(const gw_auto *a);
+json_t *gw_chooser_json(const gw_chooser *a);
 
 #endif

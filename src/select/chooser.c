@@ -1,5 +1,5 @@
 /* What --compress auto may choose among, read and checked before MPI starts. */
-#include "select/auto_parts.h"
+#include "select/chooser_parts.h"
 
 #include "base/mem.h"
 #include "mpi/agree.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const gw_opt opts[] = {
-    {"codecs", GW_OPT_SPECS, GW_AUTO_CODECS, 0, 0, NULL, "(A;B;..)", "codecs to choose among"},
+    {"codecs", GW_OPT_SPECS, GW_CHOOSER_CODECS, 0, 0, NULL, "(A;B;..)", "codecs to choose among"},
     {"algos", GW_OPT_SPECS, "", 0, 0, NULL, "(A;B;..)",
      "algorithms to choose among, where the strategy names none"},
     {"budget", GW_OPT_TIME, "3", 1e-3, 3600, NULL, NULL, "time to measure algorithms in"},
@@ -19,12 +19,12 @@ static const gw_opt opts[] = {
 
 /* ---- strategies that the model knows ---- */
 
-static const gw_auto_known known[] = {{"allreduce", GW_AUTO_WHOLE, false},
-                                      {"iallreduce", GW_AUTO_BUCKETS, true},
-                                      {"sparse", GW_AUTO_LAYERS, true}};
+static const gw_chooser_known known[] = {{"allreduce", GW_CHOOSER_WHOLE, false},
+                                         {"iallreduce", GW_CHOOSER_BUCKETS, true},
+                                         {"sparse", GW_CHOOSER_LAYERS, true}};
 enum { KNOWN = sizeof known / sizeof *known };
 
-const gw_auto_known *gw_auto_known_of(const gw_strategy *s) {
+const gw_chooser_known *gw_chooser_known_of(const gw_strategy *s) {
     for (int i = 0; i < KNOWN; i++)
         if (strcmp(s->ops->head.name, known[i].name) == 0)
             return &known[i];
@@ -32,10 +32,10 @@ const gw_auto_known *gw_auto_known_of(const gw_strategy *s) {
 }
 
 /* What the cost model can tell nothing of. */
-static gw_err check_known(const gw_auto *a) {
+static gw_err check_known(const gw_chooser *a) {
     const char *feedback = a->config->feedback, *who = a->named ? "--forecast" : "--compress auto";
     const char *instead = a->named ? "remove --forecast" : "name a codec";
-    if (!gw_auto_known_of(a->strategy))
+    if (!gw_chooser_known_of(a->strategy))
         return gw_fail(
             GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, %s and %s, not %s: %s",
             who, known[0].name, known[1].name, known[2].name, a->strategy->ops->head.name, instead);
@@ -47,34 +47,34 @@ static gw_err check_known(const gw_auto *a) {
 
 /* ---- reading ---- */
 
-const gw_spec *gw_auto_named(const gw_auto *a) {
+const gw_spec *gw_chooser_named(const gw_chooser *a) {
     return gw_args_spec(a->strategy->args, "algo");
 }
 
-static gw_err read_lists(gw_auto *a, const gw_args *args) {
+static gw_err read_lists(gw_chooser *a, const gw_args *args) {
     const gw_spec *algos = gw_args_spec(args, "algos");
     a->budget_s = gw_args_real(args, "budget");
     a->margin = gw_args_real(args, "margin");
     a->default_codecs = !gw_args_given(args, "codecs");
     for (const gw_spec *s = gw_args_spec(args, "codecs")->parts; s; s = s->next)
         a->codec[a->n_codecs++] = *s;
-    if (algos && gw_auto_named(a))
+    if (algos && gw_chooser_named(a))
         return gw_fail(GW_ERR_USAGE,
                        "auto: algos=%s: the strategy names its algorithm already (%s): give one "
                        "of the two",
-                       algos->text, gw_auto_named(a)->text);
+                       algos->text, gw_chooser_named(a)->text);
     a->algos = algos ? algos->parts : NULL;
     return GW_OK;
 }
 
 /* The strategy's own, or the session's, or those listed, or all that are no choice themselves. */
-static gw_err name_algos(gw_auto *a) {
+static gw_err name_algos(gw_chooser *a) {
     size_t most = GW_SPEC_ITEMS;
     for (const gw_entry *const *e = gw_algos.entries; *e; e++)
         most++;
     GW_TRY(gw_alloc(&a->algo, most, sizeof *a->algo));
-    if (gw_auto_named(a))
-        a->algo[a->n_algos++].spec = *gw_auto_named(a);
+    if (gw_chooser_named(a))
+        a->algo[a->n_algos++].spec = *gw_chooser_named(a);
     else if (a->named)
         a->algo[a->n_algos++].spec = GW_SPEC_NAMED(a->session->mix.algo->ops->head.name);
     for (const gw_spec *s = a->algos; s; s = s->next)
@@ -87,12 +87,13 @@ static gw_err name_algos(gw_auto *a) {
 
 /* Encodings that drop most values are gathered, unless somebody asked for another way: summed on
  * the way they would be thinned out again at every hop. */
-static bool fits(const gw_auto *a, const gw_codec *codec, const gw_algo *algo) {
-    bool free_choice = !gw_auto_named(a) && !a->algos;
+static bool fits(const gw_chooser *a, const gw_codec *codec, const gw_algo *algo) {
+    bool free_choice = !gw_chooser_named(a) && !a->algos;
     return !(codec->caps & GW_CODEC_SPARSE) || !free_choice || algo->ops->caps & GW_ALGO_ONCE;
 }
 
-gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const gw_spec *spec, bool *ok) {
+gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
+                          bool *ok) {
     gw_algo algo;
     bool fit = false;
     gw_err e = gw_algo_open(&algo, spec, codec);
@@ -105,20 +106,20 @@ gw_err gw_auto_combine(const gw_auto *a, const gw_codec *codec, const gw_spec *s
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
-static gw_err check_codec(const gw_auto *a, const gw_spec *spec, bool *any) {
+static gw_err check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
     gw_mix mix;
     GW_TRY(gw_mix_single(&mix, spec, a->config->wire_check));
     gw_err e = GW_OK;
     for (int i = 0; e == GW_OK && i < a->n_algos; i++) {
         bool ok;
-        e = gw_auto_combine(a, mix.codec, &a->algo[i].spec, &ok);
+        e = gw_chooser_combine(a, mix.codec, &a->algo[i].spec, &ok);
         *any |= ok;
     }
     gw_mix_close(&mix);
     return e;
 }
 
-static gw_err read_all(gw_auto *a, const gw_args *args) {
+static gw_err read_all(gw_chooser *a, const gw_args *args) {
     bool any = false;
     GW_TRY(read_lists(a, args));
     GW_TRY(name_algos(a));
@@ -132,8 +133,8 @@ static gw_err read_all(gw_auto *a, const gw_args *args) {
                    gw_args_text(args, "codecs"), last);
 }
 
-gw_err gw_auto_open(gw_auto **out, gw_session *session, const gw_train_config *c,
-                    const gw_args *args, bool forecast) {
+gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_config *c,
+                       const gw_args *args, bool forecast) {
     int codecs = session->mix.n;
     if (codecs > 0 && !forecast)
         return GW_OK;
@@ -142,7 +143,7 @@ gw_err gw_auto_open(gw_auto **out, gw_session *session, const gw_train_config *c
                        "--forecast: the cost model knows one codec for all tensors, not "
                        "--compress '%s': remove --forecast",
                        c->compress->text);
-    gw_auto *a = NULL;
+    gw_chooser *a = NULL;
     GW_TRY(gw_alloc(&a, 1, sizeof *a));
     *out = a;
     a->session = session;
@@ -161,7 +162,7 @@ gw_err gw_auto_open(gw_auto **out, gw_session *session, const gw_train_config *c
     return name_algos(a);
 }
 
-static gw_err retake(gw_auto *a, const char *codec, const char *algo) {
+static gw_err retake(gw_chooser *a, const char *codec, const char *algo) {
     for (int i = 0; i < a->n; i++) {
         const gw_candidate *c = &a->candidate[i];
         if (strcmp(c->codec, codec) != 0 || strcmp(c->algo, algo) != 0)
@@ -178,44 +179,44 @@ static gw_err retake(gw_auto *a, const char *codec, const char *algo) {
                    codec, algo);
 }
 
-static gw_err auto_bind(const gw_auto *a, const gw_candidate *c, gw_session *s) {
+static gw_err chooser_bind(const gw_chooser *a, const gw_candidate *c, gw_session *s) {
     gw_mix mix;
     GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->wire_check));
     return gw_session_bind(s, &mix, &a->algo[c->nth_algo].spec);
 }
 
-gw_err gw_auto_session(const gw_auto *a, const gw_candidate *c, gw_session **out) {
+gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out) {
     gw_mix none_yet = {.framed = a->config->wire_check};
     GW_TRY(gw_session_new(out, a->config->comm, &none_yet, a->config->feedback));
-    return auto_bind(a, c, *out);
+    return chooser_bind(a, c, *out);
 }
 
-gw_err gw_auto_settle(gw_auto *a, const gw_auto_job *job) {
+gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
     if (!a)
         return GW_OK;
-    GW_TRY(gw_auto_run(a, job));
+    GW_TRY(gw_chooser_run(a, job));
     if (a->named || job->check)
         return GW_OK;
     if (job->codec)
         GW_TRY(retake(a, job->codec, job->algo));
     const gw_candidate *c = &a->candidate[a->chosen];
     a->session->note = a->why;
-    return gw_agree(job->rehearsal.comm, auto_bind(a, c, a->session));
+    return gw_agree(job->rehearsal.comm, chooser_bind(a, c, a->session));
 }
 
-bool gw_auto_chooses(const gw_auto *a) {
+bool gw_chooser_chooses(const gw_chooser *a) {
     return a && !a->named;
 }
 
-const gw_candidate *gw_auto_choice(const gw_auto *a) {
-    return gw_auto_chooses(a) && a->chosen >= 0 ? &a->candidate[a->chosen] : NULL;
+const gw_candidate *gw_chooser_choice(const gw_chooser *a) {
+    return gw_chooser_chooses(a) && a->chosen >= 0 ? &a->candidate[a->chosen] : NULL;
 }
 
-double gw_auto_predicted(const gw_auto *a) {
+double gw_chooser_predicted(const gw_chooser *a) {
     return a->candidate[a->chosen].forecast.step_s;
 }
 
-void gw_auto_free(gw_auto *a) {
+void gw_chooser_free(gw_chooser *a) {
     if (!a)
         return;
     gw_args_free(a->args);
