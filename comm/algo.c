@@ -21,14 +21,14 @@ const gw_registry gw_algos = {.kind = "algorithm",
                               .entries = entries,
                               .needs = needs};
 
-static const char *refusal(const gw_algo *a, const gw_codec *codec) {
+static const char *algo_refusal(const gw_algo *a, const gw_codec *codec) {
     return a->ops->refuses ? a->ops->refuses(a->args, codec) : NULL;
 }
 
 /* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none is
  * formed on the way, where it would be sparse no more; all else errs least where it is encoded
  * twice at most. */
-static const char *fitting(const gw_codec *codec) {
+static const char *algo_default(const gw_codec *codec) {
     return gw_codec_summable(codec)        ? "native"
            : codec->caps & GW_CODEC_SPARSE ? "gathersum"
                                            : "sra";
@@ -37,11 +37,11 @@ static const char *fitting(const gw_codec *codec) {
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     gw_algo a = {0};
     const gw_entry *entry = NULL;
-    spec = spec && *spec->text ? spec : &GW_SPEC_NAMED(fitting(codec)); /* (): none named */
+    spec = spec && *spec->text ? spec : &GW_SPEC_NAMED(algo_default(codec)); /* (): none named */
     GW_TRY(gw_registry_find(&gw_algos, spec->name, &entry));
     GW_TRY(gw_args_of(&a.args, entry->opts, entry->name, spec));
     a.ops = (const gw_algo_ops *)entry; /* head is the first member */
-    const char *why = refusal(&a, codec);
+    const char *why = algo_refusal(&a, codec);
     if (why) {
         gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
                            a.ops->head.name, codec->spec, why);
@@ -81,7 +81,7 @@ gw_err gw_kit_reduce(gw_schedule *s, int root) {
 
 /* Binomial tree: in turn 2^k the ranks below 2^k (counted from the root) hold the data and send it
  * to their partner 2^k above. Encoded once, by the root, and forwarded verbatim. */
-static gw_err kit_bcast(gw_schedule *s, int root) {
+static gw_err algo_kit_bcast(gw_schedule *s, int root) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int ranks = gw_lane_size(lane), slot, step = 1;
@@ -173,7 +173,7 @@ gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root
         /* A library's broadcast knows no encodings; the kit's forwards the root's verbatim. */
         if (ops->bcast && gw_lane_exact(gw_schedule_lane(s)))
             return ops->bcast(a->args, s, root);
-        return kit_bcast(s, root);
+        return algo_kit_bcast(s, root);
     case GW_REDUCE_SCATTER:
         return ops->reduce_scatter ? ops->reduce_scatter(a->args, s) : gw_kit_reduce_scatter(s);
     case GW_ALLGATHER: return ops->allgather ? ops->allgather(a->args, s) : gw_kit_allgather(s);
@@ -182,7 +182,7 @@ gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root
                    (int)what);
 }
 
-static bool own_verb(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
+static bool algo_has(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
     switch (what) {
     case GW_ALLREDUCE: return true;
     case GW_REDUCE: return ops->reduce;
@@ -197,7 +197,7 @@ gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n) {
     uint64_t others = (uint64_t)gw_lane_size(lane) - 1;
     if (others == 0 || n == 0)
         return (gw_cost){0};
-    if (own_verb(a->ops, lane, what))
+    if (algo_has(a->ops, lane, what))
         return a->ops->cost(a->args, lane, what, n);
     if (what == GW_REDUCE || what == GW_BCAST)
         return gw_cost_messages(lane, others, n);

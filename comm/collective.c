@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 /* The runs whose algorithm starts MPI's collectives, or the others. */
-static gw_err lay_runs(const gw_collective *c, gw_schedule *s, gw_span span, bool ordered) {
+static gw_err collective_lay_runs(const gw_collective *c, gw_schedule *s, gw_span span,
+                                  bool ordered) {
     const gw_lane *lane = c->lane;
     for (int i = 0; i < lane->n_runs; i++) {
         const gw_lane_run *run = &lane->runs[i];
@@ -21,7 +22,7 @@ static gw_err lay_runs(const gw_collective *c, gw_schedule *s, gw_span span, boo
 
 /* A run a strand. MPI's collectives first: they must start with the schedule, in one order on all
  * ranks, and another algorithm's stages might put them off. */
-static gw_err lay_down(const gw_collective *c, gw_schedule *s, gw_span span) {
+static gw_err collective_lay_down(const gw_collective *c, gw_schedule *s, gw_span span) {
     if (c->lay_down)
         return c->lay_down(c->ctx, s);
     if (c->lane->n_runs == 0)
@@ -32,8 +33,8 @@ static gw_err lay_down(const gw_collective *c, gw_schedule *s, gw_span span) {
             "a mix of codecs (%s;...) cuts the arena by tensors, this strategy by ranks: "
             "use one codec, or a strategy that reduces to all ranks (allreduce)",
             gw_lane_codec(c->lane)->spec);
-    GW_TRY(lay_runs(c, s, span, true));
-    GW_TRY(lay_runs(c, s, span, false));
+    GW_TRY(collective_lay_runs(c, s, span, true));
+    GW_TRY(collective_lay_runs(c, s, span, false));
     gw_schedule_on(s, c->lane);
     return GW_OK;
 }
@@ -52,7 +53,7 @@ gw_err gw_collective_get(gw_collective *c, gw_span span, gw_schedule **out) {
     c->schedules = wide;
     gw_schedule *s = NULL;
     GW_TRY(gw_schedule_new(&s, c->lane, c->base, span));
-    gw_err e = lay_down(c, s, span);
+    gw_err e = collective_lay_down(c, s, span);
     if (e != GW_OK) {
         gw_schedule_free(s);
         return e;

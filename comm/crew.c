@@ -37,7 +37,7 @@ gw_err gw_crew_signal(void *crew) {
 }
 
 /* A hint to the core that it is spinning. */
-static void relax(void) {
+static void crew_relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -45,32 +45,32 @@ static void relax(void) {
 #endif
 }
 
-static bool reached(const gw_crew *c, int i) {
+static bool crew_reached(const gw_crew *c, int i) {
     return atomic_load_explicit(c->flag[i], memory_order_acquire) >=
            atomic_load_explicit(&c->count, memory_order_relaxed);
 }
 
 int gw_crew_missing(const gw_crew *c, bool lead) {
     for (int i = lead ? c->lead : 0; i < (lead ? c->lead + 1 : c->n); i++)
-        if (!reached(c, i))
+        if (!crew_reached(c, i))
             return gw_shared_world(c->memory, c->first + i);
     return -1;
 }
 
 gw_err gw_crew_all(void *crew, bool *done) {
     gw_crew *c = crew;
-    while (c->seen < c->n && reached(c, c->seen))
+    while (c->seen < c->n && crew_reached(c, c->seen))
         c->seen++;
     *done = c->seen == c->n;
     if (!*done)
-        relax();
+        crew_relax();
     return GW_OK;
 }
 
 gw_err gw_crew_lead(void *crew, bool *done) {
     gw_crew *c = crew;
-    *done = reached(c, c->lead);
+    *done = crew_reached(c, c->lead);
     if (!*done)
-        relax();
+        crew_relax();
     return GW_OK;
 }

@@ -19,7 +19,7 @@ typedef struct gw_attachment {
 } gw_attachment;
 
 /* The lane that all of a family were split off. */
-static gw_lane *root_of(const gw_lane *lane) {
+static gw_lane *lane_root(const gw_lane *lane) {
     while (lane->parent)
         lane = lane->parent;
     return (gw_lane *)lane;
@@ -61,7 +61,7 @@ void gw_lane_reshape(gw_lane *lane) {
     lane->n_tallied = 0;
 }
 
-static gw_err join(gw_lane *lane, MPI_Comm comm) {
+static gw_err lane_join(gw_lane *lane, MPI_Comm comm) {
     int *most = NULL, found = 0;
     lane->comm = comm;
     GW_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
@@ -72,10 +72,10 @@ static gw_err join(gw_lane *lane, MPI_Comm comm) {
     return gw_world_ranks(comm, &lane->world);
 }
 
-static gw_err open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
+static gw_err lane_open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
     MPI_Comm comm;
     GW_TRY(gw_comm_dup(parent, &comm));
-    GW_TRY(join(lane, comm));
+    GW_TRY(lane_join(lane, comm));
     return shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
 }
 
@@ -104,7 +104,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
     opened++; /* on every rank, whatever went wrong on one */
     e = gw_agree(parent, e);
     if (e == GW_OK)
-        e = open_on(lane, parent, setup->shared);
+        e = lane_open_on(lane, parent, setup->shared);
     if (e != GW_OK) {
         gw_lane_close(lane);
         return e;
@@ -113,7 +113,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
     return GW_OK;
 }
 
-static void close_attached(gw_lane *lane) {
+static void lane_close_attached(gw_lane *lane) {
     while (lane->attached) {
         gw_attachment *a = lane->attached;
         lane->attached = a->next;
@@ -125,7 +125,7 @@ static void close_attached(gw_lane *lane) {
 void gw_lane_close(gw_lane *lane) {
     if (!lane)
         return;
-    close_attached(lane); /* last come, first gone */
+    lane_close_attached(lane); /* last come, first gone */
     if (!lane->branch)
         gw_shared_close(lane->shared);
     if (lane->comm != MPI_COMM_NULL)
@@ -138,12 +138,12 @@ void gw_lane_close(gw_lane *lane) {
     free(lane);
 }
 
-static void release_lane(void *lane) {
+static void lane_release(void *lane) {
     gw_lane_close(lane);
 }
 
 /* A lane like this one but over `comm`, if that is one. */
-static gw_err derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
+static gw_err lane_derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
     gw_lane *l = NULL;
     *sub = NULL;
     gw_err e = comm == MPI_COMM_NULL ? GW_OK : gw_alloc(&l, 1, sizeof *l);
@@ -165,8 +165,8 @@ static gw_err derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
     l->n_runs = 0;
     l->notes = l->choices = NULL;
     l->next_tag = 0;
-    GW_TRY(join(l, comm));
-    GW_TRY(gw_lane_attach(lane, l, l, release_lane));
+    GW_TRY(lane_join(l, comm));
+    GW_TRY(gw_lane_attach(lane, l, l, lane_release));
     *sub = l;
     return GW_OK;
 }
@@ -174,18 +174,18 @@ static gw_err derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
 gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
     MPI_Comm comm;
     GW_MPI(MPI_Comm_split(lane->comm, color, lane->rank, &comm));
-    return derive(lane, comm, sub);
+    return lane_derive(lane, comm, sub);
 }
 
 gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch) {
-    gw_lane *root = root_of(lane), *l;
+    gw_lane *root = lane_root(lane), *l;
     MPI_Comm comm;
     GW_TRY(gw_codec_join(codec, apart ? 1 : lane->size)); /* the same on all ranks */
     feedback = feedback && !(codec->caps & GW_CODEC_LOSSLESS);
     gw_err e = feedback && !root->store ? gw_alloc(&root->store, root->n, sizeof(float)) : GW_OK;
     GW_TRY(gw_agree(lane->comm, e));
     GW_TRY(gw_comm_dup(lane->comm, &comm));
-    GW_TRY(derive(lane, comm, &l));
+    GW_TRY(lane_derive(lane, comm, &l));
     l->codec = codec;
     l->branch = true;
     l->shared = lane->shared;
@@ -209,7 +209,7 @@ gw_err gw_lane_attach(gw_lane *lane, const void *key, void *data, void (*release
 }
 
 gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span) {
-    gw_lane *root = root_of(lane);
+    gw_lane *root = lane_root(lane);
     return (gw_exchange){.lane = root->id,
                          .schedule = root->schedules++,
                          .off = span.off,
@@ -240,7 +240,7 @@ gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
     return GW_OK;
 }
 
-static gw_err append(char **text, const char *more, const char *end) {
+static gw_err lane_append(char **text, const char *more, const char *end) {
     size_t have = *text ? strlen(*text) : 0, len = strlen(more), tail = strlen(end) + 1;
     char *wide = realloc(*text, have + len + tail);
     if (!wide)
@@ -252,14 +252,14 @@ static gw_err append(char **text, const char *more, const char *end) {
 }
 
 void gw_lane_note(gw_lane *lane, const char *line) {
-    gw_lane *root = root_of(lane);
+    gw_lane *root = lane_root(lane);
     if (!root->notes || !strstr(root->notes, line))
-        append(&root->notes, line, "\n"); /* without memory: a report without this line */
+        lane_append(&root->notes, line, "\n"); /* without memory: a report without this line */
 }
 
 gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
-    gw_lane *root = root_of(lane);
-    return append(&root->choices, rows, "");
+    gw_lane *root = lane_root(lane);
+    return lane_append(&root->choices, rows, "");
 }
 
 int gw_lane_tag(gw_lane *lane) {
@@ -273,7 +273,7 @@ int gw_lane_root_rank(const gw_lane *lane, int rank) {
     int found = rank;
     if (!lane->parent || MPI_Comm_group(lane->comm, &from) != MPI_SUCCESS)
         return rank;
-    if (MPI_Comm_group(root_of(lane)->comm, &to) == MPI_SUCCESS) {
+    if (MPI_Comm_group(lane_root(lane)->comm, &to) == MPI_SUCCESS) {
         MPI_Group_translate_ranks(from, 1, &rank, to, &found);
         MPI_Group_free(&to);
     }
@@ -283,22 +283,22 @@ int gw_lane_root_rank(const gw_lane *lane, int rank) {
 
 /* ---- coding ---- */
 
-static float *residual_of(const gw_lane *lane, gw_span s) {
+static float *lane_residual(const gw_lane *lane, gw_span s) {
     return lane->residual ? lane->residual + s.off : NULL;
 }
 
 uint64_t gw_lane_ticket(const gw_lane *lane) {
-    return root_of(lane)->ticket;
+    return lane_root(lane)->ticket;
 }
 
-static gw_turn turn_of(const gw_lane *lane, uint64_t ticket, gw_span s) {
+static gw_turn lane_turn(const gw_lane *lane, uint64_t ticket, gw_span s) {
     uint64_t rank = lane->codec->caps & GW_CODEC_SHARED ? 0 : (uint64_t)lane->rank;
     uint64_t key = gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), rank), s.off);
     return (gw_turn){key, ticket};
 }
 
-static void tally(const gw_lane *lane, gw_span s, size_t len) {
-    const gw_lane *root = root_of(lane);
+static void lane_tally(const gw_lane *lane, gw_span s, size_t len) {
+    const gw_lane *root = lane_root(lane);
     for (int i = 0; root->coded && i < root->n_tallied; i++) {
         size_t n = gw_span_common(root->tallied[i], s).n;
         root->coded[i].floats += n;
@@ -306,16 +306,16 @@ static void tally(const gw_lane *lane, gw_span s, size_t len) {
     }
 }
 
-static gw_err encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
-                     size_t cap, size_t *len) {
-    float *v = base + s.off, *e = residual_of(lane, s);
+static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+                          void *out, size_t cap, size_t *len) {
+    float *v = base + s.off, *e = lane_residual(lane, s);
     const gw_codec *c = lane->codec;
-    gw_turn turn = turn_of(lane, ticket, s);
+    gw_turn turn = lane_turn(lane, ticket, s);
     if (!e) {
         GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
         return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
     }
-    if (root_of(lane)->fed)
+    if (lane_root(lane)->fed)
         GW_TRY(gw_feedback_encode_sum(c, turn, v, e, s.n, adopt, out, cap, len));
     else
         GW_TRY(gw_feedback_encode(c, turn, v, e, s.n, adopt, out, cap, len));
@@ -326,9 +326,9 @@ static gw_err encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, boo
 gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
                       size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = encode(lane, ticket, base, s, adopt, out, cap, len);
+    gw_err e = lane_encode(lane, ticket, base, s, adopt, out, cap, len);
     if (e == GW_OK)
-        tally(lane, s, *len);
+        lane_tally(lane, s, *len);
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
@@ -336,36 +336,36 @@ gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bo
 
 void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    float *v = base + s.off, *e = residual_of(lane, s);
+    float *v = base + s.off, *e = lane_residual(lane, s);
     if (e)
         gw_feedback_add(e, v, s.n);
     gw_codec_measure(lane->codec, e ? e : v, s.n, out);
     gw_phase_leave();
 }
 
-static gw_err encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
-                            void *out, size_t cap, size_t *len) {
-    float *v = base + s.off, *e = residual_of(lane, s);
+static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+                                 void *out, size_t cap, size_t *len) {
+    float *v = base + s.off, *e = lane_residual(lane, s);
     if (e)
-        return gw_feedback_encode_agreed(lane->codec, turn_of(lane, ticket, s), v, e, s.n, out, cap,
-                                         len);
-    GW_TRY(gw_codec_encode_agreed(lane->codec, turn_of(lane, ticket, s), v, s.n, out, cap, len));
+        return gw_feedback_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, e, s.n, out,
+                                         cap, len);
+    GW_TRY(gw_codec_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, s.n, out, cap, len));
     return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
 gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
                              void *out, size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = encode_agreed(lane, ticket, base, s, adopt, out, cap, len);
+    gw_err e = lane_encode_agreed(lane, ticket, base, s, adopt, out, cap, len);
     if (e == GW_OK)
-        tally(lane, s, *len);
+        lane_tally(lane, s, *len);
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
 }
 
 /* What was damaged belongs to these floats; and to these layers, where that is known. */
-static gw_err tell_damage(const gw_lane *root, gw_span s, uint64_t frames, gw_err e) {
+static gw_err lane_tell_damage(const gw_lane *root, gw_span s, uint64_t frames, gw_err e) {
     char layers[64] = "", count[64] = "";
     int first = -1, last = -1;
     for (int i = 0; i < root->n_tallied; i++)
@@ -385,18 +385,18 @@ static gw_err tell_damage(const gw_lane *root, gw_span s, uint64_t frames, gw_er
 }
 
 /* A decoding of s ended with `e`. */
-static gw_err checked(gw_lane *lane, gw_span s, gw_err e) {
-    gw_lane *root = root_of(lane);
+static gw_err lane_checked(gw_lane *lane, gw_span s, gw_err e) {
+    gw_lane *root = lane_root(lane);
     if (lane->codec->framed && s.n > 0)
         root->frames++;
-    return e == GW_ERR_CORRUPT ? tell_damage(root, s, root->frames, e) : e;
+    return e == GW_ERR_CORRUPT ? lane_tell_damage(root, s, root->frames, e) : e;
 }
 
 gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add) {
     gw_phase_enter(GW_PHASE_DECODE);
     gw_err e =
         gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
-    e = checked(lane, s, e);
+    e = lane_checked(lane, s, e);
     gw_coded_tell(add ? GW_CODING_ADD : GW_CODING_SET, s.n);
     gw_phase_leave();
     return e;
@@ -404,7 +404,7 @@ gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw
 
 gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_elements *out) {
     gw_phase_enter(GW_PHASE_DECODE);
-    gw_err e = checked(lane, s, gw_codec_list(lane->codec, in, len, s.n, out));
+    gw_err e = lane_checked(lane, s, gw_codec_list(lane->codec, in, len, s.n, out));
     gw_phase_leave();
     return e;
 }

@@ -111,7 +111,7 @@ int gw_mix_choice(const gw_mix *mix, const gw_tensor *tensor) {
 
 /* ---- on a lane ---- */
 
-static gw_err check_layers(const gw_mix *mix, const gw_tensor *tensors, int n_tensors) {
+static gw_err mix_check_layers(const gw_mix *mix, const gw_tensor *tensors, int n_tensors) {
     int last = n_tensors > 0 ? tensors[n_tensors - 1].layer : -1;
     for (int i = 1; i < mix->n; i++)
         if (mix->layer[i] > last)
@@ -122,8 +122,8 @@ static gw_err check_layers(const gw_mix *mix, const gw_tensor *tensors, int n_te
 }
 
 /* Runs of neighbouring tensors with one codec each. */
-static int cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_tensor *tensors, int n,
-               gw_lane_run *runs) {
+static int mix_cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_tensor *tensors, int n,
+                   gw_lane_run *runs) {
     int count = 0, last = -1;
     for (int t = 0; t < n; t++) {
         int i = gw_mix_choice(mix, &tensors[t]);
@@ -140,7 +140,7 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, 
                     const bool *feedback) {
     if (mix->n == 1)
         return GW_OK;
-    GW_TRY(check_layers(mix, tensors, n_tensors)); /* the same on all ranks */
+    GW_TRY(mix_check_layers(mix, tensors, n_tensors)); /* the same on all ranks */
     const gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     for (int i = 1; i < mix->n; i++) {
         gw_lane *other;
@@ -153,7 +153,7 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, 
     if (e == GW_OK)
         e = gw_lane_attach(lane, runs, runs, free);
     GW_TRY(gw_agree(lane->comm, e));
-    lane->n_runs = cut(mix, by_codec, tensors, n_tensors, runs);
+    lane->n_runs = mix_cut(mix, by_codec, tensors, n_tensors, runs);
     lane->runs = runs;
     return GW_OK;
 }

@@ -19,7 +19,7 @@ gw_mpi_units gw_mpi_units_of(const gw_codec *codec, size_t n) {
 static int keyval = MPI_KEYVAL_INVALID;
 static MPI_Op add_encoded = MPI_OP_NULL;
 
-static void add_units(void *in, void *inout, int *len, MPI_Datatype *type) {
+static void element_add(void *in, void *inout, int *len, MPI_Datatype *type) {
     const gw_codec_ops *codec = NULL;
     int found = 0;
     MPI_Type_get_attr(*type, keyval, (void *)&codec, &found);
@@ -37,7 +37,7 @@ static struct {
 
 /* MPI_Finalize first deletes the attributes of MPI_COMM_SELF: the last moment to free what lived
  * as long as MPI did. */
-static int free_elements(MPI_Comm self, int at_exit, void *value, void *extra) {
+static int element_free_all(MPI_Comm self, int at_exit, void *value, void *extra) {
     (void)self, (void)at_exit, (void)value, (void)extra;
     for (int i = 0; i < MOST_CODECS && known[i].ops; i++) {
         MPI_Type_free(&known[i].type);
@@ -47,11 +47,11 @@ static int free_elements(MPI_Comm self, int at_exit, void *value, void *extra) {
     return MPI_Type_free_keyval(&keyval);
 }
 
-static gw_err first_use(void) {
+static gw_err element_setup(void) {
     int at_exit;
     GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
-    GW_MPI(MPI_Op_create(add_units, 1, &add_encoded));
-    GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_elements, &at_exit, NULL));
+    GW_MPI(MPI_Op_create(element_add, 1, &add_encoded));
+    GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, element_free_all, &at_exit, NULL));
     GW_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, at_exit, NULL));
     GW_MPI(MPI_Comm_free_keyval(&at_exit)); /* goes when the attribute does */
     return GW_OK;
@@ -63,7 +63,7 @@ gw_err gw_mpi_element_of(const gw_codec *codec, gw_mpi_element *out) {
         return GW_OK;
     }
     if (keyval == MPI_KEYVAL_INVALID)
-        GW_TRY(first_use());
+        GW_TRY(element_setup());
     int i = 0;
     while (i < MOST_CODECS && known[i].ops && known[i].ops != codec->ops)
         i++;

@@ -52,7 +52,7 @@ typedef struct line {
     size_t len;
 } line;
 
-__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void pending_add(line *l, const char *format, ...) {
     va_list args;
     va_start(args, format);
     int n = vsnprintf(l->text + l->len, sizeof l->text - l->len, format, args);
@@ -63,28 +63,30 @@ __attribute__((format(printf, 2, 3))) static void add(line *l, const char *forma
 }
 
 /* The rounds of a strand, and the one that it is in, from 1. */
-static int count_rounds(const gw_schedule *s, const gw_strand *t, int end) {
+static int pending_rounds(const gw_schedule *s, const gw_strand *t, int end) {
     int rounds = 1;
     for (int i = t->first; i < end; i++)
         rounds += s->ops[i].kind == GW_OP_ROUND && i + 1 < t->end;
     return rounds;
 }
 
-static void add_message(line *l, const gw_schedule *s, const gw_op *o) {
+static void pending_add_message(line *l, const gw_schedule *s, const gw_op *o) {
     const gw_lane *lane = o->lane;
     switch (o->kind) {
     case GW_OP_SEND:
-        add(l, " to rank %d (up to %zu bytes)", lane->world[o->peer], s->slots[o->slot].cap);
+        pending_add(l, " to rank %d (up to %zu bytes)", lane->world[o->peer],
+                    s->slots[o->slot].cap);
         break;
     case GW_OP_RECV:
-        add(l, " from rank %d (up to %zu bytes)", lane->world[o->peer], s->slots[o->slot].cap);
+        pending_add(l, " from rank %d (up to %zu bytes)", lane->world[o->peer],
+                    s->slots[o->slot].cap);
         break;
-    default: add(l, " an MPI collective of %d ranks", lane->size);
+    default: pending_add(l, " an MPI collective of %d ranks", lane->size);
     }
 }
 
 /* What was posted last, and MPI has not said to be complete: `n` messages before operation `pc`. */
-static void add_messages(line *l, const gw_schedule *s, const gw_strand *t, int pc, int n) {
+static void pending_add_messages(line *l, const gw_schedule *s, const gw_strand *t, int pc, int n) {
     int told = 0, left = n;
     for (int i = pc - 1; i >= t->first && left > 0; i--) {
         gw_op_kind kind = s->ops[i].kind;
@@ -93,65 +95,66 @@ static void add_messages(line *l, const gw_schedule *s, const gw_strand *t, int 
         left--;
         if (told++ >= MESSAGES)
             continue;
-        add(l, "%s", told > 1 ? "," : "");
-        add_message(l, s, &s->ops[i]);
+        pending_add(l, "%s", told > 1 ? "," : "");
+        pending_add_message(l, s, &s->ops[i]);
     }
     if (told > MESSAGES)
-        add(l, " and %d more", told - MESSAGES);
+        pending_add(l, " and %d more", told - MESSAGES);
 }
 
-static void add_flag(line *l, const gw_op *o) {
+static void pending_add_flag(line *l, const gw_op *o) {
     bool lead = o->call.poll == gw_crew_lead;
     int missing = lead || o->call.poll == gw_crew_all ? gw_crew_missing(o->ctx, lead) : -1;
     if (missing >= 0)
-        add(l, " the signal of rank %d in shared memory", missing);
+        pending_add(l, " the signal of rank %d in shared memory", missing);
     else
-        add(l, " an event of its algorithm's");
+        pending_add(l, " an event of its algorithm's");
 }
 
-static void add_strand(line *l, const gw_schedule *s, const gw_strand *t) {
+static void pending_add_strand(line *l, const gw_schedule *s, const gw_strand *t) {
     int pc = GW_GET(t->pc), pending = GW_GET(t->pending);
     const gw_op *o = pc < t->end ? &s->ops[pc] : NULL;
-    add(l, "; strand %d of %d, round %d of %d:", (int)(t - s->strands) + 1, s->n_strands,
-        count_rounds(s, t, pc), count_rounds(s, t, t->end));
+    pending_add(l, "; strand %d of %d, round %d of %d:", (int)(t - s->strands) + 1, s->n_strands,
+                pending_rounds(s, t, pc), pending_rounds(s, t, t->end));
     if (o && o->kind == GW_OP_AWAIT) {
-        add(l, " waits for");
-        add_flag(l, o);
+        pending_add(l, " waits for");
+        pending_add_flag(l, o);
     } else if (o && o->kind == GW_OP_CALL) {
-        add(l, " blocked in");
-        add_message(l, s, o);
+        pending_add(l, " blocked in");
+        pending_add_message(l, s, o);
     } else if (pending > 0 && (!o || o->kind == GW_OP_ROUND)) {
-        add(l, " waits for messages");
-        add_messages(l, s, t, pc, pending);
+        pending_add(l, " waits for messages");
+        pending_add_messages(l, s, t, pc, pending);
     } else {
-        add(l, " at its operation %d of %d", pc - t->first + 1, t->end - t->first);
+        pending_add(l, " at its operation %d of %d", pc - t->first + 1, t->end - t->first);
     }
 }
 
 /* Only those that have begun: later ones of a window have posted nothing. */
-static bool begun(const gw_schedule *s, const gw_strand *t) {
+static bool pending_begun(const gw_schedule *s, const gw_strand *t) {
     return GW_GET(t->running) && t->stage == GW_GET(s->stage) && GW_GET(t->pc) > t->first;
 }
 
-static void describe(line *l, const gw_schedule *s) {
+static void pending_describe(line *l, const gw_schedule *s) {
     const gw_exchange *x = &s->told;
     *l = (line){0};
-    add(l, "lane %d (%s), schedule %d, [%zu, %zu)", x->lane, x->name ? x->name : "unnamed",
-        x->schedule, x->off, x->off + x->n);
+    pending_add(l, "lane %d (%s), schedule %d, [%zu, %zu)", x->lane, x->name ? x->name : "unnamed",
+                x->schedule, x->off, x->off + x->n);
     if (GW_GET(s->deferred)) {
-        add(l, ": waits for its turn in the queue");
+        pending_add(l, ": waits for its turn in the queue");
         return;
     }
     int stage = GW_GET(s->stage), told = 0;
-    add(l, ", run %" PRIuFAST64 ", stage %d of %d", GW_GET(s->runs), stage + 1, s->n_stages);
+    pending_add(l, ", run %" PRIuFAST64 ", stage %d of %d", GW_GET(s->runs), stage + 1,
+                s->n_stages);
     for (int i = 0; i < s->n_strands; i++)
-        if (begun(s, &s->strands[i]) && told++ < STRANDS)
-            add_strand(l, s, &s->strands[i]);
+        if (pending_begun(s, &s->strands[i]) && told++ < STRANDS)
+            pending_add_strand(l, s, &s->strands[i]);
     if (told > STRANDS)
-        add(l, "; and %d strands more", told - STRANDS);
+        pending_add(l, "; and %d strands more", told - STRANDS);
     for (int i = 0; i < s->n_strands && told == 0; i++)
         if (GW_GET(s->strands[i].running) && s->strands[i].stage == stage) {
-            add_strand(l, s, &s->strands[i]); /* in its first operation */
+            pending_add_strand(l, s, &s->strands[i]); /* in its first operation */
             told++;
         }
 }
@@ -165,13 +168,13 @@ int gw_pending_each(int most, void (*tell)(void *ctx, const char *text), void *c
             continue;
         if (n++ >= most)
             continue;
-        describe(&l, s);
+        pending_describe(&l, s);
         tell(ctx, l.text);
     }
     pthread_mutex_unlock(&list.lock);
     if (n > most) {
         l = (line){0};
-        add(&l, "and %d schedules more", n - most);
+        pending_add(&l, "and %d schedules more", n - most);
         tell(ctx, l.text);
     }
     return n;

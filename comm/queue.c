@@ -43,85 +43,85 @@ struct gw_queue {
     char message[512];
 };
 
-static size_t bytes_of(const gw_schedule *s) {
+static size_t queue_bytes(const gw_schedule *s) {
     return gw_schedule_span(s).n * sizeof(float);
 }
 
-static gw_err launch(gw_queue *q, gw_schedule *s) {
+static gw_err queue_launch(gw_queue *q, gw_schedule *s) {
     if (q->credit > 0)
         gw_pending_defer(s, false);
     GW_TRY(gw_schedule_start(s));
     q->inflight[q->n++] = s;
-    q->bytes += bytes_of(s);
+    q->bytes += queue_bytes(s);
     return GW_OK;
 }
 
 /* Start of those that wait what there is credit for. */
-static gw_err admit(gw_queue *q) {
+static gw_err queue_admit(gw_queue *q) {
     while (q->n_waiting > 0) {
         gw_schedule *next = q->waiting[q->n_waiting - 1];
-        if (q->n > 0 && q->bytes + bytes_of(next) > q->credit)
+        if (q->n > 0 && q->bytes + queue_bytes(next) > q->credit)
             return GW_OK;
         q->n_waiting--;
-        GW_TRY(launch(q, next));
+        GW_TRY(queue_launch(q, next));
     }
     return GW_OK;
 }
 
-static gw_err launch_waiting(gw_queue *q, int i) {
+static gw_err queue_launch_waiting(gw_queue *q, int i) {
     gw_schedule *s = q->waiting[i];
     for (q->n_waiting--; i < q->n_waiting; i++)
         q->waiting[i] = q->waiting[i + 1];
-    return launch(q, s);
+    return queue_launch(q, s);
 }
 
-static int looks(const gw_queue *q) {
+static int queue_looks(const gw_queue *q) {
     return q->n_waiting < MOST_LOOKS ? q->n_waiting : MOST_LOOKS;
 }
 
 /* Start of those that wait what a peer has started, whatever the credit: its bytes are on their way
  * already, and hold the peer's credit until they are answered. Ranks that choose differently would
  * else use up their credit for what the others put off. */
-static gw_err answer(gw_queue *q) {
-    for (int k = looks(q); k > 0; k--) {
+static gw_err queue_answer(gw_queue *q) {
+    for (int k = queue_looks(q); k > 0; k--) {
         bool called;
         q->look = (q->look > 0 && q->look < q->n_waiting ? q->look : q->n_waiting) - 1;
         GW_TRY(gw_schedule_called(q->waiting[q->look], &called));
         if (called)
-            GW_TRY(launch_waiting(q, q->look));
+            GW_TRY(queue_launch_waiting(q, q->look));
     }
     return GW_OK;
 }
 
 /* Test schedule `i` once and drop it if it is complete. */
-static gw_err test_one(gw_queue *q, int i, bool *done) {
+static gw_err queue_test(gw_queue *q, int i, bool *done) {
     *done = false;
     GW_TRY(gw_schedule_test(q->inflight[i], done));
     if (!*done)
         return GW_OK;
-    q->bytes -= bytes_of(q->inflight[i]);
+    q->bytes -= queue_bytes(q->inflight[i]);
     q->n--;
     memmove(q->inflight + i, q->inflight + i + 1, (size_t)(q->n - i) * sizeof(gw_schedule *));
-    return admit(q);
+    return queue_admit(q);
 }
 
-static gw_err sweep(gw_queue *q) {
+static gw_err queue_sweep(gw_queue *q) {
     for (int i = 0; i < q->n;) {
         bool done;
-        GW_TRY(test_one(q, i, &done));
+        GW_TRY(queue_test(q, i, &done));
         i += !done;
     }
-    return answer(q);
+    return queue_answer(q);
 }
 
-static int64_t now_ns(void) {
+static int64_t queue_now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Whether so many calls of MPI found something to move, which their time tells. */
-static bool moved(gw_queue *q, int64_t took_ns, int calls) {
+static bool queue_moved(gw_queue *q, int64_t took_ns, int calls) {
     int64_t each = took_ns / calls;
     if (q->idle_ns == 0 || each < q->idle_ns)
         q->idle_ns = each > 0 ? each : 1;
@@ -130,30 +130,30 @@ static bool moved(gw_queue *q, int64_t took_ns, int calls) {
 
 /* One test a turn, so that ready() waits for no more than that. Whether the thread may rest: it
  * shares its core with a computation, and a round of tests has found nothing. */
-static bool take_turn(gw_queue *q) {
+static bool queue_take_turn(gw_queue *q) {
     bool done;
-    int64_t start = now_ns();
+    int64_t start = queue_now_ns();
     q->turn = q->turn < q->n ? q->turn : 0;
-    q->tested += 1 + (q->turn == 0 ? looks(q) : 0);
-    q->failed = test_one(q, q->turn, &done);
+    q->tested += 1 + (q->turn == 0 ? queue_looks(q) : 0);
+    q->failed = queue_test(q, q->turn, &done);
     if (q->failed == GW_OK && q->turn == 0)
-        q->failed = answer(q);
+        q->failed = queue_answer(q);
     if (q->failed != GW_OK)
         snprintf(q->message, sizeof q->message, "%s", gw_err_text());
     if (done || q->failed != GW_OK)
         pthread_cond_broadcast(&q->changed);
     q->turn += !done;
-    q->busy += now_ns() - start;
+    q->busy += queue_now_ns() - start;
     if (q->turn < q->n)
         return false;
-    bool found = moved(q, q->busy, q->tested);
+    bool found = queue_moved(q, q->busy, q->tested);
     q->busy = q->tested = 0;
     return q->yield && q->blocked == 0 && !found;
 }
 
 /* A rest must not last until a computation's slice of the core has ended. Kernels that know no
  * slices of a thread's own (Linux before 6.12) ignore this, and wake sleepers early as it is. */
-static void ask_for_short_slices(void) {
+static void queue_ask_for_short_slices(void) {
     struct {
         uint32_t size, policy;
         uint64_t flags;
@@ -167,12 +167,12 @@ static void ask_for_short_slices(void) {
     syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
-static void *progress_thread(void *arg) {
+static void *queue_thread(void *arg) {
     gw_queue *q = arg;
     gw_flush_denormals_here();
     if (q->yield) {
         prctl(PR_SET_TIMERSLACK, 1000);
-        ask_for_short_slices();
+        queue_ask_for_short_slices();
     }
     gw_turn_take();
     while (!q->stop) {
@@ -181,7 +181,7 @@ static void *progress_thread(void *arg) {
             continue;
         }
         omp_set_num_threads(q->team); /* what the main thread has set holds for that one alone */
-        bool rests = take_turn(q);
+        bool rests = queue_take_turn(q);
         gw_turn_leave();
         if (rests)
             nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
@@ -195,10 +195,10 @@ static void *progress_thread(void *arg) {
     return NULL;
 }
 
-static gw_err begin_thread(gw_queue *q) {
+static gw_err queue_begin_thread(gw_queue *q) {
     pthread_cond_init(&q->changed, NULL);
     gw_turn_join(true);
-    int rc = pthread_create(&q->thread, NULL, progress_thread, q);
+    int rc = pthread_create(&q->thread, NULL, queue_thread, q);
     if (rc == 0)
         return GW_OK;
     gw_turn_join(false);
@@ -216,7 +216,7 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     if (e == GW_OK)
         e = gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting);
     if (e == GW_OK && mode == GW_PROGRESS_THREAD)
-        e = begin_thread(q);
+        e = queue_begin_thread(q);
     if (e != GW_OK) {
         free(q->inflight);
         free(q->waiting);
@@ -235,32 +235,32 @@ void gw_queue_team(gw_queue *q, int threads) {
     q->team = threads;
 }
 
-static gw_err append(gw_queue *q, gw_schedule *s) {
+static gw_err queue_append(gw_queue *q, gw_schedule *s) {
     if (q->n + q->n_waiting == q->capacity)
         return gw_fail(GW_ERR_INTERNAL, "queue: more than %d schedules in flight", q->capacity);
     if (q->credit == 0)
-        return launch(q, s);
+        return queue_launch(q, s);
     int i = q->n_waiting++;
     for (; i > 0 && gw_schedule_span(q->waiting[i - 1]).off < gw_schedule_span(s).off; i--)
         q->waiting[i] = q->waiting[i - 1];
     q->waiting[i] = s;
     gw_pending_defer(s, true);
-    return admit(q);
+    return queue_admit(q);
 }
 
 /* Start `s` now if it still waits for its turn. */
-static gw_err urge(gw_queue *q, gw_schedule *s) {
+static gw_err queue_urge(gw_queue *q, gw_schedule *s) {
     int i = 0;
     while (i < q->n_waiting && q->waiting[i] != s)
         i++;
-    return i == q->n_waiting ? GW_OK : launch_waiting(q, i);
+    return i == q->n_waiting ? GW_OK : queue_launch_waiting(q, i);
 }
 
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
     if (q->mode != GW_PROGRESS_THREAD)
-        return append(q, s);
+        return queue_append(q, s);
     gw_turn_take();
-    gw_err e = append(q, s);
+    gw_err e = queue_append(q, s);
     pthread_cond_broadcast(&q->changed);
     gw_turn_leave();
     return e;
@@ -271,10 +271,10 @@ gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
 gw_err gw_queue_poll(gw_queue *q) {
     bool busy = q->mode == GW_PROGRESS_POLL;
     for (int i = 0; i < MOST_SWEEPS && busy && q->n > 0; i++) {
-        int64_t start = now_ns();
-        int calls = q->n + looks(q);
-        GW_TRY(sweep(q));
-        busy = moved(q, now_ns() - start, calls);
+        int64_t start = queue_now_ns();
+        int calls = q->n + queue_looks(q);
+        GW_TRY(queue_sweep(q));
+        busy = queue_moved(q, queue_now_ns() - start, calls);
     }
     return GW_OK;
 }
@@ -282,27 +282,27 @@ gw_err gw_queue_poll(gw_queue *q) {
 gw_err gw_queue_urge(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
         gw_turn_take();
-    gw_err e = urge(q, s);
+    gw_err e = queue_urge(q, s);
     if (q->mode == GW_PROGRESS_THREAD)
         gw_turn_leave();
     return e;
 }
 
-static bool in_flight(const gw_queue *q, const gw_schedule *s) {
+static bool queue_in_flight(const gw_queue *q, const gw_schedule *s) {
     for (int i = 0; i < q->n; i++)
         if (q->inflight[i] == s)
             return true;
     return false;
 }
 
-static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
+static gw_err queue_wait_for_thread(gw_queue *q, gw_schedule *s) {
     gw_turn_take();
-    gw_err e = urge(q, s);
-    bool blocks = in_flight(q, s);
+    gw_err e = queue_urge(q, s);
+    bool blocks = queue_in_flight(q, s);
     if (blocks)
         gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
     q->blocked += blocks;
-    while (e == GW_OK && q->failed == GW_OK && in_flight(q, s))
+    while (e == GW_OK && q->failed == GW_OK && queue_in_flight(q, s))
         gw_turn_wait(&q->changed);
     q->blocked -= blocks;
     if (blocks)
@@ -315,14 +315,14 @@ static gw_err wait_for_thread(gw_queue *q, gw_schedule *s) {
 
 gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
-        return wait_for_thread(q, s);
-    GW_TRY(urge(q, s));
-    if (!in_flight(q, s))
+        return queue_wait_for_thread(q, s);
+    GW_TRY(queue_urge(q, s));
+    if (!queue_in_flight(q, s))
         return GW_OK;
     gw_err e = GW_OK;
     gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
-    while (e == GW_OK && in_flight(q, s)) {
-        e = sweep(q);
+    while (e == GW_OK && queue_in_flight(q, s)) {
+        e = queue_sweep(q);
         if (q->yield)
             sched_yield();
     }
@@ -331,9 +331,9 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
 }
 
 /* Without a limit from now on. */
-static gw_err start_all(gw_queue *q) {
+static gw_err queue_start_all(gw_queue *q) {
     q->credit = SIZE_MAX;
-    return admit(q);
+    return queue_admit(q);
 }
 
 void gw_queue_close(gw_queue *q) {
@@ -342,7 +342,7 @@ void gw_queue_close(gw_queue *q) {
     if (q->mode == GW_PROGRESS_THREAD) {
         gw_turn_take();
         if (q->failed == GW_OK)
-            q->failed = start_all(q);
+            q->failed = queue_start_all(q);
         while (q->failed == GW_OK && q->n > 0)
             gw_turn_wait(&q->changed);
         q->stop = true;
@@ -352,7 +352,7 @@ void gw_queue_close(gw_queue *q) {
         gw_turn_join(false);
         pthread_cond_destroy(&q->changed);
     } else {
-        gw_err e = start_all(q);
+        gw_err e = queue_start_all(q);
         while (e == GW_OK && q->n > 0)
             e = gw_queue_wait(q, q->inflight[0]);
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gw_err grow(void *array, int *room, int need, size_t size) {
+static gw_err schedule_grow(void *array, int *room, int need, size_t size) {
     if (need <= *room)
         return GW_OK;
     int wide = *room ? 2 * *room : 8;
@@ -20,22 +20,22 @@ static gw_err grow(void *array, int *room, int need, size_t size) {
 }
 
 /* A strand without operations is begun anew instead of followed. */
-static gw_err begin_strand(gw_schedule *s) {
+static gw_err schedule_begin_strand(gw_schedule *s) {
     gw_strand *last = s->n_strands ? &s->strands[s->n_strands - 1] : NULL;
     s->tag = gw_lane_tag(s->lane);
     s->round = 0;
     if (!last || last->end > last->first) {
-        GW_TRY(grow(&s->strands, &s->room_strands, s->n_strands + 1, sizeof *s->strands));
+        GW_TRY(schedule_grow(&s->strands, &s->room_strands, s->n_strands + 1, sizeof *s->strands));
         last = &s->strands[s->n_strands++];
     }
     *last = (gw_strand){.stage = s->n_stages - 1, .first = s->n_ops, .end = s->n_ops};
     return GW_OK;
 }
 
-static gw_err begin_stage(gw_schedule *s) {
-    GW_TRY(grow(&s->window, &s->room_stages, s->n_stages + 1, sizeof *s->window));
+static gw_err schedule_begin_stage(gw_schedule *s) {
+    GW_TRY(schedule_grow(&s->window, &s->room_stages, s->n_stages + 1, sizeof *s->window));
     s->window[s->n_stages++] = 0;
-    return begin_strand(s);
+    return schedule_begin_strand(s);
 }
 
 gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span span) {
@@ -45,7 +45,7 @@ gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span sp
     s->base = base;
     s->span = span;
     s->told = gw_lane_exchange(lane, span);
-    gw_err e = begin_stage(s);
+    gw_err e = schedule_begin_stage(s);
     if (e != GW_OK) {
         gw_schedule_free(s);
         return e;
@@ -98,8 +98,8 @@ void *gw_schedule_slot_data(const gw_schedule *s, int i) {
 
 /* ---- laying down ---- */
 
-static gw_err add_op(gw_schedule *s, gw_op o) {
-    GW_TRY(grow(&s->ops, &s->room_ops, s->n_ops + 1, sizeof *s->ops));
+static gw_err schedule_add_op(gw_schedule *s, gw_op o) {
+    GW_TRY(schedule_grow(&s->ops, &s->room_ops, s->n_ops + 1, sizeof *s->ops));
     o.lane = s->lane;
     o.tag = s->tag;
     s->ops[s->n_ops++] = o;
@@ -107,17 +107,17 @@ static gw_err add_op(gw_schedule *s, gw_op o) {
     return GW_OK;
 }
 
-static gw_err add_message(gw_schedule *s, gw_op o) {
+static gw_err schedule_add_message(gw_schedule *s, gw_op o) {
     gw_strand *t = &s->strands[s->n_strands - 1];
-    GW_TRY(add_op(s, o));
+    GW_TRY(schedule_add_op(s, o));
     s->round++;
     if (t->most < s->round)
         t->most = s->round;
     return GW_OK;
 }
 
-static gw_err add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
-    GW_TRY(grow(&s->slots, &s->room_slots, s->n_slots + 1, sizeof *s->slots));
+static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
+    GW_TRY(schedule_grow(&s->slots, &s->room_slots, s->n_slots + 1, sizeof *s->slots));
     gw_slot fresh = {
         .cap = gw_codec_bound(gw_lane_codec(s->lane), part.n), .alias = alias, .peer = -1};
     if (alias) {
@@ -131,47 +131,48 @@ static gw_err add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) 
     return GW_OK;
 }
 
-static gw_err pack(gw_schedule *s, gw_span part, bool adopt, bool alias, int *slot_out) {
+static gw_err schedule_pack(gw_schedule *s, gw_span part, bool adopt, bool alias, int *slot_out) {
     *slot_out = GW_NO_SLOT;
     if (part.n == 0)
         return GW_OK;
-    GW_TRY(add_slot(s, part, alias, slot_out));
+    GW_TRY(schedule_add_slot(s, part, alias, slot_out));
     if (alias)
         return GW_OK;
-    return add_op(s, (gw_op){.kind = GW_OP_PACK, .flag = adopt, .slot = *slot_out, .part = part});
+    return schedule_add_op(
+        s, (gw_op){.kind = GW_OP_PACK, .flag = adopt, .slot = *slot_out, .part = part});
 }
 
 gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot_out) {
-    return pack(s, part, adopt, gw_lane_exact(s->lane), slot_out);
+    return schedule_pack(s, part, adopt, gw_lane_exact(s->lane), slot_out);
 }
 
 gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot_out) {
-    return pack(s, part, adopt, false, slot_out);
+    return schedule_pack(s, part, adopt, false, slot_out);
 }
 
 gw_err gw_schedule_measure(gw_schedule *s, gw_span part, int *slot_out) {
-    GW_TRY(add_slot(s, part, false, slot_out));
-    return add_op(s, (gw_op){.kind = GW_OP_MEASURE, .slot = *slot_out, .part = part});
+    GW_TRY(schedule_add_slot(s, part, false, slot_out));
+    return schedule_add_op(s, (gw_op){.kind = GW_OP_MEASURE, .slot = *slot_out, .part = part});
 }
 
 gw_err gw_schedule_pack_agreed(gw_schedule *s, int slot_in, gw_span part) {
-    return add_op(s, (gw_op){.kind = GW_OP_PACK_AGREED, .slot = slot_in, .part = part});
+    return schedule_add_op(s, (gw_op){.kind = GW_OP_PACK_AGREED, .slot = slot_in, .part = part});
 }
 
 gw_err gw_schedule_send(gw_schedule *s, int slot_in, int peer) {
     if (slot_in == GW_NO_SLOT)
         return GW_OK;
-    return add_message(s, (gw_op){.kind = GW_OP_SEND, .slot = slot_in, .peer = peer});
+    return schedule_add_message(s, (gw_op){.kind = GW_OP_SEND, .slot = slot_in, .peer = peer});
 }
 
 gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot_out) {
     *slot_out = GW_NO_SLOT;
     if (part.n == 0)
         return GW_OK;
-    GW_TRY(add_slot(s, part, over && gw_lane_exact(s->lane), slot_out));
+    GW_TRY(schedule_add_slot(s, part, over && gw_lane_exact(s->lane), slot_out));
     s->slots[*slot_out].peer = peer;
-    return add_message(s,
-                       (gw_op){.kind = GW_OP_RECV, .slot = *slot_out, .peer = peer, .part = part});
+    return schedule_add_message(
+        s, (gw_op){.kind = GW_OP_RECV, .slot = *slot_out, .peer = peer, .part = part});
 }
 
 gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add) {
@@ -180,22 +181,24 @@ gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add) {
     gw_slot *from = &s->slots[slot_in];
     if (from->alias && from->data == (char *)(s->base + part.off) && !add)
         return GW_OK; /* it landed where it belongs */
-    return add_op(s, (gw_op){.kind = GW_OP_UNPACK, .flag = add, .slot = slot_in, .part = part});
+    return schedule_add_op(
+        s, (gw_op){.kind = GW_OP_UNPACK, .flag = add, .slot = slot_in, .part = part});
 }
 
 gw_err gw_schedule_list(gw_schedule *s, int slot_in, gw_span part, gw_elements *into) {
     if (slot_in == GW_NO_SLOT)
         return GW_OK;
-    return add_op(s, (gw_op){.kind = GW_OP_LIST, .slot = slot_in, .part = part, .call.list = into});
+    return schedule_add_op(
+        s, (gw_op){.kind = GW_OP_LIST, .slot = slot_in, .part = part, .call.list = into});
 }
 
 gw_err gw_schedule_round(gw_schedule *s) {
     s->round = 0;
-    return add_op(s, (gw_op){.kind = GW_OP_ROUND, .slot = GW_NO_SLOT});
+    return schedule_add_op(s, (gw_op){.kind = GW_OP_ROUND, .slot = GW_NO_SLOT});
 }
 
 gw_err gw_schedule_strand(gw_schedule *s) {
-    return begin_strand(s);
+    return schedule_begin_strand(s);
 }
 
 void gw_schedule_window(gw_schedule *s, int width) {
@@ -203,27 +206,27 @@ void gw_schedule_window(gw_schedule *s, int width) {
 }
 
 gw_err gw_schedule_stage(gw_schedule *s) {
-    return begin_stage(s);
+    return schedule_begin_stage(s);
 }
 
 gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx) {
-    return add_op(s,
-                  (gw_op){.kind = GW_OP_WORK, .slot = GW_NO_SLOT, .call.work = work, .ctx = ctx});
+    return schedule_add_op(
+        s, (gw_op){.kind = GW_OP_WORK, .slot = GW_NO_SLOT, .call.work = work, .ctx = ctx});
 }
 
 gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx) {
-    return add_op(s,
-                  (gw_op){.kind = GW_OP_AWAIT, .slot = GW_NO_SLOT, .call.poll = poll, .ctx = ctx});
+    return schedule_add_op(
+        s, (gw_op){.kind = GW_OP_AWAIT, .slot = GW_NO_SLOT, .call.poll = poll, .ctx = ctx});
 }
 
 gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *request),
                         void *ctx) {
-    return add_message(
+    return schedule_add_message(
         s, (gw_op){.kind = GW_OP_CALL, .slot = GW_NO_SLOT, .call.issue = issue, .ctx = ctx});
 }
 
 gw_err gw_schedule_own(gw_schedule *s, void *ctx, void (*release)(void *ctx)) {
-    gw_err e = grow(&s->owned, &s->room_owned, s->n_owned + 1, sizeof *s->owned);
+    gw_err e = schedule_grow(&s->owned, &s->room_owned, s->n_owned + 1, sizeof *s->owned);
     if (e != GW_OK) {
         release(ctx);
         return e;

@@ -49,7 +49,7 @@ gw_err gw_schedule_send(gw_schedule *s, int slot, int peer);
  *  values of `part` are not needed any more); unpack it without `add` in a later round. */
 gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot);
 /** part = (add ? part : 0) + value(slot), in a round after the one that received it. */
-gw_err gw_schedule_unpack(gw_schedule *s, int slot, gw_span part, bool add);
+gw_err gw_schedule_unpack(gw_schedule *s, int slot, gw_span part, bool sparse_sum_add);
 /** *into = the elements that `slot` holds of `part` (gw_lane_list), likewise in a later round. */
 gw_err gw_schedule_list(gw_schedule *s, int slot, gw_span part, gw_elements *into);
 /** End the round: what follows waits for all messages of this strand so far. */
@@ -62,7 +62,7 @@ void gw_schedule_window(gw_schedule *s, int width);
 gw_err gw_schedule_stage(gw_schedule *s);
 
 /** Work of our own, at its place in the order; quick, or it holds up whoever polls. */
-gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx);
+gw_err gw_schedule_work(gw_schedule *s, gw_err (*checkpoint_work)(void *ctx), void *ctx);
 /** What follows in this strand waits until *done; `poll` must not block. */
 gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx);
 /** Any MPI operation that a request stands for. issue(ctx, request) starts it; with request NULL

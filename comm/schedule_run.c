@@ -5,7 +5,7 @@
 
 #include <sched.h>
 
-static gw_err make_requests(gw_schedule *s) {
+static gw_err schedule_make_requests(gw_schedule *s) {
     int total = 0;
     for (int i = 0; i < s->n_strands; i++) {
         s->strands[i].at = total;
@@ -18,7 +18,7 @@ static gw_err make_requests(gw_schedule *s) {
     return GW_OK;
 }
 
-static gw_err post(gw_schedule *s, gw_strand *t, const gw_op *o) {
+static gw_err schedule_post(gw_schedule *s, gw_strand *t, const gw_op *o) {
     int pending = GW_GET(t->pending), i = t->at + pending;
     MPI_Request *r = &s->requests[i];
     gw_slot *w = o->kind == GW_OP_CALL ? NULL : &s->slots[o->slot];
@@ -41,7 +41,8 @@ static gw_err post(gw_schedule *s, gw_strand *t, const gw_op *o) {
     return GW_OK;
 }
 
-static gw_err settle_several(MPI_Request *r, int n, bool wait, int *all, MPI_Status *status) {
+static gw_err schedule_settle_several(MPI_Request *r, int n, bool wait, int *all,
+                                      MPI_Status *status) {
     if (wait)
         GW_MPI(MPI_Waitall(n, r, status));
     else
@@ -51,7 +52,7 @@ static gw_err settle_several(MPI_Request *r, int n, bool wait, int *all, MPI_Sta
 
 /* MPICH 4.0's MPI_Testall takes a persistent collective's completion for an error; its MPI_Test
  * does not, and such a request is alone in its round. */
-static gw_err settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *status) {
+static gw_err schedule_settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *status) {
     if (wait)
         GW_MPI(MPI_Wait(r, status));
     else
@@ -60,7 +61,7 @@ static gw_err settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *statu
 }
 
 /* Are the round's messages complete? Then take their lengths. `wait`: block until they are. */
-static gw_err settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
+static gw_err schedule_settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
     int pending = GW_GET(t->pending);
     *complete = true;
     if (pending == 0)
@@ -68,8 +69,8 @@ static gw_err settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
     MPI_Request *r = s->requests + t->at;
     MPI_Status *status = s->statuses + t->at;
     int all = 1;
-    GW_TRY(pending == 1 ? settle_one(r, wait, &all, status)
-                        : settle_several(r, pending, wait, &all, status));
+    GW_TRY(pending == 1 ? schedule_settle_one(r, wait, &all, status)
+                        : schedule_settle_several(r, pending, wait, &all, status));
     *complete = all;
     if (!all)
         return GW_OK;
@@ -86,7 +87,7 @@ static gw_err settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
 }
 
 /* Who sent what is damaged is known only here. */
-static gw_err unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) {
+static gw_err schedule_unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) {
     gw_err e = o->kind == GW_OP_LIST
                    ? gw_lane_list(o->lane, w->data, w->len, o->part, o->call.list)
                    : gw_lane_decode(o->lane, w->data, w->len, s->base, o->part, o->flag);
@@ -95,7 +96,7 @@ static gw_err unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) {
     return e;
 }
 
-static gw_err execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
+static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
     gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots[o->slot];
     switch (o->kind) {
     case GW_OP_PACK:
@@ -106,33 +107,33 @@ static gw_err execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
         return gw_lane_encode_agreed(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
                                      &w->len);
     case GW_OP_UNPACK:
-    case GW_OP_LIST: return unpack(s, w, o);
+    case GW_OP_LIST: return schedule_unpack(s, w, o);
     case GW_OP_WORK: return o->call.work(o->ctx);
-    default: return post(s, t, o);
+    default: return schedule_post(s, t, o);
     }
 }
 
 /* Go on with a strand until it has to wait (or, if it may, through the waiting to its end). */
-static gw_err advance(gw_schedule *s, gw_strand *t, bool wait) {
+static gw_err schedule_advance(gw_schedule *s, gw_strand *t, bool wait) {
     bool go = true;
     for (int pc = GW_GET(t->pc); pc < t->end; GW_SET(t->pc, pc)) {
         const gw_op *o = &s->ops[pc];
         if (o->kind == GW_OP_ROUND)
-            GW_TRY(settle(s, t, wait, &go));
+            GW_TRY(schedule_settle(s, t, wait, &go));
         else if (o->kind == GW_OP_AWAIT)
             GW_TRY(o->call.poll(o->ctx, &go));
         else
-            GW_TRY(execute(s, t, o));
+            GW_TRY(schedule_execute(s, t, o));
         if (!go && !(wait && o->kind == GW_OP_AWAIT))
             return GW_OK;
         pc += go;
     }
-    GW_TRY(settle(s, t, wait, &go));
+    GW_TRY(schedule_settle(s, t, wait, &go));
     GW_SET(t->running, !go);
     return GW_OK;
 }
 
-static int last_of_stage(const gw_schedule *s) {
+static int schedule_stage_end(const gw_schedule *s) {
     int i = s->low, stage = GW_GET(s->stage);
     while (i < s->n_strands && s->strands[i].stage == stage)
         i++;
@@ -140,15 +141,15 @@ static int last_of_stage(const gw_schedule *s) {
 }
 
 /* One pass over the strands that may advance; stage by stage as far as it goes without waiting. */
-static gw_err pass(gw_schedule *s) {
+static gw_err schedule_pass(gw_schedule *s) {
     while (s->low < s->n_strands) {
-        int end = last_of_stage(s), stage = GW_GET(s->stage), width = s->window[stage];
+        int end = schedule_stage_end(s), stage = GW_GET(s->stage), width = s->window[stage];
         int stop = width > 0 && s->low + width < end ? s->low + width : end;
         /* The only strand there is may as well block: nothing else could advance meanwhile. */
         bool wait = s->blocking && end - s->low == 1;
         for (int i = s->low; i < stop; i++)
             if (GW_GET(s->strands[i].running))
-                GW_TRY(advance(s, &s->strands[i], wait));
+                GW_TRY(schedule_advance(s, &s->strands[i], wait));
         int low = s->low;
         while (s->low < end && !GW_GET(s->strands[s->low].running))
             s->low++;
@@ -162,12 +163,12 @@ static gw_err pass(gw_schedule *s) {
     return GW_OK;
 }
 
-static gw_err start(gw_schedule *s, bool blocking) {
+static gw_err schedule_start(gw_schedule *s, bool blocking) {
     if (GW_GET(s->running))
         return gw_fail(GW_ERR_INTERNAL, "schedule for span [%zu, %zu) started twice", s->span.off,
                        gw_span_end(s->span));
     if (!s->requests)
-        GW_TRY(make_requests(s));
+        GW_TRY(schedule_make_requests(s));
     for (int i = 0; i < s->n_strands; i++) {
         gw_strand *t = &s->strands[i];
         GW_SET(t->pc, t->first);
@@ -180,18 +181,18 @@ static gw_err start(gw_schedule *s, bool blocking) {
     GW_SET(s->stage, 0);
     GW_SET(s->runs, s->told.run);
     GW_SET(s->running, true);
-    return pass(s);
+    return schedule_pass(s);
 }
 
 gw_err gw_schedule_start(gw_schedule *s) {
     s->told.run++;
     gw_exchange_tell(GW_EXCHANGE_START, &s->told);
-    return start(s, false);
+    return schedule_start(s, false);
 }
 
 gw_err gw_schedule_test(gw_schedule *s, bool *done) {
     if (GW_GET(s->running))
-        GW_TRY(pass(s));
+        GW_TRY(schedule_pass(s));
     *done = !GW_GET(s->running);
     return GW_OK;
 }
@@ -211,11 +212,11 @@ gw_err gw_schedule_run(gw_schedule *s) {
     s->told.run++; /* blocked from before its start on */
     gw_exchange_tell(GW_EXCHANGE_START, &s->told);
     gw_exchange_tell(GW_EXCHANGE_BLOCK, &s->told);
-    gw_err e = start(s, !s->own->yield);
+    gw_err e = schedule_start(s, !s->own->yield);
     while (e == GW_OK && GW_GET(s->running)) {
         if (s->own->yield)
             sched_yield();
-        e = pass(s);
+        e = schedule_pass(s);
     }
     gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &s->told);
     return e;

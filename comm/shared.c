@@ -34,16 +34,16 @@ struct gw_shared {
  * same communicator: so its answer stays with that as an attribute. */
 static int keyval = MPI_KEYVAL_INVALID;
 
-static int forget(MPI_Comm comm, int key, void *value, void *extra) {
+static int shared_forget(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
     int rc = MPI_Comm_free(value);
     free(value);
     return rc;
 }
 
-static gw_err keep(MPI_Comm comm, MPI_Comm **node) {
+static gw_err shared_keep(MPI_Comm comm, MPI_Comm **node) {
     if (keyval == MPI_KEYVAL_INVALID)
-        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, NULL));
+        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, shared_forget, &keyval, NULL));
     MPI_Comm *kept = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&kept, 1, sizeof *kept)));
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, kept));
@@ -52,20 +52,20 @@ static gw_err keep(MPI_Comm comm, MPI_Comm **node) {
     return GW_OK;
 }
 
-static gw_err find_node(MPI_Comm comm, MPI_Comm *out) {
+static gw_err shared_find_node(MPI_Comm comm, MPI_Comm *out) {
     MPI_Comm *node = NULL;
     int found = 0;
     if (keyval != MPI_KEYVAL_INVALID)
         GW_MPI(MPI_Comm_get_attr(comm, keyval, (void *)&node, &found));
     if (!found)
-        GW_TRY(keep(comm, &node));
+        GW_TRY(shared_keep(comm, &node));
     return gw_comm_dup(*node, out);
 }
 
 gw_err gw_shared_open(gw_shared **out, MPI_Comm comm) {
     gw_shared *m = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&m, 1, sizeof *m)));
-    GW_TRY(find_node(comm, &m->node));
+    GW_TRY(shared_find_node(comm, &m->node));
     GW_MPI(MPI_Comm_set_errhandler(m->node, MPI_ERRORS_RETURN));
     GW_MPI(MPI_Comm_rank(m->node, &m->rank));
     GW_MPI(MPI_Comm_size(m->node, &m->size));
@@ -101,7 +101,7 @@ MPI_Comm gw_shared_comm(const gw_shared *m) {
     return m->node;
 }
 
-static char *segment(const window *w, int r) {
+static char *shared_segment(const window *w, int r) {
     return w->map + (size_t)r * w->size;
 }
 
@@ -110,7 +110,7 @@ typedef struct label {
 } label;
 
 /* Rank 0 makes the object; its name travels to the others, and is gone once all have it open. */
-static gw_err make_object(label *name, int *fd) {
+static gw_err shared_make_object(label *name, int *fd) {
     for (unsigned attempt = 0; attempt < 100 && *fd < 0; attempt++) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
@@ -127,7 +127,7 @@ static gw_err make_object(label *name, int *fd) {
 
 /* Each rank has its own pages allocated: near the rank, and an error now instead of a SIGBUS later.
  */
-static gw_err map_object(const gw_shared *m, window *w, const label *name, int *fd) {
+static gw_err shared_map_object(const gw_shared *m, window *w, const label *name, int *fd) {
     size_t all = w->size * (size_t)m->size;
     if (*fd < 0)
         *fd = shm_open(name->text, O_RDWR, 0);
@@ -148,16 +148,16 @@ static gw_err map_object(const gw_shared *m, window *w, const label *name, int *
 }
 
 /* An empty name tells the others that rank 0, whose error is the one that all learn, made none. */
-static gw_err share_window(const gw_shared *m, window *w, gw_err mine) {
+static gw_err shared_open_window(const gw_shared *m, window *w, gw_err mine) {
     label name = {0};
     int fd = -1;
     if (m->rank == 0 && mine == GW_OK)
-        mine = make_object(&name, &fd);
+        mine = shared_make_object(&name, &fd);
     if (mine != GW_OK)
         name.text[0] = '\0';
     GW_TRY(gw_bcast(&name, sizeof name, MPI_BYTE, 0, m->node));
     if (mine == GW_OK && *name.text)
-        mine = map_object(m, w, &name, &fd);
+        mine = shared_map_object(m, w, &name, &fd);
     gw_err e = gw_agree(m->node, mine);
     if (m->rank == 0 && *name.text)
         shm_unlink(name.text);
@@ -166,14 +166,14 @@ static gw_err share_window(const gw_shared *m, window *w, gw_err mine) {
     return e;
 }
 
-static gw_err add_window(gw_shared *m, size_t bytes) {
+static gw_err shared_add_window(gw_shared *m, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     window w = {.size = (bytes < LEAST_WINDOW ? LEAST_WINDOW : bytes + page - 1) / page * page};
     window *wide = realloc(m->windows, ((size_t)m->count + 1) * sizeof *wide);
     if (wide)
         m->windows = wide;
-    gw_err e =
-        share_window(m, &w, wide ? GW_OK : gw_fail(GW_ERR_NOMEM, "shared memory: out of memory"));
+    gw_err e = shared_open_window(
+        m, &w, wide ? GW_OK : gw_fail(GW_ERR_NOMEM, "shared memory: out of memory"));
     if (e != GW_OK) {
         if (w.map)
             munmap(w.map, w.size * (size_t)m->size);
@@ -187,10 +187,10 @@ gw_err gw_shared_alloc(gw_shared *m, size_t bytes, void **mine) {
     bytes = bytes == 0 ? LINE : (bytes + LINE - 1) / LINE * LINE;
     window *last = m->count ? &m->windows[m->count - 1] : NULL;
     if (!last || last->size - last->used < bytes) {
-        GW_TRY(add_window(m, bytes));
+        GW_TRY(shared_add_window(m, bytes));
         last = &m->windows[m->count - 1];
     }
-    *mine = segment(last, m->rank) + last->used;
+    *mine = shared_segment(last, m->rank) + last->used;
     last->used += bytes;
     return GW_OK;
 }
@@ -198,9 +198,9 @@ gw_err gw_shared_alloc(gw_shared *m, size_t bytes, void **mine) {
 void *gw_shared_twin(const gw_shared *m, const void *mine, int r) {
     for (int i = 0; i < m->count; i++) {
         const window *w = &m->windows[i];
-        uintptr_t from = (uintptr_t)segment(w, m->rank), at = (uintptr_t)mine;
+        uintptr_t from = (uintptr_t)shared_segment(w, m->rank), at = (uintptr_t)mine;
         if (at >= from && at - from < w->size)
-            return segment(w, r) + (at - from);
+            return shared_segment(w, r) + (at - from);
     }
     return NULL;
 }

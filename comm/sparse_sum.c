@@ -9,7 +9,7 @@
 enum { PIECE = 4096, WORD = 64, WORDS = PIECE / WORD };
 
 /* What a rank has sent of the piece that begins at `lo`. */
-static void add(gw_sparse_sum *t, int rank, size_t lo) {
+static void sparse_sum_add(gw_sparse_sum *t, int rank, size_t lo) {
     const gw_elements *l = &t->of[rank];
     size_t i = t->taken[rank];
     for (; i < l->n && l->at[i] < lo + PIECE; i++) {
@@ -21,7 +21,7 @@ static void add(gw_sparse_sum *t, int rank, size_t lo) {
 }
 
 /* The piece to the list, and zeros in its place. */
-static void list_piece(gw_sparse_sum *t, size_t lo) {
+static void sparse_sum_list(gw_sparse_sum *t, size_t lo) {
     size_t n = t->sum.n, from = t->span.off + lo;
     for (size_t w = 0; w < WORDS; w++) {
         for (uint64_t word = t->filled[w]; word; word &= word - 1) {
@@ -35,7 +35,7 @@ static void list_piece(gw_sparse_sum *t, size_t lo) {
     t->sum.n = n;
 }
 
-static gw_err add_pieces(gw_sparse_sum *t) {
+static gw_err sparse_sum_add_pieces(gw_sparse_sum *t) {
     size_t most = 0;
     for (int r = 0; r < t->ranks; r++)
         most += t->of[r].n;
@@ -44,20 +44,20 @@ static gw_err add_pieces(gw_sparse_sum *t) {
     memset(t->taken, 0, (size_t)t->ranks * sizeof *t->taken);
     for (size_t lo = 0; lo < t->span.n; lo += PIECE) {
         for (int r = 0; r < t->ranks; r++)
-            add(t, r, lo);
-        list_piece(t, lo);
+            sparse_sum_add(t, r, lo);
+        sparse_sum_list(t, lo);
     }
     return GW_OK;
 }
 
-static gw_err add_up(void *ctx) {
+static gw_err sparse_sum_work(void *ctx) {
     gw_phase_enter(GW_PHASE_DECODE);
-    gw_err e = add_pieces(ctx);
+    gw_err e = sparse_sum_add_pieces(ctx);
     gw_phase_leave();
     return e;
 }
 
-static gw_err lay_down(gw_sparse_sum *t, gw_schedule *s, int *slots) {
+static gw_err sparse_sum_lay_down(gw_sparse_sum *t, gw_schedule *s, int *slots) {
     int me = gw_lane_rank(gw_schedule_lane(s));
     for (int i = 1; i < t->ranks; i++) {
         int peer = (me + t->ranks - i) % t->ranks;
@@ -69,7 +69,7 @@ static gw_err lay_down(gw_sparse_sum *t, gw_schedule *s, int *slots) {
     GW_TRY(gw_schedule_round(s));
     for (int r = 0; r < t->ranks; r++)
         GW_TRY(gw_schedule_list(s, slots[r], t->span, &t->of[r]));
-    return gw_schedule_work(s, add_up, t);
+    return gw_schedule_work(s, sparse_sum_work, t);
 }
 
 gw_err gw_sparse_sum_lay_down(gw_sparse_sum *t, gw_schedule *s) {
@@ -81,7 +81,7 @@ gw_err gw_sparse_sum_lay_down(gw_sparse_sum *t, gw_schedule *s) {
     GW_TRY(gw_alloc(&t->value, PIECE, sizeof *t->value));
     GW_TRY(gw_alloc(&t->filled, WORDS, sizeof *t->filled));
     GW_TRY(gw_alloc(&slots, (size_t)t->ranks, sizeof *slots));
-    gw_err e = lay_down(t, s, slots);
+    gw_err e = sparse_sum_lay_down(t, s, slots);
     free(slots);
     return e;
 }

@@ -7,7 +7,7 @@
 /* Plain stores, on purpose: the peer reads these lines next, from a cache that both cores reach.
  * Streaming stores made the pass 3 to 9 times slower at every size from 64 KiB to 16 MiB (Zen 4),
  * and prefetching the peer's lines for writing gained nothing. */
-GW_CLONES static void add_pair(float *restrict a, float *restrict b, size_t n) {
+GW_CLONES static void sum_add_pair(float *restrict a, float *restrict b, size_t n) {
     for (size_t i = 0; i < n; i++) {
         float sum = a[i] + b[i];
         a[i] = sum;
@@ -15,7 +15,7 @@ GW_CLONES static void add_pair(float *restrict a, float *restrict b, size_t n) {
     }
 }
 
-GW_CLONES static void add(float *restrict y, const float *restrict x, size_t n) {
+GW_CLONES static void sum_add(float *restrict y, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
 }
@@ -25,7 +25,7 @@ enum { BLOCK = 2048 };
 
 void gw_sum_rows(float *const *rows, int n, float *const *to, int n_to, size_t len) {
     if (n == 2 && n_to == 2 && to[0] == rows[0] && to[1] == rows[1]) {
-        add_pair(rows[0], rows[1], len);
+        sum_add_pair(rows[0], rows[1], len);
         return;
     }
     float sum[BLOCK];
@@ -33,13 +33,13 @@ void gw_sum_rows(float *const *rows, int n, float *const *to, int n_to, size_t l
         size_t m = len - i < BLOCK ? len - i : BLOCK;
         memcpy(sum, rows[0] + i, m * sizeof *sum);
         for (int r = 1; r < n; r++)
-            add(sum, rows[r] + i, m);
+            sum_add(sum, rows[r] + i, m);
         for (int j = 0; j < n_to; j++)
             memcpy(to[j] + i, sum, m * sizeof *sum);
     }
 }
 
-static size_t cut(gw_span s, int i, int parts) {
+static size_t sum_cut(gw_span s, int i, int parts) {
     enum { LINE = 16 }; /* floats */
     size_t at = s.off + s.n * (size_t)i / (size_t)parts;
     at = (at + LINE - 1) / LINE * LINE;
@@ -47,6 +47,6 @@ static size_t cut(gw_span s, int i, int parts) {
 }
 
 gw_span gw_sum_part(gw_span s, int i, int parts) {
-    size_t lo = cut(s, i, parts);
-    return (gw_span){lo, cut(s, i + 1, parts) - lo};
+    size_t lo = sum_cut(s, i, parts);
+    return (gw_span){lo, sum_cut(s, i + 1, parts) - lo};
 }

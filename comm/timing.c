@@ -7,29 +7,29 @@
 
 /* ---- one ---- */
 
-static gw_err timed_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
+static gw_err timing_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
     GW_TRY(gw_samples_add(&x->times, 0)); /* its memory, while all can agree that there is none */
     GW_TRY(gw_schedule_new(&x->schedule, x->lane, x->base, (gw_span){0, n}));
     return gw_algo_lay_down(x->algo, x->schedule, verb, root);
 }
 
-static void timed_drop(gw_timed *x) {
+static void timing_drop(gw_timed *x) {
     gw_schedule_free(x->schedule);
     x->schedule = NULL;
 }
 
 gw_err gw_timed_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
-    timed_drop(x);
-    gw_err e = gw_agree(x->lane->comm, timed_lay(x, verb, root, n));
+    timing_drop(x);
+    gw_err e = gw_agree(x->lane->comm, timing_lay(x, verb, root, n));
     x->times.n = 0;
     x->done = e != GW_OK;
     if (x->done)
-        timed_drop(x);
+        timing_drop(x);
     return e;
 }
 
 void gw_timed_close(gw_timed *x) {
-    timed_drop(x);
+    timing_drop(x);
     gw_samples_free(&x->times);
 }
 
@@ -61,7 +61,7 @@ gw_err gw_timing_round(gw_timing *t) {
 /* ---- sizes within a budget ---- */
 
 /* Connections are made, pages touched. */
-static gw_err warm_up(gw_timing *t, bool first) {
+static gw_err timing_warm_up(gw_timing *t, bool first) {
     GW_TRY(gw_timing_round(t));
     for (int i = 0; i < t->n; i++)
         t->timed[i]->times.n = 0;
@@ -70,7 +70,7 @@ static gw_err warm_up(gw_timing *t, bool first) {
     return GW_OK;
 }
 
-static void drop_hopeless(gw_timing *t, double hopeless) {
+static void timing_drop_hopeless(gw_timing *t, double hopeless) {
     double best = INFINITY;
     for (int i = 0; i < t->n; i++)
         if (!t->timed[i]->done)
@@ -80,7 +80,7 @@ static void drop_hopeless(gw_timing *t, double hopeless) {
             t->timed[i]->done = true;
 }
 
-static gw_err one_size(gw_timing *t, const gw_timing_plan *p, size_t n, int sizes_left) {
+static gw_err timing_one_size(gw_timing *t, const gw_timing_plan *p, size_t n, int sizes_left) {
     for (int i = 0; i < t->n; i++) {
         gw_err e = gw_timed_lay(t->timed[i], GW_ALLREDUCE, 0, n);
         if (e != GW_OK && e != GW_ERR_UNSUPPORTED)
@@ -88,17 +88,17 @@ static gw_err one_size(gw_timing *t, const gw_timing_plan *p, size_t n, int size
     }
     if (p->begin)
         GW_TRY(p->begin(t->rounds.ctx, n));
-    GW_TRY(warm_up(t, t->rounds.drawn == 0));
+    GW_TRY(timing_warm_up(t, t->rounds.drawn == 0));
     double end_s = t->spent_s + (p->budget_s - t->spent_s) / sizes_left;
     for (int k = 0; k < p->least || (k < p->most && t->spent_s < end_s); k++) {
         GW_TRY(gw_timing_round(t));
         if (k == 0)
-            drop_hopeless(t, p->hopeless);
+            timing_drop_hopeless(t, p->hopeless);
     }
     return p->end ? p->end(t->rounds.ctx, n) : GW_OK;
 }
 
-static double round_s(const gw_timing *t) {
+static double timing_round_s(const gw_timing *t) {
     double sum = 0;
     for (int i = 0; i < t->n; i++)
         if (t->timed[i]->times.n > 0)
@@ -106,7 +106,7 @@ static double round_s(const gw_timing *t) {
     return sum;
 }
 
-static int choose_sizes(const gw_timing_plan *p, size_t sizes[GW_TIMING_SIZES]) {
+static int timing_choose_sizes(const gw_timing_plan *p, size_t sizes[GW_TIMING_SIZES]) {
     int n = 0;
     while (n < p->n_wanted && p->wanted[n] <= p->arena) {
         sizes[n] = p->wanted[n];
@@ -120,7 +120,7 @@ static int choose_sizes(const gw_timing_plan *p, size_t sizes[GW_TIMING_SIZES]) 
 gw_err gw_timing_sizes(gw_timing *t, const gw_timing_plan *p) {
     size_t sizes[GW_TIMING_SIZES];
     double took_s[GW_TIMING_SIZES]; /* a round */
-    int n = choose_sizes(p, sizes);
+    int n = timing_choose_sizes(p, sizes);
     for (int i = 0; i < n; i++) {
         double next_s = 0; /* from one size alone none can be told */
         if (i > 1)
@@ -129,8 +129,8 @@ gw_err gw_timing_sizes(gw_timing *t, const gw_timing_plan *p) {
                                          (double)(sizes[i - 1] - sizes[i - 2]);
         if (t->spent_s + (p->least + 1) * next_s > p->budget_s)
             break;
-        GW_TRY(one_size(t, p, sizes[i] / sizeof(float), n - i));
-        took_s[i] = round_s(t);
+        GW_TRY(timing_one_size(t, p, sizes[i] / sizeof(float), n - i));
+        took_s[i] = timing_round_s(t);
     }
     return GW_OK;
 }

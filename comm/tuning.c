@@ -25,7 +25,7 @@ int gw_tuning_choice(const gw_tuning *t, size_t n) {
     return t->row[i].chosen;
 }
 
-static const char *lane_name(const gw_lane *lane) {
+static const char *tuning_lane_name(const gw_lane *lane) {
     return lane->name ? lane->name : "";
 }
 
@@ -41,8 +41,9 @@ gw_err gw_tuning_print(const gw_tuning *t, const gw_lane *lane, char **text) {
             const gw_tuning_row *row = &t->row[i];
             if (isnan(row->time_s[a]))
                 continue;
-            fprintf(to, "%d,%s,%s,%zu,%s,%.9g,%d\n", lane->size, lane_name(lane), lane->codec->name,
-                    row->bytes, t->algo[a].ops->head.name, row->time_s[a], a == row->chosen);
+            fprintf(to, "%d,%s,%s,%zu,%s,%.9g,%d\n", lane->size, tuning_lane_name(lane),
+                    lane->codec->name, row->bytes, t->algo[a].ops->head.name, row->time_s[a],
+                    a == row->chosen);
         }
     return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "auto: out of memory");
 }
@@ -60,22 +61,22 @@ typedef struct reader {
     int other_ranks; /* rows of a run on so many were passed over; 0: none */
 } reader;
 
-static gw_err bad(const reader *r, const char *what, const char *value) {
+static gw_err tuning_bad(const reader *r, const char *what, const char *value) {
     return gw_fail(GW_ERR_INPUT, "algo=auto: table %s, line %d: %s '%.40s'", r->path, r->line, what,
                    value);
 }
 
-static gw_err whole(const reader *r, const char *text, uint64_t most, uint64_t *out) {
+static gw_err tuning_whole(const reader *r, const char *text, uint64_t most, uint64_t *out) {
     char *end;
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (end == text || *end || errno || *text == '-' || *out > most)
-        return bad(r, "not a number in range:", text);
+        return tuning_bad(r, "not a number in range:", text);
     return GW_OK;
 }
 
 /* By name only: a path in a table must not load code. */
-static gw_err algo_of(reader *r, const char *name, int *out) {
+static gw_err tuning_algo(reader *r, const char *name, int *out) {
     gw_tuning *t = r->t;
     const gw_entry *const *e = gw_algos.entries;
     for (int i = 0; i < t->n_algos; i++)
@@ -86,9 +87,9 @@ static gw_err algo_of(reader *r, const char *name, int *out) {
     while (*e && (strcmp((*e)->name, name) != 0 || *e == &r->except->head))
         e++;
     if (!*e)
-        return bad(r, "no algorithm to choose is called", name);
+        return tuning_bad(r, "no algorithm to choose is called", name);
     if (t->n_algos == GW_TUNING_ALGOS)
-        return bad(r, "more algorithms than there are, at", name);
+        return tuning_bad(r, "more algorithms than there are, at", name);
     gw_err err = gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED(name), r->lane->codec);
     if (err != GW_OK) {
         char why[256];
@@ -99,18 +100,18 @@ static gw_err algo_of(reader *r, const char *name, int *out) {
     return GW_OK;
 }
 
-static gw_err row_of(reader *r, const char *text, gw_tuning_row **out) {
+static gw_err tuning_row(reader *r, const char *text, gw_tuning_row **out) {
     gw_tuning *t = r->t;
     uint64_t bytes;
-    GW_TRY(whole(r, text, UINT64_C(1) << 50, &bytes));
+    GW_TRY(tuning_whole(r, text, UINT64_C(1) << 50, &bytes));
     gw_tuning_row *last = t->n_sizes ? &t->row[t->n_sizes - 1] : NULL;
     if (bytes == 0 || (last && bytes < last->bytes))
-        return bad(r, "sizes must ascend from 1:", text);
+        return tuning_bad(r, "sizes must ascend from 1:", text);
     if (!last || bytes > last->bytes) {
         if (last && last->chosen < 0)
-            return bad(r, "nothing was chosen before size", text);
+            return tuning_bad(r, "nothing was chosen before size", text);
         if (t->n_sizes == GW_TUNING_SIZES)
-            return bad(r, "too many sizes, at", text);
+            return tuning_bad(r, "too many sizes, at", text);
         last = &t->row[t->n_sizes++];
         last->bytes = (size_t)bytes;
         last->chosen = -1;
@@ -121,53 +122,54 @@ static gw_err row_of(reader *r, const char *text, gw_tuning_row **out) {
     return GW_OK;
 }
 
-static gw_err read_row(reader *r, char *field[FIELDS]) {
+static gw_err tuning_read_row(reader *r, char *field[FIELDS]) {
     uint64_t ranks, chosen;
     gw_tuning_row *row = NULL;
     int a = 0;
     char *end;
-    GW_TRY(whole(r, field[0], INT32_MAX, &ranks));
-    if (strcmp(field[1], lane_name(r->lane)) != 0 || strcmp(field[2], r->lane->codec->name) != 0)
+    GW_TRY(tuning_whole(r, field[0], INT32_MAX, &ranks));
+    if (strcmp(field[1], tuning_lane_name(r->lane)) != 0 ||
+        strcmp(field[2], r->lane->codec->name) != 0)
         return GW_OK;
     if ((int)ranks != r->lane->size) {
         r->other_ranks = (int)ranks;
         return GW_OK;
     }
-    GW_TRY(row_of(r, field[3], &row));
-    GW_TRY(algo_of(r, field[4], &a));
+    GW_TRY(tuning_row(r, field[3], &row));
+    GW_TRY(tuning_algo(r, field[4], &a));
     double time_s = strtod(field[5], &end);
     if (end == field[5] || *end || !isfinite(time_s) || time_s < 0)
-        return bad(r, "not a time:", field[5]);
+        return tuning_bad(r, "not a time:", field[5]);
     if (!isnan(row->time_s[a]))
-        return bad(r, "a second time for", field[4]);
-    GW_TRY(whole(r, field[6], 1, &chosen));
+        return tuning_bad(r, "a second time for", field[4]);
+    GW_TRY(tuning_whole(r, field[6], 1, &chosen));
     if (chosen && row->chosen >= 0)
-        return bad(r, "a second choice for one size:", field[4]);
+        return tuning_bad(r, "a second choice for one size:", field[4]);
     row->time_s[a] = time_s;
     row->chosen = chosen ? a : row->chosen;
     return GW_OK;
 }
 
-static gw_err read_line(reader *r, char *text) {
+static gw_err tuning_read_line(reader *r, char *text) {
     char *field[FIELDS], *rest = text;
     int n = 0;
     r->line++;
     if (r->line == 1)
         return strcmp(text, "ranks,lane,codec,bytes,algorithm,time_s,chosen") == 0
                    ? GW_OK
-                   : bad(r, "not the header of a run's algo.csv:", text);
+                   : tuning_bad(r, "not the header of a run's algo.csv:", text);
     while (n < FIELDS && rest)
         field[n++] = strsep(&rest, ",");
     if (n < FIELDS || rest)
-        return bad(r, "must have 7 fields:", text);
-    return read_row(r, field);
+        return tuning_bad(r, "must have 7 fields:", text);
+    return tuning_read_row(r, field);
 }
 
-static gw_err read_all(reader *r, char *text) {
+static gw_err tuning_read_all(reader *r, char *text) {
     char *rest = text, *line;
     while ((line = strsep(&rest, "\n")) != NULL)
         if (*line || r->line == 0)
-            GW_TRY(read_line(r, line));
+            GW_TRY(tuning_read_line(r, line));
     const gw_tuning *t = r->t;
     if (t->n_sizes == 0 && r->other_ranks)
         return gw_fail(GW_ERR_INPUT,
@@ -178,9 +180,9 @@ static gw_err read_all(reader *r, char *text) {
         return gw_fail(GW_ERR_INPUT,
                        "algo=auto: table %s has no rows for lane '%s' and codec %s: measure anew "
                        "without table=",
-                       r->path, lane_name(r->lane), r->lane->codec->name);
+                       r->path, tuning_lane_name(r->lane), r->lane->codec->name);
     if (t->row[t->n_sizes - 1].chosen < 0)
-        return bad(r, "nothing was chosen for the last size", "");
+        return tuning_bad(r, "nothing was chosen for the last size", "");
     return GW_OK;
 }
 
@@ -191,7 +193,7 @@ gw_err gw_tuning_read(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *exce
     char *copy = strdup(text);
     if (!copy)
         return gw_fail(GW_ERR_NOMEM, "auto: out of memory");
-    gw_err e = read_all(&r, copy);
+    gw_err e = tuning_read_all(&r, copy);
     free(copy);
     if (e != GW_OK)
         gw_tuning_clear(t);

@@ -21,16 +21,16 @@ typedef struct tuner {
 
 /* ---- who takes part ---- */
 
-static gw_err several_nodes(const gw_lane *lane, bool *out) {
+static gw_err tuning_several_nodes(const gw_lane *lane, bool *out) {
     int most_here = lane->shared ? gw_shared_size(lane->shared) : 1;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &most_here, 1, MPI_INT, MPI_MAX, lane->comm));
     *out = most_here > 1 && most_here < lane->size;
     return GW_OK;
 }
 
-static gw_err gather_candidates(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *except) {
+static gw_err tuning_gather(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *except) {
     bool nodes;
-    GW_TRY(several_nodes(lane, &nodes));
+    GW_TRY(tuning_several_nodes(lane, &nodes));
     for (const gw_entry *const *e = gw_algos.entries; *e; e++) {
         bool layered = strcmp((*e)->name, "hier") == 0; /* on one node the same as shm */
         if (*e == &except->head || (layered && !nodes) || t->n_algos == GW_TUNING_ALGOS)
@@ -46,12 +46,12 @@ static gw_err gather_candidates(gw_tuning *t, const gw_lane *lane, const gw_algo
 
 /* ---- measuring ---- */
 
-static gw_err run_once(void *ctx, int i, double *s) {
+static gw_err tuning_run_once(void *ctx, int i, double *s) {
     return gw_timed_run(&((tuner *)ctx)->timed[i], s);
 }
 
 /* The fastest by the medians. */
-static gw_err choose(void *ctx, size_t n) {
+static gw_err tuning_choose(void *ctx, size_t n) {
     tuner *p = ctx;
     gw_tuning_row *row = &p->t->row[p->t->n_sizes++];
     *row = (gw_tuning_row){.bytes = n * sizeof(float), .chosen = -1};
@@ -67,7 +67,7 @@ static gw_err choose(void *ctx, size_t n) {
                          p->lane->codec->name);
 }
 
-static gw_err measure(tuner *p, double budget_s) {
+static gw_err tuning_measure(tuner *p, double budget_s) {
     gw_lane *lane = p->lane;
     size_t arena = lane->n * sizeof(float), most = wanted[WANTED - 1];
     float *scratch;
@@ -79,10 +79,10 @@ static gw_err measure(tuner *p, double budget_s) {
                            .least = 1,
                            .most = 15,
                            .hopeless = 8,
-                           .end = choose};
+                           .end = tuning_choose};
     GW_TRY(gw_lane_floats(lane, arena / sizeof(float), &scratch));
     p->timing.rounds =
-        (gw_rounds){.comm = lane->comm, .seed = lane->seed, .once = run_once, .ctx = p};
+        (gw_rounds){.comm = lane->comm, .seed = lane->seed, .once = tuning_run_once, .ctx = p};
     for (int a = 0; a < p->t->n_algos; a++) {
         p->timed[a] = (gw_timed){.algo = &p->t->algo[a], .lane = lane, .base = scratch};
         p->timing.timed[p->timing.n++] = &p->timed[a];
@@ -101,13 +101,13 @@ gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except,
     if (e == GW_OK && lane->residual)
         e = gw_alloc(&residual, lane->n, sizeof *residual);
     if (e == GW_OK)
-        e = gather_candidates(t, lane, except);
+        e = tuning_gather(t, lane, except);
     e = gw_agree(lane->comm, e);
     if (e == GW_OK) {
         *p = (tuner){.t = t, .lane = lane};
         if (residual)
             memcpy(residual, lane->residual, lane->n * sizeof *residual);
-        e = measure(p, budget_s);
+        e = tuning_measure(p, budget_s);
         if (residual)
             memcpy(lane->residual, residual, lane->n * sizeof *residual);
     }

@@ -40,7 +40,7 @@ typedef struct gw_stage {
 } gw_stage;
 
 /* The reason why a plugin's hooks are incomplete; NULL: they are not. */
-static const char *half_made(const gw_codec_ops *ops) {
+static const char *codec_half_made(const gw_codec_ops *ops) {
     bool stage = ops->pack || ops->unpack || ops->pack_bound;
     return stage && !(ops->pack && ops->unpack && ops->pack_bound)
                ? "pack, unpack and pack_bound belong together"
@@ -49,13 +49,13 @@ static const char *half_made(const gw_codec_ops *ops) {
                                               : NULL;
 }
 
-static gw_err open_one(gw_codec *out, const gw_spec *spec) {
+static gw_err codec_open_one(gw_codec *out, const gw_spec *spec) {
     gw_codec c = {0};
     const gw_entry *entry = NULL;
     GW_TRY(gw_registry_find(&gw_codecs, spec->name, &entry));
     GW_TRY(gw_args_of(&c.args, entry->opts, entry->name, spec));
     c.ops = (const gw_codec_ops *)entry; /* head is the first member */
-    const char *lacks = half_made(c.ops);
+    const char *lacks = codec_half_made(c.ops);
     gw_err e = lacks ? gw_fail(GW_ERR_INPUT, "codec %s: %s: fix the plugin", spec->text, lacks)
                : c.ops->open ? c.ops->open(&c.self, c.args)
                              : GW_OK;
@@ -69,9 +69,9 @@ static gw_err open_one(gw_codec *out, const gw_spec *spec) {
     return GW_OK;
 }
 
-static gw_err open_stage(gw_codec *c, const gw_spec *spec) {
+static gw_err codec_open_stage(gw_codec *c, const gw_spec *spec) {
     GW_TRY(gw_alloc(&c->stage, 1, sizeof *c->stage));
-    GW_TRY(open_one(&c->stage->codec, spec));
+    GW_TRY(codec_open_one(&c->stage->codec, spec));
     if (!c->stage->codec.ops->pack)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "%s+%s: %s cannot follow a codec: only one that packs bytes can (zlib)",
@@ -89,10 +89,10 @@ gw_err gw_codec_open(gw_codec *out, const gw_spec *spec) {
     gw_codec c = {0};
     if (stage && stage->next)
         return gw_fail(GW_ERR_UNSUPPORTED, "%s: more than one stage", spec->text);
-    GW_TRY(open_one(&c, stage ? spec->parts : spec));
+    GW_TRY(codec_open_one(&c, stage ? spec->parts : spec));
     c.of = spec;
     c.spec = spec->text;
-    gw_err e = stage ? open_stage(&c, stage) : GW_OK;
+    gw_err e = stage ? codec_open_stage(&c, stage) : GW_OK;
     if (e == GW_OK)
         *out = c;
     else
@@ -100,12 +100,12 @@ gw_err gw_codec_open(gw_codec *out, const gw_spec *spec) {
     return e;
 }
 
-static uint32_t tag_text(uint32_t tag, const char *text) {
+static uint32_t codec_tag_text(uint32_t tag, const char *text) {
     return (uint32_t)crc32_z(tag, (const Bytef *)text, strlen(text) + 1);
 }
 
 /* By value, so that 0.1 and 0.10 give one tag. */
-static uint32_t tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
+static uint32_t codec_tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
     char number[32] = "";
     const char *text = gw_args_text(args, o->name);
     if (!text)
@@ -116,21 +116,21 @@ static uint32_t tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
         snprintf(number, sizeof number, "%zu", gw_args_bytes(args, o->name));
     else if (o->type == GW_OPT_REAL)
         snprintf(number, sizeof number, "%.17g", gw_args_real(args, o->name) + 0.0); /* no -0 */
-    return tag_text(tag, *number ? number : text);
+    return codec_tag_text(tag, *number ? number : text);
 }
 
 /* From the resolved name and options: independent of spelling and of a plugin's path. */
-static uint32_t tag_of(const gw_codec *c, uint32_t tag) {
-    tag = tag_text(tag, c->ops->head.name);
+static uint32_t codec_tag(const gw_codec *c, uint32_t tag) {
+    tag = codec_tag_text(tag, c->ops->head.name);
     for (const gw_opt *o = c->ops->head.opts; o && o->name; o++)
-        tag = tag_value(c->args, o, tag_text(tag, o->name));
-    return c->stage ? tag_of(&c->stage->codec, tag) : tag;
+        tag = codec_tag_value(c->args, o, codec_tag_text(tag, o->name));
+    return c->stage ? codec_tag(&c->stage->codec, tag) : tag;
 }
 
 void gw_codec_frame(gw_codec *c) {
     c->framed = true;
     c->caps &= ~(unsigned)(GW_CODEC_IDENTITY | GW_CODEC_LINEAR);
-    c->tag = tag_of(c, 0);
+    c->tag = codec_tag(c, 0);
 }
 
 gw_err gw_codec_join(gw_codec *c, int ranks) {
@@ -150,13 +150,13 @@ void gw_codec_close(gw_codec *c) {
     memset(c, 0, sizeof *c);
 }
 
-static size_t bare_bound(const gw_codec *c, size_t n) {
+static size_t codec_bare_bound(const gw_codec *c, size_t n) {
     size_t inner = c->ops->bound(c->self, n);
     return c->stage ? c->stage->codec.ops->pack_bound(c->stage->codec.self, inner) : inner;
 }
 
 size_t gw_codec_bound(const gw_codec *c, size_t n) {
-    size_t bare = bare_bound(c, n);
+    size_t bare = codec_bare_bound(c, n);
     return c->framed && bare ? GW_FRAME_BYTES + bare : bare;
 }
 
@@ -172,7 +172,7 @@ size_t gw_codec_prefix(const gw_codec *c, size_t n) {
     return c->ops->prefix ? c->ops->prefix(c->self, n) : 0;
 }
 
-static gw_err check_length(const gw_codec *c, size_t n, size_t len) {
+static gw_err codec_check_length(const gw_codec *c, size_t n, size_t len) {
     size_t bound = c->ops->bound(c->self, n);
     if (len > bound || (!c->stage && c->caps & GW_CODEC_FIXED && len != bound))
         return gw_fail(GW_ERR_INTERNAL, "codec %s: encoded %zu floats into %zu bytes, bound is %zu",
@@ -188,17 +188,17 @@ static gw_err codec_check_room(const gw_codec *c, size_t n, size_t cap) {
     return GW_OK;
 }
 
-static gw_err encode_one(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                         void *out, size_t cap, size_t *len) {
+static gw_err codec_encode_one(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                               void *out, size_t cap, size_t *len) {
     if (e)
         GW_TRY(c->ops->encode_feedback(c->self, turn, x, e, n, out, cap, len));
     else
         GW_TRY(c->ops->encode(c->self, turn, x, n, out, cap, len));
-    return check_length(c, n, *len);
+    return codec_check_length(c, n, *len);
 }
 
-static gw_err encode_chain(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                           void *out, size_t cap, size_t *len) {
+static gw_err codec_encode_chain(const gw_codec *c, gw_turn turn, const float *x, float *e,
+                                 size_t n, void *out, size_t cap, size_t *len) {
     gw_stage *s = c->stage;
     size_t room = c->ops->bound(c->self, n), inner;
     void *codes;
@@ -206,29 +206,29 @@ static gw_err encode_chain(const gw_codec *c, gw_turn turn, const float *x, floa
     GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
     if (c->ops->measure && !e)
         c->ops->measure(c->self, x, n, codes);
-    gw_err err = encode_one(c, turn, x, e, n, codes, room, &inner);
+    gw_err err = codec_encode_one(c, turn, x, e, n, codes, room, &inner);
     if (err == GW_OK)
         err = s->codec.ops->pack(s->codec.self, codes, inner, out, cap, len);
     gw_scratch_give(&s->scratch, block);
     return err;
 }
 
-static gw_err encode_bare(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                          void *out, size_t cap, size_t *len) {
+static gw_err codec_encode_bare(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                                void *out, size_t cap, size_t *len) {
     if (c->stage)
-        return encode_chain(c, turn, x, e, n, out, cap, len);
+        return codec_encode_chain(c, turn, x, e, n, out, cap, len);
     if (c->ops->measure && !e)
         c->ops->measure(c->self, x, n, out);
-    return encode_one(c, turn, x, e, n, out, cap, len);
+    return codec_encode_one(c, turn, x, e, n, out, cap, len);
 }
 
-static gw_err encode_any(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                         void *out, size_t cap, size_t *len) {
+static gw_err codec_encode_any(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                               void *out, size_t cap, size_t *len) {
     GW_TRY(codec_check_room(c, n, cap));
-    if (!c->framed || bare_bound(c, n) == 0)
-        return encode_bare(c, turn, x, e, n, out, cap, len);
+    if (!c->framed || codec_bare_bound(c, n) == 0)
+        return codec_encode_bare(c, turn, x, e, n, out, cap, len);
     char *frame = out;
-    GW_TRY(encode_bare(c, turn, x, e, n, frame + GW_FRAME_BYTES, cap - GW_FRAME_BYTES, len));
+    GW_TRY(codec_encode_bare(c, turn, x, e, n, frame + GW_FRAME_BYTES, cap - GW_FRAME_BYTES, len));
     gw_frame_seal(frame, c->tag, n, *len);
     *len += GW_FRAME_BYTES;
     return GW_OK;
@@ -236,7 +236,7 @@ static gw_err encode_any(const gw_codec *c, gw_turn turn, const float *x, float 
 
 gw_err gw_codec_encode(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                        size_t cap, size_t *len) {
-    return encode_any(c, turn, x, NULL, n, out, cap, len);
+    return codec_encode_any(c, turn, x, NULL, n, out, cap, len);
 }
 
 void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
@@ -246,12 +246,12 @@ void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
 gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                               size_t cap, size_t *len) {
     GW_TRY(codec_check_room(c, n, cap));
-    return encode_one(c, turn, x, NULL, n, out, cap, len);
+    return codec_encode_one(c, turn, x, NULL, n, out, cap, len);
 }
 
 gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                                 void *out, size_t cap, size_t *len) {
-    return encode_any(c, turn, x, e, n, out, cap, len);
+    return codec_encode_any(c, turn, x, e, n, out, cap, len);
 }
 
 /* Decode to `list`, or to floats if it is NULL. */
@@ -261,12 +261,13 @@ typedef struct target {
     gw_elements *list;
 } target;
 
-static gw_err decode_one(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
+static gw_err codec_decode_one(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
     return to.list ? c->ops->list(c->self, in, len, n, to.list)
                    : c->ops->decode(c->self, in, len, to.y, n, to.into);
 }
 
-static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
+static gw_err codec_decode_chain(const gw_codec *c, const void *in, size_t len, size_t n,
+                                 target to) {
     gw_stage *s = c->stage;
     size_t room = c->ops->bound(c->self, n), inner;
     void *codes;
@@ -274,30 +275,30 @@ static gw_err decode_chain(const gw_codec *c, const void *in, size_t len, size_t
     GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
     gw_err e = s->codec.ops->unpack(s->codec.self, in, len, codes, room, &inner);
     if (e == GW_OK)
-        e = decode_one(c, codes, inner, n, to);
+        e = codec_decode_one(c, codes, inner, n, to);
     gw_scratch_give(&s->scratch, block);
     return e;
 }
 
-static gw_err decode_any(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
+static gw_err codec_decode_any(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
     if (len > gw_codec_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu possible",
                        c->spec, len, n, gw_codec_bound(c, n));
-    if (c->framed && bare_bound(c, n) > 0) {
+    if (c->framed && codec_bare_bound(c, n) > 0) {
         GW_TRY(gw_frame_check(in, len, c->spec, c->tag, n, &len));
         in = (const char *)in + GW_FRAME_BYTES;
     }
-    return c->stage ? decode_chain(c, in, len, n, to) : decode_one(c, in, len, n, to);
+    return c->stage ? codec_decode_chain(c, in, len, n, to) : codec_decode_one(c, in, len, n, to);
 }
 
 gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,
                        gw_into into) {
-    return decode_any(c, in, len, n, (target){.y = y, .into = into});
+    return codec_decode_any(c, in, len, n, (target){.y = y, .into = into});
 }
 
 gw_err gw_codec_list(const gw_codec *c, const void *in, size_t len, size_t n, gw_elements *out) {
     out->n = 0;
-    return decode_any(c, in, len, n, (target){.list = out});
+    return codec_decode_any(c, in, len, n, (target){.list = out});
 }
 
 gw_err gw_elements_reserve(gw_elements *l, size_t n) {

@@ -13,13 +13,13 @@
 enum { CHUNK_FLOATS = 65536, MOST_CHUNKS = 32, ROW_BLOCK = 8, DOUBLES = 8 };
 #define LEFT_OVER 0x1p-20
 
-static size_t divide_up(size_t a, size_t b) {
+static size_t lowrank_divide(size_t a, size_t b) {
     return (a + b - 1) / b;
 }
 
-static size_t chunk_rows(size_t rows, size_t cols) {
-    size_t work = divide_up(CHUNK_FLOATS, cols), few = divide_up(rows, MOST_CHUNKS);
-    return divide_up(work > few ? work : few, ROW_BLOCK) * ROW_BLOCK;
+static size_t lowrank_chunk_rows(size_t rows, size_t cols) {
+    size_t work = lowrank_divide(CHUNK_FLOATS, cols), few = lowrank_divide(rows, MOST_CHUNKS);
+    return lowrank_divide(work > few ? work : few, ROW_BLOCK) * ROW_BLOCK;
 }
 
 gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool feedback, float *p,
@@ -34,9 +34,9 @@ gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool f
     if (level != GW_SIMD_PORTABLE)
         l->kernels = level == GW_SIMD_AVX512 ? &gw_lowrank_avx512 : &gw_lowrank_avx2;
 #endif
-    l->chunk = chunk_rows(rows, cols);
+    l->chunk = lowrank_chunk_rows(rows, cols);
     size_t wide = (size_t)rank * cols;
-    gw_err e = gw_alloc(&l->parts, (divide_up(rows, l->chunk) - 1) * wide, sizeof *l->parts);
+    gw_err e = gw_alloc(&l->parts, (lowrank_divide(rows, l->chunk) - 1) * wide, sizeof *l->parts);
     if (e == GW_OK && feedback)
         e = gw_alloc(&l->m, rows * cols, sizeof *l->m);
     if (e == GW_OK && feedback)
@@ -53,7 +53,7 @@ void gw_lowrank_close(gw_lowrank *l) {
     memset(l, 0, sizeof *l);
 }
 
-static void draw_column(gw_lowrank *l, uint64_t key, int j) {
+static void lowrank_draw_column(gw_lowrank *l, uint64_t key, int j) {
     uint64_t stream = gw_rng_key(key, (uint64_t)j);
     float *q = l->q + (size_t)j * l->cols;
     for (size_t c = 0; c < l->cols; c++)
@@ -62,7 +62,7 @@ static void draw_column(gw_lowrank *l, uint64_t key, int j) {
 
 void gw_lowrank_draw(gw_lowrank *l, uint64_t key) {
     for (int j = 0; j < l->rank; j++)
-        draw_column(l, key, j);
+        lowrank_draw_column(l, key, j);
 }
 
 /* Ignores a NaN, which stays where it is whatever the scale. */
@@ -73,7 +73,7 @@ static float lowrank_peak(const float *x, size_t n) {
     return most;
 }
 
-static bool holds_nan(const float *x, size_t n) {
+static bool lowrank_holds_nan(const float *x, size_t n) {
     bool found = false;
     for (size_t i = 0; i < n; i++)
         found |= x[i] != x[i];
@@ -83,8 +83,8 @@ static bool holds_nan(const float *x, size_t n) {
 void gw_lowrank_warm(gw_lowrank *l, uint64_t key) {
     for (int j = 0; j < l->rank; j++) {
         float *q = l->q + (size_t)j * l->cols, most = lowrank_peak(q, l->cols);
-        if (most == 0 && !holds_nan(q, l->cols)) {
-            draw_column(l, key, j);
+        if (most == 0 && !lowrank_holds_nan(q, l->cols)) {
+            lowrank_draw_column(l, key, j);
             continue;
         }
         int exponent = 0;
@@ -107,17 +107,17 @@ typedef struct pass {
     const gw_lowrank *l;
 } pass;
 
-static void absorb_part(void *ctx, size_t lo, size_t hi) {
+static void lowrank_absorb_part(void *ctx, size_t lo, size_t hi) {
     const pass *t = ctx;
     t->l->kernels->absorb(&t->k, lo / t->k.cols, hi / t->k.cols);
 }
 
-static void expand_part(void *ctx, size_t lo, size_t hi) {
+static void lowrank_expand_part(void *ctx, size_t lo, size_t hi) {
     const pass *t = ctx;
     t->l->kernels->expand(&t->k, lo / t->k.cols, hi / t->k.cols);
 }
 
-static void gather_part(void *ctx, size_t lo, size_t hi) {
+static void lowrank_gather_part(void *ctx, size_t lo, size_t hi) {
     const pass *t = ctx;
     const gw_lowrank *l = t->l;
     for (size_t row = lo / l->cols; row < hi / l->cols; row += l->chunk) {
@@ -139,15 +139,15 @@ void gw_lowrank_project(gw_lowrank *l, float *grad) {
     } else {
         t.k.m = grad; /* read only: nothing is subtracted or added */
     }
-    lowrank_run(&t, ROW_BLOCK, absorb_part);
+    lowrank_run(&t, ROW_BLOCK, lowrank_absorb_part);
 }
 
 void gw_lowrank_gather(gw_lowrank *l, float *grad) {
     pass t = {lowrank_skinny(l), l};
-    size_t wide = (size_t)l->rank * l->cols, chunks = divide_up(l->rows, l->chunk);
+    size_t wide = (size_t)l->rank * l->cols, chunks = lowrank_divide(l->rows, l->chunk);
     if (!l->m)
         t.k.m = grad;
-    lowrank_run(&t, l->chunk, gather_part);
+    lowrank_run(&t, l->chunk, lowrank_gather_part);
     for (size_t i = 1; i < chunks; i++)
         for (size_t c = 0; c < wide; c++)
             l->q[c] += l->parts[(i - 1) * wide + c];
@@ -158,7 +158,7 @@ void gw_lowrank_gather(gw_lowrank *l, float *grad) {
 void gw_lowrank_expand(const gw_lowrank *l, float *grad) {
     pass t = {lowrank_skinny(l), l};
     t.k.m = grad;
-    lowrank_run(&t, ROW_BLOCK, expand_part);
+    lowrank_run(&t, ROW_BLOCK, lowrank_expand_part);
 }
 
 void gw_lowrank_settle(gw_lowrank *l) {
@@ -167,7 +167,7 @@ void gw_lowrank_settle(gw_lowrank *l) {
     pass t = {lowrank_skinny(l), l};
     t.k.own = l->own;
     t.k.q = NULL;
-    lowrank_run(&t, ROW_BLOCK, absorb_part);
+    lowrank_run(&t, ROW_BLOCK, lowrank_absorb_part);
     memset(l->own, 0, (size_t)l->rank * l->cols * sizeof *l->own);
 }
 

@@ -45,8 +45,8 @@ static uint32_t select_interpolate(const range *r, double rank) {
  * floats at or above a magnitude in the remaining range. It starts with a small leap above the
  * floor, where magnitudes crowd, and doubles it until too few are left. Then it interpolates, which
  * needs few steps, and now and then bisects, which always ends. */
-static cut find_cut(const gw_pick_kernels *kernels, const uint32_t *bits, size_t n, uint32_t floor,
-                    size_t rank, size_t slack) {
+static cut select_find_cut(const gw_pick_kernels *kernels, const uint32_t *bits, size_t n,
+                           uint32_t floor, size_t rank, size_t slack) {
     range r = {floor, GW_MAGNITUDE + 1u, n, 0};
     uint32_t leap = floor ? 1u << 19 : 0; /* a 16th of an octave */
     for (unsigned step = 0; r.reach > rank + slack && r.hi - r.lo > 1; step++) {
@@ -73,7 +73,7 @@ typedef struct candidates {
 } candidates;
 
 /* Of the elements at exactly the cut's magnitude keep the first `left`. */
-static size_t filter_ties(gw_kept *kept, uint32_t least, size_t left) {
+static size_t select_filter_ties(gw_kept *kept, uint32_t least, size_t left) {
     size_t n = 0;
     for (size_t i = 0; i < kept->n; i++) {
         uint32_t m = gw_magnitude(kept->bits[i]);
@@ -90,9 +90,9 @@ static size_t filter_ties(gw_kept *kept, uint32_t least, size_t left) {
 /* Keep the k largest of at least k. */
 static void select_prune(const gw_pick_kernels *kernels, candidates *c, size_t k) {
     gw_kept *kept = &c->kept;
-    cut at = find_cut(kernels, kept->bits, kept->n, c->floor, k, 0);
+    cut at = select_find_cut(kernels, kept->bits, kept->n, c->floor, k, 0);
     kept->n = at.reach == k ? kernels->filter(kept->at, kept->bits, kept->n, at.at)
-                            : filter_ties(kept, at.at, k - at.above);
+                            : select_filter_ties(kept, at.at, k - at.above);
     c->floor = at.at;
 }
 
@@ -114,7 +114,7 @@ static uint32_t select_guess(const gw_pick_kernels *kernels, const float *x, con
         size_t at = i * stride + (jitter * stride >> 32);
         sample[i] = gw_float_bits(e ? e[at] + x[at] : x[at]);
     }
-    return find_cut(kernels, sample, m, 0, (size_t)rank, (size_t)rank / 8 + 1).at;
+    return select_find_cut(kernels, sample, m, 0, (size_t)rank, (size_t)rank / 8 + 1).at;
 }
 
 /* Collect all elements of magnitude `least` or more, dropping those that k others are known to
@@ -137,19 +137,19 @@ static void select_collect(const gw_pick_kernels *kernels, const float *x, float
     }
 }
 
-static size_t room_for(size_t n, size_t k) {
+static size_t select_room(size_t n, size_t k) {
     size_t all = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
     size_t room = k + (k > CHUNK ? k : CHUNK) + CHUNK;
     return room < all ? room : all;
 }
 
 size_t gw_select_words(size_t n, size_t k) {
-    return 2 * room_for(n, k);
+    return 2 * select_room(n, k);
 }
 
 void gw_select_largest(const gw_pick_kernels *kernels, const float *x, float *e, size_t n, size_t k,
                        uint32_t *words, gw_kept *out) {
-    size_t room = room_for(n, k);
+    size_t room = select_room(n, k);
     candidates c = {.kept = {.at = words, .bits = words + room}, .room = room};
     double sigmas = 2.5;
     select_collect(kernels, x, e, n, k, select_guess(kernels, x, e, n, k, sigmas), &c);

@@ -10,8 +10,8 @@ size_t gw_sparse_bound(size_t n, size_t k) {
 
 /* Write the gaps before at[i] .. at[end-1]; `next` follows at[i-1]. Where a hundredth is kept, one
  * escape is as likely as none, so that case has no branch; two escapes are rare. */
-static unsigned char *put_few_gaps(const uint32_t *restrict at, size_t i, size_t end, uint32_t next,
-                                   unsigned char *restrict gaps) {
+static unsigned char *sparse_put_few_gaps(const uint32_t *restrict at, size_t i, size_t end,
+                                          uint32_t next, unsigned char *restrict gaps) {
     for (; i < end; i++) {
         uint32_t gap = at[i] - next, escape = gap >= ESCAPE;
         next = at[i] + 1;
@@ -26,11 +26,11 @@ static unsigned char *put_few_gaps(const uint32_t *restrict at, size_t i, size_t
 }
 
 /* In groups: where more is kept, most groups have no escape. */
-static unsigned char *put_many_gaps(const uint32_t *restrict at, size_t n,
-                                    unsigned char *restrict gaps) {
+static unsigned char *sparse_put_many_gaps(const uint32_t *restrict at, size_t n,
+                                           unsigned char *restrict gaps) {
     enum { GROUP = 8 };
     size_t i = 1;
-    gaps = put_few_gaps(at, 0, i, 0, gaps);
+    gaps = sparse_put_few_gaps(at, 0, i, 0, gaps);
     for (; i + GROUP <= n; i += GROUP) {
         uint32_t gap[GROUP], most = 0;
         for (size_t j = 0; j < GROUP; j++)
@@ -42,33 +42,34 @@ static unsigned char *put_many_gaps(const uint32_t *restrict at, size_t n,
                 gaps[j] = (unsigned char)gap[j];
             gaps += GROUP;
         } else {
-            gaps = put_few_gaps(at, i, i + GROUP, at[i - 1] + 1, gaps);
+            gaps = sparse_put_few_gaps(at, i, i + GROUP, at[i - 1] + 1, gaps);
         }
     }
-    return put_few_gaps(at, i, n, at[i - 1] + 1, gaps);
+    return sparse_put_few_gaps(at, i, n, at[i - 1] + 1, gaps);
 }
 
-static unsigned char *put_gaps(const uint32_t *at, size_t n, unsigned char *gaps) {
+static unsigned char *sparse_put_gaps(const uint32_t *at, size_t n, unsigned char *gaps) {
     enum { WIDE = 48 }; /* mean gap from which groups no longer pay */
     bool many = n && at[n - 1] / n < WIDE;
-    return many ? put_many_gaps(at, n, gaps) : put_few_gaps(at, 0, n, 0, gaps);
+    return many ? sparse_put_many_gaps(at, n, gaps) : sparse_put_few_gaps(at, 0, n, 0, gaps);
 }
 
-static void put_values(const uint32_t *restrict bits, size_t n, gw_u32u *restrict values) {
+static void sparse_put_values(const uint32_t *restrict bits, size_t n, gw_u32u *restrict values) {
     for (size_t i = 0; i < n; i++)
         values[i] = gw_le32(bits[i]);
 }
 
 size_t gw_sparse_encode(const gw_kept *kept, void *out) {
     *(gw_u32u *)out = gw_le32((uint32_t)kept->n);
-    gw_u32u *values = (gw_u32u *)(void *)put_gaps(kept->at, kept->n, (unsigned char *)out + HEADER);
-    put_values(kept->bits, kept->n, values);
+    gw_u32u *values =
+        (gw_u32u *)(void *)sparse_put_gaps(kept->at, kept->n, (unsigned char *)out + HEADER);
+    sparse_put_values(kept->bits, kept->n, values);
     return (size_t)((unsigned char *)(values + kept->n) - (unsigned char *)out);
 }
 
 /* Check that the gaps name k of n elements and that nothing follows the last. */
-static gw_err check_gaps(const char *name, const unsigned char *gaps, size_t bytes, size_t k,
-                         size_t n) {
+static gw_err sparse_check_gaps(const char *name, const unsigned char *gaps, size_t bytes, size_t k,
+                                size_t n) {
     size_t skipped = 0, named = 0;
     for (size_t i = 0; i < bytes; i++) {
         skipped += gaps[i];
@@ -105,8 +106,8 @@ typedef struct parts {
     size_t k, bytes; /* of the gaps */
 } parts;
 
-static gw_err take_apart(const char *name, const void *in, size_t len, size_t n, size_t least,
-                         size_t most, parts *p) {
+static gw_err sparse_take_apart(const char *name, const void *in, size_t len, size_t n,
+                                size_t least, size_t most, parts *p) {
     *p = (parts){0};
     if (n == 0 && len == 0)
         return GW_OK;
@@ -121,13 +122,13 @@ static gw_err take_apart(const char *name, const void *in, size_t len, size_t n,
     p->gaps = (const unsigned char *)in + HEADER;
     p->bytes = len - HEADER - p->k * VALUE;
     p->values = (const gw_u32u *)(const void *)(p->gaps + p->bytes);
-    return check_gaps(name, p->gaps, p->bytes, p->k, n);
+    return sparse_check_gaps(name, p->gaps, p->bytes, p->k, n);
 }
 
 gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
                         size_t least, size_t most, gw_into into) {
     parts p;
-    GW_TRY(take_apart(name, in, len, n, least, most, &p));
+    GW_TRY(sparse_take_apart(name, in, len, n, least, most, &p));
     if (into == GW_INTO_SET && n > 0)
         memset(y, 0, n * sizeof *y);
     sparse_scatter(p.gaps, p.bytes, p.values, y, into);
@@ -135,7 +136,7 @@ gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, 
 }
 
 /* Writes one element past the last while escapes follow, so `at` has room for k + 1. */
-static void list_places(const parts *p, uint32_t *restrict at) {
+static void sparse_list_places(const parts *p, uint32_t *restrict at) {
     uint32_t next = 0;
     size_t i = 0;
     for (size_t b = 0; b < p->bytes; b++) {
@@ -150,9 +151,9 @@ static void list_places(const parts *p, uint32_t *restrict at) {
 gw_err gw_sparse_list(const char *name, const void *in, size_t len, size_t n, size_t least,
                       size_t most, gw_elements *out) {
     parts p;
-    GW_TRY(take_apart(name, in, len, n, least, most, &p));
+    GW_TRY(sparse_take_apart(name, in, len, n, least, most, &p));
     GW_TRY(gw_elements_reserve(out, p.k + 1));
-    list_places(&p, out->at);
+    sparse_list_places(&p, out->at);
     for (size_t i = 0; i < p.k; i++)
         out->value[i] = gw_float_of(gw_le32(p.values[i]));
     out->n = p.k;

@@ -30,7 +30,7 @@ static void auto_release(void *p) {
     free(p);
 }
 
-static const char *size_text(double bytes, char text[24]) {
+static const char *auto_size_text(double bytes, char text[24]) {
     int unit = 0;
     for (; bytes >= 1024 && unit < 3; unit++)
         bytes /= 1024;
@@ -39,11 +39,11 @@ static const char *size_text(double bytes, char text[24]) {
     return text;
 }
 
-static const char *name_of(const gw_tuning *t, int a) {
+static const char *auto_name(const gw_tuning *t, int a) {
     return t->algo[a].ops->head.name;
 }
 
-static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
+static void auto_note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
     char line[512], size[24];
     int at = gw_text_print(line, sizeof line, "auto, %s (%s):", lane->name ? lane->name : "lane",
                            lane->codec->name);
@@ -53,14 +53,14 @@ static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
         bool last = i + 1 == t->n_sizes;
         if (!last && row[1].chosen == row->chosen)
             continue;
-        const char *name = name_of(t, row->chosen);
+        const char *name = auto_name(t, row->chosen);
         size_t left = sizeof line - (size_t)at;
         if (last)
             at += gw_text_print(line + at, left, split ? " above %s" : " %s for all sizes", name);
         else
-            at += gw_text_print(line + at, left, " up to %s %s,",
-                                size_text(sqrt((double)row->bytes * (double)row[1].bytes), size),
-                                name);
+            at += gw_text_print(
+                line + at, left, " up to %s %s,",
+                auto_size_text(sqrt((double)row->bytes * (double)row[1].bytes), size), name);
         split = true;
     }
     if (at < (int)sizeof line)
@@ -68,17 +68,17 @@ static void note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
     gw_lane_note(lane, line);
 }
 
-static void note_times(gw_lane *lane, const gw_tuning *t) {
+static void auto_note_times(gw_lane *lane, const gw_tuning *t) {
     for (int i = 0; i < t->n_sizes; i++) {
         char line[1024], size[24];
         const gw_tuning_row *row = &t->row[i];
         int at = gw_text_print(line, sizeof line,
                                "auto, %s (%s), %s in us:", lane->name ? lane->name : "lane",
-                               lane->codec->name, size_text((double)row->bytes, size));
+                               lane->codec->name, auto_size_text((double)row->bytes, size));
         for (int a = 0; a < t->n_algos && at < (int)sizeof line; a++)
             if (!isnan(row->time_s[a]))
-                at += gw_text_print(line + at, sizeof line - (size_t)at, " %s %.4g", name_of(t, a),
-                                    row->time_s[a] * 1e6);
+                at += gw_text_print(line + at, sizeof line - (size_t)at, " %s %.4g",
+                                    auto_name(t, a), row->time_s[a] * 1e6);
         gw_lane_note(lane, line);
     }
 }
@@ -86,7 +86,7 @@ static void note_times(gw_lane *lane, const gw_tuning *t) {
 extern const gw_algo_ops gw_algo_auto;
 
 /* Only rank 0 reads: all ranks see one file, and an error is reported once. */
-static gw_err read_table(gw_tuning *t, gw_lane *lane, const char *path) {
+static gw_err auto_read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     enum { MOST = 1 << 20 };
     char *text = NULL;
     size_t len = 0;
@@ -115,15 +115,15 @@ static gw_err auto_make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) 
     if (lane->table) {
         const char *source = "of the checkpoint";
         GW_TRY(gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->table)));
-        note_choice(lane, t, "as before the restart");
+        auto_note_choice(lane, t, "as before the restart");
     } else if (*path) {
-        GW_TRY(read_table(t, lane, path));
-        note_choice(lane, t, "as its table says");
+        GW_TRY(auto_read_table(t, lane, path));
+        auto_note_choice(lane, t, "as its table says");
     } else {
         double budget_s = gw_args_real(args, "budget");
         GW_TRY(gw_tuning_measure(t, lane, &gw_algo_auto, lane->yield ? budget_s / 3 : budget_s));
-        note_choice(lane, t, "measured at the start");
-        note_times(lane, t);
+        auto_note_choice(lane, t, "measured at the start");
+        auto_note_times(lane, t);
     }
     GW_TRY(gw_tuning_print(t, lane, &rows));
     gw_err e = gw_lane_choices(lane, rows);
@@ -132,7 +132,7 @@ static gw_err auto_make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) 
 }
 
 /* Collective at the first call on a lane. */
-static gw_err table_of(const gw_args *args, gw_lane *lane, gw_tuning **out) {
+static gw_err auto_table(const gw_args *args, gw_lane *lane, gw_tuning **out) {
     *out = gw_lane_attached(lane, args);
     if (*out)
         return GW_OK;
@@ -154,7 +154,7 @@ static gw_err auto_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
     gw_tuning *t;
     if (lane->size == 1 || span.n == 0)
         return GW_OK;
-    GW_TRY(table_of(args, lane, &t));
+    GW_TRY(auto_table(args, lane, &t));
     return gw_algo_lay_down(&t->algo[gw_tuning_choice(t, span.n)], s, what, root);
 }
 
@@ -180,7 +180,7 @@ static gw_err auto_allgather(const gw_args *args, gw_schedule *s) {
 
 static gw_cost auto_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     gw_tuning *t;
-    if (table_of(args, lane, &t) != GW_OK)
+    if (auto_table(args, lane, &t) != GW_OK)
         return (gw_cost){0};
     return gw_algo_cost(&t->algo[gw_tuning_choice(t, n)], lane, what, n);
 }

@@ -31,17 +31,17 @@ static int doubling_core_of(int ranks) {
     return core;
 }
 
-static gw_err send_all(gw_schedule *s, int peer) {
+static gw_err doubling_send(gw_schedule *s, int peer) {
     int slot;
     GW_TRY(gw_schedule_pack(s, gw_schedule_span(s), true, &slot));
     return gw_schedule_send(s, slot, peer);
 }
 
-static gw_err add_from(gw_schedule *s, int peer, bool exchange) {
+static gw_err doubling_add_from(gw_schedule *s, int peer, bool exchange) {
     int slot;
     GW_TRY(gw_schedule_recv(s, gw_schedule_span(s), peer, false, &slot));
     if (exchange)
-        GW_TRY(send_all(s, peer));
+        GW_TRY(doubling_send(s, peer));
     GW_TRY(gw_schedule_round(s));
     return gw_schedule_unpack(s, slot, gw_schedule_span(s), true);
 }
@@ -50,24 +50,24 @@ static gw_err add_from(gw_schedule *s, int peer, bool exchange) {
 static gw_err doubling_outside(gw_schedule *s, int partner) {
     gw_span span = gw_schedule_span(s);
     int slot;
-    GW_TRY(send_all(s, partner));
+    GW_TRY(doubling_send(s, partner));
     GW_TRY(gw_schedule_round(s)); /* both messages are the arena itself */
     GW_TRY(gw_schedule_recv(s, span, partner, true, &slot));
     GW_TRY(gw_schedule_round(s));
     return gw_schedule_unpack(s, slot, span, false);
 }
 
-static gw_err sum_as_it_goes(gw_schedule *s) {
+static gw_err doubling_sum(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
     int me = gw_lane_rank(lane), core = doubling_core_of(gw_lane_size(lane));
     if (me >= core)
         return doubling_outside(s, me - core);
     bool partnered = me + core < gw_lane_size(lane);
     if (partnered)
-        GW_TRY(add_from(s, me + core, false));
+        GW_TRY(doubling_add_from(s, me + core, false));
     for (int distance = 1; distance < core; distance *= 2)
-        GW_TRY(add_from(s, me ^ distance, true));
-    return partnered ? send_all(s, me + core) : GW_OK;
+        GW_TRY(doubling_add_from(s, me ^ distance, true));
+    return partnered ? doubling_send(s, me + core) : GW_OK;
 }
 
 static gw_err doubling_gather(gw_schedule *s, int *slots) {
@@ -95,7 +95,7 @@ static gw_err doubling_allreduce(const gw_args *args, gw_schedule *s) {
     if (gw_lane_size(lane) == 1)
         return GW_OK;
     if (gw_lane_exact(lane))
-        return sum_as_it_goes(s);
+        return doubling_sum(s);
     int *slots = NULL;
     GW_TRY(gw_alloc(&slots, (size_t)gw_lane_size(lane), sizeof *slots));
     gw_err e = doubling_gather(s, slots);

@@ -43,7 +43,7 @@ static gw_span halving_blocks(const fold *f, int first, int count) {
     return (gw_span){a.off, gw_span_end(b) - a.off};
 }
 
-static gw_err fold_in(const fold *f) {
+static gw_err halving_fold(const fold *f) {
     int slot;
     if (f->me >= f->core) {
         GW_TRY(gw_schedule_pack(f->s, f->span, false, &slot));
@@ -74,7 +74,7 @@ static gw_err halving_reduce_scatter(const fold *f) {
 }
 
 /* Blocks [first, first + count): on an exact lane one message, else one a block. */
-static gw_err send_blocks(const fold *f, int first, int count, int peer) {
+static gw_err halving_send(const fold *f, int first, int count, int peer) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step) {
         if (f->exact) /* the arena itself */
@@ -84,14 +84,14 @@ static gw_err send_blocks(const fold *f, int first, int count, int peer) {
     return GW_OK;
 }
 
-static gw_err recv_blocks(const fold *f, int first, int count, int peer) {
+static gw_err halving_recv(const fold *f, int first, int count, int peer) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step)
         GW_TRY(gw_schedule_recv(f->s, halving_blocks(f, i, step), peer, true, &f->slots[i]));
     return GW_OK;
 }
 
-static gw_err unpack_blocks(const fold *f, int first, int count) {
+static gw_err halving_unpack(const fold *f, int first, int count) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step)
         GW_TRY(gw_schedule_unpack(f->s, f->slots[i], halving_blocks(f, i, step), false));
@@ -102,25 +102,25 @@ static gw_err halving_gather(const fold *f) {
     GW_TRY(gw_schedule_pack(f->s, halving_blocks(f, f->me, 1), true, &f->slots[f->me]));
     for (int have = 1; have < f->core; have *= 2) {
         int peer = f->me ^ have, mine = f->me & ~(have - 1), theirs = peer & ~(have - 1);
-        GW_TRY(recv_blocks(f, theirs, have, peer));
-        GW_TRY(send_blocks(f, mine, have, peer));
+        GW_TRY(halving_recv(f, theirs, have, peer));
+        GW_TRY(halving_send(f, mine, have, peer));
         GW_TRY(gw_schedule_round(f->s));
-        GW_TRY(unpack_blocks(f, theirs, have));
+        GW_TRY(halving_unpack(f, theirs, have));
     }
     if (f->me + f->core < f->ranks)
-        GW_TRY(send_blocks(f, 0, f->core, f->me + f->core));
+        GW_TRY(halving_send(f, 0, f->core, f->me + f->core));
     return GW_OK;
 }
 
 static gw_err halving_lay_down(const fold *f) {
-    GW_TRY(fold_in(f));
+    GW_TRY(halving_fold(f));
     if (f->me < f->core) {
         GW_TRY(halving_reduce_scatter(f));
         return halving_gather(f);
     }
-    GW_TRY(recv_blocks(f, 0, f->core, f->me - f->core));
+    GW_TRY(halving_recv(f, 0, f->core, f->me - f->core));
     GW_TRY(gw_schedule_round(f->s));
-    return unpack_blocks(f, 0, f->core);
+    return halving_unpack(f, 0, f->core);
 }
 
 static int halving_count_chunks(const gw_args *args, size_t n) {
@@ -128,7 +128,7 @@ static int halving_count_chunks(const gw_args *args, size_t n) {
     return most == 0 || n == 0 ? 1 : (int)((n + most - 1) / most);
 }
 
-static gw_err lay_down_chunks(const gw_args *args, fold *f) {
+static gw_err halving_lay_down_chunks(const gw_args *args, fold *f) {
     gw_span whole = f->span;
     int chunks = halving_count_chunks(args, whole.n);
     gw_schedule_window(f->s, (int)gw_args_int(args, "window"));
@@ -152,7 +152,7 @@ static gw_err halving_allreduce(const gw_args *args, gw_schedule *s) {
     if (f.ranks == 1)
         return GW_OK;
     GW_TRY(gw_alloc(&f.slots, (size_t)f.core, sizeof *f.slots));
-    gw_err e = lay_down_chunks(args, &f);
+    gw_err e = halving_lay_down_chunks(args, &f);
     free(f.slots);
     return e;
 }
@@ -161,7 +161,8 @@ static void halving_add_message(gw_cost *sum, const gw_lane *lane, gw_span part)
     *sum = gw_cost_sum(*sum, gw_cost_messages(lane, 1, part.n));
 }
 
-static void add_blocks(gw_cost *sum, const gw_lane *lane, const fold *f, int first, int count) {
+static void halving_add_blocks(gw_cost *sum, const gw_lane *lane, const fold *f, int first,
+                               int count) {
     int step = f->exact ? count : 1;
     for (int i = first; i < first + count; i += step)
         halving_add_message(sum, lane, halving_blocks(f, i, step));
@@ -176,14 +177,14 @@ static gw_cost halving_cost(const gw_args *args, gw_lane *lane, gw_verb what, si
         f.span = gw_span_part((gw_span){0, n}, c, chunks);
         for (int r = f.core; r < gw_lane_size(lane); r++) {
             halving_add_message(&sum, lane, f.span);
-            add_blocks(&sum, lane, &f, 0, f.core);
+            halving_add_blocks(&sum, lane, &f, 0, f.core);
         }
         for (int r = 0; r < f.core; r++)
             for (int half = 1; half < f.core; half *= 2) {
                 int mine = r & ~(half - 1);
                 halving_add_message(
                     &sum, lane, halving_blocks(&f, mine ^ half, half)); /* what the peer keeps */
-                add_blocks(&sum, lane, &f, mine, half);
+                halving_add_blocks(&sum, lane, &f, mine, half);
             }
     }
     return sum;

@@ -30,7 +30,7 @@ typedef struct nest {
     gw_algo inner;
 } nest;
 
-static void release_nest(void *p) {
+static void hier_release_nest(void *p) {
     nest *h = p;
     gw_algo_close(&h->inner);
     free(h);
@@ -38,7 +38,7 @@ static void release_nest(void *p) {
 
 /* ---- valid combinations ---- */
 
-static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *inner) {
+static gw_err hier_open_inner(const gw_args *args, const gw_codec *codec, gw_algo *inner) {
     const gw_spec *spec = gw_args_spec(args, "inner");
     GW_TRY(gw_algo_open(inner, spec, codec));
     unsigned caps = inner->ops->caps;
@@ -59,7 +59,7 @@ static gw_err open_inner(const gw_args *args, const gw_codec *codec, gw_algo *in
 static const char *hier_refuses(const gw_args *args, const gw_codec *codec) {
     static _Thread_local char why[512];
     gw_algo inner;
-    if (open_inner(args, codec, &inner) == GW_OK) {
+    if (hier_open_inner(args, codec, &inner) == GW_OK) {
         gw_algo_close(&inner);
         return NULL;
     }
@@ -70,7 +70,7 @@ static const char *hier_refuses(const gw_args *args, const gw_codec *codec) {
 /* ---- groups ---- */
 
 /* My group among the lane's ranks on my node, in their order. */
-static gw_err find_group(const gw_lane *lane, int each, nest *h) {
+static gw_err hier_find_group(const gw_lane *lane, int each, nest *h) {
     int here = gw_shared_size(lane->shared), mine = gw_shared_rank(lane->shared);
     *h = (nest){.first = 0, .n = here, .me = mine};
     if (each == 0)
@@ -98,29 +98,29 @@ static gw_err find_group(const gw_lane *lane, int each, nest *h) {
     return e;
 }
 
-static gw_err make_nest(const gw_args *args, gw_lane *lane, nest *h) {
+static gw_err hier_make_nest(const gw_args *args, gw_lane *lane, nest *h) {
     if (!lane->shared)
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm hier: these ranks share no memory");
-    GW_TRY(gw_agree(lane->comm, find_group(lane, (int)gw_args_int(args, "group"), h)));
-    GW_TRY(gw_agree(lane->comm, open_inner(args, lane->codec, &h->inner)));
+    GW_TRY(gw_agree(lane->comm, hier_find_group(lane, (int)gw_args_int(args, "group"), h)));
+    GW_TRY(gw_agree(lane->comm, hier_open_inner(args, lane->codec, &h->inner)));
     h->groups = h->me == 0;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &h->groups, 1, MPI_INT, MPI_SUM, lane->comm));
     return h->groups > 1 ? gw_lane_split(lane, h->me == 0 ? 0 : MPI_UNDEFINED, &h->leaders) : GW_OK;
 }
 
 /* Collective at the first call on a lane. */
-static gw_err nest_of(const gw_args *args, gw_lane *lane, nest **out) {
+static gw_err hier_nest(const gw_args *args, gw_lane *lane, nest **out) {
     *out = gw_lane_attached(lane, args);
     if (*out)
         return GW_OK;
     nest *h = NULL;
     GW_TRY(gw_alloc(&h, 1, sizeof *h));
-    gw_err e = make_nest(args, lane, h);
+    gw_err e = hier_make_nest(args, lane, h);
     if (e != GW_OK) {
-        release_nest(h);
+        hier_release_nest(h);
         return e;
     }
-    GW_TRY(gw_lane_attach(lane, args, h, release_nest));
+    GW_TRY(gw_lane_attach(lane, args, h, hier_release_nest));
     *out = h;
     return GW_OK;
 }
@@ -135,7 +135,7 @@ typedef struct job {
     bool one_group;
 } job;
 
-static void release_job(void *ctx) {
+static void hier_release_job(void *ctx) {
     job *j = ctx;
     free(j->crew);
     free(j->values);
@@ -152,7 +152,7 @@ static gw_err hier_sum(void *ctx) {
     return GW_OK;
 }
 
-static gw_err copy_leader(void *ctx) {
+static gw_err hier_copy(void *ctx) {
     job *j = ctx;
     memcpy(j->values[j->crew->me], j->values[0], j->span.n * sizeof(float));
     return GW_OK;
@@ -162,7 +162,7 @@ static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
     gw_lane *lane = gw_schedule_lane(s);
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
-    GW_TRY(gw_schedule_own(s, j, release_job));
+    GW_TRY(gw_schedule_own(s, j, hier_release_job));
     j->span = gw_schedule_span(s);
     j->one_group = h->groups == 1;
     GW_TRY(gw_crew_new(&j->crew, lane->shared, h->first, h->n));
@@ -178,7 +178,7 @@ static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
 }
 
 /* The leaders' exchange, as a stage; every rank reserves as many tags on the whole lane. */
-static gw_err between_groups(gw_schedule *s, const nest *h) {
+static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     GW_TRY(gw_schedule_stage(s));
@@ -199,7 +199,7 @@ static gw_err hier_allreduce(const gw_args *args, gw_schedule *s) {
         return GW_OK;
     nest *h;
     job *j;
-    GW_TRY(nest_of(args, lane, &h));
+    GW_TRY(hier_nest(args, lane, &h));
     GW_TRY(hier_begin(s, h, &j));
     bool leader = h->me == 0;
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
@@ -210,11 +210,11 @@ static gw_err hier_allreduce(const gw_args *args, gw_schedule *s) {
         GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
     if (j->one_group)
         return GW_OK;
-    GW_TRY(between_groups(s, h));
+    GW_TRY(hier_between_groups(s, h));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     if (!leader) {
         GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
-        GW_TRY(gw_schedule_work(s, copy_leader, j));
+        GW_TRY(gw_schedule_work(s, hier_copy, j));
     }
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     return leader ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
@@ -222,7 +222,7 @@ static gw_err hier_allreduce(const gw_args *args, gw_schedule *s) {
 
 static gw_cost hier_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     nest *h;
-    if (nest_of(args, lane, &h) != GW_OK || h->groups == 1)
+    if (hier_nest(args, lane, &h) != GW_OK || h->groups == 1)
         return (gw_cost){0};
     gw_lane stand_in = *lane; /* for ranks without the leaders' lane: one rank a group */
     stand_in.size = h->groups;

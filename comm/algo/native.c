@@ -50,7 +50,7 @@ static gw_err native_issue(void *ctx, MPI_Request *request) {
     return GW_OK;
 }
 
-static gw_err lay_call(gw_schedule *s, const native_call *call) {
+static gw_err native_lay_call(gw_schedule *s, const native_call *call) {
     native_call *c = NULL;
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
     *c = *call;
@@ -84,7 +84,7 @@ static gw_err native_agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *co
                         .e = {MPI_FLOAT, MPI_MAX},
                         .data = gw_schedule_slot_data(s, *slot),
                         .n = prefix / sizeof(float)};
-    GW_TRY(lay_call(s, &most));
+    GW_TRY(native_lay_call(s, &most));
     return gw_schedule_pack_agreed(s, *slot, span);
 }
 
@@ -107,7 +107,7 @@ static gw_err native_lay_down(gw_schedule *s, gw_verb what, int root) {
                        .root = root,
                        .bytes = u.count * codec->ops->unit_bytes};
     GW_TRY(gw_mpi_element_of(codec, &sum.e));
-    GW_TRY(lay_call(s, &sum));
+    GW_TRY(native_lay_call(s, &sum));
     bool here = what != GW_REDUCE || sum.at_root;
     return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
 }

@@ -57,7 +57,7 @@ static void shm_release(void *ctx) {
 
 /* ---- exact: values ---- */
 
-static gw_err sum_into(job *j, gw_span part, float *const *values, int to) {
+static gw_err shm_sum_into(job *j, gw_span part, float *const *values, int to) {
     size_t skip = part.off - j->span.off;
     for (int r = 0; r < j->ranks; r++)
         j->rows[r] = j->values[r] + skip;
@@ -66,36 +66,36 @@ static gw_err sum_into(job *j, gw_span part, float *const *values, int to) {
     return GW_OK;
 }
 
-static gw_err sum_for_all(void *ctx) {
+static gw_err shm_sum_for_all(void *ctx) {
     job *j = ctx;
-    return sum_into(j, gw_sum_part(j->span, j->me, j->ranks), j->values, 0);
+    return shm_sum_into(j, gw_sum_part(j->span, j->me, j->ranks), j->values, 0);
 }
 
-static gw_err sum_for_root(void *ctx) {
+static gw_err shm_sum_for_root(void *ctx) {
     job *j = ctx;
-    return sum_into(j, gw_sum_part(j->span, j->me, j->ranks), NULL, j->root);
+    return shm_sum_into(j, gw_sum_part(j->span, j->me, j->ranks), NULL, j->root);
 }
 
-static gw_err sum_for_me(void *ctx) {
+static gw_err shm_sum_for_me(void *ctx) {
     job *j = ctx;
-    return sum_into(j, gw_span_part(j->span, j->me, j->ranks), NULL, j->me);
+    return shm_sum_into(j, gw_span_part(j->span, j->me, j->ranks), NULL, j->me);
 }
 
-static void copy_from(job *j, gw_span part, int r) {
+static void shm_copy_from(job *j, gw_span part, int r) {
     if (r != j->me)
         memcpy(j->base + part.off, j->values[r] + (part.off - j->span.off), part.n * sizeof(float));
 }
 
-static gw_err copy_parts(void *ctx) {
+static gw_err shm_copy_parts(void *ctx) {
     job *j = ctx;
     for (int r = 0; r < j->ranks; r++)
-        copy_from(j, gw_span_part(j->span, r, j->ranks), r);
+        shm_copy_from(j, gw_span_part(j->span, r, j->ranks), r);
     return GW_OK;
 }
 
-static gw_err copy_root(void *ctx) {
+static gw_err shm_copy_root(void *ctx) {
     job *j = ctx;
-    copy_from(j, j->span, j->root);
+    shm_copy_from(j, j->span, j->root);
     return GW_OK;
 }
 
@@ -123,7 +123,7 @@ static gw_err shm_decode(job *j, int r, int slot, gw_span part, bool add) {
 }
 
 /* Slot i of rank r holds r's share of slice i, and for i == r the sum. */
-static gw_err encode_foreign(void *ctx) {
+static gw_err shm_encode_foreign(void *ctx) {
     job *j = ctx;
     for (int i = 1; i < j->ranks; i++) {
         int peer = (j->me + i) % j->ranks;
@@ -132,12 +132,12 @@ static gw_err encode_foreign(void *ctx) {
     return GW_OK;
 }
 
-static gw_err encode_own(void *ctx) {
+static gw_err shm_encode_own(void *ctx) {
     job *j = ctx;
     return shm_encode(j, j->me, shm_part_of(j, j->me), true);
 }
 
-static gw_err add_shares(void *ctx) {
+static gw_err shm_add_shares(void *ctx) {
     job *j = ctx;
     int me = j->me;
     for (int r = 0; r < j->ranks; r++)
@@ -146,7 +146,7 @@ static gw_err add_shares(void *ctx) {
     return GW_OK;
 }
 
-static gw_err decode_sums(void *ctx) {
+static gw_err shm_decode_sums(void *ctx) {
     job *j = ctx;
     for (int r = 0; r < j->ranks; r++)
         if (r != j->me)
@@ -155,12 +155,12 @@ static gw_err decode_sums(void *ctx) {
 }
 
 /* A reduction to one rank: the whole span in slot 0. */
-static gw_err encode_whole(void *ctx) {
+static gw_err shm_encode_whole(void *ctx) {
     job *j = ctx;
     return j->me == j->root ? GW_OK : shm_encode(j, 0, j->span, false);
 }
 
-static gw_err add_whole(void *ctx) {
+static gw_err shm_add_whole(void *ctx) {
     job *j = ctx;
     for (int r = 0; r < j->ranks && j->me == j->root; r++)
         if (r != j->root)
@@ -168,7 +168,7 @@ static gw_err add_whole(void *ctx) {
     return GW_OK;
 }
 
-static gw_err check_node(const gw_lane *lane) {
+static gw_err shm_check_node(const gw_lane *lane) {
     if (!lane->shared)
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm shm: these ranks share no memory");
     if (gw_shared_size(lane->shared) == lane->size)
@@ -181,7 +181,7 @@ static gw_err check_node(const gw_lane *lane) {
                    nodes);
 }
 
-static gw_err find_values(job *j) {
+static gw_err shm_find_values(job *j) {
     size_t ranks = (size_t)j->ranks;
     GW_TRY(gw_alloc(&j->values, ranks, sizeof *j->values));
     GW_TRY(gw_alloc(&j->rows, ranks, sizeof *j->rows));
@@ -194,7 +194,7 @@ static gw_err find_values(job *j) {
 }
 
 /* `whole`: one slot for the whole span, else one a part. */
-static gw_err make_block(job *j, bool whole) {
+static gw_err shm_make_block(job *j, bool whole) {
     enum { LINE = 64 };
     size_t ranks = (size_t)j->ranks, end = ranks * sizeof(size_t);
     void *mine = NULL;
@@ -220,7 +220,7 @@ static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     *out = NULL;
     if (lane->size == 1 || gw_schedule_span(s).n == 0)
         return GW_OK;
-    GW_TRY(check_node(lane));
+    GW_TRY(shm_check_node(lane));
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
     GW_TRY(gw_schedule_own(s, j, shm_release));
@@ -233,7 +233,7 @@ static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
                .root = root};
     GW_TRY(gw_crew_new(&j->crew, lane->shared, 0, lane->size));
     j->crew->lead = root;
-    GW_TRY(gw_lane_exact(lane) ? find_values(j) : make_block(j, whole));
+    GW_TRY(gw_lane_exact(lane) ? shm_find_values(j) : shm_make_block(j, whole));
     *out = j;
     return GW_OK;
 }
@@ -244,7 +244,7 @@ static gw_err shm_meet(gw_schedule *s, job *j) {
 }
 
 /* Meeting, work, meeting: all exact collectives but the broadcast. */
-static gw_err between_meetings(gw_schedule *s, job *j, gw_err (*work)(void *ctx)) {
+static gw_err shm_between_meetings(gw_schedule *s, job *j, gw_err (*work)(void *ctx)) {
     GW_TRY(shm_meet(s, j));
     GW_TRY(gw_schedule_work(s, work, j));
     return shm_meet(s, j);
@@ -252,8 +252,8 @@ static gw_err between_meetings(gw_schedule *s, job *j, gw_err (*work)(void *ctx)
 
 /* Write encodings, meeting, read them, meeting, after which the next exchange may overwrite
  * them. */
-static gw_err around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *ctx),
-                             gw_err (*read)(void *ctx)) {
+static gw_err shm_around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *ctx),
+                                 gw_err (*read)(void *ctx)) {
     GW_TRY(gw_schedule_work(s, write, j));
     GW_TRY(shm_meet(s, j));
     GW_TRY(gw_schedule_work(s, read, j));
@@ -267,13 +267,13 @@ static gw_err shm_allreduce(const gw_args *args, gw_schedule *s) {
     if (!j)
         return GW_OK;
     if (gw_lane_exact(j->lane))
-        return between_meetings(s, j, sum_for_all);
-    GW_TRY(gw_schedule_work(s, encode_foreign, j));
+        return shm_between_meetings(s, j, shm_sum_for_all);
+    GW_TRY(gw_schedule_work(s, shm_encode_foreign, j));
     GW_TRY(shm_meet(s, j));
-    GW_TRY(gw_schedule_work(s, add_shares, j));
-    GW_TRY(gw_schedule_work(s, encode_own, j));
+    GW_TRY(gw_schedule_work(s, shm_add_shares, j));
+    GW_TRY(gw_schedule_work(s, shm_encode_own, j));
     GW_TRY(shm_meet(s, j));
-    return gw_schedule_work(s, decode_sums, j);
+    return gw_schedule_work(s, shm_decode_sums, j);
 }
 
 static gw_err shm_reduce(const gw_args *args, gw_schedule *s, int root) {
@@ -282,8 +282,8 @@ static gw_err shm_reduce(const gw_args *args, gw_schedule *s, int root) {
     GW_TRY(shm_begin(s, root, true, &j));
     if (!j)
         return GW_OK;
-    return gw_lane_exact(j->lane) ? between_meetings(s, j, sum_for_root)
-                                  : around_meeting(s, j, encode_whole, add_whole);
+    return gw_lane_exact(j->lane) ? shm_between_meetings(s, j, shm_sum_for_root)
+                                  : shm_around_meeting(s, j, shm_encode_whole, shm_add_whole);
 }
 
 static gw_err shm_bcast(const gw_args *args, gw_schedule *s, int root) {
@@ -294,7 +294,7 @@ static gw_err shm_bcast(const gw_args *args, gw_schedule *s, int root) {
         return GW_OK;
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
-    GW_TRY(gw_schedule_work(s, copy_root, j));
+    GW_TRY(gw_schedule_work(s, shm_copy_root, j));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     /* Only the root needs to know that all have read. */
     return j->me == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
@@ -306,8 +306,8 @@ static gw_err shm_reduce_scatter(const gw_args *args, gw_schedule *s) {
     GW_TRY(shm_begin(s, 0, false, &j));
     if (!j)
         return GW_OK;
-    return gw_lane_exact(j->lane) ? between_meetings(s, j, sum_for_me)
-                                  : around_meeting(s, j, encode_foreign, add_shares);
+    return gw_lane_exact(j->lane) ? shm_between_meetings(s, j, shm_sum_for_me)
+                                  : shm_around_meeting(s, j, shm_encode_foreign, shm_add_shares);
 }
 
 static gw_err shm_allgather(const gw_args *args, gw_schedule *s) {
@@ -316,8 +316,8 @@ static gw_err shm_allgather(const gw_args *args, gw_schedule *s) {
     GW_TRY(shm_begin(s, 0, false, &j));
     if (!j)
         return GW_OK;
-    return gw_lane_exact(j->lane) ? between_meetings(s, j, copy_parts)
-                                  : around_meeting(s, j, encode_own, decode_sums);
+    return gw_lane_exact(j->lane) ? shm_between_meetings(s, j, shm_copy_parts)
+                                  : shm_around_meeting(s, j, shm_encode_own, shm_decode_sums);
 }
 
 static gw_cost shm_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {

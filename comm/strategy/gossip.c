@@ -70,7 +70,7 @@ static gw_err gossip_scale(void *ctx) {
     return GW_OK;
 }
 
-static gw_err lay_down_scale(gw_schedule *s, float by) {
+static gw_err gossip_lay_down_scale(gw_schedule *s, float by) {
     scaling *c = NULL;
     gw_span span = gw_schedule_span(s);
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
@@ -96,10 +96,10 @@ static gw_err gossip_lay_down(gw_schedule *s, const int *to, const int *from, in
     GW_TRY(gw_schedule_round(s));
     for (int i = 0; i < neighbours; i++)
         GW_TRY(gw_schedule_unpack(s, got[i], span, true));
-    return lay_down_scale(s, 1.0f / (float)(neighbours + 1));
+    return gossip_lay_down_scale(s, 1.0f / (float)(neighbours + 1));
 }
 
-static gw_err lay_down_hop(const self *me, gw_schedule *s, int hop) {
+static gw_err gossip_lay_down_hop(const self *me, gw_schedule *s, int hop) {
     const gw_lane *lane = me->env->params;
     int rank = gw_lane_rank(lane), ranks = gw_lane_size(lane);
     int left = (rank - 1 + ranks) % ranks, right = (rank + 1) % ranks;
@@ -110,7 +110,7 @@ static gw_err lay_down_hop(const self *me, gw_schedule *s, int hop) {
                            1);
 }
 
-static int count_hops(bool ring, int ranks) {
+static int gossip_count_hops(bool ring, int ranks) {
     int hops = 0;
     if (ring)
         return ranks > 1;
@@ -119,7 +119,7 @@ static int count_hops(bool ring, int ranks) {
     return hops;
 }
 
-static gw_err lay_down_all(self *me) {
+static gw_err gossip_lay_down_all(self *me) {
     const gw_env *env = me->env;
     int spans = gw_env_spans(env);
     GW_TRY(gw_alloc(&me->schedules, (size_t)spans * (size_t)me->hops, sizeof *me->schedules));
@@ -127,7 +127,7 @@ static gw_err lay_down_all(self *me) {
         for (int hop = 0; hop < me->hops; hop++) {
             gw_schedule **s = &me->schedules[i * me->hops + hop];
             GW_TRY(gw_schedule_new(s, env->params, env->param, gw_env_span(env, i)));
-            GW_TRY(lay_down_hop(me, *s, hop));
+            GW_TRY(gossip_lay_down_hop(me, *s, hop));
         }
     return gw_queue_open(&me->queue, GW_PROGRESS_POLL, spans, gw_lane_yields(env->params));
 }
@@ -137,10 +137,10 @@ static gw_err gossip_open(void *p, const gw_env *env) {
     me->env = env;
     me->steps.n = env->n;
     me->ring = strcmp(gw_args_text(env->args, "topology"), "ring") == 0;
-    me->hops = count_hops(me->ring, gw_lane_size(env->params));
+    me->hops = gossip_count_hops(me->ring, gw_lane_size(env->params));
     me->mean = (gw_collective){.algo = env->algo, .lane = env->params, .base = env->param};
     GW_TRY(gw_env_prepare(env, &me->mean));
-    return lay_down_all(me);
+    return gossip_lay_down_all(me);
 }
 
 /* ---- the step ---- */
@@ -160,7 +160,7 @@ static gw_err gossip_finish(void *p, gw_span s, gw_update *u) {
 }
 
 /* In a step all exchanges of a span start before the next step's: `hop` is the step's for both. */
-static gw_schedule *exchange_of(const self *me, int span, int64_t step) {
+static gw_schedule *gossip_exchange(const self *me, int span, int64_t step) {
     return me->schedules[span * me->hops + (int)(step % me->hops)];
 }
 
@@ -168,7 +168,7 @@ static gw_err gossip_publish(void *p, gw_span s) {
     self *me = p;
     for (int i = 0; me->hops > 0 && i < gw_env_spans(me->env); i++)
         if (gw_span_overlap(gw_env_span(me->env, i), s))
-            GW_TRY(gw_queue_start(me->queue, exchange_of(me, i, me->steps.done)));
+            GW_TRY(gw_queue_start(me->queue, gossip_exchange(me, i, me->steps.done)));
     gw_steps_pass(&me->steps, s);
     return GW_OK;
 }

@@ -122,19 +122,19 @@ static gw_err local_state(void *p, gw_io *io) {
     return gw_io_field(io, "reference", me->reference, me->env->n * sizeof(float));
 }
 
-static gw_cost cost_of_average(const self *me) {
+static gw_cost local_average_cost(const self *me) {
     gw_cost c = gw_env_cost(me->env, &me->over_drift);
     return me->velocity ? gw_cost_sum(c, gw_env_cost(me->env, &me->over_velocity)) : c;
 }
 
 static gw_cost local_cost(const void *p, int64_t exchange) {
     const self *me = p;
-    return (exchange + 1) % me->period == 0 ? cost_of_average(me) : (gw_cost){0};
+    return (exchange + 1) % me->period == 0 ? local_average_cost(me) : (gw_cost){0};
 }
 
 static gw_cost local_settle_cost(const void *p) {
     const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : cost_of_average(me);
+    return me->steps.done == me->agreed ? (gw_cost){0} : local_average_cost(me);
 }
 
 static bool local_agrees(const void *p) {

@@ -81,12 +81,12 @@ static void powersgd_close(void *p) {
 
 /* ---- laying out ---- */
 
-static bool compressed(const self *me, const gw_tensor *t, gw_span within) {
+static bool powersgd_compresses(const self *me, const gw_tensor *t, gw_span within) {
     return t->span.off >= within.off && gw_span_end(t->span) <= gw_span_end(within) &&
            gw_lowrank_pays((size_t)t->rows, (size_t)t->cols, me->rank);
 }
 
-static void add_piece(group *g, size_t from, size_t end) {
+static void powersgd_add_piece(group *g, size_t from, size_t end) {
     if (from == end)
         return;
     g->pieces[g->n_pieces++] = (piece){{from, end - from}, g->first.off + g->first.n};
@@ -94,15 +94,15 @@ static void add_piece(group *g, size_t from, size_t end) {
 }
 
 /* Which tensors of a group are compressed, and where in `flat` all of it goes. Returns its end. */
-static size_t lay_out(self *me, group *g, size_t at) {
+static size_t powersgd_lay_out(self *me, group *g, size_t at) {
     const gw_env *env = me->env;
     size_t done = g->span.off, r = (size_t)me->rank;
     g->first.off = at;
     for (int i = 0; i < env->n_tensors; i++) {
         const gw_tensor *t = &env->tensors[i];
-        if (!compressed(me, t, g->span))
+        if (!powersgd_compresses(me, t, g->span))
             continue;
-        add_piece(g, done, t->span.off);
+        powersgd_add_piece(g, done, t->span.off);
         done = gw_span_end(t->span);
         matrix *m = &g->matrices[g->n_matrices++];
         m->span = t->span;
@@ -111,14 +111,14 @@ static size_t lay_out(self *me, group *g, size_t at) {
         m->l.cols = (size_t)t->cols;
         g->second.n += r * m->l.cols;
     }
-    add_piece(g, done, gw_span_end(g->span));
+    powersgd_add_piece(g, done, gw_span_end(g->span));
     for (int i = 0; i < g->n_matrices; i++)
         g->first.n += r * g->matrices[i].l.rows;
     g->second.off = g->first.off + g->first.n;
     return gw_span_end(g->second);
 }
 
-static size_t lay_out_all(self *me) {
+static size_t powersgd_lay_out_all(self *me) {
     matrix *matrices = me->matrices;
     piece *pieces = me->pieces;
     size_t at = 0;
@@ -127,7 +127,7 @@ static size_t lay_out_all(self *me) {
         g->span = gw_env_span(me->env, i);
         g->matrices = matrices;
         g->pieces = pieces;
-        at = lay_out(me, g, at);
+        at = powersgd_lay_out(me, g, at);
         matrices += g->n_matrices;
         pieces += g->n_pieces;
     }
@@ -144,7 +144,7 @@ static gw_err powersgd_make_room(self *me) {
     return GW_OK;
 }
 
-static gw_err open_matrices(self *me, group *g) {
+static gw_err powersgd_open_matrices(self *me, group *g) {
     float *p = me->flat + gw_span_end(g->first), *q = me->flat + g->second.off;
     for (int i = g->n_matrices - 1; i >= 0; i--) /* P's are the end of the first part */
         p -= (size_t)me->rank * g->matrices[i].l.rows;
@@ -161,7 +161,7 @@ static gw_err open_matrices(self *me, group *g) {
 
 static gw_err powersgd_open_all(self *me) {
     for (int i = 0; i < me->n_groups; i++)
-        GW_TRY(open_matrices(me, &me->groups[i]));
+        GW_TRY(powersgd_open_matrices(me, &me->groups[i]));
     return GW_OK;
 }
 
@@ -199,7 +199,7 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
         return GW_OK;
     gw_lane_reshape(env->grads); /* into factors */
     GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_make_room(me)));
-    GW_TRY(gw_lane_floats(env->grads, lay_out_all(me), &me->flat));
+    GW_TRY(gw_lane_floats(env->grads, powersgd_lay_out_all(me), &me->flat));
     GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_open_all(me)));
     me->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->flat};
     for (int i = 0; i < me->n_groups; i++) {
@@ -243,14 +243,14 @@ static void powersgd_expand(const self *me, const group *g) {
                g->pieces[i].span.n * sizeof *grad);
 }
 
-static void in_phase(gw_phase phase, void (*work)(const self *, const group *), const self *me,
-                     const group *g) {
+static void powersgd_in_phase(gw_phase phase, void (*work)(const self *, const group *),
+                              const self *me, const group *g) {
     gw_phase_enter(phase);
     work(me, g);
     gw_phase_leave();
 }
 
-static group *group_of(self *me, gw_span s) {
+static group *powersgd_group(self *me, gw_span s) {
     for (int i = 0; i < me->n_groups; i++)
         if (me->groups[i].span.off == s.off && me->groups[i].span.n == s.n)
             return &me->groups[i];
@@ -262,20 +262,20 @@ static gw_err powersgd_finish(void *p, gw_span s, gw_update *u) {
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     if (me->n_groups == 0)
         return GW_OK;
-    group *g = group_of(me, s);
+    group *g = powersgd_group(me, s);
     if (!g)
         return gw_fail(GW_ERR_INTERNAL, "powersgd: span [%zu, %zu) was not announced", s.off,
                        gw_span_end(s));
-    in_phase(GW_PHASE_ENCODE, powersgd_prepare, me, g);
+    powersgd_in_phase(GW_PHASE_ENCODE, powersgd_prepare, me, g);
     GW_TRY(gw_collective_run(&me->sum, g->first));
-    in_phase(GW_PHASE_ENCODE, powersgd_gather, me, g);
+    powersgd_in_phase(GW_PHASE_ENCODE, powersgd_gather, me, g);
     GW_TRY(gw_collective_run(&me->sum, g->second));
-    in_phase(GW_PHASE_DECODE, powersgd_expand, me, g);
+    powersgd_in_phase(GW_PHASE_DECODE, powersgd_expand, me, g);
     g->steps++;
     return GW_OK;
 }
 
-static gw_err state_of(matrix *m, gw_io *io) {
+static gw_err powersgd_matrix_state(matrix *m, gw_io *io) {
     gw_lowrank *l = &m->l;
     GW_TRY(gw_io_field(io, "r", l->q, (size_t)l->rank * l->cols * sizeof *l->q));
     if (!l->m)
@@ -290,7 +290,7 @@ static gw_err powersgd_state(void *p, gw_io *io) {
         group *g = &me->groups[i];
         GW_TRY(gw_io_alike(io, "steps", &g->steps, sizeof g->steps));
         for (int k = 0; k < g->n_matrices; k++)
-            GW_TRY(state_of(&g->matrices[k], io));
+            GW_TRY(powersgd_matrix_state(&g->matrices[k], io));
     }
     return GW_OK;
 }

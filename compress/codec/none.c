@@ -9,7 +9,7 @@
 /* Received floats may lie at any address. */
 typedef float float_u __attribute__((aligned(1), may_alias));
 
-GW_CLONES static void add_unaligned(float_u *y, const float_u *x, size_t n) {
+GW_CLONES static void none_add_unaligned(float_u *y, const float_u *x, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
 }
@@ -35,12 +35,12 @@ static gw_err none_decode(const void *self, const void *in, size_t len, float *y
     if (into == GW_INTO_SET)
         memcpy(y, in, len);
     else
-        add_unaligned(y, in, n);
+        none_add_unaligned(y, in, n);
     return GW_OK;
 }
 
 static gw_err none_add(void *inout, const void *in, size_t len) {
-    add_unaligned(inout, in, len / sizeof(float));
+    none_add_unaligned(inout, in, len / sizeof(float));
     return GW_OK;
 }
 

@@ -56,26 +56,26 @@ static gw_err onebit_open(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static size_t signs_bytes(size_t n) {
+static size_t onebit_signs_bytes(size_t n) {
     return n / 8 + (n % 8 != 0);
 }
 
 static size_t onebit_bound(const void *self, size_t n) {
     const onebit *o = self;
-    return signs_bytes(n) + (n / o->bucket + (n % o->bucket != 0)) * SCALE_BYTES;
+    return onebit_signs_bytes(n) + (n / o->bucket + (n % o->bucket != 0)) * SCALE_BYTES;
 }
 
-static gw_onebit_encoding encoding_of(const onebit *o, const float *x, float *e, size_t n,
-                                      void *out) {
-    return (gw_onebit_encoding){x, e, o->bucket,
-                                (gw_u32u *)(void *)((unsigned char *)out + signs_bytes(n)), out};
+static gw_onebit_encoding onebit_encoding_of(const onebit *o, const float *x, float *e, size_t n,
+                                             void *out) {
+    return (gw_onebit_encoding){
+        x, e, o->bucket, (gw_u32u *)(void *)((unsigned char *)out + onebit_signs_bytes(n)), out};
 }
 
 static gw_err onebit_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                             size_t cap, size_t *len) {
     (void)turn, (void)cap;
     const onebit *o = self;
-    gw_onebit_encoding c = encoding_of(o, x, NULL, n, out);
+    gw_onebit_encoding c = onebit_encoding_of(o, x, NULL, n, out);
     gw_simd_split(n, o->bucket, o->k->encode, &c);
     *len = onebit_bound(o, n);
     return GW_OK;
@@ -85,7 +85,7 @@ static gw_err onebit_encode_feedback(const void *self, gw_turn turn, const float
                                      size_t n, void *out, size_t cap, size_t *len) {
     (void)turn, (void)cap;
     const onebit *o = self;
-    gw_onebit_encoding c = encoding_of(o, x, e, n, out);
+    gw_onebit_encoding c = onebit_encoding_of(o, x, e, n, out);
     gw_simd_split(n, o->bucket, o->k->encode_feedback, &c);
     *len = onebit_bound(o, n);
     return GW_OK;
@@ -98,8 +98,8 @@ static gw_err onebit_decode(const void *self, const void *in, size_t len, float 
         return gw_fail(GW_ERR_CORRUPT, "onebit: %zu bytes for %zu floats, expected %zu", len, n,
                        onebit_bound(o, n));
     gw_onebit_decoding d = {
-        y, o->bucket, (const gw_u32u *)(const void *)((const unsigned char *)in + signs_bytes(n)),
-        in};
+        y, o->bucket,
+        (const gw_u32u *)(const void *)((const unsigned char *)in + onebit_signs_bytes(n)), in};
     gw_simd_split(n, o->bucket, into == GW_INTO_ADD ? o->k->decode_add : o->k->decode, &d);
     return GW_OK;
 }

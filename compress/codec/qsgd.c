@@ -75,16 +75,16 @@ static unsigned qsgd_traits(const void *self) {
     return GW_CODEC_FIXED | (q->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
 }
 
-static size_t scales_bytes(const qsgd *q, size_t n) {
+static size_t qsgd_scales_bytes(const qsgd *q, size_t n) {
     return (n / q->bucket + (n % q->bucket != 0)) * SCALE_BYTES;
 }
 
-static size_t codes_bytes(const qsgd *q, size_t n) {
+static size_t qsgd_codes_bytes(const qsgd *q, size_t n) {
     return n / 8 * q->bits + (n % 8 * q->bits + 7) / 8;
 }
 
 static size_t qsgd_bound(const void *self, size_t n) {
-    return scales_bytes(self, n) + codes_bytes(self, n);
+    return qsgd_scales_bytes(self, n) + qsgd_codes_bytes(self, n);
 }
 
 /* ---- rounding=nearest ---- */
@@ -106,7 +106,8 @@ static uint32_t qsgd_peak(const float *x, size_t n) {
     return top;
 }
 
-static void pack_nearest(const qsgd *q, const float *x, size_t n, float top, unsigned char *out) {
+static void qsgd_pack_nearest(const qsgd *q, const float *x, size_t n, float top,
+                              unsigned char *out) {
     uint32_t held = 0, mask = (1u << q->bits) - 1;
     unsigned have = 0;
     for (size_t i = 0; i < n; i++) {
@@ -118,7 +119,7 @@ static void pack_nearest(const qsgd *q, const float *x, size_t n, float top, uns
         *out = (unsigned char)held;
 }
 
-static void nearest_part(void *ctx, size_t lo, size_t hi) {
+static void qsgd_nearest_part(void *ctx, size_t lo, size_t hi) {
     const nearest *e = ctx;
     size_t bucket = e->q->bucket;
     for (; lo < hi; lo += bucket) {
@@ -127,9 +128,9 @@ static void nearest_part(void *ctx, size_t lo, size_t hi) {
         unsigned char *out = e->codes + lo / 8 * e->q->bits;
         bool sent = top >= GW_QSGD_TINY && top < GW_QSGD_INFINITE;
         if (sent)
-            pack_nearest(e->q, e->x + lo, n, gw_float_of(top), out);
+            qsgd_pack_nearest(e->q, e->x + lo, n, gw_float_of(top), out);
         else
-            memset(out, 0, codes_bytes(e->q, n));
+            memset(out, 0, qsgd_codes_bytes(e->q, n));
         e->scales[lo / bucket] = gw_le32(sent ? scale : top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
     }
 }
@@ -138,11 +139,11 @@ static gw_err qsgd_encode(const void *self, gw_turn turn, const float *x, size_t
                           size_t cap, size_t *len) {
     (void)cap;
     const qsgd *q = self;
-    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + codes_bytes(q, n));
+    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + qsgd_codes_bytes(q, n));
     gw_qsgd_encoding by_chance = {x, q->bucket, q->levels, turn.key, scales, out};
     nearest to_nearest = {q, x, scales, out};
     if (q->nearest)
-        gw_simd_split(n, q->bucket, nearest_part, &to_nearest);
+        gw_simd_split(n, q->bucket, qsgd_nearest_part, &to_nearest);
     else
         gw_simd_split(n, q->bucket, q->k.encode, &by_chance);
     *len = qsgd_bound(q, n);
@@ -155,7 +156,7 @@ static gw_err qsgd_decode(const void *self, const void *in, size_t len, float *y
     if (len != qsgd_bound(q, n))
         return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
                        qsgd_bound(q, n));
-    const gw_u32u *scales = (const void *)((const unsigned char *)in + codes_bytes(q, n));
+    const gw_u32u *scales = (const void *)((const unsigned char *)in + qsgd_codes_bytes(q, n));
     gw_qsgd_decoding d = {y, q->bucket, q->levels, scales, in, false};
     gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);
     return GW_OK;

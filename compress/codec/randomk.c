@@ -90,7 +90,7 @@ static void randomk_draw(uint64_t key, size_t n, size_t k, uint64_t *bits) {
 
 /* To keep more than half, draw the places to drop. Every draw is uniform over the places, so every
  * set is equally likely. */
-static void draw_places(places *p, uint64_t key, size_t n, size_t k) {
+static void randomk_draw_places(places *p, uint64_t key, size_t n, size_t k) {
     size_t words = (n + WORD - 1) / WORD;
     p->key = key, p->n = n, p->k = k;
     memset(p->bits, 0, words * sizeof *p->bits);
@@ -102,7 +102,7 @@ static void draw_places(places *p, uint64_t key, size_t n, size_t k) {
         p->bits[words - 1] &= ((uint64_t)1 << n % WORD) - 1;
 }
 
-static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, places **out) {
+static gw_err randomk_take(const void *self, uint64_t key, size_t n, size_t k, places **out) {
     randomk *r = (randomk *)self; /* only its cached draws change */
     size_t words = (n + WORD - 1) / WORD;
     places *p = atomic_exchange(&r->drawn[key % DRAWS], NULL);
@@ -117,16 +117,16 @@ static gw_err take_places(const void *self, uint64_t key, size_t n, size_t k, pl
                            words);
         p->room = words;
     }
-    draw_places(p, key, n, k);
+    randomk_draw_places(p, key, n, k);
     *out = p;
     return GW_OK;
 }
 
-static void give_places(const void *self, places *p) {
+static void randomk_give(const void *self, places *p) {
     free(atomic_exchange(&((randomk *)self)->drawn[p->key % DRAWS], p));
 }
 
-static uint64_t swap_key(uint64_t key) {
+static uint64_t randomk_swap_key(uint64_t key) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     key = __builtin_bswap64(key);
 #endif
@@ -141,15 +141,15 @@ static gw_err randomk_encode(const void *self, gw_turn turn, const float *x, siz
     if (n == 0)
         return GW_OK;
     size_t k = gw_ratio_kept(&r->ratio, turn.step, n);
-    uint64_t wire_key = swap_key(turn.key);
+    uint64_t wire_key = randomk_swap_key(turn.key);
     places *p;
-    GW_TRY(take_places(self, turn.key, n, k, &p));
+    GW_TRY(randomk_take(self, turn.key, n, k, &p));
     memcpy(out, &wire_key, KEY);
     gw_u32u *value = (gw_u32u *)(void *)((char *)out + KEY);
     for (size_t i = 0; i < n; i += WORD)
         for (uint64_t word = p->bits[i / WORD]; word; word &= word - 1)
             *value++ = gw_float_bits(x[i + (size_t)__builtin_ctzll(word)]);
-    give_places(self, p);
+    randomk_give(self, p);
     *len = KEY + VALUE * k;
     return GW_OK;
 }
@@ -179,15 +179,15 @@ static gw_err randomk_check(const randomk *r, size_t len, size_t n, size_t *k) {
 }
 
 /* Any key gives k places below n: a corrupt one gives wrong places, never places outside. */
-static gw_err places_of(const void *self, const void *in, size_t len, size_t n, places **p) {
+static gw_err randomk_places(const void *self, const void *in, size_t len, size_t n, places **p) {
     uint64_t key;
     size_t k;
     GW_TRY(randomk_check(self, len, n, &k));
     memcpy(&key, in, KEY);
-    return take_places(self, swap_key(key), n, k, p);
+    return randomk_take(self, randomk_swap_key(key), n, k, p);
 }
 
-static gw_err list_values(const places *p, const gw_u32u *value, gw_elements *out) {
+static gw_err randomk_list_values(const places *p, const gw_u32u *value, gw_elements *out) {
     GW_TRY(gw_elements_reserve(out, p->k));
     for (size_t i = 0; i < p->n; i += WORD)
         for (uint64_t word = p->bits[i / WORD]; word; word &= word - 1) {
@@ -198,32 +198,32 @@ static gw_err list_values(const places *p, const gw_u32u *value, gw_elements *ou
 }
 
 /* Decode to y, or to a list if y is NULL. */
-static gw_err decode_either(const void *self, const void *in, size_t len, float *y, size_t n,
-                            gw_into into, gw_elements *out) {
+static gw_err randomk_decode_either(const void *self, const void *in, size_t len, float *y,
+                                    size_t n, gw_into into, gw_elements *out) {
     places *p;
     gw_err e = GW_OK;
     if (n == 0 && len == 0)
         return GW_OK;
-    GW_TRY(places_of(self, in, len, n, &p));
+    GW_TRY(randomk_places(self, in, len, n, &p));
     const gw_u32u *value = (const gw_u32u *)(const void *)((const char *)in + KEY);
     if (y && into == GW_INTO_SET)
         memset(y, 0, n * sizeof *y);
     if (y)
         randomk_scatter(p->bits, value, y, n, into);
     else
-        e = list_values(p, value, out);
-    give_places(self, p);
+        e = randomk_list_values(p, value, out);
+    randomk_give(self, p);
     return e;
 }
 
 static gw_err randomk_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                              gw_into into) {
-    return decode_either(self, in, len, y, n, into, NULL);
+    return randomk_decode_either(self, in, len, y, n, into, NULL);
 }
 
 static gw_err randomk_list(const void *self, const void *in, size_t len, size_t n,
                            gw_elements *out) {
-    return decode_either(self, in, len, NULL, n, GW_INTO_SET, out);
+    return randomk_decode_either(self, in, len, NULL, n, GW_INTO_SET, out);
 }
 
 static gw_err randomk_add(void *inout, const void *in, size_t len) {

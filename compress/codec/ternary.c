@@ -61,13 +61,13 @@ static gw_err ternary_open(void **self, const gw_args *args) {
     return GW_OK;
 }
 
-static size_t trits_bytes(size_t n) {
+static size_t ternary_trits_bytes(size_t n) {
     return n / GW_TERNARY_RUNS + (n % GW_TERNARY_RUNS != 0);
 }
 
 static size_t ternary_bound(const void *self, size_t n) {
     const ternary *c = self;
-    return trits_bytes(n) + (n / c->bucket + (n % c->bucket != 0)) * SCALE_BYTES;
+    return ternary_trits_bytes(n) + (n / c->bucket + (n % c->bucket != 0)) * SCALE_BYTES;
 }
 
 static gw_err ternary_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
@@ -75,13 +75,14 @@ static gw_err ternary_encode(const void *self, gw_turn turn, const float *x, siz
     (void)cap;
     const ternary *c = self;
     gw_ternary_encoding e = {x, c->bucket, turn.key,
-                             (gw_u32u *)(void *)((unsigned char *)out + trits_bytes(n)), out};
+                             (gw_u32u *)(void *)((unsigned char *)out + ternary_trits_bytes(n)),
+                             out};
     gw_simd_split(n, c->bucket, c->k->encode, &e);
     *len = ternary_bound(c, n);
     return GW_OK;
 }
 
-GW_CLONES static unsigned char largest_byte(const unsigned char *bytes, size_t n) {
+GW_CLONES static unsigned char ternary_largest_byte(const unsigned char *bytes, size_t n) {
     unsigned char top = 0;
     for (size_t i = 0; i < n; i++)
         top = bytes[i] > top ? bytes[i] : top;
@@ -94,13 +95,13 @@ static gw_err ternary_decode(const void *self, const void *in, size_t len, float
     if (len != ternary_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "ternary: %zu bytes for %zu floats, expected %zu", len, n,
                        ternary_bound(c, n));
-    unsigned top = largest_byte(in, trits_bytes(n));
+    unsigned top = ternary_largest_byte(in, ternary_trits_bytes(n));
     if (top > GW_TERNARY_TOP)
         return gw_fail(GW_ERR_CORRUPT, "ternary: a byte %u: five trits make at most %d", top,
                        GW_TERNARY_TOP);
     gw_ternary_decoding d = {
-        y, c->bucket, (const gw_u32u *)(const void *)((const unsigned char *)in + trits_bytes(n)),
-        in};
+        y, c->bucket,
+        (const gw_u32u *)(const void *)((const unsigned char *)in + ternary_trits_bytes(n)), in};
     gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? c->k->decode_add : c->k->decode, &d);
     return GW_OK;
 }

@@ -51,7 +51,7 @@ static size_t threshold_bound(const void *self, size_t n) {
     return gw_sparse_bound(n, n);
 }
 
-static void pick_all(const threshold *t, const float *x, float *e, size_t n, gw_kept *kept) {
+static void threshold_pick(const threshold *t, const float *x, float *e, size_t n, gw_kept *kept) {
     const float *from = e ? e : x;
     for (size_t lo = 0; lo < n; lo += CHUNK) {
         size_t m = n - lo < CHUNK ? n - lo : CHUNK, had = kept->n;
@@ -78,7 +78,7 @@ static gw_err threshold_encode_either(const void *self, const float *x, float *e
     gw_block *block;
     GW_TRY(gw_scratch_take(&t->scratch, "threshold", 2 * room * sizeof *words, &words, &block));
     gw_kept kept = {.at = words, .bits = words + room};
-    pick_all(t, x, e, n, &kept);
+    threshold_pick(t, x, e, n, &kept);
     *len = gw_sparse_encode(&kept, out);
     if (e)
         gw_kept_take(&kept, e);

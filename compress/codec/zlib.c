@@ -71,22 +71,22 @@ static void zlib_give(void *opaque, void *p) {
         free(p);
 }
 
-static z_stream stream_in(arena *a) {
+static z_stream zlib_stream(arena *a) {
     return (z_stream){.zalloc = zlib_take, .zfree = zlib_give, .opaque = a};
 }
 
-static int start_deflate(const codec *c, z_stream *z) {
+static int zlib_start_deflate(const codec *c, z_stream *z) {
     return deflateInit2(z, c->level, Z_DEFLATED, RAW, MEMORY, c->strategy);
 }
 
 /* Find out how much memory this zlib's streams need. inflate allocates its window at the first
  * output that is followed by more input. */
-static gw_err measure_streams(codec *c) {
+static gw_err zlib_measure_streams(codec *c) {
     static const unsigned char byte_and_no_end[] = {0x00, 0x01, 0x00, 0xfe, 0xff, 'x'};
     unsigned char byte;
     arena out = {0}, in = {0};
-    z_stream d = stream_in(&out), i = stream_in(&in);
-    bool good = start_deflate(c, &d) == Z_OK;
+    z_stream d = zlib_stream(&out), i = zlib_stream(&in);
+    bool good = zlib_start_deflate(c, &d) == Z_OK;
     deflateEnd(&d);
     good = inflateInit2(&i, RAW) == Z_OK && good;
     i.next_in = (Bytef *)(uintptr_t)byte_and_no_end;
@@ -100,7 +100,7 @@ static gw_err measure_streams(codec *c) {
     return good ? GW_OK : gw_fail(GW_ERR_NOMEM, "zlib %s: cannot open a stream", zlibVersion());
 }
 
-static gw_err read_options(codec *c, const gw_args *args) {
+static gw_err zlib_read_options(codec *c, const gw_args *args) {
     const char *strategy = gw_args_text(args, "strategy"), *shuffle = gw_args_text(args, "shuffle");
     bool leveled = gw_args_given(args, "level");
     c->level = (int)gw_args_int(args, "level");
@@ -128,9 +128,9 @@ static gw_err zlib_open(void **self, const gw_args *args) {
     if (level != GW_SIMD_PORTABLE)
         c->k = level == GW_SIMD_AVX512 ? &gw_shuffle_avx512 : &gw_shuffle_avx2;
 #endif
-    gw_err e = read_options(c, args);
+    gw_err e = zlib_read_options(c, args);
     if (e == GW_OK)
-        e = measure_streams(c);
+        e = zlib_measure_streams(c);
     if (e != GW_OK) {
         free(c);
         return e;
@@ -154,7 +154,7 @@ typedef struct shuffling {
     bool add;
 } shuffling;
 
-static void split_part(void *ctx, size_t lo, size_t hi) {
+static void zlib_split_part(void *ctx, size_t lo, size_t hi) {
     const shuffling *s = ctx;
     size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
     const char *words = s->words;
@@ -169,7 +169,7 @@ static void split_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-static void join_part(void *ctx, size_t lo, size_t hi) {
+static void zlib_join_part(void *ctx, size_t lo, size_t hi) {
     const shuffling *s = ctx;
     size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
     char *words = s->words;
@@ -194,7 +194,7 @@ static void join_part(void *ctx, size_t lo, size_t hi) {
 static void zlib_split(const codec *c, const void *in, size_t len, unsigned char *planes) {
     size_t n = len / WORD, rest = len % WORD;
     shuffling s = {c->k, planes, (void *)(uintptr_t)in, n, false};
-    gw_simd_split(n, GW_BLOCK, split_part, &s);
+    gw_simd_split(n, GW_BLOCK, zlib_split_part, &s);
     if (rest)
         memcpy(planes + len - rest, (const char *)in + len - rest, rest);
 }
@@ -202,17 +202,17 @@ static void zlib_split(const codec *c, const void *in, size_t len, unsigned char
 static void zlib_join(const codec *c, unsigned char *planes, size_t len, void *out) {
     size_t n = len / WORD, rest = len % WORD;
     shuffling s = {c->k, planes, out, n, false};
-    gw_simd_split(n, GW_BLOCK, join_part, &s);
+    gw_simd_split(n, GW_BLOCK, zlib_join_part, &s);
     if (rest)
         memcpy((char *)out + len - rest, planes + len - rest, rest);
 }
 
 /* *packed is 0 if the result is not shorter. `room`: deflate_room bytes. */
-static gw_err deflate_bytes(const codec *c, void *room, const unsigned char *in, size_t len,
-                            unsigned char *out, size_t *packed) {
+static gw_err zlib_deflate(const codec *c, void *room, const unsigned char *in, size_t len,
+                           unsigned char *out, size_t *packed) {
     arena a = {.at = room, .room = c->deflate_room};
-    z_stream z = stream_in(&a);
-    if (start_deflate(c, &z) != Z_OK)
+    z_stream z = zlib_stream(&a);
+    if (zlib_start_deflate(c, &z) != Z_OK)
         return gw_fail(GW_ERR_INTERNAL, "zlib: a stream needs more than %zu bytes",
                        c->deflate_room);
     z.next_in = (Bytef *)(uintptr_t)in; /* zlib only reads it */
@@ -224,7 +224,7 @@ static gw_err deflate_bytes(const codec *c, void *room, const unsigned char *in,
     return GW_OK;
 }
 
-static gw_err check_count(size_t len) {
+static gw_err zlib_check_count(size_t len) {
     return len <= UINT32_MAX
                ? GW_OK
                : gw_fail(GW_ERR_UNSUPPORTED,
@@ -232,12 +232,12 @@ static gw_err check_count(size_t len) {
 }
 
 /* Pack in[0..len) to out[0..1 + len), with or without shuffling. */
-static gw_err pack_bytes(codec *c, bool shuffle, const void *in, size_t len, unsigned char *out,
-                         size_t *packed) {
+static gw_err zlib_pack_bytes(codec *c, bool shuffle, const void *in, size_t len,
+                              unsigned char *out, size_t *packed) {
     *packed = 0;
     if (len == 0)
         return GW_OK;
-    GW_TRY(check_count(len));
+    GW_TRY(zlib_check_count(len));
     unsigned char *room;
     gw_block *block;
     size_t extra = shuffle ? len : 0, got = 0;
@@ -247,7 +247,7 @@ static gw_err pack_bytes(codec *c, bool shuffle, const void *in, size_t len, uns
         zlib_split(c, in, len, room + c->deflate_room);
         bytes = room + c->deflate_room;
     }
-    gw_err e = deflate_bytes(c, room, bytes, len, out + KIND, &got);
+    gw_err e = zlib_deflate(c, room, bytes, len, out + KIND, &got);
     if (e == GW_OK) {
         out[0] = got ? DEFLATED : STORED;
         if (!got)
@@ -260,10 +260,10 @@ static gw_err pack_bytes(codec *c, bool shuffle, const void *in, size_t len, uns
 
 /* Inflate the whole stream in[0..packed) to *len <= cap bytes: never more, whatever the stream
  * claims. */
-static gw_err inflate_bytes(const codec *c, void *room, const unsigned char *in, size_t packed,
-                            unsigned char *out, size_t cap, size_t *len) {
+static gw_err zlib_inflate(const codec *c, void *room, const unsigned char *in, size_t packed,
+                           unsigned char *out, size_t cap, size_t *len) {
     arena a = {.at = room, .room = c->inflate_room};
-    z_stream z = stream_in(&a);
+    z_stream z = zlib_stream(&a);
     if (inflateInit2(&z, RAW) != Z_OK)
         return gw_fail(GW_ERR_INTERNAL, "zlib: a stream needs more than %zu bytes",
                        c->inflate_room);
@@ -285,13 +285,14 @@ static gw_err inflate_bytes(const codec *c, void *room, const unsigned char *in,
 
 /* Get the bytes that in[0..packed), packed > 0, stands for: *len <= cap of them at *bytes, which
  * points into `in` or to `out`. */
-static gw_err open_bytes(const codec *c, void *room, const unsigned char *in, size_t packed,
-                         unsigned char *out, size_t cap, const unsigned char **bytes, size_t *len) {
+static gw_err zlib_open_bytes(const codec *c, void *room, const unsigned char *in, size_t packed,
+                              unsigned char *out, size_t cap, const unsigned char **bytes,
+                              size_t *len) {
     if (in[0] > DEFLATED)
         return gw_fail(GW_ERR_CORRUPT, "zlib: kind %u, expected %d or %d", in[0], STORED, DEFLATED);
     if (in[0] == DEFLATED) {
         *bytes = out;
-        return inflate_bytes(c, room, in + KIND, packed - KIND, out, cap, len);
+        return zlib_inflate(c, room, in + KIND, packed - KIND, out, cap, len);
     }
     *bytes = in + KIND;
     *len = packed - KIND;
@@ -311,10 +312,10 @@ static gw_err zlib_encode(const void *self, gw_turn turn, const float *x, size_t
                           size_t cap, size_t *len) {
     (void)turn, (void)cap;
     codec *c = (codec *)self; /* only its scratch changes */
-    return pack_bytes(c, c->shuffle, x, n * WORD, out, len);
+    return zlib_pack_bytes(c, c->shuffle, x, n * WORD, out, len);
 }
 
-static void add_bytes(const unsigned char *bytes, size_t n, float *y) {
+static void zlib_add(const unsigned char *bytes, size_t n, float *y) {
     for (size_t i = 0; i < n; i++) {
         float v;
         memcpy(&v, bytes + WORD * i, sizeof v);
@@ -325,9 +326,9 @@ static void add_bytes(const unsigned char *bytes, size_t n, float *y) {
 static void zlib_place(const codec *c, const unsigned char *bytes, size_t n, float *y, bool add) {
     shuffling s = {c->k, (unsigned char *)(uintptr_t)bytes, y, n, add};
     if (c->shuffle)
-        gw_simd_split(n, GW_BLOCK, join_part, &s);
+        gw_simd_split(n, GW_BLOCK, zlib_join_part, &s);
     else if (add)
-        add_bytes(bytes, n, y);
+        zlib_add(bytes, n, y);
     else
         memcpy(y, bytes, n * WORD);
 }
@@ -340,12 +341,12 @@ static gw_err zlib_decode(const void *self, const void *in, size_t len, float *y
         return GW_OK;
     if (n == 0 || len == 0)
         return gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes for %zu floats", len, n);
-    GW_TRY(check_count(want));
+    GW_TRY(zlib_check_count(want));
     unsigned char *room;
     const unsigned char *bytes = NULL;
     gw_block *block;
     GW_TRY(gw_scratch_take(&c->scratch, "zlib", c->inflate_room + want, &room, &block));
-    gw_err e = open_bytes(c, room, in, len, room + c->inflate_room, want, &bytes, &got);
+    gw_err e = zlib_open_bytes(c, room, in, len, room + c->inflate_room, want, &bytes, &got);
     if (e == GW_OK && got != want)
         e = gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes for %zu floats, expected %zu", got, n, want);
     if (e == GW_OK)
@@ -356,7 +357,7 @@ static gw_err zlib_decode(const void *self, const void *in, size_t len, float *y
 
 /* ---- as a stage ---- */
 
-static size_t pack_bound(const void *self, size_t len) {
+static size_t zlib_pack_bound(const void *self, size_t len) {
     (void)self;
     return len ? KIND + len : 0;
 }
@@ -365,7 +366,7 @@ static gw_err zlib_pack(const void *self, const void *in, size_t len, void *out,
                         size_t *packed) {
     (void)cap;
     codec *c = (codec *)self;
-    return pack_bytes(c, c->stage_shuffle, in, len, out, packed);
+    return zlib_pack_bytes(c, c->stage_shuffle, in, len, out, packed);
 }
 
 static gw_err zlib_unpack(const void *self, const void *in, size_t packed, void *out, size_t cap,
@@ -374,14 +375,14 @@ static gw_err zlib_unpack(const void *self, const void *in, size_t packed, void 
     *len = 0;
     if (packed == 0)
         return GW_OK;
-    GW_TRY(check_count(cap));
+    GW_TRY(zlib_check_count(cap));
     unsigned char *room, *to = out;
     const unsigned char *bytes = NULL;
     gw_block *block;
     size_t extra = c->stage_shuffle ? cap : 0;
     GW_TRY(gw_scratch_take(&c->scratch, "zlib", c->inflate_room + extra, &room, &block));
     to = c->stage_shuffle ? room + c->inflate_room : to;
-    gw_err e = open_bytes(c, room, in, packed, to, cap, &bytes, len);
+    gw_err e = zlib_open_bytes(c, room, in, packed, to, cap, &bytes, len);
     if (e == GW_OK && c->stage_shuffle)
         zlib_join(c, (unsigned char *)(uintptr_t)bytes, *len, out);
     else if (e == GW_OK && bytes != out)
@@ -399,7 +400,7 @@ const gw_codec_ops gw_codec_zlib = {
     .bound = zlib_bound,
     .encode = zlib_encode,
     .decode = zlib_decode,
-    .pack_bound = pack_bound,
+    .pack_bound = zlib_pack_bound,
     .pack = zlib_pack,
     .unpack = zlib_unpack,
 };

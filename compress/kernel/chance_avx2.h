@@ -7,7 +7,7 @@ typedef struct draws {
     __m256i weyl, high, stride;
 } draws;
 
-INLINE draws draws_from(uint64_t seed, uint32_t ctr) {
+INLINE draws chance_draws(uint64_t seed, uint32_t ctr) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i counter = _mm256_add_epi32(lane, _mm256_set1_epi32((int)ctr));
     __m256i term = _mm256_mullo_epi32(counter, _mm256_set1_epi32((int)GW_QSGD_WEYL));
@@ -36,6 +36,6 @@ INLINE void chance_put(float *y, __m256 v, int add) {
     _mm256_storeu_ps(y, add ? _mm256_add_ps(_mm256_loadu_ps(y), v) : v);
 }
 
-INLINE __m256i load_bytes(const void *in) { /* 8, sign-extended */
+INLINE __m256i chance_load_bytes(const void *in) { /* 8, sign-extended */
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(in));
 }

@@ -57,8 +57,8 @@ gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, 
     return GW_OK;
 }
 
-static void decode_with(const half_job *j, void (*kernel)(const void *, size_t, float *), size_t lo,
-                        size_t hi) {
+static void half_decode_with(const half_job *j, void (*kernel)(const void *, size_t, float *),
+                             size_t lo, size_t hi) {
     size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
     kernel(j->in + WIRE * lo, end - lo, j->y + lo);
     if (tail) {
@@ -73,12 +73,12 @@ static void decode_with(const half_job *j, void (*kernel)(const void *, size_t, 
 
 static void half_decode_part(void *ctx, size_t lo, size_t hi) {
     const half_job *j = ctx;
-    decode_with(j, j->k->decode, lo, hi);
+    half_decode_with(j, j->k->decode, lo, hi);
 }
 
 static void half_decode_add_part(void *ctx, size_t lo, size_t hi) {
     const half_job *j = ctx;
-    decode_with(j, j->k->decode_add, lo, hi);
+    half_decode_with(j, j->k->decode_add, lo, hi);
 }
 
 gw_err gw_half_decode(const void *self, const char *name, const void *in, size_t len, float *y,

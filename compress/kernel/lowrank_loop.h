@@ -31,8 +31,8 @@ INLINE float lowrank_total(const vec *sum) {
 }
 
 /* 16 columns of R rows. */
-INLINE void absorb_lanes(const rows_of *at, const float p[][GROUP], vec sum[][GROUP][PARTS], int r,
-                         int R, unsigned what) {
+INLINE void lowrank_absorb_lanes(const rows_of *at, const float p[][GROUP], vec sum[][GROUP][PARTS],
+                                 int r, int R, unsigned what) {
 #pragma GCC unroll 4
     for (int s = 0; s < PARTS; s++) {
         size_t c = (size_t)s * WIDTH;
@@ -61,8 +61,8 @@ INLINE void absorb_lanes(const rows_of *at, const float p[][GROUP], vec sum[][GR
 }
 
 /* The last columns, fewer than 16, in a zero-padded copy. */
-INLINE void absorb_rest(const rows_of *at, size_t n, const float p[][GROUP],
-                        vec sum[][GROUP][PARTS], int r, int R, unsigned what) {
+INLINE void lowrank_absorb_rest(const rows_of *at, size_t n, const float p[][GROUP],
+                                vec sum[][GROUP][PARTS], int r, int R, unsigned what) {
     float m[MOST_ROWS * LANES] = {0}, add[MOST_ROWS * LANES] = {0}, q[GROUP * LANES] = {0},
                         own[GROUP * LANES] = {0};
     rows_of copy = {m, add, q, own, LANES, LANES};
@@ -77,14 +77,15 @@ INLINE void absorb_rest(const rows_of *at, size_t n, const float p[][GROUP],
         if (what & MULTIPLY)
             memcpy(q + j * LANES, at->q + (size_t)j * at->q_step, n * sizeof *q);
     }
-    absorb_lanes(&copy, p, sum, r, R, what);
+    lowrank_absorb_lanes(&copy, p, sum, r, R, what);
     if (what & (SUBTRACT | ADD))
         for (int i = 0; i < R; i++)
             memcpy(at->m + (size_t)i * at->m_step, m + i * LANES, n * sizeof *m);
 }
 
 /* R rows from `row` on, r factors from `first` on. */
-INLINE void absorb_rows(const gw_skinny *k, size_t row, int first, int r, int R, unsigned what) {
+INLINE void lowrank_absorb_rows(const gw_skinny *k, size_t row, int first, int r, int R,
+                                unsigned what) {
     float p[MOST_ROWS][GROUP];
     vec sum[MOST_ROWS][GROUP][PARTS];
     float *of = k->p + (size_t)first * k->rows + row;
@@ -103,32 +104,32 @@ INLINE void absorb_rows(const gw_skinny *k, size_t row, int first, int r, int R,
                   k->cols,
                   k->cols};
     for (; c + LANES <= k->cols; c += LANES) {
-        absorb_lanes(&at, p, sum, r, R, what);
+        lowrank_absorb_lanes(&at, p, sum, r, R, what);
         at.m += LANES;
         at.add += what & ADD ? LANES : 0;
         at.q += what & MULTIPLY ? LANES : 0;
         at.own += what & SUBTRACT ? LANES : 0;
     }
     if (c < k->cols)
-        absorb_rest(&at, k->cols - c, p, sum, r, R, what);
+        lowrank_absorb_rest(&at, k->cols - c, p, sum, r, R, what);
     if (what & MULTIPLY)
         for (int i = 0; i < R; i++)
             for (int j = 0; j < r; j++)
                 of[(size_t)j * k->rows + (size_t)i] = lowrank_total(sum[i][j]);
 }
 
-INLINE void absorb_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
-                         unsigned what) {
+INLINE void lowrank_absorb_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
+                                 unsigned what) {
     size_t i = lo;
     for (; i + ROWS(r) <= hi; i += ROWS(r))
-        absorb_rows(k, i, first, r, ROWS(r), what);
+        lowrank_absorb_rows(k, i, first, r, ROWS(r), what);
     for (; i < hi; i++)
-        absorb_rows(k, i, first, r, 1, what);
+        lowrank_absorb_rows(k, i, first, r, 1, what);
 }
 
 /* 16 columns of R rows: add their products to r rows of `out`. */
-INLINE void gather_lanes(const float *m, size_t m_step, const float p[][GROUP], float *out,
-                         size_t out_step, int r, int R) {
+INLINE void lowrank_gather_lanes(const float *m, size_t m_step, const float p[][GROUP], float *out,
+                                 size_t out_step, int r, int R) {
 #pragma GCC unroll 4
     for (size_t c = 0; c < LANES; c += WIDTH) {
         vec sum[GROUP];
@@ -147,19 +148,20 @@ INLINE void gather_lanes(const float *m, size_t m_step, const float p[][GROUP], 
     }
 }
 
-INLINE void gather_rest(const float *m, size_t m_step, size_t n, const float p[][GROUP], float *out,
-                        size_t out_step, int r, int R) {
+INLINE void lowrank_gather_rest(const float *m, size_t m_step, size_t n, const float p[][GROUP],
+                                float *out, size_t out_step, int r, int R) {
     float x[TALL * LANES] = {0}, y[GROUP * LANES] = {0};
     for (int i = 0; i < R; i++)
         memcpy(x + i * LANES, m + (size_t)i * m_step, n * sizeof *x);
     for (int j = 0; j < r; j++)
         memcpy(y + j * LANES, out + (size_t)j * out_step, n * sizeof *y);
-    gather_lanes(x, LANES, p, y, LANES, r, R);
+    lowrank_gather_lanes(x, LANES, p, y, LANES, r, R);
     for (int j = 0; j < r; j++)
         memcpy(out + (size_t)j * out_step, y + j * LANES, n * sizeof *y);
 }
 
-INLINE void gather_rows(const gw_skinny *k, size_t row, int first, int r, int R, float *out) {
+INLINE void lowrank_gather_rows(const gw_skinny *k, size_t row, int first, int r, int R,
+                                float *out) {
     float p[TALL][GROUP];
     const float *of = k->p + (size_t)first * k->rows + row, *m = k->m + row * k->cols;
     size_t c = 0;
@@ -167,21 +169,22 @@ INLINE void gather_rows(const gw_skinny *k, size_t row, int first, int r, int R,
         for (int j = 0; j < r; j++)
             p[i][j] = of[(size_t)j * k->rows + (size_t)i];
     for (; c + LANES <= k->cols; c += LANES)
-        gather_lanes(m + c, k->cols, p, out + c, k->cols, r, R);
+        lowrank_gather_lanes(m + c, k->cols, p, out + c, k->cols, r, R);
     if (c < k->cols)
-        gather_rest(m + c, k->cols, k->cols - c, p, out + c, k->cols, r, R);
+        lowrank_gather_rest(m + c, k->cols, k->cols - c, p, out + c, k->cols, r, R);
 }
 
-INLINE void gather_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first, float *out) {
+INLINE void lowrank_gather_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
+                                 float *out) {
     size_t i = lo;
     for (; i + TALL <= hi; i += TALL)
-        gather_rows(k, i, first, r, TALL, out);
+        lowrank_gather_rows(k, i, first, r, TALL, out);
     for (; i < hi; i++)
-        gather_rows(k, i, first, r, 1, out);
+        lowrank_gather_rows(k, i, first, r, 1, out);
 }
 
-INLINE void expand_lanes(float *m, size_t m_step, const float p[][GROUP], const float *q,
-                         size_t q_step, int r, int R, bool more) {
+INLINE void lowrank_expand_lanes(float *m, size_t m_step, const float p[][GROUP], const float *q,
+                                 size_t q_step, int r, int R, bool more) {
 #pragma GCC unroll 4
     for (size_t c = 0; c < LANES; c += WIDTH)
 #pragma GCC unroll 4
@@ -199,19 +202,20 @@ INLINE void expand_lanes(float *m, size_t m_step, const float p[][GROUP], const 
         }
 }
 
-INLINE void expand_rest(float *m, size_t m_step, size_t n, const float p[][GROUP], const float *q,
-                        size_t q_step, int r, int R, bool more) {
+INLINE void lowrank_expand_rest(float *m, size_t m_step, size_t n, const float p[][GROUP],
+                                const float *q, size_t q_step, int r, int R, bool more) {
     float x[MOST_ROWS * LANES] = {0}, y[GROUP * LANES] = {0};
     for (int i = 0; i < R && more; i++)
         memcpy(x + i * LANES, m + (size_t)i * m_step, n * sizeof *x);
     for (int j = 0; j < r; j++)
         memcpy(y + j * LANES, q + (size_t)j * q_step, n * sizeof *y);
-    expand_lanes(x, LANES, p, y, LANES, r, R, more);
+    lowrank_expand_lanes(x, LANES, p, y, LANES, r, R, more);
     for (int i = 0; i < R; i++)
         memcpy(m + (size_t)i * m_step, x + i * LANES, n * sizeof *x);
 }
 
-INLINE void expand_rows(const gw_skinny *k, size_t row, int first, int r, int R, bool more) {
+INLINE void lowrank_expand_rows(const gw_skinny *k, size_t row, int first, int r, int R,
+                                bool more) {
     float p[MOST_ROWS][GROUP], *m = k->m + row * k->cols;
     const float *of = k->p + (size_t)first * k->rows + row, *q = k->q + (size_t)first * k->cols;
     size_t c = 0;
@@ -219,17 +223,18 @@ INLINE void expand_rows(const gw_skinny *k, size_t row, int first, int r, int R,
         for (int j = 0; j < r; j++)
             p[i][j] = of[(size_t)j * k->rows + (size_t)i];
     for (; c + LANES <= k->cols; c += LANES)
-        expand_lanes(m + c, k->cols, p, q + c, k->cols, r, R, more);
+        lowrank_expand_lanes(m + c, k->cols, p, q + c, k->cols, r, R, more);
     if (c < k->cols)
-        expand_rest(m + c, k->cols, k->cols - c, p, q + c, k->cols, r, R, more);
+        lowrank_expand_rest(m + c, k->cols, k->cols - c, p, q + c, k->cols, r, R, more);
 }
 
-INLINE void expand_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first, bool more) {
+INLINE void lowrank_expand_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
+                                 bool more) {
     size_t i = lo;
     for (; i + ROWS(r) <= hi; i += ROWS(r))
-        expand_rows(k, i, first, r, ROWS(r), more);
+        lowrank_expand_rows(k, i, first, r, ROWS(r), more);
     for (; i < hi; i++)
-        expand_rows(k, i, first, r, 1, more);
+        lowrank_expand_rows(k, i, first, r, 1, more);
 }
 
 /* ---- the table: up to GROUP factors in one pass, more group by group ---- */
@@ -247,17 +252,17 @@ INLINE void expand_block(int r, const gw_skinny *k, size_t lo, size_t hi, int fi
     default: f(GROUP, __VA_ARGS__); break;                                                         \
     }
 
-TARGET static void lowrank_subtract(const gw_skinny *k, size_t lo, size_t hi, int first,
-                                    int r){EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT)}
+TARGET static void lowrank_subtract(const gw_skinny *k, size_t lo, size_t hi, int first, int r){
+    EACH_RANK(r, lowrank_absorb_block, k, lo, hi, first, SUBTRACT)}
 
 TARGET static void lowrank_subtract_add(const gw_skinny *k, size_t lo, size_t hi, int first, int r){
-    EACH_RANK(r, absorb_block, k, lo, hi, first, SUBTRACT | ADD)}
+    EACH_RANK(r, lowrank_absorb_block, k, lo, hi, first, SUBTRACT | ADD)}
 
-TARGET static void lowrank_multiply(const gw_skinny *k, size_t lo, size_t hi, int first,
-                                    int r){EACH_RANK(r, absorb_block, k, lo, hi, first, MULTIPLY)}
+TARGET static void lowrank_multiply(const gw_skinny *k, size_t lo, size_t hi, int first, int r){
+    EACH_RANK(r, lowrank_absorb_block, k, lo, hi, first, MULTIPLY)}
 
 TARGET static void lowrank_absorb_all(const gw_skinny *k, size_t lo, size_t hi, int r) {
-    EACH_RANK(r, absorb_block, k, lo, hi, 0, SUBTRACT | ADD | MULTIPLY)
+    EACH_RANK(r, lowrank_absorb_block, k, lo, hi, 0, SUBTRACT | ADD | MULTIPLY)
 }
 
 static inline int lowrank_group(int rank, int first) {
@@ -288,7 +293,7 @@ TARGET static void lowrank_gather(const gw_skinny *k, size_t lo, size_t hi, floa
     for (size_t i = lo; i < hi; i += TALL) {
         size_t end = i + TALL < hi ? i + TALL : hi;
         for (int j = 0; j < k->rank; j += GROUP)
-            EACH_RANK(lowrank_group(k->rank, j), gather_block, k, i, end, j,
+            EACH_RANK(lowrank_group(k->rank, j), lowrank_gather_block, k, i, end, j,
                       out + (size_t)j * k->cols)
     }
 }
@@ -296,9 +301,9 @@ TARGET static void lowrank_gather(const gw_skinny *k, size_t lo, size_t hi, floa
 TARGET static void lowrank_expand(const gw_skinny *k, size_t lo, size_t hi) {
     for (size_t i = lo; i < hi; i += TALL) {
         size_t end = i + TALL < hi ? i + TALL : hi;
-        EACH_RANK(lowrank_group(k->rank, 0), expand_block, k, i, end, 0, false)
+        EACH_RANK(lowrank_group(k->rank, 0), lowrank_expand_block, k, i, end, 0, false)
         for (int j = GROUP; j < k->rank; j += GROUP)
-            EACH_RANK(lowrank_group(k->rank, j), expand_block, k, i, end, j, true)
+            EACH_RANK(lowrank_group(k->rank, j), lowrank_expand_block, k, i, end, j, true)
     }
 }
 

@@ -60,7 +60,7 @@ INLINE void natural_half_block(const float *x, __m256i r, __m256i s, uint32_t wi
 
 INLINE void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
                              unsigned char *codes, gw_natural_reach reach) {
-    draws d = draws_from(seed, ctr);
+    draws d = chance_draws(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m256i r0, s0, r1, s1;
         chance_draw(&d, &r0, &s0);
@@ -89,7 +89,8 @@ INLINE void natural_decode(const unsigned char *codes, size_t n, uint32_t window
     const __m256i start = _mm256_set1_epi32((int)(window << FRACTION));
     const __m256i code = _mm256_set1_epi32(0x7f), keep = _mm256_set1_epi32((int)0xbfffffff);
     for (size_t i = 0; i < n; i += LANES) {
-        __m256i raw = load_bytes(codes + i); /* after the shift the sign is in bits 31 and 30 */
+        __m256i raw =
+            chance_load_bytes(codes + i); /* after the shift the sign is in bits 31 and 30 */
         __m256i v = _mm256_and_si256(_mm256_slli_epi32(raw, FRACTION), keep);
         __m256i zero = _mm256_cmpeq_epi32(_mm256_and_si256(raw, code), _mm256_setzero_si256());
         if (above)

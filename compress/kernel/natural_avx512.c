@@ -36,14 +36,14 @@ INLINE __m512i natural_rounded(const float *x, __m512i word, uint32_t window,
 /* 32 codes in the lower bytes of words: bits 15 and 13 to 7 of each lane's upper word. */
 INLINE __m512i natural_codes_of(__m512i a, __m512i b) {
     const __m512i sign = _mm512_set1_epi16((short)0x8000);
-    __m512i words = upper_words(a, b); /* sign ? words : 2 * words */
+    __m512i words = chance_upper_words(a, b); /* sign ? words : 2 * words */
     words = _mm512_ternarylogic_epi32(_mm512_slli_epi16(words, 1), words, sign, 0xd8);
     return _mm512_srli_epi16(words, 8);
 }
 
 INLINE void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
                              unsigned char *codes, gw_natural_reach reach) {
-    draws d = draws_from(seed, ctr);
+    draws d = chance_draws(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m512i r, s;
         chance_draw(&d, &r, &s);
@@ -71,7 +71,8 @@ INLINE void natural_decode(const unsigned char *codes, size_t n, uint32_t window
     const __m512i start = _mm512_set1_epi32((int)(window << FRACTION));
     const __m512i code = _mm512_set1_epi32(0x7f), keep = _mm512_set1_epi32((int)0xbfffffff);
     for (size_t i = 0; i < n; i += LANES) {
-        __m512i raw = load_bytes(codes + i); /* after the shift the sign is in bits 31 and 30 */
+        __m512i raw =
+            chance_load_bytes(codes + i); /* after the shift the sign is in bits 31 and 30 */
         __m512i v = _mm512_and_si512(_mm512_slli_epi32(raw, FRACTION), keep);
         if (above)
             v = _mm512_mask_add_epi32(v, _mm512_test_epi32_mask(raw, code), v, start);

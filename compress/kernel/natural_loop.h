@@ -26,7 +26,7 @@ APART void natural_quantize_tail(const float *x, size_t tail, uint32_t window, u
     memcpy(out, codes, tail);
 }
 
-INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
+INLINE_LOOP void natural_encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->codes + bucket * e->bucket;
     uint32_t window = gw_natural_window(top);
@@ -53,7 +53,7 @@ APART void natural_poison(float *y, size_t n) {
         y[i] = NAN;
 }
 
-INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) {
+INLINE_LOOP void natural_decode_range(const decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
         uint32_t window = d->windows[bucket];
@@ -78,6 +78,8 @@ INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) 
     }
 }
 
+#define ENCODE_BUCKET natural_encode_bucket
+#define DECODE_RANGE  natural_decode_range
 #include "compress/kernel/bucket_loop.h"
 
 #define GW_NATURAL_TABLE(level)                                                                    \

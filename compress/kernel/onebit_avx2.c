@@ -10,13 +10,13 @@
 
 enum { LANES = 8, REGS = GW_BLOCK / LANES };
 
-INLINE __m256 value_of(const float *x, const float *e, int feedback) {
+INLINE __m256 onebit_value(const float *x, const float *e, int feedback) {
     __m256 v = _mm256_loadu_ps(x);
     return feedback ? _mm256_add_ps(_mm256_loadu_ps(e), v) : v;
 }
 
 /* sum + |v|, without denormals. */
-INLINE __m256 add_magnitude(__m256 sum, __m256 v) {
+INLINE __m256 onebit_add_magnitude(__m256 sum, __m256 v) {
     __m256i mag = _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
     __m256i normal = _mm256_cmpgt_epi32(mag, _mm256_set1_epi32((int)GW_ONEBIT_NORMAL - 1));
     return _mm256_add_ps(sum, _mm256_castsi256_ps(_mm256_and_si256(mag, normal)));
@@ -36,9 +36,9 @@ INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned ch
     for (size_t i = 0; i < n; i += GW_BLOCK)
         for (int r = 0; r < REGS; r++) {
             size_t at = i + (size_t)r * LANES;
-            __m256 v = value_of(x + at, feedback ? e + at : NULL, feedback);
+            __m256 v = onebit_value(x + at, feedback ? e + at : NULL, feedback);
             *signs++ = (unsigned char)_mm256_movemask_ps(v);
-            sum[r] = add_magnitude(sum[r], v);
+            sum[r] = onebit_add_magnitude(sum[r], v);
         }
     for (int half = REGS / 2; half; half /= 2)
         for (int r = 0; r < half; r++)
@@ -51,7 +51,7 @@ INLINE void onebit_settle(const float *x, float *e, size_t n, float scale1) {
     for (size_t i = 0; i < n; i += LANES) {
         __builtin_prefetch(x + n + i); /* the next bucket: memory is idle in this pass */
         __builtin_prefetch(e + n + i, 1);
-        __m256 v = value_of(x + i, e + i, 1);
+        __m256 v = onebit_value(x + i, e + i, 1);
         __m256 sent = _mm256_or_ps(_mm256_and_ps(v, sign), scale);
         _mm256_storeu_ps(e + i, _mm256_sub_ps(v, sent));
     }

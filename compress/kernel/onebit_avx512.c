@@ -10,13 +10,13 @@
 
 enum { LANES = 16, REGS = GW_BLOCK / LANES };
 
-INLINE __m512 value_of(const float *x, const float *e, int feedback) {
+INLINE __m512 onebit_value(const float *x, const float *e, int feedback) {
     __m512 v = _mm512_loadu_ps(x);
     return feedback ? _mm512_add_ps(_mm512_loadu_ps(e), v) : v;
 }
 
 /* The sign bits of 32 floats. */
-INLINE __mmask32 signs_of(__m512 a, __m512 b) {
+INLINE __mmask32 onebit_signs(__m512 a, __m512 b) {
     const __m512i upper =
         _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
                          25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
@@ -25,7 +25,7 @@ INLINE __mmask32 signs_of(__m512 a, __m512 b) {
 }
 
 /* sum + |v|, without denormals. */
-INLINE __m512 add_magnitude(__m512 sum, __m512 v) {
+INLINE __m512 onebit_add_magnitude(__m512 sum, __m512 v) {
     __m512i mag = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
     __mmask16 normal = _mm512_cmpge_epu32_mask(mag, _mm512_set1_epi32((int)GW_ONEBIT_NORMAL));
     return _mm512_mask_add_ps(sum, normal, sum, _mm512_castsi512_ps(mag));
@@ -47,11 +47,11 @@ INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned ch
     for (size_t i = 0; i < n; i += GW_BLOCK)
         for (int r = 0; r < REGS; r += 2) {
             size_t at = i + (size_t)r * LANES;
-            __m512 v = value_of(x + at, feedback ? e + at : NULL, feedback);
-            __m512 w = value_of(x + at + LANES, feedback ? e + at + LANES : NULL, feedback);
-            *word++ = signs_of(v, w);
-            sum[r] = add_magnitude(sum[r], v);
-            sum[r + 1] = add_magnitude(sum[r + 1], w);
+            __m512 v = onebit_value(x + at, feedback ? e + at : NULL, feedback);
+            __m512 w = onebit_value(x + at + LANES, feedback ? e + at + LANES : NULL, feedback);
+            *word++ = onebit_signs(v, w);
+            sum[r] = onebit_add_magnitude(sum[r], v);
+            sum[r + 1] = onebit_add_magnitude(sum[r + 1], w);
         }
     return onebit_total(
         _mm512_add_ps(_mm512_add_ps(sum[0], sum[2]), _mm512_add_ps(sum[1], sum[3])));
@@ -63,7 +63,7 @@ INLINE void onebit_settle(const float *x, float *e, size_t n, float scale1) {
     for (size_t i = 0; i < n; i += LANES) {
         __builtin_prefetch(x + n + i); /* the next bucket: memory is idle in this pass */
         __builtin_prefetch(e + n + i, 1);
-        __m512 v = value_of(x + i, e + i, 1); /* v & sign | scale */
+        __m512 v = onebit_value(x + i, e + i, 1); /* v & sign | scale */
         __m512i sent = _mm512_ternarylogic_epi32(_mm512_castps_si512(v), sign, scale, 0xea);
         _mm512_storeu_ps(e + i, _mm512_sub_ps(v, _mm512_castsi512_ps(sent)));
     }

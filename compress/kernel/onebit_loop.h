@@ -15,7 +15,7 @@
 #define INLINE_LOOP TARGET static inline __attribute__((always_inline))
 #define APART       TARGET static __attribute__((noinline)) /* rare, or once a span */
 
-APART float gather_tail(const float *x, const float *e, size_t tail, unsigned char *signs) {
+APART float onebit_gather_tail(const float *x, const float *e, size_t tail, unsigned char *signs) {
     float block[GW_BLOCK] = {0};
     unsigned char bits[GW_BLOCK / 8];
     for (size_t i = 0; i < tail; i++)
@@ -25,7 +25,7 @@ APART float gather_tail(const float *x, const float *e, size_t tail, unsigned ch
     return sum;
 }
 
-APART void settle_tail(const float *x, float *e, size_t tail, float scale) {
+APART void onebit_settle_tail(const float *x, float *e, size_t tail, float scale) {
     for (size_t i = 0; i < tail; i++) {
         float v = e[i] + x[i];
         e[i] = v - copysignf(scale, v);
@@ -33,7 +33,7 @@ APART void settle_tail(const float *x, float *e, size_t tail, float scale) {
 }
 
 /* The sum overflowed: an element is not finite, or all are large. */
-APART uint32_t large_mean(const float *x, const float *e, size_t n) {
+APART uint32_t onebit_large_mean(const float *x, const float *e, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
         float v = e ? e[i] + x[i] : x[i];
@@ -52,16 +52,16 @@ INLINE_LOOP void onebit_encode_range(const gw_onebit_encoding *c, size_t lo, siz
         unsigned char *signs = c->signs + lo / 8;
         float sum = onebit_gather(x, e, full, signs, feedback);
         if (tail)
-            sum += gather_tail(x + full, e ? e + full : NULL, tail, signs + full / 8);
+            sum += onebit_gather_tail(x + full, e ? e + full : NULL, tail, signs + full / 8);
         uint32_t scale = gw_float_bits(sum / (float)n);
         if (scale >= GW_ONEBIT_INFINITE)
-            scale = large_mean(x, e, n);
+            scale = onebit_large_mean(x, e, n);
         else if (scale < GW_ONEBIT_TINY)
             scale = 0;
         c->scales[bucket] = gw_le32(scale);
         if (feedback) {
             onebit_settle(x, c->e + lo, full, gw_float_of(scale));
-            settle_tail(x + full, c->e + lo + full, tail, gw_float_of(scale));
+            onebit_settle_tail(x + full, c->e + lo + full, tail, gw_float_of(scale));
         }
     }
 }

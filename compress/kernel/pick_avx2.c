@@ -10,7 +10,7 @@ typedef __m256i limit;
 
 /* Magnitudes are not negative, so a signed comparison with least - 1 orders them; at the limits of
  * `least`, 0 and 2^31, it accepts all and none, as it should. */
-TARGET static inline limit limit_of(uint32_t least) {
+TARGET static inline limit pick_limit(uint32_t least) {
     return _mm256_set1_epi32((int)(least - 1));
 }
 
@@ -27,7 +27,7 @@ TARGET static inline uint64_t pick_above(const float *x, limit below) {
     return word;
 }
 
-TARGET static inline uint64_t add_above(const float *x, float *e, limit below) {
+TARGET static inline uint64_t pick_add_above(const float *x, float *e, limit below) {
     uint64_t word = 0;
     for (unsigned v = 0; v < GW_BLOCK; v += LANES) {
         __m256 sum = _mm256_add_ps(_mm256_loadu_ps(e + v), _mm256_loadu_ps(x + v));
@@ -37,7 +37,7 @@ TARGET static inline uint64_t add_above(const float *x, float *e, limit below) {
     return word;
 }
 
-TARGET static inline void spread_many(uint64_t word, uint32_t first, uint32_t *at) {
+TARGET static inline void pick_spread_many(uint64_t word, uint32_t first, uint32_t *at) {
     for (; word; word = _blsr_u64(word))
         *at++ = first + (uint32_t)_tzcnt_u64(word);
 }
@@ -46,7 +46,7 @@ TARGET static inline void spread_many(uint64_t word, uint32_t first, uint32_t *a
 #include "compress/kernel/pick_loop.h"
 
 TARGET static size_t pick_count(const uint32_t *bits, size_t n, uint32_t least) {
-    const limit below = limit_of(least);
+    const limit below = pick_limit(least);
     const __m256i magnitude = _mm256_set1_epi32((int)GW_MAGNITUDE);
     __m256i sum = _mm256_setzero_si256();
     size_t i = 0, found = 0;

@@ -5,7 +5,7 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,bmi,popcnt")))
 #include "compress/kernel/pick_avx512.h"
 
-TARGET static inline void spread_many(uint64_t word, uint32_t first, uint32_t *at) {
+TARGET static inline void pick_spread_many(uint64_t word, uint32_t first, uint32_t *at) {
     const __m512i step = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     for (unsigned v = 0; v < GW_BLOCK / LANES; v++) {
         __mmask16 m = (__mmask16)(word >> v * LANES);

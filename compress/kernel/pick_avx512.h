@@ -4,7 +4,7 @@
 enum { LANES = 16 };
 typedef __m512i limit;
 
-TARGET static inline limit limit_of(uint32_t least) {
+TARGET static inline limit pick_limit(uint32_t least) {
     return _mm512_set1_epi32((int)least);
 }
 
@@ -24,7 +24,7 @@ TARGET static inline uint64_t pick_above(const float *x, limit least) {
     return pick_join(m);
 }
 
-TARGET static inline uint64_t add_above(const float *x, float *e, limit least) {
+TARGET static inline uint64_t pick_add_above(const float *x, float *e, limit least) {
     __mmask16 m[GW_BLOCK / LANES];
     for (unsigned v = 0; v < GW_BLOCK / LANES; v++) {
         __m512 sum = _mm512_add_ps(_mm512_loadu_ps(e + v * LANES), _mm512_loadu_ps(x + v * LANES));
@@ -40,7 +40,7 @@ TARGET static inline __mmask16 pick_lanes(size_t rest) {
 }
 
 TARGET static size_t pick_count(const uint32_t *bits, size_t n, uint32_t least) {
-    const limit lim = limit_of(least);
+    const limit lim = pick_limit(least);
     const __m512i one = _mm512_set1_epi32(1);
     __m512i sum = _mm512_setzero_si512(), more = _mm512_setzero_si512();
     size_t i = 0;
@@ -60,7 +60,7 @@ TARGET static size_t pick_count(const uint32_t *bits, size_t n, uint32_t least) 
 
 /* Writes never overtake reads. */
 TARGET static size_t pick_filter(uint32_t *at, uint32_t *bits, size_t n, uint32_t least) {
-    const limit lim = limit_of(least);
+    const limit lim = pick_limit(least);
     size_t found = 0;
     for (size_t i = 0; i < n; i += LANES) {
         __mmask16 here = pick_lanes(n - i);

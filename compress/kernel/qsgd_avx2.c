@@ -11,11 +11,11 @@ INLINE __m256i qsgd_mix(__m256i weyl, __m256i high) {
     return _mm256_xor_si256(_mm256_xor_si256(h, high), _mm256_srli_epi32(h, 15));
 }
 
-INLINE __m256i first_word(__m256i h) {
+INLINE __m256i qsgd_first_word(__m256i h) {
     return _mm256_mullo_epi32(h, _mm256_set1_epi32((int)GW_QSGD_MUL2));
 }
 
-INLINE __m256i second_word(__m256i h) {
+INLINE __m256i qsgd_second_word(__m256i h) {
     __m256i turned = _mm256_or_si256(_mm256_slli_epi32(h, 16), _mm256_srli_epi32(h, 16));
     return _mm256_mullo_epi32(turned, _mm256_set1_epi32((int)GW_QSGD_MUL3));
 }
@@ -32,7 +32,7 @@ INLINE __m256i qsgd_bytes_of(__m256i a, __m256i b, __m256i c, __m256i d) {
 }
 
 /* Store the low `bytes` (even, below 16) of v. */
-INLINE void put_bytes(unsigned bytes, unsigned char *out, __m128i v) {
+INLINE void qsgd_put_bytes(unsigned bytes, unsigned char *out, __m128i v) {
     if (bytes & 8) {
         _mm_storel_epi64((__m128i *)(void *)out, v);
         v = _mm_srli_si128(v, 8);
@@ -49,7 +49,7 @@ INLINE void put_bytes(unsigned bytes, unsigned char *out, __m128i v) {
 
 /* Merge fields: pairs into 16 bits, fours into 32, eights into 64, which are whole bytes; then join
  * two such words. */
-INLINE void store_narrow(unsigned bits, unsigned char *out, __m256i low) {
+INLINE void qsgd_store_narrow(unsigned bits, unsigned char *out, __m256i low) {
     const int rest = (int)(32 - 4 * bits);
     const __m256i even = _mm256_setr_epi32(rest, 0, rest, 0, rest, 0, rest, 0);
 #define FROM(k) (char)(k < bits ? k : k < 2 * bits ? k + 8 - bits : 0x80)
@@ -61,11 +61,11 @@ INLINE void store_narrow(unsigned bits, unsigned char *out, __m256i low) {
     v = _mm256_madd_epi16(v, _mm256_set1_epi32(1 << 2 * bits << 16 | 1));
     v = _mm256_srli_epi64(_mm256_sllv_epi32(v, even), rest);
     v = _mm256_shuffle_epi8(v, together);
-    put_bytes(2 * bits, out, _mm256_castsi256_si128(v));
-    put_bytes(2 * bits, out + 2 * bits, _mm256_extracti128_si256(v, 1));
+    qsgd_put_bytes(2 * bits, out, _mm256_castsi256_si128(v));
+    qsgd_put_bytes(2 * bits, out + 2 * bits, _mm256_extracti128_si256(v, 1));
 }
 
-INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
+INLINE void qsgd_store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
     if (bits == 8) {
         _mm256_storeu_si256((__m256i *)(void *)out, bytes);
         return;
@@ -77,7 +77,7 @@ INLINE void store_codes(unsigned bits, unsigned char *out, __m256i bytes) {
         _mm_storeu_si128((__m128i *)(void *)out, _mm256_castsi256_si128(pack));
         return;
     }
-    store_narrow(bits, out, low);
+    qsgd_store_narrow(bits, out, low);
 }
 
 /* 32 elements; the first 16 use the low halves of two registers of random words. */
@@ -108,16 +108,19 @@ INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, flo
         weyl = _mm256_add_epi32(weyl, stride);
         __m256i h = qsgd_mix(weyl, high);
         weyl = _mm256_add_epi32(weyl, stride);
-        store_codes(bits, byte, qsgd_half_block(x + i, inv, first_word(g), first_word(h)));
+        qsgd_store_codes(bits, byte,
+                         qsgd_half_block(x + i, inv, qsgd_first_word(g), qsgd_first_word(h)));
         byte += bits * HALF / 8;
-        store_codes(bits, byte, qsgd_half_block(x + i + HALF, inv, second_word(g), second_word(h)));
+        qsgd_store_codes(
+            bits, byte,
+            qsgd_half_block(x + i + HALF, inv, qsgd_second_word(g), qsgd_second_word(h)));
         byte += bits * HALF / 8;
     }
     return false;
 }
 
 /* Eight codes, sign-extended: narrow ones shift up to the sign bit and down again. */
-INLINE __m256i load_whole(unsigned bits, const unsigned char *at) {
+INLINE __m256i qsgd_load_whole(unsigned bits, const unsigned char *at) {
     const int b = (int)bits;
     const void *word = at;
     if (b == 8)
@@ -130,7 +133,7 @@ INLINE __m256i load_whole(unsigned bits, const unsigned char *at) {
 
 /* The same for codes that cross bytes: each lies in two of the 8 at `at`, the first `skip` bytes
  * on; a shuffle moves these into the upper half of a dword. */
-INLINE __m256i load_odd(unsigned bits, const unsigned char *at, int skip) {
+INLINE __m256i qsgd_load_odd(unsigned bits, const unsigned char *at, int skip) {
     const int b = (int)bits;
 #define FROM(k) -1, -1, (char)(k * b / 8 + skip), (char)(k * b / 8 + skip + 1)
 #define UP(k)   (16 - b - k * b % 8)
@@ -145,12 +148,12 @@ INLINE __m256i load_odd(unsigned bits, const unsigned char *at, int skip) {
 }
 
 /* Reads the last codes of a block from the 8 bytes that end with it. */
-INLINE __m256i load_codes(unsigned bits, const unsigned char *block, unsigned i) {
+INLINE __m256i qsgd_load_codes(unsigned bits, const unsigned char *block, unsigned i) {
     const unsigned char *at = block + i * bits / 8;
     if (8 % bits == 0)
-        return load_whole(bits, at);
+        return qsgd_load_whole(bits, at);
     int skip = i == GW_BLOCK - LANES ? 8 - (int)bits : 0;
-    return load_odd(bits, at - skip, skip);
+    return qsgd_load_odd(bits, at - skip, skip);
 }
 
 INLINE void qsgd_decode(unsigned bits, const unsigned char *in, size_t n, float step1, float *y,
@@ -158,7 +161,7 @@ INLINE void qsgd_decode(unsigned bits, const unsigned char *in, size_t n, float 
     const __m256 step = _mm256_set1_ps(step1);
     for (; n; n -= GW_BLOCK, y += GW_BLOCK, in += bits * GW_BLOCK / 8)
         for (unsigned i = 0; i < GW_BLOCK; i += LANES) {
-            __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(load_codes(bits, in, i)), step);
+            __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(qsgd_load_codes(bits, in, i)), step);
             _mm256_storeu_ps(y + i, add ? _mm256_add_ps(_mm256_loadu_ps(y + i), v) : v);
         }
 }

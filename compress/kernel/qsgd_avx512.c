@@ -32,7 +32,7 @@ INLINE __m512i qsgd_in_order(__m512i bytes) {
 }
 
 /* Pairs, first + 16 * second; narrowing leaves them in order. */
-INLINE void store_4(void *out, __m512i bytes) {
+INLINE void qsgd_store_4(void *out, __m512i bytes) {
     __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
     __m256i pairs = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001)));
     const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
@@ -41,7 +41,7 @@ INLINE void store_4(void *out, __m512i bytes) {
 
 /* Lower and upper bits as masks, spread by scalar instructions, which are otherwise idle. Returns
  * nonzero if a code was INT8_MIN. */
-INLINE uint64_t store_2(void *out, __m512i bytes) {
+INLINE uint64_t qsgd_store_2(void *out, __m512i bytes) {
     const uint64_t even = 0x5555555555555555u;
     bytes = qsgd_in_order(bytes);
     uint64_t low = _mm512_test_epi8_mask(bytes, _mm512_set1_epi8(1));
@@ -54,7 +54,7 @@ INLINE uint64_t store_2(void *out, __m512i bytes) {
 
 /* Merge fields: pairs into 16 bits, fours into 32, eights into 64, which are whole bytes; then join
  * the two quadwords of a lane and the four lanes. */
-INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
+INLINE void qsgd_store_odd(unsigned bits, void *out, __m512i bytes) {
     const int b = (int)bits, rest = 32 - 4 * b;
 #define FROM(k) (char)(k < b ? k : k < 2 * b ? k + 8 - b : 0x80)
     const __m512i lane = _mm512_broadcast_i32x4(_mm_setr_epi8(
@@ -80,11 +80,11 @@ INLINE void store_odd(unsigned bits, void *out, __m512i bytes) {
     _mm512_mask_storeu_epi32(out, (__mmask16)((1 << 2 * b) - 1), v);
 }
 
-INLINE void store_codes(unsigned bits, void *out, __m512i bytes) {
+INLINE void qsgd_store_codes(unsigned bits, void *out, __m512i bytes) {
     switch (bits) {
-    case 4: store_4(out, bytes); break;
+    case 4: qsgd_store_4(out, bytes); break;
     case 8: _mm512_storeu_si512(out, qsgd_in_order(bytes)); break;
-    default: store_odd(bits, out, bytes); break;
+    default: qsgd_store_odd(bits, out, bytes); break;
     }
 }
 
@@ -99,7 +99,7 @@ typedef struct peaks {
 
 /* Look at a block of the next bucket and prefetch one further ahead, so that its cache misses are
  * over by then. A prefetch may point anywhere. */
-INLINE void look_at(peaks *p, const float *x) {
+INLINE void qsgd_look_at(peaks *p, const float *x) {
     enum { AHEAD = 4096 }; /* bytes */
     for (int i = 0; i < 4; i++)
         _mm_prefetch((const char *)x + AHEAD + 64 * i, _MM_HINT_T0);
@@ -114,7 +114,7 @@ INLINE uint32_t qsgd_highest(peaks p) {
         _mm512_max_epu32(_mm512_castps_si512(p.a), _mm512_castps_si512(p.b)));
 }
 
-INLINE __m512i weyl_terms(uint64_t seed, uint32_t ctr) {
+INLINE __m512i qsgd_weyl_terms(uint64_t seed, uint32_t ctr) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32((int)ctr));
     return _mm512_add_epi32(_mm512_mullo_epi32(at, _mm512_set1_epi32((int)GW_QSGD_WEYL)),
@@ -130,13 +130,13 @@ INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, flo
     const __m512i high = _mm512_set1_epi32((int)(seed >> 32));
     const __m512i stride = _mm512_set1_epi32((int)(LANES * GW_QSGD_WEYL));
     const __m512i low16 = _mm512_set1_epi32(0xffff);
-    __m512i weyl = weyl_terms(seed, ctr), least = _mm512_setzero_si512();
+    __m512i weyl = qsgd_weyl_terms(seed, ctr), least = _mm512_setzero_si512();
     peaks p = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     unsigned char *byte = out;
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i += GW_BLOCK, byte += bits * GW_BLOCK / 8) {
         if (look)
-            look_at(&p, next + i);
+            qsgd_look_at(&p, next + i);
         __m512i h = qsgd_mix(weyl, high);
         __m512i r = _mm512_mullo_epi32(h, _mm512_set1_epi32((int)GW_QSGD_MUL2));
         __m512i s =
@@ -148,10 +148,10 @@ INLINE bool qsgd_quantize(unsigned bits, int look, const float *x, size_t n, flo
         __m512i d = qsgd_fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
         __m512i bytes = qsgd_bytes_of(a, b, c, d);
         if (bits == 2) {
-            bad |= store_2(byte, bytes);
+            bad |= qsgd_store_2(byte, bytes);
         } else {
             least = _mm512_min_epi8(least, bytes);
-            store_codes(bits, byte, bytes);
+            qsgd_store_codes(bits, byte, bytes);
         }
     }
     if (look)
@@ -163,7 +163,7 @@ INLINE void qsgd_put(float *y, __m512 v, int add) {
     _mm512_storeu_ps(y, add ? _mm512_add_ps(_mm512_loadu_ps(y), v) : v);
 }
 
-INLINE void decode_bytes(const unsigned char *in, size_t n, float step1, float *y, int add) {
+INLINE void qsgd_decode_bytes(const unsigned char *in, size_t n, float step1, float *y, int add) {
     const __m512 step = _mm512_set1_ps(step1);
     for (size_t i = 0; i < n; i += LANES) {
         __m512i code =
@@ -174,8 +174,8 @@ INLINE void decode_bytes(const unsigned char *in, size_t n, float step1, float *
 
 /* Narrow codes index a table of their 16 or 4 values. vpermps uses only the low 4 bits of an index,
  * so for 2 bits the table repeats and the neighbouring code does no harm. */
-INLINE void decode_table(unsigned bits, const unsigned char *in, size_t n, float step, float *y,
-                         int add) {
+INLINE void qsgd_decode_table(unsigned bits, const unsigned char *in, size_t n, float step,
+                              float *y, int add) {
     const __m512 values =
         bits == 4 ? _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1)
                   : _mm512_setr_ps(0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1);
@@ -200,7 +200,7 @@ typedef struct reader {
     __m512 low, high, step; /* values of codes 0 to 15, and 16 to 31, modulo their number */
 } reader;
 
-INLINE reader reader_of(unsigned bits, float step1) {
+INLINE reader qsgd_reader(unsigned bits, float step1) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i bit = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)bits));
     const __m512i byte = _mm512_srli_epi32(bit, 3);
@@ -220,7 +220,7 @@ INLINE reader reader_of(unsigned bits, float step1) {
 /* A code lies within two bytes. A shuffle moves them into its dword, a shift moves the code down.
  * Codes of up to 5 bits then index the table of their values, which ignores the bits above. Wider
  * ones, with the sign bit inverted, become the last bits of a float 2^23 + 2^(bits-1) + code. */
-INLINE __m512 read_16(unsigned bits, reader r, const unsigned char *in, __m512i from) {
+INLINE __m512 qsgd_read_16(unsigned bits, reader r, const unsigned char *in, __m512i from) {
     const uint32_t sign = 1u << (bits - 1), magic = 0x4b000000;
     __m512i raw = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)in));
     raw = _mm512_srlv_epi32(_mm512_shuffle_epi8(raw, from), r.shift);
@@ -236,24 +236,24 @@ INLINE __m512 read_16(unsigned bits, reader r, const unsigned char *in, __m512i 
 
 /* Each load reads 16 bytes for 2 * bits, so the last 16 codes of a block are read from the 16 bytes
  * that end with it. */
-INLINE void decode_odd(unsigned bits, const unsigned char *in, size_t n, float step, float *y,
-                       int add) {
-    const reader r = reader_of(bits, step);
+INLINE void qsgd_decode_odd(unsigned bits, const unsigned char *in, size_t n, float step, float *y,
+                            int add) {
+    const reader r = qsgd_reader(bits, step);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         const unsigned char *at = in + i * bits / 8;
-        qsgd_put(y + i, read_16(bits, r, at, r.from), add);
-        qsgd_put(y + i + LANES, read_16(bits, r, at + 2 * bits, r.from), add);
-        qsgd_put(y + i + 2 * LANES, read_16(bits, r, at + 4 * bits, r.from), add);
-        qsgd_put(y + i + 3 * LANES, read_16(bits, r, at + 8 * bits - 16, r.last), add);
+        qsgd_put(y + i, qsgd_read_16(bits, r, at, r.from), add);
+        qsgd_put(y + i + LANES, qsgd_read_16(bits, r, at + 2 * bits, r.from), add);
+        qsgd_put(y + i + 2 * LANES, qsgd_read_16(bits, r, at + 4 * bits, r.from), add);
+        qsgd_put(y + i + 3 * LANES, qsgd_read_16(bits, r, at + 8 * bits - 16, r.last), add);
     }
 }
 
 INLINE void qsgd_decode(unsigned bits, const void *in, size_t n, float step, float *y, int add) {
     switch (bits) {
     case 2:
-    case 4: decode_table(bits, in, n, step, y, add); break;
-    case 8: decode_bytes(in, n, step, y, add); break;
-    default: decode_odd(bits, in, n, step, y, add); break;
+    case 4: qsgd_decode_table(bits, in, n, step, y, add); break;
+    case 8: qsgd_decode_bytes(in, n, step, y, add); break;
+    default: qsgd_decode_odd(bits, in, n, step, y, add); break;
     }
 }
 

@@ -38,8 +38,7 @@ INLINE_LOOP void qsgd_decode_tail(unsigned bits, const unsigned char *in, size_t
     memcpy(y, block, tail * sizeof *block);
 }
 
-INLINE_LOOP unsigned char *codes_of_bucket(unsigned bits, const gw_qsgd_encoding *e,
-                                           size_t bucket) {
+INLINE_LOOP unsigned char *qsgd_codes_at(unsigned bits, const gw_qsgd_encoding *e, size_t bucket) {
     return e->codes + bucket * e->bucket * bits / 8;
 }
 
@@ -49,10 +48,10 @@ INLINE_LOOP float qsgd_inverse(const gw_qsgd_encoding *e, uint32_t scale) {
     return e->levels * 65536.0f / gw_float_of(scale);
 }
 
-INLINE_LOOP void send_blank(unsigned bits, const gw_qsgd_encoding *e, size_t bucket, size_t n,
-                            uint32_t scale) {
+INLINE_LOOP void qsgd_send_blank(unsigned bits, const gw_qsgd_encoding *e, size_t bucket, size_t n,
+                                 uint32_t scale) {
     e->scales[bucket] = gw_le32(scale);
-    memset(codes_of_bucket(bits, e, bucket), 0, (n * bits + 7) / 8);
+    memset(qsgd_codes_at(bits, e, bucket), 0, (n * bits + 7) / 8);
 }
 
 /* Encode a bucket with the peak `top` (which may have missed a NaN); return the peak of the `next`
@@ -63,35 +62,35 @@ INLINE_LOOP uint32_t qsgd_encode_bucket(unsigned bits, quantize_end *end, const 
     if (top < GW_QSGD_TINY)
         top = peak_of_bucket(x, n);
     if (top < GW_QSGD_TINY || top >= GW_QSGD_INFINITE) {
-        send_blank(bits, e, bucket, n, top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
+        qsgd_send_blank(bits, e, bucket, n, top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
         return peak_of_bucket(behind, next);
     }
     e->scales[bucket] = gw_le32(top < GW_QSGD_MOST ? top : GW_QSGD_MOST);
     float inv = qsgd_inverse(e, top);
     uint64_t seed = gw_rng_u64(e->key, bucket);
     size_t tail = n % GW_BLOCK, full = n - tail;
-    unsigned char *out = codes_of_bucket(bits, e, bucket);
+    unsigned char *out = qsgd_codes_at(bits, e, bucket);
     bool whole = next == e->bucket;
     uint32_t next_top = 0;
     bool bad = qsgd_quantize(bits, 1, x, full, inv, seed, 0, out, whole ? behind : x, &next_top);
     if (tail)
         bad |= end(x + full, tail, inv, seed, (uint32_t)(full / 4), out + full * bits / 8);
     if (bad)
-        send_blank(bits, e, bucket, n, GW_QSGD_NAN);
+        qsgd_send_blank(bits, e, bucket, n, GW_QSGD_NAN);
     return whole ? next_top : peak_of_bucket(behind, next);
 }
 
-INLINE_LOOP size_t bucket_at(size_t bucket, size_t lo, size_t hi) {
+INLINE_LOOP size_t qsgd_bucket_at(size_t bucket, size_t lo, size_t hi) {
     return hi - lo < bucket ? hi - lo : bucket;
 }
 
 INLINE_LOOP void qsgd_encode_range(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
                                    size_t lo, size_t hi) {
-    size_t n = bucket_at(e->bucket, lo, hi);
+    size_t n = qsgd_bucket_at(e->bucket, lo, hi);
     uint32_t top = peak_of_bucket(e->x + lo, n);
     for (size_t bucket = lo / e->bucket; n; bucket++) {
         lo += n;
-        size_t next = bucket_at(e->bucket, lo, hi);
+        size_t next = qsgd_bucket_at(e->bucket, lo, hi);
         top = qsgd_encode_bucket(bits, end, e, bucket, n, top, next);
         n = next;
     }
@@ -100,7 +99,7 @@ INLINE_LOOP void qsgd_encode_range(unsigned bits, quantize_end *end, const gw_qs
 INLINE_LOOP void qsgd_decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t lo, size_t hi,
                                    int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
-        size_t n = bucket_at(d->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
+        size_t n = qsgd_bucket_at(d->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
         uint32_t scale = d->host_order ? d->scales[bucket] : gw_le32(d->scales[bucket]);
         float step = gw_float_of(scale < GW_QSGD_INFINITE ? scale : GW_QSGD_NAN) / d->levels;
         const unsigned char *in = d->codes + lo * bits / 8;
@@ -136,7 +135,7 @@ WIDTH(8)
 TARGET static void qsgd_measure(void *ctx, size_t lo, size_t hi) {
     const gw_qsgd_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
-        uint32_t top = peak_of_bucket(e->x + lo, bucket_at(e->bucket, lo, hi));
+        uint32_t top = peak_of_bucket(e->x + lo, qsgd_bucket_at(e->bucket, lo, hi));
         if (top < GW_QSGD_TINY)
             top = 0;
         else if (top > GW_QSGD_MOST)
@@ -148,15 +147,15 @@ TARGET static void qsgd_measure(void *ctx, size_t lo, size_t hi) {
 TARGET static void qsgd_encode_agreed(void *ctx, size_t lo, size_t hi) {
     const gw_qsgd_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
-        size_t n = bucket_at(e->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
+        size_t n = qsgd_bucket_at(e->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
         uint32_t scale = e->scales[bucket];
         if (scale < GW_QSGD_TINY || scale >= GW_QSGD_INFINITE) {
-            memset(codes_of_bucket(8, e, bucket), 0, n);
+            memset(qsgd_codes_at(8, e, bucket), 0, n);
             continue;
         }
         float inv = qsgd_inverse(e, scale);
         uint64_t seed = gw_rng_u64(e->key, bucket);
-        unsigned char *out = codes_of_bucket(8, e, bucket);
+        unsigned char *out = qsgd_codes_at(8, e, bucket);
         qsgd_quantize(8, 0, e->x + lo, full, inv, seed, 0, out, NULL, NULL);
         if (tail)
             qsgd_end8(e->x + lo + full, tail, inv, seed, (uint32_t)(full / 4), out + full);

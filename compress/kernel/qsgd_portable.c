@@ -8,7 +8,7 @@ enum { LANES = 16, OCTET = 8 }; /* 8 codes of b bits are b bytes */
 
 /* x * inv lies within 127 * 2^16, so the conversion and the sum fit in 32 bits; every
  * supported compiler shifts a negative number arithmetically. */
-static inline int round_up_or_down(float x, float inv, uint32_t random) {
+static inline int qsgd_round(float x, float inv, uint32_t random) {
     return ((int32_t)lrintf(x * inv) + (int32_t)random) >> 16;
 }
 
@@ -34,7 +34,7 @@ static inline bool qsgd_quantize(unsigned bits, int look, const float *x, size_t
         for (unsigned e = 0; e < GW_BLOCK; e += OCTET) {
             uint64_t packed = 0;
             for (unsigned k = 0; k < OCTET; k++) {
-                int code = round_up_or_down(x[i + e + k], inv, random[e + k]);
+                int code = qsgd_round(x[i + e + k], inv, random[e + k]);
                 packed |= ((uint64_t)code & mask) << (bits * k);
             }
             for (unsigned k = 0; k < bits; k++)

@@ -14,7 +14,7 @@ INLINE void ternary_quantize(const float *x, size_t n, float inv1, uint64_t seed
                              int8_t *codes) {
     const __m512 inv = _mm512_set1_ps(inv1);
     const __m512i low16 = _mm512_set1_epi32(0xffff);
-    draws d = draws_from(seed, ctr);
+    draws d = chance_draws(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         __m512i r, s;
         chance_draw(&d, &r, &s);
@@ -22,7 +22,7 @@ INLINE void ternary_quantize(const float *x, size_t n, float inv1, uint64_t seed
         __m512i b = ternary_fixed_of(x + i + LANES, inv, _mm512_srli_epi32(r, 16));
         __m512i c = ternary_fixed_of(x + i + 2 * LANES, inv, _mm512_and_si512(s, low16));
         __m512i e = ternary_fixed_of(x + i + 3 * LANES, inv, _mm512_srli_epi32(s, 16));
-        __m512i bytes = _mm512_packs_epi16(upper_words(a, b), upper_words(c, e));
+        __m512i bytes = _mm512_packs_epi16(chance_upper_words(a, b), chance_upper_words(c, e));
         _mm512_storeu_si512(codes + i, chance_in_order(bytes));
     }
 }
@@ -43,7 +43,7 @@ typedef struct values {
     __m512 upper[2], lower[3][2];
 } values;
 
-INLINE values values_of(float scale1) {
+INLINE values ternary_values(float scale1) {
     static const signed char upper[2][LANES] = {{-1, -1, -1, 0, 0, 0, 1, 1, 1},
                                                 {-1, 0, 1, -1, 0, 1, -1, 0, 1}};
     static const signed char lower[3][2 * LANES] = {
@@ -53,16 +53,16 @@ INLINE values values_of(float scale1) {
     const __m512 scale = _mm512_set1_ps(scale1);
     values v;
     for (int r = 0; r < 2; r++)
-        v.upper[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(load_bytes(upper[r])), scale);
+        v.upper[r] = _mm512_mul_ps(_mm512_cvtepi32_ps(chance_load_bytes(upper[r])), scale);
     for (int r = 0; r < 3; r++)
         for (int half = 0; half < 2; half++)
-            v.lower[r][half] =
-                _mm512_mul_ps(_mm512_cvtepi32_ps(load_bytes(lower[r] + half * LANES)), scale);
+            v.lower[r][half] = _mm512_mul_ps(
+                _mm512_cvtepi32_ps(chance_load_bytes(lower[r] + half * LANES)), scale);
     return v;
 }
 
 INLINE void ternary_decode(const unsigned char *bytes, size_t run, float scale, float *y, int add) {
-    const values v = values_of(scale);
+    const values v = ternary_values(scale);
     for (size_t j = 0; j < run; j += LANES) {
         __m512i b =
             _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(bytes + j)));

@@ -22,18 +22,18 @@ APART void ternary_quantize_tail(const float *x, size_t tail, float inv, uint64_
 }
 
 /* The last, short bucket is padded to a whole number of bytes. */
-INLINE_LOOP size_t run_of(size_t n) {
+INLINE_LOOP size_t ternary_run(size_t n) {
     return (n + GW_TERNARY_RUNS - 1) / GW_TERNARY_RUNS;
 }
 
-INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
+INLINE_LOOP void ternary_encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
     int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->bytes + bucket * (e->bucket / GW_TERNARY_RUNS);
     if (top >= GW_TERNARY_INFINITE || top < GW_TERNARY_TINY) {
         bool bad = top >= GW_TERNARY_INFINITE;
         e->scales[bucket] = gw_le32(bad ? GW_TERNARY_NAN : 0);
-        memset(out, bad ? GW_TERNARY_TOP : GW_TERNARY_TOP / 2, run_of(n));
+        memset(out, bad ? GW_TERNARY_TOP : GW_TERNARY_TOP / 2, ternary_run(n));
         return;
     }
     e->scales[bucket] = gw_le32(top);
@@ -47,20 +47,21 @@ INLINE_LOOP void encode_bucket(const encoding *e, size_t bucket, size_t n, uint3
         ternary_pack(codes, n / GW_TERNARY_RUNS, out);
     } else {
         memset(codes + n, 0, GW_TERNARY_RUNS);
-        gw_ternary_pack(codes, run_of(n), out);
+        gw_ternary_pack(codes, ternary_run(n), out);
     }
 }
 
-APART void decode_short(const unsigned char *bytes, size_t n, float scale, float *y, int add) {
+APART void ternary_decode_short(const unsigned char *bytes, size_t n, float scale, float *y,
+                                int add) {
     int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
-    gw_ternary_unpack(bytes, run_of(n), codes);
+    gw_ternary_unpack(bytes, ternary_run(n), codes);
     for (size_t i = 0; i < n; i++) {
         float value = (float)codes[i] * scale;
         y[i] = add ? y[i] + value : value;
     }
 }
 
-INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) {
+INLINE_LOOP void ternary_decode_range(const decoding *d, size_t lo, size_t hi, int add) {
     size_t bucket = lo / d->bucket, run = d->bucket / GW_TERNARY_RUNS;
     for (; lo < hi; bucket++, lo += d->bucket) {
         uint32_t top = gw_le32(d->scales[bucket]);
@@ -69,10 +70,12 @@ INLINE_LOOP void decode_range(const decoding *d, size_t lo, size_t hi, int add) 
         if (hi - lo >= d->bucket)
             ternary_decode(bytes, run, scale, d->y + lo, add);
         else
-            decode_short(bytes, hi - lo, scale, d->y + lo, add);
+            ternary_decode_short(bytes, hi - lo, scale, d->y + lo, add);
     }
 }
 
+#define ENCODE_BUCKET ternary_encode_bucket
+#define DECODE_RANGE  ternary_decode_range
 #include "compress/kernel/bucket_loop.h"
 
 #define GW_TERNARY_TABLE(level)                                                                    \

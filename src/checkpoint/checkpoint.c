@@ -63,7 +63,7 @@ struct gw_checkpoint {
 
 /* ---- the thread ---- */
 
-static void *work(void *p) {
+static void *checkpoint_work(void *p) {
     gw_checkpoint *c = p;
     worker *w = &c->worker;
     w->result = w->job(c);
@@ -74,13 +74,13 @@ static void *work(void *p) {
 }
 
 /* Signals are the main thread's, whose system calls they are to interrupt. */
-static void worker_start(gw_checkpoint *c, gw_err (*job)(gw_checkpoint *c)) {
+static void checkpoint_start_worker(gw_checkpoint *c, gw_err (*job)(gw_checkpoint *c)) {
     worker *w = &c->worker;
     sigset_t all, before;
     sigfillset(&all);
     *w = (worker){.job = job};
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&w->thread, NULL, work, c);
+    int rc = pthread_create(&w->thread, NULL, checkpoint_work, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     w->begun = rc == 0;
     if (w->begun)
@@ -91,7 +91,7 @@ static void worker_start(gw_checkpoint *c, gw_err (*job)(gw_checkpoint *c)) {
 }
 
 /* What the job returned, with its message. */
-static gw_err worker_wait(worker *w) {
+static gw_err checkpoint_wait_for_worker(worker *w) {
     if (w->begun)
         pthread_join(w->thread, NULL);
     w->begun = false;
@@ -102,7 +102,7 @@ static gw_err worker_wait(worker *w) {
 
 /* ---- opening ---- */
 
-static gw_err allocate(gw_checkpoint *c) {
+static gw_err checkpoint_allocate(gw_checkpoint *c) {
     gw_stepper *t = c->s.stepper;
     bool momentum = gw_optimizer_momentum(t->optimizer);
     c->state.n = gw_model_size(t->model);
@@ -120,9 +120,9 @@ static gw_err allocate(gw_checkpoint *c) {
     return GW_OK;
 }
 
-static gw_err open_mine(gw_checkpoint *c) {
+static gw_err checkpoint_open_mine(gw_checkpoint *c) {
     GW_TRY(gw_store_path(c->dir, c->s.c->out, GW_STORE_FOLDER));
-    GW_TRY(allocate(c));
+    GW_TRY(checkpoint_allocate(c));
     return c->rank == 0 ? gw_store_sweep(c->dir) : GW_OK;
 }
 
@@ -139,7 +139,7 @@ gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup)
     if (e == GW_OK)
         e = gw_mpi_check(MPI_Comm_size(setup->comm, &c->ranks), "MPI_Comm_size");
     if (e == GW_OK)
-        e = open_mine(c);
+        e = checkpoint_open_mine(c);
     e = gw_agree(setup->comm, e);
     if (e != GW_OK) {
         gw_checkpoint_close(c);
@@ -152,7 +152,7 @@ gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup)
 void gw_checkpoint_close(gw_checkpoint *c) {
     if (!c)
         return;
-    worker_wait(&c->worker);
+    checkpoint_wait_for_worker(&c->worker);
     if (c->rank == 0 && c->phase != REST)
         gw_store_abandon(c->temp);
     gw_rank_state_free(&c->state);
@@ -195,7 +195,7 @@ void gw_checkpoint_ballot(gw_checkpoint *c, gw_ballot *ballot) {
 
 /* ---- taking ---- */
 
-static gw_err take(gw_checkpoint *c) {
+static gw_err checkpoint_take(gw_checkpoint *c) {
     gw_stepper *t = c->s.stepper;
     gw_rank_state *r = &c->state;
     gw_io *io = NULL;
@@ -211,7 +211,7 @@ static gw_err take(gw_checkpoint *c) {
 
 gw_err gw_checkpoint_take(gw_checkpoint *c) {
     gw_phase_enter(GW_PHASE_CHECKPOINT);
-    gw_err e = take(c);
+    gw_err e = checkpoint_take(c);
     gw_phase_leave();
     c->lacking = e == GW_ERR_NOMEM;
     return c->lacking ? GW_OK : e;
@@ -219,7 +219,7 @@ gw_err gw_checkpoint_take(gw_checkpoint *c) {
 
 /* ---- writing ---- */
 
-static gw_err write_model(gw_checkpoint *c) {
+static gw_err checkpoint_write_model(gw_checkpoint *c) {
     const float *params = c->state.params;
     for (size_t i = 0; c->mean && i < c->state.n; i++)
         c->mean[i] /= (float)c->ranks;
@@ -228,21 +228,21 @@ static gw_err write_model(gw_checkpoint *c) {
                             &c->model.bytes, &c->model.crc32);
 }
 
-/* On the thread, as `commit` is. */
-static gw_err write_part(gw_checkpoint *c) {
+/* On the thread, as `checkpoint_commit` is. */
+static gw_err checkpoint_write_part(gw_checkpoint *c) {
     const gw_rank_state *r = &c->state;
     c->mine.params_crc32 = (uint32_t)crc32_z(0, (const Bytef *)r->params, r->n * sizeof *r->params);
     GW_TRY(gw_rank_state_save(&c->state, c->temp, c->rank, &c->mine.bytes, &c->mine.crc32));
-    return c->rank == 0 ? write_model(c) : GW_OK;
+    return c->rank == 0 ? checkpoint_write_model(c) : GW_OK;
 }
 
-static gw_err commit(gw_checkpoint *c) {
+static gw_err checkpoint_commit(gw_checkpoint *c) {
     GW_TRY(gw_rows_sync(c->s.rows));
     return gw_store_commit(c->temp, &c->manifest, c->s.c->checkpoint_keep, c->final);
 }
 
 /* Of the same in a row once: *since. */
-static void warn(gw_checkpoint *c, const char *what, bool *since) {
+static void checkpoint_warn(gw_checkpoint *c, const char *what, bool *since) {
     c->unsaid = !*since;
     *since = true;
     gw_text_print(c->warning, sizeof c->warning, "step %lld: %s: %s", (long long)c->state.at.step,
@@ -250,8 +250,8 @@ static void warn(gw_checkpoint *c, const char *what, bool *since) {
 }
 
 /* The message is the last error's. Training goes on. */
-static void failed(gw_checkpoint *c) {
-    warn(c, "no checkpoint", &c->failing);
+static void checkpoint_failed(gw_checkpoint *c) {
+    checkpoint_warn(c, "no checkpoint", &c->failing);
     c->counts.failed++;
     c->phase = REST;
     c->taken = 0;
@@ -261,7 +261,7 @@ static void failed(gw_checkpoint *c) {
 }
 
 /* What an evaluation would see: where replicas may differ, the mean over the ranks. */
-static gw_err sum_up(gw_checkpoint *c) {
+static gw_err checkpoint_sum(gw_checkpoint *c) {
     enum { PIECE = 1 << 20 }; /* floats: a count that fits an int */
     for (size_t at = 0; !c->agree && at < c->state.n; at += PIECE) {
         size_t left = c->state.n - at;
@@ -274,7 +274,7 @@ static gw_err sum_up(gw_checkpoint *c) {
     return GW_OK;
 }
 
-static gw_err begin(gw_checkpoint *c, gw_err ready) {
+static gw_err checkpoint_begin(gw_checkpoint *c, gw_err ready) {
     gw_io *io = NULL;
     GW_TRY(ready);
     if (c->lacking)
@@ -295,22 +295,22 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
     c->manifest.step = at->step;
     c->manifest.epoch = (int)at->epoch;
     c->manifest.batch = at->batch;
-    gw_err e = gw_agree(c->s.comm, begin(c, ready));
+    gw_err e = gw_agree(c->s.comm, checkpoint_begin(c, ready));
     if (e != GW_OK) {
-        failed(c);
+        checkpoint_failed(c);
         return gw_err_alone(e) ? e : GW_OK;
     }
     GW_TRY(gw_bcast(c->temp, (int)sizeof c->temp, MPI_CHAR, 0, c->s.comm));
-    GW_TRY(sum_up(c));
+    GW_TRY(checkpoint_sum(c));
     c->taken = at->step;
     c->phase = WRITING;
-    worker_start(c, write_part);
+    checkpoint_start_worker(c, checkpoint_write_part);
     return GW_OK;
 }
 
 /* ---- completing ---- */
 
-static gw_err compare(const gw_checkpoint *c, const part *all) {
+static gw_err checkpoint_compare(const gw_checkpoint *c, const part *all) {
     for (int r = 1; c->agree && r < c->ranks; r++)
         if (all[r].params_crc32 != all[0].params_crc32)
             return gw_fail(GW_ERR_DIVERGED,
@@ -322,7 +322,7 @@ static gw_err compare(const gw_checkpoint *c, const part *all) {
     return GW_OK;
 }
 
-static gw_err gather(gw_checkpoint *c) {
+static gw_err checkpoint_gather(gw_checkpoint *c) {
     part *all = NULL;
     MPI_Request request;
     gw_err e = gw_alloc(&all, (size_t)c->ranks, sizeof *all);
@@ -341,19 +341,19 @@ static gw_err gather(gw_checkpoint *c) {
             f[r].crc32 = all[r].crc32;
         }
         f[c->ranks] = c->model;
-        e = compare(c, all);
+        e = checkpoint_compare(c, all);
     }
     free(all);
     return gw_agree(c->s.comm, e);
 }
 
 /* Rank 0's thread is done, and knows. */
-static gw_err conclude(gw_checkpoint *c) {
-    gw_err e = worker_wait(&c->worker);
+static gw_err checkpoint_conclude(gw_checkpoint *c) {
+    gw_err e = checkpoint_wait_for_worker(&c->worker);
     int complete = c->final[0] != '\0';
     GW_TRY(gw_bcast(&complete, 1, MPI_INT, 0, c->s.comm));
     if (!complete) {
-        failed(c);
+        checkpoint_failed(c);
         return GW_OK;
     }
     c->phase = REST;
@@ -361,26 +361,27 @@ static gw_err conclude(gw_checkpoint *c) {
     c->counts.step = c->state.at.step;
     c->failing = false;
     if (e != GW_OK)
-        warn(c, "the checkpoint is kept, an older one could not be removed", &c->cramped);
+        checkpoint_warn(c, "the checkpoint is kept, an older one could not be removed",
+                        &c->cramped);
     else
         c->cramped = false;
     return GW_OK;
 }
 
 /* The ranks' threads are done, or this waits for them. */
-static gw_err advance(gw_checkpoint *c) {
+static gw_err checkpoint_advance(gw_checkpoint *c) {
     if (c->phase == COMMITTING)
-        return conclude(c);
-    gw_err e = gw_agree(c->s.comm, worker_wait(&c->worker));
+        return checkpoint_conclude(c);
+    gw_err e = gw_agree(c->s.comm, checkpoint_wait_for_worker(&c->worker));
     if (e != GW_OK) {
-        failed(c);
+        checkpoint_failed(c);
         return gw_err_alone(e) ? e : GW_OK;
     }
-    GW_TRY(gather(c));
+    GW_TRY(checkpoint_gather(c));
     c->phase = COMMITTING;
     c->final[0] = '\0';
     if (c->rank == 0)
-        worker_start(c, commit);
+        checkpoint_start_worker(c, checkpoint_commit);
     return GW_OK;
 }
 
@@ -388,7 +389,7 @@ gw_err gw_checkpoint_voted(gw_checkpoint *c, int64_t step, const gw_ballot *ball
     if (!c)
         return GW_OK;
     if (c->phase != REST && !ballot->writing)
-        GW_TRY(advance(c));
+        GW_TRY(checkpoint_advance(c));
     if (c->phase == REST && (c->owed || ballot->keep_due))
         c->at = step + 1;
     return GW_OK;
@@ -396,7 +397,7 @@ gw_err gw_checkpoint_voted(gw_checkpoint *c, int64_t step, const gw_ballot *ball
 
 gw_err gw_checkpoint_wait(gw_checkpoint *c) {
     while (c && c->phase != REST)
-        GW_TRY(advance(c));
+        GW_TRY(checkpoint_advance(c));
     return GW_OK;
 }
 

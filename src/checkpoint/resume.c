@@ -12,12 +12,12 @@
 
 /* ---- finding ---- */
 
-static bool is_folder(const char *path) {
+static bool resume_is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static gw_err newest(gw_resume *r, const char *ckpt_dir) {
+static gw_err resume_newest(gw_resume *r, const char *ckpt_dir) {
     enum { ROOM = 4096 };
     char skipped[ROOM];
     GW_TRY(gw_store_newest(ckpt_dir, &r->manifest, r->path, skipped, sizeof skipped));
@@ -26,10 +26,10 @@ static gw_err newest(gw_resume *r, const char *ckpt_dir) {
     return GW_OK;
 }
 
-static gw_err find_auto(gw_resume *r, const char *out) {
+static gw_err resume_find_auto(gw_resume *r, const char *out) {
     char ckpt_dir[GW_STORE_PATH];
     GW_TRY(gw_store_path(ckpt_dir, out, GW_STORE_FOLDER));
-    GW_TRY(newest(r, ckpt_dir));
+    GW_TRY(resume_newest(r, ckpt_dir));
     if (*r->path)
         return GW_OK;
     const char *why = gw_notes_first(&r->notes, GW_NOTE_PASSED_OVER);
@@ -43,10 +43,10 @@ static gw_err find_auto(gw_resume *r, const char *out) {
 }
 
 /* A checkpoint, a folder of them, or a run's folder. */
-static gw_err find_named(gw_resume *r, const char *path) {
+static gw_err resume_find_named(gw_resume *r, const char *path) {
     char inner[GW_STORE_PATH];
     GW_TRY(gw_store_path(inner, path, GW_STORE_MANIFEST));
-    if (!is_folder(path))
+    if (!resume_is_folder(path))
         return gw_fail(GW_ERR_INPUT, "--resume %s: there is no such folder", path);
     if (access(inner, F_OK) == 0) {
         GW_TRY(gw_store_open(path, &r->manifest));
@@ -54,7 +54,7 @@ static gw_err find_named(gw_resume *r, const char *path) {
         return GW_OK;
     }
     GW_TRY(gw_store_path(inner, path, GW_STORE_FOLDER));
-    GW_TRY(newest(r, is_folder(inner) ? inner : path));
+    GW_TRY(resume_newest(r, resume_is_folder(inner) ? inner : path));
     if (*r->path)
         return GW_OK;
     return gw_fail(GW_ERR_INPUT,
@@ -64,7 +64,7 @@ static gw_err find_named(gw_resume *r, const char *path) {
 }
 
 /* Rank 0 has read it. */
-static gw_err share(gw_resume *r, int rank, MPI_Comm comm) {
+static gw_err resume_share(gw_resume *r, int rank, MPI_Comm comm) {
     char *text = NULL;
     size_t len = 0;
     gw_err e = rank == 0 ? gw_store_print(&r->manifest, &text, &len) : GW_OK;
@@ -91,15 +91,15 @@ gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm) {
     bool automatic = strcmp(c->resume, "auto") == 0;
     gw_err e = GW_OK;
     if (rank == 0)
-        e = automatic ? find_auto(r, c->out) : find_named(r, c->resume);
+        e = automatic ? resume_find_auto(r, c->out) : resume_find_named(r, c->resume);
     GW_TRY(gw_agree(comm, e));
     GW_TRY(gw_bcast(r->path, (int)sizeof r->path, MPI_CHAR, 0, comm));
-    return *r->path ? share(r, rank, comm) : GW_OK;
+    return *r->path ? resume_share(r, rank, comm) : GW_OK;
 }
 
 /* ---- checking ---- */
 
-static gw_err check_end(const gw_resume *r, const gw_train_config *c) {
+static gw_err resume_check_end(const gw_resume *r, const gw_train_config *c) {
     const gw_store_manifest *m = &r->manifest;
     if (c->steps > 0 && c->steps < m->step)
         return gw_fail(GW_ERR_USAGE,
@@ -111,10 +111,10 @@ static gw_err check_end(const gw_resume *r, const gw_train_config *c) {
     return GW_OK;
 }
 
-static gw_err check(gw_resume *r, const gw_facts_of *run) {
+static gw_err resume_check(gw_resume *r, const gw_facts_of *run) {
     const json_t *facts = r->manifest.facts;
     GW_TRY(gw_facts_check(facts, run, r->path));
-    GW_TRY(check_end(r, run->c));
+    GW_TRY(resume_check_end(r, run->c));
     GW_TRY(gw_notes_add(&r->notes, GW_NOTE_TOLD, "%s: %lld steps done, in epoch %d", r->path,
                         (long long)r->manifest.step, r->manifest.epoch));
     GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->notes));
@@ -128,7 +128,7 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
     if (!*r->path)
         return GW_OK;
     const json_t *facts = r->manifest.facts;
-    GW_TRY(gw_agree(comm, check(r, run)));
+    GW_TRY(gw_agree(comm, resume_check(r, run)));
     r->whole = gw_facts_whole(facts, run);
     r->statistics = gw_facts_statistics(facts, run);
     const char *codec, *algo, *table;
@@ -167,7 +167,7 @@ gw_err gw_resume_forget_later(gw_resume *r, const char *out) {
 
 /* ---- loading ---- */
 
-static gw_err read_rank(const gw_resume *r, int rank, size_t n, gw_rank_state *state) {
+static gw_err resume_read_rank(const gw_resume *r, int rank, size_t n, gw_rank_state *state) {
     const gw_store_manifest *m = &r->manifest;
     char name[GW_STORE_NAME];
     gw_store_rank_name(rank, name);
@@ -184,7 +184,7 @@ static gw_err read_rank(const gw_resume *r, int rank, size_t n, gw_rank_state *s
     return gw_fail(GW_ERR_INPUT, "%s: the file of rank %d is of another step", r->path, rank);
 }
 
-static void put(const gw_rank_state *state, gw_stepper *t) {
+static void resume_put(const gw_rank_state *state, gw_stepper *t) {
     float *momentum = gw_optimizer_momentum(t->optimizer);
     memcpy(gw_model_params(t->model), state->params, state->n * sizeof(float));
     if (momentum && state->n_momentum == state->n)
@@ -192,10 +192,10 @@ static void put(const gw_rank_state *state, gw_stepper *t) {
 }
 
 /* What this rank had. */
-static gw_err load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
+static gw_err resume_load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
     gw_rank_state state = {0};
     gw_io *io = NULL;
-    GW_TRY(read_rank(r, rank, gw_model_size(t->model), &state));
+    GW_TRY(resume_read_rank(r, rank, gw_model_size(t->model), &state));
     r->at = state.at;
     t->owned = state.owned;
     gw_err e = gw_io_recall(&io, &state.exchange);
@@ -204,7 +204,7 @@ static gw_err load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
         *alike = gw_io_alike_sum(io);
         e = gw_io_end(io, e);
     }
-    put(&state, t); /* last: draining must not touch them */
+    resume_put(&state, t); /* last: draining must not touch them */
     r->collected = state.statistics;
     state.statistics = (gw_io_memory){0};
     gw_rank_state_free(&state);
@@ -213,7 +213,7 @@ static gw_err load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
 
 /* By what the ranks' files say that is the same on all of them they decide, each for itself, what
  * to do together. */
-static gw_err check_alike(const gw_resume *r, uint32_t alike, MPI_Comm comm) {
+static gw_err resume_check_alike(const gw_resume *r, uint32_t alike, MPI_Comm comm) {
     enum { FIGURES = 4 };
     int64_t most[2 * FIGURES] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared,
                                  (int64_t)alike};
@@ -233,7 +233,7 @@ typedef struct sums {
     bool differ;      /* parameters */
 } sums;
 
-static void add_owned(sums *s, const gw_rank_state *state) {
+static void resume_add_owned(sums *s, const gw_rank_state *state) {
     for (int i = 0; state->n_momentum == state->n && i < state->owned.n; i++) {
         gw_span span = state->owned.span[i];
         for (size_t k = span.off; k < gw_span_end(span); k++) {
@@ -243,13 +243,13 @@ static void add_owned(sums *s, const gw_rank_state *state) {
     }
 }
 
-static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int n_layers) {
+static gw_err resume_add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int n_layers) {
     for (int rank = 0; rank < r->manifest.ranks; rank++) {
         gw_rank_state state = {0};
-        GW_TRY(read_rank(r, rank, first->n, &state));
+        GW_TRY(resume_read_rank(r, rank, first->n, &state));
         for (size_t k = 0; k < first->n; k++)
             s->params[k] += (double)state.params[k];
-        add_owned(s, &state);
+        resume_add_owned(s, &state);
         s->differ |= memcmp(first->params, state.params, first->n * sizeof(float)) != 0;
         if (rank > 0) {
             r->at.loss_sum += state.at.loss_sum;
@@ -263,13 +263,13 @@ static gw_err add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int n_layer
 }
 
 /* A mean of equal floats is that float, to the bit: their sum in doubles is exact. */
-static gw_err merge(gw_resume *r, sums *s, gw_stepper *t) {
+static gw_err resume_merge(gw_resume *r, sums *s, gw_stepper *t) {
     size_t n = gw_model_size(t->model);
     float *param = gw_model_params(t->model), *momentum = gw_optimizer_momentum(t->optimizer);
     gw_rank_state first = {0};
-    GW_TRY(read_rank(r, 0, n, &first));
+    GW_TRY(resume_read_rank(r, 0, n, &first));
     r->at = first.at;
-    gw_err e = add_ranks(r, s, &first, gw_model_layers(t->model));
+    gw_err e = resume_add_ranks(r, s, &first, gw_model_layers(t->model));
     for (size_t k = 0; e == GW_OK && k < n; k++)
         param[k] = (float)(s->params[k] / r->manifest.ranks);
     for (size_t k = 0; e == GW_OK && momentum && k < n; k++)
@@ -283,7 +283,7 @@ static gw_err merge(gw_resume *r, sums *s, gw_stepper *t) {
                      : GW_OK;
 }
 
-static gw_err merge_all(gw_resume *r, gw_stepper *t) {
+static gw_err resume_merge_all(gw_resume *r, gw_stepper *t) {
     size_t n = gw_model_size(t->model);
     sums s = {0};
     gw_err e = gw_alloc(&s.params, n, sizeof *s.params);
@@ -292,14 +292,14 @@ static gw_err merge_all(gw_resume *r, gw_stepper *t) {
     if (e == GW_OK)
         e = gw_alloc(&s.owners, n, sizeof *s.owners);
     if (e == GW_OK)
-        e = merge(r, &s, t);
+        e = resume_merge(r, &s, t);
     free(s.params);
     free(s.momentum);
     free(s.owners);
     return e;
 }
 
-static gw_err bcast_floats(float *x, size_t n, MPI_Comm comm) {
+static gw_err resume_bcast_floats(float *x, size_t n, MPI_Comm comm) {
     enum { PIECE = 1 << 20 }; /* a count that fits an int */
     for (size_t at = 0; x && at < n; at += PIECE)
         GW_TRY(gw_bcast(x + at, (int)(n - at < PIECE ? n - at : PIECE), MPI_FLOAT, 0, comm));
@@ -307,9 +307,9 @@ static gw_err bcast_floats(float *x, size_t n, MPI_Comm comm) {
 }
 
 /* Rank 0 makes one of all; sums over the ranks stay with it. */
-static gw_err load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) {
+static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) {
     size_t n = gw_model_size(t->model);
-    GW_TRY(gw_agree(comm, rank == 0 ? merge_all(r, t) : GW_OK));
+    GW_TRY(gw_agree(comm, rank == 0 ? resume_merge_all(r, t) : GW_OK));
     GW_TRY(gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
     if (rank != 0) {
         r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
@@ -317,8 +317,8 @@ static gw_err load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) 
     }
     r->at.checks.bad_steps = 0; /* of each rank, and these are others */
     gw_session_count_on(t->session, r->at.step);
-    GW_TRY(bcast_floats(gw_model_params(t->model), n, comm));
-    return bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
+    GW_TRY(resume_bcast_floats(gw_model_params(t->model), n, comm));
+    return resume_bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
 }
 
 gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm) {
@@ -328,10 +328,10 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm) {
     GW_MPI(MPI_Comm_rank(comm, &rank));
     if (r->whole) {
         uint32_t alike = 0;
-        GW_TRY(gw_agree(comm, load_own(r, rank, t, &alike)));
-        return check_alike(r, alike, comm);
+        GW_TRY(gw_agree(comm, resume_load_own(r, rank, t, &alike)));
+        return resume_check_alike(r, alike, comm);
     }
-    return load_merged(r, rank, t, comm);
+    return resume_load_merged(r, rank, t, comm);
 }
 
 gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) {

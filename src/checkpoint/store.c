@@ -30,12 +30,12 @@ gw_err gw_store_path(char out[GW_STORE_PATH], const char *dir, const char *name)
     return GW_OK;
 }
 
-static void step_name(int64_t step, char out[GW_STORE_NAME]) {
+static void store_step_name(int64_t step, char out[GW_STORE_NAME]) {
     snprintf(out, GW_STORE_NAME, PREFIX "%0*lld", DIGITS, (long long)step);
 }
 
 /* Whether a complete checkpoint may have this name: step-DIGITS or step-DIGITS.old. */
-static bool is_name(const char *name) {
+static bool store_is_name(const char *name) {
     size_t digits = 0;
     if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
         return false;
@@ -46,7 +46,7 @@ static bool is_name(const char *name) {
            (name[digits] == '\0' || strcmp(name + digits, ASIDE) == 0);
 }
 
-static gw_err temporary_name(const char *name, char out[GW_STORE_NAME]) {
+static gw_err store_temporary_name(const char *name, char out[GW_STORE_NAME]) {
     char token[GW_FILE_TOKEN];
     GW_TRY(gw_file_token(token));
     snprintf(out, GW_STORE_NAME, ".%.40s.%s.tmp", name, token);
@@ -54,7 +54,7 @@ static gw_err temporary_name(const char *name, char out[GW_STORE_NAME]) {
 }
 
 /* The folder that `path` lies in. */
-static void parent_of(const char *path, char out[GW_STORE_PATH]) {
+static void store_parent(const char *path, char out[GW_STORE_PATH]) {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;
@@ -68,7 +68,7 @@ static void parent_of(const char *path, char out[GW_STORE_PATH]) {
 /* ---- removing ---- */
 
 /* Removes what is in an open folder, *removed entries. */
-static int empty(DIR *folder, int *removed) {
+static int store_empty(DIR *folder, int *removed) {
     struct dirent *entry;
     *removed = 0;
     rewinddir(folder);
@@ -86,7 +86,7 @@ static int empty(DIR *folder, int *removed) {
 /* Removes a checkpoint's folder, complete or not; nothing by that name is fine. The manifest goes
  * first: without it nobody takes the rest for a checkpoint. Of a link what it leads to stays: it is
  * not the run's. */
-static gw_err remove_folder(const char *path) {
+static gw_err store_remove_folder(const char *path) {
     struct stat st;
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
         return unlink(path) == 0
@@ -99,7 +99,7 @@ static gw_err remove_folder(const char *path) {
     if (!bad && unlinkat(dirfd(folder), GW_STORE_MANIFEST, 0) != 0)
         bad = errno != ENOENT;
     while (!bad && removed) /* readdir may pass over some while others are removed */
-        bad = empty(folder, &removed) != 0;
+        bad = store_empty(folder, &removed) != 0;
     if (!bad)
         bad = rmdir(path) != 0;
     gw_err e = bad ? gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : GW_OK;
@@ -109,26 +109,26 @@ static gw_err remove_folder(const char *path) {
 }
 
 /* Removes a complete checkpoint: it is hidden first, so that no half of one is ever seen. */
-static gw_err discard(const char *ckpt_dir, const char *name) {
+static gw_err store_discard(const char *ckpt_dir, const char *name) {
     char path[GW_STORE_PATH], hidden[GW_STORE_PATH], temporary[GW_STORE_NAME];
-    GW_TRY(temporary_name(name, temporary));
+    GW_TRY(store_temporary_name(name, temporary));
     GW_TRY(gw_store_path(path, ckpt_dir, name));
     GW_TRY(gw_store_path(hidden, ckpt_dir, temporary));
     if (rename(path, hidden) != 0)
         return errno == ENOENT ? GW_OK
                                : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
     gw_err e = gw_file_sync_folder(ckpt_dir);
-    GW_TRY(remove_folder(hidden));
+    GW_TRY(store_remove_folder(hidden));
     return e;
 }
 
 void gw_store_abandon(const char *temp) {
     if (*temp)
-        remove_folder(temp);
+        store_remove_folder(temp);
 }
 
 /* Whether `entry` is .step-DIGITS.TOKEN.tmp. */
-static bool left_over(const char *entry) {
+static bool store_left_over(const char *entry) {
     char name[GW_STORE_NAME];
     if (entry[0] != '.' || strlen(entry) >= sizeof name)
         return false;
@@ -139,12 +139,13 @@ static bool left_over(const char *entry) {
             return false;
         *dot = '\0';
     }
-    return is_name(name) && gw_file_left_over(entry, name);
+    return store_is_name(name) && gw_file_left_over(entry, name);
 }
 
 /* All that a folder has under names that `is` knows; no folder, nothing. */
-static gw_err each(const char *ckpt_dir, bool (*is)(const char *name),
-                   gw_err (*one)(void *ctx, const char *ckpt_dir, const char *name), void *ctx) {
+static gw_err store_each(const char *ckpt_dir, bool (*is)(const char *name),
+                         gw_err (*one)(void *ctx, const char *ckpt_dir, const char *name),
+                         void *ctx) {
     DIR *folder = opendir(ckpt_dir);
     gw_err e = folder || errno == ENOENT
                    ? GW_OK
@@ -157,20 +158,20 @@ static gw_err each(const char *ckpt_dir, bool (*is)(const char *name),
     return e;
 }
 
-static gw_err sweep_away(void *none, const char *ckpt_dir, const char *name) {
+static gw_err store_sweep_away(void *none, const char *ckpt_dir, const char *name) {
     char path[GW_STORE_PATH];
     (void)none;
     GW_TRY(gw_store_path(path, ckpt_dir, name));
-    return remove_folder(path) == GW_OK ? GW_OK : gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
+    return store_remove_folder(path) == GW_OK ? GW_OK : gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
 }
 
 gw_err gw_store_sweep(const char *ckpt_dir) {
-    return each(ckpt_dir, left_over, sweep_away, NULL);
+    return store_each(ckpt_dir, store_left_over, store_sweep_away, NULL);
 }
 
 /* ---- reading ---- */
 
-static gw_err read_manifest(const char *path, gw_store_manifest *m) {
+static gw_err store_read_manifest(const char *path, gw_store_manifest *m) {
     char manifest[GW_STORE_PATH];
     char *text = NULL;
     size_t len;
@@ -184,7 +185,7 @@ static gw_err read_manifest(const char *path, gw_store_manifest *m) {
 
 /* Whether all files are there with their sizes: what can be seen without reading them. `e` is the
  * error otherwise. */
-static gw_err check_sizes(const char *path, const gw_store_manifest *m, gw_err e) {
+static gw_err store_check_sizes(const char *path, const gw_store_manifest *m, gw_err e) {
     for (size_t i = 0; i < m->n_files; i++) {
         char file[GW_STORE_PATH];
         struct stat st;
@@ -200,8 +201,8 @@ static gw_err check_sizes(const char *path, const gw_store_manifest *m, gw_err e
     return GW_OK;
 }
 
-static gw_err check_files(const char *path, const gw_store_manifest *m) {
-    GW_TRY(check_sizes(path, m, GW_ERR_INPUT));
+static gw_err store_check_files(const char *path, const gw_store_manifest *m) {
+    GW_TRY(store_check_sizes(path, m, GW_ERR_INPUT));
     for (size_t i = 0; i < m->n_files; i++) {
         char file[GW_STORE_PATH];
         GW_TRY(gw_store_path(file, path, m->files[i].name));
@@ -211,8 +212,8 @@ static gw_err check_files(const char *path, const gw_store_manifest *m) {
 }
 
 gw_err gw_store_open(const char *path, gw_store_manifest *m) {
-    GW_TRY(read_manifest(path, m));
-    gw_err e = check_files(path, m);
+    GW_TRY(store_read_manifest(path, m));
+    gw_err e = store_check_files(path, m);
     if (e != GW_OK)
         gw_store_manifest_free(m);
     return e;
@@ -232,7 +233,7 @@ typedef struct listing {
 } listing;
 
 /* Damaged ones first, then the newest; by step where copying made two of a serial. */
-static int newest_first(const void *a, const void *b) {
+static int store_newest_first(const void *a, const void *b) {
     const found *x = a, *y = b;
     if (x->whole != y->whole)
         return x->whole ? 1 : -1;
@@ -243,7 +244,7 @@ static int newest_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static gw_err add(void *to, const char *ckpt_dir, const char *name) {
+static gw_err store_add(void *to, const char *ckpt_dir, const char *name) {
     listing *l = to;
     if (l->n == l->room) {
         size_t room = l->room ? 2 * l->room : 16;
@@ -259,11 +260,11 @@ static gw_err add(void *to, const char *ckpt_dir, const char *name) {
     *f = (found){.serial = -1, .step = -1};
     gw_text_copy(f->name, sizeof f->name, name);
     GW_TRY(gw_store_path(path, ckpt_dir, name));
-    gw_err e = read_manifest(path, &m);
+    gw_err e = store_read_manifest(path, &m);
     if (e == GW_OK) {
         f->serial = m.serial;
         f->step = m.step;
-        f->whole = check_sizes(path, &m, GW_ERR_INPUT) == GW_OK;
+        f->whole = store_check_sizes(path, &m, GW_ERR_INPUT) == GW_OK;
         gw_store_manifest_free(&m);
     }
     l->n++;
@@ -272,17 +273,17 @@ static gw_err add(void *to, const char *ckpt_dir, const char *name) {
 
 /* All complete checkpoints in order, sought by name and taken as `whole` by their manifests; no
  * folder, none. free(l->all) in any case. */
-static gw_err list(listing *l, const char *ckpt_dir) {
+static gw_err store_list(listing *l, const char *ckpt_dir) {
     *l = (listing){0};
-    gw_err e = each(ckpt_dir, is_name, add, l);
+    gw_err e = store_each(ckpt_dir, store_is_name, store_add, l);
     if (l->n > 0)
-        qsort(l->all, l->n, sizeof *l->all, newest_first);
+        qsort(l->all, l->n, sizeof *l->all, store_newest_first);
     return e;
 }
 
 bool gw_store_any(const char *ckpt_dir) {
     listing l;
-    list(&l, ckpt_dir);
+    store_list(&l, ckpt_dir);
     free(l.all);
     return l.n > 0;
 }
@@ -290,9 +291,9 @@ bool gw_store_any(const char *ckpt_dir) {
 gw_err gw_store_clear(const char *ckpt_dir) {
     listing l;
     GW_TRY(gw_store_sweep(ckpt_dir));
-    gw_err e = list(&l, ckpt_dir);
+    gw_err e = store_list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && i < l.n; i++)
-        e = discard(ckpt_dir, l.all[i].name);
+        e = store_discard(ckpt_dir, l.all[i].name);
     free(l.all);
     if (e == GW_OK && rmdir(ckpt_dir) != 0 && errno != ENOENT && errno != ENOTEMPTY)
         e = gw_fail(GW_ERR_IO, "cannot remove %s: %s", ckpt_dir, strerror(errno));
@@ -302,7 +303,7 @@ gw_err gw_store_clear(const char *ckpt_dir) {
 gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed) {
     listing l;
     *removed = 0;
-    gw_err e = list(&l, ckpt_dir);
+    gw_err e = store_list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && i < l.n; i++) {
         char path[GW_STORE_PATH];
         gw_store_manifest m;
@@ -310,14 +311,14 @@ gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed)
             gw_store_open(path, &m) != GW_OK)
             continue;
         gw_store_manifest_free(&m);
-        e = discard(ckpt_dir, l.all[i].name);
+        e = store_discard(ckpt_dir, l.all[i].name);
         *removed += e == GW_OK;
     }
     free(l.all);
     return e;
 }
 
-static void add_line(char *lines, size_t room, const char *line) {
+static void store_add_line(char *lines, size_t room, const char *line) {
     size_t len = strlen(lines);
     if (len > 0 && len + 1 < room)
         lines[len++] = '\n';
@@ -330,14 +331,14 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
     bool open = false;
     *m = (gw_store_manifest){0};
     path[0] = skipped[0] = '\0';
-    gw_err e = list(&l, ckpt_dir);
+    gw_err e = store_list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && !open && i < l.n; i++) {
         e = gw_store_path(path, ckpt_dir, l.all[i].name);
         if (e == GW_OK)
             e = gw_store_open(path, m);
         open = e == GW_OK;
         if (e == GW_ERR_INPUT) {
-            add_line(skipped, room, gw_err_text());
+            store_add_line(skipped, room, gw_err_text());
             e = GW_OK;
         }
     }
@@ -349,7 +350,7 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
 
 /* ---- writing ---- */
 
-static gw_err make_folder(const char *path) {
+static gw_err store_make_folder(const char *path) {
     return mkdir(path, 0777) == 0
                ? GW_OK
                : gw_fail(GW_ERR_IO, "cannot make folder %s: %s", path, strerror(errno));
@@ -358,22 +359,22 @@ static gw_err make_folder(const char *path) {
 gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PATH]) {
     char name[GW_STORE_NAME], temporary[GW_STORE_NAME], parent[GW_STORE_PATH];
     struct stat st;
-    step_name(step, name);
-    GW_TRY(temporary_name(name, temporary));
+    store_step_name(step, name);
+    GW_TRY(store_temporary_name(name, temporary));
     GW_TRY(gw_store_path(temp, ckpt_dir, temporary));
     if (stat(ckpt_dir, &st) != 0 && errno == ENOENT) {
-        GW_TRY(make_folder(ckpt_dir));
-        parent_of(ckpt_dir, parent);
+        GW_TRY(store_make_folder(ckpt_dir));
+        store_parent(ckpt_dir, parent);
         GW_TRY(gw_file_sync_folder(parent));
     }
-    return make_folder(temp);
+    return store_make_folder(temp);
 }
 
-static gw_err write_manifest(const char *temp, const gw_store_manifest *m) {
+static gw_err store_write_manifest(const char *temp, const gw_store_manifest *m) {
     char *text = NULL;
     size_t len;
     gw_file *f = NULL;
-    GW_TRY(check_sizes(temp, m, GW_ERR_IO));
+    GW_TRY(store_check_sizes(temp, m, GW_ERR_IO));
     GW_TRY(gw_store_print(m, &text, &len));
     gw_err e = gw_file_create(&f, temp, GW_STORE_MANIFEST);
     if (e == GW_OK && fwrite(text, 1, len, gw_file_stream(f)) != len) {
@@ -388,7 +389,7 @@ static gw_err write_manifest(const char *temp, const gw_store_manifest *m) {
 
 /* Makes way at `name`. A complete checkpoint is set aside under a name by which it is still found;
  * a damaged one has nothing to lose. */
-static gw_err make_way(const char *ckpt_dir, const char *name, const char *path) {
+static gw_err store_make_way(const char *ckpt_dir, const char *name, const char *path) {
     char aside[GW_STORE_PATH], old[GW_STORE_NAME];
     struct stat st;
     gw_store_manifest m;
@@ -396,33 +397,33 @@ static gw_err make_way(const char *ckpt_dir, const char *name, const char *path)
         return GW_OK;
     gw_err e = gw_store_open(path, &m);
     if (e == GW_ERR_INPUT)
-        return remove_folder(path);
+        return store_remove_folder(path);
     GW_TRY(e);
     gw_store_manifest_free(&m);
     snprintf(old, sizeof old, "%.40s" ASIDE, name);
     GW_TRY(gw_store_path(aside, ckpt_dir, old));
-    GW_TRY(discard(ckpt_dir, old)); /* what is at `path` replaced it long ago */
+    GW_TRY(store_discard(ckpt_dir, old)); /* what is at `path` replaced it long ago */
     if (rename(path, aside) != 0)
         return gw_fail(GW_ERR_IO, "cannot rename %s: %s", path, strerror(errno));
     return GW_OK;
 }
 
 /* The folder gets its name. */
-static gw_err place(const char *temp, const char *ckpt_dir, int64_t step,
-                    char final[GW_STORE_PATH]) {
+static gw_err store_place(const char *temp, const char *ckpt_dir, int64_t step,
+                          char final[GW_STORE_PATH]) {
     char name[GW_STORE_NAME], path[GW_STORE_PATH];
-    step_name(step, name);
+    store_step_name(step, name);
     GW_TRY(gw_store_path(path, ckpt_dir, name));
-    GW_TRY(make_way(ckpt_dir, name, path));
+    GW_TRY(store_make_way(ckpt_dir, name, path));
     if (rename(temp, path) != 0)
         return gw_fail(GW_ERR_IO, "cannot rename %s to %s: %s", temp, path, strerror(errno));
     gw_text_copy(final, GW_STORE_PATH, path);
     return gw_file_sync_folder(ckpt_dir);
 }
 
-static gw_err next_serial(const char *ckpt_dir, int64_t *serial) {
+static gw_err store_next_serial(const char *ckpt_dir, int64_t *serial) {
     listing l;
-    gw_err e = list(&l, ckpt_dir);
+    gw_err e = store_list(&l, ckpt_dir);
     *serial = 1;
     for (size_t i = 0; i < l.n; i++)
         if (l.all[i].serial >= *serial)
@@ -431,28 +432,28 @@ static gw_err next_serial(const char *ckpt_dir, int64_t *serial) {
     return e;
 }
 
-static gw_err write_and_place(const char *temp, const char *ckpt_dir, const gw_store_manifest *m,
-                              char final[GW_STORE_PATH]) {
+static gw_err store_write_and_place(const char *temp, const char *ckpt_dir,
+                                    const gw_store_manifest *m, char final[GW_STORE_PATH]) {
     gw_store_manifest whole = *m;
-    GW_TRY(next_serial(ckpt_dir, &whole.serial));
+    GW_TRY(store_next_serial(ckpt_dir, &whole.serial));
     gw_utc_now(whole.utc);
     gw_text_copy(whole.gradwire, sizeof whole.gradwire, GW_VERSION " (" GW_COMMIT ")");
-    GW_TRY(write_manifest(temp, &whole));
-    return place(temp, ckpt_dir, m->step, final);
+    GW_TRY(store_write_manifest(temp, &whole));
+    return store_place(temp, ckpt_dir, m->step, final);
 }
 
 /* Removes all but the `keep` written last, and what was set aside for the last of all. */
-static gw_err prune(const char *ckpt_dir, int64_t step, int keep) {
+static gw_err store_prune(const char *ckpt_dir, int64_t step, int keep) {
     char name[GW_STORE_NAME], old[GW_STORE_NAME];
     listing l;
     int kept = 0;
-    step_name(step, name);
+    store_step_name(step, name);
     snprintf(old, sizeof old, "%.40s" ASIDE, name);
-    GW_TRY(discard(ckpt_dir, old));
-    gw_err e = list(&l, ckpt_dir);
+    GW_TRY(store_discard(ckpt_dir, old));
+    gw_err e = store_list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && i < l.n; i++)
         if (l.all[i].whole && kept++ >= keep)
-            e = discard(ckpt_dir, l.all[i].name);
+            e = store_discard(ckpt_dir, l.all[i].name);
     free(l.all);
     return e;
 }
@@ -461,10 +462,10 @@ gw_err gw_store_commit(const char *temp, const gw_store_manifest *m, int keep,
                        char final[GW_STORE_PATH]) {
     char ckpt_dir[GW_STORE_PATH];
     final[0] = '\0';
-    parent_of(temp, ckpt_dir);
-    gw_err e = write_and_place(temp, ckpt_dir, m, final);
+    store_parent(temp, ckpt_dir);
+    gw_err e = store_write_and_place(temp, ckpt_dir, m, final);
     if (e == GW_OK)
-        e = prune(ckpt_dir, m->step, keep > 1 ? keep : 1);
+        e = store_prune(ckpt_dir, m->step, keep > 1 ? keep : 1);
     if (!final[0]) {
         char why[1024];
         gw_text_copy(why, sizeof why, gw_err_text());

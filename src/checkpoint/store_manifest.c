@@ -16,14 +16,14 @@ void gw_store_rank_name(int rank, char name[GW_STORE_NAME]) {
     snprintf(name, GW_STORE_NAME, "rank-%05d.gw", rank);
 }
 
-static void last_line(const char *text, size_t len, char out[LAST_LINE + 1]) {
+static void manifest_last_line(const char *text, size_t len, char out[LAST_LINE + 1]) {
     uint32_t crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), (const Bytef *)text, len);
     snprintf(out, LAST_LINE + 1, "crc32 %08" PRIx32 "\n", crc);
 }
 
 /* ---- reading ---- */
 
-static bool plain_name(const char *name) {
+static bool manifest_plain_name(const char *name) {
     return *name && *name != '.' && strlen(name) < GW_STORE_NAME &&
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
                strlen(name) &&
@@ -31,22 +31,22 @@ static bool plain_name(const char *name) {
 }
 
 /* What jansson found wrong, with nothing in it that a terminal takes for a command. */
-static gw_err not_as_expected(const char *where, const json_error_t *error) {
+static gw_err manifest_not_as_expected(const char *where, const json_error_t *error) {
     char plain[sizeof error->text];
     gw_text_plain(plain, sizeof plain, error->text);
     return gw_fail(GW_ERR_INPUT, "%s: not a manifest that this gradwire reads: %s", where, plain);
 }
 
-static gw_err read_file(json_t *entry, const char *where, gw_store_file *f) {
+static gw_err manifest_read_file(json_t *entry, const char *where, gw_store_file *f) {
     const char *name, *crc;
     json_int_t bytes;
     json_error_t error;
     char plain[GW_STORE_NAME];
     if (json_unpack_ex(entry, &error, JSON_STRICT, "{s:s, s:I, s:s}", "name", &name, "bytes",
                        &bytes, "crc32", &crc) != 0)
-        return not_as_expected(where, &error);
+        return manifest_not_as_expected(where, &error);
     gw_text_plain(plain, sizeof plain, name);
-    if (!plain_name(name))
+    if (!manifest_plain_name(name))
         return gw_fail(GW_ERR_INPUT, "%s: '%s' cannot be a checkpoint's file", where, plain);
     if (bytes < 0 || strlen(crc) != 8 || strspn(crc, "0123456789abcdef") != 8)
         return gw_fail(GW_ERR_INPUT, "%s: %s must have 0 bytes or more and a crc32 of 8 digits",
@@ -57,12 +57,12 @@ static gw_err read_file(json_t *entry, const char *where, gw_store_file *f) {
     return GW_OK;
 }
 
-static int by_name(const void *a, const void *b) {
+static int manifest_by_name(const void *a, const void *b) {
     return strcmp(((const gw_store_file *)a)->name, ((const gw_store_file *)b)->name);
 }
 
 /* In the order of their names, so that none can come twice and each rank's is found quickly. */
-static gw_err read_files(const json_t *list, const char *where, gw_store_manifest *m) {
+static gw_err manifest_read_files(const json_t *list, const char *where, gw_store_manifest *m) {
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n > GW_STORE_MOST_FILES)
         return gw_fail(GW_ERR_INPUT, "%s: 'files' must be a list of at most %d", where,
@@ -70,22 +70,22 @@ static gw_err read_files(const json_t *list, const char *where, gw_store_manifes
     GW_TRY(gw_alloc(&m->files, n, sizeof *m->files));
     m->n_files = n;
     for (size_t i = 0; i < n; i++) {
-        GW_TRY(read_file(json_array_get(list, i), where, &m->files[i]));
-        if (i > 0 && by_name(&m->files[i - 1], &m->files[i]) >= 0)
+        GW_TRY(manifest_read_file(json_array_get(list, i), where, &m->files[i]));
+        if (i > 0 && manifest_by_name(&m->files[i - 1], &m->files[i]) >= 0)
             return gw_fail(GW_ERR_INPUT, "%s: 'files': %s after %s, must be in order", where,
                            m->files[i].name, m->files[i - 1].name);
     }
     for (int rank = 0; rank < m->ranks; rank++) {
         gw_store_file wanted;
         gw_store_rank_name(rank, wanted.name);
-        if (!bsearch(&wanted, m->files, n, sizeof wanted, by_name))
+        if (!bsearch(&wanted, m->files, n, sizeof wanted, manifest_by_name))
             return gw_fail(GW_ERR_INPUT, "%s: %d ranks, but no file %s", where, m->ranks,
                            wanted.name);
     }
     return GW_OK;
 }
 
-static gw_err read_top(json_t *top, const char *where, gw_store_manifest *m) {
+static gw_err manifest_read_top(json_t *top, const char *where, gw_store_manifest *m) {
     json_int_t schema, serial, step, epoch, batch, ranks;
     const char *utc, *gradwire;
     json_t *facts, *files;
@@ -98,7 +98,7 @@ static gw_err read_top(json_t *top, const char *where, gw_store_manifest *m) {
                        "serial", &serial, "utc", &utc, "gradwire", &gradwire, "step", &step,
                        "epoch", &epoch, "batch", &batch, "ranks", &ranks, "facts", &facts, "files",
                        &files) != 0)
-        return not_as_expected(where, &error);
+        return manifest_not_as_expected(where, &error);
     if (serial < 1 || serial == INT64_MAX || step < 0 || epoch < 1 || epoch > INT_MAX ||
         batch < 0 || ranks < 1 || ranks > GW_STORE_MOST_FILES)
         return gw_fail(GW_ERR_INPUT,
@@ -116,7 +116,7 @@ static gw_err read_top(json_t *top, const char *where, gw_store_manifest *m) {
                              .facts = json_incref(facts)};
     gw_text_plain(m->utc, sizeof m->utc, utc);
     gw_text_plain(m->gradwire, sizeof m->gradwire, gradwire);
-    return read_files(files, where, m);
+    return manifest_read_files(files, where, m);
 }
 
 gw_err gw_store_parse(const char *text, size_t len, const char *where, gw_store_manifest *m) {
@@ -129,7 +129,7 @@ gw_err gw_store_parse(const char *text, size_t len, const char *where, gw_store_
     if (len < LAST_LINE)
         return gw_fail(GW_ERR_INPUT, "%s: damaged: only %zu bytes", where, len);
     len -= LAST_LINE;
-    last_line(text, len, expected);
+    manifest_last_line(text, len, expected);
     if (memcmp(text + len, expected, LAST_LINE) != 0)
         return gw_fail(GW_ERR_INPUT,
                        "%s: damaged: its last line is not the checksum of what is before", where);
@@ -139,7 +139,7 @@ gw_err gw_store_parse(const char *text, size_t len, const char *where, gw_store_
         gw_text_plain(plain, sizeof plain, error.text);
         return gw_fail(GW_ERR_INPUT, "%s: line %d: %s", where, error.line, plain);
     }
-    gw_err e = read_top(top, where, m);
+    gw_err e = manifest_read_top(top, where, m);
     json_decref(top);
     if (e != GW_OK)
         gw_store_manifest_free(m);
@@ -154,12 +154,12 @@ void gw_store_manifest_free(gw_store_manifest *m) {
 
 /* ---- writing ---- */
 
-static json_t *files_list(const gw_store_manifest *m) {
+static json_t *manifest_files(const gw_store_manifest *m) {
     json_t *list = json_array();
     gw_store_file *sorted = NULL;
     if (gw_alloc(&sorted, m->n_files, sizeof *sorted) == GW_OK) {
         memcpy(sorted, m->files, m->n_files * sizeof *sorted);
-        qsort(sorted, m->n_files, sizeof *sorted, by_name);
+        qsort(sorted, m->n_files, sizeof *sorted, manifest_by_name);
     }
     int bad = !list || !sorted;
     for (size_t i = 0; !bad && i < m->n_files; i++) {
@@ -177,8 +177,8 @@ static json_t *files_list(const gw_store_manifest *m) {
     return list;
 }
 
-static char *dump(const gw_store_manifest *m) {
-    json_t *files = files_list(m);
+static char *manifest_dump(const gw_store_manifest *m) {
+    json_t *files = manifest_files(m);
     json_t *top = files ? json_pack("{s:i, s:I, s:s, s:s, s:I, s:i, s:I, s:i, s:O, s:o}", "schema",
                                     GW_STORE_SCHEMA, "serial", (json_int_t)m->serial, "utc", m->utc,
                                     "gradwire", m->gradwire, "step", (json_int_t)m->step, "epoch",
@@ -195,7 +195,7 @@ gw_err gw_store_print(const gw_store_manifest *m, char **text, size_t *len) {
     gw_store_manifest back;
     if (!json_is_object(m->facts))
         return gw_fail(GW_ERR_INTERNAL, "a checkpoint's facts must be an object");
-    char *json = dump(m), *all = NULL;
+    char *json = manifest_dump(m), *all = NULL;
     size_t n = json ? strlen(json) + 1 : 0; /* with a '\n' */
     if (!json || gw_alloc(&all, n + LAST_LINE + 1, 1) != GW_OK) {
         free(json);
@@ -204,7 +204,7 @@ gw_err gw_store_print(const gw_store_manifest *m, char **text, size_t *len) {
     memcpy(all, json, n - 1);
     free(json);
     all[n - 1] = '\n';
-    last_line(all, n, line);
+    manifest_last_line(all, n, line);
     memcpy(all + n, line, LAST_LINE);
     gw_err e = gw_store_parse(all, n + LAST_LINE, "the manifest to be written", &back);
     if (e != GW_OK) {

@@ -73,7 +73,7 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
     return f->outline ? gw_idx_outline(raw, dir) : gw_idx_read(raw, dir);
 }
 
-static gw_err check_scale(const gw_raw *raw, int scale) {
+static gw_err data_check_scale(const gw_raw *raw, int scale) {
     double inputs = (double)raw->rows * raw->cols * scale * scale;
     if (scale < 1 || inputs > GW_MAX_PIXELS)
         return gw_fail(GW_ERR_USAGE,
@@ -83,12 +83,12 @@ static gw_err check_scale(const gw_raw *raw, int scale) {
     return GW_OK;
 }
 
-static gw_err read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
+static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
     if (!spec->source || !*spec->source)
         return gw_fail(GW_ERR_USAGE, "data: no source: give fashion-mnist, a folder or synthetic");
     f->outline = spec->outline;
     GW_TRY(data_read_source(raw, spec->source, f));
-    GW_TRY(check_scale(raw, spec->image_scale));
+    GW_TRY(data_check_scale(raw, spec->image_scale));
     if (!spec->outline) {
         gw_raw_hash(raw, f->hash);
         GW_TRY(gw_raw_split(raw, spec->validation, spec->seed));
@@ -128,7 +128,7 @@ static layout data_lay_out(const facts *f) {
     return l;
 }
 
-static gw_err join_node(hold *h, MPI_Comm comm) {
+static gw_err data_join_node(hold *h, MPI_Comm comm) {
     int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
     /* Keyed by rank: rank 0 leads its node, and the leaders. */
@@ -169,8 +169,8 @@ static gw_err data_share_window(hold *h, size_t bytes) {
     return GW_OK;
 }
 
-static gw_err node_memory(hold *h, MPI_Comm comm, size_t bytes) {
-    GW_TRY(join_node(h, comm));
+static gw_err data_node_memory(hold *h, MPI_Comm comm, size_t bytes) {
+    GW_TRY(data_join_node(h, comm));
     bool alone = h->node_size == 1; /* plain memory is enough: no /dev/shm needed */
     gw_err e = GW_OK;
     if (alone)
@@ -181,8 +181,8 @@ static gw_err node_memory(hold *h, MPI_Comm comm, size_t bytes) {
     return gw_agree(comm, alone ? GW_OK : data_share_window(h, bytes));
 }
 
-static void place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part *part,
-                       size_t pixels) {
+static void data_place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part *part,
+                            size_t pixels) {
     if (part->n == 0)
         return;
     memcpy(copy + l->images[p], part->images, part->n * pixels);
@@ -191,7 +191,7 @@ static void place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part 
 
 /* Touch every page that another rank has written. Otherwise the first pass over the data takes a
  * page fault a page inside its batches, and the rank's memory grows meanwhile. */
-static void map_copy(const volatile uint8_t *copy, size_t bytes) {
+static void data_map_copy(const volatile uint8_t *copy, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < bytes; i += page)
         (void)copy[i];
@@ -199,15 +199,16 @@ static void map_copy(const volatile uint8_t *copy, size_t bytes) {
 
 /* Rank 0 fills its node's copy and sends it to the other nodes' leaders; only rank 0's `raw` is
  * used. */
-static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw, int rank) {
+static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw,
+                               int rank) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     if (h->window != MPI_WIN_NULL)
         GW_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, h->window));
     if (rank == 0) {
         if (!f->sharded)
-            place_part(h->copy, l, TRAIN, &raw->train, pixels);
-        place_part(h->copy, l, VALIDATION, &raw->validation, pixels);
-        place_part(h->copy, l, TEST, &raw->test, pixels);
+            data_place_part(h->copy, l, TRAIN, &raw->train, pixels);
+        data_place_part(h->copy, l, VALIDATION, &raw->validation, pixels);
+        data_place_part(h->copy, l, TEST, &raw->test, pixels);
     }
     if (h->leaders != MPI_COMM_NULL)
         GW_MPI(MPI_Bcast_c(h->copy, (MPI_Count)l->bytes, MPI_BYTE, 0, h->leaders));
@@ -217,13 +218,13 @@ static gw_err fill_copies(hold *h, const facts *f, const layout *l, const gw_raw
     GW_MPI(MPI_Win_sync(h->window));
     GW_TRY(gw_barrier(h->node));
     GW_MPI(MPI_Win_sync(h->window));
-    map_copy(h->copy, l->bytes);
+    data_map_copy(h->copy, l->bytes);
     GW_MPI(MPI_Win_unlock_all(h->window));
     return GW_OK;
 }
 
-static gw_err scatter_rows(const uint8_t *all, const gw_span *cut, int ranks, int rank,
-                           size_t width, uint8_t *mine, MPI_Comm comm) {
+static gw_err data_scatter_rows(const uint8_t *all, const gw_span *cut, int ranks, int rank,
+                                size_t width, uint8_t *mine, MPI_Comm comm) {
     MPI_Count *counts = NULL;
     MPI_Aint *displs = NULL;
     gw_err e = gw_alloc(&counts, (size_t)ranks, sizeof *counts);
@@ -243,7 +244,7 @@ static gw_err scatter_rows(const uint8_t *all, const gw_span *cut, int ranks, in
     return e;
 }
 
-static gw_err prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
+static gw_err data_prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count;
@@ -262,14 +263,14 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     GW_MPI(MPI_Comm_size(comm, &ranks));
     gw_err e = gw_alloc(&cut, (size_t)ranks, sizeof *cut);
     if (e == GW_OK)
-        e = prepare_shard(h, f, cut, ranks, rank);
+        e = data_prepare_shard(h, f, cut, ranks, rank);
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         uint8_t *labels = h->shard + cut[rank].n * pixels;
         if (!f->outline)
-            e = scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->shard, comm);
+            e = data_scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->shard, comm);
         if (e == GW_OK && !f->outline)
-            e = scatter_rows(raw->train.labels, cut, ranks, rank, 1, labels, comm);
+            e = data_scatter_rows(raw->train.labels, cut, ranks, rank, 1, labels, comm);
         train->images = h->shard;
         train->labels = labels;
         train->first = (uint32_t)cut[rank].off;
@@ -293,9 +294,9 @@ static gw_dataset data_part_of(const facts *f, const layout *l, const uint8_t *c
 static gw_err data_spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Comm comm, int rank) {
     hold *h = d->priv;
     layout l = data_lay_out(f);
-    GW_TRY(node_memory(h, comm, l.bytes));
+    GW_TRY(data_node_memory(h, comm, l.bytes));
     if (!f->outline)
-        GW_TRY(fill_copies(h, f, &l, raw, rank));
+        GW_TRY(data_fill_copies(h, f, &l, raw, rank));
     d->train = data_part_of(f, &l, h->copy, TRAIN, f->train);
     d->validation = data_part_of(f, &l, h->copy, VALIDATION, f->validation);
     d->test = data_part_of(f, &l, h->copy, TEST, f->test);
@@ -337,7 +338,7 @@ gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     GW_MPI(MPI_Comm_rank(comm, &rank));
     gw_err e = data_new(&d);
     if (e == GW_OK && rank == 0)
-        e = read_and_split(&raw, spec, &f);
+        e = data_read_and_split(&raw, spec, &f);
     e = data_learn(&f, e, comm);
     if (e == GW_OK)
         e = data_spread(d, &f, &raw, comm, rank);

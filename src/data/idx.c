@@ -71,11 +71,11 @@ static gw_err idx_locate(idx_file files[FILES], const char *dir) {
     return GW_OK;
 }
 
-static uint32_t big_endian(const uint8_t *b) {
+static uint32_t idx_big_endian(const uint8_t *b) {
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-static gw_err short_file(const idx_file *f, uint64_t got, uint64_t want, const char *what) {
+static gw_err idx_short_file(const idx_file *f, uint64_t got, uint64_t want, const char *what) {
     return gw_fail(GW_ERR_INPUT, "%s: truncated: %llu bytes of %s, expected %llu: fetch it again",
                    f->path, (unsigned long long)got, what, (unsigned long long)want);
 }
@@ -107,26 +107,26 @@ static gw_err idx_read_header(idx_file *f, int dims) {
     uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
     GW_TRY(gw_stream_open(&f->stream, f->path));
     GW_TRY(gw_stream_read(f->stream, head, want, &got));
-    if (got >= 4 && big_endian(head) != expected)
+    if (got >= 4 && idx_big_endian(head) != expected)
         return gw_fail(GW_ERR_INPUT,
                        "%s: magic number 0x%08x, expected 0x%08x (IDX, unsigned bytes, %d "
                        "dimension%s): is it the right file?",
-                       f->path, big_endian(head), expected, dims, dims == 1 ? "" : "s");
+                       f->path, idx_big_endian(head), expected, dims, dims == 1 ? "" : "s");
     if (got < want)
-        return short_file(f, got, want, "header");
-    f->n = big_endian(head + 4);
-    f->rows = dims == 3 ? big_endian(head + 8) : 1;
-    f->cols = dims == 3 ? big_endian(head + 12) : 1;
+        return idx_short_file(f, got, want, "header");
+    f->n = idx_big_endian(head + 4);
+    f->rows = dims == 3 ? idx_big_endian(head + 8) : 1;
+    f->cols = dims == 3 ? idx_big_endian(head + 12) : 1;
     return idx_check_sizes(f, want);
 }
 
-static gw_err read_data(idx_file *f) {
+static gw_err idx_read_data(idx_file *f) {
     size_t want = (size_t)f->n * f->rows * f->cols, got = 0, more = 0;
     uint8_t beyond;
     GW_TRY(gw_alloc(&f->data, want, 1));
     GW_TRY(gw_stream_read(f->stream, f->data, want, &got));
     if (got < want)
-        return short_file(f, got, want, "data");
+        return idx_short_file(f, got, want, "data");
     GW_TRY(gw_stream_read(f->stream, &beyond, 1, &more)); /* checks gzip's trailer too */
     if (more)
         return gw_fail(GW_ERR_INPUT,
@@ -139,7 +139,7 @@ static gw_err read_data(idx_file *f) {
 }
 
 /* Labels must be in 0..classes-1; *largest is the largest seen. */
-static gw_err check_labels(const idx_file *f, int classes, const char *why, int *largest) {
+static gw_err idx_check_labels(const idx_file *f, int classes, const char *why, int *largest) {
     *largest = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         if (f->data[i] >= classes)
@@ -152,7 +152,7 @@ static gw_err check_labels(const idx_file *f, int classes, const char *why, int 
     return GW_OK;
 }
 
-static gw_err check_pair(const idx_file *images, const idx_file *labels) {
+static gw_err idx_check_pair(const idx_file *images, const idx_file *labels) {
     if (images->n != labels->n)
         return gw_fail(GW_ERR_INPUT, "%s holds %u images, but %s holds %u labels: they must match",
                        images->path, images->n, labels->path, labels->n);
@@ -161,9 +161,9 @@ static gw_err check_pair(const idx_file *images, const idx_file *labels) {
 
 /* Check the headers against each other before allocating memory: in a .gz a flipped bit of a count
  * may promise a thousand times the file's size and still look possible. */
-static gw_err check_headers(const idx_file f[FILES]) {
-    GW_TRY(check_pair(&f[0], &f[1]));
-    GW_TRY(check_pair(&f[2], &f[3]));
+static gw_err idx_check_headers(const idx_file f[FILES]) {
+    GW_TRY(idx_check_pair(&f[0], &f[1]));
+    GW_TRY(idx_check_pair(&f[2], &f[3]));
     if (f[0].rows != f[2].rows || f[0].cols != f[2].cols)
         return gw_fail(GW_ERR_INPUT,
                        "%s holds images of %u x %u, but %s of %u x %u: they must match", f[2].path,
@@ -171,13 +171,13 @@ static gw_err check_headers(const idx_file f[FILES]) {
     return GW_OK;
 }
 
-static gw_err check_classes(const idx_file f[FILES], int *classes) {
+static gw_err idx_check_classes(const idx_file f[FILES], int *classes) {
     int largest, ignored;
-    GW_TRY(check_labels(&f[1], GW_IDX_CLASSES, "MNIST's format", &largest));
+    GW_TRY(idx_check_labels(&f[1], GW_IDX_CLASSES, "MNIST's format", &largest));
     if (largest == 0)
         return gw_fail(GW_ERR_INPUT, "%s: all labels are 0, expected at least two classes",
                        f[1].path);
-    GW_TRY(check_labels(&f[3], largest + 1, "the training set's classes", &ignored));
+    GW_TRY(idx_check_labels(&f[3], largest + 1, "the training set's classes", &ignored));
     *classes = largest + 1;
     return GW_OK;
 }
@@ -189,14 +189,14 @@ static gw_err idx_read_all(idx_file files[FILES], const char *dir, bool outline,
     static const int order[FILES] = {1, 3, 2, 0};
     for (int i = 0; i < FILES; i++)
         GW_TRY(idx_read_header(&files[order[i]], parts[order[i]].dims));
-    GW_TRY(check_headers(files));
+    GW_TRY(idx_check_headers(files));
     for (int i = 0; i < FILES; i++)
         if (!outline || parts[order[i]].dims == 1)
-            GW_TRY(read_data(&files[order[i]]));
-    return check_classes(files, classes);
+            GW_TRY(idx_read_data(&files[order[i]]));
+    return idx_check_classes(files, classes);
 }
 
-static gw_err read_folder(gw_raw *raw, const char *dir, bool outline) {
+static gw_err idx_read_folder(gw_raw *raw, const char *dir, bool outline) {
     *raw = (gw_raw){0};
     idx_file *files = NULL;
     int classes = 0;
@@ -220,9 +220,9 @@ static gw_err read_folder(gw_raw *raw, const char *dir, bool outline) {
 }
 
 gw_err gw_idx_read(gw_raw *raw, const char *dir) {
-    return read_folder(raw, dir, false);
+    return idx_read_folder(raw, dir, false);
 }
 
 gw_err gw_idx_outline(gw_raw *raw, const char *dir) {
-    return read_folder(raw, dir, true);
+    return idx_read_folder(raw, dir, true);
 }

@@ -8,16 +8,16 @@
 #include <string.h>
 #include <zlib.h>
 
-static void free_part(gw_raw_part *p) {
+static void raw_free_part(gw_raw_part *p) {
     free(p->images);
     free(p->labels);
     *p = (gw_raw_part){0};
 }
 
 void gw_raw_free(gw_raw *raw) {
-    free_part(&raw->train);
-    free_part(&raw->validation);
-    free_part(&raw->test);
+    raw_free_part(&raw->train);
+    raw_free_part(&raw->validation);
+    raw_free_part(&raw->test);
     *raw = (gw_raw){0};
 }
 
@@ -45,7 +45,7 @@ static gw_err raw_choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t se
     return GW_OK;
 }
 
-static void move_chosen(gw_raw *raw, const uint8_t *chosen) {
+static void raw_move_chosen(gw_raw *raw, const uint8_t *chosen) {
     size_t pixels = (size_t)raw->rows * (size_t)raw->cols;
     gw_raw_part *train = &raw->train, *apart = &raw->validation;
     uint32_t kept = 0;
@@ -89,9 +89,9 @@ gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
         e = raw_choose(chosen, n, take, seed);
     if (e == GW_OK) {
         raw->validation = apart;
-        move_chosen(raw, chosen);
+        raw_move_chosen(raw, chosen);
     } else {
-        free_part(&apart);
+        raw_free_part(&apart);
     }
     free(chosen);
     return e;

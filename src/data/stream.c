@@ -83,7 +83,7 @@ uint64_t gw_stream_most(const gw_stream *s) {
     return s->packed ? s->size * 1032 : s->size;
 }
 
-static gw_err read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *got) {
+static gw_err stream_read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *got) {
     size_t n = s->z.avail_in < want ? s->z.avail_in : want; /* what stream_begin() peeked at */
     memcpy(dst, s->z.next_in, n);
     s->z.next_in += n;
@@ -97,7 +97,7 @@ static gw_err read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *
 }
 
 /* After a valid member only another member may follow. */
-static gw_err next_member(gw_stream *s) {
+static gw_err stream_next_member(gw_stream *s) {
     if (s->z.avail_in == 0)
         GW_TRY(stream_refill(s));
     if (s->z.avail_in == 0) {
@@ -113,7 +113,7 @@ static gw_err next_member(gw_stream *s) {
     return GW_OK;
 }
 
-static gw_err inflate_some(gw_stream *s) {
+static gw_err stream_inflate(gw_stream *s) {
     if (s->z.avail_in == 0)
         GW_TRY(stream_refill(s));
     if (s->z.avail_in == 0)
@@ -123,7 +123,7 @@ static gw_err inflate_some(gw_stream *s) {
                        s->path, (unsigned long long)s->size);
     int rc = inflate(&s->z, Z_NO_FLUSH);
     if (rc == Z_STREAM_END)
-        return next_member(s);
+        return stream_next_member(s);
     if (rc == Z_MEM_ERROR)
         return gw_fail(GW_ERR_NOMEM, "%s: out of memory to inflate it", s->path);
     if (rc != Z_OK)
@@ -135,13 +135,13 @@ static gw_err inflate_some(gw_stream *s) {
 
 gw_err gw_stream_read(gw_stream *s, void *dst, size_t want, size_t *got) {
     if (!s->packed)
-        return read_plain(s, dst, want, got);
+        return stream_read_plain(s, dst, want, got);
     size_t have = 0;
     while (have < want && !s->ended) {
         size_t room = want - have < (1u << 30) ? want - have : 1u << 30; /* avail_out: 32 bits */
         s->z.next_out = (unsigned char *)dst + have;
         s->z.avail_out = (unsigned)room;
-        GW_TRY(inflate_some(s));
+        GW_TRY(stream_inflate(s));
         have += room - s->z.avail_out;
     }
     *got = have;

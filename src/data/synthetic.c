@@ -40,7 +40,7 @@ typedef struct mixture {
 enum { KEY_VERTEX = 1, KEY_MAP, KEY_COMBINE, KEY_PLACE, KEY_LABEL, KEY_SAMPLE };
 
 /* Rows of `width` draws, uniform in [-1, 1), each scaled to `length`. */
-static void random_rows(uint64_t key, float *m, size_t rows, int width, double length) {
+static void synthetic_random_rows(uint64_t key, float *m, size_t rows, int width, double length) {
     for (size_t r = 0; r < rows; r++) {
         float *row = m + r * (size_t)width;
         double square = 0;
@@ -55,7 +55,7 @@ static void random_rows(uint64_t key, float *m, size_t rows, int width, double l
 }
 
 /* Distinct vertices of the hypercube with corners +-side, one a cluster. */
-static gw_err place_centers(mixture *m, double side) {
+static gw_err synthetic_place_centers(mixture *m, double side) {
     int total = m->classes * m->clusters;
     uint64_t mask = m->informative < 64 ? ((uint64_t)1 << m->informative) - 1 : UINT64_MAX, ctr = 0;
     uint64_t key = gw_rng_key(m->key, KEY_VERTEX), *code = NULL;
@@ -74,14 +74,14 @@ static gw_err place_centers(mixture *m, double side) {
     return GW_OK;
 }
 
-static void mixture_free(mixture *m) {
+static void synthetic_free(mixture *m) {
     free(m->center);
     free(m->map);
     free(m->combine);
     free(m->place);
 }
 
-static gw_err mixture_make(mixture *m, double separation) {
+static gw_err synthetic_build(mixture *m, double separation) {
     size_t total = (size_t)m->classes * (size_t)m->clusters, wide = (size_t)m->informative;
     /* Center and spread together have unit variance, so that one byte range fits all. */
     double spread = 1 / sqrt(1 + separation * separation);
@@ -89,10 +89,11 @@ static gw_err mixture_make(mixture *m, double separation) {
     GW_TRY(gw_alloc(&m->map, total * wide * wide, sizeof *m->map));
     GW_TRY(gw_alloc(&m->combine, (size_t)m->redundant * wide, sizeof *m->combine));
     GW_TRY(gw_alloc(&m->place, (size_t)m->features, sizeof *m->place));
-    GW_TRY(place_centers(m, separation * spread));
-    random_rows(gw_rng_key(m->key, KEY_MAP), m->map, total * wide, m->informative, spread);
-    random_rows(gw_rng_key(m->key, KEY_COMBINE), m->combine, (size_t)m->redundant, m->informative,
-                1);
+    GW_TRY(synthetic_place_centers(m, separation * spread));
+    synthetic_random_rows(gw_rng_key(m->key, KEY_MAP), m->map, total * wide, m->informative,
+                          spread);
+    synthetic_random_rows(gw_rng_key(m->key, KEY_COMBINE), m->combine, (size_t)m->redundant,
+                          m->informative, 1);
     for (int j = 0; j < m->features; j++)
         m->place[j] = (uint32_t)j;
     gw_rng_shuffle(gw_rng_key(m->key, KEY_PLACE), m->place, (uint32_t)m->features);
@@ -113,7 +114,7 @@ static float synthetic_dot(const float *a, const float *b, int n) {
 
 /* Approximates a standard normal well enough for 8 bits: the sum of eight uniform bytes, less its
  * mean, over its deviation (central limit). Ten times as fast as an exact one. */
-static float rough_normal(uint64_t bits) {
+static float synthetic_rough_normal(uint64_t bits) {
     const uint64_t even = 0x00ff00ff00ff00ffu;
     uint64_t pairs = (bits & even) + (bits >> 8 & even);
     uint64_t sum = pairs * 0x0001000100010001u >> 48;
@@ -139,13 +140,14 @@ static void synthetic_draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t
         out[m->place[wide + j]] =
             synthetic_quantise(synthetic_dot(m->combine + (size_t)j * (size_t)wide, x, wide));
     for (int j = wide + m->redundant; j < m->features; j++)
-        out[m->place[j]] = synthetic_quantise(rough_normal(gw_rng_u64(key, NOISE + (uint64_t)j)));
+        out[m->place[j]] =
+            synthetic_quantise(synthetic_rough_normal(gw_rng_u64(key, NOISE + (uint64_t)j)));
     if (gw_rng_unit(key, FLIP) < m->flip)
         *label = (uint8_t)(gw_rng_unit(key, CLASS) * m->classes);
 }
 
 /* Classes of equal size in random order over both parts. */
-static gw_err deal_labels(const mixture *m, gw_raw *raw) {
+static gw_err synthetic_deal_labels(const mixture *m, gw_raw *raw) {
     uint32_t n = raw->train.n + raw->test.n, *order = NULL;
     GW_TRY(gw_alloc(&order, n, sizeof *order));
     for (uint32_t i = 0; i < n; i++)
@@ -162,7 +164,7 @@ static gw_err deal_labels(const mixture *m, gw_raw *raw) {
     return GW_OK;
 }
 
-static void draw_part(const mixture *m, gw_raw_part *part, uint64_t first) {
+static void synthetic_draw_part(const mixture *m, gw_raw_part *part, uint64_t first) {
 #pragma omp parallel for schedule(static)
     for (uint32_t i = 0; i < part->n; i++)
         synthetic_draw(m, first + i, &part->labels[i], part->images + i * (size_t)m->features);
@@ -174,9 +176,9 @@ static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
     GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, 1));
     GW_TRY(gw_alloc(&raw->test.images, raw->test.n, features));
     GW_TRY(gw_alloc(&raw->test.labels, raw->test.n, 1));
-    GW_TRY(deal_labels(m, raw));
-    draw_part(m, &raw->train, 0);
-    draw_part(m, &raw->test, raw->train.n);
+    GW_TRY(synthetic_deal_labels(m, raw));
+    synthetic_draw_part(m, &raw->train, 0);
+    synthetic_draw_part(m, &raw->test, raw->train.n);
     return GW_OK;
 }
 
@@ -242,10 +244,10 @@ static gw_err synthetic_make(gw_raw *raw, const char *text, bool outline) {
     if (e == GW_OK)
         e = synthetic_describe(raw, args, &m);
     if (e == GW_OK && !outline)
-        e = mixture_make(&m, gw_args_real(args, "separation"));
+        e = synthetic_build(&m, gw_args_real(args, "separation"));
     if (e == GW_OK && !outline)
         e = synthetic_fill(&m, raw);
-    mixture_free(&m);
+    synthetic_free(&m);
     gw_args_free(args);
     if (e != GW_OK)
         gw_raw_free(raw);

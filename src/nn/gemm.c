@@ -47,7 +47,7 @@ static gw_gemm_plan gemm_plan = {.piece = INFINITY};
 
 static _Atomic(const char *) failure[LINKED]; /* each one's first failure */
 
-static void list_libraries(void) {
+static void gemm_list_libraries(void) {
     size_t len = 0;
     for (int i = gemm_first; i < gemm_end; i++)
         len += (size_t)snprintf(libraries + len, sizeof libraries - len, "%s%s",
@@ -57,7 +57,7 @@ static void list_libraries(void) {
 static void gemm_setup(void) {
     for (int i = 0; i < LINKED; i++)
         linked[i]->setup(&gemm_identity[i]);
-    list_libraries();
+    gemm_list_libraries();
 }
 
 void gw_gemm_mend(char **argv) {
@@ -81,7 +81,7 @@ gw_err gw_gemm_allow(const char *library) {
     pthread_once(&gemm_once, gemm_setup);
     gemm_first = from;
     gemm_end = to;
-    list_libraries();
+    gemm_list_libraries();
     return GW_OK;
 }
 
@@ -139,7 +139,7 @@ static float gemm_apart(int a, int b) {
 }
 
 /* The last batch of an epoch and evaluations have sizes that were not planned. */
-static const gw_gemm_choice *find_choice(const gw_product *p) {
+static const gw_gemm_choice *gemm_find_choice(const gw_product *p) {
     const gw_gemm_choice *best = NULL;
     float nearest = INFINITY;
     for (int i = 0; i < gemm_plan.n; i++) {
@@ -157,8 +157,8 @@ static const gw_gemm_choice *find_choice(const gw_product *p) {
     return best;
 }
 
-static way choose_way(const gw_product *p, bool pieced) {
-    const gw_gemm_choice *c = find_choice(p);
+static way gemm_choose_way(const gw_product *p, bool pieced) {
+    const gw_gemm_choice *c = gemm_find_choice(p);
     int at = !c ? gw_gemm_way_first() : pieced ? c->pieced : c->whole;
     return (way){at / 2, at % 2};
 }
@@ -184,7 +184,7 @@ static double gemm_cost(int m, int n, int pm, int pn) {
     return tm * tn + 8 * (tm + tn);
 }
 
-static void choose_grid(int m, int n, int threads, int *pm, int *pn) {
+static void gemm_choose_grid(int m, int n, int threads, int *pm, int *pn) {
     *pm = *pn = 1;
     double best = gemm_cost(m, n, 1, 1);
     for (int rows = 1; rows <= threads; rows++) {
@@ -209,7 +209,7 @@ static double gemm_largest(const gw_product *p, gw_gemm_cuts c) {
            gemm_widest(p->k, c.depth, TERMS);
 }
 
-static int most_cuts(int n, int unit) {
+static int gemm_most_cuts(int n, int unit) {
     int units = (n + unit - 1) / unit;
     return units < MOST_CUTS ? units : MOST_CUTS;
 }
@@ -238,7 +238,8 @@ gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece) {
     search s = {p, piece, gw_product_flops(p), 0, {1, 1, 1}};
     if (s.size <= piece)
         return s.best;
-    gw_gemm_cuts most = {most_cuts(p->m, ROWS), most_cuts(p->n, COLS), most_cuts(p->k, TERMS)};
+    gw_gemm_cuts most = {gemm_most_cuts(p->m, ROWS), gemm_most_cuts(p->n, COLS),
+                         gemm_most_cuts(p->k, TERMS)};
     for (int r = 1; r <= most.rows; r++)
         for (int c = 1; c <= most.cols; c++)
             for (int d = 1; d <= most.depth; d++)
@@ -247,7 +248,7 @@ gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece) {
     return s.best;
 }
 
-static int wanted_threads(const gw_product *p) {
+static int gemm_threads(const gw_product *p) {
     int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     double worth = gw_product_flops(p) / FLOPS_PER_THREAD;
     if (worth < threads)
@@ -286,7 +287,7 @@ static job gemm_part_of(const job *all, int i, int m, int j, int n) {
 }
 
 /* Terms [from, to) of its sums; all but the first accumulate onto C. */
-static job terms_of(const job *all, int from, int to) {
+static job gemm_terms_of(const job *all, int from, int to) {
     job part = *all;
     part.p.k = to - from;
     part.a += all->p.ta ? (size_t)from * (size_t)all->lda : (size_t)from;
@@ -296,7 +297,7 @@ static job terms_of(const job *all, int from, int to) {
 }
 
 /* Call the library on `threads` threads, whatever this thread's OpenMP setting. */
-static void call_library(const job *j, int library, int threads) {
+static void gemm_call_library(const job *j, int library, int threads) {
     int before = omp_get_max_threads();
     if (before != threads)
         omp_set_num_threads(threads);
@@ -310,11 +311,11 @@ static void call_library(const job *j, int library, int threads) {
 }
 
 static void gemm_compute(const job *all, way by) {
-    int pm, pn, threads = wanted_threads(&all->p);
-    choose_grid(all->p.m, all->p.n, threads, &pm, &pn);
+    int pm, pn, threads = gemm_threads(&all->p);
+    gemm_choose_grid(all->p.m, all->p.n, threads, &pm, &pn);
     int tiles = pm * pn;
     if (by.own_threads || tiles == 1) {
-        call_library(all, by.library, by.own_threads ? threads : 1);
+        gemm_call_library(all, by.library, by.own_threads ? threads : 1);
         return;
     }
 #pragma omp parallel for num_threads(tiles) schedule(static, 1)
@@ -325,7 +326,7 @@ static void gemm_compute(const job *all, way by) {
             cols = gemm_cut(all->p.n, t % pn + 1, pn, COLS) - j;
         job tile = gemm_part_of(all, i, rows, j, cols);
         if (rows > 0 && cols > 0)
-            call_library(&tile, by.library, 1);
+            gemm_call_library(&tile, by.library, 1);
     }
 }
 
@@ -339,16 +340,16 @@ void gw_gemm_between(void (*f)(void *ctx), void *ctx) {
     between.ctx = ctx;
 }
 
-static void compute_pieces(const job *all, gw_gemm_cuts cuts) {
-    way by = choose_way(&all->p, true);
+static void gemm_compute_pieces(const job *all, gw_gemm_cuts cuts) {
+    way by = gemm_choose_way(&all->p, true);
     for (int piece = 0; piece < gw_gemm_cuts_pieces(cuts); piece++) {
         int tile = piece / cuts.depth, d = piece % cuts.depth;
         int r = tile / cuts.cols, c = tile % cuts.cols;
         int i = gemm_cut(all->p.m, r, cuts.rows, ROWS), j = gemm_cut(all->p.n, c, cuts.cols, COLS);
         job part = gemm_part_of(all, i, gemm_cut(all->p.m, r + 1, cuts.rows, ROWS) - i, j,
                                 gemm_cut(all->p.n, c + 1, cuts.cols, COLS) - j);
-        part = terms_of(&part, gemm_cut(all->p.k, d, cuts.depth, TERMS),
-                        gemm_cut(all->p.k, d + 1, cuts.depth, TERMS));
+        part = gemm_terms_of(&part, gemm_cut(all->p.k, d, cuts.depth, TERMS),
+                             gemm_cut(all->p.k, d + 1, cuts.depth, TERMS));
         if (piece > 0)
             between.f(between.ctx);
         gemm_compute(&part, by);
@@ -369,9 +370,9 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
     if (between.f)
         cuts = gw_gemm_pieces(&all.p, gemm_plan.piece);
     if (gw_gemm_cuts_pieces(cuts) > 1)
-        compute_pieces(&all, cuts);
+        gemm_compute_pieces(&all, cuts);
     else
-        gemm_compute(&all, choose_way(&all.p, false));
+        gemm_compute(&all, gemm_choose_way(&all.p, false));
 }
 
 gw_err gw_gemm_check(void) {

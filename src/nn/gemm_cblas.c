@@ -64,20 +64,20 @@ static void gemm_cblas_mend(char **argv) {
 }
 
 /* openblas_get_config() begins "OpenBLAS 0.3.21 NO_LAPACKE ...": its first two words. */
-static int version_length(const char *config) {
+static int gemm_cblas_version_length(const char *config) {
     const char *space = strchr(config, ' ');
     return (int)(space ? strcspn(space + 1, " ") + (size_t)(space + 1 - config) : strlen(config));
 }
 
-static void name_openblas(const gw_openblas_facts *f, char *out, size_t cap) {
+static void gemm_cblas_name_openblas(const gw_openblas_facts *f, char *out, size_t cap) {
     const char *config = gemm_cblas_ask("openblas_get_config");
     if (!config)
         config = "OpenBLAS";
-    snprintf(out, cap, "%.*s (%s%s%s)", version_length(config), config, f->core,
+    snprintf(out, cap, "%.*s (%s%s%s)", gemm_cblas_version_length(config), config, f->core,
              f->mended_from ? ", mended from " : "", f->mended_from ? f->mended_from : "");
 }
 
-static void name_other(char *out, size_t cap) {
+static void gemm_cblas_name_other(char *out, size_t cap) {
     void (*mkl_version)(char *, int) =
         (void (*)(char *, int))gemm_cblas_find("MKL_Get_Version_String");
     const char *blis = gemm_cblas_ask("bli_info_get_version_str");
@@ -97,7 +97,7 @@ static void name_other(char *out, size_t cap) {
 
 /* gw_gemm's own threads call the library, so its threads would only compete with them. OpenBLAS
  * starts threads when it is loaded, and they spin for a while: this ends them. */
-static void keep_to_one_thread(void) {
+static void gemm_cblas_keep_to_one_thread(void) {
     void (*openblas)(int) = (void (*)(int))gemm_cblas_find("openblas_set_num_threads");
     int (*end_threads)(void) = (int (*)(void))gemm_cblas_find("blas_thread_shutdown_");
     void (*mkl)(int) = (void (*)(int))gemm_cblas_find("MKL_Set_Num_Threads");
@@ -131,11 +131,11 @@ static void gemm_cblas_setup(gw_gemm_identity *id) {
     gw_openblas_facts f = gemm_cblas_gather();
     const char *core_type;
     gw_openblas_verdict verdict = gw_openblas_judge(&f, &core_type);
-    keep_to_one_thread();
+    gemm_cblas_keep_to_one_thread();
     if (f.core)
-        name_openblas(&f, id->library, sizeof id->library);
+        gemm_cblas_name_openblas(&f, id->library, sizeof id->library);
     else
-        name_other(id->library, sizeof id->library);
+        gemm_cblas_name_other(id->library, sizeof id->library);
     gemm_cblas_warn(&f, verdict, core_type, id->warning, sizeof id->warning);
 }
 

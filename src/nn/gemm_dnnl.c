@@ -19,7 +19,7 @@ static bool gemm_dnnl_holds(dnnl_cpu_isa_t set, dnnl_cpu_isa_t part) {
 }
 
 /* The highest level that this source knows; later releases of oneDNN have more. */
-static const char *isa_name(dnnl_cpu_isa_t isa) {
+static const char *gemm_dnnl_isa_name(dnnl_cpu_isa_t isa) {
     static const struct {
         dnnl_cpu_isa_t isa;
         const char *name;
@@ -48,12 +48,12 @@ static void gemm_dnnl_judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
         snprintf(warning, cap,
                  "this CPU has no AVX2, so oneDNN's products run on %s kernels, several times "
                  "slower than on current CPUs: choose another host if there is one",
-                 isa_name(isa));
+                 gemm_dnnl_isa_name(isa));
     else if (!gemm_dnnl_holds(isa, avx512 ? dnnl_cpu_isa_avx512_core : dnnl_cpu_isa_avx2))
         snprintf(warning, cap,
                  "oneDNN is held to %s kernels though this CPU has %s: unset ONEDNN_MAX_CPU_ISA "
                  "(or DNNL_MAX_CPU_ISA)",
-                 isa_name(isa), avx512 ? "AVX-512" : "AVX2");
+                 gemm_dnnl_isa_name(isa), avx512 ? "AVX-512" : "AVX2");
 #else
     (void)isa, (void)warning, (void)cap; /* oneDNN names kernel sets on x86-64 only */
 #endif
@@ -63,7 +63,7 @@ static void gemm_dnnl_setup(gw_gemm_identity *id) {
     const dnnl_version_t *v = dnnl_version();
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     snprintf(id->library, sizeof id->library, "oneDNN %d.%d.%d (%s)", v->major, v->minor, v->patch,
-             isa_name(isa));
+             gemm_dnnl_isa_name(isa));
     gemm_dnnl_judge(isa, id->warning, sizeof id->warning);
 }
 

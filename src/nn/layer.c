@@ -12,14 +12,15 @@ enum { LINE = 16 };
 
 /* y = f(y + b) on rows of `cols`, one function a transfer so that each inner loop is one formula.
  */
-GW_CLONES static void finish_linear(float *restrict y, const float *restrict b, int rows,
-                                    int cols) {
+GW_CLONES static void layer_finish_linear(float *restrict y, const float *restrict b, int rows,
+                                          int cols) {
     for (int i = 0; i < rows; i++, y += cols)
         for (int j = 0; j < cols; j++)
             y[j] += b[j];
 }
 
-GW_CLONES static void finish_relu(float *restrict y, const float *restrict b, int rows, int cols) {
+GW_CLONES static void layer_finish_relu(float *restrict y, const float *restrict b, int rows,
+                                        int cols) {
     for (int i = 0; i < rows; i++, y += cols)
         for (int j = 0; j < cols; j++) {
             float z = y[j] + b[j];
@@ -27,14 +28,15 @@ GW_CLONES static void finish_relu(float *restrict y, const float *restrict b, in
         }
 }
 
-GW_CLONES static void finish_sigmoid(float *restrict y, const float *restrict b, int rows,
-                                     int cols) {
+GW_CLONES static void layer_finish_sigmoid(float *restrict y, const float *restrict b, int rows,
+                                           int cols) {
     for (int i = 0; i < rows; i++, y += cols)
         for (int j = 0; j < cols; j++)
             y[j] = gw_sigmoidf(y[j] + b[j]);
 }
 
-GW_CLONES static void finish_tanh(float *restrict y, const float *restrict b, int rows, int cols) {
+GW_CLONES static void layer_finish_tanh(float *restrict y, const float *restrict b, int rows,
+                                        int cols) {
     for (int i = 0; i < rows; i++, y += cols)
         for (int j = 0; j < cols; j++)
             y[j] = gw_tanhf(y[j] + b[j]);
@@ -42,15 +44,15 @@ GW_CLONES static void finish_tanh(float *restrict y, const float *restrict b, in
 
 /* dz = dy * f'(z) in place, f' being a function of y, and db = column sums of dz, on `cols` of the
  * `ld` columns. */
-GW_CLONES static void start_linear(float *restrict db, const float *restrict dy, int rows, int cols,
-                                   size_t ld) {
+GW_CLONES static void layer_start_linear(float *restrict db, const float *restrict dy, int rows,
+                                         int cols, size_t ld) {
     for (int i = 0; i < rows; i++, dy += ld)
         for (int j = 0; j < cols; j++)
             db[j] += dy[j];
 }
 
-GW_CLONES static void start_relu(float *restrict db, float *restrict dy, const float *restrict y,
-                                 int rows, int cols, size_t ld) {
+GW_CLONES static void layer_start_relu(float *restrict db, float *restrict dy,
+                                       const float *restrict y, int rows, int cols, size_t ld) {
     for (int i = 0; i < rows; i++, dy += ld, y += ld)
         for (int j = 0; j < cols; j++) {
             float dz = y[j] > 0.0f ? dy[j] : 0.0f;
@@ -59,8 +61,8 @@ GW_CLONES static void start_relu(float *restrict db, float *restrict dy, const f
         }
 }
 
-GW_CLONES static void start_sigmoid(float *restrict db, float *restrict dy, const float *restrict y,
-                                    int rows, int cols, size_t ld) {
+GW_CLONES static void layer_start_sigmoid(float *restrict db, float *restrict dy,
+                                          const float *restrict y, int rows, int cols, size_t ld) {
     for (int i = 0; i < rows; i++, dy += ld, y += ld)
         for (int j = 0; j < cols; j++) {
             float dz = dy[j] * y[j] * (1.0f - y[j]);
@@ -69,8 +71,8 @@ GW_CLONES static void start_sigmoid(float *restrict db, float *restrict dy, cons
         }
 }
 
-GW_CLONES static void start_tanh(float *restrict db, float *restrict dy, const float *restrict y,
-                                 int rows, int cols, size_t ld) {
+GW_CLONES static void layer_start_tanh(float *restrict db, float *restrict dy,
+                                       const float *restrict y, int rows, int cols, size_t ld) {
     for (int i = 0; i < rows; i++, dy += ld, y += ld)
         for (int j = 0; j < cols; j++) {
             float dz = dy[j] * (1.0f - y[j] * y[j]);
@@ -85,20 +87,20 @@ int gw_layer_threads(int rows, int cols) {
 
 void gw_layer_finish(gw_transfer transfer, float *y, const float *b, int rows, int cols) {
     switch (transfer) {
-    case GW_TRANSFER_RELU: finish_relu(y, b, rows, cols); break;
-    case GW_TRANSFER_SIGMOID: finish_sigmoid(y, b, rows, cols); break;
-    case GW_TRANSFER_TANH: finish_tanh(y, b, rows, cols); break;
-    case GW_TRANSFER_LINEAR: finish_linear(y, b, rows, cols); break;
+    case GW_TRANSFER_RELU: layer_finish_relu(y, b, rows, cols); break;
+    case GW_TRANSFER_SIGMOID: layer_finish_sigmoid(y, b, rows, cols); break;
+    case GW_TRANSFER_TANH: layer_finish_tanh(y, b, rows, cols); break;
+    case GW_TRANSFER_LINEAR: layer_finish_linear(y, b, rows, cols); break;
     }
 }
 
 void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
                     size_t ld) {
     switch (transfer) {
-    case GW_TRANSFER_RELU: start_relu(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_SIGMOID: start_sigmoid(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_TANH: start_tanh(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_LINEAR: start_linear(db, dy, rows, cols, ld); break;
+    case GW_TRANSFER_RELU: layer_start_relu(db, dy, y, rows, cols, ld); break;
+    case GW_TRANSFER_SIGMOID: layer_start_sigmoid(db, dy, y, rows, cols, ld); break;
+    case GW_TRANSFER_TANH: layer_start_tanh(db, dy, y, rows, cols, ld); break;
+    case GW_TRANSFER_LINEAR: layer_start_linear(db, dy, rows, cols, ld); break;
     }
 }
 

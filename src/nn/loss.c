@@ -15,7 +15,7 @@ GW_CLONES static float loss_exponentials(float *z, int n, float max) {
     return sum;
 }
 
-GW_CLONES static void scale_all(float *z, int n, float by) {
+GW_CLONES static void loss_scale(float *z, int n, float by) {
     for (int j = 0; j < n; j++)
         z[j] *= by;
 }
@@ -28,7 +28,7 @@ static double loss_row(float *z, int label, int classes, float scale, uint8_t *h
     *hit = best == label;
     double margin = (double)z[best] - (double)z[label];
     float sum = loss_exponentials(z, classes, z[best]);
-    scale_all(z, classes, scale / sum);
+    loss_scale(z, classes, scale / sum);
     z[label] -= scale;
     return log((double)sum) + margin;
 }

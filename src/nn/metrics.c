@@ -18,7 +18,7 @@ static double metrics_ratio(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : 0.0;
 }
 
-static gw_class_metrics one_class(const int64_t *confusion, int classes, int c) {
+static gw_class_metrics metrics_one_class(const int64_t *confusion, int classes, int c) {
     int64_t predicted = 0, support = 0;
     for (int j = 0; j < classes; j++) {
         support += confusion[(size_t)c * (size_t)classes + (size_t)j];
@@ -38,7 +38,7 @@ double gw_confusion_metrics(const int64_t *confusion, int classes, gw_class_metr
     int64_t hits = 0;
     *macro = (gw_class_metrics){0};
     for (int c = 0; c < classes; c++) {
-        per_class[c] = one_class(confusion, classes, c);
+        per_class[c] = metrics_one_class(confusion, classes, c);
         macro->precision += per_class[c].precision / classes;
         macro->recall += per_class[c].recall / classes;
         macro->f1 += per_class[c].f1 / classes;

@@ -116,7 +116,7 @@ gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch) {
     return GW_OK;
 }
 
-static void free_arenas(gw_model *m) {
+static void model_free_arenas(gw_model *m) {
     if (m->lent)
         return;
     free(m->params);
@@ -126,7 +126,7 @@ static void free_arenas(gw_model *m) {
 void gw_model_close(gw_model *m) {
     if (!m)
         return;
-    free_arenas(m);
+    model_free_arenas(m);
     free(m->input);
     for (int l = 0; l < m->n_layers; l++)
         free(m->outputs[l]);
@@ -166,7 +166,7 @@ size_t gw_model_size(const gw_model *m) {
 }
 
 void gw_model_lend(gw_model *m, float *params, float *grads) {
-    free_arenas(m);
+    model_free_arenas(m);
     m->params = params;
     m->grads = grads;
     m->lent = true;

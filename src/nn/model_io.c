@@ -12,7 +12,7 @@
 enum { VERSION = 1 };
 
 /* A file's header of the model; fixed widths, whatever an enum's size. */
-static gw_err spec_fields(gw_io *io, gw_model_spec *spec, const char *where) {
+static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const char *where) {
     int32_t shape[5] = {spec->inputs, spec->classes, spec->n_hidden, (int32_t)spec->activation,
                         (int32_t)spec->init};
     GW_TRY(gw_io_field(io, "shape", shape, sizeof shape));
@@ -36,12 +36,12 @@ static gw_err spec_fields(gw_io *io, gw_model_spec *spec, const char *where) {
 
 /* Save *m or, loading, make it. `file_bytes` limits what a file may claim before memory is
  * allocated for it. */
-static gw_err model_fields(gw_io *io, gw_model **m, const float *params, int max_batch,
-                           const char *where, size_t file_bytes) {
+static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int max_batch,
+                              const char *where, size_t file_bytes) {
     gw_model_spec spec = {0};
     if (!gw_io_loading(io))
         spec = (*m)->spec;
-    GW_TRY(spec_fields(io, &spec, where));
+    GW_TRY(model_io_spec(io, &spec, where));
     if (gw_io_loading(io)) {
         size_t found;
         GW_TRY(gw_model_check(&spec, GW_ERR_INPUT, where, &found));
@@ -58,7 +58,7 @@ gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const
                         uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
     GW_TRY(gw_io_save(&io, dir, name, MAGIC, VERSION));
-    gw_err e = model_fields(io, &m, params, m->max_batch, "", 0);
+    gw_err e = model_io_fields(io, &m, params, m->max_batch, "", 0);
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);
     gw_io_abandon(io);
@@ -80,7 +80,7 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
     gw_io *io = NULL;
     GW_TRY(gw_io_load(&io, path, MAGIC, VERSION, LARGEST_FILE));
     gw_model *m = NULL;
-    gw_err e = model_fields(io, &m, NULL, max_batch, where, (size_t)st.st_size);
+    gw_err e = model_io_fields(io, &m, NULL, max_batch, where, (size_t)st.st_size);
     if (e == GW_OK)
         e = gw_io_close(io);
     else

@@ -15,19 +15,21 @@ struct gw_optimizer {
 
 /* Scale and rate are separate factors if velocity or decay comes between them; plain SGD multiplies
  * them first. Updates are memory-bound, so each pass reads and writes every array once. */
-GW_CLONES static void step_plain(float *restrict p, const float *restrict g, size_t n, float rate) {
+GW_CLONES static void optimizer_step_plain(float *restrict p, const float *restrict g, size_t n,
+                                           float rate) {
     for (size_t i = 0; i < n; i++)
         p[i] -= rate * g[i];
 }
 
-GW_CLONES static void step_decay(float *restrict p, const float *restrict g, size_t n, float lr,
-                                 float scale, float decay) {
+GW_CLONES static void optimizer_step_decay(float *restrict p, const float *restrict g, size_t n,
+                                           float lr, float scale, float decay) {
     for (size_t i = 0; i < n; i++)
         p[i] -= lr * (scale * g[i] + decay * p[i]);
 }
 
-GW_CLONES static void step_momentum(float *restrict p, const float *restrict g, float *restrict v,
-                                    size_t n, float lr, float scale, float decay, float mu) {
+GW_CLONES static void optimizer_step_momentum(float *restrict p, const float *restrict g,
+                                              float *restrict v, size_t n, float lr, float scale,
+                                              float decay, float mu) {
     for (size_t i = 0; i < n; i++) {
         float moved = mu * v[i] + (scale * g[i] + decay * p[i]);
         v[i] = moved;
@@ -73,11 +75,12 @@ static void optimizer_update(gw_optimizer *o, float *param, const float *grad, g
     float *p = param + s.off;
     const float *g = grad + s.off;
     if (o->velocity)
-        step_momentum(p, g, o->velocity + s.off, s.n, lr, scale, o->weight_decay, o->momentum);
+        optimizer_step_momentum(p, g, o->velocity + s.off, s.n, lr, scale, o->weight_decay,
+                                o->momentum);
     else if (o->weight_decay > 0.0f)
-        step_decay(p, g, s.n, lr, scale, o->weight_decay);
+        optimizer_step_decay(p, g, s.n, lr, scale, o->weight_decay);
     else
-        step_plain(p, g, s.n, lr * scale);
+        optimizer_step_plain(p, g, s.n, lr * scale);
 }
 
 int gw_optimizer_threads(size_t n) {
@@ -100,8 +103,8 @@ bool gw_optimizer_lists(const gw_optimizer *o) {
     return !o->velocity && o->weight_decay == 0;
 }
 
-static void update_at(float *restrict p, const uint32_t *restrict at, const float *restrict g,
-                      size_t n, float rate) {
+static void optimizer_update_at(float *restrict p, const uint32_t *restrict at,
+                                const float *restrict g, size_t n, float rate) {
     for (size_t i = 0; i < n; i++)
         p[at[i]] -= rate * g[i];
 }
@@ -111,13 +114,13 @@ void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, c
     int threads = gw_optimizer_threads(n);
     (void)o;
     if (threads == 1) {
-        update_at(param, at, grad, n, lr * scale);
+        optimizer_update_at(param, at, grad, n, lr * scale);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++) {
         gw_span s = gw_span_part((gw_span){0, n}, t, threads);
-        update_at(param, at + s.off, grad + s.off, s.n, lr * scale);
+        optimizer_update_at(param, at + s.off, grad + s.off, s.n, lr * scale);
     }
 }
 

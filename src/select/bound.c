@@ -14,13 +14,13 @@ const char *gw_bound_name(gw_bound_mode mode) {
     return names[mode];
 }
 
-static double transport_of(const gw_bound_parts *p) {
+static double bound_transport(const gw_bound_parts *p) {
     return isnan(p->transport_s) ? 0 : p->transport_s;
 }
 
 /* Wire, codec and transport by the floats of each part. What the core does for a part, it does
  * while the part is on its way: the bound is no later for a codec whose first bytes leave early. */
-static int cut(const gw_bound_parts *p, bool sharded, gw_walk_part *part) {
+static int bound_cut(const gw_bound_parts *p, bool sharded, gw_walk_part *part) {
     const gw_span *last = &p->layers[p->n_layers - 1];
     size_t n = gw_span_end(*last);
     bool layers = sharded || p->bucket == 0;
@@ -31,21 +31,21 @@ static int cut(const gw_bound_parts *p, bool sharded, gw_walk_part *part) {
         gw_span s = layers ? p->layers[count - 1 - i] : gw_buckets_span(&buckets, i);
         double share = (double)s.n / (double)n, wire_s = p->wire_s * share;
         part[i] = (gw_walk_part){.span = s,
-                                 .beside_s = (p->codec_s + transport_of(p)) * share,
+                                 .beside_s = (p->codec_s + bound_transport(p)) * share,
                                  .wire_s = sharded ? wire_s / 2 : wire_s,
                                  .gather_s = sharded ? wire_s / 2 : 0};
     }
     return count;
 }
 
-static double walk(const gw_bound_parts *p, gw_bound_mode mode) {
+static double bound_walk(const gw_bound_parts *p, gw_bound_mode mode) {
     static _Thread_local gw_walk_part part[GW_FORECAST_PARTS];
     bool sharded = mode == GW_BOUND_SHARDED;
     gw_walk w = {.local = p->local,
                  .layers = p->layers,
                  .n_layers = p->n_layers,
                  .parts = part,
-                 .n_parts = cut(p, sharded, part),
+                 .n_parts = bound_cut(p, sharded, part),
                  .lazy = mode != GW_BOUND_EAGER,
                  .priority = mode == GW_BOUND_PRIORITY,
                  .gathers = sharded};
@@ -58,8 +58,8 @@ double gw_bound_step(const gw_bound_parts *p, gw_bound_mode mode) {
     double computation_s = gw_bound_computation(&mine);
     switch (mode) {
     case GW_BOUND_BLOCKING: return computation_s + p->wire_s;
-    case GW_BOUND_DELAYED: return fmax(computation_s + transport_of(p), p->wire_s);
-    default: return walk(&mine, mode);
+    case GW_BOUND_DELAYED: return fmax(computation_s + bound_transport(p), p->wire_s);
+    default: return bound_walk(&mine, mode);
     }
 }
 

@@ -16,26 +16,27 @@ enum { WARMUP = 1, LEAST = 3, MOST = 51 };
 
 /* ---- modes ---- */
 
-static bool named(const gw_session *s, const char *name) {
+static bool bound_named(const gw_session *s, const char *name) {
     return strcmp(s->strategy.ops->head.name, name) == 0;
 }
 
-static bool by_priority(const gw_session *s) {
-    return named(s, "iallreduce") &&
+static bool bound_by_priority(const gw_session *s) {
+    return bound_named(s, "iallreduce") &&
            strcmp(gw_args_text(s->strategy.args, "order"), "priority") == 0;
 }
 
 gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) {
-    bool buckets = named(s, "iallreduce") || named(s, "sparse");
-    if (named(s, "allreduce") || named(s, "powersgd") || (named(s, "sharded") && !lazy))
+    bool buckets = bound_named(s, "iallreduce") || bound_named(s, "sparse");
+    if (bound_named(s, "allreduce") || bound_named(s, "powersgd") ||
+        (bound_named(s, "sharded") && !lazy))
         *mode = GW_BOUND_BLOCKING;
     else if (buckets && !lazy)
         *mode = GW_BOUND_EAGER;
     else if (buckets)
-        *mode = by_priority(s) ? GW_BOUND_PRIORITY : GW_BOUND_LAZY;
-    else if (named(s, "sharded"))
+        *mode = bound_by_priority(s) ? GW_BOUND_PRIORITY : GW_BOUND_LAZY;
+    else if (bound_named(s, "sharded"))
         *mode = GW_BOUND_SHARDED;
-    else if (named(s, "delayed"))
+    else if (bound_named(s, "delayed"))
         *mode = GW_BOUND_DELAYED;
     else
         return gw_fail(GW_ERR_UNSUPPORTED,
@@ -46,7 +47,7 @@ gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) 
 }
 
 size_t gw_bound_bucket(const gw_session *s) {
-    bool cuts = named(s, "iallreduce") || named(s, "delayed");
+    bool cuts = bound_named(s, "iallreduce") || bound_named(s, "delayed");
     return cuts ? gw_args_bytes(s->strategy.args, "bucket") / sizeof(float) : 0;
 }
 
@@ -59,7 +60,7 @@ typedef struct exchange {
 } exchange;
 
 /* As a blocking step has it, but nothing is computed. */
-static gw_err exchange_once(exchange *x) {
+static gw_err bound_exchange_once(exchange *x) {
     gw_stepper *t = x->r->stepper;
     gw_session *s = t->session;
     const gw_model *m = t->model;
@@ -80,7 +81,7 @@ static gw_err exchange_once(exchange *x) {
     return gw_session_settle(s);
 }
 
-static gw_err time_once(exchange *x, gw_batch_cost *cost) {
+static gw_err bound_time_once(exchange *x, gw_batch_cost *cost) {
     gw_session *s = x->r->stepper->session;
     gw_session_begin(s, 1);
     float *sums = gw_session_sums(s);
@@ -88,17 +89,17 @@ static gw_err time_once(exchange *x, gw_batch_cost *cost) {
            gw_model_size(x->r->stepper->model) * sizeof *x->gradient);
     GW_TRY(gw_barrier(x->r->comm));
     gw_ledger_begin();
-    gw_err e = exchange_once(x);
+    gw_err e = bound_exchange_once(x);
     gw_ledger_end(cost);
     return e;
 }
 
-static gw_err time_exchange(exchange *x, gw_bound_run *out) {
+static gw_err bound_time_exchange(exchange *x, gw_bound_run *out) {
     double wall[MOST], codec[MOST], spent = 0, start = MPI_Wtime();
     int n = 0;
     for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
         gw_batch_cost c;
-        GW_TRY(time_once(x, &c));
+        GW_TRY(bound_time_once(x, &c));
         double s[] = {c.wall_s, c.phase_s[GW_PHASE_ENCODE] + c.phase_s[GW_PHASE_DECODE],
                       MPI_Wtime() - start};
         GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 3, MPI_DOUBLE, MPI_MAX, x->r->comm));
@@ -116,12 +117,12 @@ static gw_err time_exchange(exchange *x, gw_bound_run *out) {
 
 /* ---- all parts ---- */
 
-static gw_err put_together(exchange *x, bool oversubscribed, gw_bound_run *out) {
+static gw_err bound_put_together(exchange *x, bool oversubscribed, gw_bound_run *out) {
     const gw_rehearsal *r = x->r;
     double byte_s, size = (double)gw_model_size(r->stepper->model);
     int ranks;
     GW_MPI(MPI_Comm_size(r->comm, &ranks));
-    GW_TRY(time_exchange(x, out));
+    GW_TRY(bound_time_exchange(x, out));
     GW_TRY(gw_transport_byte(oversubscribed, r->comm, &byte_s));
     double mean[2] = {out->wire_bytes / ranks, (double)x->owned / size / ranks};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, r->comm));
@@ -132,8 +133,8 @@ static gw_err put_together(exchange *x, bool oversubscribed, gw_bound_run *out) 
     return GW_OK;
 }
 
-static gw_err measure(gw_bound_run *out, const gw_rehearsal *r, float *params, float *gradient,
-                      bool oversubscribed, bool *own) {
+static gw_err bound_measure_parts(gw_bound_run *out, const gw_rehearsal *r, float *params,
+                                  float *gradient, bool oversubscribed, bool *own) {
     gw_stepper *t = r->stepper;
     gw_guard *guard = t->guard;
     exchange x = {.r = r, .gradient = gradient};
@@ -141,7 +142,7 @@ static gw_err measure(gw_bound_run *out, const gw_rehearsal *r, float *params, f
     gw_err e = gw_survey_step(r, params, gradient, &out->parts.local);
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     if (e == GW_OK) {
-        e = put_together(&x, oversubscribed, out);
+        e = bound_put_together(&x, oversubscribed, out);
         *own = e != GW_OK;
     }
     t->guard = guard;
@@ -164,7 +165,7 @@ gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubsc
         e = gw_snapshot_take(&before, t);
     e = gw_agree(r->comm, e);
     if (e == GW_OK)
-        e = measure(out, r, params, gradient, oversubscribed, own);
+        e = bound_measure_parts(out, r, params, gradient, oversubscribed, own);
     if (e == GW_OK)
         e = gw_agree(r->comm, gw_snapshot_put(&before, t));
     out->measured = e == GW_OK;

@@ -32,7 +32,7 @@ const gw_chooser_known *gw_chooser_known_of(const gw_strategy *s) {
 }
 
 /* What the cost model can tell nothing of. */
-static gw_err check_known(const gw_chooser *a) {
+static gw_err chooser_check_known(const gw_chooser *a) {
     const char *feedback = a->config->feedback, *who = a->named ? "--forecast" : "--compress auto";
     const char *instead = a->named ? "remove --forecast" : "name a codec";
     if (!gw_chooser_known_of(a->strategy))
@@ -51,7 +51,7 @@ const gw_spec *gw_chooser_named(const gw_chooser *a) {
     return gw_args_spec(a->strategy->args, "algo");
 }
 
-static gw_err read_lists(gw_chooser *a, const gw_args *args) {
+static gw_err chooser_read_lists(gw_chooser *a, const gw_args *args) {
     const gw_spec *algos = gw_args_spec(args, "algos");
     a->budget_s = gw_args_real(args, "budget");
     a->margin = gw_args_real(args, "margin");
@@ -68,7 +68,7 @@ static gw_err read_lists(gw_chooser *a, const gw_args *args) {
 }
 
 /* The strategy's own, or the session's, or those listed, or all that are no choice themselves. */
-static gw_err name_algos(gw_chooser *a) {
+static gw_err chooser_name_algos(gw_chooser *a) {
     size_t most = GW_SPEC_ITEMS;
     for (const gw_entry *const *e = gw_algos.entries; *e; e++)
         most++;
@@ -87,7 +87,7 @@ static gw_err name_algos(gw_chooser *a) {
 
 /* Encodings that drop most values are gathered, unless somebody asked for another way: summed on
  * the way they would be thinned out again at every hop. */
-static bool fits(const gw_chooser *a, const gw_codec *codec, const gw_algo *algo) {
+static bool chooser_fits(const gw_chooser *a, const gw_codec *codec, const gw_algo *algo) {
     bool free_choice = !gw_chooser_named(a) && !a->algos;
     return !(codec->caps & GW_CODEC_SPARSE) || !free_choice || algo->ops->caps & GW_ALGO_ONCE;
 }
@@ -98,7 +98,7 @@ gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_s
     bool fit = false;
     gw_err e = gw_algo_open(&algo, spec, codec);
     if (e == GW_OK) {
-        fit = fits(a, codec, &algo);
+        fit = chooser_fits(a, codec, &algo);
         e = gw_strategy_check(a->strategy, &algo, codec);
         gw_algo_close(&algo);
     }
@@ -106,7 +106,7 @@ gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_s
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
-static gw_err check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
+static gw_err chooser_check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
     gw_mix mix;
     GW_TRY(gw_mix_single(&mix, spec, a->config->wire_check));
     gw_err e = GW_OK;
@@ -119,12 +119,12 @@ static gw_err check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
     return e;
 }
 
-static gw_err read_all(gw_chooser *a, const gw_args *args) {
+static gw_err chooser_read_all(gw_chooser *a, const gw_args *args) {
     bool any = false;
-    GW_TRY(read_lists(a, args));
-    GW_TRY(name_algos(a));
+    GW_TRY(chooser_read_lists(a, args));
+    GW_TRY(chooser_name_algos(a));
     for (int i = 0; i < a->n_codecs; i++)
-        GW_TRY(check_codec(a, &a->codec[i], &any));
+        GW_TRY(chooser_check_codec(a, &a->codec[i], &any));
     if (any)
         return GW_OK;
     char last[512];
@@ -152,17 +152,17 @@ gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_con
     a->named = codecs > 0;
     a->measured_s = NAN;
     a->chosen = a->plain = -1;
-    GW_TRY(check_known(a));
+    GW_TRY(chooser_check_known(a));
     if (!a->named && !args)
         GW_TRY(gw_args_of(&a->args, opts, "auto", c->compress->parts));
     if (!a->named)
-        return read_all(a, args ? args : a->args);
+        return chooser_read_all(a, args ? args : a->args);
     a->budget_s = 1; /* one way is measured, so little time does */
     a->codec[a->n_codecs++] = *c->compress->parts;
-    return name_algos(a);
+    return chooser_name_algos(a);
 }
 
-static gw_err retake(gw_chooser *a, const char *codec, const char *algo) {
+static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo) {
     for (int i = 0; i < a->n; i++) {
         const gw_candidate *c = &a->candidate[i];
         if (strcmp(c->codec, codec) != 0 || strcmp(c->algo, algo) != 0)
@@ -198,7 +198,7 @@ gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
     if (a->named || job->check)
         return GW_OK;
     if (job->codec)
-        GW_TRY(retake(a, job->codec, job->algo));
+        GW_TRY(chooser_retake(a, job->codec, job->algo));
     const gw_candidate *c = &a->candidate[a->chosen];
     a->session->note = a->why;
     return gw_agree(job->rehearsal.comm, chooser_bind(a, c, a->session));

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 
-static json_t *curve(const gw_curve *c) {
+static json_t *chooser_json_curve(const gw_curve *c) {
     if (c->n == 0)
         return json_null();
     json_t *points = json_array();
@@ -14,38 +14,39 @@ static json_t *curve(const gw_curve *c) {
                      gw_curve_beta(c), "points", points);
 }
 
-static json_t *codings(const double x[GW_CODINGS]) {
+static json_t *chooser_json_codings(const double x[GW_CODINGS]) {
     return json_pack("{s:f, s:f, s:f, s:f, s:f}", "encode", x[GW_CODING_ENCODE], "adopt",
                      x[GW_CODING_ADOPT], "add", x[GW_CODING_ADD], "set", x[GW_CODING_SET], "sum",
                      x[GW_CODING_SUM]);
 }
 
-static json_t *algorithms(const gw_chooser *a) {
+static json_t *chooser_json_algorithms(const gw_chooser *a) {
     json_t *all = json_array();
     for (int i = 0; i < a->n_algos; i++) {
         const gw_algo_survey *s = &a->algo[i];
-        json_array_append_new(all,
-                              json_pack("{s:s, s:o, s:o, s:b, s:o, s:f}", "algorithm", s->spec.text,
-                                        "exact", curve(&s->exact), "coded", curve(&s->coded),
-                                        "summed_by_mpi", s->summed, "floats_coded_per_float",
-                                        codings(s->work), "chunks_per_float", s->chunks));
+        json_array_append_new(
+            all, json_pack("{s:s, s:o, s:o, s:b, s:o, s:f}", "algorithm", s->spec.text, "exact",
+                           chooser_json_curve(&s->exact), "coded", chooser_json_curve(&s->coded),
+                           "summed_by_mpi", s->summed, "floats_coded_per_float",
+                           chooser_json_codings(s->work), "chunks_per_float", s->chunks));
     }
     return all;
 }
 
-static json_t *candidate(const gw_candidate *c) {
+static json_t *chooser_json_candidate(const gw_candidate *c) {
     const gw_forecast *f = &c->forecast;
     return json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "codec", c->codec,
                      "algorithm", c->algo, "error_feedback", c->feedback, "step_s", f->step_s,
                      "local_s", f->local_s, "codec_s", f->codec_s, "exposed_s", f->exposed_s,
                      "wire_bytes", f->sent, "bytes_per_float", c->way.bytes, "seconds_per_float",
-                     codings(c->way.price), "measured_step_s", gw_json_number(c->measured_s));
+                     chooser_json_codings(c->way.price), "measured_step_s",
+                     gw_json_number(c->measured_s));
 }
 
 json_t *gw_chooser_json(const gw_chooser *a) {
     json_t *all = json_array();
     for (int i = 0; i < a->n; i++)
-        json_array_append_new(all, candidate(&a->candidate[i]));
+        json_array_append_new(all, chooser_json_candidate(&a->candidate[i]));
     const gw_candidate *c = &a->candidate[a->chosen];
     const gw_forecast *f = &c->forecast;
     return json_pack(
@@ -60,5 +61,5 @@ json_t *gw_chooser_json(const gw_chooser *a) {
         gw_json_number(a->measured_s), "ratio", gw_json_number(f->step_s / a->measured_s), "ranks",
         a->ranks, "nodes", a->nodes, "local", "data_s", a->local.data_s, "forward_s",
         a->local.forward_s, "backward_s", a->local.backward_s, "update_s", a->local.update_s,
-        "other_s", a->local.other_s, "algorithms", algorithms(a), "candidates", all);
+        "other_s", a->local.other_s, "algorithms", chooser_json_algorithms(a), "candidates", all);
 }

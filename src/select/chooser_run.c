@@ -14,7 +14,7 @@
 
 /* ---- the step's shape ---- */
 
-static gw_err shape_parts(gw_chooser *a, gw_shape *shape, size_t n, gw_span **parts) {
+static gw_err chooser_shape_parts(gw_chooser *a, gw_shape *shape, size_t n, gw_span **parts) {
     const gw_chooser_known *known = gw_chooser_known_of(a->strategy);
     bool split = known->parts == GW_CHOOSER_WHOLE && shape->lazy;
     gw_chooser_pattern p = split ? GW_CHOOSER_LAYERS : known->parts;
@@ -35,7 +35,7 @@ static gw_err shape_parts(gw_chooser *a, gw_shape *shape, size_t n, gw_span **pa
     return GW_OK;
 }
 
-static size_t longest_part(const gw_shape *shape) {
+static size_t chooser_longest_part(const gw_shape *shape) {
     size_t most = 0;
     for (int i = 0; i < shape->n_parts; i++)
         most = shape->parts[i].n > most ? shape->parts[i].n : most;
@@ -45,7 +45,7 @@ static size_t longest_part(const gw_shape *shape) {
 /* ---- candidates ---- */
 
 /* Floats of a codec's calls when the algorithm reduces a span of n. */
-static size_t call_of(const gw_algo_survey *s, size_t n) {
+static size_t chooser_call(const gw_algo_survey *s, size_t n) {
     double each = s->chunk > 0 ? s->chunk : s->part * (double)n;
     return each >= (double)n ? n : each < 1 ? 1 : (size_t)each;
 }
@@ -53,7 +53,7 @@ static size_t call_of(const gw_algo_survey *s, size_t n) {
 enum { MOST_PRICES = 8 };
 
 /* Prices are measured for the sizes in use; those within a third of each other share one. */
-static int price_for(gw_codec_price *price, int *n_prices, size_t call) {
+static int chooser_price_for(gw_codec_price *price, int *n_prices, size_t call) {
     int nearest = -1;
     double least = INFINITY;
     for (int i = 0; i < *n_prices; i++) {
@@ -69,8 +69,8 @@ static int price_for(gw_codec_price *price, int *n_prices, size_t call) {
     return (*n_prices)++;
 }
 
-static gw_way way_of(const gw_algo_survey *s, const gw_codec *codec, const gw_codec_price *price,
-                     size_t n) {
+static gw_way chooser_way(const gw_algo_survey *s, const gw_codec *codec,
+                          const gw_codec_price *price, size_t n) {
     gw_way way = {.exact = s->exact};
     if (codec->caps & GW_CODEC_IDENTITY) {
         way.messages = s->exact;
@@ -89,7 +89,7 @@ static gw_way way_of(const gw_algo_survey *s, const gw_codec *codec, const gw_co
     return way;
 }
 
-static bool carries(const gw_algo_survey *s, const gw_codec *codec) {
+static bool chooser_carries(const gw_algo_survey *s, const gw_codec *codec) {
     return codec->caps & GW_CODEC_IDENTITY ? s->exact.n > 0 : s->coded.n > 0;
 }
 
@@ -101,7 +101,7 @@ typedef struct run {
     bool check; /* only count the candidates */
 } run;
 
-static gw_err count_candidates(const run *r, const gw_codec *codec) {
+static gw_err chooser_count_candidates(const run *r, const gw_codec *codec) {
     for (int i = 0; i < r->a->n_algos; i++) {
         bool ok;
         GW_TRY(gw_chooser_combine(r->a, codec, &r->a->algo[i].spec, &ok));
@@ -110,18 +110,18 @@ static gw_err count_candidates(const run *r, const gw_codec *codec) {
     return GW_OK;
 }
 
-static gw_err add_candidates(const run *r, gw_codec *codec, int nth) {
+static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     gw_chooser *a = r->a;
     gw_codec_price price[MOST_PRICES];
     int n_prices = 0, which[GW_CHOOSER_MOST], of[GW_CHOOSER_MOST], found = 0;
-    size_t longest = longest_part(r->shape);
+    size_t longest = chooser_longest_part(r->shape);
     for (int i = 0; i < a->n_algos && a->n + found < GW_CHOOSER_MOST; i++) {
         bool ok;
         GW_TRY(gw_chooser_combine(a, codec, &a->algo[i].spec, &ok));
-        if (!ok || !carries(&a->algo[i], codec))
+        if (!ok || !chooser_carries(&a->algo[i], codec))
             continue;
         of[found] = i;
-        which[found++] = price_for(price, &n_prices, call_of(&a->algo[i], longest));
+        which[found++] = chooser_price_for(price, &n_prices, chooser_call(&a->algo[i], longest));
     }
     bool feedback = gw_residuals_kept(a->config->feedback, codec->caps);
     if (!(codec->caps & GW_CODEC_IDENTITY))
@@ -134,13 +134,13 @@ static gw_err add_candidates(const run *r, gw_codec *codec, int nth) {
                             .feedback = feedback,
                             .plain = codec->ops->caps & GW_CODEC_IDENTITY,
                             .measured_s = NAN};
-        c->way = way_of(algo, codec, &price[which[k]], longest);
+        c->way = chooser_way(algo, codec, &price[which[k]], longest);
         c->forecast = gw_forecast_step(r->shape, &c->way);
     }
     return GW_OK;
 }
 
-static gw_err one_codec(const run *r, int nth, bool momentum) {
+static gw_err chooser_one_codec(const run *r, int nth, bool momentum) {
     gw_mix mix;
     gw_codec *codec = mix.codec;
     const gw_chooser *a = r->a;
@@ -150,20 +150,20 @@ static gw_err one_codec(const run *r, int nth, bool momentum) {
     if (e == GW_OK && !loses)
         e = gw_codec_join(codec, a->ranks);
     if (e == GW_OK && !loses)
-        e = r->check ? count_candidates(r, codec) : add_candidates(r, codec, nth);
+        e = r->check ? chooser_count_candidates(r, codec) : chooser_add_candidates(r, codec, nth);
     gw_mix_close(&mix);
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* too many ranks for it: on all alike */
 }
 
 /* ---- choosing ---- */
 
-static int shorter_first(const void *a, const void *b) {
+static int chooser_shorter_first(const void *a, const void *b) {
     double x = ((const gw_candidate *)a)->forecast.step_s;
     double y = ((const gw_candidate *)b)->forecast.step_s;
     return (x > y) - (x < y);
 }
 
-static void say(gw_chooser *a) {
+static void chooser_say(gw_chooser *a) {
     const gw_candidate *best = &a->candidate[a->chosen];
     int at = gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms; next",
                            best->codec, best->algo, best->forecast.step_s * 1e3);
@@ -186,7 +186,7 @@ static void say(gw_chooser *a) {
                       "; no gain above %.3g%% by compressing", 100 * a->margin);
 }
 
-static gw_err nothing_left(const gw_chooser *a) {
+static gw_err chooser_nothing_left(const gw_chooser *a) {
     if (a->named)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--forecast: %s cannot be measured apart from a run on these %d ranks: "
@@ -200,10 +200,10 @@ static gw_err nothing_left(const gw_chooser *a) {
 }
 
 /* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
-static gw_err choose(gw_chooser *a, MPI_Comm comm) {
+static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
     double step_s[GW_CHOOSER_MOST];
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
-    qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, shorter_first);
+    qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, chooser_shorter_first);
     for (int i = 0; i < a->n; i++) {
         gw_candidate *c = &a->candidate[i];
         c->codec = a->codec[c->nth_codec].text; /* in this rank's memory */
@@ -214,14 +214,14 @@ static gw_err choose(gw_chooser *a, MPI_Comm comm) {
     }
     a->chosen = gw_forecast_choose(step_s, a->n, a->plain, a->margin);
     if (a->chosen < 0)
-        return nothing_left(a);
+        return chooser_nothing_left(a);
     if (!a->named)
-        say(a);
+        chooser_say(a);
     return GW_OK;
 }
 
 /* hier on one node is shm. */
-static void drop_doubles(gw_chooser *a) {
+static void chooser_drop_doubles(gw_chooser *a) {
     for (int i = 0; i < a->n_algos && a->nodes == 1 && a->n_algos > 1 && !a->algos; i++)
         if (strcmp(a->algo[i].spec.text, "hier") == 0) {
             memmove(&a->algo[i], &a->algo[i + 1], (size_t)(a->n_algos - i - 1) * sizeof *a->algo);
@@ -232,22 +232,22 @@ static void drop_doubles(gw_chooser *a) {
 /* Floats: 32 MiB, above which no cache bends the line any more and memory would be wasted. */
 enum { LONGEST = 8 << 20 };
 
-static gw_err try_codecs(const run *r, const gw_chooser_job *job) {
+static gw_err chooser_try_codecs(const run *r, const gw_chooser_job *job) {
     bool momentum = gw_optimizer_momentum(job->rehearsal.stepper->optimizer);
     for (int i = 0; i < r->a->n_codecs; i++)
-        GW_TRY(one_codec(r, i, momentum));
+        GW_TRY(chooser_one_codec(r, i, momentum));
     return GW_OK;
 }
 
-static gw_err check(gw_chooser *a, const gw_chooser_job *job, const gw_shape *shape) {
+static gw_err chooser_check(gw_chooser *a, const gw_chooser_job *job, const gw_shape *shape) {
     run r = {.a = a, .shape = shape, .comm = job->rehearsal.comm, .check = true};
-    GW_TRY(try_codecs(&r, job));
-    return a->n > 0 ? GW_OK : nothing_left(a);
+    GW_TRY(chooser_try_codecs(&r, job));
+    return a->n > 0 ? GW_OK : chooser_nothing_left(a);
 }
 
-static gw_err measure(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape) {
+static gw_err chooser_measure(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape) {
     MPI_Comm comm = job->rehearsal.comm;
-    size_t n = gw_model_size(job->rehearsal.stepper->model), longest = longest_part(shape);
+    size_t n = gw_model_size(job->rehearsal.stepper->model), longest = chooser_longest_part(shape);
     gw_survey_place place = {.comm = comm,
                              .n = longest < LONGEST ? longest : LONGEST,
                              .seed = job->seed,
@@ -257,8 +257,8 @@ static gw_err measure(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape)
     GW_TRY(gw_survey_step(&job->rehearsal, a->params, a->gradient, &shape->local));
     a->local = shape->local;
     run r = {.a = a, .shape = shape, .comm = comm, .n = n};
-    GW_TRY(try_codecs(&r, job));
-    return choose(a, comm);
+    GW_TRY(chooser_try_codecs(&r, job));
+    return chooser_choose(a, comm);
 }
 
 gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
@@ -268,7 +268,7 @@ gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     gw_span *parts = NULL;
     a->nodes = job->nodes;
     GW_MPI(MPI_Comm_size(comm, &a->ranks));
-    drop_doubles(a);
+    chooser_drop_doubles(a);
     gw_shape shape = {.layers = gw_model_spans(model),
                       .n_layers = gw_model_layers(model),
                       .lazy = job->lazy,
@@ -279,10 +279,10 @@ gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     if (e == GW_OK)
         e = gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate);
     if (e == GW_OK)
-        e = shape_parts(a, &shape, n, &parts);
+        e = chooser_shape_parts(a, &shape, n, &parts);
     e = gw_agree(comm, e);
     if (e == GW_OK)
-        e = job->check ? check(a, job, &shape) : measure(a, job, &shape);
+        e = job->check ? chooser_check(a, job, &shape) : chooser_measure(a, job, &shape);
     free(parts);
     return e;
 }

@@ -9,7 +9,7 @@ typedef struct exchange {
     double messages_s, codec_s, both_s, latency_s;
 } exchange;
 
-static exchange exchange_of(const gw_way *way, size_t n, bool link) {
+static exchange forecast_exchange(const gw_way *way, size_t n, bool link) {
     exchange x = {0};
     if (n == 0)
         return x;
@@ -30,7 +30,7 @@ static exchange exchange_of(const gw_way *way, size_t n, bool link) {
 }
 
 gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link) {
-    exchange x = exchange_of(way, n, link);
+    exchange x = forecast_exchange(way, n, link);
     return (gw_forecast){.step_s = x.both_s,
                          .codec_s = x.codec_s,
                          .exposed_s = x.both_s - x.codec_s,
@@ -39,11 +39,11 @@ gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link) {
 
 /* ---- a step ---- */
 
-static gw_forecast overlapped(const gw_shape *s, const gw_way *way) {
+static gw_forecast forecast_overlapped(const gw_shape *s, const gw_way *way) {
     static _Thread_local gw_walk_part part[GW_FORECAST_PARTS];
     gw_forecast sum = {0};
     for (int i = 0; i < s->n_parts; i++) {
-        exchange x = exchange_of(way, s->parts[i].n, s->link);
+        exchange x = forecast_exchange(way, s->parts[i].n, s->link);
         part[i] = (gw_walk_part){.span = s->parts[i], .before_s = x.codec_s};
         if (s->link) {
             part[i].wire_s = fmax(0, x.messages_s - x.latency_s);
@@ -68,7 +68,7 @@ static gw_forecast overlapped(const gw_shape *s, const gw_way *way) {
 gw_forecast gw_forecast_step(const gw_shape *s, const gw_way *way) {
     gw_forecast f = {0};
     if (s->overlapped) {
-        f = overlapped(s, way);
+        f = forecast_overlapped(s, way);
     } else {
         for (int i = 0; i < s->n_parts; i++) {
             gw_forecast x = gw_forecast_exchange(way, s->parts[i].n, s->link);

@@ -38,13 +38,13 @@ typedef struct survey {
     double price[GW_CODINGS]; /* of the counting codec's own copies at the size at hand, s/float */
 } survey;
 
-static gw_err largest(const survey *s, double *x, int n) {
+static gw_err survey_largest(const survey *s, double *x, int n) {
     return gw_allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, s->place->comm);
 }
 
 /* ---- opening ---- */
 
-static gw_err open_lanes(survey *s) {
+static gw_err survey_open_lanes(survey *s) {
     GW_TRY(gw_codec_open(&s->codec[EXACT], &gw_codec_exact));
     gw_tally_open(&s->codec[OPAQUE], false);
     gw_tally_open(&s->codec[SUMMED], true);
@@ -62,7 +62,7 @@ static gw_err open_lanes(survey *s) {
 }
 
 /* *found: false where this algorithm cannot carry that kind. */
-static gw_err add_probe(survey *s, gw_algo_survey *of, lane_kind kind, bool *found) {
+static gw_err survey_add_probe(survey *s, gw_algo_survey *of, lane_kind kind, bool *found) {
     probe *p = &s->probe[s->timing.n];
     *p = (probe){.of = of,
                  .kind = kind,
@@ -74,15 +74,15 @@ static gw_err add_probe(survey *s, gw_algo_survey *of, lane_kind kind, bool *fou
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
-static gw_err open_probes(survey *s, gw_algo_survey *algo, int n_algos) {
+static gw_err survey_open_probes(survey *s, gw_algo_survey *algo, int n_algos) {
     if (n_algos > MOST_ALGOS)
         return gw_fail(GW_ERR_USAGE, "more than %d algorithms", MOST_ALGOS);
     for (int a = 0; a < n_algos; a++) {
         bool found;
-        GW_TRY(add_probe(s, &algo[a], EXACT, &found));
-        GW_TRY(add_probe(s, &algo[a], OPAQUE, &found));
+        GW_TRY(survey_add_probe(s, &algo[a], EXACT, &found));
+        GW_TRY(survey_add_probe(s, &algo[a], OPAQUE, &found));
         if (!found)
-            GW_TRY(add_probe(s, &algo[a], SUMMED, &found));
+            GW_TRY(survey_add_probe(s, &algo[a], SUMMED, &found));
     }
     return GW_OK;
 }
@@ -91,7 +91,7 @@ static gw_err open_probes(survey *s, gw_algo_survey *algo, int n_algos) {
 
 /* What the counting codec's copies take where nothing is shared: what coding costs on top of that
  * in an exchange, because the data come from another core, belongs to the messages. */
-static gw_err copies(survey *s, size_t n) {
+static gw_err survey_copies(survey *s, size_t n) {
     const gw_codec *c = &s->codec[OPAQUE];
     float *x = s->base[OPAQUE];
     size_t len = n * sizeof *x;
@@ -114,12 +114,12 @@ static gw_err copies(survey *s, size_t n) {
     return GW_OK;
 }
 
-static gw_err time_copies(void *ctx, size_t n) {
+static gw_err survey_time_copies(void *ctx, size_t n) {
     survey *s = ctx;
-    return gw_agree(s->place->comm, copies(s, n));
+    return gw_agree(s->place->comm, survey_copies(s, n));
 }
 
-static gw_err time_one(void *ctx, int i, double *out) {
+static gw_err survey_time_one(void *ctx, int i, double *out) {
     survey *s = ctx;
     probe *p = &s->probe[i];
     gw_tally_reset();
@@ -132,12 +132,12 @@ static gw_err time_one(void *ctx, int i, double *out) {
 }
 
 /* What the algorithm did in its last run: of the largest size in the end. */
-static gw_err keep_counts(survey *s, probe *p, size_t n) {
+static gw_err survey_keep_counts(survey *s, probe *p, size_t n) {
     gw_algo_survey *of = p->of;
     double span = (double)n, chunks = gw_schedule_strands(p->timed.schedule);
     gw_cost cost = gw_algo_cost(&p->algo, s->lane[p->kind], GW_ALLREDUCE, n);
     double sent = (double)cost.bytes / (s->lane[p->kind]->size * sizeof(float) * span);
-    GW_TRY(largest(s, &chunks, 1)); /* a leader of hier has more of them than others */
+    GW_TRY(survey_largest(s, &chunks, 1)); /* a leader of hier has more of them than others */
     if (p->kind == EXACT) {
         of->exact_chunks = chunks > 1 ? chunks / span : 0;
         of->exact_sent = sent;
@@ -147,8 +147,8 @@ static gw_err keep_counts(survey *s, probe *p, size_t n) {
     of->sent = sent;
     of->summed = p->kind == SUMMED;
     double floats = 0, calls = 0;
-    GW_TRY(largest(s, p->tally.floats, GW_CODINGS));
-    GW_TRY(largest(s, p->tally.calls, GW_CODINGS));
+    GW_TRY(survey_largest(s, p->tally.floats, GW_CODINGS));
+    GW_TRY(survey_largest(s, p->tally.calls, GW_CODINGS));
     for (int k = 0; k < GW_CODINGS; k++) {
         of->work[k] = p->tally.floats[k] / span;
         floats += k == GW_CODING_SUM ? 0 : p->tally.floats[k];
@@ -160,7 +160,7 @@ static gw_err keep_counts(survey *s, probe *p, size_t n) {
     return GW_OK;
 }
 
-static gw_err keep_size(void *ctx, size_t n) {
+static gw_err survey_keep_size(void *ctx, size_t n) {
     survey *s = ctx;
     for (int i = 0; i < s->timing.n; i++) {
         probe *p = &s->probe[i];
@@ -169,14 +169,14 @@ static gw_err keep_size(void *ctx, size_t n) {
             continue;
         c->bytes[c->n] = (double)(n * sizeof(float));
         c->time_s[c->n++] = gw_stats_typical(p->timed.times.x, p->timed.times.n);
-        GW_TRY(keep_counts(s, p, n));
+        GW_TRY(survey_keep_counts(s, p, n));
     }
     return GW_OK;
 }
 
 /* ---- all ---- */
 
-static gw_err all_sizes(survey *s) {
+static gw_err survey_all_sizes(survey *s) {
     const gw_survey_place *place = s->place;
     gw_timing_plan plan = {.wanted = wanted,
                            .n_wanted = WANTED,
@@ -185,14 +185,14 @@ static gw_err all_sizes(survey *s) {
                            .least = 3,
                            .most = 51,
                            .hopeless = INFINITY,
-                           .begin = time_copies,
-                           .end = keep_size};
+                           .begin = survey_time_copies,
+                           .end = survey_keep_size};
     s->timing.rounds =
-        (gw_rounds){.comm = place->comm, .seed = place->seed, .once = time_one, .ctx = s};
+        (gw_rounds){.comm = place->comm, .seed = place->seed, .once = survey_time_one, .ctx = s};
     return gw_timing_sizes(&s->timing, &plan);
 }
 
-static void close_all(survey *s) {
+static void survey_close(survey *s) {
     for (int i = 0; i < s->timing.n; i++)
         gw_timed_close(&s->probe[i].timed);
     for (int k = 0; k < LANES; k++) {
@@ -207,14 +207,14 @@ gw_err gw_survey_algos(const gw_survey_place *place, gw_algo_survey *algo, int n
     survey *s = NULL;
     GW_TRY(gw_agree(place->comm, gw_alloc(&s, 1, sizeof *s)));
     s->place = place;
-    gw_err e = open_lanes(s);
+    gw_err e = survey_open_lanes(s);
     if (e == GW_OK)
-        e = gw_agree(place->comm, open_probes(s, algo, n_algos));
+        e = gw_agree(place->comm, survey_open_probes(s, algo, n_algos));
     if (e == GW_OK)
         e = gw_agree(place->comm, gw_alloc(&s->scratch, place->n, sizeof(float)));
     if (e == GW_OK)
-        e = all_sizes(s);
-    close_all(s);
+        e = survey_all_sizes(s);
+    survey_close(s);
     free(s->scratch);
     free(s);
     return e;

@@ -26,16 +26,16 @@ typedef struct bout {
     size_t *len; /* of each part's */
 } bout;
 
-static gw_span part_of(const bout *b, int i) {
+static gw_span survey_part(const bout *b, int i) {
     return gw_span_part((gw_span){0, b->n}, i, b->parts);
 }
 
 /* One coding of all parts. */
-static gw_err pass(bout *b, gw_coding kind) {
+static gw_err survey_pass(bout *b, gw_coding kind) {
     const gw_codec *codec = b->lane->codec;
     for (int i = 0; i < b->parts; i++) {
         char *wire = b->wire + (size_t)i * b->room;
-        gw_span s = part_of(b, i);
+        gw_span s = survey_part(b, i);
         switch (kind) {
         case GW_CODING_ENCODE:
         case GW_CODING_ADOPT:
@@ -56,14 +56,14 @@ static gw_err pass(bout *b, gw_coding kind) {
 }
 
 /* Seconds a float: the typical one of some passes after one that is not counted. */
-static gw_err time_kind(bout *b, gw_coding kind, double *out) {
+static gw_err survey_time_kind(bout *b, gw_coding kind, double *out) {
     double run[MOST_REPEATS], spent = 0;
     int n = -1;
     for (; n < 1 || (n < MOST_REPEATS && spent < ENOUGH_S); n++) {
         memcpy(b->v, b->gradient, b->n * sizeof *b->v);
         b->ticket++;
         double start = MPI_Wtime();
-        GW_TRY(pass(b, kind));
+        GW_TRY(survey_pass(b, kind));
         double took = MPI_Wtime() - start;
         spent += took;
         run[n < 0 ? 0 : n] = took;
@@ -76,7 +76,7 @@ static gw_err time_kind(bout *b, gw_coding kind, double *out) {
     return GW_OK;
 }
 
-static gw_err one_part(bout *b, gw_codec_price *p) {
+static gw_err survey_one_part(bout *b, gw_codec_price *p) {
     size_t part = p->part > 0 && p->part < b->n ? p->part : b->n;
     b->parts = (int)((b->n + part - 1) / part);
     b->room = gw_codec_bound(b->lane->codec, b->n / (size_t)b->parts + 1);
@@ -86,7 +86,7 @@ static gw_err one_part(bout *b, gw_codec_price *p) {
     for (gw_coding k = 0; k < GW_CODINGS; k++) {
         p->price[k] = 0;
         if (k != GW_CODING_SUM || gw_codec_summable(b->lane->codec))
-            GW_TRY(time_kind(b, k, &p->price[k]));
+            GW_TRY(survey_time_kind(b, k, &p->price[k]));
     }
     size_t bytes = 0;
     for (int i = 0; i < b->parts; i++)
@@ -95,11 +95,11 @@ static gw_err one_part(bout *b, gw_codec_price *p) {
     return GW_OK;
 }
 
-static gw_err measure(bout *b, gw_codec_price *price, int n_prices) {
+static gw_err survey_measure(bout *b, gw_codec_price *price, int n_prices) {
     GW_TRY(gw_alloc(&b->v, b->n, sizeof *b->v));
     gw_err e = GW_OK;
     for (int i = 0; i < n_prices && e == GW_OK; i++) {
-        e = one_part(b, &price[i]);
+        e = survey_one_part(b, &price[i]);
         free(b->wire);
         free(b->other);
         free(b->len);
@@ -121,7 +121,7 @@ gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, si
     if (e == GW_OK)
         e = gw_codec_join(codec, ranks);
     if (e == GW_OK)
-        e = measure(&b, price, n_prices);
+        e = survey_measure(&b, price, n_prices);
     free(b.v);
     gw_lane_close(b.lane);
     GW_TRY(gw_agree(comm, e));

@@ -10,7 +10,7 @@
 enum { WARMUP = 2, LEAST = 5, MOST = 99, PHASES = 5 };
 #define ENOUGH_S 0.5
 
-static gw_err one(const gw_rehearsal *r, double phase[PHASES]) {
+static gw_err survey_one_step(const gw_rehearsal *r, double phase[PHASES]) {
     gw_batch_cost cost;
     gw_ledger_begin();
     gw_err e = r->step(r->ctx);
@@ -25,14 +25,14 @@ static gw_err one(const gw_rehearsal *r, double phase[PHASES]) {
 }
 
 /* Steps begin together, as an exchange would make them; each phase is the slowest rank's. */
-static gw_err steps(const gw_rehearsal *r, gw_local *out) {
+static gw_err survey_steps(const gw_rehearsal *r, gw_local *out) {
     double run[PHASES][MOST], spent = 0, typical[PHASES], start = MPI_Wtime();
     int n = 0;
     gw_err e = GW_OK;
     for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
         double phase[PHASES + 1] = {0};
         GW_TRY(gw_barrier(r->comm));
-        e = e == GW_OK ? one(r, phase) : e;
+        e = e == GW_OK ? survey_one_step(r, phase) : e;
         phase[PHASES] = MPI_Wtime() - start; /* meeting, too: on busy cores it takes longest */
         GW_TRY(gw_allreduce(MPI_IN_PLACE, phase, PHASES + 1, MPI_DOUBLE, MPI_MAX, r->comm));
         for (int p = 0; p < PHASES && k >= 0; p++)
@@ -47,7 +47,7 @@ static gw_err steps(const gw_rehearsal *r, gw_local *out) {
     return GW_OK;
 }
 
-static gw_err open_alone(gw_session **out, gw_stepper *t) {
+static gw_err survey_open_alone(gw_session **out, gw_stepper *t) {
     gw_session_setup setup = {.n = gw_model_size(t->model),
                               .layers = gw_model_spans(t->model),
                               .n_layers = gw_model_layers(t->model),
@@ -67,13 +67,13 @@ gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_
     bool lazy = t->lazy;
     size_t bytes = gw_model_size(t->model) * sizeof(float);
     memcpy(params, gw_model_params(t->model), bytes);
-    gw_err e = gw_agree(r->comm, open_alone(&alone, t));
+    gw_err e = gw_agree(r->comm, survey_open_alone(&alone, t));
     if (e == GW_OK) {
         gw_model_lend(t->model, alone->env.param, alone->env.grad);
         t->session = alone;
         t->lazy = false;
         gw_ledger_start();
-        e = steps(r, out);
+        e = survey_steps(r, out);
         memcpy(gradient, alone->env.grad, bytes);
         t->session = session;
         t->lazy = lazy;

@@ -11,7 +11,7 @@ typedef struct state {
 
 /* ---- the passes ---- */
 
-static double floats(const gw_walk *w, int below) {
+static double walk_floats(const gw_walk *w, int below) {
     double sum = 0;
     for (int l = 0; l < w->n_layers; l++)
         sum += (double)w->layers[l].n * (l > 0 ? 1 + below : 1);
@@ -19,16 +19,16 @@ static double floats(const gw_walk *w, int below) {
 }
 
 /* Shares of the backward pass: layer l's own gradient, and what it hands down. */
-static double backward_share(const gw_walk *w, int l, bool down) {
-    return down && l == 0 ? 0 : (double)w->layers[l].n / floats(w, 1);
+static double walk_backward_share(const gw_walk *w, int l, bool down) {
+    return down && l == 0 ? 0 : (double)w->layers[l].n / walk_floats(w, 1);
 }
 
-static double share(const gw_walk *w, int l) {
-    return (double)w->layers[l].n / floats(w, 0);
+static double walk_share(const gw_walk *w, int l) {
+    return (double)w->layers[l].n / walk_floats(w, 0);
 }
 
 /* The parts that are complete once the gradient from `low` on is. */
-static void post(state *s, size_t low) {
+static void walk_post(state *s, size_t low) {
     const gw_walk *w = s->of;
     for (; s->posted < w->n_parts && w->parts[s->posted].span.off >= low; s->posted++) {
         s->now += w->parts[s->posted].before_s;
@@ -37,19 +37,19 @@ static void post(state *s, size_t low) {
     }
 }
 
-static void backward(state *s) {
+static void walk_backward(state *s) {
     const gw_walk *w = s->of;
     for (int l = w->n_layers - 1; l >= 0; l--) {
-        s->now += w->local.backward_s * backward_share(w, l, false);
-        post(s, w->layers[l].off);
-        s->now += w->local.backward_s * backward_share(w, l, true);
+        s->now += w->local.backward_s * walk_backward_share(w, l, false);
+        walk_post(s, w->layers[l].off);
+        s->now += w->local.backward_s * walk_backward_share(w, l, true);
     }
 }
 
 /* ---- the link ---- */
 
 /* Of the parts that are not on their way yet (done < 0) the link's next. */
-static int next(const state *s, bool priority) {
+static int walk_next(const state *s, bool priority) {
     int best = -1;
     for (int i = 0; i < s->posted; i++) {
         if (s->done[i] >= 0)
@@ -66,12 +66,12 @@ static int next(const state *s, bool priority) {
     return best;
 }
 
-static void carry(state *s) {
+static void walk_carry(state *s) {
     const gw_walk *w = s->of;
     for (int i = 0; i < s->posted; i++)
         s->done[i] = -1;
     for (int k = 0; k < s->posted; k++) {
-        int i = next(s, w->priority);
+        int i = walk_next(s, w->priority);
         s->link_free = fmax(s->ready[i], s->link_free) + w->parts[i].wire_s;
         s->done[i] = s->link_free + w->parts[i].latency_s;
     }
@@ -79,60 +79,60 @@ static void carry(state *s) {
 
 /* ---- waiting ---- */
 
-static void wait_until(state *s, double when) {
+static void walk_until(state *s, double when) {
     if (when > s->now) {
         s->waited += when - s->now;
         s->now = when;
     }
 }
 
-static void await(state *s, gw_span need) {
+static void walk_await(state *s, gw_span need) {
     for (int i = 0; i < s->posted; i++)
         if (gw_span_overlap(s->of->parts[i].span, need))
-            wait_until(s, s->done[i]);
+            walk_until(s, s->done[i]);
 }
 
 /* Layer l's shard is there, is updated, and goes out; when it has arrived everywhere. */
-static double publish(state *s, int l) {
+static double walk_publish(state *s, int l) {
     const gw_walk *w = s->of;
     const gw_walk_part *p = &w->parts[w->n_layers - 1 - l];
-    await(s, w->layers[l]);
-    s->now += w->local.update_s * share(w, l);
+    walk_await(s, w->layers[l]);
+    s->now += w->local.update_s * walk_share(w, l);
     s->link_free = fmax(s->now, s->link_free) + p->gather_s;
     return s->link_free + p->latency_s;
 }
 
-static void forward_gathering(state *s) {
+static void walk_forward_gathering(state *s) {
     const gw_walk *w = s->of;
-    double there = publish(s, 0);
+    double there = walk_publish(s, 0);
     for (int l = 0; l < w->n_layers; l++) {
-        double above = l + 1 < w->n_layers ? publish(s, l + 1) : 0;
-        wait_until(s, there);
+        double above = l + 1 < w->n_layers ? walk_publish(s, l + 1) : 0;
+        walk_until(s, there);
         there = above;
-        s->now += w->local.forward_s * share(w, l);
+        s->now += w->local.forward_s * walk_share(w, l);
     }
 }
 
-static void forward(state *s) {
+static void walk_forward(state *s) {
     const gw_walk *w = s->of;
     for (int l = 0; l < w->n_layers; l++) {
         if (w->lazy)
-            await(s, w->layers[l]);
-        s->now += (w->local.update_s + w->local.forward_s) * share(w, l);
+            walk_await(s, w->layers[l]);
+        s->now += (w->local.update_s + w->local.forward_s) * walk_share(w, l);
     }
 }
 
 gw_walked gw_walk_step(const gw_walk *w) {
     static _Thread_local state s;
     s = (state){.of = w};
-    backward(&s);
-    carry(&s);
+    walk_backward(&s);
+    walk_carry(&s);
     for (int i = 0; i < s.posted && !w->lazy; i++)
-        wait_until(&s, s.done[i]);
+        walk_until(&s, s.done[i]);
     s.now += w->local.data_s + w->local.other_s;
     if (w->gathers)
-        forward_gathering(&s);
+        walk_forward_gathering(&s);
     else
-        forward(&s);
+        walk_forward(&s);
     return (gw_walked){s.now, s.waited};
 }
