@@ -5,6 +5,7 @@
 #include "prof/ledger.h"
 #include "prof/sync.h"
 
+#include "../timed.h"
 #include "check.h"
 
 #include <math.h>
@@ -21,12 +22,6 @@ static uint64_t apart_at(uint64_t true_ticks) {
 
 static uint64_t apart_now(void) {
     return apart_at(gw_clock_ticks());
-}
-
-static void spin(double seconds) {
-    uint64_t t0 = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - t0) < seconds)
-        ;
 }
 
 /* The true common time: all ranks are on one machine. */

@@ -1,9 +1,7 @@
 /* Every interposed call of MPI's: what it is charged to, what it counts and how long it is in
  * flight. The other side of a message goes through PMPI_*, so only the call under test shows. */
+#include "../timed.h"
 #include "check.h"
-
-#include "prof/clock.h"
-#include "prof/ledger.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,14 +19,6 @@ static int icounts[4], iat[4], ibytes_at[4];
 static MPI_Count ccounts[4];
 static MPI_Aint cat[4], cbytes_at[4];
 static MPI_Datatype types[4];
-
-static void compute(void) {
-    gw_phase_enter(GW_PHASE_FORWARD);
-    uint64_t t0 = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - t0) < SPIN_S)
-        ;
-    gw_phase_leave();
-}
 
 /* What a call owes: its counts; time in `phase` and in none of MPI's others. */
 typedef struct owed {
@@ -67,7 +57,7 @@ static void flew(owed o, MPI_Request *r, bool persistent) {
     for (int i = 0; i < (persistent ? starts : 1); i++) {
         if (persistent)
             CHECK_MPI(MPI_Start(r));
-        compute();
+        spin_in(GW_PHASE_FORWARD, SPIN_S);
         CHECK_MPI(MPI_Wait(r, MPI_STATUS_IGNORE));
     }
     gw_batch_cost c = end(o);
@@ -159,7 +149,7 @@ static void test_copies(void) {
         else
             CHECK_MPI(MPI_Comm_idup(world, &copy, &r));
         CHECK_MPI(MPI_Wait(&r, MPI_STATUS_IGNORE));
-        compute();
+        spin_in(GW_PHASE_FORWARD, SPIN_S);
         CHECK_MPI(PMPI_Send(in, 1, MPI_FLOAT, rank, TAG, world));
         flew((owed){"MPI_Comm_idup", 0, 0, 0}, &open, false);
         CHECK_MPI(MPI_Comm_free(&copy));

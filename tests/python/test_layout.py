@@ -158,15 +158,16 @@ def too_long(name, text):
             begin = 0
 
 
-def scripts(root):
-    """Every file that Python or a shell runs."""
+def scripts_and_tests(root):
+    """Every file that Python or a shell runs, and the tests' C files."""
     for top in ("analysis", "experiments", "tests", "cmake", "."):
         for folder, below, names in os.walk(os.path.join(root, top)):
             if top == ".":
                 below.clear()
             for name in names:
                 path = os.path.join(folder, name)
-                if name.endswith((".py", ".sh")) or ("." not in name and os.access(path, os.X_OK)):
+                runs = "." not in name and os.access(path, os.X_OK)
+                if runs or name.endswith((".py", ".sh", ".c", ".h")):
                     yield path
 
 
@@ -213,8 +214,9 @@ class Layout(unittest.TestCase):
         self.assertEqual(list(circles(ROOT)), [])
 
     def test_lengths(self):
-        paths = [path for _, _, path in sources(ROOT)] + list(scripts(ROOT))
-        self.assertIn(os.path.join(ROOT, "experiments/run"), paths)
+        paths = [path for _, _, path in sources(ROOT)] + list(scripts_and_tests(ROOT))
+        for one in ("experiments/run", "tests/mpi/check.h", "tests/unit/test_ledger.c"):
+            self.assertIn(os.path.join(ROOT, one), paths)
         self.assertEqual([line for path in paths
                           for line in too_long(os.path.relpath(path, ROOT), read(path))], [])
 

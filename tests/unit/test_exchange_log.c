@@ -3,6 +3,8 @@
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
+#include "../timed.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,12 +12,6 @@
 #include <cmocka.h>
 
 enum { ROWS = 64, FEW = 8, ENTRIES = 16384, STRETCHES = 65536 };
-
-static void spin(double seconds) {
-    uint64_t t0 = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - t0) < seconds)
-        ;
-}
 
 static void begin(int64_t step) {
     gw_exchange_log_begin(step);
@@ -33,9 +29,7 @@ static void blocked(const gw_exchange *x, double seconds) {
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_exchange_tell(GW_EXCHANGE_BLOCK, x);
     spin(seconds);
-    gw_phase_enter(GW_PHASE_DECODE); /* work in between is no waiting */
-    spin(seconds);
-    gw_phase_leave();
+    spin_in(GW_PHASE_DECODE, seconds); /* work in between is no waiting */
     gw_phase_enter(GW_PHASE_MPI_POLL); /* counts as waiting, and does not cut the stretch */
     gw_phase_leave();
     spin(seconds);
@@ -184,9 +178,7 @@ static void test_room(void **state) {
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_exchange_tell(GW_EXCHANGE_BLOCK, &x);
     for (int i = 0; i < STRETCHES / 8; i++) {
-        gw_phase_enter(GW_PHASE_DECODE);
-        spin(1e-7);
-        gw_phase_leave();
+        spin_in(GW_PHASE_DECODE, 1e-7);
         spin(1e-7);
     }
     gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &x);

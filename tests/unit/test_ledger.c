@@ -2,6 +2,8 @@
 
 #include "prof/clock.h"
 
+#include "../timed.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,25 +15,12 @@
 
 #include <cmocka.h>
 
-static void spin(double seconds) {
-    uint64_t t0 = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - t0) < seconds)
-        ;
-}
-
-static double sum(const gw_batch_cost *c) {
-    double total = 0;
-    for (int p = 0; p < GW_PHASES; p++)
-        total += c->phase_s[p];
-    return total;
-}
-
 /* The wall is taken from two marks, the leaves from one mark a region: a stretch that no leaf or
  * two leaves were charged with shows here. A tick is above 0.1 ns, a batch of these tests below 0.1
  * s, so this tolerance lets pass the rounding of doubles and no tick. */
 static void check_sum(const gw_batch_cost *c) {
     assert_true(c->wall_s > 0);
-    assert_true(fabs(sum(c) - c->wall_s) <= 1e-9 * c->wall_s);
+    assert_true(fabs(phase_sum(c) - c->wall_s) <= 1e-9 * c->wall_s);
 }
 
 static void test_sums_to_wall(void **state) {
@@ -42,9 +31,7 @@ static void test_sums_to_wall(void **state) {
         gw_ledger_begin();
         for (int i = 0; i < 20; i++)
             for (int p = 0; p < GW_PHASES; p++) {
-                gw_phase_enter((gw_phase)p);
-                spin(1e-6);
-                gw_phase_leave();
+                spin_in((gw_phase)p, 1e-6);
             }
         gw_ledger_end(&c);
         double after = gw_ledger_now();
@@ -151,9 +138,7 @@ static void test_nested_is_exclusive(void **state) {
     spin(0.002);
     gw_phase_enter(GW_PHASE_ENCODE);
     spin(0.001);
-    gw_phase_enter(GW_PHASE_MPI_POST);
-    spin(0.003);
-    gw_phase_leave();
+    spin_in(GW_PHASE_MPI_POST, 0.003);
     gw_phase_leave();
     gw_phase_leave();
     gw_ledger_end(&c);
@@ -177,9 +162,7 @@ static void test_deepest_wins(void **state) {
         gw_batch_cost c;
         gw_ledger_begin();
         gw_phase_enter(GW_PHASE_FORWARD);
-        gw_phase_enter(GW_PHASE_DECODE);
-        spin(0.001);
-        gw_phase_leave();
+        spin_in(GW_PHASE_DECODE, 0.001);
         gw_phase_leave();
         gw_ledger_end(&c);
         double rest = c.wall_s - c.phase_s[GW_PHASE_DECODE];
@@ -191,9 +174,7 @@ static void test_deepest_wins(void **state) {
 static void test_outside_batch_nothing(void **state) {
     (void)state;
     gw_batch_cost c;
-    gw_phase_enter(GW_PHASE_FORWARD);
-    spin(0.001);
-    gw_phase_leave();
+    spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_count(1000, 1, 1);
     gw_ledger_begin();
     gw_ledger_end(&c);
@@ -203,24 +184,18 @@ static void test_outside_batch_nothing(void **state) {
     assert_int_equal(c.collectives, 0);
 }
 
-static void compute(gw_phase phase, double seconds) {
-    gw_phase_enter(phase);
-    spin(seconds);
-    gw_phase_leave();
-}
-
 static void test_inflight_counts_computation_only(void **state) {
     (void)state;
     gw_batch_cost c;
     gw_ledger_begin();
-    compute(GW_PHASE_FORWARD, 0.002); /* nothing posted yet */
+    spin_in(GW_PHASE_FORWARD, 0.002); /* nothing posted yet */
     gw_ledger_posted(2);
-    compute(GW_PHASE_BACKWARD, 0.003);
-    compute(GW_PHASE_MPI_WAIT, 0.002); /* communication, not computation */
+    spin_in(GW_PHASE_BACKWARD, 0.003);
+    spin_in(GW_PHASE_MPI_WAIT, 0.002); /* communication, not computation */
     gw_ledger_completed(1);
-    compute(GW_PHASE_UPDATE, 0.001); /* one is still in flight */
+    spin_in(GW_PHASE_UPDATE, 0.001); /* one is still in flight */
     gw_ledger_completed(1);
-    compute(GW_PHASE_FORWARD, 0.002);
+    spin_in(GW_PHASE_FORWARD, 0.002);
     gw_ledger_end(&c);
     double hidden = c.phase_s[GW_PHASE_BACKWARD] + c.phase_s[GW_PHASE_UPDATE];
     assert_true(fabs(c.inflight_s - hidden) < 1e-9);
@@ -230,16 +205,16 @@ static void test_inflight_spans_batches(void **state) {
     (void)state;
     gw_batch_cost a, b, none;
     gw_ledger_begin();
-    compute(GW_PHASE_BACKWARD, 0.001);
+    spin_in(GW_PHASE_BACKWARD, 0.001);
     gw_ledger_posted(1);
     gw_ledger_end(&a);
     spin(0.001); /* a gap between batches belongs to none */
     gw_ledger_begin();
-    compute(GW_PHASE_FORWARD, 0.001);
+    spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_completed(1);
     gw_ledger_end(&b);
     gw_ledger_begin();
-    compute(GW_PHASE_FORWARD, 0.001);
+    spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_end(&none);
     assert_true(a.inflight_s == 0);
     assert_true(fabs(b.inflight_s - b.phase_s[GW_PHASE_FORWARD]) < 1e-9);
@@ -252,7 +227,7 @@ static void test_completions_never_go_negative(void **state) {
     gw_ledger_begin();
     gw_ledger_completed(3); /* of calls that are not interposed */
     gw_ledger_posted(1);
-    compute(GW_PHASE_FORWARD, 0.001);
+    spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_completed(1);
     gw_ledger_end(&c);
     assert_true(c.inflight_s >= 0.001);
@@ -331,7 +306,7 @@ static void test_threads_count_exactly(void **state) {
     assert_int_equal(c.collectives, 2 * THREADS * ROUNDS);
     assert_true(c.inflight_s <= c.phase_s[GW_PHASE_FORWARD]);
     gw_ledger_begin();
-    compute(GW_PHASE_FORWARD, 0.001);
+    spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_end(&after);
     assert_true(after.inflight_s == 0); /* nothing is left outstanding */
 }
@@ -379,9 +354,7 @@ static void test_profile_off(void **state) {
     assert_true(c.nivcsw < 0 && c.minflt < 0);
     gw_ledger_set_profile(GW_PROFILE_FULL);
     gw_ledger_begin();
-    gw_phase_enter(GW_PHASE_FORWARD);
-    spin(1e-4);
-    gw_phase_leave();
+    spin_in(GW_PHASE_FORWARD, 1e-4);
     gw_ledger_count(5, 1, 0);
     gw_ledger_end(&c);
     check_sum(&c);

@@ -3,6 +3,8 @@
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
+#include "../timed.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,12 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static void spin(double seconds) {
-    uint64_t start = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - start) < seconds)
-        ;
-}
 
 static void test_part_stays_in_its_phase(void **state) {
     (void)state;

@@ -3,6 +3,8 @@
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
+#include "../timed.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
@@ -18,27 +20,17 @@
 static char dir[] = "/tmp/gradwire-trace-XXXXXX";
 static gw_sync *the_clock;
 
-static void spin(double seconds) {
-    uint64_t t0 = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - t0) < seconds)
-        ;
-}
-
 static void one_batch(void) {
     gw_batch_cost c;
     gw_ledger_begin();
     gw_phase_enter(GW_PHASE_BACKWARD);
     spin(20e-6);
     gw_ledger_posted(1);
-    gw_phase_enter(GW_PHASE_MPI_POST);
-    spin(5e-6);
-    gw_phase_leave();
+    spin_in(GW_PHASE_MPI_POST, 5e-6);
     spin(20e-6);
     gw_phase_leave();
     gw_ledger_completed(1);
-    gw_phase_enter(GW_PHASE_UPDATE);
-    spin(5e-6);
-    gw_phase_leave();
+    spin_in(GW_PHASE_UPDATE, 5e-6);
     gw_ledger_end(&c);
 }
 
@@ -321,9 +313,7 @@ static void test_too_many_exchanges(void **state) {
 static void *code_aside(void *unused) {
     for (int i = 0; i < 50; i++) {
         gw_phase_enter(GW_PHASE_ENCODE);
-        gw_phase_enter(GW_PHASE_DECODE); /* inside: belongs to the outer one */
-        spin(3e-6);
-        gw_phase_leave();
+        spin_in(GW_PHASE_DECODE, 3e-6); /* inside: belongs to the outer one */
         gw_phase_leave();
         gw_phase_enter(GW_PHASE_MPI_POLL); /* no codec: not told */
         gw_phase_leave();
@@ -341,9 +331,7 @@ static void test_codec_tracks(void **state) {
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, code_aside, NULL), 0);
     for (int i = 0; i < 50; i++) {
-        gw_phase_enter(GW_PHASE_DECODE);
-        spin(3e-6);
-        gw_phase_leave();
+        spin_in(GW_PHASE_DECODE, 3e-6);
     }
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);

@@ -3,6 +3,8 @@
 
 #include "prof/clock.h"
 
+#include "../timed.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,12 +15,6 @@
 #include <cmocka.h>
 
 #define RATES 1e-3 /* of two clocks, one of them calibrated */
-
-static void spin(double seconds) {
-    uint64_t t0 = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - t0) < seconds)
-        ;
-}
 
 static void nap(double seconds) {
     struct timespec t = {.tv_nsec = (long)(seconds * 1e9)};
