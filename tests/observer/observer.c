@@ -14,6 +14,9 @@
  *   sent        bytes: as sent; an allreduce of n bytes on P ranks as 2 (P-1)/P n
  *   received    bytes that the statuses of finished receives tell; an allreduce as above
  *   cpu_s       CPU time of that thread, by its clock (getrusage may count interrupts, too)
+ *   stolen_s    what interrupts and a hypervisor took from that thread since the batch before: it did
+ *               not run and was not switched out. A switch in less than 20 us counts as theirs: the
+ *               observed program may not notice it
  *
  * A process that was granted less than MPI_THREAD_MULTIPLE and calls two of them at once, from two
  * threads, is aborted. $GW_OBSERVER_LINGER makes MPI_Pcontrol last so many microseconds, in which
@@ -27,14 +30,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { BATCHES = 1 << 16, FUNCTIONS = 64, RECEIVES = 4096 };
-static const int64_t pause_ns = 3000;
+static const int64_t pause_ns = 3000, short_gap_ns = 20000;
 
 typedef struct batch {
-    int64_t wall_ns, call_ns, burst_ns, cpu_us;
+    int64_t wall_ns, call_ns, burst_ns, cpu_ns, stolen_ns;
     int64_t calls, bursts, sent, received, messages, collectives;
 } batch;
 
@@ -48,7 +52,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
 static batch *batches, now_open;
 static int n_batches;
 static bool open;
-static int64_t begun_ns, begun_cpu_us, last_end_ns, last_end_cpu_ns;
+static int64_t last_end_ns, last_end_cpu_ns;
+static struct {
+    int64_t ns, cpu_ns;
+    long switches;
+} begun, ended; /* the last batch */
 static function functions[FUNCTIONS];
 static int n_functions;
 static MPI_Request receives[RECEIVES]; /* that are under way */
@@ -66,8 +74,21 @@ static int64_t now(void) {
     return read_clock(CLOCK_MONOTONIC);
 }
 
-static int64_t cpu_us(void) {
-    return read_clock(CLOCK_THREAD_CPUTIME_ID) / 1000;
+static int64_t cpu(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static long switches(void) {
+    struct rusage use = {0};
+    getrusage(RUSAGE_THREAD, &use);
+    return use.ru_nvcsw + use.ru_nivcsw;
+}
+
+static int64_t stolen(void) {
+    int64_t gap = begun.ns - ended.ns;
+    if (n_batches == 0 || (begun.switches != ended.switches && gap >= short_gap_ns))
+        return 0;
+    return gap - (begun.cpu_ns - ended.cpu_ns);
 }
 
 static void fail(const char *why) {
@@ -98,13 +119,17 @@ int MPI_Pcontrol(const int level, ...) {
     pthread_mutex_lock(&lock);
     marks = true;
     if (level != 0 && !open) {
-        now_open = (batch){0};
-        begun_cpu_us = cpu_us();
-        begun_ns = now();
+        begun.switches = switches();
+        begun.cpu_ns = cpu();
+        begun.ns = now();
+        now_open = (batch){.stolen_ns = stolen()};
         last_end_ns = 0;
     } else if (level == 0 && open) {
-        now_open.wall_ns = now() - begun_ns;
-        now_open.cpu_us = cpu_us() - begun_cpu_us;
+        ended.cpu_ns = cpu();
+        ended.ns = now();
+        ended.switches = switches();
+        now_open.wall_ns = ended.ns - begun.ns;
+        now_open.cpu_ns = ended.cpu_ns - begun.cpu_ns;
         if (!batches && !(batches = malloc(BATCHES * sizeof *batches)))
             fail("out of memory");
         if (n_batches == BATCHES)
@@ -130,8 +155,7 @@ static function *find(const char *name) {
 
 /* Whether nothing was done since the last call; the processor's clock is a system call. */
 static bool goes_on(int64_t entered) {
-    return last_end_ns && (entered - last_end_ns < pause_ns ||
-                           read_clock(CLOCK_THREAD_CPUTIME_ID) - last_end_cpu_ns < pause_ns);
+    return last_end_ns && (entered - last_end_ns < pause_ns || cpu() - last_end_cpu_ns < pause_ns);
 }
 
 /* To the program the observer's own time is time within the call. */
@@ -144,7 +168,7 @@ static void charge(function *f, int64_t ns, int64_t entered, bool on) {
         now_open.call_ns += ns;
         now_open.bursts += !on;
         int64_t from = on ? last_end_ns : entered;
-        last_end_cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
+        last_end_cpu_ns = cpu();
         last_end_ns = now();
         now_open.burst_ns += last_end_ns - from;
     }
@@ -304,14 +328,15 @@ static void write_files(const char *dir) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     FILE *to = create(dir, rank, ".csv");
-    fprintf(to, "wall_s,call_s,burst_s,cpu_s,calls,bursts,sent,received,messages,collectives\n");
+    fprintf(to, "wall_s,call_s,burst_s,cpu_s,stolen_s,calls,bursts,sent,received,messages,"
+                "collectives\n");
     for (int i = 0; i < n_batches; i++) {
         const batch *b = &batches[i];
-        fprintf(to, "%.9f,%.9f,%.9f,%.6f,%lld,%lld,%lld,%lld,%lld,%lld\n",
+        fprintf(to, "%.9f,%.9f,%.9f,%.9f,%.9f,%lld,%lld,%lld,%lld,%lld,%lld\n",
                 (double)b->wall_ns * 1e-9, (double)b->call_ns * 1e-9, (double)b->burst_ns * 1e-9,
-                (double)b->cpu_us * 1e-6, (long long)b->calls, (long long)b->bursts,
-                (long long)b->sent, (long long)b->received, (long long)b->messages,
-                (long long)b->collectives);
+                (double)b->cpu_ns * 1e-9, (double)b->stolen_ns * 1e-9, (long long)b->calls,
+                (long long)b->bursts, (long long)b->sent, (long long)b->received,
+                (long long)b->messages, (long long)b->collectives);
     }
     fclose(to);
     to = create(dir, rank, ".calls.csv");
