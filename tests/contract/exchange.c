@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { LAYERS = 3, STEPS = 4 };
+enum { LAYERS = 3, STEPS = 4, VOID = 1 };
 
 static int me, ranks;
 static bool yield, framed;
@@ -93,9 +93,11 @@ static const sum *expected(int servers, int steps, size_t n) {
 static gw_err settle(run_state *r, gw_span span) {
     gw_update u;
     float *param = r->session->env.param;
+    bool late = r->session->strategy.ops->traits & GW_STRATEGY_LATE;
     GW_TRY(gw_session_finish(r->session, span, &u));
-    for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
-        param[i] -= u.scale * u.grad[i];
+    if (!r->session->env.skip || late)
+        for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
+            param[i] -= u.scale * u.grad[i];
     return gw_session_publish(r->session, span);
 }
 
@@ -133,7 +135,12 @@ static gw_err step(run_state *r, int number) {
         GW_TRY(gw_session_ready(r->session, s));
         GW_TRY(gw_session_progress(r->session));
     }
-    return settle_all(r);
+    r->session->env.skip = r->t->voids && number == VOID;
+    if (r->session->strategy.ops->ready || !gw_session_leaves_out(r->session))
+        GW_TRY(settle_all(r));
+    if (r->session->env.skip)
+        gw_session_undo(r->session);
+    return GW_OK;
 }
 
 /* ---- what every combination owes ---- */
@@ -223,6 +230,9 @@ static gw_err steps(run_state *r, outcome *o) {
     gw_ledger_end(&cost);
     add_cost(&all, &cost);
     keep_crc(r, STEPS);
+    o->crc = r->crc[STEPS];
+    if (r->t->voids)
+        return GW_OK;
     r->agrees[STEPS] = true;
     /* Over all of them: what one step starts, a later one or the settling may complete. */
     check_cost(r, &all, want);
@@ -236,7 +246,6 @@ static gw_err steps(run_state *r, outcome *o) {
     }
     if (traits & GW_STRATEGY_LOSSY)
         o->matrices = matrices(r);
-    o->crc = r->crc[STEPS];
     return GW_OK;
 }
 
@@ -300,6 +309,7 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
                               .n_tensors = 2 * LAYERS,
                               .by_layer = t->lazy,
                               .adds = t->adds,
+                              .undo = t->voids,
                               .seed = 5,
                               .yield = yield};
     gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
@@ -307,7 +317,7 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
         e = steps(&r, o);
     const float *residual = e == GW_OK ? s->env.grads->store : NULL;
     o->residual = residual;
-    o->kept = residual && s->strategy.ops->traits & GW_STRATEGY_EXACT;
+    o->kept = residual && s->strategy.ops->traits & GW_STRATEGY_EXACT && !t->voids;
     if (o->kept)
         check_residual(&r, residual);
     gw_session_close(s);
@@ -399,6 +409,7 @@ outcome exchange_try(const trial *t) {
         return refusal(s);
     CHECK(e == GW_OK, "%s %s n=%zu: %s", t->comm, t->codec, t->n, gw_err_text());
     gw_session_free(s);
-    check_values(t, &o);
+    if (!t->voids)
+        check_values(t, &o);
     return o;
 }

@@ -12,7 +12,8 @@ typedef struct trial {
     const char *feedback;
     size_t n;
     bool lazy;
-    bool adds; /* gradients are added to the residual where that can be, and the arena is NaN */
+    bool adds;  /* gradients are added to the residual where that can be, and the arena is NaN */
+    bool voids; /* one step is void, as with --on-nan skip; then only `crc` counts */
 } trial;
 
 typedef struct outcome {
