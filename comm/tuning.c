@@ -1,13 +1,12 @@
 #include "comm/tuning.h"
 
 #include "base/mem.h"
+#include "base/table.h"
 #include "comm/lane_parts.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void gw_tuning_clear(gw_tuning *t) {
@@ -29,7 +28,27 @@ static const char *tuning_lane_name(const gw_lane *lane) {
     return lane->name ? lane->name : "";
 }
 
-/* ---- writing ---- */
+/* ---- the table file ---- */
+
+enum { NAME = 64 }; /* as long as a codec's */
+
+typedef struct tuning_line {
+    int ranks, chosen;
+    char lane[NAME], codec[NAME], algorithm[NAME];
+    uint64_t bytes;
+    double time_s;
+} tuning_line;
+
+static const gw_column tuning_columns[] = {
+    GW_COLUMN(tuning_line, "ranks", INT, ranks),
+    GW_COLUMN_TEXT(tuning_line, "lane", lane),
+    GW_COLUMN_TEXT(tuning_line, "codec", codec),
+    GW_COLUMN(tuning_line, "bytes", U64, bytes),
+    GW_COLUMN_TEXT(tuning_line, "algorithm", algorithm),
+    GW_COLUMN_REAL(tuning_line, "time_s", time_s, 9),
+    GW_COLUMN(tuning_line, "chosen", INT, chosen),
+};
+static const gw_table tuning_file = GW_TABLE("algo.csv", tuning_line, tuning_columns);
 
 gw_err gw_tuning_print(const gw_tuning *t, const gw_lane *lane, char **text) {
     size_t len = 0;
@@ -39,40 +58,32 @@ gw_err gw_tuning_print(const gw_tuning *t, const gw_lane *lane, char **text) {
     for (int i = 0; i < t->n_sizes; i++)
         for (int a = 0; a < t->n_algos; a++) {
             const gw_tuning_row *row = &t->row[i];
-            if (isnan(row->time_s[a]))
-                continue;
-            fprintf(to, "%d,%s,%s,%zu,%s,%.9g,%d\n", lane->size, tuning_lane_name(lane),
-                    lane->codec->name, row->bytes, t->algo[a].ops->head.name, row->time_s[a],
-                    a == row->chosen);
+            tuning_line line = {.ranks = lane->size,
+                                .chosen = a == row->chosen,
+                                .bytes = row->bytes,
+                                .time_s = row->time_s[a]};
+            snprintf(line.lane, NAME, "%s", tuning_lane_name(lane));
+            snprintf(line.codec, NAME, "%s", lane->codec->name);
+            snprintf(line.algorithm, NAME, "%s", t->algo[a].ops->head.name);
+            if (!isnan(line.time_s))
+                gw_table_write(&tuning_file, to, &line, 1); /* fclose tells of a failure */
         }
     return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "auto: out of memory");
 }
 
 /* ---- reading ---- */
 
-enum { FIELDS = 7 };
-
 typedef struct reader {
     gw_tuning *t;
     const gw_lane *lane;
     const gw_algo_ops *except;
-    const char *path;
-    int line;
-    int other_ranks; /* rows of a run on so many were passed over; 0: none */
+    gw_table_reader in;
+    int other_ranks; /* rows of a run on so many were skipped; 0: none */
 } reader;
 
 static gw_err tuning_bad(const reader *r, const char *what, const char *value) {
-    return gw_fail(GW_ERR_INPUT, "algo=auto: table %s, line %d: %s '%.40s'", r->path, r->line, what,
+    return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": %s '%.40s'", r->in.path, r->in.line, what,
                    value);
-}
-
-static gw_err tuning_whole(const reader *r, const char *text, uint64_t most, uint64_t *out) {
-    char *end;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    if (end == text || *end || errno || *text == '-' || *out > most)
-        return tuning_bad(r, "not a number in range:", text);
-    return GW_OK;
 }
 
 /* By name only: a path in a table must not load code. */
@@ -94,26 +105,26 @@ static gw_err tuning_algo(reader *r, const char *name, int *out) {
     if (err != GW_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", gw_err_text());
-        return gw_fail(GW_ERR_INPUT, "algo=auto: table %s, line %d: %s", r->path, r->line, why);
+        return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": %s", r->in.path, r->in.line, why);
     }
     *out = t->n_algos++;
     return GW_OK;
 }
 
-static gw_err tuning_row(reader *r, const char *text, gw_tuning_row **out) {
+static gw_err tuning_row(reader *r, const tuning_line *line, gw_tuning_row **out) {
     gw_tuning *t = r->t;
-    uint64_t bytes;
-    GW_TRY(tuning_whole(r, text, UINT64_C(1) << 50, &bytes));
     gw_tuning_row *last = t->n_sizes ? &t->row[t->n_sizes - 1] : NULL;
-    if (bytes == 0 || (last && bytes < last->bytes))
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, line->bytes);
+    if (line->bytes == 0 || line->bytes > UINT64_C(1) << 50 || (last && line->bytes < last->bytes))
         return tuning_bad(r, "sizes must ascend from 1:", text);
-    if (!last || bytes > last->bytes) {
+    if (!last || line->bytes > last->bytes) {
         if (last && last->chosen < 0)
             return tuning_bad(r, "nothing was chosen before size", text);
         if (t->n_sizes == GW_TUNING_SIZES)
             return tuning_bad(r, "too many sizes, at", text);
         last = &t->row[t->n_sizes++];
-        last->bytes = (size_t)bytes;
+        last->bytes = (size_t)line->bytes;
         last->chosen = -1;
         for (int i = 0; i < GW_TUNING_ALGOS; i++)
             last->time_s[i] = NAN;
@@ -122,65 +133,48 @@ static gw_err tuning_row(reader *r, const char *text, gw_tuning_row **out) {
     return GW_OK;
 }
 
-static gw_err tuning_read_row(reader *r, char *field[FIELDS]) {
-    uint64_t ranks, chosen;
+static gw_err tuning_read_line(reader *r, const tuning_line *line) {
     gw_tuning_row *row = NULL;
     int a = 0;
-    char *end;
-    GW_TRY(tuning_whole(r, field[0], INT32_MAX, &ranks));
-    if (strcmp(field[1], tuning_lane_name(r->lane)) != 0 ||
-        strcmp(field[2], r->lane->codec->name) != 0)
+    if (strcmp(line->lane, tuning_lane_name(r->lane)) != 0 ||
+        strcmp(line->codec, r->lane->codec->name) != 0)
         return GW_OK;
-    if ((int)ranks != r->lane->size) {
-        r->other_ranks = (int)ranks;
+    if (line->ranks != r->lane->size) {
+        r->other_ranks = line->ranks;
         return GW_OK;
     }
-    GW_TRY(tuning_row(r, field[3], &row));
-    GW_TRY(tuning_algo(r, field[4], &a));
-    double time_s = strtod(field[5], &end);
-    if (end == field[5] || *end || !isfinite(time_s) || time_s < 0)
-        return tuning_bad(r, "not a time:", field[5]);
+    GW_TRY(tuning_row(r, line, &row));
+    GW_TRY(tuning_algo(r, line->algorithm, &a));
+    if (!isfinite(line->time_s) || line->time_s < 0)
+        return tuning_bad(r, "not a time of", line->algorithm);
     if (!isnan(row->time_s[a]))
-        return tuning_bad(r, "a second time for", field[4]);
-    GW_TRY(tuning_whole(r, field[6], 1, &chosen));
-    if (chosen && row->chosen >= 0)
-        return tuning_bad(r, "a second choice for one size:", field[4]);
-    row->time_s[a] = time_s;
-    row->chosen = chosen ? a : row->chosen;
+        return tuning_bad(r, "a second time for", line->algorithm);
+    if (line->chosen != 0 && line->chosen != 1)
+        return tuning_bad(r, "chosen must be 0 or 1 for", line->algorithm);
+    if (line->chosen && row->chosen >= 0)
+        return tuning_bad(r, "a second choice for one size:", line->algorithm);
+    row->time_s[a] = line->time_s;
+    row->chosen = line->chosen ? a : row->chosen;
     return GW_OK;
 }
 
-static gw_err tuning_read_line(reader *r, char *text) {
-    char *field[FIELDS], *rest = text;
-    int n = 0;
-    r->line++;
-    if (r->line == 1)
-        return strcmp(text, "ranks,lane,codec,bytes,algorithm,time_s,chosen") == 0
-                   ? GW_OK
-                   : tuning_bad(r, "not the header of a run's algo.csv:", text);
-    while (n < FIELDS && rest)
-        field[n++] = strsep(&rest, ",");
-    if (n < FIELDS || rest)
-        return tuning_bad(r, "must have 7 fields:", text);
-    return tuning_read_row(r, field);
-}
-
-static gw_err tuning_read_all(reader *r, char *text) {
-    char *rest = text, *line;
-    while ((line = strsep(&rest, "\n")) != NULL)
-        if (*line || r->line == 0)
-            GW_TRY(tuning_read_line(r, line));
+static gw_err tuning_read_all(reader *r) {
+    tuning_line line;
+    bool more = true;
+    while (more) {
+        GW_TRY(gw_table_read(&r->in, &line, &more));
+        if (more)
+            GW_TRY(tuning_read_line(r, &line));
+    }
     const gw_tuning *t = r->t;
     if (t->n_sizes == 0 && r->other_ranks)
         return gw_fail(GW_ERR_INPUT,
-                       "algo=auto: table %s is of a run on %d ranks, this one has %d: measure "
-                       "anew without table=",
-                       r->path, r->other_ranks, r->lane->size);
+                       "%s is of a run on %d ranks, this one has %d: measure anew without table=",
+                       r->in.path, r->other_ranks, r->lane->size);
     if (t->n_sizes == 0)
         return gw_fail(GW_ERR_INPUT,
-                       "algo=auto: table %s has no rows for lane '%s' and codec %s: measure anew "
-                       "without table=",
-                       r->path, tuning_lane_name(r->lane), r->lane->codec->name);
+                       "%s has no rows for lane '%s' and codec %s: measure anew without table=",
+                       r->in.path, tuning_lane_name(r->lane), r->lane->codec->name);
     if (t->row[t->n_sizes - 1].chosen < 0)
         return tuning_bad(r, "nothing was chosen for the last size", "");
     return GW_OK;
@@ -188,13 +182,19 @@ static gw_err tuning_read_all(reader *r, char *text) {
 
 gw_err gw_tuning_read(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *except,
                       const char *path, const char *text) {
-    reader r = {.t = t, .lane = lane, .except = except, .path = path};
+    char where[512];
+    snprintf(where, sizeof where, "algo=auto: table %s", path);
+    reader r = {.t = t,
+                .lane = lane,
+                .except = except,
+                .in = {.table = &tuning_file,
+                       .path = where,
+                       .in = fmemopen((void *)text, strlen(text), "r")}};
     *t = (gw_tuning){0};
-    char *copy = strdup(text);
-    if (!copy)
+    if (!r.in.in)
         return gw_fail(GW_ERR_NOMEM, "auto: out of memory");
-    gw_err e = tuning_read_all(&r, copy);
-    free(copy);
+    gw_err e = tuning_read_all(&r);
+    fclose(r.in.in);
     if (e != GW_OK)
         gw_tuning_clear(t);
     return e;

@@ -81,12 +81,16 @@ static bool table_value(const gw_column *c, const char *text, void *at) {
     bool blank = !*text;
     if (c->cell == GW_CELL_NAME)
         return table_name(c, text, at);
+    if (c->cell == GW_CELL_TEXT)
+        return snprintf(at, (size_t)c->digits, "%s", text) < c->digits;
     if (!blank && !table_number(c, text))
         return false;
     switch (c->cell) {
     case GW_CELL_INT: *(int *)at = (int)strtol(text, &end, 10); return !blank && !*end;
     case GW_CELL_I64: *(int64_t *)at = strtoll(text, &end, 10); return !blank && !*end;
-    case GW_CELL_U64: *(uint64_t *)at = blank ? UINT64_MAX : strtoull(text, &end, 10); break;
+    case GW_CELL_U64:
+        *(uint64_t *)at = blank ? UINT64_MAX : strtoull(text, &end, 10);
+        return *text != '-' && !*end;
     case GW_CELL_COUNT: *(long *)at = blank ? -1 : strtol(text, &end, 10); break;
     case GW_CELL_REAL: *(double *)at = blank ? NAN : strtod(text, &end); break;
     default: return false;
@@ -94,21 +98,22 @@ static bool table_value(const gw_column *c, const char *text, void *at) {
     return !*end;
 }
 
-static bool table_row(const gw_table *t, char *line, void *row) {
-    char *rest = line, *cell;
-    for (int i = 0; i < t->columns; i++) {
-        const gw_column *c = &t->column[i];
-        if (!(cell = strsep(&rest, ",")) || !table_value(c, cell, (char *)row + c->at))
-            return false;
-    }
-    return !rest;
+static gw_err table_row(const gw_table_reader *r, char *line, void *row) {
+    const gw_table *t = r->table;
+    char *rest = line, *cell = line;
+    for (int i = 0; i < t->columns && (cell = strsep(&rest, ",")); i++)
+        if (!table_value(&t->column[i], cell, (char *)row + t->column[i].at))
+            return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": invalid %s '%.40s'", r->path,
+                           r->line, t->column[i].name, cell);
+    return cell && !rest ? GW_OK
+                         : gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": must have %d fields",
+                                   r->path, r->line, t->columns);
 }
 
 gw_err gw_table_read(gw_table_reader *r, void *row, bool *more) {
     char line[GW_TABLE_LINE];
     if (r->line == 0 && !gw_table_headed(r->table, r->in))
-        return gw_fail(GW_ERR_INPUT, "%s: its columns are not those of %s", r->path,
-                       r->table->file);
+        return gw_fail(GW_ERR_INPUT, "%s: its header is not that of %s", r->path, r->table->file);
     r->line += r->line == 0;
     *more = fgets(line, sizeof line, r->in);
     if (!*more)
@@ -116,11 +121,8 @@ gw_err gw_table_read(gw_table_reader *r, void *row, bool *more) {
     r->line++;
     size_t len = strlen(line);
     if (len == 0 || line[len - 1] != '\n')
-        return gw_fail(GW_ERR_INPUT, "%s: line %lld is cut off, or too long for a row", r->path,
-                       (long long)r->line);
+        return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": cut off, or too long", r->path,
+                       r->line);
     line[len - 1] = '\0';
-    if (!table_row(r->table, line, row))
-        return gw_fail(GW_ERR_INPUT, "%s: line %lld is not a row of %s", r->path,
-                       (long long)r->line, r->table->file);
-    return GW_OK;
+    return table_row(r, line, row);
 }

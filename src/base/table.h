@@ -18,7 +18,7 @@ typedef enum gw_cell {
     GW_CELL_REAL,  /* double, of `digits` digits; NaN: blank */
     GW_CELL_HASH,  /* uint32_t, 8 hexadecimal digits */
     GW_CELL_NAME,  /* int, an index of `names` */
-    GW_CELL_TEXT,  /* char[], as it is */
+    GW_CELL_TEXT,  /* char[], as it is; read back if `digits` says how many */
     GW_CELL_QUOTED /* const char *, in quotation marks */
 } gw_cell;
 
@@ -44,6 +44,11 @@ typedef struct gw_table {
     { .name = title, .cell = GW_CELL_REAL, .at = offsetof(type, field), .digits = n }
 #define GW_COLUMN_NAME(type, title, field, list)                                                   \
     { .name = title, .cell = GW_CELL_NAME, .at = offsetof(type, field), .names = list }
+#define GW_COLUMN_TEXT(type, title, field)                                                         \
+    {                                                                                              \
+        .name = title, .cell = GW_CELL_TEXT, .at = offsetof(type, field),                          \
+        .digits = sizeof((type *)0)->field                                                         \
+    }
 #define GW_TABLE(name, type, array)                                                                \
     { name, sizeof(type), sizeof(array) / sizeof *(array), array }
 
@@ -60,14 +65,14 @@ gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n);
 
 /** Rows that gw_table_write wrote, read back. */
 typedef struct gw_table_reader {
-    const gw_table *table; /* neither GW_CELL_HASH, _TEXT nor _QUOTED */
+    const gw_table *table; /* neither GW_CELL_HASH nor _QUOTED */
     FILE *in;              /* at the header */
     const char *path;      /* for messages */
     int64_t line;          /* the last one's number, from 1; 0: none is read */
 } gw_table_reader;
 
 /** The next row; of *row the columns alone are set. *more false: there is none. GW_ERR_INPUT:
- *  another header, or a line that does not parse as a row. */
+ *  another header, or an invalid line. */
 gw_err gw_table_read(gw_table_reader *r, void *row, bool *more);
 
 #endif

@@ -325,7 +325,7 @@ static void test_refuses_rows(void **state) {
         assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
         gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
         assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
-        assert_non_null(strstr(gw_err_text(), "batches.csv: line "));
+        assert_non_null(strstr(gw_err_text(), "batches.csv, line "));
         gw_record_abandon(r);
         gw_rows_close(files);
     }
