@@ -3,19 +3,25 @@
 import argparse
 import importlib.util
 import os
+import re
 import sys
+
+# A terminal may take these for commands, and a line ends at some.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class BadInput(Exception):
     """A mistake of the user's, in one line."""
 
+    status = 2  # exit status
+
 
 class Parser(argparse.ArgumentParser):
     """The command line of a tool whose __doc__ begins with "gradwire NAME: what it does". Its help has
-    the form of gradwire's own commands; a mistake of the user's raises `wrong`, an exception."""
+    the form of gradwire's own commands; a mistake of the user's raises BadInput."""
 
-    def __init__(self, wrong, doc="", **more):
-        self.wrong, (self.title, _, notes) = wrong, doc.partition("\n")
+    def __init__(self, doc="", **more):
+        self.title, _, notes = doc.partition("\n")
         if doc:
             more = {"prog": self.title.partition(":")[0], "epilog": notes.strip(), **more}
         super().__init__(formatter_class=Form, add_help=False, **more)
@@ -25,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         return (self.title and f"{self.title}\n\n") + super().format_help()
 
     def error(self, message):
-        raise self.wrong(f"{message} (--help tells more)")
+        raise BadInput(f"{message} (--help tells more)")
 
 
 class Form(argparse.RawDescriptionHelpFormatter):
@@ -45,10 +51,16 @@ def need(*modules):
         sys.exit(2)
 
 
+def plain(text):
+    """The same as one line that is safe on a terminal."""
+    return CONTROL.sub("?", text)
+
+
 def run(name, main):
     """Ends the program with the status that main() returns, or on bad input with one line and 2."""
     try:
-        sys.exit(main())
-    except BadInput as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        sys.exit(2)
+        status = main()
+    except (BadInput, MemoryError, RecursionError) as error:
+        print(f"{name}: {plain(str(error) or type(error).__name__)}", file=sys.stderr)
+        status = getattr(error, "status", 2)
+    sys.exit(status)

@@ -4,7 +4,8 @@
 import math
 import os
 
-from reporting.shape import RUN_SCHEMA, Bad, is_number, load_json, plain
+from reporting.shape import RUN_SCHEMA, Bad, is_number, load_json
+from tool import plain
 
 
 def look(info, path):

@@ -18,7 +18,6 @@ INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
 MARK_RESUMED = "interrupted and started again"
-CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended
 LABEL = 100  # letters
 
 EPOCHS_LIMIT = 64 << 20
@@ -100,7 +99,7 @@ def marks_of(info, means):
             marks.append(MARK_LINK)
     if resumed(info):
         marks.append(MARK_RESUMED)
-    if info["results"]["stopped_by"] in CUT_SHORT:
+    if info["results"]["stopped_by"] in shape.CUT_SHORT:
         marks.append(f"cut short by {info['results']['stopped_by']}")
     if (info["ceilings"] or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
@@ -137,7 +136,7 @@ def happened(experiment):
     last = attempts[-1]
     how = ("ran out of time" if last["timed_out"] else f"signal {last['signal']}" if last["signal"]
            else "no exit status" if last["status"] is None else f"exit status {last['status']:g}")
-    lines = (last["message"] or "").strip().splitlines()
+    lines = last["message"].strip().splitlines()
     return (f"{experiment['state']}: {how}" + (f", {len(attempts)} attempts" if len(attempts) > 1
             else "") + (f": {lines[-1][:300]}" if lines else ""))
 

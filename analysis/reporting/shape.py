@@ -12,6 +12,8 @@ import re
 import stat
 from dataclasses import dataclass
 
+from tool import BadInput
+
 LIMIT = 16 << 20  # bytes of a JSON file
 LARGEST = 1e60  # number: no run counts or times as much
 
@@ -20,8 +22,6 @@ TEXT, NUMBER, COUNT, YES_NO, SCALAR = "a text", "a number", "a whole number from
 
 # No page and no drawing can hold these.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-# A terminal may take these for commands, and a line ends at some.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass
@@ -34,18 +34,13 @@ class Maybe:
     of: object
 
 
-class Bad(Exception):
+class Bad(BadInput):
     """Why a file or a folder is not what it should be: one line."""
 
 
 def printable(text):
     """The same with what cannot be shown spelled out; for names of files."""
     return UNPRINTABLE.sub(lambda hit: f"\\x{ord(hit[0]):02x}", text.replace("\n", "\\n"))
-
-
-def plain(text):
-    """The same as one line that is safe on a terminal."""
-    return CONTROL.sub("?", text)
 
 
 def open_regular(path, links=False):
@@ -265,11 +260,14 @@ STUDY = {
     "created_utc": TEXT, "gradwire": {"version": Maybe(TEXT), "commit": Maybe(TEXT)},
 }
 
+CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended
+
 STATES = {"running", "done", "diverged", "failed", "interrupted"}
 EXPERIMENT_SCHEMA = 1
 EXPERIMENT = {
     "study": TEXT, "cell": TEXT, "levels": Map(TEXT), "baseline": YES_NO, "repetition": COUNT,
     "seed": COUNT, "block": COUNT, "planned": COUNT, "state": STATES,
     "attempts": [{"started_utc": TEXT, "seconds": Maybe(NUMBER), "status": Maybe(NUMBER),
-                  "signal": Maybe(TEXT), "timed_out": YES_NO, "message": Maybe(TEXT)}],
+                  "signal": Maybe(TEXT), "timed_out": YES_NO, "interrupted?": Maybe(YES_NO),
+                  "message": TEXT}],
 }

@@ -8,7 +8,8 @@ import random
 from array import array
 from statistics import median
 
-from reporting.shape import Bad, open_regular, plain, short
+from reporting.shape import Bad, open_regular
+from tool import plain
 
 MOST_COLUMNS = 500  # hardware counters have a column each
 LINE = 1 << 16

@@ -8,14 +8,15 @@ import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from ablation.lines import BadSpec, show
+from ablation.lines import show
+from tool import BadInput
 
 TIMEOUT_S = 120
 MOST_TOGETHER = 3  # levels that may be wrong together, before the whole cell is named
 
 
 def cells(study, chosen, start, directory=None, tell=lambda text: None):
-    """BadSpec for the first of the chosen cells, in the study's order, that cannot run.
+    """BadInput for the first of the chosen cells, in the study's order, that cannot run.
     start(ranks): the words that start gradwire on so many ranks; directory: the base of relative
     paths; tell(text): reports progress."""
     distinct, wanted = {}, {cell.id for cell in chosen}
@@ -105,7 +106,7 @@ def explain(study, cell, message, passing, others):
         if study.design == "list":
             line, advice = cell.line, "; take the cell out"
     more = f" ({others} more cell{'s are' if others > 1 else ' is'} refused)" if others else ""
-    return BadSpec(f"{study.path}:{line}: {what}: {message}{advice}{more}")
+    return BadInput(f"{study.path}:{line}: {what}: {message}{advice}{more}")
 
 
 def quoted(text):

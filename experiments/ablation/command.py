@@ -10,8 +10,9 @@ import shlex
 import subprocess
 from dataclasses import dataclass
 
-from ablation.lines import BadSpec, Node, nearest, show
+from ablation.lines import Node, nearest, show
 from emulation.quantity import offload_of, rates_of
+from tool import BadInput
 
 OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_PIECE", "HOST_RATES",
                                                   "SLOW_HOSTS")}
@@ -44,7 +45,7 @@ def train_options(program):
                               capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BadSpec(f"{program}: cannot be run: {why}; build it first, or name its folder by "
+        raise BadInput(f"{program}: cannot be run: {why}; build it first, or name its folder by "
                       "--build") from error
     found = re.findall(r"^  --([a-z][a-z0-9-]*)( \S+)?\s", done.stdout, re.MULTILINE)
     return {name: bool(meta) for name, meta in found}

@@ -9,16 +9,12 @@ import json
 import os
 import socket
 
+from reporting import shape
+from tool import BadInput
+
 SCHEMA = 1
 STUDY, RUN, LOCK, LOG = "study.json", "experiment.json", ".lock", "log.txt"
 TRIES = 100
-STATES = ("running", "done", "diverged", "failed", "interrupted")
-
-CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by in run.json of a run that a signal ended
-
-
-class Refused(Exception):
-    """One line for the user: what to change."""
 
 
 def now():
@@ -69,11 +65,11 @@ def take_lock(path, shared=False):
     except BlockingIOError as error:
         holder = os.pread(fd, 200, 0).decode(errors="replace").strip() or "another runner"
         os.close(fd)
-        raise Refused(f"{os.path.dirname(path)}: {holder} is at work here: wait for it or end it, "
+        raise BadInput(f"{os.path.dirname(path)}: {holder} is at work here: wait for it or end it, "
                       "or name another folder by --out") from error
     except OSError as error:
         os.close(fd)
-        raise Refused(f"{path}: this file system has no locks ({error.strerror}): name a folder on "
+        raise BadInput(f"{path}: this file system has no locks ({error.strerror}): name a folder on "
                       "another file system by --out") from error
     if not is_current(fd, path):
         os.close(fd)
@@ -138,7 +134,7 @@ class Journal:
             if self.share is not None:
                 locks.append(take_lock(os.path.join(self.out, f"{LOCK}-{self.share.start}")))
         except OSError as error:
-            raise Refused(f"{self.out}: {error.strerror}: name another folder by --out") from error
+            raise BadInput(f"{self.out}: {error.strerror}: name another folder by --out") from error
         return made
 
     def make(self):
@@ -166,16 +162,19 @@ class Journal:
             os.rmdir(self.out)
 
     def study(self):
-        """study.json; None if there is none; Refused if it is unusable."""
+        """study.json; None if there is none; BadInput if it is unusable."""
         path = os.path.join(self.out, STUDY)
         if not os.path.lexists(path):
             return None
         content = read_json(path) or {}
         if content.get("schema", SCHEMA) != SCHEMA:
-            raise Refused(f"{self.out}: {STUDY} has schema {content['schema']}, not {SCHEMA}: name "
+            raise BadInput(f"{self.out}: {STUDY} has schema {content['schema']}, not {SCHEMA}: name "
                           "another folder by --out")
-        if not is_study(content):
-            raise Refused(f"{path}: is damaged: restore it, or name another folder by --out")
+        try:
+            shape.check(content, {**shape.STUDY, "directory?": shape.TEXT}, STUDY)
+        except shape.Bad as error:
+            raise BadInput(f"{path}: is damaged: restore it, or name another folder by --out "
+                           f"({error})") from error
         return content
 
     def order(self, study, planned, resume):
@@ -188,7 +187,7 @@ class Journal:
         by_folder = {p.folder: p for p in planned}
         folders = [run["folder"] for run in old["runs"]]
         if set(folders) != set(by_folder):
-            raise Refused(f"{self.out}: its runs were named by another version of experiments/run: "
+            raise BadInput(f"{self.out}: its runs were named by another version of experiments/run: "
                           "resume with that version, or name another folder by --out")
         return [by_folder[folder] for folder in folders]
 
@@ -201,7 +200,7 @@ class Journal:
         begun."""
         path = (self.study() or {}).get("directory") or os.getcwd()
         if not os.path.isdir(path):
-            raise Refused(f"{path}: the study was begun in this folder, and relative paths of its "
+            raise BadInput(f"{path}: the study was begun in this folder, and relative paths of its "
                           "spec start there; make it again, or name another folder by --out")
         return path
 
@@ -209,23 +208,23 @@ class Journal:
         if not os.path.exists(self.out):
             return
         if self.share is not None:
-            raise Refused(f"{self.out}: --only-run: there is no study here: let --slurm begin it")
+            raise BadInput(f"{self.out}: --only-run: there is no study here: let --slurm begin it")
         foreign = sorted(name for name in os.listdir(self.out)  # a killed runner leaves the others
                          if not name.startswith(LOCK) and name != f".{STUDY}.new")
         if foreign:
-            raise Refused(f"{self.out}: holds other things than a study ({foreign[0]}): name "
+            raise BadInput(f"{self.out}: holds other things than a study ({foreign[0]}): name "
                           "another folder by --out")
 
     def compare(self, old, study, resume):
         if not resume:
-            raise Refused(f"{self.out}: holds the study {old['name']} already: give --resume to "
+            raise BadInput(f"{self.out}: holds the study {old['name']} already: give --resume to "
                           "resume it, or name another folder by --out")
         if old["spec"]["sha256"] != study.sha256:
-            raise Refused(f"{self.out}: was begun with another text of the spec ({old['name']}, "
+            raise BadInput(f"{self.out}: was begun with another text of the spec ({old['name']}, "
                           f"kept in {STUDY}) than {study.path} has now: restore it, or name "
                           "another folder by --out")
         if old["short"] != study.short:
-            raise Refused(f"{self.out}: was begun {'with' if old['short'] else 'without'} --short: "
+            raise BadInput(f"{self.out}: was begun {'with' if old['short'] else 'without'} --short: "
                           f"resume it {'with' if old['short'] else 'without'}, or name another "
                           "folder by --out")
 
@@ -246,7 +245,7 @@ class Journal:
         status 0 after it has forwarded a signal."""
         run = read_json(os.path.join(self.folder(planned), "run.json"))
         results = (run or {}).get("results")
-        return isinstance(results, dict) and results.get("stopped_by") not in CUT_SHORT
+        return isinstance(results, dict) and results.get("stopped_by") not in shape.CUT_SHORT
 
     def save(self, planned, record):
         write_json(os.path.join(self.folder(planned), RUN), record)
@@ -261,31 +260,16 @@ class Journal:
         self.save(planned, record)
 
 
-def is_study(content):
-    """Whether it has what resuming requires."""
-    try:
-        texts = [content["name"], content["spec"]["sha256"], content.get("directory", ""),
-                 *(run["folder"] for run in content["runs"])]
-        complete = {"version", "commit"} <= set(content["gradwire"]) and "short" in content
-    except (KeyError, TypeError):
-        return False
-    return complete and all(isinstance(text, str) for text in texts)
-
-
-def is_attempt(content):
-    return (isinstance(content, dict) and set(new_attempt()) <= set(content)
-            and isinstance(content["seconds"], (int, float, type(None)))
-            and isinstance(content["message"], str))
-
-
 def is_record(content, planned):
     """Whether it is this run's, and has what resuming requires."""
     own = {"schema": SCHEMA, "cell": planned.cell.id, "repetition": planned.repetition,
            "seed": planned.seed, "block": planned.block}
-    state, attempts = content.get("state"), content.get("attempts")
-    return (all(content.get(key) == value for key, value in own.items()) and state in STATES
-            and isinstance(attempts, list) and all(is_attempt(attempt) for attempt in attempts)
-            and (state in ("running", "interrupted") or spent(content) > 0))
+    try:
+        shape.check(content, shape.EXPERIMENT, RUN)
+    except shape.Bad:
+        return False
+    return (all(content.get(key) == value for key, value in own.items())
+            and (content["state"] in ("running", "interrupted") or spent(content) > 0))
 
 
 def new_record(study, planned, index):

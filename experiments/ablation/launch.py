@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 import processes
-from ablation.journal import LOG, Refused
+from ablation.journal import LOG
 from ablation.progress import warn
+from tool import BadInput
 
 TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "testbed")
 LOG_BYTES, MESSAGE_LINES, MESSAGE_LENGTH = 64 << 10, 10, 2000
@@ -43,19 +44,19 @@ class Launcher:
         """Refuses what cannot work, before anything runs."""
         for path in [self.program] + [self.mpiexec] * (self.kind != "srun"):
             if not os.access(path, os.X_OK):
-                raise Refused(f"{path}: no such program: build it, or name its folder by --build")
+                raise BadInput(f"{path}: no such program: build it, or name its folder by --build")
         if self.kind == "srun" and not shutil.which("srun"):
-            raise Refused("--launcher srun: there is no srun in PATH: load Slurm, or omit it")
+            raise BadInput("--launcher srun: there is no srun in PATH: load Slurm, or omit it")
         on_testbed = [cell for cell in cells if cell.testbed]
         if on_testbed and self.kind == "srun":
-            raise Refused(f"{on_testbed[0].id} names hosts or a rate, which the testbed emulates "
+            raise BadInput(f"{on_testbed[0].id} names hosts or a rate, which the testbed emulates "
                           "on one machine: omit --launcher srun, or choose other cells by --only")
         if self.kind == "testbed" and len(on_testbed) < len(cells):
             cell = next(cell for cell in cells if not cell.testbed)
-            raise Refused(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them "
+            raise BadInput(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them "
                           "to the spec, or omit --launcher")
         if on_testbed and jobs > 1:
-            raise Refused("--jobs: runs on the testbed would share its links: omit it, or choose "
+            raise BadInput("--jobs: runs on the testbed would share its links: omit it, or choose "
                           "other cells by --only")
         if jobs > 1 and self.kind != "srun" and not oversubscribe:
             refuse_crowd(cells, jobs)
@@ -90,7 +91,7 @@ class Launcher:
                               errors="replace", check=False, start_new_session=True)
         if done.returncode != 0:
             lines = (done.stderr.strip() or f"testbed {verb} failed").splitlines()
-            raise Refused(lines[-1])
+            raise BadInput(lines[-1])
 
     def prepare(self, cell):
         """Builds the cell's testbed; it stays for the next run with the same one."""
@@ -106,7 +107,7 @@ class Launcher:
         self.up = wanted
 
     def try_testbed(self, cells):
-        """Refused, before the first run, if the testbed cannot be built or start ranks."""
+        """BadInput, before the first run, if the testbed cannot be built or start ranks."""
         cell = next((cell for cell in cells if cell.testbed), None)
         if cell:
             self.prepare(cell)
@@ -117,7 +118,7 @@ class Launcher:
             self.up = None
             try:
                 self.testbed("down")
-            except Refused as error:  # the runs are complete all the same
+            except BadInput as error:  # the runs are complete all the same
                 warn(f"the testbed {self.name} stays up: {error}")
 
 
@@ -125,7 +126,7 @@ def refuse_crowd(cells, jobs):
     cores = len(os.sched_getaffinity(0))
     need = sorted((cell.ranks * threads_of(cell) for cell in cells), reverse=True)
     if need and need[0] * jobs > cores:
-        raise Refused(f"--jobs {jobs}: {jobs} runs of {need[0]} ranks x threads need "
+        raise BadInput(f"--jobs {jobs}: {jobs} runs of {need[0]} ranks x threads need "
                       f"{need[0] * jobs} cores, here are {cores}: name fewer jobs, or give "
                       "--oversubscribe where times do not matter")
 

@@ -1,4 +1,5 @@
-"""YAML with the line numbers of its values, and the error of a spec.
+"""YAML with the line numbers of its values. What is wrong with a spec is BadInput: FILE:LINE: what is
+wrong; what to do.
 
 Scalars stay text: YAML would make a number of 1:30 and false of `off`. Anchors, aliases and tags
 are refused: no spec needs them, and a few hundred bytes of aliases can expand beyond all memory."""
@@ -9,13 +10,11 @@ from dataclasses import dataclass
 
 import yaml
 
+from tool import BadInput
+
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML is built with it
 MOST_BYTES, MOST_DEPTH = 256 << 10, 8
 NULLS = {"", "~", "null", "Null", "NULL"}
-
-
-class BadSpec(Exception):
-    """FILE:LINE: what is wrong; what to do. One line."""
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Node:
         return {dict: "a mapping", list: "a list", str: "text"}.get(type(self.value), "null")
 
     def bad(self, message):
-        return BadSpec(f"{self.path}:{self.line}: {message}")
+        return BadInput(f"{self.path}:{self.line}: {message}")
 
     def plain(self):
         """As dicts, lists and texts."""
@@ -72,7 +71,7 @@ class Composer:
         self.line = 1
 
     def bad(self, message, line=None):
-        return BadSpec(f"{self.path}:{line or self.line}: {message}")
+        return BadInput(f"{self.path}:{line or self.line}: {message}")
 
     def next(self):
         event = next(self.events)
@@ -129,18 +128,18 @@ def text_of(path):
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BadSpec(f"{path}: cannot be read: {why}; name a YAML file") from error
+        raise BadInput(f"{path}: cannot be read: {why}; name a YAML file") from error
     if len(data) > MOST_BYTES:
-        raise BadSpec(f"{path}:1: more than {MOST_BYTES >> 10} KiB; a spec is a short file")
+        raise BadInput(f"{path}:1: more than {MOST_BYTES >> 10} KiB; a spec is a short file")
     try:
         return data, data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[:error.start].count(b"\n") + 1
-        raise BadSpec(f"{path}:{line}: not UTF-8; save the file as UTF-8 text") from error
+        raise BadInput(f"{path}:{line}: not UTF-8; save the file as UTF-8 text") from error
 
 
 def load(path, text):
-    """The tree of a YAML document; BadSpec."""
+    """The tree of a YAML document; BadInput."""
     composer = Composer(path, text)
     try:
         return composer.document()

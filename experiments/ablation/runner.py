@@ -101,7 +101,7 @@ class Runner:
             self.launcher.prepare(planned.cell)
             process = launch.start(words, planned.cell.environment, self.launcher.directory,
                                    os.path.join(folder, j.LOG), self.mask)
-        except (j.Refused, OSError) as error:  # the testbed, or a program that is being rebuilt
+        except (j.BadInput, OSError) as error:  # the testbed, or a program that is being rebuilt
             record["attempts"][-1].update(seconds=0.0, interrupted=False, message=str(error))
             self.settle(planned, record, "failed")
             return

@@ -6,7 +6,8 @@ pattern is a shell's (* ? [..]), for the level or for its name in folders."""
 from fnmatch import fnmatchcase
 
 from ablation.design import slug
-from ablation.lines import BadSpec, nearest, show
+from ablation.lines import nearest, show
+from tool import BadInput
 
 
 def cells(all_cells, filters):
@@ -20,7 +21,7 @@ def cells(all_cells, filters):
              if any(all(fits(cell.levels[name], pattern) for name, pattern in rule)
                     for rule in rules)]
     if not found:
-        raise BadSpec(f"--only {show(' '.join(filters))}: no cell has these levels together; "
+        raise BadInput(f"--only {show(' '.join(filters))}: no cell has these levels together; "
                       "--dry-run shows the cells")
     return found
 
@@ -41,14 +42,14 @@ def conditions(text, factors):
         elif rule and (not equals or begins(factors[rule[-1][0]], f"{rule[-1][1]},{part}")):
             rule[-1] = (rule[-1][0], f"{rule[-1][1]},{part}")
         elif equals:
-            raise BadSpec(f"--only {show(text)}: unknown factor {show(name)}; "
+            raise BadInput(f"--only {show(text)}: unknown factor {show(name)}; "
                           f"{nearest(name, factors)}")
         else:
-            raise BadSpec(f"--only {show(text)}: {show(part)} is no condition; write FACTOR=LEVEL, "
+            raise BadInput(f"--only {show(text)}: {show(part)} is no condition; write FACTOR=LEVEL, "
                           f"with a factor of {', '.join(factors)}")
     for name, pattern in rule:
         if not any(fits(level, pattern) for level in factors[name]):
-            raise BadSpec(f"--only {show(text)}: no level of {show(name)} matches {show(pattern)}; "
+            raise BadInput(f"--only {show(text)}: no level of {show(name)} matches {show(pattern)}; "
                           f"{nearest(pattern, factors[name])}")
     return rule
 

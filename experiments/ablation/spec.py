@@ -1,4 +1,4 @@
-"""Reads a spec into a Study of cells; BadSpec has file and line. experiments/README.md describes
+"""Reads a spec into a Study of cells; BadInput has file and line. experiments/README.md describes
 the language. The program itself checks the options' values (check.py)."""
 
 import hashlib
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from ablation import command, design, lines
 from ablation.design import Cell, Planned, Study, plan
-from ablation.lines import BadSpec, nearest, show
+from ablation.lines import nearest, show
+from tool import BadInput
 
-__all__ = ["BadSpec", "Cell", "Planned", "Study", "plan", "read_spec"]
+__all__ = ["BadInput", "Cell", "Planned", "Study", "plan", "read_spec"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.path.join(ROOT, "build", "release", "gradwire")
@@ -64,7 +65,7 @@ def check_keys(node, keys, what):
 
 
 def unknown(node, what, names):
-    """The BadSpec for a value that is none of these names."""
+    """The BadInput for a value that is none of these names."""
     if isinstance(node.value, str):
         return node.bad(f"{what}: unknown {show(node.value)}; {nearest(node.value, names)}")
     return node.bad(f"{what}: is {node.kind}, must be one of {', '.join(names)}")
@@ -264,7 +265,7 @@ class Reader:
         for levels, line in self.rules("cells"):
             levels = tuple({**first, **levels}.items())
             if levels in seen:
-                raise BadSpec(f"{self.top.path}:{line}: cells: the same cell as on line "
+                raise BadInput(f"{self.top.path}:{line}: cells: the same cell as on line "
                               f"{seen[levels]}; remove one")
             seen[levels] = line
         return [(dict(levels), line) for levels, line in seen.items()]

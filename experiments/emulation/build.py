@@ -8,8 +8,9 @@ import time
 
 from emulation.groups import join_command, remove_groups, slow_down
 from emulation.shaping import segments_of, settings, shape
-from emulation.system import (Failed, LINK, Refused, address_of, folder_of, load, locked,
-                              namespaces, processes, rate_text, slow_text, space_of, system, write)
+from emulation.system import (Failed, LINK, address_of, folder_of, load, locked, namespaces,
+                              processes, rate_text, slow_text, space_of, system, write)
+from tool import BadInput
 
 
 def text_of(state):
@@ -37,7 +38,7 @@ def build(name, state):
     settle(switch)
     probe = ("tc", "-n", switch, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us")
     if state["delay_us"] and system(*probe, check=False).returncode != 0:
-        raise Refused("--delay: this kernel has no netem, so it cannot delay packets: omit it")
+        raise BadInput("--delay: this kernel has no netem, so it cannot delay packets: omit it")
     system("ip", "-n", switch, "link", "add", "bridge", "type", "bridge")
     system("ip", "-n", switch, "link", "set", "bridge", "mtu", str(state["mtu"]), "up")
     for host, (sends, receives) in enumerate(state["rates"], 1):
@@ -76,7 +77,7 @@ exec ip netns exec {space_of(name, '"$host"')} sh -c "$join $*"
 
 
 def probe():
-    """Refused if root may not build a testbed, as in a container or chroot."""
+    """BadInput if root may not build a testbed, as in a container or chroot."""
     space = f"gw-probe-{os.getpid()}"
     inside = ("ip", "-n", space, "link", "add")
     try:
@@ -87,7 +88,7 @@ def probe():
         system("tc", "-n", space, "qdisc", "add", "dev", LINK, "root", "tbf", "rate", "1mbit",
                "burst", "10k", "limit", "10k")
     except Failed as error:
-        raise Refused(f"this system's root may not build it ({error}): use a whole machine, or a "
+        raise BadInput(f"this system's root may not build it ({error}): use a whole machine, or a "
                       "privileged container") from error
     finally:
         system("ip", "netns", "del", space, check=False)
@@ -98,9 +99,9 @@ def up(options):
     slow = {str(host): fraction for host, fraction in sorted(options.slow)}
     for host, _ in options.slow:
         if host not in range(1, options.hosts + 1):
-            raise Refused(f"--slow: host {host}: the hosts are 1 to {options.hosts}")
+            raise BadInput(f"--slow: host {host}: the hosts are 1 to {options.hosts}")
     if len(slow) < len(options.slow):
-        raise Refused("--slow: a host is named twice")
+        raise BadInput("--slow: a host is named twice")
     probe()
     rates = [list(pair) for pair in options.rate * (options.hosts // len(options.rate))]
     state = {"name": name, "hosts": options.hosts, "rate_bits_per_s": min(map(min, rates)),
@@ -113,7 +114,7 @@ def up(options):
             print(f"testbed: {name} is up already: {text_of(state)}")
             return 0
         if old:
-            raise Refused(f"{name} is up with {text_of(old)}: `testbed down` first, or --name "
+            raise BadInput(f"{name} is up with {text_of(old)}: `testbed down` first, or --name "
                           "another")
         remove(name)
         try:

@@ -5,7 +5,8 @@ import os
 import re
 import time
 
-from emulation.system import Failed, Refused, space_of
+from emulation.system import Failed, space_of
+from tool import BadInput
 
 # Period of a slow host's share: short, so that steps of milliseconds are slowed evenly, but ten
 # times the kernel's least quota of 1 ms.
@@ -66,7 +67,7 @@ def put(path, text):
 def slow_down(name, host, fraction):
     found = controller()
     if not found:
-        raise Refused("--slow: this system has no control group for processor time: omit it")
+        raise BadInput("--slow: this system has no control group for processor time: omit it")
     path, first = found
     quota = round(fraction * QUOTA_PERIOD_US)
     try:
@@ -79,7 +80,7 @@ def slow_down(name, host, fraction):
         else:
             put(f"{group_of(name, host)}/cpu.max", f"{quota} {QUOTA_PERIOD_US}")
     except OSError as error:
-        raise Refused(f"--slow: {path}: {error.strerror}: this system's root may not limit "
+        raise BadInput(f"--slow: {path}: {error.strerror}: this system's root may not limit "
                       "processor time: omit it") from error
 
 

@@ -4,8 +4,7 @@ import argparse
 import re
 
 from emulation.quantity import offload_of, quantity, rates_of
-from emulation.system import Refused
-from tool import Parser
+from tool import BadInput, Parser
 
 
 def slow_host(text):
@@ -28,12 +27,12 @@ COUNT = quantity({"": 1}, 1, 4096, "1 to 4096")
 MTU = quantity({"": 1}, 1000, 9000, "1000 to 9000 bytes")
 
 
-def parse(argv, description):
-    parser = Parser(Refused, description)
+def parse(description):
+    parser = Parser(description)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name, help_text):
-        sub = verbs.add_parser(name, wrong=Refused, help=help_text)
+        sub = verbs.add_parser(name, help=help_text)
         sub.add_argument("--name", type=name_of, default="default",
                          help="which testbed, if several are up [default]")
         return sub
@@ -65,12 +64,12 @@ def parse(argv, description):
     status.add_argument("--json", action="store_true", help="for programs")
     verb("check", "measure how exact the links are, and what they cost (status 1: not exact)")
     verb("down", "end the processes on the hosts and remove everything")
-    options = parser.parse_args(argv)
+    options = parser.parse_args()
     if options.verb in ("run", "exec"):
         options.command = options.command[options.command[:1] == ["--"]:]
         if not options.command:
-            raise Refused(f"{options.verb}: name a command to run")
+            raise BadInput(f"{options.verb}: name a command to run")
     if options.verb == "up" and len(options.rate) not in (1, options.hosts):
-        raise Refused(f"--rate: {len(options.rate)} rates for {options.hosts} hosts: give one, or "
+        raise BadInput(f"--rate: {len(options.rate)} rates for {options.hosts} hosts: give one, or "
                       "one for each host")
     return options

@@ -5,8 +5,8 @@ import shutil
 import sys
 
 from emulation.groups import group_of, own_group, put
-from emulation.system import (LINK, Refused, ROOT, folder_of, slow_text, space_of, standing,
-                              system)
+from emulation.system import LINK, ROOT, folder_of, slow_text, space_of, standing, system
+from tool import BadInput
 
 
 def environment(state):
@@ -30,7 +30,7 @@ def find_hydra(wanted):
         path = shutil.which(name)
         if path and "HYDRA" in system(path, "--version", check=False).stdout:
             return path
-    raise Refused(f"run: no Hydra (MPICH's mpiexec) among {', '.join(names)}: install mpich or "
+    raise BadInput(f"run: no Hydra (MPICH's mpiexec) among {', '.join(names)}: install mpich or "
                   "name it by --mpiexec")
 
 
@@ -39,7 +39,7 @@ def find_command(words):
     own = os.path.join(ROOT, "build/release/gradwire")
     first = own if words[0] == "gradwire" and os.path.exists(own) else words[0]
     if not shutil.which(first):
-        raise Refused(f"{first}: no such program")
+        raise BadInput(f"{first}: no such program")
     return [os.path.abspath(shutil.which(first)), *words[1:]]
 
 
@@ -66,5 +66,5 @@ def run(options):
 def execute(options):
     state = standing(options.name)
     if options.host > state["hosts"]:
-        raise Refused(f"exec: host {options.host}: {options.name} has hosts 1 to {state['hosts']}")
+        raise BadInput(f"exec: host {options.host}: {options.name} has hosts 1 to {state['hosts']}")
     enter(state, options.host, find_command(options.command))

@@ -10,26 +10,24 @@ import shutil
 import stat
 import subprocess
 
+from tool import BadInput
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 LINK = "eth0"
 
 
-class Failed(Exception):
-    """What went wrong, in one line."""
+class Failed(BadInput):
+    """What went wrong, in one line, though the user did nothing wrong."""
+
     status = 1
-
-
-class Refused(Failed):
-    """What the user has to change."""
-    status = 2
 
 
 def require_system():
     missing = [tool for tool in ("ip", "tc") if not shutil.which(tool)]
     if missing:
-        raise Refused(f"needs {' and '.join(missing)}: install iproute2")
+        raise BadInput(f"needs {' and '.join(missing)}: install iproute2")
     if os.geteuid() != 0:
-        raise Refused("needs root, to make network namespaces: run it with sudo")
+        raise BadInput("needs root, to make network namespaces: run it with sudo")
 
 
 def system(*words, check=True):
@@ -79,12 +77,12 @@ def locked(folder):
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise Refused(f"{folder}: {error.strerror}: not a folder of the testbed") from error
+            raise BadInput(f"{folder}: {error.strerror}: not a folder of the testbed") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             own = os.fstat(fd)
             if own.st_uid != os.geteuid() or stat.S_IMODE(own.st_mode) & 0o022:
-                raise Refused(f"{folder}: others can write there: remove it")
+                raise BadInput(f"{folder}: others can write there: remove it")
             if os.path.exists(folder) and os.path.samestat(os.lstat(folder), own):
                 yield
                 return
@@ -116,7 +114,7 @@ def write(folder, name, text, mode=0o600):
 def standing(name):
     state = load(name)
     if not state:
-        raise Refused(f"{name} is not up: `testbed up` first")
+        raise BadInput(f"{name} is not up: `testbed up` first")
     return state
 
 

@@ -5,10 +5,12 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 GRADWIRE = os.environ["GRADWIRE"]
 MPIEXEC = os.environ["MPIEXEC"]
 SOURCE = os.environ["SOURCE"]
+sys.path[:0] = [os.path.join(SOURCE, part) for part in ("analysis", "experiments")]
 
 
 def cached(name):

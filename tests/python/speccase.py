@@ -11,7 +11,7 @@ import gwrun
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
 
 from ablation import spec
-from ablation.spec import BadSpec
+from ablation.spec import BadInput
 
 
 class Case(unittest.TestCase):
@@ -27,7 +27,7 @@ class Case(unittest.TestCase):
 
     def refusal(self, text, short=False):
         """The line and the message."""
-        with self.assertRaises(BadSpec) as caught:
+        with self.assertRaises(BadInput) as caught:
             self.read(text, short)
         found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", str(caught.exception))
         self.assertTrue(found, str(caught.exception))

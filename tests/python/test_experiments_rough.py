@@ -85,10 +85,10 @@ class Damaged(Study):
                     {**good, "spec": "text"}, {**good, "gradwire": None}, {**good, "name": None},
                     {**good, "directory": 5}):
             journal.write_json(path, bad)
-            with self.subTest(bad=bad), self.assertRaisesRegex(journal.Refused, "is damaged"):
+            with self.subTest(bad=bad), self.assertRaisesRegex(journal.BadInput, "is damaged"):
                 self.journal.order(self.study, self.plan, True)
         journal.write_json(path, {**good, "schema": 2})
-        with self.assertRaisesRegex(journal.Refused, "has schema 2, not 1"):
+        with self.assertRaisesRegex(journal.BadInput, "has schema 2, not 1"):
             self.journal.study()
         journal.write_json(path, good)
         os.truncate(path, 200)
@@ -205,7 +205,7 @@ case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$
         """As on some network file systems."""
         self.write(TWO)
         with mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
-            with self.assertRaisesRegex(journal.Refused, r"\.lock: this file system has no locks"):
+            with self.assertRaisesRegex(journal.BadInput, r"\.lock: this file system has no locks"):
                 journal.Journal(self.out).locked().__enter__()
         self.assertEqual(os.listdir(self.out), [".lock"])  # which is perhaps another's
 
@@ -220,7 +220,7 @@ case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$
                 make(*args, **more)
             patch = mock.patch("os.makedirs", overtake)
             patch.start()
-            with self.assertRaisesRegex(journal.Refused, "process .* is at work here"):
+            with self.assertRaisesRegex(journal.BadInput, "process .* is at work here"):
                 second.locked().__enter__()
             journal.write_json(os.path.join(self.out, journal.STUDY), {})
         self.assertEqual(sorted(os.listdir(self.out)), [".lock", journal.STUDY])
@@ -240,7 +240,7 @@ case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$
         patch.start()
         with second.locked():
             self.assertEqual(os.listdir(self.out), [".lock"])
-            with self.assertRaises(journal.Refused):
+            with self.assertRaises(journal.BadInput):
                 first.locked().__enter__()
         self.assertFalse(os.path.exists(self.out))
 
@@ -281,7 +281,7 @@ class Bed(unittest.TestCase):
         """What a study came to does not hang on it."""
         bed = launch.Launcher("mpiexec", "/build", "/out", "/")
         bed.up = (2, "1gbit")
-        with (mock.patch.object(bed, "testbed", side_effect=journal.Refused("busy")),
+        with (mock.patch.object(bed, "testbed", side_effect=journal.BadInput("busy")),
               mock.patch.object(sys, "stderr", io.StringIO()) as said):
             bed.close()
         self.assertEqual(said.getvalue(),

@@ -156,10 +156,10 @@ class Words(unittest.TestCase):
                 return journal.Journal(folder).locked(range(place, place + 1))
             with task(0), task(1):
                 for other in (task(1), journal.Journal(folder).locked()):
-                    with self.assertRaisesRegex(journal.Refused, f"process {os.getpid()} on "):
+                    with self.assertRaisesRegex(journal.BadInput, f"process {os.getpid()} on "):
                         other.__enter__()
             with journal.Journal(folder).locked():
-                with self.assertRaises(journal.Refused):
+                with self.assertRaises(journal.BadInput):
                     task(0).__enter__()
 
     def test_json_is_whole_or_not_there(self):

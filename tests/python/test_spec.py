@@ -10,7 +10,7 @@ import shlex
 import unittest
 
 import gwrun
-from speccase import BadSpec, Case
+from speccase import BadInput, Case
 from ablation import design, dryrun, select, spec
 
 SHIPPED = sorted(glob.glob(os.path.join(gwrun.SOURCE, "experiments", "*.yaml")))
@@ -168,9 +168,9 @@ class Reading(Case):
                 self.assertIn(why, message)
                 self.assertIn(line, (at, None))
         for path in (os.path.dirname(self.path), self.path + "-none", "a\0b"):
-            with self.assertRaisesRegex(BadSpec, "cannot be read: .*; name a YAML file"):
+            with self.assertRaisesRegex(BadInput, "cannot be read: .*; name a YAML file"):
                 spec.read_spec(path, False, gwrun.GRADWIRE)
-        with self.assertRaisesRegex(BadSpec, "/no/gradwire: cannot be run: .*build it"):
+        with self.assertRaisesRegex(BadInput, "/no/gradwire: cannot be run: .*build it"):
             spec.read_spec(SHIPPED[0], False, "/no/gradwire")
 
     def test_values_stay_as_written(self):
@@ -262,7 +262,7 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
             try:
                 self.assertTrue(spec.plan(self.read(data)))
                 outcomes["study"] += 1
-            except BadSpec as error:
+            except BadInput as error:
                 self.assertEqual(len(str(error).splitlines()), 1, data)
                 self.assertTrue(str(error).startswith(f"{self.path}:"), error)
                 outcomes["refused"] += 1
@@ -406,7 +406,7 @@ class Only(Case):
                           ("comm=allredoce", "no level of 'comm' matches 'allredoce'; did you"),
                           ("ranks=1,ranks=2", "no cell has these levels together")):
             with self.subTest(text=text):
-                with self.assertRaises(BadSpec) as caught:
+                with self.assertRaises(BadInput) as caught:
                     self.only(text)
                 self.assertIn(why, str(caught.exception))
                 self.assertEqual(len(str(caught.exception).splitlines()), 1)

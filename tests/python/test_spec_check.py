@@ -7,7 +7,7 @@ import sys
 import unittest
 
 import gwrun
-from speccase import BadSpec, Case
+from speccase import BadInput, Case
 from ablation import check
 
 SMALL = "base:\n  data: synthetic:samples=512,features=16,classes=4\n  layers: 8\n"
@@ -46,7 +46,7 @@ class Checking(Case):
             gwrun.MPIEXEC, "-n", str(ranks), gwrun.GRADWIRE])
 
     def fault(self, text):
-        with self.assertRaises(BadSpec) as caught:
+        with self.assertRaises(BadInput) as caught:
             self.check(text)
         found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", str(caught.exception))
         self.assertTrue(found, str(caught.exception))
@@ -111,7 +111,7 @@ class Checking(Case):
         for start, why in ((["/no/mpiexec"], "/no/mpiexec: cannot be run"),
                            (["false"], "ended with status 1"),
                            (["sh", "-c", "echo one >&2; echo two >&2; exit 3"], "two")):
-            with self.assertRaisesRegex(BadSpec, f"{re.escape(self.path)}:3: every cell: .*{why}"):
+            with self.assertRaisesRegex(BadInput, f"{re.escape(self.path)}:3: every cell: .*{why}"):
                 check.cells(study, study.cells, lambda ranks: start)
 
 
