@@ -189,7 +189,7 @@ static gw_err read_kept(gw_record *r) {
         if (!more)
             break;
         if (row.step < 1 || (s.ranks && row.step != s.step && row.step - 1 != s.step))
-            return gw_fail(GW_ERR_INPUT, GW_BATCHES ": line %lld: step %lld follows step %lld",
+            return gw_fail(GW_ERR_INPUT, GW_BATCHES ", line %lld: step %lld follows step %lld",
                            (long long)in.line, (long long)row.step, (long long)s.step);
         if (row.step != s.step)
             s = (step_sums){.step = row.step};
