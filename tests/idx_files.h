@@ -108,7 +108,7 @@ static inline void remove_file(const char *dir, const char *name) {
     unlink(path);
 }
 
-/* Every file that can have been written by an MNIST name, then the folder itself. */
+/* Remove every file that may have been written under an MNIST name, then the folder itself. */
 static inline void remove_folder(const char *dir) {
     for (int i = 0; i < 4 * 4; i++) {
         char name[80];

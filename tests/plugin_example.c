@@ -1,9 +1,7 @@
-/* halves: gradients are exchanged in two halves. The upper layers, which the backward pass
- * completes first, are reduced while it goes on with the lower ones; those are reduced when it is
- * over.
- *
- * A strategy out of the tree, as CONTRIBUTING.md describes it: built as a shared object, loaded by
- * its path, held to the same contract as the strategies inside. */
+/* halves: gradients are exchanged in two halves. The backward pass completes the upper layers
+ * first; they are reduced while it computes the lower ones, which are reduced at its end. This is a
+ * strategy outside the tree, as CONTRIBUTING.md describes it: a shared object, loaded by its path,
+ * that must pass the same contract as the strategies inside. */
 #include "comm/collective.h"
 #include "comm/queue.h"
 #include "comm/strategy.h"
@@ -16,7 +14,7 @@ typedef struct self {
     gw_queue *queue;
     gw_span half[HALVES];
     gw_schedule *schedule[HALVES];
-    size_t final[HALVES]; /* floats of the half whose gradient is final in this step */
+    size_t final[HALVES]; /* floats of this half that are final in this step */
 } self;
 
 static void close(void *p) {

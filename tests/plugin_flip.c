@@ -1,5 +1,5 @@
-/* flip: allreduces, and after the update of one step one rank flips a bit of its parameters: what
- * damaged memory does, for tests of who notices. A plugin like plugin_example.c. */
+/* flip: an allreduce, but after the update of one step one rank flips a bit of its parameters, as
+ * damaged memory would. For tests of who notices. A plugin like plugin_example.c. */
 #include "comm/collective.h"
 #include "comm/strategy.h"
 
@@ -38,7 +38,7 @@ static gw_err publish(void *p, gw_span s) {
         me->step++;
     if (me->step == gw_args_int(env->args, "step") && gw_span_common(s, layer).n == layer.n &&
         gw_lane_rank(env->grads) == gw_args_int(env->args, "rank")) {
-        uint32_t bits; /* one so high that later updates do not round it away */
+        uint32_t bits; /* a bit so high that later updates do not round it away */
         float *last = env->param + gw_span_end(layer) - 1;
         memcpy(&bits, last, sizeof bits);
         bits ^= 1u << 22;

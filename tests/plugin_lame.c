@@ -1,5 +1,5 @@
-/* A plugin of all three kinds that is built for another abi. tests/unit/test_plugins.c, which
- * shares these structs, mends that and leaves out a hook in turn. */
+/* A plugin of all three kinds, built for another abi. tests/unit/test_plugins.c shares these
+ * structs, corrects the abi and leaves out one hook after another. */
 #include "comm/algo.h"
 #include "comm/strategy.h"
 

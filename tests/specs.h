@@ -1,4 +1,4 @@
-/* What the tests open by its text. The trees are kept until the program ends, as a run keeps those
+/* What the tests open from text. The parsed trees stay until the program ends, as a run keeps those
  * of its options. */
 #ifndef GW_TESTS_SPECS_H
 #define GW_TESTS_SPECS_H

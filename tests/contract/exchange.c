@@ -27,7 +27,7 @@ typedef struct run_state {
     const trial *t;
     gw_span layers[LAYERS];
     gw_tensor tensors[2 * LAYERS];
-    int servers;             /* ranks from 0 on without samples */
+    int servers;             /* ranks 0 to servers - 1 have no samples */
     uint32_t crc[STEPS + 1]; /* of the parameters after each step and when settled */
     bool agrees[STEPS + 1];  /* and whether the strategy says that replicas agree then */
 } run_state;
@@ -56,14 +56,14 @@ static float gradient(uint64_t key, size_t i) {
     return u % 8 == 0 ? 0.0f : (float)((double)(u >> 11) * 0x1p-53 - 0.5);
 }
 
-/* Of an element over all workers and steps: the sum, and of magnitudes, to which errors of rounding
- * are proportional. */
+/* One element summed over all workers and steps: its value, and its magnitude, to which rounding
+ * errors are proportional. */
 typedef struct sum {
     double value, size;
 } sum;
 
-/* Of elements 0 to n of so many steps, as long as the next call; kept, since most trials ask for
- * those of the one before. */
+/* Sums of elements 0 to n over `steps` steps, valid until the next call. They are cached, because
+ * most trials ask for the same ones as the trial before. */
 static const sum *expected(int servers, int steps, size_t n) {
     static struct {
         sum *sums;
@@ -101,7 +101,7 @@ static gw_err settle(run_state *r, gw_span span) {
     return gw_session_publish(r->session, span);
 }
 
-/* Whole and at once, or layer by layer, one ahead of what is read. */
+/* The whole arena at once, or layer by layer, one layer ahead of the one that is read. */
 static gw_err settle_all(run_state *r) {
     gw_span all = {0, r->t->n};
     if (!r->t->lazy) {
@@ -129,7 +129,7 @@ static gw_err step(run_state *r, int number) {
             grad[i] = works ? gradient(key, i) : 0.0f;
             if (sums) {
                 sums[i] += grad[i];
-                grad[i] = NAN; /* what is there is nobody's */
+                grad[i] = NAN; /* nobody may read this */
             }
         }
         GW_TRY(gw_session_ready(r->session, s));
@@ -185,7 +185,7 @@ static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want)
     const gw_codec *codec = r->session->mix.codec;
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, all[3];
     gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
+    /* For an MPI collective the ledger charges each rank a whole number of bytes. */
     if (codec->caps & GW_CODEC_FIXED)
         CHECK(all[0] <= want.bytes && all[0] + all[2] >= want.bytes,
               "%s %s n=%zu lazy=%d: %llu bytes on the wire, the formula says %llu", r->t->comm,
@@ -202,7 +202,7 @@ static void add_cost(gw_batch_cost *to, const gw_batch_cost *c) {
     to->collectives += c->collectives;
 }
 
-/* Their part of the elements. */
+/* The share of the elements that lies in matrices. */
 static double matrices(const run_state *r) {
     size_t n = 0;
     for (int l = 0; l < LAYERS; l++)
@@ -234,7 +234,7 @@ static gw_err steps(run_state *r, outcome *o) {
     if (r->t->voids)
         return GW_OK;
     r->agrees[STEPS] = true;
-    /* Over all of them: what one step starts, a later one or the settling may complete. */
+    /* Summed over all steps: a later step or the settling may complete what one step starts. */
     check_cost(r, &all, want);
     check_replicas(r);
     judge(r, STEPS, o);
@@ -249,8 +249,8 @@ static gw_err steps(run_state *r, outcome *o) {
     return GW_OK;
 }
 
-/* What this codec does not send is kept, all of it: not so where encodings are added as they are
- * and that rounds. */
+/* Does error feedback keep everything that this codec does not send? Not if encodings are summed
+ * without decoding and the sum rounds. */
 static bool keeps_rest(const char *spec, const char *feedback) {
     gw_codec c;
     CHECK_OK(open_codec(&c, spec));
@@ -260,8 +260,8 @@ static bool keeps_rest(const char *spec, const char *feedback) {
     return fed && !rounds;
 }
 
-/* Error feedback loses nothing: what was sent and what all ranks kept back is what there was to
- * send, whoever encoded which partial sum, and however coarsely. */
+/* Error feedback loses nothing: what was sent plus what all ranks kept equals the gradients, no
+ * matter who encoded which partial sum or how coarsely. */
 static void check_residual(const run_state *r, const float *mine) {
     const float *param = r->session->env.param;
     const sum *want = expected(r->servers, STEPS, r->t->n);
@@ -286,7 +286,7 @@ static void check_residual(const run_state *r, const float *mine) {
     free(all);
 }
 
-/* Of a layer about seven eighths are a nearly square matrix, the rest its biases. */
+/* About seven eighths of a layer are a nearly square matrix; the rest is its biases. */
 static void cut_layers(run_state *r) {
     for (int l = 0; l < LAYERS; l++) {
         gw_span s = gw_span_part((gw_span){0, r->t->n}, l, LAYERS);
@@ -355,15 +355,15 @@ static double one_error(const gw_codec *c, size_t n, int parts) {
     return sqrt(err / norm);
 }
 
-/* The most that the sums may be off by, of codecs that are not lossless. */
+/* The largest error of the sums that is allowed for a lossy codec. */
 static double most_error(const gw_codec *c, size_t n, const outcome *o) {
     double one = one_error(c, n, 1), of_sum = one_error(c, n, ranks);
-    /* Every further encoding on the way adds an error: of squares to (1 + 2 + .. + P) / P of one,
-     * where each hop encodes the sum so far (test_error_growth.c), and chance half as much again.
-     */
+    /* Each encoding on the way adds an error. If each hop encodes the sum so far, the squared error
+     * grows to (1 + 2 + .. + P) / P times that of one encoding (test_error_growth.c); chance may
+     * add half as much again. */
     double grown = 1.5 * sqrt((ranks + 1) / 2.0) * fmax(one, of_sum);
-    /* What is drawn so coarsely has errors as large as sums; being no contraction, it feeds back
-     * more with each step. Then check_residual tells what is right, where it can be asked. */
+    /* A coarse random codec has errors as large as the sums. It is no contraction, so error
+     * feedback grows with each step. check_residual then checks the result, if it can. */
     if (c->caps & GW_CODEC_UNBIASED && one > 0.2)
         return o->kept ? INFINITY : o->residual ? 4 * of_sum : grown;
     /* A rank's gradient lost on the way would show as sqrt(1 / ranks) or more. */
@@ -372,14 +372,13 @@ static double most_error(const gw_codec *c, size_t n, const outcome *o) {
 
 static void check_values(const trial *t, const outcome *o) {
     gw_codec c;
-    char first[SPEC]; /* of a mix, whose other codecs err less */
+    char first[SPEC]; /* of a mix: its other codecs have smaller errors */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(t->codec, ";"), t->codec);
     CHECK(open_codec(&c, first) == GW_OK, "%s", gw_err_text());
     CHECK(gw_codec_join(&c, ranks) == GW_OK, "%s", gw_err_text());
-    double most = INFINITY; /* of a few elements chance is no guide */
-    if (o->matrices > 0)
-        most =
-            sqrt(o->matrices); /* of noise a few factors hold little, but what is no matrix, all */
+    double most = INFINITY; /* a few elements say nothing */
+    if (o->matrices > 0) /* a few factors hold little of the noise in matrices, all of the rest */
+        most = sqrt(o->matrices);
     else if (c.caps & GW_CODEC_LOSSLESS)
         most = 0;
     else if (t->n > 100)
@@ -404,7 +403,7 @@ outcome exchange_try(const trial *t) {
         return o;
     }
     e = run(s, t, &o);
-    /* What needs several ranks, or several nodes, shows at the opening. */
+    /* What needs several ranks or nodes is refused when it is opened. */
     if (e == GW_ERR_UNSUPPORTED || (e == GW_ERR_USAGE && ranks <= gw_session_servers(s)))
         return refusal(s);
     CHECK(e == GW_OK, "%s %s n=%zu: %s", t->comm, t->codec, t->n, gw_err_text());

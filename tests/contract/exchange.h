@@ -1,5 +1,5 @@
-/* One trial of the contract: steps of a strategy, algorithm and codec over this program's ranks,
- * and what every combination owes. */
+/* One trial of the contract: some steps of a strategy, algorithm and codec on all ranks, with the
+ * checks that every combination must pass. */
 #ifndef GW_TESTS_EXCHANGE_H
 #define GW_TESTS_EXCHANGE_H
 
@@ -18,13 +18,13 @@ typedef struct trial {
 
 typedef struct outcome {
     bool refused;
-    bool fed;        /* `adds` could be; else nothing was tried */
+    bool fed;        /* `adds` applied; else nothing was tried */
     uint32_t crc;    /* of the parameters, settled after the steps */
     double error;    /* relative, of the summed updates */
-    double matrices; /* part of the elements that a lossy strategy compresses, by itself; else 0 */
+    double matrices; /* share of the elements that a lossy strategy compresses by itself; else 0 */
     bool exact;      /* largest error of an element is rounding */
     bool residual;   /* there is error feedback */
-    bool kept;       /* and what it holds was found to be all of the error */
+    bool kept;       /* and the residual was found to hold all of the error */
 } outcome;
 
 /* Once, after MPI_Init. */
@@ -33,8 +33,8 @@ void exchange_start(int ranks);
 /* From now on all encodings travel in frames. */
 void exchange_frames(void);
 
-/* Run it: what is refused must say why in one line; everything else must send what its formula
- * says, keep the replicas equal, and sum up right. */
+/* Run a trial. A refusal must give its reason in one line; everything else must send what its
+ * formula says, keep the replicas equal and compute the right sums. */
 outcome exchange_try(const trial *t);
 
 #endif

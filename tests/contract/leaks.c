@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 enum { LAYERS = 3, N = 2003, LOOKS = 3 };
-/* Of resident memory, where there are enough steps: a short run still touches pages for the first
- * time. */
+/* Growth of resident memory, checked only after enough steps: a short run still touches pages for
+ * the first time. */
 enum { ENOUGH = 1000 };
 static const double grown_most = 0.01;
 
@@ -138,7 +138,7 @@ static void report(const char *comm, const char *codec, const look *from, const 
     fflush(stdout);
 }
 
-/* So many steps between opening and closing, with a look each time that all is settled. */
+/* `steps` steps between opening and closing; checks each time that everything is settled. */
 static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, int n) {
     char name[256];
     look looks[LOOKS];
@@ -157,7 +157,7 @@ static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, i
         if (k != at[seen])
             continue;
         CHECK_OK(gw_session_settle(s));
-        CHECK_OK(gw_barrier(MPI_COMM_WORLD)); /* or a neighbour is still at it in shared memory */
+        CHECK_OK(gw_barrier(MPI_COMM_WORLD)); /* a neighbour may still use shared memory */
         looks[seen++] = take_look();
         if (seen == 1)
             lose(to_lose);
@@ -169,7 +169,7 @@ static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, i
     return GW_OK;
 }
 
-/* False: the strategy, the algorithm or the codec says that they do not go together. */
+/* False: the strategy, algorithm or codec refuses this combination. */
 static bool once(const char *comm, const char *codec, int n) {
     gw_session *s;
     if (new_session(&s, comm, codec, "auto", false) != GW_OK)
@@ -180,8 +180,8 @@ static bool once(const char *comm, const char *codec, int n) {
     return e == GW_OK;
 }
 
-/* The first life fills what is kept for good (types, the node's communicator); after the second
- * nothing more may be left than after the first. */
+/* The first open and close fills caches that stay (types, the node's communicator). After the
+ * second, no more may be left than after the first. */
 static bool combination(const char *comm, const char *codec) {
     enum { SHORT = 20 };
     char name[256];
@@ -201,7 +201,7 @@ static bool combination(const char *comm, const char *codec) {
     return true;
 }
 
-/* Each strategy with each codec, each algorithm blocking and overlapped with a codec that it
+/* Each strategy with each codec; each algorithm, blocking and overlapped, with a codec that it
  * carries. */
 static void all(void) {
     static const char *const carried[] = {"qsgd:bits=4", "int8sum", "bf16", "none"};

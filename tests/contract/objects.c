@@ -9,8 +9,8 @@
 
 enum { MOST = 1 << 16, AT_ONCE = 4096 };
 
-/* MPI may hand out one handle several times, for sends that were complete at once: then it is here
- * as often. */
+/* MPI may return the same handle for several sends that complete at once; then it is listed as
+ * often. */
 static struct object {
     object_kind kind;
     uint64_t handle;
@@ -20,7 +20,7 @@ static int n_live;
 static object_count counts[OBJECT_KINDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all above */
 
-static _Thread_local int depth; /* the library's own calls to itself are no calls of the program */
+static _Thread_local int depth; /* depth > 0: the library calls itself, not the program */
 
 static void fail(const char *what, const char *name) {
     fprintf(stderr, "objects: %s: %s\n", name, what);
@@ -63,7 +63,7 @@ static void made(object_kind kind, uint64_t handle, const char *by) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether it was there. */
+/* True if it was in the list. */
 static bool gone(object_kind kind, uint64_t handle) {
     pthread_mutex_lock(&lock);
     int i = n_live - 1;
@@ -77,7 +77,7 @@ static bool gone(object_kind kind, uint64_t handle) {
     return i >= 0;
 }
 
-/* What nobody saw being made was made by a function that is not watched here. */
+/* An unknown object was made by a function that this file does not wrap. */
 static void freed(object_kind kind, uint64_t handle, const char *by) {
     if (!gone(kind, handle) && depth == 0)
         fail("frees what no watched function made", by);
@@ -105,8 +105,8 @@ static void *find(const char *name) {
     return f;
 }
 
-/* Define name(params): `before`, the library's, and `after` if all went well and the call was the
- * program's. */
+/* Define name(params): run `before`, call the library, and run `after` if that succeeded and the
+ * program made the call. */
 #define WATCH(name, params, args, before, after)                                                   \
     int name params {                                                                              \
         static int(*real) params;                                                                  \
@@ -180,7 +180,7 @@ WATCH(PMPI_Allreduce_init_c,
        MPI_Info info, MPI_Request *r),
       (in, out, n, type, op, comm, info, r), , MADE(PERSISTENT, *r))
 
-/* Completing calls forget the requests: kept here. */
+/* A completing call clears the requests, so they are copied here first. */
 #define KEEP(n, requests)                                                                          \
     static _Thread_local MPI_Request kept[AT_ONCE];                                                \
     if ((n) > AT_ONCE)                                                                             \
@@ -209,7 +209,7 @@ WATCH(MPI_Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *out), (comm,
       MADE_SOME(COMM, *out, MPI_COMM_NULL))
 WATCH(MPI_Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out),
       (comm, type, key, info, out), , MADE_SOME(COMM, *out, MPI_COMM_NULL))
-/* Frees may come from attributes' callbacks, within the library: they count however deep. */
+/* Attribute callbacks may free objects inside the library, so frees count at any depth. */
 WATCH(MPI_Comm_free, (MPI_Comm * comm), (comm), FREED(COMM, *comm), )
 WATCH(MPI_Type_contiguous, (int n, MPI_Datatype of, MPI_Datatype *out), (n, of, out), ,
       MADE(TYPE, *out))

@@ -1,5 +1,6 @@
-/* The algorithm seam by itself, where no strategy reaches: every verb with every root, options that
- * cut spans into many strands, spans that leave ranks empty-handed, starting a schedule again. */
+/* The algorithm interface by itself, in cases that no strategy reaches: every verb with every root,
+ * options that cut spans into many strands, spans that leave some ranks without elements, and
+ * schedules that are started again. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
@@ -37,8 +38,8 @@ typedef struct trial {
 
 static const char *const verbs[] = {"allreduce", "reduce", "bcast", "reduce_scatter", "allgather"};
 
-/* Whole numbers: their float sums are exact in any order. Drawn once: most of a trial's time would
- * be spent on them. */
+/* Whole numbers, whose float sums are exact in any order. They are drawn once, because drawing
+ * takes most of a trial's time. */
 enum { ROUNDS = 2, MOST_RANKS = 16 };
 static int8_t values[MOST_RANKS][ROUNDS][LONG];
 static float sums[ROUNDS][LONG];
@@ -55,8 +56,8 @@ static void draw_values(void) {
         }
 }
 
-/* Is element i of the span, of rank `owner`'s part, defined on this rank afterwards, and what is
- * it? */
+/* Is element i of the span, in the part of rank `owner`, defined on this rank afterwards? If so,
+ * *value is what it must be. */
 static bool wanted(const trial *t, int round, size_t i, int owner, float *want) {
     bool copies = t->what == GW_BCAST || t->what == GW_ALLGATHER;
     *want = copies ? values[t->what == GW_BCAST ? t->root : owner][round][i] : sums[round][i];
@@ -97,7 +98,7 @@ static void check_cost(const trial *t, const gw_algo *a, gw_lane *lane, const gw
     uint64_t sent[2] = {c->wire_bytes, c->messages};
     gw_cost want = gw_algo_cost(a, lane, t->what, t->n);
     CHECK_OK(gw_allreduce(MPI_IN_PLACE, sent, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-    /* Of MPI's own collectives the ledger charges each rank a whole number of bytes. */
+    /* For an MPI collective the ledger charges each rank a whole number of bytes. */
     long long slack = a->ops->caps & GW_ALGO_ORDERED ? ranks : 0;
     CHECK(llabs((long long)(sent[0] - want.bytes)) <= slack && sent[1] == want.messages,
           "%s %s %s n=%zu: %llu bytes in %llu messages, the formula says %llu in %llu", t->algo,
@@ -160,7 +161,8 @@ static void each_verb(const bench *b, const char *algo, const char *codec, size_
     try(b, &(trial){algo, codec, GW_ALLREDUCE, 0, longest, true});
 }
 
-/* Floats whose sums show an order of additions, or one left out: mostly zeros of either sign. */
+/* Floats whose sums show the order of additions and a missing addend: mostly zeros of either
+ * sign. */
 static float awkward(uint64_t key, size_t i) {
     static const float odd[] = {1,        -1,     0x1.000002p0f, 0x1p24f,     -0x1p24f,
                                 0x1p-24f, 1e-45f, -1e-45f,       0x1p-126f,   1.5f,
@@ -171,7 +173,7 @@ static float awkward(uint64_t key, size_t i) {
     return odd[(u >> 4) % (sizeof odd / sizeof *odd)];
 }
 
-/* Whatever is summed, and whatever the codec makes of it: the same bits on all ranks. */
+/* For any data and any codec, all ranks get the same bits. */
 static void awkward_floats(const bench *b, const char *algo, const char *codec, size_t longest) {
     for (int round = 0; round < ROUNDS; round++) {
         trial t = {algo, codec, GW_ALLREDUCE, 0, longest - (size_t)round, round};
@@ -214,7 +216,7 @@ static void with_codec(try_all *all, const char *algo, const char *spec, size_t 
     gw_codec_close(&codec);
 }
 
-/* Chunks of less than a span, of one float, of none for some ranks. */
+/* Chunks smaller than a span, of one float, and of no float for some ranks. */
 static const struct {
     const char *algo;
     size_t longest;
@@ -228,7 +230,7 @@ static void each_codec(const char *algo, size_t longest) {
     with_codec(each_verb, algo, "qsgd:bits=8,bucket=64", longest);
 }
 
-/* A codec of each kind; all of them where ranks have the cores to themselves. */
+/* One codec of each kind; all codecs if each rank has a core of its own. */
 static void each_codec_awkward(const char *algo) {
     static const char *const kinds[] = {"none",
                                         "bf16",

@@ -1,8 +1,8 @@
-/* How the error of a lossy codec grows with the number of ranks is a property of the algorithm: an
- * unbiased codec errs by e^2 |x|^2 (mean square) whatever the size of x, errors of different
- * encodings are independent, and a sum of k ranks' normal gradients is sqrt(k) times as large as
- * one. So each encoding of a partial sum of k parts adds k e^2, against P of the whole sum, and
- * counting what each algorithm encodes gives its curve. */
+/* The algorithm decides how a lossy codec's error grows with the number of ranks. An unbiased codec
+ * has the mean square error e^2 |x|^2, whatever the size of x. The errors of different encodings
+ * are independent, and the sum of k ranks' normal gradients is sqrt(k) times as large as one. So
+ * each encoding of a partial sum of k parts adds k e^2, relative to P of the whole sum; counting
+ * the encodings of each algorithm gives its curve. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
@@ -31,7 +31,7 @@ static const curve curves[] = {
     /* P-1 parts, then the sum: (P-1 + P) / P */
     {"sra", {3.0 / 2, 5.0 / 3, 7.0 / 4}},
     {"root", {3.0 / 2, 5.0 / 3, 7.0 / 4}},
-    /* P/2 for each of log2 P rounds, then the sum; of 3 ranks one is folded onto rank 0, which then
+    /* P/2 for each of log2 P rounds, then the sum. Of 3 ranks one is folded onto rank 0, which then
      * sends a sum of two for half of the elements */
     {"halving", {3.0 / 2, (1 + 1.5 + 3) / 3, 8.0 / 4}},
     {"tree", {3.0 / 2, 5.0 / 3, 8.0 / 4}},
@@ -57,7 +57,7 @@ static double square_error(const float *x, int round, int first, int count) {
     return err / norm;
 }
 
-/* Mean over some rounds; algo NULL: of one encoding of one rank's part. */
+/* Mean over some rounds; algo NULL: for one encoding of one rank's part. */
 static double measure(const char *name, gw_lane *lane, float *x) {
     gw_algo algo;
     gw_schedule *s = NULL;

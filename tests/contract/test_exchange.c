@@ -1,6 +1,6 @@
-/* The contract of the comm layer, over the whole registries: every strategy x algorithm x codec
- * that is not refused, on as many ranks as this program is started with. Whatever is added to a
- * .def file is tested here without a line of test code. */
+/* The contract of the comm layer for the whole registries: every strategy x algorithm x codec that
+ * is not refused, on as many ranks as the program is started with. A new line in a .def file is
+ * tested here without any new test code. */
 #include "exchange.h"
 
 #include "../mpi/check.h"
@@ -66,8 +66,8 @@ static void each_codec(const visitor *v, const char *algo) {
         v->f(v, algo, codec_variants[i].options);
 }
 
-/* The same for this algorithm; its variants, where other ranks talk but about nothing else, with a
- * codec of each kind: exact, of fixed and of any length. */
+/* The same for this algorithm. Its variants differ only in which ranks exchange messages, so one
+ * codec of each kind is enough: exact, fixed size, variable size. */
 static void each_variant(const visitor *v, const char *algo) {
     static const char *const kinds[] = {"none", "qsgd:bits=4", "topk"};
     each_codec(v, algo);
@@ -98,17 +98,17 @@ static void both_updates(const visitor *v, const char *algo, const char *codec) 
 
 /* Odd spans, where a rank's part may be empty. */
 static void odd_spans(const visitor *v, const char *algo, const char *codec) {
-    /* Where ranks share cores 391 small buckets do: each of their messages waits its turn. */
+    /* If ranks share cores, 391 small buckets are enough: each message waits for a core. */
     bool few = ranks > 2 && strstr(v->options, "bucket=1K");
     size_t p = (size_t)ranks, n[] = {0, 1, p - 1, p, p + 1, few ? 100003 : 1000003};
-    bool exact = strcmp(codec, "none") == 0; /* the largest takes time: once an algorithm */
+    bool exact = strcmp(codec, "none") == 0; /* the largest takes long: once per algorithm */
     for (int i = 0; i < COUNT(n) - !exact; i++)
         if (combination(v->strategy, v->options, algo, codec, "auto", n[i], i % 2).refused)
             return;
 }
 
-/* However it is overlapped, the bits are those of the blocking exchange of the same spans. (Not of
- * "auto", which measures and chooses anew each time; with a table: test_tuning.c.) */
+/* Overlapped in any way, the bits equal those of the blocking exchange of the same spans. "auto" is
+ * excluded: it measures and chooses anew each time (test_tuning.c tests it with a table). */
 static void same_bits(const visitor *v, const char *algo, const char *codec) {
     enum { N = 2003 }; /* eight buckets, the last one odd */
     (void)v;
@@ -119,7 +119,7 @@ static void same_bits(const visitor *v, const char *algo, const char *codec) {
             return;
         outcome one = combination("iallreduce", "bucket=64M,", algo, codec, ef, N, false);
         bool mpi = strcmp(algo, "native") == 0 || strcmp(algo, "persistent") == 0;
-        bool own_order = mpi && ranks > 2; /* MPI may sum otherwise */
+        bool own_order = mpi && ranks > 2; /* MPI may sum in another order */
         CHECK(whole.crc == one.crc || own_order,
               "%s %s: one bucket overlapped differs from blocking", algo, codec);
         outcome first = {0};
@@ -136,7 +136,7 @@ static void same_bits(const visitor *v, const char *algo, const char *codec) {
     }
 }
 
-/* Tensors with different codecs, each over the algorithm that carries it or all over one. */
+/* Tensors with different codecs, each with an algorithm that carries it, or all with one. */
 static void mixes(const visitor *v) {
     static const char *const mix[] = {"qsgd:bits=4;layer1=none", "topk:ratio=0.5;min_bytes=256",
                                       "qsgd:bits=4;layer0=fp16;layer2=topk:ratio=0.9;min_bytes=1K"};
@@ -146,10 +146,11 @@ static void mixes(const visitor *v) {
             both_updates(v, algos[a], mix[m]);
 }
 
-/* GW_STRATEGY_ENCODES: nothing reads a gradient's arena, so the bits are the same if gradients are
- * in the residual already and the arena holds NaN; and with a void step, which goes back there. */
+/* GW_STRATEGY_ENCODES: nothing reads a gradient's arena. So the bits stay the same if the gradients
+ * are in the residual already and the arena holds NaN, also after a void step, which is undone
+ * there. */
 static void stale_gradients(const visitor *v, const char *algo, const char *codec) {
-    int ways = *v->options ? 2 : 4; /* an option changes nothing of what a void step leaves */
+    int ways = *v->options ? 2 : 4; /* options do not change what a void step leaves */
     for (int way = 0; way < ways; way++) {
         trial t = {.feedback = "on", .n = 1003, .lazy = way & 1, .voids = way & 2, .adds = true};
         snprintf(t.comm, sizeof t.comm, "%s:%salgo=(%s)", v->strategy, v->options, algo);
@@ -158,17 +159,16 @@ static void stale_gradients(const visitor *v, const char *algo, const char *code
         if (!added.fed)
             return;
         t.adds = false;
-        CHECK(
-            exchange_try(&t).crc == added.crc,
-            "%s %s lazy=%d void step=%d: states GW_STRATEGY_ENCODES, and reads gradients by itself",
-            t.comm, codec, t.lazy, t.voids);
+        CHECK(exchange_try(&t).crc == added.crc,
+              "%s %s lazy=%d void step=%d: has GW_STRATEGY_ENCODES, but reads gradients", t.comm,
+              codec, t.lazy, t.voids);
     }
 }
 
 /* The whole contract of one strategy. */
 static void strategy(const char *name, const char *options) {
     visitor v = {both_updates, name, options};
-    if (*options) /* an option changes when and how much, not what may be combined */
+    if (*options) /* an option changes when and how much is sent, not what may be combined */
         some_pairs(&v);
     else
         each_pair(&v), mixes(&v);
@@ -193,7 +193,7 @@ static void frames(void) {
     for (int c = 0; c < COUNT(codecs); c++) {
         for (const gw_entry *const *a = gw_algos.entries; *a; a++) {
             both_updates(&(visitor){NULL, "allreduce", ""}, (*a)->name, codecs[c]);
-            if (c > 0) /* the exact one takes time, and cuts spans likewise */
+            if (c > 0) /* the exact codec takes long and cuts spans the same way */
                 odd_spans(&(visitor){NULL, "allreduce", ""}, (*a)->name, codecs[c]);
         }
         for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
@@ -230,9 +230,10 @@ static void codec(const char *name) {
     odd_spans(&(visitor){NULL, "allreduce", ""}, "sra", name);
 }
 
-/* Arguments: the number of ranks that must be there; what to try: "strategy", "algo" or "codec" and
- * a name or a plugin's path, with all there is of the two others; "spans" or "bits" and an
- * algorithm, with all codecs: odd spans, or the bits of blocking and overlapped runs; "frames". */
+/* Arguments: the number of ranks, then what to try. "strategy", "algo" or "codec" and a name
+ * or a plugin's path: that one with everything of the two other kinds. "spans" or "bits" and
+ * an algorithm: odd spans, or equal bits of blocking and overlapped runs, with all codecs.
+ * "frames". */
 int main(int argc, char **argv) {
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);

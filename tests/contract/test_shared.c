@@ -30,7 +30,7 @@ static void check_twins(const gw_shared *m, const unsigned *mine, size_t n, unsi
     }
 }
 
-/* Small allocations, then one that outgrows any window, then a small one again: all stay. */
+/* Small allocations, then one larger than any window, then a small one again: all stay valid. */
 static void twins_and_growth(void) {
     static const size_t sizes[] = {1, 100, 1000000, 17};
     enum { COUNT = sizeof sizes / sizeof *sizes };
@@ -51,7 +51,7 @@ static void twins_and_growth(void) {
     CHECK_OK(gw_barrier(MPI_COMM_WORLD));
     for (unsigned i = 1; i < COUNT; i++)
         check_twins(m, mine[i], sizes[i], 100 * (i + 1));
-    CHECK(!gw_shared_twin(m, &ranks, 0), "a variable of mine has no twin");
+    CHECK(!gw_shared_twin(m, &ranks, 0), "a variable of this rank has no twin");
     CHECK_OK(gw_barrier(MPI_COMM_WORLD));
     gw_shared_close(m);
 }
@@ -140,7 +140,7 @@ static gw_lane *open_lane(gw_codec *codec, size_t n, bool shared) {
     return lane;
 }
 
-/* An algorithm on a lane of its own; making lanes is what takes time. */
+/* An algorithm with its own lane, which is kept since making lanes takes long. */
 typedef struct rig {
     gw_codec codec;
     gw_algo algo;
@@ -148,7 +148,7 @@ typedef struct rig {
     float *base;
 } rig;
 
-enum { MOST = 20000, SKIP = 3 /* spans that do not begin at a cache line */ };
+enum { MOST = 20000, SKIP = 3 /* spans that do not start on a cache line */ };
 
 static void rig_up(rig *r, const char *spec, const char *compress) {
     CHECK_OK(open_codec(&r->codec, compress));
@@ -200,7 +200,7 @@ static void exact_sums(const char *spec) {
     rig_down(&r);
 }
 
-/* shm with a codec is sra by other means: the same bits, error feedback included. */
+/* shm with a codec gives the same bits as sra, error feedback included. */
 static void same_as_sra(const char *compress) {
     static const size_t sizes[] = {1, 2, 5, 1003};
     static float a[1003], b[1003];
@@ -226,7 +226,7 @@ static void same_as_sra(const char *compress) {
 
 static void algorithms(void) {
     exact_sums("shm");
-    yield = ranks > sysconf(_SC_NPROCESSORS_ONLN); /* spinning where there are cores for it */
+    yield = ranks > sysconf(_SC_NPROCESSORS_ONLN); /* spin if there are enough cores */
     exact_sums("shm");
     yield = true;
     exact_sums("hier");
@@ -241,7 +241,7 @@ static void algorithms(void) {
 
 static void refused(gw_err e, const char *words) {
     CHECK(e == GW_ERR_UNSUPPORTED, "%d: %s", (int)e, gw_err_text());
-    CHECK(strstr(gw_err_text(), words), "'%s' should tell of '%s'", gw_err_text(), words);
+    CHECK(strstr(gw_err_text(), words), "'%s' should mention '%s'", gw_err_text(), words);
 }
 
 static void refusals(void) {

@@ -1,5 +1,5 @@
-/* algo=auto: what it measures fits the lane, leaves the lane as it was, and comes back from a table
- * file as it was written; a table that cannot be right is refused in one line. */
+/* algo=auto measures only what the lane can carry, leaves the lane unchanged, and reads back the
+ * table that it wrote. A table that cannot be right is refused in one line. */
 #include "comm/collective.h"
 #include "comm/lane_parts.h"
 #include "comm/tuning.h"
@@ -99,8 +99,8 @@ static struct {
     int schedule[MOST_RUNS], runs;
 } watched;
 
-/* The rank whose turn it is lingers in each run: without a barrier the others are in the next one
- * before it has left. */
+/* One rank in turn lingers in each run. Without a barrier the others would be in the next run
+ * before it has left this one. */
 static void watch(gw_exchange_event event, const gw_exchange *x) {
     int run = watched.runs;
     if (event == GW_EXCHANGE_START) {
@@ -116,14 +116,14 @@ static void watch(gw_exchange_event event, const gw_exchange *x) {
     }
 }
 
-/* Rounds of the first size, whose schedules are laid down first, as they were run. */
+/* How many rounds the first size ran; its schedules are laid down first. */
 static void check_orders(int algos) {
     int rounds = 0, moved = 0;
     for (int at = 0; at + algos <= watched.runs && watched.schedule[at] < algos; at += algos) {
         uint64_t seen = 0;
         for (int i = 0; i < algos; i++) {
             if (watched.schedule[at + i] >= algos)
-                return; /* fewer are left in the rounds: the hopeless are out */
+                return; /* fewer take part: hopeless candidates were dropped */
             seen |= UINT64_C(1) << watched.schedule[at + i];
             moved += rounds > 0 && watched.schedule[at + i] != watched.schedule[i];
         }
@@ -175,7 +175,7 @@ static void write_table(const char *path, const char *rows) {
     CHECK_OK(gw_barrier(MPI_COMM_WORLD));
 }
 
-/* Spans take the algorithm of the nearest size, and the run says so. */
+/* A span uses the algorithm of the nearest size in the table, and the run reports it. */
 static void obeys_table(const char *path) {
     char rows[512], spec[512];
     snprintf(rows, sizeof rows,
@@ -221,7 +221,7 @@ static void bad_table(const gw_lane *lane, const char *text, const char *words) 
     CHECK(e == GW_ERR_INPUT, "%d for: %s", (int)e, text);
     CHECK(strstr(gw_err_text(), words) && strstr(gw_err_text(), "some/algo.csv") &&
               !strchr(gw_err_text(), '\n'),
-          "'%s' should tell of '%s'", gw_err_text(), words);
+          "'%s' should mention '%s'", gw_err_text(), words);
 }
 
 static void bad_rows(const gw_lane *lane, const char *rows, const char *words) {
@@ -274,7 +274,7 @@ static void hostile_tables(void) {
     gw_codec_close(&qsgd);
 }
 
-/* A table that cannot be read is told on all ranks alike. */
+/* All ranks report a table that cannot be read. */
 static void missing_table(const char *path) {
     char spec[512];
     snprintf(spec, sizeof spec, "auto:table=%s.missing", path);

@@ -68,8 +68,8 @@ static float gradient(int rank, int step, size_t i) {
     return u % 8 == 0 ? 0.0f : (float)((double)(u >> 11) * 0x1p-53 - 0.5);
 }
 
-/* Error feedback: whatever a codec drops comes back, so what was sent in K steps plus the residual
- * is what there was to send, wherever in the arena the span lies. */
+/* Error feedback: what was sent in K steps plus the residual equals the gradients, wherever in the
+ * arena the span lies. */
 static void feedback_adds_up(const char *codec) {
     enum { M = 3000, K = 40 };
     static float g[M], v[M], sent[M];
@@ -124,7 +124,7 @@ static void step(gw_session *s, int number, gw_batch_cost *cost) {
     gw_ledger_end(cost);
 }
 
-/* Gathered encodings: each goes to every other rank once, in `least` to `most` bytes. */
+/* Encodings are gathered: each goes to every other rank once, in `least` to `most` bytes. */
 static void bytes_are_the_encodings(const char *codec, uint64_t least, uint64_t most) {
     enum { STEPS = 3 };
     gw_session *s = NULL;

@@ -1,5 +1,5 @@
-/* Checks for programs under mpiexec: the first that fails says what and where and ends the whole
- * job, so a broken promise can neither pass nor hang. */
+/* Checks for programs under mpiexec. The first failure prints what and where, and aborts the whole
+ * job, so that a broken promise neither passes nor hangs. */
 #ifndef GW_TESTS_CHECK_H
 #define GW_TESTS_CHECK_H
 
@@ -19,7 +19,7 @@
             fprintf(stderr, __VA_ARGS__);                                                          \
             fputc('\n', stderr);                                                                   \
             fflush(stderr);                                                                        \
-            usleep(200000); /* a launcher that hears of the abort leaves what it has not read */   \
+            usleep(200000); /* after an abort the launcher drops output that it has not read */    \
             MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
         }                                                                                          \
     } while (0)
@@ -30,14 +30,14 @@
 /** A call of MPI's that must succeed. */
 #define CHECK_MPI(call) CHECK((call) == MPI_SUCCESS, "MPI refuses")
 
-/** After MPI_Init: how many ranks there are. The suite passes as argv[1] how many it has started; a
- *  launcher of another MPI starts that many programs which each believe to be alone, and such a
- * test would pass on 4 ranks without ever having had a neighbour. By hand argv[1] may be left out.
- */
+/** After MPI_Init: the number of ranks. The suite passes in argv[1] how many it has started. The
+ *  launcher of another MPI would start that many programs that each believe to be alone, and the
+ *  test would pass without ever having had a neighbour. By hand argv[1] may be left out. */
 static inline int check_ranks(int argc, char **argv) {
     int size = 0;
     CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    CHECK(argc < 2 || atoi(argv[1]) == size, "%s ranks were started, %d are there", argv[1], size);
+    CHECK(argc < 2 || atoi(argv[1]) == size, "%s ranks were started, but there are %d", argv[1],
+          size);
     return size;
 }
 

@@ -1,6 +1,6 @@
 /* int8sum over algo=native: the ranks agree on the scales, then MPI adds int8 codes. Blocking and
- * overlapped, against sums in double precision, with the bytes that the formula says; and with
- * error feedback: what the sums lack, the ranks' residuals hold. */
+ * overlapped sums are compared with sums in double precision, and the bytes with the formula. With
+ * error feedback the residuals of the ranks hold what the sums lack. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
@@ -63,8 +63,8 @@ static void close_all(void) {
     gw_codec_close(&codec);
 }
 
-/* All at once; each rank polls them in an order of its own, so that on some the second collective
- * of one begins before that of another, and on some behind it. */
+/* All exchanges at once. Each rank polls them in its own order, so that the second collective of
+ * one begins before that of another on some ranks, and after it on others. */
 static void overlapped(void) {
     for (int s = 0; s < SPANS; s++)
         CHECK_OK(gw_schedule_start(schedules[s]));
@@ -84,7 +84,8 @@ static void blocking(void) {
         CHECK_OK(gw_schedule_run(schedules[s]));
 }
 
-/* The bucket's largest float over all ranks; kept: the next element mostly has the same. */
+/* The largest float of the bucket over all ranks. It is cached: the next element is usually in the
+ * same bucket. */
 static double top_of(uint64_t step, gw_span span, size_t i) {
     static uint64_t kept_step;
     static size_t kept_lo;
@@ -157,7 +158,7 @@ static void run(void (*exchange)(void), uint64_t step, bool bad, float *result) 
     memcpy(result, base, sizeof base);
 }
 
-/* Over all steps the sums that arrived and the residuals of all ranks add up to the gradients. */
+/* Over all steps, the received sums plus the residuals of all ranks equal the gradients. */
 static void nothing_is_lost(void) {
     enum { STEPS = 10 };
     static double arrived[N], in[N], left[N];

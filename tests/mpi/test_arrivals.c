@@ -1,5 +1,5 @@
-/* Who arrived last: of exchanges that all ranks know, that only some know, and that only some take
- * part in. */
+/* Who arrived last: for exchanges that all ranks know, that only some know, and in which only some
+ * take part. */
 #include "mpi/wait.h"
 #include "prof/arrival.h"
 
@@ -31,7 +31,7 @@ static void check_one(const gw_arrival *a, int i) {
     CHECK(a->latest_s == when(i, last), "exchange %d: latest %.3f", i, a->latest_s);
 }
 
-/* In an order of its own on each rank; `missing`: rank 0 does not know every seventh. */
+/* In a different order on each rank; `missing`: rank 0 does not know every seventh. */
 static void test_all(bool missing) {
     gw_arrival all[N];
     int n = 0;
@@ -49,7 +49,7 @@ static void test_all(bool missing) {
     }
 }
 
-/* As in a ring: the right neighbour is what counts, however late others are. */
+/* As in a ring: only the right neighbour counts, however late the others are. */
 static void test_peers(void) {
     int right = (me + 1) % ranks;
     gw_arrival a = arrival(0, 0, 1, 10.0 + me);

@@ -1,5 +1,5 @@
-/* Clocks that run apart, as those of hosts do: every rank reads the one clock there is through an
- * offset and a drift of its own, so the truth is known. */
+/* Clocks that run apart, as those of hosts do. Every rank reads the one real clock with its own
+ * offset and drift, so the truth is known. */
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -29,13 +29,14 @@ static double truth(uint64_t true_ticks, uint64_t zero) {
     return gw_clock_seconds(true_ticks - zero);
 }
 
-/* `error`: the largest that was said while the looks around these instants were the last. */
+/* `error`: the largest error that was stated while the measurements around these instants were the
+ * latest. */
 static void check_instants(const gw_sync *s, uint64_t zero, uint64_t from, uint64_t to,
                            double error) {
     for (int i = 0; i <= 10; i++) {
         uint64_t at = from + (to - from) / 10 * (uint64_t)i;
         double is = gw_sync_seconds(s, apart_at(at)), should = truth(at, zero);
-        /* Each rank calibrated its own rate: some ppm of what lies between. */
+        /* Each rank has calibrated its own rate, which costs some ppm of the time in between. */
         CHECK(fabs(is - should) <= error + 1e-4 * gw_clock_seconds(to - from) + 1e-7,
               "instant %d: %.9f instead of %.9f, error said to be %.9f", i, is, should, error);
     }
@@ -55,7 +56,7 @@ static void test_apart(void) {
         worst = fmax(worst, gw_sync_error(s));
     }
     uint64_t to = gw_clock_ticks();
-    /* 60 ms at 100 ppm a rank are 6 us a rank: without the drift this would be off by as much. */
+    /* 60 ms at 100 ppm a rank are 6 us a rank: the error if the drift were ignored. */
     check_instants(s, zero, from, to, worst);
     double error = gw_sync_error(s), least, most;
     CHECK_MPI(MPI_Allreduce(&error, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD));
@@ -69,7 +70,7 @@ static void test_apart(void) {
     gw_sync_close(s);
 }
 
-/* Ranks of a host share the counter: what they read at once is the same instant on all. */
+/* Ranks of a host share the counter: equal readings mean the same instant on all ranks. */
 static void test_one_host(void) {
     gw_sync *s;
     CHECK_OK(gw_sync_open(&s, NULL, MPI_COMM_WORLD));

@@ -1,5 +1,5 @@
-/* Momentum before compression, with and without masking, and the state of an exchange: what is
- * saved in the middle of a run and loaded into a new session goes on as if nothing had been. */
+/* Momentum before compression, with and without masking; and the state of an exchange: saved in the
+ * middle of a run and loaded into a new session, it gives the same run. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "mpi/wait.h"
@@ -73,8 +73,8 @@ static void step(run *r, int number) {
     CHECK_OK(gw_session_await(r->session, all));
 }
 
-/* With a codec that sends all there is to send, momentum before compression is the optimizer's
- * momentum, and masking, which starts it anew after each sending, leaves none. */
+/* If the codec sends everything, momentum before compression equals the optimizer's momentum.
+ * Masking restarts momentum after each sending, so that none is left. */
 static void check_correction(const char *comm, const char *feedback, float effective) {
     run r = {0};
     open_run(&r, comm, "topk:ratio=1", feedback, NULL);
@@ -122,14 +122,15 @@ static bool same(run *a, run *b) {
     return memcmp(a->session->env.param, b->session->env.param, N * sizeof(float)) == 0;
 }
 
-/* Half a run, saved and continued by another session, and by its own, against the whole one. */
+/* Half a run is saved and then continued by another session and by its own; both must equal the
+ * whole run. */
 static void check_resume(const char *dir, const char *comm, const char *codec,
                          const char *feedback) {
     static float saved[N];
     run whole = {0}, half = {0}, rest = {0};
     gw_session *s = NULL;
     if (new_session(&s, comm, codec, feedback, false) != GW_OK)
-        return; /* cannot be combined: the contract's affair */
+        return; /* cannot be combined: the contract tests that */
     gw_session_free(s);
     open_run(&whole, comm, codec, feedback, NULL);
     for (int k = 0; k < STEPS; k++)
@@ -150,8 +151,8 @@ static void check_resume(const char *dir, const char *comm, const char *codec,
           "--comm %s --compress %s --error-feedback %s: the resumed run differs", comm, codec,
           feedback);
     CHECK(same(&whole, &half),
-          "--comm %s --compress %s --error-feedback %s: to save it has changed the run", comm,
-          codec, feedback);
+          "--comm %s --compress %s --error-feedback %s: saving has changed the run", comm, codec,
+          feedback);
     close_run(&whole);
     close_run(&half);
     close_run(&rest);

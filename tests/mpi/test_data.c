@@ -1,5 +1,5 @@
-/* Opening a data set on several ranks: both layouts give the bytes that one rank alone reads, a
- * node holds one copy, and what rank 0 finds wrong all ranks learn. */
+/* Opening a data set on several ranks: both layouts give the bytes that a single rank reads, a node
+ * holds one copy, and all ranks learn what rank 0 finds wrong. */
 #include "../idx_files.h"
 #include "check.h"
 #include "data/data.h"
@@ -36,7 +36,7 @@ static void expect_same(const gw_dataset *set, const gw_dataset *whole, const ch
     free(b);
 }
 
-/* What one rank of a node writes into the set, the node's others read. */
+/* What one rank writes into the set, the other ranks of its node read. */
 static void expect_one_copy(const gw_dataset *set) {
     MPI_Comm node;
     int node_rank, node_size;
@@ -69,7 +69,7 @@ static void expect_shards(const gw_data *d, int batch) {
     CHECK(total == d->train.n_global, "shards hold %u of %u samples", total, d->train.n_global);
 }
 
-/* Without its images a set has all that a refusal could be about. */
+/* A set without its images, which has everything that a refusal could be about. */
 static void expect_outline(const gw_data_spec *whole, const gw_data *d) {
     gw_data_spec spec = *whole;
     gw_data *o;
@@ -89,7 +89,7 @@ static void expect_outline(const gw_data_spec *whole, const gw_data *d) {
     gw_data_close(o);
 }
 
-/* Both layouts of one source against the set read alone. */
+/* Both layouts of one source, compared with the set that one rank reads alone. */
 static void expect_layouts(const char *source, const char *name, double validation, int scale,
                            int batch) {
     gw_data_spec spec = {source, scale, validation, false, 11, batch, 0, false};
@@ -168,7 +168,7 @@ static void expect_errors(const char *dir) {
         remove_file(dir, "t10k-images-idx3-ubyte");
 }
 
-/* Only rank 0's spec counts: ranks whose own would fail still get the set. */
+/* Only rank 0's spec counts: a rank with a bad spec still gets the set. */
 static void expect_rank_0_decides(const char *dir) {
     gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank, 0, false};
     gw_data *d;
@@ -184,7 +184,7 @@ static void expect_two_nodes(void) {
     MPI_Comm node;
     MPI_Get_library_version(library, &len);
     if (!strstr(library, "MPICH"))
-        return; /* other libraries cannot emulate nodes: the checks then run on one */
+        return; /* other libraries cannot emulate nodes: then all is tested on one */
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_size(node, &node_size);
     MPI_Comm_free(&node);

@@ -1,3 +1,3 @@
-/* The same checks with the ranks on two emulated nodes, each of which holds a copy of its own. */
+/* The same checks on two emulated nodes, each with its own copy. */
 #define EMULATE_NODES
 #include "test_data.c"

@@ -1,5 +1,5 @@
-/* Ceilings of a run: one rank a host measures, all know; links; the cache serves the next run; a
- * file that is bad is every rank's error. */
+/* Ceilings of a run: one rank per host measures and all know them; links; the cache serves the next
+ * run; all ranks report a bad file. */
 #include "machine/ceilings_file.h"
 #include "machine/gauge.h"
 #include "prof/clock.h"

@@ -1,7 +1,7 @@
-/* A gradient that is not finite, on one rank, in one layer and step: found and named; with skip the
- * step is left out by all, and nothing of it stays in parameters, momentum or residuals, whatever
- * the strategy and the codec: where ranks meet in each step, state is the one before it, bit by
- * bit. */
+/* A gradient that is not finite on one rank, in one layer and step, is found and named. With skip,
+ * all ranks leave the step out, and nothing of it stays in parameters, momentum or residuals, for
+ * every strategy and codec. If ranks meet in each step, the state equals that before the step, bit
+ * by bit. */
 #include "../specs.h"
 #include "check.h"
 
@@ -30,8 +30,8 @@ typedef struct rig {
     gw_checks checks;
 } rig;
 
-/* An input whose weights are 0, on all ranks, is as large as a float can be: the loss does not see
- * it, but its weights' gradient, a sum over samples of one class, overflows. */
+/* On all ranks one input has weights of 0 and a value as large as a float can be. The loss does not
+ * see it, but the gradient of its weights, a sum over samples of one class, overflows. */
 static void fill(rig *r, int number, bool overflows) {
     float *x = gw_model_input(r->model);
     if (number <= BAD) /* afterwards a lazy update is pending */
@@ -43,7 +43,7 @@ static void fill(rig *r, int number, bool overflows) {
     }
 }
 
-/* The mean over this rank's samples, so that few of them do. */
+/* The mean over this rank's samples only: few samples are enough to overflow. */
 static gw_err step(rig *r, int number, bool overflows, double *loss) {
     fill(r, number, overflows);
     r->checks.guard.step = number;
@@ -55,7 +55,7 @@ static bool open(rig *r, const gw_train_config *c) {
     *r = (rig){0};
     const char *feedback = c->feedback ? c->feedback : "auto";
     gw_err e = new_session(&r->session, c->comm->text, c->compress->text, feedback, false);
-    if (e == GW_ERR_UNSUPPORTED || e == GW_ERR_USAGE) /* what does not go together */
+    if (e == GW_ERR_UNSUPPORTED || e == GW_ERR_USAGE) /* these cannot be combined */
         return false;
     CHECK_OK(e);
     spec.n_hidden = 1;
@@ -144,7 +144,7 @@ static void skips(const char *comm, const char *codec, bool lazy) {
         bool out = k == BAD && (last || together);
         CHECK(r.checks.guard.out == out, "%s: step %d left out: %d", what, k, r.checks.guard.out);
         if (lazy && k == BAD)
-            continue; /* the next step's forward pass finds that it is to leave it out */
+            continue; /* the next step's forward pass leaves it out */
         CHECK_OK(gw_step_settle(&r.stepper));
         check_state(&r, what, k);
         bool moved = memcmp(before, r.session->env.param, bytes) != 0;
@@ -166,9 +166,9 @@ static void skips(const char *comm, const char *codec, bool lazy) {
     close_rig(&r);
 }
 
-/* A void step is as if it had not been: what the exchange took off the residual, momentum that it
- * cleared, factors that it turned and the numbers drawn, all are as before, on healthy ranks, too.
- */
+/* A void step leaves no trace, on healthy ranks either: what the exchange took from the
+ * residual, momentum that it cleared, factors that it turned and random numbers that it drew
+ * are as before. */
 static void leaves_nothing(const gw_train_config *c) {
     rig r;
     double loss;
@@ -209,7 +209,7 @@ static void leave_nothing(const char *comm) {
 
 /* ---- stop ---- */
 
-/* In the order of steps, not of ranks; the same line on all. */
+/* The first in the order of steps, not of ranks; all ranks report the same line. */
 static void names_first(void) {
     gw_train_config c = {.comm = &GW_SPEC_NAMED("allreduce"), .compress = &GW_SPEC_NAMED("none")};
     rig r;
@@ -218,10 +218,10 @@ static void names_first(void) {
     CHECK(open(&r, &c), "%s", gw_err_text());
     for (int k = 1; k <= STEPS; k++) {
         CHECK_OK(step(&r, k, k == BAD + (me < ranks - 1), &loss));
-        check_state(&r, "stop", k); /* till the ranks agree to stop */
+        check_state(&r, "stop", k); /* until the ranks agree to stop */
         CHECK(isfinite(loss), "the loss of step %d is %g", k, loss);
     }
-    CHECK(gw_guard_check(&r.checks.guard) == GW_ERR_DIVERGED, "not told");
+    CHECK(gw_guard_check(&r.checks.guard) == GW_ERR_DIVERGED, "no error is reported");
     snprintf(words, sizeof words, "step %d, rank %d, layer 0: the gradient is no longer finite (",
              BAD, ranks - 1);
     CHECK(strncmp(gw_err_text(), words, strlen(words)) == 0, "'%s' lacks '%s'", gw_err_text(),
@@ -232,13 +232,13 @@ static void names_first(void) {
 static void loss_first(void) {
     gw_guard g = {.comm = MPI_COMM_WORLD, .rank = me, .n_layers = 2, .step = 4};
     gw_guard_loss(&g, me == ranks - 1 ? NAN : 1.0);
-    CHECK(gw_guard_check(&g) == GW_ERR_DIVERGED, "not told");
+    CHECK(gw_guard_check(&g) == GW_ERR_DIVERGED, "no error is reported");
     char words[80];
     snprintf(words, sizeof words, "step 4, rank %d: the loss is no longer finite (nan)", ranks - 1);
     CHECK(strstr(gw_err_text(), words), "'%s' lacks '%s'", gw_err_text(), words);
 }
 
-/* Every place of a vector and every way of not being finite; and nothing else. */
+/* Every place of a vector and every value that is not finite; and nothing else. */
 static void sees_each(void) {
     enum { N = 70000 }; /* threads share it */
     float *x = NULL;

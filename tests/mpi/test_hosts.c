@@ -1,4 +1,4 @@
-/* Who shares a host, and what the testbed's emulated hosts say of themselves. */
+/* Which ranks share a host, and how the testbed describes its emulated hosts. */
 #include "machine/host.h"
 
 #include "check.h"
@@ -16,7 +16,7 @@ static void test_host_node(void) {
     CHECK(gw_host_oversubscribed(&node), "100000 threads fit nowhere");
 }
 
-/* Emulated hosts share one machine's cores; what the testbed says of itself must make sense. */
+/* Emulated hosts share one machine's cores; what the testbed states must make sense. */
 static void test_emulated_hosts(void) {
     static const struct {
         const char *hosts, *rate;
@@ -36,7 +36,7 @@ static void test_emulated_hosts(void) {
         gw_err e = gw_host_link_read(&link);
         CHECK((e == GW_OK) == cases[i].fine && link.emulated == cases[i].fine, "case %zu", i);
         gw_host_node node;
-        /* One rank's malformed variable is all ranks' error. */
+        /* If one rank's variable is malformed, all ranks fail. */
         if (rank == ranks - 1 && !cases[i].fine && ranks > 1)
             unsetenv("GRADWIRE_TESTBED"), unsetenv("GRADWIRE_LINK_RATE");
         CHECK(gw_host_node_of(&node, 1, MPI_COMM_WORLD) == (cases[i].fine ? GW_OK : GW_ERR_USAGE),

@@ -1,5 +1,5 @@
-/* The matrix names ranks of MPI_COMM_WORLD, whatever communicator a message went over, and holds
- * what batches sent from point to point: no more, no less. */
+/* The matrix counts by ranks of MPI_COMM_WORLD, for messages on any communicator. It holds exactly
+ * what batches sent from point to point. */
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 #include "prof/matrix.h"
@@ -33,7 +33,7 @@ static void around(MPI_Comm comm, int count, bool persistent) {
         CHECK_MPI(MPI_Request_free(&r[1]));
 }
 
-/* Lines "rank,peer,..." of the file that are about `rank` and `peer` ("" for collectives). */
+/* How many lines of the file are about `rank` and `peer` ("" for collectives). */
 static void check_line(const char *path, int rank, const char *peer, long messages, long bytes,
                        const char *source) {
     char want[96], line[96], lead[32];

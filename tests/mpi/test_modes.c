@@ -1,7 +1,7 @@
-/* However an exchange is moved on, what is counted is what its formula says: steps whose exchange
- * ends in the next one, with a pause between two batches in which only a progress thread can go on.
- * Bytes and messages add up, and the log has every exchange in a step of the run, from its start to
- * its end. And the progress thread opens no OpenMP team but the one it was asked for. */
+/* In every progress mode the counts equal the formula, even if an exchange ends in the next step,
+ * with a pause between two batches in which only a progress thread can continue it. Bytes and
+ * messages add up, the log has every exchange in a step of the run, from its start to its end, and
+ * the progress thread opens no OpenMP team larger than asked for. */
 #include "../specs.h"
 #include "check.h"
 
@@ -69,7 +69,7 @@ static void add(gw_batch_cost *sum, const gw_batch_cost *c) {
 static void check_counts(const mode *m, const gw_batch_cost *sum, gw_cost want) {
     uint64_t mine[3] = {sum->wire_bytes, sum->messages, sum->collectives}, all[3];
     CHECK_OK(gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-    /* Of MPI's own collectives each rank is charged a whole number of bytes. */
+    /* For an MPI collective each rank is charged a whole number of bytes. */
     CHECK(all[0] <= want.bytes && all[0] + all[2] >= want.bytes && all[1] == want.messages,
           "%s %s lazy=%d: %llu bytes in %llu messages, the formula says %llu in %llu", m->comm,
           m->codec, m->lazy, (unsigned long long)all[0], (unsigned long long)all[1],
@@ -145,7 +145,7 @@ static void try_all(void) {
             }
 }
 
-/* Products are cut into pieces only where polls between these move messages on. */
+/* Products are cut into pieces only if polls between them advance messages. */
 static void check_polls(const char *comm, const char *codec, bool expected) {
     gw_session *s = NULL;
     CHECK_OK(new_session(&s, comm, codec, "auto", false));
@@ -172,7 +172,7 @@ static void polls_are_of_use(void) {
 
 static atomic_int team;
 
-/* By the thread alone: the caller of gw_queue_start looks first. */
+/* Only the thread polls: the caller of gw_queue_start looks first. */
 static gw_err see_team(void *caller, bool *done) {
     *done = !pthread_equal(pthread_self(), *(const pthread_t *)caller);
     if (*done)

@@ -1,5 +1,5 @@
-/* MPI's calls, charged and counted by interposition: phases, bytes against the formulas, requests
- * in flight. */
+/* MPI calls, charged and counted by interposition: phases, bytes compared with the formulas, and
+ * requests in flight. */
 #include "../timed.h"
 #include "check.h"
 
@@ -10,7 +10,7 @@ enum { N = 3 * 4 * 1000 }; /* floats: divides by every number of ranks */
 
 static int rank, ranks;
 static float in[N], out[4 * N];
-static MPI_Status statuses[4]; /* gcc takes MPICH's MPI_STATUSES_IGNORE for a bad pointer */
+static MPI_Status statuses[4]; /* gcc warns about MPICH's MPI_STATUSES_IGNORE */
 
 /* Close the batch and compare its counts. */
 static gw_batch_cost expect(const char *what, uint64_t bytes, uint64_t messages,
@@ -139,7 +139,7 @@ static void test_persistent(void) {
     MPI_Request_free(&r[1]);
 }
 
-/* Null and inactive requests complete nothing: what else is in flight stays so. */
+/* Null and inactive requests complete nothing: other requests stay in flight. */
 static void test_nothing_to_complete(void) {
     MPI_Request open, idle[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     int flag, some, at, indices[2];
@@ -182,7 +182,7 @@ static void test_point_to_point(void) {
     CHECK(c.phase_s[GW_PHASE_MPI_POLL] > 0, "Iprobe polls");
 }
 
-/* One call, its bytes on this rank. */
+/* One call at a time, and its bytes on this rank. */
 static void test_collectives(void) {
     const uint64_t p = (uint64_t)ranks, n = N * sizeof(float), part = n / p;
     int counts[4] = {0}, at[4] = {0}, own = N / ranks;

@@ -1,5 +1,5 @@
-/* Every interposed call of MPI's: what it is charged to, what it counts and how long it is in
- * flight. The other side of a message goes through PMPI_*, so only the call under test shows. */
+/* Every interposed MPI call: which phase it is charged to, what it counts and how long it is in
+ * flight. The peer's side of a message uses PMPI_*, so that only the call under test shows. */
 #include "../timed.h"
 #include "check.h"
 
@@ -20,7 +20,7 @@ static MPI_Count ccounts[4];
 static MPI_Aint cat[4], cbytes_at[4];
 static MPI_Datatype types[4];
 
-/* What a call owes: its counts; time in `phase` and in none of MPI's others. */
+/* What a call must cause: these counts, and time in one phase of MPI only. */
 typedef struct owed {
     const char *call;
     uint64_t bytes;
@@ -49,10 +49,10 @@ static void blocked(owed o, gw_phase phase) {
 }
 
 /* MPICH 4.0.2 fails the second start of a persistent scatter over more than 2 ranks ("Invalid
- * communicator"), without an interposed call too: it is started once. */
+ * communicator"), even without interposition. So it is started only once. */
 static int starts = 3;
 
-/* Compute under the request, complete it by a call that counts nothing. */
+/* Compute while the request is in flight, then complete it by a call that counts nothing. */
 static void flew(owed o, MPI_Request *r, bool persistent) {
     for (int i = 0; i < (persistent ? starts : 1); i++) {
         if (persistent)
@@ -137,7 +137,7 @@ static void test_collectives(void) {
     CHECK_MPI(MPI_Request_free(&r));
 }
 
-/* Its request is posted and completed like another's: what else is in flight stays so. */
+/* Its request is posted and completed like any other: other requests stay in flight. */
 static void test_copies(void) {
     MPI_Comm copy;
     MPI_Request open, r;
@@ -156,7 +156,7 @@ static void test_copies(void) {
     }
 }
 
-/* In place, the receive arguments say what is sent. */
+/* In place, the receive arguments define what is sent. */
 static void test_in_place(void) {
     const uint64_t others = (uint64_t)(ranks - 1) * (uint64_t)icounts[0] * sizeof(float);
     gw_ledger_begin();
@@ -196,7 +196,7 @@ static void test_neighbourhoods(void) {
     CHECK_MPI(MPI_Comm_free(&grid));
 }
 
-/* A receive from the rank before, posted on all ranks before any of them goes on. */
+/* A receive from the rank before; all ranks have posted it when this returns. */
 static MPI_Request awaited(void) {
     MPI_Request r;
     CHECK_MPI(PMPI_Irecv(out, N, MPI_FLOAT, before, TAG, world, &r));

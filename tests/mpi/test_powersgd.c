@@ -1,5 +1,5 @@
-/* powersgd: what the contract, which looks at sums and bytes, does not see: what low rank promises,
- * where the rest goes, and that a run goes on from its saved state as if nothing had been. */
+/* powersgd, beyond the sums and bytes that the contract checks: what low rank promises, where the
+ * rest goes, and that a run continues from its saved state unchanged. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/lane_parts.h"
@@ -23,7 +23,7 @@ static const gw_span layers[LAYERS] = {{0, A + B}, {A + B, C + D}};
 
 static int me, ranks;
 
-/* A strategy on lanes of its own, without a trainer. */
+/* A strategy on its own lanes, without a trainer. */
 typedef struct bench {
     gw_strategy strategy;
     gw_algo algo;
@@ -67,7 +67,7 @@ static void close_bench(bench *b) {
     gw_codec_close(&b->exact);
 }
 
-/* Exchange what is in the arena of gradients, which becomes the update. */
+/* Exchange the arena of gradients; it becomes the update. */
 static void exchange(bench *b) {
     gw_update u;
     b->env.grads->ticket++;
@@ -98,10 +98,9 @@ static void check_agreed(const bench *b, const char *when) {
 
 /* ---- values ---- */
 
-/* One outer product a rank and a factor for each: then nothing is lost. Vectors never lose. (With
- * feedback the rounding of a step would come back in the next, which has no factor to spare for
- * it.)
- */
+/* With one outer product per rank and as many factors, nothing is lost. Vectors never lose
+ * anything. (With feedback, the rounding of a step would come back in the next one, which has no
+ * factor to spare for it.) */
 static void low_rank_is_exact(bool lazy) {
     bench b;
     char comm[64];
@@ -129,8 +128,7 @@ static void low_rank_is_exact(bool lazy) {
     close_bench(&b);
 }
 
-/* How much of a gradient is still missing, relatively, after it was exchanged once and zeros
- * `steps` times. */
+/* Which part of a gradient is still missing after it was exchanged once and zeros `steps` times. */
 static double missing(const char *comm, int steps, bool lazy) {
     static double left[N];
     double size = 0, lack = 0;
@@ -157,7 +155,7 @@ static double missing(const char *comm, int steps, bool lazy) {
     return sqrt(lack / size);
 }
 
-/* What a rank's factors lack is sent later; without feedback never. */
+/* What the factors lack is sent later; without feedback, never. */
 static void all_arrives(bool lazy) {
     if (ranks == 1) {
         CHECK(missing("powersgd:feedback=off", 0, lazy) == 0, "one rank has nothing to lose");
@@ -172,7 +170,7 @@ static void all_arrives(bool lazy) {
     CHECK(without > 0.5, "feedback=off: what is dropped came back: %g", without);
 }
 
-/* Power iteration: of a gradient that stays the same, warm starts find the largest factors. */
+/* Power iteration: for a constant gradient, warm starts find the largest factors. */
 static void warm_starts_find_more(void) {
     double found[2];
     for (int warm = 0; warm < 2; warm++) {
@@ -205,7 +203,7 @@ static void state(bench *b, const char *dir, bool load) {
     CHECK_OK(gw_io_close(io));
 }
 
-/* Three runs: one that goes through, one that saves on its way, one that loads that. */
+/* Three runs: one without a break, one that saves in the middle, and one that loads that. */
 static void resumes(const char *comm, bool lazy) {
     enum { BEFORE = 5, AFTER = 5 };
     bench through, saved, loaded;

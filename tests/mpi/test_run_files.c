@@ -123,7 +123,7 @@ static void test_record_errors_reach_all(void) {
     gw_rows_close(files);
 }
 
-/* apart: as if each rank were a host of its own, whose clock is only known by looking. */
+/* apart: as if each rank were its own host, whose clock is known only by measuring. */
 static void test_trace(const char *dir, bool apart) {
     enum { STEPS = 6 };
     double wall[STEPS], walls[4][STEPS], error_us = 0;
@@ -138,7 +138,8 @@ static void test_trace(const char *dir, bool apart) {
         MPI_Barrier(MPI_COMM_WORLD);
         gw_ledger_end(&c);
         wall[step - 1] = c.wall_s;
-        /* Looks close together know little of a rate: the slices' lengths must not show it. */
+        /* Measurements close together give a poor rate, which must not change the slices'
+         * lengths. */
         CHECK(gw_sync_again(sync) == GW_OK, "%s", gw_err_text());
         error_us = apart ? fmax(error_us, 10e6 * gw_sync_error(sync)) : 0;
     }
@@ -170,7 +171,7 @@ static void test_trace(const char *dir, bool apart) {
     }
     for (int a = 0; a < ranks; a++) {
         CHECK(batches[a] == STEPS, "rank %d has %d batches", a, batches[a]);
-        /* A barrier ends each batch: no rank leaves before the last has come, on one clock. */
+        /* A barrier ends each batch: on one clock, no rank leaves before the last has arrived. */
         for (int b = 0; b < ranks; b++)
             for (int k = 0; k < STEPS; k++)
                 CHECK(end[a][k] > start[b][k] - error_us,

@@ -1,4 +1,4 @@
-/* Strategies: what the contract, which looks at sums and bytes, does not see of them. */
+/* What strategies promise beyond the sums and bytes that the contract checks. */
 #include "base/mem.h"
 #include "comm/lane_parts.h"
 #include "comm/queue.h"
@@ -58,7 +58,7 @@ static void update(bench *b, gw_span s) {
     CHECK_OK(gw_session_publish(b->session, s));
 }
 
-/* A step whose gradients are `size` times a value of rank, step and place. */
+/* A step; its gradients are `size` times a value that depends on rank, step and place. */
 static void step(bench *b, int number, float size) {
     float *grad = b->session->env.grad;
     gw_session_begin(b->session, 1.0 / ranks);
@@ -76,7 +76,7 @@ static void step(bench *b, int number, float size) {
     CHECK_OK(gw_session_await(b->session, all));
 }
 
-/* Largest difference of any rank's values to the mean of the ranks. */
+/* Largest difference between any rank's values and the mean over ranks. */
 static double spread(const float *x) {
     static double mean[N];
     double most = 0;
@@ -91,8 +91,8 @@ static double spread(const float *x) {
     return most;
 }
 
-/* `delayed` after K+1 steps is `iallreduce` after K, bit for bit: also of a codec that draws random
- * numbers, whoever polled when. */
+/* `delayed` after K+1 steps equals `iallreduce` after K, bit for bit, even with a codec that draws
+ * random numbers and whoever polled when. */
 static void delayed_is_one_step_late(bool lazy, const char *progress) {
     enum { K = 3 };
     bench late = {0}, prompt = {0};
@@ -177,7 +177,7 @@ static void momentum_is_averaged(void) {
     close_bench(&b);
 }
 
-/* Without gradients the replicas come together, and about where their mean was. */
+/* Without gradients the replicas converge, to about their mean. */
 static void gossip_agrees(const char *comm, bool lazy) {
     bench b = {0};
     bool exponential = strstr(comm, "exponential"), power = (ranks & (ranks - 1)) == 0;
@@ -226,8 +226,8 @@ static gw_err open_gate(void *ctx, bool *done) {
     return GW_OK;
 }
 
-/* Bucket 3, nearest the output, is final first and takes the credit; of what waits behind it the
- * lowest goes first; and what is waited for goes at once. */
+/* Bucket 3, nearest the output, is final first and takes the credit. Of the buckets that wait
+ * behind it, the lowest goes first; a bucket that is waited for goes at once. */
 static void lowest_goes_first(gw_progress mode) {
     static int id[BUCKETS] = {0, 1, 2, 3};
     static float base[BUCKETS];
@@ -266,8 +266,8 @@ static void lowest_goes_first(gw_progress mode) {
     gw_codec_close(&codec);
 }
 
-/* What is in flight under order=priority: as much as the wire carries, and two buckets, or as the
- * user says. */
+/* Bytes in flight under order=priority: what the wire carries plus two buckets, or what the user
+ * sets. */
 static void credit_follows_the_wire(const char *more, gw_pace pace, int expected) {
     char comm[96], line[64];
     gw_span layer = {0, N};
@@ -295,8 +295,8 @@ static void credit_by_pace(void) {
     credit_follows_the_wire(",credit=300", wire, 300);
 }
 
-/* Each rank starts with another bucket, and has credit for one: what a peer has begun is answered,
- * though nobody waits for anything. */
+/* Each rank starts with a different bucket and has credit for one. It must answer a bucket that a
+ * peer has begun, although nobody waits for anything. */
 static void peers_choices_are_answered(const char *spec) {
     enum { EACH = 24 };
     static int id[BUCKETS] = {0, 1, 2, 3};

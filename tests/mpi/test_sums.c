@@ -1,6 +1,6 @@
-/* A backward pass that adds its gradient to the residual: the same updates and residuals, bit by
- * bit, as one that writes it to the arena, from which it is added later; and who looks on sees the
- * gradient alone. */
+/* A backward pass that adds its gradient to the residual gives the same updates and residuals, bit
+ * by bit, as one that writes it to the arena, from which it is added later. A tap sees the gradient
+ * alone. */
 #include "base/rng.h"
 #include "comm/lane_parts.h"
 #include "mpi/wait.h"
@@ -116,7 +116,7 @@ static void check_alike(const char *comm, const char *codec) {
     close_run(&added);
 }
 
-/* What needs the gradient itself, or has no residual, is not fed. */
+/* No gradient is added if the strategy needs the gradient itself or there is no residual. */
 static void check_not(const char *comm, const char *codec, const char *feedback) {
     run r = {0};
     CHECK(!open_run(&r, comm, codec, feedback, true), "%s %s %s: adds", comm, codec, feedback);

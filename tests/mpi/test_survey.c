@@ -1,5 +1,5 @@
-/* What the cost model measures: codings are counted as the algorithms' essays say, curves are the
- * same on all ranks, and measuring a step leaves parameters as they were. */
+/* The cost model: encodings and decodings are counted as each algorithm describes them, curves are
+ * the same on all ranks, and measuring a step leaves the parameters unchanged. */
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "select/survey.h"
@@ -25,19 +25,19 @@ static void same_everywhere(const void *x, int bytes) {
 
 /* ---- algorithms ---- */
 
-/* Codings a float of the span on the busiest rank, kind by kind; and bytes sent. */
+/* Encodings and decodings per float of the span on the busiest rank, by kind; and bytes sent. */
 typedef struct want {
     const char *spec;
     double work[GW_CODINGS];
     double sent;
 } want;
 
-/* Floats of the largest span measured: how far depends on the time it took. */
+/* Floats of the largest span measured, which depends on the time it took. */
 static double reached(const gw_algo_survey *s) {
     return s->coded.bytes[s->coded.n - 1] / sizeof(float);
 }
 
-/* Slices differ by a float. */
+/* The slices may differ by one float. */
 static void check_counts(const gw_algo_survey *s, const want *w) {
     double off = 2 / reached(s);
     for (int k = 0; k < GW_CODINGS; k++)
@@ -107,7 +107,7 @@ static void test_codec(void) {
         x[i] = (float)((i * 7919 + me) % 1001) - 500;
     static const struct {
         const char *spec;
-        double bytes; /* exact for those of fixed size */
+        double bytes; /* exact for codecs of fixed size */
     } wants[] = {{"fp16", 2}, {"qsgd:bits=4", 0.5 + 4.0 / 512}, {"topk:ratio=0.01", 0}};
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         gw_codec_price price[2] = {{.part = N}, {.part = N / 10}};
