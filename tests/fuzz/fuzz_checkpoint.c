@@ -63,7 +63,7 @@ static bool same_files(const gw_store_manifest *a, const gw_store_manifest *b) {
     return true;
 }
 
-/* What was understood can be written, and is understood alike. */
+/* What was parsed can be written, and parsing that gives the same. */
 static void check_again(const gw_store_manifest *m) {
     gw_store_manifest again;
     char *text = NULL;
@@ -218,7 +218,7 @@ static size_t put_file(int file, const char *magic, void (*right)(bytes *b), con
     return b.n;
 }
 
-/* So that a sanitizer sees whether they are there. */
+/* Read them, so that a sanitizer sees whether they exist. */
 static void touch(const void *data, size_t n) {
     for (size_t i = 0; i < n; i++)
         (void)((const volatile uint8_t *)data)[i];
@@ -273,7 +273,7 @@ static void each(void (*f)(const char *spec)) {
         f(kinds[i].name);
 }
 
-/* What is damaged must be right before that. */
+/* The file must be right before it is damaged. */
 static void open_kind(const char *spec) {
     static const char *const names[] = {"model.gw", "rank-00000.gw"};
     const uint8_t undamaged = 2;

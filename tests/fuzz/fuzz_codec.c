@@ -73,7 +73,7 @@ typedef struct buffer {
     size_t n;
 } buffer;
 
-/* n bytes, `off` bytes behind an aligned address. */
+/* n bytes that start `off` bytes after an aligned address. */
 static buffer buffer_new(size_t n, size_t off) {
     char *block = malloc(n + off);
     MUST(block || n + off == 0);
@@ -98,7 +98,7 @@ static void repeat(const uint8_t *data, size_t size, void *to, size_t n) {
 
 /* ---- what is done ---- */
 
-/* The list of an encoding is what decoding makes of it, or both are refused. */
+/* An encoding's list equals what decoding makes of it, or both are refused. */
 static void try_list(const gw_codec *c, const void *wire, size_t len, size_t n, gw_err decoded) {
     gw_elements list = {0};
     buffer y = floats_new(n), z = floats_new(n);

@@ -119,7 +119,7 @@ static void one(const uint8_t *data, size_t size) {
     gw_fuzz_forget();
     gw_err o = gw_idx_outline(&outline, folder.path);
     gw_fuzz_answer(o);
-    if (e == GW_OK) { /* what is read whole has headers that can be read */
+    if (e == GW_OK) { /* a file that can be read has headers that can be read */
         MUST(o == GW_OK && outline.train.n == raw.train.n && outline.test.n == raw.test.n);
         MUST(outline.rows == raw.rows && outline.cols == raw.cols);
         MUST(outline.classes == raw.classes);

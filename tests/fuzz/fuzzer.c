@@ -1,4 +1,4 @@
-/* libFuzzer's two entries, for the target that GW_FUZZ_TARGET names. */
+/* The two functions that libFuzzer calls, for the target in GW_FUZZ_TARGET. */
 #include "fuzz.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

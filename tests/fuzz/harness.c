@@ -61,8 +61,7 @@ void gw_fuzz_answer(gw_err e) {
     check_printable(text);
 }
 
-/* The commands' way to MPI, without MPI: how far their options were understood is all that counts.
- */
+/* Stubs for the commands' MPI functions: only the parsing of options matters here. */
 int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
                     void *ctx) {
     (void)level, (void)body, (void)ctx;
@@ -84,8 +83,8 @@ int gw_cli_fail(gw_err e) {
 void *__real_dlopen(const char *path, int flags);
 void *__wrap_dlopen(const char *path, int flags);
 
-/* The linker puts this in the way of src/base (--wrap=dlopen): no input loads code, and a name that
- * is no path must not come as far as here, where the loader would search for it. */
+/* The linker redirects dlopen in src/base to this (--wrap=dlopen). No input may load code, and a
+ * name that is no path must not get here, because the loader would search for it. */
 void *__wrap_dlopen(const char *path, int flags) {
     MUST(path && strchr(path, '/'));
     return __real_dlopen("/dev/null/no-plugin.so", flags);

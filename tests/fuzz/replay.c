@@ -119,7 +119,7 @@ static void is_it(const char *spec) {
     known = known || strcmp(folder, wanted) == 0;
 }
 
-/* A folder that no target reads would rest there for good. */
+/* Refuse a folder that no target reads: it would stay unnoticed for ever. */
 static void check_folders(const char *within) {
     char path[2 * ROOM], below[2 * ROOM];
     struct dirent **entries;
@@ -193,7 +193,7 @@ static void mutate(input *in) {
     }
 }
 
-/* A file of the corpus, or bytes by chance where there is none. */
+/* A file of the corpus; random bytes if there is none. */
 static input start(void) {
     input in = {.n = 2 + draw(200)};
     if (files && draw(8))
@@ -240,8 +240,8 @@ static void run(const char *spec) {
 #endif
 #endif
 
-/* What a header claims must not be allocated: more than this is refused here (by ASan's own limit,
- * where that is used: it reserves far more for itself), and no target takes that for an answer. */
+/* A header's claim must not be allocated: larger requests are refused here (or by ASan's own limit,
+ * since ASan reserves far more for itself), and no target accepts that as an answer. */
 static void limit_memory(void) {
 #ifndef SANITIZED
     struct rlimit most = {MOST_HEAP, MOST_HEAP};

@@ -14,9 +14,9 @@
  *   sent        bytes: as sent; an allreduce of n bytes on P ranks as 2 (P-1)/P n
  *   received    bytes that the statuses of finished receives tell; an allreduce as above
  *   cpu_s       CPU time of that thread, by its clock (getrusage may count interrupts, too)
- *   stolen_s    what interrupts and a hypervisor took from that thread since the batch before: it did
- *               not run and was not switched out. A switch in less than 20 us counts as theirs: the
- *               observed program may not notice it
+ *   stolen_s    what interrupts and a hypervisor took from that thread since the batch before: it
+ *               did not run and was not switched out. A gap below 20 us counts even with a switch,
+ *               which the observed program may not notice
  *
  * A process that was granted less than MPI_THREAD_MULTIPLE and calls two of them at once, from two
  * threads, is aborted. $GW_OBSERVER_LINGER makes MPI_Pcontrol last so many microseconds, in which
@@ -62,7 +62,7 @@ static int n_functions;
 static MPI_Request receives[RECEIVES]; /* that are under way */
 static int n_receives;
 static _Thread_local bool marks; /* this thread calls MPI_Pcontrol */
-static _Thread_local int depth;  /* the library's own calls to itself are no calls of the program */
+static _Thread_local int depth;  /* > 0: the library calls itself */
 
 static int64_t read_clock(clockid_t which) {
     struct timespec t;
@@ -153,12 +153,12 @@ static function *find(const char *name) {
     return f;
 }
 
-/* Whether nothing was done since the last call; the processor's clock is a system call. */
+/* Did the thread do nothing since its last call? Reading its CPU clock is a system call. */
 static bool goes_on(int64_t entered) {
     return last_end_ns && (entered - last_end_ns < pause_ns || cpu() - last_end_cpu_ns < pause_ns);
 }
 
-/* To the program the observer's own time is time within the call. */
+/* For the program, the observer's own time is part of the call. */
 static void charge(function *f, int64_t ns, int64_t entered, bool on) {
     pthread_mutex_lock(&lock);
     if (open && marks) {
@@ -213,7 +213,8 @@ static void receiving(MPI_Request request) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Completing calls forget the requests, and callers may want no statuses: both are kept here. */
+/* A completing call clears the requests, and its caller may want no statuses: both are kept
+ * here. */
 enum { AT_ONCE = 64 };
 
 typedef struct kept {
@@ -347,7 +348,7 @@ static void write_files(const char *dir) {
     fclose(to);
 }
 
-/* Programs call MPI_Finalize, which is not defined above us: so this is the library's own. */
+/* The program calls MPI_Finalize, which nobody above defines, so this one comes first. */
 int MPI_Finalize(void) {
     const char *dir = getenv("GW_OBSERVER");
     if (dir)

@@ -104,7 +104,8 @@ static inline void fill_gradient(uint64_t key, float *x, size_t n) {
     }
 }
 
-/** Floats as bits, a NaN of any payload as one: which of two NaNs an addition keeps is not told. */
+/** Compare floats as bits, but any NaN equals any other: which of two NaNs an addition keeps is not
+ * defined. */
 static inline void assert_same_floats(const float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!isnan(a[i]) || !isnan(b[i]))

@@ -131,7 +131,7 @@ static int reset(void **state) {
     return 0;
 }
 
-/* Nothing is left open, on any thread; one that ends closes its sets in its own time. */
+/* Nothing is left open on any thread. A thread that ends closes its sets some time later. */
 static int all_closed(void **state) {
     (void)state;
     int left = 1;
@@ -141,7 +141,7 @@ static int all_closed(void **state) {
         if (left > 0)
             spin(1e-3);
     }
-    open_sets = 0; /* a test that failed is not to fail all others */
+    open_sets = 0; /* one failed test must not fail all others */
     running = NULL;
     assert_int_equal(left, 0);
     return 0;

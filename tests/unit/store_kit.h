@@ -21,7 +21,7 @@ enum {
     KIT_LIMIT = 1 << 20
 };
 
-/* A folder in memory where there is one: nothing here is about the speed of a disk. */
+/* A folder in memory, if the system has one: disk speed does not matter here. */
 static inline int kit_folder(char out[KIT_PATH]) {
     const char *top = getenv("TMPDIR");
     if (!top)
@@ -86,7 +86,7 @@ static inline gw_err kit_save(const char *ckpt_dir, int64_t step, int keep,
     return kit_commit(temp, step, files, keep, final);
 }
 
-/* Whether file i in folder `path` can be loaded and holds what kit_write wrote. */
+/* True if file i in folder `path` can be loaded and holds what kit_write wrote. */
 static inline int kit_holds(const char *path, int i, int64_t step) {
     char file[2 * GW_STORE_PATH], name[GW_STORE_NAME] = "model.gw";
     gw_io *io = NULL;
@@ -137,7 +137,7 @@ static inline void kit_remove(const char *dir, int depth) {
     rmdir(dir);
 }
 
-/* A folder for a test, and in it the name, not more, of one for checkpoints; 0: done. */
+/* Make a folder for a test; in it, only the name of a checkpoint folder. Returns 0 on success. */
 static inline int kit_open(char top[KIT_PATH], char ckpt_dir[KIT_DIR]) {
     if (kit_folder(top) != 0)
         return -1;

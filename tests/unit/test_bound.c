@@ -1,4 +1,4 @@
-/* The bound of a step against numbers worked out by hand, and the order that the modes keep. */
+/* The bound of a step, compared with numbers worked out by hand, and the order of the modes. */
 #include "select/bound.h"
 
 #include <math.h>
@@ -66,21 +66,21 @@ static void test_eager(void **state) {
 static void test_lazy(void **state) {
     (void)state;
     gw_bound_parts p = by_hand(400);
-    /* In order: layer 1 from 40 to 200, layer 0, which is wanted first, to 440: nothing hides in
-     * the forward pass. Data and the rest do. */
+    /* In order: layer 1 from 40 to 200, then layer 0, which is needed first, until 440. The forward
+     * pass hides nothing; data and the rest do. */
     near(gw_bound_step(&p, GW_BOUND_LAZY), 440 + 150);
-    /* When layer 0 is complete layer 1 is on its way already: priority changes nothing here. */
+    /* When layer 0 is complete, layer 1 is already on its way: priority changes nothing here. */
     near(gw_bound_step(&p, GW_BOUND_PRIORITY), 440 + 150);
     /* Halves of layer 1 ahead of layer 0 (buckets of 200): {800}, {600} ready at 40; {400}, {200},
      * {0} at 140; 80 each. In order: done at 120, 200, 280, 360, 440. */
     p.bucket = 200;
     near(gw_bound_step(&p, GW_BOUND_LAZY), 440 + 150);
-    /* By priority: {800} until 120, {600}, the lower of what is ready, is next, until 200; then
-     * {0}, {200}, {400}: layer 0 is whole at 440 again, for its bytes are there last. */
+    /* By priority: {800} until 120; {600}, the lower of those that are ready, until 200; then {0},
+     * {200}, {400}. Layer 0 is again complete at 440, because its bytes were ready last. */
     near(gw_bound_step(&p, GW_BOUND_PRIORITY), 440 + 150);
 }
 
-/* Four equal layers, all complete at once: what order changes. */
+/* Four equal layers, all complete at once, so that the order matters. */
 static void test_priority(void **state) {
     (void)state;
     static const gw_span four[] = {{0, 10}, {10, 10}, {20, 10}, {30, 10}};
@@ -112,7 +112,7 @@ static void test_sharded(void **state) {
     near(gw_bound_step(&p, GW_BOUND_BLOCKING), 268 + 200);
 }
 
-/* No mode beats what computation and wire take each, and none needs more than both. */
+/* No mode is faster than computation or the wire alone, or slower than both in turn. */
 static void test_between(void **state) {
     (void)state;
     gw_bound_parts p = by_hand(0);

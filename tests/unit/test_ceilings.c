@@ -1,4 +1,4 @@
-/* Ceilings: what is measured is in order, what is kept comes back, and what is damaged is named. */
+/* Ceilings: measurements are in order, saved ones are read back, and damaged files are named. */
 #include "machine/ceilings.h"
 #include "machine/ceilings_file.h"
 #include "machine/twins.h"
@@ -37,7 +37,7 @@ static gw_ceilings made_up(void) {
     return c;
 }
 
-/* Each level that the machine has is larger than the one inside it, and has its rates. */
+/* Each level of the machine is larger than the one inside it and has its rates. */
 static void test_measured_is_in_order(void **state) {
     (void)state;
     static gw_ceilings c;
@@ -61,9 +61,9 @@ static void test_measured_is_in_order(void **state) {
     assert_int_equal(added, 0);
 }
 
-#ifndef GW_NO_CLONES /* a sanitizer has made the probe slow, the GEMM library is as it was */
-/* Measured anew a few times: the two are apart in time, and a neighbour may have the core during
- * one of them. A probe that is too slow by itself fails each time. */
+#ifndef GW_NO_CLONES /* a sanitizer slows the probe, but not the GEMM library */
+/* Measured several times: the two measurements are apart in time, and another process may use the
+ * core during one of them. A probe that is itself too slow fails each time. */
 static void test_no_product_beats_its_arithmetic(void **state) {
     (void)state;
     static gw_ceilings c;
@@ -218,7 +218,7 @@ static void test_damage_is_named(void **state) {
     assert_int_equal(gw_ceilings_load(&out, "/tmp/gw-no-such-file.json"), GW_ERR_INPUT);
 }
 
-/* Processes write the same file while others read it: whoever reads finds a whole one. */
+/* Processes write the same file while others read it: every reader finds a complete one. */
 static void test_many_write_at_once(void **state) {
     (void)state;
     enum { WRITERS = 4, ROUNDS = 25 };

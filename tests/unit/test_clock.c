@@ -27,8 +27,8 @@ static void test_never_steps_back(void **state) {
     }
 }
 
-/* Two clocks, each read between two readings of the other: how far apart they are taken, on however
- * busy a machine, is allowed for. */
+/* Two clocks, each read between two readings of the other. The time between readings is allowed
+ * for, so a busy machine does not matter. */
 static void test_rate(void **state) {
     (void)state;
     double a0 = monotonic();
@@ -64,7 +64,7 @@ static void test_name(void **state) {
     assert_true(strcmp(name, "tsc") == 0 || strcmp(name, "monotonic") == 0);
 }
 
-/* Either counters count, or there is a reason: never silence. */
+/* Either counters count, or there is a reason why not. */
 static void test_papi(void **state) {
     (void)state;
     for (int again = 0; again < 2; again++) {

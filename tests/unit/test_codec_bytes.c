@@ -1,12 +1,12 @@
-/* The bytes themselves: golden vectors, and that neither the instruction set nor the number of
- * threads nor the denormal mode changes one of them. */
+/* The bytes themselves: golden vectors, which instruction set, number of threads and denormal mode
+ * must not change. */
 #include "codec_cases.h"
 
 #include <math.h>
 #include <omp.h>
 #include <zlib.h>
 
-/* A gradient with all that is odd in a float. */
+/* A gradient with every unusual kind of float. */
 static void fill_odd(float *x, size_t n) {
     static const float odd[] = {NAN,     INFINITY, -INFINITY, 0x1.fffffep127f, 1e-39f,   -1e-45f,
                                 -0.0f,   65519.9f, 65520.0f,  0x1p-24f,        1e-30f,   -3e-8f,
@@ -70,7 +70,7 @@ static void check_threads(const char *spec) {
     gw_codec_close(&c);
 }
 
-/* A scale that no encoder writes. Where they lie: behind the codes, of int8sum before them. */
+/* A scale that no encoder writes. Scales follow the codes; those of int8sum precede them. */
 static void check_wild_scales(const char *spec) {
     enum { N = 1500 };
     static const uint32_t wild[] = {0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff, 0x80000000,
@@ -234,7 +234,7 @@ static void golden_vectors(void **state) {
     check_golden("fp16", halves, 7, "003c00c0ff7b01000080007c023c");
     const float uppers[] = {1, -2, 3e38f, 0x1p-126f, -0.0f, INFINITY, 0x1.03p0f};
     check_golden("bf16", uppers, 7, "803f00c0627f80000080807f823f");
-    /* Whole multiples of the step: chance has no say. */
+    /* Whole multiples of the step, which are not rounded at random. */
     const float whole8[] = {127, -127, 64, -1, 0};
     check_golden("qsgd:bits=8", whole8, 5, "7f8140ff000000fe42");
     const float whole4[] = {7, -7, 3, -1, 0};
@@ -273,7 +273,7 @@ static void golden_vectors(void **state) {
     check_golden("threshold", far, 0, "");
     check_golden("randomk:ratio=0.4", five, 5, "0b000000000000000000803f00000000");
     check_golden("randomk", far, 0, "");
-    /* Too few to gain by deflating: stored, so that zlib's version has no say. */
+    /* Too few to gain by deflating: stored, so that the version of zlib does not matter. */
     const float odd[] = {1, -2, 0x1.234566p0f};
     check_golden("zlib", odd, 3, "000000b30000a28000913fc03f");
     check_golden("zlib:shuffle=off", odd, 3, "000000803f000000c0b3a2913f");
@@ -356,7 +356,7 @@ static void halves_round_to_nearest_even(void **state) {
     check_half("bf16", 7, -126, 0x1p128);
 }
 
-/* All 65536 halves decode to what they say and encode to themselves. */
+/* All 65536 halves decode to their value and encode to themselves. */
 static void all_halves(void **state) {
     (void)state;
     enum { N = 65536 };
@@ -385,8 +385,8 @@ static void all_halves(void **state) {
     free(h), free(back), free(y);
 }
 
-/* Feeding back into -0 everywhere encodes x itself, its signs and all, in either mode. A sparse
- * codec sends what the sum is then, which for a denormal is the mode's affair. */
+/* Error feedback into -0 everywhere encodes x itself, signs included, in either mode. A sparse
+ * codec sends the sum, which for denormals depends on the mode. */
 static void check_fed_back(const gw_codec *c, const float *x, size_t n, const unsigned char *want) {
     if (!gw_codec_feeds_back(c) || c->caps & GW_CODEC_SPARSE)
         return;

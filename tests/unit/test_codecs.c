@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const char *plugin; /* its path: the one to try, by what does not depend on the codec */
+static const char *plugin; /* its path; only the tests that do not depend on the codec run */
 
 static void each_or_plugin(void (*check)(const char *spec)) {
     if (plugin)
@@ -124,7 +124,7 @@ static void garbage_is_harmless(void **state) {
 }
 
 /* |mean over K keys - x|^2 must be what the variance of K draws explains, within 10% and within
- * five of its standard deviations: N makes these the fewer of nearly every codec. */
+ * five of its standard deviations; with this N, the latter is smaller for nearly every codec. */
 static void check_unbiased(const char *spec) {
     enum { N = 1 << 14, K = 400 };
     gw_codec c = must_open(spec);
@@ -170,12 +170,12 @@ static double peak_of_bucket(const gw_codec *c, const float *x, size_t n, size_t
     return (double)top;
 }
 
-/* A bit tells no zero from what stands beside it: of onebit, only buckets of zeros stay zero. */
+/* One bit cannot tell a zero from its neighbours: with onebit, only buckets of zeros stay zero. */
 static int keeps_zeros(const gw_codec *c) {
     return strcmp(c->ops->head.name, "onebit") != 0;
 }
 
-/* The most that element i of x may be off by. */
+/* The largest error that is allowed for element i of x. */
 static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i) {
     const char *name = c->ops->head.name;
     if (strcmp(name, "fp16") == 0)
@@ -188,7 +188,7 @@ static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i)
         return c->caps & GW_CODEC_BIASED ? step / 2 * (1 + 1e-4) : step * (1 + 1e-6);
     }
     if (strcmp(name, "natural") == 0)
-        return fabs(x[i]); /* the powers of two around it are no farther apart */
+        return fabs(x[i]); /* the distance of the powers of two around it */
     if (strcmp(name, "ternary") == 0 || strcmp(name, "onebit") == 0)
         return peak_of_bucket(c, x, n, i);
     if (c->caps & GW_CODEC_SPARSE)
@@ -224,7 +224,7 @@ static void error_bounds_and_zeros(void **state) {
     each_spec(check_errors);
 }
 
-/* The most that may become of a magnitude near the smallest: rounding by chance may double it, and
+/* The largest result allowed for a magnitude near the smallest: random rounding may double it and
  * knows no denormals. */
 static float most_of_tiny(const gw_codec *c, float x) {
     return strcmp(c->ops->head.name, "natural") == 0 ? fmaxf(2 * x, 0x1p-126f) : x * 1.05f;
@@ -252,8 +252,8 @@ static void tiny_buckets(void **state) {
     each_spec(check_tiny);
 }
 
-/* The end of the range: what a scale rounds to, or a product with one, must not leave it. The
- * halves have no such floats, by their formats. */
+/* The end of the range: a scale or a product with one must not round to infinity. The formats of
+ * the halves have no such floats. */
 static void check_largest(const char *spec) {
     gw_codec c = must_open(spec);
     const char *name = c.ops->head.name;
@@ -274,7 +274,7 @@ static void largest_float_stays_finite(void **state) {
     each_spec(check_largest);
 }
 
-/* A threshold is of the gradient's unit and scales with it; nothing else does. */
+/* A threshold has the unit of the gradient and scales with it; nothing else does. */
 static gw_codec must_open_scaled(const gw_codec *c, const char *spec, int k) {
     if (strcmp(c->ops->head.name, "threshold") != 0)
         return must_open(spec);
@@ -310,7 +310,7 @@ static void powers_of_two_commute(void **state) {
     each_spec(check_scaling);
 }
 
-/* x and -x round alike: exactly where no chance is involved, else in the mean. */
+/* x and -x round alike: exactly if rounding is not random, else in the mean. */
 static void check_sign(const char *spec) {
     enum { N = 512, K = 300 };
     gw_codec c = must_open(spec);
@@ -337,7 +337,7 @@ static void signs_are_symmetric(void **state) {
     each_spec(check_sign);
 }
 
-/* A codec that draws places looks at nothing else in a turn. */
+/* A codec that draws places sees only those elements in a turn. */
 static int looks_at(const gw_codec *c, uint64_t key, size_t n, size_t at) {
     enum { MOST = 2500 };
     static float x[MOST], y[MOST];
@@ -350,8 +350,8 @@ static int looks_at(const gw_codec *c, uint64_t key, size_t n, size_t at) {
     return y[at] != 0;
 }
 
-/* One NaN or infinity is seen where it is looked at, and leaves all other buckets as they were; in
- * a sparse encoding it may take the place of one other element. */
+/* A NaN or infinity shows where it is sent, and does not change other buckets; in a sparse encoding
+ * it may replace one other element. */
 static void check_poison(const char *spec) {
     enum { N = 2500 };
     static const size_t places[] = {0, 1, 511, 512, 700, 2049, N - 1};

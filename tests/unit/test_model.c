@@ -81,14 +81,14 @@ static void test_initial_weights(void **state) {
     check_variance(GW_INIT_XAVIER, 2.0 / 500);
     gw_model *a = make(&small, 1);
     omp_set_num_threads(3);
-    gw_model *b = make(&small, 8); /* neither threads nor the batch have a say */
+    gw_model *b = make(&small, 8); /* neither threads nor batch matter */
     omp_set_num_threads(1);
     assert_memory_equal(gw_model_params(a), gw_model_params(b), gw_model_size(a) * sizeof(float));
     gw_model_spec other = small;
     other.seed++;
     gw_model *c = make(&other, 1);
     assert_true(gw_model_params(a)[0] != gw_model_params(c)[0]);
-    size_t second = gw_model_span(a, 1).off; /* a layer does not repeat another's draws */
+    size_t second = gw_model_span(a, 1).off; /* no layer repeats the draws of another */
     assert_true(gw_model_params(a)[0] * sqrtf(21.0f) != gw_model_params(a)[second] * sqrtf(14.0f));
     gw_model_close(a);
     gw_model_close(b);
@@ -219,7 +219,7 @@ static void test_damaged_files(void **state) {
     gw_model_close(m);
 }
 
-/* Files with a sound checksum and impossible or greedy contents. */
+/* Files with a right checksum and impossible or greedy contents. */
 static void write_shape(const int32_t shape[5], int32_t hidden) {
     gw_io *io = NULL;
     uint64_t seed = 1;
@@ -261,7 +261,7 @@ static void test_hostile_files(void **state) {
         write_shape(bad[i].shape, bad[i].hidden);
         assert_not_a_model();
     }
-    /* 8 GB claimed by a file of 200 bytes: seen before any memory is taken. */
+    /* A file of 200 bytes claims 8 GB: refused before any memory is allocated. */
     const int32_t greedy[5] = {1 << 20, 1, 1, 0, 0};
     write_shape(greedy, 2000);
     assert_not_a_model();

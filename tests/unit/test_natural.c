@@ -1,5 +1,5 @@
-/* natural: only powers of two come out, at the odds that the paper names, over all of a float's
- * range: inside the window of exponents, below it and at its upper end, at each level. */
+/* natural: it sends only powers of two, with the odds that the paper names, over the whole range of
+ * floats: inside the window of exponents, below it and at its upper end, at each level. */
 #include "codec_cases.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ static void bits_an_element(void **state) {
     gw_codec_close(&c);
 }
 
-/* x is 1.25 times a power of two in a bucket that reaches `top`: it becomes the upper power of two
- * once in four times, and at the ends of the range what is said here. */
+/* x is 1.25 times a power of two in a bucket that reaches `top`. It becomes the upper power of two
+ * once in four times; at the ends of the range, what the rows state. */
 static void check_odds(int level, float top, float x, float lower, float upper, double odds) {
     enum { N = 512, KEYS = 40 };
     gw_codec c;
@@ -54,8 +54,8 @@ static void odds_over_the_range(void **state) {
         check_odds(level, 0.49f, 0x1p-128f, 0, least, 0.25);
         check_odds(level, 0, 0x1.8p-130f, 0, least, 0.09375);
         check_odds(level, 0, 0x1p-126f, least, least, 1);
-        /* It begins one higher, then far higher: what is below goes to its least power or to zero.
-         */
+        /* It begins one higher, then far higher: smaller values round to its least power or to
+         * zero. */
         check_odds(level, 1, 0x1.4p-10f, 0x1p-10f, 0x1p-9f, 0.25);
         check_odds(level, 1, 0x1.4p-126f, 0, 0x1p-125f, 0.625);
         check_odds(level, 1, 0x1p-128f, 0, 0x1p-125f, 0.125);
@@ -91,7 +91,7 @@ static void variance(void **state) {
     gw_codec_close(&c);
 }
 
-/* A window that no encoder writes is a poisoned one. */
+/* A window that no encoder writes means a bucket with a NaN. */
 static void foreign_windows(void **state) {
     (void)state;
     for (int level = 0; level < GW_SIMD_LEVELS; level++) {

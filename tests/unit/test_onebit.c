@@ -1,4 +1,4 @@
-/* onebit: what its two numbers are, at the ends of a float's range, too. */
+/* onebit: the values of its two numbers, also at the ends of the range. */
 #include "codec_cases.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static void minus_x_is_minus_its_value(void **state) {
     gw_codec_close(&c);
 }
 
-/* The mean of large floats is a float, though their sum is none. */
+/* The mean of large floats is a float, although their sum is not. */
 static void large_means(void **state) {
     (void)state;
     enum { N = 512 };
@@ -79,7 +79,8 @@ static void large_means(void **state) {
     }
 }
 
-/* A denormal counts as nothing, in any mode; a mean below 2^-100 is zero, one just above is not. */
+/* A denormal counts as zero in any mode. A mean below 2^-100 becomes zero, one just above
+ * does not. */
 static void small_means(void **state) {
     (void)state;
     gw_codec c = must_open("onebit");

@@ -1,4 +1,4 @@
-/* The optimizer against its formula, element by element in double, over several steps. */
+/* The optimizer compared with its formula, element by element in double, over several steps. */
 #include "nn/optimizer.h"
 
 #include "base/mem.h"
@@ -98,7 +98,7 @@ static void test_refused(void **state) {
     gw_optimizer_close(NULL);
 }
 
-/* An update by a list is the one by a gradient that is zero elsewhere, bit for bit. */
+/* An update by a list equals that by a gradient that is zero elsewhere, bit for bit. */
 static void test_listed(void **state) {
     (void)state;
     enum { STRIDE = 3, LISTED = (N + STRIDE - 1) / STRIDE };
@@ -122,7 +122,7 @@ static void test_listed(void **state) {
     gw_optimizer_update_at(o, b.param, at, value, LISTED, 0.1f, 0.5f);
     assert_memory_equal(a.param, b.param, N * sizeof *a.param);
     assert_true(gw_optimizer_lists(o));
-    assert_false(gw_optimizer_lists(momentum)); /* these move where the gradient is zero, too */
+    assert_false(gw_optimizer_lists(momentum)); /* these also move where the gradient is zero */
     assert_false(gw_optimizer_lists(decay));
     gw_optimizer_close(o);
     gw_optimizer_close(momentum);
@@ -148,7 +148,7 @@ static gw_err load(gw_optimizer *o, const char *path) {
     return e;
 }
 
-/* A run that stops and goes on ends in the same bits as one that did not stop. */
+/* A run that stops and resumes ends with the same bits as one that did not stop. */
 static void test_state(void **state) {
     (void)state;
     char dir[] = "/tmp/gw_test_optimizer.XXXXXX", path[64];

@@ -1,4 +1,5 @@
-/* Parts of phases and coded floats: counted apart with the full profile, and no phase changes. */
+/* Parts of phases and coded floats are counted separately with the full profile, and change no
+ * phase. */
 #include "nn/model.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"

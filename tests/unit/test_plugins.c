@@ -1,5 +1,5 @@
-/* Shared objects in the place of strategies, algorithms and codecs: what cannot be used is refused
- * by one line, before any of it is called. */
+/* Shared objects as strategies, algorithms and codecs: one that cannot be used is refused by one
+ * line before any of its functions is called. */
 #include "comm/algo.h"
 #include "comm/strategy.h"
 
@@ -51,7 +51,7 @@ static void test_abi(void **state) {
     assert_int_equal(find(&gw_codecs, PLUGIN), GW_OK);
 }
 
-/* Each hook that the registry calls needed, and the texts of every entry. */
+/* Leave out each required hook and text in turn. */
 static void each_hook(const gw_registry *reg, gw_entry *head) {
     const char *name = head->name, *summary = head->summary;
     int hooks = 0;
@@ -151,7 +151,7 @@ static void test_symbol(void **state) {
     refused(&gw_codecs, info.dli_fname, "exports no 'gw_codec_plugin'");
 }
 
-/* A name is no path: what the loader could find by it is not loaded. */
+/* A name without a slash is not a path: the loader must not search for it. */
 static void test_names(void **state) {
     (void)state;
     void *by_name = dlopen("libm.so.6", RTLD_NOW);
@@ -167,7 +167,7 @@ static void test_names(void **state) {
 }
 
 int main(void) {
-    void *lame = dlopen(PLUGIN, RTLD_NOW); /* kept: what is mended below stays mended */
+    void *lame = dlopen(PLUGIN, RTLD_NOW); /* kept open, so that corrections below stay */
     if (!lame || !mkdtemp(scratch)) {
         fprintf(stderr, "test_plugins: %s\n", lame ? scratch : dlerror());
         return 1;

@@ -45,7 +45,7 @@ static void largest_float_stays_finite(void **state) {
     each_width(check_largest);
 }
 
-/* Every code there is comes back as itself, from every place in a block. */
+/* Every possible code comes back as itself, from every place in a block. */
 static void check_codes(const gw_codec *c, int bits) {
     enum { N = 3 * BUCKET + 70 };
     static float x[N], y[N];
@@ -66,8 +66,8 @@ static void whole_steps_are_kept(void **state) {
     each_width(check_codes);
 }
 
-/* Buckets with NaNs of all kinds, alone among zeros or denormals, all over a bucket, beside an
- * infinity; the buckets between them, and one behind, know nothing of it. */
+/* Buckets with NaNs of all kinds: alone among zeros or denormals, all over a bucket, beside an
+ * infinity. The buckets between and after them stay as they are. */
 static void check_nans(const gw_codec *c, int bits) {
     enum { N = 9 * BUCKET + 100 };
     static const uint32_t kinds[] = {0x7fc00000, 0xffc00000, 0x7f800001, 0xff800001, 0xffffffff};

@@ -1,4 +1,5 @@
-/* randomk alone: which places it draws, that they are alike and add up, and what it refuses. */
+/* randomk by itself: which places it draws, that all ranks draw the same and can sum, and what it
+ * refuses. */
 #include "codec_cases.h"
 
 #include <math.h>
@@ -20,7 +21,8 @@ static size_t drawn(const gw_codec *c, uint64_t key, size_t n, float *y) {
     return k;
 }
 
-/* Distinct, or fewer than k would be kept; ascending, or values would not come back in place. */
+/* Distinct, else fewer than k would be kept; ascending, else values would return to wrong
+ * places. */
 static void places_are_distinct(void **state) {
     (void)state;
     static const char *const specs[] = {"randomk:ratio=1e-9", "randomk",
@@ -45,8 +47,8 @@ static void places_are_distinct(void **state) {
     }
 }
 
-/* Over keys each element is as likely as any other, and each pair of neighbours and of elements far
- * apart as a draw without replacement has it: chi-squared within 5 sigmas. */
+/* Over many keys each element is equally likely, and each pair of neighbours or of distant elements
+ * is as likely as in a draw without replacement: chi-squared within 5 sigmas. */
 static void check_likely(const char *spec, size_t n) {
     enum { KEYS = 20000, MOST = 256 };
     static float y[MOST];
@@ -112,7 +114,7 @@ static void warming_up_is_not_summable(void **state) {
     gw_codec_close(&c);
 }
 
-/* A ratio that falls: the wire says how many, and what no turn of it sends is refused. */
+/* A falling ratio: the wire tells how many, and a number that no turn sends is refused. */
 static void warm_up(void **state) {
     (void)state;
     enum { N = 10000 };

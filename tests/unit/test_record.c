@@ -101,8 +101,9 @@ static void test_round_trip(void **state) {
     unlink(path);
 }
 
-/* Of a long run a sample of fixed size is kept; the median of 1..n over a uniform one errs by about
- * n / (2 sqrt(65536)), 0.2%: five of that. The mean over ranks and steps stays exact. */
+/* A long run is sampled at a fixed size. The median of 1..n over a uniform sample has an error of
+ * about n / (2 sqrt(65536)), 0.2%; five times that is allowed. The mean over ranks and steps stays
+ * exact. */
 static void test_long_run(void **state) {
     (void)state;
     enum { STEPS = 500000 };
@@ -205,8 +206,8 @@ static void test_abandon_leaves_nothing(void **state) {
     gw_rows_close(files);
 }
 
-/* Step 6 of 12 is marked; two more are written and lost. What the second start adds, and the
- * summary over both, is what one start would have. */
+/* Step 6 of 12 is saved; two more are written and lost. The second start adds what a single start
+ * would have, and so does the summary over both. */
 static void push_steps(gw_record *r, int64_t from, int64_t to) {
     for (int64_t step = from; step <= to; step++) {
         gw_batch_row row = sample_row(step);
@@ -287,7 +288,7 @@ static void test_goes_on(void **state) {
     unlink(path);
 }
 
-/* Rows of other columns, or that are none, are not continued. */
+/* A file with other columns, or without rows, is not continued. */
 static void test_refuses_rows(void **state) {
     (void)state;
     gw_record *r;
@@ -308,7 +309,7 @@ static void test_refuses_rows(void **state) {
     assert_int_equal(gw_file_read(part, 1 << 20, &now, &now_len), GW_OK);
     assert_int_equal(now_len, len); /* nothing was cut off */
     free(now);
-    /* A comma, a digit, a line's end or its step: each is seen. */
+    /* A changed comma, digit, line end or step: each is noticed. */
     char *second = strchr(strchr(data, '\n') + 1, '\n') + 1;
     static const struct {
         int at;
@@ -350,7 +351,7 @@ static void test_clean(void **state) {
     assert_int_equal(gw_batch_row_of(&p).clean, -1);
 }
 
-/* A row follows from its parts: the best source of those that know something. */
+/* A row follows from its parts: it names the best source that knows something. */
 static void test_parts(void **state) {
     (void)state;
     gw_batch_parts p = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};

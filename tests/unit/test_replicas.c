@@ -26,7 +26,7 @@ static void a_minority(void **state) {
          "on rank 1, 00000002 on rank 0)");
 }
 
-/* The majority need not hold rank 0's, and its own need not agree with one another. */
+/* The majority need not equal rank 0, and the others need not equal each other. */
 static void rank_0(void **state) {
     (void)state;
     static const uint32_t all[] = {1, 2, 0xabc, 1, 2, 3, 5, 2, 3, 1, 2, 3, 1, 2, 3};

@@ -1,5 +1,5 @@
-/* The sampler: any number of ranks walks the serial global batches, every epoch is a permutation,
- * shards tile the set, and each rank's epoch uses each sample of its shard once. */
+/* The sampler: any number of ranks visits the serial global batches, every epoch is a permutation,
+ * shards tile the set, and in an epoch each rank uses each sample of its shard once. */
 #include "data/sampler.h"
 #include "data/shard.h"
 
@@ -41,7 +41,7 @@ static void mark(uint8_t *seen, uint32_t total, const uint32_t *idx, int n) {
     }
 }
 
-/* The ranks' parts of each batch, one after the other, are the serial batch. */
+/* The ranks' parts of each batch, put together, are the serial batch. */
 static void replicated_case(uint32_t n, int batch, int ranks) {
     gw_sampler *serial = open_sampler(n, batch, false, 5, 0, 1), *part[MOST_RANKS];
     uint8_t *seen = malloc(n);
@@ -84,8 +84,8 @@ static void replicated_case(uint32_t n, int batch, int ranks) {
     free(seen);
 }
 
-/* Shards lie end to end, and together the ranks visit each sample of the set once an epoch, each
- * rank only those of its shard, in parts as large as the replicated ones. */
+/* Shards tile the set. Together the ranks visit each sample once an epoch, each rank only those of
+ * its shard, in parts as large as the replicated ones. */
 static void sharded_case(uint32_t n, int batch, int ranks) {
     uint8_t *seen = malloc(n);
     uint32_t end = 0;
@@ -133,7 +133,7 @@ static void shards_tile_the_set(void **state) {
 
 static void order_of(uint32_t *out, bool sharded, uint64_t seed, int epoch, int rank) {
     gw_sampler *s = open_sampler(1000, 50, sharded, seed, rank, 2);
-    gw_sampler_epoch(s, 1); /* an epoch's order does not depend on those before */
+    gw_sampler_epoch(s, 1); /* the order of an epoch does not depend on earlier ones */
     gw_sampler_epoch(s, epoch);
     for (int b = 0; b < 20; b++)
         memcpy(out + b * 25, gw_sampler_batch(s, b).idx, 25 * sizeof *out);
@@ -168,7 +168,7 @@ static void stands_at_epoch_0(void **state) {
     gw_sampler_close(s);
 }
 
-/* Where a sample comes in an epoch is uniform: chi-squared over 20 parts of the epoch. */
+/* The position of a sample in an epoch is uniform: chi-squared over 20 parts of the epoch. */
 static void order_is_uniform(void **state) {
     (void)state;
     enum { RUNS = 4000, BINS = 20 };
@@ -199,7 +199,7 @@ static void refuses_bad_batches(void **state) {
         assert_non_null(strstr(gw_err_text(), "1 to the number of training samples, 100"));
         assert_int_equal(gw_shard_cut(100, bad[i], 0, 1, &first, &count), GW_ERR_USAGE);
     }
-    /* A whole set is no shard, and a shard cut for another batch will not do. */
+    /* A whole set is refused as a shard, and so is a shard cut for another batch. */
     assert_int_equal(gw_sampler_open(&s, &set, 10, true, 1, 0, 2), GW_ERR_INTERNAL);
     assert_int_equal(gw_shard_cut(100, 10, 0, 3, &set.first, &set.n), GW_OK);
     assert_int_equal(gw_sampler_open(&s, &set, 100, true, 1, 0, 3), GW_ERR_INTERNAL);

@@ -12,7 +12,7 @@
 
 enum { SMALL = 100, LARGE = 100000 };
 
-/* Two in use at a time, given back in either order: the next to ask for much allocates nothing. */
+/* Two blocks in use, given back in either order: the next large request allocates nothing. */
 static void keeps_the_larger(void **state) {
     (void)state;
     for (int large_first = 0; large_first < 2; large_first++) {

@@ -1,4 +1,4 @@
-/* Signals are noted, and no thread that computes is interrupted by one. */
+/* Signals are noted, and interrupt no thread that computes. */
 #include "run/signals.h"
 
 #include <omp.h>
@@ -28,7 +28,7 @@ static void await_signal(void) {
         nanosleep(&moment, NULL);
 }
 
-/* The handler's frame must not be written to where oneDNN has put the stack pointer. */
+/* The kernel must not write the handler's frame to where oneDNN has set the stack pointer. */
 static void taken_elsewhere(void **state) {
     (void)state;
     assert_false(blocked());
@@ -45,7 +45,7 @@ static void taken_elsewhere(void **state) {
     kill(getpid(), SIGTERM); /* does no harm */
 }
 
-/* In a child, for it dies of it; after SIGTERM from the test before. */
+/* In a child, because the signal kills it; after SIGTERM from the test before. */
 static void second_interrupt(void **state) {
     (void)state;
     pid_t child = fork();

@@ -1,5 +1,5 @@
-/* What the codecs that send places and values have in common: error feedback in one pass, hostile
- * encodings, the kernels below them; then what is threshold's own, and the warm-up of topk. */
+/* What codecs that send places and values share: error feedback in one pass, hostile encodings, and
+ * their kernels; then threshold's own behaviour and the warm-up of topk. */
 #include "codec_cases.h"
 #include "compress/kernel/pick.h"
 
@@ -14,7 +14,7 @@ enum { SPECS = sizeof specs / sizeof *specs };
 
 /* ---- error feedback ---- */
 
-/* Gradients, all of one magnitude, zeros, few large ones, anything at all. */
+/* Gradients; floats of one magnitude; zeros; few large ones; any bits at all. */
 static void fill_kind(int kind, uint64_t key, float *x, size_t n) {
     fill_gradient(key, x, n);
     for (size_t i = 0; i < n; i++)
@@ -28,8 +28,8 @@ static void fill_kind(int kind, uint64_t key, float *x, size_t n) {
 }
 enum { KINDS = 5 };
 
-/* The bytes are those of the sum, x stays, and e' is the sum less what the bytes say, to the bit.
- */
+/* The bytes are those of the sum, x does not change, and e' is the sum less what was sent, to the
+ * bit. */
 static void check_feedback(const gw_codec *c, int kind, size_t n, size_t first) {
     guarded x = guard(n * sizeof(float), 1), e = guard(n * sizeof(float), first == 0);
     float *sum = must_alloc(n * sizeof *sum), *xs = must_alloc(n * sizeof *xs), *now = e.p;
@@ -69,7 +69,7 @@ static void feedback_is_exact(void **state) {
         }
 }
 
-/* decode + e' = g + e, over many turns: nothing is lost, nothing comes twice. */
+/* decode + e' = g + e over many turns: nothing is lost or sent twice. */
 static void nothing_leaks(void **state) {
     (void)state;
     enum { N = 20000, TURNS = 50 };
@@ -176,7 +176,7 @@ static void check_kernels(const gw_pick_kernels *k, size_t n, uint32_t least) {
     free(x), free(e), free(f);
 }
 
-/* Both kinds of AVX-512, of which a program takes one. */
+/* Both kinds of AVX-512; a program uses one of them. */
 static void kernels_agree(void **state) {
     (void)state;
     static const float limits[] = {0, 1e-3f, 0.02f, 0.1f, INFINITY};

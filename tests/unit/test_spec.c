@@ -1,4 +1,4 @@
-/* Specs: the tree that a text stands for, and what is refused with its place. */
+/* Specs: the tree of a text, and the position at which a wrong one is refused. */
 #include "base/args.h"
 
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static void test_commas(void **state) {
     }
 }
 
-/* An argument that is a spec becomes a tree of its own; separators of a list mean nothing in it. */
+/* An argument that is a spec becomes its own tree; in it, a list's separators mean nothing. */
 static void test_nested(void **state) {
     (void)state;
     static const gw_opt opts[] = {{"algo", GW_OPT_SPEC, "", 0, 0, NULL, NULL, ""},

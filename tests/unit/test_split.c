@@ -1,5 +1,5 @@
-/* The split of a batch into core and memory time: identities and the interval. That twins tell
- * large data from small is for `gradwire bench ledger` to show. */
+/* The split of a batch into core and memory time: identities and the interval. `gradwire bench
+ * ledger` shows that twins tell large data from small. */
 #include "prof/clock.h"
 #include "run/split.h"
 

@@ -1,5 +1,5 @@
-/* Checkpoint folders: what was written comes back, and nothing else is taken for it. Their bits,
- * one by one: test_store_flips.c. */
+/* Checkpoint folders: what was written is read back, and nothing else is accepted. Single bits:
+ * test_store_flips.c. */
 #include "base/text.h"
 #include "store_kit.h"
 
@@ -89,7 +89,7 @@ static void comes_back(void **state) {
 
 /* ---- damage ---- */
 
-/* A file in memory, to be damaged on disk and mended. */
+/* A file in memory, to be damaged on disk and repaired. */
 typedef struct patient {
     char name[GW_STORE_NAME];
     unsigned char bytes[1 << 12];
@@ -166,7 +166,7 @@ static void wrong_files(void **state) {
         put_aside("other", names[i]);
         newest_is(1200);
     }
-    /* Both whole, and of one size: but each in the other's place. */
+    /* Both complete and of equal size, but swapped. */
     put_aside("rank-00000.gw", "other");
     put_aside("rank-00001.gw", "rank-00000.gw");
     put_aside("other", "rank-00001.gw");
@@ -218,7 +218,7 @@ static void keeps_those_written_last(void **state) {
         assert_int_equal(kit_count(dir, "step-"), step < 2 ? step : 2);
         newest_is(step * 10);
     }
-    /* Resumed from an earlier step: the last written is the newest, whatever its step. */
+    /* Resumed from an earlier step: the last one written is the newest, whatever its step. */
     save(15, 2);
     newest_is(15);
     save(25, 1);
@@ -227,7 +227,7 @@ static void keeps_those_written_last(void **state) {
     assert_int_equal(kit_count(dir, ""), 2 + 1); /* nothing hidden but . and .. */
 }
 
-/* A damaged one is nobody's to remove, and does not count. */
+/* A damaged checkpoint is never removed and does not count. */
 static void prunes_complete_ones_only(void **state) {
     (void)state;
     char skipped[1024];
@@ -242,7 +242,7 @@ static void prunes_complete_ones_only(void **state) {
     says(skipped, "step-000000000020/model.gw");
 }
 
-/* Someone has moved one to where there is more room. */
+/* Someone has moved a checkpoint to a larger disk. */
 static void leaves_what_a_link_leads_to(void **state) {
     (void)state;
     char moved[2 * KIT_PATH];
@@ -274,7 +274,7 @@ static void same_step_again(void **state) {
     assert_int_equal(kit_count(dir, ""), 2 + 1);
 }
 
-/* As a run that is killed between setting aside and renaming leaves it. */
+/* The state after a run was killed between setting aside and renaming. */
 static void finds_one_that_is_set_aside(void **state) {
     (void)state;
     char aside[2 * GW_STORE_PATH];
@@ -296,7 +296,7 @@ static void sweeps_what_the_dead_left(void **state) {
     const char *const others[] = {".step-7.99999999.tmp", ".step-000000000007.99999999",
                                   ".step-000000000007.xy.tmp", ".other-000000000007.99999999.tmp",
                                   "step-000000000007.tmp"};
-    /* A container's process that has 1 there says nothing about the one that has it here. */
+    /* Process 1 of a container says nothing about process 1 here. */
     snprintf(path, sizeof path, "%s/.step-000000000008.1.tmp", dir);
     assert_int_equal(gw_store_sweep(dir), GW_OK); /* no folder */
     save(5, 1);
@@ -320,7 +320,7 @@ static void sweeps_what_the_dead_left(void **state) {
     newest_is(5);
 }
 
-/* A new run takes the folder: nothing that was a checkpoint is left, and nothing else goes. */
+/* A new run takes the folder: all old checkpoints go, and nothing else. */
 static void clears_all_checkpoints(void **state) {
     (void)state;
     char other[2 * GW_STORE_PATH];

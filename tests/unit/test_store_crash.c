@@ -34,7 +34,7 @@ static struct {
     int why; /* errno */
 } plan;
 
-/* Whether this call is to fail. A full disk lets one remove, and what is removed gives no room. */
+/* Must this call fail? On a full disk files can be removed, but that frees no room. */
 static bool strikes(bool removes) {
     if (plan.what == NONE || (plan.what == FULL && removes))
         return false;
@@ -103,7 +103,7 @@ static void save(int64_t step, int keep) {
         fail_msg("step %d: %s", (int)step, gw_err_text());
 }
 
-/* The newest checkpoint is whole, and no half of one is in sight; its serial. */
+/* The newest checkpoint is complete and no partial one is visible; returns its serial number. */
 static int64_t newest(int64_t *step) {
     gw_store_manifest m;
     char path[GW_STORE_PATH], skipped[1024];
@@ -127,8 +127,8 @@ static void sweep(void) {
 
 /* ---- at every call ---- */
 
-/* A checkpoint of step 100, then one of `step` under the calamity, which strikes at call `at`;
- * whether it did. */
+/* A checkpoint of step 100, then one of `step` while the calamity strikes at call `at`. True if it
+ * struck. */
 static bool try_at(calamity what, int why, int64_t step, int at) {
     kit_remove(dir, 1);
     save(100, 1);
@@ -184,7 +184,7 @@ static void one_call_fails(void **state) {
     fails_at_every_call(FAILS_ONCE, EIO);
 }
 
-/* Whether the process was killed, at call `at`. */
+/* True if the process was killed at call `at`. */
 static bool kill_at(int64_t step, int at) {
     int status;
     kit_remove(dir, 1);
@@ -212,7 +212,7 @@ static void killed_before_every_call(void **state) {
             int64_t last = serial;
             serial = newest(&found);
             assert_int_equal(found, serial == 2 ? step : 100);
-            assert_true(serial >= last); /* what is there at one call is there at the next */
+            assert_true(serial >= last); /* what exists at one call exists at the next */
             sweep();
             assert_int_equal(newest(&found), serial);
             save(step, 1);
@@ -262,7 +262,7 @@ static void write_checkpoints(int64_t step, int from, int to, volatile int64_t *
     }
 }
 
-/* Both ranks, from `step` on; one is killed after so many microseconds, then both. */
+/* Both ranks, from `step` on. After so many microseconds one is killed, then both are. */
 static void run_and_kill(int64_t step, unsigned us, int first, volatile int64_t *committed) {
     int down[2], up[2], status;
     pid_t rank[2];
@@ -290,7 +290,7 @@ static void run_and_kill(int64_t step, unsigned us, int first, volatile int64_t 
     }
 }
 
-/* Some of them, whatever it is that makes this slow: a disk, valgrind. */
+/* Do some of them, whatever makes this slow: a disk, valgrind. */
 static unsigned long time_of_checkpoints(int64_t step) {
     enum { SOME = 12, LEAST_US = 4000 };
     struct timespec from, to;
@@ -312,7 +312,7 @@ static void killed_at_any_moment(void **state) {
     int within = 0; /* checkpoints that were under way */
     unsigned long most_us = time_of_checkpoints(step);
     *committed = step;
-    /* On a machine too busy for the ranks to begin, more of them, and later ones. */
+    /* If the machine is too busy for the ranks to begin, do more of them, later. */
     for (uint64_t i = 0; i < (uint64_t)kills || last_serial == 1 || within == 0; i++) {
         most_us += i < (uint64_t)kills ? 0 : most_us / 4;
         run_and_kill(step, (unsigned)(gw_rng_u64(SEED, 2 * i) % most_us),

@@ -135,7 +135,7 @@ static void every_bit_of_the_heads(void **state) {
     print_message("%llu bits of %zu files\n", (unsigned long long)bits, manifest.n_files);
 }
 
-/* Anywhere behind the heads, the files' own checksums included. */
+/* Anywhere after the heads, including the files' own checksums. */
 static void bits_of_the_bodies(void **state) {
     (void)state;
     uint64_t body = 0;

@@ -1,5 +1,4 @@
-/* Manifests of checkpoints whose checksum is right and whose text is not: all are refused by name,
- * with what is wrong. */
+/* Manifests with a right checksum and wrong text: each is refused by name, with what is wrong. */
 #include "base/text.h"
 #include "checkpoint/store.h"
 
@@ -165,7 +164,7 @@ static void wants_the_last_line(void **state) {
     }
 }
 
-/* A long one within the limit is understood, a longer one not even looked at. */
+/* A long one within the limit is parsed; one above the limit is not even read. */
 static void has_limits(void **state) {
     (void)state;
     gw_store_manifest m;
@@ -202,7 +201,7 @@ static void most_files(void **state) {
     free(text);
 }
 
-/* What could not be read again is not written. */
+/* A manifest that could not be read back is not written. */
 static void refuses_to_write_it(void **state) {
     (void)state;
     gw_store_manifest m;

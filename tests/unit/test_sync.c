@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-/* The common clock stands at 100 s when ours reads `first`, and runs 1e-9 s a tick at first, then
- * slower; a look errs by nothing. */
+/* The common clock is at 100 s when ours reads `first`, and runs 1e-9 s a tick at first, then
+ * slower; measurements have no error. */
 static const uint64_t first = 9000000000000000000u;
 
 static void look(gw_sync_point *p, uint64_t after, double seconds) {
@@ -38,7 +38,7 @@ static void test_interpolation(void **state) {
     check(at, 3, -1000000000, 99);
 }
 
-/* Many looks: each instant finds its own stretch. */
+/* Many measurements: each instant uses its own interval. */
 static void test_many_looks(void **state) {
     (void)state;
     gw_sync_point at[100];

@@ -1,5 +1,5 @@
-/* Synthetic clusters: bytes that depend on the options alone, the promised moments, and classes
- * that a linear model can tell apart. */
+/* Synthetic clusters: the bytes depend on the options alone, the moments are as promised, and a
+ * linear model can tell the classes apart. */
 #include "data/synthetic.h"
 
 #include <math.h>

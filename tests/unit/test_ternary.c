@@ -17,7 +17,7 @@ static int digit(unsigned byte, int run) {
     return (int)(byte / power[run] % 3) - 1;
 }
 
-/* Full buckets and short ones: all bytes that can be, against plain arithmetic. */
+/* Full and short buckets: all possible bytes, compared with plain arithmetic. */
 static void every_byte(void **state) {
     (void)state;
     enum { RUN = 256, N = 5 * RUN };
@@ -47,8 +47,8 @@ static void every_byte(void **state) {
         }
 }
 
-/* Where chance has no say: the largest magnitudes and zeros, of any length, come back as they are
- * and lie where ternary.c says. */
+/* Without random rounding: the largest magnitudes and zeros, of any length, come back unchanged and
+ * lie where ternary.c says. */
 static void layout(void **state) {
     (void)state;
     enum { MOST = 1500, BUCKET = 640 };

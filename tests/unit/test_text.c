@@ -109,7 +109,7 @@ static void test_line(void **state) {
     made_line("\xff\xe2\x82", "???");
 }
 
-/* Whatever a message quotes, it is one line, and no character of it is cut. */
+/* Whatever a message quotes, it stays one line and no character is cut. */
 static void test_message(void **state) {
     char name[1100];
     (void)state;

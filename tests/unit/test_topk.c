@@ -1,4 +1,4 @@
-/* topk alone: exactly which elements it keeps, in how many bytes, and what it refuses. */
+/* topk by itself: exactly which elements it keeps, in how many bytes, and what it refuses. */
 #include "codec_cases.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static void reference(const float *x, size_t n, size_t k, float *y) {
 
 enum { SHAPES = 10 };
 
-/* Spans that a guess from a sample gets wrong, or that have few values, or odd ones. */
+/* Spans for which a guess from a sample is wrong, with few values, or unusual ones. */
 static void fill_shape(int shape, float *x, size_t n) {
     fill_gradient((uint64_t)shape + 1, x, n);
     for (size_t i = 0; i < n; i++)
@@ -55,7 +55,7 @@ static void fill_shape(int shape, float *x, size_t n) {
         case 5: x[i] = i % 1000 == 77 ? x[i] : -0.0f; break;
         case 6: x[i] = (float)((int)(gw_rng_u64(6, i) % 5) - 2); break;
         case 7: x[i] = i < n - n / 150 ? x[i] : 1e6f * x[i]; break; /* all at the end */
-        case 8: /* anything at all, NaN and infinities of both signs and denormals with it */
+        case 8: /* any bits, including NaN, infinities of both signs and denormals */
             x[i] = gw_float_of((uint32_t)gw_rng_u64(8, i));
             break;
         case 9: x[i] = i % 64 < 3 ? 1e3f * x[i] : x[i]; break;
@@ -76,7 +76,7 @@ static void check_exact(double ratio, size_t n) {
             if (!c.ops)
                 break;
             for (size_t i = 0; i < n; i++)
-                y[i] = NAN; /* decoding without add has to overwrite all of it */
+                y[i] = NAN; /* decoding without add must overwrite all of it */
             round_trip(&c, 0, x, n, y);
             if (memcmp(y, want, n * sizeof *y) != 0)
                 fail_msg("ratio %g, %zu floats, shape %d, level %d: others are kept", ratio, n,
@@ -148,7 +148,7 @@ static void minus_x_gives_minus_y(void **state) {
     gw_codec_close(&c);
 }
 
-/* Calls at the same time share no scratch. */
+/* Concurrent calls share no scratch. */
 static void encodes_at_the_same_time(void **state) {
     (void)state;
     enum { N = 40000, TIMES = 200 };
@@ -195,7 +195,7 @@ static void counts_round_half_up(void **state) {
     }
 }
 
-/* All that is dropped in one gap: not a byte of the bound is spare. */
+/* All dropped elements in one gap: the bound is reached to the byte. */
 static void bound_is_reached(void **state) {
     (void)state;
     enum { N = 20000 };
@@ -247,7 +247,7 @@ static void corrupt_encodings(void **state) {
     enum { N = 3000, K = 30 };
     float x[N];
     fill_gradient(5, x, N);
-    x[N - 1] = 9; /* the last element is kept: one more in any gap leads outside */
+    x[N - 1] = 9; /* the last element is kept: a larger gap leads outside */
     gw_codec c = must_open("topk");
     size_t len;
     unsigned char *wire = encoded(&c, 0, x, N, &len), bad[1024];

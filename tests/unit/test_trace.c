@@ -98,7 +98,7 @@ static void test_slices_nest(void **state) {
         if (!is_slice(e, MAIN))
             continue;
         slice s = slice_of(e);
-        /* Between two regions may lie less than a nanosecond, in a region not. */
+        /* The time between two regions may be below a nanosecond; that in a region is not. */
         bool between = strcmp(s.name, "other") == 0;
         assert_true(s.start >= 0 && s.end >= s.start && (between || s.end > s.start));
         if (strcmp(text(e, "cat"), "batch") == 0) {
@@ -121,7 +121,7 @@ static void test_slices_nest(void **state) {
     gw_trace_close();
 }
 
-/* Batch 7 counts, the settling behind it does not, and 8 follows. */
+/* Batch 7 counts, the settling after it does not, and batch 8 follows. */
 static void test_between_steps(void **state) {
     (void)state;
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
@@ -193,7 +193,7 @@ static void test_full_ring_drops_the_oldest(void **state) {
     assert_true(dropped(root, "dropped_slices") >= BATCHES * 5 - ROOM);
     assert_int_equal(dropped(root, "dropped_flights"), BATCHES - ROOM);
     json_decref(root);
-    one_batch(); /* the trace goes on, and its own messages are no part of it */
+    one_batch(); /* the trace continues, without its own messages */
     root = written();
     assert_int_equal(dropped(root, "dropped_flights"), BATCHES + 1 - ROOM);
     json_decref(root);
@@ -206,7 +206,7 @@ static void tell(gw_exchange_event event, int schedule, uint64_t run) {
     gw_exchange_tell(event, &x);
 }
 
-/* Rows of what test_exchanges expects, in the order of time. */
+/* What test_exchanges expects, in the order of time. */
 typedef struct told {
     const char *ph;
     int schedule, run, open; /* open: the counter behind it */
@@ -217,13 +217,13 @@ static void test_exchanges(void **state) {
     static const told want[] = {{"b", 0, 1, 1}, {"b", 1, 1, 2}, {"e", 0, 1, 1},
                                 {"b", 0, 2, 2}, {"e", 1, 1, 1}, {"e", 0, 2, 0}};
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
-    tell(GW_EXCHANGE_DONE, 5, 1); /* began before the trace: it is not known */
+    tell(GW_EXCHANGE_DONE, 5, 1); /* began before the trace, so it is unknown */
     for (int i = 0; i < 6; i++) {
         bool begin = *want[i].ph == 'b';
         spin(2e-6);
         tell(begin ? GW_EXCHANGE_START : GW_EXCHANGE_DONE, want[i].schedule, (uint64_t)want[i].run);
     }
-    tell(GW_EXCHANGE_START, 3, 1); /* never ends: only whole ones are written */
+    tell(GW_EXCHANGE_START, 3, 1); /* never ends, so it is not written */
     json_t *root = written();
     int seen = 0, counted = 0;
     char id[8][32];
@@ -321,7 +321,7 @@ static void *code_aside(void *unused) {
     return unused;
 }
 
-/* Codec runs of two other threads and of the main one at once: a track each, none lost. */
+/* Encoding on the main thread and two others at once: a track each, none lost. */
 static void test_codec_tracks(void **state) {
     (void)state;
     gw_batch_cost c;
@@ -362,7 +362,7 @@ static void test_codec_tracks(void **state) {
     gw_trace_close();
 }
 
-/* Counters of a batch, at its begin; what is absent is left out. */
+/* Counters of a batch, at its start; a missing one is left out. */
 static void test_figures(void **state) {
     (void)state;
     static const char *const names[] = {"PAPI_TOT_CYC", "PAPI_TOT_INS"};

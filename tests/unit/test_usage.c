@@ -1,4 +1,4 @@
-/* What the kernel is asked about the main thread, and what is concluded instead. */
+/* What is asked of the kernel about the main thread, and what is inferred instead. */
 #include "prof/usage.h"
 
 #include "prof/clock.h"
@@ -31,9 +31,9 @@ static double since(uint64_t tick) {
     return gw_clock_seconds(gw_clock_ticks() - tick);
 }
 
-/* Batches that follow each other at once, some of which sleep: their CPU times and what lies
- * between them hold all that the kernel counted, and a nap is seen in the batch that took it. A
- * thread that is not switched out counts as running, so walls are the upper bounds. */
+/* Batches in quick succession, some of which sleep. Their CPU times and the gaps between them add
+ * up to what the kernel counted, and a nap shows in its batch. A thread that is not switched out
+ * counts as running, so wall times are the upper bounds. */
 static void test_cpu_time(void **state) {
     (void)state;
     enum { BATCHES = 200 };
@@ -64,7 +64,7 @@ static void test_cpu_time(void **state) {
     assert_true(sum + total - walls >= all - RATES * total);
 }
 
-/* What happens between two batches that are apart belongs to neither. */
+/* What happens between two distant batches belongs to neither. */
 static void test_between_batches(void **state) {
     (void)state;
     enum { BYTES = 8 << 20, PAGE = 4096 };

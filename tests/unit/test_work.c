@@ -1,4 +1,4 @@
-/* What a step has to compute, against sums made by hand. */
+/* What a step must compute, compared with sums made by hand. */
 #include "run/work.h"
 
 #include <math.h>

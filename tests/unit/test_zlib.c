@@ -1,5 +1,5 @@
-/* zlib: what its streams are made of, that hostile ones stay harmless, and that the spec says what
- * it means: options, stages, chains. */
+/* zlib: the parts of its streams, that hostile ones do no harm, and what a spec means: options,
+ * stages, chains. */
 #include "codec_cases.h"
 
 #include <zlib.h>
@@ -14,7 +14,7 @@ static void decode_is(const char *spec, const unsigned char *wire, size_t len, s
     gw_codec_close(&c);
 }
 
-/* Streams of another deflate, whatever this one makes of the same floats. */
+/* Streams of another deflate, which may compress the same floats differently. */
 static void streams_of_others(void **state) {
     (void)state;
     const float zeros[8] = {0};
@@ -26,7 +26,7 @@ static void streams_of_others(void **state) {
     decode_is("zlib", two, sizeof two, 8, zeros);
 }
 
-/* What the bound promises, and how little it can be. */
+/* The bound holds, and how small an encoding can be. */
 static void lengths_of_streams(void **state) {
     (void)state;
     enum { N = 100000 };
@@ -50,7 +50,7 @@ static void lengths_of_streams(void **state) {
     gw_codec_close(&c);
 }
 
-/* A NaN's payload, a denormal, the sign of a zero: bit for bit, whatever the options. */
+/* NaN payloads, denormals, signs of zero: bit for bit, with any options. */
 static void no_bit_is_lost(void **state) {
     (void)state;
     enum { N = 5003 };
@@ -116,7 +116,7 @@ static void hostile_streams(void **state) {
     gw_codec_close(&c);
 }
 
-/* Four kilobytes that want to become two megabytes: not one byte more than there is room for. */
+/* Four kilobytes that expand to two megabytes: not a byte is written outside the buffer. */
 static void bombs_do_not_go_off(void **state) {
     (void)state;
     enum { N = 1000, MANY = 1 << 19 };
@@ -134,7 +134,7 @@ static void bombs_do_not_go_off(void **state) {
     gw_codec_close(&chain);
 }
 
-/* As a stage it is handed bytes, of any number, at any address. */
+/* As a stage it gets any number of bytes at any address. */
 static void stages_pack_any_bytes(void **state) {
     (void)state;
     enum { MOST = 600 };
@@ -165,7 +165,7 @@ static void stages_shrink_codes(void **state) {
     (void)state;
     enum { N = 50000 };
     static float x[N];
-    for (size_t i = 0; i < N; i++) /* a few large ones, as a wide layer's gradient has */
+    for (size_t i = 0; i < N; i++) /* a few large ones, as in the gradient of a wide layer */
         x[i] = (i % 500 == 0 ? 1.0f : 1e-3f) * (float)gw_rng_normal(4, i);
     gw_codec plain = must_open("qsgd:bits=4"), chain = must_open("qsgd:bits=4+zlib");
     size_t codes, packed;
@@ -207,7 +207,7 @@ static void bad_specs(void **state) {
     refused("qsgd+", GW_ERR_USAGE, "qsgd+");
 }
 
-/* A '+' of a number, or within parentheses, begins no stage. */
+/* A '+' in a number or inside parentheses does not begin a stage. */
 static void plus_of_a_number(void **state) {
     (void)state;
     gw_codec c = must_open("topk:ratio=1e+0");
@@ -220,7 +220,7 @@ static void plus_of_a_number(void **state) {
     gw_codec_close(&c);
 }
 
-/* 4 GiB are refused before anything is touched. */
+/* 4 GiB are refused before any memory is touched. */
 static void too_long(void **state) {
     (void)state;
     gw_codec c = must_open("zlib");
