@@ -1,4 +1,4 @@
-"""Runs to which something happens: started without waiting for them, their ranks found."""
+"""Runs that a test disturbs: it starts them, does not wait for them, and finds their ranks."""
 
 import contextlib
 import csv
@@ -81,7 +81,7 @@ def await_true(what, timeout=300, pause=0.002):
 
 
 class Started:
-    """`gradwire train WORDS` on `ranks` ranks (1: without a launcher), which goes on by itself. A
+    """`gradwire train WORDS` on `ranks` ranks (1: without a launcher), running in the background. A
     context manager: it leaves no process behind."""
 
     def __init__(self, ranks, *words, log, **more):
@@ -113,7 +113,7 @@ class Started:
             return file.read()
 
     def ranks(self):
-        """{rank: pid}, once all are there; found once, which takes some milliseconds."""
+        """{rank: pid}, once all have started; cached, because finding them takes some milliseconds."""
         def found():
             pids = ranks_of(self.process.pid)
             if self.process.poll() is not None:
@@ -123,7 +123,7 @@ class Started:
         return self.pids
 
     def send(self, number, rank):
-        """A signal to one rank, as soon as that watches for it; back when it has taken it."""
+        """Send a signal to one rank as soon as it watches for it; return when it has received it."""
         pid = self.ranks()[rank]
         await_true(lambda: catches(pid, number))
         os.kill(pid, number)

@@ -21,7 +21,7 @@ def cached(name):
 
 
 def preload(folder, text, **more):
-    """The environment, and `more`, in which a library of this C comes before all others."""
+    """The environment, and `more`, with a library that is loaded before all others."""
     source, library = (os.path.join(folder, name) for name in ("first.c", "first.so"))
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
@@ -43,8 +43,9 @@ def run(ranks, *words, timeout=300, **more):
 
 
 def train(ranks, out, *words, overhead=0):
-    """The run folder's run.json after `gradwire train --quiet`; anything but success raises. The
-    rehearsals of --overhead would take longer than most of these runs; None: as by default."""
+    """The run folder's run.json after `gradwire train --quiet`; raises unless that succeeds.
+    --overhead is off, since its rehearsals would take longer than most of these runs; None: the
+    program's default."""
     if overhead is not None and "--overhead" not in words:
         words = ("--overhead", overhead, *words)
     done = run(ranks, "train", "--quiet", "--out", out, *words)

@@ -42,7 +42,7 @@ def seconds(row, name):
 
 
 def between(row):
-    """Of a batch that blocks in one exchange: what lies in no phase before it, nor in it."""
+    """Of a batch that blocks in one exchange: the time outside the phases before it and outside it."""
     return seconds(row, "wall") - sum(seconds(row, name) for name in
                                       ("data", "forward", "backward", "mpi_wait"))
 
@@ -59,7 +59,8 @@ def leaves(test, out, blocking):
 
 
 def gaps(test, out):
-    """Batches follow each other on the common clock; with the gaps between them they are the run."""
+    """Batches follow each other on the common clock; with the gaps between them they make up the
+    run."""
     results = run_of(out)["results"]
     ranks = by_rank(gwrun.batches(out))
     for rows in ranks:
@@ -79,7 +80,7 @@ def gaps(test, out):
 
 
 def waits(test, out):
-    """Waiting and transfer are mpi_wait, in every row; the clocks' error is said."""
+    """Waiting and transfer add up to mpi_wait in every row; the clock error is stated."""
     rows = gwrun.batches(out)
     ranks = len(by_rank(rows))
     for row in rows:
@@ -97,7 +98,7 @@ def waits(test, out):
 
 
 def exchanges(out):
-    """Rows of collectives.csv, the ranks' of one exchange together."""
+    """Rows of collectives.csv, with the ranks of one exchange together."""
     groups = {}
     for row in rows_of(out, "collectives.csv"):
         groups.setdefault((row["lane"], row["schedule"], row["run"]), []).append(row)
@@ -105,8 +106,8 @@ def exchanges(out):
 
 
 def collectives(test, out, ranks):
-    """Who arrived last waited least, and less than the clocks' error; nobody waited longer than the
-    skew; arrival, block and end follow each other."""
+    """The last rank to arrive waited least, and less than the clock error; nobody waited longer than
+    the skew; arrival, block and end follow each other."""
     errors = {r["step"]: float(r["clock_err_s"]) for r in gwrun.batches(out)}
     groups = exchanges(out)
     test.assertGreater(len(groups), 0)
@@ -144,8 +145,8 @@ def waits_are_the_exchanges(test, out):
 
 
 def traffic(test, out):
-    """The matrix and the modelled bytes are what was handed to MPI, rank by rank; settling at the
-    end of an epoch is no batch's, but the run's."""
+    """The matrix and the modelled bytes equal what was handed to MPI, rank by rank. Settling at the end
+    of an epoch counts for the run, not for a batch."""
     total, sent = 0, {}
     for row in rows_of(out, "matrix.csv"):
         test.assertNotEqual(row["rank"], row["peer"])

@@ -1,5 +1,5 @@
-"""Runs that are killed and resumed, and what they must have in common with one that nobody
-killed: the last parameters to the bit, the rows, the losses."""
+"""Runs that are killed and resumed. They must equal an undisturbed run in the last parameters, to the
+bit, and in rows and losses."""
 
 import os
 import random
@@ -34,7 +34,7 @@ MODEL = ["--data", "synthetic:samples=2500,features=24", "--layers", "48,32", "-
 
 
 def words(case, steps, every, model=None):
-    """Options of a run of CASES[case]: a checkpoint each so many steps."""
+    """Options of a run of CASES[case], with a checkpoint every so many steps."""
     return [*(model or MODEL), "--steps", steps, "--checkpoint-every", every, *CASES[case].split()]
 
 
@@ -99,7 +99,7 @@ class Victim:
             return self.kill(run)
 
     def kill_trained(self):
-        """Start, and kill when some more checkpoints have come. False: it was over before."""
+        """Start, and kill after some more checkpoints. False: the run had ended before."""
         with self.start() as run:
             for _ in range(self.draw.randrange(1, 4)):
                 before = complete(self.out)
@@ -107,8 +107,8 @@ class Victim:
             return self.kill(run)
 
     def kill_writing(self):
-        """Start, and kill while a checkpoint is being written, not always the first one. False: it
-        was over before."""
+        """Start, and kill while a checkpoint is being written, not always the first one. False: the run
+        had ended before."""
         with self.start() as run:
             for _ in range(self.draw.randrange(1, 6)):
                 faultcase.await_true(lambda: run.over() or not writing(self.out), pause=0.0002)
@@ -124,7 +124,7 @@ class Victim:
             self.look_at(run)
 
     def kill(self, run):
-        """A random rank, by SIGKILL, upon which the launcher ends the others. False: too late."""
+        """Kill a random rank by SIGKILL; the launcher then ends the others. False: too late."""
         pids = sorted(faultcase.ranks_of(run.process.pid).values())
         over = not pids or run.over()
         if not over:
@@ -139,7 +139,7 @@ class Victim:
         return not over
 
     def look_at(self, run):
-        """Where a start went on, which has to be the newest checkpoint of those that were there."""
+        """The step at which a start resumed; it must be that of the newest checkpoint."""
         text = run.text()
         went_on = re.search(r"^resume: \S*/step-(\d+)\b", text, re.MULTILINE)
         if went_on or "no checkpoint in" in text:
@@ -152,5 +152,5 @@ class Victim:
 
 
 def draw(seed, *names):
-    """Random numbers of their own for each part of a campaign, so that one alone repeats."""
+    """Separate random numbers for each part of a campaign, so that a single part can be repeated."""
     return random.Random(":".join(map(str, (seed, *names))))

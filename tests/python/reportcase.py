@@ -1,4 +1,4 @@
-"""Run folders for the tests of the report: real runs of gradwire, and what becomes of them."""
+"""Run folders for the tests of the report: real runs of gradwire, some of them damaged."""
 
 import json
 import os

@@ -110,8 +110,8 @@ class Case(unittest.TestCase):
 
 
 def workers(results, seconds, codec="none", **machine):
-    """Cells of {ranks: seconds of a step}, made of a real run of 1 rank: nothing but their number
-    of ranks and their step times is told anew."""
+    """Cells of {ranks: seconds of a step}, made from a real run of 1 rank; only the number of ranks and
+    the step times are changed."""
     of = next(cell for cell in results.cells if cell.levels == {"ranks": "1", "compress": codec})
     cells = []
     for ranks, step in seconds.items():

@@ -1,4 +1,4 @@
-"""algo=auto through the program: what it chose is told and kept, and a kept table repeats it."""
+"""algo=auto through the program: its choice is reported and saved, and a saved table repeats it."""
 
 import csv
 import os

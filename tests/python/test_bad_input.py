@@ -34,7 +34,7 @@ class BadInput(unittest.TestCase):
             self.check(*words, line=ours[0] if checked else None, **more)
 
     def check(self, *words, line, **more):
-        """--check refuses with the same line; None: it does not look at what is wrong."""
+        """--check refuses with the same line; None: --check does not look at this mistake."""
         done = gwrun.run(3, words[0], "--check", "--quiet", *words[1:], **more)
         ours = [text for text in done.stderr.splitlines() if "gradwire:" in text]
         self.assertEqual((ours, done.returncode), ([line], 2) if line else ([], 0))
@@ -76,7 +76,7 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "word", says=["word"])
 
     def test_text(self):
-        """What run.json could not hold is refused before the run, not after it."""
+        """Text that run.json cannot hold is refused before the run, not after it."""
         out = os.path.join(self.dir.name, "out")
         latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
         for words in (["--out", out + latin], ["--out", out, "--data", latin],
@@ -107,7 +107,7 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--comm", "./nowhere.so", says=["nowhere.so"])
 
     def test_plugins(self):
-        """What can be wrong with one is in unit/test_plugins.c; here, that all ranks agree."""
+        """unit/test_plugins.c tests what can be wrong with a plugin; here, all ranks must agree."""
         lame = os.path.join(os.environ["BUILD"], "tests", "libplugin_lame.so")
         self.refused("train", "--data", SMALL, "--compress", lame, says=[lame, "abi", "rebuild"])
         self.refused("train", "--data", SMALL, "--comm", "libplugin_lame.so",
@@ -141,7 +141,7 @@ class BadInput(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_emulated_link(self):
-        """What the testbed says of itself is believed only if it can be."""
+        """The description of the testbed is believed only if it can be true."""
         for hosts, rate, says in (("4", None, "GRADWIRE_LINK_RATE"),
                                   (None, "1000000000", "GRADWIRE_TESTBED"), ("4", "1gbit", "1gbit"),
                                   ("0", "1000000000", "'0'"), ("4", "", "''"), ("-1", "5", "-1")):
@@ -226,7 +226,7 @@ class BadInput(unittest.TestCase):
         self.refused(*small, "--out", plain, says=[plain], checked=False)
 
     def test_left_over(self):
-        """What a killed run left half written goes when the folder is used again; no other file."""
+        """Partial files of a killed run are removed when the folder is used again; other files stay."""
         out = os.path.join(self.dir.name, "run")
         os.mkdir(out)
         kept = [".notes.txt", ".notes.12ab.tmp"]

@@ -1,7 +1,6 @@
-"""gradwire bench ledger on reduced sizes: figures of each kernel, verdicts that follow from them.
-
-Which verdict a busy machine comes to is its own affair; what no load can change is tested as such:
-a stream and a chase through memory stay memory-bound when they are slowed down."""
+"""gradwire bench ledger on reduced sizes: figures of each kernel, and verdicts that follow from them. A
+busy machine may change verdicts. Tested are those that no load can change: a stream and a chase through
+memory stay memory-bound when they are slowed down."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The bound of a step: measured beside a run, it leaves the run alone and follows from its parts."""
+"""The bound of a step: measuring it beside a run does not change the run, and it follows from its
+parts."""
 
 import json
 import os

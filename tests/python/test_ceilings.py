@@ -131,7 +131,7 @@ class Ceilings(unittest.TestCase):
         self.assertEqual(train(1, self.path("again"), *SET)["ceilings"]["source"], "cached")
 
     def test_only_what_the_run_used(self):
-        """The cache keeps every model's products and twins, run.json those of its own model."""
+        """The cache keeps the products and twins of all models, run.json those of its own model."""
         first = self.check_run(1)["ceilings"]
         other = train(1, self.path("other"), *SET[:2], "--layers", "40,24", "--epochs", 1,
                       "--compress", "qsgd")["ceilings"]
@@ -145,7 +145,7 @@ class Ceilings(unittest.TestCase):
         self.assertEqual(set(kept), {*first["seconds"], *other["seconds"]})
 
     def test_work(self):
-        """What a roofline needs: operations, bytes and times alone of each product of a step."""
+        """What a roofline needs: operations, bytes and isolated times of each product of a step."""
         facts = train(2, self.path("work"), *SET, "--batch", "63")
         work, summary = facts["work"], facts["results"]["summary"]
         self.assertEqual(work["local_batch"], 32)
@@ -165,7 +165,7 @@ class Ceilings(unittest.TestCase):
         self.assertEqual(work["update_bytes"], 12 * facts["parameters"])
 
     def test_work_of_servers(self):
-        """A rank that only serves computes nothing: the others' step is not made shorter by it."""
+        """A rank that only serves computes nothing, which does not shorten the step of the others."""
         facts = train(2, self.path("work"), *SET, "--comm", "ps:dedicated=1", "--ceilings", "off")
         phases = facts["results"]["summary"]["phases"]
         self.assertEqual(facts["work"]["local_batch"], 64)

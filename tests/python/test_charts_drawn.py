@@ -11,7 +11,7 @@ ALL = (baseline, time_stack, overlap, step_times, ranks, forecast, order)
 
 
 class Legible(ChartCase):
-    """Texts lie within the drawing, and labels of rows not on each other."""
+    """Texts lie within the drawing, and labels of rows do not overlap."""
 
     LONG = "iallreduce:algo=sra,bucket=256K,progress=thread, qsgd:bits=8+zlib:shuffle=on, threads "
 

@@ -171,7 +171,7 @@ class StepTimes(ChartCase):
         self.assertIn("no interval", " ".join(chart.notes))
 
     def test_runs_are_the_unit(self):
-        """Ten times the steps do not make an interval narrower, nor weigh a run more."""
+        """Ten times the steps make no interval narrower and give a run no more weight."""
         noise = np.random.default_rng(1)
         few = [noise.lognormal(-9 + i / 10, 0.1, 300) for i in range(5)]
         charts = [self.build(step_times, {"a": [self.run_of("plain", walls=walls)
@@ -207,7 +207,7 @@ class StepTimes(ChartCase):
 
 class Ranks(ChartCase):
     def late(self):
-        """A run in which rank 1 was named; whether it is, depends on what else the machine does."""
+        """A run that named rank 1 as late; whether one does depends on the load of the machine."""
         run = self.run_of("skew")
         run.info["results"]["straggler"] = {"rank": 1, "last_share": 0.9, "waited_s": 1e-3,
                                             "of_step": 0.5}

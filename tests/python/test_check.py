@@ -1,7 +1,5 @@
-"""gradwire train --check: what a run would be refused for, without a run.
-
-Refusals themselves are compared in test_bad_input.py.
-"""
+"""gradwire train --check reports what a run would be refused for, without a run. test_bad_input.py
+compares the refusals themselves."""
 
 import os
 import tempfile

@@ -1,5 +1,5 @@
-"""Checkpoints and restarts: a resumed run ends with the bits of one that never
-stopped, or says in a line why it cannot."""
+"""Checkpoints and restarts: a resumed run ends with the same bits as one that never stopped, or says in
+one line why it cannot."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ def read(path):
 
 
 def forge(folder, rank, field, value):
-    """Give a rank's file another number, with all checksums made right."""
+    """Change a number in a rank's file and correct all checksums."""
     path = os.path.join(folder, f"rank-{rank:05d}.gw")
     with open(path, "rb") as file:
         data = bytearray(file.read()[:-4])
@@ -110,9 +110,9 @@ class Checkpoint(unittest.TestCase):
             self.assertEqual(read(codec), read(os.path.join(self.whole, "codec.csv")))
 
     def test_to_the_bit(self):
-        """What test_correction.c has for the exchange alone, with all that a run adds: its place in
-        the epoch, rates that depend on the step, an optimizer's state that is spread over the ranks,
-        samples for codec.csv, choices made at the start."""
+        """As test_correction.c for the exchange alone, with all that a run adds: the place in the
+        epoch, rates that depend on the step, an optimizer state that is spread over the ranks, samples
+        for codec.csv, and choices made at the start."""
         for ranks, *words in (
                 (1, "--momentum", 0.9, "--lr-warmup", 40, "--validation", 0.2),
                 (2, "--comm", "delayed", "--compress", "topk:ratio=0.1,warmup=40", "--update",
@@ -126,7 +126,8 @@ class Checkpoint(unittest.TestCase):
                 self.check_bits(ranks, *words)
 
     def test_choices_are_taken_again(self):
-        """An algorithm that was the fastest then: another would add in another order."""
+        """The algorithm that was the fastest before is used again: another would add in another
+        order."""
         words = ["--comm", "allreduce:algo=(auto:budget=0.01)"]
         self.begin(2, *words)
         table = os.path.join(self.out, "algo.csv")
@@ -137,7 +138,7 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(epochs(self.out), epochs(self.whole))
 
     def test_damaged_is_passed_over(self):
-        """And the one before it taken; where none is left, the run starts at the beginning."""
+        """The checkpoint before the damaged one is used; if there is none, the run starts anew."""
         gwrun.train(1, self.whole, *SMALL)
         self.begin(1)
         gwrun.train(1, self.out, *SMALL, *EVERY, "--resume", "auto", "--steps", HALF + 5)
@@ -157,8 +158,8 @@ class Checkpoint(unittest.TestCase):
         self.assertIn("/manifest: ", error)  # why they cannot be used
 
     def test_forged(self):
-        """Figures by which ranks decide what to do together: what would make them part, or leave an
-        array, is refused."""
+        """Changed numbers by which ranks decide together: values that would make the ranks diverge or
+        leave an array are refused."""
         for comm, ranks, field, value in (("gossip:topology=exponential", 3, b"steps", -1),
                                           ("local:period=7", 2, b"steps", HALF + 1),
                                           ("local:period=7", 2, b"agreed", HALF + 1),
@@ -177,8 +178,8 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(len(epochs(self.out)), 2)
 
     def test_other_ranks(self):
-        """Momentum is put together from its owners, so the curve is the serial one's; what cannot be
-        kept is told, a line each."""
+        """Momentum is collected from its owners, so the curve is the serial one; what cannot be kept is
+        reported, one line each."""
         words = ["--comm", "sharded", "--momentum", 0.9]
         gwrun.train(1, self.whole, *SMALL, *words)
         self.begin(2, *words)
@@ -197,7 +198,7 @@ class Checkpoint(unittest.TestCase):
             self.assertIn(part, said)
 
     def test_warm_up_goes_on(self):
-        """On other ranks, too, a codec's warm-up is over when it was over."""
+        """With another number of ranks, too, the warm-up of a codec ends when it would have ended."""
         words = ["--compress", "topk:ratio=0.01,warmup=20", "--error-feedback", "off"]
         self.begin(2, *words)
         self.resume(3, *words, "--resume-strict")
@@ -241,7 +242,7 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual((sorted(os.listdir(self.out)), self.folders()), before)
 
     def test_into_another_folder(self):
-        """A run's folder named, and its history taken along; the checkpoint is a model, too."""
+        """Resume from a run's folder, with its history; the checkpoint also serves as a model."""
         self.begin(1)
         other = self.path("other")
         gwrun.train(1, other, *SMALL, "--resume", self.out)
@@ -253,7 +254,7 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_what_has_changed_is_told(self):
-        """With nothing dropped, too: times and rates of before and after are not of one kind."""
+        """Even if nothing is dropped: times and rates before and after differ in kind."""
         self.begin(2, "--comm", "allreduce")
         said = self.resume(2, "--comm", "iallreduce", "--lr", 0.02, "--resume-strict")
         told = ["--comm 'allreduce' then, 'iallreduce' now", "--lr '0.1' then, '0.02' now"]
@@ -275,7 +276,7 @@ class Checkpoint(unittest.TestCase):
                     self.assertIn(f"      {what}: {line}\n", shown)
 
     def test_back_to_an_older_one(self):
-        """What the run has kept later is of rows that are cut off: it must not be found again."""
+        """Later checkpoints belong to rows that are cut off, so they must not be found again."""
         self.begin(1)
         gwrun.train(1, self.out, *SMALL, *EVERY, "--resume", "auto", "--steps", HALF + 5)
         old, later = self.folders()
@@ -303,8 +304,8 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(len(steps_of(self.out)), HALF)
 
     def test_while_training_goes_on(self):
-        """Many of them: written beside the steps, pruned, their time in the ledger; and the run is
-        the one without any."""
+        """Many checkpoints: written during the steps, pruned, their time in the ledger; the run equals
+        one without any."""
         words = ["--momentum", 0.5, "--epochs", 12]
         gwrun.train(2, self.whole, *SMALL, *words)
         gwrun.train(2, self.out, *SMALL, *words, "--checkpoint-every", 3, "--checkpoint-keep", 1)

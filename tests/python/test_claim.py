@@ -1,5 +1,5 @@
-"""A run's folder is one run's: whoever comes second is refused, whenever that is, and harms nothing;
-whoever was killed leaves it free."""
+"""A run's folder belongs to one run. A second run is refused at any moment and damages nothing; a
+killed run leaves the folder free."""
 
 import json
 import os
@@ -61,7 +61,8 @@ class Claim(unittest.TestCase):
         self.assertNotIn(".lock", os.listdir(self.out))
 
     def test_second_is_refused(self):
-        """On any number of ranks, in every way, and without a checkpoint or a row of the first."""
+        """On any number of ranks, in every mode, even before the first has written a checkpoint or a
+        row."""
         run = self.start(*ENDLESS, "--seed", 7, ranks=2)
         for ranks, *words in ((1,), (1, "--overwrite"), (2, "--overwrite"), (3, "--resume", "auto"),
                               (1, "--resume", "auto", *KEPT)):
@@ -74,7 +75,8 @@ class Claim(unittest.TestCase):
         self.assertIn("holds a run already", self.refused())
 
     def test_at_the_same_moment(self):
-        """Into a folder that is not there yet: one of them has it, and all files are that one's."""
+        """Both start into a folder that does not exist yet: one of them gets it, and all files are from
+        that one."""
         for first in range(1, 13, 4):
             self.out = os.path.join(self.top, str(first), "a", "b")
             runs = {seed: subprocess.Popen(
@@ -99,7 +101,7 @@ class Claim(unittest.TestCase):
         self.check_whole(1)
 
     def test_refused_leaves_nothing(self):
-        """A folder that was made for a run which then cannot start goes; one that was there stays."""
+        """A folder made for a run that cannot start is removed; one that existed stays."""
         self.refused("--data", os.path.join(self.top, "no-data"))
         self.assertEqual(os.listdir(os.path.dirname(self.out)), [])
         os.mkdir(self.out)
@@ -112,7 +114,7 @@ class Claim(unittest.TestCase):
 
     @unittest.skipUnless(pid_namespace(), "no namespace of process numbers is allowed here")
     def test_other_process_numbers(self):
-        """As in a container: no process that one sees has the number of the other's."""
+        """As in a container: each process sees other process numbers."""
         command = [*pid_namespace(), gwrun.GRADWIRE, "train", "--out", self.out,
                    *ENDLESS, "--seed", 3]
         with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL) as run:
@@ -129,8 +131,8 @@ class Claim(unittest.TestCase):
 
 
 class Conclusion(unittest.TestCase):
-    """A run that was killed when all its steps were done: what only steps can fill stays as the
-    start that took them has left it, and the rest is written."""
+    """A run that was killed after its last step: files that only steps can fill stay as they are, and
+    the rest is written."""
 
     WORDS = [*TINY, "--checkpoint-every", 1000, "--trace", "--collectives", "--compress-stats", 5,
              "--compress", "topk:ratio=0.1"]
@@ -164,7 +166,7 @@ class Conclusion(unittest.TestCase):
             self.assertEqual(self.read(name), self.files[name], name)
 
     def test_killed_at_any_file(self):
-        """The later of the files are not there yet, each time one more."""
+        """The last files do not exist yet, one more each time."""
         self.remove("run.json")
         run = self.again()
         self.assertEqual(run["results"]["traffic"], self.before["results"]["traffic"])
@@ -194,7 +196,7 @@ class Conclusion(unittest.TestCase):
         self.check_same(self.files)
 
     def test_what_other_steps_left_goes(self):
-        """Of a run that goes on, and of one that is put back to an end before its own."""
+        """Of a run that is resumed, and of one that is resumed from before its end."""
         steps = max(self.steps_of_trace())
         self.again("--epochs", 3)
         self.assertEqual(self.steps_of_trace() - {0}, set(range(steps + 1, 3 * steps // 2 + 1)))

@@ -117,14 +117,14 @@ class Release(unittest.TestCase):
 
 class Warnings(unittest.TestCase):
     def strict(self, build, *words):
-        """Whether a fresh build folder would take a warning as an error."""
+        """True if a fresh build folder would treat a warning as an error."""
         subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DGW_TESTS=OFF", *words], cwd=SOURCE,
                        check=True, capture_output=True)
         with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
             return "-Werror" in file.read()
 
     def test_only_presets_are_strict(self):
-        """A user's compiler may know warnings that nobody here has seen."""
+        """A user's compiler may give warnings that ours do not."""
         with tempfile.TemporaryDirectory() as top:
             self.assertFalse(self.strict(os.path.join(top, "plain")))
             self.assertTrue(self.strict(os.path.join(top, "preset"), "--preset", "release"))
@@ -132,7 +132,7 @@ class Warnings(unittest.TestCase):
 
 class Launcher(unittest.TestCase):
     def test_found_anew_for_another(self):
-        """Another mpiexec for an existing build folder is taken, not the one found before."""
+        """An existing build folder uses a new mpiexec, not the one found before."""
         with open(os.path.join(BUILD, "mpiexec"), encoding="utf-8") as file:
             works = file.read()
         compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")

@@ -1,6 +1,6 @@
-"""The ledger against an outside observer: a preloaded library (tests/observer/observer.c) that sees
-the program's MPI calls from below, with a clock and counts of its own. docs/measurement.md says
-what is compared, and why the times may differ at all."""
+"""The ledger compared with an outside observer: a preloaded library (tests/observer/observer.c) that
+sees the MPI calls from below, with its own clock and counts. docs/measurement.md says what is compared,
+and why the times may differ."""
 
 import csv
 import os
@@ -56,8 +56,8 @@ class Observer(unittest.TestCase):
         self.assertEqual(sent, received)
 
     def check_times(self, ranks):
-        """The observer reads its clock inside the ledger's regions, so what it sees is part of what they
-        are charged with; and they are part of the batch."""
+        """The observer reads its clock inside the ledger's regions, so its times are at most those of
+        the regions, which in turn lie within the batch."""
         for told, seen in ranks:
             for mine, theirs in zip(told, seen):
                 comm = sum(float(mine[column]) for column in MPI)
@@ -66,8 +66,8 @@ class Observer(unittest.TestCase):
 
     def check_cpu(self, ranks):
         """The ledger counts a thread as running until it is switched out. Interrupts and a hypervisor
-        take a part of that, which is missing in a later batch once the kernel is asked: so what they took
-        between batches may be missing in batches, too."""
+        take a part of that time; when the ledger next asks the kernel, it subtracts that part from a
+        later batch. So batches may lack what was taken between them."""
         for told, seen in ranks:
             mine, walls = (sum(float(row[column]) for row in told) for column in ("cpu_s", "wall_s"))
             theirs, longer, stolen = (sum(float(row[column]) for row in seen)
@@ -105,12 +105,13 @@ class Observer(unittest.TestCase):
         self.compare("--comm", "iallreduce:algo=sra", "--compress", "topk:ratio=0.5", *LARGE)
 
     def test_progress_thread(self):
-        """Its calls are counted, not timed: the main thread waits for it, outside of MPI."""
+        """The calls of the thread are counted, not timed: the main thread waits for it outside MPI."""
         self.compare("--comm", "iallreduce:algo=sra,progress=thread", timed=False)
 
     def test_one_thread_at_a_time(self):
-        """Lazy, a progress thread is in MPI between two batches, too, and there the main thread marks
-        these; with --on-nan skip it also agrees with other ranks. MPI has granted turns, no more."""
+        """With lazy updates a progress thread is also in MPI between two batches, while the main thread
+        marks them; with --on-nan skip it also agrees with other ranks. MPI was only granted to one
+        thread at a time."""
         linger = dict(os.environ, LD_PRELOAD=OBSERVER, GW_OBSERVER_LINGER="300",
                       ASAN_OPTIONS="verify_asan_link_order=0")
         for more in ([], ["--on-nan", "skip", "--compress", "qsgd:bits=8"]):

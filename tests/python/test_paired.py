@@ -68,7 +68,7 @@ class Paired(unittest.TestCase):
                            "--overwrite", *words), out
 
     def test_goes_on_from_the_overlapped_step(self):
-        """The second step of each pair leaves no trace: training is that of the run alone."""
+        """The second step of each pair leaves no trace: training equals that of a run without pairs."""
         for words, equal in OVERLAPPED:
             with self.subTest(words=words):
                 alone, out = self.train("alone", *words)
@@ -96,8 +96,8 @@ class Paired(unittest.TestCase):
         self.assertLess(both["results"]["paired"]["largest_difference"], 1e-5)
 
     def test_every_strategy(self):
-        """Overlapping within a step or beyond it: the twin makes the same updates and overlaps
-        nothing; the run is what it would be alone."""
+        """For overlap within a step and beyond it, the twin makes the same updates without overlap, and
+        the run equals one without pairs."""
         for comm, modes, same in STRATEGIES:
             for mode, update, ranks in itertools.product(modes, ("eager", "lazy"), (2, 3)):
                 if ranks == 3 and (mode, update) != ("poll", "lazy"):
@@ -114,7 +114,8 @@ class Paired(unittest.TestCase):
                                      update == "lazy" or "delayed" in comm, same or ranks == 2)
 
     def test_votes(self):
-        """A vote of the ranks that is open during a step is no exchange that the step hides."""
+        """The ranks may vote while a step runs. The vote is not counted as an exchange that the step
+        hides."""
         both, out = self.train("votes", "--paired", "--comm", "iallreduce:bucket=64K", "--update",
                                "lazy", "--steps", 30, "--inject-skew", "1:30ms")
         self.check_pairs(both["results"]["paired"], pairs(out), True, True)
@@ -146,7 +147,7 @@ class Paired(unittest.TestCase):
                 self.assertEqual(paired["largest_difference"], 0, paired)
 
     def test_slow_steps_still_make_blocks(self):
-        """Where there is a vote after each step, blocks are whole all the same."""
+        """With a vote after each step, blocks are still complete."""
         run, out = self.train("slow", "--paired", "--comm", "delayed", "--inject-skew", "1:120ms",
                               "--steps", 12)
         self.assertGreaterEqual(len(pairs(out)), 2)
@@ -154,7 +155,7 @@ class Paired(unittest.TestCase):
         self.assertEqual(run["results"]["steps"], 12)
 
     def test_three_ranks(self):
-        """Sums of three may be formed in different orders, which is no error."""
+        """Sums of three ranks may be formed in different orders, which is no error."""
         run, _ = self.train("three", "--comm", "iallreduce:bucket=4K,algo=ring", "--paired",
                             ranks=3)
         self.assertLess(run["results"]["paired"]["largest_difference"], 1e-5)

@@ -1,5 +1,5 @@
-"""gradwire plan and --compress auto, through the program. No timing is asserted: what is, holds
-whatever the machine does."""
+"""gradwire plan and --compress auto, through the program. No timing is asserted: the checks hold on any
+machine."""
 
 import json
 import os

@@ -47,7 +47,7 @@ class Products(unittest.TestCase):
         return files[0]
 
     def turn_round(self):
-        """Let the cache say that what was slow is fast, and the reverse."""
+        """Swap slow and fast in the cache."""
         with open(self.kept(), encoding="utf-8") as file:
             kept = json.load(file)
         kept["seconds"] = {name: 1e-9 / s for name, s in kept["seconds"].items()}
@@ -85,7 +85,7 @@ class Products(unittest.TestCase):
 
     @unittest.skipUnless(BOTH, "one library: there is nothing to choose")
     def test_resumed(self):
-        """A resumed run computes as before, whatever would be chosen by now."""
+        """A resumed run computes as before, whatever it would choose now."""
         stopped = self.train("stopped", "--checkpoint-every", 3, "--steps", 3)
         self.turn_round()
         other = self.train("other")

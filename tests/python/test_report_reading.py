@@ -1,4 +1,4 @@
-"""What the report reads: studies and runs of none, and what it leaves out, with the reason."""
+"""What the report reads: studies and single runs, and what it leaves out, with the reason."""
 
 import csv
 import os
@@ -202,7 +202,7 @@ class Labels(unittest.TestCase):
 
 
 class LeftOut(ReportCase):
-    """One good run, and one that is not: the report goes on, and says why."""
+    """One good run and one bad run: the report continues, and says why."""
 
     def reason(self, spoil):
         """Why the run is left out after spoil(its folder)."""
@@ -355,7 +355,7 @@ print(len(found.walls), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 102
 """
 
     def peak(self, steps):
-        """Most bytes that a process had which read so many steps of two ranks."""
+        """Peak memory of a process that read so many steps of two ranks."""
         with open(os.path.join(self.real, "allreduce", "batches.csv"), encoding="utf-8") as file:
             titles, *rows = file.readlines()
         rests = [row.split(",", 3)[3] for row in rows]

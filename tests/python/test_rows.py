@@ -1,4 +1,4 @@
-"""The files of rows of a run that goes on from a checkpoint, and who may have its folder."""
+"""The row files of a run that is resumed from a checkpoint, and who may use its folder."""
 
 import json
 import os
@@ -54,8 +54,8 @@ class Rows(unittest.TestCase):
         return done.stdout
 
     def test_other_ranks(self):
-        """A whole run goes on with more steps, on one rank; from a middle one, with what came after
-        it cut off; and on two again, whose summary is over their own steps."""
+        """A complete run is continued on one rank; then from a middle step, with later rows cut off;
+        then on two ranks again, whose summary covers their own steps."""
         out = self.copy("other")
         run = gwrun.train(1, out, *RUN, "--steps", 18, "--resume", "auto")
         self.assertEqual(steps_and_ranks(out), both(1, 12, 2) + both(13, 18, 1))
@@ -76,7 +76,7 @@ class Rows(unittest.TestCase):
         self.assertIn("14 steps after 10 of warm-up", self.show(out))
 
     def test_other_folder(self):
-        """The rows up to the checkpoint are copied; where they are not, that is said."""
+        """The rows up to the checkpoint are copied; if they are missing, that is reported."""
         out = os.path.join(self.top.name, "elsewhere")
         before = sorted(os.listdir(self.first))
         run = gwrun.train(2, out, *RUN, "--steps", 18, "--resume", self.first)
@@ -98,7 +98,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(steps_and_ranks(out), both(13, 24, 2))
 
     def test_strict_comes_first(self):
-        """What --overwrite would replace is still there when --resume-strict refuses."""
+        """If --resume-strict refuses, the files that --overwrite would replace are still there."""
         out, alone = self.copy("older"), os.path.join(self.top.name, "checkpoint")
         shutil.copytree(os.path.join(self.first, "model.ckpt.d"), alone)
         before = content(out)

@@ -122,7 +122,7 @@ class Show(unittest.TestCase):
             self.assertEqual(shown["dir"], out)
 
     def test_parts_sum_to_the_step(self):
-        """Where all steps are alike on all ranks: else medians do not add up."""
+        """With equal steps on all ranks; otherwise medians do not add up."""
         for name in self.runs:
             out = self.folder(name)
             first = gwrun.batches(out)[10]
@@ -210,7 +210,7 @@ class Show(unittest.TestCase):
         self.near(shown["transfer_s"], figure(mine, "transfer_s"))
 
     def test_absent_is_absent(self):
-        """A file that lacks columns, as older ones and runs without timers do."""
+        """Files that lack columns: older ones, and those of runs without timers."""
         out = self.folder("blocking")
         self.assertNotIn("absent", [line.split()[-1] for line in show(out).stdout.splitlines()
                                     if line.startswith("  computation")])
@@ -227,7 +227,7 @@ class Show(unittest.TestCase):
         self.assertRegex(text, r"slowest rank +absent")
 
     def test_profile_off(self):
-        """Nothing but the wall time was measured: nothing else is shown, and no bar."""
+        """Only the wall time was measured: nothing else is shown, and no bar."""
         out = os.path.join(self.dir.name, "off")
         gwrun.train(2, out, "--steps", 40, "--profile", "off")
         shown = document(out)[0]

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: all ranks stop after the same step, the folder is whole, status 128+n."""
+"""SIGTERM and SIGINT: all ranks stop after the same step, the folder is complete, status 128+n."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ class Signals(unittest.TestCase):
                                                    **more))
 
     def check_folder(self, ranks, name):
-        """It is as whole as that of a run that nobody ended; returns run.json."""
+        """It is as complete as that of an undisturbed run; returns run.json."""
         run = faultcase.load(self.out)
         steps = run["results"]["steps"]
         self.assertEqual(run["results"]["stopped_by"], name)
@@ -53,7 +53,8 @@ class Signals(unittest.TestCase):
         self.check_folder(2, "SIGTERM")
 
     def test_launcher_gets_it(self):
-        """And hands it on; Hydra's own status is then 0 now and again, so it is not looked at."""
+        """The launcher passes the signal on. Hydra's own status is sometimes 0 then, so it is not
+        checked."""
         run = self.start(3, "--comm", "iallreduce", "--update", "lazy", *SMALL)
         run.await_line("parameters;")
         run.process.send_signal(signal.SIGINT)
@@ -61,7 +62,7 @@ class Signals(unittest.TestCase):
         self.check_folder(3, "SIGINT")
 
     def test_taken_up(self):
-        """The last checkpoint, the only one here, is of the step at which the run stopped."""
+        """The only checkpoint is of the step at which the run stopped."""
         options = killcase.words("topk", 500, 1000)
         run = self.start(2, *options)
         run.ranks()

@@ -1,5 +1,5 @@
-"""Silent faults: replicas that differ, numbers that are not finite. Found, named, and on every
-number of ranks the run's end, or, if asked for, the step's."""
+"""Silent faults: replicas that differ, and numbers that are not finite. They are found, named, and end
+the run on every number of ranks, or only the step if that was asked for."""
 
 import csv
 import json
@@ -65,7 +65,7 @@ class Case(unittest.TestCase):
 
 class Replicas(Case):
     def test_flip(self):
-        """A bit that flips after step 5: seen where replicas are compared next."""
+        """A bit flips after step 5 and is seen at the next comparison of replicas."""
         comm = f"{FLIP}:step=5,rank=1,layer=1"
         for ranks, more, step, who in ((2, ["--verify-every", 4], 8, "ranks 0, 1 have no majority"),
                                        (3, ["--verify-every", 1], 5, "rank 1 from all others"),
@@ -84,8 +84,8 @@ class Replicas(Case):
         self.assertEqual(self.facts(out)["checks"]["replicas"], 1)
 
     def test_times(self):
-        """Every 7th step is compared; with local SGD the next at which the replicas are averaged;
-        and the training stays the same."""
+        """Every 7th step is compared; with local SGD, the next step at which replicas are averaged.
+        Training stays the same."""
         for comm, times in (("iallreduce", 50 // 7), ("local:period=5", 5)):
             with self.subTest(comm=comm):
                 words = (*DATA, *QUICK, "--comm", comm, "--update", "lazy")
@@ -113,7 +113,7 @@ class NotFinite(Case):
                 self.assertFalse(os.path.exists(os.path.join(out, "run.json")))
 
     def test_skip(self):
-        """What was lost cannot be mended by leaving steps out, but they are, and are counted."""
+        """Leaving steps out does not repair what was lost, but they are left out and counted."""
         out = os.path.join(self.dir, "run")
         done = gwrun.run(2, "train", *OVERFLOW, *QUICK, "--epochs", 1, "--on-nan", "skip", "--out",
                          out)
@@ -142,8 +142,8 @@ class NotFinite(Case):
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_gradient(self):
-        """One float of one gradient on one rank: the line says which; a run that leaves that step
-        out goes on, with all replicas equal, and no other step is lost."""
+        """One float of one gradient on one rank: the line names it. A run that leaves that step out
+        continues with equal replicas and loses no other step."""
         for ranks, rank, more in ((1, 0, []), (3, 2, ["--compress", "qsgd"]),
                                   (2, 1, ["--comm", "sharded", "--update", "lazy"]),
                                   (2, 0, ["--comm", "iallreduce:progress=thread,algo=sra", "--update",
@@ -168,8 +168,8 @@ class NotFinite(Case):
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_checkpoint(self):
-        """What comes after the fault is not kept, to be gone on from: the step of the fault, after
-        which a checkpoint is due, ends the run."""
+        """No checkpoint is taken after the fault: the run ends at the step of the fault, although one
+        is due."""
         out = os.path.join(self.dir, "run")
         line = self.fails(2, 1, *DATA, *QUICK, "--checkpoint-every", 5, "--out", out,
                           env=self.broken(4 * 5 + 5, 1))
@@ -179,8 +179,8 @@ class NotFinite(Case):
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_resumed(self):
-        """What a run has checked and left out before it was resumed counts, and the first fault is
-        still named, also where the rank that found it is no more."""
+        """Checks and left-out steps from before a resume count, and the first fault is still named,
+        even if the rank that found it no longer exists."""
         whole, out = (os.path.join(self.dir, name) for name in ("whole", "out"))
         words = (*DATA, *QUICK, "--comm", "allreduce", "--wire-check", "on", "--verify-every", 7,
                  "--on-nan", "skip", "--checkpoint-every", 30)
@@ -210,8 +210,8 @@ class NotFinite(Case):
         self.assertEqual(checks[0]["replicas"], checks[1]["replicas"])
 
     def test_overflow_on_the_way(self):
-        """Finite gradients that half precision cannot hold: parameters that such an update has
-        spoilt do not take the place of good ones."""
+        """Finite gradients that half precision cannot hold: parameters damaged by such an update do not
+        replace good ones."""
         out = os.path.join(self.dir, "run")
         words = (*OVERFLOW, *QUICK, "--epochs", 1, "--compress", "fp16", "--on-nan", "skip", "--out",
                  out, "--checkpoint-keep", 1, "--checkpoint-every", 20)

@@ -1,5 +1,5 @@
-"""experiments/supervise: ranks that are killed, a run that ends as if nothing had been, and commands
-that cannot be supervised."""
+"""experiments/supervise: ranks are killed and the run ends as if undisturbed; and commands that cannot
+be supervised."""
 
 import fcntl
 import json
@@ -182,8 +182,8 @@ class Supervise(unittest.TestCase):
         self.assertGreaterEqual(ended["checkpoint"], 5)
 
     def test_signal_is_handed_on(self):
-        """What asks supervise to end ends the run whole, and it is not started again, whatever its
-        launcher makes of the status."""
+        """A signal that ends supervise lets the run stop cleanly and not restart, whatever status its
+        launcher returns."""
         for ranks in (1, 2):
             with self.subTest(ranks=ranks):
                 self.out = os.path.join(self.top.name, f"run{ranks}")
@@ -199,7 +199,7 @@ class Supervise(unittest.TestCase):
                 self.assertEqual(run["interruptions"], [])
 
     def test_signal_through_a_script(self):
-        """A shell dies of it at once; the run behind it ends whole all the same."""
+        """A shell dies of the signal at once; the run behind it still ends cleanly."""
         script = '"$@"; exit $?'
         process = subprocess.Popen(
             supervise("--", "sh", "-c", script, "sh", *gwrun.command(
@@ -216,8 +216,8 @@ class Supervise(unittest.TestCase):
         self.assertEqual(last_step(self.out), run["results"]["steps"])
 
     def test_signal_before_anything_is_told(self):
-        """A command that ends well of it, before its run has a run.json or with an older one's, is
-        no success. Who starts supervise may have told it to ignore its children's ends."""
+        """A command that ends with status 0 before its run has a run.json, or with an older one, is no
+        success. The parent of supervise may have made it ignore the end of children."""
         script = 'trap "exit 0" TERM; : > "$0"; sleep 1000 & wait'
         os.mkdir(self.out)
         for older in (False, True):
@@ -239,8 +239,7 @@ class Supervise(unittest.TestCase):
                 self.assertIn("as it was told to", said)
 
     def test_overwrite_is_not_forgotten(self):
-        """A start that broke down before the older run had given way, or while it did: it must not
-        be gone on with."""
+        """A start failed before or while it replaced the older run: that run must not be resumed."""
         for break_down in ("true", f"rm -r '{self.out}/model.ckpt.d/step-000000000025'"):
             with self.subTest(break_down=break_down):
                 shutil.rmtree(self.top.name)
@@ -281,7 +280,7 @@ class Supervise(unittest.TestCase):
                 self.assertFalse(os.path.exists(self.out))
 
     def test_users_mistake(self):
-        """It would be one again: status 2, as the command's own, and no restart."""
+        """The mistake would be repeated: status 2, as from the command itself, and no restart."""
         done = subprocess.run(
             supervise("--", *gwrun.command(2, "train", "--out", self.out, *KEPT, "--epochs", 0)),
             capture_output=True, text=True, timeout=300, check=False)

@@ -78,7 +78,7 @@ def output(*words):
 
 
 def outside():
-    """What must stay as it is: the machine's own interfaces, routes and queues. Counters aside."""
+    """What must not change: the interfaces, routes and queues of the machine, without counters."""
     return [output("ip", "-o", "link"), output("ip", "-4", "route"), output("ip", "-6", "route"),
             output("ip", "rule"), output("tc", "qdisc", "show")]
 
@@ -142,7 +142,7 @@ class Refusals(Testbed):
         self.assertEqual(sorted(os.listdir(self.dir.name)), ["analysis", "bin", "experiments"])
 
     def test_not_allowed(self):
-        """Where it is possible, a stand-in for ip says what a container's does."""
+        """Where a testbed is possible, a substitute for ip answers as a container would."""
         env = self.env
         if POSSIBLE or os.geteuid() != 0:
             tools = os.path.join(self.dir.name, "bin")
@@ -228,8 +228,8 @@ class Standing(Testbed):
 
     @needs_hydra
     def test_ledger_over_the_link(self):
-        """The identities between hosts, whose clocks are compared by messages: in truth they share
-        one, so that what comes back of a delay tells how good the comparison is."""
+        """The identities between hosts. Their clocks are compared by messages but are in truth one
+        clock, so a delay that comes back shows how good the comparison is."""
         self.up()
         skew = 5e-3
         self.train(2, "--comm", "allreduce:algo=sra", "--steps", "60", "--collectives", "--overhead",
@@ -341,7 +341,7 @@ class Standing(Testbed):
                 self.must("down")
 
     def test_never_faster(self):
-        """Of bytes that one connection brought over: no more than the rate and a bucket's."""
+        """One connection brings over no more bytes than the rate and a bucket allow."""
         self.up(2)
         for ways in (("1", "2"), ("2", "1")):
             sink = subprocess.Popen([sys.executable, TESTBED, "exec", "--name", self.name, ways[1], "--",
@@ -361,7 +361,7 @@ class Standing(Testbed):
         self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
 
     def test_delay(self):
-        """Either this kernel has netem, or one line says that it has not, and nothing stays."""
+        """Either this kernel has netem, or one line says that it does not, and nothing remains."""
         done = self.call("up", "--delay", "5ms")
         if done.returncode != 0:
             self.refused(done, "netem")

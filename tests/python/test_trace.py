@@ -165,7 +165,7 @@ class Written(unittest.TestCase):
             self.assertEqual(wire[rank][start], int(row["wire_bytes"]))
 
     def exchanges(self, lines):
-        """The same exchanges on all ranks; nobody is done before the last has come."""
+        """The same exchanges on all ranks; none is done before the last rank has arrived."""
         of = {rank: {(a["lane"], a["schedule"], a["run"]): (start, end, a)
                      for start, end, a in line.pairs} for rank, line in lines.items()}
         for line in lines.values():
@@ -228,7 +228,7 @@ class Written(unittest.TestCase):
                     self.assertTrue(any(line.slices["aside"] for line in lines.values()))
 
     def test_full_rings(self):
-        """The end of a run that is longer than the trace: whole batches, whose sums are right."""
+        """The end of a run that outgrows the trace: whole batches with correct sums."""
         out = os.path.join(self.dir.name, "long")
         gwrun.train(1, out, "--data", "synthetic:samples=64,features=4,classes=2,seed=1",
                     "--layers", "", "--batch", 8, "--epochs", 4000, "--steps", 24000, "--trace")
@@ -439,7 +439,7 @@ class Broken(unittest.TestCase):
         self.assertIn(said, done.stderr)
 
     def test_noise(self):
-        """Whatever the bytes, it ends by itself with one of its exit statuses."""
+        """With any bytes, it ends with one of its exit statuses."""
         with open(os.path.join(self.out, "trace.json"), "rb") as file:
             head = file.read(6000)
         with open(self.table, "rb") as file:

@@ -1,4 +1,4 @@
-"""What a run leaves behind and how it ends: the folder, the ledger's sums, limits, a killed rank."""
+"""What a run writes and how it ends: the folder, sums of the ledger, limits, a killed rank."""
 
 import glob
 import csv
@@ -70,7 +70,7 @@ class Train(unittest.TestCase):
         self.assertGreater(run["results"]["summary"]["hidden_s"], 0)
 
     def test_epochs(self):
-        """Training's own time goes on from epoch to epoch, and evaluation is no part of it."""
+        """Training time continues from epoch to epoch and excludes evaluation."""
         run = gwrun.train(2, self.out, *SMALL, "--epochs", 3)
         with open(os.path.join(self.out, "epochs.csv"), newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

@@ -40,7 +40,7 @@ class Job:
         return found
 
     def left(self):
-        """Processes that are still there some time after the end: killed ones take a moment."""
+        """Processes that remain some time after the end: killed ones take a moment."""
         for _ in range(100):
             if not self.pids():
                 break
@@ -67,8 +67,8 @@ class Job:
 
 class Watchdog(unittest.TestCase):
     def test_stopped(self):
-        """A rank is stopped while it is held up in its first step: the others say what they wait
-        for and name it, and none is left. All jobs at once, since they do nothing but wait."""
+        """A rank is stopped during its first step: the others report what they wait for and name it,
+        and none remains. All jobs run at once, since they only wait."""
         comms = {
             "allreduce": (2, r"in MPI_Allreduce_c", r"blocked in an MPI collective of 2 ranks"),
             "allreduce:algo=ring": (3, r"MPI_\w+", r"(from|to) rank 1 "),
@@ -103,7 +103,7 @@ class Watchdog(unittest.TestCase):
                 self.assertNotIn("gradwire: rank 1 ", errors)
 
     def test_stuck(self):
-        """Nobody is stopped, but an exchange never ends: all ranks say so."""
+        """No rank is stopped, but an exchange never ends: all ranks report it."""
         job = Job(2, "--comm", STUCK, timeout="1.5")
         errors, status = job.end()
         self.assertEqual(status, 1, errors)
@@ -115,7 +115,7 @@ class Watchdog(unittest.TestCase):
         self.assertNotIn("is stopped", errors)
 
     def test_paused(self):
-        """All ranks are stopped for longer than the timeout, as by a batch system, and go on."""
+        """A batch system may stop all ranks for longer than the timeout: they then continue."""
         job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="5").begun()
         job.signal(signal.SIGSTOP, [0, 1])
         time.sleep(5.5)

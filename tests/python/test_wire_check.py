@@ -1,4 +1,4 @@
-"""--wire-check: a run in frames is the run without them; a byte that flips under MPI ends it."""
+"""--wire-check: a run with frames equals the run without them; a byte that flips below MPI ends it."""
 
 import csv
 import os
@@ -68,7 +68,8 @@ class WireCheck(unittest.TestCase):
                 self.assertEqual(facts["comm"]["codec"], codec.replace(":bits=4", ""))
 
     def test_algorithm(self):
-        """MPI itself cannot add frames: chosen so, the run is refused, else another carries them."""
+        """MPI cannot add frames: if MPI's sum is chosen, the run is refused; else another algorithm
+        carries them."""
         done = gwrun.run(2, "train", *SMALL, "--comm", "allreduce:algo=native", "--wire-check",
                          "on")
         self.assertEqual(done.returncode, 2, done.stderr)
@@ -94,7 +95,7 @@ class WireCheck(unittest.TestCase):
                                  r"\d+ that this rank checked\)")
 
     def test_flipped_while_algorithms_are_tried(self):
-        """Before the first step: the others, who wait in that exchange, do not wait for ever."""
+        """Before the first step: the other ranks, which wait in that exchange, do not wait for ever."""
         done = gwrun.run(2, "train", "--quiet", *SMALL, "--comm", "allreduce:algo=auto",
                          "--wire-check", "on", env=gwrun.preload(self.dir.name, FLIP))
         ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
