@@ -313,7 +313,7 @@ static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm
     GW_TRY(gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
     if (rank != 0) {
         r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
-        gw_checks_leave(&r->at.checks);
+        gw_checks_clear(&r->at.checks);
     }
     r->at.checks.bad_steps = 0; /* of each rank, and these are others */
     gw_session_count_on(t->session, r->at.step);

@@ -200,7 +200,7 @@ static int products_number_of(const json_t *o, const char *key) {
 }
 
 /* Whether it is a plan for these products, libraries and threads; then p has it. */
-static bool products_retake(gw_products *p, const json_t *then) {
+static bool products_resume(gw_products *p, const json_t *then) {
     const json_t *all = json_object_get(then, "products");
     const json_t *piece = json_object_get(json_object_get(then, "piece"), "flops");
     const json_t *speed = json_object_get(then, "flops_per_s");
@@ -265,7 +265,7 @@ gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
     gw_clock_start();
     uint64_t start = gw_clock_ticks();
     gw_err e = GW_OK;
-    if (rank == 0 && !products_retake(p, setup->then)) {
+    if (rank == 0 && !products_resume(p, setup->then)) {
         if (setup->then)
             gw_text_copy(p->note, sizeof p->note,
                          "the checkpoint's libraries or threads were others: products are chosen "

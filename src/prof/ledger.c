@@ -252,7 +252,7 @@ void gw_ledger_start(void) {
 }
 
 /* The zero may come to lie before the clock's own: what counts are differences, modulo 2^64. */
-void gw_ledger_go_on(double s) {
+void gw_ledger_resume(double s) {
     led.zero -= (uint64_t)(s / gw_clock_seconds(1));
 }
 

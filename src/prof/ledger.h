@@ -52,7 +52,7 @@ typedef struct gw_batch_cost {
 void gw_ledger_start(void);
 
 /** After gw_ledger_start, for a resumed run: continue the clock at `s` seconds. */
-void gw_ledger_go_on(double s);
+void gw_ledger_resume(double s);
 
 /** Measure this much from now on. Main thread, between batches. Forgets what is in flight, of which
  *  only a part was seen. GW_PROFILE_OFF removes the probe. */
@@ -87,7 +87,7 @@ typedef struct gw_ledger_sums {
 } gw_ledger_sums;
 gw_ledger_sums gw_ledger_totals(void);
 
-/** Seconds since gw_ledger_start (and before: gw_ledger_go_on), and the clock tick that they are
+/** Seconds since gw_ledger_start (and before: gw_ledger_resume), and the clock tick that they are
  *  counted from, modulo 2^64. */
 double gw_ledger_now(void);
 uint64_t gw_ledger_zero(void);

@@ -1,6 +1,6 @@
-/** Waiting told from transfer: between batches the log of exchanges (prof/exchange.h) is laid
- * beside the other ranks' (prof/arrival.h) on a common clock (prof/sync.h), and the rows of
- * batches.csv get what follows. See docs/measurement.md. */
+/** Tells waiting from transfer: between batches it compares the log of exchanges (prof/exchange.h) with
+ *  those of the other ranks (prof/arrival.h) on a common clock (prof/sync.h), and completes the rows
+ *  of batches.csv. See docs/measurement.md. */
 #ifndef GW_PROF_WAITS_H
 #define GW_PROF_WAITS_H
 

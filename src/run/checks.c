@@ -58,7 +58,7 @@ gw_checks_mark gw_checks_keep(const gw_checks *k) {
     return mark;
 }
 
-void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark) {
+void gw_checks_resume(gw_checks *k, const gw_checks_mark *mark) {
     k->mark = *mark;
     k->guard.bad_steps = mark->bad_steps;
     k->guard.out_steps = mark->out_steps;
@@ -72,7 +72,7 @@ void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layer
         sum->first = other->first;
 }
 
-void gw_checks_leave(gw_checks_mark *mark) {
+void gw_checks_clear(gw_checks_mark *mark) {
     mark->out_steps = 0;
     mark->first = (gw_fault){0};
     mark->frames = 0;

@@ -49,13 +49,13 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                     const gw_span *layers, int n_layers);
 
 gw_checks_mark gw_checks_keep(const gw_checks *k);
-void gw_checks_go_on(gw_checks *k, const gw_checks_mark *mark);
+void gw_checks_resume(gw_checks *k, const gw_checks_mark *mark);
 
 /** Add another rank's mark to *sum, except for what each rank counts for itself (bad_steps): for a
  *  run that resumes with another number of ranks. */
 void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers);
 /** Clear what the sum already holds, for the ranks that do not hold the sum. */
-void gw_checks_leave(gw_checks_mark *mark);
+void gw_checks_clear(gw_checks_mark *mark);
 
 /** The next step is the first of this start of the run: frames so far were of rehearsals. */
 void gw_checks_begin(gw_checks *k);

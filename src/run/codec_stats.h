@@ -56,7 +56,7 @@ gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning
  *  has grown. The statistics that load have the same layers and the same `every`. */
 gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io);
 
-/** What was encoded so far belongs to no epoch. */
+/** Start an epoch's statistics anew: leave out what was encoded so far. */
 void gw_codec_stats_restart(gw_codec_stats *st);
 
 /** Collective: the epoch's rows, to codec.csv, too; NULL if no steps are compared. The rows (one a

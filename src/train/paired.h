@@ -28,8 +28,8 @@ typedef struct gw_paired_result {
     int pairs, block; /* 0 pairs: not asked for; block: length of the bootstrap's blocks */
     int steps;        /* timed steps of a full pair */
     gw_stats blocking, overlapped; /* walls of the slowest rank */
-    gw_stats saved;                /* the one less the other, step by step */
-    gw_stats ratio;                /* the one by the other */
+    gw_stats saved;                /* blocking - overlapped, step by step */
+    gw_stats ratio;                /* blocking / overlapped */
     gw_stats interference;         /* computation under overlap less computation alone */
     gw_stats inflight;
     int equal;         /* pairs that both variants ended with the same bits */

@@ -42,7 +42,7 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
     char own[LONGEST]; /* a run may lie within the folder of another */
     snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
     if (*found && lies_in(found, own))
-        return GW_RUNFOLDER_GO_ON;
+        return GW_RUNFOLDER_RESUME;
     if (!*found && resume && strcmp(resume, "auto") == 0)
         return GW_RUNFOLDER_AGAIN;
     return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;

@@ -18,7 +18,7 @@ typedef enum gw_runfolder_use {
     GW_RUNFOLDER_NEW,     /* there must be none, not even one that was interrupted */
     GW_RUNFOLDER_REPLACE, /* the new run replaces it */
     GW_RUNFOLDER_AGAIN,   /* it was interrupted before its first checkpoint, and begins again */
-    GW_RUNFOLDER_GO_ON    /* it resumes from one of its checkpoints */
+    GW_RUNFOLDER_RESUME   /* it resumes from one of its checkpoints */
 } gw_runfolder_use;
 
 /** The use that a run makes of `dir`; `resume` as in gw_train_config, `found`: the checkpoint that it

@@ -305,7 +305,7 @@ static gw_err trainer_run(gw_trainer *t) {
     t->status.ranks = t->ranks;
     t->status.oversubscribed = t->oversubscribed;
     t->stopped_by = "epochs";
-    GW_TRY(gw_trainer_go_on(t));
+    GW_TRY(gw_trainer_begin(t));
     gw_checks_begin(&t->checks);
     trainer_report(t, t->limit_from_s, 0);
     gw_watchdog_stage("training");

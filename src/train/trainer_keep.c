@@ -148,7 +148,7 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
 
 /* ---- the start ---- */
 
-static gw_err keep_take_up(gw_trainer *t) {
+static gw_err keep_resume(gw_trainer *t) {
     const gw_position *at = &t->resume.at;
     if (at->epoch < 1 || at->batch < 0 || at->batch > gw_sampler_batches(t->sampler))
         return gw_fail(GW_ERR_INPUT, "%s: epoch %lld, batch %lld: there are %d batches an epoch",
@@ -160,20 +160,20 @@ static gw_err keep_take_up(gw_trainer *t) {
     t->samples = at->samples;
     t->loss_sum = at->loss_sum;
     t->left_out = at->left_out;
-    gw_checks_go_on(&t->checks, &at->checks);
+    gw_checks_resume(&t->checks, &at->checks);
     t->train_s = at->train_s;
     t->wire_bytes = at->wire_bytes;
     t->zero_s -= at->elapsed_s;
     return GW_OK;
 }
 
-gw_err gw_trainer_go_on(gw_trainer *t) {
+gw_err gw_trainer_begin(gw_trainer *t) {
     const gw_train_config *c = t->c;
     t->epoch = 1;
     t->limit_from_s = t->zero_s = gw_ledger_now();
     gw_link_cost_begin(&t->result->link_cost);
     if (*t->resume.path) {
-        GW_TRY(gw_agree(t->comm, keep_take_up(t)));
+        GW_TRY(gw_agree(t->comm, keep_resume(t)));
         GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));
     }
     t->status.step = t->step;

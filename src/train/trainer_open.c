@@ -276,7 +276,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_record_begin(t->record, t->rows));
     GW_TRY(gw_barrier(t->comm));
     gw_ledger_start();
-    gw_ledger_go_on(t->clock_s);
+    gw_ledger_resume(t->clock_s);
     gw_ledger_set_profile(t->c->profile);
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(

@@ -140,7 +140,7 @@ void gw_trainer_warn(gw_trainer *t, const char *line);
 
 /** Collective, after measuring, right before the first step: resume if there is a checkpoint, and
  * be ready to write checkpoints. */
-gw_err gw_trainer_go_on(gw_trainer *t);
+gw_err gw_trainer_begin(gw_trainer *t);
 
 /** What a checkpoint's manifest and a restart compare. */
 gw_facts_of gw_trainer_facts(const gw_trainer *t);

@@ -37,7 +37,7 @@ static gw_err check_names(const json_t *files, const char *checkpoint) {
 }
 
 /* The checkpoint's marks of its run's files. */
-static gw_err rows_take_up(gw_trainer *t, bool ours) {
+static gw_err rows_resume(gw_trainer *t, bool ours) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
     const char *utc = json_string_value(json_object_get(marks, "started_utc"));
     const json_t *clock = json_object_get(marks, "clock_s");
@@ -92,10 +92,10 @@ static gw_err open_rows(gw_trainer *t) {
     bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
     if (goes_on) {
-        GW_TRY(rows_take_up(t, use == GW_RUNFOLDER_GO_ON));
+        GW_TRY(rows_resume(t, use == GW_RUNFOLDER_RESUME));
         GW_TRY(check_rows(t));
     }
-    if (use == GW_RUNFOLDER_GO_ON)
+    if (use == GW_RUNFOLDER_RESUME)
         look_for_end(t);
     else
         GW_TRY(gw_runfolder_clear(c->out, use));
@@ -115,7 +115,7 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
 }
 
 static gw_err rows_reopen(gw_trainer *t) {
-    if (gw_trainer_use(t) == GW_RUNFOLDER_GO_ON) {
+    if (gw_trainer_use(t) == GW_RUNFOLDER_RESUME) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
         GW_TRY(gw_runfolder_reopen(t->c->out, t->concludes));
     }
