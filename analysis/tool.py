@@ -56,7 +56,14 @@ def plain(text):
     return CONTROL.sub("?", text)
 
 
-def run(name, main):
+def aligned(rows, pad=str.ljust):
+    """Lines of a table of texts: the first column is padded on the right, the others by `pad`."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(pad, row[1:], widths[1:])]).rstrip()
+            for row in rows]
+
+
+def call(name, main):
     """Ends the program with the status that main() returns, or on bad input with one line and 2."""
     try:
         status = main()

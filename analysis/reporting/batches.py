@@ -1,5 +1,5 @@
-"""batches.csv, read in pieces: memory holds a piece, one number a step and sums a rank, however
-long the file is.
+"""Reads batches.csv in pieces: however long the file is, memory holds one piece, one number per step
+and sums per rank.
 
 Warm-up: of a run of more than 20 steps the first 10 are left out, as in run.json's own summary
 (docs/measurement.md)."""
@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 
 from reporting.shape import Bad, open_regular
-from reporting.steps import KEYS, columns_of
+from reporting.steps import columns_of
 
 WARM_UP, MORE_THAN = 10, 20
 WARM_UP_RULE = (f"The first {WARM_UP} steps of a run of more than {MORE_THAN} are in no figure; "
@@ -37,46 +37,39 @@ class Sums:
 
     def __init__(self, ranks, steps, columns):
         self.ranks, self.steps, self.columns = ranks, steps, columns
-        self.walls = np.zeros(steps)
-        self.rows = np.zeros(ranks, dtype=np.int64)
-        self.total = np.zeros((ranks, len(columns)))
-        self.known = np.zeros((ranks, len(columns)), dtype=np.int64)
+        self.walls, self.rows = np.zeros(steps), np.zeros(ranks, dtype=np.int64)
+        self.total = self.known = pandas.DataFrame(0.0, range(ranks), columns)
 
     def add(self, piece):
-        rank, step, wall = (piece[key].to_numpy() for key in KEYS)
-        for name, values, low, high in (("rank", rank, 0, self.ranks - 1),
-                                        ("step", step, 1, self.steps)):
-            if not np.all((values >= low) & (values <= high)):
-                raise Bad(f"batches.csv: a {name} outside {low} to {high}, which run.json tells of")
+        for name, low, high in (("rank", 0, self.ranks - 1), ("step", 1, self.steps)):
+            if not piece[name].between(low, high).all():
+                raise Bad(f"batches.csv: a {name} outside {low} to {high}, the range in run.json")
+        wall = piece["wall_s"].to_numpy()
         if not np.all(np.isfinite(wall) & (wall >= 0)):
-            raise Bad("batches.csv: a wall_s that is no time")
-        rank, step = rank.astype(np.int64), step.astype(np.int64)
-        order = np.argsort(step, kind="stable")
-        steps, first = np.unique(step[order], return_index=True)
-        self.walls[steps - 1] = np.maximum(self.walls[steps - 1],
-                                           np.maximum.reduceat(wall[order], first))
+            raise Bad("batches.csv: a wall_s that is not a time")
+        rank, step = (piece[name].to_numpy().astype(np.int64) for name in ("rank", "step"))
+        np.maximum.at(self.walls, step - 1, wall)
         self.rows += np.bincount(rank, minlength=self.ranks)
         kept = step > warm_up(self.steps)
-        for i, name in enumerate(self.columns):
-            known = kept & np.isfinite(piece[name].to_numpy())
-            self.known[:, i] += np.bincount(rank[known], minlength=self.ranks)
-            self.total[:, i] += np.bincount(rank[known], piece[name].to_numpy()[known], self.ranks)
+        finite = piece.loc[kept, self.columns].replace([np.inf, -np.inf], np.nan)
+        groups = finite.groupby(rank[kept])
+        self.total = self.total.add(groups.sum(), fill_value=0)
+        self.known = self.known.add(groups.count(), fill_value=0)
 
     def finish(self):
         if np.any(self.rows != self.steps):
             raise Bad(f"batches.csv: {self.rows.sum()} rows, not the {self.steps} x {self.ranks} "
                       "of run.json: half written")
-        count = self.steps - warm_up(self.steps)
-        known = self.known.sum(axis=0)
+        rows = (self.steps - warm_up(self.steps)) * self.ranks
         return Batches(
-            self.walls[warm_up(self.steps):], self.means(self.total.sum(axis=0), known),
-            dict(zip(self.columns, (known / (count * self.ranks)).tolist())),
-            {rank: self.means(self.total[rank], self.known[rank]) for rank in range(self.ranks)})
+            self.walls[warm_up(self.steps):], means(self.total.sum(), self.known.sum()),
+            (self.known.sum() / rows).to_dict(),
+            {rank: means(self.total.loc[rank], self.known.loc[rank]) for rank in range(self.ranks)})
 
-    def means(self, total, known):
-        with np.errstate(invalid="ignore"):
-            means = (total / known).tolist()
-        return {name: mean if n else None for name, mean, n in zip(self.columns, means, known)}
+
+def means(total, known):
+    """{column: mean; None: all blank}"""
+    return {name: total[name] / n if n else None for name, n in known.items()}
 
 
 def read_batches(path, ranks, steps):

@@ -17,7 +17,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 
 # name -> on light ground (what a chart draws with), on dark ground
 COLOURS = {
@@ -55,7 +54,7 @@ WIDE_IN, NARROW_IN = (7.2, 3.4), (3.4, 3.2)  # width, and the height unless draw
 
 STYLE = {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a label with two dollars is no formula
+    "text.parse_math": False,  # a label with two dollars is not a formula
     "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
     "grid.color": GRID, "grid.linewidth": 0.6, "axes.axisbelow": True,
@@ -88,23 +87,6 @@ def patch(label, colour, **more):
     return label, Patch(**{"facecolor": colour, "linewidth": 0, **more})
 
 
-class _PlainLog(LogFormatter):
-    """matplotlib's labels of a logarithmic axis as plain numbers."""
-
-    def __call__(self, x, pos=None):
-        return f"{x:g}" if super().__call__(x, pos) else ""
-
-
-def _plain_log_labels(figure):
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            for major in (True, False):
-                old = axis.get_major_formatter() if major else axis.get_minor_formatter()
-                if isinstance(old, LogFormatterMathtext):
-                    new = _PlainLog(labelOnlyBase=major)
-                    (axis.set_major_formatter if major else axis.set_minor_formatter)(new)
-
-
 def _render(chart, narrow):
     """The root element of the chart's SVG: equal charts give equal bytes."""
     salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
@@ -112,7 +94,6 @@ def _render(chart, narrow):
         figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
         FigureCanvasSVG(figure)
         chart.draw(figure, narrow)
-        _plain_log_labels(figure)
         text = io.BytesIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     root = ElementTree.fromstring(text.getvalue())

@@ -1,5 +1,5 @@
-"""What run.json says, looked up by paths such as "machine.ranks", whatever else may stand there. For
-`gradwire show`; the report checks the whole file first (shape.py). Python's own library does."""
+"""Looks up values of run.json by paths such as "machine.ranks" and accepts anything else in the file. For
+`gradwire show`, with Python's own library only; the report checks the whole file first (shape.py)."""
 
 import math
 import os
@@ -45,7 +45,7 @@ def resumed(info):
 
 
 def whole(info, path):
-    """A number of steps or ranks; Bad where it is none."""
+    """A number of steps or ranks; Bad if it is absent or not one."""
     value = look(info, path)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Bad(f"run.json: lacks {path}: not a whole run's")

@@ -142,7 +142,7 @@ def findings(results):
     elif len(results.cells) < 2:
         html = paragraph("A single configuration: nothing to compare.")
     elif any(cell.baseline for cell in results.empty):
-        html = paragraph("The baseline has no finished run, so no verdicts: name another by "
+        html = paragraph("The baseline has no finished run, so no verdicts: name another one by "
                          "--baseline.")
     else:
         html = paragraph("No baseline, so no verdicts: name one by --baseline.")

@@ -34,6 +34,28 @@ def hollow(cells):
         if any(cell.oversubscribed for cell in cells) else []
 
 
+def entries(named, others, label, **more):
+    """The legend's entries of lines: those with a name, and one for all others."""
+    found = [figure.line(label(thing), figure.SERIES[i], **more) for i, thing in enumerate(named)]
+    return found + [figure.line(f"{len(others)} others", figure.FAINT, linewidth=0.7)
+                    ] * bool(others)
+
+
+def coloured(named, others):
+    """(line, colour, whether it has a name), those without a name first."""
+    return [(thing, figure.FAINT, False) for thing in others] + \
+        [(thing, figure.SERIES[i], True) for i, thing in enumerate(named)]
+
+
+def point(ax, x, interval, cell, colour):
+    """A dot, hollow if the cell's runs were oversubscribed, with its interval as a line."""
+    if interval.low is not None:
+        ax.plot([x, x], [interval.low, interval.high], color=colour, linewidth=1, zorder=3)
+    if interval.value is not None:
+        ax.plot(x, interval.value, "o", color=colour, zorder=4,
+                markerfacecolor=figure.GROUND if cell.oversubscribed else colour)
+
+
 def panels(fig, narrow, count, entries=(), height_in=2.7):
     """Axes for `count` plots, side by side (narrow: one below the other), under a legend of the
     entries [(label, handle)]; sets the figure's height."""
@@ -67,6 +89,14 @@ def spread(values):
     """The largest of the positive values divided by the least."""
     positive = [value for value in values if value and value > 0]
     return max(positive) / min(positive) if positive else 1
+
+
+def axis(ax, which, values, log, room=1.05, most=6):
+    """A logarithmic axis over the values, or one from 0."""
+    if log:
+        log_axis(ax, which, values, most)
+    else:
+        getattr(ax, f"set_{which}lim")(0, max(values) * room)
 
 
 def log_ticks(low, high, most):

@@ -5,6 +5,7 @@ chart grows with its rows."""
 
 import math
 import re
+import textwrap
 
 from reporting import figure
 from reporting.model import Cell
@@ -102,30 +103,17 @@ def ends(interval, factor=1.0):
     return [interval.low * factor, interval.high * factor]
 
 
-def pieces(text, letters):
-    """A label cut where a line may end: after a space, a comma or the like."""
-    for piece in re.findall(r"[^ ,:;+=/]*[ ,:;+=/]*", text):
-        yield from (piece[i:i + letters] for i in range(0, len(piece), letters))
+class Wrapper(textwrap.TextWrapper):
+    """Breaks a label after a space, a comma or the like."""
 
-
-def filled(text, letters):
-    """Lines of at most so many letters, each as full as possible."""
-    lines = [""]
-    for piece in pieces(text, letters):
-        if len((lines[-1] + piece).rstrip()) <= letters:
-            lines[-1] += piece
-        else:
-            lines.append(piece)
-    return [line.rstrip() for line in lines if line.strip()] or [""]
+    wordsep_re = re.compile(r"( +|[^ ,:;+=/]*[,:;+=/]+)")
 
 
 def broken(text, letters, most=3):
     """Lines of a label, as few as possible and about equally long."""
-    lines = filled(text, letters)
-    if len(lines) > most:
-        return lines[:most - 1] + [lines[most - 1][:letters - 3].rstrip(" ,:;+=/") + "..."]
-    shorter = next(n for n in range(1, letters + 1) if len(filled(text, n)) <= len(lines))
-    return filled(text, shorter)
+    lines = Wrapper(letters, max_lines=most, placeholder="...").wrap(text) or [""]
+    evenly = (Wrapper(n).wrap(text) for n in range(1, letters))
+    return next((shorter for shorter in evenly if 0 < len(shorter) <= len(lines)), lines)
 
 
 def row_lines(text, letters):
@@ -229,6 +217,6 @@ class Rows:
                             handlelength=1.4, columnspacing=1.2, labelspacing=0.3)
 
     def absent(self, ax, i):
-        """Row i has no figure here: says so, since 0 would be wrong."""
+        """Writes that row i has no figure here, since 0 would be wrong."""
         ax.text(0.02, self.at(i), "absent", transform=ax.get_yaxis_transform(), va="center",
                 ha="left", color=figure.FAINT, fontstyle="italic")

@@ -1,5 +1,5 @@
 """Run folders in, model.Results out. Whatever cannot be read is listed with its reason, and the
-rest goes on without it; what the files hold is checked in shape.py before anybody uses it."""
+rest is read without it. shape.py checks what the files hold before anything uses it."""
 
 import csv
 import io
@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+import pandas
 
 from reporting import loose, shape
 from reporting.batches import read_batches
@@ -21,7 +22,7 @@ MARK_RESUMED = "interrupted and started again"
 LABEL = 100  # letters
 
 EPOCHS_LIMIT = 64 << 20
-LEAST, MOST = 1e-18, 1e18  # beyond: no time, no count of bytes and no loss that was finite for long
+LEAST, MOST = 1e-18, 1e18  # no time, count of bytes or useful loss lies beyond
 
 
 @dataclass
@@ -61,35 +62,27 @@ def find(folder):
     return studies, runs, left_out
 
 
-def number_or_none(text):
-    """NaN, infinities and what no run could count or time, too, are no figure."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        return None
-    return value if value == 0 or LEAST <= abs(value) <= MOST else None
-
-
 def read_epochs(path):
-    """Rows of epochs.csv as {column: number or None}; the hash of the replicas is no number."""
+    """Rows of epochs.csv as {column: number or None}, without the hash of the replicas. NaN,
+    infinities and what no run could count or time are not figures."""
     with shape.open_regular(path) as file:
         text = file.read(EPOCHS_LIMIT + 1)
     if len(text) > EPOCHS_LIMIT:
         raise Bad("epochs.csv: too long")
     try:
-        rows = list(csv.DictReader(io.StringIO(text.decode("utf-8")), quoting=csv.QUOTE_NONE))
-    except (csv.Error, ValueError) as error:
-        raise Bad(f"epochs.csv: {error}") from error
-    rows = [{key: number_or_none(value) for key, value in row.items()
-             if key not in (None, "replica_hash")} for row in rows]
-    if any(not 0 <= (row.get("test_accuracy") or 0) <= 1 for row in rows):
+        rows = pandas.read_csv(io.BytesIO(text), dtype=str, quoting=csv.QUOTE_NONE,
+                               usecols=lambda name: name != "replica_hash")
+    except ValueError as error:  # the parser's errors are ValueErrors
+        raise Bad(f"epochs.csv: {str(error).splitlines()[0]}") from error
+    rows = rows.apply(pandas.to_numeric, errors="coerce")
+    rows = rows.where(rows.eq(0) | rows.abs().ge(LEAST) & rows.abs().le(MOST))
+    if "test_accuracy" in rows and not rows["test_accuracy"].dropna().between(0, 1).all():
         raise Bad("epochs.csv: a test_accuracy outside 0 to 1")
-    return rows
+    return rows.astype(object).where(rows.notna(), None).to_dict("records")
 
 
 def marks_of(info, means):
-    """What a reader has to know of all of a run's figures. What is modelled is a matter of single
-    figures: info["sources"] tells."""
+    """Warnings that apply to all of a run's figures. Single modelled figures are in info["sources"]."""
     marks = []
     if info["machine"]["oversubscribed"]:
         marks.append("oversubscribed")
@@ -173,7 +166,7 @@ class Study:
         if state == "done":
             self.done.append(read_run(found, experiment))
         elif state == "running":
-            raise Bad("still running, or its runner was killed: --resume makes it anew")
+            raise Bad("still running, or its runner was killed: --resume runs it again")
         else:
             where = self.diverged if state == "diverged" else self.failed
             where.append((found.name, cell, happened(experiment)))
@@ -199,14 +192,14 @@ class Study:
 
 
 def speaks(level):
-    """Whether a level tells what it is a level of."""
+    """Whether a level says by itself which factor it belongs to."""
     return level[:1].isalpha() and level not in ("on", "off", "none", "null", "true", "false",
                                                  "auto", "absent")
 
 
 def make_labels(cells, factors, around=None):
-    """{cell: its levels of the factors that vary}, each a different text. Where cells lie around
-    one of them, its levels tell nothing of the others."""
+    """{cell: its levels of the factors that vary}, each a different text. In a one-at-a-time design
+    (`around`: the levels of its baseline) only those that differ from the baseline's."""
     varying = [name for name in factors if len({levels.get(name) for levels in cells.values()}) > 1]
     labels, taken = {}, set()
     for cell, levels in cells.items():
@@ -227,7 +220,7 @@ def make_labels(cells, factors, around=None):
 # ---- runs of no study ----
 
 def loose_results(folder, found, left_out):
-    """Results of runs that were found beside each other; None if there is nothing to tell."""
+    """Results of the runs outside studies; None if there are none."""
     runs = []
     for one in found:
         try:
@@ -252,8 +245,11 @@ def loose_results(folder, found, left_out):
 
 def read_results(folder):
     """A Results a study found in `folder` or below, then one of all runs outside studies. Raises
-    OSError if the folder cannot be read."""
-    os.scandir(folder).close()
+    Bad if the folder cannot be read."""
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise Bad(f"{folder}: {error.strerror}") from error
     paths, found, left_out = find(folder)
     studies, loose_runs = {}, []
     for path in sorted(paths):

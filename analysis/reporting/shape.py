@@ -1,5 +1,5 @@
 """What the files of a run folder must look like. They may come from anywhere: whatever is not as
-described is refused here, with the place in it, so that nothing after this has to doubt a type.
+described is refused here, with its place in the file, so later code can rely on the types.
 
 A shape is one of the kinds below; a dict (an object that has these keys, those that end in ? if it
 likes, and any others); a list with one shape (of its members); Map(shape), an object with any keys;
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tool import BadInput
 
 LIMIT = 16 << 20  # bytes of a JSON file
-LARGEST = 1e60  # number: no run counts or times as much
+LARGEST = 1e60  # number: far above every count and time
 
 TEXT, NUMBER, COUNT, YES_NO, SCALAR = "a text", "a number", "a whole number from 0 on", \
     "true or false", "a text, a number, true, false or null"
@@ -62,10 +62,10 @@ def open_regular(path, links=False):
 
 
 def finite(text):
-    """NaN, Infinity and 1e999 are no numbers of JSON."""
+    """JSON has no NaN, no Infinity and nothing like 1e999."""
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is no number")
+        raise ValueError(f"{text[:40]} is not a number")
     return value
 
 
@@ -100,7 +100,7 @@ def short(value):
 
 
 def check_texts(value, name):
-    """Everywhere, for keys and texts that no shape names are shown, too."""
+    """Checks all keys and texts, since some that no shape names are shown, too."""
     left = [value]
     while left:
         item = left.pop()

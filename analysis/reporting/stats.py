@@ -1,10 +1,10 @@
-"""The statistics of repeated runs; docs/analysis.md has the methods and the simulations behind
+"""The statistics of repeated runs. docs/analysis.md describes the methods and the simulations behind
 them.
 
 The unit is a run with one figure, such as the median of its steps. Steps of one run are not
 independent, so no interval is over them. Random numbers have fixed seeds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
@@ -34,6 +34,11 @@ class Interval:
     reason: str = ""
     level: float = LEVEL
 
+    def of(self, change):
+        """The same with change(figure) for the value and both ends."""
+        return replace(self, **{end: None if getattr(self, end) is None else
+                                change(getattr(self, end)) for end in ("value", "low", "high")})
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -50,7 +55,7 @@ class Comparison:
 
 def numbers(values):
     """The finite figures as an array; None: absent."""
-    array = np.array([np.nan if value is None else value for value in values], dtype=float)
+    array = np.array(list(values), dtype=float)
     return array[np.isfinite(array)]
 
 
@@ -73,7 +78,7 @@ def _middles(n):
 
 def expanded(n, freedom=None):
     """The lower tail for percentile intervals of n values (Hesterberg, The American Statistician
-    2015), since resamples vary less than samples and few values say little of their spread."""
+    2015), since resamples vary less than samples and a few values say little about their spread."""
     edge = special.stdtrit(n - 1 if freedom is None else freedom, (1 + LEVEL) / 2)
     return special.ndtr(-np.sqrt(n / (n - 1)) * edge)
 
@@ -187,16 +192,12 @@ def holm(p_values):
     fail at its level. So an interval of 1 - level excludes ratio 1 if and only if the comparison is
     significant: verdict and interval are one statement."""
     p_values = np.asarray(p_values, dtype=float)
-    m = len(p_values)
     order = np.argsort(p_values, kind="stable")
-    adjusted, levels = np.empty(m), np.empty(m)
-    running, level, failed = 0.0, ALPHA, False
-    for k, index in enumerate(order):
-        running = min(1.0, max(running, p_values[index] * (m - k)))
-        if not failed:
-            level = ALPHA / (m - k)
-            failed = p_values[index] > level
-        adjusted[index], levels[index] = running, level
+    ranked, left = p_values[order], np.arange(len(p_values), 0, -1)  # hypotheses not yet rejected
+    failed = np.flatnonzero(ranked > ALPHA / left)
+    adjusted, levels = np.empty(len(order)), np.empty(len(order))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(ranked * left))
+    levels[order] = ALPHA / np.maximum(left, left[failed[0]] if len(failed) else 1)
     return adjusted, levels
 
 
@@ -366,12 +367,11 @@ def fence(n):
 def outliers(values):
     """For each figure whether it lies beyond the fence; None counts as inside, and so do fewer than
     LEAST_BOOTSTRAP figures."""
-    array = np.array([np.nan if value is None else value for value in values], dtype=float)
-    known = array[np.isfinite(array)]
+    array, known = np.array(list(values), dtype=float), numbers(values)
     if len(known) < LEAST_BOOTSTRAP:
         return np.zeros(len(array), dtype=bool)
     median = np.median(known)
     scale = 1.4826 * np.median(np.abs(known - median))
-    # If most figures are equal (counts), a tiny difference is no outlier.
+    # If most figures are equal (counts), a tiny difference does not make an outlier.
     least = max(fence(len(known)) * scale, 1e-9 * abs(median))
     return np.abs(array - median) > least

@@ -1,5 +1,6 @@
 """What the steps of a run took: medians over the clean steps after warm-up, out of batches.csv, as
-docs/measurement.md defines its columns. Python's own library does: `gradwire show` starts at once.
+docs/measurement.md defines its columns. It needs only Python's own library, so `gradwire show` starts at
+once.
 
 Figures are means over the ranks, of "wall" the longest; seconds, and bytes for "wire". NaN: absent."""
 
@@ -14,7 +15,7 @@ from tool import plain
 MOST_COLUMNS = 500  # hardware counters have a column each
 LINE = 1 << 16
 KEYS = ("rank", "step", "wall_s")
-DRAWN = 1 << 16  # steps that are kept; of more, so many drawn at random
+DRAWN = 1 << 16  # steps that are kept; of a longer run, a random sample of this size
 NAN = math.nan
 
 FIGURES = {  # in the order of figures_of()
@@ -33,7 +34,7 @@ def columns_of(file, needed=KEYS):
     """The titles of an open batches.csv."""
     line = file.readline(LINE)
     if not line.endswith(b"\n"):
-        raise Bad("batches.csv, line 1: ends early: half-written, or no table" if line else
+        raise Bad("batches.csv, line 1: ends early: half-written, or not a table" if line else
                   "batches.csv: empty: no titles, no rows")
     names = line.decode("utf-8", "replace").rstrip("\r\n").split(",")
     lacking = [name for name in needed if name not in names]
@@ -53,7 +54,7 @@ def rows_of(file, columns=COLUMNS, needed=KEYS):
         at += 1
         fields = line.split(b",")
         if not line.endswith(b"\n"):
-            raise Bad(f"batches.csv, line {at}: ends early: the file is half-written, or none of a run")
+            raise Bad(f"batches.csv, line {at}: ends early: half-written, or not a run's table")
         if len(fields) != len(titles):
             raise Bad(f"batches.csv, line {at}: {len(fields)} fields under {len(titles)} columns")
         fields[-1] = fields[-1].rstrip()
@@ -71,12 +72,12 @@ def number_of(text, name, at):
         value = NAN
     if not math.isfinite(value):
         text = plain(text[:40].decode("utf-8", "replace"))
-        raise Bad(f"batches.csv, line {at}, {name}: '{text}' is no number")
+        raise Bad(f"batches.csv, line {at}, {name}: '{text}' is not a number")
     return value
 
 
 def either(a, b):
-    """Two sources know a part each: a part that is absent adds nothing; NaN if both are."""
+    """The sum of two parts, one per source; an absent part counts as 0. NaN: both are absent."""
     return b if math.isnan(a) else a if math.isnan(b) else a + b
 
 
@@ -143,7 +144,7 @@ class Steps:
             yield count, figures, clean
 
     def add(self, figures, clean):
-        """Contaminated steps count as long as there is no clean one."""
+        """Contaminated steps count only until the first clean one."""
         self.steps += 1
         if clean and self.clean == 0:
             self.counted, self.kept, self.own = 0, [], [0.0] * self.ranks
@@ -184,8 +185,8 @@ PARTS = ("data", "core", "core_or_memory", "memory", "codec", "waiting", "transf
 
 
 def parts_of(median):
-    """({part: median; NaN: absent, or another part holds it}, where core and memory come from).
-    Counters know all of computation, twins and model each some kernels: never mixed."""
+    """({part: median; NaN: absent, or another part includes it}, the source of core and memory).
+    Counters cover all of computation, twins and model some kernels each: they are never mixed."""
     parts, split = dict.fromkeys(PARTS, NAN), None
     parts.update({name: median[name] for name in ("data", "codec", "checkpoint", "other")},
                  core_or_memory=median["compute"], mpi=median["exposed"])

@@ -113,7 +113,7 @@ def lost(results):
 
 
 def warnings(results):
-    """Reasons for doubt in the figures of a study, one sentence each."""
+    """Reasons to doubt the figures of a study, one sentence each."""
     runs = results.runs
     # Without a study, commit and processor are factors like any other.
     said = [] if results.study is None else [

@@ -54,7 +54,6 @@ def drawn(chart, narrow):
         fig = Figure(figsize=figure.NARROW_IN if narrow else figure.WIDE_IN, layout="constrained")
         FigureCanvasAgg(fig)
         chart.draw(fig, narrow)
-        figure._plain_log_labels(fig)  # what a page does to them, too
         fig.canvas.draw()
     return fig
 

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 import numpy
 
-from reporting import model, rows, runs, verdicts
+from reporting import model, rows, runs
 
 TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
         "--batch", "40", "--epochs", "2", "--ceilings", "off", "--overhead", "0")

@@ -256,7 +256,7 @@ class LeftOut(ReportCase):
         self.assertIn("half written", self.text("batches.csv", lambda text: text[:9000]))
         self.assertIn("half written", self.text(
             "batches.csv", lambda text: text[:text.rindex("\n", 0, -1) + 1]))
-        self.assertIn("half-written, or no table", self.text(
+        self.assertIn("half-written, or not a table", self.text(
             "batches.csv", lambda text: "rank," * 20000 + "\n"))
 
     def test_foreign(self):
@@ -327,7 +327,7 @@ class LeftOut(ReportCase):
 
     def test_nothing_there(self):
         self.assertEqual(runs.read_results(self.dir), [])
-        with self.assertRaises(FileNotFoundError):
+        with self.assertRaisesRegex(shape.Bad, "absent: No such file or directory"):
             runs.read_results(self.path("absent"))
 
 

@@ -319,7 +319,7 @@ class Broken(unittest.TestCase):
                    lambda e: e.get("cat") == "batch")
         self.found("does not begin", lambda events, of: events.remove(of[7]),
                    lambda e: e.get("cat") == "phase" and e["dur"] > 0)
-        self.found("is no phase", lambda _, of: of[7].update(name="sleep"),
+        self.found("is not a phase", lambda _, of: of[7].update(name="sleep"),
                    lambda e: e.get("cat") == "phase")
         self.found("codec slices", lambda events, of: events.remove(of[1]),
                    lambda e: e.get("cat") == "codec" and e["dur"] > 0)
@@ -363,7 +363,7 @@ class Broken(unittest.TestCase):
             return e["ph"] == "C" and e["name"] == "exchanges"
         self.found("exchanges are in flight", lambda _, of: of[8]["args"].update({"in flight": 9}),
                    inflight)
-        self.found("no number", lambda _, of: of[8]["args"].update({"in flight": "1"}), inflight)
+        self.found("not a number", lambda _, of: of[8]["args"].update({"in flight": "1"}), inflight)
         self.found("lacks", lambda _, of: of[8].pop("args"), inflight)
         self.found("counter wire", lambda _, of: of[8]["args"].update(bytes=1),
                    lambda e: e["ph"] == "C" and e["name"] == "wire")
@@ -413,9 +413,9 @@ class Broken(unittest.TestCase):
                 (whole, whole + "{", "Extra data"), (whole, whole[:-1], "delimiter"),
                 (whole, whole[:900], "line"), (',\n', "\n", "line 3: ',' is missing"),
                 ("\n]", ",\n]", "Expecting value"), ('],"other', '],"traceEvents":[],"other', "twice"),
-                ("[\n{", "[\n1,\n{", "line 2: an event is no object"),
+                ("[\n{", "[\n1,\n{", "line 2: an event is not an object"),
                 ("[\n{", '[\n{"ph":"X",', "line 2: a key comes twice"),
-                ('"pid": 0', '"pid": NaN', "NaN is no JSON"),
+                ('"pid": 0', '"pid": NaN', "NaN is not JSON"),
                 ('"pid": 0', f'"pid": 1{0:0400}', "401 digits"),
                 ('"pid": 0', f'"pid": {"[" * 99999}', "recursion")):
             with self.subTest(said=said):

@@ -55,79 +55,62 @@ def order_of(target):
     return order
 
 
-def plot(ax, curve, x, colour, strong, **more):
+def by_bytes(curves):
+    """Whether anything was sent, and counted."""
+    return any(max(curve.sent) for curve in curves.values() if None not in curve.sent)
+
+
+def draw(fig, narrow, results, curves, named, others, target):
+    """Lines over time and, if anything was sent, over bytes."""
+    columns = [("seconds", 1, "time of training (s)"), ("sent", 1e-6, "bytes sent by all ranks (MB)")]
+    columns = columns[:1 + by_bytes(curves)]
+    dashed = {cell.name for cell in modelled(results.cells)} if len(columns) > 1 else set()
+    entries = panels.entries(named, others, rows.label)
+    if dashed:
+        entries.append(figure.line("bytes modelled", figure.FAINT, linestyle="--"))
+    entries.append(figure.line(f"target {target:.4g}", figure.INK, linestyle=":"))
+    axes = panels.panels(fig, narrow, len(columns), entries)
+    for ax, (column, factor, label) in zip(axes, columns):
+        lines = {name: [None if value is None else value * factor
+                        for value in getattr(curve, column)] for name, curve in curves.items()}
+        everything = [value for line in lines.values() for value in line if value is not None]
+        log = panels.spread([line[-1] for line in lines.values()]) > 10
+        panels.axis(ax, "x", everything, log, 1.04)
+        if not log:
+            panels.few_ticks(ax.xaxis)
+        for cell, colour, strong in panels.coloured(named, others):
+            style = "--" if column == "sent" and cell.name in dashed else "-"
+            draw_line(ax, curves[cell.name], lines[cell.name], colour, strong, log, style)
+        ax.axhline(target, color=figure.INK, linestyle=":", linewidth=1)
+        ax.set_xlabel(label)
+        if narrow or ax is axes[0]:
+            ax.set_ylabel("test accuracy")
+
+
+def draw_line(ax, curve, x, colour, strong, log, style):
     """A line with the range of the runs."""
-    if None in x or (ax.get_xscale() == "log" and min(x) <= 0):
+    if None in x or (log and min(x) <= 0):
         return
-    width, above = (1.5, 4) if strong else (0.7, 2)
-    ax.plot(x, curve.accuracy, color=colour, linewidth=width, zorder=above, marker="o",
-            markersize=2.5 if strong else 1.5, **more)
+    width, above, dot = (1.5, 4, 2.5) if strong else (0.7, 2, 1.5)
+    ax.plot(x, curve.accuracy, color=colour, linewidth=width, linestyle=style, zorder=above,
+            marker="o", markersize=dot)
     if strong and curve.low != curve.high:
         ax.fill_between(x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0, zorder=1)
 
 
-class Drawing:
-    """Lines over time and, if anything was sent, over bytes."""
-
-    def __init__(self, results, curves, target):
-        cells = [cell for cell in results.cells if cell.name in curves]
-        self.named, self.others = panels.named(cells, results.baseline, order_of(target))
-        self.curves, self.target = curves, target
-        self.modelled = {cell.name for cell in modelled(cells)}
-        sent = [curve.sent for curve in curves.values() if None not in curve.sent]
-        self.by_bytes = any(map(max, sent))
-        self.log_bytes = panels.spread([row[-1] for row in sent]) > 10
-        self.log_time = panels.spread([curve.seconds[-1] for curve in curves.values()]) > 10
-
-    def __call__(self, fig, narrow):
-        entries = [figure.line(rows.label(cell), figure.SERIES[i])
-                   for i, cell in enumerate(self.named)]
-        if self.others:
-            entries.append(figure.line(f"{len(self.others)} others", figure.FAINT, linewidth=0.7))
-        if self.by_bytes and self.modelled:
-            entries.append(figure.line("bytes modelled", figure.FAINT, linestyle="--"))
-        entries.append(figure.line(f"target {self.target:.4g}", figure.INK, linestyle=":"))
-        axes = panels.panels(fig, narrow, 1 + self.by_bytes, entries)
-        self.plot(axes[0], "seconds", 1, self.log_time)
-        axes[0].set_xlabel("time of training (s)")
-        axes[0].set_ylabel("test accuracy")
-        if self.by_bytes:
-            self.plot(axes[1], "sent", 1e-6, self.log_bytes)
-            axes[1].set_xlabel("bytes sent by all ranks (MB)")
-            if narrow:
-                axes[1].set_ylabel("test accuracy")
-
-    def plot(self, ax, column, factor, log):
-        curves = [getattr(curve, column) for curve in self.curves.values()]
-        everything = [value * factor for values in curves for value in values if value is not None]
-        if log:
-            panels.log_axis(ax, "x", everything)
-        drawn = [(cell, figure.FAINT, False) for cell in self.others]
-        drawn += [(cell, figure.SERIES[i], True) for i, cell in enumerate(self.named)]
-        for cell, colour, strong in drawn:
-            curve = self.curves[cell.name]
-            x = [None if value is None else value * factor for value in getattr(curve, column)]
-            dashed = column == "sent" and cell.name in self.modelled
-            plot(ax, curve, x, colour, strong, label=cell.label, linestyle="--" if dashed else "-")
-        if not log:
-            ax.set_xlim(0, max(everything) * 1.04)
-            panels.few_ticks(ax.xaxis)
-        ax.axhline(self.target, color=figure.INK, linestyle=":", linewidth=1)
-
-
-def notes_of(results, drawing, lost):
+def notes_of(results, curves, others, target, lost):
     notes = []
-    if drawing.others:
-        notes.append(f"{len(drawing.others)} configurations are drawn without a name; those with "
+    if others:
+        notes.append(f"{len(others)} configurations are drawn without a name; those with "
                      "one are the baseline and those first at the target. The table has all.")
     if lost:
         labels = {cell.name: cell.label for cell in results.cells}
         notes.append("Diverged (the loss was no longer finite), so no line, or fewer runs: "
                      + ", ".join(f"{labels.get(name, name)} ({count})"
                                  for name, count in lost.items()) + ".")
-    if not drawing.by_bytes:
+    if not by_bytes(curves):
         notes.append("No run sent anything, or none counted what it sent.")
-    elif any(not all(curve.sent) for curve in drawing.curves.values()):
+    elif any(not all(curve.sent) for curve in curves.values()):
         notes.append("Configurations that send nothing, or did not count it, have no place on the "
                      "axis of bytes.")
     notes += rows.noted(("Bytes modelled, not measured, since MPI does not say what its own "
@@ -135,9 +118,10 @@ def notes_of(results, drawing, lost):
                         of=len(results.cells))
     notes += rows.noted(
         ("A run did not test its accuracy at the end of an epoch, so no line",
-         [cell.label for cell in results.cells if cell.name not in drawing.curves]),
-        ("Never at the target", [cell.label for cell in drawing.named + drawing.others
-                                 if learning.reached(cell, drawing.target, 0).n == 0]))
+         [cell.label for cell in results.cells if cell.name not in curves]),
+        ("Never at the target", [
+            cell.label for cell in results.cells
+            if cell.name in curves and learning.reached(cell, target, 0).n == 0]))
     return notes + rows.repetitions(results.cells) + rows.remarks(results.cells)
 
 
@@ -148,7 +132,8 @@ def build(results):
         raise NotShown("No run finished an epoch, so none tested its accuracy.")
     target, rule = learning.target_of(results)
     lost = learning.diverged(results)
-    drawing = Drawing(results, curves, target)
+    named, others = panels.named([cell for cell in results.cells if cell.name in curves],
+                                 results.baseline, order_of(target))
     whole = any(row.get("train_s") is None for run in results.runs for row in run.epochs)
     clock = ("since the first step, including the tests of earlier epochs" if whole else
              "within steps, without tests and what lies between steps")
@@ -157,5 +142,7 @@ def build(results):
                f"the runs. Target: {target:.4g}, {rule}. A run reaches it at the end of an epoch; "
                "the median over runs counts those that never do as the longest, and its 95% "
                f"interval is over runs. Time is {clock}.")
-    return Chart(NAME, TITLE, caption, drawing, table_of(results, target, lost),
-                 notes_of(results, drawing, lost))
+    return Chart(NAME, TITLE, caption,
+                 lambda fig, narrow: draw(fig, narrow, results, curves, named, others, target),
+                 table_of(results, target, lost),
+                 notes_of(results, curves, others, target, lost))

@@ -2,7 +2,7 @@
 
 import re
 
-from reporting import figure, rows
+from reporting import figure, panels, rows
 from reporting.model import Chart, NotShown, Table
 from reporting.verdicts import compared, references
 
@@ -61,7 +61,7 @@ def draw(fig, narrow, visible):
     ax = grid.axes[0]
     low, high = span(visible)
     if high / low > WIDE_RANGE:
-        ax.set_xscale("log")
+        panels.log_axis(ax, "x", [low, high])
     for i, (_, one) in enumerate(visible):
         y = grid.at(i)
         if one.mdd is not None:

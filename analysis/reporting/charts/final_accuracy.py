@@ -2,7 +2,7 @@
 
 import math
 
-from reporting import figure, learning, panels, rows, stats, verdicts
+from reporting import figure, learning, panels, rows, verdicts
 from reporting.model import Chart, NotShown, Table
 
 NAME = "final_accuracy"
@@ -23,14 +23,12 @@ def compare(results):
 
 def points(value):
     """A ratio of exponentials as a difference in points."""
-    return None if value is None else POINTS * math.log(value)
+    return POINTS * math.log(value)
 
 
 def difference(comparison):
     """The comparison's interval in points."""
-    interval = comparison.interval
-    return stats.Interval(*map(points, (interval.value, interval.low, interval.high)), interval.n,
-                          interval.method, interval.reason, interval.level)
+    return comparison.interval.of(points)
 
 
 def verdict(comparison):
@@ -67,46 +65,28 @@ def table_of(results, compared, lost):
     return table
 
 
-class Drawing:
+def draw(fig, narrow, cells, compared, lost):
     """One row per configuration: its runs; beside them the difference."""
-
-    def __init__(self, cells, compared, lost):
-        self.cells, self.compared, self.lost = cells, compared, lost
-
-    def __call__(self, fig, narrow):
-        titles = ["test accuracy, each run"]
-        if self.compared:
-            titles.append("less the baseline's, points")
-        labels = [rows.label(cell) + (" (diverged)" if self.lost.get(cell.name) else "")
-                  for cell in self.cells]
-        grid = rows.Rows(fig, narrow, labels, titles)
-        for i, cell in enumerate(self.cells):
-            y = grid.at(i)
-            self.runs(grid.axes[0], y, cell)
-            if cell.name in self.compared:
-                self.less(grid.axes[1], y, self.compared[cell.name])
-        for ax in grid.axes:
-            panels.few_ticks(ax.xaxis)
-        if self.compared:
-            grid.axes[1].axvline(0, color=figure.INK, linewidth=0.8)
-
-    @staticmethod
-    def runs(ax, y, cell):
-        values = cell.figures(learning.final)
-        ax.plot(values, [y] * len(values), "o", color=figure.SERIES[0], markersize=4, alpha=0.6,
-                markeredgewidth=0, zorder=3)
-        if values:
-            middle = learning.median_final(cell)
-            ax.plot([middle] * 2, [y - rows.THICK / 2, y + rows.THICK / 2], color=figure.INK,
-                    linewidth=1.6, zorder=4)
-
-    @staticmethod
-    def less(ax, y, comparison):
-        found = difference(comparison)
-        colour = figure.SERIES[1] if comparison.differs else figure.FAINT
-        rows.whisker(ax, y, found, colour=colour)
-        if found.value is not None:
-            ax.plot(found.value, y, "o", color=colour, markersize=5, zorder=6)
+    titles = ["test accuracy, each run"] + ["less the baseline's, points"] * bool(compared)
+    grid = rows.Rows(fig, narrow, [rows.label(cell) + " (diverged)" * bool(lost.get(cell.name))
+                                   for cell in cells], titles)
+    for i, cell in enumerate(cells):
+        y, values = grid.at(i), cell.figures(learning.final)
+        grid.axes[0].plot(values, [y] * len(values), "o", color=figure.SERIES[0], markersize=4,
+                          alpha=0.6, markeredgewidth=0, zorder=3)
+        grid.axes[0].plot([learning.median_final(cell)] * 2,
+                          [y - rows.THICK / 2, y + rows.THICK / 2], color=figure.INK,
+                          linewidth=1.6, zorder=4)
+        if cell.name in compared:
+            found, differs = difference(compared[cell.name]), compared[cell.name].differs
+            colour = figure.SERIES[1] if differs else figure.FAINT
+            rows.whisker(grid.axes[1], y, found, colour=colour)
+            if found.value is not None:
+                grid.axes[1].plot(found.value, y, "o", color=colour, markersize=5, zorder=6)
+    for ax in grid.axes:
+        panels.few_ticks(ax.xaxis)
+    if compared:
+        grid.axes[1].axvline(0, color=figure.INK, linewidth=0.8)
 
 
 def build(results):
@@ -130,6 +110,7 @@ def build(results):
         ("All runs diverged (the loss was no longer finite)",
          [name for name, _ in learning.lost_rows(results, lost)]),
         ("Without any accuracy", [cell.label for cell in results.cells if cell not in cells]))
-    return Chart(NAME, TITLE, caption, Drawing(drawn, compared, lost),
+    return Chart(NAME, TITLE, caption,
+                 lambda fig, narrow: draw(fig, narrow, drawn, compared, lost),
                  table_of(results, compared, lost),
                  notes + rows.repetitions(cells) + rows.remarks(cells))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from reporting import figure, rows, stats
+from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
 NAME = "forecast"
@@ -66,8 +66,8 @@ def draw_scatter(ax, figures, logarithmic):
         ax.plot([x], [y], marker="o", color=figure.SERIES[0], markeredgecolor=figure.GROUND,
                 markersize=5, zorder=4)
     if logarithmic:
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        for which in "xy":
+            panels.log_axis(ax, which, [low * factor, high * factor])
     ax.set_xlim(low * factor, high * factor)
     ax.set_ylim(low * factor, high * factor)
     ax.set_aspect("equal")
@@ -85,7 +85,7 @@ def draw_ratios(grid, ax, figures):
         rows.whisker(ax, grid.at(i), ratio, within=(low, high))
         ax.plot([ratio.value], [grid.at(i)], marker="o", color=figure.SERIES[0], zorder=6)
     if high / low > 10:
-        ax.set_xscale("log")
+        panels.log_axis(ax, "x", [low, high])
     ax.set_xlim(low, high)
     ax.set_xlabel("predicted / measured" + (", logarithmic" if high / low > 10 else ""))
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from reporting import figure, rows, stats
+from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 from reporting.verdicts import started
 
@@ -75,7 +75,7 @@ def draw(fig, narrow, found, flag):
     wide = ratios.max() > WIDE_RANGE * ratios.min()
     ax.set_ylabel("median step / median\nof its configuration" + (" (log.)" if wide else ""))
     if wide:
-        ax.set_yscale("log")
+        panels.log_axis(ax, "y", ratios)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.grid(axis="y")
 

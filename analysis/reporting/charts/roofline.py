@@ -166,11 +166,8 @@ class Drawing:
         for x, y in point.products:
             ax.plot(x, y * 1e-9, "x", color=colour, markersize=3.5, markeredgewidth=0.8, alpha=0.7,
                     zorder=2)
-        if point.rate.low is not None:
-            ax.plot([point.intensity] * 2, [point.rate.low * 1e-9, point.rate.high * 1e-9],
-                    color=colour, linewidth=1, zorder=3)
-        ax.plot(point.intensity, point.rate.value * 1e-9, "o", color=colour, zorder=4,
-                markerfacecolor=figure.GROUND if point.cell.oversubscribed else colour)
+        panels.point(ax, point.intensity, point.rate.of(lambda rate: rate * 1e-9), point.cell,
+                     colour)
 
 
 def roof_label(roof):

@@ -187,10 +187,10 @@ class Drawing:
         if self.law == "weak":
             self.panel(right, f"time of a step ({self.unit})",
                        lambda line: line.base.step_s * self.factor,
-                       lambda point: share(point.step, 1 / self.factor))
+                       lambda point: point.step.of(lambda s: s * self.factor))
         else:
             self.panel(right, "efficiency", lambda line: 1,
-                       lambda point: share(point.speedup, point.cores))
+                       lambda point: point.speedup.of(lambda s: s / point.cores))
             self.fitted(right, True)
 
     def workers_axis(self, ax):
@@ -210,11 +210,8 @@ class Drawing:
         at = [self.aside(i, count) for count in [1] + [point.cores for point in line.points]]
         ax.plot(at, values, color=colour, zorder=3)
         ax.plot(at[0], first, "o", color=colour, zorder=4)
-        for x, point, interval, value in zip(at[1:], line.points, figures, values[1:]):
-            if interval.low is not None:
-                ax.plot([x, x], [interval.low, interval.high], color=colour, zorder=3)
-            ax.plot(x, value, "o", color=colour, markersize=5, zorder=4,
-                    markerfacecolor=figure.GROUND if point.cell.oversubscribed else colour)
+        for x, point, interval in zip(at[1:], line.points, figures):
+            panels.point(ax, x, interval, point.cell, colour)
         return values
 
     def aside(self, i, count):
@@ -254,13 +251,6 @@ class Drawing:
 def from_zero(ax, values):
     """Limits by the points; the interval of few runs may be far longer, and is cut."""
     ax.set_ylim(0, 1.12 * numpy.nanmax(values))
-
-
-def share(interval, divisor):
-    """The interval divided by a number."""
-    ends = [None if end is None else end / divisor
-            for end in (interval.value, interval.low, interval.high)]
-    return stats.Interval(*ends, interval.n, interval.method)
 
 
 CAPTION = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from reporting import figure, rows, stats
+from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
 NAME = "step_times"
@@ -81,7 +81,7 @@ def draw(fig, narrow, cells, quantiles):
     factor, name = rows.unit([quantiles[cell.name]["p50"].value for cell in cells])
     ax = grid.axes[0]
     if logarithmic:
-        ax.set_xscale("log")
+        panels.log_axis(ax, "x", edges * factor)
     for i, cell in enumerate(cells):
         draw_row(ax, grid.at(i), cell, edges, factor, quantiles[cell.name])
     ax.set_xlim(edges[0] * factor, edges[-1] * factor)

@@ -4,26 +4,24 @@ from collections import namedtuple
 
 import numpy
 
-from reporting import figure, levels, panels, rows, stats
+from reporting import levels, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
 NAME = "sweep"
 TITLE = "Step time over a factor"
 
-# `step`: an Interval; `exposed`: median of the exposed communication (None: not measured).
+# Intervals of the step and of its exposed communication (without ends; value None: not measured).
 Point = namedtuple("Point", "x cell step exposed")
 Line = namedtuple("Line", "label points first")  # `first`: holds the baseline
 
 
-def exposed_s(run):
-    """The run's median over its steps, like its step time; a mean would include rare long waits."""
-    return run.info["results"]["summary"]["exposed_s"]
-
-
 def point_of(x, cell):
-    exposed = [exposed_s(run) for run in cell.runs]
+    """Exposed communication is the run's median over its steps, like its step time; a mean would
+    include rare long waits."""
+    exposed = [run.info["results"]["summary"]["exposed_s"] for run in cell.runs]
+    middle = None if None in exposed else float(numpy.median(exposed))
     return Point(x, cell, stats.median_ci([run.step_s for run in cell.runs]),
-                 None if None in exposed else float(numpy.median(exposed)))
+                 stats.Interval(middle, None, None, len(exposed), "none"))
 
 
 def factor_of(results):
@@ -53,77 +51,57 @@ def table_of(factor, lines):
         for point in line.points:
             table.rows.append([point.cell.levels[factor], rows.label(point.cell),
                                point.step.value * 1e3, *rows.ends(point.step, 1e3),
-                               rows.scaled(point.exposed, 1e3), len(point.cell.runs)])
+                               rows.scaled(point.exposed.value, 1e3), len(point.cell.runs)])
     return table
 
 
-class Drawing:
+def shown(lines, figures):
+    """Whether any line has these figures, and is not 0 throughout."""
+    return any(getattr(point, figures).value for line in lines for point in line.points)
+
+
+def draw(fig, narrow, factor, values, named, others):
     """One line per combination of the other factors' levels: the step, and dashed its exposed
     communication."""
+    lines = named + others
+    titles = {"step": "step", "exposed": "exposed communication"}
+    titles = {figures: title for figures, title in titles.items() if shown(lines, figures)}
+    entries = panels.entries(named, others, lambda line: line.label, marker="o")
+    entries += panels.hollow(point.cell for line in named for point in line.points)
+    steps = [point.step.value for line in lines for point in line.points]
+    scale, unit = rows.unit(steps)
+    axes = panels.panels(fig, narrow, len(titles), entries, 2.8)
+    for ax, (figures, title) in zip(axes, titles.items()):
+        drawn = []
+        for line, colour, strong in panels.coloured(named, others):
+            drawn += draw_line(ax, line.points, figures, scale, colour, strong)
+        panels.axis(ax, "y", drawn, panels.spread(steps) > 10, 1.1)
+        ax.set_title(title, loc="left")
+        ax.set_ylabel(f"median of the steps ({unit})")
+        x_axis(ax, factor, values, 5 if narrow or len(titles) > 1 else 10)
 
-    def __init__(self, factor, values, lines):
-        self.factor, self.values = factor, values
-        first = next((line for line in lines if line.first), lines[0])
-        self.named, self.others = panels.named(lines, first,
-                                               lambda line: line.points[-1].step.value)
-        steps = [point.step.value for line in lines for point in line.points]
-        self.unit = rows.unit(steps)
-        self.exposed = any(point.exposed for line in lines for point in line.points)
-        places = [number.value for number in values.values()]
-        self.log_x = min(places) > 0 and panels.spread(places) > 10
-        self.log_y = panels.spread(steps) > 10
 
-    def __call__(self, fig, narrow):
-        entries = [figure.line(line.label, figure.SERIES[i], marker="o")
-                   for i, line in enumerate(self.named)]
-        if self.others:
-            entries.append(figure.line(f"{len(self.others)} others", figure.FAINT, linewidth=0.7))
-        entries += panels.hollow(point.cell for line in self.named for point in line.points)
-        titles = ["step"] + ["exposed communication"] * self.exposed
-        axes = panels.panels(fig, narrow, len(titles), entries, 2.8)
-        for ax, title, figures in zip(axes, titles, ("step", "exposed")):
-            self.plot(ax, figures)
-            ax.set_title(title, loc="left")
-            self.x_axis(ax, narrow)
-            ax.set_ylabel(f"median of the steps ({self.unit[1]})")
+def draw_line(ax, points, figures, scale, colour, strong):
+    """Returns the values drawn."""
+    known = [(point, getattr(point, figures).of(lambda s: s * scale)) for point in points]
+    known = [(point, interval) for point, interval in known if interval.value]
+    y = [interval.value for _, interval in known]
+    ax.plot([point.x for point, _ in known], y, "-" if figures == "step" else "--", color=colour,
+            linewidth=1.5 if strong else 0.7, zorder=3)
+    for point, interval in known:
+        panels.point(ax, point.x, interval, point.cell, colour)
+    return y
 
-    def x_axis(self, ax, narrow):
-        ticks = {number.value: number.text for number in self.values.values()}
-        kept = panels.every(ticks, 5 if narrow or self.exposed else 10)
-        if self.log_x:
-            panels.log_axis(ax, "x", ticks, labels=kept)
-        else:
-            ax.set_xticks(list(kept), kept.values())
-        ax.set_xlabel(self.factor + (" (logarithmic)" if self.log_x else ""))
 
-    def plot(self, ax, figures):
-        for line in self.others:
-            self.draw_line(ax, line, figures, figure.FAINT, 0.7)
-        for i, line in enumerate(self.named):
-            self.draw_line(ax, line, figures, figure.SERIES[i], 1.5)
-        if self.log_y:
-            panels.log_axis(ax, "y", self.values_of(figures))
-        else:
-            ax.set_ylim(0, 1.1 * max(self.values_of(figures)))
-
-    def values_of(self, figures):
-        found = [point.step.value if figures == "step" else point.exposed
-                 for line in self.named + self.others for point in line.points]
-        return [value * self.unit[0] for value in found if value]
-
-    def draw_line(self, ax, line, figures, colour, width):
-        factor = self.unit[0]
-        known = [point for point in line.points if figures == "step" or point.exposed]
-        y = [(point.step.value if figures == "step" else point.exposed) * factor for point in known]
-        ax.plot([point.x for point in known], y, color=colour, linewidth=width,
-                linestyle="-" if figures == "step" else "--", marker="o", markersize=3, zorder=3)
-        for point, value in zip(known, y):
-            if point.cell.oversubscribed:
-                ax.plot(point.x, value, "o", color=colour, markersize=5,
-                        markerfacecolor=figure.GROUND, zorder=4)
-            if figures == "step" and point.step.low is not None:
-                ax.plot([point.x] * 2, [point.step.low * factor, point.step.high * factor],
-                        color=colour, linewidth=width)
+def x_axis(ax, factor, values, most):
+    ticks = {number.value: number.text for number in values.values()}
+    kept = panels.every(ticks, most)
+    log = min(ticks) > 0 and panels.spread(ticks) > 10
+    if log:
+        panels.log_axis(ax, "x", ticks, labels=kept)
+    else:
+        ax.set_xticks(list(kept), kept.values())
+    ax.set_xlabel(factor + " (logarithmic)" * log)
 
 
 def build(results):
@@ -134,16 +112,19 @@ def build(results):
         raise NotShown(f"The levels of {factor} are not numbers, or fewer than two of them have "
                        "finished runs.")
     lines = lines_of(cells, factor, values)
-    drawing = Drawing(factor, values, lines)
+    first = next((line for line in lines if line.first), lines[0])
+    named, others = panels.named(lines, first, lambda line: line.points[-1].step.value)
     notes = rows.noted(("Without a place on the axis", [
         level for level in results.factors[factor] if level not in values]))
-    if drawing.others:
-        notes.append(f"{len(drawing.others)} of {len(lines)} lines have no name; those with one "
+    if others:
+        notes.append(f"{len(others)} of {len(lines)} lines have no name; those with one "
                      "are the baseline's and the quickest at the largest level. The table has all.")
-    if not drawing.exposed:
+    if not shown(lines, "exposed"):
         notes.append("No run had exposed communication, or none measured it.")
     caption = (f"The median step of each run over {factor}, median over runs with its 95% "
                "interval, a line for each combination of the other factors' levels; beside it, "
                "dashed, the median time in MPI calls, when the step could not compute. Measured.")
-    return Chart(NAME, TITLE, caption, drawing, table_of(factor, lines),
+    return Chart(NAME, TITLE, caption,
+                 lambda fig, narrow: draw(fig, narrow, factor, values, named, others),
+                 table_of(factor, lines),
                  notes + rows.repetitions(cells) + rows.remarks(cells))

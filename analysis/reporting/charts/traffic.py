@@ -78,53 +78,35 @@ def amount(one, factor, unit):
     return text if one.bits is None else f"{text}, {one.bits:.3g} bits"
 
 
-class Drawing:
+def draw(fig, narrow, found):
     """One row per configuration: bytes; beside them the step and the codec's part of it."""
-
-    def __init__(self, found):
-        self.found = found
-        self.wire = bytes_unit([one.wire for one in found])
-        self.time = rows.unit([one.step.value for one in found])
-
-    def legend(self):
-        entries = [figure.patch("bytes on the wire", figure.SERIES[0])]
-        if any(one.modelled and one.wire for one in self.found):
-            entries.append(figure.patch("modelled", figure.SERIES[0], **figure.MODELLED))
-        return entries + [figure.patch("step", figure.GRID),
-                          figure.patch("codec", figure.PART["codec"])]
-
-    def __call__(self, fig, narrow):
-        titles = [f"bytes a rank and step ({self.wire[1]})", f"time of a step ({self.time[1]})"]
-        grid = rows.Rows(fig, narrow, [rows.label(one.cell) for one in self.found], titles,
-                         legend=self.legend())
-        values = [one.wire * self.wire[0] for one in self.found if one.wire]
-        grid.axes[0].set_xlim(0, max(values, default=1) * 1.75)  # room for the text
-        panels.few_ticks(grid.axes[0].xaxis, 4)
-        panels.few_ticks(grid.axes[1].xaxis)
-        for i, one in enumerate(self.found):
-            self.sent(grid, i, one)
-            self.took(grid.axes[1], grid.at(i), one)
-        grid.axes[1].set_xlim(0, max(one.step.value for one in self.found) * self.time[0] * 1.12)
-
-    def sent(self, grid, i, one):
-        ax, y = grid.axes[0], grid.at(i)
+    entries = [figure.patch("bytes on the wire", figure.SERIES[0])]
+    if any(one.modelled and one.wire for one in found):
+        entries.append(figure.patch("modelled", figure.SERIES[0], **figure.MODELLED))
+    entries += [figure.patch("step", figure.GRID), figure.patch("codec", figure.PART["codec"])]
+    wire = bytes_unit([one.wire for one in found])
+    factor, unit = rows.unit([one.step.value for one in found])
+    most = max(one.step.value for one in found) * factor * 1.12
+    grid = rows.Rows(fig, narrow, [rows.label(one.cell) for one in found],
+                     [f"bytes a rank and step ({wire[1]})", f"time of a step ({unit})"], entries)
+    left, right = grid.axes
+    left.set_xlim(0, max((one.wire for one in found if one.wire), default=1) * wire[0] * 1.75)
+    right.set_xlim(0, most)
+    panels.few_ticks(left.xaxis, 4)
+    panels.few_ticks(right.xaxis)
+    for i, one in enumerate(found):
+        y = grid.at(i)
+        right.barh(y, one.step.value * factor, rows.THICK, color=figure.GRID, linewidth=0)
+        right.barh(y, (one.codec or 0) * factor, rows.THICK, color=figure.PART["codec"],
+                   linewidth=0)
+        rows.whisker(right, y, one.step, factor, within=(0, most))
         if one.wire is None:
-            grid.absent(ax, i)
-            return
-        wear = figure.MODELLED if one.modelled else {}
-        value = one.wire * self.wire[0]
-        ax.barh(y, value, height=rows.THICK, facecolor=figure.SERIES[0], **wear)
-        ax.text(value, y, " " + amount(one, *self.wire), va="center", color=figure.INK,
-                fontsize=7.5)
-
-    def took(self, ax, y, one):
-        factor = self.time[0]
-        ax.barh(y, one.step.value * factor, height=rows.THICK, color=figure.GRID, linewidth=0)
-        if one.codec is not None:
-            ax.barh(y, one.codec * factor, height=rows.THICK, color=figure.PART["codec"],
-                    linewidth=0)
-        most = max(each.step.value for each in self.found) * factor * 1.12
-        rows.whisker(ax, y, one.step, factor, within=(0, most))
+            grid.absent(left, i)
+            continue
+        left.barh(y, one.wire * wire[0], rows.THICK, facecolor=figure.SERIES[0],
+                  **figure.MODELLED if one.modelled else {})
+        left.text(one.wire * wire[0], y, " " + amount(one, *wire), va="center", color=figure.INK,
+                  fontsize=7.5)
 
 
 def build(results):
@@ -142,5 +124,6 @@ def build(results):
     if any(one.modelled and one.wire for one in found):
         notes.append("Modelled (hatched): MPI does not say what its own collectives send; the "
                      "figure is that of the bandwidth-optimal algorithm.")
-    return Chart(NAME, TITLE, caption, Drawing(visible), table_of(found),
+    return Chart(NAME, TITLE, caption, lambda fig, narrow: draw(fig, narrow, visible),
+                 table_of(found),
                  notes + rows.repetitions(results.cells) + rows.remarks(results.cells))
