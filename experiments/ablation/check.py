@@ -43,8 +43,8 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
 
 
 def judge(cell, start, directory):
-    """Why gradwire would refuse the cell; None: it would run. --out is for options that require it;
-    a check writes nothing."""
+    """Why gradwire would refuse the cell; None: it would run. Some options require --out; a check
+    writes nothing."""
     words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words, "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -77,7 +77,7 @@ def text_shown(node):
 def check_name(name, node, options):
     if name.startswith("env."):
         if not re.fullmatch(r"env\.[A-Za-z_][A-Za-z0-9_]*", name):
-            raise node.bad(f"{show(name)}: no name of an environment variable; write env.NAME with "
+            raise node.bad(f"{show(name)} does not name an environment variable; write env.NAME with "
                            "letters, digits and _")
         if name in OF_TESTBED:
             raise node.bad(f"{show(name)}: the testbed sets it; set hosts: and rate: instead")
@@ -110,7 +110,7 @@ def setting(name, node, options):
             raise node.bad(f"{name}: {show(node.value)} must be true or false: it takes no value")
         return Setting(True if node.value.lower() in YES else None, node)
     elif node.value.startswith("--"):
-        raise node.bad(f"{name}: {show(node.value)} is no value but an option; write it as one")
+        raise node.bad(f"{name}: {show(node.value)} is an option, not a value; write it as one")
     return Setting(node.value, node)
 
 

@@ -118,7 +118,7 @@ class Launcher:
             self.up = None
             try:
                 self.testbed("down")
-            except BadInput as error:  # the runs are complete all the same
+            except BadInput as error:  # the runs are complete nevertheless
                 warn(f"the testbed {self.name} stays up: {error}")
 
 

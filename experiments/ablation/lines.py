@@ -51,7 +51,7 @@ def nearest(word, names):
     """The advice for an unknown word."""
     names = list(names)
     close = []
-    if not re.fullmatch(r"[\d.e+-]*", word):  # similar numbers are no typing mistakes
+    if not re.fullmatch(r"[\d.e+-]*", word):  # similar numbers are not typing mistakes
         close = difflib.get_close_matches(word.lower(), [n.lower() for n in names], 1, 0.5)
     if close:
         found = next(n for n in names if n.lower() == close[0])

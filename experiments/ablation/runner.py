@@ -65,7 +65,7 @@ class Runner:
                 if self.progress.states.get(p.folder) == "failed"]
 
     def run(self):
-        """Signals are blocked and taken at safe points, so that none interrupts a record."""
+        """Signals are blocked and received at safe points, so they never interrupt a record."""
         processes.become_reaper()
         self.ending = ending()
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
@@ -81,7 +81,7 @@ class Runner:
             processes.end([live.process for live in self.live])
             self.progress.clear()
             while signal.sigtimedwait(self.ending, 0):
-                pass  # a second Ctrl-C says nothing new
+                pass  # ignore a second Ctrl-C
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
     def start(self, index, planned):

@@ -45,7 +45,7 @@ def conditions(text, factors):
             raise BadInput(f"--only {show(text)}: unknown factor {show(name)}; "
                           f"{nearest(name, factors)}")
         else:
-            raise BadInput(f"--only {show(text)}: {show(part)} is no condition; write FACTOR=LEVEL, "
+            raise BadInput(f"--only {show(text)}: {show(part)} is not a condition; write FACTOR=LEVEL, "
                           f"with a factor of {', '.join(factors)}")
     for name, pattern in rule:
         if not any(fits(level, pattern) for level in factors[name]):

@@ -56,7 +56,7 @@ def read_spec(path, short=False, program=PROGRAM):
 def check_keys(node, keys, what):
     """The entries of a mapping with known keys."""
     if not isinstance(node.value, dict):
-        raise node.bad(f"no {what}, but {node.kind}; write KEY: VALUE, with a KEY of "
+        raise node.bad(f"must have a {what}, is {node.kind}; write KEY: VALUE, with a KEY of "
                        f"{', '.join(keys)}")
     for key, value in node.value.items():
         if key not in keys:
@@ -65,14 +65,14 @@ def check_keys(node, keys, what):
 
 
 def unknown(node, what, names):
-    """The BadInput for a value that is none of these names."""
+    """The BadInput for a value that is not one of these names."""
     if isinstance(node.value, str):
         return node.bad(f"{what}: unknown {show(node.value)}; {nearest(node.value, names)}")
     return node.bad(f"{what}: is {node.kind}, must be one of {', '.join(names)}")
 
 
 def holds_settings(levels):
-    """Whether a factor with the name of an option has levels of settings all the same."""
+    """Whether the levels of a factor named like an option are settings nevertheless."""
     given = [level.value for level in levels.value.values() if level.value is not None] if (
         isinstance(levels.value, dict)) else []
     return bool(given) and all(isinstance(value, dict) or str(value).startswith("--")

@@ -15,7 +15,8 @@ MOUNTED = "/sys/fs/cgroup"
 
 
 def controller():
-    """(mount point, version 1's options or None) of the CPU controller; None: there is none."""
+    """(mount point, options of version 1 or None for version 2) of the CPU controller; None: the
+    system has none."""
     with open("/proc/mounts", encoding="utf-8") as file:
         mounts = [line.split() for line in file]
     for _, path, kind, options, *_ in mounts:

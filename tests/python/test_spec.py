@@ -20,7 +20,7 @@ BAD = [
     # YAML
     ("claim: x\nfactors: {threads: [1, 2}  # <<", "not YAML"),
     ("claim: x\n\tfactors: 1  # <<", "not YAML"),
-    ("- claim  # <<", "no key, but a list; write KEY: VALUE"),
+    ("- claim  # <<", "must have a key, is a list; write KEY: VALUE"),
     ("claim: x\nfactors: &a {threads: [1]}  # <<", "anchors"),
     ("claim: x\nfactors: {threads: *a}  # <<", "anchors"),
     ("claim: !!python/name:os.system x  # <<", "tags"),
@@ -65,14 +65,14 @@ BAD = [
     ("claim: x\nbase: --trace=maybe  # <<\nfactors: {threads: [1]}", "true or false"),
     ("claim: x\nbase: [--lr, 1]  # <<\nfactors: {threads: [1]}", "a list must be options"),
     ("claim: x\nbase: {layers: [2, 3]}  # <<\nfactors: {threads: [1]}", "must be one value"),
-    ("claim: x\nbase: {layers: --lr}  # <<\nfactors: {threads: [1]}", "no value but an option"),
+    ("claim: x\nbase: {layers: --lr}  # <<\nfactors: {threads: [1]}", "is an option, not a value"),
     ("claim: x\nbase: {comm: \"a\\0b\"}  # <<\nfactors: {threads: [1]}", "control character"),
     ("claim: x\nbase: \"--comm a\\0b\"  # <<\nfactors: {threads: [1]}", "control character"),
     ("claim: x\nbase: --seed 3  # <<\nfactors: {threads: [1]}", "'seed' is not for a spec"),
     ("claim: x\nbase: {out: /tmp}  # <<\nfactors: {threads: [1]}", "'out' is not for a spec"),
     ("claim: x\nfactors:\n  seed: [1, 2]  # <<", "'seed' is not for a spec"),
     ("claim: x\nranks: 0  # <<\nfactors: {threads: [1]}", "ranks: '0' must be a whole number from"),
-    ("claim: x\nbase: {env.2X: 1}  # <<\nfactors: {threads: [1]}", "no name of an environment"),
+    ("claim: x\nbase: {env.2X: 1}  # <<\nfactors: {threads: [1]}", "does not name an environment"),
     ("claim: x\nbase: {env.GRADWIRE_TESTBED: 1}  # <<\nfactors: {threads: [1]}", "testbed sets it"),
     ("claim: x\nbase: {env.GRADWIRE_HOST_RATES: 1}  # <<\nfactors: {threads: [1]}", "testbed sets it"),
     ("claim: x\nfactors:\n  ranks:\n    - 1\n    - 0  # <<", "ranks: '0' must be"),
@@ -140,7 +140,7 @@ BAD = [
     ("claim: x\nfactors: {lr: [1]}\nshort: {claim: y}  # <<", "claim: cannot change"),
     ("claim: x\nfactors: {lr: [1]}\nshort: {factors: {batch: [1]}}  # <<",
      "unknown factor 'batch'"),
-    ("claim: x\nfactors: {lr: [1]}\nshort:  # <<", "no key of short:, but null"),
+    ("claim: x\nfactors: {lr: [1]}\nshort:  # <<", "must have a key of short:, is null"),
     ("claim: x\nfactors: {lr: [1, 2]}\nbaseline: {lr: 2}  # <<\nshort: {factors: {lr: [1]}}",
      "give baseline: anew in short:"),
 ]
@@ -219,7 +219,7 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
             with self.subTest(levels=levels):
                 study = self.read(f"claim: x\nfactors: {{optimizer: {levels}}}")
                 self.assertEqual([cell.words for cell in study.cells], words)
-        self.assertIn("no value but an option", self.refusal(
+        self.assertIn("is an option, not a value", self.refusal(
             "claim: x\nfactors: {optimizer: {a: sgd, b: --momentum 0.9}}")[1])
 
     def test_ids(self):
@@ -401,8 +401,8 @@ class Only(Case):
     def test_refusals(self):
         for text, why in (("rank=2", "unknown factor 'rank'; did you mean 'ranks'?"),
                           ("ranks=2,layer=64", "unknown factor 'layer'; did you mean 'layers'?"),
-                          ("ranks", "'ranks' is no condition; write FACTOR=LEVEL"),
-                          ("", "is no condition"),
+                          ("ranks", "'ranks' is not a condition; write FACTOR=LEVEL"),
+                          ("", "is not a condition"),
                           ("comm=allredoce", "no level of 'comm' matches 'allredoce'; did you"),
                           ("ranks=1,ranks=2", "no cell has these levels together")):
             with self.subTest(text=text):
