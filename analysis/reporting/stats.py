@@ -299,10 +299,13 @@ def difference(interval, words=("slower", "faster")):
 class Flag:
     """A warning about figures, which excludes none."""
 
-    raised: bool
-    change: float | None  # relative; 0.04: 4% more at the end than at the beginning
-    p: float | None
-    text: str  # empty if not raised
+    change: float | None = None  # relative; 0.04: 4% more at the end than at the beginning
+    p: float | None = None
+    text: str = ""  # empty if not raised
+
+    @property
+    def raised(self):
+        return bool(self.text)
 
 
 def drift(runs):
@@ -323,7 +326,7 @@ def drift(runs):
         variance += len(order) * (len(order) - 1) * (2 * len(order) + 5) / 18
         slopes.append(rises / (order[second] - order[first]))
     if variance == 0:
-        return Flag(False, None, None, "")
+        return Flag()
     z = max(0.0, abs(signs) - 1) / np.sqrt(variance)
     p = float(2 * special.ndtr(-z))
     change = float(np.expm1(np.median(np.concatenate(slopes)) * (len(runs) - 1)))
@@ -331,7 +334,7 @@ def drift(runs):
     if p <= DRIFT_RUNS:
         text = (f"drift: from the first run to the last the figures became {percent(abs(change))} "
                 f"{'larger' if change > 0 else 'smaller'} (seasonal Kendall test, p = {p:.1g})")
-    return Flag(p <= DRIFT_RUNS, change, p, text)
+    return Flag(change, p, text)
 
 
 def drift_within(walls, pieces=10):
@@ -340,19 +343,18 @@ def drift_within(walls, pieces=10):
     walls = numbers(walls)
     third = len(walls) // 3 // pieces * pieces
     if third < 3 * pieces:
-        return Flag(False, None, None, "")
+        return Flag()
     first, last = walls[:third], walls[-third:]
     if np.median(first) <= 0:
-        return Flag(False, None, None, "")
+        return Flag()
     change = float(np.median(last) / np.median(first) - 1)
     medians = [np.median(part.reshape(pieces, -1), axis=1) for part in (first, last)]
     p = float(stats.mannwhitneyu(*medians, method="asymptotic").pvalue)
-    raised = p <= DRIFT_STEPS[0] and abs(change) >= DRIFT_STEPS[1]
     text = ""
-    if raised:
+    if p <= DRIFT_STEPS[0] and abs(change) >= DRIFT_STEPS[1]:
         text = (f"drift: steps of the last third take {percent(abs(change))} "
                 f"{'longer' if change > 0 else 'shorter'} than those of the first")
-    return Flag(raised, change, p, text)
+    return Flag(change, p, text)
 
 
 @cache

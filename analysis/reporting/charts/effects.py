@@ -99,59 +99,44 @@ def table_of(found):
     return table
 
 
-class Drawing:
+def draw(fig, narrow, shown, cells):
     """One row per level, factor by factor, over one axis: one point per cell, lines between cells
     that differ in this factor alone."""
+    steps = {cell.name: cell.step_s for cell in cells}
+    scale, unit = rows.unit(steps.values())
+    steps = {name: step * scale for name, step in steps.items()}
+    entries = [figure.dot("a configuration", figure.FAINT),
+               figure.line("differ in the factor alone", figure.FAINT, linewidth=0.8)]
+    if any(len(one.cells) > 1 for _, one in shown):
+        entries.append(figure.dot("median", figure.SERIES[0], marker="D"))
+    grid = rows.Rows(fig, narrow, [f"{factor}: {one.level}" for factor, one in shown],
+                     legend=entries + panels.hollow(cells))
+    ax = grid.axes[0]
+    log = panels.spread(steps.values()) > 4
+    panels.axis(ax, "x", steps.values(), log, most=5 if narrow else 8)
+    ax.set_xlabel(f"median step ({unit}" + (", logarithmic)" if log else ")"))
+    places = {(factor, one.level): grid.at(i) for i, (factor, one) in enumerate(shown)}
+    for factor in dict.fromkeys(factor for factor, _ in shown):
+        for _, group in levels.group_cells(cells, (factor,)):
+            draw_group(ax, [(places[factor, cell.levels[factor]], steps[cell.name], cell)
+                            for cell in group if (factor, cell.levels.get(factor)) in places])
+    for i, (factor, one) in enumerate(shown):
+        if len(one.cells) > 1:
+            ax.plot(numpy.median([steps[cell.name] for cell in one.cells]), grid.at(i), "D",
+                    color=figure.SERIES[0], markersize=5, zorder=4)
+        if i and factor != shown[i - 1][0]:
+            ax.axhline(sum(grid.heights[:i]), color=figure.FAINT, linewidth=0.8)
 
-    def __init__(self, found, cells):
-        self.cells = cells
-        self.steps = {cell.name: cell.step_s for cell in cells}
-        self.unit = rows.unit(self.steps.values())
-        self.rows = [(factor, one) for factor, (_, effects) in found.items() for one in effects]
-        self.hidden = max(0, len(self.rows) - rows.MOST)
-        self.rows = self.rows[:rows.MOST]
 
-    def legend(self):
-        entries = [figure.dot("a configuration", figure.FAINT),
-                   figure.line("differ in the factor alone", figure.FAINT, linewidth=0.8)]
-        if any(len(one.cells) > 1 for _, one in self.rows):
-            entries.append(figure.dot("median", figure.SERIES[0], marker="D"))
-        return entries + panels.hollow(self.cells)
-
-    def __call__(self, fig, narrow):
-        grid = rows.Rows(fig, narrow, [f"{factor}: {one.level}" for factor, one in self.rows],
-                         legend=self.legend())
-        ax = grid.axes[0]
-        values = [value * self.unit[0] for value in self.steps.values()]
-        log = panels.spread(values) > 4
-        if log:
-            panels.log_axis(ax, "x", values, 5 if narrow else 8)
-        else:
-            ax.set_xlim(0, max(values) * 1.05)
-        ax.set_xlabel(f"median step ({self.unit[1]}" + (", logarithmic)" if log else ")"))
-        places = {(factor, one.level): grid.at(i) for i, (factor, one) in enumerate(self.rows)}
-        for factor in dict.fromkeys(factor for factor, _ in self.rows):
-            self.lines(ax, factor, places)
-        for i, (factor, one) in enumerate(self.rows):
-            if len(one.cells) > 1:
-                middle = numpy.median([self.steps[cell.name] for cell in one.cells])
-                ax.plot(middle * self.unit[0], grid.at(i), "D", color=figure.SERIES[0],
-                        markersize=5, zorder=4)
-            if i and factor != self.rows[i - 1][0]:
-                ax.axhline(sum(grid.heights[:i]), color=figure.FAINT, linewidth=0.8)
-
-    def lines(self, ax, factor, places):
-        for _, group in levels.group_cells(self.cells, (factor,)):
-            dots = sorted((places[factor, cell.levels[factor]],
-                           self.steps[cell.name] * self.unit[0], cell.oversubscribed)
-                          for cell in group if (factor, cell.levels.get(factor)) in places)
-            if len(dots) < 2:
-                continue
-            ax.plot([step for _, step, _ in dots], [y for y, _, _ in dots], color=figure.FAINT,
-                    linewidth=0.6, alpha=0.7)
-            for y, step, hollow in dots:
-                ax.plot(step, y, "o", markersize=5 if hollow else 4, color=figure.FAINT,
-                        markerfacecolor=figure.GROUND if hollow else figure.FAINT, zorder=3)
+def draw_group(ax, dots):
+    """Cells that differ in one factor alone: (y, step, cell) of each."""
+    if len(dots) > 1:
+        y, x, cells = zip(*sorted(dots, key=lambda dot: dot[:2]))
+        ax.plot(x, y, color=figure.FAINT, linewidth=0.6, alpha=0.7)
+        for place, step, cell in zip(y, x, cells):
+            ax.plot(step, place, "o", markersize=5 if cell.oversubscribed else 4, zorder=3,
+                    color=figure.FAINT,
+                    markerfacecolor=figure.GROUND if cell.oversubscribed else figure.FAINT)
 
 
 def words_on(deviation):
@@ -187,7 +172,8 @@ def build(results):
     found = {name: effects_of(name, results.factors[name], cells, results.baseline)
              for name in varied}
     found = dict(sorted(found.items(), key=lambda item: -importance(item[1][1])))
-    drawing = Drawing(found, cells)
+    lines = [(factor, one) for factor, (_, effects) in found.items() for one in effects]
+    shown = lines[:rows.MOST]
     caption = ("Step time by the levels of each factor, the factor with the largest effect first: "
                "a point is a configuration, the median over its runs of their median step. Lines "
                "join configurations that differ in this factor alone; on a logarithmic axis they "
@@ -195,5 +181,5 @@ def build(results):
                "by that at the reference (the baseline's level, else the first), geometric mean "
                "over configurations that differ in nothing else; its 95% interval, in the table, "
                "is over blocks. Measured.")
-    return Chart(NAME, TITLE, caption, drawing, table_of(found),
-                 notes_of(results, found, cells, drawing.hidden))
+    return Chart(NAME, TITLE, caption, lambda fig, narrow: draw(fig, narrow, shown, cells),
+                 table_of(found), notes_of(results, found, cells, len(lines) - len(shown)))
