@@ -13,15 +13,6 @@ enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 31, TAG = 1, SIZES = 3 };
 
 static const int sizes[SIZES] = {8, 64 << 10, 256 << 10};
 
-static gw_err links_message(void *data, int bytes, int peer, bool sends, MPI_Comm comm) {
-    MPI_Request request;
-    if (sends)
-        GW_MPI(MPI_Isend(data, bytes, MPI_BYTE, peer, TAG, comm, &request));
-    else
-        GW_MPI(MPI_Irecv(data, bytes, MPI_BYTE, peer, TAG, comm, &request));
-    return gw_wait(&request);
-}
-
 /* The first rank decides when a size has had its share, and says so with a byte ahead of each
  * round: 1: one more. */
 static gw_err links_rounds(void *data, int bytes, int peer, bool leads, MPI_Comm comm,
@@ -32,13 +23,13 @@ static gw_err links_rounds(void *data, int bytes, int peer, bool leads, MPI_Comm
     for (;; n++) {
         if (leads)
             more = n < LEAST_ROUNDS || (n < MOST_ROUNDS && spent < SIZE_S);
-        GW_TRY(links_message(&more, 1, peer, leads, comm));
+        GW_TRY(gw_message(&more, 1, peer, TAG, leads, comm));
         if (!more)
             break;
-        GW_TRY(links_message(&more, 1, peer, !leads, comm)); /* both stand ready */
+        GW_TRY(gw_message(&more, 1, peer, TAG, !leads, comm)); /* both stand ready */
         double start = MPI_Wtime();
-        GW_TRY(links_message(data, bytes, peer, leads, comm));
-        GW_TRY(links_message(data, bytes, peer, !leads, comm));
+        GW_TRY(gw_message(data, bytes, peer, TAG, leads, comm));
+        GW_TRY(gw_message(data, bytes, peer, TAG, !leads, comm));
         if (n >= 0)
             spent += run[n] = (MPI_Wtime() - start) / 2;
     }

@@ -10,9 +10,7 @@ enum { CHUNK = 2048 /* rows a message */, TAG = 2 };
 static gw_err collect_send(const gw_table *t, char *rows, int n, MPI_Comm comm) {
     for (int done = 0; done < n; done += CHUNK) {
         int bytes = (n - done < CHUNK ? n - done : CHUNK) * (int)t->row;
-        MPI_Request request;
-        GW_MPI(MPI_Isend(rows + (size_t)done * t->row, bytes, MPI_BYTE, 0, TAG, comm, &request));
-        GW_TRY(gw_wait(&request));
+        GW_TRY(gw_message(rows + (size_t)done * t->row, bytes, 0, TAG, true, comm));
     }
     return GW_OK;
 }
@@ -22,9 +20,7 @@ static gw_err collect_from(const gw_table *t, FILE *to, char *chunk, int n, int 
                            MPI_Comm comm) {
     for (int done = 0; done < n; done += CHUNK) {
         int rows = n - done < CHUNK ? n - done : CHUNK;
-        MPI_Request request;
-        GW_MPI(MPI_Irecv(chunk, rows * (int)t->row, MPI_BYTE, rank, TAG, comm, &request));
-        GW_TRY(gw_wait(&request));
+        GW_TRY(gw_message(chunk, rows * (int)t->row, rank, TAG, false, comm));
         gw_table_write(t, to, chunk, (size_t)rows);
     }
     return GW_OK;

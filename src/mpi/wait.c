@@ -44,6 +44,13 @@ gw_err gw_wait_asleep(MPI_Request *request) {
     }
 }
 
+gw_err gw_message(void *data, int bytes, int peer, int tag, bool sends, MPI_Comm comm) {
+    MPI_Request request;
+    GW_MPI(sends ? MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm, &request)
+                 : MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, comm, &request));
+    return gw_wait(&request);
+}
+
 gw_err gw_barrier(MPI_Comm comm) {
     MPI_Request request;
     GW_MPI(MPI_Ibarrier(comm, &request));

@@ -17,6 +17,9 @@ gw_err gw_wait(MPI_Request *request);
  *  and needs the cores. */
 gw_err gw_wait_asleep(MPI_Request *request);
 
+/** Send `bytes` bytes to rank `peer`, or receive them from it, and wait. */
+gw_err gw_message(void *data, int bytes, int peer, int tag, bool sends, MPI_Comm comm);
+
 /** MPI's collectives of these names, with such waits. */
 gw_err gw_barrier(MPI_Comm comm);
 gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);

@@ -59,21 +59,13 @@ static double common_at(const gw_sync *s, uint64_t ticks) {
     return gw_clock_seconds(ticks - s->zero);
 }
 
-static gw_err sync_pass(void *data, int count, MPI_Datatype type, int peer, bool send,
-                        MPI_Comm comm) {
-    MPI_Request request;
-    GW_MPI(send ? MPI_Isend(data, count, type, peer, TAG, comm, &request)
-                : MPI_Irecv(data, count, type, peer, TAG, comm, &request));
-    return gw_wait(&request);
-}
-
 /* Rank 0: tell host after host the time as often as it asks. */
 static gw_err sync_answer(const gw_sync *s) {
     for (int h = 0; h < s->hosts - 1; h++)
         for (int i = 0; i < ROUNDS; i++) {
-            GW_TRY(sync_pass(NULL, 0, MPI_BYTE, s->leaders[h], false, s->comm));
+            GW_TRY(gw_message(NULL, 0, s->leaders[h], TAG, false, s->comm));
             double now = common_at(s, s->ticks());
-            GW_TRY(sync_pass(&now, 1, MPI_DOUBLE, s->leaders[h], true, s->comm));
+            GW_TRY(gw_message(&now, sizeof now, s->leaders[h], TAG, true, s->comm));
         }
     return GW_OK;
 }
@@ -83,8 +75,8 @@ static gw_err sync_ask(const gw_sync *s, gw_sync_point *best) {
     for (int i = 0; i < ROUNDS; i++) {
         double then;
         uint64_t before = s->ticks();
-        GW_TRY(sync_pass(NULL, 0, MPI_BYTE, 0, true, s->comm));
-        GW_TRY(sync_pass(&then, 1, MPI_DOUBLE, 0, false, s->comm));
+        GW_TRY(gw_message(NULL, 0, 0, TAG, true, s->comm));
+        GW_TRY(gw_message(&then, sizeof then, 0, TAG, false, s->comm));
         uint64_t trip = s->ticks() - before;
         if (trip >= least)
             continue;
