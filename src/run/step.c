@@ -25,6 +25,16 @@ gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_co
                               .undo = c->nan_skip};
 }
 
+gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
+    int64_t batch = (int64_t)c->batch * (c->local_batch ? ranks : 1);
+    if (batch > INT32_MAX)
+        return gw_fail(GW_ERR_USAGE,
+                       "local-batch=%d on %d ranks: the global batch must stay below 2^31",
+                       c->batch, ranks);
+    *global = (int)batch;
+    return GW_OK;
+}
+
 static void step_poll(void *stepper) {
     gw_stepper *t = stepper;
     if (t->failed == GW_OK)

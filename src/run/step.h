@@ -35,6 +35,9 @@ typedef struct gw_stepper {
 gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_config *c,
                                  const gw_products *p);
 
+/** The samples of a global batch on so many ranks. GW_ERR_USAGE: too many. */
+gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
+
 /** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
 

@@ -41,18 +41,6 @@ static gw_err count_ranks(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err set_batch(gw_trainer *t) {
-    const gw_train_config *c = t->c;
-    int64_t batch = c->local_batch ? (int64_t)c->batch * gw_trainer_workers(t) : c->batch;
-    if (batch > INT32_MAX)
-        return gw_fail(GW_ERR_USAGE,
-                       "train: local-batch=%d on %d ranks: the global batch must stay "
-                       "below 2^31",
-                       c->batch, gw_trainer_workers(t));
-    t->global_batch = (int)batch;
-    return GW_OK;
-}
-
 static gw_err opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = c->model;
@@ -72,11 +60,6 @@ static gw_err opening_open_model(gw_trainer *t) {
                               .set = &t->data->train,
                               .lazy = c->lazy};
     return gw_alloc(&t->stepper.labels, (size_t)most, 1);
-}
-
-/* Before anybody looks at what it holds: then nobody changes that any more. */
-static gw_err claim_folder(gw_trainer *t) {
-    return t->c->out && t->rank == 0 ? gw_claim_take(&t->claim, t->c->out) : GW_OK;
 }
 
 static gw_err opening_check_folder(const gw_trainer *t) {
@@ -196,9 +179,10 @@ static gw_err open_basis(gw_trainer *t) {
     gw_flush_denormals();
     GW_TRY(count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
-    GW_TRY(gw_agree(t->comm, set_batch(t)));
-    if (!t->c->check)
-        GW_TRY(gw_agree(t->comm, claim_folder(t)));
+    GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->global_batch)));
+    bool claims = !t->c->check && t->c->out && t->rank == 0;
+    if (!t->c->check) /* before anybody reads the folder: nobody else changes it from now on */
+        GW_TRY(gw_agree(t->comm, claims ? gw_claim_take(&t->claim, t->c->out) : GW_OK));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, opening_check_folder(t)));

@@ -12,17 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-gw_err gw_rig_batch(const gw_rig_setup *s, int *global) {
-    const gw_train_config *c = s->c;
-    int64_t batch = (int64_t)c->batch * (c->local_batch ? s->place->ranks : 1);
-    if (batch > INT32_MAX)
-        return gw_fail(GW_ERR_USAGE,
-                       "local-batch=%d on %d ranks: the global batch must stay below 2^31",
-                       c->batch, s->place->ranks);
-    *global = (int)batch;
-    return GW_OK;
-}
-
 /* Samples first..first+local of the batch, which is the same for every rig. */
 static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
     size_t inputs = (size_t)s->spec.inputs;
@@ -46,7 +35,7 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     const gw_train_config *c = s->c;
     int servers = gw_session_servers(r->session), worker = s->place->rank - servers;
     gw_span own = {0, 0};
-    GW_TRY(gw_rig_batch(s, &r->global));
+    GW_TRY(gw_step_batch(c, s->place->ranks, &r->global));
     if (worker >= 0)
         own = gw_span_part((gw_span){0, (size_t)r->global}, worker, s->place->ranks - servers);
     r->local = (int)own.n;

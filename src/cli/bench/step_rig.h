@@ -41,9 +41,6 @@ typedef struct gw_rig_setup {
 /** The model that the command line describes. */
 gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args);
 
-/** Samples of the global batch. GW_ERR_USAGE: too many. */
-gw_err gw_rig_batch(const gw_rig_setup *s, int *global);
-
 /** Collective: the model and its batch, for r->session, r->choice and r->lazy, which are set; and
  * the choice. */
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
