@@ -17,6 +17,10 @@ static json_t *json_value(char type, va_list *values) {
     switch (type) {
     case 'i': return json_integer(va_arg(*values, int));
     case 'I': return json_integer((json_int_t)va_arg(*values, int64_t));
+    case 'u': {
+        uint64_t n = va_arg(*values, uint64_t);
+        return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n);
+    }
     case 'f': return gw_json_number(va_arg(*values, double));
     case 'b': return json_boolean(va_arg(*values, int));
     case 't': return gw_json_text(va_arg(*values, const char *));

@@ -86,15 +86,9 @@ static gw_err choose_file(gw_group_choice *out, const char *path) {
 }
 
 static gw_err no_such(const char *group) {
-    const char *names[64];
-    int n = gw_group_text_count < 62 ? gw_group_text_count : 62;
-    for (int i = 0; i < n; i++)
-        names[i] = gw_group_texts[i].name;
-    names[n++] = "auto";
-    names[n++] = "none";
-    char all[512] = "";
-    for (int i = 0; i < n; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+    char all[512] = "auto, none";
+    for (int i = 0; i < gw_group_text_count; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), ", %s", gw_group_texts[i].name);
     return gw_fail(GW_ERR_USAGE,
                    "papi-group: no group '%s': must be one of %s, or the path of a group file",
                    group, all);

@@ -58,20 +58,11 @@ static void line_up(team *t, int n) {
         sched_yield();
 }
 
-static gw_err open_kernel(const bout *b, size_t bytes, gw_kernel **k) {
-    return gw_kernel_open(k, b->kind[0], bytes);
-}
-
-static void ceilings_turn(const bout *b, gw_kernel *k, int i) {
-    if (i > 0)
-        gw_kernel_turn(k, b->kind[i]);
-}
-
 /* All kinds, try by try; the first run of each warms up. */
 static void run_kinds(team *t, gw_kernel *k) {
     int met = 1;
     for (int i = 0; i < t->b->kinds; i++) {
-        ceilings_turn(t->b, k, i);
+        gw_kernel_turn(k, t->b->kind[i]);
         gw_kernel_run(k, t->b->sweeps[i]);
         for (int n = 0; n < t->b->tries; n++) {
             line_up(t, ++met);
@@ -88,7 +79,7 @@ static void *member(void *ctx) {
     team *t = ctx;
     gw_kernel *k = NULL;
     gw_flush_denormals_here();
-    gw_err e = open_kernel(t->b, t->b->part, &k);
+    gw_err e = gw_kernel_open(&k, t->b->kind[0], t->b->part);
     if (e != GW_OK)
         atomic_store(&t->failed, e);
     line_up(t, 1);
@@ -134,9 +125,9 @@ static gw_err measure_all(const bout *b, int threads) {
 /* One thread's rates, and those of all; NaN where there is one thread too many. */
 static gw_err ceilings_measure(const gw_ceilings *c, bout *b) {
     gw_kernel *k = NULL;
-    GW_TRY(open_kernel(b, b->one, &k));
+    GW_TRY(gw_kernel_open(&k, b->kind[0], b->one));
     for (int i = 0; i < b->kinds; i++) {
-        ceilings_turn(b, k, i);
+        gw_kernel_turn(k, b->kind[i]);
         double rate = gw_kernel_rate(k, b->tries, RUN_S);
         double share = b->part > 0 && b->part < b->one ? (double)b->one / (double)b->part : 1;
         double sweeps = RUN_S * rate / gw_kernel_work(k) * share;

@@ -29,10 +29,6 @@ static double cpu_time(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static bool switched(const reading *a, const reading *b) {
-    return a->nivcsw != b->nivcsw || a->nvcsw != b->nvcsw;
-}
-
 /* CPU time at `when` of a thread that was not switched out since the last reading. */
 static double extrapolate(uint64_t when) {
     uint64_t gone = when > use.last.when ? when - use.last.when : 0;
@@ -61,7 +57,7 @@ static void usage_look(uint64_t when) {
     struct rusage now = {0};
     getrusage(RUSAGE_THREAD, &now);
     reading r = {when, now.ru_nivcsw, now.ru_nvcsw, now.ru_minflt, 0};
-    bool on = use.heard && !switched(&r, &use.last);
+    bool on = use.heard && r.nivcsw == use.last.nivcsw && r.nvcsw == use.last.nvcsw;
     r.cpu_s = extrapolate(when);
     use.last = r;
     use.heard = true;

@@ -11,10 +11,6 @@
 
 enum { NAMED = 8 /* ranks that a message lists one by one */ };
 
-static uint32_t checksum(const float *x, size_t n) {
-    return (uint32_t)crc32_z(0, (const Bytef *)x, n * sizeof *x);
-}
-
 /* ---- who differs, and where ---- */
 
 typedef struct table {
@@ -103,7 +99,7 @@ static gw_err replicas_compare(const gw_replicas *r, uint32_t *mine, uint32_t *h
     uLong crc = 0;
     for (int l = 0; l < r->n_layers; l++) {
         gw_span s = r->layers[l];
-        mine[l] = checksum(r->params + s.off, s.n);
+        mine[l] = (uint32_t)crc32_z(0, (const Bytef *)(r->params + s.off), s.n * sizeof(float));
         crc = crc32_combine(crc, mine[l], (z_off_t)(s.n * sizeof(float)));
     }
     *hash = (uint32_t)crc;

@@ -52,18 +52,14 @@ static json_t *work_products(const gw_work *w, const gw_split *s) {
     return all;
 }
 
-/* The rank's part of what all threads of its host do together. */
-static double work_peak(const gw_split *s) {
-    return s->c ? s->c->fma.all / s->c->all_threads * s->of.threads : NAN;
-}
-
 json_t *gw_work_json(const gw_work_run *run) {
     const gw_split *s = run->split;
     gw_work w;
     if (run->batch < 1)
         return json_null();
     gw_work_count(&w, run->spec, run->batch, run->momentum);
-    double alone = 0;
+    /* The rank's part of what all threads of its host do together. */
+    double peak = s->c ? s->c->fma.all / s->c->all_threads * s->of.threads : NAN, alone = 0;
     for (int i = 0; i < w.n_products; i++)
         alone += alone_s(s, &w.product[i]);
     return gw_json_object(
@@ -71,6 +67,6 @@ json_t *gw_work_json(const gw_work_run *run) {
         "compute_s:f flops_per_s:f peak_flops_per_s:f working_set_bytes:f level:s "
         "bandwidth_bytes_per_s:f",
         run->batch, work_products(&w, s), w.flops, w.bytes, w.pointwise_bytes, w.update_bytes,
-        alone, run->compute_s, w.flops / run->compute_s, work_peak(s), s->c ? s->working_set : NAN,
+        alone, run->compute_s, w.flops / run->compute_s, peak, s->c ? s->working_set : NAN,
         s->c ? gw_level_name(s->level) : NULL, s->c ? s->bandwidth : NAN);
 }

@@ -100,10 +100,6 @@ static bool own_updates(const gw_session *s) {
     return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
 }
 
-static bool crosses_steps(const gw_train_config *c, const gw_session *s) {
-    return c->lazy || s->strategy.ops->traits & GW_STRATEGY_LATE;
-}
-
 static bool paired_lossless(const gw_mix *mix) {
     bool all = true;
     for (int i = 0; i < mix->n; i++)
@@ -144,7 +140,8 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         p->watch = stepper->guard;
         p->lazy = c->lazy;
         p->same = own_updates(stepper->session);
-        p->wanted = crosses_steps(c, stepper->session) ? BLOCK : 1;
+        bool late = stepper->session->strategy.ops->traits & GW_STRATEGY_LATE;
+        p->wanted = c->lazy || late ? BLOCK : 1; /* does a step's exchange end in the next one? */
         e = new_twin(&p->session[BLOCKING], c, stepper->session);
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));
@@ -203,10 +200,6 @@ static gw_err paired_begin(gw_paired *p, int variant) {
     return gw_barrier(p->comm);
 }
 
-static int timed_steps(const gw_paired *p) {
-    return p->n == 1 ? 1 : p->n - FILL - DRAIN;
-}
-
 /* Step i of the pair took so much. */
 static void paired_count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
     const double *phase = c->phase_s;
@@ -262,7 +255,7 @@ static gw_err paired_compare(gw_paired *p, int64_t step, bool *equal) {
 static gw_err paired_keep(gw_paired *p, int64_t step, bool equal) {
     row *r = &p->now;
     r->step = step;
-    r->steps = timed_steps(p);
+    r->steps = p->n == 1 ? 1 : p->n - FILL - DRAIN;
     r->equal = equal;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, r->wall, VARIANTS, MPI_DOUBLE, MPI_MAX, p->comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, r->mean, MEANS * VARIANTS, MPI_DOUBLE, MPI_SUM, p->comm));

@@ -20,10 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static json_t *count_or_null(uint64_t n) {
-    return n == GW_UNCOUNTED ? json_null() : json_integer((json_int_t)n);
-}
-
 static json_t *run_options(const gw_train_config *c) {
     json_t *all = json_object();
     for (const gw_opt *o = gw_args_opts(c->args); o->name; o++) {
@@ -192,13 +188,13 @@ static json_t *run_results(const gw_trainer *t) {
     snprintf(hash, sizeof hash, "%08x", last->replica_hash);
     return gw_json_object(
         "steps:I stopped_by:s train_loss:f validation_loss:f validation_accuracy:f test_loss:f "
-        "test_accuracy:f elapsed_s:f train_s:f wire_bytes:o traffic:o replica_hash:s summary:o "
+        "test_accuracy:f elapsed_s:f train_s:f wire_bytes:u traffic:o replica_hash:s summary:o "
         "ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
         r->steps, r->stopped_by, last->train_loss, last->validation_loss, last->validation_accuracy,
-        last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s,
-        count_or_null(last->wire_bytes), run_traffic(t->c, &r->traffic), hash, run_summary(r),
-        gw_ranks_json(t->by_rank, t->ranks), run_straggler(&r->straggler), r->dropped,
-        gw_paired_json(&r->paired), gw_checks_json(&t->checked));
+        last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s, last->wire_bytes,
+        run_traffic(t->c, &r->traffic), hash, run_summary(r), gw_ranks_json(t->by_rank, t->ranks),
+        run_straggler(&r->straggler), r->dropped, gw_paired_json(&r->paired),
+        gw_checks_json(&t->checked));
 }
 
 /* null: not asked for. */
