@@ -418,7 +418,8 @@ static void check_flushing(const char *spec) {
     if (!flushing) {
         before[run] = wire;
     } else {
-        assert_memory_equal(wire, before[run], len[run]);
+        if (is_described(&c))
+            assert_memory_equal(wire, before[run], len[run]);
         free(wire);
         free(before[run]);
     }
