@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-r"""Step time of gradwire against PyTorch: same model, data, order of samples, batch and rate.
+r"""Step time of gradwire against PyTorch: same model, data, batch and rate.
 
 784-256-128-10 (--layers) on Fashion-MNIST, global batch 64, SGD with rate 0.1, one thread a rank.
 With --testbed NAME the ranks run on that testbed's emulated hosts (experiments/testbed up), one per
@@ -17,7 +17,6 @@ PyTorch is a peer to measure, not a dependency: apt-get install python3-torch.
 
 import argparse
 import csv
-import ctypes
 import datetime
 import itertools
 import json
@@ -78,26 +77,10 @@ def torch_environment():
     return env
 
 
-def describe_torch():
-    """In a child process with the ranks' environment: prints which libraries PyTorch uses."""
-    import torch  # pylint: disable=import-outside-toplevel
-    torch.ones(256, 256) @ torch.ones(256, 256)
-    with open("/proc/self/maps", encoding="utf-8") as file:
-        paths = set(re.findall(r"(/\S*(?:blas|mkl|dnnl)\S*\.so\S*)", file.read()))
-    about = {"torch": torch.__version__, "blas": sorted(paths),
-             "mkldnn": torch.backends.mkldnn.is_available(), "threads": 1,
-             "kernels": "not OpenBLAS"}
-    for path in paths:
-        library = ctypes.CDLL(path)
-        if hasattr(library, "openblas_get_corename"):
-            library.openblas_get_corename.restype = ctypes.c_char_p
-            about["kernels"] = "OpenBLAS " + library.openblas_get_corename().decode()
-    print(json.dumps(about))
-
-
 def find_torch(env):
-    return json.loads(run([sys.executable, os.path.join(HERE, "compare_torch.py"),
-                           "--describe-torch"], env=env))
+    """PyTorch's version and libraries, in an interpreter with the ranks' environment."""
+    tell = "import torch; print(torch.__version__, torch.__config__.show())"
+    return " ".join(run([sys.executable, "-c", tell], env=env).split())
 
 
 def run(command, **options):
@@ -316,7 +299,6 @@ def parse():
     parser.add_argument("--only", choices=["torch", "gradwire"], help="measure one program alone")
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json "
                         "[experiments/peers/results-DATE]")
-    parser.add_argument("--describe-torch", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.out = options.out or os.path.join(HERE, f"results-{datetime.date.today():%Y%m%d}")
     return options
@@ -324,9 +306,6 @@ def parse():
 
 def main():
     options = parse()
-    if options.describe_torch:
-        describe_torch()
-        return
     if options.only != "gradwire":
         need("numpy", "torch")
     options.data = find_data()

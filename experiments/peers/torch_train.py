@@ -26,33 +26,6 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-MASK = (1 << 64) - 1
-
-
-def mix(z):
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
-def draw(key, counter):
-    return mix((mix(key) + (counter + 1) * 0x9E3779B97F4A7C15) & MASK)
-
-
-def derive(key, salt):
-    return mix(draw(key, salt) ^ 0xD1B54A32D192ED03)
-
-
-def visit_order(n, seed):
-    """gradwire's order of epoch 0 (src/data/sampler.c, src/base/rng.h)."""
-    key = derive(derive(seed, 0x65706F63), 0)
-    order = list(range(n))
-    for i in range(n, 1, -1):
-        j = (draw(key, i) * i) >> 64
-        order[i - 1], order[j] = order[j], order[i - 1]
-    return np.array(order)
-
-
 def read_idx(path, header):
     with gzip.open(path, "rb") as file:
         return np.frombuffer(file.read(), dtype=np.uint8, offset=header)
@@ -64,7 +37,7 @@ def load(folder, batch, rank, ranks, seed):
     labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte.gz"), 8)
     images = read_idx(os.path.join(folder, "train-images-idx3-ubyte.gz"), 16)
     images = images.reshape(len(labels), -1)
-    order = visit_order(len(labels), seed)
+    order = np.random.default_rng(seed).permutation(len(labels))
     full = len(labels) // batch
     mine = order[:full * batch].reshape(full, batch)[:, batch * rank // ranks:
                                                      batch * (rank + 1) // ranks]
