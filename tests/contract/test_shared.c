@@ -272,8 +272,7 @@ static void refusals(void) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    CHECK(argc >= 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
+    ranks = check_ranks(argc, argv);
     yield = true;
     gw_wait_yields(true);
     twins_and_growth();

@@ -298,8 +298,7 @@ static void missing_table(const char *path) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    CHECK(argc >= 2 && atoi(argv[1]) == ranks, "started on %d ranks", ranks);
+    ranks = check_ranks(argc, argv);
     gw_wait_yields(true);
     round_trip("none", true);
     round_trip("qsgd", true);

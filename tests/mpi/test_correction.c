@@ -1,71 +1,33 @@
 /* Momentum before compression, with and without masking; and the state of an exchange: saved in the
  * middle of a run and loaded into a new session, it gives the same run. */
 #include "base/mem.h"
-#include "base/rng.h"
 #include "mpi/wait.h"
 #include "run/session.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "small_run.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LAYERS = 3, N = 3000, STEPS = 12 };
+enum { STEPS = 12 };
 
-static int me, ranks;
 static const float momentum = 0.5f;
-
-typedef struct run {
-    gw_session *session;
-    gw_span layers[LAYERS];
-    gw_tensor tensors[LAYERS];
-    float velocity[N]; /* for strategies that average the optimizer's */
-} run;
-
-static float gradient(int rank, int step, size_t i) {
-    return (float)gw_rng_unit(gw_rng_key((uint64_t)rank, (uint64_t)step), i) - 0.5f;
-}
 
 static void open_run(run *r, const char *comm, const char *codec, const char *feedback,
                      const float *params) {
-    for (int l = 0; l < LAYERS; l++) {
-        r->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
-        r->tensors[l] = (gw_tensor){r->layers[l], l, 1, (int)r->layers[l].n};
-    }
-    CHECK_OK(new_session(&r->session, comm, codec, feedback, false));
-    gw_session_setup setup = {.n = N,
-                              .layers = r->layers,
-                              .n_layers = LAYERS,
-                              .tensors = r->tensors,
-                              .n_tensors = LAYERS,
-                              .params = params,
-                              .momentum = r->velocity,
-                              .correction = momentum,
-                              .seed = 5,
-                              .yield = true};
-    CHECK_OK(gw_session_open(r->session, MPI_COMM_WORLD, &setup));
-}
-
-static void close_run(run *r) {
-    gw_session_close(r->session);
-    gw_session_free(r->session);
+    open_session(
+        r, comm, codec, feedback,
+        (gw_session_setup){.params = params, .momentum = r->velocity, .correction = momentum});
 }
 
 static void step(run *r, int number) {
-    float *grad = r->session->env.grad, *param = r->session->env.param;
+    float *param = r->session->env.param;
     gw_span all = {0, N};
     gw_update u;
     gw_session_begin(r->session, 1.0 / ranks);
-    for (int l = LAYERS - 1; l >= 0; l--) {
-        gw_span s = r->layers[l];
-        for (size_t i = s.off; i < gw_span_end(s); i++)
-            grad[i] = gradient(me, number, i);
-        CHECK_OK(gw_session_ready(r->session, s));
-        CHECK_OK(gw_session_progress(r->session));
-    }
+    backward(r, number);
     CHECK_OK(gw_session_finish(r->session, all, &u));
     for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
         param[i] -= u.scale * u.grad[i];

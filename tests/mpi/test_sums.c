@@ -1,55 +1,21 @@
 /* A backward pass that adds its gradient to the residual gives the same updates and residuals, bit
  * by bit, as one that writes it to the arena, from which it is added later. A tap sees the gradient
  * alone. */
-#include "base/rng.h"
 #include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "run/session.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "small_run.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LAYERS = 3, N = 3000, STEPS = 6 };
-
-static int me, ranks;
-
-typedef struct run {
-    gw_session *session;
-    gw_span layers[LAYERS];
-    gw_tensor tensors[LAYERS];
-    int step, seen; /* layers that the tap has seen in this step */
-} run;
-
-static float gradient(int rank, int step, size_t i) {
-    return (float)gw_rng_unit(gw_rng_key((uint64_t)rank, (uint64_t)step), i) - 0.5f;
-}
+enum { STEPS = 6 };
 
 static bool open_run(run *r, const char *comm, const char *codec, const char *feedback, bool adds) {
-    for (int l = 0; l < LAYERS; l++) {
-        r->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
-        r->tensors[l] = (gw_tensor){r->layers[l], l, 1, (int)r->layers[l].n};
-    }
-    CHECK_OK(new_session(&r->session, comm, codec, feedback, false));
-    gw_session_setup setup = {.n = N,
-                              .layers = r->layers,
-                              .n_layers = LAYERS,
-                              .tensors = r->tensors,
-                              .n_tensors = LAYERS,
-                              .adds = adds,
-                              .lists = true,
-                              .seed = 5,
-                              .yield = true};
-    CHECK_OK(gw_session_open(r->session, MPI_COMM_WORLD, &setup));
+    open_session(r, comm, codec, feedback, (gw_session_setup){.adds = adds, .lists = true});
     gw_session_begin(r->session, 1.0 / ranks);
     return gw_session_sums(r->session);
-}
-
-static void close_run(run *r) {
-    gw_session_close(r->session);
-    gw_session_free(r->session);
 }
 
 static void see(void *ctx, const float *grad, gw_span s) {
@@ -75,17 +41,7 @@ static void step(run *r, int number) {
     r->seen = 0;
     r->session->tap = number % 2 ? tap : (gw_session_tap){0};
     gw_session_begin(r->session, 1.0 / ranks);
-    float *sums = gw_session_sums(r->session), *grad = r->session->env.grad;
-    for (int l = LAYERS - 1; l >= 0; l--) {
-        gw_span s = r->layers[l];
-        for (size_t i = s.off; i < gw_span_end(s); i++)
-            if (sums)
-                sums[i] += gradient(me, number, i);
-            else
-                grad[i] = gradient(me, number, i);
-        CHECK_OK(gw_session_ready(r->session, s));
-        CHECK_OK(gw_session_progress(r->session));
-    }
+    backward(r, number);
     CHECK_OK(gw_session_finish(r->session, all, &u));
     for (size_t i = u.own.off; i < gw_span_end(u.own) && !u.lists; i++)
         param[i] -= u.scale * u.grad[i];
