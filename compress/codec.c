@@ -64,6 +64,7 @@ static gw_err codec_open_one(gw_codec *out, const gw_spec *spec) {
         return e;
     }
     c.caps = c.ops->traits ? c.ops->traits(c.self) : c.ops->caps;
+    c.fixed = c.caps & GW_CODEC_FIXED;
     gw_text_print(c.name, sizeof c.name, "%s", entry->name);
     *out = c;
     return GW_OK;
@@ -174,7 +175,7 @@ size_t gw_codec_prefix(const gw_codec *c, size_t n) {
 
 static gw_err codec_check_length(const gw_codec *c, size_t n, size_t len) {
     size_t bound = c->ops->bound(c->self, n);
-    if (len > bound || (!c->stage && c->caps & GW_CODEC_FIXED && len != bound))
+    if (len > bound || (c->fixed && len != bound))
         return gw_fail(GW_ERR_INTERNAL, "codec %s: encoded %zu floats into %zu bytes, bound is %zu",
                        c->spec, n, len, bound);
     return GW_OK;
@@ -262,6 +263,9 @@ typedef struct target {
 } target;
 
 static gw_err codec_decode_one(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
+    if (c->fixed && len != c->ops->bound(c->self, n))
+        return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes for %zu floats, expected %zu",
+                       c->ops->head.name, len, n, c->ops->bound(c->self, n));
     return to.list ? c->ops->list(c->self, in, len, n, to.list)
                    : c->ops->decode(c->self, in, len, to.y, n, to.into);
 }

@@ -83,7 +83,7 @@ typedef struct gw_codec_ops {
     gw_err (*encode_feedback)(const void *self, gw_turn turn, const float *x, float *e, size_t n,
                               void *out, size_t cap, size_t *len);
     /** Decode `in` to y[0..n). `in` is untrusted: GW_ERR_CORRUPT, never a write outside y[0..n),
-     *  never a read outside in[0..len). */
+     *  never a read outside in[0..len). Of a GW_CODEC_FIXED codec, len is bound(n). */
     gw_err (*decode)(const void *self, const void *in, size_t len, float *y, size_t n,
                      gw_into into);
 
@@ -124,6 +124,7 @@ typedef struct gw_codec {
     gw_args *args;
     unsigned caps;     /* of the chain */
     bool partial;      /* only for some tensors of a model */
+    bool fixed;        /* GW_CODEC_FIXED, whatever stage is behind it */
     int ranks;         /* whose encodings are summed; 0: not known */
     const gw_spec *of; /* what it was opened by, which outlives it */
     const char *spec;  /* that as text */

@@ -27,13 +27,10 @@ gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool f
     *l = (gw_lowrank){.rows = rows, .cols = cols, .rank = rank, .p = p, .q = q};
     if (rank < 1 || rank > GW_LOWRANK_MOST || rows == 0 || cols == 0)
         return gw_fail(GW_ERR_INTERNAL, "lowrank: rank %d of %zu x %zu", rank, rows, cols);
+    static const gw_lowrank_kernels *const levels[] = GW_SIMD_TABLE(gw_lowrank);
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
-    l->kernels = &gw_lowrank_portable;
-#ifdef GW_X86
-    if (level != GW_SIMD_PORTABLE)
-        l->kernels = level == GW_SIMD_AVX512 ? &gw_lowrank_avx512 : &gw_lowrank_avx2;
-#endif
+    l->kernels = levels[level];
     l->chunk = lowrank_chunk_rows(rows, cols);
     size_t wide = (size_t)rank * cols;
     gw_err e = gw_alloc(&l->parts, (lowrank_divide(rows, l->chunk) - 1) * wide, sizeof *l->parts);

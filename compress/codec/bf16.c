@@ -14,13 +14,8 @@ static gw_err bf16_open(void **self, const gw_args *args) {
     return gw_half_open(self, gw_bf16_kernels);
 }
 
-static gw_err bf16_decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                          gw_into into) {
-    return gw_half_decode(self, "bf16", in, len, y, n, into == GW_INTO_ADD);
-}
-
 static gw_err bf16_add(void *inout, const void *in, size_t len) {
-    return gw_half_add(gw_bf16_kernels, "bf16", inout, in, len);
+    return gw_half_add(gw_bf16_kernels, inout, in, len);
 }
 
 const gw_codec_ops gw_codec_bf16 = {
@@ -29,7 +24,7 @@ const gw_codec_ops gw_codec_bf16 = {
     .open = bf16_open,
     .bound = gw_half_bound,
     .encode = gw_half_encode,
-    .decode = bf16_decode,
+    .decode = gw_half_decode,
     .add = bf16_add,
     .unit_bytes = 2,
 };

@@ -15,13 +15,8 @@ static gw_err fp16_open(void **self, const gw_args *args) {
     return gw_half_open(self, gw_fp16_kernels);
 }
 
-static gw_err fp16_decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                          gw_into into) {
-    return gw_half_decode(self, "fp16", in, len, y, n, into == GW_INTO_ADD);
-}
-
 static gw_err fp16_add(void *inout, const void *in, size_t len) {
-    return gw_half_add(gw_fp16_kernels, "fp16", inout, in, len);
+    return gw_half_add(gw_fp16_kernels, inout, in, len);
 }
 
 const gw_codec_ops gw_codec_fp16 = {
@@ -30,7 +25,7 @@ const gw_codec_ops gw_codec_fp16 = {
     .open = fp16_open,
     .bound = gw_half_bound,
     .encode = gw_half_encode,
-    .decode = fp16_decode,
+    .decode = gw_half_decode,
     .add = fp16_add,
     .unit_bytes = 2,
 };

@@ -20,16 +20,16 @@
  *   K bytes, the windows: 0 to 127. Any other (encoders write 255) marks a NaN or an infinity:
  *           that bucket alone decodes to NaN
  * 8 + 8 / B bits an element: 8.02 with B = 512. */
+#include "compress/bucket.h"
 #include "compress/codec.h"
 
-#include "base/mem.h"
 #include "compress/kernel/natural.h"
 
 #include <stdlib.h>
 
 typedef struct natural {
+    size_t bucket; /* first */
     const gw_natural_kernels *k;
-    size_t bucket;
 } natural;
 
 static const gw_opt natural_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
@@ -37,27 +37,16 @@ static const gw_opt natural_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65
                                       {0}};
 
 static gw_err natural_open(void **self, const gw_args *args) {
-    long long bucket = gw_args_int(args, "bucket");
-    if (bucket % GW_BLOCK)
-        return gw_fail(GW_ERR_USAGE, "natural: bucket=%lld: must be a multiple of %d", bucket,
-                       GW_BLOCK);
+    static const gw_natural_kernels *const levels[] = GW_SIMD_TABLE(gw_natural);
     gw_simd level;
-    GW_TRY(gw_simd_pick(&level));
-    natural *c = NULL;
-    GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    c->bucket = (size_t)bucket;
-    c->k = &gw_natural_portable;
-#ifdef GW_X86
-    if (level != GW_SIMD_PORTABLE)
-        c->k = level == GW_SIMD_AVX512 ? &gw_natural_avx512 : &gw_natural_avx2;
-#endif
-    *self = c;
+    GW_TRY(gw_bucket_open(self, args, "natural", GW_BLOCK, sizeof(natural), &level));
+    ((natural *)*self)->k = levels[level];
     return GW_OK;
 }
 
 static size_t natural_bound(const void *self, size_t n) {
     const natural *c = self;
-    return n + n / c->bucket + (n % c->bucket != 0);
+    return n + gw_bucket_count(n, c->bucket);
 }
 
 static gw_err natural_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
@@ -72,10 +61,8 @@ static gw_err natural_encode(const void *self, gw_turn turn, const float *x, siz
 
 static gw_err natural_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                              gw_into into) {
+    (void)len;
     const natural *c = self;
-    if (len != natural_bound(c, n))
-        return gw_fail(GW_ERR_CORRUPT, "natural: %zu bytes for %zu floats, expected %zu", len, n,
-                       natural_bound(c, n));
     gw_natural_decoding d = {y, c->bucket, (const unsigned char *)in + n, in};
     gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? c->k->decode_add : c->k->decode, &d);
     return GW_OK;

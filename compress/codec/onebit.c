@@ -19,9 +19,9 @@
  * A mean below 2^-100 is sent as zero: its floats are close to the denormals that a thread may
  * flush, and the bytes must not depend on that. Error feedback keeps what is dropped. Means are
  * sums of binary32 in a fixed order (kernel/onebit_loop.h), the same at each SIMD level. */
+#include "compress/bucket.h"
 #include "compress/codec.h"
 
-#include "base/mem.h"
 #include "compress/kernel/onebit.h"
 
 #include <stdlib.h>
@@ -29,8 +29,8 @@
 enum { SCALE_BYTES = 4 };
 
 typedef struct onebit {
+    size_t bucket; /* first */
     const gw_onebit_kernels *k;
-    size_t bucket;
 } onebit;
 
 static const gw_opt onebit_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
@@ -38,21 +38,10 @@ static const gw_opt onebit_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 655
                                      {0}};
 
 static gw_err onebit_open(void **self, const gw_args *args) {
-    long long bucket = gw_args_int(args, "bucket");
-    if (bucket % GW_BLOCK)
-        return gw_fail(GW_ERR_USAGE, "onebit: bucket=%lld: must be a multiple of %d", bucket,
-                       GW_BLOCK);
+    static const gw_onebit_kernels *const levels[] = GW_SIMD_TABLE(gw_onebit);
     gw_simd level;
-    GW_TRY(gw_simd_pick(&level));
-    onebit *o = NULL;
-    GW_TRY(gw_alloc(&o, 1, sizeof *o));
-    o->bucket = (size_t)bucket;
-    o->k = &gw_onebit_portable;
-#ifdef GW_X86
-    if (level != GW_SIMD_PORTABLE)
-        o->k = level == GW_SIMD_AVX512 ? &gw_onebit_avx512 : &gw_onebit_avx2;
-#endif
-    *self = o;
+    GW_TRY(gw_bucket_open(self, args, "onebit", GW_BLOCK, sizeof(onebit), &level));
+    ((onebit *)*self)->k = levels[level];
     return GW_OK;
 }
 
@@ -62,7 +51,7 @@ static size_t onebit_signs_bytes(size_t n) {
 
 static size_t onebit_bound(const void *self, size_t n) {
     const onebit *o = self;
-    return onebit_signs_bytes(n) + (n / o->bucket + (n % o->bucket != 0)) * SCALE_BYTES;
+    return onebit_signs_bytes(n) + gw_bucket_count(n, o->bucket) * SCALE_BYTES;
 }
 
 static gw_onebit_encoding onebit_encoding_of(const onebit *o, const float *x, float *e, size_t n,
@@ -93,10 +82,8 @@ static gw_err onebit_encode_feedback(const void *self, gw_turn turn, const float
 
 static gw_err onebit_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                             gw_into into) {
+    (void)len;
     const onebit *o = self;
-    if (len != onebit_bound(o, n))
-        return gw_fail(GW_ERR_CORRUPT, "onebit: %zu bytes for %zu floats, expected %zu", len, n,
-                       onebit_bound(o, n));
     gw_onebit_decoding d = {
         y, o->bucket,
         (const gw_u32u *)(const void *)((const unsigned char *)in + onebit_signs_bytes(n)), in};

@@ -25,9 +25,9 @@
  * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
  * bucket whose m is below 2^-100 is sent as zeros, since 1 / m would overflow; error feedback keeps
  * what is dropped. */
+#include "compress/bucket.h"
 #include "compress/codec.h"
 
-#include "base/mem.h"
 #include "compress/kernel/qsgd.h"
 
 #include <math.h>
@@ -36,9 +36,9 @@
 
 enum { SCALE_BYTES = 4 };
 typedef struct qsgd {
+    size_t bucket; /* first */
     gw_qsgd_kernels k;
     unsigned bits;
-    size_t bucket;
     float levels;
     bool nearest;
 } qsgd;
@@ -53,20 +53,14 @@ static const gw_opt qsgd_opts[] = {{"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, 
                                    {0}};
 
 static gw_err qsgd_open(void **self, const gw_args *args) {
-    long long bucket = gw_args_int(args, "bucket");
-    if (bucket % GW_BLOCK)
-        return gw_fail(GW_ERR_USAGE, "qsgd: bucket=%lld: must be a multiple of %d", bucket,
-                       GW_BLOCK);
-    const gw_qsgd_level *level;
-    GW_TRY(gw_qsgd_pick(&level));
-    qsgd *q = NULL;
-    GW_TRY(gw_alloc(&q, 1, sizeof *q));
+    static const gw_qsgd_level *const levels[] = GW_SIMD_TABLE(gw_qsgd);
+    gw_simd level;
+    GW_TRY(gw_bucket_open(self, args, "qsgd", GW_BLOCK, sizeof(qsgd), &level));
+    qsgd *q = *self;
     q->bits = (unsigned)gw_args_int(args, "bits");
-    q->bucket = (size_t)bucket;
     q->levels = (float)((1 << (q->bits - 1)) - 1);
     q->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
-    q->k = level->width[q->bits - GW_QSGD_NARROWEST];
-    *self = q;
+    q->k = levels[level]->width[q->bits - GW_QSGD_NARROWEST];
     return GW_OK;
 }
 
@@ -76,7 +70,7 @@ static unsigned qsgd_traits(const void *self) {
 }
 
 static size_t qsgd_scales_bytes(const qsgd *q, size_t n) {
-    return (n / q->bucket + (n % q->bucket != 0)) * SCALE_BYTES;
+    return gw_bucket_count(n, q->bucket) * SCALE_BYTES;
 }
 
 static size_t qsgd_codes_bytes(const qsgd *q, size_t n) {
@@ -152,10 +146,8 @@ static gw_err qsgd_encode(const void *self, gw_turn turn, const float *x, size_t
 
 static gw_err qsgd_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                           gw_into into) {
+    (void)len;
     const qsgd *q = self;
-    if (len != qsgd_bound(q, n))
-        return gw_fail(GW_ERR_CORRUPT, "qsgd: %zu bytes for %zu floats, expected %zu", len, n,
-                       qsgd_bound(q, n));
     const gw_u32u *scales = (const void *)((const unsigned char *)in + qsgd_codes_bytes(q, n));
     gw_qsgd_decoding d = {y, q->bucket, q->levels, scales, in, false};
     gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);

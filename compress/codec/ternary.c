@@ -22,10 +22,10 @@
  * A NaN or an infinity makes the scale of its bucket NaN, with all codes 1; that bucket alone
  * decodes to NaN, as with any scale that is not a number or is negative. A bucket whose m is below
  * 2^-100 is sent as zeros, since 1 / m would overflow. */
+#include "compress/bucket.h"
 #include "compress/codec.h"
 
 #include "base/clones.h"
-#include "base/mem.h"
 #include "compress/kernel/ternary.h"
 
 #include <stdlib.h>
@@ -33,8 +33,8 @@
 enum { SCALE_BYTES = 4 };
 
 typedef struct ternary {
+    size_t bucket; /* first */
     const gw_ternary_kernels *k;
-    size_t bucket;
 } ternary;
 
 static const gw_opt ternary_opts[] = {{"bucket", GW_OPT_INT, "640", GW_TERNARY_GRAIN,
@@ -43,21 +43,10 @@ static const gw_opt ternary_opts[] = {{"bucket", GW_OPT_INT, "640", GW_TERNARY_G
                                       {0}};
 
 static gw_err ternary_open(void **self, const gw_args *args) {
-    long long bucket = gw_args_int(args, "bucket");
-    if (bucket % GW_TERNARY_GRAIN)
-        return gw_fail(GW_ERR_USAGE, "ternary: bucket=%lld: must be a multiple of %d", bucket,
-                       GW_TERNARY_GRAIN);
+    static const gw_ternary_kernels *const levels[] = GW_SIMD_TABLE(gw_ternary);
     gw_simd level;
-    GW_TRY(gw_simd_pick(&level));
-    ternary *c = NULL;
-    GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    c->bucket = (size_t)bucket;
-    c->k = &gw_ternary_portable;
-#ifdef GW_X86
-    if (level != GW_SIMD_PORTABLE)
-        c->k = level == GW_SIMD_AVX512 ? &gw_ternary_avx512 : &gw_ternary_avx2;
-#endif
-    *self = c;
+    GW_TRY(gw_bucket_open(self, args, "ternary", GW_TERNARY_GRAIN, sizeof(ternary), &level));
+    ((ternary *)*self)->k = levels[level];
     return GW_OK;
 }
 
@@ -67,7 +56,7 @@ static size_t ternary_trits_bytes(size_t n) {
 
 static size_t ternary_bound(const void *self, size_t n) {
     const ternary *c = self;
-    return ternary_trits_bytes(n) + (n / c->bucket + (n % c->bucket != 0)) * SCALE_BYTES;
+    return ternary_trits_bytes(n) + gw_bucket_count(n, c->bucket) * SCALE_BYTES;
 }
 
 static gw_err ternary_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
@@ -91,10 +80,8 @@ GW_CLONES static unsigned char ternary_largest_byte(const unsigned char *bytes, 
 
 static gw_err ternary_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                              gw_into into) {
+    (void)len;
     const ternary *c = self;
-    if (len != ternary_bound(c, n))
-        return gw_fail(GW_ERR_CORRUPT, "ternary: %zu bytes for %zu floats, expected %zu", len, n,
-                       ternary_bound(c, n));
     unsigned top = ternary_largest_byte(in, ternary_trits_bytes(n));
     if (top > GW_TERNARY_TOP)
         return gw_fail(GW_ERR_CORRUPT, "ternary: a byte %u: five trits make at most %d", top,

@@ -119,15 +119,12 @@ static gw_err zlib_read_options(codec *c, const gw_args *args) {
 }
 
 static gw_err zlib_open(void **self, const gw_args *args) {
+    static const gw_shuffle_kernels *const levels[] = GW_SIMD_TABLE(gw_shuffle);
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
     codec *c = NULL;
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    c->k = &gw_shuffle_portable;
-#ifdef GW_X86
-    if (level != GW_SIMD_PORTABLE)
-        c->k = level == GW_SIMD_AVX512 ? &gw_shuffle_avx512 : &gw_shuffle_avx2;
-#endif
+    c->k = levels[level];
     gw_err e = zlib_read_options(c, args);
     if (e == GW_OK)
         e = zlib_measure_streams(c);

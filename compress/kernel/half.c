@@ -2,16 +2,8 @@
 
 #include <string.h>
 
-#ifdef GW_X86
-#define LEVELS(format)                                                                             \
-    { &gw_##format##_portable, &gw_##format##_avx2, &gw_##format##_avx512 }
-#else
-#define LEVELS(format)                                                                             \
-    { &gw_##format##_portable, NULL, NULL }
-#endif
-
-const gw_half_table gw_fp16_kernels = LEVELS(fp16);
-const gw_half_table gw_bf16_kernels = LEVELS(bf16);
+const gw_half_table gw_fp16_kernels = GW_SIMD_TABLE(gw_fp16);
+const gw_half_table gw_bf16_kernels = GW_SIMD_TABLE(gw_bf16);
 
 enum { WIRE = 2 }; /* bytes an element */
 
@@ -81,13 +73,11 @@ static void half_decode_add_part(void *ctx, size_t lo, size_t hi) {
     half_decode_with(j, j->k->decode_add, lo, hi);
 }
 
-gw_err gw_half_decode(const void *self, const char *name, const void *in, size_t len, float *y,
-                      size_t n, int add) {
-    if (len != n * WIRE)
-        return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes for %zu floats, expected %zu", name, len, n,
-                       n * WIRE);
+gw_err gw_half_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                      gw_into into) {
+    (void)len;
     half_job j = {.k = self, .in = in, .y = y};
-    gw_simd_split(n, GW_BLOCK, add ? half_decode_add_part : half_decode_part, &j);
+    gw_simd_split(n, GW_BLOCK, into == GW_INTO_ADD ? half_decode_add_part : half_decode_part, &j);
     return GW_OK;
 }
 
@@ -104,11 +94,7 @@ static void half_add_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-gw_err gw_half_add(const gw_half_table table, const char *name, void *inout, const void *in,
-                   size_t len) {
-    if (len % WIRE)
-        return gw_fail(GW_ERR_CORRUPT, "%s: %zu bytes to add, not a multiple of %d", name, len,
-                       WIRE);
+gw_err gw_half_add(const gw_half_table table, void *inout, const void *in, size_t len) {
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
     half_job j = {.k = table[level], .in = in, .out = inout};

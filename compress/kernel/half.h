@@ -14,23 +14,20 @@ typedef struct gw_half_kernels {
     void (*add)(void *inout, const void *in, size_t n);
 } gw_half_kernels;
 
-extern const gw_half_kernels gw_fp16_portable, gw_bf16_portable;
-#ifdef GW_X86
-extern const gw_half_kernels gw_fp16_avx2, gw_fp16_avx512, gw_bf16_avx2, gw_bf16_avx512;
-#endif
+extern const gw_half_kernels gw_fp16_portable, gw_fp16_avx2, gw_fp16_avx512;
+extern const gw_half_kernels gw_bf16_portable, gw_bf16_avx2, gw_bf16_avx512;
 
 /** The kernels of a format: one entry a gw_simd level. */
 typedef const gw_half_kernels *gw_half_table[GW_SIMD_LEVELS];
 extern const gw_half_table gw_fp16_kernels, gw_bf16_kernels;
 
-/** The hooks of gw_codec_ops over such a table, for any n. `name` is the codec's, for messages. */
+/** The hooks of gw_codec_ops over such a table, for any n. */
 gw_err gw_half_open(void **self, const gw_half_table table);
 size_t gw_half_bound(const void *self, size_t n);
 gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                       size_t cap, size_t *len);
-gw_err gw_half_decode(const void *self, const char *name, const void *in, size_t len, float *y,
-                      size_t n, int add);
-gw_err gw_half_add(const gw_half_table table, const char *name, void *inout, const void *in,
-                   size_t len);
+gw_err gw_half_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                      gw_into into);
+gw_err gw_half_add(const gw_half_table table, void *inout, const void *in, size_t len);
 
 #endif

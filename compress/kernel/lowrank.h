@@ -33,9 +33,6 @@ typedef struct gw_lowrank_kernels {
     void (*expand)(const gw_skinny *k, size_t lo, size_t hi);
 } gw_lowrank_kernels;
 
-extern const gw_lowrank_kernels gw_lowrank_portable;
-#ifdef GW_X86
-extern const gw_lowrank_kernels gw_lowrank_avx2, gw_lowrank_avx512;
-#endif
+extern const gw_lowrank_kernels gw_lowrank_portable, gw_lowrank_avx2, gw_lowrank_avx512;
 
 #endif

@@ -50,9 +50,6 @@ typedef struct gw_natural_kernels {
     void (*decode_add)(void *ctx, size_t lo, size_t hi);
 } gw_natural_kernels;
 
-extern const gw_natural_kernels gw_natural_portable;
-#ifdef GW_X86
-extern const gw_natural_kernels gw_natural_avx2, gw_natural_avx512;
-#endif
+extern const gw_natural_kernels gw_natural_portable, gw_natural_avx2, gw_natural_avx512;
 
 #endif

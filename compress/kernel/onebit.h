@@ -37,9 +37,6 @@ typedef struct gw_onebit_kernels {
     void (*decode_add)(void *ctx, size_t lo, size_t hi);
 } gw_onebit_kernels;
 
-extern const gw_onebit_kernels gw_onebit_portable;
-#ifdef GW_X86
-extern const gw_onebit_kernels gw_onebit_avx2, gw_onebit_avx512;
-#endif
+extern const gw_onebit_kernels gw_onebit_portable, gw_onebit_avx2, gw_onebit_avx512;
 
 #endif

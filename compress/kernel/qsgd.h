@@ -73,7 +73,6 @@ typedef struct gw_qsgd_level {
     gw_qsgd_part *measure, *encode_agreed;
 } gw_qsgd_level;
 
-/** The kernels of the instruction set that gw_simd_pick names; its errors. */
-gw_err gw_qsgd_pick(const gw_qsgd_level **level);
+extern const gw_qsgd_level gw_qsgd_portable, gw_qsgd_avx2, gw_qsgd_avx512;
 
 #endif

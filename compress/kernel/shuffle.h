@@ -16,9 +16,6 @@ typedef struct gw_shuffle_kernels {
     void (*join_add)(const unsigned char *planes, size_t stride, size_t n, float *y); /* y += */
 } gw_shuffle_kernels;
 
-extern const gw_shuffle_kernels gw_shuffle_portable;
-#ifdef GW_X86
-extern const gw_shuffle_kernels gw_shuffle_avx2, gw_shuffle_avx512;
-#endif
+extern const gw_shuffle_kernels gw_shuffle_portable, gw_shuffle_avx2, gw_shuffle_avx512;
 
 #endif

@@ -18,6 +18,12 @@ enum { GW_BLOCK = 64 };
 #define GW_X86           1
 #define GW_TARGET_AVX2   __attribute__((target("avx2,f16c")))
 #define GW_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,bmi2")))
+/** Kernels by level: GW_SIMD_TABLE(gw_half) names gw_half_portable and the others. */
+#define GW_SIMD_TABLE(kernels)                                                                     \
+    { &kernels##_portable, &kernels##_avx2, &kernels##_avx512 }
+#else
+#define GW_SIMD_TABLE(kernels)                                                                     \
+    { &kernels##_portable }
 #endif
 
 typedef enum gw_simd { GW_SIMD_PORTABLE, GW_SIMD_AVX2, GW_SIMD_AVX512, GW_SIMD_LEVELS } gw_simd;

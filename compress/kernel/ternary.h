@@ -73,9 +73,6 @@ typedef struct gw_ternary_kernels {
     void (*decode_add)(void *ctx, size_t lo, size_t hi);
 } gw_ternary_kernels;
 
-extern const gw_ternary_kernels gw_ternary_portable;
-#ifdef GW_X86
-extern const gw_ternary_kernels gw_ternary_avx2, gw_ternary_avx512;
-#endif
+extern const gw_ternary_kernels gw_ternary_portable, gw_ternary_avx2, gw_ternary_avx512;
 
 #endif

@@ -52,7 +52,7 @@ static const gw_codec_ops opaque = {COUNTING};
 static const gw_codec_ops summable = {COUNTING, .add = tally_add, .unit_bytes = sizeof(float)};
 
 void gw_tally_open(gw_codec *out, bool summed) {
-    *out = (gw_codec){.ops = summed ? &summable : &opaque, .spec = "tally"};
+    *out = (gw_codec){.ops = summed ? &summable : &opaque, .spec = "tally", .fixed = true};
     out->caps = out->ops->caps;
 }
 
