@@ -60,7 +60,7 @@ static size_t distance(const char *a, const char *b) {
     return row[lb];
 }
 
-const char *gw_nearest(const char *word, const char *const *names, size_t n) {
+static const char *nearest(const char *word, const char *const *names, size_t n) {
     const char *best = NULL;
     size_t least = strlen(word) / 2 + 1; /* further away is no help */
     for (size_t i = 0; i < n; i++) {
@@ -73,20 +73,23 @@ const char *gw_nearest(const char *word, const char *const *names, size_t n) {
     return best;
 }
 
+gw_err gw_unknown(const char *owner, const char *kind, const char *word, const char *const *names,
+                  size_t n, const char *otherwise) {
+    const char *near = nearest(word, names, n), *colon = owner ? ": " : "";
+    owner = owner ? owner : "";
+    return near ? gw_fail(GW_ERR_USAGE, "%s%sunknown %s '%s': did you mean '%s'?", owner, colon,
+                          kind, word, near)
+                : gw_fail(GW_ERR_USAGE, "%s%sunknown %s '%s': %s", owner, colon, kind, word,
+                          otherwise);
+}
+
 static gw_err args_unknown(const gw_args *args, const char *owner, const char *name) {
     const char *names[128];
     size_t n = 0;
     for (; n < args->n && n < 128; n++)
         names[n] = args->opts[n].name;
-    if (n == 0)
-        return gw_fail(GW_ERR_USAGE, "%s: unknown option '%s': it has no options", owner, name);
-    const char *near = gw_nearest(name, names, n);
-    if (near)
-        return gw_fail(GW_ERR_USAGE, "%s: unknown option '%s': did you mean '%s'?", owner, name,
-                       near);
-    return gw_fail(GW_ERR_USAGE,
-                   "%s: unknown option '%s': see 'gradwire --help' and 'gradwire list'", owner,
-                   name);
+    return gw_unknown(owner, "option", name, names, n,
+                      n ? "see 'gradwire --help' and 'gradwire list'" : "it has no options");
 }
 
 static value *args_find(const gw_args *args, const char *name) {

@@ -58,10 +58,7 @@ static gw_err registry_builtin(const gw_registry *reg, const char *name, const g
         return gw_fail(GW_ERR_USAGE,
                        "unknown %s '%s': a plugin's path has a slash in it: write './%s'",
                        reg->kind, name, name);
-    const char *near = gw_nearest(name, names, n);
-    if (near)
-        return gw_fail(GW_ERR_USAGE, "unknown %s '%s': did you mean '%s'?", reg->kind, name, near);
-    return gw_fail(GW_ERR_USAGE, "unknown %s '%s': see 'gradwire list'", reg->kind, name);
+    return gw_unknown(NULL, reg->kind, name, names, n, "see 'gradwire list'");
 }
 
 gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry) {

@@ -52,7 +52,7 @@ static const gw_command *main_find(const char *name) {
 /* What is no command may be a tool. */
 static gw_err run_tool(char **argv) {
     const char *names[GW_TOOLS_MOST + 32];
-    char all[512] = "";
+    char all[512] = "must be ";
     size_t commands = 0, count;
     GW_TRY(gw_tools_find(tools, &count));
     for (; gw_commands[commands]; commands++)
@@ -62,11 +62,9 @@ static gw_err run_tool(char **argv) {
             exit(gw_cli_fail(gw_tool_run(argv[0], argv))); /* not by MPI: other ranks may be gone */
         names[commands + i] = tools[i].name;
     }
-    for (size_t i = 0, at = 0; i < commands + count; i++)
+    for (size_t i = 0, at = strlen(all); i < commands + count; i++)
         at += gw_text_print(all + at, sizeof all - at, i ? ", %s" : "%s", names[i]);
-    const char *near = gw_nearest(argv[0], names, commands + count);
-    return gw_fail(GW_ERR_USAGE, "unknown command '%s'%s%s%s: must be %s", argv[0],
-                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", all);
+    return gw_unknown(NULL, "command", argv[0], names, commands + count, all);
 }
 
 int main(int argc, char **argv) {

@@ -43,7 +43,8 @@ class BadInput(unittest.TestCase):
 
     def test_options(self):
         train = ("train", "--data", SMALL)
-        self.refused("trian", says=["trian", "did you mean 'train'", "eval", "trace-check"])
+        self.refused("trian", says=["trian", "did you mean 'train'?"])
+        self.refused("xyz", says=["xyz", "must be", "eval", "trace-check"])
         self.refused("rport", says=["did you mean 'report'"])
         self.refused("../gradwire", says=["unknown command"])
         self.refused(says=["no command"])

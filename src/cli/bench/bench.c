@@ -30,18 +30,14 @@ static gw_err bench_find(int argc, char **argv, const gw_benchmark **out) {
             return GW_OK;
         }
     }
-    const char *near = gw_nearest(argv[1], names, BENCHMARKS);
-    if (near)
-        return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': did you mean '%s'?", argv[1],
-                       near);
-    char all[128] = "";
+    char all[128] = "there are ";
     for (int i = 0; i < BENCHMARKS; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
-    return gw_fail(GW_ERR_USAGE, "bench: unknown benchmark '%s': there are %s", argv[1], all);
+    return gw_unknown("bench", "benchmark", argv[1], names, BENCHMARKS, all);
 }
 
 static int bench_help(int argc, char **argv) {
-    const gw_benchmark *b;
+    const gw_benchmark *b = NULL;
     if (argc >= 2 && bench_find(argc, argv, &b) == GW_OK) {
         printf("gradwire bench %s: %s\n\nusage: gradwire bench %s [options]\n\n", b->name,
                b->summary, b->name);
