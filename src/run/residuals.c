@@ -15,6 +15,10 @@ bool gw_residuals_any(const gw_residuals *r) {
     return false;
 }
 
+bool gw_residuals_correct(const char *feedback) {
+    return strcmp(feedback, "momentum") == 0 || strcmp(feedback, "dgc") == 0;
+}
+
 /* Momentum can only be masked where it is known what a rank has sent of its own gradient. */
 static gw_err check_masks(const gw_residuals *r, const gw_mix *mix) {
     for (int i = 0; i < mix->n; i++) {
@@ -36,7 +40,7 @@ gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strat
     unsigned traits = strategy->ops->traits;
     const char *name = strategy->ops->head.name;
     *out = (gw_residuals){.masks = strcmp(feedback, "dgc") == 0};
-    out->corrects = out->masks || strcmp(feedback, "momentum") == 0;
+    out->corrects = gw_residuals_correct(feedback);
     for (int i = 0; i < mix->n; i++)
         out->of[i] = gw_residuals_kept(feedback, mix->codec[i].caps);
     if (traits & GW_STRATEGY_LOSSY && strcmp(feedback, "auto") != 0)

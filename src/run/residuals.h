@@ -18,6 +18,9 @@ bool gw_residuals_kept(const char *feedback, unsigned caps);
 /** True if some codec does. */
 bool gw_residuals_any(const gw_residuals *r);
 
+/** True if momentum is applied to each rank's own gradient. */
+bool gw_residuals_correct(const char *feedback);
+
 /** GW_ERR_UNSUPPORTED, GW_ERR_USAGE: it does not go with this strategy, these codecs or their
  *  algorithms. */
 gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strategy *strategy,

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "mpi/agree.h"
+#include "run/residuals.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static gw_err chooser_check_known(const gw_chooser *a) {
         return gw_fail(
             GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, %s and %s, not %s: %s",
             who, known[0].name, known[1].name, known[2].name, a->strategy->ops->head.name, instead);
-    if (strcmp(feedback, "momentum") == 0 || strcmp(feedback, "dgc") == 0)
+    if (gw_residuals_correct(feedback))
         return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model does not know error-feedback=%s: %s",
                        who, feedback, instead);
     return GW_OK;

@@ -7,14 +7,13 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *feedback_text(const gw_train_teller *t) {
-    if (!gw_residuals_any(&t->session->residuals))
-        return "";
-    return strcmp(t->config->feedback, "dgc") == 0 ? " with error feedback (DGC)"
-           : t->session->residuals.corrects        ? " with error feedback, momentum first"
-                                                   : " with error feedback";
+    const gw_residuals *r = &t->session->residuals;
+    return !gw_residuals_any(r) ? ""
+           : r->masks           ? " with error feedback (DGC)"
+           : r->corrects        ? " with error feedback, momentum first"
+                                : " with error feedback";
 }
 
 /* "2 ranks x 1 thread + 1 for progress" */
