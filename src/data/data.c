@@ -59,7 +59,7 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
     size_t len = sizeof synthetic - 1;
     if (strncmp(source, synthetic, len) == 0 && (source[len] == '\0' || source[len] == ':')) {
         snprintf(f->name, sizeof f->name, "%s", synthetic);
-        return f->outline ? gw_synthetic_outline(raw, source) : gw_synthetic_make(raw, source);
+        return gw_synthetic_make(raw, source, f->outline);
     }
     bool fashion = strcmp(source, "fashion-mnist") == 0;
     const char *dir = fashion ? gw_data_find_fashion_mnist() : source;
@@ -70,7 +70,7 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
             "/usr/share/datasets/fashion-mnist or ./data/fashion-mnist: install Debian's "
             "dataset-fashion-mnist, or give its folder, or synthetic");
     snprintf(f->name, sizeof f->name, "%s", fashion ? "fashion-mnist" : "mnist-format");
-    return f->outline ? gw_idx_outline(raw, dir) : gw_idx_read(raw, dir);
+    return gw_idx_read(raw, dir, f->outline);
 }
 
 static gw_err data_check_scale(const gw_raw *raw, int scale) {

@@ -196,7 +196,7 @@ static gw_err idx_read_all(idx_file files[FILES], const char *dir, bool outline,
     return idx_check_classes(files, classes);
 }
 
-static gw_err idx_read_folder(gw_raw *raw, const char *dir, bool outline) {
+gw_err gw_idx_read(gw_raw *raw, const char *dir, bool outline) {
     *raw = (gw_raw){0};
     idx_file *files = NULL;
     int classes = 0;
@@ -217,12 +217,4 @@ static gw_err idx_read_folder(gw_raw *raw, const char *dir, bool outline) {
     }
     free(files);
     return e;
-}
-
-gw_err gw_idx_read(gw_raw *raw, const char *dir) {
-    return idx_read_folder(raw, dir, false);
-}
-
-gw_err gw_idx_outline(gw_raw *raw, const char *dir) {
-    return idx_read_folder(raw, dir, true);
 }

@@ -17,11 +17,9 @@ bool gw_idx_present(const char *dir);
 /** Read the folder: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
  *  t10k-labels-idx1-ubyte, also with a dot before idx and with .gz at the end; if several exist,
  *  the first in this order: plain, plain with the dot, .gz, .gz with the dot. Fills train, test,
- *  rows, cols, classes (largest training label + 1) and source; free with gw_raw_free. Any thread.
+ *  rows, cols, classes (largest training label + 1) and source; free with gw_raw_free. `outline`:
+ *  headers and labels only, images stay NULL. Any thread.
  *  GW_ERR_INPUT: a folder or file that cannot be used; *raw is then empty. */
-gw_err gw_idx_read(gw_raw *raw, const char *dir);
-
-/** The same for labels and headers only; images stay NULL. */
-gw_err gw_idx_outline(gw_raw *raw, const char *dir);
+gw_err gw_idx_read(gw_raw *raw, const char *dir, bool outline);
 
 #endif

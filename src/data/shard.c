@@ -4,16 +4,11 @@ gw_span gw_shard_part(size_t n, int rank, int ranks) {
     return rank < 0 ? (gw_span){0, 0} : gw_span_part((gw_span){0, n}, rank, ranks);
 }
 
-static gw_err shard_check_batch(uint32_t n, int batch) {
+gw_err gw_shard_cut(uint32_t n, int batch, int rank, int ranks, uint32_t *first, uint32_t *count) {
     if (batch < 1 || (uint32_t)batch > n)
         return gw_fail(GW_ERR_USAGE,
                        "global batch %d: must be from 1 to the number of training samples, %u",
                        batch, n);
-    return GW_OK;
-}
-
-gw_err gw_shard_cut(uint32_t n, int batch, int rank, int ranks, uint32_t *first, uint32_t *count) {
-    GW_TRY(shard_check_batch(n, batch));
     uint32_t full = n / (uint32_t)batch;
     gw_span whole = gw_shard_part((size_t)batch, rank, ranks),
             rest = gw_shard_part(n % (uint32_t)batch, rank, ranks);

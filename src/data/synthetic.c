@@ -233,7 +233,7 @@ static gw_err synthetic_describe(gw_raw *raw, const gw_args *args, mixture *m) {
     return GW_OK;
 }
 
-static gw_err synthetic_make(gw_raw *raw, const char *text, bool outline) {
+gw_err gw_synthetic_make(gw_raw *raw, const char *text, bool outline) {
     gw_args *args = NULL;
     gw_spec *spec = NULL;
     mixture m = {0};
@@ -252,12 +252,4 @@ static gw_err synthetic_make(gw_raw *raw, const char *text, bool outline) {
     if (e != GW_OK)
         gw_raw_free(raw);
     return e;
-}
-
-gw_err gw_synthetic_make(gw_raw *raw, const char *spec) {
-    return synthetic_make(raw, spec, false);
-}
-
-gw_err gw_synthetic_outline(gw_raw *raw, const char *spec) {
-    return synthetic_make(raw, spec, true);
 }

@@ -10,16 +10,16 @@
 #include "base/args.h"
 #include "data/raw.h"
 
+#include <stdbool.h>
+
 /** The options of "synthetic[:name=value,...]". */
 extern const gw_opt gw_synthetic_opts[];
 
 /** Generate the set that `spec` ("synthetic[:name=value,...]") describes: classes of equal size in
  *  random order, 1 x features. The bytes are a pure function of spec, whatever the number of
  *  threads. raw->source is the spec with every option; free with gw_raw_free. Any
- *  thread. GW_ERR_USAGE: options that are out of range or do not fit together. */
-gw_err gw_synthetic_make(gw_raw *raw, const char *spec);
-
-/** The same without samples: images and labels stay NULL. */
-gw_err gw_synthetic_outline(gw_raw *raw, const char *spec);
+ *  thread. `outline`: without samples, images and labels stay NULL. GW_ERR_USAGE: options that are
+ *  out of range or do not fit together. */
+gw_err gw_synthetic_make(gw_raw *raw, const char *spec, bool outline);
 
 #endif

@@ -114,10 +114,10 @@ static void one(const uint8_t *data, size_t size) {
     for (int i = 0; i < FILES; i++)
         write_file(i, data[0], data + 1, size - 1);
     gw_fuzz_forget();
-    gw_err e = gw_idx_read(&raw, folder.path);
+    gw_err e = gw_idx_read(&raw, folder.path, false);
     gw_fuzz_answer(e);
     gw_fuzz_forget();
-    gw_err o = gw_idx_outline(&outline, folder.path);
+    gw_err o = gw_idx_read(&outline, folder.path, true);
     gw_fuzz_answer(o);
     if (e == GW_OK) { /* a file that can be read has headers that can be read */
         MUST(o == GW_OK && outline.train.n == raw.train.n && outline.test.n == raw.test.n);

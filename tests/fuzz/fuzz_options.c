@@ -182,7 +182,7 @@ static void read_synthetic(char *text) {
     gw_raw raw;
     char *spec = NULL;
     MUST(asprintf(&spec, "synthetic:%s", text) > 0);
-    gw_err e = gw_synthetic_outline(&raw, spec);
+    gw_err e = gw_synthetic_make(&raw, spec, true);
     free(spec);
     gw_fuzz_answer(e);
     if (e == GW_OK)

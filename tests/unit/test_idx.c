@@ -29,7 +29,7 @@ static int tear_down(void **state) {
 
 static void expect_whole(const char *folder) {
     gw_raw raw;
-    gw_err e = gw_idx_read(&raw, folder);
+    gw_err e = gw_idx_read(&raw, folder, false);
     if (e != GW_OK)
         fail_msg("%s", gw_err_text());
     assert_int_equal(raw.train.n, TRAIN_N);
@@ -52,7 +52,7 @@ static void expect_whole(const char *folder) {
 #define expect_refused(...) refused((const char *const[]){__VA_ARGS__, NULL})
 static void refused(const char *const *words) {
     gw_raw raw;
-    assert_int_equal(gw_idx_read(&raw, dir), GW_ERR_INPUT);
+    assert_int_equal(gw_idx_read(&raw, dir, false), GW_ERR_INPUT);
     assert_null(raw.train.images);
     const char *text = gw_err_text();
     assert_null(strchr(text, '\n'));
@@ -113,7 +113,7 @@ static void reads_fashion_mnist(void **state) {
     if (!folder)
         fail_msg("Fashion-MNIST not found: install Debian's dataset-fashion-mnist");
     gw_raw raw;
-    if (gw_idx_read(&raw, folder) != GW_OK)
+    if (gw_idx_read(&raw, folder, false) != GW_OK)
         fail_msg("%s", gw_err_text());
     assert_int_equal(raw.train.n, 60000);
     assert_int_equal(raw.test.n, 10000);
@@ -125,7 +125,7 @@ static void reads_fashion_mnist(void **state) {
     for (int c = 0; c < 10; c++)
         assert_int_equal(count[c], 6000);
     gw_raw outline;
-    assert_int_equal(gw_idx_outline(&outline, folder), GW_OK);
+    assert_int_equal(gw_idx_read(&outline, folder, true), GW_OK);
     assert_int_equal(outline.classes, 10);
     assert_null(outline.train.images);
     assert_memory_equal(outline.train.labels, raw.train.labels, raw.train.n);
@@ -141,9 +141,9 @@ static void refuses_folders(void **state) {
     write_folder(dir, 0);
     remove_file(dir, idx_names[2]);
     expect_refused(dir, "lacks t10k-images-idx3-ubyte (");
-    assert_int_equal(gw_idx_read(&raw, "/nonexistent/folder"), GW_ERR_INPUT);
+    assert_int_equal(gw_idx_read(&raw, "/nonexistent/folder", false), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "'/nonexistent/folder': No such file"));
-    assert_int_equal(gw_idx_read(&raw, "/etc/passwd"), GW_ERR_INPUT);
+    assert_int_equal(gw_idx_read(&raw, "/etc/passwd", false), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "'/etc/passwd' is not a folder"));
 }
 
@@ -331,7 +331,7 @@ static void survives_mutations(void **state) {
         write_folder(dir, pack_it);
         write_bytes(dir, name, spoilt, round % 5 ? len : gw_rng_u64(round, 99) % len);
         gw_raw raw;
-        gw_err e = gw_idx_read(&raw, dir);
+        gw_err e = gw_idx_read(&raw, dir, false);
         e == GW_OK ? ok++ : bad++;
         if (e != GW_OK) {
             assert_int_equal(e, GW_ERR_INPUT);
@@ -357,7 +357,7 @@ static void cuts_the_source_between_characters(void **state) {
     must(mkdir(deep, 0700) == 0, deep);
     write_folder(deep, 0);
     gw_raw raw;
-    assert_int_equal(gw_idx_read(&raw, deep), GW_OK);
+    assert_int_equal(gw_idx_read(&raw, deep, false), GW_OK);
     assert_int_equal(strlen(raw.source), sizeof raw.source - 2);
     assert_true(gw_text_utf8(raw.source));
     assert_memory_equal(raw.source, deep, sizeof raw.source - 2);
@@ -371,7 +371,7 @@ static void splits_validation_apart(void **state) {
     uint32_t first_pick = 0;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         gw_raw raw;
-        assert_int_equal(gw_idx_read(&raw, dir), GW_OK);
+        assert_int_equal(gw_idx_read(&raw, dir, false), GW_OK);
         assert_int_equal(gw_raw_split(&raw, 0.25, seed), GW_OK);
         assert_int_equal(raw.validation.n, 25);
         assert_int_equal(raw.train.n, TRAIN_N - 25);
@@ -406,7 +406,7 @@ static void refuses_empty_splits(void **state) {
     (void)state;
     write_folder(dir, 0);
     gw_raw raw;
-    assert_int_equal(gw_idx_read(&raw, dir), GW_OK);
+    assert_int_equal(gw_idx_read(&raw, dir, false), GW_OK);
     assert_int_equal(gw_raw_split(&raw, 0.001, 1), GW_ERR_USAGE);
     assert_non_null(strstr(gw_err_text(), "103"));
     assert_int_equal(gw_raw_split(&raw, 1.0, 1), GW_ERR_USAGE);

@@ -19,7 +19,7 @@ static const char *spec_of(const char *options) {
 }
 
 static void make(gw_raw *raw, const char *options) {
-    if (gw_synthetic_make(raw, spec_of(options)) != GW_OK)
+    if (gw_synthetic_make(raw, spec_of(options), false) != GW_OK)
         fail_msg("%s", gw_err_text());
 }
 
@@ -173,11 +173,11 @@ static void classes_can_be_told_apart(void **state) {
 
 static void refuse(const char *spec, const char *word) {
     gw_raw r;
-    assert_int_equal(gw_synthetic_make(&r, spec_of(spec)), GW_ERR_USAGE);
+    assert_int_equal(gw_synthetic_make(&r, spec_of(spec), false), GW_ERR_USAGE);
     if (!strstr(gw_err_text(), word))
         fail_msg("'%s' lacks '%s'", gw_err_text(), word);
     assert_null(r.train.images);
-    assert_int_equal(gw_synthetic_outline(&r, spec_of(spec)), GW_ERR_USAGE);
+    assert_int_equal(gw_synthetic_make(&r, spec_of(spec), true), GW_ERR_USAGE);
     assert_non_null(strstr(gw_err_text(), word));
 }
 
