@@ -323,17 +323,6 @@ static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s
     return u ? gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR) : GW_OK;
 }
 
-gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
-                      size_t cap, size_t *len) {
-    gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = lane_encode(lane, ticket, base, s, adopt, out, cap, len);
-    if (e == GW_OK)
-        lane_tally(lane, s, *len);
-    gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
-    gw_phase_leave();
-    return e;
-}
-
 void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
     gw_phase_enter(GW_PHASE_ENCODE);
     float *v = base + s.off, *e = lane_residual(lane, s);
@@ -353,15 +342,27 @@ static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw
     return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
-gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
-                             void *out, size_t cap, size_t *len) {
-    gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = lane_encode_agreed(lane, ticket, base, s, adopt, out, cap, len);
+/* An encoding of s ended with `e`. */
+static gw_err lane_encoded(gw_lane *lane, gw_span s, bool adopt, const size_t *len, gw_err e) {
     if (e == GW_OK)
         lane_tally(lane, s, *len);
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
+}
+
+gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
+                      size_t cap, size_t *len) {
+    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_err e = lane_encode(lane, ticket, base, s, adopt, out, cap, len);
+    return lane_encoded(lane, s, adopt, len, e);
+}
+
+gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+                             void *out, size_t cap, size_t *len) {
+    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_err e = lane_encode_agreed(lane, ticket, base, s, adopt, out, cap, len);
+    return lane_encoded(lane, s, adopt, len, e);
 }
 
 /* What was damaged belongs to these floats; and to these layers, where that is known. */

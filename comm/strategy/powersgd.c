@@ -144,7 +144,7 @@ static gw_err powersgd_make_room(self *me) {
     return GW_OK;
 }
 
-static gw_err powersgd_open_matrices(self *me, group *g) {
+static gw_err powersgd_open_group(self *me, group *g) {
     float *p = me->flat + gw_span_end(g->first), *q = me->flat + g->second.off;
     for (int i = g->n_matrices - 1; i >= 0; i--) /* P's are the end of the first part */
         p -= (size_t)me->rank * g->matrices[i].l.rows;
@@ -159,9 +159,9 @@ static gw_err powersgd_open_matrices(self *me, group *g) {
     return GW_OK;
 }
 
-static gw_err powersgd_open_all(self *me) {
+static gw_err powersgd_open_matrices(self *me) {
     for (int i = 0; i < me->n_groups; i++)
-        GW_TRY(powersgd_open_matrices(me, &me->groups[i]));
+        GW_TRY(powersgd_open_group(me, &me->groups[i]));
     return GW_OK;
 }
 
@@ -185,8 +185,8 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
     self *me = p;
     gw_schedule *unused;
     if (env->n_tensors == 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "powersgd: it compresses matrices, and nobody has told "
-                                           "the shapes of this model's tensors");
+        return gw_fail(GW_ERR_UNSUPPORTED, "powersgd: it compresses matrices, and the shapes "
+                                           "of this model's tensors are not known");
     if (gw_lane_mixed(env->grads))
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "powersgd: a mix of codecs is for the model's tensors, but here factors "
@@ -200,7 +200,7 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
     gw_lane_reshape(env->grads); /* into factors */
     GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_make_room(me)));
     GW_TRY(gw_lane_floats(env->grads, powersgd_lay_out_all(me), &me->flat));
-    GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_open_all(me)));
+    GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_open_matrices(me)));
     me->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->flat};
     for (int i = 0; i < me->n_groups; i++) {
         GW_TRY(gw_collective_get(&me->sum, me->groups[i].first, &unused));
