@@ -94,8 +94,7 @@ void *gw_schedule_slot_data(const gw_schedule *s, int slot);
 
 /** Start. Must not be running. */
 gw_err gw_schedule_start(gw_schedule *s);
-/** Poll: go on as far as is possible without waiting. *done is true when all is finished (and
- *  stays so). */
+/** Poll: run as far as is possible without waiting. *done: all of it is finished. */
 gw_err gw_schedule_test(gw_schedule *s, bool *done);
 /** Not running: has a peer begun the run that is due here, so that a message of it has arrived?
  *  False where none can, e.g. because the peers wait for this rank's first message. */

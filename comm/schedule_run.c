@@ -113,7 +113,7 @@ static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
     }
 }
 
-/* Go on with a strand until it has to wait (or, if it may, through the waiting to its end). */
+/* Run a strand until it has to wait; with `wait`, block and run it to its end. */
 static gw_err schedule_advance(gw_schedule *s, gw_strand *t, bool wait) {
     bool go = true;
     for (int pc = GW_GET(t->pc); pc < t->end; GW_SET(t->pc, pc)) {

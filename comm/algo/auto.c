@@ -2,9 +2,9 @@
  *
  *  1. When a lane's first collective is laid down, every algorithm of the registry that carries its
  *     codec sums spans of 4 KiB, 64 KiB, 1 MiB and 8 MiB (up to the arena's size), for `budget`
- *     seconds in all. Rounds run all algorithms in random order, each from a barrier, so that none
- *     pays for ranks delayed by the one before; a time is the median of the slowest rank's times. A
- *     size that a slow network cannot measure in that time takes the next smaller one's choice.
+ *     seconds in all. Each round runs all algorithms, in random order, with a barrier before each:
+ *     ranks that one algorithm delayed do not slow the next. A time is the median of the slowest
+ *     rank's times. Sizes left when the time is up take the choice of the largest one measured.
  *  2. A span uses the fastest algorithm for the size nearest by ratio, also for other collectives.
  *
  * All ranks decide by the same reduced times, so they agree. The choice is noted in the run's

@@ -1,5 +1,5 @@
-/** What a checkpoint's manifest tells of the run that wrote it, and what follows from that for a
- * run that is to go on from it. No MPI. */
+/** What a checkpoint's manifest says of the run that wrote it, and what that means for a run that
+ *  resumes from it. No MPI. */
 #ifndef GW_CHECKPOINT_FACTS_H
 #define GW_CHECKPOINT_FACTS_H
 
@@ -25,7 +25,7 @@ typedef struct gw_facts_of {
 /** A new object, or NULL without memory. */
 json_t *gw_facts_make(const gw_facts_of *run);
 
-/** GW_ERR_INPUT: a run with such facts cannot go on as this one, since it was trained on other
+/** GW_ERR_INPUT: this run cannot resume from such facts: it was trained on other
  * data, with another model, seed or batch. `from` names the checkpoint. */
 gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *from);
 

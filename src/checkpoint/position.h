@@ -1,4 +1,4 @@
-/** Where a run is, and the file of one rank that it can go on from. */
+/** Where a run is, and the file from which one rank resumes. */
 #ifndef GW_CHECKPOINT_POSITION_H
 #define GW_CHECKPOINT_POSITION_H
 

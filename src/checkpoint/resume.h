@@ -1,4 +1,4 @@
-/** Going on from a checkpoint: which one, and its state into a run that is about to start. */
+/** Resuming: find the checkpoint, check it, and load its state into a run that is about to start. */
 #ifndef GW_CHECKPOINT_RESUME_H
 #define GW_CHECKPOINT_RESUME_H
 
@@ -9,7 +9,7 @@
 
 /** Zeroed before the first use. */
 typedef struct gw_resume {
-    char path[GW_STORE_PATH];   /* the checkpoint's folder; "": nothing to go on from */
+    char path[GW_STORE_PATH];   /* the checkpoint's folder; "": none to resume from */
     gw_store_manifest manifest; /* on all ranks */
     bool whole, statistics;     /* each rank resumes with all that it had; also with its sums */
     gw_position at;
