@@ -113,7 +113,7 @@ class Installed(unittest.TestCase):
             runs = [run["folder"] for run in json.load(file)["runs"]]
         self.assertEqual(len(runs), 4)
         table = self.call("gradwire", "table", *(os.path.join(study, run) for run in runs))
-        self.assertIn("step time", table)
+        self.assertIn("compute", table)
         self.call("gradwire-compare", study, study)
         self.call("gradwire", "report", study)
         self.assertTrue(os.path.exists(os.path.join(study, "report.html")))

@@ -44,8 +44,12 @@ class Table(unittest.TestCase):
     def test_figures(self):
         second = copy.deepcopy(RUN)
         second["results"]["summary"]["memory_s"] = 0.0002
-        done = self.table(self.write("blocking", json.dumps(RUN)),
-                            self.write("overlap", json.dumps(second)))
+        folders = self.write("blocking", json.dumps(RUN)), self.write("overlap", json.dumps(second))
+        few = self.table(*folders).stdout.splitlines()
+        self.assertLessEqual(max(map(len, few)), 80)
+        self.assertEqual(few[3].split(), ["blocking", "0.625", "0.500", "0.125", "0.010", "941,096",
+                                          "0.8571"])
+        done = self.table("--all", *folders)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         lines = done.stdout.splitlines()
         self.assertEqual(lines[1].count("ms"), 6)
@@ -57,7 +61,7 @@ class Table(unittest.TestCase):
     def test_no_footnote_without_need(self):
         run = copy.deepcopy(RUN)
         run["results"]["summary"]["memory_s"] = 0.0002
-        done = self.table(self.write("counted", json.dumps(run)))
+        done = self.table("--all", self.write("counted", json.dumps(run)))
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("absent", done.stdout)
 
@@ -68,11 +72,11 @@ class Table(unittest.TestCase):
         done = self.table(self.write("bounded", json.dumps(bounded)), without)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         titles, units, _, one, other = done.stdout.splitlines()[:5]
-        self.assertRegex(titles, "^run +step time +bound +of bound +computation ")
+        self.assertRegex(titles, "^run +step +bound +of bound +compute ")
         self.assertRegex(units, r"^ +\(ms\) +\(ms\) +\(times\) +\(ms\) ")
         self.assertEqual(one.split()[:5], ["bounded", "0.625", "0.500", "1.25", "0.500"])
         self.assertEqual(other.split()[:3], ["without", "0.625", "0.500"])
-        start, end = titles.index("step time") + 9, titles.index("of bound") + 8
+        start, end = titles.index("step") + 4, titles.index("of bound") + 8
         self.assertEqual(other[start:end].strip(), "")
         self.assertIn("bound: of the step", done.stdout)
         self.assertNotIn("of bound", self.table(without).stdout)
@@ -85,7 +89,7 @@ class Table(unittest.TestCase):
         counted["results"]["summary"]["memory_s"]["ctr_s"] = 4e-5
         bare = copy.deepcopy(twins)
         bare["results"]["summary"]["memory_s"]["model_lo_s"] = None
-        done = self.table(self.write("twins", json.dumps(twins)),
+        done = self.table("--all", self.write("twins", json.dumps(twins)),
                             self.write("counted", json.dumps(counted)),
                             self.write("bare", json.dumps(bare)))
         self.assertEqual(done.returncode, 0)
@@ -97,12 +101,16 @@ class Table(unittest.TestCase):
         again = {**RUN, "resumed": {"step": 7}, "interruptions": [{"event": "ended"}]}
         run = {**RUN, "machine": {"oversubscribed": True},
                "sources": {"wire_bytes": "modelled: what the optimal collective sends"}}
+        drifted = {**RUN, "ceilings": {"drifted": True}}
         done = self.table(self.write("three", json.dumps(run)), self.write("two", json.dumps(RUN)),
-                            self.write("again", json.dumps(again)))
+                          self.write("again", json.dumps(again)),
+                          self.write("drifted", json.dumps(drifted)))
         lines = done.stdout.splitlines()
         self.assertRegex(lines[3], r"^three \*  .* 941,096~ ")
         self.assertRegex(lines[4], r"^two  .* 941,096 ")
         self.assertRegex(lines[5], r"^again \^  ")
+        self.assertRegex(lines[6], r"^drifted !  ")
+        self.assertIn("!: the machine's speed changed", done.stdout)
         self.assertIn("*: oversubscribed", done.stdout)
         self.assertIn("^: interrupted", done.stdout)
         self.assertIn("~: modelled", done.stdout)
