@@ -482,16 +482,3 @@ const char *gw_opt_meta(const gw_opt *o) {
                                         "N,N,..", "SPEC", "LIST", "LIST"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }
-
-void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
-    for (const gw_opt *o = opts; o && o->name; o++) {
-        const char *meta = gw_opt_meta(o);
-        char left[96];
-        const char *join = !meta ? "" : *prefix ? " " : "=";
-        snprintf(left, sizeof left, "%s%s%s%s", prefix, o->name, join, meta ? meta : "");
-        fprintf(to, "  %-34s %s", left, o->help);
-        if (o->def && *o->def && o->type != GW_OPT_FLAG)
-            fprintf(to, " [%s]", o->def);
-        fputc('\n', to);
-    }
-}

@@ -45,6 +45,7 @@ typedef struct gw_opt {
     const char *meta;    /* placeholder in the help, NULL: from the type */
     const char *help;    /* one line */
     size_t into, size;   /* where gw_args_fill puts it: GW_OPT_INTO; 0: nowhere */
+    const char *group;   /* heading in the help above it and those after it; NULL: none */
 } gw_opt;                /* a table ends with {0} */
 
 /** The last columns of a gw_opt whose value goes into `member` of a struct: bool for FLAG; double
@@ -104,7 +105,8 @@ bool gw_args_has(const gw_args *args, const char *name); /* the table has this n
 /** What stands for the value in the help, such as "N" or "on|off"; NULL: a flag. */
 const char *gw_opt_meta(const gw_opt *o);
 
-/** Write one line per option ("  --name META   help [default]") to `to`. */
+/** Write "  --name META   help [default]" of each option, under the headings of groups, to `to`: as
+ *  wide as the terminal (COLUMNS, if set), or 80 columns. */
 void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to);
 
 /** GW_ERR_USAGE: `word` is no `kind` of `owner` (NULL: of the program). The message asks whether the

@@ -96,8 +96,7 @@ static gw_err print_part(const part *p) {
         json_decref(traits);
         for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
             const gw_opt one[] = {*o, {0}};
-            printf("      ");
-            gw_args_help(one, ":", stdout);
+            gw_args_help(one, "      :", stdout);
         }
     }
     printf("\n");

@@ -30,7 +30,7 @@ static int main_help(void) {
     printf("\ntools, which can also be called as gradwire-NAME:\n");
     for (size_t i = 0; i < count; i++)
         printf("  %-12s %s\n", tools[i].name, tools[i].summary);
-    printf("\n'gradwire COMMAND --help' lists a command's options.\n");
+    printf("\n'gradwire help COMMAND' lists a command's options.\n");
     return 0;
 }
 
@@ -67,14 +67,18 @@ static gw_err run_tool(char **argv) {
     return gw_unknown(NULL, "command", argv[0], names, commands + count, all);
 }
 
-int main(int argc, char **argv) {
-    if (argc < 2) {
-        gw_fail(GW_ERR_USAGE, "no command: see 'gradwire --help'");
-        return gw_cli_refuse(GW_ERR_USAGE);
+static bool main_asks_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static int main_run(int argc, char **argv) {
+    if (argc > 2 && strcmp(argv[1], "help") == 0) { /* help NAME: NAME --help */
+        memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv);
+        argv[argc - 1] = "--help";
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+    if (argc < 2 || main_asks_help(argv[1]) || strcmp(argv[1], "help") == 0)
         return main_help();
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         printf("gradwire " GW_VERSION " (" GW_COMMIT ")\n");
         return 0;
     }
@@ -83,7 +87,14 @@ int main(int argc, char **argv) {
     if (!c)
         return gw_cli_refuse(run_tool(argv + 1));
     for (int i = 2; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0)
+        if (main_asks_help(argv[i]))
             return c->help ? c->help(argc - 1, argv + 1) : command_help(c);
     return gw_cli_start(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+    int status = main_run(argc, argv);
+    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        return gw_cli_fail(gw_fail(GW_ERR_IO, "cannot write the output: is the disk full?"));
+    return status;
 }

@@ -47,7 +47,6 @@ class BadInput(unittest.TestCase):
         self.refused("xyz", says=["xyz", "must be", "eval", "trace-check"])
         self.refused("rport", says=["did you mean 'report'"])
         self.refused("../gradwire", says=["unknown command"])
-        self.refused(says=["no command"])
         self.refused("bench", "foo", says=["foo", "codec"])
         self.refused("bench", "codec", "--repeats", "0", says=["repeats"])
         self.refused("list", "all", says=["all"])

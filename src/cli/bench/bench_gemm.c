@@ -18,7 +18,8 @@ enum { OURS, POLLED, DNNL, CBLAS, SIDES };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
-    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"},
+    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample",
+     .group = "Benchmark"},
     {"classes", GW_OPT_INT, "10", 2, 256, NULL, "N", "classes of the labels"},
     {"rounds", GW_OPT_INT, "15", 3, 10000, NULL, "N", "timed runs of each, in turns"},
     GW_BENCH_JSON,

@@ -41,11 +41,12 @@ static state b;
 #define INTO(member) GW_OPT_INTO(state, member)
 
 static const gw_opt opts[] = {
-#include "cli/train/step_opts.def"
     GW_RIG_OPTS,
+#include "cli/train/step_opts.def"
     {"configs", GW_OPT_SPECS, NULL, 0, 0, NULL, "CONFIG;CONFIG..",
      "instead of --comm and --compress: several, each COMM|CODEC|UPDATE (the last two may be left "
-     "out)"},
+     "out)",
+     .group = "Benchmark"},
     {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each", INTO(steps)},
     {"block", GW_OPT_INT, "10", 1, GW_RIG_BLOCK, NULL, "N", "timed steps of a turn", INTO(block)},
     {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps of each before the first turn",
