@@ -61,7 +61,7 @@ static int manifest_by_name(const void *a, const void *b) {
     return strcmp(((const gw_store_file *)a)->name, ((const gw_store_file *)b)->name);
 }
 
-/* In the order of their names, so that none can come twice and each rank's is found quickly. */
+/* Sorted by name: a duplicate stands beside its twin, and each rank's files are found quickly. */
 static gw_err manifest_read_files(const json_t *list, const char *where, gw_store_manifest *m) {
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n > GW_STORE_MOST_FILES)

@@ -50,7 +50,7 @@ static gw_err make_facts(const gw_trainer *t, json_t **facts) {
     gw_facts_of run = gw_trainer_facts(t);
     if (t->rank != 0)
         return GW_OK;
-    json_t *files = NULL; /* of rows, to go on with from here once gw_rows_sync is done */
+    json_t *files = NULL; /* of rows; can be resumed from here once gw_rows_sync is done */
     GW_TRY(gw_rows_mark(t->rows, &files));
     json_t *marks = json_pack("{s:s, s:f, s:o}", "started_utc", t->started_utc, "clock_s",
                               gw_ledger_now(), "files", files);

@@ -1,5 +1,4 @@
-/* The files of rows of a run, and what a start of it needs to go on with those of an earlier one.
- */
+/* The files of rows of a run, and what a resumed run needs to continue them. */
 #include "train/trainer_parts.h"
 
 #include "mpi/wait.h"

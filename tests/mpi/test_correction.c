@@ -36,7 +36,7 @@ static void step(run *r, int number) {
 }
 
 /* If the codec sends everything, momentum before compression equals the optimizer's momentum.
- * Masking restarts momentum after each sending, so that none is left. */
+ * Masking restarts momentum after each sending, which leaves no momentum at all. */
 static void check_correction(const char *comm, const char *feedback, float effective) {
     run r = {0};
     open_run(&r, comm, "topk:ratio=1", feedback, NULL);

@@ -1,5 +1,5 @@
-"""A disk that is full, read-only or gone while a run trains: the run goes on with a warning or ends
-with one line, and the last good checkpoint is none the worse. In a mount namespace of its own."""
+"""A disk that is full, read-only or gone while a run trains: the run warns and continues, or
+ends with one line; the last good checkpoint stays valid. In a mount namespace of its own."""
 
 import os
 import subprocess

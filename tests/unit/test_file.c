@@ -1,5 +1,5 @@
-/* What killed processes left of files being written, and what only looks like it; files that a
- * later process goes on with. */
+/* Temporary files of killed processes and files that only look like them; files that a later
+ * process resumes. */
 #include "base/file.h"
 
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static void test_part_refused(void **state) {
     assert_int_equal(gw_file_resume_part(&f, dir, "short", mark + 1), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "too short"));
     assert_holds("short.part", "1\n");
-    /* A part that nobody can go on with goes. */
+    /* A part that no run can resume is removed. */
     assert_int_equal(gw_file_create_part(&f, dir, "fresh"), GW_OK);
     assert_true(is_there("fresh.part"));
     gw_file_abandon(f);
