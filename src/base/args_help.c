@@ -18,16 +18,18 @@ static int help_width(FILE *to) {
     return width < HELP_LEAST ? HELP_LEAST : width;
 }
 
-/* Prints the words of `text` from column HELP_TEXT on. */
-static void help_wrap(FILE *to, const char *text, int width) {
-    int at = HELP_TEXT;
+/* Prints the words of `text` from column `at` on; further lines begin at column HELP_TEXT. */
+static void help_wrap(FILE *to, const char *text, int at, int width) {
+    const char *between = "";
     for (size_t len; *text; text += len + strspn(text + len, " ")) {
         len = strcspn(text, " ");
-        if (at > HELP_TEXT && at + 1 + (int)len > width) {
+        if (*between && at + 1 + (int)len > width) {
             fprintf(to, "\n%*s", HELP_TEXT, "");
             at = HELP_TEXT;
+            between = "";
         }
-        at += fprintf(to, at > HELP_TEXT ? " %.*s" : "%.*s", (int)len, text);
+        at += fprintf(to, "%s%.*s", between, (int)len, text);
+        between = " ";
     }
     fputc('\n', to);
 }
@@ -40,17 +42,14 @@ void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
         char left[128], text[1024];
         if (o->group)
             fprintf(to, "%s%s:\n", o == opts ? "" : "\n", o->group);
-        int n = snprintf(left, sizeof left, "  %s%s%s%s", prefix, o->name,
-                         !meta     ? ""
-                         : *prefix ? " "
-                                   : "=",
-                         meta ? meta : "");
+        snprintf(left, sizeof left, "  %s%s%s%s", prefix, o->name,
+                 !meta     ? ""
+                 : *prefix ? " "
+                           : "=",
+                 meta ? meta : "");
         snprintf(text, sizeof text, "%s%s%s%s", o->help, shown ? " [" : "", shown ? o->def : "",
                  shown ? "]" : "");
-        if (n < HELP_TEXT)
-            fprintf(to, "%-*s", HELP_TEXT, left);
-        else
-            fprintf(to, "%s\n%*s", left, HELP_TEXT, "");
-        help_wrap(to, text, width);
+        int at = fprintf(to, "%-*s ", HELP_TEXT - 1, left);
+        help_wrap(to, text, at, width);
     }
 }
