@@ -7,7 +7,7 @@
 
 #include "comm/schedule.h"
 
-#define GW_ALGO_ABI 5
+#define GW_ALGO_ABI 6
 
 /** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
 typedef enum gw_verb {

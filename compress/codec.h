@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_CODEC_ABI 4
+#define GW_CODEC_ABI 5
 
 /** What a codec promises; gw_codec.caps. */
 enum {
