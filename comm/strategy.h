@@ -79,8 +79,9 @@ enum {
     GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */
     GW_STRATEGY_EXACT = 2,       /* with an exact codec each update is the one of a serial run */
     GW_STRATEGY_LOSSY = 4,       /* compresses by itself: no codec makes its sums exact */
-    GW_STRATEGY_ENCODES = 16,    /* of grad it only ever has the lane encode what ready() or
-                                     finish() names, in the same step: see gw_lane's `fed` */
+    GW_STRATEGY_ENCODES = 16,    /* it never reads grad itself: the lane encodes what ready() or
+                                     finish() names, in the same step (gw_lane's `fed`). Excludes
+                                     GW_STRATEGY_LATE */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
                                      env->skip says that a step is void, publish() takes zeros in the
                                      place of its gradient */
