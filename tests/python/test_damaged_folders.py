@@ -132,7 +132,7 @@ class Damaged(ReportCase):
                 except sidebyside.BadInput as error:
                     self.one_line(str(error))
                 try:
-                    table.table({"run": table.read_run(os.path.dirname(self.files("run.json")[0]))})
+                    table.table({"run": table.read_run(os.path.dirname(self.files("run.json")[0]))}, True)
                 except table.Bad as error:
                     self.one_line(str(error))
                 self.look(show, os.path.dirname(self.files("run.json")[0]))
