@@ -14,7 +14,6 @@
 enum { MOST_VERIFIED = 16 };
 
 static const gw_opt opts[] = {
-    GW_RIG_OPTS,
 #include "cli/train/step_opts.def"
     {"codecs", GW_OPT_SPECS, GW_CHOOSER_CODECS, 0, 0, NULL, "CODEC;CODEC..", "codecs to compare",
      .group = "Plan"},
@@ -23,6 +22,7 @@ static const gw_opt opts[] = {
     {"budget", GW_OPT_TIME, "5", 1e-3, 3600, NULL, NULL, "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
      "recommend compression for a larger gain only"},
+    GW_RIG_OPTS,
     {"top", GW_OPT_INT, "15", 1, GW_CHOOSER_MOST, NULL, "N", "rows of the table"},
     {"verify", GW_OPT_INT, "0", 0, MOST_VERIFIED, NULL, "N",
      "measure steps of the choice, the best of each codec and the best others, N in all"},
