@@ -1,7 +1,9 @@
 #include "base/table.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,9 +78,30 @@ static bool table_name(const gw_column *c, const char *text, int *index) {
     return false;
 }
 
+/* The whole text as a number from `least` to `most`. */
+static bool table_signed(const char *text, int64_t least, int64_t most, int64_t *value) {
+    char *end;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return *text && !*end && errno == 0 && *value >= least && *value <= most;
+}
+
+static bool table_unsigned(const char *text, uint64_t *value) {
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return *text != '-' && !*end && errno == 0 && *value != UINT64_MAX; /* which means blank */
+}
+
+static bool table_real(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return !*end;
+}
+
 static bool table_value(const gw_column *c, const char *text, void *at) {
-    char *end = (char *)text;
-    bool blank = !*text;
+    int64_t value = -1;
+    bool blank = !*text, valid;
     if (c->cell == GW_CELL_NAME)
         return table_name(c, text, at);
     if (c->cell == GW_CELL_TEXT)
@@ -86,16 +109,19 @@ static bool table_value(const gw_column *c, const char *text, void *at) {
     if (!blank && !table_number(c, text))
         return false;
     switch (c->cell) {
-    case GW_CELL_INT: *(int *)at = (int)strtol(text, &end, 10); return !blank && !*end;
-    case GW_CELL_I64: *(int64_t *)at = strtoll(text, &end, 10); return !blank && !*end;
-    case GW_CELL_U64:
-        *(uint64_t *)at = blank ? UINT64_MAX : strtoull(text, &end, 10);
-        return *text != '-' && !*end;
-    case GW_CELL_COUNT: *(long *)at = blank ? -1 : strtol(text, &end, 10); break;
-    case GW_CELL_REAL: *(double *)at = blank ? NAN : strtod(text, &end); break;
+    case GW_CELL_INT:
+        valid = table_signed(text, INT_MIN, INT_MAX, &value);
+        *(int *)at = (int)value;
+        return valid;
+    case GW_CELL_I64: return table_signed(text, INT64_MIN, INT64_MAX, at);
+    case GW_CELL_U64: *(uint64_t *)at = UINT64_MAX; return blank || table_unsigned(text, at);
+    case GW_CELL_COUNT:
+        valid = blank || table_signed(text, 0, LONG_MAX, &value);
+        *(long *)at = (long)value;
+        return valid;
+    case GW_CELL_REAL: *(double *)at = NAN; return blank || table_real(text, at);
     default: return false;
     }
-    return !*end;
 }
 
 static gw_err table_row(const gw_table_reader *r, char *line, void *row) {

@@ -250,7 +250,7 @@ static void hostile_tables(void) {
     bad_rows(lane, "x,gradients,none,8,sra,1,1\n", "invalid ranks 'x'");
     bad_rows(lane, "P,gradients,none,-8,sra,1,1\n", "invalid bytes");
     bad_rows(lane, "P,gradients,none,0,sra,1,1\n", "ascend");
-    bad_rows(lane, "P,gradients,none,99999999999999999999,sra,1,1\n", "ascend");
+    bad_rows(lane, "P,gradients,none,99999999999999999999,sra,1,1\n", "invalid bytes");
     bad_rows(lane, "P,gradients,none,8,sra,1,1\nP,gradients,none,4,sra,1,1\n", "ascend");
     bad_rows(lane, "P,gradients,none,8,sra,nan,1\n", "time");
     bad_rows(lane, "P,gradients,none,8,sra,,1\n", "time");
