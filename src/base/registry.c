@@ -5,6 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Names are cells of CSV files and parts of specs. */
+static bool registry_named(const char *name) {
+    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
+    return len > 0 && len <= GW_ENTRY_NAME && !name[len];
+}
+
 /* Why an entry of a plugin cannot be used, as a message. */
 static gw_err registry_check(const gw_registry *reg, const char *path, const gw_entry *entry) {
     if (entry->abi != reg->abi) /* first: all else may lie elsewhere */
@@ -20,6 +26,11 @@ static gw_err registry_check(const gw_registry *reg, const char *path, const gw_
     if (lacks)
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: '%s' is NULL, and every %s needs it: define it",
                        reg->kind, path, lacks, reg->kind);
+    if (!registry_named(entry->name))
+        return gw_fail(
+            GW_ERR_INPUT,
+            "%s plugin %s: invalid name: it must have 1 to %d letters, digits, '_' or '-'",
+            reg->kind, path, GW_ENTRY_NAME);
     return GW_OK;
 }
 

@@ -7,9 +7,11 @@
 
 #include <stddef.h>
 
+enum { GW_ENTRY_NAME = 63 }; /* characters of a name, at most */
+
 typedef struct gw_entry {
     int abi;             /* the seam's GW_*_ABI that the entry was compiled against */
-    const char *name;    /* what a user types */
+    const char *name;    /* what a user types: letters, digits, '_' and '-' */
     const char *summary; /* one line for `gradwire list` */
     const gw_opt *opts;  /* NULL: none */
 } gw_entry;
@@ -33,7 +35,7 @@ typedef struct gw_registry {
 
 /** Find an entry by its name, or by the path of a plugin, which holds a '/'. GW_ERR_USAGE: unknown
  *  name (with the nearest); GW_ERR_INPUT: a plugin that cannot be loaded, lacks the symbol or a hook
- *  that is needed, or has another abi. What is no path is sought in the table alone, never where the
+ *  that is needed, or has another abi or an invalid name. What is no path is sought in the table alone, never where the
  *  loader searches. Plugins stay loaded. */
 gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry);
 

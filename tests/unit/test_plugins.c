@@ -80,6 +80,24 @@ static void test_hooks(void **state) {
     each_hook(&gw_codecs, &codec->head);
 }
 
+/* A name stands in CSV files and in specs. */
+static void test_entry_names(void **state) {
+    (void)state;
+    const char *name = algo->head.name;
+    char longest[GW_ENTRY_NAME + 2];
+    memset(longest, 'x', sizeof longest);
+    longest[GW_ENTRY_NAME + 1] = '\0';
+    const char *const invalid[] = {"", "a b", "a,b", "a\"b", "\xc3\xa9", "a\n", longest};
+    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++) {
+        algo->head.name = invalid[i];
+        refused(&gw_algos, PLUGIN, "invalid name");
+    }
+    longest[GW_ENTRY_NAME] = '\0';
+    algo->head.name = longest;
+    assert_int_equal(find(&gw_algos, PLUGIN), GW_OK);
+    algo->head.name = name;
+}
+
 static gw_err pack(const void *self, const void *in, size_t len, void *out, size_t cap,
                    size_t *packed) {
     (void)self, (void)in, (void)len, (void)out, (void)cap, (void)packed;
@@ -176,9 +194,10 @@ int main(void) {
     algo = dlsym(lame, "gw_algo_plugin");
     codec = dlsym(lame, "gw_codec_plugin");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_abi),       cmocka_unit_test(test_hooks),
-        cmocka_unit_test(test_half_made), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_symbol),    cmocka_unit_test(test_names)};
+        cmocka_unit_test(test_abi),        cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_half_made),  cmocka_unit_test(test_files),
+        cmocka_unit_test(test_symbol),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_entry_names)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(scratch);
     dlclose(lame);
