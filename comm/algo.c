@@ -13,7 +13,7 @@ static const gw_entry *const entries[] = {
     NULL,
 };
 
-static const gw_hook needs[] = {GW_HOOK(gw_algo_ops, allreduce), GW_HOOK(gw_algo_ops, cost), {0}};
+static const gw_hook needs[] = {GW_HOOK(gw_algo_ops, lay_down), GW_HOOK(gw_algo_ops, cost), {0}};
 
 const gw_registry gw_algos = {.kind = "algorithm",
                               .symbol = "gw_algo_plugin",
@@ -86,8 +86,6 @@ static gw_err algo_kit_bcast(gw_schedule *s, int root) {
     gw_span span = gw_schedule_span(s);
     int ranks = gw_lane_size(lane), slot, step = 1;
     int me = (gw_lane_rank(lane) - root + ranks) % ranks; /* counted from the root */
-    if (ranks == 1)
-        return GW_OK; /* nobody else: nothing is encoded, nothing lost */
     if (me == 0) {
         GW_TRY(gw_schedule_pack(s, span, true, &slot));
     } else {
@@ -129,8 +127,6 @@ gw_err gw_kit_allgather(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int ranks = gw_lane_size(lane), me = gw_lane_rank(lane), slot, first = GW_NO_SLOT;
-    if (ranks == 1)
-        return GW_OK;
     for (int r = 0; r < ranks; r++) {
         if (r == me)
             continue;
@@ -164,33 +160,25 @@ gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n) {
     return sum;
 }
 
-gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root) {
-    const gw_algo_ops *ops = a->ops;
-    switch (what) {
-    case GW_ALLREDUCE: return ops->allreduce(a->args, s);
-    case GW_REDUCE: return ops->reduce ? ops->reduce(a->args, s, root) : gw_kit_reduce(s, root);
-    case GW_BCAST:
-        /* A library's broadcast knows no encodings; the kit's forwards the root's verbatim. */
-        if (ops->bcast && gw_lane_exact(gw_schedule_lane(s)))
-            return ops->bcast(a->args, s, root);
-        return algo_kit_bcast(s, root);
-    case GW_REDUCE_SCATTER:
-        return ops->reduce_scatter ? ops->reduce_scatter(a->args, s) : gw_kit_reduce_scatter(s);
-    case GW_ALLGATHER: return ops->allgather ? ops->allgather(a->args, s) : gw_kit_allgather(s);
-    }
-    return gw_fail(GW_ERR_INTERNAL, "algorithm %s: unknown collective %d", ops->head.name,
-                   (int)what);
+/* Does the algorithm lay that down itself, or the kit? A library's broadcast knows no encodings; the
+ * kit's forwards the root's verbatim. */
+static bool algo_has(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
+    return what == GW_ALLREDUCE ||
+           (ops->verbs & GW_VERB(what) && (what != GW_BCAST || gw_lane_exact(lane)));
 }
 
-static bool algo_has(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
+gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root) {
+    const gw_lane *lane = gw_schedule_lane(s);
+    if (gw_lane_size(lane) == 1 || gw_schedule_span(s).n == 0)
+        return GW_OK; /* nobody else, or nothing: nothing is encoded, nothing lost */
+    if (algo_has(a->ops, lane, what))
+        return a->ops->lay_down(a->args, s, what, root);
     switch (what) {
-    case GW_ALLREDUCE: return true;
-    case GW_REDUCE: return ops->reduce;
-    case GW_BCAST: return ops->bcast && gw_lane_exact(lane);
-    case GW_REDUCE_SCATTER: return ops->reduce_scatter;
-    case GW_ALLGATHER: return ops->allgather;
+    case GW_REDUCE: return gw_kit_reduce(s, root);
+    case GW_BCAST: return algo_kit_bcast(s, root);
+    case GW_REDUCE_SCATTER: return gw_kit_reduce_scatter(s);
+    default: return gw_kit_allgather(s);
     }
-    return false;
 }
 
 gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n) {

@@ -7,7 +7,7 @@
 
 #include "comm/schedule.h"
 
-#define GW_ALGO_ABI 6
+#define GW_ALGO_ABI 7
 
 /** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
 typedef enum gw_verb {
@@ -17,6 +17,8 @@ typedef enum gw_verb {
     GW_REDUCE_SCATTER, /* the sum of part(rank); the other parts are undefined */
     GW_ALLGATHER       /* part(r) of rank r to all ranks */
 } gw_verb;
+
+#define GW_VERB(what) (1u << (what))
 
 /** What a collective sends, all ranks together, as the ledger counts it: bytes handed to MPI,
  *  headers included, and point-to-point messages (an MPI collective is none). */
@@ -37,23 +39,22 @@ enum {
 typedef struct gw_algo_ops {
     gw_entry head;
     unsigned caps;
+    unsigned
+        verbs; /* GW_VERB()s beside the allreduce; the kit (direct messages) lays down the rest,
+                       and each broadcast of lanes that are not exact */
     /** Bytes and messages of an allreduce, all ranks, for `gradwire list`; n, P, b = bytes of the
      *  encoded span. */
     const char *formula;
     /** Why this codec cannot be carried ("..."; completes "algorithm A cannot carry codec C: "),
      *  or NULL when it can. NULL function: carries every codec. */
     const char *(*refuses)(const gw_args *args, const gw_codec *codec);
-    /** Lay down an allreduce. What only shows now (ranks on several nodes, say) is refused here,
-     *  on all ranks alike: GW_ERR_UNSUPPORTED. Collective: may make communicators and memory, kept
-     *  with gw_lane_attach. */
-    gw_err (*allreduce)(const gw_args *args, gw_schedule *s);
-    /** Optional, else the kit's (direct messages). bcast is called for exact lanes only. */
-    gw_err (*reduce)(const gw_args *args, gw_schedule *s, int root);
-    gw_err (*bcast)(const gw_args *args, gw_schedule *s, int root);
-    gw_err (*reduce_scatter)(const gw_args *args, gw_schedule *s);
-    gw_err (*allgather)(const gw_args *args, gw_schedule *s);
-    /** Cost of `what` (of the above, where present) over n floats on `lane`, for codecs of fixed
-     *  size; the ledger's count must equal it. */
+    /** Lay down an allreduce or another of `verbs`, over two ranks or more and a span that is not
+     *  empty; `root` is 0 where the verb needs none. What only shows now (ranks on several nodes,
+     *  say) is refused here, on all ranks alike: GW_ERR_UNSUPPORTED. Collective: may make
+     *  communicators and memory, kept with gw_lane_attach. */
+    gw_err (*lay_down)(const gw_args *args, gw_schedule *s, gw_verb what, int root);
+    /** Cost of the same over n floats on `lane`, for codecs of fixed size; the ledger's count must
+     *  equal it. */
     gw_cost (*cost)(const gw_args *args, gw_lane *lane, gw_verb what, size_t n);
 } gw_algo_ops;
 

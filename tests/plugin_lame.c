@@ -22,8 +22,8 @@ static gw_cost strategy_cost(const void *self, int64_t exchange) {
     return (gw_cost){0};
 }
 
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args, (void)s;
+static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)s, (void)what, (void)root;
     return GW_OK;
 }
 
@@ -64,7 +64,7 @@ gw_strategy_ops gw_strategy_plugin = {
     .cost = strategy_cost};
 gw_algo_ops gw_algo_plugin = {
     .head = {GW_ALGO_ABI + 1, "lame", "an algorithm of no messages", NULL},
-    .allreduce = allreduce,
+    .lay_down = lay_down,
     .cost = algo_cost};
 gw_codec_ops gw_codec_plugin = {
     .head = {GW_CODEC_ABI + 1, "lame", "a codec that sends nothing", NULL},

@@ -152,30 +152,8 @@ static gw_err auto_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     gw_tuning *t;
-    if (lane->size == 1 || span.n == 0)
-        return GW_OK;
     GW_TRY(auto_table(args, lane, &t));
     return gw_algo_lay_down(&t->algo[gw_tuning_choice(t, span.n)], s, what, root);
-}
-
-static gw_err auto_allreduce(const gw_args *args, gw_schedule *s) {
-    return auto_lay_down(args, s, GW_ALLREDUCE, 0);
-}
-
-static gw_err auto_reduce(const gw_args *args, gw_schedule *s, int root) {
-    return auto_lay_down(args, s, GW_REDUCE, root);
-}
-
-static gw_err auto_bcast(const gw_args *args, gw_schedule *s, int root) {
-    return auto_lay_down(args, s, GW_BCAST, root);
-}
-
-static gw_err auto_reduce_scatter(const gw_args *args, gw_schedule *s) {
-    return auto_lay_down(args, s, GW_REDUCE_SCATTER, 0);
-}
-
-static gw_err auto_allgather(const gw_args *args, gw_schedule *s) {
-    return auto_lay_down(args, s, GW_ALLGATHER, 0);
 }
 
 static gw_cost auto_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
@@ -196,11 +174,8 @@ const gw_algo_ops gw_algo_auto = {
     .head = {GW_ALGO_ABI, "auto",
              "measures all algorithms at the start and takes the fastest for each size", auto_opts},
     .caps = GW_ALGO_SHARED | GW_ALGO_ORDERED,
+    .verbs = ~0u,
     .formula = "what the chosen algorithm sends",
-    .allreduce = auto_allreduce,
-    .reduce = auto_reduce,
-    .bcast = auto_bcast,
-    .reduce_scatter = auto_reduce_scatter,
-    .allgather = auto_allgather,
+    .lay_down = auto_lay_down,
     .cost = auto_cost,
 };

@@ -89,11 +89,9 @@ static gw_err doubling_gather(gw_schedule *s, int *slots) {
     return GW_OK;
 }
 
-static gw_err doubling_allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
+static gw_err doubling_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)what, (void)root;
     const gw_lane *lane = gw_schedule_lane(s);
-    if (gw_lane_size(lane) == 1)
-        return GW_OK;
     if (gw_lane_exact(lane))
         return doubling_sum(s);
     int *slots = NULL;
@@ -119,6 +117,6 @@ static gw_cost doubling_cost(const gw_args *args, gw_lane *lane, gw_verb what, s
 const gw_algo_ops gw_algo_doubling = {
     .head = {GW_ALGO_ABI, "doubling", "recursive doubling, log2 P rounds: small spans", NULL},
     .formula = "P log2 P messages of 4n bytes (exact, P = 2^k), else P(P-1) messages of b bytes",
-    .allreduce = doubling_allreduce,
+    .lay_down = doubling_lay_down,
     .cost = doubling_cost,
 };

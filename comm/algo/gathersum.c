@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-static gw_err gathersum_lay_down(gw_schedule *s, int *slots) {
+static gw_err gathersum_rounds(gw_schedule *s, int *slots) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
@@ -38,13 +38,11 @@ static gw_err gathersum_lay_down(gw_schedule *s, int *slots) {
     return GW_OK;
 }
 
-static gw_err gathersum_allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
+static gw_err gathersum_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)what, (void)root;
     int ranks = gw_lane_size(gw_schedule_lane(s)), *slots = NULL;
-    if (ranks == 1)
-        return GW_OK;
     GW_TRY(gw_alloc(&slots, (size_t)ranks, sizeof *slots));
-    gw_err e = gathersum_lay_down(s, slots);
+    gw_err e = gathersum_rounds(s, slots);
     free(slots);
     return e;
 }
@@ -60,6 +58,6 @@ const gw_algo_ops gw_algo_gathersum = {
              NULL},
     .caps = GW_ALGO_ONCE,
     .formula = "P(P-1) b bytes, P(P-1) messages",
-    .allreduce = gathersum_allreduce,
+    .lay_down = gathersum_lay_down,
     .cost = gathersum_cost,
 };

@@ -112,7 +112,7 @@ static gw_err halving_gather(const fold *f) {
     return GW_OK;
 }
 
-static gw_err halving_lay_down(const fold *f) {
+static gw_err halving_chunk(const fold *f) {
     GW_TRY(halving_fold(f));
     if (f->me < f->core) {
         GW_TRY(halving_reduce_scatter(f));
@@ -128,7 +128,7 @@ static int halving_count_chunks(const gw_args *args, size_t n) {
     return most == 0 || n == 0 ? 1 : (int)((n + most - 1) / most);
 }
 
-static gw_err halving_lay_down_chunks(const gw_args *args, fold *f) {
+static gw_err halving_chunks(const gw_args *args, fold *f) {
     gw_span whole = f->span;
     int chunks = halving_count_chunks(args, whole.n);
     gw_schedule_window(f->s, (int)gw_args_int(args, "window"));
@@ -136,12 +136,13 @@ static gw_err halving_lay_down_chunks(const gw_args *args, fold *f) {
         f->span = gw_span_part(whole, c, chunks);
         if (c > 0)
             GW_TRY(gw_schedule_strand(f->s));
-        GW_TRY(halving_lay_down(f));
+        GW_TRY(halving_chunk(f));
     }
     return GW_OK;
 }
 
-static gw_err halving_allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err halving_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)what, (void)root;
     const gw_lane *lane = gw_schedule_lane(s);
     fold f = {.s = s,
               .span = gw_schedule_span(s),
@@ -149,10 +150,8 @@ static gw_err halving_allreduce(const gw_args *args, gw_schedule *s) {
               .me = gw_lane_rank(lane),
               .ranks = gw_lane_size(lane),
               .core = halving_core_of(gw_lane_size(lane))};
-    if (f.ranks == 1)
-        return GW_OK;
     GW_TRY(gw_alloc(&f.slots, (size_t)f.core, sizeof *f.slots));
-    gw_err e = halving_lay_down_chunks(args, &f);
+    gw_err e = halving_chunks(args, &f);
     free(f.slots);
     return e;
 }
@@ -201,6 +200,6 @@ const gw_algo_ops gw_algo_halving = {
     .head = {GW_ALGO_ABI, "halving", "recursive halving and doubling: log2 P rounds each",
              halving_opts},
     .formula = "2(P-1) b bytes, 2P log2 P messages per chunk (exact, P = 2^k)",
-    .allreduce = halving_allreduce,
+    .lay_down = halving_lay_down,
     .cost = halving_cost,
 };

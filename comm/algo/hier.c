@@ -81,8 +81,7 @@ static gw_err hier_find_group(const gw_lane *lane, int each, nest *h) {
     gw_err e = gw_mpi_check(MPI_Iallgather(&lane->rank, 1, MPI_INT, ranks, 1, MPI_INT,
                                            gw_shared_comm(lane->shared), &request),
                             "MPI_Iallgather");
-    if (e == GW_OK)
-        e = gw_wait(&request);
+    GW_THEN(e, gw_wait(&request));
     h->n = lane->size - lo < each ? lane->size - lo : each;
     h->me = lane->rank - lo;
     h->first = mine - h->me;
@@ -184,7 +183,7 @@ static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
     GW_TRY(gw_schedule_stage(s));
     if (h->leaders) {
         gw_schedule_on(s, h->leaders);
-        GW_TRY(h->inner.ops->allreduce(h->inner.args, s));
+        GW_TRY(gw_algo_lay_down(&h->inner, s, GW_ALLREDUCE, 0));
         gw_schedule_narrow(s, span);
         gw_schedule_on(s, lane);
     } else {
@@ -193,10 +192,9 @@ static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
     return gw_schedule_stage(s);
 }
 
-static gw_err hier_allreduce(const gw_args *args, gw_schedule *s) {
+static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)what, (void)root;
     gw_lane *lane = gw_schedule_lane(s);
-    if (lane->size == 1 || gw_schedule_span(s).n == 0)
-        return GW_OK;
     nest *h;
     job *j;
     GW_TRY(hier_nest(args, lane, &h));
@@ -243,6 +241,6 @@ const gw_algo_ops gw_algo_hier = {
     .caps = GW_ALGO_SHARED,
     .formula = "what `inner` sends over one rank per group",
     .refuses = hier_refuses,
-    .allreduce = hier_allreduce,
+    .lay_down = hier_lay_down,
     .cost = hier_cost,
 };

@@ -88,12 +88,11 @@ static gw_err native_agree(gw_schedule *s, gw_span span, int *slot, MPI_Comm *co
     return gw_schedule_pack_agreed(s, *slot, span);
 }
 
-static gw_err native_lay_down(gw_schedule *s, gw_verb what, int root) {
+static gw_err native_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args;
     const gw_lane *lane = gw_schedule_lane(s);
     const gw_codec *codec = gw_lane_codec(lane);
     gw_span span = gw_schedule_span(s);
-    if (gw_lane_size(lane) == 1 || span.n == 0)
-        return GW_OK;
     int slot;
     MPI_Comm comm = gw_lane_comm(lane);
     GW_TRY(gw_codec_agrees(codec) ? native_agree(s, span, &slot, &comm)
@@ -112,21 +111,6 @@ static gw_err native_lay_down(gw_schedule *s, gw_verb what, int root) {
     return here ? gw_schedule_unpack(s, slot, span, false) : GW_OK;
 }
 
-static gw_err native_allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
-    return native_lay_down(s, GW_ALLREDUCE, 0);
-}
-
-static gw_err native_reduce(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
-    return native_lay_down(s, GW_REDUCE, root);
-}
-
-static gw_err native_bcast(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
-    return native_lay_down(s, GW_BCAST, root);
-}
-
 static gw_cost native_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args;
     const gw_codec *codec = gw_lane_codec(lane);
@@ -139,10 +123,9 @@ static gw_cost native_cost(const gw_args *args, gw_lane *lane, gw_verb what, siz
 const gw_algo_ops gw_algo_native = {
     .head = {GW_ALGO_ABI, "native", "the MPI library's own collectives", NULL},
     .caps = GW_ALGO_ORDERED | GW_ALGO_ONCE,
+    .verbs = GW_VERB(GW_REDUCE) | GW_VERB(GW_BCAST),
     .formula = "2(P-1) b bytes (the optimum; MPI does not say), no messages of its own",
     .refuses = gw_mpi_element_refuses,
-    .allreduce = native_allreduce,
-    .reduce = native_reduce,
-    .bcast = native_bcast,
+    .lay_down = native_lay_down,
     .cost = native_cost,
 };

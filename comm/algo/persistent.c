@@ -53,12 +53,10 @@ static gw_err persistent_init(const gw_lane *lane, void *data, size_t n, MPI_Req
     return GW_OK;
 }
 
-static gw_err persistent_allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
+static gw_err persistent_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)what, (void)root;
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    if (gw_lane_size(lane) == 1 || span.n == 0)
-        return GW_OK;
     int slot;
     GW_TRY(gw_schedule_pack(s, span, false, &slot));
     job *j = NULL;
@@ -83,6 +81,6 @@ const gw_algo_ops gw_algo_persistent = {
     .caps = GW_ALGO_ORDERED | GW_ALGO_ONCE,
     .formula = "2(P-1) b bytes (the optimum; MPI does not say), no messages of its own",
     .refuses = persistent_refuses,
-    .allreduce = persistent_allreduce,
+    .lay_down = persistent_lay_down,
     .cost = persistent_cost,
 };

@@ -84,13 +84,12 @@ static int ring_count_chunks(const gw_args *args, size_t n, int ranks) {
     return most == 0 || longest == 0 ? 1 : (int)((longest + most - 1) / most);
 }
 
-static gw_err ring_lay_down(const gw_args *args, gw_schedule *s, gw_verb what) {
+static gw_err ring_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)root;
     const gw_lane *lane = gw_schedule_lane(s);
     ring g = {.s = s, .span = gw_schedule_span(s)};
     g.me = gw_lane_rank(lane);
     g.ranks = gw_lane_size(lane);
-    if (g.ranks == 1)
-        return GW_OK;
     g.chunks = ring_count_chunks(args, g.span.n, g.ranks);
     gw_schedule_window(s, (int)gw_args_int(args, "window"));
     for (; g.chunk < g.chunks; g.chunk++) {
@@ -105,18 +104,6 @@ static gw_err ring_lay_down(const gw_args *args, gw_schedule *s, gw_verb what) {
             GW_TRY(gw_schedule_unpack(s, partial, ring_block(&g, g.me), true));
     }
     return GW_OK;
-}
-
-static gw_err ring_allreduce(const gw_args *args, gw_schedule *s) {
-    return ring_lay_down(args, s, GW_ALLREDUCE);
-}
-
-static gw_err ring_reduce_scatter(const gw_args *args, gw_schedule *s) {
-    return ring_lay_down(args, s, GW_REDUCE_SCATTER);
-}
-
-static gw_err ring_allgather(const gw_args *args, gw_schedule *s) {
-    return ring_lay_down(args, s, GW_ALLGATHER);
 }
 
 static gw_cost ring_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
@@ -139,9 +126,8 @@ static const gw_opt ring_opts[] = {
 
 const gw_algo_ops gw_algo_ring = {
     .head = {GW_ALGO_ABI, "ring", "chunks around a ring, pipelined: long spans", ring_opts},
+    .verbs = GW_VERB(GW_REDUCE_SCATTER) | GW_VERB(GW_ALLGATHER),
     .formula = "2(P-1) b bytes, 2P(P-1) messages per chunk",
-    .allreduce = ring_allreduce,
-    .reduce_scatter = ring_reduce_scatter,
-    .allgather = ring_allgather,
+    .lay_down = ring_lay_down,
     .cost = ring_cost,
 };

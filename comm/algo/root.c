@@ -10,8 +10,7 @@
  * allreduce, whose first phase is the kit's. */
 #include "comm/algo.h"
 
-static gw_err root_bcast(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
+static gw_err root_bcast(gw_schedule *s, int root) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     int slot;
@@ -21,18 +20,19 @@ static gw_err root_bcast(const gw_args *args, gw_schedule *s, int root) {
         return gw_schedule_unpack(s, slot, span, false);
     }
     int ranks = gw_lane_size(lane);
-    if (ranks == 1)
-        return GW_OK;
     GW_TRY(gw_schedule_pack(s, span, true, &slot));
     for (int i = 1; i < ranks; i++)
         GW_TRY(gw_schedule_send(s, slot, (root + i) % ranks));
     return GW_OK;
 }
 
-static gw_err root_allreduce(const gw_args *args, gw_schedule *s) {
-    GW_TRY(gw_kit_reduce(s, 0));
-    GW_TRY(gw_schedule_round(s));
-    return root_bcast(args, s, 0);
+static gw_err root_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args;
+    if (what == GW_ALLREDUCE) {
+        GW_TRY(gw_kit_reduce(s, root));
+        GW_TRY(gw_schedule_round(s));
+    }
+    return root_bcast(s, root);
 }
 
 static gw_cost root_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
@@ -44,8 +44,8 @@ static gw_cost root_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
 const gw_algo_ops gw_algo_root = {
     .head = {GW_ALGO_ABI, "root", "all to rank 0 and back: the traffic of a parameter server",
              NULL},
+    .verbs = GW_VERB(GW_BCAST),
     .formula = "2(P-1) b bytes, 2(P-1) messages, all over one link",
-    .allreduce = root_allreduce,
-    .bcast = root_bcast,
+    .lay_down = root_lay_down,
     .cost = root_cost,
 };

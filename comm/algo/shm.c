@@ -214,12 +214,8 @@ static gw_err shm_make_block(job *j, bool whole) {
     return GW_OK;
 }
 
-/* *out stays NULL if there is nothing to do. */
 static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     gw_lane *lane = gw_schedule_lane(s);
-    *out = NULL;
-    if (lane->size == 1 || gw_schedule_span(s).n == 0)
-        return GW_OK;
     GW_TRY(shm_check_node(lane));
     job *j = NULL;
     GW_TRY(gw_alloc(&j, 1, sizeof *j));
@@ -260,12 +256,7 @@ static gw_err shm_around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *c
     return shm_meet(s, j);
 }
 
-static gw_err shm_allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
-    job *j;
-    GW_TRY(shm_begin(s, 0, false, &j));
-    if (!j)
-        return GW_OK;
+static gw_err shm_lay_allreduce(gw_schedule *s, job *j) {
     if (gw_lane_exact(j->lane))
         return shm_between_meetings(s, j, shm_sum_for_all);
     GW_TRY(gw_schedule_work(s, shm_encode_foreign, j));
@@ -276,48 +267,33 @@ static gw_err shm_allreduce(const gw_args *args, gw_schedule *s) {
     return gw_schedule_work(s, shm_decode_sums, j);
 }
 
-static gw_err shm_reduce(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
-    job *j;
-    GW_TRY(shm_begin(s, root, true, &j));
-    if (!j)
-        return GW_OK;
-    return gw_lane_exact(j->lane) ? shm_between_meetings(s, j, shm_sum_for_root)
-                                  : shm_around_meeting(s, j, shm_encode_whole, shm_add_whole);
-}
-
-static gw_err shm_bcast(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
-    job *j;
-    GW_TRY(shm_begin(s, root, true, &j));
-    if (!j)
-        return GW_OK;
+static gw_err shm_lay_bcast(gw_schedule *s, job *j) {
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
     GW_TRY(gw_schedule_work(s, shm_copy_root, j));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     /* Only the root needs to know that all have read. */
-    return j->me == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
+    return j->me == j->root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
 }
 
-static gw_err shm_reduce_scatter(const gw_args *args, gw_schedule *s) {
+static gw_err shm_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)args;
     job *j;
-    GW_TRY(shm_begin(s, 0, false, &j));
-    if (!j)
-        return GW_OK;
-    return gw_lane_exact(j->lane) ? shm_between_meetings(s, j, shm_sum_for_me)
-                                  : shm_around_meeting(s, j, shm_encode_foreign, shm_add_shares);
-}
-
-static gw_err shm_allgather(const gw_args *args, gw_schedule *s) {
-    (void)args;
-    job *j;
-    GW_TRY(shm_begin(s, 0, false, &j));
-    if (!j)
-        return GW_OK;
-    return gw_lane_exact(j->lane) ? shm_between_meetings(s, j, shm_copy_parts)
-                                  : shm_around_meeting(s, j, shm_encode_own, shm_decode_sums);
+    GW_TRY(shm_begin(s, root, what == GW_REDUCE || what == GW_BCAST, &j));
+    bool exact = gw_lane_exact(j->lane);
+    switch (what) {
+    case GW_REDUCE:
+        return exact ? shm_between_meetings(s, j, shm_sum_for_root)
+                     : shm_around_meeting(s, j, shm_encode_whole, shm_add_whole);
+    case GW_BCAST: return shm_lay_bcast(s, j);
+    case GW_REDUCE_SCATTER:
+        return exact ? shm_between_meetings(s, j, shm_sum_for_me)
+                     : shm_around_meeting(s, j, shm_encode_foreign, shm_add_shares);
+    case GW_ALLGATHER:
+        return exact ? shm_between_meetings(s, j, shm_copy_parts)
+                     : shm_around_meeting(s, j, shm_encode_own, shm_decode_sums);
+    default: return shm_lay_allreduce(s, j);
+    }
 }
 
 static gw_cost shm_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
@@ -329,11 +305,8 @@ const gw_algo_ops gw_algo_shm = {
     .head = {GW_ALGO_ABI, "shm", "one node: each rank sums its slice in the memory of all ranks",
              NULL},
     .caps = GW_ALGO_SHARED,
+    .verbs = ~0u,
     .formula = "no bytes, no messages (8 P n bytes read and written in shared memory)",
-    .allreduce = shm_allreduce,
-    .reduce = shm_reduce,
-    .bcast = shm_bcast,
-    .reduce_scatter = shm_reduce_scatter,
-    .allgather = shm_allgather,
+    .lay_down = shm_lay_down,
     .cost = shm_cost,
 };

@@ -13,8 +13,8 @@
  * rank, as in a ring, but in 2 rounds instead of 2(P-1). */
 #include "comm/algo.h"
 
-static gw_err sra_allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
+static gw_err sra_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)what, (void)root;
     GW_TRY(gw_kit_reduce_scatter(s));
     return gw_kit_allgather(s); /* its first round also carries the sums of the first half */
 }
@@ -29,6 +29,6 @@ const gw_algo_ops gw_algo_sra = {
     .head = {GW_ALGO_ABI, "sra", "scatter-reduce-allgather of encodings: carries every codec",
              NULL},
     .formula = "2(P-1) b bytes, 2P(P-1) messages",
-    .allreduce = sra_allreduce,
+    .lay_down = sra_lay_down,
     .cost = sra_cost,
 };

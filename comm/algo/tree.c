@@ -27,8 +27,7 @@ static int tree_peer(const tree *t, int v) {
     return (v + t->root) % t->ranks;
 }
 
-static gw_err tree_reduce(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
+static gw_err tree_reduce(gw_schedule *s, int root) {
     tree t = tree_of(s, root);
     gw_span span = gw_schedule_span(s);
     int slot, distance = 1;
@@ -46,13 +45,10 @@ static gw_err tree_reduce(const gw_args *args, gw_schedule *s, int root) {
     return gw_schedule_round(s);
 }
 
-static gw_err tree_bcast(const gw_args *args, gw_schedule *s, int root) {
-    (void)args;
+static gw_err tree_bcast(gw_schedule *s, int root) {
     tree t = tree_of(s, root);
     gw_span span = gw_schedule_span(s);
     int slot, distance = 1;
-    if (t.ranks == 1)
-        return GW_OK;
     while (distance < t.ranks && !(t.v & distance))
         distance *= 2;
     if (t.v == 0) {
@@ -67,9 +63,11 @@ static gw_err tree_bcast(const gw_args *args, gw_schedule *s, int root) {
     return t.v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* after forwarding */
 }
 
-static gw_err tree_allreduce(const gw_args *args, gw_schedule *s) {
-    GW_TRY(tree_reduce(args, s, 0));
-    return tree_bcast(args, s, 0);
+static gw_err tree_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args;
+    if (what != GW_BCAST)
+        GW_TRY(tree_reduce(s, root));
+    return what == GW_REDUCE ? GW_OK : tree_bcast(s, root);
 }
 
 static gw_cost tree_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
@@ -80,9 +78,8 @@ static gw_cost tree_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
 
 const gw_algo_ops gw_algo_tree = {
     .head = {GW_ALGO_ABI, "tree", "binomial reduce and broadcast: small spans, few messages", NULL},
+    .verbs = GW_VERB(GW_REDUCE) | GW_VERB(GW_BCAST),
     .formula = "2(P-1) b bytes, 2(P-1) messages",
-    .allreduce = tree_allreduce,
-    .reduce = tree_reduce,
-    .bcast = tree_bcast,
+    .lay_down = tree_lay_down,
     .cost = tree_cost,
 };

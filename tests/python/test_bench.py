@@ -21,8 +21,8 @@ static gw_err spoil(void *s) {
     gw_schedule_base(s)[span.off + span.n - 1] += 1;
     return GW_OK;
 }
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args;
+static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)what, (void)root;
     GW_TRY(gw_kit_reduce_scatter(s));
     GW_TRY(gw_schedule_stage(s));
     GW_TRY(gw_kit_allgather(s));
@@ -32,8 +32,8 @@ static gw_err allreduce(const gw_args *args, gw_schedule *s) {
 """
 NOTHING = """
 #include "comm/algo.h"
-static gw_err allreduce(const gw_args *args, gw_schedule *s) {
-    (void)args, (void)s;
+static gw_err lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)s, (void)what, (void)root;
     return GW_OK;
 }
 """
@@ -46,7 +46,7 @@ extern const gw_algo_ops gw_algo_plugin;
 const gw_algo_ops gw_algo_plugin = {
     .head = {GW_ALGO_ABI, "broken", "for the test of tests", NULL},
     .formula = "none",
-    .allreduce = allreduce,
+    .lay_down = lay_down,
     .cost = cost,
 };
 """
