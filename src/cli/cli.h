@@ -23,6 +23,10 @@ extern const gw_command *const gw_commands[]; /* NULL-terminated */
 /** Parse and check the options, unless the command does, and run it: its exit status. */
 int gw_cli_start(const gw_command *c, int argc, char **argv);
 
+/** GW_ERR_USAGE: one of argv[1..) is not UTF-8, as the JSON file of `option` has to be, which holds
+ *  them: better said now than when the run is over. */
+gw_err gw_cli_utf8(const char *owner, const char *option, int argc, char **argv);
+
 /** Print "gradwire: <message of the last error>" on stderr and return the exit status for `e`. */
 int gw_cli_fail(gw_err e);
 

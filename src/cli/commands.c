@@ -1,4 +1,5 @@
 /* The table of commands, out of commands.def, and how one starts. */
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
 
@@ -12,6 +13,16 @@ const gw_command *const gw_commands[] = {
 #undef X
     NULL,
 };
+
+gw_err gw_cli_utf8(const char *owner, const char *option, int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (!gw_text_utf8(argv[i]))
+            return gw_fail(GW_ERR_USAGE,
+                           "%s: '%s' is not UTF-8, as all text in the JSON file of --%s has to be: "
+                           "write it so, rename the file, or remove --%s",
+                           owner, argv[i], option, option);
+    return GW_OK;
+}
 
 int gw_cli_start(const gw_command *c, int argc, char **argv) {
     gw_args *args = NULL;

@@ -81,7 +81,8 @@ class BadInput(unittest.TestCase):
         latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
         for words in (["--out", out + latin], ["--out", out, "--data", latin],
                       ["--out", out, "--papi-group=" + latin]):
-            self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "run.json"])
+            self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "--out"])
+        self.refused("bench", "codec", "--codecs", latin, "--json", out, says=["is not UTF-8", "--json"])
         self.assertEqual(os.listdir(self.dir.name), [])
 
     def test_text_of_the_environment(self):

@@ -348,16 +348,19 @@ static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
     if (b.place->ranks == 1)
         s[HIDDEN].median = s[HIDDEN].ci_low = s[HIDDEN].ci_high = NAN;
     snprintf(interval, sizeof interval, "%.2f .. %.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
+    /* No exchange takes a core for longer than it lasts: such a figure was disturbed. */
+    bool disturbed = l->transport_s > s[COMM].median;
+    double transport_s = disturbed ? NAN : l->transport_s;
     /* All of computation and of what the exchange takes of the core, or the exchange alone. */
-    double transport_s = isnan(l->transport_s) ? 0 : l->transport_s;
-    double bound_s = fmax(s[COMP].median + transport_s, s[COMM].median);
+    double core_s = s[COMP].median + (isnan(transport_s) ? 0 : transport_s);
+    double bound_s = disturbed ? NAN : fmax(core_s, s[COMM].median);
     json_t *row = gw_bench_row(
         &table, b.results,
         GW_TEXTS(c->spec.text, c->wire->codec.spec, mode_names[l->mode],
                  isfinite(s[HIDDEN].ci_low) ? interval : NULL),
         GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median, s[HIDDEN].median,
-                   s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, l->transport_s,
-                   bound_s, s[BOTH].median / bound_s, l->kernels, b.repeats, (double)c->wrong));
+                   s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, transport_s, bound_s,
+                   s[BOTH].median / bound_s, l->kernels, b.repeats, (double)c->wrong));
     keep_figures(row, l, s);
     if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place->ranks > 1)
         printf("%10s  note: computation was shorter than communication: not all could hide\n", "");

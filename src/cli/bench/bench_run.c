@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/version.h"
+#include "cli/cli.h"
 #include "cli/parallel.h"
 #include "machine/host.h"
 #include "mpi/agree.h"
@@ -101,6 +102,8 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
         return gw_cli_refuse(e);
     e = gw_args_argv(args, owner, argc, argv, NULL);
     GW_THEN(e, gw_args_check(args, b->rules, owner));
+    if (gw_args_given(args, "json"))
+        GW_THEN(e, gw_cli_utf8(owner, "json", argc, argv));
     job j = {b,
              {.args = args,
               .level = MPI_THREAD_FUNNELED,

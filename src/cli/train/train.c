@@ -153,18 +153,6 @@ static void train_die(void) {
 
 /* ---- reading the command line ---- */
 
-/* run.json holds the command and every option, and JSON is UTF-8: better said now than when the run
- * is over. */
-static gw_err check_text(const gw_args *a, int argc, char **argv) {
-    for (int i = 1; i < argc && gw_args_given(a, "out"); i++)
-        if (!gw_text_utf8(argv[i]))
-            return gw_fail(GW_ERR_USAGE,
-                           "train: '%s' is not UTF-8, as all text in the run.json of --out has to "
-                           "be: write it so, rename the file, or remove --out",
-                           argv[i]);
-    return GW_OK;
-}
-
 static gw_err read_config(job *j) {
     const gw_args *a = j->args;
     gw_train_config *c = &j->config;
@@ -231,7 +219,8 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
 static int train_run(const gw_args *args, int argc, char **argv) {
     job j = {.args = args, .command = train_join(argc, argv)};
     gw_err e = j.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
-    GW_THEN(e, check_text(args, argc, argv));
+    if (gw_args_given(args, "out"))
+        GW_THEN(e, gw_cli_utf8("train", "out", argc, argv));
     GW_THEN(e, read_config(&j));
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
     int status = gw_cli_parallel(level, e, train_body, &j);
