@@ -86,8 +86,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
     gw_err e = gw_alloc(&lane, 1, sizeof *lane);
     int ranks;
     GW_MPI(MPI_Comm_size(parent, &ranks));
-    if (e == GW_OK)
-        e = gw_codec_join(setup->codec, setup->apart ? 1 : ranks);
+    GW_THEN(e, gw_codec_join(setup->codec, setup->apart ? 1 : ranks));
     if (e == GW_OK) {
         *lane = (gw_lane){.comm = MPI_COMM_NULL,
                           .codec = setup->codec,
@@ -103,8 +102,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
     }
     opened++; /* on every rank, whatever went wrong on one */
     e = gw_agree(parent, e);
-    if (e == GW_OK)
-        e = lane_open_on(lane, parent, setup->shared);
+    GW_THEN(e, lane_open_on(lane, parent, setup->shared));
     if (e != GW_OK) {
         gw_lane_close(lane);
         return e;
@@ -231,8 +229,7 @@ gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
     } else {
         float *own = NULL;
         gw_err e = gw_alloc(&own, n, sizeof *own);
-        if (e == GW_OK)
-            e = gw_lane_attach(lane, own, own, free);
+        GW_THEN(e, gw_lane_attach(lane, own, own, free));
         GW_TRY(gw_agree(lane->comm, e));
         fresh = own;
     }

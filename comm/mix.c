@@ -150,8 +150,7 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, 
     }
     gw_lane_run *runs = NULL;
     gw_err e = gw_alloc(&runs, (size_t)n_tensors, sizeof *runs);
-    if (e == GW_OK)
-        e = gw_lane_attach(lane, runs, runs, free);
+    GW_THEN(e, gw_lane_attach(lane, runs, runs, free));
     GW_TRY(gw_agree(lane->comm, e));
     lane->n_runs = mix_cut(mix, by_codec, tensors, n_tensors, runs);
     lane->runs = runs;

@@ -213,8 +213,7 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     q->yield = yield;
     q->capacity = capacity;
     gw_err e = gw_alloc(&q->inflight, (size_t)capacity, sizeof *q->inflight);
-    if (e == GW_OK)
-        e = gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting);
+    GW_THEN(e, gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting));
     if (e == GW_OK && mode == GW_PROGRESS_THREAD)
         e = queue_begin_thread(q);
     if (e != GW_OK) {

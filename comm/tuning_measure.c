@@ -100,8 +100,7 @@ gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except,
     gw_err e = gw_alloc(&p, 1, sizeof *p);
     if (e == GW_OK && lane->residual)
         e = gw_alloc(&residual, lane->n, sizeof *residual);
-    if (e == GW_OK)
-        e = tuning_gather(t, lane, except);
+    GW_THEN(e, tuning_gather(t, lane, except));
     e = gw_agree(lane->comm, e);
     if (e == GW_OK) {
         *p = (tuner){.t = t, .lane = lane};

@@ -278,8 +278,7 @@ static gw_err codec_decode_chain(const gw_codec *c, const void *in, size_t len, 
     gw_block *block;
     GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
     gw_err e = s->codec.ops->unpack(s->codec.self, in, len, codes, room, &inner);
-    if (e == GW_OK)
-        e = codec_decode_one(c, codes, inner, n, to);
+    GW_THEN(e, codec_decode_one(c, codes, inner, n, to));
     gw_scratch_give(&s->scratch, block);
     return e;
 }

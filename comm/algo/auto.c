@@ -99,12 +99,10 @@ static gw_err auto_read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     if (lane->rank != 0)
         e = gw_alloc(&text, (size_t)bytes, 1);
     e = gw_agree(lane->comm, e);
-    if (e == GW_OK)
-        e = gw_bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm);
+    GW_THEN(e, gw_bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm));
     if (e == GW_OK && strlen(text) + 1 != bytes)
         e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: not text: it holds a zero byte", path);
-    if (e == GW_OK)
-        e = gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, path, text));
+    GW_THEN(e, gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, path, text)));
     free(text);
     return e;
 }

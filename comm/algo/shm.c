@@ -199,8 +199,7 @@ static gw_err shm_make_block(job *j, bool whole) {
     size_t ranks = (size_t)j->ranks, end = ranks * sizeof(size_t);
     void *mine = NULL;
     gw_err e = gw_alloc(&j->block, ranks, sizeof *j->block);
-    if (e == GW_OK)
-        e = gw_alloc(&j->at, ranks, sizeof *j->at);
+    GW_THEN(e, gw_alloc(&j->at, ranks, sizeof *j->at));
     for (int i = 0; i < (whole ? 1 : j->ranks); i++) {
         end = (end + LINE - 1) / LINE * LINE;
         if (e == GW_OK)

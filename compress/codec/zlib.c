@@ -126,8 +126,7 @@ static gw_err zlib_open(void **self, const gw_args *args) {
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
     c->k = levels[level];
     gw_err e = zlib_read_options(c, args);
-    if (e == GW_OK)
-        e = zlib_measure_streams(c);
+    GW_THEN(e, zlib_measure_streams(c));
     if (e != GW_OK) {
         free(c);
         return e;

@@ -262,8 +262,7 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
         e = gw_fail(GW_ERR_INPUT, "cannot rename %s: %s", f->path, strerror(errno));
         close(fd);
     }
-    if (e == GW_OK)
-        e = file_part_begin(f, fd, bytes);
+    GW_THEN(e, file_part_begin(f, fd, bytes));
     if (e != GW_OK)
         return file_part_free(f, e);
     f->keep = true;
@@ -290,8 +289,7 @@ gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const
     bool whole;
     GW_TRY(file_new(&source, from, name, true));
     gw_err e = file_open_kept(source, bytes, O_RDONLY, &in, &whole);
-    if (e == GW_OK)
-        e = gw_file_create_part(&f, dir, name);
+    GW_THEN(e, gw_file_create_part(&f, dir, name));
     if (e == GW_OK && !file_copy_bytes(in, f->stream, bytes)) {
         e = gw_fail(GW_ERR_IO, "cannot copy %s to %s: %s", source->temp, f->temp, strerror(errno));
         gw_file_abandon(f);

@@ -89,10 +89,8 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
         io->path = NULL;
     gw_err e =
         io->path ? gw_file_create(&io->file, dir, name) : gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (e == GW_OK)
-        e = io_put(io, magic, MAGIC);
-    if (e == GW_OK)
-        e = io_put(io, head, sizeof head);
+    GW_THEN(e, io_put(io, magic, MAGIC));
+    GW_THEN(e, io_put(io, head, sizeof head));
     if (e != GW_OK) {
         gw_io_abandon(io);
         return e;

@@ -136,10 +136,8 @@ gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup)
         c->last_s = gw_ledger_now();
         e = gw_mpi_check(MPI_Comm_rank(setup->comm, &c->rank), "MPI_Comm_rank");
     }
-    if (e == GW_OK)
-        e = gw_mpi_check(MPI_Comm_size(setup->comm, &c->ranks), "MPI_Comm_size");
-    if (e == GW_OK)
-        e = checkpoint_open_mine(c);
+    GW_THEN(e, gw_mpi_check(MPI_Comm_size(setup->comm, &c->ranks), "MPI_Comm_size"));
+    GW_THEN(e, checkpoint_open_mine(c));
     e = gw_agree(setup->comm, e);
     if (e != GW_OK) {
         gw_checkpoint_close(c);
@@ -331,8 +329,7 @@ static gw_err checkpoint_gather(gw_checkpoint *c) {
     e = gw_mpi_check(
         MPI_Igather(&c->mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, 0, c->s.comm, &request),
         "MPI_Igather");
-    if (e == GW_OK)
-        e = gw_wait(&request);
+    GW_THEN(e, gw_wait(&request));
     if (e == GW_OK && c->rank == 0) {
         gw_store_file *f = c->manifest.files;
         for (int r = 0; r < c->ranks; r++) {

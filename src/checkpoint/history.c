@@ -43,8 +43,7 @@ static gw_err history_append(const char *path, const char *line) {
 gw_err gw_history_add(const char *dir, json_t *entry) {
     char *path = NULL, *line = entry ? json_dumps(entry, JSON_COMPACT) : NULL;
     gw_err e = line ? history_path(dir, &path) : gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (e == GW_OK)
-        e = history_append(path, line);
+    GW_THEN(e, history_append(path, line));
     json_decref(entry);
     free(line);
     free(path);

@@ -73,8 +73,7 @@ static gw_err resume_share(gw_resume *r, int rank, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, e));
     uint64_t bytes = len;
     e = gw_bcast(&bytes, 1, MPI_UINT64_T, 0, comm);
-    if (e == GW_OK)
-        e = gw_agree(comm, rank == 0 ? GW_OK : gw_alloc(&text, (size_t)bytes + 1, 1));
+    GW_THEN(e, gw_agree(comm, rank == 0 ? GW_OK : gw_alloc(&text, (size_t)bytes + 1, 1)));
     if (e == GW_OK)
         e = gw_bcast(text, (int)bytes, MPI_CHAR, 0, comm); /* at most GW_STORE_MOST_BYTES */
     if (e == GW_OK && rank != 0)
@@ -287,12 +286,9 @@ static gw_err resume_merge_all(gw_resume *r, gw_stepper *t) {
     size_t n = gw_model_size(t->model);
     sums s = {0};
     gw_err e = gw_alloc(&s.params, n, sizeof *s.params);
-    if (e == GW_OK)
-        e = gw_alloc(&s.momentum, n, sizeof *s.momentum);
-    if (e == GW_OK)
-        e = gw_alloc(&s.owners, n, sizeof *s.owners);
-    if (e == GW_OK)
-        e = resume_merge(r, &s, t);
+    GW_THEN(e, gw_alloc(&s.momentum, n, sizeof *s.momentum));
+    GW_THEN(e, gw_alloc(&s.owners, n, sizeof *s.owners));
+    GW_THEN(e, resume_merge(r, &s, t));
     free(s.params);
     free(s.momentum);
     free(s.owners);
@@ -339,8 +335,7 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) 
     if (!*r->path || !r->statistics)
         return GW_OK;
     gw_err e = gw_io_recall(&io, &r->collected);
-    if (e == GW_OK)
-        e = gw_io_end(io, gw_codec_stats_state(stats, io));
+    GW_THEN(e, gw_io_end(io, gw_codec_stats_state(stats, io)));
     return gw_agree(comm, e);
 }
 

@@ -334,8 +334,7 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
     gw_err e = store_list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && !open && i < l.n; i++) {
         e = gw_store_path(path, ckpt_dir, l.all[i].name);
-        if (e == GW_OK)
-            e = gw_store_open(path, m);
+        GW_THEN(e, gw_store_open(path, m));
         open = e == GW_OK;
         if (e == GW_ERR_INPUT) {
             store_add_line(skipped, room, gw_err_text());
@@ -464,8 +463,7 @@ gw_err gw_store_commit(const char *temp, const gw_store_manifest *m, int keep,
     final[0] = '\0';
     store_parent(temp, ckpt_dir);
     gw_err e = store_write_and_place(temp, ckpt_dir, m, final);
-    if (e == GW_OK)
-        e = store_prune(ckpt_dir, m->step, keep > 1 ? keep : 1);
+    GW_THEN(e, store_prune(ckpt_dir, m->step, keep > 1 ? keep : 1));
     if (!final[0]) {
         char why[1024];
         gw_text_copy(why, sizeof why, gw_err_text());

@@ -228,17 +228,15 @@ static gw_err data_scatter_rows(const uint8_t *all, const gw_span *cut, int rank
     MPI_Count *counts = NULL;
     MPI_Aint *displs = NULL;
     gw_err e = gw_alloc(&counts, (size_t)ranks, sizeof *counts);
-    if (e == GW_OK)
-        e = gw_alloc(&displs, (size_t)ranks, sizeof *displs);
+    GW_THEN(e, gw_alloc(&displs, (size_t)ranks, sizeof *displs));
     for (int r = 0; e == GW_OK && r < ranks; r++) {
         counts[r] = (MPI_Count)(cut[r].n * width);
         displs[r] = (MPI_Aint)(cut[r].off * width);
     }
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = gw_mpi_check(
-            MPI_Scatterv_c(all, counts, displs, MPI_BYTE, mine, counts[rank], MPI_BYTE, 0, comm),
-            "MPI_Scatterv_c");
+    GW_THEN(e, gw_mpi_check(MPI_Scatterv_c(all, counts, displs, MPI_BYTE, mine, counts[rank],
+                                           MPI_BYTE, 0, comm),
+                            "MPI_Scatterv_c"));
     free(counts);
     free(displs);
     return e;
@@ -262,8 +260,7 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     gw_err e = gw_alloc(&cut, (size_t)ranks, sizeof *cut);
-    if (e == GW_OK)
-        e = data_prepare_shard(h, f, cut, ranks, rank);
+    GW_THEN(e, data_prepare_shard(h, f, cut, ranks, rank));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         uint8_t *labels = h->shard + cut[rank].n * pixels;
@@ -340,8 +337,7 @@ gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     if (e == GW_OK && rank == 0)
         e = data_read_and_split(&raw, spec, &f);
     e = data_learn(&f, e, comm);
-    if (e == GW_OK)
-        e = data_spread(d, &f, &raw, comm, rank);
+    GW_THEN(e, data_spread(d, &f, &raw, comm, rank));
     gw_raw_free(&raw);
     if (e != GW_OK) {
         gw_data_close(d);

@@ -81,12 +81,9 @@ gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
     gw_raw_part apart = {0};
     uint8_t *chosen = NULL;
     gw_err e = gw_alloc(&chosen, n, 1);
-    if (e == GW_OK)
-        e = gw_alloc(&apart.images, take, (size_t)raw->rows * (size_t)raw->cols);
-    if (e == GW_OK)
-        e = gw_alloc(&apart.labels, take, 1);
-    if (e == GW_OK)
-        e = raw_choose(chosen, n, take, seed);
+    GW_THEN(e, gw_alloc(&apart.images, take, (size_t)raw->rows * (size_t)raw->cols));
+    GW_THEN(e, gw_alloc(&apart.labels, take, 1));
+    GW_THEN(e, raw_choose(chosen, n, take, seed));
     if (e == GW_OK) {
         raw->validation = apart;
         raw_move_chosen(raw, chosen);

@@ -241,8 +241,7 @@ gw_err gw_synthetic_make(gw_raw *raw, const char *text, bool outline) {
     GW_TRY(gw_spec_parse(&spec, "synthetic", "data", text, GW_SPEC_ONE));
     gw_err e = gw_args_of(&args, gw_synthetic_opts, "synthetic", spec);
     gw_spec_free(spec);
-    if (e == GW_OK)
-        e = synthetic_describe(raw, args, &m);
+    GW_THEN(e, synthetic_describe(raw, args, &m));
     if (e == GW_OK && !outline)
         e = synthetic_build(&m, gw_args_real(args, "separation"));
     if (e == GW_OK && !outline)

@@ -159,15 +159,11 @@ gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubsc
                                     .bucket = gw_bound_bucket(t->session)}};
     GW_TRY(gw_bound_of_session(t->session, t->lazy, &out->mode));
     gw_err e = gw_alloc(&params, n, sizeof *params);
-    if (e == GW_OK)
-        e = gw_alloc(&gradient, n, sizeof *gradient);
-    if (e == GW_OK)
-        e = gw_snapshot_take(&before, t);
+    GW_THEN(e, gw_alloc(&gradient, n, sizeof *gradient));
+    GW_THEN(e, gw_snapshot_take(&before, t));
     e = gw_agree(r->comm, e);
-    if (e == GW_OK)
-        e = bound_measure_parts(out, r, params, gradient, oversubscribed, own);
-    if (e == GW_OK)
-        e = gw_agree(r->comm, gw_snapshot_put(&before, t));
+    GW_THEN(e, bound_measure_parts(out, r, params, gradient, oversubscribed, own));
+    GW_THEN(e, gw_agree(r->comm, gw_snapshot_put(&before, t)));
     out->measured = e == GW_OK;
     gw_snapshot_free(&before);
     free(params);

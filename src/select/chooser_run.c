@@ -274,15 +274,11 @@ gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
                       .lazy = job->lazy,
                       .link = a->nodes > 1};
     gw_err e = gw_alloc(&a->params, n, sizeof(float));
-    if (e == GW_OK)
-        e = gw_alloc(&a->gradient, n, sizeof(float));
-    if (e == GW_OK)
-        e = gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate);
-    if (e == GW_OK)
-        e = chooser_shape_parts(a, &shape, n, &parts);
+    GW_THEN(e, gw_alloc(&a->gradient, n, sizeof(float)));
+    GW_THEN(e, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate));
+    GW_THEN(e, chooser_shape_parts(a, &shape, n, &parts));
     e = gw_agree(comm, e);
-    if (e == GW_OK)
-        e = job->check ? chooser_check(a, job, &shape) : chooser_measure(a, job, &shape);
+    GW_THEN(e, job->check ? chooser_check(a, job, &shape) : chooser_measure(a, job, &shape));
     free(parts);
     return e;
 }

@@ -208,12 +208,9 @@ gw_err gw_survey_algos(const gw_survey_place *place, gw_algo_survey *algo, int n
     GW_TRY(gw_agree(place->comm, gw_alloc(&s, 1, sizeof *s)));
     s->place = place;
     gw_err e = survey_open_lanes(s);
-    if (e == GW_OK)
-        e = gw_agree(place->comm, survey_open_probes(s, algo, n_algos));
-    if (e == GW_OK)
-        e = gw_agree(place->comm, gw_alloc(&s->scratch, place->n, sizeof(float)));
-    if (e == GW_OK)
-        e = survey_all_sizes(s);
+    GW_THEN(e, gw_agree(place->comm, survey_open_probes(s, algo, n_algos)));
+    GW_THEN(e, gw_agree(place->comm, gw_alloc(&s->scratch, place->n, sizeof(float))));
+    GW_THEN(e, survey_all_sizes(s));
     survey_close(s);
     free(s->scratch);
     free(s);

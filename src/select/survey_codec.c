@@ -118,10 +118,8 @@ gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, si
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
     gw_err e = gw_lane_open(&b.lane, MPI_COMM_SELF, &setup);
-    if (e == GW_OK)
-        e = gw_codec_join(codec, ranks);
-    if (e == GW_OK)
-        e = survey_measure(&b, price, n_prices);
+    GW_THEN(e, gw_codec_join(codec, ranks));
+    GW_THEN(e, survey_measure(&b, price, n_prices));
     free(b.v);
     gw_lane_close(b.lane);
     GW_TRY(gw_agree(comm, e));
