@@ -160,8 +160,8 @@ gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n) {
     return sum;
 }
 
-/* Does the algorithm lay that down itself, or the kit? A library's broadcast knows no encodings; the
- * kit's forwards the root's verbatim. */
+/* Does the algorithm lay that down itself, or the kit? A library's broadcast knows no encodings;
+ * the kit's forwards the root's verbatim. */
 static bool algo_has(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
     return what == GW_ALLREDUCE ||
            (ops->verbs & GW_VERB(what) && (what != GW_BCAST || gw_lane_exact(lane)));

@@ -1,5 +1,5 @@
-/** A collective and its schedules, one a span: laid down when a span is first seen, used again every
- *  step. The spans of a run are few (the arena, or its layers), so a list serves. */
+/** A collective and its schedules, one a span: laid down when a span is first seen, used again
+ *  every step. The spans of a run are few (the arena, or its layers), so a list serves. */
 #ifndef GW_COMM_COLLECTIVE_H
 #define GW_COMM_COLLECTIVE_H
 

@@ -1,4 +1,4 @@
-/** What a lane is made of: for comm itself, and for who owns lanes (the session, benches, tests). */
+/** What a lane is made of: for comm, and for owners of lanes (the session, benches, tests). */
 #ifndef GW_COMM_LANE_PARTS_H
 #define GW_COMM_LANE_PARTS_H
 

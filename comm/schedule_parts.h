@@ -94,7 +94,8 @@ struct gw_schedule {
     atomic_uint_fast64_t runs;
 };
 
-/** For comm/pending.h: `s` is about to run for the first time, or to wait for its turn; it is gone. */
+/** For comm/pending.h: `s` is about to run for the first time, or to wait for its turn; it is
+ *  gone. */
 void gw_pending_add(gw_schedule *s);
 void gw_pending_remove(gw_schedule *s);
 

@@ -71,7 +71,8 @@ static inline gw_span gw_env_span(const gw_env *env, int i) {
     return env->by_layer ? env->layers[i] : (gw_span){0, env->n};
 }
 
-/** For a collective that is run once for each of these spans: lay all of them down; what that costs. */
+/** For a collective that is run once for each of these spans: lay all of them down; what that
+ *  costs. */
 gw_err gw_env_prepare(const gw_env *env, gw_collective *collective);
 gw_cost gw_env_cost(const gw_env *env, const gw_collective *collective);
 
@@ -83,8 +84,8 @@ enum {
                                      finish() names, in the same step (gw_lane's `fed`). Excludes
                                      GW_STRATEGY_LATE */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
-                                     env->skip says that a step is void, publish() takes zeros in the
-                                     place of its gradient */
+                                     env->skip says that a step is void, publish() takes zeros in
+                                     the place of its gradient */
 };
 
 typedef struct gw_strategy_ops {

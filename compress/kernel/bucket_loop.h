@@ -1,5 +1,6 @@
 /* The loops over buckets of codecs that need only a bucket's largest magnitude to encode it. The
- * including file defines the types `encoding` (with x and bucket) and `decoding`, and names, all inline:
+ * including file defines the types `encoding` (with x and bucket) and `decoding`, and names, all
+ * inline:
  *   void ENCODE_BUCKET(encoding, bucket, n, top)   n floats, whose peak is `top`
  *   void DECODE_RANGE(decoding, lo, hi, add)
  * These loops define the three functions of a table of kernels. */

@@ -37,7 +37,7 @@ static size_t args_table_size(const gw_opt *opts) {
 }
 
 /* Levenshtein distance, for the short words that options are. */
-static size_t distance(const char *a, const char *b) {
+static size_t args_distance(const char *a, const char *b) {
     enum { LONGEST = 63 };
     size_t la = strlen(a), lb = strlen(b), row[LONGEST + 1];
     if (la > LONGEST || lb > LONGEST)
@@ -60,11 +60,11 @@ static size_t distance(const char *a, const char *b) {
     return row[lb];
 }
 
-static const char *nearest(const char *word, const char *const *names, size_t n) {
+static const char *args_nearest(const char *word, const char *const *names, size_t n) {
     const char *best = NULL;
     size_t least = strlen(word) / 2 + 1; /* further away is no help */
     for (size_t i = 0; i < n; i++) {
-        size_t d = distance(word, names[i]);
+        size_t d = args_distance(word, names[i]);
         if (d <= least && (!best || d < least)) {
             least = d;
             best = names[i];
@@ -75,7 +75,7 @@ static const char *nearest(const char *word, const char *const *names, size_t n)
 
 gw_err gw_unknown(const char *owner, const char *kind, const char *word, const char *const *names,
                   size_t n, const char *otherwise) {
-    const char *near = nearest(word, names, n), *colon = owner ? ": " : "";
+    const char *near = args_nearest(word, names, n), *colon = owner ? ": " : "";
     owner = owner ? owner : "";
     return near ? gw_fail(GW_ERR_USAGE, "%s%sunknown %s '%s': did you mean '%s'?", owner, colon,
                           kind, word, near)

@@ -109,8 +109,8 @@ const char *gw_opt_meta(const gw_opt *o);
  *  wide as the terminal (COLUMNS, if set), or 80 columns. */
 void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to);
 
-/** GW_ERR_USAGE: `word` is no `kind` of `owner` (NULL: of the program). The message asks whether the
- *  entry of names[0..n) most like it was meant; if none is near, it ends in `otherwise`. */
+/** GW_ERR_USAGE: `word` is no `kind` of `owner` (NULL: of the program). The message asks whether
+ *  the entry of names[0..n) most like it was meant; if none is near, it ends in `otherwise`. */
 gw_err gw_unknown(const char *owner, const char *kind, const char *word, const char *const *names,
                   size_t n, const char *otherwise);
 

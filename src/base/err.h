@@ -39,8 +39,8 @@ int gw_err_status(gw_err e);
             return gw_try_;                                                                        \
     } while (0)
 
-/** Unless something failed already, e = call: for errors that are handed up only after something was
- *  freed or agreed on. */
+/** Unless something failed already, e = call: for errors that are handed up only after something
+ *  was freed or agreed on. */
 #define GW_THEN(e, call)                                                                           \
     do {                                                                                           \
         if ((e) == GW_OK)                                                                          \

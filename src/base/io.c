@@ -193,7 +193,7 @@ gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t ver
     return GW_OK;
 }
 
-static gw_err open_memory(gw_io **out, gw_io_memory *m, bool loading) {
+static gw_err io_open_memory(gw_io **out, gw_io_memory *m, bool loading) {
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     io->loading = loading;
@@ -210,11 +210,11 @@ static gw_err open_memory(gw_io **out, gw_io_memory *m, bool loading) {
 
 gw_err gw_io_keep(gw_io **out, gw_io_memory *m) {
     m->bytes = 0;
-    return open_memory(out, m, false);
+    return io_open_memory(out, m, false);
 }
 
 gw_err gw_io_recall(gw_io **out, gw_io_memory *m) {
-    return open_memory(out, m, true);
+    return io_open_memory(out, m, true);
 }
 
 gw_err gw_io_field(gw_io *io, const char *name, void *data, size_t bytes) {

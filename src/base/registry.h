@@ -34,9 +34,9 @@ typedef struct gw_registry {
 } gw_registry;
 
 /** Find an entry by its name, or by the path of a plugin, which holds a '/'. GW_ERR_USAGE: unknown
- *  name (with the nearest); GW_ERR_INPUT: a plugin that cannot be loaded, lacks the symbol or a hook
- *  that is needed, or has another abi or an invalid name. What is no path is sought in the table alone, never where the
- *  loader searches. Plugins stay loaded. */
+ *  name (with the nearest); GW_ERR_INPUT: a plugin that cannot be loaded, lacks the symbol or a
+ *  hook that is needed, or has another abi or an invalid name. What is no path is sought in the
+ *  table alone, never where the loader searches. Plugins stay loaded. */
 gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry);
 
 #endif

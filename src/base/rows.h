@@ -20,10 +20,10 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
 /** Check that gw_rows_open can continue the file of table t; changes nothing yet. */
 gw_err gw_rows_check(gw_rows *r, const gw_table *t);
 
-/** Begin the file of table t (t->file outlives r) with its header; or, if it was marked, continue it
- *  at the mark: then *kept (may be NULL) is true and *to can also be read from its start.
- *  GW_ERR_INPUT: it cannot be written, is shorter than its mark or missing, or has another header. A
- *  file that folder `from` lacks altogether starts empty; see gw_rows_lack. */
+/** Begin the file of table t (t->file outlives r) with its header; or, if it was marked, continue
+ *  it at the mark: then *kept (may be NULL) is true and *to can also be read from its start.
+ *  GW_ERR_INPUT: it cannot be written, is shorter than its mark or missing, or has another header.
+ *  A file that folder `from` lacks altogether starts empty; see gw_rows_lack. */
 gw_err gw_rows_open(gw_rows *r, const gw_table *t, FILE **to, bool *kept);
 
 /** Before NAME is opened: true if it was marked and has rows after the mark, which opening cuts

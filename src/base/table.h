@@ -1,5 +1,5 @@
-/** CSV tables: a row is a struct, its columns are a list, and one writer and one reader serve all of
- *  them. What is not known is blank, never 0. The first line of a file is the header. */
+/** CSV tables: a row is a struct, its columns are a list, and one writer and one reader serve all
+ *  of them. What is not known is blank, never 0. The first line of a file is the header. */
 #ifndef GW_BASE_TABLE_H
 #define GW_BASE_TABLE_H
 

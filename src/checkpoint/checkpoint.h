@@ -1,6 +1,6 @@
-/** Checkpoints of a run (checkpoint/store.h has their folders), written while training goes on. At the
- *  end of a step the state of each rank is copied into memory; a thread a rank writes it; when the
- *  ranks find at a vote (run/vote.h) that all have, rank 0's thread completes the checkpoint.
+/** Checkpoints of a run (checkpoint/store.h has their folders), written while training goes on. At
+ *  the end of a step the state of each rank is copied into memory; a thread a rank writes it; when
+ *  the ranks find at a vote (run/vote.h) that all have, rank 0's thread completes the checkpoint.
  *  Until then it is none, and one that becomes due meanwhile is taken late. A checkpoint that
  *  cannot be written is a warning, and those before it stay. */
 #ifndef GW_CHECKPOINT_CHECKPOINT_H

@@ -1,5 +1,5 @@
-/** What a resumed run has to say of itself: a line each on the screen, texts by kind in run.json. No
- *  MPI. */
+/** What a resumed run has to say of itself: a line each on the screen, texts by kind in run.json.
+ *  No MPI. */
 #ifndef GW_CHECKPOINT_NOTES_H
 #define GW_CHECKPOINT_NOTES_H
 

@@ -1,4 +1,4 @@
-/** Resuming: find the checkpoint, check it, and load its state into a run that is about to start. */
+/** Resuming: find the checkpoint, check it, and load its state into a run about to start. */
 #ifndef GW_CHECKPOINT_RESUME_H
 #define GW_CHECKPOINT_RESUME_H
 

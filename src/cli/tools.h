@@ -14,8 +14,8 @@ typedef struct gw_tool {
 
 enum { GW_TOOLS_MOST = 64 };
 
-/** Fill in the *count tools there are, in the order of their names. GW_ERR_INPUT: the folder of this
- *  program is not known. */
+/** Fill in the *count tools there are, in the order of their names. GW_ERR_INPUT: the folder of
+ *  this program is not known. */
 gw_err gw_tools_find(gw_tool tools[GW_TOOLS_MOST], size_t *count);
 
 /** Become the tool `name`, with the arguments argv[1], .. and under a launcher on its first rank

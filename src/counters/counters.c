@@ -59,7 +59,7 @@ static _Thread_local struct {
 static pthread_key_t counters_ends; /* its destructor closes a thread's sets when the thread ends */
 static pthread_once_t counters_ends_once = PTHREAD_ONCE_INIT;
 
-static void close_mine(void *unused) {
+static void counters_close_mine(void *unused) {
     (void)unused;
     if (!mine.owner)
         return;
@@ -75,12 +75,12 @@ static void close_mine(void *unused) {
         source->leave();
 }
 
-static void make_key(void) {
-    pthread_key_create(&counters_ends, close_mine);
+static void counters_make_key(void) {
+    pthread_key_create(&counters_ends, counters_close_mine);
 }
 
 /* Names of the group's events that this thread counts. */
-static int names_of(const plan *p, bool main, const char *names[EVENTS]) {
+static int counters_names_of(const plan *p, bool main, const char *names[EVENTS]) {
     int n = main ? p->n : p->workers;
     for (int i = 0; i < n; i++)
         names[i] = p->papi[main ? i : p->worker[i]];
@@ -95,14 +95,14 @@ static gw_err counters_open_mine(const gw_counters *c, bool main) {
     pthread_setspecific(counters_ends, &mine);
     for (int g = 0; g < c->in.groups; g++) {
         const char *names[EVENTS];
-        int n = names_of(&c->in.plan[g], main, names);
+        int n = counters_names_of(&c->in.plan[g], main, names);
         if (n > 0)
             GW_TRY(c->source->open(&mine.set[g], names, n));
     }
     return GW_OK;
 }
 
-static gw_err switch_mine(const gw_counters *c, int g) {
+static gw_err counters_switch_mine(const gw_counters *c, int g) {
     if (mine.running == g)
         return GW_OK;
     if (mine.running >= 0)
@@ -115,26 +115,26 @@ static gw_err switch_mine(const gw_counters *c, int g) {
     return GW_OK;
 }
 
-static gw_err read_mine(const gw_counters *c, long long values[EVENTS]) {
+static gw_err counters_read_mine(const gw_counters *c, long long values[EVENTS]) {
     memset(values, 0, EVENTS * sizeof *values);
     return mine.running >= 0 ? c->source->read(mine.set[mine.running], values) : GW_OK;
 }
 
-static gw_err begin_mine(const gw_counters *c, bool main) {
+static gw_err counters_begin_mine(const gw_counters *c, bool main) {
     if (mine.owner != c->serial)
         GW_TRY(counters_open_mine(c, main));
-    GW_TRY(switch_mine(c, c->active));
-    GW_TRY(read_mine(c, mine.base));
+    GW_TRY(counters_switch_mine(c, c->active));
+    GW_TRY(counters_read_mine(c, mine.base));
     mine.begun = c->batch;
     return GW_OK;
 }
 
 /* *whole is false on a thread younger than the batch: OpenMP replaced the one that began it. */
-static gw_err end_mine(const gw_counters *c, long long counted[EVENTS], bool *whole) {
+static gw_err counters_end_mine(const gw_counters *c, long long counted[EVENTS], bool *whole) {
     *whole = mine.owner == c->serial && mine.begun == c->batch;
     if (!*whole)
         return GW_OK;
-    GW_TRY(read_mine(c, counted));
+    GW_TRY(counters_read_mine(c, counted));
     for (int i = 0; i < EVENTS; i++) {
         counted[i] -= mine.base[i];
         *whole = *whole && counted[i] >= 0;
@@ -154,23 +154,23 @@ static void counters_fail(gw_counters *c, gw_err e) {
     atomic_store(&c->lost, true);
 }
 
-static void workers_begin(gw_counters *c) {
+static void counters_workers_begin(gw_counters *c) {
 #pragma omp parallel num_threads(c->threads)
     if (omp_get_thread_num() > 0)
-        counters_fail(c, begin_mine(c, false));
+        counters_fail(c, counters_begin_mine(c, false));
 }
 
-static void workers_end(gw_counters *c) {
+static void counters_workers_end(gw_counters *c) {
 #pragma omp parallel num_threads(c->threads)
     if (omp_get_thread_num() > 0) {
         bool whole;
-        counters_fail(c, end_mine(c, c->worker[omp_get_thread_num()], &whole));
+        counters_fail(c, counters_end_mine(c, c->worker[omp_get_thread_num()], &whole));
         if (!whole)
             atomic_store(&c->lost, true);
     }
 }
 
-static bool others_count(const gw_counters *c) {
+static bool counters_others_count(const gw_counters *c) {
     return c->threads > 1 && c->in.plan[c->active].workers > 0;
 }
 
@@ -189,7 +189,7 @@ static void counters_edge(gw_phase ended, gw_phase begun) {
     if (!c->inside || !c->in.plan[c->active].memory || (!add && !counters_computing(begun)))
         return;
     long long now[EVENTS];
-    counters_fail(c, read_mine(c, now));
+    counters_fail(c, counters_read_mine(c, now));
     for (int i = 0; add && i < EVENTS; i++)
         c->phase[ended][i] += now[i] - c->last[i];
     memcpy(c->last, now, sizeof now);
@@ -198,7 +198,7 @@ static void counters_edge(gw_phase ended, gw_phase begun) {
 
 static const gw_ledger_sink counters_sink = {.edge = counters_edge};
 
-static void stop_edges(gw_counters *c) {
+static void counters_stop_edges(gw_counters *c) {
     if (counters_listening == c) {
         gw_ledger_unlisten(&counters_sink);
         counters_listening = NULL;
@@ -207,11 +207,11 @@ static void stop_edges(gw_counters *c) {
 }
 
 /* Judged once, when the number of reads a batch is known. */
-static void judge_share(gw_counters *c) {
+static void counters_judge_share(gw_counters *c) {
     double share = (double)c->reads * c->read_s / c->wall_s;
     double each = (double)c->reads / (TRIAL - TRIAL / 2);
     if (share > GW_COUNTERS_SHARE) {
-        stop_edges(c);
+        counters_stop_edges(c);
         snprintf(c->why, sizeof c->why,
                  "%.0f reads of %.0f ns would take %.2f%% of a batch, above %.1f%%", each,
                  c->read_s * 1e9, share * 100, GW_COUNTERS_SHARE * 100);
@@ -226,9 +226,9 @@ static void counters_begin(gw_counters *c) {
     c->active = (int)(c->batch++ % c->in.groups);
     memset(c->phase, 0, sizeof c->phase);
     atomic_store(&c->lost, false);
-    if (others_count(c))
-        workers_begin(c);
-    counters_fail(c, begin_mine(c, true)); /* last to begin, as it is the first to end */
+    if (counters_others_count(c))
+        counters_workers_begin(c);
+    counters_fail(c, counters_begin_mine(c, true)); /* last to begin, as it is the first to end */
     memcpy(c->last, mine.base, sizeof c->last);
     c->inside = true;
 }
@@ -286,7 +286,7 @@ static void counters_use(gw_counters *c, const long long main[EVENTS], const gw_
     plan *p = &c->in.plan[c->active];
     long long sum[EVENTS];
     memcpy(sum, main, sizeof sum);
-    for (int t = 1; others_count(c) && t < c->threads; t++)
+    for (int t = 1; counters_others_count(c) && t < c->threads; t++)
         for (int i = 0; i < p->workers; i++)
             sum[p->worker[i]] += c->worker[t][i];
     for (int i = 0; i < p->n; i++) {
@@ -305,9 +305,9 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
     c->inside = false;
     long long counted[EVENTS];
     bool whole;
-    counters_fail(c, end_mine(c, counted, &whole));
-    if (others_count(c))
-        workers_end(c);
+    counters_fail(c, counters_end_mine(c, counted, &whole));
+    if (counters_others_count(c))
+        counters_workers_end(c);
     if (!whole || atomic_load(&c->lost))
         c->lost_batches++;
     else
@@ -318,14 +318,14 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
         c->wall_s = 0;
     }
     if (*c->failed)
-        stop_edges(c);
+        counters_stop_edges(c);
     else if (c->regions && c->batch == TRIAL)
-        judge_share(c);
+        counters_judge_share(c);
     return out;
 }
 
 /* Cost of a batch's edges; the counts of these batches are discarded. */
-static void measure_edges(gw_counters *c) {
+static void counters_measure_edges(gw_counters *c) {
     c->edge_s = 1;
     for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
         gw_batch_cost cost = {0};
@@ -337,18 +337,18 @@ static void measure_edges(gw_counters *c) {
     gw_counters_forget(c);
 }
 
-static void measure_read(gw_counters *c) {
+static void counters_measure_read(gw_counters *c) {
     long long values[EVENTS];
     c->read_s = 1;
     for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
         uint64_t from = gw_clock_ticks();
         for (int i = 0; i < COST_READS; i++)
-            counters_fail(c, read_mine(c, values));
+            counters_fail(c, counters_read_mine(c, values));
         c->read_s = fmin(c->read_s, gw_clock_since(from) / COST_READS);
     }
 }
 
-static void choose_edges(gw_counters *c) {
+static void counters_choose_edges(gw_counters *c) {
     bool memory = false;
     for (int g = 0; g < c->in.groups; g++)
         memory = memory || c->in.plan[g].memory;
@@ -367,11 +367,11 @@ static void choose_edges(gw_counters *c) {
 }
 
 static gw_err counters_start(gw_counters *c) {
-    pthread_once(&counters_ends_once, make_key);
+    pthread_once(&counters_ends_once, counters_make_key);
     GW_TRY(gw_alloc(&c->worker, (size_t)c->threads, sizeof *c->worker));
-    measure_edges(c); /* opens the sets of all threads */
+    counters_measure_edges(c); /* opens the sets of all threads */
     if (!*c->failed)
-        measure_read(c);
+        counters_measure_read(c);
     return *c->failed ? gw_fail(GW_ERR_UNSUPPORTED, "counters: %s", c->failed) : GW_OK;
 }
 
@@ -394,7 +394,7 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
             gw_text_print(report->reason, sizeof report->reason, "%s", gw_err_text());
         }
         if (e == GW_OK) {
-            choose_edges(c);
+            counters_choose_edges(c);
             *out = c;
             return GW_OK;
         }
@@ -406,13 +406,13 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
 void gw_counters_close(gw_counters *c) {
     if (!c)
         return;
-    stop_edges(c);
+    counters_stop_edges(c);
     if (c->threads > 1)
 #pragma omp parallel num_threads(c->threads)
         if (omp_get_thread_num() > 0 && mine.owner == c->serial)
-            close_mine(NULL);
+            counters_close_mine(NULL);
     if (mine.owner == c->serial)
-        close_mine(NULL);
+        counters_close_mine(NULL);
     free(c->worker);
     free(c);
 }

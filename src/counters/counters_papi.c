@@ -131,7 +131,7 @@ static gw_err papi_set_read(void *set, long long *values) {
 
 /* Only events of the CPU and the kernel are counted per thread; other components (software-defined
  * events, energy, networks) count for the process or the machine. */
-static bool per_thread(const char *event) {
+static bool papi_per_thread(const char *event) {
     int code = 0;
     if (PAPI_event_name_to_code(event, &code) != PAPI_OK)
         return false;
@@ -143,6 +143,6 @@ static void papi_leave(void) {
     PAPI_unregister_thread();
 }
 
-const gw_counter_source gw_counters_papi = {"papi",        papi_set_open, papi_set_start,
-                                            papi_set_read, papi_set_stop, papi_set_close,
-                                            per_thread,    papi_leave};
+const gw_counter_source gw_counters_papi = {"papi",          papi_set_open, papi_set_start,
+                                            papi_set_read,   papi_set_stop, papi_set_close,
+                                            papi_per_thread, papi_leave};

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int column_of(gw_counter_plans *c, const char *name) {
+static int counters_column_of(gw_counter_plans *c, const char *name) {
     for (int i = 0; i < c->columns; i++)
         if (strcmp(c->column[i], name) == 0)
             return i;
@@ -14,8 +14,8 @@ static int column_of(gw_counter_plans *c, const char *name) {
 }
 
 /* The first of an event's names that counts goes to *out; if none does, out->reason says why. */
-static bool find_name(const gw_counter_source *source, const gw_group_event *e,
-                      gw_counter_event *out) {
+static bool counters_find_name(const gw_counter_source *source, const gw_group_event *e,
+                               gw_counter_event *out) {
     for (int i = 0; i < e->names; i++) {
         const char *name = e->papi[i];
         if (gw_sanity_check(source, &name, &e->sanity, 1) == GW_OK) {
@@ -31,8 +31,8 @@ static bool find_name(const gw_counter_source *source, const gw_group_event *e,
 }
 
 /* A whole group may fail where each of its events counts alone. */
-static bool count_together(const gw_counter_source *source, const gw_counter_plan *p,
-                           gw_counter_event *said) {
+static bool counters_count_together(const gw_counter_source *source, const gw_counter_plan *p,
+                                    gw_counter_event *said) {
     gw_sanity sanity[GW_GROUP_EVENTS];
     const char *names[GW_GROUP_EVENTS];
     for (int i = 0; i < p->n; i++) {
@@ -58,7 +58,7 @@ static void plan_group(gw_counter_plans *c, const gw_counter_source *source, con
     for (int i = 0; i < g->events; i++) {
         gw_text_print(said[i].group, sizeof said[i].group, "%s", g->name);
         gw_text_print(said[i].name, sizeof said[i].name, "%s", g->event[i].name);
-        if (!find_name(source, &g->event[i], &said[i]))
+        if (!counters_find_name(source, &g->event[i], &said[i]))
             continue;
         strcpy(p->papi[p->n], said[i].papi);
         if (source->per_thread(said[i].papi))
@@ -66,11 +66,11 @@ static void plan_group(gw_counter_plans *c, const gw_counter_source *source, con
         p->event[p->n++] = i;
     }
     report->events += g->events;
-    if (p->n == 0 || !count_together(source, p, said))
+    if (p->n == 0 || !counters_count_together(source, p, said))
         return;
     c->groups++;
     for (int i = 0; i < p->n; i++)
-        p->column[i] = column_of(c, p->group.event[p->event[i]].name);
+        p->column[i] = counters_column_of(c, p->group.event[p->event[i]].name);
     p->memory = g->memory.steps > 0 && gw_counter_plan_usable(p, &g->memory);
     if (p->memory) {
         report->memory = true;
@@ -90,7 +90,7 @@ bool gw_counter_plan_usable(const gw_counter_plan *p, const gw_expr *e) {
 }
 
 /* Says which event does not count first. */
-static void say_why(gw_counters_report *r, const gw_group_choice *choice) {
+static void counters_say_why(gw_counters_report *r, const gw_group_choice *choice) {
     if (choice->groups == 0) {
         gw_text_print(r->reason, sizeof r->reason, "%s", choice->reason);
         return;
@@ -129,7 +129,7 @@ gw_err gw_counter_plans_make(gw_counter_plans *out, gw_counters_report *report,
         plan_group(out, source, &choice->group[g], report);
     gw_sanity_end();
     if (!report->memory)
-        say_why(report, choice);
+        counters_say_why(report, choice);
     for (int i = 0; i < report->events && choice->named; i++)
         if (!*report->event[i].papi)
             return gw_fail(GW_ERR_UNSUPPORTED,

@@ -43,7 +43,7 @@ static gw_err expr_expect(reader *r, char c) {
 
 static gw_err expr_sum(reader *r);
 
-static gw_err two_arguments(reader *r, char op) {
+static gw_err expr_two_arguments(reader *r, char op) {
     GW_TRY(expr_expect(r, '('));
     GW_TRY(expr_sum(r));
     GW_TRY(expr_expect(r, ','));
@@ -66,7 +66,7 @@ static gw_err expr_word(reader *r) {
     if (!min && !(len == 3 && memcmp(from, "max", 3) == 0))
         return expr_wrong(r, "not the name of an event");
     r->at += len;
-    return two_arguments(r, min ? '<' : '>');
+    return expr_two_arguments(r, min ? '<' : '>');
 }
 
 static gw_err expr_atom(reader *r) {

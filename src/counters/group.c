@@ -30,7 +30,7 @@ static char *group_trim(char *s) {
 }
 
 /* The next word of *rest, which moves behind it. */
-static char *next_word(char **rest) {
+static char *group_next_word(char **rest) {
     char *word = *rest + strspn(*rest, " \t");
     char *end = word + strcspn(word, " \t");
     *rest = *end ? end + 1 : end;
@@ -38,7 +38,7 @@ static char *next_word(char **rest) {
     return word;
 }
 
-static bool good_name(const char *s) {
+static bool group_good_name(const char *s) {
     if (!isalpha((unsigned char)*s))
         return false;
     for (; *s; s++)
@@ -48,7 +48,7 @@ static bool good_name(const char *s) {
 }
 
 /* Is `value` in `list` ("1,16-31", decimal or 0x..)? */
-static gw_err in_list(const reader *r, const char *list, int value, bool *is) {
+static gw_err group_in_list(const reader *r, const char *list, int value, bool *is) {
     *is = false;
     for (const char *at = list;;) {
         char *end;
@@ -70,7 +70,7 @@ static gw_err in_list(const reader *r, const char *list, int value, bool *is) {
     }
 }
 
-static gw_err cpu_line(reader *r, char *rest) {
+static gw_err group_cpu_line(reader *r, char *rest) {
     const struct {
         const char *key;
         int value;
@@ -80,7 +80,7 @@ static gw_err cpu_line(reader *r, char *rest) {
                 {"part", r->cpu->part}};
     bool all = true;
     int words = 0;
-    for (char *word = next_word(&rest); *word; word = next_word(&rest), words++) {
+    for (char *word = group_next_word(&rest); *word; word = group_next_word(&rest), words++) {
         char *value = strchr(word, '=');
         if (!value)
             return BAD(r, "'%s': KEY=LIST expected", word);
@@ -89,7 +89,7 @@ static gw_err cpu_line(reader *r, char *rest) {
         for (size_t k = 0; k < sizeof keys / sizeof *keys && !known; k++)
             if (strcmp(word, keys[k].key) == 0) {
                 known = true;
-                GW_TRY(in_list(r, value, keys[k].value, &is));
+                GW_TRY(group_in_list(r, value, keys[k].value, &is));
             }
         if (!known)
             return BAD(r, "'%s': must be vendor, family, model, implementer or part", word);
@@ -104,7 +104,7 @@ static gw_err cpu_line(reader *r, char *rest) {
 
 static gw_err group_line(reader *r, char *rest) {
     char *name = group_trim(rest);
-    if (!good_name(name) || strlen(name) >= GW_GROUP_NAME)
+    if (!group_good_name(name) || strlen(name) >= GW_GROUP_NAME)
         return BAD(r, "group '%s': a name of letters, digits and _ expected", name);
     for (int g = 0; g < r->out->groups; g++)
         if (strcmp(r->out->group[g].name, name) == 0)
@@ -115,7 +115,7 @@ static gw_err group_line(reader *r, char *rest) {
     return GW_OK;
 }
 
-static gw_err add_names(const reader *r, gw_group_event *e, char *text) {
+static gw_err group_add_names(const reader *r, gw_group_event *e, char *text) {
     for (char *at = text; at;) {
         char *bar = strchr(at, '|');
         if (bar)
@@ -131,7 +131,7 @@ static gw_err add_names(const reader *r, gw_group_event *e, char *text) {
     return GW_OK;
 }
 
-static gw_err event_line(reader *r, gw_group *g, char *rest) {
+static gw_err group_event_line(reader *r, gw_group *g, char *rest) {
     char *names = strchr(rest, '=');
     if (!names)
         return BAD(r, "%s", "event NAME CHECK = PAPI-NAME expected");
@@ -139,8 +139,8 @@ static gw_err event_line(reader *r, gw_group *g, char *rest) {
     if (g->events == GW_GROUP_HARDWARE)
         return BAD(r, "more than %d events in group %s: not every CPU counts so many at once",
                    GW_GROUP_HARDWARE, g->name);
-    char *name = next_word(&rest), *check = next_word(&rest);
-    if (!good_name(name) || strlen(name) >= GW_GROUP_NAME || !strcmp(name, "min") ||
+    char *name = group_next_word(&rest), *check = group_next_word(&rest);
+    if (!group_good_name(name) || strlen(name) >= GW_GROUP_NAME || !strcmp(name, "min") ||
         !strcmp(name, "max"))
         return BAD(r, "event '%s': a name of letters, digits and _ expected", name);
     for (int i = 0; i < g->events; i++)
@@ -157,7 +157,7 @@ static gw_err event_line(reader *r, gw_group *g, char *rest) {
                    "window or any",
                    name, check);
     e->sanity = (gw_sanity)s;
-    return add_names(r, e, names);
+    return group_add_names(r, e, names);
 }
 
 static gw_err group_formula(const reader *r, const gw_group *g, char *text, gw_expr *out) {
@@ -172,7 +172,7 @@ static gw_err group_formula(const reader *r, const gw_group *g, char *text, gw_e
     return GW_OK;
 }
 
-static gw_err memory_line(reader *r, gw_group *g, char *rest) {
+static gw_err group_memory_line(reader *r, gw_group *g, char *rest) {
     char *text = strchr(rest, '=');
     if (!text)
         return BAD(r, "%s", "memory = FORMULA expected");
@@ -186,13 +186,13 @@ static gw_err memory_line(reader *r, gw_group *g, char *rest) {
     return group_formula(r, g, text, &g->memory);
 }
 
-static gw_err figure_line(reader *r, gw_group *g, char *rest) {
+static gw_err group_figure_line(reader *r, gw_group *g, char *rest) {
     char *text = strchr(rest, '=');
     if (!text)
         return BAD(r, "%s", "figure NAME = FORMULA expected");
     *text++ = '\0';
     char *name = group_trim(rest);
-    if (!good_name(name) || strlen(name) >= GW_GROUP_NAME)
+    if (!group_good_name(name) || strlen(name) >= GW_GROUP_NAME)
         return BAD(r, "figure '%s': a name of letters, digits and _ expected", name);
     if (g->figures == GW_GROUP_FIGURES)
         return BAD(r, "more than %d figures in group %s", GW_GROUP_FIGURES, g->name);
@@ -201,14 +201,14 @@ static gw_err figure_line(reader *r, gw_group *g, char *rest) {
     return group_formula(r, g, text, &f->value);
 }
 
-static gw_err one_line(reader *r, char *line) {
+static gw_err group_one_line(reader *r, char *line) {
     line[strcspn(line, "#")] = '\0';
     char *rest = group_trim(line);
     if (!*rest)
         return GW_OK;
-    char *word = next_word(&rest);
+    char *word = group_next_word(&rest);
     if (strcmp(word, "cpu") == 0)
-        return cpu_line(r, rest);
+        return group_cpu_line(r, rest);
     if (strcmp(word, "group") == 0)
         return group_line(r, rest);
     bool event = strcmp(word, "event") == 0, memory = strcmp(word, "memory") == 0;
@@ -217,9 +217,9 @@ static gw_err one_line(reader *r, char *line) {
     if (r->out->groups == 0)
         return BAD(r, "%s before the first group", word);
     gw_group *g = &r->out->group[r->out->groups - 1];
-    return event    ? event_line(r, g, rest)
-           : memory ? memory_line(r, g, rest)
-                    : figure_line(r, g, rest);
+    return event    ? group_event_line(r, g, rest)
+           : memory ? group_memory_line(r, g, rest)
+                    : group_figure_line(r, g, rest);
 }
 
 gw_err gw_group_parse(gw_group_choice *out, bool *fits, const gw_cpu *cpu, const char *path,
@@ -234,7 +234,7 @@ gw_err gw_group_parse(gw_group_choice *out, bool *fits, const gw_cpu *cpu, const
             return BAD(&r, "longer than %d characters", LINE - 1);
         memcpy(line, text, len);
         line[len] = '\0';
-        GW_TRY(one_line(&r, line));
+        GW_TRY(group_one_line(&r, line));
         text += len + (text[len] == '\n');
     }
     for (int g = 0; g < out->groups; g++)

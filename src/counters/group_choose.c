@@ -11,7 +11,7 @@
 
 enum { MOST_BYTES = 1 << 16 };
 
-static void cpu_take(const char *line, const char *key, int *out) {
+static void group_cpu_take(const char *line, const char *key, int *out) {
     const char *value = strchr(line, ':');
     size_t len = strlen(key);
     bool is = strncmp(line, key, len) == 0 &&
@@ -25,10 +25,10 @@ gw_cpu gw_cpu_read(const char *path) {
     FILE *in = fopen(path ? path : "/proc/cpuinfo", "r");
     char line[512];
     while (in && fgets(line, sizeof line, in)) {
-        cpu_take(line, "cpu family", &cpu.family);
-        cpu_take(line, "model", &cpu.model);
-        cpu_take(line, "CPU implementer", &cpu.implementer);
-        cpu_take(line, "CPU part", &cpu.part);
+        group_cpu_take(line, "cpu family", &cpu.family);
+        group_cpu_take(line, "model", &cpu.model);
+        group_cpu_take(line, "CPU implementer", &cpu.implementer);
+        group_cpu_take(line, "CPU part", &cpu.part);
         if (!*cpu.vendor && strncmp(line, "vendor_id", 9) == 0)
             (void)sscanf(line, "vendor_id : %23s", cpu.vendor);
         if (*line == '\n')
@@ -40,7 +40,7 @@ gw_cpu gw_cpu_read(const char *path) {
 }
 
 /* Keep only the groups that `keep` names (a group's name, or NULL: those with a memory formula). */
-static void keep_only(gw_group_choice *c, const char *keep) {
+static void group_keep_only(gw_group_choice *c, const char *keep) {
     int n = 0;
     for (int g = 0; g < c->groups; g++)
         if (keep ? strcmp(c->group[g].name, keep) == 0 : c->group[g].memory.steps > 0)
@@ -56,7 +56,7 @@ static gw_err choose_automatic(gw_group_choice *out) {
         GW_TRY(gw_group_parse(out, &fits, &cpu, t->name, t->text));
         if (!fits)
             continue;
-        keep_only(out, NULL);
+        group_keep_only(out, NULL);
         gw_text_print(out->name, sizeof out->name, "%s", t->name);
         return GW_OK;
     }
@@ -85,7 +85,7 @@ static gw_err choose_file(gw_group_choice *out, const char *path) {
     return e;
 }
 
-static gw_err no_such(const char *group) {
+static gw_err group_no_such(const char *group) {
     char all[512] = "auto, none";
     for (int i = 0; i < gw_group_text_count; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), ", %s", gw_group_texts[i].name);
@@ -105,17 +105,17 @@ static gw_err choose_named(gw_group_choice *out, const char *group) {
             continue;
         GW_TRY(gw_group_parse(out, &fits, &cpu, t->name, t->text));
         if (group[len] == '/')
-            keep_only(out, group + len + 1);
+            group_keep_only(out, group + len + 1);
         gw_text_print(out->name, sizeof out->name, "%s", group);
         return out->groups ? GW_OK
                            : gw_fail(GW_ERR_USAGE, "papi-group: %s has no group '%s'", t->name,
                                      group + len + 1);
     }
-    return access(group, F_OK) == 0 ? choose_file(out, group) : no_such(group);
+    return access(group, F_OK) == 0 ? choose_file(out, group) : group_no_such(group);
 }
 
 /* The user's events as one more group, with their PAPI names. */
-static gw_err add_events(gw_group_choice *out, const char *events) {
+static gw_err group_add_events(gw_group_choice *out, const char *events) {
     if (out->groups == GW_GROUPS)
         return gw_fail(GW_ERR_USAGE, "papi-events: give --papi-group with fewer than %d groups",
                        GW_GROUPS);
@@ -155,7 +155,7 @@ static gw_err choose_by_options(gw_group_choice *out, const char *group, const c
     else if (!events)
         GW_TRY(choose_automatic(out));
     out->named = events || (!automatic && out->groups > 0);
-    return events ? add_events(out, events) : GW_OK;
+    return events ? group_add_events(out, events) : GW_OK;
 }
 
 gw_err gw_group_choose(gw_group_choice **out, const char *group, const char *events) {

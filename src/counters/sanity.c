@@ -73,7 +73,7 @@ static void sanity_chase(void) {
 }
 
 /* Instructions between the loads fill the retire window before the load queue. */
-static void chase_apart(void) {
+static void sanity_chase_apart(void) {
     void **p = (void **)memory.bytes;
     for (int i = 0; i < LOADS / 4; i++) {
         p = (void **)*p;
@@ -111,15 +111,15 @@ static gw_err sanity_run(gw_sanity s, double *least) {
         break;
     case GW_SANITY_MISSES: sanity_chase(); break;
     case GW_SANITY_STORES: sanity_store(); break;
-    case GW_SANITY_WINDOW: chase_apart(); break;
+    case GW_SANITY_WINDOW: sanity_chase_apart(); break;
     default: *least = 0;
     }
     return GW_OK;
 }
 
 /* Check one event of a running set with its kernel. */
-static gw_err check_one(const gw_counter_source *source, void *set, int i, const char *event,
-                        gw_sanity s) {
+static gw_err sanity_check_one(const gw_counter_source *source, void *set, int i, const char *event,
+                               gw_sanity s) {
     long long before[GW_SANITY_EVENTS], after[GW_SANITY_EVENTS];
     double least = 0;
     if (sanity_beyond(s)) /* outside the count */
@@ -152,7 +152,7 @@ gw_err gw_sanity_check(const gw_counter_source *source, const char *const *event
     gw_err e = source->start(set);
     if (e == GW_OK) {
         for (int i = 0; e == GW_OK && i < n; i++)
-            e = check_one(source, set, i, events[i], sanity[i]);
+            e = sanity_check_one(source, set, i, events[i], sanity[i]);
         gw_err late = source->stop(set);
         e = e == GW_OK ? late : e;
     }

@@ -11,7 +11,7 @@
 enum { LINE = 256, MOST_INDICES = 16, LEAST_L1 = 32 << 10 };
 
 /* A line of /sys/devices/system/cpu/cpuN/cache/indexI/NAME. */
-static bool fact(int cpu, int index, const char *name, char out[LINE]) {
+static bool cache_fact(int cpu, int index, const char *name, char out[LINE]) {
     char path[LINE];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
     FILE *in = fopen(path, "r");
@@ -24,14 +24,14 @@ static bool fact(int cpu, int index, const char *name, char out[LINE]) {
 }
 
 /* "32K", "1M", "512" */
-static size_t size_of(const char *text) {
+static size_t cache_size_of(const char *text) {
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
     return (size_t)(*end == 'K' ? n << 10 : *end == 'M' ? n << 20 : n);
 }
 
 /* CPUs in a list such as "0-3,8". */
-static int count_list(const char *at) {
+static int cache_count_list(const char *at) {
     int n = 0;
     while (isdigit((unsigned char)*at)) {
         char *end;
@@ -44,23 +44,23 @@ static int count_list(const char *at) {
     return n;
 }
 
-static void read_sys(gw_cache out[GW_CACHES]) {
+static void cache_read_sys(gw_cache out[GW_CACHES]) {
     int here = sched_getcpu(), cpu = here < 0 ? 0 : here;
     for (int i = 0; i < MOST_INDICES; i++) {
         char level[LINE], type[LINE], size[LINE], list[LINE];
-        if (!fact(cpu, i, "level", level) || !fact(cpu, i, "type", type) ||
-            !fact(cpu, i, "size", size))
+        if (!cache_fact(cpu, i, "level", level) || !cache_fact(cpu, i, "type", type) ||
+            !cache_fact(cpu, i, "size", size))
             continue;
         int l = atoi(level) - 1;
         if (l < 0 || l >= GW_CACHES || strcmp(type, "Instruction") == 0)
             continue;
-        out[l].bytes = size_of(size);
-        if (fact(cpu, i, "shared_cpu_list", list))
-            out[l].sharers = count_list(list);
+        out[l].bytes = cache_size_of(size);
+        if (cache_fact(cpu, i, "shared_cpu_list", list))
+            out[l].sharers = cache_count_list(list);
     }
 }
 
-static void read_sysconf(gw_cache out[GW_CACHES]) {
+static void cache_read_sysconf(gw_cache out[GW_CACHES]) {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
     static const int names[GW_CACHES] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE,
                                          _SC_LEVEL3_CACHE_SIZE};
@@ -76,8 +76,8 @@ static void read_sysconf(gw_cache out[GW_CACHES]) {
 
 void gw_caches_read(gw_cache out[GW_CACHES]) {
     memset(out, 0, GW_CACHES * sizeof *out);
-    read_sys(out);
-    read_sysconf(out);
+    cache_read_sys(out);
+    cache_read_sysconf(out);
     if (out[0].bytes == 0)
         out[0].bytes = LEAST_L1;
     size_t below = out[0].bytes;

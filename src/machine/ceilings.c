@@ -52,20 +52,20 @@ typedef struct team {
 } team;
 
 /* Wait until all members have come so far for the n-th time. */
-static void line_up(team *t, int n) {
+static void ceiling_line_up(team *t, int n) {
     atomic_fetch_add(&t->arrived, 1);
     while (atomic_load(&t->members) == 0 || atomic_load(&t->arrived) < n * atomic_load(&t->members))
         sched_yield();
 }
 
 /* All kinds, try by try; the first run of each warms up. */
-static void run_kinds(team *t, gw_kernel *k) {
+static void ceiling_run_kinds(team *t, gw_kernel *k) {
     int met = 1;
     for (int i = 0; i < t->b->kinds; i++) {
         gw_kernel_turn(k, t->b->kind[i]);
         gw_kernel_run(k, t->b->sweeps[i]);
         for (int n = 0; n < t->b->tries; n++) {
-            line_up(t, ++met);
+            ceiling_line_up(t, ++met);
             double took = gw_kernel_run(k, t->b->sweeps[i]);
             pthread_mutex_lock(&t->lock);
             t->took[i][n] = fmax(t->took[i][n], took);
@@ -75,26 +75,26 @@ static void run_kinds(team *t, gw_kernel *k) {
     }
 }
 
-static void *member(void *ctx) {
+static void *ceiling_member(void *ctx) {
     team *t = ctx;
     gw_kernel *k = NULL;
     gw_flush_denormals_here();
     gw_err e = gw_kernel_open(&k, t->b->kind[0], t->b->part);
     if (e != GW_OK)
         atomic_store(&t->failed, e);
-    line_up(t, 1);
+    ceiling_line_up(t, 1);
     if (atomic_load(&t->failed) == GW_OK)
-        run_kinds(t, k);
+        ceiling_run_kinds(t, k);
     gw_kernel_close(k);
     return NULL;
 }
 
-static gw_err run_team(team *t, int threads) {
+static gw_err ceiling_run_team(team *t, int threads) {
     pthread_t *ids = NULL;
     GW_TRY(gw_alloc(&ids, (size_t)threads, sizeof *ids));
     pthread_mutex_init(&t->lock, NULL);
     int started = 0;
-    while (started < threads && pthread_create(&ids[started], NULL, member, t) == 0)
+    while (started < threads && pthread_create(&ids[started], NULL, ceiling_member, t) == 0)
         started++;
     if (started < threads)
         atomic_store(&t->failed, GW_ERR_NOMEM);
@@ -110,9 +110,9 @@ static gw_err run_team(team *t, int threads) {
 }
 
 /* The rates of `threads` threads together. */
-static gw_err measure_all(const bout *b, int threads) {
+static gw_err ceiling_measure_all(const bout *b, int threads) {
     team t = {.b = b};
-    GW_TRY(run_team(&t, threads));
+    GW_TRY(ceiling_run_team(&t, threads));
     for (int i = 0; i < b->kinds; i++) {
         double best = INFINITY;
         for (int n = 0; n < b->tries; n++)
@@ -136,7 +136,7 @@ static gw_err ceilings_measure(const gw_ceilings *c, bout *b) {
     }
     gw_kernel_close(k);
     bool all = c->all_threads > 1 && !c->oversubscribed && b->part > 0;
-    return all ? measure_all(b, c->all_threads) : GW_OK;
+    return all ? ceiling_measure_all(b, c->all_threads) : GW_OK;
 }
 
 /* ---- one level ---- */
@@ -147,7 +147,7 @@ static int ceilings_sharing(const gw_cache *cache, int active) {
     return sharers < active ? sharers : active;
 }
 
-static size_t dram_bytes(const gw_ceilings *c) {
+static size_t ceiling_dram_bytes(const gw_ceilings *c) {
     gw_host host;
     gw_host_facts(&host);
     size_t last = 0, bytes;
@@ -163,7 +163,7 @@ static size_t dram_bytes(const gw_ceilings *c) {
  * large as one's alone, while that can be: virtual machines tell of fewer caches than there are. */
 static void ceilings_working_set(const gw_ceilings *c, int level, size_t *one, size_t *part) {
     if (level == GW_CACHES) {
-        *one = dram_bytes(c);
+        *one = ceiling_dram_bytes(c);
         *part = MOST_DRAM_OF_ALL / (size_t)c->all_threads;
         *part = *part < *one ? *part : *one;
         return;
@@ -176,7 +176,7 @@ static void ceilings_working_set(const gw_ceilings *c, int level, size_t *one, s
             *part = 0;
 }
 
-static gw_err measure_level(gw_ceilings *c, int l) {
+static gw_err ceiling_measure_level(gw_ceilings *c, int l) {
     gw_ceiling_level *level = &c->level[l];
     bool dram = l == GW_CACHES;
     bout b = {.kind = {GW_KERNEL_READ, GW_KERNEL_UPDATE, GW_KERNEL_COPY},
@@ -189,7 +189,7 @@ static gw_err measure_level(gw_ceilings *c, int l) {
     return b.one > 0 ? ceilings_measure(c, &b) : GW_OK;
 }
 
-static gw_err measure_fma(gw_ceilings *c) {
+static gw_err ceiling_measure_fma(gw_ceilings *c) {
     bout b = {
         .kind = {GW_KERNEL_FMA}, .out = {&c->fma}, .kinds = 1, .tries = TRIES, .one = 1, .part = 1};
     return ceilings_measure(c, &b);
@@ -204,11 +204,11 @@ gw_err gw_ceilings_measure(gw_ceilings *c) {
     c->measured_at = (int64_t)time(NULL);
     c->n_times = 0;
     gw_caches_read(c->caches);
-    GW_TRY(measure_fma(c));
+    GW_TRY(ceiling_measure_fma(c));
     for (int l = 0; l < GW_LEVELS; l++)
-        GW_TRY(measure_level(c, l));
+        GW_TRY(ceiling_measure_level(c, l));
     gw_ceiling_pair first = c->fma; /* a second later, a neighbour may have left the core */
-    GW_TRY(measure_fma(c));
+    GW_TRY(ceiling_measure_fma(c));
     c->fma = (gw_ceiling_pair){fmax(first.one, c->fma.one), fmax(first.all, c->fma.all)};
     return GW_OK;
 }

@@ -98,13 +98,13 @@ static double ceilings_positive(reader *r, const json_t *v, const char *key) {
     return x;
 }
 
-static gw_ceiling_pair pair_of(reader *r, const json_t *o, const char *key) {
+static gw_ceiling_pair ceiling_pair_of(reader *r, const json_t *o, const char *key) {
     const json_t *p = json_object_get(o, key);
     return (gw_ceiling_pair){ceilings_positive(r, json_object_get(p, "one"), key),
                              ceilings_positive(r, json_object_get(p, "all"), key)};
 }
 
-static void read_levels(reader *r, const json_t *root, gw_ceilings *c) {
+static void ceiling_read_levels(reader *r, const json_t *root, gw_ceilings *c) {
     const json_t *sizes = json_object_get(root, "caches"), *all = json_object_get(root, "levels");
     if (json_array_size(sizes) != GW_CACHES || json_array_size(all) != GW_LEVELS) {
         ceilings_wrong(r, "levels", "does not list L1, L2, L3 and DRAM");
@@ -118,12 +118,12 @@ static void read_levels(reader *r, const json_t *root, gw_ceilings *c) {
     for (size_t l = 0; l < GW_LEVELS; l++) {
         const json_t *o = json_array_get(all, l);
         c->level[l].bytes = (size_t)ceilings_whole(r, o, "working_set_bytes", 0, INT64_MAX);
-        c->level[l].read = pair_of(r, o, "read_bytes_per_s");
-        c->level[l].update = pair_of(r, o, "update_bytes_per_s");
+        c->level[l].read = ceiling_pair_of(r, o, "read_bytes_per_s");
+        c->level[l].update = ceiling_pair_of(r, o, "update_bytes_per_s");
     }
 }
 
-static void read_times(reader *r, const json_t *root, gw_ceilings *c) {
+static void ceiling_read_times(reader *r, const json_t *root, gw_ceilings *c) {
     json_t *all = json_object_get(root, "seconds");
     if (!json_is_object(all) || json_object_size(all) > GW_CEILING_TIMES) {
         ceilings_wrong(r, "seconds", "is no object of so many times");
@@ -151,10 +151,10 @@ static gw_err ceilings_parse(const json_t *root, const char *path, gw_ceilings *
     c->all_threads = (int)ceilings_whole(&r, root, "all_threads", 1, INT_MAX);
     c->oversubscribed = json_is_true(json_object_get(root, "oversubscribed"));
     c->measured_at = ceilings_whole(&r, root, "measured_at", 0, INT64_MAX);
-    c->fma = pair_of(&r, root, "fma_flops_per_s");
-    c->copy = pair_of(&r, root, "copy_bytes_per_s");
-    read_levels(&r, root, c);
-    read_times(&r, root, c);
+    c->fma = ceiling_pair_of(&r, root, "fma_flops_per_s");
+    c->copy = ceiling_pair_of(&r, root, "copy_bytes_per_s");
+    ceiling_read_levels(&r, root, c);
+    ceiling_read_times(&r, root, c);
     return r.e;
 }
 
@@ -201,7 +201,7 @@ gw_err gw_ceilings_fit(const gw_ceilings *got, const gw_ceilings *want, bool any
 /* ---- the cache ---- */
 
 /* $XDG_CACHE_HOME/gradwire/NAME-HASH.json; "": there is no such place. */
-static void cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+static void ceiling_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     unsigned hash = (unsigned)crc32_z(0, (const Bytef *)key, strlen(key));
     bool given = cache && *cache == '/'; /* relative ones are to be ignored, says the standard */
@@ -218,12 +218,12 @@ void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
     char key[512];
     snprintf(key, sizeof key, "%d|%s|%s|%s|%d|%d|%d", GW_CEILINGS_FORMAT, want->host, want->cpu,
              want->kernels, want->threads, want->all_threads, want->oversubscribed);
-    cache_path("ceilings", key, path);
+    ceiling_cache_path("ceilings", key, path);
 }
 
 gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
     char folder[GW_CEILINGS_PATH];
-    cache_path(name, key, path);
+    ceiling_cache_path(name, key, path);
     if (!*path)
         return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
     bool made;

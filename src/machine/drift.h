@@ -1,14 +1,14 @@
 /** Whether the machine is as fast after a run as before it, by its multiply-adds a second. (The
- *  bandwidth of a cache would not do: on an idle machine it differs by a third between two probes of
- *  some milliseconds, where multiply-adds stay within 3%.) A disturbance only slows a probe, so the
- *  best of several counts, once two of them agree. */
+ *  bandwidth of a cache would not do: on an idle machine it differs by a third between two probes
+ *  of some milliseconds, where multiply-adds stay within 3%.) A disturbance only slows a probe, so
+ *  the best of several counts, once two of them agree. */
 #ifndef GW_MACHINE_DRIFT_H
 #define GW_MACHINE_DRIFT_H
 
 #include "base/err.h"
 
-/** A probe: *rate is higher on a faster machine. gw_drift_probe runs a kernel and ignores ctx; tests
- *  have probes of their own. */
+/** A probe: *rate is higher on a faster machine. gw_drift_probe runs a kernel and ignores ctx;
+ *  tests have probes of their own. */
 typedef gw_err gw_drift_source(const void *ctx, double *rate);
 gw_err gw_drift_probe(const void *ctx, double *rate);
 

@@ -16,7 +16,7 @@
 #include <time.h>
 
 /* The ranks that share this host's cores, and whether this one works for them. */
-static gw_err open_host(const gw_gauge_setup *s, MPI_Comm *host, bool *leads) {
+static gw_err gauge_open_host(const gw_gauge_setup *s, MPI_Comm *host, bool *leads) {
     gw_host_link link;
     int emulated, rank;
     GW_TRY(gw_agree(s->comm, gw_host_link_read(&link)));
@@ -41,7 +41,8 @@ gw_err gw_gauge_identify(gw_ceilings *want, const gw_gauge_setup *s, MPI_Comm ho
     return gw_allreduce(&s->threads, &want->all_threads, 1, MPI_INT, MPI_SUM, host);
 }
 
-static gw_err read_set(gw_ceilings *c, const gw_ceilings *want, bool any_host, const char *path) {
+static gw_err gauge_read_set(gw_ceilings *c, const gw_ceilings *want, bool any_host,
+                             const char *path) {
     gw_err e = gw_ceilings_load(c, path);
     return e == GW_OK ? gw_ceilings_fit(c, want, any_host, path) : e;
 }
@@ -56,13 +57,13 @@ static gw_err gauge_obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilin
                            const char *cache) {
     if (strcmp(s->from, "auto") != 0) {
         g->source = GW_GAUGE_FILE;
-        return read_set(&g->c, want, true, s->from);
+        return gauge_read_set(&g->c, want, true, s->from);
     }
     FILE *there = *cache ? fopen(cache, "r") : NULL;
     if (there) {
         fclose(there);
         g->source = GW_GAUGE_CACHED;
-        if (read_set(&g->c, want, false, cache) == GW_OK)
+        if (gauge_read_set(&g->c, want, false, cache) == GW_OK)
             return GW_OK;
         gauge_remark(g, gw_err_text());
     }
@@ -111,7 +112,7 @@ gw_err gw_gauge_open(gw_gauge *g, const gw_gauge_setup *s) {
     *g = (gw_gauge){.drift = NAN};
     gw_clock_start();
     uint64_t start = gw_clock_ticks();
-    gw_err e = open_host(s, &host, &leads);
+    gw_err e = gauge_open_host(s, &host, &leads);
     GW_THEN(e, gauge_share(g, s, host, leads));
     if (host != MPI_COMM_NULL)
         MPI_Comm_free(&host);
@@ -127,14 +128,14 @@ gw_err gw_gauge_check(const gw_gauge_setup *s) {
     gw_ceilings want, *got = NULL;
     if (strcmp(s->from, "auto") == 0)
         return GW_OK;
-    gw_err e = open_host(s, &host, &leads);
+    gw_err e = gauge_open_host(s, &host, &leads);
     GW_THEN(e, gw_gauge_identify(&want, s, host));
     if (host != MPI_COMM_NULL)
         MPI_Comm_free(&host);
     if (e == GW_OK && leads)
         e = gw_alloc(&got, 1, sizeof *got);
     if (got)
-        e = read_set(got, &want, true, s->from);
+        e = gauge_read_set(got, &want, true, s->from);
     free(got);
     return gw_agree(s->comm, e);
 }
@@ -144,7 +145,7 @@ gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s) {
     bool leads;
     if (g->source == GW_GAUGE_ABSENT)
         return GW_OK;
-    GW_TRY(open_host(s, &host, &leads));
+    GW_TRY(gauge_open_host(s, &host, &leads));
     double drift = 0;
     gw_err e =
         leads ? gw_drift_since(gw_drift_probe, NULL, g->before, GW_GAUGE_DRIFT, &drift) : GW_OK;

@@ -14,7 +14,7 @@
 enum { LINE = 512, MASK_WORDS = CPU_SETSIZE / 64 };
 
 /* First line of a file without its end; false: not readable. */
-static bool first_line(const char *path, char *out, size_t room) {
+static bool host_first_line(const char *path, char *out, size_t room) {
     FILE *in = fopen(path, "r");
     bool got = in && fgets(out, (int)room, in);
     if (in)
@@ -27,14 +27,14 @@ static bool first_line(const char *path, char *out, size_t room) {
 static bool host_read_number(const char *path, long long *out) {
     char line[LINE];
     char *end = line;
-    if (!first_line(path, line, sizeof line))
+    if (!host_first_line(path, line, sizeof line))
         return false;
     *out = strtoll(line, &end, 10);
     return end != line;
 }
 
 /* "model name" on x86; arm64 has none and tells its implementer and part numbers instead. */
-static void cpu_model(char *out, size_t room) {
+static void host_cpu_model(char *out, size_t room) {
     FILE *in = fopen("/proc/cpuinfo", "r");
     char line[LINE], implementer[32] = "", part[32] = "";
     while (in && !*out && fgets(line, sizeof line, in)) {
@@ -57,10 +57,10 @@ static void cpu_model(char *out, size_t room) {
 }
 
 /* Is `cpu` the lowest of its core's threads within `mask`? 1, 0, or -1: the host does not tell. */
-static int leads_core(int cpu, const cpu_set_t *mask) {
+static int host_leads_core(int cpu, const cpu_set_t *mask) {
     char path[128], list[LINE];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    if (!first_line(path, list, sizeof list))
+    if (!host_first_line(path, list, sizeof list))
         return -1;
     for (char *at = list; isdigit((unsigned char)*at);) {
         long from = strtol(at, &at, 10), to = from;
@@ -76,7 +76,7 @@ static int leads_core(int cpu, const cpu_set_t *mask) {
 
 /* CPUs that this process may use; false: they cannot be told (more than CPU_SETSIZE). Where OpenMP
  * binds threads, its runtime has bound the main thread already, to one place: the places tell. */
-static bool usable_cpus(cpu_set_t *mask) {
+static bool host_usable_cpus(cpu_set_t *mask) {
     CPU_ZERO(mask);
     int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
     for (int p = 0; p < places; p++) {
@@ -92,10 +92,10 @@ static bool usable_cpus(cpu_set_t *mask) {
     return CPU_COUNT(mask) > 0 || sched_getaffinity(0, sizeof *mask, mask) == 0;
 }
 
-static int count_cores(const cpu_set_t *mask) {
+static int host_count_cores(const cpu_set_t *mask) {
     int cores = 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        int leads = CPU_ISSET(cpu, mask) ? leads_core(cpu, mask) : 0;
+        int leads = CPU_ISSET(cpu, mask) ? host_leads_core(cpu, mask) : 0;
         if (leads < 0)
             return 0;
         cores += leads;
@@ -104,11 +104,11 @@ static int count_cores(const cpu_set_t *mask) {
 }
 
 /* Quota that the control group `dir` sets, in CPUs; < 0: none. Version 2 (cpu.max), else 1. */
-static double quota_of(const char *dir) {
+static double host_quota_of(const char *dir) {
     char path[2 * LINE], line[LINE];
     long long quota, period;
     snprintf(path, sizeof path, "%s/cpu.max", dir);
-    if (first_line(path, line, sizeof line))
+    if (host_first_line(path, line, sizeof line))
         return sscanf(line, "%lld %lld", &quota, &period) == 2 && period > 0
                    ? (double)quota / (double)period
                    : -1;
@@ -120,12 +120,12 @@ static double quota_of(const char *dir) {
 }
 
 /* The tightest quota of `group` below `mount` and of all groups above it. */
-static double tightest_quota(const char *mount, const char *group) {
+static double host_tightest_quota(const char *mount, const char *group) {
     char dir[LINE];
     double least = -1;
     snprintf(dir, sizeof dir, "%s%.400s", mount, group);
     for (;;) {
-        double q = quota_of(dir);
+        double q = host_quota_of(dir);
         if (q >= 0 && (least < 0 || q < least))
             least = q;
         char *slash = strrchr(dir, '/');
@@ -135,7 +135,7 @@ static double tightest_quota(const char *mount, const char *group) {
     }
 }
 
-static double cpu_quota(void) {
+static double host_cpu_quota(void) {
     FILE *in = fopen("/proc/self/cgroup", "r");
     char line[LINE];
     double least = -1;
@@ -149,9 +149,9 @@ static double cpu_quota(void) {
         controllers++;
         double q = -1;
         if (*controllers == '\0')
-            q = tightest_quota("/sys/fs/cgroup", group);
+            q = host_tightest_quota("/sys/fs/cgroup", group);
         else if (strcmp(controllers, "cpu") == 0 || strcmp(controllers, "cpu,cpuacct") == 0)
-            q = tightest_quota("/sys/fs/cgroup/cpu", group);
+            q = host_tightest_quota("/sys/fs/cgroup/cpu", group);
         if (q >= 0 && (least < 0 || q < least))
             least = q;
     }
@@ -161,14 +161,14 @@ static double cpu_quota(void) {
 }
 
 void gw_host_facts(gw_host *out) {
-    *out = (gw_host){.cpu_quota = cpu_quota()};
+    *out = (gw_host){.cpu_quota = host_cpu_quota()};
     cpu_set_t mask;
     gethostname(out->name, sizeof out->name - 1);
-    cpu_model(out->cpu_model, sizeof out->cpu_model);
+    host_cpu_model(out->cpu_model, sizeof out->cpu_model);
     out->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (usable_cpus(&mask)) {
+    if (host_usable_cpus(&mask)) {
         out->cpus_usable = CPU_COUNT(&mask);
-        out->cores_usable = count_cores(&mask);
+        out->cores_usable = host_count_cores(&mask);
     } else { /* a host of more than CPU_SETSIZE CPUs */
         out->cpus_usable = out->cpus_online;
     }
@@ -177,19 +177,19 @@ void gw_host_facts(gw_host *out) {
     out->paranoid_known = host_read_number("/proc/sys/kernel/perf_event_paranoid", &paranoid);
     if (out->paranoid_known)
         out->perf_paranoid = (int)paranoid;
-    if (!first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", out->governor,
-                    sizeof out->governor))
+    if (!host_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", out->governor,
+                         sizeof out->governor))
         out->governor[0] = '\0';
 }
 
-static int threads_a_cpu(int threads, int cpus) {
+static int host_threads_a_cpu(int threads, int cpus) {
     return cpus > 0 ? (threads + cpus - 1) / cpus : threads;
 }
 
 /* The CPUs this process may use, as bits; returns how many. */
-static int mask_bits(uint64_t bits[MASK_WORDS]) {
+static int host_mask_bits(uint64_t bits[MASK_WORDS]) {
     cpu_set_t mask;
-    if (!usable_cpus(&mask))
+    if (!host_usable_cpus(&mask))
         for (int cpu = 0; cpu < (int)sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
             CPU_SET(cpu, &mask);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -199,16 +199,16 @@ static int mask_bits(uint64_t bits[MASK_WORDS]) {
 }
 
 /* `sharers`: the ranks whose threads compete for the same CPUs. */
-static gw_err fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
+static gw_err host_fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
     uint64_t mine[MASK_WORDS] = {0}, all[MASK_WORDS];
-    int own = threads_a_cpu(threads, mask_bits(mine)), worst;
+    int own = host_threads_a_cpu(threads, host_mask_bits(mine)), worst;
     GW_MPI(MPI_Comm_size(sharers, &out->sharers));
     GW_TRY(gw_allreduce(mine, all, MASK_WORDS, MPI_UINT64_T, MPI_BOR, sharers));
     GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, sharers));
     GW_TRY(gw_allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, sharers));
     for (int w = 0; w < MASK_WORDS; w++)
         out->cpus += __builtin_popcountll(all[w]);
-    int together = threads_a_cpu(out->threads, out->cpus);
+    int together = host_threads_a_cpu(out->threads, out->cpus);
     out->threads_per_cpu = together > worst ? together : worst;
     return GW_OK;
 }
@@ -222,7 +222,7 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     int emulated = link.emulated; /* one rank's word counts: all must take the same branch */
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &emulated, 1, MPI_INT, MPI_MAX, comm));
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-    gw_err e = fill_node(out, threads, emulated ? comm : host);
+    gw_err e = host_fill_node(out, threads, emulated ? comm : host);
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(host, &out->ranks), "MPI_Comm_size"));
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(host, &rank_on_host), "MPI_Comm_rank"));
     MPI_Comm_free(&host);

@@ -9,23 +9,23 @@
 #define MOST_RATE INT64_C(1000000000000)
 
 /* The whole number that `text` begins with, and what follows it; -1: none from 1 to `most`. */
-static int64_t number_at(const char *text, int64_t most, const char **rest) {
+static int64_t link_number_at(const char *text, int64_t most, const char **rest) {
     char *end = (char *)text;
     long long value = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : 0;
     *rest = end;
     return value >= 1 && value <= most ? value : -1;
 }
 
-static int64_t number_in(const char *text, int64_t most) {
+static int64_t link_number_in(const char *text, int64_t most) {
     const char *rest;
-    int64_t value = number_at(text, most, &rest);
+    int64_t value = link_number_at(text, most, &rest);
     return *rest == '\0' ? value : -1;
 }
 
 /* SENDS/RECEIVES,.. of as many hosts. */
-static bool are_rates(const char *text, int hosts) {
+static bool link_are_rates(const char *text, int hosts) {
     for (int i = 0; i < 2 * hosts; i++) {
-        if (number_at(text, MOST_RATE, &text) < 0)
+        if (link_number_at(text, MOST_RATE, &text) < 0)
             return false;
         if (*text++ != (i % 2 == 0 ? '/' : i + 1 < 2 * hosts ? ',' : '\0'))
             return false;
@@ -33,7 +33,7 @@ static bool are_rates(const char *text, int hosts) {
     return true;
 }
 
-static gw_err read_further(gw_host_link *link) {
+static gw_err link_read_further(gw_host_link *link) {
     const char *slow = getenv("GRADWIRE_SLOW_HOSTS"), *rates = getenv("GRADWIRE_HOST_RATES"),
                *piece = getenv("GRADWIRE_LINK_PIECE");
     enum { MOST_SEGMENTS = 1 << 16, MOST_MTU = 1 << 16 };
@@ -43,15 +43,15 @@ static gw_err read_further(gw_host_link *link) {
                        "GRADWIRE_SLOW_HOSTS='%.300s': must be HOST:FRACTION,.. in at "
                        "most %zu letters, as experiments/testbed sets it",
                        slow, sizeof link->slow - 1);
-    if (rates && (!are_rates(rates, link->hosts) || strlen(rates) >= sizeof link->rates))
+    if (rates && (!link_are_rates(rates, link->hosts) || strlen(rates) >= sizeof link->rates))
         return gw_fail(GW_ERR_USAGE,
                        "GRADWIRE_HOST_RATES='%.300s': must be SENDS/RECEIVES,.. in bit/s for each "
                        "of %d hosts, as experiments/testbed sets it",
                        rates, link->hosts);
     if (piece) {
         const char *rest;
-        link->segments = (int)number_at(piece, MOST_SEGMENTS, &rest);
-        link->mtu = *rest == 'x' ? (int)number_in(rest + 1, MOST_MTU) : -1;
+        link->segments = (int)link_number_at(piece, MOST_SEGMENTS, &rest);
+        link->mtu = *rest == 'x' ? (int)link_number_in(rest + 1, MOST_MTU) : -1;
         if (link->segments < 0 || link->mtu < 0)
             return gw_fail(GW_ERR_USAGE,
                            "GRADWIRE_LINK_PIECE='%.300s': must be SEGMENTSxMTU, e.g. 10x1500, as "
@@ -74,15 +74,15 @@ gw_err gw_host_link_read(gw_host_link *out) {
         return gw_fail(GW_ERR_USAGE, "%s is set without %s: experiments/testbed sets both",
                        hosts ? hosts_name : rate_name, hosts ? rate_name : hosts_name);
     gw_host_link link = {.emulated = true,
-                         .hosts = (int)number_in(hosts, MOST_HOSTS),
-                         .rate_bits_per_s = number_in(rate, MOST_RATE)};
+                         .hosts = (int)link_number_in(hosts, MOST_HOSTS),
+                         .rate_bits_per_s = link_number_in(rate, MOST_RATE)};
     if (link.hosts < 0)
         return gw_fail(GW_ERR_USAGE, "%s='%s': must be a number of hosts from 1 to %d", hosts_name,
                        hosts, MOST_HOSTS);
     if (link.rate_bits_per_s < 0)
         return gw_fail(GW_ERR_USAGE, "%s='%s': must be a whole number of bit/s from 1 to %lld",
                        rate_name, rate, (long long)MOST_RATE);
-    GW_TRY(read_further(&link));
+    GW_TRY(link_read_further(&link));
     *out = link;
     return GW_OK;
 }

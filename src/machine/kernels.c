@@ -57,19 +57,19 @@ GW_CLONES static float kernel_read_all(const float *x, size_t n, uint64_t sweeps
     return all;
 }
 
-GW_CLONES static void update_all(float *restrict a, const float *restrict b, size_t n,
-                                 uint64_t sweeps) {
+GW_CLONES static void kernel_update_all(float *restrict a, const float *restrict b, size_t n,
+                                        uint64_t sweeps) {
     for (uint64_t s = 0; s < sweeps; s++, kernel_forget())
         for (size_t i = 0; i < n; i++)
             a[i] += 1e-6f * b[i];
 }
 
-static void copy_all(float *a, const float *b, size_t n, uint64_t sweeps) {
+static void kernel_copy_all(float *a, const float *b, size_t n, uint64_t sweeps) {
     for (uint64_t s = 0; s < sweeps; s++, kernel_forget())
         memcpy(a, b, n * sizeof *a);
 }
 
-static const line *chase(const line *at, uint64_t loads) {
+static const line *kernel_chase(const line *at, uint64_t loads) {
     while (loads-- > 0)
         at = at->next;
     return at;
@@ -149,13 +149,13 @@ static void kernel_stream(gw_kernel *k, size_t from, size_t n, uint64_t sweeps) 
     const float *b = k->kind == GW_KERNEL_READ ? NULL : a + k->n / 2;
     switch (k->kind) {
     case GW_KERNEL_READ: k->sink = kernel_read_all(a, n, sweeps); break;
-    case GW_KERNEL_UPDATE: update_all(a, b, n, sweeps); break;
-    default: copy_all(a, b, n, sweeps); break;
+    case GW_KERNEL_UPDATE: kernel_update_all(a, b, n, sweeps); break;
+    default: kernel_copy_all(a, b, n, sweeps); break;
     }
 }
 
 /* What is larger than a window is walked through window by window, from sweep to sweep. */
-static void stream_on(gw_kernel *k, uint64_t sweeps) {
+static void kernel_stream_on(gw_kernel *k, uint64_t sweeps) {
     size_t n = k->kind == GW_KERNEL_READ ? k->n : k->n / 2, w = kernel_window(k);
     if (w == n) {
         kernel_stream(k, 0, n, sweeps);
@@ -172,8 +172,8 @@ double gw_kernel_run(gw_kernel *k, uint64_t sweeps) {
     uint64_t start = gw_clock_ticks();
     switch (k->kind) {
     case GW_KERNEL_FMA: k->sink = gw_fma_run(sweeps * FMA_ROUNDS); break;
-    case GW_KERNEL_CHASE: k->at = chase(k->at, sweeps * kernel_loads(k)); break;
-    default: stream_on(k, sweeps); break;
+    case GW_KERNEL_CHASE: k->at = kernel_chase(k->at, sweeps * kernel_loads(k)); break;
+    default: kernel_stream_on(k, sweeps); break;
     }
     return gw_clock_since(start);
 }

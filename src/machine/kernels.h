@@ -1,6 +1,6 @@
 /** Kernels of known character: what they are bound by is no question, so they serve as yardsticks
- *  of the machine (src/machine/ceilings.h) and of the figures that claim to tell what a batch is bound
- *  by. Each runs on the calling thread, over memory of its own. */
+ *  of the machine (src/machine/ceilings.h) and of the figures that claim to tell what a batch is
+ *  bound by. Each runs on the calling thread, over memory of its own. */
 #ifndef GW_MACHINE_KERNELS_H
 #define GW_MACHINE_KERNELS_H
 

@@ -32,7 +32,7 @@ gw_err gw_link_cost_end(gw_link_cost *c, int workers, MPI_Comm comm) {
 }
 
 /* [[sends, receives], ..] in bit/s; null: one rate for all. */
-static json_t *rates_json(const char *text) {
+static json_t *link_cost_rates_json(const char *text) {
     if (!*text)
         return json_null();
     json_t *all = json_array();
@@ -57,5 +57,5 @@ json_t *gw_link_cost_json(const gw_link_cost *c) {
                        c->seconds, c->interrupts_s, c->system_s, c->cores, c->warns);
     return gw_json_object(
         "emulated:b hosts:i rate_bits_per_s:I slow_hosts:t host_rates:o piece:o cost:o", true,
-        link.hosts, link.rate_bits_per_s, link.slow, rates_json(link.rates), piece, cost);
+        link.hosts, link.rate_bits_per_s, link.slow, link_cost_rates_json(link.rates), piece, cost);
 }

@@ -23,7 +23,7 @@ _Static_assert((int)GW_GEMM_CHOICES >= GW_PRODUCTS + GW_MAX_LAYERS, "each produc
 
 /* ---- timing ---- */
 
-static double time_calls(const gw_operands *o, int way, int calls) {
+static double product_time_calls(const gw_operands *o, int way, int calls) {
     gw_gemm_plan plan = {.n = 1, .piece = INFINITY, .choice = {{o->of, way, way}}};
     gw_gemm_adopt(&plan);
     uint64_t start = gw_clock_ticks();
@@ -34,12 +34,12 @@ static double time_calls(const gw_operands *o, int way, int calls) {
 
 /* Best times of the ways that are `wanted`, in turns; the order changes from round to round. The
  * first round warms up, and tells how many calls make a run. */
-static void time_ways(const gw_operands *o, const bool wanted[GW_GEMM_WAYS],
-                      double s[GW_GEMM_WAYS]) {
+static void product_time_ways(const gw_operands *o, const bool wanted[GW_GEMM_WAYS],
+                              double s[GW_GEMM_WAYS]) {
     int calls[GW_GEMM_WAYS];
     double spent = 0;
     for (int w = 0; w < GW_GEMM_WAYS; w++) {
-        s[w] = wanted[w] ? time_calls(o, w, 1) : NAN;
+        s[w] = wanted[w] ? product_time_calls(o, w, 1) : NAN;
         calls[w] = s[w] < RUN_S ? (int)(RUN_S / s[w]) + 1 : 1;
     }
     for (int round = 1; round < ROUNDS && (round < LEAST_ROUNDS || spent < SHAPE_S); round++)
@@ -47,14 +47,14 @@ static void time_ways(const gw_operands *o, const bool wanted[GW_GEMM_WAYS],
             int w = (i + round) % GW_GEMM_WAYS;
             if (!wanted[w])
                 continue;
-            double took = time_calls(o, w, calls[w]);
+            double took = product_time_calls(o, w, calls[w]);
             spent += took * calls[w];
             s[w] = fmin(s[w], took);
         }
 }
 
 /* The product itself, or one of a part of its size. */
-static gw_product timed_size(gw_product p) {
+static gw_product product_timed_size(gw_product p) {
     while (gw_product_flops(&p) > MOST_FLOPS) {
         int *largest = p.m >= p.n ? &p.m : &p.n;
         largest = p.k > *largest ? &p.k : largest;
@@ -65,11 +65,11 @@ static gw_product timed_size(gw_product p) {
 
 static gw_err products_measure(gw_product p, const bool wanted[GW_GEMM_WAYS],
                                double s[GW_GEMM_WAYS]) {
-    gw_product size = timed_size(p);
+    gw_product size = product_timed_size(p);
     gw_operands o;
     gw_err e = gw_operands_open(&o, &size);
     if (e == GW_OK)
-        time_ways(&o, wanted, s);
+        product_time_ways(&o, wanted, s);
     for (int w = 0; e == GW_OK && w < GW_GEMM_WAYS; w++)
         s[w] *= gw_product_flops(&p) / gw_product_flops(&size);
     gw_operands_close(&o);
@@ -84,13 +84,13 @@ typedef struct survey {
     int threads, measured;
 } survey;
 
-static void name_time(const survey *s, const gw_product *p, int way, char name[128]) {
+static void product_name_time(const survey *s, const gw_product *p, int way, char name[128]) {
     snprintf(name, 128, "%c%c %dx%dx%d%s by %s", p->ta ? 't' : 'n', p->tb ? 't' : 'n', p->m, p->n,
              p->k, p->add ? " added" : "", gw_gemm_way_name(way, s->threads));
 }
 
 /* From the cache, or else measured and put there: all ways, so that they were timed in turns. */
-static gw_err find_times(survey *s, const gw_product *p, double t[GW_GEMM_WAYS]) {
+static gw_err product_find_times(survey *s, const gw_product *p, double t[GW_GEMM_WAYS]) {
     bool wanted[GW_GEMM_WAYS], lacks = false;
     char name[128];
     for (int w = 0; w < GW_GEMM_WAYS; w++) {
@@ -98,7 +98,7 @@ static gw_err find_times(survey *s, const gw_product *p, double t[GW_GEMM_WAYS])
         wanted[w] = gw_gemm_way_name(w, s->threads);
         if (!wanted[w])
             continue;
-        name_time(s, p, w, name);
+        product_name_time(s, p, w, name);
         t[w] = gw_products_cache_get(s->cache, name);
         lacks |= isnan(t[w]);
     }
@@ -108,7 +108,7 @@ static gw_err find_times(survey *s, const gw_product *p, double t[GW_GEMM_WAYS])
     GW_TRY(products_measure(*p, wanted, t));
     for (int w = 0; w < GW_GEMM_WAYS; w++)
         if (wanted[w]) {
-            name_time(s, p, w, name);
+            product_name_time(s, p, w, name);
             gw_products_cache_put(s->cache, name, t[w]);
         }
     return GW_OK;
@@ -122,12 +122,12 @@ static int products_fastest(const double t[GW_GEMM_WAYS]) {
     return best;
 }
 
-static gw_err choose_whole(survey *s, const gw_products_setup *setup) {
+static gw_err product_choose_whole(survey *s, const gw_products_setup *setup) {
     gw_products *p = s->out;
     double flops = 0, seconds = 0;
     for (int i = 0; i < p->plan.n; i++) {
         gw_gemm_choice *c = &p->plan.choice[i];
-        GW_TRY(find_times(s, &c->of, p->time[i].whole));
+        GW_TRY(product_find_times(s, &c->of, p->time[i].whole));
         c->whole = c->pieced = products_fastest(p->time[i].whole);
         flops += gw_product_flops(&c->of);
         seconds += p->time[i].whole[c->whole];
@@ -142,7 +142,7 @@ static gw_err choose_whole(survey *s, const gw_products_setup *setup) {
 
 /* By a piece of it, which is a product of its own: the library that is best for the whole may be
  * the slower one for its parts. */
-static gw_err choose_pieced(survey *s) {
+static gw_err product_choose_pieced(survey *s) {
     gw_products *p = s->out;
     for (int i = 0; i < p->plan.n; i++) {
         gw_gemm_choice *c = &p->plan.choice[i];
@@ -153,7 +153,7 @@ static gw_err choose_pieced(survey *s) {
         part.m = (part.m + cuts.rows - 1) / cuts.rows;
         part.n = (part.n + cuts.cols - 1) / cuts.cols;
         part.k = (part.k + cuts.depth - 1) / cuts.depth;
-        GW_TRY(find_times(s, &part, p->time[i].pieced));
+        GW_TRY(product_find_times(s, &part, p->time[i].pieced));
         c->pieced = products_fastest(p->time[i].pieced);
         for (int w = 0; w < GW_GEMM_WAYS; w++)
             p->time[i].pieced[w] *= gw_gemm_cuts_pieces(cuts);
@@ -161,28 +161,28 @@ static gw_err choose_pieced(survey *s) {
     return GW_OK;
 }
 
-static double longest(const gw_gemm_plan *plan) {
+static double product_longest(const gw_gemm_plan *plan) {
     double most = 0;
     for (int i = 0; i < plan->n; i++)
         most = fmax(most, gw_product_flops(&plan->choice[i].of));
     return most;
 }
 
-static bool worth_timing(const gw_products *p) {
+static bool product_worth_timing(const gw_products *p) {
     int ways = 0;
     for (int w = 0; w < GW_GEMM_WAYS; w++)
         ways += gw_gemm_way_name(w, p->threads) != NULL;
-    return (ways > 1 || p->polls) && longest(&p->plan) >= LEAST_FLOPS;
+    return (ways > 1 || p->polls) && product_longest(&p->plan) >= LEAST_FLOPS;
 }
 
 /* A net whose operands do not fit the memory is no reason to fail: it will, with a better word. */
 static gw_err products_choose(gw_products *p, const gw_products_setup *setup) {
     survey s = {.out = p, .threads = setup->threads};
-    if (!worth_timing(p))
+    if (!product_worth_timing(p))
         return GW_OK;
     GW_TRY(gw_products_cache_open(&s.cache, setup->threads, p->note));
-    gw_err e = choose_whole(&s, setup);
-    GW_THEN(e, choose_pieced(&s));
+    gw_err e = product_choose_whole(&s, setup);
+    GW_THEN(e, product_choose_pieced(&s));
     gw_products_cache_close(s.cache, p->note);
     p->source = s.measured > 0 ? GW_PRODUCTS_MEASURED : GW_PRODUCTS_CACHED;
     return e == GW_OK ? gw_gemm_check() : e;
@@ -282,7 +282,7 @@ gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
 
 /* ---- JSON ---- */
 
-static json_t *seconds_json(const double t[GW_GEMM_WAYS], int threads) {
+static json_t *product_seconds_json(const double t[GW_GEMM_WAYS], int threads) {
     json_t *all = json_object();
     for (int w = 0; w < GW_GEMM_WAYS; w++)
         if (isfinite(t[w]))
@@ -299,17 +299,18 @@ static json_t *product_json(const gw_products *p, int i) {
         c->of.n, c->of.k, c->of.add, gw_gemm_way_name(c->whole, p->threads),
         gw_gemm_way_name(c->pieced, p->threads),
         json_pack("[i,i,i]", cuts.rows, cuts.cols, cuts.depth),
-        seconds_json(p->time[i].whole, p->threads), seconds_json(p->time[i].pieced, p->threads));
+        product_seconds_json(p->time[i].whole, p->threads),
+        product_seconds_json(p->time[i].pieced, p->threads));
 }
 
-static int pieces_of(const gw_products *p, int i) {
+static int product_pieces_of(const gw_products *p, int i) {
     return gw_gemm_cuts_pieces(gw_gemm_pieces(&p->plan.choice[i].of, p->plan.piece));
 }
 
 bool gw_products_cut(const gw_products *p) {
     bool cut = false;
     for (int i = 0; i < p->plan.n; i++)
-        cut |= pieces_of(p, i) > 1;
+        cut |= product_pieces_of(p, i) > 1;
     return cut;
 }
 
@@ -318,11 +319,11 @@ double gw_products_gap_s(const gw_products *p) {
     if (!p->polls)
         return 0;
     for (int i = 0; i < p->plan.n; i++)
-        most = fmax(most, gw_product_flops(&p->plan.choice[i].of) / pieces_of(p, i));
+        most = fmax(most, gw_product_flops(&p->plan.choice[i].of) / product_pieces_of(p, i));
     return isfinite(p->flops_per_s) ? most / p->flops_per_s : gw_wire_piece_s(&p->wire);
 }
 
-static json_t *piece_json(const gw_products *p) {
+static json_t *product_piece_json(const gw_products *p) {
     if (!isfinite(p->plan.piece))
         return json_null();
     return gw_json_object("flops:f seconds:f longest_s:f buffer_bytes:f rate_bits_per_s:f rate:s "
@@ -340,5 +341,5 @@ json_t *gw_products_json(const gw_products *p) {
     return gw_json_object("libraries:s source:s threads:i polls:b took_s:f flops_per_s:f piece:o "
                           "note:t products:o",
                           gw_gemm_library(), sources[p->source], p->threads, p->polls, p->took_s,
-                          p->flops_per_s, piece_json(p), p->note, all);
+                          p->flops_per_s, product_piece_json(p), p->note, all);
 }

@@ -42,7 +42,7 @@ static json_t *cache_identify(int threads) {
 
 /* With patience, since another run may be measuring. Where locks are unknown (some network file
  * systems) it goes without. */
-static bool take_lock(gw_products_cache *c, char note[256]) {
+static bool product_take_lock(gw_products_cache *c, char note[256]) {
     c->lock_fd = open(c->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (c->lock_fd < 0) {
         cache_say(note, strerror(errno));
@@ -103,7 +103,7 @@ gw_err gw_products_cache_open(gw_products_cache **out, int threads, char note[25
     free(key);
     if (e != GW_OK || snprintf(c->lock, sizeof c->lock, "%s.lock", c->path) >= (int)sizeof c->lock)
         cache_say(note, e != GW_OK ? gw_err_text() : "the path of the cache is too long");
-    else if (take_lock(c, note))
+    else if (product_take_lock(c, note))
         cache_load(c);
     return GW_OK;
 }

@@ -32,7 +32,7 @@ static void transport_spin(seen *s) {
 
 /* ---- with nothing on its way ---- */
 
-static gw_err test_request(MPI_Request *r, bool *done) {
+static gw_err transport_test_request(MPI_Request *r, bool *done) {
     int flag;
     GW_MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
     *done = flag;
@@ -40,7 +40,7 @@ static gw_err test_request(MPI_Request *r, bool *done) {
 }
 
 /* A message that comes when all have seen that none comes. */
-static gw_err look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
+static gw_err transport_look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
     MPI_Request request;
     char in, out = 0;
     bool done = false;
@@ -50,7 +50,7 @@ static gw_err look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
     while (!done && gw_clock_since(start) < IDLE_S) {
         transport_spin(s);
         uint64_t call = gw_clock_ticks();
-        GW_TRY(test_request(&request, &done));
+        GW_TRY(transport_test_request(&request, &done));
         s->calls_s += gw_clock_since(call);
         s->tests++;
     }
@@ -99,7 +99,7 @@ gw_err gw_transport_measure(const gw_transport_job *job, bool oversubscribed, MP
     if (ranks == 1 || oversubscribed)
         return GW_OK;
     gw_clock_start();
-    GW_TRY(look_idle(rank, ranks, comm, &idle));
+    GW_TRY(transport_look_idle(rank, ranks, comm, &idle));
     for (int k = -1; n < MOST && (n < LEAST || spent < SPENT_S); k++) {
         seen with = {0};
         GW_TRY(transport_run_once(job, comm, &with));
@@ -123,7 +123,7 @@ typedef struct pair {
     MPI_Request request[2];
 } pair;
 
-static gw_err pair_start(void *ctx) {
+static gw_err transport_pair_start(void *ctx) {
     pair *p = ctx;
     int next = (p->rank + 1) % p->ranks, last = (p->rank + p->ranks - 1) % p->ranks;
     GW_MPI(MPI_Irecv(p->in, MESSAGE, MPI_BYTE, last, TAG, p->comm, &p->request[0]));
@@ -131,7 +131,7 @@ static gw_err pair_start(void *ctx) {
     return GW_OK;
 }
 
-static gw_err pair_test(void *ctx, bool *done) {
+static gw_err transport_pair_test(void *ctx, bool *done) {
     pair *p = ctx;
     MPI_Status status[2];
     int flag;
@@ -147,8 +147,9 @@ gw_err gw_transport_byte(bool oversubscribed, MPI_Comm comm, double *s) {
     gw_err e = gw_alloc(&p.out, MESSAGE, 1);
     GW_THEN(e, gw_alloc(&p.in, MESSAGE, 1));
     e = gw_agree(comm, e);
-    GW_THEN(e, gw_transport_measure(&(gw_transport_job){NULL, pair_start, pair_test, &p},
-                                    oversubscribed, comm, s));
+    GW_THEN(e, gw_transport_measure(
+                   &(gw_transport_job){NULL, transport_pair_start, transport_pair_test, &p},
+                   oversubscribed, comm, s));
     free(p.out);
     free(p.in);
     *s /= MESSAGE;

@@ -1,5 +1,6 @@
-/** What moving messages costs a core that computes: the time in MPI's calls that is not waiting, and the
- *  time that the kernel takes on the core meanwhile (interrupts, packets, the transport's threads).
+/** What moving messages costs a core that computes: the time in MPI's calls that is not waiting,
+ *  and the time that the kernel takes on the core meanwhile (interrupts, packets, the transport's
+ *  threads).
  *
  *  This shows only on a busy core, and spinning in MPI would hide it. So the rank reads the clock
  *  without a pause between two tests, which are as far apart as polls in a training step: in a gap
@@ -8,8 +9,8 @@
  *      transport = in calls + in gaps - what as many tests, and as long a wait, take with nothing
  *                  on its way
  *
- *  Other load on the machine is in the gaps of both, so measure on a quiet machine. Slowed caches and
- *  a lower clock are in neither, so the result is a lower bound. */
+ *  Other load on the machine is in the gaps of both, so measure on a quiet machine. Slowed caches
+ *  and a lower clock are in neither, so the result is a lower bound. */
 #ifndef GW_MACHINE_TRANSPORT_H
 #define GW_MACHINE_TRANSPORT_H
 

@@ -22,21 +22,21 @@ enum { TRIES = 9, MOST_TRIES = 15, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGE
 
 /* ---- names ---- */
 
-static void product_name(const gw_product *p, char name[GW_CEILING_NAME]) {
+static void twin_product_name(const gw_product *p, char name[GW_CEILING_NAME]) {
     snprintf(name, GW_CEILING_NAME, "product %c%c %dx%dx%d", p->ta ? 't' : 'n', p->tb ? 't' : 'n',
              p->m, p->n, p->k);
 }
 
-static gw_transfer transfer_of(const gw_model_spec *spec, int l) {
+static gw_transfer twin_transfer_of(const gw_model_spec *spec, int l) {
     return l == spec->n_hidden ? GW_TRANSFER_LINEAR : (gw_transfer)spec->activation;
 }
 
-static int width_of(const gw_model_spec *spec, int l) {
+static int twin_width_of(const gw_model_spec *spec, int l) {
     return l < 0 ? spec->inputs : l == spec->n_hidden ? spec->classes : spec->hidden[l];
 }
 
-static void pointwise_name(const gw_model_spec *spec, int l, gw_part part,
-                           char name[GW_CEILING_NAME]) {
+static void twin_pointwise_name(const gw_model_spec *spec, int l, gw_part part,
+                                char name[GW_CEILING_NAME]) {
     static const char *const transfers[] = {
         [GW_TRANSFER_RELU] = "relu",
         [GW_TRANSFER_SIGMOID] = "sigmoid",
@@ -45,16 +45,16 @@ static void pointwise_name(const gw_model_spec *spec, int l, gw_part part,
     };
     snprintf(name, GW_CEILING_NAME, "twin %s %s %d",
              part == GW_PART_FORWARD_POINTWISE ? "forward" : "backward",
-             transfers[transfer_of(spec, l)], width_of(spec, l));
+             transfers[twin_transfer_of(spec, l)], twin_width_of(spec, l));
 }
 
-static const char *update_name(const gw_twin_setup *s) {
+static const char *twin_update_name(const gw_twin_setup *s) {
     return s->momentum > 0       ? "twin update momentum"
            : s->weight_decay > 0 ? "twin update decay"
                                  : "twin update plain";
 }
 
-static void coding_name(const gw_twin_setup *s, gw_coding kind, char name[GW_CEILING_NAME]) {
+static void twin_coding_name(const gw_twin_setup *s, gw_coding kind, char name[GW_CEILING_NAME]) {
     static const char *const kinds[GW_CODINGS] = {"encode", "adopt", "add", "set", "sum"};
     snprintf(name, GW_CEILING_NAME, "twin %s%s %d %s %s", s->framed ? "framed " : "",
              s->feedback ? "feedback" : "codec", s->joined, kinds[kind], s->codec->text);
@@ -66,7 +66,7 @@ static const char fork_name[] = "parallel region";
 
 /* Best time of a call. `once` is called again and again: it must leave its data as fit as before.
  */
-static double best_of(void (*once)(void *ctx), void *ctx, int tries) {
+static double twin_best_of(void (*once)(void *ctx), void *ctx, int tries) {
     uint64_t calls = 1;
     double best = INFINITY;
     for (int t = -1; t < tries;) {
@@ -85,7 +85,7 @@ static double best_of(void (*once)(void *ctx), void *ctx, int tries) {
     return best;
 }
 
-static size_t resident(const gw_ceilings *c) {
+static size_t twin_resident(const gw_ceilings *c) {
     return c->caches[0].bytes / 2 / sizeof(float);
 }
 
@@ -115,7 +115,7 @@ static void twins_fill(float *x, size_t n, double scale) {
 int gw_twin_products(const gw_model_spec *spec, int batch, gw_product out[GW_PRODUCTS]) {
     int n = 0;
     for (int l = 0; l <= spec->n_hidden; l++) {
-        int in = width_of(spec, l - 1), width = width_of(spec, l);
+        int in = twin_width_of(spec, l - 1), width = twin_width_of(spec, l);
         out[n++] = (gw_product){.m = batch, .n = width, .k = in};
         out[n++] = (gw_product){.ta = true, .m = in, .n = width, .k = batch};
         if (l > 0)
@@ -124,7 +124,7 @@ int gw_twin_products(const gw_model_spec *spec, int batch, gw_product out[GW_PRO
     return n;
 }
 
-static double time_product(const gw_operands *o) {
+static double twin_time_product(const gw_operands *o) {
     double best = INFINITY, spent = 0;
     for (int t = -1; t < MOST_TRIES && (t < 1 || spent < PRODUCT_S); t++) {
         uint64_t start = gw_clock_ticks();
@@ -140,7 +140,7 @@ static double time_product(const gw_operands *o) {
 static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *added) {
     char name[GW_CEILING_NAME];
     size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
-    product_name(p, name);
+    twin_product_name(p, name);
     if (twins_known(c, name) ||
         ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n) * sizeof(float) >
             MOST_BYTES)
@@ -148,12 +148,12 @@ static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *ad
     gw_operands o;
     gw_err e = gw_operands_open(&o, p);
     if (e == GW_OK)
-        twins_keep(c, name, time_product(&o), added);
+        twins_keep(c, name, twin_time_product(&o), added);
     gw_operands_close(&o);
     return e == GW_ERR_NOMEM ? GW_OK : e;
 }
 
-static gw_err measure_products(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+static gw_err twin_measure_products(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     gw_product all[GW_PRODUCTS];
     int n = s->batch > 0 ? gw_twin_products(s->spec, s->batch, all) : 0;
     for (int i = 0; i < n; i++)
@@ -170,7 +170,7 @@ typedef struct bout {
     bool backward;
 } bout;
 
-static void pointwise(void *ctx) {
+static void twin_pointwise(void *ctx) {
     bout *b = ctx;
     if (b->backward)
         gw_layer_start(b->transfer, b->bias, b->dy, b->y, b->rows, b->cols, (size_t)b->cols);
@@ -179,16 +179,16 @@ static void pointwise(void *ctx) {
 }
 
 /* As many rows of the layer's own width as fit; of a layer wider than that a part of a row. */
-static gw_err measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part,
-                                int *added) {
+static gw_err twin_measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part,
+                                     int *added) {
     char name[GW_CEILING_NAME];
-    pointwise_name(s->spec, l, part, name);
+    twin_pointwise_name(s->spec, l, part, name);
     if (twins_known(c, name))
         return GW_OK;
-    bout b = {.transfer = transfer_of(s->spec, l),
-              .cols = width_of(s->spec, l),
+    bout b = {.transfer = twin_transfer_of(s->spec, l),
+              .cols = twin_width_of(s->spec, l),
               .backward = part == GW_PART_BACKWARD_POINTWISE};
-    size_t arrays = b.backward ? 2 : 1, room = resident(c);
+    size_t arrays = b.backward ? 2 : 1, room = twin_resident(c);
     if ((size_t)b.cols * (arrays + 1) > room)
         b.cols = (int)(room / (arrays + 1));
     size_t cols = (size_t)b.cols, rows = (room - cols) / (arrays * cols), n = rows * cols;
@@ -200,7 +200,7 @@ static gw_err measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, g
     b.bias = memory + 2 * n;
     twins_fill(b.y, n, 0.5);
     twins_fill(b.dy, n, 1e-3);
-    twins_keep(c, name, best_of(pointwise, &b, TRIES) / (double)n, added);
+    twins_keep(c, name, twin_best_of(twin_pointwise, &b, TRIES) / (double)n, added);
     free(memory);
     return GW_OK;
 }
@@ -218,10 +218,10 @@ static void twins_move(void *ctx) {
     gw_optimizer_update(u->optimizer, u->param, u->grad, (gw_span){0, u->n}, 1e-6f, 1.0f);
 }
 
-static gw_err measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added) {
-    if (twins_known(c, update_name(s)))
+static gw_err twin_measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+    if (twins_known(c, twin_update_name(s)))
         return GW_OK;
-    update u = {.n = resident(c) / (s->momentum > 0 ? 3 : 2)};
+    update u = {.n = twin_resident(c) / (s->momentum > 0 ? 3 : 2)};
     float *memory = NULL;
     GW_TRY(gw_alloc(&memory, 2 * u.n, sizeof *memory));
     u.param = memory;
@@ -229,7 +229,8 @@ static gw_err measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added)
     twins_fill(memory, 2 * u.n, 0.1);
     gw_err e = gw_optimizer_open(&u.optimizer, u.n, s->momentum, s->weight_decay);
     if (e == GW_OK)
-        twins_keep(c, update_name(s), best_of(twins_move, &u, TRIES) / (double)u.n, added);
+        twins_keep(c, twin_update_name(s), twin_best_of(twins_move, &u, TRIES) / (double)u.n,
+                   added);
     gw_optimizer_close(u.optimizer);
     free(memory);
     return e;
@@ -268,20 +269,21 @@ static void twins_code(void *ctx) {
     k->e = k->e == GW_OK ? e : k->e;
 }
 
-static gw_err time_codings(gw_ceilings *c, const gw_twin_setup *s, coding *k, int *added) {
-    double copy = best_of(twins_restore, k, TRIES);
+static gw_err twin_time_codings(gw_ceilings *c, const gw_twin_setup *s, coding *k, int *added) {
+    double copy = twin_best_of(twins_restore, k, TRIES);
     for (k->kind = GW_CODING_ENCODE; k->kind <= GW_CODING_SET; k->kind++) {
         char name[GW_CEILING_NAME];
-        coding_name(s, k->kind, name);
-        double seconds = fmax(best_of(twins_code, k, TRIES) - copy, 0) / (double)k->n;
+        twin_coding_name(s, k->kind, name);
+        double seconds = fmax(twin_best_of(twins_code, k, TRIES) - copy, 0) / (double)k->n;
         GW_TRY(k->e);
         twins_keep(c, name, fmax(seconds, 1e-15), added); /* a file's times are positive */
     }
     return GW_OK;
 }
 
-static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *codec, int *added) {
-    coding k = {.n = resident(c) / ARRAYS_OF_CODING / CODEC_UNIT * CODEC_UNIT};
+static gw_err twin_code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *codec,
+                                 int *added) {
+    coding k = {.n = twin_resident(c) / ARRAYS_OF_CODING / CODEC_UNIT * CODEC_UNIT};
     k.n = k.n < CODEC_UNIT ? CODEC_UNIT : k.n;
     gw_lane_setup setup = {.codec = codec, .n = k.n, .feedback = s->feedback, .seed = 1};
     GW_TRY(gw_lane_open(&k.lane, MPI_COMM_SELF, &setup));
@@ -297,7 +299,7 @@ static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *co
         twins_fill(memory, k.n, 1e-2);
         k.gradient = memory;
         k.x = memory + k.n;
-        e = time_codings(c, s, &k, added);
+        e = twin_time_codings(c, s, &k, added);
     }
     free(memory);
     free(k.wire);
@@ -307,14 +309,14 @@ static gw_err code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *co
 
 /* An instance of its own: the session's was told its ranks, and a lane would tell it others. A long
  * spec has no place in a name. */
-static gw_err measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) {
+static gw_err twin_measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     char name[GW_CEILING_NAME];
     gw_codec codec;
     if (!s->codec || strlen(s->codec->text) > LONGEST_SPEC)
         return GW_OK;
     bool all = true;
     for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++) {
-        coding_name(s, (gw_coding)k, name);
+        twin_coding_name(s, (gw_coding)k, name);
         all &= twins_known(c, name);
     }
     if (all)
@@ -322,14 +324,14 @@ static gw_err measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) 
     GW_TRY(gw_codec_open(&codec, s->codec));
     if (s->framed)
         gw_codec_frame(&codec);
-    gw_err e = code_resident(c, s, &codec, added);
+    gw_err e = twin_code_resident(c, s, &codec, added);
     gw_codec_close(&codec);
     return e;
 }
 
 /* ---- all ---- */
 
-static void fork_once(void *ctx) {
+static void twin_fork_once(void *ctx) {
 #pragma omp parallel num_threads(*(int *)ctx)
     __asm__ volatile("" ::: "memory");
 }
@@ -337,40 +339,40 @@ static void fork_once(void *ctx) {
 gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     *added = 0;
     gw_clock_start();
-    GW_TRY(measure_products(c, s, added));
+    GW_TRY(twin_measure_products(c, s, added));
     for (int l = 0; s->batch > 0 && l <= s->spec->n_hidden; l++) {
-        GW_TRY(measure_pointwise(c, s, l, GW_PART_FORWARD_POINTWISE, added));
-        GW_TRY(measure_pointwise(c, s, l, GW_PART_BACKWARD_POINTWISE, added));
+        GW_TRY(twin_measure_pointwise(c, s, l, GW_PART_FORWARD_POINTWISE, added));
+        GW_TRY(twin_measure_pointwise(c, s, l, GW_PART_BACKWARD_POINTWISE, added));
     }
-    GW_TRY(measure_update(c, s, added));
-    GW_TRY(measure_codec(c, s, added));
+    GW_TRY(twin_measure_update(c, s, added));
+    GW_TRY(twin_measure_codec(c, s, added));
     int threads = s->threads;
     if (threads > 1 && !twins_known(c, fork_name))
-        twins_keep(c, fork_name, best_of(fork_once, &threads, TRIES), added);
+        twins_keep(c, fork_name, twin_best_of(twin_fork_once, &threads, TRIES), added);
     return GW_OK;
 }
 
 double gw_twin_product(const gw_ceilings *c, const gw_product *p) {
     char name[GW_CEILING_NAME];
-    product_name(p, name);
+    twin_product_name(p, name);
     return gw_ceilings_time(c, name);
 }
 
 double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part) {
     char name[GW_CEILING_NAME];
-    pointwise_name(s->spec, l, part, name);
+    twin_pointwise_name(s->spec, l, part, name);
     return gw_ceilings_time(c, name);
 }
 
 double gw_twin_update(const gw_ceilings *c, const gw_twin_setup *s) {
-    return gw_ceilings_time(c, update_name(s));
+    return gw_ceilings_time(c, twin_update_name(s));
 }
 
 double gw_twin_coded(const gw_ceilings *c, const gw_twin_setup *s, gw_coding kind) {
     char name[GW_CEILING_NAME];
     if (!s->codec)
         return NAN;
-    coding_name(s, kind, name);
+    twin_coding_name(s, kind, name);
     return gw_ceilings_time(c, name);
 }
 

@@ -18,7 +18,7 @@
 #define MOST_S  20e-3
 
 /* Bytes of UCX_TCP_SNDBUF (4194304, 4m, 512KB); NAN: not set, or "auto". */
-static double asked_buffer(void) {
+static double wire_asked_buffer(void) {
     const char *text = getenv("UCX_TCP_SNDBUF");
     if (!text || !isdigit((unsigned char)*text))
         return NAN;
@@ -33,7 +33,7 @@ static double asked_buffer(void) {
 
 /* The kernel lets it grow up to the third number, which counts its own bookkeeping, too: about as
  * much as the payload. */
-static double grown_buffer(void) {
+static double wire_grown_buffer(void) {
     double least, begin, most;
     FILE *in = fopen("/proc/sys/net/ipv4/tcp_wmem", "r");
     bool told = in && fscanf(in, "%lf %lf %lf", &least, &begin, &most) == 3;
@@ -45,8 +45,8 @@ static double grown_buffer(void) {
 gw_err gw_wire_read(gw_wire *out) {
     gw_host_link link;
     GW_TRY(gw_host_link_read(&link));
-    double asked = asked_buffer();
-    out->buffer_bytes = isnan(asked) ? grown_buffer() : asked;
+    double asked = wire_asked_buffer();
+    out->buffer_bytes = isnan(asked) ? wire_grown_buffer() : asked;
     out->rate_known = link.emulated;
     out->rate_bits_per_s = link.emulated ? (double)link.rate_bits_per_s : ASSUMED_RATE;
     return GW_OK;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static int by_key(const gw_exchange *x, const gw_exchange *y) {
+static int arrival_by_key(const gw_exchange *x, const gw_exchange *y) {
     if (x->lane != y->lane)
         return x->lane < y->lane ? -1 : 1;
     if (x->schedule != y->schedule)
@@ -14,8 +14,8 @@ static int by_key(const gw_exchange *x, const gw_exchange *y) {
     return (x->run > y->run) - (x->run < y->run);
 }
 
-static int in_order(const void *a, const void *b) {
-    return by_key(&((const gw_arrival *)a)->x, &((const gw_arrival *)b)->x);
+static int arrival_in_order(const void *a, const void *b) {
+    return arrival_by_key(&((const gw_arrival *)a)->x, &((const gw_arrival *)b)->x);
 }
 
 /* ---- all ranks have the same list: two reductions ---- */
@@ -30,7 +30,7 @@ static uint64_t arrival_digest(const gw_arrival *all, size_t n) {
     return d;
 }
 
-static gw_err same_on_all(const gw_arrival *all, size_t n, bool *same, MPI_Comm comm) {
+static gw_err arrival_same_on_all(const gw_arrival *all, size_t n, bool *same, MPI_Comm comm) {
     uint64_t d = arrival_digest(all, n), apart = 0;
     for (size_t i = 0; i < n; i++)
         apart |= all[i].x.n_peers > 0;
@@ -68,14 +68,14 @@ typedef struct told {
     double s;
 } told;
 
-static int told_in_order(const void *key, const void *b) {
-    return by_key(key, &((const told *)b)->x);
+static int arrival_told_in_order(const void *key, const void *b) {
+    return arrival_by_key(key, &((const told *)b)->x);
 }
 
 /* of[at[r]..at[r + 1]) is what rank r told, in order. */
 static void arrival_take(gw_arrival *a, const told *of, const int *at, int rank) {
-    const told *t =
-        bsearch(&a->x, of + at[rank], (size_t)(at[rank + 1] - at[rank]), sizeof *t, told_in_order);
+    const told *t = bsearch(&a->x, of + at[rank], (size_t)(at[rank + 1] - at[rank]), sizeof *t,
+                            arrival_told_in_order);
     a->known &= t != NULL;
     if (!t)
         return;
@@ -86,7 +86,7 @@ static void arrival_take(gw_arrival *a, const told *of, const int *at, int rank)
     a->first_s = t->s < a->first_s ? t->s : a->first_s;
 }
 
-static void look_up(gw_arrival *a, const told *of, const int *at, int rank, int ranks) {
+static void arrival_look_up(gw_arrival *a, const told *of, const int *at, int rank, int ranks) {
     a->known = true;
     a->first_s = a->latest_s = a->mine_s;
     a->last_rank = rank;
@@ -96,8 +96,8 @@ static void look_up(gw_arrival *a, const told *of, const int *at, int rank, int 
         arrival_take(a, of, at, a->x.peer[p]);
 }
 
-static gw_err spread(const told *mine, int n, told *of, const int *count, const int *at,
-                     MPI_Comm comm) {
+static gw_err arrival_spread(const told *mine, int n, told *of, const int *count, const int *at,
+                             MPI_Comm comm) {
     MPI_Datatype type;
     GW_MPI(MPI_Type_contiguous((int)sizeof *mine, MPI_BYTE, &type));
     gw_err e = gw_mpi_check(MPI_Type_commit(&type), "MPI_Type_commit");
@@ -109,7 +109,7 @@ static gw_err spread(const told *mine, int n, told *of, const int *count, const 
     return e;
 }
 
-static gw_err tell_all(gw_arrival *all, size_t n, int rank, int ranks, MPI_Comm comm) {
+static gw_err arrival_tell_all(gw_arrival *all, size_t n, int rank, int ranks, MPI_Comm comm) {
     told *mine = NULL, *of = NULL;
     int *count = NULL, *at = NULL, own = (int)n;
     gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
@@ -123,9 +123,9 @@ static gw_err tell_all(gw_arrival *all, size_t n, int rank, int ranks, MPI_Comm 
     GW_THEN(e, gw_agree(comm, gw_alloc(&of, (size_t)at[ranks], sizeof *of)));
     for (size_t i = 0; e == GW_OK && i < n; i++)
         mine[i] = (told){all[i].x, all[i].mine_s};
-    GW_THEN(e, spread(mine, own, of, count, at, comm));
+    GW_THEN(e, arrival_spread(mine, own, of, count, at, comm));
     for (size_t i = 0; e == GW_OK && i < n; i++)
-        look_up(&all[i], of, at, rank, ranks);
+        arrival_look_up(&all[i], of, at, rank, ranks);
     free(count);
     free(at);
     free(mine);
@@ -140,10 +140,10 @@ gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
     if (n > 0) /* all may be NULL else */
-        qsort(all, n, sizeof *all, in_order);
-    GW_TRY(same_on_all(all, n, &same, comm));
+        qsort(all, n, sizeof *all, arrival_in_order);
+    GW_TRY(arrival_same_on_all(all, n, &same, comm));
     if (!same)
-        return tell_all(all, n, rank, ranks, comm);
+        return arrival_tell_all(all, n, rank, ranks, comm);
     gw_err e = gw_agree(comm, gw_alloc(&latest, n, sizeof *latest));
     GW_THEN(e, arrival_reduce(all, n, rank, latest, comm));
     free(latest);

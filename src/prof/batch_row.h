@@ -1,5 +1,5 @@
-/** A row of batches.csv: what is known of one batch on one rank. This file alone fills it, from parts
- *  that it is handed as values; what a batch lacks is NaN there. */
+/** A row of batches.csv: what is known of one batch on one rank. This file alone fills it, from
+ *  parts that it is handed as values; what a batch lacks is NaN there. */
 #ifndef GW_PROF_BATCH_ROW_H
 #define GW_PROF_BATCH_ROW_H
 

@@ -15,7 +15,7 @@ enum { CALIBRATION_NS = 10000000, TRIES = 16 };
 static bool use_tsc;
 static double tick_s = 1e-9;
 
-static uint64_t monotonic_ns(void) {
+static uint64_t clock_monotonic_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -24,7 +24,7 @@ static uint64_t monotonic_ns(void) {
 #if defined(__x86_64__)
 
 /* Linux strikes the TSC off this list when it found the sockets' counters to disagree. */
-static bool kernel_trusts_tsc(void) {
+static bool clock_kernel_trusts_tsc(void) {
     FILE *in = fopen("/sys/devices/system/clocksource/clocksource0/available_clocksource", "r");
     if (!in)
         return true; /* nobody says otherwise */
@@ -35,36 +35,37 @@ static bool kernel_trusts_tsc(void) {
 }
 
 /* CPUID 0x80000007, EDX bit 8: one rate in all power states (Intel SDM vol. 3, "Invariant TSC"). */
-static bool tsc_usable(void) {
+static bool clock_tsc_usable(void) {
     unsigned a, b, c, d;
-    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)) != 0 && kernel_trusts_tsc();
+    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)) != 0 &&
+           clock_kernel_trusts_tsc();
 }
 
-static uint64_t tsc(void) {
+static uint64_t clock_tsc(void) {
     return __rdtsc();
 }
 
 #else
 
-static bool tsc_usable(void) {
+static bool clock_tsc_usable(void) {
     return false;
 }
 
-static uint64_t tsc(void) {
+static uint64_t clock_tsc(void) {
     return 0;
 }
 
 #endif
 
 uint64_t gw_clock_ticks(void) {
-    return use_tsc ? tsc() : monotonic_ns();
+    return use_tsc ? clock_tsc() : clock_monotonic_ns();
 }
 
 void gw_clock_anchor(uint64_t *ticks, uint64_t *ns) {
     uint64_t best = UINT64_MAX;
     /* The tightest of some tries: an interrupt between the reads must not tilt the rate. */
     for (int i = 0; i < TRIES; i++) {
-        uint64_t before = gw_clock_ticks(), mono = monotonic_ns(), after = gw_clock_ticks();
+        uint64_t before = gw_clock_ticks(), mono = clock_monotonic_ns(), after = gw_clock_ticks();
         if (after - before < best) {
             best = after - before;
             *ticks = before + (after - before) / 2;
@@ -78,12 +79,12 @@ void gw_clock_start(void) {
     if (started)
         return;
     started = true;
-    use_tsc = tsc_usable();
+    use_tsc = clock_tsc_usable();
     if (!use_tsc)
         return;
     uint64_t t0, ns0, t1, ns1;
     gw_clock_anchor(&t0, &ns0);
-    while (monotonic_ns() - ns0 < CALIBRATION_NS)
+    while (clock_monotonic_ns() - ns0 < CALIBRATION_NS)
         ;
     gw_clock_anchor(&t1, &ns1);
     tick_s = (double)(ns1 - ns0) * 1e-9 / (double)(t1 - t0);

@@ -38,7 +38,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over lg */
 static _Thread_local bool is_main;
 
 /* The place of a schedule, a new one where `add`; NULL: none, or no more room. */
-static place *place_of(const gw_exchange *x, bool add) {
+static place *exchange_place_of(const gw_exchange *x, bool add) {
     uint64_t key = (uint64_t)(uint32_t)x->lane << 32 | (uint32_t)x->schedule;
     for (uint64_t at = gw_rng_mix(key);; at++) {
         place *p = &lg.places[at % SLOTS];
@@ -54,16 +54,16 @@ static place *place_of(const gw_exchange *x, bool add) {
     }
 }
 
-static void log_lose(int *what) {
+static void exchange_log_lose(int *what) {
     (*what)++;
     if (lg.row >= 0)
         lg.lost[lg.row] = true;
 }
 
-static void log_started(const gw_exchange *x, uint64_t now) {
-    place *p = place_of(x, true);
+static void exchange_log_started(const gw_exchange *x, uint64_t now) {
+    place *p = exchange_place_of(x, true);
     if (!p || lg.n_entries == ENTRIES) {
-        log_lose(&lg.dropped_entries);
+        exchange_log_lose(&lg.dropped_entries);
         lg.dropped++;
         return;
     }
@@ -74,29 +74,29 @@ static void log_started(const gw_exchange *x, uint64_t now) {
     lg.finished[p->entry] = false;
 }
 
-static int entry_of(const gw_exchange *x) {
-    const place *p = place_of(x, false);
+static int exchange_entry_of(const gw_exchange *x) {
+    const place *p = exchange_place_of(x, false);
     bool here = p && p->entry >= 0 && lg.entries[p->entry].x.run == x->run;
     return here ? p->entry : -1;
 }
 
-static void log_blocked(int entry, uint64_t now) {
+static void exchange_log_blocked(int entry, uint64_t now) {
     lg.blocked = entry;
     if (entry < 0)
-        log_lose(&lg.dropped_stretches); /* what is waited for was dropped */
+        exchange_log_lose(&lg.dropped_stretches); /* what is waited for was dropped */
     else if (!lg.entries[entry].block)
         lg.entries[entry].block = now;
 }
 
-static void log_hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
+static void exchange_log_hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
     pthread_mutex_lock(&lock);
-    int entry = event == GW_EXCHANGE_START ? -1 : entry_of(x);
+    int entry = event == GW_EXCHANGE_START ? -1 : exchange_entry_of(x);
     if (event == GW_EXCHANGE_START)
-        log_started(x, now);
+        exchange_log_started(x, now);
     else if (event == GW_EXCHANGE_DONE && entry >= 0)
         lg.entries[entry].done = now;
     else if (event == GW_EXCHANGE_BLOCK && is_main)
-        log_blocked(entry, now);
+        exchange_log_blocked(entry, now);
     else if (event == GW_EXCHANGE_UNBLOCK && is_main) {
         if (entry >= 0)
             lg.entries[entry].unblock = now;
@@ -106,19 +106,19 @@ static void log_hear(gw_exchange_event event, const gw_exchange *x, uint64_t now
 }
 
 /* Main thread; `blocked` and the stretches are its own. */
-static void log_slice(gw_phase phase, uint64_t start, uint64_t end) {
+static void exchange_log_slice(gw_phase phase, uint64_t start, uint64_t end) {
     if (phase != GW_PHASE_MPI_WAIT || lg.blocked < 0 || lg.row < 0)
         return;
     gw_exchange_stretch *last = lg.n_stretches ? &lg.stretches[lg.n_stretches - 1] : NULL;
     if (last && last->entry == lg.blocked && last->row == lg.row && last->end == start)
         last->end = end;
     else if (lg.n_stretches == STRETCHES)
-        log_lose(&lg.dropped_stretches);
+        exchange_log_lose(&lg.dropped_stretches);
     else
         lg.stretches[lg.n_stretches++] = (gw_exchange_stretch){lg.blocked, lg.row, start, end};
 }
 
-static const gw_ledger_sink sink = {.slice = log_slice, .exchange = log_hear};
+static const gw_ledger_sink sink = {.slice = exchange_log_slice, .exchange = exchange_log_hear};
 
 static gw_err exchange_alloc(int rows) {
     GW_TRY(gw_alloc(&lg.entries, ENTRIES, sizeof *lg.entries));
@@ -208,7 +208,7 @@ void gw_exchange_log_clear(void) {
         if (i < lg.viewed && lg.finished[i])
             continue;
         lg.entries[kept] = lg.entries[i];
-        place_of(&lg.entries[kept].x, true)->entry = kept;
+        exchange_place_of(&lg.entries[kept].x, true)->entry = kept;
         kept++;
     }
     lg.n_entries = kept;
@@ -228,13 +228,13 @@ void gw_exchange_log_forget(void) {
     pthread_mutex_unlock(&lock);
 }
 
-static int at_most(int limit, int room, int a_row) {
+static int exchange_at_most(int limit, int room, int a_row) {
     int rows = a_row > 0 ? room / 2 / a_row : limit;
     return rows < limit ? rows : limit;
 }
 
 int gw_exchange_log_room(void) {
-    int rows = at_most(lg.most_rows, ENTRIES, lg.most_entries);
-    rows = at_most(rows, STRETCHES, lg.most_stretches);
+    int rows = exchange_at_most(lg.most_rows, ENTRIES, lg.most_entries);
+    rows = exchange_at_most(rows, STRETCHES, lg.most_stretches);
     return rows > 1 ? rows : 1;
 }

@@ -1,8 +1,8 @@
 /** The log of exchanges (base/probe.h): when each run of a schedule arrived, blocked the main
- *  thread and was done, and the stretches of mpi_wait in between, so that waiting before and after an
- *  instant can be told apart. One log a process, of fixed size; it listens to the ledger and neither
- *  allocates nor writes inside a batch. What does not fit is counted, and its row is marked as lost:
- *  no figure is better than a wrong one. */
+ *  thread and was done, and the stretches of mpi_wait in between, so that waiting before and after
+ *  an instant can be told apart. One log a process, of fixed size; it listens to the ledger and
+ *  neither allocates nor writes inside a batch. What does not fit is counted, and its row is marked
+ *  as lost: no figure is better than a wrong one. */
 #ifndef GW_PROF_EXCHANGE_H
 #define GW_PROF_EXCHANGE_H
 

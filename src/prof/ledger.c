@@ -17,13 +17,13 @@ enum { DEPTH = 32, COST_REGIONS = 2000, COST_RUNS = 20 };
 /* Main thread only. */
 static struct {
     uint64_t zero, begin, mark; /* mark: where the current slice began */
-    uint64_t busy;              /* flight_until(mark) */
+    uint64_t busy;              /* ledger_flight_until(mark) */
     uint64_t ticks[GW_PHASES], inflight, regions;
     uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS];
     gw_phase stack[DEPTH];
     int depth;
     gw_ledger_sums before;
-    /* Changed by the main thread under tell_lock; other threads read them under it. */
+    /* Changed by the main thread under ledger_tell_lock; other threads read them under it. */
     const gw_ledger_sink *sinks[GW_LEDGER_SINKS];
     atomic_int n_sinks;
     gw_profile profile;
@@ -54,7 +54,7 @@ static struct {
     atomic_uint_fast64_t total; /* ticks of the closed stretches */
 } flight;
 
-static unsigned flight_lock(void) {
+static unsigned ledger_flight_lock(void) {
     for (;;) {
         unsigned turn = atomic_load_explicit(&flight.turn, memory_order_relaxed);
         if ((turn & 1) == 0 &&
@@ -68,21 +68,21 @@ static unsigned flight_lock(void) {
 /* What listeners hear from any thread they hear one at a time. */
 static atomic_flag telling = ATOMIC_FLAG_INIT;
 
-static void tell_lock(void) {
+static void ledger_tell_lock(void) {
     while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
         sched_yield();
 }
 
-static void tell_unlock(void) {
+static void ledger_tell_unlock(void) {
     atomic_flag_clear_explicit(&telling, memory_order_release);
 }
 
-static void flight_unlock(unsigned turn) {
+static void ledger_flight_unlock(unsigned turn) {
     atomic_store_explicit(&flight.turn, turn + 2, memory_order_release);
 }
 
 /* Ticks up to `now` during which at least one request was in flight. */
-static uint64_t flight_until(uint64_t now) {
+static uint64_t ledger_flight_until(uint64_t now) {
     for (;;) {
         unsigned turn = atomic_load_explicit(&flight.turn, memory_order_acquire);
         uint64_t total = atomic_load_explicit(&flight.total, memory_order_acquire);
@@ -97,18 +97,18 @@ static uint64_t flight_until(uint64_t now) {
 void gw_ledger_posted(int requests) {
     if (requests <= 0 || !gw_probe_hooks.enter)
         return;
-    unsigned turn = flight_lock();
+    unsigned turn = ledger_flight_lock();
     long open = atomic_load_explicit(&flight.outstanding, memory_order_relaxed);
     if (open == 0)
         atomic_store_explicit(&flight.since, gw_clock_ticks(), memory_order_release);
     atomic_store_explicit(&flight.outstanding, open + requests, memory_order_release);
-    flight_unlock(turn);
+    ledger_flight_unlock(turn);
 }
 
 void gw_ledger_completed(int requests) {
     if (requests <= 0 || !gw_probe_hooks.enter)
         return;
-    unsigned turn = flight_lock();
+    unsigned turn = ledger_flight_lock();
     long open = atomic_load_explicit(&flight.outstanding, memory_order_relaxed);
     /* A request posted by a call that is not interposed can be seen complete here. */
     long left = open > requests ? open - requests : 0;
@@ -119,11 +119,11 @@ void gw_ledger_completed(int requests) {
         uint64_t total = atomic_load_explicit(&flight.total, memory_order_relaxed);
         now = now > since ? now : since;
         atomic_store_explicit(&flight.total, total + (now - since), memory_order_release);
-        tell_lock();
+        ledger_tell_lock();
         TELL(flight, since, now);
-        tell_unlock();
+        ledger_tell_unlock();
     }
-    flight_unlock(turn);
+    ledger_flight_unlock(turn);
 }
 
 static bool ledger_computes(gw_phase phase) {
@@ -134,7 +134,7 @@ static bool ledger_computes(gw_phase phase) {
 static void ledger_charge(uint64_t now) {
     gw_phase phase = led.stack[led.depth];
     now = now > led.mark ? now : led.mark;
-    uint64_t ticks = now - led.mark, busy = flight_until(now);
+    uint64_t ticks = now - led.mark, busy = ledger_flight_until(now);
     led.ticks[phase] += ticks;
     if (ledger_computes(phase) && busy > led.busy) {
         uint64_t hidden = busy - led.busy;
@@ -157,7 +157,7 @@ static bool ledger_codes(gw_phase phase) {
     return phase == GW_PHASE_ENCODE || phase == GW_PHASE_DECODE;
 }
 
-static void enter_aside(gw_phase phase) {
+static void ledger_enter_aside(gw_phase phase) {
     if (aside.depth++ > 0)
         return;
     aside.phase = phase;
@@ -165,20 +165,20 @@ static void enter_aside(gw_phase phase) {
         aside.start = gw_clock_ticks();
 }
 
-static void leave_aside(void) {
+static void ledger_leave_aside(void) {
     if (aside.depth == 0) /* the probe was not there yet when it was entered */
         return;
     if (--aside.depth > 0 || !ledger_codes(aside.phase) || led.n_sinks == 0)
         return;
     uint64_t now = gw_clock_ticks();
-    tell_lock();
+    ledger_tell_lock();
     TELL(aside, aside.phase, aside.start, now);
-    tell_unlock();
+    ledger_tell_unlock();
 }
 
 static void ledger_enter(gw_phase phase) {
     if (!is_main) {
-        enter_aside(phase);
+        ledger_enter_aside(phase);
         return;
     }
     if (!gw_ledger_counting())
@@ -196,7 +196,7 @@ static void ledger_enter(gw_phase phase) {
 
 static void ledger_leave(void) {
     if (!is_main) {
-        leave_aside();
+        ledger_leave_aside();
         return;
     }
     if (!gw_ledger_counting())
@@ -232,9 +232,9 @@ static void ledger_exchange(gw_exchange_event event, const gw_exchange *x) {
     uint64_t now = gw_clock_ticks();
     if (cuts && is_main && gw_ledger_counting())
         ledger_charge(now);
-    tell_lock();
+    ledger_tell_lock();
     TELL(exchange, event, x, now);
-    tell_unlock();
+    ledger_tell_unlock();
 }
 
 void gw_ledger_start(void) {
@@ -275,7 +275,7 @@ gw_profile gw_ledger_profile(void) {
 }
 
 /* What the profile leaves out is NaN. */
-static void end_parts(gw_batch_cost *cost) {
+static void ledger_end_parts(gw_batch_cost *cost) {
     bool full = led.profile == GW_PROFILE_FULL;
     for (int p = 0; p < GW_PARTS; p++)
         cost->part_s[p] = full ? gw_clock_seconds(led.part[p]) : NAN;
@@ -284,7 +284,7 @@ static void end_parts(gw_batch_cost *cost) {
 }
 
 /* Nothing but the wall time. */
-static void end_unmeasured(gw_batch_cost *cost) {
+static void ledger_end_unmeasured(gw_batch_cost *cost) {
     double wall = gw_clock_seconds(gw_clock_ticks() - led.begin);
     *cost = (gw_batch_cost){.start_s = gw_clock_seconds(led.begin - led.zero),
                             .start_ticks = led.begin,
@@ -299,7 +299,7 @@ static void end_unmeasured(gw_batch_cost *cost) {
                             .cpu_s = NAN};
     for (int p = 0; p < GW_PHASES; p++)
         cost->phase_s[p] = NAN;
-    end_parts(cost);
+    ledger_end_parts(cost);
 }
 
 void gw_ledger_begin(void) {
@@ -316,14 +316,14 @@ void gw_ledger_begin(void) {
     led.stack[0] = GW_PHASE_OTHER;
     gw_usage_begin(gw_clock_ticks());
     led.begin = led.mark = gw_clock_ticks();
-    led.busy = flight_until(led.mark);
+    led.busy = ledger_flight_until(led.mark);
     gw_present_phase(GW_PHASE_OTHER);
     atomic_store(&running, true);
 }
 
 void gw_ledger_end(gw_batch_cost *cost) {
     if (led.profile == GW_PROFILE_OFF) {
-        end_unmeasured(cost);
+        ledger_end_unmeasured(cost);
         return;
     }
     assert(is_main && gw_ledger_counting() && "no batch is open");
@@ -341,7 +341,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.cpu_s = use.cpu_s;
     for (int p = 0; p < GW_PHASES; p++)
         c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
-    end_parts(&c);
+    ledger_end_parts(&c);
     c.inflight_s = gw_clock_seconds(led.inflight);
     gw_ledger_sums now = gw_ledger_totals();
     c.wire_bytes = now.wire_bytes - led.before.wire_bytes;
@@ -413,9 +413,9 @@ double gw_ledger_region_cost(void) {
 }
 
 /* Where `sink` is, or would be; locks. */
-static int listening(const gw_ledger_sink *sink) {
+static int ledger_listening(const gw_ledger_sink *sink) {
     assert(!gw_ledger_counting() && "listeners change inside a batch");
-    tell_lock();
+    ledger_tell_lock();
     int i = 0;
     while (i < led.n_sinks && led.sinks[i] != sink)
         i++;
@@ -423,16 +423,16 @@ static int listening(const gw_ledger_sink *sink) {
 }
 
 void gw_ledger_listen(const gw_ledger_sink *sink) {
-    int i = listening(sink);
+    int i = ledger_listening(sink);
     assert(i < GW_LEDGER_SINKS && "too many listen to the ledger");
     led.sinks[i] = sink;
     led.n_sinks += i == led.n_sinks;
-    tell_unlock();
+    ledger_tell_unlock();
 }
 
 void gw_ledger_unlisten(const gw_ledger_sink *sink) {
-    int i = listening(sink);
+    int i = ledger_listening(sink);
     if (i < led.n_sinks)
         led.sinks[i] = led.sinks[--led.n_sinks];
-    tell_unlock();
+    ledger_tell_unlock();
 }

@@ -21,7 +21,7 @@ static persistent *list; /* lives as long as the process */
 static size_t listed, room;
 static atomic_bool any_persistent;
 
-static persistent *persistent_find(MPI_Request request) {
+static persistent *pmpi_persistent_find(MPI_Request request) {
     for (size_t i = 0; i < listed; i++)
         if (list[i].request == request)
             return &list[i];
@@ -47,9 +47,9 @@ int gw_pmpi_persistent_add(MPI_Request request, uint64_t bytes, unsigned message
     return rc;
 }
 
-static void persistent_started(MPI_Request request) {
+static void pmpi_persistent_started(MPI_Request request) {
     pthread_mutex_lock(&lock);
-    persistent *p = persistent_find(request);
+    persistent *p = pmpi_persistent_find(request);
     if (p) {
         p->active = true;
         gw_ledger_posted(1);
@@ -61,11 +61,11 @@ static void persistent_started(MPI_Request request) {
 }
 
 /* 1 if `request` was under way (it is not from now on), 0 if not, -1 if it is not persistent. */
-static int persistent_done(MPI_Request request, bool forget) {
+static int pmpi_persistent_done(MPI_Request request, bool forget) {
     if (!atomic_load_explicit(&any_persistent, memory_order_relaxed))
         return -1;
     pthread_mutex_lock(&lock);
-    persistent *p = persistent_find(request);
+    persistent *p = pmpi_persistent_find(request);
     int done = p ? p->active : -1;
     if (p && forget)
         *p = list[--listed];
@@ -76,7 +76,7 @@ static int persistent_done(MPI_Request request, bool forget) {
 }
 
 /* How many of requests[0..n) are not null. */
-static int pending(int n, const MPI_Request requests[]) {
+static int pmpi_pending(int n, const MPI_Request requests[]) {
     int found = 0;
     for (int i = 0; i < n; i++)
         found += requests[i] != MPI_REQUEST_NULL;
@@ -84,23 +84,23 @@ static int pending(int n, const MPI_Request requests[]) {
 }
 
 /* Report the completion of one request: null now, or persistent. */
-static void completed_one(MPI_Request now) {
-    gw_ledger_completed(now == MPI_REQUEST_NULL ? 1 : persistent_done(now, false));
+static void pmpi_completed_one(MPI_Request now) {
+    gw_ledger_completed(now == MPI_REQUEST_NULL ? 1 : pmpi_persistent_done(now, false));
 }
 
 /* Report those of requests[0..n) that completed in a call before which `before` were not null. */
-static void completed_all(int n, const MPI_Request requests[], int before) {
-    int done = before - pending(n, requests);
+static void pmpi_completed_all(int n, const MPI_Request requests[], int before) {
+    int done = before - pmpi_pending(n, requests);
     for (int i = 0; i < n; i++)
-        if (requests[i] != MPI_REQUEST_NULL && persistent_done(requests[i], false) == 1)
+        if (requests[i] != MPI_REQUEST_NULL && pmpi_persistent_done(requests[i], false) == 1)
             done++;
     gw_ledger_completed(done);
 }
 
 /* Report requests[indices[0..outcount)]; MPI names only such as were under way. */
-static void completed_some(const MPI_Request requests[], int outcount, const int indices[]) {
+static void pmpi_completed_some(const MPI_Request requests[], int outcount, const int indices[]) {
     for (int i = 0; outcount != MPI_UNDEFINED && i < outcount; i++)
-        completed_one(requests[indices[i]]);
+        pmpi_completed_one(requests[indices[i]]);
 }
 
 /* The body of a call that starts or completes requests: a statement for what has to be known before
@@ -121,51 +121,51 @@ static void completed_some(const MPI_Request requests[], int outcount, const int
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
     WAITS(PMPI_Wait(request, status), bool open = *request != MPI_REQUEST_NULL,
-          if (open) completed_one(*request));
+          if (open) pmpi_completed_one(*request));
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    WAITS(PMPI_Waitall(count, requests, statuses), int before = pending(count, requests),
-          completed_all(count, requests, before));
+    WAITS(PMPI_Waitall(count, requests, statuses), int before = pmpi_pending(count, requests),
+          pmpi_completed_all(count, requests, before));
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     WAITS(PMPI_Waitany(count, requests, index, status), ,
-          if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED) completed_one(requests[*index]));
+          if (rc == MPI_SUCCESS && *index != MPI_UNDEFINED) pmpi_completed_one(requests[*index]));
 }
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
     WAITS(PMPI_Waitsome(count, requests, outcount, indices, statuses), ,
-          if (rc == MPI_SUCCESS) completed_some(requests, *outcount, indices));
+          if (rc == MPI_SUCCESS) pmpi_completed_some(requests, *outcount, indices));
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     TESTS(PMPI_Test(request, flag, status), bool open = *request != MPI_REQUEST_NULL,
-          if (open) completed_one(*request));
+          if (open) pmpi_completed_one(*request));
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-    TESTS(PMPI_Testall(count, requests, flag, statuses), int before = pending(count, requests),
-          completed_all(count, requests, before));
+    TESTS(PMPI_Testall(count, requests, flag, statuses), int before = pmpi_pending(count, requests),
+          pmpi_completed_all(count, requests, before));
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     TESTS(PMPI_Testany(count, requests, index, flag, status), ,
-          if (*index != MPI_UNDEFINED) completed_one(requests[*index]));
+          if (*index != MPI_UNDEFINED) pmpi_completed_one(requests[*index]));
 }
 
 int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
     REQUESTS(GW_PHASE_MPI_POLL, PMPI_Testsome(count, requests, outcount, indices, statuses), ,
-             if (rc == MPI_SUCCESS) completed_some(requests, *outcount, indices));
+             if (rc == MPI_SUCCESS) pmpi_completed_some(requests, *outcount, indices));
 }
 
 /* A freed request may still be under way, but nobody will see it complete. */
 int MPI_Request_free(MPI_Request *request) {
     int done = 0;
     if (*request != MPI_REQUEST_NULL)
-        done = persistent_done(*request, true) == 0 ? 0 : 1;
+        done = pmpi_persistent_done(*request, true) == 0 ? 0 : 1;
     int rc = PMPI_Request_free(request);
     gw_ledger_completed(done);
     return rc;
@@ -179,11 +179,12 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 int MPI_Start(MPI_Request *request) {
     gw_present_post(__func__);
     REQUESTS(GW_PHASE_MPI_POST, PMPI_Start(request), ,
-             if (rc == MPI_SUCCESS) persistent_started(*request));
+             if (rc == MPI_SUCCESS) pmpi_persistent_started(*request));
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
     gw_present_post(__func__);
     REQUESTS(GW_PHASE_MPI_POST, PMPI_Startall(count, requests), ,
-             for (int i = 0; rc == MPI_SUCCESS && i < count; i++) persistent_started(requests[i]));
+             for (int i = 0; rc == MPI_SUCCESS && i < count; i++)
+                 pmpi_persistent_started(requests[i]));
 }

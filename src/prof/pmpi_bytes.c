@@ -12,13 +12,13 @@ uint64_t gw_pmpi_sent(MPI_Count count, MPI_Datatype type, int dest) {
     return dest == MPI_PROC_NULL ? 0 : gw_pmpi_bytes(count, type);
 }
 
-static uint64_t ranks(MPI_Comm comm) {
+static uint64_t bytes_ranks(MPI_Comm comm) {
     int n = 1;
     PMPI_Comm_size(comm, &n);
     return (uint64_t)n;
 }
 
-static int rank_in(MPI_Comm comm) {
+static int bytes_rank_in(MPI_Comm comm) {
     int rank = 0;
     PMPI_Comm_rank(comm, &rank);
     return rank;
@@ -32,48 +32,48 @@ gw_pmpi_counts gw_pmpi_wides(const MPI_Count counts[]) {
     return (gw_pmpi_counts){.wides = counts};
 }
 
-static MPI_Count at(gw_pmpi_counts counts, int i) {
+static MPI_Count bytes_at(gw_pmpi_counts counts, int i) {
     return counts.ints ? counts.ints[i] : counts.wides[i];
 }
 
 uint64_t gw_pmpi_share(uint64_t bytes, unsigned passes, MPI_Comm comm) {
-    uint64_t p = ranks(comm);
+    uint64_t p = bytes_ranks(comm);
     return passes * (p - 1) * bytes / p;
 }
 
 uint64_t gw_pmpi_others(uint64_t bytes, MPI_Comm comm) {
-    return (ranks(comm) - 1) * bytes;
+    return (bytes_ranks(comm) - 1) * bytes;
 }
 
-static uint64_t sum_but(gw_pmpi_counts counts, MPI_Datatype type, int skip, MPI_Comm comm) {
+static uint64_t bytes_sum_but(gw_pmpi_counts counts, MPI_Datatype type, int skip, MPI_Comm comm) {
     MPI_Count sum = 0;
-    int n = (int)ranks(comm);
+    int n = (int)bytes_ranks(comm);
     for (int i = 0; i < n; i++)
-        sum += i == skip ? 0 : at(counts, i);
+        sum += i == skip ? 0 : bytes_at(counts, i);
     return gw_pmpi_bytes(sum, type);
 }
 
 uint64_t gw_pmpi_sum(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm) {
-    return sum_but(counts, type, -1, comm);
+    return bytes_sum_but(counts, type, -1, comm);
 }
 
 uint64_t gw_pmpi_gathered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return rank_in(comm) == root ? 0 : gw_pmpi_bytes(count, type);
+    return bytes_rank_in(comm) == root ? 0 : gw_pmpi_bytes(count, type);
 }
 
 uint64_t gw_pmpi_scattered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-    return rank_in(comm) == root ? gw_pmpi_others(gw_pmpi_bytes(count, type), comm) : 0;
+    return bytes_rank_in(comm) == root ? gw_pmpi_others(gw_pmpi_bytes(count, type), comm) : 0;
 }
 
 uint64_t gw_pmpi_scattered_v(gw_pmpi_counts counts, MPI_Datatype type, int root, MPI_Comm comm) {
-    return rank_in(comm) == root ? sum_but(counts, type, root, comm) : 0;
+    return bytes_rank_in(comm) == root ? bytes_sum_but(counts, type, root, comm) : 0;
 }
 
 uint64_t gw_pmpi_swapped_v(const void *sendbuf, gw_pmpi_counts sendcounts, MPI_Datatype sendtype,
                            gw_pmpi_counts recvcounts, MPI_Datatype recvtype, MPI_Comm comm) {
     if (sendbuf == MPI_IN_PLACE)
-        return sum_but(recvcounts, recvtype, rank_in(comm), comm);
-    return sum_but(sendcounts, sendtype, rank_in(comm), comm);
+        return bytes_sum_but(recvcounts, recvtype, bytes_rank_in(comm), comm);
+    return bytes_sum_but(sendcounts, sendtype, bytes_rank_in(comm), comm);
 }
 
 uint64_t gw_pmpi_swapped_w(const void *sendbuf, gw_pmpi_counts sendcounts,
@@ -81,31 +81,31 @@ uint64_t gw_pmpi_swapped_w(const void *sendbuf, gw_pmpi_counts sendcounts,
                            const MPI_Datatype recvtypes[], MPI_Comm comm) {
     bool in_place = sendbuf == MPI_IN_PLACE;
     uint64_t sum = 0;
-    int n = (int)ranks(comm), self = rank_in(comm);
+    int n = (int)bytes_ranks(comm), self = bytes_rank_in(comm);
     for (int i = 0; i < n; i++)
         if (i != self)
-            sum += gw_pmpi_bytes(at(in_place ? recvcounts : sendcounts, i),
+            sum += gw_pmpi_bytes(bytes_at(in_place ? recvcounts : sendcounts, i),
                                  (in_place ? recvtypes : sendtypes)[i]);
     return sum;
 }
 
 /* How many neighbours a rank sends to, by the kind of its communicator (MPI 4.0, section 8.6). On a
  * Cartesian grid they are, for each dimension, the one below and the one above. */
-static int near_neighbours(MPI_Comm comm, int kind) {
+static int bytes_near_neighbours(MPI_Comm comm, int kind) {
     int n = 0, in = 0, weighted = 0;
     if (kind == MPI_CART) {
         PMPI_Cartdim_get(comm, &n);
         return 2 * n;
     }
     if (kind == MPI_GRAPH)
-        PMPI_Graph_neighbors_count(comm, rank_in(comm), &n);
+        PMPI_Graph_neighbors_count(comm, bytes_rank_in(comm), &n);
     else if (kind == MPI_DIST_GRAPH)
         PMPI_Dist_graph_neighbors_count(comm, &in, &n, &weighted);
     return n;
 }
 
 /* False behind the border of a grid that is not periodic: nothing is sent there. */
-static bool near_exists(MPI_Comm comm, int kind, int i) {
+static bool bytes_near_exists(MPI_Comm comm, int kind, int i) {
     if (kind != MPI_CART)
         return true;
     int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
@@ -117,8 +117,8 @@ uint64_t gw_pmpi_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm) {
     int kind = MPI_UNDEFINED;
     uint64_t to = 0;
     PMPI_Topo_test(comm, &kind);
-    for (int i = near_neighbours(comm, kind) - 1; i >= 0; i--)
-        to += near_exists(comm, kind, i);
+    for (int i = bytes_near_neighbours(comm, kind) - 1; i >= 0; i--)
+        to += bytes_near_exists(comm, kind, i);
     return to * gw_pmpi_bytes(count, type);
 }
 
@@ -126,8 +126,8 @@ uint64_t gw_pmpi_near_v(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm)
     int kind = MPI_UNDEFINED;
     MPI_Count sum = 0;
     PMPI_Topo_test(comm, &kind);
-    for (int i = near_neighbours(comm, kind) - 1; i >= 0; i--)
-        sum += near_exists(comm, kind, i) ? at(counts, i) : 0;
+    for (int i = bytes_near_neighbours(comm, kind) - 1; i >= 0; i--)
+        sum += bytes_near_exists(comm, kind, i) ? bytes_at(counts, i) : 0;
     return gw_pmpi_bytes(sum, type);
 }
 
@@ -135,7 +135,7 @@ uint64_t gw_pmpi_near_w(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_C
     int kind = MPI_UNDEFINED;
     uint64_t sum = 0;
     PMPI_Topo_test(comm, &kind);
-    for (int i = near_neighbours(comm, kind) - 1; i >= 0; i--)
-        sum += near_exists(comm, kind, i) ? gw_pmpi_bytes(at(counts, i), types[i]) : 0;
+    for (int i = bytes_near_neighbours(comm, kind) - 1; i >= 0; i--)
+        sum += bytes_near_exists(comm, kind, i) ? gw_pmpi_bytes(bytes_at(counts, i), types[i]) : 0;
     return sum;
 }

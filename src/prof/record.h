@@ -32,8 +32,8 @@ typedef struct gw_batch_summary {
     double wire_bytes, logical_bytes; /* mean per step and rank */
 } gw_batch_summary;
 
-/** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes. `comm` is
- *  kept, not copied: it must outlive the record. */
+/** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes. `comm`
+ *  is kept, not copied: it must outlive the record. */
 gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm);
 
 /** Before gw_record_begin and the first flush: the columns of gw_batch_counts.counter, copied; n <=
@@ -45,8 +45,8 @@ void gw_record_counters(gw_record *r, const char *const *names, int n);
 gw_err gw_record_check(const gw_record *r, gw_rows *files);
 
 /** Collective, before the first flush: rows go to batches.csv of `files` (rank 0's is used and must
- *  outlive the record; NULL: no file). The summary includes rows of earlier starts of the run that had
- *  as many ranks. GW_ERR_INPUT: the file has other columns, or is damaged. */
+ *  outlive the record; NULL: no file). The summary includes rows of earlier starts of the run that
+ *  had as many ranks. GW_ERR_INPUT: the file has other columns, or is damaged. */
 gw_err gw_record_begin(gw_record *r, gw_rows *files);
 
 /** The name of the i-th of them; NULL: there is none. */

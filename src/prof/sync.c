@@ -25,7 +25,7 @@ struct gw_sync {
 
 /* ---- between two looks ---- */
 
-static double ticks_after(uint64_t ticks, uint64_t from) {
+static double sync_ticks_after(uint64_t ticks, uint64_t from) {
     return ticks >= from ? (double)(ticks - from) : -(double)(from - ticks);
 }
 
@@ -40,8 +40,9 @@ double gw_sync_interpolate(const gw_sync_point *at, int n, double tick_s, uint64
             end = mid - 1;
     }
     if (n > 1 && at[i + 1].ticks > at[i].ticks)
-        tick_s = (at[i + 1].seconds - at[i].seconds) / ticks_after(at[i + 1].ticks, at[i].ticks);
-    return at[i].seconds + ticks_after(ticks, at[i].ticks) * tick_s;
+        tick_s =
+            (at[i + 1].seconds - at[i].seconds) / sync_ticks_after(at[i + 1].ticks, at[i].ticks);
+    return at[i].seconds + sync_ticks_after(ticks, at[i].ticks) * tick_s;
 }
 
 double gw_sync_seconds(const gw_sync *s, uint64_t ticks) {
@@ -55,7 +56,7 @@ double gw_sync_error(const gw_sync *s) {
 /* ---- a look ---- */
 
 /* Rank 0's clock is the common one. */
-static double common_at(const gw_sync *s, uint64_t ticks) {
+static double sync_common_at(const gw_sync *s, uint64_t ticks) {
     return gw_clock_seconds(ticks - s->zero);
 }
 
@@ -64,7 +65,7 @@ static gw_err sync_answer(const gw_sync *s) {
     for (int h = 0; h < s->hosts - 1; h++)
         for (int i = 0; i < ROUNDS; i++) {
             GW_TRY(gw_message(NULL, 0, s->leaders[h], TAG, false, s->comm));
-            double now = common_at(s, s->ticks());
+            double now = sync_common_at(s, s->ticks());
             GW_TRY(gw_message(&now, sizeof now, s->leaders[h], TAG, true, s->comm));
         }
     return GW_OK;
@@ -87,7 +88,7 @@ static gw_err sync_ask(const gw_sync *s, gw_sync_point *best) {
 }
 
 /* Every second look goes, but the first and the last two stay. */
-static void thin_out(gw_sync *s) {
+static void sync_thin_out(gw_sync *s) {
     int kept = 0;
     for (int i = 0; i < s->n; i++)
         if (i % 2 == 0 || i >= s->n - 2)
@@ -100,14 +101,14 @@ gw_err gw_sync_again(gw_sync *s) {
     if (s->rank == 0) {
         GW_TRY(sync_answer(s));
         p.ticks = s->ticks();
-        p.seconds = common_at(s, p.ticks);
+        p.seconds = sync_common_at(s, p.ticks);
     } else if (s->on_host == 0) {
         GW_TRY(sync_ask(s, &p));
     }
     GW_TRY(gw_bcast(&p, (int)sizeof p, MPI_BYTE, 0, s->host));
     p.error_s += s->resolution_s;
     if (s->n == POINTS)
-        thin_out(s);
+        sync_thin_out(s);
     double before_s = s->n > 0 ? s->points[s->n - 1].error_s : 0;
     s->points[s->n++] = p;
     double worst = fmax(p.error_s, before_s);
@@ -120,7 +121,7 @@ gw_err gw_sync_again(gw_sync *s) {
 /* ---- opening ---- */
 
 /* What a reading takes: closer together two instants cannot be told apart. */
-static double resolution(uint64_t (*ticks)(void)) {
+static double sync_resolution(uint64_t (*ticks)(void)) {
     double least = 1;
     for (int run = 0; run < RUNS; run++) {
         uint64_t start = ticks();
@@ -149,7 +150,7 @@ static gw_err sync_find_leaders(gw_sync *s) {
     return e;
 }
 
-static gw_err open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
+static gw_err sync_open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
     GW_TRY(gw_comm_dup(comm, &s->comm));
     GW_MPI(MPI_Comm_rank(s->comm, &s->rank));
     if (apart)
@@ -166,8 +167,8 @@ gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm) {
     s->comm = s->host = MPI_COMM_NULL;
     s->ticks = setup && setup->ticks ? setup->ticks : gw_clock_ticks;
     s->zero = gw_ledger_zero();
-    s->resolution_s = resolution(s->ticks);
-    gw_err e = open_hosts(s, setup && setup->apart, comm);
+    s->resolution_s = sync_resolution(s->ticks);
+    gw_err e = sync_open_hosts(s, setup && setup->apart, comm);
     GW_THEN(e, gw_sync_again(s));
     if (e != GW_OK) {
         gw_sync_close(s);

@@ -1,6 +1,6 @@
-/** Tells waiting from transfer: between batches it compares the log of exchanges (prof/exchange.h) with
- *  those of the other ranks (prof/arrival.h) on a common clock (prof/sync.h), and completes the rows
- *  of batches.csv. See docs/measurement.md. */
+/** Tells waiting from transfer: between batches it compares the log of exchanges (prof/exchange.h)
+ *  with those of the other ranks (prof/arrival.h) on a common clock (prof/sync.h), and completes
+ *  the rows of batches.csv. See docs/measurement.md. */
 #ifndef GW_PROF_WAITS_H
 #define GW_PROF_WAITS_H
 
@@ -19,9 +19,9 @@ typedef struct gw_waits_rank {
     double caused_s; /* seconds that the others, together, waited for it */
 } gw_waits_rank;
 
-/** Collective, after gw_ledger_start, between batches; it opens the log of exchanges, which the main
- *  thread begins and ends around each batch that becomes a row, and forgets, on all ranks at the
- *  same step, what was a rehearsal. `rows`: most batches between two flushes;
+/** Collective, after gw_ledger_start, between batches; it opens the log of exchanges, which the
+ *  main thread begins and ends around each batch that becomes a row, and forgets, on all ranks at
+ *  the same step, what was a rehearsal. `rows`: most batches between two flushes;
  *  files not NULL (on all ranks; rank 0's is used, and must outlive this): write collectives.csv,
  *  too. */
 gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm);

@@ -40,13 +40,13 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                                .n_layers = n_layers}};
 }
 
-static uint64_t frames(const gw_checks *k) {
+static uint64_t check_frames(const gw_checks *k) {
     const gw_env *env = &k->session->env;
     return env->grads->frames + env->params->frames;
 }
 
 void gw_checks_begin(gw_checks *k) {
-    k->rehearsed = frames(k);
+    k->rehearsed = check_frames(k);
 }
 
 gw_checks_mark gw_checks_keep(const gw_checks *k) {
@@ -54,7 +54,7 @@ gw_checks_mark gw_checks_keep(const gw_checks *k) {
     mark.bad_steps = k->guard.bad_steps;
     mark.out_steps = k->guard.out_steps;
     mark.first = gw_guard_first(&k->guard);
-    mark.frames += frames(k) - k->rehearsed;
+    mark.frames += check_frames(k) - k->rehearsed;
     return mark;
 }
 

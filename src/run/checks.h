@@ -68,8 +68,8 @@ bool gw_checks_due(const gw_checks *k, int64_t step);
  *  GW_ERR_DIVERGED on all ranks, as gw_replicas_compare and gw_guard_params say it. */
 gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash);
 
-/** After a step, with nothing pending if a comparison is due: compare. Where replicas agree only after
- *  some steps, the comparison waits for the next of these. */
+/** After a step, with nothing pending if a comparison is due: compare. Where replicas agree only
+ *  after some steps, the comparison waits for the next of these. */
 gw_err gw_checks_step(gw_checks *k, int64_t step);
 
 /** Collective. gw_checks_free also after a failure. */

@@ -42,21 +42,21 @@ static gw_err claim_refuse(const gw_claim *c) {
                    c->dir, told ? " (" : "", told ? holder : "", told ? ")" : "");
 }
 
-static gw_err refuse_lock(const gw_claim *c) {
+static gw_err claim_refuse_lock(const gw_claim *c) {
     return gw_fail(GW_ERR_INPUT,
                    "--out %s: cannot lock %s: %s: name a folder on a file system with locks",
                    c->dir, c->path, strerror(errno));
 }
 
 /* Whether what is open is what the name stands for: who held it may have removed it meanwhile. */
-static bool is_current(const gw_claim *c) {
+static bool claim_is_current(const gw_claim *c) {
     struct stat own, named;
     return fstat(c->fd, &own) == 0 && lstat(c->path, &named) == 0 && own.st_ino == named.st_ino &&
            own.st_dev == named.st_dev;
 }
 
 /* Closed, unless it holds the lock. */
-static gw_err try_lock(gw_claim *c, bool *held) {
+static gw_err claim_try_lock(gw_claim *c, bool *held) {
     bool made;
     *held = false;
     if (gw_file_make_folder(c->dir, &made) != GW_OK)
@@ -71,12 +71,12 @@ static gw_err try_lock(gw_claim *c, bool *held) {
         int why = errno;
         GW_TRY(claim_check_folder(c->dir));
         errno = why;
-        return refuse_lock(c);
+        return claim_refuse_lock(c);
     }
     gw_err e = flock(c->fd, LOCK_EX | LOCK_NB) == 0 ? GW_OK
                : errno == EWOULDBLOCK               ? claim_refuse(c)
-                                                    : refuse_lock(c);
-    *held = e == GW_OK && is_current(c);
+                                                    : claim_refuse_lock(c);
+    *held = e == GW_OK && claim_is_current(c);
     if (!*held)
         close(c->fd);
     return e;
@@ -92,7 +92,7 @@ gw_err gw_claim_take(gw_claim **out, const char *dir) {
     if (strlen(dir) >= sizeof c->dir)
         e = gw_fail(GW_ERR_INPUT, "--out: the path is too long");
     for (int i = 0; e == GW_OK && !held && i < TRIES; i++)
-        e = try_lock(c, &held);
+        e = claim_try_lock(c, &held);
     if (e == GW_OK && !held)
         e = gw_fail(GW_ERR_INPUT, "--out %s: it is made and removed again and again", dir);
     if (e != GW_OK) {
@@ -110,7 +110,7 @@ gw_err gw_claim_take(gw_claim **out, const char *dir) {
 void gw_claim_release(gw_claim *c) {
     if (!c)
         return;
-    if (is_current(c)) /* while it is held: nobody else can have it by that name */
+    if (claim_is_current(c)) /* while it is held: nobody else can have it by that name */
         unlink(c->path);
     close(c->fd);
     if (c->made)

@@ -1,10 +1,10 @@
-/** One process at a time may write into a run's folder: rank 0 of a run locks DIR/.lock until the run
- *  ends, in whatever way. All ranks of the run write under this lock, so unfinished files in a folder
- *  that is locked by us are left from a dead run.
+/** One process at a time may write into a run's folder: rank 0 of a run locks DIR/.lock until the
+ *  run ends, in whatever way. All ranks of the run write under this lock, so unfinished files in a
+ *  folder that is locked by us are left from a dead run.
  *
  *  The lock is flock's. It holds between containers, and between hosts if the network file system
- *  passes locks on to its server (NFS does, unless it is mounted with nolock or local_lock). A killed
- *  process loses the lock; its DIR/.lock does not stop the next run. */
+ *  passes locks on to its server (NFS does, unless it is mounted with nolock or local_lock). A
+ *  killed process loses the lock; its DIR/.lock does not stop the next run. */
 #ifndef GW_RUN_CLAIM_H
 #define GW_RUN_CLAIM_H
 

@@ -43,12 +43,12 @@ struct gw_codec_stats {
 
 /* ---- taking samples ---- */
 
-static void take_before(void *ctx, const float *grad, gw_span s) {
+static void stats_take_before(void *ctx, const float *grad, gw_span s) {
     gw_codec_stats *st = ctx;
     memcpy(st->exact + s.off, grad + s.off, s.n * sizeof *grad);
 }
 
-static void take_after(void *ctx, const gw_update *u) {
+static void stats_take_after(void *ctx, const gw_update *u) {
     gw_codec_stats *st = ctx;
     if (u->lists)
         memset(st->got + u->own.off, 0, u->own.n * sizeof *st->got);
@@ -77,7 +77,7 @@ void gw_codec_stats_begin(gw_codec_stats *st, int64_t step) {
     if (!stats_due(st, step))
         return;
     st->n_own = 0;
-    st->s.session->tap = (gw_session_tap){st, take_before, take_after};
+    st->s.session->tap = (gw_session_tap){st, stats_take_before, stats_take_after};
 }
 
 static void stats_add_up(gw_codec_stats *st, int layer, gw_span part) {
@@ -111,7 +111,7 @@ static gw_err stats_compare(gw_codec_stats *st) {
 /* ---- the residual ---- */
 
 /* Of each layer, root mean square over the ranks. */
-static gw_err residual_norms(gw_codec_stats *st, double *norms) {
+static gw_err stats_residual_norms(gw_codec_stats *st, double *norms) {
     const float *e = st->s.session->env.grads->store;
     for (int l = 0; l < st->s.n_layers; l++) {
         gw_span s = st->s.layers[l];
@@ -158,7 +158,7 @@ static gw_err stats_watch(gw_codec_stats *st, int64_t step, const char **warning
         }
     }
     GW_TRY(gw_agree(st->comm, e));
-    GW_TRY(residual_norms(st, st->history + (size_t)st->looks++ * (size_t)n));
+    GW_TRY(stats_residual_norms(st, st->history + (size_t)st->looks++ * (size_t)n));
     stats_judge(st, step, warning);
     return GW_OK;
 }
@@ -172,7 +172,7 @@ gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning
 /* ---- saving and loading ---- */
 
 /* `room`: bytes that can hold them. */
-static gw_err make_history(gw_codec_stats *st, int64_t looks, size_t room) {
+static gw_err stats_make_history(gw_codec_stats *st, int64_t looks, size_t room) {
     size_t most = room / sizeof(double) / (size_t)st->s.n_layers;
     if (looks < 0 || looks >= INT_MAX || (size_t)looks > most)
         return gw_fail(GW_ERR_INPUT, "codec stats: %lld looks at the residual", (long long)looks);
@@ -185,7 +185,7 @@ static gw_err make_history(gw_codec_stats *st, int64_t looks, size_t room) {
     return GW_OK;
 }
 
-static gw_err samples_state(gw_codec_stats *st, gw_io *io) {
+static gw_err stats_samples_state(gw_codec_stats *st, gw_io *io) {
     size_t n = (size_t)st->s.n_layers;
     const gw_coded *now = st->s.session->coded;
     gw_coded *since = NULL; /* the epoch began; a new session counts from 0 */
@@ -216,11 +216,11 @@ gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
     double none = 0; /* an empty field still wants an address */
     GW_TRY(gw_io_field(io, "looks", &looks, sizeof looks));
     if (gw_io_loading(io))
-        GW_TRY(make_history(st, looks, gw_io_left(io)));
+        GW_TRY(stats_make_history(st, looks, gw_io_left(io)));
     GW_TRY(gw_io_field(io, "norms", st->history ? st->history : &none,
                        (size_t)st->looks * n * sizeof *st->history));
     GW_TRY(gw_io_field(io, "warned", st->warned, n * sizeof *st->warned));
-    return st->s.every > 0 ? samples_state(st, io) : GW_OK;
+    return st->s.every > 0 ? stats_samples_state(st, io) : GW_OK;
 }
 
 /* ---- an epoch ---- */
@@ -229,14 +229,14 @@ static double stats_known(double x) {
     return isfinite(x) ? x : NAN;
 }
 
-static gw_err reduce_rows(gw_codec_stats *st, int epoch) {
+static gw_err stats_reduce_rows(gw_codec_stats *st, int epoch) {
     int n = st->s.n_layers;
     double *norms = NULL;
     const gw_coded *now = st->s.session->coded;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, st->sum, 4 * n, MPI_DOUBLE, MPI_SUM, st->comm));
     GW_TRY(gw_agree(st->comm, gw_alloc(&norms, (size_t)n, sizeof *norms)));
     bool kept = st->s.session->env.grads->store;
-    gw_err e = kept ? residual_norms(st, norms) : GW_OK;
+    gw_err e = kept ? stats_residual_norms(st, norms) : GW_OK;
     for (int l = 0; l < n && e == GW_OK; l++) {
         const sums *s = &st->sum[l];
         uint64_t coded[2] = {now[l].bytes - st->before[l].bytes,
@@ -288,7 +288,7 @@ gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **
     *rows = NULL;
     if (st->s.every == 0)
         return GW_OK;
-    GW_TRY(reduce_rows(st, epoch));
+    GW_TRY(stats_reduce_rows(st, epoch));
     memset(st->sum, 0, (size_t)st->s.n_layers * sizeof *st->sum);
     gw_codec_stats_restart(st);
     st->samples = 0;

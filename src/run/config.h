@@ -1,4 +1,5 @@
-/** What a training run is told, in plain values; filled by src/cli/train/train.c out of its options. */
+/** What a training run is told, in plain values; filled by src/cli/train/train.c out of its
+ *  options. */
 #ifndef GW_RUN_CONFIG_H
 #define GW_RUN_CONFIG_H
 

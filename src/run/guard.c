@@ -17,7 +17,7 @@
 
 #define INFINITE 0x7f800000u /* magnitudes from here on are no finite binary32 */
 
-static uint32_t magnitude(float x) {
+static uint32_t guard_magnitude(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits & 0x7fffffffu;
@@ -25,24 +25,24 @@ static uint32_t magnitude(float x) {
 
 /* The greatest magnitude by its bits, in which NaN is above infinity: one pass without a branch, at
  * the speed at which the cache delivers. */
-GW_CLONES static uint32_t greatest(const float *x, size_t n) {
+GW_CLONES static uint32_t guard_greatest(const float *x, size_t n) {
     uint32_t most = 0;
     for (size_t i = 0; i < n; i++) {
-        uint32_t m = magnitude(x[i]);
+        uint32_t m = guard_magnitude(x[i]);
         most = m > most ? m : most;
     }
     return most;
 }
 
-static bool all_finite(const float *x, size_t n) {
+static bool guard_all_finite(const float *x, size_t n) {
     int threads = n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
     uint32_t most = 0;
     if (threads == 1)
-        return greatest(x, n) < INFINITE;
+        return guard_greatest(x, n) < INFINITE;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(max : most)
     for (int t = 0; t < threads; t++) {
         gw_span s = gw_span_part((gw_span){0, n}, t, threads);
-        most = greatest(x + s.off, s.n);
+        most = guard_greatest(x + s.off, s.n);
     }
     return most < INFINITE;
 }
@@ -51,7 +51,7 @@ static bool all_finite(const float *x, size_t n) {
 static void guard_describe(gw_fault *f, const float *x, size_t n) {
     f->count = 0;
     for (size_t i = 0; i < n; i++) {
-        if (magnitude(x[i]) < INFINITE)
+        if (guard_magnitude(x[i]) < INFINITE)
             continue;
         if (f->count++ == 0) {
             f->at = (int64_t)i;
@@ -82,7 +82,7 @@ void gw_guard_layer(gw_guard *g, float *grad, int l) {
     gw_span s = g->layers[l];
     float *x = grad + s.off;
     if (!g->bad) {
-        if (all_finite(x, s.n))
+        if (guard_all_finite(x, s.n))
             return;
         gw_fault f = {.step = g->step, .rank = g->rank, .layer = l};
         guard_describe(&f, x, s.n);
@@ -118,7 +118,7 @@ bool gw_fault_before(const gw_fault *a, const gw_fault *b, int n_layers) {
 }
 
 /* *found: the first of all ranks' `mine`; its rank is -1 if there is none. */
-static gw_err find_first(const gw_guard *g, const gw_fault *mine, gw_fault *found) {
+static gw_err guard_find_first(const gw_guard *g, const gw_fault *mine, gw_fault *found) {
     struct {
         long order;
         int rank;
@@ -149,7 +149,7 @@ gw_err gw_guard_check(const gw_guard *g) {
     char text[200];
     if (g->skip)
         return GW_OK;
-    GW_TRY(find_first(g, &g->first, &first));
+    GW_TRY(guard_find_first(g, &g->first, &first));
     if (first.rank < 0)
         return GW_OK;
     gw_fault_text(text, sizeof text, &first);
@@ -160,7 +160,7 @@ gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers,
     for (int l = 0; l < n_layers; l++) {
         gw_fault f = {.step = step, .layer = l};
         const float *x = params + layers[l].off;
-        if (all_finite(x, layers[l].n))
+        if (guard_all_finite(x, layers[l].n))
             continue;
         guard_describe(&f, x, layers[l].n);
         return gw_fail(GW_ERR_DIVERGED,
@@ -178,13 +178,13 @@ gw_err gw_guard_collect(const gw_guard *g, int ranks, gw_guard_total *out) {
         g->rank == 0 ? gw_alloc(&out->bad_steps, (size_t)ranks, sizeof *out->bad_steps) : GW_OK;
     GW_TRY(gw_agree(g->comm, e));
     gw_fault mine = gw_guard_first(g);
-    GW_TRY(find_first(g, &mine, &out->first));
+    GW_TRY(guard_find_first(g, &mine, &out->first));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->out_steps, 1, MPI_INT64_T, MPI_SUM, g->comm));
     GW_MPI(MPI_Gather(&g->bad_steps, 1, MPI_INT64_T, out->bad_steps, 1, MPI_INT64_T, 0, g->comm));
     return GW_OK;
 }
 
-static json_t *first_json(const gw_fault *f) {
+static json_t *guard_first_json(const gw_fault *f) {
     if (f->rank < 0)
         return json_null();
     json_t *layer = f->layer == GW_GUARD_LOSS ? json_null() : json_integer(f->layer);
@@ -197,5 +197,5 @@ json_t *gw_guard_json(const gw_guard_total *t, int ranks, bool skip) {
     for (int r = 0; r < ranks; r++)
         json_array_append_new(by_rank, json_integer((json_int_t)t->bad_steps[r]));
     return gw_json_object("on_nan:s left_out:I by_rank:o first:o", skip ? "skip" : "stop",
-                          t->out_steps, by_rank, first_json(&t->first));
+                          t->out_steps, by_rank, guard_first_json(&t->first));
 }

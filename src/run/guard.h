@@ -1,13 +1,13 @@
-/** Looks for values in a step's loss and gradients that are not finite. It looks at a layer's gradient
- *  right after the backward pass wrote it, before the gradient is exchanged, updates anything, or is
- *  kept as a residual or momentum. From the first bad value on, this rank's gradients of the step
- *  are set to zero, so that the exchange continues on all ranks and nobody waits for a rank that
- *  stopped. Then
+/** Looks for values in a step's loss and gradients that are not finite. It looks at a layer's
+ *  gradient right after the backward pass wrote it, before the gradient is exchanged, updates
+ *  anything, or is kept as a residual or momentum. From the first bad value on, this rank's
+ *  gradients of the step are set to zero, so that the exchange continues on all ranks and nobody
+ *  waits for a rank that stopped. Then
  *
  *  stop  the run ends where the ranks next agree (gw_guard_check), with the first fault of all;
  *  skip  no rank updates its parameters in this step. Where replicas agree after each step, the
- *        ranks decide together, by an allreduce of 4 bytes a step; elsewhere each rank skips its own
- *        update. */
+ *        ranks decide together, by an allreduce of 4 bytes a step; elsewhere each rank skips its
+ *        own update. */
 #ifndef GW_RUN_GUARD_H
 #define GW_RUN_GUARD_H
 

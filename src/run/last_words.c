@@ -91,7 +91,7 @@ static void words_add_line(void *ctx, const char *line) {
     words_add(p, "gradwire: rank %d:   %s\n", p->rank, line);
 }
 
-static void say_calls(page *p, int thread) {
+static void words_say_calls(page *p, int thread) {
     static const char *const whose[] = {"", " by the progress thread"};
     const gw_present_calls *now = &gw_present[thread];
     const char *call = atomic_load_explicit(&now->call, memory_order_relaxed);
@@ -105,7 +105,7 @@ static void say_calls(page *p, int thread) {
     words_add_line(p, line);
 }
 
-static void say_peers(page *p, const gw_last_words *w) {
+static void words_say_peers(page *p, const gw_last_words *w) {
     for (int r = 0; r < w->n_peers; r++) {
         const char *ail = words_ails(&w->peers[r]);
         char line[256];
@@ -137,10 +137,10 @@ void gw_last_words_write(const gw_last_words *w, char *text, size_t room) {
     snprintf(line, sizeof line, "--comm %s --compress %s%s", w->comm, w->compress, hook);
     words_add_line(&p, line);
     for (int thread = 0; thread < GW_PRESENT_THREADS; thread++)
-        say_calls(&p, thread);
+        words_say_calls(&p, thread);
     if (gw_pending_each(SCHEDULES, words_add_line, &p) == 0)
         words_add_line(&p, "no exchange is under way");
-    say_peers(&p, w);
+    words_say_peers(&p, w);
     if (p.len == room - 1)
         text[p.len - 1] = '\n';
 }

@@ -21,9 +21,9 @@ typedef struct gw_straggler {
     double waited_s, of_step; /* by each other rank in a mean step; its share of that step */
 } gw_straggler;
 
-/** Collective: *out (NULL before; free(), after a failure, too) at rank 0: all ranks in order. `steps`: of the run, of
- *  which the first `before` were an earlier start's and do not count; *dropped: exchanges that the
- *  log had no room for. w NULL: waiting is not known. */
+/** Collective: *out (NULL before; free(), after a failure, too) at rank 0: all ranks in order.
+ *  `steps`: of the run, of which the first `before` were an earlier start's and do not count;
+ *  *dropped: exchanges that the log had no room for. w NULL: waiting is not known. */
 gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
                         const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm);
 

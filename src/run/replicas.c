@@ -37,7 +37,7 @@ static int replicas_majority(const table *t) {
 
 /* The first layer in which some rank's hash is not that of rank `model`, and the first such rank.
  */
-static int first_layer(const table *t, int model, int *rank) {
+static int replica_first_layer(const table *t, int model, int *rank) {
     for (int l = 0; l < t->layers; l++)
         for (int r = 0; r < t->ranks; r++)
             if (t->crc[r * t->layers + l] != t->crc[model * t->layers + l]) {
@@ -48,7 +48,7 @@ static int first_layer(const table *t, int model, int *rank) {
 }
 
 /* "rank 3", "ranks 0, 2", "ranks 0, 1, .. and 9 more": all but those like `model`; -1: all. */
-static void list_ranks(char *out, size_t cap, const table *t, int model) {
+static void replica_list_ranks(char *out, size_t cap, const table *t, int model) {
     int named = 0, left = 0;
     char text[16 * NAMED] = "";
     for (int r = 0; r < t->ranks; r++) {
@@ -70,8 +70,8 @@ gw_err gw_replicas_tell(int64_t step, const uint32_t *all, int ranks, int n_laye
     table t = {all, ranks, n_layers};
     char who[16 * NAMED + 32];
     int most = replicas_majority(&t), model = most >= 0 ? most : 0, odd = 0;
-    int l = first_layer(&t, model, &odd);
-    list_ranks(who, sizeof who, &t, most);
+    int l = replica_first_layer(&t, model, &odd);
+    replica_list_ranks(who, sizeof who, &t, most);
     return gw_fail(GW_ERR_DIVERGED,
                    "step %lld: replicas differ: %s %s, first in layer %d (crc32 %08x on rank %d, "
                    "%08x on rank %d): either memory or a message was damaged, or the strategy, "

@@ -20,7 +20,7 @@ bool gw_residuals_correct(const char *feedback) {
 }
 
 /* Momentum can only be masked where it is known what a rank has sent of its own gradient. */
-static gw_err check_masks(const gw_residuals *r, const gw_mix *mix) {
+static gw_err residual_check_masks(const gw_residuals *r, const gw_mix *mix) {
     for (int i = 0; i < mix->n; i++) {
         bool sent_once = mix->algo[i].ops->caps & GW_ALGO_ONCE;
         bool sparse = mix->codec[i].caps & GW_CODEC_SPARSE;
@@ -58,7 +58,7 @@ gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strat
                        "error-feedback=%s: codec %s holds nothing back, so momentum needs no "
                        "correction: use error-feedback=auto",
                        feedback, mix->codec[0].spec);
-    return out->masks ? check_masks(out, mix) : GW_OK;
+    return out->masks ? residual_check_masks(out, mix) : GW_OK;
 }
 
 bool gw_residuals_add(const gw_residuals *r, const gw_strategy *strategy, const gw_mix *mix) {

@@ -134,16 +134,16 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
 }
 
 /* Ranks agree on which steps count, and each step's update is its own gradient's. */
-static bool takes_back(const gw_session *s) {
+static bool session_takes_back(const gw_session *s) {
     unsigned traits = s->strategy.ops->traits;
     return traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
 }
 
 /* Before the ranks agree only what ready() starts is encoded, and only a fed residual is added to.
  */
-static gw_err open_undo(gw_session *s) {
+static gw_err session_open_undo(gw_session *s) {
     const gw_lane *lane = s->env.grads;
-    bool changes = lane->size > 1 && (s->strategy.ops->ready || lane->fed) && takes_back(s);
+    bool changes = lane->size > 1 && (s->strategy.ops->ready || lane->fed) && session_takes_back(s);
     return gw_undo_open(&s->undo, s->env.n, changes ? lane->store : NULL, s->velocity);
 }
 
@@ -169,7 +169,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     env->grads->fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
                       env->grads->size > 1;
     if (setup->undo)
-        GW_TRY(gw_agree(comm, open_undo(s)));
+        GW_TRY(gw_agree(comm, session_open_undo(s)));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
@@ -204,7 +204,7 @@ void gw_session_close(gw_session *s) {
 }
 
 /* The residual as it is before the backward pass adds to it, where somebody wants it. */
-static void begin_feed(gw_session *s) {
+static void session_begin_feed(gw_session *s) {
     if (!s->env.grads->fed)
         return;
     gw_undo_keep(&s->undo, (gw_span){0, s->env.n});
@@ -216,7 +216,7 @@ void gw_session_begin(gw_session *s, double share) {
     s->env.share = share;
     s->env.grads->ticket++;
     s->env.params->ticket++;
-    begin_feed(s);
+    session_begin_feed(s);
     gw_hook_count(s->env.grads->ticket);
 }
 
@@ -255,12 +255,12 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
 }
 
 bool gw_session_leaves_out(const gw_session *s) {
-    return s->env.skip && takes_back(s);
+    return s->env.skip && session_takes_back(s);
 }
 
 void gw_session_undo(gw_session *s) {
     gw_undo_put(&s->undo);
-    if (!takes_back(s))
+    if (!session_takes_back(s))
         return;
     s->env.grads->ticket--;
     s->env.params->ticket--;

@@ -39,8 +39,8 @@ typedef struct gw_session {
     bool open;
 } gw_session;
 
-/** Check the combination; no MPI call. The session owns *mix from now on, after an error too; if the
- *  mix has no codec yet, gw_session_bind brings one. GW_ERR_USAGE, GW_ERR_INPUT or
+/** Check the combination; no MPI call. The session owns *mix from now on, after an error too; if
+ *  the mix has no codec yet, gw_session_bind brings one. GW_ERR_USAGE, GW_ERR_INPUT or
  *  GW_ERR_UNSUPPORTED as the registries say. `feedback` is kept:
  *  "off", "on"  no error feedback; for all codecs but lossless ones
  *  "auto"       for codecs that are biased
@@ -51,8 +51,8 @@ typedef struct gw_session {
  */
 gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback);
 
-/** Before gw_session_open, if gw_session_new got no codec: use *mix (owned from now on) over `algo`.
- *  Until then the session has neither codec nor algorithm. */
+/** Before gw_session_open, if gw_session_new got no codec: use *mix (owned from now on) over
+ *  `algo`. Until then the session has neither codec nor algorithm. */
 gw_err gw_session_bind(gw_session *s, gw_mix *mix, const gw_spec *algo);
 
 /** Frees; call gw_session_close first if it was opened. */
@@ -102,8 +102,8 @@ float *gw_session_sums(gw_session *s);
 /** Spec of the codec that the arena's float `at` is sent with. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);
 
-/** Is the present step (env.skip) void as a whole on all ranks? Then, unless the strategy begins its
- *  exchange in ready(), neither finish nor publish need be called for it. */
+/** Is the present step (env.skip) void as a whole on all ranks? Then, unless the strategy begins
+ *  its exchange in ready(), neither finish nor publish need be called for it. */
 bool gw_session_leaves_out(const gw_session *s);
 /** The present step is void, on all ranks if the strategy is synchronous, and nothing of it is
  * under way: residual, momentum and ticket are again what they were before it. A strategy that is

@@ -27,7 +27,7 @@ static void *signals_take(void *mask) {
     return NULL;
 }
 
-static int start_taker(sigset_t *mask) {
+static int signal_start_taker(sigset_t *mask) {
     pthread_t taker;
     int rc = pthread_create(&taker, NULL, signals_take, mask);
     return rc != 0 ? rc : pthread_detach(taker);
@@ -48,7 +48,7 @@ gw_err gw_signals_watch(void) {
     sigaction(SIGINT, &action, NULL);  /* the MPI library's may take them as well */
     int rc = pthread_sigmask(SIG_BLOCK, &mask, NULL);
     if (rc == 0)
-        rc = start_taker(&mask);
+        rc = signal_start_taker(&mask);
     return rc == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "no thread to take signals: %s", strerror(rc));
 }
 

@@ -35,7 +35,7 @@ static double split_working_set(const gw_split *m) {
     return sizeof(float) * (arrays * arena + m->of.batch * (sample + 2 * widest));
 }
 
-static void price_products(gw_split *m) {
+static void split_price_products(gw_split *m) {
     gw_product all[GW_PRODUCTS];
     int n = gw_twin_products(m->of.spec, m->of.batch, all);
     m->flop_s = 0;
@@ -60,7 +60,7 @@ void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of) {
         m->forward_s[l] = gw_twin_pointwise(c, of, l, GW_PART_FORWARD_POINTWISE);
         m->backward_s[l] = gw_twin_pointwise(c, of, l, GW_PART_BACKWARD_POINTWISE);
     }
-    price_products(m);
+    split_price_products(m);
 }
 
 /* What the pointwise kernels and the update would take with all data in the first-level cache. */

@@ -3,7 +3,8 @@
  *
  *  twin   kernels that have a cache-resident twin (biases and activations, the optimizer; the codec
  *         in columns of its own): what they took beyond their twins' time for as many elements.
- *  model  matrix products, which took C seconds. t_flop: the time of the same shapes on hot operands;
+ *  model  matrix products, which took C seconds. t_flop: the time of the same shapes on hot
+ *  operands;
  *         t_bytes: their compulsory traffic, divided by the bandwidth of the level that holds the
  *         step's working set. Memory time lies in [max(0, C - t_flop), min(C, t_bytes)]. If this
  *         interval is empty, both bounds stay blank and the batch is counted as inconsistent. */
@@ -41,9 +42,9 @@ typedef struct gw_split {
  */
 void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of);
 
-/** The split by twins and model of a batch of `local` samples that cost `c`. It stays blank where no
- *  parts were timed or there were no samples; the interval also where the batch's size is more than
- *  10% off. */
+/** The split by twins and model of a batch of `local` samples that cost `c`. It stays blank where
+ *  no parts were timed or there were no samples; the interval also where the batch's size is more
+ *  than 10% off. */
 gw_batch_split gw_split_batch(gw_split *m, int local, const gw_moved *moved,
                               const gw_batch_cost *c);
 

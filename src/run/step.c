@@ -47,7 +47,7 @@ static void step_count(gw_moved *m, size_t n) {
     m->forks += shared;
 }
 
-static void update_listed(gw_stepper *t, const gw_update *u, float lr) {
+static void step_update_listed(gw_stepper *t, const gw_update *u, float lr) {
     gw_phase_enter(GW_PHASE_UPDATE);
     for (int i = 0; i < u->n_lists; i++) {
         const gw_elements *l = &u->lists[i];
@@ -60,7 +60,7 @@ static void update_listed(gw_stepper *t, const gw_update *u, float lr) {
 
 static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
     if (u->lists)
-        update_listed(t, u, lr);
+        step_update_listed(t, u, lr);
     for (size_t done = 0; !u->lists && done < u->own.n; done += UPDATE_PIECE) {
         size_t left = u->own.n - done;
         gw_span piece = {u->own.off + done, left < UPDATE_PIECE ? left : UPDATE_PIECE};
@@ -85,7 +85,7 @@ static gw_err step_agree(gw_stepper *t) {
     return e;
 }
 
-static bool left_out(const gw_stepper *t) {
+static bool step_left_out(const gw_stepper *t) {
     bool late = t->session->strategy.ops->traits & GW_STRATEGY_LATE;
     return t->guard && t->guard->out && !late;
 }
@@ -93,7 +93,7 @@ static bool left_out(const gw_stepper *t) {
 /* Do the ranks agree right after the backward pass? Lazy, the first update comes after the step;
  * and of a void step whose exchange has not begun nothing need be sent or taken back. Else they
  * meet when the exchange is done. */
-static bool agrees_first(const gw_stepper *t) {
+static bool step_agrees_first(const gw_stepper *t) {
     return t->lazy || !t->session->strategy.ops->ready;
 }
 
@@ -102,14 +102,14 @@ static gw_err step_finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
     GW_TRY(gw_session_finish(t->session, span, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
-    if (!agrees_first(t))
+    if (!step_agrees_first(t))
         GW_TRY(step_agree(t));
-    if (!left_out(t))
+    if (!step_left_out(t))
         GW_TRY(step_update(t, &u, lr));
     return gw_session_publish(t->session, span);
 }
 
-static gw_err finish_layer(gw_stepper *t, int l) {
+static gw_err step_finish_layer(gw_stepper *t, int l) {
     return step_finish(t, gw_model_span(t->model, l), t->pending_lr);
 }
 
@@ -118,9 +118,9 @@ static gw_err finish_layer(gw_stepper *t, int l) {
 static gw_err step_await(gw_stepper *t, int l) {
     bool ahead = t->session->strategy.ops->await;
     if (!ahead || l == 0)
-        GW_TRY(finish_layer(t, l));
+        GW_TRY(step_finish_layer(t, l));
     if (ahead && l + 1 < gw_model_layers(t->model))
-        GW_TRY(finish_layer(t, l + 1));
+        GW_TRY(step_finish_layer(t, l + 1));
     return gw_session_await(t->session, gw_model_span(t->model, l));
 }
 
@@ -165,7 +165,7 @@ static gw_err step_backward(gw_stepper *t, int batch, double share) {
 /* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
 static gw_err step_exchange(gw_stepper *t, float lr) {
     gw_span all = {0, gw_model_size(t->model)};
-    if (agrees_first(t))
+    if (step_agrees_first(t))
         GW_TRY(step_agree(t));
     bool none = gw_session_leaves_out(t->session);
     t->pending = t->lazy;
@@ -197,12 +197,12 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
 
 /* All layers' exchanges, then all updates, then what publishes them: nothing is computed while
  * messages are under way, and none are when it is over. */
-static gw_err finish_apart(gw_stepper *t) {
+static gw_err step_finish_apart(gw_stepper *t) {
     gw_update u[GW_MAX_LAYERS];
     int layers = t->pending ? gw_model_layers(t->model) : 0;
     for (int l = 0; l < layers; l++)
         GW_TRY(gw_session_finish(t->session, gw_model_span(t->model, l), &u[l]));
-    for (int l = 0; l < layers && !left_out(t); l++)
+    for (int l = 0; l < layers && !step_left_out(t); l++)
         GW_TRY(step_update(t, &u[l], t->pending_lr));
     for (int l = 0; l < layers; l++)
         GW_TRY(gw_session_publish(t->session, gw_model_span(t->model, l)));
@@ -218,14 +218,14 @@ gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *lo
         gw_gemm_between(step_poll, t);
     gw_err e = step(t, local, global, lr, loss_sum);
     if (e == GW_OK && t->apart)
-        e = finish_apart(t);
+        e = step_finish_apart(t);
     if (polls)
         gw_gemm_between(NULL, NULL);
     return e == GW_OK ? t->failed : e;
 }
 
 /* Busy, as a rank is that has more to do than the others. */
-static void hold_up(double seconds) {
+static void step_hold_up(double seconds) {
     uint64_t start = gw_clock_ticks();
     while (gw_clock_seconds(gw_clock_ticks() - start) < seconds)
         ;
@@ -235,7 +235,7 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     gw_phase_enter(GW_PHASE_DATA);
     gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
     if (t->skew_s > 0)
-        hold_up(t->skew_s);
+        step_hold_up(t->skew_s);
     gw_phase_leave();
     return gw_step_loaded(t, batch.local, batch.global, lr, loss_sum);
 }

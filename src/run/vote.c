@@ -9,7 +9,7 @@ gw_err gw_vote_open(gw_vote *v, MPI_Comm comm, int64_t step, double now_s) {
 }
 
 /* At most doubled, so that one short step among long ones does not put the vote off for long. */
-static int64_t interval(const gw_vote *v, double now_s) {
+static int64_t vote_interval(const gw_vote *v, double now_s) {
     int64_t steps = v->next - v->last, most = 2 * steps;
     double took_s = now_s - v->last_s, wanted = (double)steps * GW_VOTE_S;
     if (took_s * (double)most <= wanted) /* a clock that stood still, too */
@@ -20,7 +20,7 @@ static int64_t interval(const gw_vote *v, double now_s) {
 gw_err gw_vote_begin(gw_vote *v, double now_s, const gw_ballot *ballot) {
     int count = (int)(sizeof v->all / sizeof(int64_t));
     v->all.ballot = *ballot;
-    v->all.interval = v->rank == 0 ? interval(v, now_s) : 0;
+    v->all.interval = v->rank == 0 ? vote_interval(v, now_s) : 0;
     GW_TRY(gw_allreduce_begin(MPI_IN_PLACE, &v->all, count, MPI_INT64_T, MPI_MAX, v->comm,
                               &v->request));
     v->last = v->next;

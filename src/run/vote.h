@@ -1,8 +1,8 @@
 /** What the ranks decide together while they train: one small collective between two steps, after
- *  steps that all ranks know beforehand. One call begins it and another ends it, a step later: by then
- *  its messages have travelled beside the gradients, and nobody waits for either. The number of steps
- *  between two votes follows from how long steps take, so that a vote comes about every GW_VOTE_S
- *  seconds: soon enough for a signal or a time limit, and too rarely to cost anything. */
+ *  steps that all ranks know beforehand. One call begins it and another ends it, a step later: by
+ *  then its messages have travelled beside the gradients, and nobody waits for either. The number
+ *  of steps between two votes follows from how long steps take, so that a vote comes about every
+ *  GW_VOTE_S seconds: soon enough for a signal or a time limit, and too rarely to cost anything. */
 #ifndef GW_RUN_VOTE_H
 #define GW_RUN_VOTE_H
 

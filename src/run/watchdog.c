@@ -59,7 +59,7 @@ void gw_watchdog_stage(const char *stage) {
 
 /* ---- the thread; it holds the lock but where it sleeps ---- */
 
-static double now_s(void) {
+static double watchdog_now_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -67,11 +67,11 @@ static double now_s(void) {
 
 /* Sleep, or less if it is to stop. How long that was. */
 static double watchdog_doze(double seconds) {
-    double from = now_s(), till = from + seconds;
+    double from = watchdog_now_s(), till = from + seconds;
     struct timespec t = {.tv_sec = (time_t)till, .tv_nsec = (long)(1e9 * (till - floor(till)))};
     for (int rc = 0; !dog.stop && rc == 0;)
         rc = pthread_cond_timedwait(&dog.woken, &dog.lock, &t);
-    return now_s() - from;
+    return watchdog_now_s() - from;
 }
 
 static bool watchdog_spoken(int r) {
@@ -80,7 +80,7 @@ static bool watchdog_spoken(int r) {
 }
 
 /* The rank of this host that has spoken first, as far as can be seen; -1: none has. */
-static int who_spoke(void) {
+static int watchdog_who_spoke(void) {
     for (int r = 0; dog.memory && r < gw_shared_size(dog.memory); r++)
         if (watchdog_spoken(r))
             return gw_shared_world(dog.memory, r);
@@ -110,7 +110,7 @@ static void watchdog_gather(double silent_s, int asked_by) {
 
 /* Whoever ends first may take the others with it: the launcher sees to that. So wait for those of
  * this host, and for the time that others may need, whom one cannot see. */
-static void let_others_speak(double slice_s) {
+static void watchdog_let_others_speak(double slice_s) {
     bool all_here = dog.memory && gw_shared_size(dog.memory) == dog.facts.ranks;
     double most_s = fmin(fmax(dog.setup.timeout_s / 10, 1), 10), waited_s = 0;
     while (waited_s < most_s && !dog.stop && (!all_here || watchdog_silent() > 0))
@@ -125,7 +125,7 @@ static void watchdog_speak(double silent_s, int asked_by, double slice_s) {
     dog.setup.voice.say(dog.words);
     if (dog.mine)
         atomic_store_explicit(&dog.mine->spoken, true, memory_order_release);
-    let_others_speak(slice_s);
+    watchdog_let_others_speak(slice_s);
     if (!dog.stop)
         dog.setup.voice.end();
 }
@@ -142,7 +142,7 @@ static void *watchdog_watch(void *arg) {
         heard = now;
         if (dog.mine)
             atomic_store_explicit(&dog.mine->step, atomic_load(&steps), memory_order_relaxed);
-        int asked_by = who_spoke();
+        int asked_by = watchdog_who_spoke();
         if (!dog.stop && (silent_s >= dog.setup.timeout_s || asked_by >= 0)) {
             watchdog_speak(silent_s, asked_by, slice_s);
             break;

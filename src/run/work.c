@@ -7,13 +7,13 @@
 
 /* Elements are read and written in place; backward through an activation reads its output, too, and
  * through none, as in the last layer, only sums the columns. */
-static double pointwise_bytes(double elements, bool last) {
+static double work_pointwise_bytes(double elements, bool last) {
     double forward = 2, backward = last ? 1 : 3;
     return sizeof(float) * elements * (forward + backward);
 }
 
 /* Gradient read, parameter read and written; the velocity likewise. */
-static double update_bytes(double parameters, bool momentum) {
+static double work_update_bytes(double parameters, bool momentum) {
     return sizeof(float) * parameters * (momentum ? 5 : 3);
 }
 
@@ -29,14 +29,14 @@ void gw_work_count(gw_work *w, const gw_model_spec *spec, int batch, bool moment
         if (p->ta || p->tb)
             continue; /* one forward product a layer */
         parameters += ((double)p->k + 1) * p->n;
-        w->pointwise_bytes += pointwise_bytes((double)p->m * p->n, layer++ == spec->n_hidden);
+        w->pointwise_bytes += work_pointwise_bytes((double)p->m * p->n, layer++ == spec->n_hidden);
     }
-    w->update_bytes = update_bytes(parameters, momentum);
+    w->update_bytes = work_update_bytes(parameters, momentum);
 }
 
 /* ---- run.json ---- */
 
-static double alone_s(const gw_split *s, const gw_product *p) {
+static double work_alone_s(const gw_split *s, const gw_product *p) {
     return s->c ? gw_twin_product(s->c, p) : NAN;
 }
 
@@ -45,9 +45,10 @@ static json_t *work_products(const gw_work *w, const gw_split *s) {
     for (int i = 0; i < w->n_products; i++) {
         const gw_product *p = &w->product[i];
         char operands[3] = {p->ta ? 't' : 'n', p->tb ? 't' : 'n', 0};
-        json_array_append_new(
-            all, gw_json_object("operands:s m:i n:i k:i flops:f bytes:f alone_s:f", operands, p->m,
-                                p->n, p->k, gw_product_flops(p), gw_split_bytes(p), alone_s(s, p)));
+        json_array_append_new(all,
+                              gw_json_object("operands:s m:i n:i k:i flops:f bytes:f alone_s:f",
+                                             operands, p->m, p->n, p->k, gw_product_flops(p),
+                                             gw_split_bytes(p), work_alone_s(s, p)));
     }
     return all;
 }
@@ -61,7 +62,7 @@ json_t *gw_work_json(const gw_work_run *run) {
     /* The rank's part of what all threads of its host do together. */
     double peak = s->c ? s->c->fma.all / s->c->all_threads * s->of.threads : NAN, alone = 0;
     for (int i = 0; i < w.n_products; i++)
-        alone += alone_s(s, &w.product[i]);
+        alone += work_alone_s(s, &w.product[i]);
     return gw_json_object(
         "local_batch:i products:o flops:f bytes:f pointwise_bytes:f update_bytes:f alone_s:f "
         "compute_s:f flops_per_s:f peak_flops_per_s:f working_set_bytes:f level:s "

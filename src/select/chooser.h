@@ -3,8 +3,8 @@
  *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is checked before MPI starts; then,
  *  on the ranks, everything is measured once (select/survey.h), each codec is combined with each
  *  algorithm that can carry it under the strategy, and the shortest predicted step
- *  (select/forecast.h) wins; but `none` does unless the gain exceeds the margin. All ranks choose by
- *  the same reduced figures, so alike. */
+ *  (select/forecast.h) wins; but `none` does unless the gain exceeds the margin. All ranks choose
+ *  by the same reduced figures, so alike. */
 #ifndef GW_SELECT_CHOOSER_H
 #define GW_SELECT_CHOOSER_H
 
@@ -57,9 +57,9 @@ typedef struct gw_chooser {
 
 /** For a session that has been made of c->comm, c->compress and c->feedback; no MPI call. Where it
  *  has no codec, *out chooses one among what c->compress lists, which is `auto`, or, if not NULL,
- *  `args`: a command's options of the same names. Else *out stays NULL, or, with `forecast`, predicts
- *  the step of the codec named. Free it. GW_ERR_USAGE: a malformed spec, a codec or an algorithm that
- *  does not exist. GW_ERR_UNSUPPORTED: nothing of it can be
+ *  `args`: a command's options of the same names. Else *out stays NULL, or, with `forecast`,
+ *  predicts the step of the codec named. Free it. GW_ERR_USAGE: a malformed spec, a codec or an
+ *  algorithm that does not exist. GW_ERR_UNSUPPORTED: nothing of it can be
  *  combined, or the cost model does not know it. */
 gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_config *c,
                        const gw_args *args, bool forecast);
@@ -68,7 +68,8 @@ void gw_chooser_free(gw_chooser *a);
 /** After gw_chooser_settle: a session of a candidate's own, beside the one chosen for. */
 gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out);
 
-/** The algorithm that the strategy's own option names, so that only the codec is chosen; or NULL. */
+/** The algorithm that the strategy's own option names, so that only the codec is chosen; or
+ *  NULL. */
 const gw_spec *gw_chooser_named(const gw_chooser *a);
 
 typedef struct gw_chooser_job {

@@ -44,7 +44,7 @@ const void *gw_trace_item(const gw_trace_ring *r, size_t i) {
 }
 
 /* NULL: it is empty. */
-static void *last_of(int which) {
+static void *trace_last_of(int which) {
     gw_trace_ring *r = trace_ring(which);
     return r->seen ? (char *)r->items + (r->seen - 1) % r->room * r->size : NULL;
 }
@@ -52,25 +52,25 @@ static void *last_of(int which) {
 /* ---- from the ledger ---- */
 
 /* Join touching stretches of one phase: a region that only waits splits many. */
-static void add_slice(gw_phase phase, uint64_t start, uint64_t end) {
-    gw_trace_stretch *last = last_of(GW_TRACE_MAIN);
+static void trace_add_slice(gw_phase phase, uint64_t start, uint64_t end) {
+    gw_trace_stretch *last = trace_last_of(GW_TRACE_MAIN);
     if (last && last->kind == (int32_t)phase && last->end == start)
         last->end = end;
     else
         trace_add(GW_TRACE_MAIN, &(gw_trace_stretch){start, end, 0, (int32_t)phase, 0});
 }
 
-static void add_batch(uint64_t start, uint64_t end) {
+static void trace_add_batch(uint64_t start, uint64_t end) {
     int64_t step = atomic_load(&next_step);
     trace_add(GW_TRACE_MAIN, &(gw_trace_stretch){start, end, step, GW_TRACE_BATCH, 0});
     atomic_store(&next_step, step + 1);
 }
 
-static void add_flight(uint64_t start, uint64_t end) {
+static void trace_add_flight(uint64_t start, uint64_t end) {
     trace_add(GW_TRACE_FLIGHTS, &(gw_trace_stretch){start, end, 0, 0, 0});
 }
 
-static void add_aside(gw_phase phase, uint64_t start, uint64_t end) {
+static void trace_add_aside(gw_phase phase, uint64_t start, uint64_t end) {
     static _Thread_local int track = -1;
     if (track < 0)
         track = gw_trace_the.threads < GW_TRACE_THREADS ? gw_trace_the.threads++ : GW_TRACE_THREADS;
@@ -102,7 +102,7 @@ static void trace_done(const gw_exchange *x, uint64_t now) {
             (size_t)(--n_flying - i) * sizeof *trace_in_flight);
 }
 
-static void add_exchange(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
+static void trace_add_exchange(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
     switch (event) {
     case GW_EXCHANGE_START: trace_start(x, now); break;
     case GW_EXCHANGE_DONE: trace_done(x, now); break;
@@ -121,11 +121,11 @@ static void add_exchange(gw_exchange_event event, const gw_exchange *x, uint64_t
     }
 }
 
-static const gw_ledger_sink trace_sink = {.slice = add_slice,
-                                          .batch = add_batch,
-                                          .flight = add_flight,
-                                          .exchange = add_exchange,
-                                          .aside = add_aside};
+static const gw_ledger_sink trace_sink = {.slice = trace_add_slice,
+                                          .batch = trace_add_batch,
+                                          .flight = trace_add_flight,
+                                          .exchange = trace_add_exchange,
+                                          .aside = trace_add_aside};
 
 /* ---- from the trainer ---- */
 
@@ -141,7 +141,7 @@ void gw_trace_counters(const gw_record *record) {
 }
 
 void gw_trace_row(const gw_batch_row *row) {
-    const gw_trace_stretch *batch = last_of(GW_TRACE_MAIN);
+    const gw_trace_stretch *batch = trace_last_of(GW_TRACE_MAIN);
     if (!batch)
         return;
     const double *phase = row->cost.phase_s;
@@ -157,7 +157,7 @@ void gw_trace_row(const gw_batch_row *row) {
     trace_add(GW_TRACE_FIGURES, &f);
 }
 
-static gw_err make_rings(size_t events) {
+static gw_err trace_make_rings(size_t events) {
     static const struct {
         size_t size, part; /* bytes of an item; room for events / part items */
     } kinds[GW_TRACE_RINGS] = {[GW_TRACE_MAIN] = {sizeof(gw_trace_stretch), 1},
@@ -178,7 +178,7 @@ static gw_err make_rings(size_t events) {
 
 gw_err gw_trace_open(size_t events, MPI_Comm comm) {
     gw_trace_close();
-    gw_err e = gw_agree(comm, make_rings(events));
+    gw_err e = gw_agree(comm, trace_make_rings(events));
     if (e != GW_OK) {
         gw_trace_close();
         return e;

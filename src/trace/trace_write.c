@@ -48,7 +48,7 @@ typedef struct line {
  * clock's rate is what these happened to find, which is poor if they are close together, and would
  * change a slice's length. So use this rank's own rate, unless the ends show that its error exceeds
  * that of the clocks. */
-static line line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
+static line write_line_of(const gw_sync *sync, uint64_t from, uint64_t to) {
     double first = gw_sync_seconds(sync, from), last = gw_sync_seconds(sync, to);
     double own = gw_clock_seconds(to - from);
     line l = {from + (to - from) / 2, 0.5 * (first + last), gw_clock_seconds(1)};
@@ -69,13 +69,13 @@ static const gw_trace_stretch *writer_stretch(int ring, size_t i) {
     return gw_trace_item(&gw_trace_the.ring[ring], i);
 }
 
-static bool is_batch(const event *e) {
+static bool write_is_batch(const event *e) {
     return writer_stretch((int)e->ring, e->item)->kind == GW_TRACE_BATCH;
 }
 
 /* By time; at one instant first what ends, then slices in the order they were recorded, a batch
  * before its phases, then what begins. */
-static int by_time(const void *a, const void *b) {
+static int write_by_time(const void *a, const void *b) {
     const event *x = a, *y = b;
     if (x->ts != y->ts)
         return x->ts < y->ts ? -1 : 1;
@@ -84,15 +84,15 @@ static int by_time(const void *a, const void *b) {
         return x->shape < y->shape ? -1 : 1;
     if (x->ring != y->ring)
         return x->ring < y->ring ? -1 : 1;
-    if (x->ring == GW_TRACE_MAIN && is_batch(x) != is_batch(y))
-        return is_batch(x) ? -1 : 1;
+    if (x->ring == GW_TRACE_MAIN && write_is_batch(x) != write_is_batch(y))
+        return write_is_batch(x) ? -1 : 1;
     if (x->item != y->item)
         return x->item < y->item ? -1 : 1;
     return (x->shape > y->shape) - (x->shape < y->shape);
 }
 
 /* Index of the first item of the oldest complete batch. */
-static size_t first_whole(void) {
+static size_t write_first_whole(void) {
     const gw_trace_ring *r = &gw_trace_the.ring[GW_TRACE_MAIN];
     size_t held = gw_trace_held(r), i = 0;
     if (r->seen == held)
@@ -113,7 +113,7 @@ static void writer_push(list *l, uint64_t ticks, int ring, size_t item, shape as
         (event){writer_time_of(&l->clock, ticks), (uint32_t)ring, (uint32_t)item, as};
 }
 
-static void push_main(list *l, size_t first) {
+static void write_push_main(list *l, size_t first) {
     for (size_t i = first; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_MAIN]); i++) {
         const gw_trace_stretch *s = writer_stretch(GW_TRACE_MAIN, i);
         writer_push(l, s->start, GW_TRACE_MAIN, i, SLICE);
@@ -122,7 +122,7 @@ static void push_main(list *l, size_t first) {
     }
 }
 
-static void push_exchanges(list *l, int ring) {
+static void write_push_exchanges(list *l, int ring) {
     for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[ring]); i++) {
         const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[ring], i);
         writer_push(l, x->start, ring, i, ring == GW_TRACE_WAITS ? SLICE : BEGIN);
@@ -136,7 +136,7 @@ static void push_exchanges(list *l, int ring) {
 }
 
 /* Counters of the batches shown. */
-static void push_figures(list *l, uint64_t from) {
+static void write_push_figures(list *l, uint64_t from) {
     for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_FIGURES]); i++) {
         const gw_trace_figures *f = gw_trace_item(&gw_trace_the.ring[GW_TRACE_FIGURES], i);
         if (f->at >= from)
@@ -145,7 +145,7 @@ static void push_figures(list *l, uint64_t from) {
 }
 
 /* Covers the first to the last instant in the rings. */
-static line clock_of_rings(const gw_sync *sync) {
+static line write_clock_of_rings(const gw_sync *sync) {
     uint64_t from = UINT64_MAX, to = 0;
     for (int r = 0; r < GW_TRACE_RINGS; r++)
         for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[r]); i++) {
@@ -153,27 +153,28 @@ static line clock_of_rings(const gw_sync *sync) {
             from = *at < from ? *at : from;
             to = *at > to ? *at : to;
         }
-    return from < to ? line_of(sync, from, to) : line_of(sync, gw_clock_ticks(), gw_clock_ticks());
+    return from < to ? write_line_of(sync, from, to)
+                     : write_line_of(sync, gw_clock_ticks(), gw_clock_ticks());
 }
 
 /* This rank's events in order; free(). */
 static gw_err writer_collect(list *l, const gw_sync *sync) {
-    size_t most = 0, held[GW_TRACE_RINGS], first = first_whole();
+    size_t most = 0, held[GW_TRACE_RINGS], first = write_first_whole();
     for (int i = 0; i < GW_TRACE_RINGS; i++) {
         held[i] = gw_trace_held(&gw_trace_the.ring[i]);
         most += (i == GW_TRACE_MAIN || i == GW_TRACE_EXCHANGES ? 2 : 1) * held[i];
     }
     GW_TRY(gw_alloc(&l->events, most, sizeof *l->events));
-    l->clock = clock_of_rings(sync);
-    push_main(l, first);
+    l->clock = write_clock_of_rings(sync);
+    write_push_main(l, first);
     for (int r = GW_TRACE_FLIGHTS; r <= GW_TRACE_ASIDE; r++)
         for (size_t i = 0; i < held[r]; i++)
             writer_push(l, writer_stretch(r, i)->start, r, i, SLICE);
-    push_exchanges(l, GW_TRACE_EXCHANGES);
-    push_exchanges(l, GW_TRACE_WAITS);
-    push_figures(l, first < held[GW_TRACE_MAIN] ? writer_stretch(GW_TRACE_MAIN, first)->start
-                                                : UINT64_MAX);
-    qsort(l->events, l->n, sizeof *l->events, by_time);
+    write_push_exchanges(l, GW_TRACE_EXCHANGES);
+    write_push_exchanges(l, GW_TRACE_WAITS);
+    write_push_figures(l, first < held[GW_TRACE_MAIN] ? writer_stretch(GW_TRACE_MAIN, first)->start
+                                                      : UINT64_MAX);
+    qsort(l->events, l->n, sizeof *l->events, write_by_time);
     return GW_OK;
 }
 
@@ -186,7 +187,7 @@ static void writer_flush(out *o) {
     o->len = 0;
 }
 
-__attribute__((format(printf, 2, 3))) static void put(out *o, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static void write_put(out *o, const char *fmt, ...) {
     if (PIECE - o->len < LONGEST)
         writer_flush(o);
     va_list args;
@@ -200,54 +201,54 @@ __attribute__((format(printf, 2, 3))) static void put(out *o, const char *fmt, .
 #define US        "%" PRIu64 ".%03" PRIu64
 #define US_OF(ns) (ns) / 1000, (ns) % 1000
 
-static void put_head(out *o, const char *ph, int rank, int track, uint64_t ts) {
-    put(o, ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":" US, ph, rank,
-        rank * TRACKS_A_RANK + track, US_OF(ts));
+static void write_put_head(out *o, const char *ph, int rank, int track, uint64_t ts) {
+    write_put(o, ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":" US, ph, rank,
+              rank * TRACKS_A_RANK + track, US_OF(ts));
 }
 
 /* "gradients [0,+1024)", quoted. */
-static void put_exchange_name(out *o, const gw_exchange *x) {
+static void write_put_exchange_name(out *o, const gw_exchange *x) {
     char lane[32], text[64];
     snprintf(lane, sizeof lane, "lane %d", x->lane);
     gw_text_plain(text, sizeof text, x->name ? x->name : lane);
-    put(o, ",\"name\":\"%s [%zu,+%zu)\"", text, x->off, x->n);
+    write_put(o, ",\"name\":\"%s [%zu,+%zu)\"", text, x->off, x->n);
 }
 
-static void put_exchange_args(out *o, const gw_trace_exchange *x) {
-    put(o, ",\"args\":{\"lane\":%d,\"schedule\":%d,\"run\":%" PRIu64 ",\"bytes\":%zu", x->what.lane,
-        x->what.schedule, x->what.run, x->what.n * sizeof(float));
+static void write_put_exchange_args(out *o, const gw_trace_exchange *x) {
+    write_put(o, ",\"args\":{\"lane\":%d,\"schedule\":%d,\"run\":%" PRIu64 ",\"bytes\":%zu",
+              x->what.lane, x->what.schedule, x->what.run, x->what.n * sizeof(float));
     if (x->step > 0)
-        put(o, ",\"step\":%" PRId64, x->step);
-    put(o, "}}");
+        write_put(o, ",\"step\":%" PRId64, x->step);
+    write_put(o, "}}");
 }
 
 /* An async track is a schedule, since its runs follow each other, and a rank, since ids are unique
  * per file. */
-static void put_async(out *o, int rank, const event *e, int *open) {
+static void write_put_async(out *o, int rank, const event *e, int *open) {
     const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
     bool begin = e->shape == BEGIN;
-    put_head(o, begin ? "b" : "e", rank, REQUESTS, e->ts);
+    write_put_head(o, begin ? "b" : "e", rank, REQUESTS, e->ts);
     uint64_t id = (uint64_t)(rank + 1) << 48 | (uint64_t)x->what.lane << 32;
-    put(o, ",\"id\":\"0x%" PRIx64 "\",\"cat\":\"exchange\"", id | (uint32_t)x->what.schedule);
-    put_exchange_name(o, &x->what);
+    write_put(o, ",\"id\":\"0x%" PRIx64 "\",\"cat\":\"exchange\"", id | (uint32_t)x->what.schedule);
+    write_put_exchange_name(o, &x->what);
     if (begin)
-        put_exchange_args(o, x);
+        write_put_exchange_args(o, x);
     else
-        put(o, "}");
+        write_put(o, "}");
     *open += begin ? 1 : -1;
-    put_head(o, "C", rank, MAIN, e->ts);
-    put(o, ",\"name\":\"exchanges\",\"args\":{\"in flight\":%d}}", *open);
+    write_put_head(o, "C", rank, MAIN, e->ts);
+    write_put(o, ",\"name\":\"exchanges\",\"args\":{\"in flight\":%d}}", *open);
 }
 
-static void put_wait(out *o, int rank, const event *e, const line *clock) {
+static void write_put_wait(out *o, int rank, const event *e, const line *clock) {
     const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
-    put_head(o, "X", rank, WAITS, e->ts);
-    put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(writer_time_of(clock, x->end) - e->ts));
-    put_exchange_name(o, &x->what);
-    put_exchange_args(o, x);
+    write_put_head(o, "X", rank, WAITS, e->ts);
+    write_put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(writer_time_of(clock, x->end) - e->ts));
+    write_put_exchange_name(o, &x->what);
+    write_put_exchange_args(o, x);
 }
 
-static void put_slice(out *o, int rank, const event *e, const line *clock) {
+static void write_put_slice(out *o, int rank, const event *e, const line *clock) {
     const gw_trace_stretch *s = writer_stretch((int)e->ring, e->item);
     bool main = e->ring == GW_TRACE_MAIN;
     const char *cat = "phase", *name = s->kind < GW_PHASES ? gw_phase_name((gw_phase)s->kind) : "";
@@ -263,89 +264,92 @@ static void put_slice(out *o, int rank, const event *e, const line *clock) {
         track = ASIDE + s->track;
         cat = "aside";
     }
-    put_head(o, "X", rank, track, e->ts);
-    put(o, ",\"dur\":" US, US_OF(writer_time_of(clock, s->end) - e->ts));
+    write_put_head(o, "X", rank, track, e->ts);
+    write_put(o, ",\"dur\":" US, US_OF(writer_time_of(clock, s->end) - e->ts));
     if (!main || s->kind != GW_TRACE_BATCH)
-        put(o, ",\"cat\":\"%s\",\"name\":\"%s\"}", cat, name);
+        write_put(o, ",\"cat\":\"%s\",\"name\":\"%s\"}", cat, name);
     else if (s->step > 0)
-        put(o, ",\"cat\":\"batch\",\"name\":\"step %" PRId64 "\",\"args\":{\"step\":%" PRId64 "}}",
+        write_put(
+            o, ",\"cat\":\"batch\",\"name\":\"step %" PRId64 "\",\"args\":{\"step\":%" PRId64 "}}",
             s->step, s->step);
     else
-        put(o, ",\"cat\":\"between\",\"name\":\"between steps\"}");
+        write_put(o, ",\"cat\":\"between\",\"name\":\"between steps\"}");
 }
 
-static void put_figure(out *o, int rank, uint64_t ts, const char *name, const char *unit,
-                       double x) {
+static void write_put_figure(out *o, int rank, uint64_t ts, const char *name, const char *unit,
+                             double x) {
     char text[64];
     if (!isfinite(x))
         return;
-    put_head(o, "C", rank, MAIN, ts);
+    write_put_head(o, "C", rank, MAIN, ts);
     gw_text_plain(text, sizeof text, name);
-    put(o, ",\"name\":\"%s\",\"args\":{\"%s\":%.15g}}", text, unit, x);
+    write_put(o, ",\"name\":\"%s\",\"args\":{\"%s\":%.15g}}", text, unit, x);
 }
 
-static void put_figures(out *o, int rank, const event *e) {
+static void write_put_figures(out *o, int rank, const event *e) {
     const gw_trace_store *t = &gw_trace_the;
     const gw_trace_figures *f = gw_trace_item(&t->ring[e->ring], e->item);
     static const char share[] = "memory-bound share";
-    put_figure(o, rank, e->ts, "wire", "bytes", f->wire_bytes);
-    put_figure(o, rank, e->ts, share, "ctr", f->share_ctr);
-    put_figure(o, rank, e->ts, share, "twin", f->share_twin);
-    put_figure(o, rank, e->ts, share, "model_lo", f->share_model_lo);
-    put_figure(o, rank, e->ts, share, "model_hi", f->share_model_hi);
+    write_put_figure(o, rank, e->ts, "wire", "bytes", f->wire_bytes);
+    write_put_figure(o, rank, e->ts, share, "ctr", f->share_ctr);
+    write_put_figure(o, rank, e->ts, share, "twin", f->share_twin);
+    write_put_figure(o, rank, e->ts, share, "model_lo", f->share_model_lo);
+    write_put_figure(o, rank, e->ts, share, "model_hi", f->share_model_hi);
     for (int i = 0; i < t->counters; i++)
-        put_figure(o, rank, e->ts, t->counter[i], "count", f->counter[i]);
+        write_put_figure(o, rank, e->ts, t->counter[i], "count", f->counter[i]);
 }
 
-static void put_track(out *o, int rank, int track, const char *name) {
+static void write_put_track(out *o, int rank, int track, const char *name) {
     int tid = rank * TRACKS_A_RANK + track;
-    put(o,
+    write_put(
+        o,
         ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
         "\"%s\"}},\n{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%d,\"tid\":%d,\"args\":{"
         "\"sort_index\":%d}}",
         rank, tid, name, rank, tid, track);
 }
 
-static void put_names(out *o, int rank) {
+static void write_put_names(out *o, int rank) {
     static const char *const tracks[] = {[MAIN] = "computation",
                                          [CODEC] = "codec",
                                          [REQUESTS] = "communication in flight",
                                          [WAITS] = "waiting for an exchange"};
     int main = rank * TRACKS_A_RANK + MAIN;
-    put(o,
+    write_put(
+        o,
         "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
         "\"rank %d\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":%d,"
         "\"args\":{\"sort_index\":%d}}",
         rank == 0 ? "" : ",", rank, main, rank, rank, main, rank);
     for (int t = MAIN; t <= WAITS; t++)
-        put_track(o, rank, t, tracks[t]);
+        write_put_track(o, rank, t, tracks[t]);
     for (int i = 0; i < gw_trace_the.threads; i++) {
         char name[32];
         snprintf(name, sizeof name, "codec, thread %d", i + 1);
-        put_track(o, rank, ASIDE + i, name);
+        write_put_track(o, rank, ASIDE + i, name);
     }
 }
 
-static void put_rank(out *o, int rank, const list *l) {
+static void write_put_rank(out *o, int rank, const list *l) {
     int open = 0;
-    put_names(o, rank);
+    write_put_names(o, rank);
     for (size_t i = 0; i < l->n; i++) {
         const event *e = &l->events[i];
         if (e->ring == GW_TRACE_EXCHANGES)
-            put_async(o, rank, e, &open);
+            write_put_async(o, rank, e, &open);
         else if (e->ring == GW_TRACE_WAITS)
-            put_wait(o, rank, e, &l->clock);
+            write_put_wait(o, rank, e, &l->clock);
         else if (e->ring == GW_TRACE_FIGURES)
-            put_figures(o, rank, e);
+            write_put_figures(o, rank, e);
         else
-            put_slice(o, rank, e, &l->clock);
+            write_put_slice(o, rank, e, &l->clock);
     }
     writer_flush(o);
 }
 
 /* Events that each ring dropped: dropped[rank][ring]. */
-static void put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], int ranks,
-                     double error_s) {
+static void write_put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], int ranks,
+                           double error_s) {
     static const char *const names[GW_TRACE_RINGS] = {"slices",    "flights", "aside",
                                                       "exchanges", "waits",   "figures"};
     fprintf(to,
@@ -394,10 +398,10 @@ static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
     GW_MPI(MPI_Comm_size(comm, &ranks));
     o->to = gw_file_stream(w->file);
     fprintf(o->to, "{\"traceEvents\":[");
-    put_rank(o, 0, mine);
+    write_put_rank(o, 0, mine);
     for (int rank = 1; rank < ranks; rank++)
         GW_TRY(writer_receive(o, rank, comm));
-    put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
+    write_put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
     if (ferror(o->to))
         return gw_fail(GW_ERR_IO, "cannot write trace.json: is the disk full?");
     gw_file *file = w->file;
@@ -411,12 +415,12 @@ static gw_err writer_exchange(writer *w, int rank, const list *mine, out *o, MPI
         const gw_trace_ring *r = &gw_trace_the.ring[i];
         dropped[i] = r->seen - gw_trace_held(r) + r->lost;
     }
-    dropped[GW_TRACE_MAIN] += first_whole();
+    dropped[GW_TRACE_MAIN] += write_first_whole();
     GW_MPI(MPI_Gather(dropped, GW_TRACE_RINGS, MPI_UINT64_T, w->dropped, GW_TRACE_RINGS,
                       MPI_UINT64_T, 0, comm));
     if (rank == 0)
         return write_all(w, mine, o, comm);
-    put_rank(o, rank, mine);
+    write_put_rank(o, rank, mine);
     GW_TRY(o->failed);
     GW_MPI(MPI_Send(NULL, 0, MPI_CHAR, 0, TAG, comm));
     return GW_OK;

@@ -1,8 +1,8 @@
-/** What measuring costs, measured before a run begins: steps with and without probes, in random order.
- *  They are real steps on the run's first batches, at rate 0, and the state that they change is
- *  restored to the bit. A round takes one step of each profile on the same batch, in an order drawn
- *  from the seed. Each timed step follows an untimed one of its own profile; the ranks start the two
- *  together, and a wall is the slowest rank's. */
+/** What measuring costs, measured before a run begins: steps with and without probes, in random
+ *  order. They are real steps on the run's first batches, at rate 0, and the state that they change
+ *  is restored to the bit. A round takes one step of each profile on the same batch, in an order
+ *  drawn from the seed. Each timed step follows an untimed one of its own profile; the ranks start
+ *  the two together, and a wall is the slowest rank's. */
 #ifndef GW_TRAIN_OVERHEAD_H
 #define GW_TRAIN_OVERHEAD_H
 

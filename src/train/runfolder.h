@@ -21,8 +21,8 @@ typedef enum gw_runfolder_use {
     GW_RUNFOLDER_RESUME   /* it resumes from one of its checkpoints */
 } gw_runfolder_use;
 
-/** The use that a run makes of `dir`; `resume` as in gw_train_config, `found`: the checkpoint that it
- *  resumes from, in whatever folder ("": none). */
+/** The use that a run makes of `dir`; `resume` as in gw_train_config, `found`: the checkpoint that
+ *  it resumes from, in whatever folder ("": none). */
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found);
 
@@ -40,13 +40,13 @@ json_t *gw_runfolder_read(const char *dir);
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
 
 /** When a run that does not resume the one in the folder is certain to start: check again, then
- *  remove what an older run left there, with its checkpoints and the temporary files of a killed one.
- *  A run that begins again keeps its history (checkpoint/history.h). */
+ *  remove what an older run left there, with its checkpoints and the temporary files of a killed
+ *  one. A run that begins again keeps its history (checkpoint/history.h). */
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use);
 
 /** For a resumed run, once its rows are open: remove the files that the end of a run writes, and
- *  temporary ones of a killed run. `concludes`: no step is left to take; then only run.json goes, and
- *  the other files stay until this start replaces them. */
+ *  temporary ones of a killed run. `concludes`: no step is left to take; then only run.json goes,
+ *  and the other files stay until this start replaces them. */
 gw_err gw_runfolder_reopen(const char *dir, bool concludes);
 
 #endif

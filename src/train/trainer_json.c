@@ -223,8 +223,8 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names) {
     gw_work_run work = work_of(t);
     json_t *run = gw_json_object(
         "schema:i version:s commit:s command:s started_utc:s options:o seed:I parameters:I data:o "
-        "comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o sources:o forecast:o "
-        "overhead:o checkpoints:o resumed:o interruptions:o results:o",
+        "comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o sources:o "
+        "forecast:o overhead:o checkpoints:o resumed:o interruptions:o results:o",
         GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, run_options(c), c->seed,
         r->parameters, data_facts(t->data), comm_facts(t), mpi_facts(),
         machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),

@@ -1,6 +1,6 @@
 /** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
- *  its files of rows (trainer_rows.c), checkpoints and votes between steps (trainer_keep.c), the end
- *  of an epoch (trainer_epoch.c) and of the run (trainer_end.c), and run.json (trainer_json.c).
+ *  its files of rows (trainer_rows.c), checkpoints and votes between steps (trainer_keep.c), the
+ *  end of an epoch (trainer_epoch.c) and of the run (trainer_end.c), and run.json (trainer_json.c).
  *  Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
@@ -105,12 +105,12 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
     return t->ranks - t->servers;
 }
 
-/** Collective: all that is needed before the first step. Refuses what cannot work, before it removes
- *  a file of an older run. If t->result->signal is set afterwards, a signal came: close. */
+/** Collective: all that is needed before the first step. Refuses what cannot work, before it
+ *  removes a file of an older run. If t->result->signal is set afterwards, a signal came: close. */
 gw_err gw_trainer_open(gw_trainer *t);
 
-/** Collective: refuse what gw_trainer_open would refuse, except for reasons in the run's folder or in
- *  the data set's images. Measures and writes nothing. */
+/** Collective: refuse what gw_trainer_open would refuse, except for reasons in the run's folder or
+ *  in the data set's images. Measures and writes nothing. */
 gw_err gw_trainer_check(gw_trainer *t);
 
 /** Collective: close what is open, after a failure of all ranks, too. */
@@ -131,8 +131,8 @@ gw_runfolder_use gw_trainer_use(const gw_trainer *t);
 /** Collective: replace or continue the run's folder; then its files of rows can be opened. */
 gw_err gw_trainer_open_rows(gw_trainer *t);
 
-/** Collective, when nothing can be refused any more: remove what the end of the resumed run wrote, and
- *  note the restart in its history. */
+/** Collective, when nothing can be refused any more: remove what the end of the resumed run wrote,
+ *  and note the restart in its history. */
 gw_err gw_trainer_reopened(gw_trainer *t);
 
 /** A warning for run.json and the watcher; `line` is copied. */

@@ -1,7 +1,7 @@
 /* The rows of batches.csv, as a resumed run reads them.
  *
- * An input's first byte, modulo 2: 0, the rest is the whole file; 1, the rest are edits of the right
- * one (see gw_fuzz_edited). */
+ * An input's first byte, modulo 2: 0, the rest is the whole file; 1, the rest are edits of the
+ * right one (see gw_fuzz_edited). */
 #include "harness.h"
 
 #include "prof/batch_row.h"

@@ -7,7 +7,7 @@ import unittest
 
 ROOT = os.environ["SOURCE"]
 
-LONGEST_FILE, LONGEST_FUNCTION = 500, 60
+LONGEST_FILE, LONGEST_FUNCTION, LONGEST_LINE = 500, 60, 100
 ROOMS = "docs/architecture.md"
 NOTES = 38  # the column of the drawing where its rooms end
 
@@ -148,7 +148,9 @@ def too_long(name, text):
     if len(lines) > LONGEST_FILE:
         yield f"{name}: {len(lines)} lines: more than {LONGEST_FILE}"
     begin = 0
-    for i, line in enumerate(lines if name.endswith(".c") else [], 1):
+    for i, line in enumerate(lines if name.endswith((".c", ".h")) else [], 1):
+        if len(line) > LONGEST_LINE:
+            yield f"{name}:{i}: a line of {len(line)} columns: more than {LONGEST_LINE}"
         if not begin and line.endswith(") {"):
             begin = i
         elif line == "}":
@@ -281,6 +283,8 @@ class CheckerCanFail(unittest.TestCase):
         self.assertEqual(list(too_long("a.c", LONGEST_FILE * "\n" + function + "}\n")),
                          ["a.c: 561 lines: more than 500",
                           "a.c:501: a function of 61 lines: more than 60"])
+        self.assertEqual(list(too_long("a.h", "\n/* " + 95 * "x" + " */\n")),
+                         ["a.h:2: a line of 101 columns: more than 100"])
         self.assertEqual(list(too_long("a.c", function.replace("    g();\n", "", 1) + "}\n")), [])
 
     def test_registries(self):

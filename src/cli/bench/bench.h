@@ -1,5 +1,5 @@
-/** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in bench.c. It has its
- *  options, its cases and how it measures them; bench_run.c has what all have in common. The
+/** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in bench.c. It has
+ *  its options, its cases and how it measures them; bench_run.c has what all have in common. The
  *  figures are defined in docs/benchmarks.md. */
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H

@@ -71,7 +71,7 @@ static const char *const verbs[] = {[GW_ALLREDUCE] = "allreduce",
                                     [GW_ALLGATHER] = "allgather"};
 
 /* MPI's own call first; it goes over fp32, like the codec none. */
-static gw_err add_cells(void) {
+static gw_err allreduce_add_cells(void) {
     gw_grid *g = &b.grid;
     gw_grid_wire *wire;
     GW_TRY(gw_grid_add_wire(g, &gw_codec_exact, &wire));
@@ -88,22 +88,22 @@ static gw_err add_cells(void) {
 
 static gw_err allreduce_prepare(gw_bench_run *run) {
     GW_TRY(gw_grid_read(&b.grid, run->args));
-    return add_cells();
+    return allreduce_add_cells();
 }
 
 /* ---- measuring one size ---- */
 
 /* native through the engine: polled, and then another thing than MPI's blocking call. */
-static bool is_native(const gw_grid_cell *c) {
+static bool allreduce_is_native(const gw_grid_cell *c) {
     return !c->mpi && c->algo.ops && strcmp(c->algo.ops->head.name, "native") == 0;
 }
 
 /* Blocking, native is that very call: its row is there already. */
-static bool skips(const gw_grid_cell *c) {
-    return is_native(c) && !b.polls && c->wire == b.grid.wire;
+static bool allreduce_skips(const gw_grid_cell *c) {
+    return allreduce_is_native(c) && !b.polls && c->wire == b.grid.wire;
 }
 
-static gw_err run_cell(gw_grid_cell *c, double *s) {
+static gw_err allreduce_run_cell(gw_grid_cell *c, double *s) {
     GW_TRY(gw_grid_run(&b.grid, c, b.place, b.nonblocking, b.n, s));
     if (b.verify)
         gw_grid_check(&b.grid, c, b.n);
@@ -111,10 +111,10 @@ static gw_err run_cell(gw_grid_cell *c, double *s) {
 }
 
 /* An exchange that is not timed goes before, since the cells share their buffers and caches. */
-static gw_err run_twice(void *ctx, int i, double *s) {
+static gw_err allreduce_run_twice(void *ctx, int i, double *s) {
     (void)ctx;
-    GW_TRY(run_cell(&b.grid.cell[i], s));
-    return run_cell(&b.grid.cell[i], s);
+    GW_TRY(allreduce_run_cell(&b.grid.cell[i], s));
+    return allreduce_run_cell(&b.grid.cell[i], s);
 }
 
 /* The same on all ranks, since the times are. The interval is looked at seldom: each look is one
@@ -148,7 +148,7 @@ static gw_err allreduce_measure_size(size_t n) {
         c->timed.times.n = 0;
         c->timed.done = !gw_grid_ready(c);
         if (!c->timed.done)
-            GW_TRY(run_cell(c, &s)); /* warm-up */
+            GW_TRY(allreduce_run_cell(c, &s)); /* warm-up */
     }
     while (left) {
         GW_TRY(gw_timing_round(&b.timing));
@@ -173,7 +173,7 @@ static const gw_bench_table table = {
             "verb|ci_low_s|ci_high_s|bound|limited"};
 
 /* busbw / algbw: nccl-tests' convention, so that the figure compares with a link's rate. */
-static double bus_factor(void) {
+static double allreduce_bus_factor(void) {
     double p = b.place->ranks;
     switch (b.grid.verb) {
     case GW_ALLREDUCE: return 2 * (p - 1) / p;
@@ -195,10 +195,10 @@ static gw_err allreduce_report_size(size_t bytes) {
         const gw_stats *s = &p->stats;
         double algbw = 1e-9 * (double)bytes / s->median;
         gw_bench_row(&table, b.results,
-                     GW_TEXTS(is_native(c) && b.polls ? "native/poll" : c->spec.text,
+                     GW_TEXTS(allreduce_is_native(c) && b.polls ? "native/poll" : c->spec.text,
                               c->wire->codec.spec, p->limited ? "*" : "", verbs[b.grid.verb]),
                      GW_NUMBERS((double)bytes, s->min, s->median, s->p95, algbw,
-                                algbw * bus_factor(), b.of[0].stats.median / s->median,
+                                algbw * allreduce_bus_factor(), b.of[0].stats.median / s->median,
                                 b.verify ? (double)c->wrong : NAN, s->n, gw_stats_precision(s),
                                 s->ci_low, s->ci_high, c->wire->bound, p->limited));
     }
@@ -223,7 +223,8 @@ static gw_err allreduce_measure(gw_bench_run *run, bool *own) {
     b.results = run->results;
     b.polls = b.nonblocking || run->place.oversubscribed;
     GW_TRY(gw_grid_open(&b.grid, &run->place));
-    b.timing.rounds = (gw_rounds){.comm = run->place.comm, .seed = b.grid.seed, .once = run_twice};
+    b.timing.rounds =
+        (gw_rounds){.comm = run->place.comm, .seed = b.grid.seed, .once = allreduce_run_twice};
     for (int i = 0; i < b.grid.n; i++)
         b.timing.timed[b.timing.n++] = &b.grid.cell[i].timed;
     snprintf(what, sizeof what, "%s, %s", verbs[b.grid.verb],
@@ -231,7 +232,8 @@ static gw_err allreduce_measure(gw_bench_run *run, bool *own) {
     gw_bench_place_say(&run->place, what);
     if (run->place.rank == 0)
         gw_bench_head(&table);
-    return gw_grid_sizes(&b.grid, run, skips, allreduce_measure_size, allreduce_report_size, own);
+    return gw_grid_sizes(&b.grid, run, allreduce_skips, allreduce_measure_size,
+                         allreduce_report_size, own);
 }
 
 const gw_benchmark gw_bench_allreduce = {

@@ -86,7 +86,7 @@ static const char notes[] =
 
 static const char powersgd[] = "powersgd";
 
-static gw_err open_lowrank(const gw_spec *spec) {
+static gw_err codec_open_lowrank(const gw_spec *spec) {
     static const gw_opt rank[] = {
         {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, NULL, "factors"}, {0}};
     gw_args *args;
@@ -102,14 +102,14 @@ static gw_err open_codec(gw_spec spec) {
     gw_spec *of = &b.spec[b.codecs];
     *of = spec;
     if (strcmp(of->name, powersgd) == 0)
-        GW_TRY(open_lowrank(of));
+        GW_TRY(codec_open_lowrank(of));
     else
         GW_TRY(gw_codec_open(&b.codec[b.codecs], of));
     b.codecs++;
     return GW_OK;
 }
 
-static gw_err open_codecs(const gw_spec *list) {
+static gw_err codec_open_all(const gw_spec *list) {
     if (!list) {
         for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
             GW_TRY(open_codec(GW_SPEC_NAMED((*c)->name)));
@@ -120,7 +120,7 @@ static gw_err open_codecs(const gw_spec *list) {
     return GW_OK;
 }
 
-static void fill_gradient(float *x, size_t n, double by) {
+static void codec_fill_gradient(float *x, size_t n, double by) {
     for (size_t i = 0; i < n; i++) {
         double scale = by * 1e-3 * exp2(4 * gw_rng_unit(KEY + 1, i / 4096));
         int zero = gw_rng_u64(KEY + 2, i) >> 61 == 0;
@@ -130,7 +130,7 @@ static void fill_gradient(float *x, size_t n, double by) {
 
 /* ---- one row ---- */
 
-static gw_err row_fed_back(row *r) {
+static gw_err codec_row_fed_back(row *r) {
     GW_TRY(gw_alloc(&r->v, r->n, sizeof *r->v));
     memcpy(r->v, b.x, r->n * sizeof *r->v);
     return gw_alloc(&r->e, r->n, sizeof *r->e);
@@ -138,12 +138,12 @@ static gw_err row_fed_back(row *r) {
 
 /* A matrix that the span holds, about as wide as high, its width a multiple of 64 as those of
  * layers mostly are. */
-static gw_err row_factors(row *r, int rank) {
+static gw_err codec_row_factors(row *r, int rank) {
     size_t cols = (size_t)sqrt((double)r->n);
     cols = cols > 64 ? cols / 64 * 64 : cols;
     size_t rows = r->n / cols;
     r->n = rows * cols;
-    GW_TRY(row_fed_back(r));
+    GW_TRY(codec_row_fed_back(r));
     GW_TRY(gw_alloc(&r->p, rows * (size_t)rank, sizeof *r->p));
     GW_TRY(gw_alloc(&r->q, cols * (size_t)rank, sizeof *r->q));
     GW_TRY(gw_lowrank_open(&r->low, rows, cols, rank, true, r->p, r->q));
@@ -152,20 +152,20 @@ static gw_err row_factors(row *r, int rank) {
     return GW_OK;
 }
 
-static gw_err row_open(row *r, int codec, size_t bytes) {
+static gw_err codec_row_open(row *r, int codec, size_t bytes) {
     r->spec = b.spec[codec].text;
     r->codec = b.rank[codec] ? NULL : (gw_codec *)&b.codec[codec];
     r->n = bytes / sizeof(float);
     if (!r->codec)
-        GW_TRY(row_factors(r, b.rank[codec]));
+        GW_TRY(codec_row_factors(r, b.rank[codec]));
     else
         GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
     if (r->codec && gw_residuals_kept("auto", r->codec->caps))
-        GW_TRY(row_fed_back(r));
+        GW_TRY(codec_row_fed_back(r));
     return GW_OK;
 }
 
-static void row_close(row *r) {
+static void codec_row_close(row *r) {
     free(r->wire);
     free(r->v);
     free(r->e);
@@ -180,7 +180,7 @@ static void row_close(row *r) {
 
 /* What one rank does for its matrix in a step. Residual and approximation add up to the same matrix
  * again, so steps can be repeated. */
-static void step_of_factors(row *r) {
+static void codec_step_of_factors(row *r) {
     gw_lowrank *l = &r->low;
     gw_lowrank_warm(l, KEY);
     gw_lowrank_project(l, r->v);
@@ -189,9 +189,9 @@ static void step_of_factors(row *r) {
     gw_lowrank_expand(l, r->v);
 }
 
-static gw_err row_error(row *r) {
+static gw_err codec_row_error(row *r) {
     if (!r->codec) {
-        step_of_factors(r);
+        codec_step_of_factors(r);
         memcpy(b.y, r->v, r->n * sizeof *r->v);
     } else {
         GW_TRY(gw_codec_encode(r->codec, (gw_turn){KEY, 1}, b.x, r->n, r->wire,
@@ -210,16 +210,16 @@ static gw_err row_error(row *r) {
 
 /* ---- timing ---- */
 
-static bool measured(const row *r, int op) {
+static bool codec_measured(const row *r, int op) {
     return op == FEEDBACK ? r->e != NULL : r->codec != NULL;
 }
 
 /* With feedback the span may become what was encoded; span and residual still have the same sum. */
-static gw_err once(row *r, int op) {
+static gw_err codec_once(row *r, int op) {
     size_t cap = r->codec ? gw_codec_bound(r->codec, r->n) : 0;
     gw_turn turn = {KEY, 1};
     if (!r->codec && op == FEEDBACK) {
-        step_of_factors(r);
+        codec_step_of_factors(r);
         return GW_OK;
     }
     switch (op) {
@@ -235,15 +235,15 @@ static gw_err once(row *r, int op) {
 
 /* One call to warm the caches, then as many as fill LEAST_S, and then once more that number, timed
  * as one: seconds a call. */
-static gw_err time_op(row *r, int op, gw_samples *to) {
+static gw_err codec_time_op(row *r, int op, gw_samples *to) {
     int calls = 0;
-    GW_TRY(once(r, op));
+    GW_TRY(codec_once(r, op));
     uint64_t start = gw_clock_ticks();
     for (; gw_clock_since(start) < LEAST_S; calls++)
-        GW_TRY(once(r, op));
+        GW_TRY(codec_once(r, op));
     start = gw_clock_ticks();
     for (int c = 0; c < calls; c++)
-        GW_TRY(once(r, op));
+        GW_TRY(codec_once(r, op));
     return gw_samples_add(to, gw_clock_since(start) / calls);
 }
 
@@ -251,10 +251,10 @@ static gw_err codec_one_turn(void *ctx, int i, double *unused) {
     row *r = &b.rows[i / OPS];
     int op = i % OPS;
     (void)ctx, (void)unused;
-    if (!measured(r, op))
+    if (!codec_measured(r, op))
         return GW_OK;
-    GW_TRY(time_op(r, COPY, &r->copy_s[op]));
-    return time_op(r, op, &r->run_s[op]);
+    GW_TRY(codec_time_op(r, COPY, &r->copy_s[op]));
+    return codec_time_op(r, op, &r->run_s[op]);
 }
 
 /* ---- results ---- */
@@ -272,10 +272,10 @@ typedef struct shown {
 } shown;
 
 /* Sorts the row's timings: call it once. */
-static json_t *summarise(row *r, int op, shown *out) {
+static json_t *codec_summarise(row *r, int op, shown *out) {
     double *run = r->run_s[op].x, *copy = r->copy_s[op].x, ratio[MOST_REPEATS];
     *out = (shown){NAN, "-"};
-    if (!measured(r, op))
+    if (!codec_measured(r, op))
         return json_null();
     for (int i = 0; i < b.repeats; i++)
         ratio[i] = copy[i] / run[i];
@@ -289,12 +289,12 @@ static json_t *summarise(row *r, int op, shown *out) {
                           copied.median);
 }
 
-static void report_row(row *r, json_t *rows) {
+static void codec_report_row(row *r, json_t *rows) {
     static const char *const keys[OPS] = {"encode", "encode_feedback", "decode_add"};
     shown s[OPS];
     json_t *figures[OPS];
     for (int op = 0; op < OPS; op++)
-        figures[op] = summarise(r, op, &s[op]);
+        figures[op] = codec_summarise(r, op, &s[op]);
     json_t *kept = gw_bench_row(&table, rows, GW_TEXTS(r->spec, s[0].ratio, s[1].ratio, s[2].ratio),
                                 GW_NUMBERS((double)(r->n * sizeof(float)),
                                            8.0 * (double)r->wire_bytes / (double)r->n, s[0].gb_s,
@@ -310,7 +310,7 @@ static void codec_report(gw_bench_run *run) {
            simd, b.repeats);
     gw_bench_head(&table);
     for (int i = 0; i < b.n_rows; i++)
-        report_row(&b.rows[i], run->results);
+        codec_report_row(&b.rows[i], run->results);
     gw_json_add(run->facts, "simd:s repeats:i scale:f", simd, b.repeats, b.scale);
 }
 
@@ -319,21 +319,21 @@ static void codec_report(gw_bench_run *run) {
 static gw_err codec_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
-    return open_codecs(gw_args_spec(args, "codecs"));
+    return codec_open_all(gw_args_spec(args, "codecs"));
 }
 
-static gw_err make_rows(void) {
+static gw_err codec_make_rows(void) {
     if (b.scale == 1)
         gw_flush_denormals();
     GW_TRY(gw_alloc(&b.x, b.sizes.most, 1));
     GW_TRY(gw_alloc(&b.y, b.sizes.most, 1));
-    fill_gradient(b.x, b.sizes.most / sizeof(float), b.scale);
+    codec_fill_gradient(b.x, b.sizes.most / sizeof(float), b.scale);
     GW_TRY(gw_alloc(&b.rows, (size_t)(b.codecs * b.sizes.n), sizeof *b.rows));
     for (int s = 0; s < b.sizes.n; s++)
         for (int c = 0; c < b.codecs; c++) {
             row *r = &b.rows[b.n_rows++];
-            GW_TRY(row_open(r, c, b.sizes.bytes[s]));
-            GW_TRY(row_error(r));
+            GW_TRY(codec_row_open(r, c, b.sizes.bytes[s]));
+            GW_TRY(codec_row_error(r));
         }
     return GW_OK;
 }
@@ -342,7 +342,7 @@ static gw_err codec_measure(gw_bench_run *run, bool *own) {
     gw_rounds rounds = {.comm = run->place.comm, .seed = KEY, .once = codec_one_turn};
     (void)own;
     GW_TRY(gw_simd_pick(&b.simd));
-    GW_TRY(make_rows());
+    GW_TRY(codec_make_rows());
     for (int rep = 0; rep < b.repeats; rep++)
         GW_TRY(gw_rounds_next(&rounds, OPS * b.n_rows, NULL, NULL));
     return GW_OK;
@@ -350,7 +350,7 @@ static gw_err codec_measure(gw_bench_run *run, bool *own) {
 
 static void codec_release(void) {
     for (int i = 0; i < b.n_rows; i++)
-        row_close(&b.rows[i]);
+        codec_row_close(&b.rows[i]);
     for (int c = 0; c < b.codecs; c++)
         gw_codec_close(&b.codec[c]); /* zeroed, where there is none */
     free(b.rows);

@@ -47,11 +47,11 @@ static gw_err gemm_prepare(gw_bench_run *run) {
 
 /* ---- measuring ---- */
 
-static void nobody(void *ctx) {
+static void gemm_nobody(void *ctx) {
     (void)ctx;
 }
 
-static void call_bare(const gw_gemm_backend *library, const gw_operands *o) {
+static void gemm_call_bare(const gw_gemm_backend *library, const gw_operands *o) {
     const gw_product *p = &o->of;
     library->product(p->ta, p->tb, p->m, p->n, p->k, o->a, gw_operands_lda(o), o->b,
                      gw_operands_ldb(o), gw_operands_beta(o), o->c, p->n);
@@ -60,15 +60,15 @@ static void call_bare(const gw_gemm_backend *library, const gw_operands *o) {
 static void gemm_call(int side, const gw_operands *o) {
 #ifdef GW_HAVE_DNNL
     if (side == DNNL)
-        call_bare(&gw_gemm_dnnl, o);
+        gemm_call_bare(&gw_gemm_dnnl, o);
 #endif
 #ifdef GW_HAVE_CBLAS
     if (side == CBLAS)
-        call_bare(&gw_gemm_cblas, o);
+        gemm_call_bare(&gw_gemm_cblas, o);
 #endif
     if (side != OURS && side != POLLED)
         return;
-    gw_gemm_between(side == POLLED ? nobody : NULL, NULL);
+    gw_gemm_between(side == POLLED ? gemm_nobody : NULL, NULL);
     gw_operands_multiply(o);
     gw_gemm_between(NULL, NULL);
 }
@@ -86,7 +86,7 @@ static bool gemm_exists(int side) {
     return side == OURS || side == POLLED;
 }
 
-static double run_calls(int side, const gw_operands *o, int calls) {
+static double gemm_run_calls(int side, const gw_operands *o, int calls) {
     uint64_t start = gw_clock_ticks();
     for (int i = 0; i < calls; i++)
         gemm_call(side, o);
@@ -103,7 +103,7 @@ typedef struct turns {
 static gw_err gemm_one_turn(void *ctx, int side, double *unused) {
     turns *t = ctx;
     (void)unused;
-    return gw_samples_add(&t->times[side], run_calls(side, t->o, t->calls));
+    return gw_samples_add(&t->times[side], gemm_run_calls(side, t->o, t->calls));
 }
 
 static gw_err gemm_measure_product(const gw_operands *o, uint64_t seed, double median[SIDES]) {
@@ -113,8 +113,8 @@ static gw_err gemm_measure_product(const gw_operands *o, uint64_t seed, double m
     gw_err e = GW_OK;
     for (int i = 0; i < SIDES; i++)
         in[i] = gemm_exists(i);
-    run_calls(OURS, o, 1);
-    double one = run_calls(OURS, o, 1);
+    gemm_run_calls(OURS, o, 1);
+    double one = gemm_run_calls(OURS, o, 1);
     t.calls = one < RUN_S ? (int)(RUN_S / one) + 1 : 1;
     for (int round = 0; round <= b.rounds && e == GW_OK; round++) {
         e = gw_rounds_next(&rounds, SIDES, in, NULL);
@@ -136,7 +136,7 @@ static const gw_bench_table table = {
     .kept = "ssddd",
     .keys = "|whole|ours_s|polled_s|dnnl_s|cblas_s|ratio_best|ratio_polled|pieced|operands|m|n|k"};
 
-static void report_product(const gw_gemm_choice *c, const double s[SIDES], json_t *rows) {
+static void gemm_report_product(const gw_gemm_choice *c, const double s[SIDES], json_t *rows) {
     const gw_product *p = &c->of;
     double best = fmin(s[DNNL], s[CBLAS]); /* of a number and NaN it is the number */
     char name[64], how[3] = {p->ta ? 't' : 'n', p->tb ? 't' : 'n', 0};
@@ -174,7 +174,7 @@ static gw_err gemm_measure(gw_bench_run *run, bool *own) {
         GW_THEN(e, gemm_measure_product(&o, b.c.seed, s));
         gw_operands_close(&o);
         GW_TRY(e);
-        report_product(c, s, run->results);
+        gemm_report_product(c, s, run->results);
     }
     gw_bench_row(&table, NULL, GW_TEXTS("all", "", "", ""),
                  GW_NUMBERS(b.sum[OURS], b.sum[POLLED], b.sum[DNNL], b.sum[CBLAS],

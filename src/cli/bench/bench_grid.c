@@ -31,7 +31,7 @@ gw_err gw_grid_add_wire(gw_grid *g, const gw_spec *codec, gw_grid_wire **out) {
 }
 
 /* Keep a refusal; every other error goes up. */
-static gw_err keep_refusal(gw_grid_cell *c, gw_err e) {
+static gw_err grid_keep_refusal(gw_grid_cell *c, gw_err e) {
     if (e != GW_ERR_UNSUPPORTED)
         return e;
     free(c->refused);
@@ -52,10 +52,10 @@ gw_err gw_grid_add(gw_grid *g, gw_spec algo, gw_grid_wire *wire, bool mpi) {
                     "algorithm %s over codec %s: broadcasts carry exact values only", algo.text,
                     wire->codec.spec);
     c->never = e != GW_OK;
-    return keep_refusal(c, e);
+    return grid_keep_refusal(c, e);
 }
 
-static gw_err open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *place) {
+static gw_err grid_open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *place) {
     size_t n = g->sizes.most / sizeof(float);
     gw_lane_setup setup = {.codec = &w->codec,
                            .n = n,
@@ -72,7 +72,7 @@ gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
         e = gw_bench_data_bound(&g->data, &g->wire[w].codec, &g->wire[w].bound);
     GW_TRY(gw_agree(place->comm, e));
     for (int w = 0; w < g->wires; w++)
-        GW_TRY(open_wire(g, &g->wire[w], place));
+        GW_TRY(grid_open_wire(g, &g->wire[w], place));
     for (int i = 0; i < g->n; i++) {
         gw_grid_cell *c = &g->cell[i];
         c->timed = (gw_timed){.algo = &c->algo, .lane = c->wire->lane, .base = c->wire->base};
@@ -81,8 +81,9 @@ gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
 }
 
 gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n) {
-    return c->mpi || c->never ? GW_OK
-                              : keep_refusal(c, gw_timed_lay(&c->timed, g->verb, GW_BENCH_ROOT, n));
+    return c->mpi || c->never
+               ? GW_OK
+               : grid_keep_refusal(c, gw_timed_lay(&c->timed, g->verb, GW_BENCH_ROOT, n));
 }
 
 bool gw_grid_ready(const gw_grid_cell *c) {
@@ -92,7 +93,7 @@ bool gw_grid_ready(const gw_grid_cell *c) {
 /* ---- MPI's own ---- */
 
 /* Counts and offsets of the ranks' parts, in ints: sizes end at 1 GiB. */
-static gw_err parts(size_t n, int ranks, int **counts, int **offsets) {
+static gw_err grid_parts(size_t n, int ranks, int **counts, int **offsets) {
     GW_TRY(gw_alloc(counts, 2 * (size_t)ranks, sizeof **counts));
     *offsets = *counts + ranks;
     for (int r = 0; r < ranks; r++) {
@@ -103,9 +104,9 @@ static gw_err parts(size_t n, int ranks, int **counts, int **offsets) {
     return GW_OK;
 }
 
-static gw_err scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
+static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
     int *counts = NULL, *offsets = NULL, rc;
-    GW_TRY(parts(n, lane->size, &counts, &offsets));
+    GW_TRY(grid_parts(n, lane->size, &counts, &offsets));
     if (verb == GW_ALLGATHER) {
         rc = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x, counts, offsets, MPI_FLOAT, lane->comm);
     } else {
@@ -117,7 +118,7 @@ static gw_err scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, siz
     return gw_mpi_check(rc, "MPI's own collective");
 }
 
-static gw_err mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
+static gw_err grid_mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
     int count = (int)n;
     bool root = lane->rank == GW_BENCH_ROOT;
     switch (verb) {
@@ -130,14 +131,14 @@ static gw_err mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, size_t n
         return GW_OK;
     case GW_BCAST: GW_MPI(MPI_Bcast(x, count, MPI_FLOAT, GW_BENCH_ROOT, lane->comm)); return GW_OK;
     case GW_REDUCE_SCATTER:
-    case GW_ALLGATHER: return scatter_or_gather(lane, verb, x, n);
+    case GW_ALLGATHER: return grid_scatter_or_gather(lane, verb, x, n);
     }
     abort(); /* no such verb */
 }
 
 /* ---- running ---- */
 
-static gw_err polled(gw_schedule *s, bool yield) {
+static gw_err grid_polled(gw_schedule *s, bool yield) {
     bool done = false;
     GW_TRY(gw_schedule_start(s));
     while (true) {
@@ -161,9 +162,10 @@ gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, boo
     GW_TRY(gw_bench_sync(place));
     uint64_t start = gw_clock_ticks();
     if (c->mpi)
-        GW_TRY(mpi_blocking(lane, g->verb, c->wire->base, n));
+        GW_TRY(grid_mpi_blocking(lane, g->verb, c->wire->base, n));
     else
-        GW_TRY(polls ? polled(c->timed.schedule, lane->yield) : gw_schedule_run(c->timed.schedule));
+        GW_TRY(polls ? grid_polled(c->timed.schedule, lane->yield)
+                     : gw_schedule_run(c->timed.schedule));
     *s = gw_clock_since(start);
     return GW_OK;
 }
@@ -174,7 +176,7 @@ void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n) {
 
 /* ---- all sizes ---- */
 
-static gw_err lay_all(gw_grid *g, bool (*skips)(const gw_grid_cell *c), size_t n) {
+static gw_err grid_lay_all(gw_grid *g, bool (*skips)(const gw_grid_cell *c), size_t n) {
     for (int i = 0; i < g->n; i++) {
         g->cell[i].wrong = 0;
         if (!skips || !skips(&g->cell[i]))
@@ -183,7 +185,7 @@ static gw_err lay_all(gw_grid *g, bool (*skips)(const gw_grid_cell *c), size_t n
     return GW_OK;
 }
 
-static gw_err count_wrong(gw_grid *g, MPI_Comm comm) {
+static gw_err grid_count_wrong(gw_grid *g, MPI_Comm comm) {
     for (int i = 0; i < g->n; i++) {
         uint64_t *wrong = &g->cell[i].wrong;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, wrong, 1, MPI_UINT64_T, MPI_SUM, comm));
@@ -197,11 +199,11 @@ gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw
     const gw_bench_place *place = &run->place;
     for (int s = 0; s < g->sizes.n; s++) {
         size_t n = g->sizes.bytes[s] / sizeof(float);
-        GW_TRY(lay_all(g, skips, n));
+        GW_TRY(grid_lay_all(g, skips, n));
         gw_err e = measure(n);
         *own = e != GW_OK; /* the others wait in an exchange */
         GW_TRY(e);
-        GW_TRY(count_wrong(g, place->comm));
+        GW_TRY(grid_count_wrong(g, place->comm));
         GW_TRY(gw_agree(place->comm, place->rank == 0 ? report(g->sizes.bytes[s]) : GW_OK));
     }
     return GW_OK;

@@ -10,7 +10,7 @@
 
 /* ---- sizes ---- */
 
-static gw_err sizes_one_size(const char *text, size_t *bytes) {
+static gw_err kit_one_size(const char *text, size_t *bytes) {
     static const gw_opt one[] = {
         {"sizes", GW_OPT_BYTES, "4", sizeof(float), 1u << 30, NULL, NULL, ""}, {0}};
     gw_args *args = NULL;
@@ -24,7 +24,7 @@ static gw_err sizes_one_size(const char *text, size_t *bytes) {
     return e;
 }
 
-static gw_err add_size(gw_bench_sizes *out, size_t bytes) {
+static gw_err kit_add_size(gw_bench_sizes *out, size_t bytes) {
     if (out->n == GW_BENCH_ITEMS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d sizes", GW_BENCH_ITEMS);
     out->bytes[out->n++] = bytes;
@@ -32,20 +32,20 @@ static gw_err add_size(gw_bench_sizes *out, size_t bytes) {
     return GW_OK;
 }
 
-static gw_err add_sizes(gw_bench_sizes *out, char *item) {
+static gw_err kit_add_sizes(gw_bench_sizes *out, char *item) {
     char *dots = strstr(item, "..");
     size_t low, high;
     if (dots)
         *dots = '\0';
-    GW_TRY(sizes_one_size(item, &low));
+    GW_TRY(kit_one_size(item, &low));
     if (!dots)
-        return add_size(out, low);
-    GW_TRY(sizes_one_size(dots + 2, &high));
+        return kit_add_size(out, low);
+    GW_TRY(kit_one_size(dots + 2, &high));
     if (high < low)
         return gw_fail(GW_ERR_USAGE, "bench: sizes=%s..%s: the range ends before it begins", item,
                        dots + 2);
     for (size_t bytes = low; bytes <= high; bytes *= 2)
-        GW_TRY(add_size(out, bytes));
+        GW_TRY(kit_add_size(out, bytes));
     return GW_OK;
 }
 
@@ -54,7 +54,7 @@ gw_err gw_bench_sizes_read(gw_bench_sizes *out, const char *text) {
     gw_err e = copy ? GW_OK : gw_fail(GW_ERR_NOMEM, "bench: out of memory");
     *out = (gw_bench_sizes){0};
     while (e == GW_OK && (item = strsep(&rest, ",")) != NULL)
-        e = add_sizes(out, item);
+        e = kit_add_sizes(out, item);
     free(copy);
     return e;
 }
@@ -106,7 +106,7 @@ void gw_bench_place_say(const gw_bench_place *p, const char *what) {
 
 /* Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization",
  * International Journal of Parallel Programming, 1988), polled. */
-static gw_err barrier(const gw_bench_place *p) {
+static gw_err kit_barrier(const gw_bench_place *p) {
     enum { TAG = 0 };
     for (int far = 1; far < p->ranks; far *= 2) {
         MPI_Request both[2];
@@ -126,6 +126,6 @@ static gw_err barrier(const gw_bench_place *p) {
 }
 
 gw_err gw_bench_sync(const gw_bench_place *p) {
-    GW_TRY(barrier(p)); /* absorbs what the ranks did before, */
-    return barrier(p);  /* so that all enter this one together and leave it a message apart */
+    GW_TRY(kit_barrier(p)); /* absorbs what the ranks did before, */
+    return kit_barrier(p);  /* so that all enter this one together and leave it a message apart */
 }

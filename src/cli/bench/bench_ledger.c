@@ -96,16 +96,16 @@ static gw_err ledger_prepare(gw_bench_run *run) {
 
 /* ---- kernels; rank 0 ---- */
 
-static void run_kernel(void) {
+static void ledger_run_kernel(void) {
     gw_kernel_run(b.kernel, b.sweeps);
 }
 
-static void run_product(void) {
+static void ledger_run_product(void) {
     int n = b.edge;
     gw_gemm(false, false, n, n, n, b.matrix[0], n, b.matrix[1], n, 0, b.matrix[2], n);
 }
 
-static gw_batch_counts one_batch(void (*work)(void), gw_batch_cost *cost) {
+static gw_batch_counts ledger_one_batch(void (*work)(void), gw_batch_cost *cost) {
     gw_counters_begin(b.counters);
     gw_ledger_begin();
     gw_phase_enter(GW_PHASE_FORWARD);
@@ -128,7 +128,7 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
         uint64_t start = gw_clock_ticks();
         work();
         *hot_s = fmin(*hot_s, gw_clock_since(start));
-        gw_batch_counts counts = one_batch(work, &cost);
+        gw_batch_counts counts = ledger_one_batch(work, &cost);
         double compute = cost.phase_s[GW_PHASE_FORWARD];
         if (!isnan(counts.memory_s))
             shares[counted++] = counts.memory_s / compute;
@@ -170,7 +170,7 @@ static gw_err ledger_kernel(int which, gw_kernel_kind kind, size_t bytes) {
     double walk = 1.5 * (double)bytes / gw_kernel_work(b.kernel);
     b.sweeps = kind == GW_KERNEL_UPDATE ? (uint64_t)ceil(walk) : gw_kernel_sweeps(b.kernel, RUN_S);
     double work = (double)b.sweeps * gw_kernel_work(b.kernel);
-    gw_err e = batches(run_kernel, r, &took_s, &hot_s);
+    gw_err e = batches(ledger_run_kernel, r, &took_s, &hot_s);
     gw_kernel_close(b.kernel);
     b.kernel = NULL;
     GW_TRY(e);
@@ -184,7 +184,7 @@ static gw_err ledger_kernel(int which, gw_kernel_kind kind, size_t bytes) {
 }
 
 /* A product has no twin; the model holds it against itself on hot operands. */
-static gw_err product(void) {
+static gw_err ledger_product(void) {
     size_t n = (size_t)b.edge * (size_t)b.edge;
     double took_s = NAN, hot_s;
     for (int i = 0; i < 3; i++) {
@@ -192,14 +192,14 @@ static gw_err product(void) {
         for (size_t k = 0; k < n; k++)
             b.matrix[i][k] = (float)gw_rng_unit((uint64_t)i, k);
     }
-    GW_TRY(batches(run_product, &b.results[PRODUCT], &took_s, &hot_s));
+    GW_TRY(batches(ledger_run_product, &b.results[PRODUCT], &took_s, &hot_s));
     gw_product shape = {.m = b.edge, .n = b.edge, .k = b.edge};
     ledger_model(&b.results[PRODUCT], took_s, hot_s, gw_split_bytes(&shape),
                  3.0 * (double)n * sizeof(float));
     return gw_gemm_check();
 }
 
-static gw_err kernels(void) {
+static gw_err ledger_kernels(void) {
     b.ceilings.threads = b.ceilings.all_threads = 1;
     snprintf(b.ceilings.kernels, sizeof b.ceilings.kernels, "%s", gw_gemm_library());
     GW_TRY(gw_ceilings_measure(&b.ceilings));
@@ -207,12 +207,12 @@ static gw_err kernels(void) {
     GW_TRY(ledger_kernel(STREAM, GW_KERNEL_UPDATE, b.bytes));
     GW_TRY(ledger_kernel(FMA, GW_KERNEL_FMA, 0));
     GW_TRY(ledger_kernel(CHASE, GW_KERNEL_CHASE, b.bytes));
-    return product();
+    return ledger_product();
 }
 
 /* ---- an exchange that the last rank comes late to ---- */
 
-static double late_s(uint64_t start) {
+static double ledger_late_s(uint64_t start) {
     gw_phase_enter(GW_PHASE_FORWARD);
     while (gw_clock_since(start) < b.skew_s)
         ;
@@ -222,7 +222,7 @@ static double late_s(uint64_t start) {
 
 /* Each batch begins together, as far as a barrier can do; *injected_s: what the last rank was late
  * by, on all ranks. */
-static gw_err late_exchange(int step, gw_batch_row *row, double *injected_s) {
+static gw_err ledger_late_exchange(int step, gw_batch_row *row, double *injected_s) {
     int last = b.place->ranks - 1;
     gw_batch_parts batch = {.step = step};
     *injected_s = 0;
@@ -230,7 +230,7 @@ static gw_err late_exchange(int step, gw_batch_row *row, double *injected_s) {
     gw_exchange_log_begin(step);
     gw_ledger_begin();
     if (b.place->rank == last)
-        *injected_s = late_s(gw_clock_ticks());
+        *injected_s = ledger_late_s(gw_clock_ticks());
     gw_err e = gw_schedule_run(b.grid.cell[0].timed.schedule);
     gw_ledger_end(&batch.cost);
     gw_exchange_log_end();
@@ -240,7 +240,7 @@ static gw_err late_exchange(int step, gw_batch_row *row, double *injected_s) {
 }
 
 /* Medians over the exchanges of this rank; the error is that of the rank with the largest. */
-static gw_err judge_skew(const gw_batch_row *rows, const double *injected, int n) {
+static gw_err ledger_judge_skew(const gw_batch_row *rows, const double *injected, int n) {
     result *r = &b.results[SKEW];
     bool last = b.place->rank == b.place->ranks - 1;
     double *x = NULL, median[5];
@@ -263,7 +263,7 @@ static gw_err judge_skew(const gw_batch_row *rows, const double *injected, int n
     return gw_allreduce(MPI_IN_PLACE, &r->error_s, 1, MPI_DOUBLE, MPI_MAX, b.place->comm);
 }
 
-static gw_err run_skew(gw_waits *w) {
+static gw_err ledger_run_skew(gw_waits *w) {
     int n = b.exchanges, done = 0, room = 1;
     gw_batch_row *rows = NULL;
     double *injected = NULL;
@@ -271,20 +271,20 @@ static gw_err run_skew(gw_waits *w) {
     GW_THEN(e, gw_alloc(&injected, (size_t)n, sizeof *injected));
     e = gw_agree(b.place->comm, e);
     for (int flushed = 0; e == GW_OK && done < n;) {
-        e = late_exchange(done + 1, &rows[done], &injected[done]);
+        e = ledger_late_exchange(done + 1, &rows[done], &injected[done]);
         done++;
         if (e == GW_OK && (done - flushed == room || done == n)) {
             e = gw_waits_flush(w, rows + flushed, done - flushed, &room);
             flushed = done;
         }
     }
-    GW_THEN(e, judge_skew(rows + SKEW_WARMUP, injected + SKEW_WARMUP, n - SKEW_WARMUP));
+    GW_THEN(e, ledger_judge_skew(rows + SKEW_WARMUP, injected + SKEW_WARMUP, n - SKEW_WARMUP));
     free(rows);
     free(injected);
     return e;
 }
 
-static gw_err open_skew(gw_waits **w) {
+static gw_err ledger_open_skew(gw_waits **w) {
     gw_grid *g = &b.grid;
     gw_grid_wire *wire;
     g->seed = 1;
@@ -297,10 +297,10 @@ static gw_err open_skew(gw_waits **w) {
 }
 
 /* *own: the others wait in an exchange, so nothing can be closed together with them. */
-static gw_err skew(bool *own) {
+static gw_err ledger_skew(bool *own) {
     gw_waits *w = NULL;
-    GW_TRY(open_skew(&w));
-    gw_err e = run_skew(w);
+    GW_TRY(ledger_open_skew(&w));
+    gw_err e = ledger_run_skew(w);
     *own = e != GW_OK;
     return e == GW_OK ? gw_waits_close(w) : e;
 }
@@ -330,7 +330,7 @@ static const gw_bench_table table = {
     .keys = "kernel|wall_s|||||waiting_s|transfer_s|||expected_low|expected_high|injected_s|"
             "error_s"};
 
-static const char *share_text(char out[24], range m) {
+static const char *ledger_share_text(char out[24], range m) {
     if (isnan(m.lo))
         return NULL;
     snprintf(out, 24, m.lo == m.hi ? "%.3f" : "%.3f..%.3f", m.lo, m.hi);
@@ -351,12 +351,13 @@ static void ledger_report_one(const result *r, json_t *rows) {
                  r->expected.lo > 0 ? r->expected.lo : r->expected.hi);
     const char *verdict = !r->known ? "not measured" : r->ok ? "ok" : "ELSEWHERE";
     json_t *memory = json_object();
-    json_t *row = gw_bench_row(
-        &table, rows,
-        GW_TEXTS(r->name, share_text(share[CTR], m[CTR]), share_text(share[TWIN], m[TWIN]),
-                 share_text(share[MODEL], m[MODEL]), expected, verdict),
-        GW_NUMBERS(r->wall_s, core_s, r->waiting_s, r->transfer_s, r->expected.lo, r->expected.hi,
-                   r->injected_s, r->error_s));
+    json_t *row =
+        gw_bench_row(&table, rows,
+                     GW_TEXTS(r->name, ledger_share_text(share[CTR], m[CTR]),
+                              ledger_share_text(share[TWIN], m[TWIN]),
+                              ledger_share_text(share[MODEL], m[MODEL]), expected, verdict),
+                     GW_NUMBERS(r->wall_s, core_s, r->waiting_s, r->transfer_s, r->expected.lo,
+                                r->expected.hi, r->injected_s, r->error_s));
     for (int s = 0; s < SOURCES; s++)
         json_object_set_new(memory, source_names[s],
                             gw_json_object("low:f high:f", m[s].lo, m[s].hi));
@@ -397,8 +398,8 @@ static gw_err ledger_verdict(gw_bench_run *run) {
 static gw_err ledger_measure(gw_bench_run *run, bool *own) {
     b.place = &run->place;
     gw_ledger_start();
-    GW_TRY(gw_agree(run->place.comm, run->place.rank == 0 ? kernels() : GW_OK));
-    return run->place.ranks > 1 ? skew(own) : GW_OK;
+    GW_TRY(gw_agree(run->place.comm, run->place.rank == 0 ? ledger_kernels() : GW_OK));
+    return run->place.ranks > 1 ? ledger_skew(own) : GW_OK;
 }
 
 static void ledger_release(void) {

@@ -92,7 +92,7 @@ static const char notes[] =
 
 /* ---- the command line ---- */
 
-static gw_err add_mode(const char *name) {
+static gw_err overlap_add_mode(const char *name) {
     for (int m = 0; m < MODES; m++) {
         if (strcmp(name, mode_names[m]) != 0)
             continue;
@@ -105,9 +105,9 @@ static gw_err add_mode(const char *name) {
     return gw_fail(GW_ERR_USAGE, "bench: progress=%s: must be none, poll or thread", name);
 }
 
-static gw_err read_modes(const gw_spec *list, int *level) {
+static gw_err overlap_read_modes(const gw_spec *list, int *level) {
     for (const gw_spec *s = list->parts; s; s = s->next)
-        GW_TRY(add_mode(s->text));
+        GW_TRY(overlap_add_mode(s->text));
     for (int i = 0; i < b.n_modes; i++)
         if (b.modes[i] == GW_PROGRESS_THREAD)
             *level = MPI_THREAD_SERIALIZED;
@@ -118,7 +118,7 @@ static gw_err overlap_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     gw_grid *g = &b.grid;
     GW_TRY(gw_grid_read(g, args));
-    GW_TRY(read_modes(gw_args_spec(args, "progress"), &run->level));
+    GW_TRY(overlap_read_modes(gw_args_spec(args, "progress"), &run->level));
     for (const gw_spec *c = g->codecs; c; c = c->next) {
         gw_grid_wire *wire;
         GW_TRY(gw_grid_add_wire(g, c, &wire));
@@ -141,12 +141,12 @@ static double overlap_kernel(void) {
     return gw_clock_since(start);
 }
 
-static gw_err slowest(double *x, int n) {
+static gw_err overlap_slowest(double *x, int n) {
     return gw_allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, b.place->comm);
 }
 
 /* The largest matrices whose product stays within the limit on all ranks. */
-static gw_err choose_kernel(void) {
+static gw_err overlap_choose_kernel(void) {
     enum { TRIES = 21, STEP = 16, WARM = 3 };
     for (int i = 0; i < 3; i++) {
         GW_TRY(
@@ -161,7 +161,7 @@ static gw_err choose_kernel(void) {
         for (int i = -WARM; i < TRIES; i++)
             times[i < 0 ? 0 : i] = overlap_kernel();
         double s = gw_stats_median(times, TRIES);
-        GW_TRY(slowest(&s, 1));
+        GW_TRY(overlap_slowest(&s, 1));
         if (before > 0 && s > 1e-6 * b.kernel_limit_us) {
             b.edge = before;
             return GW_OK;
@@ -173,7 +173,7 @@ static gw_err choose_kernel(void) {
 
 /* ---- the three measurements; times are this rank's ---- */
 
-static gw_err communicate(gw_grid_cell *c, lap *l) {
+static gw_err overlap_communicate(gw_grid_cell *c, lap *l) {
     gw_grid_fill(&b.grid, c, b.n);
     GW_TRY(gw_bench_sync(b.place));
     uint64_t start = gw_clock_ticks();
@@ -184,7 +184,7 @@ static gw_err communicate(gw_grid_cell *c, lap *l) {
     return GW_OK;
 }
 
-static gw_err compute(lap *l) {
+static gw_err overlap_compute(lap *l) {
     double in_kernels = 0;
     GW_TRY(gw_bench_sync(b.place));
     uint64_t start = gw_clock_ticks();
@@ -218,15 +218,17 @@ static gw_err overlap(gw_grid_cell *c, lap *l) {
     return GW_OK;
 }
 
-static gw_err one_of_three(void *ctx, int which, double *s) {
+static gw_err overlap_one_of_three(void *ctx, int which, double *s) {
     gw_grid_cell *c = &b.grid.cell[b.at];
     lap *l = &b.lap[b.at];
     (void)ctx, (void)s;
-    return which == COMM ? communicate(c, l) : which == COMP ? compute(l) : overlap(c, l);
+    return which == COMM   ? overlap_communicate(c, l)
+           : which == COMP ? overlap_compute(l)
+                           : overlap(c, l);
 }
 
 /* Only a progress thread that is awake needs a core. */
-static bool must_yield(const lap *l) {
+static bool overlap_must_yield(const lap *l) {
     return l->mode == GW_PROGRESS_THREAD ? b.place->crowded : b.place->oversubscribed;
 }
 
@@ -237,10 +239,10 @@ static gw_err overlap_one_turn(void *ctx, int i, double *unused) {
     double *s = l->now_s;
     (void)ctx, (void)unused;
     b.at = i;
-    b.grid.cell[i].wire->lane->yield = must_yield(l);
+    b.grid.cell[i].wire->lane->yield = overlap_must_yield(l);
     GW_TRY(gw_rounds_next(&b.turns, BOTH + 1, NULL, NULL));
     s[INTERFERENCE] -= l->alone_s;
-    GW_TRY(slowest(s, SLOWEST));
+    GW_TRY(overlap_slowest(s, SLOWEST));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &s[INTERFERENCE], 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
     s[INTERFERENCE] /= b.place->ranks;
     for (int f = 0; f < MEASURED; f++)
@@ -250,14 +252,14 @@ static gw_err overlap_one_turn(void *ctx, int i, double *unused) {
 }
 
 /* As many kernels as make computation alone the wanted multiple of communication alone. */
-static gw_err calibrate(gw_grid_cell *c, lap *l) {
+static gw_err overlap_calibrate(gw_grid_cell *c, lap *l) {
     enum { WARM = 2, TRIES = 9 };
     double times[TRIES];
     for (int i = -WARM; i < TRIES; i++) {
-        GW_TRY(communicate(c, l));
+        GW_TRY(overlap_communicate(c, l));
         times[i < 0 ? 0 : i] = l->now_s[COMM];
     }
-    GW_TRY(slowest(times, TRIES));
+    GW_TRY(overlap_slowest(times, TRIES));
     double wanted = ceil(b.compute_ratio * gw_stats_median(times, TRIES) / b.kernel_s);
     l->kernels = (int)fmin(fmax(wanted, 1), MOST_KERNELS);
     return GW_OK;
@@ -265,21 +267,22 @@ static gw_err calibrate(gw_grid_cell *c, lap *l) {
 
 /* ---- the exchange on a busy core ---- */
 
-static void exchange_prepare(void *cell) {
+static void overlap_exchange_prepare(void *cell) {
     gw_grid_fill(&b.grid, cell, b.n);
 }
 
-static gw_err exchange_start(void *cell) {
+static gw_err overlap_exchange_start(void *cell) {
     return gw_schedule_start(((gw_grid_cell *)cell)->timed.schedule);
 }
 
-static gw_err exchange_test(void *cell, bool *done) {
+static gw_err overlap_exchange_test(void *cell, bool *done) {
     return gw_schedule_test(((gw_grid_cell *)cell)->timed.schedule, done);
 }
 
-static gw_err measure_transport(gw_grid_cell *c, lap *l) {
-    gw_transport_job job = {exchange_prepare, exchange_start, exchange_test, c};
-    return gw_transport_measure(&job, must_yield(l), b.place->comm, &l->transport_s);
+static gw_err overlap_measure_transport(gw_grid_cell *c, lap *l) {
+    gw_transport_job job = {overlap_exchange_prepare, overlap_exchange_start, overlap_exchange_test,
+                            c};
+    return gw_transport_measure(&job, overlap_must_yield(l), b.place->comm, &l->transport_s);
 }
 
 static gw_err overlap_measure_size(size_t n) {
@@ -291,8 +294,8 @@ static gw_err overlap_measure_size(size_t n) {
             b.lap[i].samples[f].n = 0;
         in[i] = gw_grid_ready(c);
         if (in[i]) {
-            GW_TRY(calibrate(c, &b.lap[i]));
-            GW_TRY(measure_transport(c, &b.lap[i]));
+            GW_TRY(overlap_calibrate(c, &b.lap[i]));
+            GW_TRY(overlap_measure_transport(c, &b.lap[i]));
         }
     }
     for (int r = 0; r < b.repeats; r++)
@@ -327,7 +330,7 @@ static void overlap_print_head(gw_bench_run *run) {
 }
 
 /* Each figure with its interval and all rounds. */
-static void keep_figures(json_t *row, const lap *l, const gw_stats *s) {
+static void overlap_keep_figures(json_t *row, const lap *l, const gw_stats *s) {
     for (int f = 0; f < FIGURES; f++) {
         const char *unit = f == HIDDEN ? "" : "_s";
         char key[64];
@@ -340,7 +343,7 @@ static void keep_figures(json_t *row, const lap *l, const gw_stats *s) {
     }
 }
 
-static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
+static gw_err overlap_report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
     gw_stats s[FIGURES];
     char interval[32];
     for (int f = 0; f < FIGURES; f++)
@@ -361,7 +364,7 @@ static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
         GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median, s[HIDDEN].median,
                    s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, transport_s, bound_s,
                    s[BOTH].median / bound_s, l->kernels, b.repeats, (double)c->wrong));
-    keep_figures(row, l, s);
+    overlap_keep_figures(row, l, s);
     if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place->ranks > 1)
         printf("%10s  note: computation was shorter than communication: not all could hide\n", "");
     return GW_OK;
@@ -370,7 +373,7 @@ static gw_err report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
 static gw_err overlap_report_size(size_t bytes) {
     for (int i = 0; i < b.grid.n; i++)
         if (gw_grid_ready(&b.grid.cell[i]))
-            GW_TRY(report_cell(bytes, &b.grid.cell[i], &b.lap[i]));
+            GW_TRY(overlap_report_cell(bytes, &b.grid.cell[i], &b.lap[i]));
     return GW_OK;
 }
 
@@ -386,17 +389,17 @@ static gw_err overlap_measure(gw_bench_run *run, bool *own) {
     b.place = &run->place;
     b.results = run->results;
     b.rounds = (gw_rounds){.seed = b.grid.seed, .once = overlap_one_turn};
-    b.turns = (gw_rounds){.seed = gw_rng_key(b.grid.seed, BOTH), .once = one_of_three};
+    b.turns = (gw_rounds){.seed = gw_rng_key(b.grid.seed, BOTH), .once = overlap_one_of_three};
     for (int i = 0; i < b.grid.n && e == GW_OK; i++)
-        e = gw_queue_open(&b.lap[i].queue, b.lap[i].mode, 1, must_yield(&b.lap[i]));
+        e = gw_queue_open(&b.lap[i].queue, b.lap[i].mode, 1, overlap_must_yield(&b.lap[i]));
     GW_TRY(gw_agree(run->place.comm, e));
     GW_TRY(gw_grid_open(&b.grid, &run->place));
-    GW_TRY(choose_kernel());
+    GW_TRY(overlap_choose_kernel());
     overlap_print_head(run);
     return gw_grid_sizes(&b.grid, run, NULL, overlap_measure_size, overlap_report_size, own);
 }
 
-static void close_queues(void) {
+static void overlap_close_queues(void) {
     for (int i = 0; i < b.grid.n; i++)
         gw_queue_close(b.lap[i].queue);
 }
@@ -419,6 +422,6 @@ const gw_benchmark gw_bench_overlap = {
     .measure = overlap_measure,
     .report = overlap_report,
     .grid = &b.grid,
-    .close = close_queues,
+    .close = overlap_close_queues,
     .release = overlap_release,
 };

@@ -62,7 +62,7 @@ static gw_err bench_finish(job *j, gw_file *file) {
 
 /* ---- the whole ---- */
 
-static gw_err open_place(job *j, MPI_Comm comm) {
+static gw_err bench_open_place(job *j, MPI_Comm comm) {
     gw_bench_run *r = &j->run;
     GW_TRY(gw_bench_place_open(&r->place, comm, r->threads));
     if (!j->bench->denormals)
@@ -78,7 +78,7 @@ static gw_err open_place(job *j, MPI_Comm comm) {
 static gw_err bench_body(void *ctx, MPI_Comm comm, bool *own) {
     job *j = ctx;
     gw_file *file = NULL;
-    GW_TRY(open_place(j, comm));
+    GW_TRY(bench_open_place(j, comm));
     const char *path = j->run.place.rank == 0 ? gw_args_text(j->run.args, "json") : NULL;
     GW_TRY(gw_agree(comm, path ? gw_file_create_at(&file, path) : GW_OK)); /* told at once */
     gw_err e = j->bench->measure(&j->run, own);

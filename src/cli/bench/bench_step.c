@@ -76,7 +76,7 @@ static const gw_opt fields[] = {{"comm", GW_OPT_SPEC, "allreduce", 0, 0, NULL, N
                                 {0}};
 
 /* "COMM|CODEC|UPDATE", which is cut. */
-static gw_err read_one(config *one, char *text) {
+static gw_err step_read_one(config *one, char *text) {
     int n = 0;
     GW_TRY(gw_args_new(&one->fields, fields));
     for (char *item; (item = strsep(&text, "|")) != NULL; n++) {
@@ -97,13 +97,13 @@ static gw_err read_one(config *one, char *text) {
     return GW_OK;
 }
 
-static gw_err add_config(const gw_spec *item, int *level) {
+static gw_err step_add_config(const gw_spec *item, int *level) {
     if (b.n == MOST_CONFIGS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d configurations", MOST_CONFIGS);
     config *one = &b.configs[b.n++];
     *one = (config){.c = b.c};
     if (item)
-        GW_TRY(read_one(one, (char *)item->text));
+        GW_TRY(step_read_one(one, (char *)item->text));
     one->rig.lazy = one->c.lazy;
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, one->c.compress, one->c.wire_check));
@@ -118,15 +118,15 @@ static gw_err step_prepare(gw_bench_run *run) {
     const gw_spec *list = gw_args_spec(run->args, "configs");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
     if (!list)
-        return add_config(NULL, &run->level);
+        return step_add_config(NULL, &run->level);
     for (const gw_spec *s = list->parts; s; s = s->next)
-        GW_TRY(add_config(s, &run->level));
+        GW_TRY(step_add_config(s, &run->level));
     return GW_OK;
 }
 
 /* ---- opening ---- */
 
-static gw_err open_all(const gw_bench_run *run, bool *own) {
+static gw_err step_open_all(const gw_bench_run *run, bool *own) {
     gw_rig_setup setup = {
         .c = &b.c, .place = b.place, .spec = gw_rig_spec(&b.c, run->args), .products = &b.products};
     bool known;
@@ -172,7 +172,7 @@ static gw_err step_keep(int i, const gw_batch_cost *cost, int n) {
 }
 
 /* A step that does not learn numbers is no training step. */
-static gw_err check_losses(void) {
+static gw_err step_check_losses(void) {
     for (int i = 0; i < b.n; i++) {
         double loss = b.configs[i].rig.loss;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
@@ -208,12 +208,12 @@ static void step_print_head(gw_bench_run *run) {
 }
 
 /* As it was given; or what `auto` chose. */
-static const char *codec_of(const config *one) {
+static const char *step_codec_of(const config *one) {
     return one->rig.choice ? one->rig.session->mix.codec->spec : one->c.compress->text;
 }
 
 /* What the bounds are made of. */
-static void print_parts(void) {
+static void step_print_parts(void) {
     printf("\nbounds:\n");
     for (int i = 0; i < b.n; i++) {
         const gw_bound_parts *p = &b.configs[i].bound.parts;
@@ -240,15 +240,15 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
     double bound_s = bound->measured ? gw_bound_step(&bound->parts, bound->mode) : NAN, part[PARTS];
     for (int p = 0; p < PARTS; p++)
         part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
-    json_t *row =
-        gw_bench_row(&table, rows,
-                     GW_TEXTS(one->c.comm->text, codec_of(one), one->rig.lazy ? "lazy" : "eager",
-                              one->rig.session->mix.algo->ops->head.name),
-                     GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION],
-                                part[EXPOSED], part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
-                                first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
-                                gw_residuals_any(&one->rig.session->residuals), s.n, s.min,
-                                s.ci_low, s.ci_high));
+    json_t *row = gw_bench_row(
+        &table, rows,
+        GW_TEXTS(one->c.comm->text, step_codec_of(one), one->rig.lazy ? "lazy" : "eager",
+                 one->rig.session->mix.algo->ops->head.name),
+        GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
+                   part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
+                   first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
+                   gw_residuals_any(&one->rig.session->residuals), s.n, s.min, s.ci_low,
+                   s.ci_high));
     if (choice)
         choice->measured_s = s.median;
     gw_json_add(row, "bound:o forecast:o", gw_bound_run_json(bound),
@@ -264,7 +264,7 @@ static void step_report(gw_bench_run *run) {
         first_s = i == 0 ? median_s : first_s;
     }
     if (b.bounds)
-        print_parts();
+        step_print_parts();
 }
 
 /* ---- the whole ---- */
@@ -279,10 +279,10 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
                           .seed = b.c.seed,
                           .keep = step_keep};
     b.place = &run->place;
-    GW_TRY(open_all(run, own));
+    GW_TRY(step_open_all(run, own));
     gw_err e = gw_rig_take_turns(&turns);
     *own = e != GW_OK; /* the others wait in an exchange */
-    return e == GW_OK ? check_losses() : e;
+    return e == GW_OK ? step_check_losses() : e;
 }
 
 static void step_close_sessions(void) {

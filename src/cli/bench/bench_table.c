@@ -14,14 +14,14 @@ typedef struct column {
     bool printed;
 } column;
 
-static void next_field(const char **at, char out[LONGEST]) {
+static void table_next_field(const char **at, char out[LONGEST]) {
     size_t len = strcspn(*at, "|");
     snprintf(out, LONGEST, "%.*s", (int)len, *at);
     *at += len + ((*at)[len] == '|');
 }
 
 /* Take the next column off what is left of a table. */
-static bool next_column(gw_bench_table *left, column *c) {
+static bool table_next_column(gw_bench_table *left, column *c) {
     *c = (column){.blanks = (int)strspn(left->form, " "), .printed = *left->form};
     if (c->printed) {
         char *end;
@@ -29,16 +29,16 @@ static bool next_column(gw_bench_table *left, column *c) {
         c->digits = *end == '.' ? (int)strtol(end + 1, &end, 10) : 0;
         c->type = *end;
         left->form = end + 1;
-        next_field(&left->heads, c->head);
+        table_next_field(&left->heads, c->head);
     } else if (left->kept && *left->kept) {
         c->type = *left->kept++;
     }
-    next_field(&left->keys, c->key);
+    table_next_field(&left->keys, c->key);
     return c->type;
 }
 
 /* One cell behind `blanks` that are not printed yet; those that it leaves. */
-static int print_cell(const column *c, const char *text, int blanks) {
+static int table_print_cell(const column *c, const char *text, int blanks) {
     int len = (int)strlen(text), pad = abs(c->width) > len ? abs(c->width) - len : 0;
     blanks += c->blanks + (c->width > 0 ? pad : 0);
     int left = c->width < 0 ? pad : 0;
@@ -52,12 +52,12 @@ void gw_bench_head(const gw_bench_table *t) {
     gw_bench_table left = *t;
     column c;
     printf("\n");
-    for (int blanks = 0; next_column(&left, &c) && c.printed;)
-        blanks = print_cell(&c, c.head, blanks);
+    for (int blanks = 0; table_next_column(&left, &c) && c.printed;)
+        blanks = table_print_cell(&c, c.head, blanks);
     printf("\n");
 }
 
-static json_t *number_json(char type, double x) {
+static json_t *table_number_json(char type, double x) {
     if (type == 'b')
         return json_boolean(x > 0);
     return type == 'd' && isfinite(x) ? json_integer((json_int_t)x) : gw_json_number(x);
@@ -68,7 +68,7 @@ json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *t
     gw_bench_table left = *t;
     json_t *row = json_object();
     column c;
-    for (int blanks = 0; next_column(&left, &c);) {
+    for (int blanks = 0; table_next_column(&left, &c);) {
         bool is_text = c.type == 's';
         const char *text = is_text ? *texts++ : NULL;
         double x = is_text ? NAN : *numbers++;
@@ -79,12 +79,12 @@ json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *t
                           : c.type == 'p' ? 100
                                           : 1));
         if (c.printed)
-            blanks = print_cell(&c, text ? text : isfinite(x) ? number : "-", blanks);
+            blanks = table_print_cell(&c, text ? text : isfinite(x) ? number : "-", blanks);
         if (*c.key)
             json_object_set_new(row, c.key,
                                 text      ? json_string(text)
                                 : is_text ? json_null()
-                                          : number_json(c.type, x));
+                                          : table_number_json(c.type, x));
     }
     printf("\n");
     fflush(stdout);

@@ -52,7 +52,7 @@ void gw_bench_data_close(gw_bench_data *d) {
 /* ---- the bound of a lossy codec ---- */
 
 /* Widen *most to the largest error of one element of x when it is encoded. */
-static gw_err widen(const gw_codec *codec, const float *x, void *wire, double *most) {
+static gw_err verify_widen(const gw_codec *codec, const float *x, void *wire, double *most) {
     static float y[PERIOD];
     size_t cap = gw_codec_bound(codec, PERIOD), len;
     for (uint64_t key = 0; key < KEYS; key++) {
@@ -66,14 +66,14 @@ static gw_err widen(const gw_codec *codec, const float *x, void *wire, double *m
 }
 
 /* Of each rank's data, and of the sums of the ranks 0..r. */
-static gw_err largest_error(const gw_bench_data *d, const gw_codec *codec, void *wire,
-                            double *most) {
+static gw_err verify_largest_error(const gw_bench_data *d, const gw_codec *codec, void *wire,
+                                   double *most) {
     float sum[PERIOD] = {0};
     for (int r = 0; r < d->ranks; r++) {
         for (int i = 0; i < PERIOD; i++)
             sum[i] += verify_table(d, r)[i];
-        GW_TRY(widen(codec, verify_table(d, r), wire, most));
-        GW_TRY(widen(codec, sum, wire, most));
+        GW_TRY(verify_widen(codec, verify_table(d, r), wire, most));
+        GW_TRY(verify_widen(codec, sum, wire, most));
     }
     return GW_OK;
 }
@@ -85,7 +85,7 @@ gw_err gw_bench_data_bound(const gw_bench_data *d, const gw_codec *codec, double
     if (codec->caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
         return GW_OK;
     GW_TRY(gw_alloc(&wire, gw_codec_bound(codec, PERIOD), 1));
-    gw_err e = largest_error(d, codec, wire, &most);
+    gw_err e = verify_largest_error(d, codec, wire, &most);
     free(wire);
     *bound = 3.0 * d->ranks * most;
     return e;
@@ -98,9 +98,10 @@ void gw_bench_data_fill(const gw_bench_data *d, float *x, size_t n) {
         memcpy(x + i, verify_table(d, d->rank), (n - i < PERIOD ? n - i : PERIOD) * sizeof(float));
 }
 
-/* Elements of y[s] that are not the sum (`of` negative), or what rank `of` has there; a NaN is wrong,
- * too. */
-static uint64_t wrong_in(const gw_bench_data *d, const float *y, gw_span s, int of, double bound) {
+/* Elements of y[s] that are not the sum (`of` negative), or what rank `of` has there; a NaN is
+ * wrong, too. */
+static uint64_t verify_wrong_in(const gw_bench_data *d, const float *y, gw_span s, int of,
+                                double bound) {
     uint64_t wrong = 0;
     for (size_t i = s.off, t = i % PERIOD; i < gw_span_end(s); i++) {
         double want = of < 0 ? d->sum[t] : (double)verify_table(d, of)[t];
@@ -115,13 +116,13 @@ uint64_t gw_bench_data_wrong(const gw_bench_data *d, const float *y, size_t n, d
     gw_span all = {0, n}, own = gw_span_part(all, d->rank, d->ranks);
     uint64_t wrong = 0;
     switch (d->verb) {
-    case GW_ALLREDUCE: return wrong_in(d, y, all, SUM, bound);
-    case GW_REDUCE: return d->rank == GW_BENCH_ROOT ? wrong_in(d, y, all, SUM, bound) : 0;
-    case GW_BCAST: return wrong_in(d, y, all, GW_BENCH_ROOT, bound);
-    case GW_REDUCE_SCATTER: return wrong_in(d, y, own, SUM, bound);
+    case GW_ALLREDUCE: return verify_wrong_in(d, y, all, SUM, bound);
+    case GW_REDUCE: return d->rank == GW_BENCH_ROOT ? verify_wrong_in(d, y, all, SUM, bound) : 0;
+    case GW_BCAST: return verify_wrong_in(d, y, all, GW_BENCH_ROOT, bound);
+    case GW_REDUCE_SCATTER: return verify_wrong_in(d, y, own, SUM, bound);
     case GW_ALLGATHER:
         for (int r = 0; r < d->ranks; r++)
-            wrong += wrong_in(d, y, gw_span_part(all, r, d->ranks), r, bound);
+            wrong += verify_wrong_in(d, y, gw_span_part(all, r, d->ranks), r, bound);
         return wrong;
     }
     abort(); /* no such verb */

@@ -148,7 +148,7 @@ static gw_err rig_turn(const gw_rig_turns *t, int i, int n, bool timed) {
     return timed && t->keep ? t->keep(i, cost + 1, n) : GW_OK;
 }
 
-static gw_err next_turn(void *ctx, int i, double *unused) {
+static gw_err rig_next_turn(void *ctx, int i, double *unused) {
     const gw_rig_turns *t = ctx;
     int left = t->steps - t->rig(i)->wall.n;
     (void)unused;
@@ -156,7 +156,7 @@ static gw_err next_turn(void *ctx, int i, double *unused) {
 }
 
 gw_err gw_rig_take_turns(gw_rig_turns *t) {
-    gw_rounds rounds = {.seed = t->seed, .once = next_turn, .ctx = t};
+    gw_rounds rounds = {.seed = t->seed, .once = rig_next_turn, .ctx = t};
     gw_ledger_start();
     for (int i = 0; i < t->n; i++)
         for (int left = t->warmup; left > 0; left -= t->block)
