@@ -69,7 +69,7 @@ def columns(out, name, wanted):
         return [tuple(row[column] for column in wanted) for row in csv.DictReader(file)]
 
 
-def await_true(what, timeout=300, pause=0.002):
+def await_true(what, timeout=gwrun.HANG_S, pause=0.002):
     """The first true value of what(); a test that waits longer has failed."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
@@ -151,6 +151,6 @@ class Started:
         except subprocess.TimeoutExpired:
             pass
 
-    def status(self, timeout=300):
+    def status(self, timeout=gwrun.HANG_S):
         """Exit status; more than `timeout` seconds is a hang and raises."""
         return self.process.wait(timeout)

@@ -10,6 +10,7 @@ import sys
 GRADWIRE = os.environ["GRADWIRE"]
 MPIEXEC = os.environ["MPIEXEC"]
 SOURCE = os.environ["SOURCE"]
+HANG_S = 1200  # what takes longer hangs: no slow or busy machine needs a tenth of it
 sys.path[:0] = [os.path.join(SOURCE, part) for part in ("analysis", "experiments")]
 
 
@@ -35,7 +36,7 @@ def command(ranks, *words):
     return [MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
 
 
-def run(ranks, *words, timeout=300, **more):
+def run(ranks, *words, timeout=HANG_S, **more):
     """Finished process; more than `timeout` seconds is a hang and raises."""
     return subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
                           capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL,

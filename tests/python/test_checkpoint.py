@@ -91,7 +91,7 @@ class Checkpoint(unittest.TestCase):
         command = gwrun.command(ranks, "train", *SMALL, *words)
         if ranks == 1:  # no launcher: faster
             command = command[command.index(gwrun.GRADWIRE):]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=300, check=False)
+        done = subprocess.run(command, text=True, capture_output=True, timeout=gwrun.HANG_S, check=False)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         return done.stderr

@@ -45,7 +45,7 @@ class Claim(unittest.TestCase):
         command = gwrun.command(ranks, "train", "--out", self.out, *TINY, *words)
         if ranks == 1:
             command = command[command.index(gwrun.GRADWIRE):]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=300, check=False)
+        done = subprocess.run(command, text=True, capture_output=True, timeout=gwrun.HANG_S, check=False)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         return done.stderr
@@ -83,7 +83,7 @@ class Claim(unittest.TestCase):
                 [gwrun.GRADWIRE, "train", "--quiet", "--out", self.out, *map(str, TINY), "--seed",
                  str(seed)], stderr=subprocess.PIPE, text=True)
                 for seed in range(first, first + 4)}
-            said = {seed: run.communicate(timeout=300)[1] for seed, run in runs.items()}
+            said = {seed: run.communicate(timeout=gwrun.HANG_S)[1] for seed, run in runs.items()}
             ended = sorted(run.returncode for run in runs.values())
             self.assertEqual(ended, [0, 2, 2, 2], said)
             self.assertEqual([said[seed].count("\n") for seed in said if runs[seed].returncode],
@@ -126,7 +126,7 @@ class Claim(unittest.TestCase):
             finally:
                 for pid in faultcase.ranks_of(run.pid).values():
                     os.kill(pid, signal.SIGTERM)
-                run.wait(timeout=300)
+                run.wait(timeout=gwrun.HANG_S)
         self.check_whole(3)
 
 

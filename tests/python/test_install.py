@@ -100,7 +100,7 @@ class Installed(unittest.TestCase):
         self.assertIn("  broken       be of no use\n", said(gradwire, "help"))
         for ranks in "1", "2":
             done = subprocess.run([gwrun.MPIEXEC, "-n", ranks, gradwire, "broken"], text=True,
-                                  capture_output=True, check=False, timeout=300)
+                                  capture_output=True, check=False, timeout=gwrun.HANG_S)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertRegex(done.stderr, "^gradwire: .*/gradwire-broken: No such file.*\n$")
 

@@ -19,7 +19,7 @@ MAKERS = re.compile(r"\bMPI_(I(?!nit|n_place|nfo|probe|s_)[a-z]\w+|\w+_init(?:_c
 
 
 def leaks(*words):
-    return subprocess.run([gwrun.MPIEXEC, "-n", "2", LEAKS, "2", *words], text=True, timeout=300,
+    return subprocess.run([gwrun.MPIEXEC, "-n", "2", LEAKS, "2", *words], text=True, timeout=gwrun.HANG_S,
                           capture_output=True, stdin=subprocess.DEVNULL, check=False)
 
 

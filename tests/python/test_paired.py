@@ -219,7 +219,7 @@ class OnALink(unittest.TestCase):
             bed = [sys.executable, test_testbed.TESTBED]
             name = ("--name", f"paired{os.getpid()}")
             more = {"env": dict(os.environ, XDG_RUNTIME_DIR=folder), "check": True,
-                    "capture_output": True, "timeout": 300}
+                    "capture_output": True, "timeout": gwrun.HANG_S}
             subprocess.run([*bed, "up", *name, "--hosts", "2", "--rate", "100mbit"], **more)
             try:
                 subprocess.run(

@@ -57,7 +57,7 @@ def last_step(out):
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=-1)
 
 
-def wait_for(what, timeout=300):
+def wait_for(what, timeout=gwrun.HANG_S):
     until = time.monotonic() + timeout
     while not what():
         if time.monotonic() > until:
@@ -99,7 +99,7 @@ class Supervise(unittest.TestCase):
                              "--epochs", 3)
         self.kill_rank_after(process, 10)
         self.kill_rank_after(process, 25, which=0)
-        said = process.communicate(timeout=300)[1]
+        said = process.communicate(timeout=gwrun.HANG_S)[1]
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(said.count("supervise:"), 2, said)
         run = read_json(self.out)
@@ -160,7 +160,7 @@ class Supervise(unittest.TestCase):
             self.assertIn("restart 1 of 1", process.stderr.readline())
             time.sleep(0.3)
             self.assertEqual(os.path.getsize(starts), 1)
-        self.assertIn("no restart is left", process.communicate(timeout=300)[1])
+        self.assertIn("no restart is left", process.communicate(timeout=gwrun.HANG_S)[1])
         self.assertEqual((process.returncode, os.path.getsize(starts)), (3, 2))
 
     def test_gives_up(self):
@@ -171,7 +171,7 @@ class Supervise(unittest.TestCase):
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
             launcher = int(file.read().split()[0])
         os.kill(launcher, signal.SIGKILL)
-        said = process.communicate(timeout=300)[1]
+        said = process.communicate(timeout=gwrun.HANG_S)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, said)
         self.assertIn("no restart is left of 0", said)
         self.assertEqual([pid for pid in ranks if os.path.exists(f"/proc/{pid}")], [])
@@ -190,7 +190,7 @@ class Supervise(unittest.TestCase):
                 process = self.start([], ranks, *RUN, *KEPT, *SLOW, "--epochs", 1000)
                 wait_for(lambda: last_step(self.out) >= 5)
                 process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=300)[1]
+                said = process.communicate(timeout=gwrun.HANG_S)[1]
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
                 self.assertIn("as it was told to", said)
                 run = read_json(self.out)
@@ -209,7 +209,7 @@ class Supervise(unittest.TestCase):
         self.addCleanup(process.kill)
         wait_for(lambda: last_step(self.out) >= 5)
         process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=300)[1]
+        said = process.communicate(timeout=gwrun.HANG_S)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
         run = read_json(self.out)
         self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
@@ -234,7 +234,7 @@ class Supervise(unittest.TestCase):
                 self.addCleanup(process.kill)
                 wait_for(lambda path=begun: os.path.exists(path))
                 process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=300)[1]
+                said = process.communicate(timeout=gwrun.HANG_S)[1]
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
                 self.assertIn("as it was told to", said)
 
@@ -253,7 +253,7 @@ class Supervise(unittest.TestCase):
             supervise("--backoff", 0, "--", "sh", "-c", script, os.path.join(self.top.name, "once"),
                       gwrun.GRADWIRE, "train", "--out", self.out, *RUN, *KEPT, "--epochs", 1,
                       "--overwrite"),
-            capture_output=True, text=True, timeout=300, check=False)
+            capture_output=True, text=True, timeout=gwrun.HANG_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("restart 1 of 10", done.stderr)
         run = read_json(self.out)
@@ -272,7 +272,7 @@ class Supervise(unittest.TestCase):
                 (["--restarts", -1, "--", "gradwire", "train", *kept], "'-1': must be 0 to"),
                 (["--", "/nonexistent/mpiexec", "gradwire", "train", *kept], "cannot start")):
             with self.subTest(words=words):
-                done = subprocess.run(supervise(*words), capture_output=True, text=True, timeout=300,
+                done = subprocess.run(supervise(*words), capture_output=True, text=True, timeout=gwrun.HANG_S,
                                       check=False)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
@@ -283,7 +283,7 @@ class Supervise(unittest.TestCase):
         """The mistake would be repeated: status 2, as from the command itself, and no restart."""
         done = subprocess.run(
             supervise("--", *gwrun.command(2, "train", "--out", self.out, *KEPT, "--epochs", 0)),
-            capture_output=True, text=True, timeout=300, check=False)
+            capture_output=True, text=True, timeout=gwrun.HANG_S, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertNotIn("supervise:", done.stderr)
         self.assertFalse(os.path.exists(self.out))

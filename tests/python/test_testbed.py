@@ -92,7 +92,7 @@ class Testbed(unittest.TestCase):
 
     def call(self, verb, *words, **more):
         return subprocess.run([sys.executable, TESTBED, verb, "--name", self.name, *words],
-                              text=True, capture_output=True, check=False, timeout=300,
+                              text=True, capture_output=True, check=False, timeout=gwrun.HANG_S,
                               stdin=subprocess.DEVNULL, **{"env": self.env, **more})
 
     def must(self, verb, *words):
@@ -350,7 +350,7 @@ class Standing(Testbed):
             self.assertEqual(sink.stdout.readline(), "ready\n")
             seconds = float(self.must("exec", ways[0], "--", sys.executable, "-c", SOURCE,
                                       f"10.77.0.{ways[1]}"))
-            sink.communicate(timeout=300)
+            sink.communicate(timeout=gwrun.HANG_S)
             self.assertGreater(seconds * RATE / 8, (2 << 20) - 40000)
 
     @needs_hydra
@@ -387,7 +387,7 @@ class Standing(Testbed):
             self.assertIsNone(job.poll())
         os.unlink(os.path.join(self.dir.name, f"gradwire-testbed-{self.name}", "state.json"))
         self.must("down")
-        self.assertEqual(job.wait(timeout=300), -signal.SIGTERM)
+        self.assertEqual(job.wait(timeout=gwrun.HANG_S), -signal.SIGTERM)
 
 
 if __name__ == "__main__":

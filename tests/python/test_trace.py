@@ -33,7 +33,7 @@ CHECK = [sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "trace-che
 
 
 def check(*words):
-    return subprocess.run([*CHECK, *words], text=True, timeout=300, capture_output=True,
+    return subprocess.run([*CHECK, *words], text=True, timeout=gwrun.HANG_S, capture_output=True,
                           check=False, stdin=subprocess.DEVNULL)
 
 

@@ -150,7 +150,7 @@ class Train(unittest.TestCase):
                        for path in glob.glob("/proc/[0-9]*/cmdline") if self.is_rank(path)]
             self.assertEqual(len(victims), 3)
             os.kill(victims[1], signal.SIGKILL)
-            self.assertNotEqual(job.wait(timeout=300), 0)
+            self.assertNotEqual(job.wait(timeout=gwrun.HANG_S), 0)
         finally:
             job.kill()
             job.stdout.close()

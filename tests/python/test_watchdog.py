@@ -61,7 +61,7 @@ class Job:
 
     def end(self):
         """Its last words, and what its exit status was."""
-        _, errors = self.process.communicate(timeout=300)
+        _, errors = self.process.communicate(timeout=gwrun.HANG_S)
         return errors, self.process.returncode
 
 
