@@ -2,6 +2,7 @@
 ends with one line; the last good checkpoint stays valid. In a mount namespace of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,8 @@ INSIDE = "GRADWIRE_TEST_MOUNTS"  # set: this process is in that namespace
 OPTIONS = ["--data", "synthetic:samples=4000,features=64", "--layers", "100", "--batch", 32,
            "--momentum", 0.9, "--steps", 600, "--epochs", 1000, "--seed", 5, "--ceilings", "off",
            "--overhead", 0]
-SLOWLY = ["--inject-skew", "1:1ms"]  # so that it is under way when something happens
+SLOWLY = ["--inject-skew", "1:20ms"]  # so that it is under way when something happens
+ENDLESS = ["--inject-skew", "1:1ms", "--steps", 10 ** 9, "--epochs", 10 ** 6]
 
 
 def mount(*words):
@@ -49,8 +51,8 @@ class Disk(unittest.TestCase):
         self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
 
     def start(self, every, *more):
-        words = ["--out", self.out, "--resume", "auto", "--checkpoint-every", every, *more]
-        return self.enterContext(faultcase.Started(2, *words, *OPTIONS,
+        words = ["--out", self.out, "--resume", "auto", "--checkpoint-every", every]
+        return self.enterContext(faultcase.Started(2, *words, *OPTIONS, *more,
                                                    log=os.path.join(self.top, "log")))
 
     def check_recovery(self, every):
@@ -90,14 +92,16 @@ class Disk(unittest.TestCase):
         self.check_recovery(100)
 
     def test_read_only_checkpoints(self):
-        """The run ends as if nothing were, but for one warning."""
-        self.make_disk("8m")
+        """The run goes on as if nothing were, but for one warning, until it is told to stop."""
+        self.make_disk("64m")
         folder = os.path.join(self.out, "model.ckpt.d")
-        run = self.start(20, *SLOWLY)
+        run = self.start(20, *ENDLESS)
         faultcase.await_true(lambda: killcase.complete(self.out))
         mount("--bind", folder, folder)
         mount("-o", "remount,bind,ro", folder)
-        self.assertEqual(run.status(), 0, run.text())
+        run.await_line("warning: ")
+        run.send(signal.SIGTERM, 0)
+        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
         self.assertEqual(run.text().count("warning: "), 1, run.text())
         self.assertIn("Read-only", run.text())
         subprocess.run(["umount", folder], check=True)
@@ -106,9 +110,11 @@ class Disk(unittest.TestCase):
 
     def test_gone(self):
         """A folder that somebody moves away: a warning for the checkpoints, a line for the end."""
-        run = self.start(20, *SLOWLY)
+        run = self.start(20, *ENDLESS)
         faultcase.await_true(lambda: killcase.complete(self.out))
         os.rename(self.out, self.out + ".gone")
+        run.await_line("warning: ")
+        run.send(signal.SIGTERM, 0)
         self.assertEqual(run.status(), 1, run.text())
         self.assertEqual(run.text().count("warning: "), 1, run.text())
         self.assertEqual(run.text().count("gradwire: "), 1, run.text())

@@ -16,14 +16,16 @@ KILLS, ATTEMPTS = 2, 10
 class Kills(unittest.TestCase):
     def compare(self, case, ranks, kill, every):
         """`kill` a run twice, let it end, compare. A run that was over too early, since this
-        process came late, begins anew."""
+        process came late, begins anew and is slower."""
         with tempfile.TemporaryDirectory() as top:
             options = killcase.words(case, STEPS, every)
             whole = os.path.join(top, "whole")
             gwrun.train(ranks, whole, *options)
             out = os.path.join(top, "run")
             for attempt in range(ATTEMPTS):
-                run = killcase.Victim(ranks, out, options, killcase.draw(3 + attempt, case))
+                slower = ["--inject-skew", f"1:{2 ** attempt}ms"]
+                run = killcase.Victim(ranks, out, options + slower,
+                                      killcase.draw(3 + attempt, case))
                 while run.kills < KILLS and kill(run):
                     pass
                 self.assertEqual(run.faults, [])

@@ -14,6 +14,18 @@ SMALL = ["--data", "synthetic:samples=4000,features=16", "--layers", "16", "--ba
 # An evaluation of much more than the two seconds that it is given.
 LONG = ["--data", "synthetic:samples=120000,features=100,test=0.9", "--layers", "4000,4000",
         "--batch", 8, "--steps", 1, "--ceilings", "off", "--overhead", 0]
+# Holds each rank up before its first step, until a file is there.
+HOLD = r"""
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base,
+                            MPI_Win *win) {
+    while (access(getenv("GO_ON"), F_OK) != 0)
+        usleep(1000);
+    return PMPI_Win_allocate_shared(size, unit, info, comm, base, win);
+}
+"""
 
 
 class Signals(unittest.TestCase):
@@ -64,7 +76,7 @@ class Signals(unittest.TestCase):
     def test_taken_up(self):
         """The only checkpoint is of the step at which the run stopped."""
         options = killcase.words("topk", 500, 1000)
-        run = self.start(2, *options)
+        run = self.start(2, *options, "--inject-skew", "1:50ms")  # it must not end before
         run.ranks()
         run.await_line("parameters;")
         run.send(signal.SIGTERM, 0)
@@ -80,12 +92,14 @@ class Signals(unittest.TestCase):
 
     def test_before_the_first_step(self):
         """Nothing is written, and an older run keeps its place."""
-        gwrun.train(1, self.out, *SMALL[:-6], "--steps", 2, "--ceilings", "off")
+        gwrun.train(1, self.out, *SMALL, "--steps", 2)
         older = faultcase.load(self.out)
-        # Where nothing is cached, the ceilings take longer than finding the ranks.
-        run = self.start(2, "--overwrite", *SMALL[:-4], "--ceilings", "auto",
-                         env={**os.environ, "XDG_CACHE_HOME": self.log + ".cache"})
+        go_on = self.log + ".go"
+        run = self.start(2, "--overwrite", *SMALL,
+                         env=gwrun.preload(os.path.dirname(self.log), HOLD, GO_ON=go_on))
         run.send(signal.SIGTERM, 0)
+        with open(go_on, "w", encoding="utf-8"):
+            pass
         self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
         self.assertIn("stopped by SIGTERM before the first step: nothing was written", run.text())
         self.assertEqual(faultcase.load(self.out), older)

@@ -18,7 +18,7 @@ RUN = ["--data", "synthetic:samples=600,features=8,classes=3,seed=1", "--layers"
        "--compress", "topk", "--ceilings", "off", "--overhead", 0, "--papi-group", "none"]
 KEPT = ["--checkpoint-every", 5]
 # So that there is time to kill: a checkpoint is complete up to 0.4 s after its step.
-SLOW = ["--inject-skew", "0:20ms"]
+SLOW = ["--inject-skew", "0:50ms"]
 
 
 def supervise(*words):
@@ -90,15 +90,18 @@ class Supervise(unittest.TestCase):
         return process
 
     def kill_rank_after(self, process, step, which=-1):
+        """Its last step was then `step` at least."""
         wait_for(lambda: last_step(self.out) >= step)
+        step = last_step(self.out)
         os.kill(ranks_of(process.pid)[which], signal.SIGKILL)
+        return step
 
     def test_ends_as_if_nothing_had_been(self):
-        whole = gwrun.train(2, os.path.join(self.top.name, "whole"), *RUN, "--epochs", 3)
+        whole = gwrun.train(2, os.path.join(self.top.name, "whole"), *RUN, "--epochs", 2)
         process = self.start(["--restarts", 3, "--backoff", 0.1], 2, *RUN, *KEPT, *SLOW,
-                             "--epochs", 3)
-        self.kill_rank_after(process, 10)
-        self.kill_rank_after(process, 25, which=0)
+                             "--epochs", 2)
+        step = self.kill_rank_after(process, 10)
+        self.kill_rank_after(process, step + 1, which=0)  # the restarted one has got on
         said = process.communicate(timeout=gwrun.HANG_S)[1]
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(said.count("supervise:"), 2, said)
@@ -125,7 +128,7 @@ class Supervise(unittest.TestCase):
         self.assertLessEqual({"batches.csv", "epochs.csv", "model.gw", "matrix.csv"}, names)
         with open(os.path.join(self.out, "epochs.csv"), encoding="utf-8") as file:
             epochs = [line.split(",") for line in file.read().splitlines()[1:]]
-        self.assertEqual([row[:2] for row in epochs], [["1", "25"], ["2", "50"], ["3", "75"]])
+        self.assertEqual([row[:2] for row in epochs], [["1", "25"], ["2", "50"]])
         self.assertEqual(epochs[-1][-1], whole["results"]["replica_hash"])
         self.assertLess(float(epochs[0][7]), float(epochs[1][7]))  # elapsed_s
 
@@ -139,7 +142,7 @@ class Supervise(unittest.TestCase):
             self.assertGreater(one["seconds"], 0)
         steps = [one["step"] for one in resumed]
         self.assertGreaterEqual(steps[0], 10)
-        self.assertGreaterEqual(steps[1], 25)
+        self.assertGreater(steps[1], steps[0])
         self.assertEqual(run["resumed"]["step"], steps[1])
         self.assertEqual(run["resumed"]["from_ranks"], 2)
         self.assertEqual(run["resumed"]["dropped"], [])

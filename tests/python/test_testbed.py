@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 import gwrun
@@ -371,10 +370,11 @@ class Standing(Testbed):
 
     def test_killed_half_way(self):
         """Killed at any moment, `down` finds all; what still runs on a host, it ends."""
-        for seconds in (0.1, 0.2, 0.4):
+        for spaces in (1, 9, 25):  # of 65
             job = subprocess.Popen([sys.executable, TESTBED, "up", "--name", self.name, "--hosts",
                                     "64"], env=self.env, stdout=subprocess.DEVNULL)
-            time.sleep(seconds)
+            while len(self.spaces()) < spaces:
+                self.assertIsNone(job.poll())
             job.send_signal(signal.SIGKILL)
             job.wait()
             self.refused(self.call("run", *MPIEXEC, "--", "true"), "not up")

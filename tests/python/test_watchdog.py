@@ -1,6 +1,7 @@
 """--hang-timeout: a job without progress says where each rank is stuck, and ends."""
 
 import concurrent.futures
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,15 +9,17 @@ import time
 import unittest
 import uuid
 
+import faultcase
 import gwrun
 
 STUCK = os.path.join(os.environ["BUILD"], "tests", "libplugin_stuck.so")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Job:
     """A training run in the background."""
 
-    def __init__(self, ranks, *words, timeout="3"):
+    def __init__(self, ranks, *words, timeout="6"):
         self.mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             gwrun.command(ranks, "train", "--data", "synthetic:samples=200,features=9", "--layers",
@@ -40,11 +43,9 @@ class Job:
         return found
 
     def left(self):
-        """Processes that remain some time after the end: killed ones take a moment."""
-        for _ in range(100):
-            if not self.pids():
-                break
-            time.sleep(0.05)
+        """Processes that remain after the end: killed ones take a moment."""
+        with contextlib.suppress(AssertionError):
+            faultcase.await_true(lambda: not self.pids(), timeout=60, pause=0.05)
         return self.pids()
 
     def begun(self):
@@ -53,6 +54,23 @@ class Job:
             if "parameters;" in line:
                 return self
         raise AssertionError(self.process.communicate()[1])
+
+    def cpu_s(self):
+        """What each rank has used of the cores."""
+        used = {}
+        for rank, pid in self.pids().items():
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            used[rank] = (int(fields[11]) + int(fields[12])) / TICKS
+        return used
+
+    def waiting(self):
+        """Wait until each rank is where it stays: busy in its first step, or in the exchange. From the
+        line that `begun` waits for, that takes far less of a core's time than this."""
+        before = self.begun().cpu_s()
+        faultcase.await_true(lambda: all(used > before[rank] + 0.1
+                                         for rank, used in self.cpu_s().items()), pause=0.02)
+        return self
 
     def signal(self, number, ranks):
         pids = self.pids()
@@ -79,8 +97,7 @@ class Watchdog(unittest.TestCase):
         }
 
         def stop(comm):
-            job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:20").begun()
-            time.sleep(0.7)
+            job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:60").waiting()
             job.signal(signal.SIGSTOP, [1])
             return *job.end(), job.left()
 
@@ -104,7 +121,7 @@ class Watchdog(unittest.TestCase):
 
     def test_stuck(self):
         """No rank is stopped, but an exchange never ends: all ranks report it."""
-        job = Job(2, "--comm", STUCK, timeout="1.5")
+        job = Job(2, "--comm", STUCK, timeout="4")
         errors, status = job.end()
         self.assertEqual(status, 1, errors)
         self.assertEqual(job.left(), {})
@@ -116,7 +133,7 @@ class Watchdog(unittest.TestCase):
 
     def test_paused(self):
         """A batch system may stop all ranks for longer than the timeout: they then continue."""
-        job = Job(2, "--steps", 5, "--inject-skew", "1:0.4", timeout="5").begun()
+        job = Job(2, "--steps", 3, "--inject-skew", "1:1", timeout="5").begun()
         job.signal(signal.SIGSTOP, [0, 1])
         time.sleep(5.5)
         job.signal(signal.SIGCONT, [1, 0])
