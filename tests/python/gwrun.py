@@ -22,13 +22,14 @@ def cached(name):
 
 
 def preload(folder, text, **more):
-    """The environment, and `more`, with a library that is loaded before all others."""
+    """The environment, and `more`, with a library that is loaded before others."""
     source, library = (os.path.join(folder, name) for name in ("first.c", "first.so"))
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
     compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")
     subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
-    return {**os.environ, **more, "LD_PRELOAD": library,
+    libraries = f"{library} {os.environ.get('LD_PRELOAD', '')}"
+    return {**os.environ, **more, "LD_PRELOAD": libraries,
             "ASAN_OPTIONS": "verify_asan_link_order=0"}
 
 
