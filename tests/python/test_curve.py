@@ -21,13 +21,16 @@ ANY = gwrun.names("comm/strategies.def")
 STRATEGIES = [s for s in ANY if s not in ("local", "delayed", "gossip", "sparse", "powersgd")]
 ALGORITHMS = gwrun.names("comm/algos.def")
 SMOOTH = ("--activation", "tanh")
+# 53 KB of parameters: several buckets of the sizes below.
+SMALL = ("--data", "synthetic:samples=6400,features=64,classes=10", "--layers", "96,64")
 CODECS = gwrun.names("compress/codecs.def")
 CHOOSY = ("sparse", "gossip", "powersgd")  # strategies that say of most codecs why not
 
 
 def curve(folder, ranks, batch, *words):
     out = os.path.join(folder, "-".join(["run", str(ranks), str(batch), *words]).replace("/", "_"))
-    run = gwrun.train(ranks, out, "--steps", STEPS, "--batch", batch, "--ceilings", "off", *words)
+    run = gwrun.train(ranks, out, *SMALL, "--steps", STEPS, "--batch", batch, "--ceilings", "off",
+                      *words)
     if run["results"]["steps"] != STEPS:
         raise AssertionError(f"{run['results']['steps']} steps")
     return gwrun.losses(out)
@@ -70,6 +73,10 @@ class Curve(unittest.TestCase):
             agree += self.worst(two, serial) < EXACT
         self.assertGreaterEqual(agree, 2)
 
+    def test_fashion_mnist(self):
+        one, two = (self.curve(ranks, 50, *SMOOTH, "--data", "fashion-mnist") for ranks in (1, 2))
+        self.assertLess(self.worst(two, one), EXACT)
+
     def test_threads(self):
         for batch in self.serial:
             self.compare(1, batch, "--threads", "2")
@@ -88,7 +95,7 @@ class Curve(unittest.TestCase):
         for update in ("eager", "lazy"):
             self.compare(3, 50, "--comm", "ps:dedicated=1", "--update", update)
         out = os.path.join(self.dir.name, "scattered")
-        run = gwrun.train(3, out, "--steps", STEPS, "--batch", 50, *SMOOTH, "--comm",
+        run = gwrun.train(3, out, *SMALL, "--steps", STEPS, "--batch", 50, *SMOOTH, "--comm",
                           "ps:dedicated=1", "--data-layout", "sharded")
         self.assertEqual((run["machine"]["ranks"], run["machine"]["workers"]), (3, 2))
         self.assertEqual({row["samples"] for row in gwrun.batches(out) if row["rank"] == "0"}, {"0"})
@@ -109,10 +116,10 @@ class Curve(unittest.TestCase):
                 self.assertLess(self.worst(*curves), EXACT)
 
     def test_lazy_and_small_buckets(self):
-        for strategy in (*STRATEGIES, "iallreduce:bucket=64K", "iallreduce:bucket=100K,progress=none",
-                         "iallreduce:bucket=64K,progress=thread"):
+        for strategy in (*STRATEGIES, "iallreduce:bucket=8K", "iallreduce:bucket=13K,progress=none",
+                         "iallreduce:bucket=8K,progress=thread"):
             self.compare(2, 64, "--update", "lazy", "--comm", strategy)
-        self.compare(2, 50, "--comm", "iallreduce:bucket=64K,progress=thread")
+        self.compare(2, 50, "--comm", "iallreduce:bucket=8K,progress=thread")
 
     def test_momentum(self):
         words = ("--momentum", "0.9", "--lr", "0.02", "--weight-decay", "0.0001")

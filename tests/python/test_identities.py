@@ -10,8 +10,9 @@ import identities
 from identities import seconds
 
 STEPS = 60
+SMALL = ("--data", "synthetic:samples=3840,features=64,classes=10", "--layers", "96,64")
 BLOCKING = ("allreduce", "allreduce:algo=ring", "ps", "powersgd:rank=2")
-OVERLAPPED = ("iallreduce:bucket=64K", "iallreduce:progress=thread,bucket=256K", "delayed", "sharded",
+OVERLAPPED = ("iallreduce:bucket=8K", "iallreduce:progress=thread,bucket=24K", "delayed", "sharded",
               "gossip", "local:period=4")
 
 
@@ -22,8 +23,8 @@ class Identities(unittest.TestCase):
         self.out = os.path.join(self.dir.name, "run")
 
     def train(self, ranks, comm, *words):
-        return gwrun.train(ranks, self.out, "--overwrite", "--collectives", "--overhead", 0, "--steps",
-                           STEPS, "--comm", comm, *words)
+        return gwrun.train(ranks, self.out, "--overwrite", "--collectives", *SMALL, "--steps", STEPS,
+                           "--comm", comm, *words)
 
     def check(self, ranks, blocking):
         identities.leaves(self, self.out, blocking)
@@ -50,7 +51,7 @@ class Identities(unittest.TestCase):
             with self.subTest(comm=comm):
                 self.train(2, comm)
                 self.check(2, False)
-        for mode in ("bucket=64K", "progress=thread,algo=sra,order=priority,bucket=64K,credit=64K"):
+        for mode in ("bucket=8K", "progress=thread,algo=sra,order=priority,bucket=8K,credit=8K"):
             with self.subTest(lazy=mode):
                 self.train(2, f"iallreduce:{mode}", "--update", "lazy")
                 self.check(2, False)
@@ -58,7 +59,7 @@ class Identities(unittest.TestCase):
     def test_lazy_steps_overlap(self):
         """A vote between two steps settles nothing: the second half of each exchange is sent in
         the next step, of the last one in its own."""
-        gwrun.train(2, self.out, "--overhead", 0, "--steps", 6, "--update", "lazy", "--inject-skew",
+        gwrun.train(2, self.out, *SMALL, "--steps", 6, "--update", "lazy", "--inject-skew",
                     "0:0.05", "--comm", "iallreduce:algo=sra,progress=none")
         for rows in identities.by_rank(gwrun.batches(self.out)):
             sent = [int(row["wire_bytes"]) for row in rows]
@@ -67,7 +68,7 @@ class Identities(unittest.TestCase):
 
     def test_many_exchanges(self):
         """Hundreds a step: the flushes come closer, and nothing is lost."""
-        self.train(2, "iallreduce:bucket=1K")
+        self.train(2, "iallreduce:bucket=1K", "--data", "fashion-mnist", "--layers", "256,128")
         identities.waits(self, self.out)
         a_step = len(identities.exchanges(self.out)) / STEPS
         self.assertGreater(a_step, 500)
@@ -107,8 +108,8 @@ class Identities(unittest.TestCase):
     def test_straggler_is_named(self):
         """By docs/measurement.md's rule, in run.json and in the last lines. Mostly rank 1, but on a busy
         machine rank 0 may be held up for longer than any injected delay."""
-        done = gwrun.run(2, "train", "--steps", 16, "--inject-skew", "1:200ms", "--overhead", 0,
-                         "--out", self.out)
+        done = gwrun.run(2, "train", *SMALL, "--steps", 16, "--inject-skew", "1:200ms", "--overhead",
+                         0, "--out", self.out)
         self.assertEqual(done.returncode, 0, done.stderr)
         results = identities.run_of(self.out)["results"]
         late = max(results["ranks"], key=lambda rank: rank["waited_for_s"])
@@ -133,7 +134,7 @@ class Identities(unittest.TestCase):
         self.assertEqual(identities.rows_of(self.out, "matrix.csv"), [])
 
     def test_not_measured_is_blank(self):
-        gwrun.train(2, self.out, "--steps", 20, "--profile", "off")
+        gwrun.train(2, self.out, *SMALL, "--steps", 20, "--profile", "off")
         for row in gwrun.batches(self.out):
             self.assertEqual((row["wait_skew_s"], row["transfer_s"], row["clock_err_s"]),
                              ("", "", ""))
