@@ -160,6 +160,19 @@ gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n) {
     return sum;
 }
 
+gw_cost gw_kit_rooted_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
+    (void)args;
+    uint64_t others = (uint64_t)gw_lane_size(lane) - 1;
+    return gw_cost_messages(lane, what == GW_ALLREDUCE ? 2 * others : others, n);
+}
+
+int gw_kit_core(int ranks) {
+    int core = 1;
+    while (core * 2 <= ranks)
+        core *= 2;
+    return core;
+}
+
 /* Does the algorithm lay that down itself, or the kit? A library's broadcast knows no encodings;
  * the kit's forwards the root's verbatim. */
 static bool algo_has(const gw_algo_ops *ops, const gw_lane *lane, gw_verb what) {
@@ -182,12 +195,11 @@ gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root
 }
 
 gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n) {
-    uint64_t others = (uint64_t)gw_lane_size(lane) - 1;
-    if (others == 0 || n == 0)
+    if (gw_lane_size(lane) == 1 || n == 0)
         return (gw_cost){0};
     if (algo_has(a->ops, lane, what))
         return a->ops->cost(a->args, lane, what, n);
     if (what == GW_REDUCE || what == GW_BCAST)
-        return gw_cost_messages(lane, others, n);
+        return gw_kit_rooted_cost(a->args, lane, what, n);
     return gw_kit_scatter_cost(lane, n);
 }

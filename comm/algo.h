@@ -87,4 +87,11 @@ gw_err gw_kit_reduce_scatter(gw_schedule *s);
 gw_err gw_kit_allgather(gw_schedule *s);
 gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n); /* of either of these */
 
+/** gw_algo_ops.cost where each rank but one sends a whole span once to reduce it, and once to
+ *  broadcast it. */
+gw_cost gw_kit_rooted_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n);
+
+/** The largest power of two that is not above `ranks`. */
+int gw_kit_core(int ranks);
+
 #endif

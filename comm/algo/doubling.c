@@ -24,13 +24,6 @@
 
 #include <stdlib.h>
 
-static int doubling_core_of(int ranks) {
-    int core = 1;
-    while (core * 2 <= ranks)
-        core *= 2;
-    return core;
-}
-
 static gw_err doubling_send(gw_schedule *s, int peer) {
     int slot;
     GW_TRY(gw_schedule_pack(s, gw_schedule_span(s), true, &slot));
@@ -59,7 +52,7 @@ static gw_err doubling_outside(gw_schedule *s, int partner) {
 
 static gw_err doubling_sum(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
-    int me = gw_lane_rank(lane), core = doubling_core_of(gw_lane_size(lane));
+    int me = gw_lane_rank(lane), core = gw_kit_core(gw_lane_size(lane));
     if (me >= core)
         return doubling_outside(s, me - core);
     bool partnered = me + core < gw_lane_size(lane);
@@ -103,8 +96,7 @@ static gw_err doubling_lay_down(const gw_args *args, gw_schedule *s, gw_verb wha
 
 static gw_cost doubling_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)args, (void)what;
-    uint64_t ranks = (uint64_t)gw_lane_size(lane),
-             core = (uint64_t)doubling_core_of(gw_lane_size(lane));
+    uint64_t ranks = (uint64_t)gw_lane_size(lane), core = (uint64_t)gw_kit_core(gw_lane_size(lane));
     uint64_t messages = ranks * (ranks - 1);
     if (gw_lane_exact(lane)) {
         messages = 2 * (ranks - core);

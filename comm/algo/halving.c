@@ -30,13 +30,6 @@ typedef struct fold {
     int *slots; /* of each block's final encoding */
 } fold;
 
-static int halving_core_of(int ranks) {
-    int core = 1;
-    while (core * 2 <= ranks)
-        core *= 2;
-    return core;
-}
-
 static gw_span halving_blocks(const fold *f, int first, int count) {
     gw_span a = gw_span_part(f->span, first, f->core);
     gw_span b = gw_span_part(f->span, first + count - 1, f->core);
@@ -149,7 +142,7 @@ static gw_err halving_lay_down(const gw_args *args, gw_schedule *s, gw_verb what
               .exact = gw_lane_exact(lane),
               .me = gw_lane_rank(lane),
               .ranks = gw_lane_size(lane),
-              .core = halving_core_of(gw_lane_size(lane))};
+              .core = gw_kit_core(gw_lane_size(lane))};
     GW_TRY(gw_alloc(&f.slots, (size_t)f.core, sizeof *f.slots));
     gw_err e = halving_chunks(args, &f);
     free(f.slots);
@@ -170,7 +163,7 @@ static void halving_add_blocks(gw_cost *sum, const gw_lane *lane, const fold *f,
 static gw_cost halving_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
     (void)what;
     gw_cost sum = {0};
-    fold f = {.exact = gw_lane_exact(lane), .core = halving_core_of(gw_lane_size(lane))};
+    fold f = {.exact = gw_lane_exact(lane), .core = gw_kit_core(gw_lane_size(lane))};
     int chunks = halving_count_chunks(args, n);
     for (int c = 0; c < chunks; c++) {
         f.span = gw_span_part((gw_span){0, n}, c, chunks);

@@ -35,17 +35,11 @@ static gw_err root_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
     return root_bcast(s, root);
 }
 
-static gw_cost root_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
-    (void)args;
-    return gw_cost_messages(lane,
-                            (uint64_t)(gw_lane_size(lane) - 1) * (what == GW_ALLREDUCE ? 2 : 1), n);
-}
-
 const gw_algo_ops gw_algo_root = {
     .head = {GW_ALGO_ABI, "root", "all to rank 0 and back: the traffic of a parameter server",
              NULL},
     .verbs = GW_VERB(GW_BCAST),
     .formula = "2(P-1) b bytes, 2(P-1) messages, all over one link",
     .lay_down = root_lay_down,
-    .cost = root_cost,
+    .cost = gw_kit_rooted_cost,
 };

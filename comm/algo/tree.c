@@ -70,16 +70,10 @@ static gw_err tree_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
     return what == GW_REDUCE ? GW_OK : tree_bcast(s, root);
 }
 
-static gw_cost tree_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {
-    (void)args;
-    return gw_cost_messages(lane,
-                            (uint64_t)(gw_lane_size(lane) - 1) * (what == GW_ALLREDUCE ? 2 : 1), n);
-}
-
 const gw_algo_ops gw_algo_tree = {
     .head = {GW_ALGO_ABI, "tree", "binomial reduce and broadcast: small spans, few messages", NULL},
     .verbs = GW_VERB(GW_REDUCE) | GW_VERB(GW_BCAST),
     .formula = "2(P-1) b bytes, 2(P-1) messages",
     .lay_down = tree_lay_down,
-    .cost = tree_cost,
+    .cost = gw_kit_rooted_cost,
 };
