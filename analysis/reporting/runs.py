@@ -103,7 +103,8 @@ def marks_of(info, means):
 
 def read_run(found, experiment=None):
     """A finished run; its levels and cell are set where it was made by the runner."""
-    info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN)
+    info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN,
+                           shape.RUN_SCHEMA_LEAST)
     batches = read_batches(os.path.join(found.path, "batches.csv"), info["machine"]["ranks"],
                            info["results"]["steps"])
     epochs = read_epochs(os.path.join(found.path, "epochs.csv"))

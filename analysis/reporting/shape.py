@@ -82,13 +82,14 @@ def load_json(path, links=False):
         raise Bad(f"{name}: not valid JSON ({error})") from error
 
 
-def read_json(path, schema, shape):
-    """The object in a file, checked."""
+def read_json(path, schema, shape, least=None):
+    """The object in a file of this schema, or of one from `least` on, checked."""
     name, value = os.path.basename(path), load_json(path)
     if not isinstance(value, dict) or "schema" not in value:
         raise Bad(f"{name}: has no schema: not written by gradwire")
-    if value["schema"] != schema or isinstance(value["schema"], bool):
-        raise Bad(f"{name}: schema {short(value['schema'])}, this analysis reads schema {schema}")
+    if value["schema"] not in range(least or schema, schema + 1) or isinstance(value["schema"], bool):
+        raise Bad(f"{name}: schema {short(value['schema'])}, this analysis reads schema "
+                  + (f"{least} to {schema}" if least else str(schema)))
     check_texts(value, name)
     check(value, shape, name)
     return value
@@ -173,7 +174,7 @@ def check_keys(value, shape, where):
 _PRODUCT = {"operands": TEXT, "m": COUNT, "n": COUNT, "k": COUNT}
 _BOTH = {"one": Maybe(NUMBER), "all": Maybe(NUMBER)}
 
-RUN_SCHEMA = 2
+RUN_SCHEMA_LEAST, RUN_SCHEMA = 2, 3
 RUN = {
     "version": TEXT, "commit": Maybe(TEXT), "command": TEXT, "started_utc": TEXT,
     "options": Map(SCALAR), "seed": COUNT, "parameters": COUNT,
@@ -230,7 +231,9 @@ RUN = {
         "test_loss": Maybe(NUMBER), "test_accuracy": Maybe(NUMBER),
         "validation_accuracy": Maybe(NUMBER), "elapsed_s": NUMBER, "train_s": NUMBER,
         "wire_bytes": Maybe(NUMBER), "replica_hash": TEXT,
-        "summary": {"wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),
+        "summary": {"statistic?": TEXT, "interrupted?": Maybe(NUMBER), "division?": Maybe(
+                        {f"{part}_s": Maybe(NUMBER) for part in ("core", "core_or_memory", "memory")}),
+                    "wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),
                     "exposed_s": Maybe(NUMBER), "waiting_s": Maybe(NUMBER),
                     "transfer_s": Maybe(NUMBER), "hidden_s": Maybe(NUMBER),
                     "codec_s": Maybe(NUMBER), "wire_bytes": Maybe(NUMBER),

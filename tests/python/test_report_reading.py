@@ -262,8 +262,8 @@ class LeftOut(ReportCase):
     def test_foreign(self):
         self.assertIn("has no schema", self.text("run.json", lambda text: '{"scores": [1, 2]}'))
         self.assertIn("has no schema", self.text("run.json", lambda text: "[1]"))
-        self.assertEqual(self.value("schema", value=3),
-                         "run.json: schema 3, this analysis reads schema 2")
+        self.assertEqual(self.value("schema", value=4),
+                         "run.json: schema 4, this analysis reads schema 2 to 3")
         self.assertIn("schema true", self.value("schema", value=True))
         self.assertEqual(self.text("batches.csv", lambda text: "a,b\n1,2\n" * 99),
                          "batches.csv: no column rank")
