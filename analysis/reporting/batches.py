@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
+from reporting.csvrows import columns_of
 from reporting.shape import Bad, open_regular
-from reporting.steps import columns_of
 
 WARM_UP, MORE_THAN = 10, 20
 WARM_UP_RULE = (f"The first {WARM_UP} steps of a run of more than {MORE_THAN} are in no figure; "

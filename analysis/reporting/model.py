@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from statistics import median
 
+from reporting import steps
 from reporting.info import bound
 
 
@@ -17,13 +18,20 @@ class Run:
     cell: str  # the same for repetitions of the same levels
     block: str | None  # runs of one block are pairs: close in time, same seed; None: of no study
     walls: object  # numpy array: each step on its slowest rank, seconds, in order of the steps
-    means: dict  # time and byte columns of batches.csv -> mean over ranks and steps; None: blank
+    # Time and byte columns of batches.csv -> mean over ranks and the steps that step_s is of, of the others
+    # over all steps; None: blank.
+    means: dict
     rank_means: dict  # rank -> the same for this rank
     epochs: list  # rows of epochs.csv, as {column: number or None}
-    step_s: float  # median of walls: what the statistics compare
+    step_s: float  # the step time of run.json (steps.py): what the statistics compare
     marks: list = field(default_factory=list)  # warnings on its figures, e.g. "oversubscribed"
     # Column -> share of the rows of `means` that are not blank; a column that is not here: all.
     present: dict = field(default_factory=dict)
+
+    @property
+    def statistic(self):
+        """What step_s is."""
+        return steps.statistic(self.info)
 
     @property
     def bound_s(self):

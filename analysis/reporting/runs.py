@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from reporting import loose, shape
+from reporting import loose, shape, steps
 from reporting.batches import read_batches
 from reporting.info import look, resumed
 from reporting.model import Cell, Results, Run
@@ -18,6 +18,7 @@ from reporting.shape import Bad, printable
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
+MARK_MEDIAN = "step time by an older version: a median, not a steady mean"
 MARK_RESUMED = "interrupted and started again"
 LABEL = 100  # letters
 
@@ -81,6 +82,12 @@ def read_epochs(path):
     return rows.astype(object).where(rows.notna(), None).to_dict("records")
 
 
+def interrupted_share(info, means):
+    """Of the steps; of an older version, of the rows. 0 if nobody knows."""
+    share = steps.interrupted(info)
+    return share or 0 if share is not None or means.get("clean") is None else 1 - means["clean"]
+
+
 def marks_of(info, means):
     """Warnings that apply to all of a run's figures. Single modelled figures are in info["sources"]."""
     marks = []
@@ -90,13 +97,15 @@ def marks_of(info, means):
         marks.append("emulated link")
         if look(info, "link.cost.warned"):
             marks.append(MARK_LINK)
+    if steps.statistic(info) == steps.MEDIAN:
+        marks.append(MARK_MEDIAN)
     if resumed(info):
         marks.append(MARK_RESUMED)
     if info["results"]["stopped_by"] in shape.CUT_SHORT:
         marks.append(f"cut short by {info['results']['stopped_by']}")
     if (info["ceilings"] or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
-    if means.get("clean") is not None and 1 - means["clean"] > INTERRUPTED:
+    if interrupted_share(info, means) > INTERRUPTED:
         marks.append(MARK_INTERRUPTED)
     return marks
 
@@ -108,10 +117,12 @@ def read_run(found, experiment=None):
     batches = read_batches(os.path.join(found.path, "batches.csv"), info["machine"]["ranks"],
                            info["results"]["steps"])
     epochs = read_epochs(os.path.join(found.path, "epochs.csv"))
-    step_s = float(np.median(batches.walls))
-    if not LEAST <= step_s <= MOST:
-        raise Bad(f"batches.csv: a median step of {step_s:g} s: no run takes that")
-    means = {**batches.means, "slowest_wall_s": float(batches.walls.mean())}
+    step_s = info["results"]["summary"]["wall_s"]
+    for file, seconds in (("batches.csv: a median step", np.median(batches.walls)),
+                          ("run.json: a step", step_s)):
+        if seconds is None or not LEAST <= seconds <= MOST:
+            raise Bad(f"{file} of {seconds} s: no run takes that")
+    means = {**batches.means, **steps.means_of(info), "slowest_wall_s": float(batches.walls.mean())}
     made = experiment or {"levels": {}, "cell": "", "block": None}
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),

@@ -1,210 +1,116 @@
-"""What the steps of a run took: medians over the clean steps after warm-up, out of batches.csv, as
-docs/measurement.md defines its columns. It needs only Python's own library, so `gradwire show` starts at
-once.
+"""The step time of a run and its parts: `gradwire train` computes them once and writes them to run.json.
+show, table, compare and the report read them here, so a run has one figure everywhere.
+docs/measurement.md, "Step time", defines it. It needs Python's own library only.
 
-Figures are means over the ranks, of "wall" the longest; seconds, and bytes for "wire". NaN: absent."""
+Seconds, and bytes for "wire". NaN: absent."""
 
 import math
-import random
-from array import array
-from statistics import median
 
-from reporting.shape import Bad, open_regular
-from tool import plain
+from reporting.info import look, number, text
+from tool import BadInput
 
-MOST_COLUMNS = 500  # hardware counters have a column each
-LINE = 1 << 16
-KEYS = ("rank", "step", "wall_s")
-DRAWN = 1 << 16  # steps that are kept; of a longer run, a random sample of this size
+STEADY = "steady mean"
+MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3
+SINCE_STEADY = 3
+NOTE_MEDIAN = f"""\
+{MEDIAN}: of the slowest rank's steps, by an older version; not to be set beside
+a {STEADY}. Its parts are medians, too, and do not add up."""
 NAN = math.nan
-
-FIGURES = {  # in the order of figures_of()
-    name: i for i, name in enumerate((
-        "wall", "data", "compute", "products", "core_ctr", "memory_ctr", "core_least", "memory_least",
-        "either", "codec", "codec_memory_ctr", "codec_memory_twin", "exposed", "waiting", "transfer",
-        "mpi_rest", "checkpoint", "other", "inflight", "wire"))}
-WALL, EXPOSED = FIGURES["wall"], FIGURES["exposed"]
-COLUMNS = (*KEYS, "clean", "data_s", "forward_s", "backward_s", "update_s", "core_ctr_s", "memory_ctr_s",
-           "core_twin_s", "memory_twin_s", "core_model_lo_s", "memory_model_lo_s", "encode_s", "decode_s",
-           "memory_codec_ctr_s", "memory_codec_twin_s", "mpi_post_s", "mpi_poll_s", "mpi_wait_s",
-           "wait_skew_s", "transfer_s", "checkpoint_s", "other_s", "inflight_s", "wire_bytes")
-
-
-def columns_of(file, needed=KEYS):
-    """The titles of an open batches.csv."""
-    line = file.readline(LINE)
-    if not line.endswith(b"\n"):
-        raise Bad("batches.csv, line 1: ends early: half-written, or not a table" if line else
-                  "batches.csv: empty: no titles, no rows")
-    names = line.decode("utf-8", "replace").rstrip("\r\n").split(",")
-    lacking = [name for name in needed if name not in names]
-    if lacking or len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
-        raise Bad(f"batches.csv: no column {lacking[0]}" if lacking
-                  else "batches.csv: a column twice, or too many")
-    return names
-
-
-def rows_of(file, columns=COLUMNS, needed=KEYS):
-    """(number of the line, {column: number}) of each row. NaN: blank, or the file has no such column."""
-    titles = columns_of(file, needed)
-    places = [(name, titles.index(name)) for name in columns if name in titles]
-    absent = dict.fromkeys(columns, NAN)
-    at = 1
-    while line := file.readline(LINE):
-        at += 1
-        fields = line.split(b",")
-        if not line.endswith(b"\n"):
-            raise Bad(f"batches.csv, line {at}: ends early: half-written, or not a run's table")
-        if len(fields) != len(titles):
-            raise Bad(f"batches.csv, line {at}: {len(fields)} fields under {len(titles)} columns")
-        fields[-1] = fields[-1].rstrip()
-        row = absent.copy()
-        for name, i in places:
-            if fields[i]:
-                row[name] = number_of(fields[i], name, at)
-        yield at, row
-
-
-def number_of(text, name, at):
-    try:
-        value = float(text)
-    except ValueError:
-        value = NAN
-    if not math.isfinite(value):
-        text = plain(text[:40].decode("utf-8", "replace"))
-        raise Bad(f"batches.csv, line {at}, {name}: '{text}' is not a number")
-    return value
-
-
-def either(a, b):
-    """The sum of two parts, one per source; an absent part counts as 0. NaN: both are absent."""
-    return b if math.isnan(a) else a if math.isnan(b) else a + b
-
-
-def figures_of(row):
-    """What a row says of the step."""
-    products = row["forward_s"] + row["backward_s"]
-    compute = products + row["update_s"]
-    mpi = row["mpi_post_s"] + row["mpi_poll_s"] + row["mpi_wait_s"]
-    core = either(row["core_twin_s"], row["core_model_lo_s"])
-    memory = either(row["memory_twin_s"], row["memory_model_lo_s"])
-    return (row["wall_s"], row["data_s"], compute, products, row["core_ctr_s"], row["memory_ctr_s"],
-            core, memory, compute - core - memory, row["encode_s"] + row["decode_s"],
-            row["memory_codec_ctr_s"], row["memory_codec_twin_s"], mpi, row["wait_skew_s"],
-            row["transfer_s"], mpi - row["wait_skew_s"] - row["transfer_s"], row["checkpoint_s"],
-            row["other_s"], row["inflight_s"], row["wire_bytes"])
-
-
-class Steps:
-    """The medians of `file`, an open batches.csv: rows of `ranks` ranks (up to step `since` of other
-    numbers, too) in order of step, then rank."""
-
-    def __init__(self, file, ranks, since, warmup):
-        self.ranks, self.since, self.leave = ranks, since, warmup
-        self.others = 0  # steps taken by another number of ranks, before the run was resumed: left out
-        self.warmup = self.steps = self.clean = 0  # left out; after them; and of these the clean ones
-        self.judged = False  # the file says which rows are clean; if not, all count
-        self.own = [0.0] * ranks  # what each rank had to do itself, over the steps that count
-        self.counted, self.kept, self.chance = 0, [], random.Random(DRAWN)
-        for ranks_there, figures, clean in self.read(file):
-            if ranks_there != ranks:
-                self.others += 1
-            elif self.warmup < self.leave:
-                self.warmup += 1
-            else:
-                self.add(figures, clean)
-        self.drawn = len(self.kept)
-        self.contaminated = self.clean == 0  # no step was clean: the medians are over all of them
-        self.median = {name: self.median_of(i) for name, i in FIGURES.items()}
-
-    def read(self, file):
-        """(ranks, a tuple of figures for each rank, whether all are clean) of each step."""
-        count, figures, clean, step = 0, [], True, NAN
-        for at, row in rows_of(file):
-            free = step <= self.since
-            if count and (count == self.ranks or free) and row["rank"] == 0:
-                yield count, figures, clean
-                count, figures, clean = 0, [], True
-            if count == 0:
-                step = row["step"]
-                free = False
-            if row["rank"] != count or row["step"] != step or math.isnan(row["wall_s"]) or \
-                    count == self.ranks and not free:
-                raise Bad(f"batches.csv, line {at}: not the row of rank {count % self.ranks}, step "
-                          f"{step:.0f}, with a wall_s: of another run, or damaged")
-            if count < self.ranks:
-                figures.append(figures_of(row))
-                clean = clean and row["clean"] != 0  # blank: nobody knows, so it counts
-                self.judged |= not math.isnan(row["clean"])
-            count += 1
-        if 0 < count < self.ranks and not step <= self.since:
-            raise Bad(f"batches.csv: ends after rank {count - 1} of {self.ranks} in step {step:.0f}: "
-                      "half-written")
-        if count:
-            yield count, figures, clean
-
-    def add(self, figures, clean):
-        """Contaminated steps count only until the first clean one."""
-        self.steps += 1
-        if clean and self.clean == 0:
-            self.counted, self.kept, self.own = 0, [], [0.0] * self.ranks
-        self.clean += clean
-        if not clean and self.clean:
-            return
-        step = array("d", (sum(values) / self.ranks for values in zip(*figures)))
-        step[WALL] = max(values[WALL] for values in figures)
-        self.keep(step)
-        self.counted += 1
-        for i, values in enumerate(figures):
-            self.own[i] += values[WALL] - values[EXPOSED]
-
-    def keep(self, step):
-        """Algorithm R (Vitter, "Random sampling with a reservoir", ACM TOMS 11, 1985): each step that
-        counts is among those kept with the same probability."""
-        if len(self.kept) < DRAWN:
-            self.kept.append(step)
-        elif (slot := self.chance.randrange(self.counted + 1)) < DRAWN:
-            self.kept[slot] = step
-
-    def median_of(self, i):
-        known = [step[i] for step in self.kept if not math.isnan(step[i])]
-        return median(known) if known else NAN
-
-    def slowest(self):
-        """(rank that had most to do itself, how long, the mean of all ranks) by means over the steps;
-        None: not known, or all alone."""
-        if self.ranks == 1 or not self.counted or math.isnan(self.own[0]):
-            return None
-        own = [total / self.counted for total in self.own]
-        return own.index(max(own)), max(own), sum(own) / self.ranks
-
 
 # Parts of a step, which stack up to it, in the order of a bar.
 PARTS = ("data", "core", "core_or_memory", "memory", "codec", "waiting", "transfer", "mpi", "checkpoint",
          "other")
+SOURCES = ("ctr", "twin", "model_lo", "model_hi")
+# Columns of batches.csv: what the summary calls them.
+COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transfer_s",
+           "inflight_s": "hidden_s",
+           **{f"core_{source}_s": f"memory_s.core_{source}_s" for source in SOURCES},
+           **{f"memory_{source}_s": f"memory_s.{source}_s" for source in SOURCES},
+           **{f"memory_codec_{source}_s": f"memory_s.codec_{source}_s" for source in SOURCES[:2]},
+           **{f"{phase}_s": f"phases.{phase}_s" for phase in (
+               "data", "forward", "backward", "update", "encode", "decode", "mpi_post", "mpi_poll",
+               "mpi_wait", "checkpoint", "other")}}
 
 
-def parts_of(median):
-    """({part: median; NaN: absent, or another part includes it}, the source of core and memory).
-    Counters cover all of computation, twins and model some kernels each: they are never mixed."""
-    parts, split = dict.fromkeys(PARTS, NAN), None
-    parts.update({name: median[name] for name in ("data", "codec", "checkpoint", "other")},
-                 core_or_memory=median["compute"], mpi=median["exposed"])
-    if not math.isnan(median["memory_ctr"]):
-        split = "ctr"
-        parts.update(core=median["core_ctr"], memory=median["memory_ctr"], core_or_memory=NAN)
-    elif not math.isnan(median["either"]):
-        split = "twin+model"
-        parts.update(core=median["core_least"], memory=median["memory_least"],
-                     core_or_memory=median["either"])
-    if not math.isnan(median["mpi_rest"]):
-        parts.update(waiting=median["waiting"], transfer=median["transfer"], mpi=median["mpi_rest"])
-    return parts, split
+def statistic(info):
+    """What the run's step time is: STEADY or, of an older version, MEDIAN."""
+    schema = look(info, "schema")
+    old = not isinstance(schema, int) or schema < SINCE_STEADY
+    return MEDIAN if old else text(info, "results.summary.statistic", STEADY)
 
 
-def read_steps(path, ranks, since, warmup):
-    with open_regular(path, links=True) as file:
-        steps = Steps(file, ranks, since, warmup)
-    if steps.steps == 0:
-        raise Bad(f"batches.csv: no step after the {steps.warmup} of warm-up")
-    return steps
+def figure(info, name):
+    return number(info, f"results.summary.{name}")
+
+
+def means_of(info):
+    """{column of batches.csv: its mean over the steps that the step time is of}; {}: of an older
+    version, whose medians are no means."""
+    if statistic(info) == MEDIAN:
+        return {}
+    found = {column: figure(info, name) for column, name in COLUMNS.items()}
+    return {column: value for column, value in found.items() if not math.isnan(value)}
+
+
+def interrupted(info):
+    """Share of the steps in which some rank was interrupted; None: not known."""
+    share = figure(info, "interrupted")
+    return None if math.isnan(share) else share
+
+
+def division_of(info, compute):
+    """({"core", "core_or_memory", "memory"}, the source) of computation; None: undivided."""
+    found = look(info, "results.summary.division")
+    if isinstance(found, dict):
+        return {part: number(found, part + "_s") for part in ("core", "core_or_memory", "memory")}, \
+            text(found, "source")
+    ctr, twin, least = (figure(info, f"memory_s.{key}") for key in ("ctr_s", "twin_s", "model_lo_s"))
+    if statistic(info) != MEDIAN:
+        pass
+    elif not math.isnan(ctr):
+        return {"core": compute - ctr, "core_or_memory": NAN, "memory": ctr}, "ctr"
+    elif not math.isnan(twin + least):
+        return {"core": NAN, "core_or_memory": compute - twin - least, "memory": twin + least}, \
+            "twin+model"
+    return None
+
+
+class StepTime:
+    """What run.json says of a run's step."""
+
+    def __init__(self, info):
+        self.statistic, self.interrupted = statistic(info), interrupted(info)
+        self.step_s, self.compute_s, self.exposed_s, self.hidden_s, self.wire_bytes = (
+            figure(info, name) for name in
+            ("wall_s", "compute_s", "exposed_s", "hidden_s", "wire_bytes"))
+        self.products_s = figure(info, "phases.forward_s") + figure(info, "phases.backward_s")
+        self.codec_memory_ctr_s, self.codec_memory_twin_s = (
+            figure(info, f"memory_s.codec_{source}_s") for source in ("ctr", "twin"))
+        self.parts, self.split = dict.fromkeys(PARTS, NAN), None
+        self.parts.update({name: figure(info, f"phases.{name}_s")
+                           for name in ("data", "checkpoint", "other")},
+                          core_or_memory=self.compute_s, codec=figure(info, "codec_s"),
+                          mpi=self.exposed_s)
+        if (division := division_of(info, self.compute_s)) is not None:
+            self.parts.update(division[0])
+            self.split = division[1]
+        waiting, transfer = figure(info, "waiting_s"), figure(info, "transfer_s")
+        if not math.isnan(waiting + transfer):
+            self.parts.update(waiting=waiting, transfer=transfer,
+                              mpi=self.exposed_s - waiting - transfer)
+
+    @property
+    def rest_s(self):
+        """The step less its parts: of a steady mean 0, up to the printed digits; NaN: without parts."""
+        known = [seconds for seconds in self.parts.values() if not math.isnan(seconds)]
+        rest = self.step_s - sum(known) if known else NAN
+        return 0.0 if abs(rest) <= 1e-6 * self.step_s else rest
+
+
+def one_statistic(infos):
+    """The statistic of all these runs; BadInput: an older run would be set beside a newer one."""
+    found = {statistic(info) for info in infos}
+    if len(found) > 1:
+        raise BadInput(f"step times of two kinds: {' and '.join(sorted(found))}: runs of an older version "
+                       "have the other one; run them again, or compare --metric elapsed")
+    return found.pop()

@@ -8,7 +8,8 @@ from statistics import fmean
 
 from reporting import stats, verdicts
 
-# Of each run the mean over ranks and steps, then the mean over the runs, so that phases add up.
+# Of each run the mean over ranks and the steps of its step time, then the mean over the runs, so that
+# phases add up.
 MEANS = ["wall_s", "data_s", "forward_s", "backward_s", "update_s", "encode_s", "decode_s",
          "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s", "memory_ctr_s",
          "memory_twin_s", "memory_model_lo_s", "memory_model_hi_s", "transfer_s", "logical_bytes",
@@ -32,7 +33,7 @@ def one(values):
 
 def timing(cell):
     interval = stats.median_ci([run.step_s for run in cell.runs])
-    return {"step_s": interval.value, "step_low_s": interval.low, "step_high_s": interval.high,
+    return {"statistic": one(run.statistic for run in cell.runs), "step_s": interval.value, "step_low_s": interval.low, "step_high_s": interval.high,
             "step_interval": interval.method,
             "bound_s": cell.middle(lambda run: run.bound_s),
             "of_bound": cell.middle(lambda run: run.of_bound)}

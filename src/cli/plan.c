@@ -1,9 +1,11 @@
 /* gradwire plan: which codec and algorithm will be the fastest here, predicted from measured parts;
  * with --verify the prediction beside what the same steps take. */
+#include "base/steady.h"
 #include "cli/bench/step_rig.h"
 #include "cli/cli.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
+#include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "select/bound_measure.h"
 
@@ -44,6 +46,7 @@ static const char notes[] =
 typedef struct trial {
     gw_candidate *of;
     gw_rig rig;
+    gw_samples wall; /* mean over the ranks, as a run's step time has it */
 } trial;
 
 typedef struct plan {
@@ -107,6 +110,16 @@ static gw_rig *trial_rig(int i) {
     return &the.trial[i].rig;
 }
 
+static gw_err trial_keep(int i, const gw_batch_cost *cost, int n) {
+    double wall[GW_RIG_BLOCK];
+    for (int k = 0; k < n; k++)
+        wall[k] = cost[k].wall_s / the.place->ranks;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_SUM, the.place->comm));
+    for (int k = 0; k < n; k++)
+        GW_TRY(gw_samples_add(&the.trial[i].wall, wall[k]));
+    return GW_OK;
+}
+
 static gw_err take_turns(plan *p) {
     int block = (int)gw_args_int(p->args, "block");
     gw_rig_turns turns = {.place = p->place,
@@ -115,11 +128,12 @@ static gw_err take_turns(plan *p) {
                           .steps = (int)gw_args_int(p->args, "steps"),
                           .block = block,
                           .warmup = block,
+                          .keep = trial_keep,
                           .seed = p->c.seed};
     GW_TRY(gw_rig_take_turns(&turns));
     for (int i = 0; i < p->n; i++) {
-        gw_samples *wall = &p->trial[i].rig.wall;
-        p->trial[i].of->measured_s = gw_stats_median(wall->x, wall->n);
+        gw_samples *wall = &p->trial[i].wall;
+        GW_TRY(gw_steady_of(wall->x, wall->n, &p->trial[i].of->measured_s));
     }
     return GW_OK;
 }
@@ -261,8 +275,10 @@ static void plan_close_sessions(void) {
 }
 
 static void plan_release(void) {
-    for (int i = 0; i < the.n; i++)
+    for (int i = 0; i < the.n; i++) {
         gw_rig_free(&the.trial[i].rig);
+        gw_samples_free(&the.trial[i].wall);
+    }
     gw_rig_free(&the.rig);
 }
 

@@ -1,33 +1,29 @@
 #include "prof/record.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Figures of a step, as gw_batch_summary has them. */
+/* Figures of a step: as gw_batch_summary has them, then those of which it has plain means. */
 enum {
-    KEY = 0x5eed,
     PHASE = 4,
     SPLIT = PHASE + GW_PHASES,
-    FIGURES = SPLIT + sizeof(gw_batch_split) / sizeof(double)
+    LEAST = SPLIT + sizeof(gw_batch_split) / sizeof(double),
+    SUMMARY = LEAST + 2,
+    WIRE = SUMMARY,
+    LOGICAL,
+    INTERRUPTED,
+    FIGURES
 };
-_Static_assert(sizeof((gw_batch_summary *)0)->figure == FIGURES * sizeof(double), "all figures");
+_Static_assert(sizeof((gw_batch_summary *)0)->figure == SUMMARY * sizeof(double), "all figures");
 
-/* A step over all ranks, as the summary needs it. */
-typedef struct step_figures {
-    int64_t at;                       /* how many came before it */
-    float figure[FIGURES];            /* NaN: not known */
-    double wire_bytes, logical_bytes; /* means over the ranks */
-} step_figures;
-
-/* The same while its ranks' rows come in: sums, but for the longest wall. */
+/* A step over all ranks while their rows come in: sums. */
 typedef struct step_sums {
     int64_t step;
     int ranks, have[FIGURES];
-    double wall_s, figure[FIGURES], wire_bytes, logical_bytes;
+    double figure[FIGURES];
     gw_split_source source; /* the best of them */
 } step_sums;
 
@@ -42,24 +38,17 @@ struct gw_record {
     gw_rows *files; /* NULL: no file is wanted */
     FILE *to;
     gw_batch_table table;
-    step_figures *steps;               /* a uniform sample of `seen`, at most GW_RECORD_STEPS */
-    int64_t steps_held, seen, earlier; /* earlier: of `seen`, read from the file */
-    gw_split_source source;            /* the best so far */
-    float *scratch;                    /* GW_RECORD_STEPS values, for a median */
-    gw_record_rank *sums[2];           /* by rank: over the warm-up, and over what came after; */
-    int64_t summed[2];                 /* so many steps of this start */
+    gw_steady *steps;        /* allocated whole: memory does not grow, nor run out, during a run */
+    int64_t seen, earlier;   /* steps; earlier: of these, read from the file */
+    gw_split_source source;  /* the best so far */
+    gw_record_rank *sums[2]; /* by rank: over the warm-up, and over what came after; */
+    int64_t summed[2];       /* so many steps of this start */
 };
 
 static gw_err make_type(gw_record *r) {
     GW_MPI(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type));
     GW_MPI(MPI_Type_commit(&r->row_type));
     return GW_OK;
-}
-
-/* For all that are ever kept: so a run's memory does not grow, nor run out, while it goes on. */
-static gw_err room_for_steps(gw_record *r) {
-    GW_TRY(gw_alloc(&r->steps, GW_RECORD_STEPS, sizeof *r->steps));
-    return gw_alloc(&r->scratch, GW_RECORD_STEPS, sizeof *r->scratch);
 }
 
 gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
@@ -78,7 +67,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
     for (int i = 0; e == GW_OK && i < 2; i++)
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
     if (e == GW_OK && r->rank == 0)
-        e = room_for_steps(r);
+        e = gw_steady_open(&r->steps, FIGURES);
     e = gw_agree(comm, e);
     if (e != GW_OK) {
         gw_record_abandon(r);
@@ -109,17 +98,6 @@ gw_batch_row *gw_record_rows(gw_record *r, int64_t *n) {
     return r->rows;
 }
 
-/* Keep the next step, while there is room; then in place of one drawn out of all so far, or not. */
-static void keep_step(gw_record *r, const step_figures *s) {
-    uint64_t at = (uint64_t)r->seen++;
-    if (at < GW_RECORD_STEPS)
-        r->steps_held++;
-    else
-        at = gw_rng_u64(KEY, at) % (at + 1);
-    if (at < GW_RECORD_STEPS)
-        r->steps[at] = *s;
-}
-
 static void add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
     const double *t = row->cost.phase_s;
     gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
@@ -127,6 +105,8 @@ static void add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
     sum->compute_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE];
     sum->waiting_s += row->wait_skew_s;
     sum->transfer_s += row->transfer_s;
+    sum->own_s +=
+        row->cost.wall_s - t[GW_PHASE_MPI_POST] - t[GW_PHASE_MPI_POLL] - t[GW_PHASE_MPI_WAIT];
 }
 
 void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
@@ -134,25 +114,32 @@ void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
     for (int i = 0; i < r->ranks; i++) {
         gw_record_rank a = warm ? (gw_record_rank){0} : r->sums[0][i], b = r->sums[1][i];
         /* Without steps 0/0: NaN. */
-        out[i] =
-            (gw_record_rank){(a.wall_s + b.wall_s) / n, (a.compute_s + b.compute_s) / n,
-                             (a.waiting_s + b.waiting_s) / n, (a.transfer_s + b.transfer_s) / n};
+        out[i] = (gw_record_rank){(a.wall_s + b.wall_s) / n, (a.compute_s + b.compute_s) / n,
+                                  (a.waiting_s + b.waiting_s) / n,
+                                  (a.transfer_s + b.transfer_s) / n, (a.own_s + b.own_s) / n};
     }
+}
+
+static double record_known(double a, double b) {
+    return (isnan(a) ? 0 : a) + (isnan(b) ? 0 : b);
 }
 
 /* A split is the mean over the ranks that have it, the rest over all. */
 static void record_add(step_sums *s, const gw_batch_row *row) {
     const gw_batch_cost *c = &row->cost;
+    const gw_batch_split *split = &row->split;
     double figure[FIGURES] = {c->wall_s, c->inflight_s, row->wait_skew_s, row->transfer_s};
     memcpy(figure + PHASE, c->phase_s, sizeof c->phase_s);
-    memcpy(figure + SPLIT, &row->split, sizeof row->split);
+    memcpy(figure + SPLIT, split, sizeof *split);
+    figure[LEAST] = record_known(split->core_twin_s, split->core_model_lo_s);
+    figure[LEAST + 1] = record_known(split->memory_twin_s, split->memory_model_lo_s);
+    figure[WIRE] = c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
+    figure[LOGICAL] = (double)row->logical_bytes;
+    figure[INTERRUPTED] = row->clean < 0 ? NAN : row->clean == 0;
     s->ranks++;
-    s->wall_s = fmax(s->wall_s, c->wall_s);
-    s->wire_bytes += c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
-    s->logical_bytes += (double)row->logical_bytes;
     s->source = row->source > s->source ? row->source : s->source;
     for (int k = 0; k < FIGURES; k++)
-        if (k < SPLIT || !isnan(figure[k])) {
+        if (k < SPLIT || k >= LEAST || !isnan(figure[k])) {
             s->figure[k] += figure[k];
             s->have[k]++;
         }
@@ -160,13 +147,14 @@ static void record_add(step_sums *s, const gw_batch_row *row) {
 
 /* All rows of a step are there. */
 static void end_step(gw_record *r, const step_sums *s) {
-    step_figures f = {.at = r->seen,
-                      .wire_bytes = s->wire_bytes / s->ranks,
-                      .logical_bytes = s->logical_bytes / s->ranks};
+    double figure[FIGURES];
     for (int k = 0; k < FIGURES; k++)
-        f.figure[k] = s->have[k] ? (float)(s->figure[k] / s->have[k]) : NAN;
-    f.figure[0] = (float)s->wall_s;
-    keep_step(r, &f);
+        figure[k] = s->have[k] ? s->figure[k] / s->have[k] : NAN;
+    if (figure[INTERRUPTED] > 0)
+        figure[INTERRUPTED] = 1;
+    gw_steady_add(r->steps, figure);
+    if (++r->seen == 2 * GW_RECORD_WARMUP + 1)
+        gw_steady_forget(r->steps, GW_RECORD_WARMUP);
     r->source = s->source > r->source ? s->source : r->source;
 }
 
@@ -270,41 +258,18 @@ gw_err gw_record_flush(gw_record *r) {
     return e;
 }
 
-static int by_value(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median of figure k of the kept steps from the `warmup`th on, where it is known; NaN: nowhere. */
-static double record_median(const gw_record *r, int64_t warmup, int k) {
-    int64_t n = 0;
-    float *x = r->scratch;
-    for (int64_t i = 0; i < r->steps_held; i++) {
-        x[n] = r->steps[i].figure[k];
-        n += r->steps[i].at >= warmup && !isnan(x[n]);
-    }
-    if (n == 0)
-        return NAN;
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : 0.5 * ((double)x[n / 2 - 1] + x[n / 2]);
-}
-
-void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out) {
+void gw_record_summary(const gw_record *r, gw_batch_summary *out) {
+    double steady[FIGURES], plain[FIGURES];
     *out = (gw_batch_summary){.earlier = r->earlier, .split = gw_batch_no_split};
-    double wire = 0, logical = 0;
-    for (int64_t i = 0; i < r->steps_held; i++)
-        if (r->steps[i].at >= warmup) {
-            out->batches++;
-            wire += r->steps[i].wire_bytes;
-            logical += r->steps[i].logical_bytes;
-        }
-    if (out->batches == 0)
+    if (r->seen == 0)
         return;
-    for (int k = 0; k < FIGURES; k++)
-        out->figure[k] = record_median(r, warmup, k);
+    gw_steady_means(r->steps, steady, plain);
+    out->batches = gw_steady_steps(r->steps);
+    memcpy(out->figure, steady, sizeof out->figure);
     out->source = r->source;
-    out->wire_bytes = wire / (double)out->batches;
-    out->logical_bytes = logical / (double)out->batches;
+    out->wire_bytes = plain[WIRE];
+    out->logical_bytes = plain[LOGICAL];
+    out->interrupted = plain[INTERRUPTED];
 }
 
 gw_err gw_record_close(gw_record *r) {
@@ -322,8 +287,7 @@ void gw_record_abandon(gw_record *r) {
     if (r->row_type != MPI_DATATYPE_NULL)
         MPI_Type_free(&r->row_type);
     free(r->rows);
-    free(r->steps);
-    free(r->scratch);
+    gw_steady_free(r->steps);
     free(r->sums[0]);
     free(r->sums[1]);
     free(r);

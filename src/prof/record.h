@@ -4,32 +4,34 @@
 #define GW_PROF_RECORD_H
 
 #include "base/rows.h"
+#include "base/steady.h"
 #include "mpi/agree.h"
 #include "prof/batch_row.h"
 
 typedef struct gw_record gw_record;
 
-enum {
-    GW_RECORD_WARMUP = 10,   /* first steps, which a run of more than twice as many leaves out */
-    GW_RECORD_STEPS = 65536, /* that the summary keeps */
-};
+enum { GW_RECORD_WARMUP = 10 }; /* first steps, which a run of more than twice as many leaves out */
 
-/** What a step of the run costs, after warm-up; see gw_record_summary. NaN: not measured. */
+/** What a step of the run costs, after warm-up: steady means (base/steady.h) over the steps of the mean
+ *  over the ranks, all over the same steps. NaN: not measured. */
 typedef struct gw_batch_summary {
-    int64_t batches; /* that the figures are over */
+    int64_t batches; /* of which they are the steady means */
     int64_t earlier; /* steps of earlier starts that they could be of */
     union {
         struct {
-            double wall_s;     /* median over steps of the longest wall over the ranks */
-            double inflight_s; /* median over steps of the mean over the ranks; so are these: */
+            double wall_s, inflight_s;
             double waiting_s, transfer_s; /* of steps where all ranks know them */
             double phase_s[GW_PHASES];
-            gw_batch_split split; /* of the ranks and steps that have the figure */
+            gw_batch_split split;                /* of the ranks and steps that have the figure */
+            double core_least_s, memory_least_s; /* by twins and model, of all ranks and steps: what
+                                                    has neither is in none of the two */
         };
-        double figure[4 + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
+        double figure[6 + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
     };
-    gw_split_source source;           /* the best of any row */
-    double wire_bytes, logical_bytes; /* mean per step and rank */
+    gw_split_source source; /* the best of any row */
+    /* Plain means: */
+    double wire_bytes, logical_bytes; /* of a rank */
+    double interrupted;               /* share of the steps in which some rank was */
 } gw_batch_summary;
 
 /** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes. `comm`
@@ -63,15 +65,14 @@ gw_batch_row *gw_record_rows(gw_record *r, int64_t *n);
  *  has pushed its rows in order of step, and the same steps as the others. */
 gw_err gw_record_flush(gw_record *r);
 
-/** Rank 0: summary over all flushed rows (the first `warmup` steps left out); all zeros, memory_s
- *  NaN, when nothing is left. Elsewhere always all zeros. Of a run of more than GW_RECORD_STEPS
- * steps it is over a uniform sample of so many (Vitter, "Random sampling with a reservoir", ACM
- * TOMS 11, 1985, algorithm R), the same one in every run. */
-void gw_record_summary(const gw_record *r, int64_t warmup, gw_batch_summary *out);
+/** Rank 0: summary over all flushed rows, without the warm-up; zeros and NaN when nothing is left.
+ *  Elsewhere always so. */
+void gw_record_summary(const gw_record *r, gw_batch_summary *out);
 
 /** One rank's mean step. NaN: not measured in some step. */
 typedef struct gw_record_rank {
     double wall_s, compute_s, waiting_s, transfer_s;
+    double own_s; /* of wall_s, not in MPI */
 } gw_record_rank;
 
 /** Rank 0: out[] of all ranks, over the flushed rows (those of an earlier start, whose ranks may

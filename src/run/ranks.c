@@ -55,9 +55,10 @@ json_t *gw_ranks_json(const gw_rank_figures *all, int n) {
     for (int i = 0; i < n; i++) {
         const gw_record_rank *s = &all[i].step;
         json_array_append_new(list, gw_json_object("rank:i wall_s:f compute_s:f waiting_s:f "
-                                                   "transfer_s:f last_share:f waited_for_s:f",
+                                                   "transfer_s:f own_s:f last_share:f "
+                                                   "waited_for_s:f",
                                                    i, s->wall_s, s->compute_s, s->waiting_s,
-                                                   s->transfer_s, all[i].last_share,
+                                                   s->transfer_s, s->own_s, all[i].last_share,
                                                    all[i].waited_for_s));
     }
     return list;

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 /** Bumped when a key of run.json or a column changes its meaning. */
-#define GW_RUN_SCHEMA 2
+#define GW_RUN_SCHEMA 3
 
 /** In a run's folder: its checkpoints (checkpoint/store.h). */
 #define GW_CHECKPOINTS GW_STORE_FOLDER

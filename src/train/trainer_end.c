@@ -9,9 +9,8 @@
 
 static gw_err compare_ranks(gw_trainer *t) {
     gw_train_result *r = t->result;
-    bool warm = t->step > 2 * GW_RECORD_WARMUP;
     if (t->rank == 0)
-        gw_record_summary(t->record, warm ? GW_RECORD_WARMUP : 0, &r->summary);
+        gw_record_summary(t->record, &r->summary);
     GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->began_at,
                             t->comm));
     if (t->rank == 0)

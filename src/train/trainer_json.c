@@ -122,15 +122,36 @@ static json_t *memory_facts(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     static const char *const names[] = {"absent", "twin+model", "ctr"};
     const gw_batch_split *s = &b->split;
-    return gw_json_object("source:s ctr_s:f twin_s:f model_lo_s:f model_hi_s:f codec_twin_s:f "
-                          "batches:I batches_inconsistent:I",
+    return gw_json_object("source:s ctr_s:f twin_s:f model_lo_s:f model_hi_s:f core_ctr_s:f "
+                          "core_twin_s:f core_model_lo_s:f core_model_hi_s:f codec_ctr_s:f "
+                          "codec_twin_s:f batches:I batches_inconsistent:I",
                           names[b->source], s->memory_ctr_s, s->memory_twin_s, s->memory_model_lo_s,
-                          s->memory_model_hi_s, s->memory_codec_twin_s, r->split, r->flagged);
+                          s->memory_model_hi_s, s->core_ctr_s, s->core_twin_s, s->core_model_lo_s,
+                          s->core_model_hi_s, s->memory_codec_ctr_s, s->memory_codec_twin_s,
+                          r->split, r->flagged);
+}
+
+/* Computation divided by its best source into parts that add up to it; null: undivided. Batches
+ * without counters are taken to be like those that have them; by twins and model what is in neither
+ * may be either. */
+static json_t *run_division(const gw_batch_summary *b, double compute) {
+    const gw_batch_split *s = &b->split;
+    double core = b->core_least_s, memory = b->memory_least_s;
+    if (b->source == GW_SPLIT_NONE)
+        return json_null();
+    if (b->source == GW_SPLIT_CTR) {
+        memory = compute * s->memory_ctr_s / (s->core_ctr_s + s->memory_ctr_s);
+        core = compute - memory;
+    }
+    return gw_json_object("source:s core_s:f core_or_memory_s:f memory_s:f",
+                          b->source == GW_SPLIT_CTR ? "ctr" : "twin+model", core,
+                          b->source == GW_SPLIT_CTR ? NAN : compute - core - memory, memory);
 }
 
 static json_t *run_summary(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     const double *p = b->phase_s;
+    double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
     json_t *phases = json_object();
     for (int i = 0; i < GW_PHASES; i++) {
         char key[40];
@@ -138,9 +159,9 @@ static json_t *run_summary(const gw_train_result *r) {
         json_object_set_new(phases, key, gw_json_number(p[i]));
     }
     return gw_json_object(
-        "batches:I wall_s:f compute_s:f memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f "
-        "codec_s:f wire_bytes:f logical_bytes:f phases:o",
-        b->batches, b->wall_s, p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE],
+        "batches:I statistic:s interrupted:f wall_s:f compute_s:f division:o memory_s:o exposed_s:f "
+        "waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f logical_bytes:f phases:o",
+        b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s, compute, run_division(b, compute),
         memory_facts(r), p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT],
         b->waiting_s, b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE],
         b->wire_bytes, b->logical_bytes, phases);

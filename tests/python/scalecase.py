@@ -13,8 +13,6 @@ import gwrun
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
-import numpy
-
 from reporting import model, rows, runs
 
 TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
@@ -90,15 +88,11 @@ class Case(unittest.TestCase):
             with open(path, newline="", encoding="utf-8") as file:
                 yield list(csv.DictReader(file))
 
-    def step(self, lines):
-        """Median step of batches.csv on the slowest rank, its first ten steps left out."""
-        walls = {}
-        for row in lines:
-            walls.setdefault(int(row["step"]), []).append(float(row["wall_s"]))
-        return float(numpy.median([max(walls[step]) for step in sorted(walls)[10:]]))
-
     def steps(self, ranks, codec):
-        return [self.step(lines) for lines in self.files(ranks, codec, "batches.csv")]
+        """The step time of each block's run."""
+        folders = (os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
+                                f"ranks={ranks},compress={codec}") for block in range(BLOCKS))
+        return [gwrun.run_json(folder)["results"]["summary"]["wall_s"] for folder in folders]
 
     def cell(self, ranks, codec):
         return next(cell for cell in self.results.cells

@@ -50,12 +50,18 @@ class RealRuns(unittest.TestCase):
                                took, delay)
 
     @staticmethod
-    def derive(run, folder, second, took, delay):
+    def time(info, step_s, data_s):
+        info["results"]["summary"]["wall_s"] = step_s
+        info["results"]["summary"]["phases"]["data_s"] = data_s
+
+    @classmethod
+    def derive(cls, run, folder, second, took, delay):
         """The same run, started in that second of a day; its steps took so long, and the delay."""
         info, rows = gwrun.run_json(run), gwrun.batches(run)
         info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
         if delay > 0:
             info["options"]["inject-skew"] = f"0:{delay:g}"
+        cls.time(info, took + delay, 0.1 * took + delay)
         if folder != run:
             shutil.copytree(run, folder)
         with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
@@ -163,6 +169,7 @@ class KnownRuns(unittest.TestCase):
         os.makedirs(folder)
         info = json.loads(self.info)
         info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
+        info["results"]["summary"]["wall_s"] = wall
         change(info)
         with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
             json.dump(info, file)

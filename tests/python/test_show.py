@@ -1,12 +1,10 @@
-"""gradwire show: its figures against medians worked out here from batches.csv, how it looks on
-terminals and elsewhere, and folders that are no runs."""
+"""gradwire show: what it makes of run.json's figures (test_step_time.py has what they are), how it looks
+on terminals and elsewhere, and folders that are no runs."""
 
-import csv
 import fcntl
 import json
 import os
 import pty
-import random
 import re
 import shutil
 import struct
@@ -15,15 +13,11 @@ import tempfile
 import termios
 import unittest
 
-from statistics import median
-
 import gwrun
 
 UTF8 = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"LC_ALL": "C.UTF-8"}
 PARTS = ["data", "core", "core_or_memory", "memory", "codec", "waiting", "transfer", "mpi",
          "checkpoint", "other"]
-COMPUTE = ["forward_s", "backward_s", "update_s"]
-MPI = ["mpi_post_s", "mpi_poll_s", "mpi_wait_s"]
 
 
 def show(*words, env=None):
@@ -37,35 +31,6 @@ def document(*dirs):
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return json.loads(done.stdout)["runs"]
-
-
-def steps(out, warmup):
-    """Lists of rows, a step each, that figures are to be taken over."""
-    by_step = {}
-    for row in gwrun.batches(out):
-        by_step.setdefault(int(row["step"]), []).append(row)
-    later = [by_step[step] for step in sorted(by_step)][warmup:]
-    clean = [rows for rows in later if all(row["clean"] == "1" for row in rows)]
-    return clean or later
-
-
-def figure(all_steps, *columns, over=None):
-    """Median over steps of the mean over the ranks (or `over`) of the columns' sum."""
-    def one(rows):
-        values = [sum(float(row[c]) for c in columns) for row in rows]
-        return over(values) if over else sum(values) / len(values)
-    return median(one(rows) for rows in all_steps)
-
-
-def rewrite(out, change, header=None):
-    """Pass each row of batches.csv through `change`."""
-    rows = gwrun.batches(out)
-    with open(os.path.join(out, "batches.csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, header or list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            change(row)
-            writer.writerow(row)
 
 
 class Show(unittest.TestCase):
@@ -96,178 +61,81 @@ class Show(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             json.dump(run, file)
 
-    def near(self, shown, expected):
-        self.assertAlmostEqual(shown, expected, delta=1e-8 * abs(expected) + 1e-15)
-
     # ---- figures ----
 
-    def check_figures(self, shown, out, warmup):
-        mine = steps(out, warmup)
-        self.assertEqual((shown["warmup_steps"], shown["steps_used"]), (warmup, len(mine)))
-        self.near(shown["step_s"], figure(mine, "wall_s", over=max))
-        self.near(shown["computation_s"], figure(mine, *COMPUTE))
-        self.near(shown["exposed_s"], figure(mine, *MPI))
-        self.near(shown["inflight_s"], figure(mine, "inflight_s"))
-        self.near(shown["wire_bytes"], figure(mine, "wire_bytes"))
-        for part, columns in (("data", ["data_s"]), ("codec", ["encode_s", "decode_s"]),
-                              ("checkpoint", ["checkpoint_s"]), ("other", ["other_s"])):
-            self.near(shown["parts"][part + "_s"], figure(mine, *columns))
-        return mine
+    def summary(self, out, **changes):
+        """Change figures of the summary."""
+        self.edit(out, lambda run: run["results"]["summary"].update(changes))
 
-    def test_medians_of_real_runs(self):
+    def test_figures_of_real_runs(self):
         for out, run in self.runs.values():
-            shown = document(out)[0]
-            self.check_figures(shown, out, 60 - run["results"]["summary"]["batches"])
-            self.assertEqual(shown["step_ratio"], 1)
-            self.assertEqual(shown["dir"], out)
-
-    def test_parts_sum_to_the_step(self):
-        """With equal steps on all ranks; otherwise medians do not add up."""
-        for name in self.runs:
-            out = self.folder(name)
-            first = gwrun.batches(out)[10]
-            alike = {key: text for key, text in first.items()
-                     if key == "source" or key.endswith("_s") and key != "t_start_s"}
-            rewrite(out, lambda row, alike=alike: row.update(alike))
-            shown = document(out)[0]
-            parts = [x for x in shown["parts"].values() if x is not None]
-            self.assertAlmostEqual(sum(parts), shown["step_s"], delta=1e-6 * shown["step_s"])
+            shown, told = document(out)[0], run["results"]["summary"]
+            self.assertEqual((shown["dir"], shown["step_ratio"]), (out, 1))
+            self.assertEqual((shown["warmup_steps"], shown["steps"]), (10, 50))
+            for mine, theirs in (("computation_s", "compute_s"), ("exposed_s", "exposed_s"),
+                                 ("inflight_s", "hidden_s"), ("wire_bytes", "wire_bytes"),
+                                 ("interrupted", "interrupted")):
+                self.assertEqual(shown[mine], told[theirs])
+            for part in ("data", "checkpoint", "other"):
+                self.assertEqual(shown["parts"][part + "_s"], told["phases"][part + "_s"])
+            self.assertEqual(shown["parts"]["codec_s"], told["codec_s"])
 
     def test_slowest_rank(self):
         out = self.folder("blocking")
 
-        def slow(row):
-            if row["rank"] == "1":
-                row["forward_s"] = str(float(row["forward_s"]) + 1)
-                row["wall_s"] = str(float(row["wall_s"]) + 1)
-        rewrite(out, slow)
-        shown = document(out)[0]["slowest"]
-        mine = steps(out, 10)
-
-        def own(rank):
-            all_own = [float(rows[rank]["wall_s"]) - sum(float(rows[rank][c]) for c in MPI)
-                       for rows in mine]
-            return sum(all_own) / len(all_own)
-        self.assertEqual(shown["rank"], 1)
-        self.near(shown["own_s"], own(1))
-        self.near(shown["mean_own_s"], (own(0) + own(1)) / 2)
-        self.assertIn("slowest rank", show(out).stdout)
+        def own(run):
+            for rank, seconds in zip(run["results"]["ranks"], (1e-3, 3e-3)):
+                rank["own_s"] = seconds
+        self.edit(out, own)
+        self.assertEqual(document(out)[0]["slowest"], {"rank": 1, "own_s": 3e-3, "mean_own_s": 2e-3})
+        self.assertRegex(show(out).stdout, r"slowest rank over mean +rank 1 \+50.0%")
         self.assertIsNone(document(self.runs["alone"][0])[0]["slowest"])
 
-    def test_split_by_counters(self):
+    def test_division_of_computation(self):
         out = self.folder("blocking")
-
-        def split(row):
-            step = int(row["step"])
-            compute = sum(float(row[c]) for c in COMPUTE)
-            # Half of the batches have no counters; a model is there, too, and is not mixed in.
-            row["memory_ctr_s"] = f"{0.25 * compute:.12g}" if step % 2 else ""
-            row["core_ctr_s"] = f"{0.75 * compute:.12g}" if step % 2 else ""
-            row["memory_codec_ctr_s"] = "3e-6"
-            row["core_twin_s"] = row["memory_twin_s"] = "1e-6"
-        rewrite(out, split)
+        self.summary(out, compute_s=4e-3, division={
+            "source": "twin+model", "core_s": 1e-3, "core_or_memory_s": 2.5e-3, "memory_s": 0.5e-3})
         shown = document(out)[0]
-        mine = [rows for rows in steps(out, 10) if rows[0]["memory_ctr_s"]]
-        self.assertEqual(shown["split_source"], "ctr")
-        self.near(shown["parts"]["memory_s"], figure(mine, "memory_ctr_s"))
-        self.near(shown["parts"]["core_s"], figure(mine, "core_ctr_s"))
-        self.assertIsNone(shown["parts"]["core_or_memory_s"])
-        self.assertEqual(shown["codec_memory_ctr_s"], 3e-6)
-        self.assertRegex(show(out).stdout, r"memory-bound, ctr +(3.0 us|0.00 ms)")
-
-    def test_split_by_twins_and_model(self):
-        out = self.folder("blocking")
-
-        def split(row):
-            compute = sum(float(row[c]) for c in COMPUTE)
-            for column in ("core_ctr_s", "memory_ctr_s"):
-                row[column] = ""
-            row["core_twin_s"], row["memory_twin_s"] = f"{compute / 10:.12g}", f"{compute / 5:.12g}"
-            row["core_model_lo_s"], row["core_model_hi_s"] = f"{compute / 4:.12g}", "1"
-            row["memory_model_lo_s"], row["memory_model_hi_s"] = "0", "1"
-            row["memory_codec_twin_s"] = "2e-6"
-        rewrite(out, split)
-        shown = document(out)[0]
-        mine = steps(out, 10)
-        compute = figure(mine, *COMPUTE)
         self.assertEqual(shown["split_source"], "twin+model")
-        self.assertAlmostEqual(shown["parts"]["core_s"] / compute, 0.35, places=6)
-        self.assertAlmostEqual(shown["parts"]["memory_s"] / compute, 0.2, places=6)
-        self.assertAlmostEqual(shown["parts"]["core_or_memory_s"] / compute, 0.45, places=6)
-        self.assertEqual(shown["codec_memory_twin_s"], 2e-6)
+        self.assertEqual([shown["parts"][part + "_s"] for part in PARTS[1:4]],
+                         [1e-3, 2.5e-3, 0.5e-3])
+        self.edit(out, lambda run: run["results"]["summary"]["memory_s"].update(
+            codec_twin_s=2e-6, codec_ctr_s=3e-6))
         self.assertRegex(show(out).stdout, r"memory-bound, twin +(2.0 us|0.00 ms)")
+        self.assertRegex(show(out).stdout, r"memory-bound, ctr +(3.0 us|0.00 ms)")
+        self.summary(out, division=None)
+        shown = document(out)[0]["parts"]
+        self.assertEqual([shown[part + "_s"] for part in PARTS[1:4]], [None, 4e-3, None])
 
     def test_waiting_and_transfer(self):
         out = self.folder("blocking")
-
-        def divide(row):
-            wait = float(row["mpi_wait_s"])
-            row["wait_skew_s"], row["transfer_s"] = f"{wait / 4:.12g}", f"{wait / 2:.12g}"
-        rewrite(out, divide)
+        self.summary(out, exposed_s=4e-3, waiting_s=1e-3, transfer_s=2e-3)
         shown = document(out)[0]["parts"]
-        mine = steps(out, 10)
-        self.near(shown["waiting_s"], figure(mine, "wait_skew_s"))
-        self.near(shown["transfer_s"], figure(mine, "transfer_s"))
-
-    def test_absent_is_absent(self):
-        """Files that lack columns: older ones, and those of runs without timers."""
-        out = self.folder("blocking")
-        self.assertNotIn("absent", [line.split()[-1] for line in show(out).stdout.splitlines()
-                                    if line.startswith("  computation")])
-        rows = gwrun.batches(out)
-        with open(os.path.join(out, "batches.csv"), "w", encoding="utf-8") as file:
-            file.write("wall_s,rank,step,clean\n")
-            for row in rows:
-                file.write(f"{row['wall_s']},{row['rank']},{row['step']},{row['clean']}\n")
-        shown = document(out)[0]
-        self.assertEqual([shown["parts"][part + "_s"] for part in PARTS], [None] * len(PARTS))
-        self.near(shown["step_s"], figure(steps(out, 10), "wall_s", over=max))
-        text = show(out).stdout
-        self.assertRegex(text, r"computation +absent")
-        self.assertRegex(text, r"slowest rank +absent")
+        self.assertEqual([shown[part + "_s"] for part in ("waiting", "transfer")], [1e-3, 2e-3])
+        self.assertAlmostEqual(shown["mpi_s"], 1e-3)
+        self.summary(out, waiting_s=None)
+        shown = document(out)[0]["parts"]
+        self.assertEqual([shown[part + "_s"] for part in ("waiting", "transfer", "mpi")],
+                         [None, None, 4e-3])
 
     def test_profile_off(self):
         """Only the wall time was measured: nothing else is shown, and no bar."""
         out = os.path.join(self.dir.name, "off")
-        gwrun.train(2, out, "--steps", 40, "--profile", "off")
+        run = gwrun.train(2, out, "--steps", 40, "--profile", "off")
         shown = document(out)[0]
         self.assertEqual([x for x in shown["parts"].values() if x is not None], [])
-        self.assertEqual((shown["wire_bytes"], shown["clean_steps"]), (None, None))
-        self.near(shown["step_s"], figure(steps(out, 10), "wall_s", over=max))
-        self.assertRegex(show(out).stdout, r"(?m)^step +[\d.]+ .s +\|$")
+        self.assertEqual([shown[key] for key in ("wire_bytes", "interrupted", "rest_s")], [None] * 3)
+        self.assertEqual(shown["step_s"], run["results"]["summary"]["wall_s"])
+        text = show(out).stdout
+        self.assertRegex(text, r"(?m)^step +[\d.]+ .s +\|$")
+        self.assertRegex(text, r"computation +absent")
+        self.assertRegex(text, r"slowest rank over mean +absent")
 
-    def test_contaminated_steps(self):
+    def test_interrupted_steps(self):
         out = self.folder("blocking")
-
-        def taint(row):
-            row["clean"] = "0" if row["rank"] == "1" and int(row["step"]) % 4 else "1"
-        rewrite(out, taint)
-        shown = document(out)[0]
-        self.assertEqual((shown["steps"], shown["clean_steps"], shown["contaminated"]),
-                         (50, 13, False))
-        self.check_figures(shown, out, 10)
-        self.assertIn("37 of them contaminated (74.0%): medians over 13 clean",
-                      show(out).stdout)
-        rewrite(out, lambda row: row.update(clean="0"))
-        shown = document(out)[0]
-        self.assertEqual((shown["clean_steps"], shown["steps_used"], shown["contaminated"]),
-                         (0, 50, True))
-        self.check_figures(shown, out, 10)
-        self.assertIn("NONE CLEAN", show(out).stdout)
-
-    def test_very_many_steps(self):
-        """Beyond 65536 steps a sample of them stands for all."""
-        out, n = self.folder("alone"), 200000
-        draw = random.Random(1)
-        walls = [draw.random() for _ in range(n)]
-        with open(os.path.join(out, "batches.csv"), "w", encoding="utf-8") as file:
-            file.write("rank,step,wall_s,clean\n")
-            file.writelines(f"0,{i + 1},{wall:.9g},1\n" for i, wall in enumerate(walls))
-        shown = document(out)[0]
-        self.assertEqual((shown["steps"], shown["steps_used"]), (n - 10, 65536))
-        # The sample's median is that of all within 0.2% of the distribution (one sigma).
-        self.assertAlmostEqual(shown["step_s"], 0.5, delta=0.01)
-        self.assertIn("65536 clean, drawn at random", show(out).stdout)
+        self.summary(out, interrupted=0.74)
+        self.assertIn("steady mean of 50 steps after 10 of warm-up, in 74.0% of them a rank was "
+                      "interrupted", show(out).stdout)
 
     # ---- what else a run tells ----
 
@@ -302,7 +170,8 @@ class Show(unittest.TestCase):
         shown, text = document(out)[0], show(out).stdout
         # 784-256-128-10 on 32 samples a rank; nobody needs the gradient of the images.
         flops = 2 * 32 * (2 * 784 * 256 + 3 * 256 * 128 + 3 * 128 * 10)
-        rate = flops / figure(steps(out, 10), "forward_s", "backward_s")
+        phases = gwrun.run_json(out)["results"]["summary"]["phases"]
+        rate = flops / (phases["forward_s"] + phases["backward_s"])
         self.assertAlmostEqual(shown["products"]["flops_per_s"] / rate, 1, places=6)
         self.assertEqual(shown["products"]["ceiling_flops_per_s"], 1.5e11)
         self.assertIn(f"({100 * rate / 1.5e11:.1f}%)", text)
@@ -413,20 +282,11 @@ class Show(unittest.TestCase):
 
     def test_half_written(self):
         out = self.folder("alone")
-        os.remove(os.path.join(out, "batches.csv"))
-        self.refused(out, has=["batches.csv"])
-        out = self.folder("alone")
         os.remove(os.path.join(out, "run.json"))
         self.refused(out, has=["finished run"])
         out = self.folder("alone")
         os.truncate(os.path.join(out, "run.json"), 300)
         self.refused(out, has=["not valid JSON"])
-        out = self.folder("blocking")
-        path = os.path.join(out, "batches.csv")
-        os.truncate(path, os.path.getsize(path) - 5)
-        self.refused(out, has=["line 121", "half-written"])
-        os.truncate(path, 0)
-        self.refused(out, has=["empty"])
 
     def test_foreign(self):
         out = self.folder("alone")
@@ -441,29 +301,11 @@ class Show(unittest.TestCase):
             file.write("[1, 2]\n")
         self.refused(out, has=["schema"])
 
-    def test_damaged_rows(self):
-        for spoil, words in ((lambda row: row.update(wall_s="fast"), ["wall_s", "'fast'"]),
-                             (lambda row: row.update(rank="7"), ["rank 0"]),
-                             (lambda row: row.update(wall_s=""), ["wall_s"]),
-                             (lambda row: row.update(data_s="inf"), ["data_s", "'inf'"])):
-            out = self.folder("blocking")
-            rewrite(out, spoil)
-            self.refused(out, has=["batches.csv, line 2"] + words)
-        out = self.folder("blocking")
-        with open(os.path.join(out, "batches.csv"), "a", encoding="utf-8") as file:
-            file.write("0,1\n")
-        self.refused(out, has=["line 122", "2 fields"])
-        out = self.folder("blocking")
-        self.edit(out, lambda run: run["machine"].update(ranks=3))
-        self.refused(out, has=["rank 2"])
-        with open(os.path.join(out, "batches.csv"), "wb") as file:
-            file.write(bytes(200000))
-        self.refused(out, has=["line 1"])
-
-    def test_nothing_after_warmup(self):
-        out = self.folder("alone")
-        self.edit(out, lambda run: run["results"].update(steps=1000))
-        self.refused(out, has=["no step after the 60 of warm-up"])
+    def test_no_step_counted(self):
+        for changes in ({"batches": 0}, {"batches": 61}, {"wall_s": None}):
+            out = self.folder("alone")
+            self.summary(out, **changes)
+            self.refused(out, has=["no time of a step"])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import unittest
 
 SCRIPT = os.path.join(os.environ["SOURCE"], "analysis", "table")
 RUN = {
+    "schema": 3,
     "results": {
         "test_accuracy": 0.85714,
         "summary": {
@@ -129,6 +130,17 @@ class Table(unittest.TestCase):
         self.assertIn("fastest: none is faster than blocking by more than 2%\n",
                       self.table(base, slow).stdout)
         self.assertNotIn("fastest", self.table(base).stdout)
+
+    def test_older_runs(self):
+        """Their step time is named, and not set beside a steady mean."""
+        older = self.write("older", json.dumps({**RUN, "schema": 2}))
+        fast = copy.deepcopy(RUN)
+        fast["results"]["summary"]["wall_s"] = 0.0002
+        done = self.table(older, self.write("newer", json.dumps(fast)))
+        self.assertRegex(done.stdout, r"(?m)^older \(median\) +0.625 ")
+        self.assertRegex(done.stdout, r"(?m)^newer +0.200 ")
+        self.assertNotIn("fastest", done.stdout)
+        self.assertIn("median: of the slowest rank's steps", done.stdout)
 
     def test_same_name_twice(self):
         one = self.write("a", json.dumps(RUN))

@@ -90,32 +90,40 @@ void gw_train_tell(void *ctx, const gw_train_status *s) {
     fflush(stdout);
 }
 
+/* Parts that few runs have. */
+static void say_part(const char *name, double s) {
+    if (s > 0)
+        printf(", %s %.1f", name, s * 1e6);
+}
+
+/* All parts are of the steps that the step time is of, so they add up to it. */
 static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
+    printf("step %.1f us (" GW_STEADY_NAME " of %lld)", b->wall_s * 1e6, (long long)b->batches);
     if (profile == GW_PROFILE_OFF) {
-        printf("step %.1f us (median of %lld); its parts were not measured (--profile off)\n",
-               b->wall_s * 1e6, (long long)b->batches);
+        printf("; its parts were not measured (--profile off)\n");
         return;
     }
     const double *p = b->phase_s;
     double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
     double exposed = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
     double codec = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
-    char split[80] = ""; /* of what was blocked; the rest of it is posting and polling */
+    printf(": data %.1f, computation %.1f, exposed communication %.1f", p[GW_PHASE_DATA] * 1e6,
+           compute * 1e6, exposed * 1e6);
     if (!isnan(b->waiting_s))
-        snprintf(split, sizeof split, " (waiting %.1f, transfer %.1f)", b->waiting_s * 1e6,
-                 b->transfer_s * 1e6);
-    printf(
-        "step %.1f us (median of %lld): data %.1f, computation %.1f, exposed communication %.1f%s, "
-        "codec %.1f, other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
-        b->wall_s * 1e6, (long long)b->batches, p[GW_PHASE_DATA] * 1e6, compute * 1e6,
-        exposed * 1e6, split, codec * 1e6, p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6,
-        b->wire_bytes);
+        printf(" (waiting %.1f, transfer %.1f, other in MPI %.1f)", b->waiting_s * 1e6,
+               b->transfer_s * 1e6, (exposed - b->waiting_s - b->transfer_s) * 1e6);
+    printf(", codec %.1f", codec * 1e6);
+    say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
+    printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
+           p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
 }
 
+/* Of all steps: rare long waits are what a straggler is noticed by. */
 static void say_straggler(const gw_straggler *s) {
     if (s->rank >= 0)
         printf("rank %d holds the others up: last at %.0f%% of the exchanges, each other rank "
-               "waits %.1f us a step for it (%.0f%% of the step)\n",
+               "waits for it %.1f us a step (%.0f%% of the step), by means over all steps, rare "
+               "long ones included\n",
                s->rank, 100 * s->last_share, s->waited_s * 1e6, 100 * s->of_step);
 }
 

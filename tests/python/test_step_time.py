@@ -1,0 +1,154 @@
+"""The step time: of one run folder all commands tell the same figure, which is what
+docs/measurement.md defines, and its parts add up to it."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
+
+from reporting import runs, summary
+
+RUN = ["--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "32", "--batch", 40,
+       "--ceilings", "off", "--overhead", 0, "--papi-group", "none", "--comm", "local:period=4"]
+PHASES = ("data_s", "forward_s", "backward_s", "update_s", "encode_s", "decode_s", "mpi_post_s",
+          "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s")
+
+
+def defined(out):
+    """(step time, {phase: seconds}) as the definition has them, from batches.csv."""
+    steps = {}
+    for row in gwrun.batches(out):
+        steps.setdefault(int(row["step"]), []).append(row)
+    steps = [steps[step] for step in sorted(steps)][10:]
+    count = min(40, len(steps))
+
+    def mean(some, column):
+        return sum(float(row[column]) for rows in some for row in rows) / sum(map(len, some))
+    blocks = [steps[b * len(steps) // count:(b + 1) * len(steps) // count] for b in range(count)]
+    blocks.sort(key=lambda block: mean(block, "wall_s"))
+    kept = [rows for block in blocks[count // 4:count - count // 4] for rows in block]
+    return mean(kept, "wall_s"), {column: mean(kept, column) for column in PHASES}
+
+
+def tool(*words, status=0):
+    done = gwrun.run(1, *words)
+    if done.returncode != status:
+        raise AssertionError(f"{words}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout if status == 0 else done.stderr
+
+
+class StepTime(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.dir.cleanup)
+        cls.said = {}
+        cls.train("whole", "--steps", 190)
+        cls.train("resumed", "--steps", 60, "--checkpoint-every", 30)
+        cls.train("resumed", "--steps", 120, "--checkpoint-every", 30, "--resume", "auto")
+        old = cls.path("old")
+        shutil.copytree(cls.path("whole"), old)
+        info = gwrun.run_json(old)
+        info["schema"] = 2
+        for key in ("statistic", "interrupted", "division"):
+            del info["results"]["summary"][key]
+        info["results"]["summary"]["wall_s"] *= 1.25  # medians do not add up
+        with open(os.path.join(old, "run.json"), "w", encoding="utf-8") as file:
+            json.dump(info, file)
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.dir.name, name)
+
+    @classmethod
+    def train(cls, name, *words):
+        done = gwrun.run(2, "train", "--out", cls.path(name), *RUN, *words)
+        if done.returncode != 0:
+            raise AssertionError(done.stderr)
+        cls.said[name] = done.stdout
+
+    def shown(self, name):
+        return json.loads(tool("show", "--json", self.path(name)))["runs"][0]
+
+    def row(self, name):
+        """Of the report's summary.csv, of a folder with this run alone."""
+        with tempfile.TemporaryDirectory() as top:
+            shutil.copytree(self.path(name), os.path.join(top, name))
+            return next(csv.DictReader(io.StringIO(summary.text(runs.read_results(top)))))
+
+    def near(self, text, value, factor=1.0, digits=1):
+        self.assertAlmostEqual(float(text), value * factor, delta=0.51 * 10 ** -digits)
+
+    def told(self, name, step_s, statistic):
+        """Every command tells this figure of the run."""
+        shown = self.shown(name)
+        self.assertEqual((shown["step_s"], shown["statistic"]), (step_s, statistic))
+        text = tool("show", self.path(name))
+        value, unit = re.search(r"(?m)^step +([\d.]+) (us|ms) ", text).groups()
+        factor, digits = (1e6, 1) if unit == "us" else (1e3, 2)
+        self.near(value, step_s, factor, digits)
+        self.assertIn(f"{statistic} of {shown['steps']} steps", text)
+        lines = tool("table", self.path(name)).splitlines()
+        self.near(re.search(r" (\d+\.\d+) ", lines[3])[1], step_s, 1e3, 3)
+        self.assertEqual("(median)" in lines[3], statistic == "median")
+        row = self.row(name)
+        self.assertEqual(row["statistic"], statistic)
+        self.assertAlmostEqual(float(row["step_s"]), step_s, delta=1e-8 * step_s)
+        self.assertIn(f" {step_s * 1e3:.4g} ", tool("compare", self.path(name), self.path(name)))
+
+    def test_one_figure(self):
+        for name in ("whole", "resumed"):
+            step_s, phases = defined(self.path(name))
+            found = gwrun.run_json(self.path(name))["results"]["summary"]
+            self.assertEqual(found["statistic"], "steady mean")
+            self.assertAlmostEqual(found["wall_s"], step_s, delta=1e-7 * step_s)
+            for column, seconds in phases.items():
+                self.assertAlmostEqual(found["phases"][column], seconds, delta=1e-7 * step_s)
+            said = re.search(r"step ([\d.]+) us \(steady mean of (\d+)\)", self.said[name])
+            self.near(said[1], found["wall_s"], 1e6)
+            self.assertEqual(int(said[2]), found["batches"])
+            self.told(name, found["wall_s"], "steady mean")
+
+    def test_parts_add_up(self):
+        for name in ("whole", "resumed"):
+            shown = self.shown(name)
+            parts = [seconds for seconds in shown["parts"].values() if seconds is not None]
+            self.assertAlmostEqual(sum(parts) + shown["rest_s"], shown["step_s"],
+                                   delta=1e-6 * shown["step_s"])
+            self.assertEqual(shown["rest_s"], 0)
+            row = {key: float(text or 0) for key, text in self.row(name).items()
+                   if key in PHASES or key == "wall_mean_s"}
+            self.assertAlmostEqual(sum(row[phase] for phase in PHASES), row["wall_mean_s"],
+                                   delta=1e-6 * row["wall_mean_s"])
+            line = next(line for line in self.said[name].splitlines() if line.startswith("step "))
+            outer = re.sub(r"\([^)]*\)", "", line.partition(": ")[2].partition(";")[0])
+            printed = sum(map(float, re.findall(r"[\d.]+", outer)))
+            self.assertAlmostEqual(printed, shown["step_s"] * 1e6, delta=0.5)
+
+    def test_older_folders(self):
+        """They stay readable, their figure is named, and it is not set beside a new one."""
+        step_s = gwrun.run_json(self.path("old"))["results"]["summary"]["wall_s"]
+        self.told("old", step_s, "median")
+        self.assertGreater(self.shown("old")["rest_s"], 0.1 * step_s)
+        self.assertIn("in no part", tool("show", self.path("old")))
+        self.assertIn("by an older version", tool("table", self.path("old")))
+        both = tool("table", self.path("old"), self.path("whole"))
+        self.assertNotIn("fastest", both)
+        refused = tool("compare", self.path("old"), self.path("whole"), status=2)
+        self.assertEqual(len(refused.splitlines()), 1)
+        self.assertIn("median and steady mean", refused)
+        tool("compare", "--metric", "accuracy", self.path("old"), self.path("whole"))
+
+
+if __name__ == "__main__":
+    unittest.main()
