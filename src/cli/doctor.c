@@ -275,6 +275,7 @@ static void check_events(void) {
 static void check_ceilings(const gw_host *host, const gw_host_node *node, int threads) {
     char path[GW_CEILINGS_PATH];
     static gw_ceilings c, want;
+    const gw_ceiling_pair *dram = &c.level[GW_CACHES].update;
     want = (gw_ceilings){.threads = threads,
                          .all_threads = node->threads,
                          .oversubscribed = gw_host_oversubscribed(node)};
@@ -293,15 +294,21 @@ static void check_ceilings(const gw_host *host, const gw_host_node *node, int th
              gw_ceilings_fit(&c, &want, false, path) != GW_OK)
         doctor_say(NOTE, "ceilings", "nothing to do: the next run with --out measures them anew",
                    "%s", gw_err_text());
+    else if (c.fma.all < 0.5 * c.fma.one || dram->all < 0.5 * dram->one)
+        doctor_say(NOTE, "ceilings",
+                   "remove that file while nothing else runs: the next run with "
+                   "--out measures them anew",
+                   "not measurable when %s was: all %d threads together did less than half of one "
+                   "alone, so others were at work",
+                   path, c.all_threads);
     else
         doctor_say(
             OK, "ceilings", NULL,
             "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM; all %d together "
             "%.0f "
             "GFLOP/s, DRAM %.1f GB/s (%.1f hours ago)",
-            c.fma.one * 1e-9, c.level[0].update.one * 1e-9, c.level[GW_CACHES].update.one * 1e-9,
-            c.all_threads, c.fma.all * 1e-9, c.level[GW_CACHES].update.all * 1e-9,
-            (double)(time(NULL) - c.measured_at) / 3600);
+            c.fma.one * 1e-9, c.level[0].update.one * 1e-9, dram->one * 1e-9, c.all_threads,
+            c.fma.all * 1e-9, dram->all * 1e-9, (double)(time(NULL) - c.measured_at) / 3600);
 }
 
 static void check_data(void) {

@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 
-from gwrun import batches, run, train
+from gwrun import batches, run, run_json, train
 
 SET = ["--data", "synthetic:samples=640,features=64", "--layers", "64", "--epochs", "1",
        "--overhead", "3"]
@@ -191,7 +191,10 @@ class Ceilings(unittest.TestCase):
     def test_said_at_the_end(self):
         done = run(1, "train", *SET, "--out", self.path("said"))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"memory-bound (at least )?[0-9.]+.*twin")
+        memory = run_json(self.path("said"))["results"]["summary"]["memory_s"]
+        torn = memory["batches_inconsistent"] > memory["batches"] / 2  # on a busy machine
+        self.assertRegex(done.stdout, "memory-bound: not measurable here" if torn else
+                         r"memory-bound (at least )?[0-9.]+.*twin")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,16 @@ class Show(unittest.TestCase):
         self.assertIn("steady mean of 50 steps after 10 of warm-up, in 74.0% of them a rank was "
                       "interrupted", show(out).stdout)
 
+    def test_overhead_that_cannot_be_told(self):
+        out = self.folder("blocking")
+        told = {"ratio": 1.01, "ci_low": 0.95, "ci_high": 1.02, "pairs": 30}
+        self.edit(out, lambda run: run.update(overhead=told))
+        self.assertIn("own overhead: +1.00% of a step (95%: -5.00% .. +2.00%), 30 pairs",
+                      show(out).stdout)
+        told["ci_high"] = 6.95
+        self.edit(out, lambda run: run.update(overhead=told))
+        self.assertIn("own overhead: not measurable here: 30 pairs", show(out).stdout)
+
     # ---- what else a run tells ----
 
     def test_straggler(self):

@@ -8,6 +8,11 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Beyond these a figure says more of the machine's disturbances than of what it is to measure: the
+ * width of the interval of the overhead, as a share of the step; batches whose interval is empty. */
+#define WIDEST_OVERHEAD 0.2
+#define MOST_FLAGGED    0.5
+
 static const char *feedback_text(const gw_train_teller *t) {
     const gw_residuals *r = &t->session->residuals;
     return !gw_residuals_any(r) ? ""
@@ -131,13 +136,18 @@ static void say_straggler(const gw_straggler *s) {
 static void say_memory(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     const gw_batch_split *s = &b->split;
+    double flagged = (double)r->flagged / (double)r->split;
     if (b->source == GW_SPLIT_CTR)
         printf("memory-bound %.1f us (ctr)\n", s->memory_ctr_s * 1e6);
+    else if (b->source == GW_SPLIT_TWIN_MODEL && flagged > MOST_FLAGGED)
+        printf("memory-bound: not measurable here: in %.0f%% of the batches the products took less "
+               "than alone on hot operands, so those were slowed down; repeat on a quieter "
+               "machine, or with hardware counters\n",
+               100 * flagged);
     else if (b->source == GW_SPLIT_TWIN_MODEL && isfinite(s->memory_model_lo_s))
         printf("memory-bound %.1f..%.1f us (twin+model, consistent in %.0f%% of the batches)\n",
                (s->memory_twin_s + s->memory_model_lo_s) * 1e6,
-               (s->memory_twin_s + s->memory_model_hi_s) * 1e6,
-               100 * (1 - (double)r->flagged / (double)r->split));
+               (s->memory_twin_s + s->memory_model_hi_s) * 1e6, 100 * (1 - flagged));
     else if (b->source == GW_SPLIT_TWIN_MODEL)
         printf("memory-bound at least %.1f us (twin; the model has no interval for products)\n",
                s->memory_twin_s * 1e6);
@@ -158,13 +168,22 @@ static void say_link(const gw_link_cost *c) {
 }
 
 static void say_overhead(const gw_overhead *o) {
+    const gw_stats *ratio = &o->ratio;
     if (o->pairs == 0)
         return;
-    printf("own overhead: %+.2f%% of a step", 100 * (o->ratio.median - 1));
-    if (isfinite(o->ratio.ci_low))
-        printf(" (95%%: %+.2f to %+.2f)", 100 * (o->ratio.ci_low - 1),
-               100 * (o->ratio.ci_high - 1));
-    printf(", by %d pairs of steps with and without probes\n", o->pairs);
+    if (ratio->ci_high - ratio->ci_low > WIDEST_OVERHEAD)
+        printf("own overhead: not measurable here: %d pairs of steps with and without probes "
+               "differ by too much; repeat on a quieter machine, or with more pairs (--overhead "
+               "PAIRS)\n",
+               o->pairs);
+    else if (isfinite(ratio->ci_low))
+        printf("own overhead: %+.2f%% of a step (95%%: %+.2f to %+.2f), by %d pairs of steps with "
+               "and without probes\n",
+               100 * (ratio->median - 1), 100 * (ratio->ci_low - 1), 100 * (ratio->ci_high - 1),
+               o->pairs);
+    else
+        printf("own overhead: %+.2f%% of a step, by %d pairs of steps with and without probes\n",
+               100 * (ratio->median - 1), o->pairs);
 }
 
 static void say_forecast(const gw_chooser *a) {
