@@ -147,6 +147,21 @@ class Show(unittest.TestCase):
         self.edit(out, lambda run: run.update(overhead=told))
         self.assertIn("own overhead: not measurable here: 30 pairs", show(out).stdout)
 
+    def test_folder_of_runs(self):
+        """Its runs are listed, with how to see one; what is no run is ignored."""
+        os.makedirs(os.path.join(self.dir.name, "list", "no-run"))
+        for name in ("alone", "overlap"):
+            shutil.copytree(self.runs[name][0], os.path.join(self.dir.name, "list", name))
+        text = show(os.path.join(self.dir.name, "list")).stdout
+        self.assertEqual(len(re.findall(r"(?m)^\[\d\] +[\d.]+ .s +[\d.]+x \|", text)), 2)
+        self.assertRegex(text, r"(?m)^\[2\] .*/overlap: iallreduce .*; steady mean of 50 steps$")
+        self.assertIn(f"gradwire show {self.dir.name}/list/alone", text)
+        self.assertEqual(len(document(os.path.join(self.dir.name, "list"))), 2)
+        os.truncate(os.path.join(self.dir.name, "list", "alone", "run.json"), 300)
+        text = show(os.path.join(self.dir.name, "list")).stdout  # one run left: in full
+        self.assertIn("computation", text)
+        self.assertRegex(text, "(?m)^left out: .*list/alone/run.json: not valid JSON")
+
     # ---- what else a run tells ----
 
     def test_straggler(self):
@@ -286,7 +301,9 @@ class Show(unittest.TestCase):
         self.refused(has=["which run?"])
         self.refused(nothing, has=[nothing, "No such file"])
         self.refused(nothing, ranks=2, has=[nothing])
-        self.refused(self.dir.name, has=["run.json"])
+        os.mkdir(nothing)
+        self.refused(nothing, has=["run.json", "not the folder of a finished run"])
+        os.rmdir(nothing)
         self.refused(self.runs["alone"][0], nothing, has=[nothing])
         self.refused("--colour", nothing, has=["'colour'"])
 

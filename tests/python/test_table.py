@@ -142,6 +142,14 @@ class Table(unittest.TestCase):
         self.assertNotIn("fastest", done.stdout)
         self.assertIn("median: of the slowest rank's steps", done.stdout)
 
+    def test_folder_of_runs(self):
+        """It stands for the runs in it, in order of their names; what is no run is ignored."""
+        for name in ("b", "a"):
+            self.write(name, json.dumps(RUN))
+        os.makedirs(os.path.join(self.dir.name, "no-run", "deeper"))
+        done = self.table(self.dir.name)
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[3:5]], ["a", "b"])
+
     def test_same_name_twice(self):
         one = self.write("a", json.dumps(RUN))
         os.mkdir(os.path.join(self.dir.name, "b"))
