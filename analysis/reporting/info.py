@@ -40,6 +40,15 @@ def bound(info, step_s):
     return bound_s, None if step_s is None else step_s / bound_s
 
 
+LINK_WARNS = 0.05  # of a core for each rank that trains, as src/machine/link_cost.c has it
+
+
+def link_warned(info):
+    """Whether the emulated link took so much of the cores that overlap looks worse."""
+    warned = look(info, "link.cost.warned")
+    return warned if isinstance(warned, bool) else number(info, "link.cost.cores_per_rank") > LINK_WARNS
+
+
 def resumed(info):
     return bool(info.get("resumed") or info.get("interruptions"))
 

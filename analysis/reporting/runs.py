@@ -11,7 +11,7 @@ import pandas
 
 from reporting import loose, shape, steps
 from reporting.batches import read_batches
-from reporting.info import look, resumed
+from reporting.info import link_warned, resumed
 from reporting.model import Cell, Results, Run
 from reporting.shape import Bad, printable
 
@@ -95,7 +95,7 @@ def marks_of(info, means):
         marks.append("oversubscribed")
     if info["link"]:
         marks.append("emulated link")
-        if look(info, "link.cost.warned"):
+        if link_warned(info):
             marks.append(MARK_LINK)
     if steps.statistic(info) == steps.MEDIAN:
         marks.append(MARK_MEDIAN)

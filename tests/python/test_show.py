@@ -147,6 +147,17 @@ class Show(unittest.TestCase):
         self.edit(out, lambda run: run.update(overhead=told))
         self.assertIn("own overhead: not measurable here: 30 pairs", show(out).stdout)
 
+    def test_emulated_links_cost(self):
+        """Runs from before train noted whether it warned are judged by the cost itself."""
+        out = self.folder("blocking")
+        link = {"emulated": True, "hosts": 2, "rate_bits_per_s": 1e9, "cost": {
+            "seconds": 2, "ranks_system_s": 1, "cores_per_rank": 0.06}}
+        self.edit(out, lambda run: run.update(link=link))
+        self.assertIn("(overlap looks worse)", show(out).stdout)
+        link["cost"]["warned"] = False
+        self.edit(out, lambda run: run.update(link=link))
+        self.assertNotIn("(overlap looks worse)", show(out).stdout)
+
     def test_folder_of_runs(self):
         """Its runs are listed, with how to see one; what is no run is ignored."""
         os.makedirs(os.path.join(self.dir.name, "list", "no-run"))
