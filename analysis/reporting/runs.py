@@ -70,6 +70,10 @@ def read_epochs(path):
         text = file.read(EPOCHS_LIMIT + 1)
     if len(text) > EPOCHS_LIMIT:
         raise Bad("epochs.csv: too long")
+    titles, *lines = text.splitlines() or [b""]
+    for at, line in enumerate(lines, 2):
+        if line.count(b",") > titles.count(b","):  # pandas would shift the columns
+            raise Bad(f"epochs.csv, line {at}: more fields than the {titles.count(b',') + 1} columns")
     try:
         rows = pandas.read_csv(io.BytesIO(text), dtype=str, quoting=csv.QUOTE_NONE,
                                usecols=lambda name: name != "replica_hash")

@@ -253,6 +253,8 @@ class LeftOut(ReportCase):
         self.assertIn("a step of", self.value("results", "summary", "wall_s", value=None))
         self.assertIn("test_accuracy outside 0 to 1", self.text(
             "epochs.csv", lambda text: "epoch,test_accuracy\n1,1e9\n"))
+        self.assertIn("epochs.csv, line 3: more fields than the 2 columns", self.text(
+            "epochs.csv", lambda text: "epoch,test_accuracy\n1,0.5\n2,0.5,0.5\n"))
         self.assertIn("not a number", self.value("results", "train_s", value=1e300))
 
     def test_half_written(self):
