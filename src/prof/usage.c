@@ -2,6 +2,7 @@
 
 #include "prof/clock.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -82,7 +83,8 @@ gw_usage gw_usage_end(uint64_t now) {
     usage_look(now);
     gw_usage u = {.nivcsw = use.last.nivcsw - before.nivcsw,
                   .minflt = use.last.minflt - before.minflt,
-                  .cpu_s = use.last.cpu_s - use.begin_cpu_s};
+                  /* The begin may be extrapolated over a time without the core: then it is late. */
+                  .cpu_s = fmax(use.last.cpu_s - use.begin_cpu_s, 0)};
     if (++use.ends % ASK_EVERY == 0)
         usage_ask();
     return u;
