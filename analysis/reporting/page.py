@@ -185,11 +185,11 @@ def provenance(results):
     rows = []
     for cell in results.cells:
         for run in cell.runs:
-            info, clean = run.info, run.means.get("clean")
+            info, interrupted = run.info, run.interrupted
             rows.append([run.folder, cell.label, run.block, info["started_utc"], info["commit"],
                          shape_of(info), ", ".join(sorted(set(info["machine"]["hosts"]))),
                          info["results"]["steps"], run.step_s * 1e3, scaled(run.bound_s, 1e3),
-                         run.of_bound, None if clean is None else 100 * (1 - clean),
+                         run.of_bound, scaled(interrupted, 100),
                          info["results"]["replica_hash"], "; ".join(run.marks), info["command"]])
     return folded(f"Provenance: all {len(rows)} runs",
                   table(PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""

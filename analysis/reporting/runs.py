@@ -87,9 +87,9 @@ def read_epochs(path):
 
 
 def interrupted_share(info, means):
-    """Of the steps; of an older version, of the rows. 0 if nobody knows."""
+    """Of the steps; of an older version, whose rows said the contrary, of the rows. None: not known."""
     share = steps.interrupted(info)
-    return share or 0 if share is not None or means.get("clean") is None else 1 - means["clean"]
+    return share if share is not None or means.get("clean") is None else 1 - means["clean"]
 
 
 def marks_of(info, means):
@@ -109,7 +109,7 @@ def marks_of(info, means):
         marks.append(f"cut short by {info['results']['stopped_by']}")
     if (info["ceilings"] or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
-    if interrupted_share(info, means) > INTERRUPTED:
+    if (interrupted_share(info, means) or 0) > INTERRUPTED:
         marks.append(MARK_INTERRUPTED)
     return marks
 
@@ -132,7 +132,7 @@ def read_run(found, experiment=None):
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
                walls=batches.walls, means=means, present=batches.present,
                rank_means=batches.rank_means, epochs=epochs,
-               step_s=step_s, marks=marks_of(info, means))
+               step_s=step_s, marks=marks_of(info, means), interrupted=interrupted_share(info, means))
 
 
 # ---- a study of the runner ----

@@ -8,12 +8,12 @@ const gw_batch_counts gw_batch_no_counts = {
 const gw_batch_split gw_batch_no_split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 _Static_assert(GW_COUNTERS == 8, "each counter has a NaN");
 
-static long row_clean(const gw_batch_cost *cost) {
+static long row_interrupted(const gw_batch_cost *cost) {
     const double *t = cost->phase_s;
     double may_sleep =
         t[GW_PHASE_MPI_WAIT] + t[GW_PHASE_MPI_POLL] + t[GW_PHASE_MPI_POST] + t[GW_PHASE_CHECKPOINT];
     double off_cpu = cost->wall_s - cost->cpu_s - may_sleep;
-    return cost->nivcsw < 0 ? -1 : cost->nivcsw == 0 && off_cpu <= 0.02 * cost->wall_s;
+    return cost->nivcsw < 0 ? -1 : cost->nivcsw > 0 || off_cpu > 0.02 * cost->wall_s;
 }
 
 gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
@@ -29,7 +29,7 @@ gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
                         .transfer_s = NAN,
                         .clock_err_s = NAN,
                         .logical_bytes = p->logical_bytes,
-                        .clean = row_clean(&p->cost)};
+                        .interrupted = row_interrupted(&p->cost)};
     bool modelled = !isnan(p->split.memory_twin_s) || !isnan(p->split.memory_model_lo_s);
     row.split.core_ctr_s = counts->core_s;
     row.split.memory_ctr_s = counts->memory_s;
@@ -100,7 +100,7 @@ static const gw_column columns[] = {
     CELL("minflt", COUNT, cost.minflt),
     TIME("clock_err_s", clock_err_s),
     GW_COLUMN_NAME(gw_batch_row, "source", source, sources),
-    CELL("clean", COUNT, clean),
+    CELL("interrupted", COUNT, interrupted),
 };
 _Static_assert(sizeof columns / sizeof *columns == GW_BATCH_COLUMNS, "the columns of the table");
 _Static_assert(GW_PHASES == 11, "every phase has a column");

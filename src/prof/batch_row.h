@@ -63,9 +63,9 @@ typedef struct gw_batch_row {
     double wait_skew_s, transfer_s; /* of mpi_wait: before, after the last rank's arrival */
     double clock_err_s;
     uint64_t logical_bytes;
-    long clean; /* 0: contaminated by the machine, not to be used in a measurement: preempted, or
-                   more than 2% of it off the CPU while it did not wait in MPI or write a
-                   checkpoint; -1: not known */
+    /* 1: preempted, or more than 2% of it off the CPU while it did not wait in MPI or write a
+     * checkpoint; -1: not known */
+    long interrupted;
     double counter[GW_COUNTERS];
 } gw_batch_row;
 

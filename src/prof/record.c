@@ -135,7 +135,7 @@ static void record_add(step_sums *s, const gw_batch_row *row) {
     figure[LEAST + 1] = record_known(split->memory_twin_s, split->memory_model_lo_s);
     figure[WIRE] = c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
     figure[LOGICAL] = (double)row->logical_bytes;
-    figure[INTERRUPTED] = row->clean < 0 ? NAN : row->clean == 0;
+    figure[INTERRUPTED] = row->interrupted < 0 ? NAN : (double)row->interrupted;
     s->ranks++;
     s->source = row->source > s->source ? row->source : s->source;
     for (int k = 0; k < FIGURES; k++)

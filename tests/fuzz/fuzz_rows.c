@@ -18,7 +18,7 @@ static const char *const words[] = {"-1",         "0",
                                     "inf",        ",",
                                     "\n",         "0,0,",
                                     "\"a\\nb\"",  "\xff",
-                                    "rank,",      "clean",
+                                    "rank,",      "interrupted",
                                     "wall_s",     "1048576",
                                     "1048577",    "2147483648",
                                     NULL};

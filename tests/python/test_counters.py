@@ -72,7 +72,7 @@ class Counters(unittest.TestCase):
         for row in gwrun.batches(self.out):
             self.assertEqual((row["memory_ctr_s"], row["core_ctr_s"]), ("", ""))
             self.assertNotEqual(row["source"], "ctr")
-            self.assertEqual(list(row)[-1], "clean")
+            self.assertEqual(list(row)[-1], "interrupted")
 
     def test_named_group_that_cannot_count(self):
         pmu = other_pmu()

@@ -113,8 +113,9 @@ class Reading(ReportCase):
         path = os.path.join(folder, "batches.csv")
         with open(path, encoding="utf-8") as file:
             titles, *rows = file.read().splitlines()
-        self.assertTrue(titles.endswith(",source,clean"))
-        for share, marked in ((0, False), (4, True)):  # of 4 rows; an older version's run.json
+        self.assertTrue(titles.endswith(",source,interrupted"))
+        titles = titles.replace("interrupted", "clean")  # an older version's rows and run.json
+        for share, marked in ((0, False), (4, True)):  # of 4 rows
             self.change(folder, lambda info: info["results"]["summary"].update(interrupted=None))
             spoilt = [row.rpartition(",")[0] + f",{0 if i % 4 < share else 1}"
                       for i, row in enumerate(rows)]

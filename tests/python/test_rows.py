@@ -131,7 +131,7 @@ class Rows(unittest.TestCase):
                 file.write(text)
 
         before = content(out)
-        write(rows.replace("clean\n", "clean,cycles\n", 1))
+        write(rows.replace("interrupted\n", "interrupted,cycles\n", 1))
         self.assertIn("its columns are not those of this run", self.refused(out, *words))
         write(rows[:-1])
         self.assertIn("too short", self.refused(out, *words))

@@ -21,7 +21,8 @@ static const char header[] =
     "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_ctr_s,"
     "memory_codec_twin_s,mpi_post_s,mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,"
     "other_s,inflight_s,logical_bytes,"
-    "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,clean,sde:::a,cycles\n";
+    "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,interrupted,"
+    "sde:::a,cycles\n";
 enum { COLUMNS = 43 };
 
 static gw_batch_row blank_row(void) {
@@ -92,7 +93,7 @@ static void test_round_trip(void **state) {
         for (const char *c = line; *c; c++)
             commas += *c == ',';
         assert_int_equal(commas, COLUMNS - 1);
-        snprintf(lead, sizeof lead, ",4000,%d,7,3,%g,0,11,,ctr,1,,1234567890123\n", 1000 + step,
+        snprintf(lead, sizeof lead, ",4000,%d,7,3,%g,0,11,,ctr,0,,1234567890123\n", 1000 + step,
                  step * 1e-3);
         assert_string_equal(line + strlen(line) - strlen(lead), lead);
     }
@@ -152,7 +153,7 @@ static void test_summary(void **state) {
     assert_true(isnan(s.split.memory_ctr_s));
     for (int64_t step = 1; step <= 1500; step++) {
         gw_batch_row row = sample_row(step);
-        row.clean = step % 5 != 0;
+        row.interrupted = step % 5 == 0;
         if (step % 2 == 0) /* the others counted something else */
             row.split.memory_ctr_s = 1e-3 * (double)step;
         assert_int_equal(gw_record_push(r, &row), GW_OK);
@@ -330,20 +331,20 @@ static void test_refuses_rows(void **state) {
     unlink(part);
 }
 
-static void test_clean(void **state) {
+static void test_interrupted(void **state) {
     (void)state;
     gw_batch_parts p = {.cost = sample_row(1).cost};
     gw_batch_cost *c = &p.cost;
-    assert_int_equal(gw_batch_row_of(&p).clean, 1);
+    assert_int_equal(gw_batch_row_of(&p).interrupted, 0);
     c->nivcsw = 1;
-    assert_int_equal(gw_batch_row_of(&p).clean, 0);
+    assert_int_equal(gw_batch_row_of(&p).interrupted, 1);
     c->nivcsw = 0;
     c->cpu_s = c->wall_s - c->phase_s[GW_PHASE_MPI_WAIT]; /* asleep while it waited: fine */
-    assert_int_equal(gw_batch_row_of(&p).clean, 1);
+    assert_int_equal(gw_batch_row_of(&p).interrupted, 0);
     c->cpu_s = 0.5 * c->wall_s; /* four phases of eleven may sleep, not half of the batch */
-    assert_int_equal(gw_batch_row_of(&p).clean, 0);
+    assert_int_equal(gw_batch_row_of(&p).interrupted, 1);
     c->nivcsw = -1; /* not measured */
-    assert_int_equal(gw_batch_row_of(&p).clean, -1);
+    assert_int_equal(gw_batch_row_of(&p).interrupted, -1);
 }
 
 /* A row follows from its parts: it names the best source that knows something. */
@@ -383,7 +384,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_abandon_leaves_nothing),
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_refuses_rows),
-        cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_parts),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
