@@ -19,7 +19,7 @@ INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
 MARK_MEDIAN = "step time by an older version: a median, not a steady mean"
-MARK_RESUMED = "interrupted and started again"
+MARK_RESUMED = "resumed after an early end"
 LABEL = 100  # letters
 
 EPOCHS_LIMIT = 64 << 20

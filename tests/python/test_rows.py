@@ -63,7 +63,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(run["resumed"]["steps_not_in_summary"], 12)
         self.assertEqual(run["results"]["summary"]["batches"], 6)
         self.assertEqual(run["results"]["steps"], 18)
-        self.assertIn("resumed 1 time, last after step 12 of 2 ranks; 12 steps of other",
+        self.assertIn("RESUMED 1 time, last after step 12 of 2 ranks; 12 steps of other",
                       self.show(out))
         shown = json.loads(gwrun.run(1, "show", "--json", out).stdout)["runs"][0]
         self.assertEqual((shown["resumed"]["step"], shown["steps_of_other_ranks"]), (12, 12))

@@ -113,7 +113,7 @@ class Table(unittest.TestCase):
         self.assertRegex(lines[6], r"^drifted !  ")
         self.assertIn("!: the machine's speed changed", done.stdout)
         self.assertIn("*: oversubscribed", done.stdout)
-        self.assertIn("^: interrupted", done.stdout)
+        self.assertIn("^: resumed", done.stdout)
         self.assertIn("~: modelled", done.stdout)
 
     def test_the_fastest_and_why(self):
