@@ -104,7 +104,9 @@ class StepTime(unittest.TestCase):
         row = self.row(name)
         self.assertEqual(row["statistic"], statistic)
         self.assertAlmostEqual(float(row["step_s"]), step_s, delta=1e-8 * step_s)
-        self.assertIn(f" {step_s * 1e3:.4g} ", tool("compare", self.path(name), self.path(name)))
+        text = tool("compare", self.path(name), self.path(name))
+        self.assertIn(f" {step_s * 1e3:.4g} ", text)
+        self.assertTrue(text.startswith(f"step time ({statistic}): A = "), text)
 
     def test_one_figure(self):
         for name in ("whole", "resumed"):
