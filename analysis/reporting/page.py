@@ -177,7 +177,7 @@ def not_there(results):
 
 
 PROVENANCE = ["folder", "configuration", "block", "started (UTC)", "commit", "ranks x threads",
-              "hosts", "steps", "median step (ms)", "bound (ms)", "of bound",
+              "hosts", "steps", "step time (ms)", "bound (ms)", "of bound",
               "batches interrupted (%)", "replicas", "marks", "command"]
 
 

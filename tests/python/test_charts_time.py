@@ -195,7 +195,7 @@ class StepTimes(ChartCase):
             for i, walls in enumerate(steady)]})
         said = " ".join(chart.notes)
         self.assertIn("run 0: drift", said)
-        self.assertIn("run 0: its median lies far", said)
+        self.assertIn("run 0: its step time lies far", said)
         self.assertNotIn("run 1:", said)
 
     def test_long_tails_make_the_axis_logarithmic(self):

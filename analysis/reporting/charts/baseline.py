@@ -13,7 +13,7 @@ WIDE_RANGE = 3.0  # largest ratio / least: beyond it the axis is logarithmic
 
 CAPTION = (
     "Step time divided by that of {reference}: geometric mean of the ratios {how}, of each "
-    "run's median step. Differences are judged together (Holm): the chance of reporting any where "
+    "run's step time. Differences are judged together (Holm): the chance of reporting any where "
     "there is none is below 5%. Each line is the interval at the level at which its difference "
     "was judged; it excludes 1 only if the difference is significant. The pale band is the "
     "least difference that these repetitions would detect with a chance of 80%.")

@@ -114,7 +114,7 @@ def draw(fig, narrow, shown, cells):
     ax = grid.axes[0]
     log = panels.spread(steps.values()) > 4
     panels.axis(ax, "x", steps.values(), log, most=5 if narrow else 8)
-    ax.set_xlabel(f"median step ({unit}" + (", logarithmic)" if log else ")"))
+    ax.set_xlabel(f"step time ({unit}" + (", logarithmic)" if log else ")"))
     places = {(factor, one.level): grid.at(i) for i, (factor, one) in enumerate(shown)}
     for factor in dict.fromkeys(factor for factor, _ in shown):
         for _, group in levels.group_cells(cells, (factor,)):
@@ -175,7 +175,7 @@ def build(results):
     lines = [(factor, one) for factor, (_, effects) in found.items() for one in effects]
     shown = lines[:rows.MOST]
     caption = ("Step time by the levels of each factor, the factor with the largest effect first: "
-               "a point is a configuration, the median over its runs of their median step. Lines "
+               "a point is a configuration, the median over its runs of their step time. Lines "
                "join configurations that differ in this factor alone; on a logarithmic axis they "
                "are parallel if factors do not interact. An effect is the step at a level divided "
                "by that at the reference (the baseline's level, else the first), geometric mean "

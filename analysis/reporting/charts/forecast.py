@@ -13,7 +13,7 @@ SIDE = 2.6  # of the scatter, inches
 
 CAPTION = (
     "Predicted: modelled at the start of the run from parts that it measured there "
-    "(docs/benchmarks.md, Plan). Measured: the median step of that run. Points are medians over "
+    "(docs/benchmarks.md, Plan). Measured: the step time of that run. Points are medians over "
     "the runs of a configuration, lines their 95% intervals. On the line the prediction is right; "
     "the band is 15% to either side.")
 

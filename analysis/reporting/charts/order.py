@@ -14,7 +14,7 @@ TITLE = "Over the order of the runs"
 WIDE_RANGE = 3.0  # largest / least: beyond it the axis is logarithmic
 
 CAPTION = (
-    "Each run's median step over the median of its configuration's runs, in the order of their "
+    "Each run's step time over the median of its configuration's runs, in the order of their "
     "starts; shades separate blocks. Drift affects all configurations alike, since their order "
     "within a block is random. It is tested over the whole study, each run compared with those of "
     "its own configuration (seasonal Kendall test). Ringed runs lie farther from the others of "
@@ -73,7 +73,7 @@ def draw(fig, narrow, found, flag):
               ncol=2 if narrow else 4, borderaxespad=0.2)
     ax.set_xlabel("run, in the order of the starts")
     wide = ratios.max() > WIDE_RANGE * ratios.min()
-    ax.set_ylabel("median step / median\nof its configuration" + (" (log.)" if wide else ""))
+    ax.set_ylabel("step time / median\nof its configuration" + (" (log.)" if wide else ""))
     if wide:
         panels.log_axis(ax, "y", ratios)
     ax.xaxis.get_major_locator().set_params(integer=True)
@@ -83,7 +83,7 @@ def draw(fig, narrow, found, flag):
 def table(found):
     factor, name = rows.unit([run.step_s for _, run, _, _ in found])
     return Table(["place", "run", "configuration", "block", "started (UTC)",
-                  f"median step ({name})", "/ median of its configuration", "outlier"],
+                  f"step time ({name})", "/ median of its configuration", "outlier"],
                  [[i + 1, run.folder, rows.label(cell), run.block, run.info.get("started_utc"),
                    run.step_s * factor, ratio, "yes" if out else "no"]
                   for i, (cell, run, ratio, out) in enumerate(found)])

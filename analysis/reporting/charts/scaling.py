@@ -286,7 +286,7 @@ def build(results):
     lines, law, why, without = lines_of(results)
     drawing = Drawing(lines, law)
     caption = CAPTION[law].format(why=why) + (
-        " Measured, from the median step of each run; geometric mean over pairs of runs of the "
+        " Measured, from the step time of each run; geometric mean over pairs of runs of the "
         "same block. The bars are 95% intervals over repetitions, cut where they leave the chart.")
     if any(line.fit for line in lines):
         caption += (" Dashed: Gustafson's law." if law == "weak" else " Dashed: Amdahl's law.")

@@ -115,7 +115,7 @@ def notes(cells):
         drifting += [f"{run.folder}: {flag.text}." for run, flag in zip(cell.runs, flags)
                      if flag.raised]
         far = stats.outliers([run.step_s for run in cell.runs])
-        apart += [f"{run.folder}: its median lies far from those of the other runs of {cell.label}."
+        apart += [f"{run.folder}: its step time lies far from those of the other runs of {cell.label}."
                   for run, out in zip(cell.runs, far) if out]
     return rows.capped(drifting) + rows.capped(apart)
 

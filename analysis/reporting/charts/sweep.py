@@ -121,7 +121,7 @@ def build(results):
                      "are the baseline's and the quickest at the largest level. The table has all.")
     if not shown(lines, "exposed"):
         notes.append("No run had exposed communication, or none measured it.")
-    caption = (f"The median step of each run over {factor}, median over runs with its 95% "
+    caption = (f"The step time of each run over {factor}, median over runs with its 95% "
                "interval, a line for each combination of the other factors' levels; beside it, "
                "dashed, the median time in MPI calls, when the step could not compute. Measured.")
     return Chart(NAME, TITLE, caption,

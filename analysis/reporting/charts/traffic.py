@@ -117,7 +117,7 @@ def build(results):
     caption = ("Bytes that a rank hands to MPI in a step, mean over ranks and steps, median over "
                "runs, and bits per element: these bytes over those of the spans exchanged, times "
                "32, over 2(P-1)/P, so that floats in an allreduce that sends no more than it must "
-               "are 32 on any number of ranks P. Beside them the median step with its 95% interval "
+               "are 32 on any number of ranks P. Beside them the step time with its 95% interval "
                "over runs and the mean time in the codec, measured. The table has the bus "
                "bandwidth of blocking allreduces: bytes of the spans times 2(P-1)/P over the time "
                "in MPI and codec, without waiting for the last rank.")
