@@ -19,9 +19,10 @@ def time_of(row):
 
 
 def points(run):
-    """[(seconds, bytes sent by all ranks, accuracy)] an epoch."""
-    return [(time_of(row), row.get("wire_bytes"), row["test_accuracy"]) for row in run.epochs
-            if row.get("test_accuracy") is not None]
+    """[(seconds, bytes sent by all ranks, accuracy)] of each test: after an epoch, or more often if
+    the run has evaluated more often."""
+    return [(time_of(row), row.get("wire_bytes"), row["test_accuracy"])
+            for row in run.evaluations or run.epochs if row.get("test_accuracy") is not None]
 
 
 def final(run):
@@ -64,8 +65,8 @@ def target_of(results):
 
 
 def reached(cell, target, column):
-    """When each run reached the target, by column 0 (seconds) or 1 (bytes) of points(): at the end
-    of an epoch."""
+    """When each run reached the target, by column 0 (seconds) or 1 (bytes) of points(): at one
+    of its tests."""
     times = []
     for run in cell.runs:
         hits = [point[column] for point in points(run) if point[2] >= target]

@@ -27,6 +27,7 @@ class Run:
     marks: list = field(default_factory=list)  # warnings on its figures, e.g. "oversubscribed"
     # Column -> share of the rows of `means` that are not blank; a column that is not here: all.
     present: dict = field(default_factory=dict)
+    evaluations: list = field(default_factory=list)  # rows of evaluations.csv; empty: it has none
     interrupted: float | None = None  # share of the steps in which some rank was; None: not known
 
     @property

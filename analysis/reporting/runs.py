@@ -64,25 +64,26 @@ def find(folder):
 
 
 def read_epochs(path):
-    """Rows of epochs.csv as {column: number or None}, without the hash of the replicas. NaN,
-    infinities and what no run could count or time are not figures."""
+    """Rows of epochs.csv or evaluations.csv as {column: number or None}, without the hash of the
+    replicas. NaN, infinities and what no run could count or time are not figures."""
+    name = os.path.basename(path)
     with shape.open_regular(path) as file:
         text = file.read(EPOCHS_LIMIT + 1)
     if len(text) > EPOCHS_LIMIT:
-        raise Bad("epochs.csv: too long")
+        raise Bad(f"{name}: too long")
     titles, *lines = text.splitlines() or [b""]
     for at, line in enumerate(lines, 2):
         if line.count(b",") > titles.count(b","):  # pandas would shift the columns
-            raise Bad(f"epochs.csv, line {at}: more fields than the {titles.count(b',') + 1} columns")
+            raise Bad(f"{name}, line {at}: more fields than the {titles.count(b',') + 1} columns")
     try:
         rows = pandas.read_csv(io.BytesIO(text), dtype=str, quoting=csv.QUOTE_NONE,
                                usecols=lambda name: name != "replica_hash")
     except ValueError as error:  # the parser's errors are ValueErrors
-        raise Bad(f"epochs.csv: {str(error).splitlines()[0]}") from error
+        raise Bad(f"{name}: {str(error).splitlines()[0]}") from error
     rows = rows.apply(pandas.to_numeric, errors="coerce")
     rows = rows.where(rows.eq(0) | rows.abs().ge(LEAST) & rows.abs().le(MOST))
     if "test_accuracy" in rows and not rows["test_accuracy"].dropna().between(0, 1).all():
-        raise Bad("epochs.csv: a test_accuracy outside 0 to 1")
+        raise Bad(f"{name}: a test_accuracy outside 0 to 1")
     return rows.astype(object).where(rows.notna(), None).to_dict("records")
 
 
@@ -121,6 +122,8 @@ def read_run(found, experiment=None):
     batches = read_batches(os.path.join(found.path, "batches.csv"), info["machine"]["ranks"],
                            info["results"]["steps"])
     epochs = read_epochs(os.path.join(found.path, "epochs.csv"))
+    more = os.path.join(found.path, "evaluations.csv")
+    evaluations = read_epochs(more) if os.path.lexists(more) else []
     step_s = info["results"]["summary"]["wall_s"]
     for file, seconds in (("batches.csv: a median step", np.median(batches.walls)),
                           ("run.json: a step", step_s)):
@@ -131,7 +134,7 @@ def read_run(found, experiment=None):
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
                walls=batches.walls, means=means, present=batches.present,
-               rank_means=batches.rank_means, epochs=epochs,
+               rank_means=batches.rank_means, epochs=epochs, evaluations=evaluations,
                step_s=step_s, marks=marks_of(info, means), interrupted=interrupted_share(info, means))
 
 
