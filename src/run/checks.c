@@ -10,14 +10,14 @@
 
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
     const gw_strategy_ops *ops = session->strategy.ops;
-    if (c->verify_every > 0 && !(ops->traits & GW_STRATEGY_SYNCHRONOUS) && !ops->agrees)
-        return gw_fail(
-            GW_ERR_UNSUPPORTED,
-            "train: --verify-every compares replicas, and those of --comm %s agree only "
-            "at the end of an epoch, where they are averaged and compared anyway: remove "
-            "--verify-every",
-            ops->head.name);
-    return GW_OK;
+    bool agree = ops->traits & GW_STRATEGY_SYNCHRONOUS || ops->agrees, verify = c->verify_every > 0;
+    if (agree || (!verify && c->eval_every == 0))
+        return GW_OK;
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "train: --%s replicas, and those of --comm %s agree only at the end of an "
+                   "epoch, where they are averaged and %s anyway: remove --%s-every",
+                   verify ? "verify-every compares" : "eval-every evaluates", ops->head.name,
+                   verify ? "compared" : "evaluated", verify ? "verify" : "eval");
 }
 
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,

@@ -21,6 +21,7 @@ typedef struct gw_train_config {
     int epochs;
     int64_t steps;       /* stop after so many; 0: no limit */
     double time_limit_s; /* stop after so long; 0: no limit */
+    int64_t eval_every;  /* evaluate after so many steps, too; 0: each epoch only */
     uint64_t seed;
     int threads;                    /* OpenMP threads a rank */
     const gw_spec *comm, *compress; /* one entry; a list */

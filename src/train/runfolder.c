@@ -15,7 +15,8 @@
  * that grow with it. */
 static const char *const ends[] = {"run.json", "trace.json", "matrix.csv",
                                    "algo.csv", "paired.csv", "model.gw"};
-static const char *const growing[] = {"batches.csv", "epochs.csv", "collectives.csv", "codec.csv"};
+static const char *const growing[] = {"batches.csv", "epochs.csv", "evaluations.csv",
+                                      "collectives.csv", "codec.csv"};
 enum {
     ENDS = sizeof ends / sizeof *ends,
     GROWING = sizeof growing / sizeof *growing,

@@ -28,7 +28,7 @@ static float trainer_rate(const gw_trainer *t, int64_t step) {
 static bool must_settle(const gw_trainer *t, int ahead) {
     int64_t step = t->step + ahead;
     return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
-           step == t->flush_at || step == t->stop_at || t->keep ||
+           step == t->flush_at || step == t->stop_at || t->keep || gw_trainer_evaluates(t, step) ||
            gw_checks_due(&t->checks, step) || gw_codec_stats_settles(t->stats, step);
 }
 
@@ -208,6 +208,9 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
         GW_TRY(trainer_one_step(t));
         GW_TRY(look_at_codecs(t));
         GW_TRY(gw_checks_step(&t->checks, t->step));
+        double step_end_s = gw_ledger_now();
+        GW_TRY(gw_trainer_evaluate(t));
+        start_s += gw_ledger_now() - step_end_s; /* no time of training */
         if (t->keep) {
             gw_watchdog_stage("beginning a checkpoint");
             GW_TRY(gw_trainer_keep(t));

@@ -36,6 +36,7 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
 /* Rank 0: what grew row by row is whole, and the model is what all this led to. */
 static gw_err commit_files(gw_trainer *t) {
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_epochs));
+    GW_TRY(gw_rows_commit(t->rows, &gw_trainer_evaluations));
     GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
     GW_TRY(gw_rows_finish(t->rows));
     return t->c->save ? gw_model_save(t->model, t->c->out, "model.gw") : GW_OK;

@@ -1,4 +1,5 @@
-/* The end of an epoch: the replicas compared, the model evaluated, a row written. */
+/* The end of an epoch: the replicas compared, the model evaluated, a row written. And evaluations
+ * within epochs. */
 #include "train/trainer_parts.h"
 
 #include "mpi/wait.h"
@@ -22,6 +23,16 @@ static const gw_column columns[] = {
 };
 const gw_table gw_trainer_epochs = GW_TABLE("epochs.csv", gw_epoch_row, columns);
 
+static const gw_column of_evaluations[] = {
+    GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
+    GW_COLUMN(gw_epoch_row, "step", I64, step),
+    GW_COLUMN_REAL(gw_epoch_row, "test_loss", test_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
+    GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
+};
+const gw_table gw_trainer_evaluations = GW_TABLE("evaluations.csv", gw_epoch_row, of_evaluations);
+
 /* Bytes of a settling belong to the run, but to no batch. */
 static gw_err settle_replicas(gw_trainer *t) {
     gw_batch_cost cost;
@@ -34,18 +45,58 @@ static gw_err settle_replicas(gw_trainer *t) {
     return e;
 }
 
+/* Sent so far, by all ranks. */
+static gw_err epoch_wire(const gw_trainer *t, uint64_t *wire) {
+    *wire = t->wire_bytes;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
+    if (t->c->profile == GW_PROFILE_OFF)
+        *wire = GW_UNCOUNTED;
+    return GW_OK;
+}
+
+/* One row for each step that was tested; an evaluation that a signal ended tested nothing. */
+static gw_err epoch_tested(gw_trainer *t, const gw_epoch_row *row) {
+    if (t->evaluated == t->step || isnan(row->test_accuracy))
+        return GW_OK;
+    t->evaluated = t->step;
+    return gw_table_write(&gw_trainer_evaluations, t->evaluations_csv, row, 1);
+}
+
+bool gw_trainer_evaluates(const gw_trainer *t, int64_t step) {
+    int64_t every = t->c->eval_every;
+    return every > 0 && step / every > t->evaluated / every;
+}
+
+/* The step's time, bytes and ledger are closed; nothing of the evaluation gets into them. */
+gw_err gw_trainer_evaluate(gw_trainer *t) {
+    bool ends = t->batch == gw_sampler_batches(t->sampler);
+    if (ends || !gw_trainer_evaluates(t, t->step) || !gw_session_agrees(t->session))
+        return GW_OK;
+    gw_watchdog_stage("evaluating");
+    gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->train_s};
+    gw_evaluation test;
+    GW_TRY(epoch_wire(t, &row.wire_bytes));
+    GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
+    row.test_loss = test.loss;
+    row.test_accuracy = test.accuracy;
+    gw_trainer_heed(t, test.signal);
+    if (test.signal)
+        t->stop_at = t->step;
+    GW_TRY(gw_agree(t->comm, epoch_tested(t, &row)));
+    gw_watchdog_stage("training");
+    return GW_OK;
+}
+
 gw_err gw_trainer_end_epoch(gw_trainer *t) {
     gw_watchdog_stage("settling the replicas");
     GW_TRY(settle_replicas(t));
     GW_TRY(gw_guard_check(&t->checks.guard));
     gw_watchdog_stage("closing the epoch");
     GW_TRY(gw_trainer_flush(t));
-    uint64_t wire = t->wire_bytes;
+    uint64_t wire;
     double sums[2] = {t->loss_sum, (double)t->left_out};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, t->comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
-    if (t->c->profile == GW_PROFILE_OFF)
-        wire = GW_UNCOUNTED;
+    GW_TRY(epoch_wire(t, &wire));
     double mean = sums[0] / ((double)t->samples - sums[1]);
     if (!isfinite(mean)) /* not found above, so it comes of nothing but steps that were left out */
         return gw_fail(GW_ERR_DIVERGED,
@@ -74,5 +125,7 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     t->status.loss = mean;
     t->status.last = t->result->last = row;
     GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));
-    return gw_agree(t->comm, gw_table_write(&gw_trainer_epochs, t->epochs_csv, &row, 1));
+    gw_err e = epoch_tested(t, &row);
+    GW_THEN(e, gw_table_write(&gw_trainer_epochs, t->epochs_csv, &row, 1));
+    return gw_agree(t->comm, e);
 }

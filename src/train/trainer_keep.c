@@ -52,8 +52,9 @@ static gw_err make_facts(const gw_trainer *t, json_t **facts) {
         return GW_OK;
     json_t *files = NULL; /* of rows; can be resumed from here once gw_rows_sync is done */
     GW_TRY(gw_rows_mark(t->rows, &files));
-    json_t *marks = json_pack("{s:s, s:f, s:o}", "started_utc", t->started_utc, "clock_s",
-                              gw_ledger_now(), "files", files);
+    int64_t evaluated = t->c->eval_every > 0 ? t->evaluated : t->step; /* one that was not due */
+    json_t *marks = json_pack("{s:s, s:f, s:I, s:o}", "started_utc", t->started_utc, "clock_s",
+                              gw_ledger_now(), "evaluated", (json_int_t)evaluated, "files", files);
     *facts = gw_facts_make(&run);
     bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0;
     return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;

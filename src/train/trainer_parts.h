@@ -70,6 +70,7 @@ typedef struct gw_trainer {
     json_t *told;                   /* rank 0: its run.json; NULL: there was none */
     gw_rows *rows;                  /* the files that grow; NULL: no --out */
     FILE *epochs_csv;               /* rank 0's, one of them */
+    FILE *evaluations_csv;          /* rank 0's, another; NULL: not asked for */
     char start_utc[GW_UTC];         /* of this start */
     char started_utc[GW_UTC];       /* of the run's first */
     /* Of the checkpoint that this start goes on from: */
@@ -78,13 +79,14 @@ typedef struct gw_trainer {
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
     gw_train_status status;
-    int epoch;        /* 1.. */
-    int batch;        /* of it, done */
-    int64_t step;     /* of all epochs, done */
-    bool keep;        /* at the end of the step under way a checkpoint is taken */
-    double loss_sum;  /* of the epoch so far, this rank's */
-    int64_t left_out; /* samples that it leaves out: this rank's, of steps that were left out */
-    int64_t samples;  /* of the epoch so far, all ranks' */
+    int epoch;         /* 1.. */
+    int batch;         /* of it, done */
+    int64_t step;      /* of all epochs, done */
+    int64_t evaluated; /* the step after which the model was last evaluated */
+    bool keep;         /* at the end of the step under way a checkpoint is taken */
+    double loss_sum;   /* of the epoch so far, this rank's */
+    int64_t left_out;  /* samples that it leaves out: this rank's, of steps that were left out */
+    int64_t samples;   /* of the epoch so far, all ranks' */
     gw_vote vote;
     int64_t stop_at; /* the step that a vote has made the last one; 0: none */
     gw_resume resume;
@@ -160,11 +162,18 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop);
 /** Collective: the replicas settled and compared, the model evaluated, the epoch's row written. */
 gw_err gw_trainer_end_epoch(gw_trainer *t);
 
+/** True if the model is to be evaluated after this step (if the replicas agree then), beside the end
+ *  of the epoch. Nothing may be pending. */
+bool gw_trainer_evaluates(const gw_trainer *t, int64_t step);
+
+/** Collective, between steps: evaluate the model if that is due. */
+gw_err gw_trainer_evaluate(gw_trainer *t);
+
 /** What of the result is known when the last step is done. */
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
 
-/** epochs.csv: rows are gw_epoch_row. */
-extern const gw_table gw_trainer_epochs;
+/** epochs.csv and evaluations.csv: rows are gw_epoch_row. */
+extern const gw_table gw_trainer_epochs, gw_trainer_evaluations;
 
 /** Collective, at the end: run.json and algo.csv. */
 gw_err gw_trainer_write(const gw_trainer *t);

@@ -45,6 +45,8 @@ static gw_err rows_resume(gw_trainer *t, bool ours) {
         return gw_fail(GW_ERR_INPUT, "%s: lacks marks of its run's folder", t->resume.path);
     snprintf(t->started_utc, sizeof t->started_utc, "%s", utc);
     t->clock_s = json_number_value(clock);
+    const json_t *evaluated = json_object_get(marks, "evaluated"); /* older ones lack it */
+    t->evaluated = evaluated ? json_integer_value(evaluated) : t->resume.manifest.step;
     const json_t *files = json_object_get(marks, "files");
     char *from = NULL;
     GW_TRY(check_names(files, t->resume.path));
@@ -61,6 +63,8 @@ static gw_err check_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     GW_TRY(gw_record_check(t->record, t->rows));
     GW_TRY(gw_rows_check(t->rows, &gw_trainer_epochs));
+    if (c->eval_every > 0)
+        GW_TRY(gw_rows_check(t->rows, &gw_trainer_evaluations));
     if (c->compress_stats > 0)
         GW_TRY(gw_rows_check(t->rows, &gw_codec_stats_table));
     if (c->collectives)
@@ -98,6 +102,8 @@ static gw_err open_rows(gw_trainer *t) {
         look_for_end(t);
     else
         GW_TRY(gw_runfolder_clear(c->out, use));
+    if (c->eval_every > 0)
+        GW_TRY(gw_rows_open(t->rows, &gw_trainer_evaluations, &t->evaluations_csv, NULL));
     return gw_rows_open(t->rows, &gw_trainer_epochs, &t->epochs_csv, NULL);
 }
 
@@ -106,10 +112,11 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
         return GW_OK;
     GW_TRY(
         gw_agree(t->comm, t->rank == 0 ? open_rows(t) : gw_rows_new(&t->rows, t->c->out, false)));
-    double news[] = {t->clock_s, t->has_trace};
-    GW_TRY(gw_bcast(news, 2, MPI_DOUBLE, 0, t->comm));
+    double news[] = {t->clock_s, t->has_trace, (double)t->evaluated};
+    GW_TRY(gw_bcast(news, 3, MPI_DOUBLE, 0, t->comm));
     t->clock_s = news[0];
     t->has_trace = news[1] != 0;
+    t->evaluated = (int64_t)news[2];
     return GW_OK;
 }
 

@@ -32,6 +32,10 @@ static const gw_opt opts[] = {
     {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after N steps", TO(steps)},
     {"time-limit", GW_OPT_TIME, NULL, 0.001, 1e9, NULL, NULL, "stop after this time",
      TO(time_limit_s)},
+    {"eval-every", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
+     "also evaluate every STEPS steps, between them, not only after each epoch: "
+     "DIR/evaluations.csv (0: no)",
+     TO(eval_every)},
     {"out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here", TO(out),
      .group = "Run folder and checkpoints"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace the run in DIR", TO(overwrite)},
@@ -98,6 +102,7 @@ static const char no_paired[] = "it compares steps of one run, which this would 
 static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
 
 static const gw_rule rules[] = {
+    {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
     {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
     {"collectives", NULL, true, "out", NULL, "it writes DIR/collectives.csv"},
