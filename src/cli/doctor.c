@@ -32,21 +32,47 @@ typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;
 
 static int tally[VERDICTS];
 
+#define MODELLED "memory-bound time: source twin+model where a run has ceilings, else none"
+static const char lower_paranoid[] = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
+
+/* Words of `text` up to column 80, with `indent` spaces before each line but the first; a longer word,
+ * such as a path, has a line of its own. */
+static void doctor_wrap(const char *text, int indent) {
+    enum { WIDTH = 80 };
+    int at = indent;
+    for (const char *word = text; *word;) {
+        int n = (int)strcspn(word, " ");
+        bool breaks = at > indent && at + 1 + n > WIDTH;
+        if (breaks)
+            printf("\n%*s", indent, "");
+        else if (at > indent)
+            printf(" ");
+        printf("%.*s", n, word);
+        at = (breaks ? indent : at + (at > indent)) + n;
+        word += n;
+        word += strspn(word, " ");
+    }
+    printf("\n");
+}
+
 /* One finding; `remedy` (NULL: none) says what to do about it. */
 static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
     static const char *const words[] = {"ok", "note", "problem"};
+    char text[1024];
     va_list ap;
     tally[v]++;
-    printf("%-8s %-11s ", words[v], topic);
     va_start(ap, fmt);
-    vprintf(fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    printf("\n");
-    if (remedy)
-        printf("%-20s-> %s\n", "", remedy);
+    printf("%-8s %-11s ", words[v], topic);
+    doctor_wrap(text, 21);
+    if (remedy) {
+        printf("%-20s-> ", "");
+        doctor_wrap(remedy, 23);
+    }
 }
 
 /* The value of environment variable `name`, NULL when unset or empty. */
@@ -205,32 +231,55 @@ static void check_clock(void) {
                "%s; timing a region costs %.0f ns", gw_clock_name(), gw_ledger_region_cost() * 1e9);
 }
 
-static void check_counters(const gw_host *host) {
+static void check_perf(const gw_host *host) {
+    bool may = host->perf_paranoid <= 2;
+    doctor_say(may ? OK : NOTE, "perf", may ? NULL : lower_paranoid,
+               "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
+               may ? "may" : "may not");
+}
+
+static void list_components(const gw_papi_report *papi) {
+    char names[2][512] = {"", ""}; /* disabled, enabled */
+    for (int i = 0; i < papi->components; i++) {
+        const gw_papi_component *c = &papi->component[i];
+        char *list = names[c->enabled];
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof names[0] - used, "%s%s", used ? ", " : "", c->name);
+    }
+    if (papi->components > 0)
+        doctor_say(OK, "papi", NULL, "components %s%s%s", *names[1] ? names[1] : "none",
+                   *names[0] ? "; disabled: " : "", names[0]);
+}
+
+/* Why nothing counts is told here, once: what follows from it has no lines. True: events count. */
+static bool check_counters(const gw_host *host) {
     static gw_papi_report papi;
     gw_papi_probe(&papi);
-    const char *remedy =
-        "bare metal, or a VM with a virtual PMU; times stay exact without counters";
-    if (host->paranoid_known && host->perf_paranoid > 2)
-        remedy = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
-    doctor_say(papi.hardware ? OK : NOTE, "counters", papi.hardware ? NULL : remedy,
-               "PAPI %s, hardware counters %s%s", papi.version,
-               papi.hardware ? "count" : "absent: ", papi.reason);
-    for (int i = 0; i < papi.components; i++)
-        if (papi.component[i].enabled)
-            doctor_say(OK, "papi", NULL, "component %s", papi.component[i].name);
-        else
-            doctor_say(NOTE, "papi", NULL, "component %s disabled: %s", papi.component[i].name,
-                       papi.component[i].reason);
-    if (!host->paranoid_known)
-        doctor_say(NOTE, "perf",
+    bool closed = host->paranoid_known && host->perf_paranoid > 2;
+    if (papi.hardware)
+        doctor_say(OK, "counters", NULL, "PAPI %s, hardware counters count", papi.version);
+    else if (!host->paranoid_known)
+        doctor_say(NOTE, "counters",
                    "a kernel with CONFIG_PERF_EVENTS, or a container that shows /proc/sys",
-                   "perf_event_paranoid is absent: this kernel has no performance events to offer");
+                   "hardware counters absent: this kernel has no performance events to offer");
     else
-        doctor_say(host->perf_paranoid <= 2 ? OK : NOTE, "perf",
-                   host->perf_paranoid <= 2 ? NULL
-                                            : "sysctl kernel.perf_event_paranoid=1 (as root)",
-                   "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
-                   host->perf_paranoid <= 2 ? "may" : "may not");
+        doctor_say(NOTE, "counters",
+                   closed ? lower_paranoid
+                          : "bare metal, or a VM with a virtual PMU; times stay exact without them",
+                   "PAPI %s, hardware counters absent: %s%s", papi.version,
+                   closed ? "perf_event_paranoid is above 2; " : "", papi.reason);
+    list_components(&papi);
+    if (host->paranoid_known && (papi.hardware || !closed))
+        check_perf(host);
+    return papi.hardware;
+}
+
+/* An event that does not count, unless `told` names it. */
+static void check_event(const gw_counter_event *event, const char *told) {
+    if (*event->papi)
+        doctor_say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name, event->papi);
+    else if (!strstr(told, event->reason))
+        doctor_say(NOTE, "event", NULL, "%s/%s: %s", event->group, event->name, event->reason);
 }
 
 /* Whether a run here can tell memory-bound computation by counters, and what each event lacks. */
@@ -248,19 +297,10 @@ static void check_events(void) {
                    "memory-bound time: source ctr (hardware counters), group %s%s", choice->name,
                    bounds[report.bound]);
     else
-        doctor_say(
-            NOTE, "memory", "see 'counters' and 'perf'; --papi-group FILE brings other events",
-            "memory-bound time: source twin+model where a run has ceilings, else none; hardware "
-            "counters (ctr) absent: %s",
-            report.reason);
-    for (int i = 0; i < report.events; i++) {
-        const gw_counter_event *event = &report.event[i];
-        if (*event->papi)
-            doctor_say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name,
-                       event->papi);
-        else
-            doctor_say(NOTE, "event", NULL, "%s/%s: %s", event->group, event->name, event->reason);
-    }
+        doctor_say(NOTE, "memory", "--papi-group FILE brings other events",
+                   MODELLED "; hardware counters (ctr) absent: %s", report.reason);
+    for (int i = 0; i < report.events; i++)
+        check_event(&report.event[i], report.reason);
     if (counters) {
         gw_counters_state state;
         gw_counters_tell(counters, &state);
@@ -269,6 +309,19 @@ static void check_events(void) {
     }
     gw_counters_close(counters);
     free(choice);
+}
+
+static void say_ceilings(const gw_ceilings *c) {
+    const gw_ceiling_pair *dram = &c->level[GW_CACHES].update;
+    char together[96] = "";
+    if (c->all_threads > 1)
+        snprintf(together, sizeof together, "; all %d together %.0f GFLOP/s, DRAM %.1f GB/s",
+                 c->all_threads, c->fma.all * 1e-9, dram->all * 1e-9);
+    doctor_say(
+        OK, "ceilings", NULL,
+        "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM%s (%.1f hours ago)",
+        c->fma.one * 1e-9, c->level[0].update.one * 1e-9, dram->one * 1e-9, together,
+        (double)(time(NULL) - c->measured_at) / 3600);
 }
 
 /* What is cached for such runs; measuring is left to them. */
@@ -302,13 +355,7 @@ static void check_ceilings(const gw_host *host, const gw_host_node *node, int th
                    "alone, so others were at work",
                    path, c.all_threads);
     else
-        doctor_say(
-            OK, "ceilings", NULL,
-            "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM; all %d together "
-            "%.0f "
-            "GFLOP/s, DRAM %.1f GB/s (%.1f hours ago)",
-            c.fma.one * 1e-9, c.level[0].update.one * 1e-9, dram->one * 1e-9, c.all_threads,
-            c.fma.all * 1e-9, dram->all * 1e-9, (double)(time(NULL) - c.measured_at) / 3600);
+        say_ceilings(&c);
 }
 
 static void check_data(void) {
@@ -346,8 +393,10 @@ static gw_err diagnose(const gw_args *args, int provided) {
     check_gemm();
     check_variables(&host, &node, threads);
     check_clock();
-    check_counters(&host);
-    check_events();
+    if (check_counters(&host))
+        check_events();
+    else
+        doctor_say(OK, "memory", NULL, MODELLED);
     check_ceilings(&host, &node, threads);
     check_data();
     printf("\n%d ok, %d notes, %d problems\n", tally[OK], tally[NOTE], tally[PROBLEM]);
