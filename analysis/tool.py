@@ -64,10 +64,15 @@ def aligned(rows, pad=str.ljust):
 
 
 def call(name, main):
-    """Ends the program with the status that main() returns, or on bad input with one line and 2."""
+    """Ends the program with the status that main() returns, on bad input with one line and 2. On a
+    fault of the program's that no reader of input has caught: one line, and 3."""
     try:
         status = main()
-    except (BadInput, MemoryError, RecursionError) as error:
-        print(f"{name}: {plain(str(error) or type(error).__name__)}", file=sys.stderr)
-        status = getattr(error, "status", 2)
+    except BadInput as error:
+        print(f"{name}: {plain(str(error))}", file=sys.stderr)
+        status = error.status
+    except (MemoryError, RecursionError) as error:
+        said = plain(str(error) or "out of memory")
+        print(f"{name}: a fault of the program, {type(error).__name__}: {said}", file=sys.stderr)
+        status = 3
     sys.exit(status)

@@ -1,12 +1,18 @@
-"""Under an interpreter that lacks a package, every script says so in one line and ends with status 2."""
+"""Under an interpreter that lacks a package, every script says so in one line and ends with status 2; a
+fault of the program has another status."""
 
+import io
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 SOURCE = os.environ["SOURCE"]
+sys.path.append(os.path.join(SOURCE, "analysis"))
+import tool
+
 NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/report": (["."], ["matplotlib", "numpy", "pandas", "scipy"]),
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
@@ -25,6 +31,17 @@ def bare(script, *words):
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([sys.executable, "-S", "-E", "-B", os.path.join(SOURCE, script), *words],
                               cwd=folder, text=True, capture_output=True, check=False, timeout=300)
+
+
+class Faults(unittest.TestCase):
+    def test_a_fault_of_the_program_is_no_bad_input(self):
+        for fault, said in ((MemoryError(), "MemoryError: out of memory"),
+                            (RecursionError("too deep"), "RecursionError: too deep")):
+            with mock.patch.object(sys, "stderr", io.StringIO()) as stderr:
+                with self.assertRaises(SystemExit) as ended:
+                    tool.call("report", mock.Mock(side_effect=fault))
+            self.assertEqual(ended.exception.code, 3)
+            self.assertEqual(stderr.getvalue(), f"report: a fault of the program, {said}\n")
 
 
 class Needs(unittest.TestCase):
