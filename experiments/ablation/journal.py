@@ -287,7 +287,7 @@ def new_attempt():
 
 def spent(record):
     """The number of attempts, without those that were interrupted or whose runner was killed."""
-    return sum(attempt["interrupted"] is False for attempt in record["attempts"])
+    return sum(attempt.get("interrupted") is False for attempt in record["attempts"])
 
 
 def is_left(record, attempts):

@@ -88,7 +88,7 @@ class Runner:
         folder = self.journal.folder(planned)
         record = self.records.get(planned.folder) or j.new_record(self.study, planned, index)
         for attempt in record["attempts"]:
-            if attempt["interrupted"] is None:  # its runner was killed
+            if attempt.get("interrupted") is None:  # its runner was killed
                 attempt["interrupted"] = True
         words = self.launcher.command(planned, folder)
         record.update(state="running", attempts=[*record["attempts"], j.new_attempt()],
@@ -171,7 +171,7 @@ class Runner:
 
 def describe(record):
     """The last attempt that counts, in one line."""
-    attempt = [a for a in record["attempts"] if a["interrupted"] is False][-1]
+    attempt = [a for a in record["attempts"] if a.get("interrupted") is False][-1]
     how = ("timed out" if attempt["timed_out"] else f"ended by {attempt['signal']}"
            if attempt["signal"] else "not started" if attempt["status"] is None
            else f"status {attempt['status']}")

@@ -120,6 +120,19 @@ class Ground(Study):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("Two runs \\u2192 two results.", done.stdout)
 
+    def test_attempt_without_its_end(self):
+        """As an older runner left it: it counts as one whose runner was killed."""
+        self.write(TWO)
+        self.assertEqual(self.call().returncode, 0)
+        path = os.path.join(self.out, self.planned()[0], journal.RUN)
+        record = journal.read_json(path)
+        del record["attempts"][0]["interrupted"]
+        for state in ("running", "failed"):
+            journal.write_json(path, {**record, "state": state})
+            done = self.call("--resume")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(journal.read_json(path)["attempts"][-1]["interrupted"], False)
+
     def test_record_cannot_be_written(self):
         """As on a full disk; here a folder is in the way."""
         self.write(TWO)
