@@ -392,11 +392,16 @@ factors: {{compress: [none, qsgd, fp16]}}
         self.refused(self.call("--resume"), "another text of the spec", "--out")
         self.assertEqual(len(self.starts()), 1)
         self.write(read(self.path).replace("[1, 3]", "[1, 2]"))
-        self.addCleanup(os.environ.pop, "OTHER")
-        os.environ["OTHER"] = "yes"
+        for words in ([], ["--dry-run"]):
+            os.environ["OTHER"] = "yes"
+            self.refused(self.call("--resume", *words), "begun with another build", "than 9 (abc) in")
+            del os.environ["OTHER"]
+        with open(os.path.join(self.build, "gradwire"), "a", encoding="utf-8") as file:
+            file.write("# the same commit, built again\n")
+        self.refused(self.call("--resume"), "begun with another build", "--build")
+        self.script("build/gradwire", WRAPPER)
         done = self.call("--resume", "--only", "compress=fp16")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"was begun by gradwire \S+ \(\S+\), this is 9 \(abc\)")
         self.assertEqual([self.records()[f]["state"] for f in self.planned() if "fp16" in f],
                          ["done"] * 2)
 
