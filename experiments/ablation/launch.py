@@ -40,12 +40,13 @@ class Launcher:
         self.name = f"study-{digest[:12]}"  # of the testbed: the same when a study is resumed
         self.up = None  # {option of `testbed up`: value}; None: it is down
 
-    def refuse(self, cells, jobs, oversubscribe):
-        """Refuses what cannot work, before anything runs."""
+    def refuse(self, cells, jobs, oversubscribe, later=False):
+        """Refuses what cannot work, before anything runs. `later`: the runs begin elsewhere, where
+        there is srun."""
         for path in [self.program] + [self.mpiexec] * (self.kind != "srun"):
             if not os.access(path, os.X_OK):
                 raise BadInput(f"{path}: no such program: build it, or name its folder by --build")
-        if self.kind == "srun" and not shutil.which("srun"):
+        if self.kind == "srun" and not later and not shutil.which("srun"):
             raise BadInput("--launcher srun: there is no srun in PATH: load Slurm, or omit it")
         on_testbed = [cell for cell in cells if cell.testbed]
         if on_testbed and self.kind == "srun":

@@ -420,13 +420,17 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
         self.script("bin/srun", SRUN)
         path = os.environ["PATH"]
         script = os.path.join(self.folder, "array.sh")
-        slurm = ("--launcher", "srun", "--slurm", script)
-        self.refused(self.call("--slurm", script), "--launcher srun")
+        slurm = ("--slurm", script)
+        self.refused(self.call(*slurm, "--launcher", "testbed"), "omit --launcher testbed")
+        preview = self.call(*slurm, "--jobs", "3", "--dry-run")  # without an srun
+        self.assertEqual((preview.returncode, preview.stderr), (0, ""))
+        self.assertFalse(os.path.exists(script) or os.path.exists(self.out))
         self.addCleanup(os.environ.update, PATH=path)
         os.environ["PATH"] = os.path.join(self.folder, "bin") + ":" + path
         done = self.call(*slurm, "--jobs", "3")
         self.assertEqual(done.returncode, 0, done.stderr)
         text = read(script)
+        self.assertEqual(preview.stdout, text)
         self.assertEqual(subprocess.run(["bash", "-n", script], check=False).returncode, 0)
         for line in ("--array=0-3%3", "--ntasks=4", "--cpus-per-task=1", "--time=00:12:00"):
             self.assertIn(f"#SBATCH {line}\n", text)
