@@ -45,6 +45,19 @@ def duration(seconds):
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def size_of(folder):
+    """The bytes of all files in it, in MB."""
+    paths = (os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
+    return f"{sum(map(bytes_of, paths)) / 1e6:.1f} MB"
+
+
+def bytes_of(path):
+    try:
+        return os.lstat(path).st_size
+    except OSError:  # it has just gone
+        return 0
+
+
 class Progress:
     """One line that is rewritten on a terminal; elsewhere one line per run."""
 
@@ -54,6 +67,7 @@ class Progress:
         self.total, self.jobs = total, jobs
         self.states = {}  # folder -> state, of runs that have ended
         self.seconds = {}  # cell -> seconds of its runs that have a result
+        self.guesses = {}  # cell -> seconds of a run, before one has ended
 
     def count(self, *states):
         return sum(state in states for state in self.states.values())
@@ -64,11 +78,12 @@ class Progress:
             self.seconds.setdefault(planned.cell.id, []).append(seconds)
 
     def expected(self, left):
-        """Seconds for the remaining runs; a cell without a run counts as the mean of the others.
-        None: unknown."""
-        if not self.seconds:
+        """Seconds for the remaining runs; a cell without a run or a guess counts as the mean of the
+        others. None: unknown."""
+        means = {**self.guesses, **{cell: sum(known) / len(known)
+                                    for cell, known in self.seconds.items()}}
+        if not means:
             return None
-        means = {cell: sum(known) / len(known) for cell, known in self.seconds.items()}
         typical = sum(means.values()) / len(means)
         total = sum(means.get(planned.cell.id, typical) for planned in left)
         return total / min(self.jobs, len(left)) if left else None
@@ -82,8 +97,21 @@ class Progress:
             text += f", about {duration(expected)} to go"
         return text
 
-    def show(self, left, event=""):
-        text = self.line(left) + (f": {event}" if event else "")
+    def announce(self, left):
+        """Before the first run."""
+        expected, cells = self.expected(left), len({planned.cell.id for planned in left})
+        by = ("the runs that have ended" if self.seconds else
+              f"a few steps of {len(self.guesses)} of them")
+        self.note(f"{len(left)} of {self.total} runs to do, of {cells} cell{'s' * (cells != 1)}: "
+                  + ("no estimate of the time before the first has ended" if expected is None else
+                     f"about {duration(expected)}, by {by}"))
+
+    def show(self, left, event="", running=()):
+        text = self.line(left)
+        text += f": {event}" if event and not self.live else ""
+        if running:
+            more = len(running) - 1
+            text += f"; running {running[0]}" + (f" and {more} more" if more else "")
         if self.live:
             width = max(shutil.get_terminal_size().columns - 1, 20)
             say("\r\033[K" + text[:width], end="", stream=self.stream)
@@ -104,4 +132,5 @@ class Progress:
                  if self.count(state)]
         left = self.total - len(self.states)
         parts += [f"{left} left"] * bool(left)
-        return f"{self.total} run{'' if self.total == 1 else 's'}: {', '.join(parts)}; in {out}"
+        return (f"{self.total} run{'' if self.total == 1 else 's'}: {', '.join(parts)}; in {out}, "
+                f"{size_of(out)}")

@@ -6,8 +6,8 @@ import time
 
 import processes
 from ablation import journal as j
-from ablation import launch
-from ablation.progress import Progress, duration
+from ablation import launch, probe
+from ablation.progress import Progress, duration, passing
 
 
 def ending():
@@ -37,6 +37,7 @@ class Runner:
         self.study, self.journal, self.launcher, self.jobs = study, journal, launcher, jobs
         self.runs = runs
         self.live = []
+        self.news = None  # what is still to be shown; "": that a run has started
         self.progress = Progress(len(runs), jobs)
         self.allowed = {}  # folder -> attempts
         self.records = {}  # folder -> experiment.json
@@ -70,19 +71,57 @@ class Runner:
         self.ending = ending()
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
         try:
-            self.progress.show(self.left())
+            self.estimate()
+            self.progress.announce(self.left())
             while self.queue or self.live:
                 while self.queue and len(self.live) < self.jobs:
                     self.take(signal.sigtimedwait(self.ending, 0))
                     self.start(*self.queue.pop(0))
+                self.show()
                 if self.live:
                     self.wait()
+            self.show()
         finally:
             processes.end([live.process for live in self.live])
             self.progress.clear()
             while signal.sigtimedwait(self.ending, 0):
                 pass  # ignore a second Ctrl-C
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    def estimate(self):
+        """If no run tells how long they take, and no task of a job array asks."""
+        if self.progress.seconds or self.journal.share is not None:
+            return
+        for planned in probe.cells([planned for _, planned in self.queue]):
+            passing(f"probing {planned.cell.id}")
+            guess = probe.seconds(planned, self.journal.out, self.launcher, self.probe)
+            if guess is not None:
+                self.progress.guesses[planned.cell.id] = guess
+
+    def probe(self, words, cell, folder):
+        """Seconds that the command took; None: it failed."""
+        begun, process = time.monotonic(), None
+        try:
+            self.launcher.prepare(cell)
+            process = launch.start(words, cell.environment, self.launcher.directory,
+                                   os.path.join(folder, j.LOG), self.mask)
+            while process.poll() is None:
+                left = begun + probe.TIMEOUT_S - time.monotonic()
+                if left <= 0:
+                    return None
+                self.take(signal.sigtimedwait({*self.ending, signal.SIGCHLD}, left))
+            return None if process.returncode else time.monotonic() - begun
+        except (j.BadInput, OSError):  # the run itself will tell
+            return None
+        finally:
+            if process:
+                processes.end([process])
+                processes.sweep([])
+
+    def show(self):
+        if self.news is not None:
+            self.progress.show(self.left(), self.news, [live.planned.folder for live in self.live])
+        self.news = None
 
     def start(self, index, planned):
         folder = self.journal.folder(planned)
@@ -106,6 +145,7 @@ class Runner:
             self.settle(planned, record, "failed")
             return
         self.live.append(Live(planned, record, process, self.study.timeout_s))
+        self.news = self.news or ""
 
     def wait(self):
         """Waits until a process ends, a run times out, or a signal comes."""
@@ -166,7 +206,7 @@ class Runner:
                 self.queue.insert(0, (record["planned"], planned))
                 return
         self.progress.ended(planned, state, attempt["seconds"])
-        self.progress.show(self.left(), event)
+        self.news = f"{self.news}, {event}" if self.news else event
 
 
 def describe(record):

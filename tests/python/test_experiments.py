@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 
 import gwrun
+from ablation import probe
 
 RUN = os.path.join(gwrun.SOURCE, "experiments", "run")
 TRAIN = ("--data synthetic:samples=512,features=16,classes=4 --layers 8 --batch 32 --overhead 0 "
@@ -21,7 +23,7 @@ TRAIN = ("--data synthetic:samples=512,features=16,classes=4 --layers 8 --batch 
 # Stands for gradwire: notes each start of a run, then does as FAKE says, or is the program itself.
 WRAPPER = """#!/bin/bash
 for word; do [ "$last" = --out ] && out=$word; last=$word; done
-case " $* " in *" --check "*) exec {gradwire} "$@";; esac
+case " $* " in *" --check "*) exec {gradwire} "$@";; */.probe*) exec {probe} "$@";; esac
 [ "$1 $OTHER" = "--version yes" ] && {{ echo "gradwire 9 (abc)"; exit 0; }}
 [ "$1" = train ] && [ -n "$out" ] || exec {gradwire} "$@"
 rank=${{PMI_RANK:-${{OMPI_COMM_WORLD_RANK:-${{SLURM_PROCID:-0}}}}}}
@@ -58,6 +60,8 @@ def read(path):
 
 
 class Study(unittest.TestCase):
+    probe = "false"  # what a probe of a cell is; most tests are quicker without
+
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
@@ -73,7 +77,7 @@ class Study(unittest.TestCase):
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(text.format(folder=self.folder, gradwire=gwrun.GRADWIRE,
+            file.write(text.format(folder=self.folder, gradwire=gwrun.GRADWIRE, probe=self.probe,
                                    mpiexec=gwrun.MPIEXEC))
         os.chmod(path, stat.S_IRWXU)
 
@@ -276,6 +280,44 @@ factors: {{momentum: [0, 0.5], env.FAKE: [meet]}}
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count("disturb each other"), 1)
         self.assertEqual({r["jobs"] for r in self.records().values()}, {2})
+
+
+class Estimate(Study):
+    probe = gwrun.GRADWIRE
+
+    def test_before_the_first_run(self):
+        """And what runs, the time left, the size of the results and the command for the report."""
+        self.write(f"""
+claim: a test
+repetitions: 5
+base: {TRAIN} --epochs 2 --time-limit 10min --steps 20
+factors: {{compress: [none, fp16]}}
+""")
+        done = self.call()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(self.starts()), sorted(self.planned()))  # a probe is no run
+        first, second, *others, end, report = done.stdout.splitlines()
+        self.assertRegex(first, r"^10 of 10 runs to do, of 2 cells: about \d+ s, by a few steps of 2 ")
+        self.assertRegex(second, r"^0/10: 0 done, 0 failed, 10 left, about \d+ s to go; running "
+                         + self.planned()[0])
+        self.assertRegex(others[0], rf"^1/10: .* to go: {self.planned()[0]} done in \d+ s; running "
+                         + self.planned()[1])
+        self.assertRegex(end, rf"^10 runs: 10 done; in {self.out}, \d\.\d MB$")
+        self.assertRegex(report, rf"^charts and tables: /.*/analysis/report {self.out}$")
+        self.assertNotIn(".probe", os.listdir(self.out))
+
+    def test_steps_of_a_whole_run(self):
+        cell = types.SimpleNamespace(words=["--steps", "50", "--trace"])
+        run = {"options": {"batch": 32, "local-batch": None, "epochs": 3, "eval-every": 20},
+               "data": {"train": 500}, "machine": {"workers": 2},
+               "results": {"elapsed_s": 1.5, "train_s": 1.0, "summary": {"wall_s": 0.1}}}
+        self.assertEqual(probe.planned_steps(cell, run), (48, 16))  # not 50: there are no more
+        run["options"]["local-batch"] = 50
+        self.assertEqual(probe.planned_steps(cell, run), (15, 5))
+        # 2 s to start, 15 steps of 0.1 s, 3 evaluations of 0.5 s
+        self.assertAlmostEqual(probe.whole(cell, run, 3.5), 5)
+        self.assertEqual(probe.shortened(["--steps", "7", "--trace", "--time-limit", "2h", "--lr", "1"]),
+                         ["--trace", "--lr", "1", "--steps", "7", "--time-limit", "5s"])
 
 
 class Interruptions(Study):

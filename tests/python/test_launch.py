@@ -120,8 +120,24 @@ class Progressing(unittest.TestCase):
         self.assertEqual(len(lines), 2)  # all but the note are written over
         self.assertTrue(all(part.count("x") < 500 for part in lines))
         plain = io.StringIO()
-        Progress(1, 1, plain).show([], "event")
-        self.assertEqual(plain.getvalue(), "0/1: 0 done, 0 failed, 0 left: event\n")
+        Progress(1, 1, plain).show([], "event", ["one", "two"])
+        self.assertEqual(plain.getvalue(),
+                         "0/1: 0 done, 0 failed, 0 left: event; running one and 1 more\n")
+
+    def test_guess(self):
+        """It stands for a cell until one of its runs has ended."""
+        a, b = cell("a"), cell("b")
+        runs = some_runs([a, b], 2)
+        progress = Progress(4, 1, io.StringIO())
+        progress.announce(runs)
+        progress.guesses["a"] = 100
+        self.assertEqual(progress.expected(runs), 400)
+        progress.ended(runs[0], "done", 10)
+        self.assertEqual(progress.expected(runs[1:]), 30)
+        progress.announce(runs[1:])
+        self.assertEqual(progress.stream.getvalue().splitlines(), [
+            "4 of 4 runs to do, of 2 cells: no estimate of the time before the first has ended",
+            "3 of 4 runs to do, of 2 cells: about 30 s, by the runs that have ended"])
 
 
 class Words(unittest.TestCase):
