@@ -124,6 +124,21 @@ static void check_cpu(const gw_host *host) {
                    "frequency governor '%s': the first steps may run slower", host->governor);
 }
 
+/* What launchers tell each process that they start: of how many it is one. */
+static void check_launcher(void) {
+    static const char *const told[] = {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
+    int ranks;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (ranks == 1 && variable(told[i]) && atoi(variable(told[i])) > 1) {
+            doctor_say(PROBLEM, "launcher",
+                       "the launcher of this MPI library; under Slurm srun --mpi=pmi2 or pmix",
+                       "it started %s programs (%s), but this one sees itself alone",
+                       variable(told[i]), told[i]);
+            return;
+        }
+}
+
 static void check_mpi(const gw_host_node *node) {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
     char first[128] = "", device[64] = "";
@@ -389,6 +404,7 @@ static gw_err diagnose(const gw_args *args, int provided) {
     check_cores(&host, &node);
     check_cpu(&host);
     check_mpi(&node);
+    check_launcher();
     check_mpi_threads(provided);
     check_gemm();
     check_variables(&host, &node, threads);

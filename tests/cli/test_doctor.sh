@@ -57,6 +57,10 @@ report=$(MPIR_CVAR_ASYNC_PROGRESS=1 OMP_NUM_THREADS=3 whole "$GRADWIRE" doctor) 
 grep -A1 '^problem  progress ' <<<"$report" | grep -q ' -> unset' || fail "no warning: $report"
 grep -q '3 threads each' <<<"$report" || fail "OMP_NUM_THREADS is ignored: $report"
 
+report=$(SLURM_STEP_NUM_TASKS=4 whole "$GRADWIRE" doctor) || fail "exit status $?"
+grep -A1 '^problem  launcher    it started 4 programs' <<<"$report" | grep -q ' -> .*--mpi=pmi2' ||
+    fail "a launcher that does not fit is not named: $report"
+
 for ranks in 1 2; do
     said=$("$MPIEXEC" -n $ranks "$GRADWIRE" doctor --threads none 2>&1 >/dev/null)
     [ $? = 2 ] || fail "a bad option must give exit status 2"
