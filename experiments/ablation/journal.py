@@ -247,6 +247,12 @@ class Journal:
         results = (run or {}).get("results")
         return isinstance(results, dict) and results.get("stopped_by") not in shape.CUT_SHORT
 
+    def alone(self, planned):
+        """Whether its run.json is that of a rank that saw none of the others."""
+        run = read_json(os.path.join(self.folder(planned), "run.json")) or {}
+        machine = run.get("machine")
+        return (planned.cell.ranks > 1 and isinstance(machine, dict) and machine.get("ranks") == 1)
+
     def save(self, planned, record):
         write_json(os.path.join(self.folder(planned), RUN), record)
 

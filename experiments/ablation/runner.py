@@ -72,7 +72,8 @@ class Runner:
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
         try:
             self.estimate()
-            self.progress.announce(self.left())
+            if self.journal.share is None:
+                self.progress.announce(self.left())
             while self.queue or self.live:
                 while self.queue and len(self.live) < self.jobs:
                     self.take(signal.sigtimedwait(self.ending, 0))
@@ -175,7 +176,8 @@ class Runner:
         processes.sweep([other.process for other in self.live])
         text = launch.read_log(self.journal.folder(live.planned))
         status = live.process.returncode
-        complete = status == 0 and self.journal.has_result(live.planned)
+        alone = self.journal.alone(live.planned)
+        complete = status == 0 and self.journal.has_result(live.planned) and not alone
         state = ("done" if complete else "interrupted" if interrupted else
                  "diverged" if status == 1 and "no longer finite" in text else "failed")
         attempt = live.record["attempts"][-1]
@@ -184,7 +186,10 @@ class Runner:
                        signal=launch.died_of(status, text), timed_out=timed_out and not complete,
                        interrupted=state == "interrupted", message=launch.last_words(text))
         if status == 0 and state == "failed" and not timed_out:
-            attempt["message"] = "ended with status 0, but wrote no run.json"
+            attempt["message"] = (
+                f"the launcher started {live.planned.cell.ranks} programs of 1 rank: it does not "
+                "fit the MPI library (docs/clusters.md)" if alone else
+                "ended with status 0, but wrote no run.json")
         self.settle(live.planned, live.record, state)
 
     def settle(self, planned, record, state):

@@ -11,11 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 import unittest
 
 import gwrun
-from ablation import probe
 
 RUN = os.path.join(gwrun.SOURCE, "experiments", "run")
 TRAIN = ("--data synthetic:samples=512,features=16,classes=4 --layers 8 --batch 32 --overhead 0 "
@@ -39,12 +37,6 @@ meet) touch $out/here; for i in $(seq 600); do
     exit 1;;
 esac
 exec {gradwire} "$@"
-"""
-SRUN = """#!/bin/bash
-echo "$@" >>{folder}/srun
-[ "$1 $2 $4" = "--exclusive -n -c" ] || exit 9
-ranks=$3; shift 5
-exec {mpiexec} -n $ranks "$@"
 """
 
 
@@ -282,44 +274,6 @@ factors: {{momentum: [0, 0.5], env.FAKE: [meet]}}
         self.assertEqual({r["jobs"] for r in self.records().values()}, {2})
 
 
-class Estimate(Study):
-    probe = gwrun.GRADWIRE
-
-    def test_before_the_first_run(self):
-        """And what runs, the time left, the size of the results and the command for the report."""
-        self.write(f"""
-claim: a test
-repetitions: 5
-base: {TRAIN} --epochs 2 --time-limit 10min --steps 20
-factors: {{compress: [none, fp16]}}
-""")
-        done = self.call()
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(sorted(self.starts()), sorted(self.planned()))  # a probe is no run
-        first, second, *others, end, report = done.stdout.splitlines()
-        self.assertRegex(first, r"^10 of 10 runs to do, of 2 cells: about \d+ s, by a few steps of 2 ")
-        self.assertRegex(second, r"^0/10: 0 done, 0 failed, 10 left, about \d+ s to go; running "
-                         + self.planned()[0])
-        self.assertRegex(others[0], rf"^1/10: .* to go: {self.planned()[0]} done in \d+ s; running "
-                         + self.planned()[1])
-        self.assertRegex(end, rf"^10 runs: 10 done; in {self.out}, \d\.\d MB$")
-        self.assertRegex(report, rf"^charts and tables: /.*/analysis/report {self.out}$")
-        self.assertNotIn(".probe", os.listdir(self.out))
-
-    def test_steps_of_a_whole_run(self):
-        cell = types.SimpleNamespace(words=["--steps", "50", "--trace"])
-        run = {"options": {"batch": 32, "local-batch": None, "epochs": 3, "eval-every": 20},
-               "data": {"train": 500}, "machine": {"workers": 2},
-               "results": {"elapsed_s": 1.5, "train_s": 1.0, "summary": {"wall_s": 0.1}}}
-        self.assertEqual(probe.planned_steps(cell, run), (48, 16))  # not 50: there are no more
-        run["options"]["local-batch"] = 50
-        self.assertEqual(probe.planned_steps(cell, run), (15, 5))
-        # 2 s to start, 15 steps of 0.1 s, 3 evaluations of 0.5 s
-        self.assertAlmostEqual(probe.whole(cell, run, 3.5), 5)
-        self.assertEqual(probe.shortened(["--steps", "7", "--trace", "--time-limit", "2h", "--lr", "1"]),
-                         ["--trace", "--lr", "1", "--steps", "7", "--time-limit", "5s"])
-
-
 class Interruptions(Study):
     def setUp(self):
         super().setUp()
@@ -446,67 +400,6 @@ factors: {{compress: [none, qsgd, fp16]}}
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([self.records()[f]["state"] for f in self.planned() if "fp16" in f],
                          ["done"] * 2)
-
-
-class Launchers(Study):
-    def setUp(self):
-        super().setUp()
-        self.write(f"""
-claim: a test
-timeout: 10min
-base: {TRAIN} --epochs 1
-factors: {{ranks: [1, 2], threads: [1, 2]}}
-""")
-
-    def test_slurm(self):
-        self.script("bin/srun", SRUN)
-        path = os.environ["PATH"]
-        script = os.path.join(self.folder, "array.sh")
-        slurm = ("--slurm", script)
-        self.refused(self.call(*slurm, "--launcher", "testbed"), "omit --launcher testbed")
-        preview = self.call(*slurm, "--jobs", "3", "--dry-run")  # without an srun
-        self.assertEqual((preview.returncode, preview.stderr), (0, ""))
-        self.assertFalse(os.path.exists(script) or os.path.exists(self.out))
-        self.addCleanup(os.environ.update, PATH=path)
-        os.environ["PATH"] = os.path.join(self.folder, "bin") + ":" + path
-        done = self.call(*slurm, "--jobs", "3")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        text = read(script)
-        self.assertEqual(preview.stdout, text)
-        self.assertEqual(subprocess.run(["bash", "-n", script], check=False).returncode, 0)
-        for line in ("--array=0-3%3", "--ntasks=4", "--cpus-per-task=1", "--time=00:12:00"):
-            self.assertIn(f"#SBATCH {line}\n", text)
-        self.assertEqual(self.starts(), [])
-
-        os.environ["SLURM_ARRAY_TASK_ID"] = "2"
-        self.addCleanup(os.environ.pop, "SLURM_ARRAY_TASK_ID")
-        task = subprocess.run(["bash", script], capture_output=True, text=True, check=False,
-                              timeout=300)
-        self.assertEqual(task.returncode, 0, task.stderr)
-        self.assertEqual(self.starts(), [self.planned()[2]])
-        record = self.records()[self.planned()[2]]
-        self.assertEqual((record["state"], record["launcher"], record["planned"]),
-                         ("done", "srun", 2))
-        levels = record["levels"]
-        self.assertIn(f"--exclusive -n {levels['ranks']} -c {levels['threads']} ",
-                      read(os.path.join(self.folder, "srun")))
-
-        self.assertEqual(self.call(*slurm, "--resume").returncode, 0)  # what is left
-        self.assertIn("#SBATCH --array=0-1,3%1\n", read(script))
-        rest = self.call("--resume")  # here, without Slurm
-        self.assertEqual(rest.returncode, 0, rest.stderr)
-        self.assertEqual(sorted(self.starts()), sorted(self.planned()))
-
-    def test_refusals(self):
-        self.refused(self.call("--launcher", "testbed"), "names neither hosts nor a rate")
-        self.refused(self.call("--launcher", "ssh"), "invalid choice: 'ssh'")
-        self.refused(self.call("--jobs", "0"), "'0': must be 1 to 9999")
-        self.refused(self.call("--only-run", "x"), "a run's place in the plan")
-        self.refused(self.call("--only-run", "1"), "there is no study here")
-        os.unlink(os.path.join(self.build, "mpiexec"))
-        self.refused(self.call(), "mpiexec: no such program", "--build")
-        self.write(read(self.path).replace("timeout", "timeuot"))
-        self.refused(self.call(), "spec.yaml:3: ", "timeout")
 
 
 if __name__ == "__main__":
