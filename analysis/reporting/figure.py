@@ -41,16 +41,20 @@ COLOURS = {
 }
 
 
+# One colour for better and one for worse, in charts and in tables.
+BETTER_NAME, WORSE_NAME = "series-2", "series-1"
 GROUND, INK, FAINT, GRID, *SERIES = (light for name, (light, _) in COLOURS.items()
                                      if not name.startswith("part-"))
 PART = {name.partition("-")[2]: light for name, (light, _) in COLOURS.items()
         if name.startswith("part-")}
 
+BETTER, WORSE = COLOURS[BETTER_NAME][0], COLOURS[WORSE_NAME][0]
+
 # Hatches of bars; lines of the ground's colour are visible on any other.
 MODELLED = {"hatch": "////", "edgecolor": GROUND, "linewidth": 0}
 OVERSUBSCRIBED = {"hatch": "xxx", "edgecolor": GROUND, "linewidth": 0}
 
-WIDE_IN, NARROW_IN = (7.2, 3.4), (3.4, 3.2)  # width, and the height unless draw() sets another
+WIDE_IN, NARROW_IN = (9.2, 3.4), (3.4, 3.2)  # width, and the height unless draw() sets another
 
 STYLE = {
     "svg.fonttype": "none",
@@ -87,16 +91,21 @@ def patch(label, colour, **more):
     return label, Patch(**{"facecolor": colour, "linewidth": 0, **more})
 
 
-def _render(chart, narrow):
-    """The root element of the chart's SVG: equal charts give equal bytes."""
+def _drawn(chart, narrow, canvas):
+    """The chart as bytes of the canvas's format: equal charts give equal bytes."""
     salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
-    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt}]):
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt, "pdf.fonttype": 42}]):
         figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
-        FigureCanvasSVG(figure)
+        canvas(figure)
         chart.draw(figure, narrow)
-        text = io.BytesIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    root = ElementTree.fromstring(text.getvalue())
+        file = io.BytesIO()
+        figure.canvas.print_svg(file, metadata={"Date": None})  # savefig() draws everything twice
+    return file.getvalue()
+
+
+def _render(chart, narrow):
+    """The root element of the chart's SVG."""
+    root = ElementTree.fromstring(_drawn(chart, narrow, FigureCanvasSVG))
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     _slim(root)
@@ -195,13 +204,15 @@ def _variables(side):
 
 
 CSS = f"""\
-:root {{ color-scheme: light dark; --font: system-ui, sans-serif; {_variables(0)} }}
+:root {{ color-scheme: light dark; --font: system-ui, sans-serif; {_variables(0)}
+  --better: var(--{BETTER_NAME}); --worse: var(--{WORSE_NAME}); }}
 @media (prefers-color-scheme: dark) {{ :root {{ {_variables(1)} }} }}
 @media print {{ :root {{ color-scheme: light; {_variables(0)} }} }}
 .drawing svg {{ display: block; width: 100%; height: auto; fill: var(--ink); overflow: visible; }}
 .drawing svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
 .drawing svg.narrow {{ display: none; }}
-@media screen and (max-width: 700px) {{
+@media screen and (max-width: 760px) {{
+  .drawing {{ max-width: 34rem; margin: 0 auto; }}
   .drawing svg.wide {{ display: none; }}
   .drawing svg.narrow {{ display: block; }}
 }}

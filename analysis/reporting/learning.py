@@ -7,8 +7,6 @@ import numpy
 from reporting.shape import is_number
 from reporting.stats import median_ci
 
-# Over the runs of a cell, one entry for each epoch that all have: medians, and accuracy's range.
-Curve = namedtuple("Curve", "seconds sent accuracy low high")
 # `times`: one figure per run, infinite if it never reached the target; `n` of `of` runs did.
 Reached = namedtuple("Reached", "times n of")
 
@@ -33,17 +31,6 @@ def final(run):
 def middle(values):
     """Median; None if a value is absent."""
     return None if None in values else float(numpy.median(values))
-
-
-def curve_of(cell):
-    """The cell's Curve; None if a run has no epoch."""
-    series = [points(run) for run in cell.runs]
-    if not series or not all(series):
-        return None
-    epochs = [list(zip(*points)) for points in zip(*series)]  # to the end of the shortest
-    columns = list(zip(*epochs))
-    return Curve(*(list(map(middle, column)) for column in columns),
-                 list(map(min, columns[2])), list(map(max, columns[2])))
 
 
 def median_final(cell):

@@ -1,60 +1,104 @@
 """HTML elements. All text of a run passes through escape()."""
 
+import base64
+import hashlib
 import html
+import json
 import math
+import os
 
+from reporting import figure
 from reporting.figure import CSS as FIGURE_CSS
+from reporting.model import JudgedNumber, JudgedText
 
-# No scripts and no requests, whatever a hostile run contains.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+def _script():
+    """page.js, with the colours that it needs."""
+    with open(os.path.join(os.path.dirname(__file__), "page.js"), encoding="utf-8") as file:
+        light = json.dumps({name: pair[0] for name, pair in figure.COLOURS.items()})
+        return f"const LIGHT = {light};\n{file.read()}"
+
+
+SCRIPT = _script()
+# No other script and no requests, whatever a hostile run contains.
+HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+POLICY = ("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+          f"script-src 'sha256-{HASH}'")
 
 CSS = FIGURE_CSS + """\
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink); font: 16px/1.5 var(--font);
   overflow-wrap: anywhere; }
 main, header, nav, footer { max-width: 84rem; margin: 0 auto; padding: 0 1rem; }
-h1, h2, h3 { line-height: 1.25; }
-h2 { margin-top: 3rem; border-bottom: 1px solid var(--grid); }
-.claim { font-size: 1.15rem; }
+h1 { font-size: 1rem; font-weight: normal; color: var(--faint); margin: .5rem 0 0; }
+h2, h3 { line-height: 1.25; }
+h2 { margin: 1rem 0 .5rem; }
+section.study + section.study { border-top: 1px solid var(--grid); margin-top: 3rem; }
+.claim { font-size: 1.15rem; margin: .3rem 0; }
+.verdict { margin: .3rem 0 .8rem; }
+.badge { font-weight: bold; border: 2px solid; border-radius: .3rem; padding: .05rem .5rem;
+  margin-right: .5rem; white-space: nowrap; }
 .skip { position: absolute; left: -99em; }
 .skip:focus { left: 1rem; }
 a { color: inherit; }
 :focus-visible { outline: 2px solid var(--series-1); outline-offset: 2px; }
 nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; list-style: none; }
+ul { margin: .4rem 0; padding-left: 1.2rem; }
 dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) minmax(0, 1fr);
   gap: .25rem 1rem; }
 dl.facts dt { color: var(--faint); }
 dl.facts dd { margin: 0; }
-.warnings { border-left: .3rem solid var(--series-1); padding: .1rem 1rem; }
+.warnings { border-left: .3rem solid var(--worse); padding: .1rem 1rem; }
 .chart { margin: 1.5rem 0 2.5rem; }
-.chart h3 { margin-bottom: .5rem; }
+.chart h3 { margin: 0 0 .2rem; }
+.see { margin: 0 0 .5rem; }
 .note, .caption { font-size: .9rem; color: var(--faint); }
-.scroll { overflow: auto; max-height: 26rem; border: 1px solid var(--grid); }
+.better { color: var(--better); font-weight: bold; }
+.worse { color: var(--worse); font-weight: bold; }
+.scroll { overflow-x: auto; border: 1px solid var(--grid); }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
-  width: max-content; }
-th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; max-width: 22rem;
-  border-bottom: 1px solid var(--grid); }
-thead th { position: sticky; top: 0; background: var(--ground); max-width: 14rem; }
-tbody th { font-weight: normal; }
+  min-width: 60%; }
+.answer table { font-size: 1rem; width: 100%; }
+th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: break-word;
+  border-bottom: 1px solid var(--grid); min-width: 4rem; }
+tbody th { font-weight: normal; min-width: 8rem; overflow-wrap: anywhere; }
+td.long { min-width: 14rem; overflow-wrap: anywhere; }
 td.number { text-align: right; white-space: nowrap; }
 td.absent { color: var(--faint); font-style: italic; text-align: right; }
+.wide { font-size: .75rem; }
+.wide :is(th, td) { padding: .2rem .3rem; min-width: 2.6rem; hyphens: auto; overflow-wrap: anywhere; }
+.wide tbody th { min-width: 6rem; }
+.wide td.long { min-width: 9rem; }
+.save { display: none; margin: .3rem 0; font-size: .85rem; color: var(--faint); }
+.script .save { display: block; }
+button { font: inherit; color: var(--ink); background: none; border: 1px solid var(--faint);
+  border-radius: .25rem; padding: 0 .5rem; cursor: pointer; }
 pre { overflow: auto; max-height: 26rem; padding: .5rem; border: 1px solid var(--grid);
   overflow-wrap: normal; }
-details { margin: 1rem 0; }
+details { margin: .5rem 0; }
 summary { cursor: pointer; }
-@media screen and (min-width: 1200px) {
-  .chart .beside { display: grid; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr);
-    gap: 2rem; align-items: start; }
+@media screen and (max-width: 900px) {
+  .script .data thead { display: none; }
+  .script .data :is(table, tbody, tr, td, th) { display: block; width: auto; min-width: 0; }
+  .script .data tr { padding: .4rem 0; border-bottom: 1px solid var(--grid); }
+  .script .data tbody :is(td, th) { border: 0; padding: 0 .6rem; text-align: left;
+    white-space: normal; }
+  .script .data tbody th { font-weight: bold; }
+  .script .data td::before { content: attr(data-title) ": "; color: var(--faint);
+    font-weight: normal; font-style: normal; }
 }
 @media (max-width: 500px) { dl.facts { grid-template-columns: minmax(0, 1fr); }
   dl.facts dd { margin: 0 0 .4rem; } }
 @media print {
   body { font-size: 10pt; }
-  nav, .skip { display: none; }
-  .scroll, pre { max-height: none; overflow: visible; }
-  table { font-size: 7pt; width: auto; }
-  thead th { position: static; }
-  th, td { overflow-wrap: anywhere; padding: .1rem .25rem; }
+  main { padding: 0; max-width: none; }
+  nav, .skip, .script .save { display: none; }
+  .scroll, pre { max-height: none; overflow: visible; border: 0; }
+  table { font-size: 7pt; width: 100%; }
+  .answer table { font-size: 9pt; }
+  .wide { font-size: 6pt; }
+  table :is(th, td):is(th, td) { overflow-wrap: anywhere; padding: .1rem .2rem; min-width: 0; }
+  .wide :is(tbody th, td.long) { min-width: 0; }
   td.number { white-space: normal; }
   .drawing, tr { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
@@ -95,6 +139,11 @@ def number(value):
     return f"{value:.4g}"
 
 
+ARROWS = {True: ("better", "\u25b2 "), False: ("worse", "\u25bc ")}
+WIDE = 9  # columns from which on a table is set tighter
+LONG = 40  # letters of a text that gets a wide column
+
+
 def cell(value, name="td", **more):
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return tag(name, "absent", class_="absent", **more)
@@ -102,9 +151,12 @@ def cell(value, name="td", **more):
         return tag(name, "yes" if value else "no", **more)
     if hasattr(value, "item"):  # a number of numpy's
         return cell(value.item(), name, **more)
+    sense, arrow = ARROWS[value.better] if isinstance(value, (JudgedNumber, JudgedText)) else ("", "")
     if isinstance(value, (int, float)):
-        return tag(name, number(value), class_="number", **more)
-    return tag(name, escape(value), **more)
+        return tag(name, arrow + number(value), class_=f"number {sense}".strip(),
+                   data_v=f"{value:.9g}", **more)
+    sense = sense or ("long" if len(value) > LONG and name == "td" else None)
+    return tag(name, arrow + escape(value), class_=sense, **more)
 
 
 def row_of(values):
@@ -112,11 +164,22 @@ def row_of(values):
     return tag("tr", cell(values[0], "th", scope="row"), *map(cell, values[1:])) + "\n"
 
 
-def table(columns, rows, label):
-    """A table in a box that scrolls, reachable by keyboard."""
-    head = tag("tr", *(tag("th", escape(name), scope="col") for name in columns))
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *map(row_of, rows))),
-               class_="scroll", tabindex=0, role="region", aria_label=label)
+def button(kind, name, title):
+    return tag("button", title, type="button", data_save=kind, data_name=name)
+
+
+def table(columns, rows, label, name="table"):
+    """A table with buttons that save it as a file of this name, in a box that scrolls where the
+    columns do not fit, reachable by keyboard."""
+    head = tag("tr", *(tag("th", escape(title), scope="col") for title in columns))
+    save = tag("p", "Save this table: ", " ".join(
+        button(kind, name, title) for kind, title in
+        (("csv", "CSV"), ("tex", "LaTeX"), ("md", "Markdown"))), class_="save")
+    body = tag("table", tag("thead", head), tag("tbody", *map(row_of, rows)),
+               class_="wide" if len(columns) >= WIDE else None)
+    return tag("div", tag("div", body,
+                          class_="scroll", tabindex=0, role="region", aria_label=label),
+               save, class_="data")
 
 
 def folded(title, *inside):
@@ -128,4 +191,4 @@ def page(title, *inside):
             f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(title)}</title>\n<style>\n{CSS}</style></head>\n"
-            f"<body>{''.join(inside)}</body></html>\n")
+            f"<body>{''.join(inside)}<script>{SCRIPT}</script></body></html>\n")

@@ -94,6 +94,8 @@ class Results:
     missing: list = field(default_factory=list)  # folders of runs that are planned, and not made
     # Cells of the study without a finished run: they are not among `cells`.
     empty: list = field(default_factory=list)
+    # What the reader expects beside the study's author: {levels: words}, as in expect.py.
+    expect: dict = field(default_factory=dict)
 
     @property
     def runs(self):
@@ -103,6 +105,23 @@ class Results:
     def hints(self):
         """`report` of the spec: what its author wants to see."""
         return (self.study or {}).get("report") or {}
+
+
+class JudgedNumber(float):
+    """A figure of a table that differs: `better` says whether for the better."""
+
+
+class JudgedText(str):
+    """The same as text."""
+
+
+def judged(value, better):
+    """`value` for a table, marked as better (True) or worse (False); None: neither was shown."""
+    if value is None or better is None:
+        return value
+    made = (JudgedText if isinstance(value, str) else JudgedNumber)(value)
+    made.better = better
+    return made
 
 
 @dataclass
@@ -123,6 +142,7 @@ class Chart:
     draw: object  # draw(figure, narrow): fills a matplotlib figure, for wide and narrow screens
     table: Table
     notes: list = field(default_factory=list)  # marks and limits
+    see: str = ""  # what there is to see, in a line
 
 
 class NotShown(Exception):

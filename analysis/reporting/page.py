@@ -1,23 +1,30 @@
-"""report.html: all studies of a folder in one file that needs nothing else."""
+"""report.html: all studies of a folder in one file that needs nothing else. Each begins with its answer."""
 
 import importlib
 import os
+import re
+from collections import Counter
 
-from reporting import charts, figure, verdicts
+from reporting import answer, charts, expect, figure, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.loose import link_rate
-from reporting.markup import (escape, facts, folded, items, page, paragraph, table, tag)
+from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import NotShown
 from reporting.rows import scaled
 
 STATISTICS = (
-    "One figure per run: the median of its steps, each on its slowest rank. Several runs are shown "
+    "One step time per run, each step on its slowest rank. Several runs are shown "
     "by their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
-    "interval, of fewer none), never over the steps of one run. Ratios to the baseline are taken "
+    "interval, of fewer none), never over the steps of one run. Ratios are taken "
     "within blocks (runs close in time with one seed) and judged together (Holm, 5%). A "
-    "difference within the noise is reported as such, with the least one that would be detected.")
+    "difference within the noise is reported as such, with the least one that would be detected. "
+    "Pairs with the best are a family of their own; the best is chosen by the same runs, so it is "
+    "flattered a little.")
 
-MANY = 12  # verdicts; more are folded
+MANY = 4  # sentences on the first screen; more are folded
+BADGES = {expect.SUPPORTED: ("\u2713 supported", "badge better"),
+          expect.NOT_SUPPORTED: ("\u2717 not supported", "badge worse"),
+          expect.UNDECIDED: ("? undecided", "badge")}
 
 
 class Drawn:
@@ -131,36 +138,112 @@ def head(results):
     ])
 
 
-def findings(results):
-    """Verdicts and warnings."""
+# ---- the first screen ----
+
+def few(lines, more):
+    """A list of finished HTML, folded from MANY on."""
+    return items(lines[:MANY]) + (folded(f"{len(lines) - MANY} {more}", items(lines[MANY:]))
+                                  if lines[MANY:] else "") if lines else ""
+
+
+def bold(pairs):
+    return [tag("strong", escape(label)) + ": " + escape(text) for label, text in pairs]
+
+
+def badge(state):
+    text, class_ = BADGES[state]
+    return tag("span", text, class_=class_)
+
+
+def verdict_of(results):
+    """The claim or question, and whether the runs support it."""
+    study, said = results.study, answer.statements(results)
+    head = paragraph(study["claim"] if study else answer.QUESTION, "claim")
+    if not said:
+        why = ("The study states no expectation that figures could decide (--expect tells more); the "
+               "figures follow.") if study else ""
+        return head + (tag("p", badge(expect.UNDECIDED), escape(why), class_="verdict") if why else "")
+    state = expect.overall([one.state for one in said])
+    hold = sum(one.state == expect.SUPPORTED for one in said)
+    lines = [f"{badge(one.state)} {tag('strong', escape(one.label))} {escape(one.word)}: "
+             + escape(one.verdict) for one in said]
+    if len(lines) == 1:
+        return head + tag("p", lines[0], class_="verdict")
+    return head + tag("p", badge(state), escape(f"{hold} of {len(said)} statements hold."),
+                      class_="verdict") + few(lines, "more statements")
+
+
+def answer_table(results, where):
+    made, shown = answer.table(results), answer.first_rows(results)
+    reference = answer.reference_of(results)
+    html = table(made.columns, [made.rows[i] for i in shown], f"Main figures of {results.name}",
+                 f"{where}-answer")
+    if len(shown) < len(made.rows):
+        html += folded(f"All {len(made.rows)} configurations",
+                       table(made.columns, made.rows, "All configurations", f"{where}-all"))
+    within = results.hints.get("compare_within")
+    over = f"{reference.label}" + (f", or what stands for it with the same {' and '.join(within)}"
+                                   if within and results.baseline else "")
+    return tag("div", html, paragraph(
+        f"Speedup is over {over}. \u25b2 better, \u25bc worse, beyond the noise; "
+        "~ modelled; * see the warnings.", "note"), class_="answer")
+
+
+def pairs_of(results):
+    found = answer.groups(results)
+    said = [answer.pair_sentences(group) for group in found]
+    first = [line for lines in said for line in lines[:2]]
+    rest = [line for lines in said for line in lines[2:]]
+    return few(bold(first), "more groups") + (
+        folded(f"Each other one against the best ({len(rest)})", items(bold(rest))) if rest else "")
+
+
+def against_baseline(results):
+    """Verdicts in words."""
     said = verdicts.sentences(results)
-    lines = [tag("strong", escape(label)) + ": " + escape(text) for label, text in said]
-    if lines:
-        html = paragraph(f"Step time against the baseline ({results.baseline.label}):")
-        html += items(lines[:MANY])
-        html += folded(f"{len(lines) - MANY} more", items(lines[MANY:])) if lines[MANY:] else ""
-    elif len(results.cells) < 2:
-        html = paragraph("A single configuration: nothing to compare.")
-    elif any(cell.baseline for cell in results.empty):
-        html = paragraph("The baseline has no finished run, so no verdicts: name another one by "
+    if said:
+        return folded(f"Step time against the baseline ({results.baseline.label}), in words",
+                      items(bold(said)))
+    if len(results.cells) < 2:
+        return paragraph("A single configuration: nothing to compare.")
+    if any(cell.baseline for cell in results.empty):
+        return paragraph("The baseline has no finished run, so no verdicts: name another one by "
                          "--baseline.")
-    else:
-        html = paragraph("No baseline, so no verdicts: name one by --baseline.")
+    return paragraph("No baseline, so no verdicts: name one by --baseline.")
+
+
+def warnings_of(results):
     alarms = verdicts.warnings(results)
-    if alarms:
-        html += tag("div", paragraph("Before you believe a figure:"), items(map(escape, alarms)),
-                    class_="warnings", role="note")
-    return html
+    return tag("div", paragraph("Before you believe a figure:"), items(map(escape, alarms)),
+               class_="warnings", role="note") if alarms else ""
+
+
+def lead_of(results, shown):
+    """The chart of the first screen: the one that shows what the study asks."""
+    hints = results.hints
+    wanted = (["scaling"] if hints.get("scaling") else []) + (["sweep"] if hints.get("x") else [])
+    order = [*wanted, "time_stack", *(chart.name for chart, _ in shown)]
+    return min(shown, key=lambda one: order.index(one[0].name), default=None)
 
 
 # ---- charts, lists ----
 
-def chart_section(chart, drawing, anchor):
-    left = tag("div", drawing, paragraph(chart.caption, "caption"),
-               *(paragraph(note, "note") for note in chart.notes))
-    right = table(chart.table.columns, chart.table.rows, f"Data: {chart.title}")
-    return tag("section", tag("h3", escape(chart.title)), tag("div", left, right, class_="beside"),
-               class_="chart", id=anchor) + "\n"
+def chart_section(chart, drawing, where, common=()):
+    """`common`: the notes that stand elsewhere."""
+    name = f"{where}-{chart.name}"
+    save = tag("p", "Save this chart: ", button("svg", name, "SVG"), class_="save")
+    notes = [paragraph(note, "note") for note in chart.notes if note not in common]
+    see = chart.see or re.split(r"(?<=[.:]) ", chart.caption)[0]
+    return tag("section", tag("h3", escape(chart.title)), paragraph(see, "see"), drawing, save,
+               folded("Data, and how it was measured", paragraph(chart.caption, "caption"), *notes,
+                      table(chart.table.columns, chart.table.rows, f"Data: {chart.title}", name)),
+               class_="chart", id=name) + "\n"
+
+
+def common_notes(drawn):
+    """Notes that several charts have, which stand once."""
+    counted = Counter(note for chart, _ in drawn.shown for note in dict.fromkeys(chart.notes))
+    return [note for note, times in counted.items() if times > 1]
 
 
 def listed(title, pairs):
@@ -192,25 +275,34 @@ def provenance(results):
                          run.of_bound, scaled(interrupted, 100),
                          info["results"]["replica_hash"], "; ".join(run.marks), info["command"]])
     return folded(f"Provenance: all {len(rows)} runs",
-                  table(PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""
+                  table(PROVENANCE, rows, f"Runs of {results.name}", "runs")) if rows else ""
+
+
+def first_screen(results, lead, where, common):
+    if not results.cells:
+        return paragraph(results.study["claim"], "claim") * bool(results.study) \
+            + paragraph("No finished run.")
+    return (verdict_of(results) + answer_table(results, where) + pairs_of(results)
+            + (chart_section(*lead, where, common) if lead else "")
+            + against_baseline(results) + warnings_of(results))
 
 
 def section(results, drawn, where):
     """One study."""
-    links = [tag("a", escape(chart.title), href=f"#{where}-{chart.name}")
-             for chart, _ in drawn.shown]
+    lead, common = lead_of(results, drawn.shown), common_notes(drawn)
+    rest = [one for one in drawn.shown if one is not lead]
+    links = [tag("a", escape(chart.title), href=f"#{where}-{chart.name}") for chart, _ in rest]
     study = results.study
     return tag(
         "section", tag("h2", escape(results.name), id=where),
-        paragraph(study["claim"], "claim") if study else "",
-        findings(results) if results.cells else paragraph("No finished run."),
+        first_screen(results, lead, where, common),
+        folded("Notes on the charts", items(map(escape, common))) if common else "",
         tag("nav", items(links), aria_label=f"Charts of {results.name}") if links else "",
-        head(results),
-        *(chart_section(chart, drawing, f"{where}-{chart.name}")
-          for chart, drawing in drawn.shown),
+        *(chart_section(*one, where, common) for one in rest),
+        tag("h3", "About these runs"), head(results),
         listed("Charts not shown", drawn.not_shown), not_there(results), provenance(results),
         folded("Spec", tag("pre", escape(study["spec"]["text"]), tabindex=0)) if study else "",
-        aria_labelledby=where) + "\n"
+        class_="study", aria_labelledby=where) + "\n"
 
 
 def render(all_results, folder):

@@ -11,6 +11,7 @@ from reporting import figure
 MOST = len(figure.SERIES)  # lines with a colour and a name
 LEAST = 1e-60  # of the largest value: what a logarithmic axis can still reach
 LEGEND_LINE_IN = 0.175
+LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.68, 0.12, 0.24, 0.46  # around axes: labels, ticks, title
 
 
 def named(things, first, order):
@@ -67,18 +68,47 @@ def panels(fig, narrow, count, entries=(), height_in=2.7):
     lines = sum(max(map(len, labels[i:i + columns])) for i in range(0, len(entries), columns))
     legend_in = lines * LEGEND_LINE_IN + 0.08 if entries else 0.02
     down, across = (count, 1) if narrow else (1, count)
-    fig.set_size_inches(width, legend_in + down * height_in)
-    places = fig.add_gridspec(1 + down, across, height_ratios=[legend_in] + [height_in] * down)
-    head = fig.add_subplot(places[0, :])
-    head.axis("off")
+    height = legend_in + down * height_in
+    fig.set_layout_engine("none")  # the axes are placed here, which is far quicker
+    fig.set_size_inches(width, height)
     if entries:
         fig.legend([handle for _, handle in entries], list(map("\n".join, labels)),
                    loc="upper left", ncol=columns, frameon=False, borderaxespad=0.2,
                    columnspacing=1.2, labelspacing=0.35, handlelength=1.8, bbox_to_anchor=(0, 1))
-    axes = [fig.add_subplot(places[1 + i // across, i % across]) for i in range(count)]
-    for ax in axes:
-        ax.grid(True)
+    each = (width - RIGHT_IN) / across - LEFT_IN
+    axes = []
+    for i in range(count):
+        left, top = i % across * (LEFT_IN + each) + LEFT_IN, legend_in + i // across * height_in
+        axes.append(fig.add_axes([
+            left / width, 1 - (top + height_in - BOTTOM_IN) / height, each / width,
+            (height_in - TOP_IN - BOTTOM_IN) / height]))
+        axes[-1].grid(True)
     return axes
+
+
+NEAR = 0.09, 0.065  # of the axes: figures closer than this would overlap
+
+
+def figure_at(ax, x, y, text, across=5, up=0, **more):
+    """The figure of a bar or point at a place in units of the axes' data, so many points to the right
+    of it and above."""
+    ax.annotate(text, (x, y), (across, up), textcoords="offset points", annotation_clip=False,
+                **{"va": "center", "ha": "left", "color": figure.INK, "fontsize": 7.5,
+                   "gid": "figure", "zorder": 7, **more})
+
+
+def figures_at(ax, points):
+    """Figures beside points [(x, y, text)], without those that would overlap an earlier one. The axes
+    must have their limits."""
+    placed = []
+    for x, y, text in points:
+        across, up = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))
+        if not (0 <= across <= 1 and 0 <= up <= 0.97) or any(
+                abs(across - a) < NEAR[0] and abs(up - b) < NEAR[1] for a, b in placed):
+            continue
+        placed.append((across, up))
+        right = across > 0.93
+        figure_at(ax, x, y, text, -4 if right else 4, 2, va="bottom", ha="right" if right else "left")
 
 
 def few_ticks(axis, most=5):

@@ -250,7 +250,7 @@ RUN = {
 
 # Hints of the study's author; experiments/README.md has them.
 REPORT = {"x?": TEXT, "scaling?": {"strong", "weak"}, "target_accuracy?": NUMBER,
-          "compare_within?": [TEXT]}
+          "compare_within?": [TEXT], "expect?": Map(TEXT)}
 
 STUDY_SCHEMA = 1
 STUDY = {

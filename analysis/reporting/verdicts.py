@@ -45,10 +45,11 @@ def middles(groups, value):
     return {unit: median(figures) for unit, figures in known.items() if figures}
 
 
-def compared(results, value=attrgetter("step_s"), units=blocks_of):
+def compared(results, value=attrgetter("step_s"), units=blocks_of, pairs=None):
     """({name of a cell: Comparison of a figure with its reference's}, whether figures of one unit,
-    a block or a seed, were paired). All cells of a study are one family."""
-    pairs = references(results)
+    a block or a seed, were paired). All cells of a study are one family. `pairs`: {name of a cell:
+    the one to compare with} instead of the references."""
+    pairs = references(results) if pairs is None else pairs
     groups = {cell.name: units(cell) for cell in results.cells}
     paired = None not in groups.values()
     if not paired:

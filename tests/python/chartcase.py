@@ -54,7 +54,7 @@ def drawn(chart, narrow):
         fig = Figure(figsize=figure.NARROW_IN if narrow else figure.WIDE_IN, layout="constrained")
         FigureCanvasAgg(fig)
         chart.draw(fig, narrow)
-        fig.canvas.draw()
+        fig.draw_without_rendering()
     return fig
 
 

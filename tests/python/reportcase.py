@@ -1,5 +1,9 @@
 """Run folders for the tests of the report: real runs of gradwire, some of them damaged."""
 
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import json
 import os
 import shutil
@@ -7,15 +11,32 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gwrun
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
-REPORT = os.path.join(gwrun.SOURCE, "analysis", "report")
+ANALYSIS = os.path.join(gwrun.SOURCE, "analysis")
 TASK = ("--data", "synthetic:samples=1200,features=16,classes=4,seed=1", "--layers", "16",
         "--batch", "40", "--ceilings", "off", "--overhead", "0")
 STRATEGIES = ("allreduce", "iallreduce:algo=sra")
+
+
+def call(tool, *words):
+    """A tool of analysis/ in this process, which has its modules already."""
+    loader = importlib.machinery.SourceFileLoader(f"tool_{tool}", os.path.join(ANALYSIS, tool))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with mock.patch.object(sys, "argv", [tool, *words]), contextlib.redirect_stdout(out), \
+            contextlib.redirect_stderr(err):
+        try:
+            module = importlib.util.module_from_spec(spec)
+            loader.exec_module(module)
+            module.call(tool, module.main)
+        except SystemExit as ended:
+            status = ended.code or 0
+    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
 
 def load(path):
@@ -30,13 +51,18 @@ def dump(path, value):
 
 
 class ReportCase(unittest.TestCase):
-    """`real`: a folder with a run of 50 steps a strategy, by the strategy's name."""
+    """`real`: a folder with a run of 50 steps a strategy, by the strategy's name, made once for a file
+    of tests."""
+
+    real = None
 
     @classmethod
     def setUpClass(cls):
-        cls.keep = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.keep.cleanup)
-        cls.real = cls.keep.name
+        if ReportCase.real is not None:
+            return
+        holder = tempfile.TemporaryDirectory()
+        unittest.addModuleCleanup(holder.cleanup)
+        ReportCase.real = holder.name
         for comm in STRATEGIES:
             gwrun.train(2, os.path.join(cls.real, comm.partition(":")[0]), *TASK, "--comm", comm,
                         "--epochs", "2")
@@ -88,6 +114,3 @@ class ReportCase(unittest.TestCase):
             "gradwire": {"version": "0.1.0", "commit": "abc"}, **more})
         return self.path(name)
 
-    def report(self, *words):
-        return subprocess.run([sys.executable, REPORT, *words], text=True, capture_output=True,
-                              check=False, timeout=300)

@@ -29,11 +29,13 @@ class Legible(ChartCase):
         fig = drawn(chart, narrow)
         width, height = fig.canvas.get_width_height()
         for ax in fig.axes:
-            boxes = [text.get_window_extent() for text in ax.texts if text.get_text() != "absent"]
+            texts = [text for text in ax.texts if text.get_text() != "absent"]
+            boxes = [text.get_window_extent() for text in texts if text.get_gid() != "figure"]
+            figures = [text.get_window_extent() for text in texts if text.get_gid() == "figure"]
             low, high = ax.get_xlim()
             ticks = [tick.label1.get_window_extent() for tick in ax.xaxis.get_major_ticks()
                      if tick.label1.get_text() and low <= tick.get_loc() <= high]
-            for box in boxes + [ax.xaxis.label.get_window_extent()]:
+            for box in boxes + figures + [ax.xaxis.label.get_window_extent()]:
                 self.assertGreaterEqual(box.x0, -1)
                 self.assertLessEqual(box.x1, width + 1)
                 self.assertGreaterEqual(box.y0, -1)

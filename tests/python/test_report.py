@@ -6,16 +6,16 @@ import os
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import types
 import unittest
 from unittest import mock
 
 import gwrun
-import reportcase
-from reportcase import ReportCase, dump, load
+from reportcase import ANALYSIS, ReportCase, call, dump, load
 
-from reporting import charts, markup, model, page, runs, summary, verdicts
+from reporting import answer, charts, expect, markup, model, page, runs, summary, verdicts
 from reporting.charts import step_times
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -29,6 +29,7 @@ class Checker(html.parser.HTMLParser):
         self.open, self.faults, self.ids, self.links, self.seen = [], [], [], [], []
         self.feed(text)
         self.close()
+        self.faults += [] if f"<script>{markup.SCRIPT}</script></body>" in text else ["no script"]
         self.faults += [f"<{name}> stays open" for name in self.open]
         self.faults += [f"id {name} twice" for name in set(self.ids) if self.ids.count(name) > 1]
         self.faults += [f"#{name} leads nowhere" for name in set(self.links) - set(self.ids)]
@@ -43,7 +44,8 @@ class Checker(html.parser.HTMLParser):
 
     def look(self, tag, attrs):
         self.seen.append(tag)
-        if tag in ("script", "link", "img", "iframe", "object", "base"):
+        if tag in ("link", "img", "iframe", "object", "base") or \
+                tag == "script" and (attrs or self.seen.count("script") > 1):
             self.faults.append(f"<{tag}>")
         for key, value in attrs:
             if key == "id":
@@ -181,7 +183,7 @@ class Page(ReportCase):
             dump(path, {**load(path), "state": "failed"})
         found, = runs.read_results(self.dir)
         found.cells.append(found.cells[0])
-        self.assertIn("The baseline has no finished run", page.findings(found))
+        self.assertIn("The baseline has no finished run", page.against_baseline(found))
 
     def test_hostile_text_stays_text(self):
         evil = '"><script>alert(1)</script><img src=http://example.org/x onerror="x">'
@@ -203,10 +205,18 @@ class Page(ReportCase):
             self.assertTrue(words in text, words)
 
     def test_tables_name_their_columns_and_rows(self):
-        made = markup.table(["what", "s"], [["<a>", 1.5], [7, None]], "Data")
+        made = markup.table(["what", "s"], [["<a>", 1 / 3], [7, None]], "Data", "mine")
         for words in ('<th scope="col">s</th>', '<th scope="row">&lt;a&gt;</th>',
-                      '<th class="number" scope="row">7</th><td class="absent">absent</td>'):
+                      '<td class="number" data-v="0.333333333">0.3333</td>',
+                      'data-save="csv" data-name="mine"',
+                      '<th class="number" data-v="7" scope="row">7</th><td class="absent">absent</td>'):
             self.assertIn(words, made)
+
+    def test_better_and_worse_are_told_without_colour(self):
+        for value, better, shown in ((0.5, True, 'class="number better" data-v="0.5">\u25b2 0.5<'),
+                                     ("2x", False, 'class="worse">\u25bc 2x<')):
+            self.assertIn(shown, markup.cell(model.judged(value, better)))
+        self.assertEqual(markup.cell(model.judged("2x", None)), "<td>2x</td>")
 
     def test_numbers(self):
         for value, shown in ((0.000123456, "0.0001235"), (1234.5678, "1,235"), (3, "3"),
@@ -282,40 +292,56 @@ class Verdicts(ReportCase):
         self.assertAlmostEqual(sum(float(other[name]) for name in phases), wall, delta=1e-4 * wall)
 
 
+FEW = ["baseline", "time_stack", "accuracy"]  # charts that a test of the command needs
+
+
 class Command(ReportCase):
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(charts, "ORDER", FEW)
+        patch.start()
+        self.addCleanup(patch.stop)
+
     def refused(self, word, *words):
-        done = self.report(*words)
+        done = call("report", *words)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn(word, done.stderr)
 
+    def read(self, *names):
+        with open(self.path(*names), encoding="utf-8") as file:
+            return file.read()
+
     def test_writes(self):
         folder = self.study()
-        done = self.report(folder, "--plots", self.path("plots"))
+        done = call("report", folder, "--plots", self.path("plots"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("4 runs", done.stdout)
-        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
-            first = file.read()
+        first = self.read("demo", "report.html")
         checker = Checker(first)
         self.assertEqual(checker.faults, [])
-        self.assertEqual(2 * len(os.listdir(self.path("plots"))), checker.seen.count("svg"))
-        with open(os.path.join(folder, "summary.csv"), encoding="utf-8") as file:
-            self.assertEqual(len(file.readlines()), 3)
-        self.assertEqual(self.report(folder).returncode, 0)
-        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
-            self.assertEqual(file.read(), first)  # nothing in it depends on when or where
+        self.assertEqual(sorted(os.listdir(self.path("plots"))), sorted(f"{name}.svg" for name in FEW))
+        self.assertEqual(2 * len(FEW), checker.seen.count("svg"))
+        self.assertEqual(len(self.read("demo", "summary.csv").splitlines()), 3)
+        self.assertEqual(call("report", folder).returncode, 0)
+        self.assertEqual(self.read("demo", "report.html"), first)  # nothing depends on when or where
 
     def test_baseline(self):
         self.copy("a")
         self.copy("b", "iallreduce")
-        done = self.report(self.dir, "--out", self.path("x.html"))
-        self.assertEqual(done.returncode, 0, done.stderr)
         for name in ("allreduce", "comm=allreduce"):
-            done = self.report(self.dir, "--baseline", name)
+            done = call("report", self.dir, "--baseline", name)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            with open(self.path("report.html"), encoding="utf-8") as file:
-                self.assertIn("against the baseline (allreduce)", file.read())
+            self.assertIn("against the baseline (allreduce)", self.read("report.html"))
         self.refused("did you mean comm=allreduce?", self.dir, "--baseline", "comm=allreduse")
+
+    def test_expectations(self):
+        folder = self.study()
+        done = call("report", folder, "--expect", "comm=iallreduce:algo=sra: not slower")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("? undecided", self.read("demo", "report.html"))  # two runs have no interval
+        self.refused("must be faster", folder, "--expect", "comm=iallreduce:algo=sra: quick")
+        self.refused("no such levels", folder, "--expect", "comm=ring: faster")
 
     def test_mistakes(self):
         self.copy("a")
@@ -329,19 +355,9 @@ class Command(ReportCase):
         self.refused("--bas", self.path("a"), "--bass", "x")
 
     def test_fault_of_a_chart_is_told(self):
-        dump(self.path("boot.py"), f"""
-import sys, types
-sys.path.insert(0, {os.path.dirname(reportcase.REPORT)!r})
-from reporting import charts
-made = types.ModuleType("reporting.charts.bad")
-made.NAME, made.TITLE, made.build = "bad", "Bad", lambda results: 1 / 0
-sys.modules["reporting.charts.bad"] = made
-charts.ORDER[:] = ["bad"]
-sys.argv = ["report", {self.copy("a")!r}]
-exec(compile(open({reportcase.REPORT!r}).read(), "report", "exec"))
-""")
-        done = reportcase.subprocess.run([sys.executable, "-B", self.path("boot.py")], text=True,
-                                         capture_output=True, check=False)
+        with mock.patch.dict(sys.modules, {"reporting.charts.bad": module("bad", lambda _: 1 / 0)}), \
+                mock.patch.object(charts, "ORDER", ["bad"]):
+            done = call("report", self.copy("a"))
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "report: chart bad: ZeroDivisionError: division by zero\n")
         self.assertTrue(os.path.exists(self.path("a", "report.html")))
@@ -361,7 +377,7 @@ class Runner(ReportCase):
 
     def test_study_with_diverged_and_missing_runs(self):
         dump(self.path("rate.yaml"), SPEC)
-        done = reportcase.subprocess.run(
+        done = subprocess.run(
             [os.path.join(gwrun.SOURCE, "experiments", "run"), self.path("rate.yaml"), "--build",
              os.path.dirname(gwrun.GRADWIRE), "--out", self.path("out")],
             text=True, capture_output=True, check=False, timeout=300)
@@ -373,7 +389,9 @@ class Runner(ReportCase):
         self.assertEqual(found.study["claim"], "A learning rate can be too large.")
         self.assertIn("is no longer finite", found.diverged[0][2])
         self.assertTrue(found.baseline)
-        self.assertEqual(self.report(self.path("out")).returncode, 0)
+        done = subprocess.run([os.path.join(ANALYSIS, "report"), self.path("out")],
+                              text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 if __name__ == "__main__":

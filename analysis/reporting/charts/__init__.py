@@ -4,4 +4,4 @@ A chart is a module with NAME (a word, unique), TITLE, and `build(results)`, whi
 model.Chart; or raises model.NotShown with the reason where the runs do not hold what it needs."""
 
 ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "overlap", "step_times", "ranks",
-         "traffic", "accuracy", "final_accuracy", "roofline", "forecast", "order"]
+         "traffic", "accuracy", "loss", "final_accuracy", "roofline", "forecast", "order"]

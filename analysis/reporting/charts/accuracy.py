@@ -1,12 +1,12 @@
-"""Test accuracy over time and bytes, and the time and bytes to a target."""
+"""Test accuracy over epochs, time and bytes, and the time and bytes to a target."""
 
 import numpy
 
-from reporting import figure, learning, panels, rows
+from reporting import curves, figure, learning, panels, rows
 from reporting.model import Chart, NotShown, Table
 
 NAME = "accuracy"
-TITLE = "Accuracy against time and against bytes sent"
+TITLE = "Accuracy over epochs, time and bytes"
 NEVER = "not reached"
 
 
@@ -55,50 +55,21 @@ def order_of(target):
     return order
 
 
-def by_bytes(curves):
-    """Whether anything was sent, and counted."""
-    return any(max(curve.sent) for curve in curves.values() if None not in curve.sent)
+def draw(fig, narrow, drawing, target):
+    """Lines over epochs, time and, if anything was sent, bytes."""
+    drawing(fig, narrow, lambda ax: ax.axhline(target, color=figure.INK, linestyle=":", linewidth=1))
 
 
-def draw(fig, narrow, results, curves, named, others, target):
-    """Lines over time and, if anything was sent, over bytes."""
-    columns = [("seconds", 1, "time of training (s)"), ("sent", 1e-6, "bytes sent by all ranks (MB)")]
-    columns = columns[:1 + by_bytes(curves)]
-    dashed = {cell.name for cell in modelled(results.cells)} if len(columns) > 1 else set()
-    entries = panels.entries(named, others, rows.label)
-    if dashed:
-        entries.append(figure.line("bytes modelled", figure.FAINT, linestyle="--"))
-    entries.append(figure.line(f"target {target:.4g}", figure.INK, linestyle=":"))
-    axes = panels.panels(fig, narrow, len(columns), entries)
-    for ax, (column, factor, label) in zip(axes, columns):
-        lines = {name: [None if value is None else value * factor
-                        for value in getattr(curve, column)] for name, curve in curves.items()}
-        everything = [value for line in lines.values() for value in line if value is not None]
-        log = panels.spread([line[-1] for line in lines.values()]) > 10
-        panels.axis(ax, "x", everything, log, 1.04)
-        if not log:
-            panels.few_ticks(ax.xaxis)
-        for cell, colour, strong in panels.coloured(named, others):
-            style = "--" if column == "sent" and cell.name in dashed else "-"
-            draw_line(ax, curves[cell.name], lines[cell.name], colour, strong, log, style)
-        ax.axhline(target, color=figure.INK, linestyle=":", linewidth=1)
-        ax.set_xlabel(label)
-        if narrow or ax is axes[0]:
-            ax.set_ylabel("test accuracy")
+def see(results, found, target):
+    """Who reaches the target first."""
+    cells = [cell for cell in results.cells if cell.name in found]
+    times = [(learning.summary(learning.reached(cell, target, 0))[0], cell.label) for cell in cells]
+    known = [pair for pair in times if pair[0] is not None and not numpy.isinf(pair[0])]
+    said = f"{len(known)} of {len(cells)} configurations reach {target:.4g}"
+    return said + (f"; first {min(known)[1]}, after {min(known)[0]:.3g} s." if known else ".")
 
 
-def draw_line(ax, curve, x, colour, strong, log, style):
-    """A line with the range of the runs."""
-    if None in x or (log and min(x) <= 0):
-        return
-    width, above, dot = (1.5, 4, 2.5) if strong else (0.7, 2, 1.5)
-    ax.plot(x, curve.accuracy, color=colour, linewidth=width, linestyle=style, zorder=above,
-            marker="o", markersize=dot)
-    if strong and curve.low != curve.high:
-        ax.fill_between(x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0, zorder=1)
-
-
-def notes_of(results, curves, others, target, lost):
+def notes_of(results, found, others, target, lost):
     notes = []
     if others:
         notes.append(f"{len(others)} configurations are drawn without a name; those with "
@@ -108,9 +79,9 @@ def notes_of(results, curves, others, target, lost):
         notes.append("Diverged (the loss was no longer finite), so no line, or fewer runs: "
                      + ", ".join(f"{labels.get(name, name)} ({count})"
                                  for name, count in lost.items()) + ".")
-    if not by_bytes(curves):
+    if not curves.by_bytes(found):
         notes.append("No run sent anything, or none counted what it sent.")
-    elif any(not all(curve.sent) for curve in curves.values()):
+    elif any(not all(curve.sent) for curve in found.values()):
         notes.append("Configurations that send nothing, or did not count it, have no place on the "
                      "axis of bytes.")
     notes += rows.noted(("Bytes modelled, not measured, since MPI does not say what its own "
@@ -118,31 +89,33 @@ def notes_of(results, curves, others, target, lost):
                         of=len(results.cells))
     notes += rows.noted(
         ("A run did not test its accuracy at the end of an epoch, so no line",
-         [cell.label for cell in results.cells if cell.name not in curves]),
+         [cell.label for cell in results.cells if cell.name not in found]),
         ("Never at the target", [
             cell.label for cell in results.cells
-            if cell.name in curves and learning.reached(cell, target, 0).n == 0]))
+            if cell.name in found and learning.reached(cell, target, 0).n == 0]))
     return notes + rows.repetitions(results.cells) + rows.remarks(results.cells)
 
 
 def build(results):
-    curves = {cell.name: learning.curve_of(cell) for cell in results.cells}
-    curves = {name: curve for name, curve in curves.items() if curve}
-    if not curves:
+    found = curves.curves_of(results.cells, "test_accuracy")
+    if not found:
         raise NotShown("No run finished an epoch, so none tested its accuracy.")
     target, rule = learning.target_of(results)
     lost = learning.diverged(results)
-    named, others = panels.named([cell for cell in results.cells if cell.name in curves],
+    named, others = panels.named([cell for cell in results.cells if cell.name in found],
                                  results.baseline, order_of(target))
+    drawing = curves.Drawing("test accuracy", found, named, others,
+                             {cell.name for cell in modelled(results.cells)}, entries=[
+                                 figure.line(f"target {target:.4g}", figure.INK, linestyle=":")])
     whole = any(row.get("train_s") is None for run in results.runs for row in run.epochs)
     clock = ("since the first step, including the tests of earlier epochs" if whole else
              "within steps, without tests and what lies between steps")
-    caption = ("Accuracy on the test samples at the end of each epoch, measured: median over the "
-               "runs of a configuration, at their median time and bytes; bands are the range of "
-               f"the runs. Target: {target:.4g}, {rule}. A run reaches it at the end of an epoch; "
+    caption = ("Accuracy on the test samples at each test, measured: median over the runs of a "
+               "configuration, at their median epoch, time and bytes; bands are the range of "
+               f"the runs. Target: {target:.4g}, {rule}. A run reaches it at a test; "
                "the median over runs counts those that never do as the longest, and its 95% "
                f"interval is over runs. Time is {clock}.")
     return Chart(NAME, TITLE, caption,
-                 lambda fig, narrow: draw(fig, narrow, results, curves, named, others, target),
+                 lambda fig, narrow: draw(fig, narrow, drawing, target),
                  table_of(results, target, lost),
-                 notes_of(results, curves, others, target, lost))
+                 notes_of(results, found, others, target, lost), see(results, found, target))

@@ -3,7 +3,7 @@
 import re
 
 from reporting import figure, panels, rows
-from reporting.model import Chart, NotShown, Table
+from reporting.model import Chart, NotShown, Table, judged
 from reporting.verdicts import compared, references
 
 NAME = "baseline"
@@ -27,7 +27,7 @@ def short(comparison):
 def colour(comparison):
     if not comparison.differs:
         return figure.FAINT
-    return figure.SERIES[1] if comparison.interval.value > 1 else figure.SERIES[2]
+    return figure.WORSE if comparison.interval.value > 1 else figure.BETTER
 
 
 def span(visible):
@@ -44,9 +44,9 @@ def span(visible):
 
 
 def legend(visible):
-    entries = [(figure.dot("slower", figure.SERIES[1]),
+    entries = [(figure.dot("slower", figure.WORSE),
                 lambda one: one.differs and one.interval.value > 1),
-               (figure.dot("faster", figure.SERIES[2]),
+               (figure.dot("faster", figure.BETTER),
                 lambda one: one.differs and one.interval.value <= 1),
                (figure.dot("inside the noise", figure.FAINT), lambda one: one.differs is False),
                (figure.dot("cannot be told", figure.FAINT), lambda one: one.differs is None),
@@ -83,10 +83,19 @@ def table(found, pairs):
     for cell, one in found:
         level = None if one.interval.low is None else one.interval.level * 100
         mdd = None if one.mdd is None else one.mdd * 100
-        lines.append([rows.label(cell), pairs[cell.name].label, one.n, one.interval.value,
+        ratio = judged(one.interval.value, one.interval.value < 1 if one.differs else None)
+        lines.append([rows.label(cell), pairs[cell.name].label, one.n, ratio,
                       *rows.ends(one.interval), level, one.p, one.p_adjusted, mdd, one.text])
     return Table(["configuration", "compared with", "runs or pairs", "ratio", "from", "to",
                   "level (%)", "p", "p, Holm", "least difference seen (%)", "verdict"], lines)
+
+
+def see(found):
+    faster = sum(one.differs is True and one.interval.value < 1 for _, one in found)
+    slower = sum(one.differs is True and one.interval.value > 1 for _, one in found)
+    return (f"Of {len(found)} configurations {faster or 'none'} {'are' if faster > 1 else 'is'} faster "
+            f"than what it is compared with, {slower or 'none'} slower; "
+            "whatever crosses the line at 1 lies within the noise.")
 
 
 def notes(found, paired, pairs, cells):
@@ -121,4 +130,4 @@ def build(results):
         f"baseline ({baseline.label})")
     return Chart(NAME, TITLE, CAPTION.format(reference=reference, how=how),
                  lambda fig, narrow: draw(fig, narrow, visible), table(found, pairs),
-                 notes(found, paired, pairs, results.cells) + left_out)
+                 notes(found, paired, pairs, results.cells) + left_out, see(found))

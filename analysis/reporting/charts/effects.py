@@ -147,10 +147,13 @@ def words_on(deviation):
             "is the largest of many deviations, including noise: a hint, not a test.")
 
 
+def ratios_of(found):
+    return "slowest over quickest level, " + ", ".join(
+        f"{factor} {importance(effects):.3g} times" for factor, (_, effects) in found.items()) + "."
+
+
 def notes_of(results, found, cells, hidden):
-    ratios = [f"{factor} {importance(effects):.3g} times"
-              for factor, (_, effects) in found.items()]
-    notes = ["Slowest over quickest level: " + ", ".join(ratios) + "."]
+    notes = [(said := ratios_of(found))[0].upper() + said[1:]]
     notes += [f"No two configurations with finished runs differ in {factor} alone."
               for factor in results.factors if factor not in found]
     if len(found) > 1:
@@ -182,4 +185,5 @@ def build(results):
                "over configurations that differ in nothing else; its 95% interval, in the table, "
                "is over blocks. Measured.")
     return Chart(NAME, TITLE, caption, lambda fig, narrow: draw(fig, narrow, shown, cells),
-                 table_of(found), notes_of(results, found, cells, len(lines) - len(shown)))
+                 table_of(found), notes_of(results, found, cells, len(lines) - len(shown)),
+                 "Which factor matters most: " + ratios_of(found))

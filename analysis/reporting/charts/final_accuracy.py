@@ -3,7 +3,7 @@
 import math
 
 from reporting import figure, learning, panels, rows, verdicts
-from reporting.model import Chart, NotShown, Table
+from reporting.model import Chart, NotShown, Table, judged
 
 NAME = "final_accuracy"
 TITLE = "Final accuracy"
@@ -55,7 +55,8 @@ def table_of(results, compared, lost):
                min(values, default=None), max(values, default=None)]
         if cell.name in compared:
             mine = difference(compared[cell.name])
-            row += [mine.value, mine.low, mine.high, compared[cell.name].p_adjusted,
+            told = compared[cell.name].differs
+            row += [judged(mine.value, mine.value > 0 if told else None), mine.low, mine.high, compared[cell.name].p_adjusted,
                     verdict(compared[cell.name]), pairs[cell.name].label]
         else:
             row += [None, None, None, None, "baseline" if cell.baseline else None, None]
@@ -77,9 +78,12 @@ def draw(fig, narrow, cells, compared, lost):
         grid.axes[0].plot([learning.median_final(cell)] * 2,
                           [y - rows.THICK / 2, y + rows.THICK / 2], color=figure.INK,
                           linewidth=1.6, zorder=4)
+        panels.figure_at(grid.axes[0], learning.median_final(cell), y,
+                         f"{learning.median_final(cell):.4g}", 0, 4, ha="center", va="bottom")
         if cell.name in compared:
             found, differs = difference(compared[cell.name]), compared[cell.name].differs
-            colour = figure.SERIES[1] if differs else figure.FAINT
+            colour = figure.FAINT if not differs else \
+                figure.BETTER if found.value > 0 else figure.WORSE
             rows.whisker(grid.axes[1], y, found, colour=colour)
             if found.value is not None:
                 grid.axes[1].plot(found.value, y, "o", color=colour, markersize=5, zorder=6)
@@ -87,6 +91,20 @@ def draw(fig, narrow, cells, compared, lost):
         panels.few_ticks(ax.xaxis)
     if compared:
         grid.axes[1].axvline(0, color=figure.INK, linewidth=0.8)
+
+
+def see(cells, compared):
+    worse, better = ([cell.label for cell in cells if cell.name in compared and
+                      compared[cell.name].differs and (difference(compared[cell.name]).value > 0) is up]
+                     for up in (False, True))
+    said = [f"{word} than the baseline: {rows.listed(labels)}" for word, labels in
+            (("less accurate", worse), ("more accurate", better)) if labels]
+    if said:
+        text = "; ".join(said)
+        return text[0].upper() + text[1:] + "."
+    best = max(cells, key=learning.median_final)
+    return (f"The highest at the end: {best.label}, {learning.median_final(best):.4g}"
+            + ("; no difference to the baseline beyond the noise." if compared else "."))
 
 
 def build(results):
@@ -113,4 +131,4 @@ def build(results):
     return Chart(NAME, TITLE, caption,
                  lambda fig, narrow: draw(fig, narrow, drawn, compared, lost),
                  table_of(results, compared, lost),
-                 notes + rows.repetitions(cells) + rows.remarks(cells))
+                 notes + rows.repetitions(cells) + rows.remarks(cells), see(cells, compared))

@@ -126,6 +126,7 @@ def build(results):
         raise NotShown("No run has a forecast: neither --forecast nor --compress auto was used.")
     without = [cell.label for cell, one in found if not one]
     visible, left_out = rows.chosen(figures, results.baseline)
+    said = notes(figures, without)
     return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, figures, visible),
-                 table(figures), notes(figures, without)
-                 + rows.remarks([cell for cell, _ in figures]) + left_out)
+                 table(figures), said + rows.remarks([cell for cell, _ in figures]) + left_out,
+                 said[0])

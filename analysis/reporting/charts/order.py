@@ -89,6 +89,13 @@ def table(found):
                   for i, (cell, run, ratio, out) in enumerate(found)])
 
 
+def see(found, flag):
+    far = sum(out for *_, out in found)
+    return (("The machine drifted during the study" if flag.raised else
+             "A steady machine gives a level cloud of points")
+            + (f"; {far} of {len(found)} runs lie far off." if far else "."))
+
+
 def notes(found, flag, alone):
     said = []
     if flag.raised:
@@ -112,4 +119,4 @@ def build(results):
     flag = stats.drift([(cell.name, run.step_s) for cell, run, _, _ in found])
     alone = [cell.label for cell in results.cells if len(cell.runs) == 1]
     return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, found, flag),
-                 table(found), notes(found, flag, alone) + rows.remarks(cells))
+                 table(found), notes(found, flag, alone) + rows.remarks(cells), see(found, flag))

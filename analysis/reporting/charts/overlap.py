@@ -125,6 +125,15 @@ def table(figures):
     return Table(columns, lines)
 
 
+def see(figures):
+    shares = [(bar["hidden"] / (bar["hidden"] + bar["exposed"] + (bar["waiting"] or 0.0)), cell.label)
+              for cell, bar, _ in figures if bar and bar["hidden"] and bar["exposed"] is not None]
+    if not shares:
+        return "Nothing ran under computation: all communication is exposed."
+    share, label = max(shares)
+    return f"At most {share:.0%} of the communication of {label} ran under computation: the most of all."
+
+
 def notes(cells, figures):
     said = rows.noted(("Measured without phases (--profile off)",
                        [cell.label for cell, bar, _ in figures if bar is None]))
@@ -144,4 +153,4 @@ def build(results):
     paired = any(gains["saved"] for _, _, gains in figures)
     return Chart(NAME, TITLE, CAPTION + (CAPTION_PAIRED if paired else ""),
                  lambda fig, narrow: draw(fig, narrow, visible), table(figures),
-                 notes(results.cells, figures) + left_out)
+                 notes(results.cells, figures) + left_out, see(figures))

@@ -132,6 +132,12 @@ def table(figures):
                  + ["last (% of exchanges)", "straggler"], lines)
 
 
+def see(figures):
+    late = [cell.label for cell, _ in figures if named(cell) is not None]
+    return (f"The others wait for one rank in {rows.listed(late, len(figures))}." if late else
+            "No rank makes the others wait: points of a row that lie apart are uneven work.")
+
+
 def notes(figures):
     said = rows.capped([f"{cell.label}: the straggler is {said_of(cell)}." for cell, _ in figures
                         if stragglers_of(cell)])
@@ -158,4 +164,4 @@ def build(results):
     visible, left_out = rows.chosen(several, results.baseline)
     return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible),
                  table(several), notes(several) + more
-                 + rows.remarks([cell for cell, _ in several]) + left_out)
+                 + rows.remarks([cell for cell, _ in several]) + left_out, see(several))

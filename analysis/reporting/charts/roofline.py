@@ -195,6 +195,16 @@ def notes_of(roofs, run, runs, absent):
     return notes
 
 
+def see(points):
+    shares = [(point.rate.value / allowed(point), point.cell.label) for point in points
+              if allowed(point)]
+    if not shares:
+        return "How fast the passes compute; without ceilings nothing says how fast they could."
+    (low, worst), (high, best) = min(shares), max(shares)
+    return (f"The passes reach {low:.0%} ({worst}) to {high:.0%} ({best}) of what the roofs allow."
+            if len(shares) > 1 else f"The passes reach {high:.0%} of what the roofs allow.")
+
+
 def build(results):
     cells = results.cells
     points = [point for point in map(point_of, cells) if point]
@@ -211,4 +221,4 @@ def build(results):
                "bandwidth of each level.")
     return Chart(NAME, TITLE, caption, Drawing(points, roofs), table_of(points),
                  notes_of(roofs, run, results.runs, len(cells) - len(points))
-                 + rows.repetitions(cells) + rows.remarks(cells))
+                 + rows.repetitions(cells) + rows.remarks(cells), see(points))

@@ -237,6 +237,9 @@ class Drawing:
             panels.log_axis(ax, "y", drawn)
         else:
             from_zero(ax, drawn)
+        panels.figures_at(ax, [(self.aside(i, point.cores), point.speedup.value,
+                                f"{point.speedup.value:.3g}") for i, line in enumerate(self.lines)
+                               for point in line.points if point.speedup.value is not None])
 
     def panel(self, ax, label, first, interval):
         """Each line from first(line), which is ideal, through the interval of each point."""
@@ -246,6 +249,9 @@ class Drawing:
             drawn += self.plot(ax, i, first(line), list(map(interval, line.points)))
         ax.set_ylabel(label)
         from_zero(ax, drawn)
+        panels.figures_at(ax, [(self.aside(i, point.cores), interval(point).value,
+                                f"{interval(point).value:.3g}") for i, line in enumerate(self.lines)
+                               for point in line.points if interval(point).value is not None])
 
 
 def from_zero(ax, values):
@@ -282,6 +288,20 @@ def notes_of(drawing, lines, without):
     return notes + rows.repetitions(cells) + rows.remarks(cells)
 
 
+def see(lines):
+    """The best at the most workers that have a core each."""
+    points = [(line, point) for line in lines for point in line.points
+              if point.speedup.value is not None]
+    fair = [pair for pair in points if not pair[1].cell.oversubscribed] or points
+    if not fair:
+        return ""
+    most = max(point.cores for _, point in fair)
+    at = sorted(((point.speedup.value, line.label) for line, point in fair if point.cores == most))
+    (low, worst), (high, best) = at[0], at[-1]
+    return (f"On {most} workers {best} is {high:.3g} times as fast as on 1"
+            + (f", {worst} {low:.3g} times" if len(at) > 1 else "") + "; the dotted line is ideal.")
+
+
 def build(results):
     lines, law, why, without = lines_of(results)
     drawing = Drawing(lines, law)
@@ -291,4 +311,4 @@ def build(results):
     if any(line.fit for line in lines):
         caption += (" Dashed: Gustafson's law." if law == "weak" else " Dashed: Amdahl's law.")
     return Chart(NAME, TITLE, caption, drawing, table_of(lines),
-                 notes_of(drawing, lines, without))
+                 notes_of(drawing, lines, without), see(lines))

@@ -69,6 +69,8 @@ def draw_row(ax, y, cell, edges, factor, quantiles):
     medians = [np.median(run.walls) * factor for run in cell.runs]
     ax.plot(medians, [y] * len(medians), linestyle="none", marker="o", color=figure.SERIES[1],
             markersize=4, markeredgecolor=figure.GROUND, markeredgewidth=0.4, zorder=5)
+    middle = quantiles["p50"].value * factor
+    panels.figure_at(ax, middle, y, f"{middle:.3g}", 0, 3, ha="center", va="bottom")
 
 
 def draw(fig, narrow, cells, quantiles):
@@ -108,6 +110,16 @@ def table(cells, quantiles):
     return Table(columns, lines)
 
 
+def see(cells, quantiles):
+    """The longest tail."""
+    tails = [(found["p99"].value / found["p50"].value, cell.label) for cell in cells
+             if (found := quantiles[cell.name])["p50"].value > 0]
+    if not tails:
+        return ""
+    ratio, label = max(tails)
+    return f"The longest tail: the slowest 1% of {label}'s steps take {ratio:.3g} medians or more."
+
+
 def notes(cells):
     drifting, apart = [], []
     for cell in cells:
@@ -128,4 +140,5 @@ def build(results):
     drawn, left_out = rows.chosen(cells, results.baseline)
     return Chart(NAME, TITLE, CAPTION,
                  lambda fig, narrow: draw(fig, narrow, drawn, quantiles), table(cells, quantiles),
-                 notes(cells) + rows.remarks(cells) + rows.repetitions(cells) + left_out)
+                 notes(cells) + rows.remarks(cells) + rows.repetitions(cells) + left_out,
+                 see(cells, quantiles))

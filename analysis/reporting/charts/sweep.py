@@ -76,6 +76,10 @@ def draw(fig, narrow, factor, values, named, others):
         for line, colour, strong in panels.coloured(named, others):
             drawn += draw_line(ax, line.points, figures, scale, colour, strong)
         panels.axis(ax, "y", drawn, panels.spread(steps) > 10, 1.1)
+        panels.figures_at(ax, [(point.x, getattr(point, figures).value * scale,
+                                f"{getattr(point, figures).value * scale:.3g}")
+                               for line in named for point in line.points
+                               if getattr(point, figures).value])
         ax.set_title(title, loc="left")
         ax.set_ylabel(f"median of the steps ({unit})")
         x_axis(ax, factor, values, 5 if narrow or len(titles) > 1 else 10)
@@ -91,6 +95,19 @@ def draw_line(ax, points, figures, scale, colour, strong):
     for point, interval in known:
         panels.point(ax, point.x, interval, point.cell, colour)
     return y
+
+
+def see(factor, lines):
+    """Who is the quickest at either end."""
+    ends = [(pick(point.x for line in lines for point in line.points), pick) for pick in (min, max)]
+    said = []
+    for x, _ in ends:
+        point, line = min(((point, line) for line in lines for point in line.points if point.x == x),
+                          key=lambda pair: pair[0].step.value)
+        said.append(f"at {point.cell.levels[factor]} the quickest is {line.label}, "
+                    f"{point.step.value * 1e3:.3g} ms" if len(lines) > 1 else
+                    f"at {point.cell.levels[factor]} a step takes {point.step.value * 1e3:.3g} ms")
+    return f"How the step time changes with {factor}: {', '.join(dict.fromkeys(said))}."
 
 
 def x_axis(ax, factor, values, most):
@@ -127,4 +144,4 @@ def build(results):
     return Chart(NAME, TITLE, caption,
                  lambda fig, narrow: draw(fig, narrow, factor, values, named, others),
                  table_of(factor, lines),
-                 notes + rows.repetitions(cells) + rows.remarks(cells))
+                 notes + rows.repetitions(cells) + rows.remarks(cells), see(factor, lines))

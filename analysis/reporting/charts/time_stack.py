@@ -1,6 +1,6 @@
 """Where the time of a mean step goes: one bar per configuration."""
 
-from reporting import figure, parts, rows, stats
+from reporting import figure, panels, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
 
 NAME = "time_stack"
@@ -16,6 +16,7 @@ CAPTION = (
     "length, their parts are also shown as shares.")
 
 FAR = 5.0  # longest bar / shortest: beyond it shares are drawn, too
+UNTOLD = 0.1  # of a bar: a part that is not told apart has its reason from here on
 UNEVEN = 1.5  # mean step / median step: beyond it a note mentions rare long steps
 
 NOTES = {
@@ -78,14 +79,18 @@ def draw_bar(ax, y, bar, factor):
 def draw(fig, narrow, bars, intervals):
     totals = [bar.total() for _, bar in bars]
     far_apart = max(totals) > FAR * min(totals)
-    panels = ("mean step", "its parts as shares") if far_apart else ("",)
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], panels, legend(bars))
+    titles = ("mean step", "its parts as shares") if far_apart else ("",)
+    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], titles, legend(bars))
     factor, name = rows.unit(totals)
     ax = grid.axes[0]
-    right = limit(bars, intervals) * factor
+    end = limit(bars, intervals) * factor
+    right = end * (1.2 if narrow or far_apart else 1.08)  # room for the figures
     for i, (cell, bar) in enumerate(bars):
         draw_bar(ax, grid.at(i), bar, factor)
-        rows.whisker(ax, grid.at(i), intervals[cell.name], factor, within=(0, right))
+        rows.whisker(ax, grid.at(i), intervals[cell.name], factor, within=(0, end))
+        far = [bar.total() * factor] + [value for value in rows.ends(intervals[cell.name], factor)
+                                        if value is not None]
+        panels.figure_at(ax, min(max(far), end), grid.at(i), f"{bar.total() * factor:.3g}")
         if len(grid.axes) > 1 and bar.total() > 0:
             draw_bar(grid.axes[1], grid.at(i), bar, 100 / bar.total())
     ax.set_xlim(0, right)
@@ -111,6 +116,52 @@ def table(bars, intervals):
                  [line + [bar.source or "none"] for line, (_, bar) in zip(lines, bars)])
 
 
+REASONS = {
+    "either": ("may be core or memory-bound", lambda run: reason_of(run, "memory_s")),
+    "compute": ("is not divided into core and memory-bound", lambda run: reason_of(run, "memory_s")),
+    "undivided": ("is not divided at all", lambda run: "measured without phases (--profile off)"),
+    "other": ("is none of the phases", lambda run: "loops, bookkeeping and what the system did "
+                                                   "between the timed regions"),
+}
+
+
+def reason_of(run, figure_name):
+    """Why a source is no better, as run.json says."""
+    said = run.info["sources"][figure_name]
+    found = said.partition("; ")[2] or said
+    return found if len(found) <= 300 else found[:297] + "..."
+
+
+def untold(bars):
+    """A line for each kind of part that tells nothing and takes more than UNTOLD of a bar."""
+    lines = []
+    for key, (what, why) in REASONS.items():
+        found = [(cell, bar.seconds.get(key, 0.0) / bar.total()) for cell, bar in bars
+                 if bar.total() > 0 and bar.seconds.get(key, 0.0) > UNTOLD * bar.total()]
+        reasons = {}
+        for cell, share in found:
+            reasons.setdefault(why(cell.runs[0]), []).append((cell, share))
+        for reason, members in reasons.items():
+            shares = [share for _, share in members]
+            much = f"{min(shares):.0%}" + f" to {max(shares):.0%}" * (len(members) > 1)
+            lines.append(f"Untold: {much} of the bar {what} ("
+                         f"{rows.listed([cell.label for cell, _ in members], len(bars))}): {reason}.")
+    return rows.capped(lines)
+
+
+def see(bars):
+    """The share of communication, in a line."""
+    shares = sorted(((bar.seconds["exposed"] + bar.seconds.get("waiting", 0.0)) / bar.total(), i)
+                    for i, (_, bar) in enumerate(bars) if "exposed" in bar.seconds and bar.total() > 0)
+    if not shares:
+        return "The whole step: these runs measured no phases."
+    (low, first), (high, last) = shares[0], shares[-1]
+    if len(shares) == 1:
+        return f"Communication that the step waits for takes {high:.0%} of it."
+    return (f"Communication that the step waits for takes {low:.0%} ({bars[first][0].label}) to {high:.0%} "
+            f"({bars[last][0].label}) of it; figures are the whole step.")
+
+
 def sources(bars):
     """One note for each way in which computation was divided."""
     found = {}
@@ -123,7 +174,7 @@ def sources(bars):
 
 
 def notes(bars):
-    return sources(bars) + rows.noted(
+    return sources(bars) + untold(bars) + rows.noted(
         ("Measured without phases (--profile off), so the parts are unknown",
          [cell.label for cell, bar in bars if "undivided" in bar.seconds]),
         (f"Rare long steps weigh in means: the mean step is longer than {UNEVEN} median ones",
@@ -144,4 +195,4 @@ def build(results):
     return Chart(NAME, TITLE, CAPTION,
                  lambda fig, narrow: draw(fig, narrow, visible, intervals),
                  table(bars, intervals),
-                 notes(bars) + rows.remarks(cells) + rows.repetitions(cells) + left_out)
+                 notes(bars) + rows.remarks(cells) + rows.repetitions(cells) + left_out, see(bars))

@@ -78,6 +78,15 @@ def amount(one, factor, unit):
     return text if one.bits is None else f"{text}, {one.bits:.3g} bits"
 
 
+def see(found):
+    counted = sorted((one for one in found if one.wire), key=lambda one: one.wire)
+    least, most = counted[0], counted[-1]
+    if least.wire == most.wire:
+        return f"All that communicate send {amount(least, *bytes_unit([least.wire]))} a rank and step."
+    return (f"{least.cell.label} sends least, {most.wire / least.wire:.3g} times less than "
+            f"{most.cell.label}; beside the bytes stands what the step takes.")
+
+
 def draw(fig, narrow, found):
     """One row per configuration: bytes; beside them the step and the codec's part of it."""
     entries = [figure.patch("bytes on the wire", figure.SERIES[0])]
@@ -87,11 +96,12 @@ def draw(fig, narrow, found):
     wire = bytes_unit([one.wire for one in found])
     factor, unit = rows.unit([one.step.value for one in found])
     most = max(one.step.value for one in found) * factor * 1.12
+    # Beyond `most` there is room for the figures.
     grid = rows.Rows(fig, narrow, [rows.label(one.cell) for one in found],
                      [f"bytes a rank and step ({wire[1]})", f"time of a step ({unit})"], entries)
     left, right = grid.axes
     left.set_xlim(0, max((one.wire for one in found if one.wire), default=1) * wire[0] * 1.75)
-    right.set_xlim(0, most)
+    right.set_xlim(0, most * 1.2)
     panels.few_ticks(left.xaxis, 4)
     panels.few_ticks(right.xaxis)
     for i, one in enumerate(found):
@@ -100,13 +110,14 @@ def draw(fig, narrow, found):
         right.barh(y, (one.codec or 0) * factor, rows.THICK, color=figure.PART["codec"],
                    linewidth=0)
         rows.whisker(right, y, one.step, factor, within=(0, most))
+        panels.figure_at(right, max(one.step.value * factor, min(
+            most, rows.ends(one.step, factor)[1] or 0.0)), y, f"{one.step.value * factor:.3g}")
         if one.wire is None:
             grid.absent(left, i)
             continue
         left.barh(y, one.wire * wire[0], rows.THICK, facecolor=figure.SERIES[0],
                   **figure.MODELLED if one.modelled else {})
-        left.text(one.wire * wire[0], y, " " + amount(one, *wire), va="center", color=figure.INK,
-                  fontsize=7.5)
+        panels.figure_at(left, one.wire * wire[0], y, amount(one, *wire))
 
 
 def build(results):
@@ -126,4 +137,4 @@ def build(results):
                      "figure is that of the bandwidth-optimal algorithm.")
     return Chart(NAME, TITLE, caption, lambda fig, narrow: draw(fig, narrow, visible),
                  table_of(found),
-                 notes + rows.repetitions(results.cells) + rows.remarks(results.cells))
+                 notes + rows.repetitions(results.cells) + rows.remarks(results.cells), see(found))

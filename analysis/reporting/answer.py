@@ -1,0 +1,191 @@
+"""What the first screen of a report says: whether the runs support the claim, the main figures of the
+configurations, and the pairs that a reader asks for. docs/analysis.md describes the rules."""
+
+import math
+from collections import namedtuple
+
+from reporting import expect, learning, rows, stats, verdicts
+from reporting.charts import final_accuracy
+from reporting.model import Table, judged
+from reporting.runs import make_labels
+
+QUESTION = "Which configuration takes the least time a step?"
+MOST = 12  # configurations in the first table
+
+# One thing that a study expects of a configuration: its words, their state, the verdict behind it.
+Statement = namedtuple("Statement", "label word state verdict")
+# Configurations that are compared with one another, quickest first: {name: Comparison with the best}.
+Group = namedtuple("Group", "label cells against")
+
+
+def reference_of(results):
+    """The cell that speedups are over: the baseline; of runs without one the first to start."""
+    if results.baseline is not None or not results.cells:
+        return results.baseline
+    return min(results.cells, key=lambda cell: min(map(verdicts.started, cell.runs)))
+
+
+def references(results):
+    """{name: the cell that its speedup is over}."""
+    if results.baseline is not None:
+        return verdicts.references(results)
+    first = reference_of(results)
+    return {cell.name: first for cell in results.cells if cell is not first}
+
+
+# ---- the verdict ----
+
+def expected(results):
+    """{levels as written: words}."""
+    return {**(results.hints.get("expect") or {}), **results.expect}
+
+
+def statements(results):
+    """The Statements of the study's expectations, those of one expectation together."""
+    wanted = expected(results)
+    if not wanted:
+        return []
+    steps, _ = verdicts.compared(results)
+    accuracies = final_accuracy.compare(results)
+    found = []
+    for text, written in wanted.items():
+        levels = expect.levels_of(text, results.factors)
+        cells = [cell for cell in results.cells + results.empty if levels is not None
+                 and levels.items() <= cell.levels.items()]
+        for word in expect.words_of(written) or [written]:
+            made = [statement(cell, word, steps.get(cell.name), accuracies.get(cell.name))
+                    for cell in cells if word in expect.WORDS and not cell.baseline]
+            found += made or [Statement(text, word, expect.UNDECIDED, "nothing here is called that")]
+    return found
+
+
+def statement(cell, word, step, accuracy):
+    by_step = expect.WORDS[word][0] == "step"
+    comparison = step if by_step else accuracy
+    if comparison is None:
+        why = "there is nothing to compare it with" if cell.runs else "it has no finished run"
+        return Statement(cell.label, word, expect.UNDECIDED, why)
+    interval = comparison.interval.of(math.log) if by_step else final_accuracy.difference(comparison)
+    state = expect.state(word, interval.value, interval.low, interval.high, comparison.differs)
+    return Statement(cell.label, word, state,
+                     comparison.text if by_step else final_accuracy.verdict(comparison))
+
+
+# ---- the pairs ----
+
+def groups(results):
+    """The Groups: of a study that says within which factors to compare one for each of their levels.
+    All comparisons are one family."""
+    of = references(results)
+    members = {}
+    for cell in results.cells:
+        members.setdefault(of.get(cell.name, cell).name, []).append(cell)
+    ranked = [sorted(cells, key=lambda cell: cell.step_s) for cells in members.values()]
+    pairs = {cell.name: cells[0] for cells in ranked for cell in cells[1:]}
+    against = verdicts.compared(results, pairs=pairs)[0] if pairs else {}
+    labels = group_labels(results, [cells[0] for cells in ranked])
+    return [Group(labels[cells[0].name], cells, against) for cells in ranked if len(cells) > 1]
+
+
+def group_labels(results, firsts):
+    """{name of a group's first cell: its levels of the factors to compare within; "" of one group}."""
+    within = {name: results.factors[name] for name in results.hints.get("compare_within") or ()
+              if name in results.factors}
+    if len(firsts) < 2 or not within:
+        return {cell.name: "" for cell in firsts}
+    return make_labels({cell.name: {name: cell.levels.get(name, "") for name in within}
+                        for cell in firsts}, within)
+
+
+def pair_sentences(group):
+    """[(label, text)]: the best, then each other one against it, the second best first."""
+    best, *others = group.cells
+    said = [(best.label, "the least time a step" + (f" of {group.label}" if group.label else "")
+             + f": {best.step_s * 1e3:.4g} ms.")]
+    for cell in others:
+        place = "the second; " if cell is others[0] and len(others) > 1 else ""
+        said.append((verdicts.named(cell), f"{place}against {best.label}: "
+                     + verdicts.sentence(group.against[cell.name])))
+    return said
+
+
+# ---- the table ----
+
+def figure(interval, factor=1.0):
+    """`1.42 (1.38..1.46)`; without an interval, or one of a single value, `1.42`."""
+    value, *ends = (None if part is None else f"{part * factor:.3g}"
+                    for part in (interval.value, interval.low, interval.high))
+    alone = ends[0] is None or interval.low == interval.high
+    return value if alone else f"{value} ({ends[0]}..{ends[1]})"
+
+
+def speedup(cell, of, compared):
+    """The text of the column, coloured where the difference is significant."""
+    if cell.name not in compared:
+        return "1 (reference)" if cell in of.values() or not of else None
+    found = compared[cell.name]
+    ratio = found.interval
+    if ratio.value is None:
+        return None
+    turned = ratio.of(lambda value: 1 / value)
+    turned = stats.Interval(turned.value, turned.high, turned.low, turned.n, turned.method)
+    return judged(figure(turned), ratio.value < 1 if found.differs else None)
+
+
+def to_target(cell, target, column, factor):
+    """The text of a column of time or bytes to the target."""
+    if target is None or not any(map(learning.points, cell.runs)):
+        return None
+    reach = learning.reached(cell, target, column)
+    if reach.n == 0:
+        return "not reached"
+    value, low, high = learning.summary(reach)
+    if value is None or math.isinf(value):
+        return None if None in reach.times else f"{reach.n} of {reach.of} runs reach it"
+    modelled = column == 1 and value > 0 and any(map(rows.modelled_bytes, cell.runs))
+    return "~ " * modelled + figure(stats.Interval(value, low, high, reach.n, ""), factor)
+
+
+def accuracy(cell, compared):
+    value = learning.median_final(cell)
+    found = compared.get(cell.name)
+    told = found is not None and found.differs
+    return judged(value, found.interval.value > 1 if told else None)
+
+
+def size_unit(results):
+    """(factor, name) for bytes."""
+    most = max((run.info["results"]["wire_bytes"] or 0 for run in results.runs), default=0)
+    return next(((1 / size, name) for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+                 if most >= size), (1, "bytes"))
+
+
+def table(results):
+    """The Table of all configurations: at most six columns, those without any figure left out."""
+    of, found = references(results), learning.target_of(results)
+    compared = verdicts.compared(results, pairs=of)[0] if of else {}
+    accuracies = final_accuracy.compare(results) if results.baseline is not None else {}
+    target, (factor, unit) = found[0] if found else None, size_unit(results)
+    at = f"accuracy {target:.4g}" if found else "target"
+    columns = ["configuration", "step (ms)", "speedup (interval)", "final accuracy",
+               f"time to {at} (s)", f"bytes to {at} ({unit})"]
+    lines = [[("* " if cell.marks else "") + cell.label, cell.step_s * 1e3,
+             speedup(cell, of, compared), accuracy(cell, accuracies),
+             to_target(cell, target, 0, 1.0), to_target(cell, target, 1, factor)]
+            for cell in results.cells]
+    kept = [i for i in range(len(columns)) if i < 3 or any(line[i] is not None for line in lines)]
+    return Table([columns[i] for i in kept], [[line[i] for i in kept] for line in lines])
+
+
+def first_rows(results):
+    """Places of the configurations for the first screen, at most MOST: references, and of each group
+    the quickest in turns."""
+    if len(results.cells) <= MOST:
+        return list(range(len(results.cells)))
+    of = references(results)
+    wanted = list(dict.fromkeys([reference_of(results).name] + [cell.name for cell in of.values()]))
+    ranked = [group.cells for group in groups(results)]
+    for turn in range(max(map(len, ranked), default=0)):
+        wanted += [cells[turn].name for cells in ranked if turn < len(cells)]
+    chosen = set(list(dict.fromkeys(wanted))[:MOST])
+    return [i for i, cell in enumerate(results.cells) if cell.name in chosen]

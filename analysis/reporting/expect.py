@@ -1,0 +1,63 @@
+"""What a study expects, in words that figures can support or contradict: `report: {expect: {LEVELS: WORD}}`
+of a spec, or `gradwire report --expect 'LEVELS: WORD'`. LEVELS is FACTOR=LEVEL,...: all
+configurations with these levels, each against the one that it is compared with. Python's own library
+only, so that experiments/run may check a spec by it."""
+
+import math
+
+MARGIN = 0.03  # relative: a smaller difference of step times supports no "faster" and no "slower"
+POINTS = 1.0  # the same of accuracies, in points of a hundred
+
+# Word: (the figure, the direction in which it must differ, whether it must not differ so).
+WORDS = {"faster": ("step", -1, False), "slower": ("step", 1, False),
+         "not faster": ("step", -1, True), "not slower": ("step", 1, True),
+         "more accurate": ("accuracy", 1, False), "less accurate": ("accuracy", -1, False),
+         "as accurate": ("accuracy", -1, True)}
+
+SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
+
+
+def levels_of(text, factors):
+    """{factor: level} of FACTOR=LEVEL,... where `factors` is {factor: levels}, and a level may have
+    commas itself; None: not these factors' levels."""
+    text = text.strip()
+    for name, levels in factors.items():
+        for level in levels:
+            head = f"{name}={level}"
+            if text == head:
+                return {name: level}
+            if text.startswith(head + ","):
+                rest = levels_of(text[len(head) + 1:], factors)
+                if rest is not None:
+                    return {name: level, **rest}
+    return None
+
+
+def words_of(text):
+    """The words of WORDS, separated by commas; None: another is among them."""
+    words = [" ".join(word.split()) for word in text.split(",")]
+    return words if set(words) <= set(WORDS) else None
+
+
+def state(word, value, low, high, differs):
+    """SUPPORTED, NOT_SUPPORTED or UNDECIDED, by the logarithm of a ratio of step times, or a difference
+    in points, and its interval (None: there is none)."""
+    figure, direction, denied = WORDS[word]
+    if low is None or differs is None:
+        return UNDECIDED
+    margin = math.log1p(MARGIN) if figure == "step" else POINTS
+    far = direction * value > 0  # to the side that the word names
+    most = max(direction * low, direction * high)
+    if denied:
+        return SUPPORTED if most < margin else NOT_SUPPORTED if differs and far else UNDECIDED
+    if differs:
+        return SUPPORTED if far else NOT_SUPPORTED
+    return NOT_SUPPORTED if most < margin else UNDECIDED
+
+
+def overall(states):
+    """Of all statements: one that does not hold decides."""
+    for one in (NOT_SUPPORTED, UNDECIDED):
+        if one in states:
+            return one
+    return SUPPORTED

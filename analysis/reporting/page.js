@@ -1,0 +1,68 @@
+// Of a report: saves a chart as SVG and a table as CSV, LaTeX or Markdown; narrow screens get one line per
+// figure of a table, and paper gets what is folded. LIGHT holds the colours of a light ground.
+"use strict";
+document.documentElement.classList.add("script");
+
+const save = (name, type, text) => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], {type}));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+};
+
+const drawing = section => {
+  const shown = [...section.querySelectorAll(".drawing svg")].find(svg => svg.getClientRects().length);
+  const copy = shown.cloneNode(true), [, , width, height] = shown.getAttribute("viewBox").split(" ");
+  for (const [key, value] of Object.entries({width: width + "pt", height: height + "pt", fill: LIGHT.ink,
+    "stroke-linejoin": "round"}))
+    copy.setAttribute(key, value);
+  for (const use of copy.querySelectorAll("use"))
+    use.setAttributeNS("http://www.w3.org/1999/xlink", "xlink:href", use.getAttribute("href"));
+  const ground = `<rect width="100%" height="100%" fill="${LIGHT.ground}"/>`;
+  return new XMLSerializer().serializeToString(copy).replace(/>/, ">" + ground)
+    .replace(/var\(--([a-z0-9-]+)\)/g, (whole, name) => LIGHT[name] || "sans-serif");
+};
+
+const cells = (table, raw) => [...table.rows].map(row => [...row.cells].map(
+  cell => !raw ? cell.textContent : cell.className === "absent" ? "" : cell.dataset.v || cell.textContent));
+
+const formats = {
+  csv: table => cells(table, true).map(row => row.map(
+    text => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text).join(",") + "\n").join(""),
+  md: table => {
+    const lines = cells(table).map(
+      row => "| " + row.map(text => text.replace(/[\\|]/g, "\\$&")).join(" | ") + " |\n");
+    return lines[0] + "|" + "---|".repeat(table.rows[0].cells.length) + "\n" + lines.slice(1).join("");
+  },
+  tex: table => {
+    const plain = text => text.replace(/\\/g, "\\textbackslash ").replace(/[&%$#_{}]/g, "\\$&")
+      .replace(/~/g, "\\textasciitilde{}").replace(/\^/g, "\\textasciicircum{}")
+      .replace(/▲ /g, "$\\blacktriangle$ ").replace(/▼ /g, "$\\blacktriangledown$ ");
+    const lines = cells(table).map(row => row.map(plain).join(" & ") + " \\\\\n");
+    return `% \\usepackage{booktabs,amssymb}\n\\begin{tabular}{l${"r".repeat(table.rows[0].cells.length - 1)}}\n`
+      + `\\toprule\n${lines[0]}\\midrule\n${lines.slice(1).join("")}\\bottomrule\n\\end{tabular}\n`;
+  },
+};
+const types = {csv: "text/csv", md: "text/markdown", tex: "application/x-tex"};
+
+document.addEventListener("click", event => {
+  const kind = event.target.dataset.save, name = event.target.dataset.name;
+  if (kind === "svg")
+    save(`${name}.svg`, "image/svg+xml", drawing(event.target.closest("section")));
+  else if (kind)
+    save(`${name}.${kind}`, types[kind], formats[kind](event.target.closest(".data").querySelector("table")));
+});
+
+for (const table of document.querySelectorAll(".data table")) {
+  const titles = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
+  for (const row of table.tBodies[0].rows)
+    [...row.cells].forEach((cell, i) => { cell.dataset.title = titles[i]; });
+}
+
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  opened.forEach(details => { details.open = true; });
+});
+addEventListener("afterprint", () => opened.forEach(details => { details.open = false; }));

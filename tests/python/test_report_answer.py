@@ -1,0 +1,127 @@
+"""What the first screen of a report says: verdict, main figures, pairs. Step times and accuracies are set,
+so that the truth is known."""
+
+import math
+import unittest
+
+from reportcase import ReportCase
+
+from reporting import answer, expect, page, runs
+from reporting.charts import time_stack
+from reporting.model import JudgedText
+
+
+class Words(unittest.TestCase):
+    def test_states(self):
+        yes, no, open_ = expect.SUPPORTED, expect.NOT_SUPPORTED, expect.UNDECIDED
+        for word, low, high, differs, state in (
+                ("faster", .7, .8, True, yes), ("faster", 1.2, 1.3, True, no),
+                ("faster", .9, 1.2, False, open_), ("faster", .99, 1.01, False, no),
+                ("slower", 1.2, 1.3, True, yes), ("slower", .7, .8, True, no),
+                ("not faster", .99, 1.2, False, yes), ("not faster", .7, .8, True, no),
+                ("not faster", .9, 1.2, False, open_), ("not faster", 1.2, 1.3, True, yes),
+                ("not slower", .98, 1.02, False, yes), ("not slower", 1.1, 1.3, True, no)):
+            with self.subTest(word=word, low=low, high=high):
+                ends = math.log(low), math.log(high)
+                self.assertEqual(expect.state(word, sum(ends) / 2, *ends, differs), state)
+        for word, low, high, differs, state in (
+                ("as accurate", -.5, .4, False, yes), ("as accurate", -3, -2, True, no),
+                ("as accurate", -3, 2, False, open_), ("less accurate", -3, -2, True, yes),
+                ("more accurate", -.2, .4, False, no)):
+            with self.subTest(word=word, low=low, high=high):
+                self.assertEqual(expect.state(word, (low + high) / 2, low, high, differs), state)
+        self.assertEqual(expect.state("faster", -.1, None, None, None), open_)
+
+    def test_levels_may_hold_commas(self):
+        factors = {"case": ["deep, 1 Gbit/s", "deep"], "mode": ["lazy", "lazy, priority"]}
+        for text, levels in (("case=deep, 1 Gbit/s,mode=lazy, priority",
+                              {"case": "deep, 1 Gbit/s", "mode": "lazy, priority"}),
+                             ("case=deep, mode=lazy", {"case": "deep", "mode": "lazy"}),
+                             ("mode=eager", None), ("case=deep,mode", None)):
+            self.assertEqual(expect.levels_of(text, factors), levels)
+        self.assertEqual(expect.words_of("slower, as  accurate"), ["slower", "as accurate"])
+        self.assertIsNone(expect.words_of("slower, quick"))
+
+    def test_one_statement_that_does_not_hold_decides(self):
+        self.assertEqual(expect.overall(["supported", "undecided", "not supported"]), "not supported")
+        self.assertEqual(expect.overall(["supported", "undecided"]), "undecided")
+        self.assertEqual(expect.overall(["supported"]), "supported")
+
+
+class Answer(ReportCase):
+    def results(self, factor, target=0.8):
+        """A study whose second configuration takes `factor` times as long a step."""
+        found, = runs.read_results(self.study(f"by{factor}", blocks=5))
+        for cell in found.cells:
+            for i, run in enumerate(cell.runs):
+                noise = 1 + 0.001 * ((i * 7) % 5 - 2)
+                run.step_s = 1e-3 * (1 if cell.baseline else factor * noise)
+                run.info["seed"], run.marks = i, []  # not the marks of a busy machine
+                run.epochs = [{"epoch": 1, "step": 30, "train_s": 0.5, "wire_bytes": 2e6,
+                               "test_accuracy": 0.7},
+                              {"epoch": 2, "step": 60, "train_s": 1.0, "wire_bytes": 4e6,
+                               "test_accuracy": 0.9}]
+        found.study["report"] = {"target_accuracy": target}
+        return found
+
+    def test_table(self):
+        made = answer.table(self.results(0.5))
+        base, other = made.rows
+        self.assertEqual(made.columns[:4],
+                         ["configuration", "step (ms)", "speedup (interval)", "final accuracy"])
+        self.assertEqual((base[1:4], base[4]), ([1.0, "1 (reference)", 0.9], "1"))
+        self.assertRegex(other[2], r"^2 \((1\.99|2)\.\.2(\.01)?\)$")
+        self.assertIsInstance(other[2], JudgedText)
+        self.assertTrue(other[2].better)
+        self.assertFalse(answer.table(self.results(1.5)).rows[1][2].better)
+        self.assertNotIsInstance(answer.table(self.results(1.0)).rows[1][2], JudgedText)
+        self.assertEqual(answer.table(self.results(1.1, 0.95)).rows[0][4:], ["not reached"] * 2)
+
+    def test_pairs(self):
+        (best, second), = map(answer.pair_sentences, answer.groups(self.results(2.0)))
+        self.assertEqual(best, ("allreduce", "the least time a step: 1 ms."))
+        self.assertEqual(second[0], "iallreduce:algo=sra")
+        self.assertRegex(second[1], r"^against allreduce: 2x slower \(.*\), 5 pairs of runs\.$")
+
+    def test_verdict(self):
+        found = self.results(0.5)
+        self.assertIn("? undecided</span>The study states no expectation", page.verdict_of(found))
+        for word, badge in (("faster", "\u2713 supported"), ("slower", "\u2717 not supported")):
+            found.expect = {"comm=iallreduce:algo=sra": word}
+            text = page.verdict_of(found)
+            self.assertIn(badge, text)
+            self.assertIn("2x faster (", text)  # with its interval
+        found.expect = {"comm=iallreduce:algo=sra": "faster, as accurate", "comm=ring": "slower"}
+        self.assertEqual([one.state for one in answer.statements(found)],
+                         ["supported", "supported", "undecided"])
+        self.assertIn("2 of 3 statements hold.", page.verdict_of(found))
+
+    def test_runs_of_no_study_answer_a_question(self):
+        self.copy("a")
+        self.copy("b", "iallreduce")
+        found, = runs.read_results(self.dir)
+        self.assertIn(answer.QUESTION, page.verdict_of(found))
+        self.assertEqual(sum(row[2] == "1 (reference)" for row in answer.table(found).rows), 1)
+
+    def test_many_configurations_keep_the_references(self):
+        found = self.results(2.0)
+        found.cells += [type(cell)(f"{cell.name}{i}", f"{cell.label} {i}", {"comm": f"{cell.name}{i}"},
+                                   cell.runs) for i in range(8) for cell in found.cells[:2]]
+        shown = answer.first_rows(found)
+        self.assertEqual(len(shown), answer.MOST)
+        self.assertIn(0, shown)
+
+    def test_untold_parts_have_their_reason(self):
+        found = self.results(2.0)
+        for run in found.runs:
+            run.means = {name: mean for name, mean in run.means.items()
+                         if not name.startswith(("core_", "memory_"))}
+            run.info["sources"]["memory_s"] = "absent: no ceilings"
+        said = [note for note in time_stack.build(found).notes if note.startswith("Untold")]
+        compute = sum(found.runs[0].means[name] for name in ("forward_s", "backward_s", "update_s"))
+        self.assertEqual(any("no ceilings" in note for note in said),
+                         any(share > 0.1 for share in (compute / found.runs[0].means["wall_s"],)), said)
+
+
+if __name__ == "__main__":
+    unittest.main()
