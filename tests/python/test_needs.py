@@ -15,6 +15,7 @@ import tool
 
 NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/report": (["."], ["matplotlib", "numpy", "pandas", "scipy"]),
+    "analysis/export": (["."], ["numpy", "pandas"]),
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "experiments/run": (["quick.yaml"], ["yaml"]),
     "experiments/peers/compare_topk.py": ([], ["torch"]),

@@ -1,0 +1,72 @@
+"""One row per run, of all that its folder says: for `gradwire export` and `gradwire report --paper`.
+Seconds and bytes; blank: not measured. docs/analysis.md has the columns."""
+
+import csv
+import io
+import math
+
+from reporting.loose import link_rate
+
+
+def of_results(results):
+    """Rows {column: figure} of one study, or of the runs of none: the finished runs, then the others."""
+    found = [row_of(results, cell, run) for cell in results.cells for run in cell.runs]
+    for state, lost in (("failed", results.failed), ("diverged", results.diverged)):
+        found += [{"study": results.name, "folder": folder, "cell": cell, "state": state, "why": why}
+                  for folder, cell, why in lost]
+    found += [{"study": results.name, "folder": folder, "state": "left out", "why": why}
+              for folder, why in results.left_out]
+    return found + [{"study": results.name, "folder": folder, "state": "not run"}
+                    for folder in results.missing]
+
+
+def row_of(results, cell, run):
+    info = run.info
+    machine, result, link = info["machine"], info["results"], info["link"]
+    return {
+        "study": results.name, "folder": run.folder, "state": "done", "cell": cell.name,
+        "label": cell.label, **{f"level.{name}": level for name, level in run.levels.items()},
+        "baseline": int(cell.baseline), "block": run.block, "seed": info["seed"],
+        "started_utc": info["started_utc"], "version": info["version"], "commit": info["commit"],
+        "hosts": " ".join(sorted(set(machine["hosts"]))), "cpu": machine["cpu"],
+        "ranks": machine["ranks"], "threads": machine["threads_per_rank"], "nodes": machine["nodes"],
+        "oversubscribed": int(machine["oversubscribed"]),
+        "mpi": " ".join(info["mpi"]["library"].split()), "link": link_rate(link) if link else None,
+        "strategy": info["comm"]["strategy"], "algorithm": info["comm"]["algorithm"],
+        "codec": info["comm"]["codec"], "data": info["data"]["source"],
+        "data_hash": info["data"]["hash"], "parameters": info["parameters"],
+        "steps": result["steps"], "step_s": run.step_s, "bound_s": run.bound_s,
+        "train_s": result["train_s"], "elapsed_s": result["elapsed_s"],
+        "train_loss": result["train_loss"], "test_loss": result["test_loss"],
+        "test_accuracy": result["test_accuracy"], "run_wire_bytes": result["wire_bytes"],
+        **{f"mean.{name}": mean for name, mean in run.means.items()},
+        **{f"source.{name}": text.partition(":")[0] for name, text in info["sources"].items()},
+        "replica_hash": result["replica_hash"], "marks": "; ".join(run.marks),
+        "command": info["command"],
+    }
+
+
+def of_all(all_results):
+    """(columns, rows) of all studies. Columns are in the order of the first run that has them, levels
+    together."""
+    rows = [row for results in all_results for row in of_results(results)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    levels = [name for name in names if name.startswith("level.")]
+    others = [name for name in names if name not in levels]
+    at = others.index("label") + 1 if "label" in others else len(others)
+    return others[:at] + levels + others[at:], rows
+
+
+def blank(value):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def csv_text(columns, rows):
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: blank(value) for name, value in row.items()})
+    return out.getvalue()

@@ -1,0 +1,53 @@
+"""analysis/export: a row per run, whatever became of it."""
+
+import csv
+import importlib.util
+import os
+import unittest
+
+from reportcase import ReportCase, call, dump, load
+
+
+class Export(ReportCase):
+    def rows(self, *words):
+        done = call("export", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return list(csv.DictReader(done.stdout.splitlines()))
+
+    def test_a_row_of_each_run_of_all_folders(self):
+        folder, other = self.study("one"), self.study("two", blocks=1)
+        path = os.path.join(folder, "b01-s1", "comm=allreduce", "experiment.json")
+        dump(path, {**load(path), "state": "failed"})
+        found = self.rows(folder, other)
+        self.assertEqual([(row["study"], row["state"]) for row in found],
+                         [("one", "done")] * 3 + [("one", "failed")] + [("two", "done")] * 2)
+        info = load(os.path.join(folder, "b00-s1", "comm=allreduce", "run.json"))
+        first = found[0]
+        self.assertEqual((first["cell"], first["level.comm"], first["command"], first["commit"]),
+                         ("comm=allreduce", "allreduce", info["command"], info["commit"]))
+        self.assertAlmostEqual(float(first["test_loss"]), info["results"]["test_loss"])
+        self.assertEqual((first["bound_s"], found[3]["step_s"]), ("", ""))  # blank: not measured
+        self.assertIn("failed", found[3]["why"])
+
+    def test_files(self):
+        self.copy("a")
+        done = call("export", self.dir, "--out", self.path("all.csv"))
+        self.assertEqual((done.returncode, done.stdout),
+                         (0, f"export: {self.path('all.csv')}: 1 rows, 1 of finished runs\n"))
+        done = call("export", self.dir, "--out", self.path("all.parquet"))
+        if importlib.util.find_spec("pyarrow"):
+            self.assertEqual(done.returncode, 0, done.stderr)
+        else:
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, "^export: .* has no module pyarrow, .*\n$")
+
+    def test_mistakes(self):
+        os.mkdir(self.path("empty"))
+        for words in ([self.path("empty")], [self.path("nowhere")], [],
+                      [self.copy("a"), "--out", self.path("no", "where.csv")]):
+            done = call("export", *words)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done)
+
+
+if __name__ == "__main__":
+    unittest.main()
