@@ -99,8 +99,17 @@ def _drawn(chart, narrow, canvas):
         canvas(figure)
         chart.draw(figure, narrow)
         file = io.BytesIO()
-        figure.canvas.print_svg(file, metadata={"Date": None})  # savefig() draws everything twice
+        if canvas is FigureCanvasSVG:
+            figure.canvas.print_svg(file, metadata={"Date": None})  # savefig() draws everything twice
+        else:
+            figure.canvas.print_pdf(file, metadata={"CreationDate": None})
     return file.getvalue()
+
+
+def pdf(chart):
+    """The bytes of a PDF file with the wide drawing."""
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf  # pages need none
+    return _drawn(chart, False, FigureCanvasPdf)
 
 
 def _render(chart, narrow):

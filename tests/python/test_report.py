@@ -343,6 +343,27 @@ class Command(ReportCase):
         self.refused("must be faster", folder, "--expect", "comm=iallreduce:algo=sra: quick")
         self.refused("no such levels", folder, "--expect", "comm=ring: faster")
 
+    def test_paper(self):
+        folder, paper = self.study(), self.path("paper")
+        done = call("report", folder, "--paper", paper)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = {os.path.relpath(os.path.join(at, name), paper)
+                 for at, _, names in os.walk(paper) for name in names}
+        self.assertEqual(found, {
+            *(f"figures/demo-{name}.{kind}" for name in FEW for kind in ("svg", "pdf")),
+            *(f"tables/demo-{name}.tex" for name in ["answer", *FEW]), "specs/demo.yaml",
+            "raw/runs.csv", "raw/summary.csv", "raw/demo-steps.csv", "provenance.json", "README.md"})
+        with open(os.path.join(paper, "figures", "demo-accuracy.pdf"), "rb") as file:
+            self.assertTrue(file.read().startswith(b"%PDF"))
+        of = load(os.path.join(paper, "provenance.json"))["runs"]
+        self.assertEqual(len(of), 4)
+        info = load(os.path.join(folder, of[0]["folder"], "run.json"))
+        self.assertEqual((of[0]["commit"], of[0]["machine"], of[0]["command"]),
+                         (info["commit"], info["machine"], info["command"]))
+        steps = list(csv.DictReader(self.read("paper", "raw", "demo-steps.csv").splitlines()))
+        self.assertEqual(len(steps), 4 * (info["results"]["steps"] - 10))
+        self.assertEqual(self.read("paper", "tables", "demo-answer.tex").count("\\\\\n"), 3)
+
     def test_mistakes(self):
         self.copy("a")
         os.mkdir(self.path("empty"))
@@ -351,6 +372,7 @@ class Command(ReportCase):
         self.refused("no run of gradwire", self.path("empty"))
         self.refused("No such file", self.path("a"), "--out", self.path("no", "where.html"))
         self.refused("--plots", self.path("a"), "--plots", self.path("a", "run.json"))
+        self.refused("--paper", self.path("a"), "--paper", self.path("a", "run.json"))
         self.refused("RESULTS_DIR")
         self.refused("--bas", self.path("a"), "--bass", "x")
 

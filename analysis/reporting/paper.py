@@ -1,0 +1,134 @@
+"""`gradwire report --paper DIR`: what a paper and the evaluation of its artifact ask for, as files.
+README.md in DIR, which README below becomes, says what is there."""
+
+import json
+import os
+import re
+
+from reporting import answer, figure, perrun, summary
+from reporting.markup import number
+from reporting.model import JudgedNumber, JudgedText
+from tool import BadInput
+
+README = """\
+# Figures, tables and data of {name}
+
+Written by `gradwire report --paper` from {runs} finished runs. Everything follows from the folders of these
+runs; the same command on them writes the same files.
+
+| file | what |
+|---|---|
+| `figures/STUDY-CHART.pdf`, `.svg` | the charts of the report |
+| `tables/STUDY-answer.tex` | the main figures of all configurations |
+| `tables/STUDY-CHART.tex` | the data of each chart; they need `booktabs`, `amssymb` |
+| `specs/STUDY.yaml` | the spec that `gradwire run` measured, to run it again |
+| `raw/runs.csv` | a row per run: every figure, its machine, commit and command |
+| `raw/STUDY-steps.csv` | the time of each step after the warm-up on its slowest rank, in seconds |
+| `raw/summary.csv` | a row per configuration: medians, intervals, verdicts |
+| `provenance.json` | of each run: commit, machine, MPI, options, command; SHA-256 of the specs |
+
+## Studies
+
+{studies}
+"""
+
+ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+           **{letter: "\\" + letter for letter in "&%$#_{}"}}
+ARROWS = {True: r"$\blacktriangle$ ", False: r"$\blacktriangledown$ "}
+
+
+def latex(value):
+    """A cell of a table."""
+    if value is None:
+        return "--"
+    sense = ARROWS[value.better] if isinstance(value, (JudgedNumber, JudgedText)) else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = value if isinstance(value, str) else number(value.item() if hasattr(value, "item") else value)
+    return sense + "".join(ESCAPES.get(letter, letter) for letter in text)
+
+
+def latex_table(table):
+    lines = [" & ".join(map(latex, row)) + r" \\" for row in [table.columns, *table.rows]]
+    return "\n".join(["% \\usepackage{booktabs,amssymb}",
+                      "\\begin{tabular}{l" + "r" * (len(table.columns) - 1) + "}", "\\toprule",
+                      lines[0], "\\midrule", *lines[1:], "\\bottomrule", "\\end{tabular}", ""])
+
+
+def steps_csv(results):
+    """Each step of each run; the first ones are the warm-up and in no figure."""
+    lines = ["folder,step_after_warm_up,wall_s"]
+    for run in results.runs:
+        lines += [f"{csv_word(run.folder)},{i},{wall:.9g}" for i, wall in enumerate(run.walls, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def csv_word(text):
+    return '"' + text.replace('"', '""') + '"' if re.search('[",\n]', text) else text
+
+
+def provenance(all_results):
+    kept = ("version", "commit", "command", "started_utc", "seed", "options", "data", "mpi", "machine",
+            "link", "sources")
+    studies = [{"name": results.name, "claim": results.study["claim"],
+                "spec_sha256": results.study["spec"]["sha256"],
+                "gradwire": results.study["gradwire"], "created_utc": results.study["created_utc"]}
+               for results in all_results if results.study]
+    runs = [{"study": results.name, "folder": run.folder, "cell": run.cell,
+             **{key: run.info[key] for key in kept}} for results in all_results for run in results.runs]
+    return json.dumps({"studies": studies, "runs": runs}, indent=1) + "\n"
+
+
+def studies_text(all_results):
+    parts = []
+    for results in all_results:
+        study = results.study
+        parts.append(f"- **{results.name}**: {len(results.runs)} runs of {len(results.cells)} "
+                     "configurations" + (f". {study['claim']} To measure it again: `gradwire run "
+                                         f"specs/{name_of(results)}.yaml`." if study else "."))
+    return "\n".join(parts)
+
+
+def name_of(results):
+    """For file names."""
+    return re.sub(r"[^\w.-]+", "_", results.name).strip(".") or "runs"
+
+
+def names_of(all_results):
+    """A name for the files of each study, different ones."""
+    found = []
+    for results in all_results:
+        name = name_of(results)
+        found.append(name if name not in found else f"{name}-{len(found) + 1}")
+    return found
+
+
+def files_of(all_results, drawn):
+    """(path in DIR, text or bytes) of each file but README.md."""
+    for name, results, one in zip(names_of(all_results), all_results, drawn):
+        for chart, _ in one.shown:
+            yield f"figures/{name}-{chart.name}.svg", figure.standalone_svg(chart)
+            yield f"figures/{name}-{chart.name}.pdf", figure.pdf(chart)
+            yield f"tables/{name}-{chart.name}.tex", latex_table(chart.table)
+        if results.cells:
+            yield f"tables/{name}-answer.tex", latex_table(answer.table(results))
+            yield f"raw/{name}-steps.csv", steps_csv(results)
+        if results.study:
+            yield f"specs/{name}.yaml", results.study["spec"]["text"]
+    yield "raw/runs.csv", perrun.csv_text(*perrun.of_all(all_results))
+    yield "raw/summary.csv", summary.text(all_results)
+    yield "provenance.json", provenance(all_results)
+
+
+def write(folder, all_results, drawn, name):
+    """Writes all files; others that lie there stay."""
+    runs = sum(len(results.runs) for results in all_results)
+    readme = README.format(name=name, runs=runs, studies=studies_text(all_results))
+    try:
+        for path, data in [*files_of(all_results, drawn), ("README.md", readme)]:
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(data if isinstance(data, bytes) else data.encode())
+    except OSError as error:
+        raise BadInput(f"--paper {folder}: {error.strerror}") from error
