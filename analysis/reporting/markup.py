@@ -6,6 +6,7 @@ import html
 import json
 import math
 import os
+import re
 
 from reporting import figure
 from reporting.figure import CSS as FIGURE_CSS
@@ -168,9 +169,10 @@ def button(kind, name, title):
     return tag("button", title, type="button", data_save=kind, data_name=name)
 
 
-def table(columns, rows, label, name="table"):
-    """A table with buttons that save it as a file of this name, in a box that scrolls where the
-    columns do not fit, reachable by keyboard."""
+def table(columns, rows, label, name=None):
+    """A table with buttons that save it as a file of this name (of its label), in a box that scrolls
+    where the columns do not fit, reachable by keyboard."""
+    name = name or re.sub(r"\W+", "-", label)
     head = tag("tr", *(tag("th", escape(title), scope="col") for title in columns))
     save = tag("p", "Save this table: ", " ".join(
         button(kind, name, title) for kind, title in

@@ -275,7 +275,7 @@ def provenance(results):
                          run.of_bound, scaled(interrupted, 100),
                          info["results"]["replica_hash"], "; ".join(run.marks), info["command"]])
     return folded(f"Provenance: all {len(rows)} runs",
-                  table(PROVENANCE, rows, f"Runs of {results.name}", "runs")) if rows else ""
+                  table(PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""
 
 
 def first_screen(results, lead, where, common):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ablation import command, design, lines
 from ablation.design import Cell, Planned, Study, plan
 from ablation.lines import nearest, show
+from reporting import expect
 from tool import BadInput
 
 __all__ = ["BadInput", "Cell", "Planned", "Study", "plan", "read_spec"]
@@ -21,7 +22,7 @@ KEYS = ("claim", "source", "base", *command.PLACEMENT, "factors", "design", "bas
         "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
 MERGED = ("base", "factors", "report")  # `short` replaces entries of these, and the others whole
 DESIGNS = ("grid", "one-at-a-time", "list")
-REPORT = ("x", "scaling", "target_accuracy", "compare_within")
+REPORT = ("x", "scaling", "target_accuracy", "compare_within", "expect")
 UNITS = {"s": 1, "min": 60, "h": 3600}
 MOST_CELLS, MOST_RUNS, LONGEST_NAME = 10000, 100000, 40
 LARGEST_SEED = 2**52  # of gradwire's --seed
@@ -365,7 +366,23 @@ class Reader:
                     hints[key] = self.hint(key, node)
         return hints
 
+    def expectations(self, node):
+        """{levels: words}, as analysis/reporting/expect.py reads them."""
+        if not isinstance(node.value, dict) or not node.value:
+            raise node.bad(f"expect: is {node.kind}, must be a mapping {{FACTOR=LEVEL,..: WORD}}")
+        factors = {name: list(levels) + list(self.dropped.get(name, ()))
+                   for name, levels in self.factors.items()}
+        for levels, words in node.value.items():
+            if expect.levels_of(levels, factors) is None:
+                raise words.bad(f"expect: {show(levels)} are no levels; write FACTOR=LEVEL,.. with "
+                                f"the factors {', '.join(factors)}")
+            if not isinstance(words.value, str) or not expect.words_of(words.value):
+                raise unknown(words, "expect: word", expect.WORDS)
+        return {levels: words.value for levels, words in node.value.items()}
+
     def hint(self, key, node):
+        if key == "expect":
+            return self.expectations(node)
         if key == "scaling":
             if node.value not in ("strong", "weak"):
                 raise node.bad(f"scaling: {command.text_shown(node)} must be strong or weak")

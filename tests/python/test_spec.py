@@ -129,6 +129,9 @@ BAD = [
     ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells:\n  - {lr: 4}  # <<", "level '4'"),
     ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells: []  # <<", "no cell is left"),
     # report and short
+    ("claim: x\nfactors: {lr: [1, 2]}\nreport: {expect: {lr=3: faster}}  # <<", "'lr=3' are no levels"),
+    ("claim: x\nfactors: {lr: [1, 2]}\nreport: {expect: {lr=2: quick}}  # <<", "unknown 'quick'"),
+    ("claim: x\nfactors: {lr: [1, 2]}\nreport: {expect: faster}  # <<", "must be a mapping"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {y: lr}  # <<", "unknown key of report: 'y'"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {x: lrs}  # <<",
      "x: factor: unknown 'lrs'; did you mean 'lr'?"),
