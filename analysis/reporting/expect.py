@@ -4,6 +4,7 @@ configurations with these levels, each against the one that it is compared with.
 only, so that experiments/run may check a spec by it."""
 
 import math
+import re
 
 MARGIN = 0.03  # relative: a smaller difference of step times supports no "faster" and no "slower"
 POINTS = 1.0  # the same of accuracies, in points of a hundred
@@ -13,6 +14,9 @@ WORDS = {"faster": ("step", -1, False), "slower": ("step", 1, False),
          "not faster": ("step", -1, True), "not slower": ("step", 1, True),
          "more accurate": ("accuracy", 1, False), "less accurate": ("accuracy", -1, False),
          "as accurate": ("accuracy", -1, True)}
+
+TIMES = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) times as fast")  # or faster
+EVERY = [*WORDS, "N times as fast"]
 
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 
@@ -34,17 +38,25 @@ def levels_of(text, factors):
 
 
 def words_of(text):
-    """The words of WORDS, separated by commas; None: another is among them."""
+    """The words of EVERY, separated by commas; None: another is among them."""
     words = [" ".join(word.split()) for word in text.split(",")]
-    return words if set(words) <= set(WORDS) else None
+    return words if all(word in WORDS or TIMES.fullmatch(word) for word in words) else None
+
+
+def figure_of(word):
+    """What it is about: step or accuracy."""
+    return WORDS[word][0] if word in WORDS else "step"
 
 
 def state(word, value, low, high, differs):
     """SUPPORTED, NOT_SUPPORTED or UNDECIDED, by the logarithm of a ratio of step times, or a difference
     in points, and its interval (None: there is none)."""
-    figure, direction, denied = WORDS[word]
     if low is None or differs is None:
         return UNDECIDED
+    if found := TIMES.fullmatch(word):
+        wanted = -math.log(float(found[1]) or 1)
+        return SUPPORTED if high <= wanted else NOT_SUPPORTED if low > wanted else UNDECIDED
+    figure, direction, denied = WORDS[word]
     margin = math.log1p(MARGIN) if figure == "step" else POINTS
     far = direction * value > 0  # to the side that the word names
     most = max(direction * low, direction * high)

@@ -26,6 +26,23 @@ HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 POLICY = ("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
           f"script-src 'sha256-{HASH}'")
 
+def stacked(width, which):
+    """CSS: below this width each figure of such tables has a line of its own."""
+    table = f".script .data table{which}"
+    return f"""\
+@media screen and (max-width: {width}px) {{
+  {table} thead {{ display: none; }}
+  {table}, {table} :is(tbody, tr, td, th) {{ display: block; width: auto; min-width: 0; }}
+  {table} tr {{ padding: .4rem 0; border-bottom: 1px solid var(--grid); }}
+  {table} tbody :is(td, th) {{ border: 0; padding: 0 .6rem; text-align: left;
+    white-space: normal; }}
+  {table} tbody th {{ font-weight: bold; }}
+  {table} td::before {{ content: attr(data-title) ": "; color: var(--faint);
+    font-weight: normal; font-style: normal; }}
+}}
+"""
+
+
 CSS = FIGURE_CSS + """\
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink); font: 16px/1.5 var(--font);
@@ -60,6 +77,7 @@ dl.facts dd { margin: 0; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums;
   min-width: 60%; }
 .answer table { font-size: 1rem; width: 100%; }
+.answer .note { margin: .3rem 0; }
 th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: break-word;
   border-bottom: 1px solid var(--grid); min-width: 4rem; }
 tbody th { font-weight: normal; min-width: 8rem; overflow-wrap: anywhere; }
@@ -78,16 +96,8 @@ pre { overflow: auto; max-height: 26rem; padding: .5rem; border: 1px solid var(-
   overflow-wrap: normal; }
 details { margin: .5rem 0; }
 summary { cursor: pointer; }
-@media screen and (max-width: 900px) {
-  .script .data thead { display: none; }
-  .script .data :is(table, tbody, tr, td, th) { display: block; width: auto; min-width: 0; }
-  .script .data tr { padding: .4rem 0; border-bottom: 1px solid var(--grid); }
-  .script .data tbody :is(td, th) { border: 0; padding: 0 .6rem; text-align: left;
-    white-space: normal; }
-  .script .data tbody th { font-weight: bold; }
-  .script .data td::before { content: attr(data-title) ": "; color: var(--faint);
-    font-weight: normal; font-style: normal; }
-}
+@media screen and (min-width: 901px) { .answer td { white-space: nowrap; } }
+""" + stacked(600, "") + stacked(900, ".wide") + """\
 @media (max-width: 500px) { dl.facts { grid-template-columns: minmax(0, 1fr); }
   dl.facts dd { margin: 0 0 .4rem; } }
 @media print {
@@ -141,7 +151,7 @@ def number(value):
 
 
 ARROWS = {True: ("better", "\u25b2 "), False: ("worse", "\u25bc ")}
-WIDE = 9  # columns from which on a table is set tighter
+WIDE = 8  # columns from which on a table is set tighter
 LONG = 40  # letters of a text that gets a wide column
 
 

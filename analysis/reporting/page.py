@@ -5,7 +5,7 @@ import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, expect, figure, verdicts
+from reporting import answer, charts, expect, figure, learning, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.loose import link_rate
 from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
@@ -165,11 +165,12 @@ def verdict_of(results):
         return head + (tag("p", badge(expect.UNDECIDED), escape(why), class_="verdict") if why else "")
     state = expect.overall([one.state for one in said])
     hold = sum(one.state == expect.SUPPORTED for one in said)
-    lines = [f"{badge(one.state)} {tag('strong', escape(one.label))} {escape(one.word)}: "
-             + escape(one.verdict) for one in said]
+    lines = [f"{badge(one.state)} {tag('strong', escape(one.label))}, expected "
+             + escape(f"{one.word}: {one.verdict}") for one in said]
     if len(lines) == 1:
         return head + tag("p", lines[0], class_="verdict")
-    return head + tag("p", badge(state), escape(f"{hold} of {len(said)} statements hold."),
+    return head + tag("p", badge(state), escape(
+        f"{hold} of {len(said)} tested statements hold; beyond them the claim is not judged."),
                       class_="verdict") + few(lines, "more statements")
 
 
@@ -184,16 +185,17 @@ def answer_table(results, where):
     within = results.hints.get("compare_within")
     over = f"{reference.label}" + (f", or what stands for it with the same {' and '.join(within)}"
                                    if within and results.baseline else "")
+    target = learning.target_of(results)
+    to = f" Target: accuracy {target[0]:.4g}, {target[1]}." if target else ""
     return tag("div", html, paragraph(
-        f"Speedup is over {over}. \u25b2 better, \u25bc worse, beyond the noise; "
+        f"Speedup is over {over}.{to} \u25b2 better, \u25bc worse, beyond the noise; "
         "~ modelled; * see the warnings.", "note"), class_="answer")
 
 
 def pairs_of(results):
     found = answer.groups(results)
     said = [answer.pair_sentences(group) for group in found]
-    first = [line for lines in said for line in lines[:2]]
-    rest = [line for lines in said for line in lines[2:]]
+    first, rest = [lines[0] for lines in said], [line for lines in said for line in lines[1:]]
     return few(bold(first), "more groups") + (
         folded(f"Each other one against the best ({len(rest)})", items(bold(rest))) if rest else "")
 

@@ -86,6 +86,7 @@ def panels(fig, narrow, count, entries=(), height_in=2.7):
     return axes
 
 
+EDGE = 0.75  # of the axes: a figure beside a point beyond it would leave the chart
 NEAR = 0.09, 0.065  # of the axes: figures closer than this would overlap
 
 
@@ -95,6 +96,14 @@ def figure_at(ax, x, y, text, across=5, up=0, **more):
     ax.annotate(text, (x, y), (across, up), textcoords="offset points", annotation_clip=False,
                 **{"va": "center", "ha": "left", "color": figure.INK, "fontsize": 7.5,
                    "gid": "figure", "zorder": 7, **more})
+
+
+def figure_above(ax, x, y, text):
+    """The figure of a point, which must not leave the chart at either side. The axes must have their
+    limits."""
+    across = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))[0]
+    figure_at(ax, x, y, text, 0, 4, va="bottom",
+              ha="left" if across < 1 - EDGE else "right" if across > EDGE else "center")
 
 
 def figures_at(ax, points):
@@ -107,7 +116,7 @@ def figures_at(ax, points):
                 abs(across - a) < NEAR[0] and abs(up - b) < NEAR[1] for a, b in placed):
             continue
         placed.append((across, up))
-        right = across > 0.93
+        right = across > EDGE
         figure_at(ax, x, y, text, -4 if right else 4, 2, va="bottom", ha="right" if right else "left")
 
 

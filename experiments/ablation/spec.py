@@ -377,7 +377,7 @@ class Reader:
                 raise words.bad(f"expect: {show(levels)} are no levels; write FACTOR=LEVEL,.. with "
                                 f"the factors {', '.join(factors)}")
             if not isinstance(words.value, str) or not expect.words_of(words.value):
-                raise unknown(words, "expect: word", expect.WORDS)
+                raise unknown(words, "expect: word", expect.EVERY)
         return {levels: words.value for levels, words in node.value.items()}
 
     def hint(self, key, node):

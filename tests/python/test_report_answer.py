@@ -1,6 +1,7 @@
 """What the first screen of a report says: verdict, main figures, pairs. Step times and accuracies are set,
 so that the truth is known."""
 
+import dataclasses
 import math
 import unittest
 
@@ -20,7 +21,9 @@ class Words(unittest.TestCase):
                 ("slower", 1.2, 1.3, True, yes), ("slower", .7, .8, True, no),
                 ("not faster", .99, 1.2, False, yes), ("not faster", .7, .8, True, no),
                 ("not faster", .9, 1.2, False, open_), ("not faster", 1.2, 1.3, True, yes),
-                ("not slower", .98, 1.02, False, yes), ("not slower", 1.1, 1.3, True, no)):
+                ("not slower", .98, 1.02, False, yes), ("not slower", 1.1, 1.3, True, no),
+                ("1.8 times as fast", .5, .55, True, yes), ("1.8 times as fast", .56, .7, True, no),
+                ("1.8 times as fast", .5, .6, True, open_)):
             with self.subTest(word=word, low=low, high=high):
                 ends = math.log(low), math.log(high)
                 self.assertEqual(expect.state(word, sum(ends) / 2, *ends, differs), state)
@@ -78,10 +81,15 @@ class Answer(ReportCase):
         self.assertEqual(answer.table(self.results(1.1, 0.95)).rows[0][4:], ["not reached"] * 2)
 
     def test_pairs(self):
-        (best, second), = map(answer.pair_sentences, answer.groups(self.results(2.0)))
-        self.assertEqual(best, ("allreduce", "the least time a step: 1 ms."))
-        self.assertEqual(second[0], "iallreduce:algo=sra")
-        self.assertRegex(second[1], r"^against allreduce: 2x slower \(.*\), 5 pairs of runs\.$")
+        found = self.results(2.0)
+        third = type(found.cells[0])("third", "third", {"comm": "third"}, [
+            dataclasses.replace(run, step_s=3e-3) for run in found.cells[0].runs])
+        found.cells.append(third)
+        (best, last), = map(answer.pair_sentences, answer.groups(found))
+        self.assertEqual((best[0], last[0]), ("allreduce", "third"))
+        self.assertRegex(best[1], r"^the least time a step, 1 ms; the second, iallreduce:algo=sra: "
+                         r"2x slower \(.*\), 5 pairs of runs\.$")
+        self.assertRegex(last[1], r"^against allreduce: 3x slower")
 
     def test_verdict(self):
         found = self.results(0.5)
@@ -94,7 +102,7 @@ class Answer(ReportCase):
         found.expect = {"comm=iallreduce:algo=sra": "faster, as accurate", "comm=ring": "slower"}
         self.assertEqual([one.state for one in answer.statements(found)],
                          ["supported", "supported", "undecided"])
-        self.assertIn("2 of 3 statements hold.", page.verdict_of(found))
+        self.assertIn("2 of 3 tested statements hold;", page.verdict_of(found))
 
     def test_runs_of_no_study_answer_a_question(self):
         self.copy("a")

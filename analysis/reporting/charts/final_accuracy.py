@@ -78,8 +78,6 @@ def draw(fig, narrow, cells, compared, lost):
         grid.axes[0].plot([learning.median_final(cell)] * 2,
                           [y - rows.THICK / 2, y + rows.THICK / 2], color=figure.INK,
                           linewidth=1.6, zorder=4)
-        panels.figure_at(grid.axes[0], learning.median_final(cell), y,
-                         f"{learning.median_final(cell):.4g}", 0, 4, ha="center", va="bottom")
         if cell.name in compared:
             found, differs = difference(compared[cell.name]), compared[cell.name].differs
             colour = figure.FAINT if not differs else \
@@ -87,6 +85,9 @@ def draw(fig, narrow, cells, compared, lost):
             rows.whisker(grid.axes[1], y, found, colour=colour)
             if found.value is not None:
                 grid.axes[1].plot(found.value, y, "o", color=colour, markersize=5, zorder=6)
+    for i, cell in enumerate(cells):
+        value = learning.median_final(cell)
+        panels.figure_above(grid.axes[0], value, grid.at(i), f"{value:.4g}")
     for ax in grid.axes:
         panels.few_ticks(ax.xaxis)
     if compared:

@@ -198,7 +198,7 @@ class Drawing:
         if self.cores[-1] > 16:
             panels.log_axis(ax, "x", self.cores, labels=labels)
         else:
-            ax.set_xlim(0, self.cores[-1] * 1.06)
+            ax.set_xlim(0, self.cores[-1] * (1.06 + 0.01 * len(self.lines)))
             ax.set_xticks(self.cores, labels.values())
         ax.set_xlabel("workers (ranks x threads)")
 

@@ -70,7 +70,7 @@ def draw_row(ax, y, cell, edges, factor, quantiles):
     ax.plot(medians, [y] * len(medians), linestyle="none", marker="o", color=figure.SERIES[1],
             markersize=4, markeredgecolor=figure.GROUND, markeredgewidth=0.4, zorder=5)
     middle = quantiles["p50"].value * factor
-    panels.figure_at(ax, middle, y, f"{middle:.3g}", 0, 3, ha="center", va="bottom")
+    panels.figure_above(ax, middle, y, f"{middle:.3g}")
 
 
 def draw(fig, narrow, cells, quantiles):
@@ -84,9 +84,9 @@ def draw(fig, narrow, cells, quantiles):
     ax = grid.axes[0]
     if logarithmic:
         panels.log_axis(ax, "x", edges * factor)
+    ax.set_xlim(edges[0] * factor, edges[-1] * factor)
     for i, cell in enumerate(cells):
         draw_row(ax, grid.at(i), cell, edges, factor, quantiles[cell.name])
-    ax.set_xlim(edges[0] * factor, edges[-1] * factor)
     ax.set_xlabel(f"step ({name})" + (", logarithmic" if logarithmic else ""))
 
 
