@@ -292,7 +292,7 @@ class Verdicts(ReportCase):
         self.assertAlmostEqual(sum(float(other[name]) for name in phases), wall, delta=1e-4 * wall)
 
 
-FEW = ["baseline", "time_stack", "accuracy"]  # charts that a test of the command needs
+FEW = ["baseline", "traffic"]  # charts that a test of the command needs
 
 
 class Command(ReportCase):
@@ -335,6 +335,7 @@ class Command(ReportCase):
             self.assertIn("against the baseline (allreduce)", self.read("report.html"))
         self.refused("did you mean comm=allreduce?", self.dir, "--baseline", "comm=allreduse")
 
+    @mock.patch.object(charts, "ORDER", [])
     def test_expectations(self):
         folder = self.study()
         done = call("report", folder, "--expect", "comm=iallreduce:algo=sra: not slower")
@@ -353,7 +354,7 @@ class Command(ReportCase):
             *(f"figures/demo-{name}.{kind}" for name in FEW for kind in ("svg", "pdf")),
             *(f"tables/demo-{name}.tex" for name in ["answer", *FEW]), "specs/demo.yaml",
             "raw/runs.csv", "raw/summary.csv", "raw/demo-steps.csv", "provenance.json", "README.md"})
-        with open(os.path.join(paper, "figures", "demo-accuracy.pdf"), "rb") as file:
+        with open(os.path.join(paper, "figures", "demo-traffic.pdf"), "rb") as file:
             self.assertTrue(file.read().startswith(b"%PDF"))
         of = load(os.path.join(paper, "provenance.json"))["runs"]
         self.assertEqual(len(of), 4)
@@ -364,6 +365,7 @@ class Command(ReportCase):
         self.assertEqual(len(steps), 4 * (info["results"]["steps"] - 10))
         self.assertEqual(self.read("paper", "tables", "demo-answer.tex").count("\\\\\n"), 3)
 
+    @mock.patch.object(charts, "ORDER", [])
     def test_mistakes(self):
         self.copy("a")
         os.mkdir(self.path("empty"))
