@@ -11,19 +11,20 @@ import gwrun
 
 OBSERVER = os.path.join(os.environ["BUILD"], "tests", "libobserver.so")
 MPI = ["mpi_post_s", "mpi_poll_s", "mpi_wait_s"]
-STEPS = 400
+STEPS = 200
 RATES = 1e-3        # of two clocks, one of them calibrated
 READING_S = 1e-6    # digits of the observer's file
 READINGS = 0.25     # of CPU time: clocks are read one after another
-LARGE = ["--image-scale", "2", "--layers", "512"]  # so that encodings, too, take their time
+DATA = ["--data", "synthetic:samples=12800,features=400,classes=10"]
+LARGE = ["--layers", "1024"]  # so that encodings, too, take their time
 
 
 def observed(out, *words):
     """(rows of batches.csv, rows of the observer) of each rank."""
     seen = os.path.join(out, "seen")
     os.makedirs(seen)
-    done = gwrun.run(2, "train", "--quiet", "--steps", STEPS, "--out", os.path.join(out, "run"),
-                     *words, env=dict(os.environ, LD_PRELOAD=OBSERVER, GW_OBSERVER=seen,
+    done = gwrun.run(2, "train", "--quiet", *DATA, "--steps", STEPS, "--out",
+                     os.path.join(out, "run"), *words, env=dict(os.environ, LD_PRELOAD=OBSERVER, GW_OBSERVER=seen,
                                       ASAN_OPTIONS="verify_asan_link_order=0"))
     if done.returncode != 0:
         raise AssertionError(done.stderr)
@@ -89,7 +90,7 @@ class Observer(unittest.TestCase):
         self.compare("--comm", "allreduce:algo=ring")
 
     def test_blocking_native(self):
-        self.compare("--comm", "allreduce:algo=native")
+        self.compare("--comm", "allreduce:algo=native", "--data", "fashion-mnist")
 
     def test_overlapped(self):
         self.compare("--comm", "iallreduce:algo=sra,progress=poll")
@@ -115,7 +116,7 @@ class Observer(unittest.TestCase):
                       ASAN_OPTIONS="verify_asan_link_order=0")
         for more in ([], ["--on-nan", "skip", "--compress", "qsgd:bits=8"]):
             with self.subTest(more=more):
-                done = gwrun.run(2, "train", "--quiet", "--steps", 20, "--overhead", 0, "--comm",
+                done = gwrun.run(2, "train", "--quiet", *DATA, "--steps", 20, "--overhead", 0, "--comm",
                                  "iallreduce:algo=sra,progress=thread", "--update", "lazy",
                                  "--layers", 512, *more, env=linger)
                 self.assertEqual(done.returncode, 0, done.stderr)
