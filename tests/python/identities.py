@@ -63,7 +63,7 @@ def gaps(test, out):
     run."""
     results = run_of(out)["results"]
     ranks = by_rank(gwrun.batches(out))
-    for rows in ranks:
+    for rank, rows in enumerate(ranks):
         gap = 0
         for before, after in zip(rows, rows[1:]):
             between = (seconds(after, "t_start") - seconds(before, "t_start")
@@ -74,7 +74,8 @@ def gaps(test, out):
         wall = sum(seconds(r, "wall") for r in rows)
         whole = seconds(rows[-1], "t_start") + seconds(rows[-1], "wall") - seconds(rows[0], "t_start")
         test.assertAlmostEqual(wall + gap, whole, delta=RATES * whole)
-        test.assertLess(whole, results["elapsed_s"] * (1 + RATES))
+        if rank == 0:  # whose figure that is: another may begin before it
+            test.assertLess(whole, results["elapsed_s"] * (1 + RATES))
     wall = sum(seconds(r, "wall") for r in ranks[0])
     test.assertAlmostEqual(wall, results["train_s"], delta=JSON * wall)
 
