@@ -207,14 +207,19 @@ static void frames(void) {
           "gossip refuses frames: %s", gw_err_text());
 }
 
+static void sums(const char *algo) {
+    each_variant(&(visitor){odd_spans, "allreduce", ""}, algo);
+    if (strcmp(algo, "auto") != 0)
+        each_variant(&(visitor){same_bits, "", ""}, algo);
+}
+
 /* ---- by themselves: what is out of the tree ---- */
 
 /* Every strategy with this algorithm and all codecs. */
 static void algorithm(const char *name) {
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
         each_variant(&(visitor){both_updates, (*s)->name, ""}, name);
-    each_variant(&(visitor){odd_spans, "allreduce", ""}, name);
-    each_variant(&(visitor){same_bits, "", ""}, name);
+    sums(name);
 }
 
 /* Every strategy and algorithm with this codec. */
@@ -231,9 +236,8 @@ static void codec(const char *name) {
 }
 
 /* Arguments: the number of ranks, then what to try. "strategy", "algo" or "codec" and a name
- * or a plugin's path: that one with everything of the two other kinds. "spans" or "bits" and
- * an algorithm: odd spans, or equal bits of blocking and overlapped runs, with all codecs.
- * "frames". */
+ * or a plugin's path: that one with everything of the two other kinds. "sums" and an algorithm: odd
+ * spans, and equal bits of blocking and overlapped runs, with all codecs. "frames". */
 int main(int argc, char **argv) {
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
@@ -245,10 +249,8 @@ int main(int argc, char **argv) {
     exchange_start(ranks);
     if (strcmp(part, "frames") == 0)
         frames();
-    else if (strcmp(part, "spans") == 0)
-        each_variant(&(visitor){odd_spans, "allreduce", ""}, name);
-    else if (strcmp(part, "bits") == 0)
-        each_variant(&(visitor){same_bits, "", ""}, name);
+    else if (strcmp(part, "sums") == 0)
+        sums(name);
     else if (strcmp(part, "algo") == 0)
         algorithm(name);
     else if (strcmp(part, "codec") == 0)
@@ -256,7 +258,7 @@ int main(int argc, char **argv) {
     else if (strcmp(part, "strategy") == 0)
         every_option(name);
     else
-        CHECK(false, "'%s': must be strategy, algo, codec, spans, bits or frames", part);
+        CHECK(false, "'%s': must be strategy, algo, codec, sums or frames", part);
     MPI_Finalize();
     return 0;
 }
