@@ -24,7 +24,7 @@ SMOOTH = ("--activation", "tanh")
 # 53 KB of parameters: several buckets of the sizes below.
 SMALL = ("--data", "synthetic:samples=6400,features=64,classes=10", "--layers", "96,64")
 CODECS = gwrun.names("compress/codecs.def")
-CHOOSY = ("sparse", "gossip", "powersgd")  # strategies that say of most codecs why not
+CHOOSY = {"sparse": "topk", "gossip": "none", "powersgd": "none"}  # and a codec that each carries
 
 
 def curve(folder, ranks, batch, *words):
@@ -89,7 +89,7 @@ class Curve(unittest.TestCase):
         pairs += zip(others, itertools.cycle(("native", "sra")))
         for i, (strategy, algorithm) in enumerate(pairs):
             batch = 64 if algorithm == ALGORITHMS[0] else 50
-            self.compare(2 + i % 3, batch, "--comm", f"{strategy}:algo={algorithm}")
+            self.compare((2, 3, 2, 4)[i % 4], batch, "--comm", f"{strategy}:algo={algorithm}")
 
     def test_dedicated_server(self):
         for update in ("eager", "lazy"):
@@ -132,27 +132,23 @@ class Curve(unittest.TestCase):
         self.serial[2] = self.curve(1, 2, *SMOOTH, *words)
         self.compare(3, 2, *words, "--comm", "iallreduce:algo=sra")
 
-    def replicas_agree(self, strategy, codec):
-        """False: they are refused together. Otherwise the program compares the replicas itself;
-        equal hashes are its exit status."""
+    def check_replicas(self, strategy, codec):
+        """The program compares the replicas itself; equal hashes are its exit status."""
         # powersgd keeps its own residual, and says so of any other.
         feedback = "auto" if strategy == "powersgd" else "on"
         done = gwrun.run(3, "train", "--quiet", "--data",
                          "synthetic:samples=2048,features=64,classes=10", "--layers", "48,32",
                          "--steps", 20, "--comm", strategy, "--compress", codec,
                          "--error-feedback", feedback)
-        if done.returncode == 2 and "gradwire: strategy" in done.stderr:
-            return False
         self.assertEqual((done.returncode, done.stderr), (0, ""), f"{strategy} {codec}")
-        return True
 
     def test_replicas_under_every_codec(self):
         """Each codec and each strategy; every pair of them, step by step: tests/contract."""
         free = [s for s in ANY if s not in CHOOSY]
         for strategy, codec in zip(itertools.cycle(free), CODECS):
-            self.assertTrue(self.replicas_agree(strategy, codec), f"{strategy} {codec}")
-        for strategy in CHOOSY:
-            self.assertTrue(any(self.replicas_agree(strategy, codec) for codec in CODECS), strategy)
+            self.check_replicas(strategy, codec)
+        for strategy, codec in CHOOSY.items():
+            self.check_replicas(strategy, codec)
         self.assertGreaterEqual(len(CODECS), len(free))
 
 
