@@ -35,8 +35,8 @@ static int tally[VERDICTS];
 #define MODELLED "memory-bound time: source twin+model where a run has ceilings, else none"
 static const char lower_paranoid[] = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
 
-/* Words of `text` up to column 80, with `indent` spaces before each line but the first; a longer word,
- * such as a path, has a line of its own. */
+/* Words of `text` up to column 80, with `indent` spaces before each line but the first; a longer
+ * word, such as a path, has a line of its own. */
 static void doctor_wrap(const char *text, int indent) {
     enum { WIDTH = 80 };
     int at = indent;

@@ -12,8 +12,8 @@ typedef struct gw_record gw_record;
 
 enum { GW_RECORD_WARMUP = 10 }; /* first steps, which a run of more than twice as many leaves out */
 
-/** What a step of the run costs, after warm-up: steady means (base/steady.h) over the steps of the mean
- *  over the ranks, all over the same steps. NaN: not measured. */
+/** What a step of the run costs, after warm-up: steady means (base/steady.h) over the steps of the
+ *  mean over the ranks, all over the same steps. NaN: not measured. */
 typedef struct gw_batch_summary {
     int64_t batches; /* of which they are the steady means */
     int64_t earlier; /* steps of earlier starts that they could be of */

@@ -40,8 +40,8 @@ typedef struct gw_checks_total {
     uint64_t frames; /* checked; 0 if not framed */
 } gw_checks_total;
 
-/** Before MPI starts: GW_ERR_UNSUPPORTED for --verify-every and --eval-every where replicas agree at
- *  the end of an epoch only. */
+/** Before MPI starts: GW_ERR_UNSUPPORTED for --verify-every and --eval-every where replicas agree
+ *  at the end of an epoch only. */
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
 
 /** For a session that is open; the layers must outlive it. No communication. */

@@ -159,8 +159,9 @@ static json_t *run_summary(const gw_train_result *r) {
         json_object_set_new(phases, key, gw_json_number(p[i]));
     }
     return gw_json_object(
-        "batches:I statistic:s interrupted:f wall_s:f compute_s:f division:o memory_s:o exposed_s:f "
-        "waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f logical_bytes:f phases:o",
+        "batches:I statistic:s interrupted:f wall_s:f compute_s:f division:o memory_s:o "
+        "exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f logical_bytes:f "
+        "phases:o",
         b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s, compute, run_division(b, compute),
         memory_facts(r), p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT],
         b->waiting_s, b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE],

@@ -162,8 +162,8 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop);
 /** Collective: the replicas settled and compared, the model evaluated, the epoch's row written. */
 gw_err gw_trainer_end_epoch(gw_trainer *t);
 
-/** True if the model is to be evaluated after this step (if the replicas agree then), beside the end
- *  of the epoch. Nothing may be pending. */
+/** True if the model is to be evaluated after this step (if the replicas agree then), beside the
+ *  end of the epoch. Nothing may be pending. */
 bool gw_trainer_evaluates(const gw_trainer *t, int64_t step);
 
 /** Collective, between steps: evaluate the model if that is due. */

@@ -15,9 +15,9 @@ static const double SPIN_S = 20e-6;
 
 /* Arguments of the vector forms: a share to each rank; as ints, and as MPI_Counts for the _c forms.
  * One element per rank; neighbourhoods, which are no larger than 4, use the same. */
-static int icounts[4], iat[4], ibytes_at[4];
+static int icounts[4], iat[4], ibyte_at[4];
 static MPI_Count ccounts[4];
-static MPI_Aint cat[4], cbytes_at[4];
+static MPI_Aint cat[4], cbyte_at[4];
 static MPI_Datatype types[4];
 
 /* What a call must cause: these counts, and time in one phase of MPI only. */
@@ -100,7 +100,7 @@ static void flew(owed o, MPI_Request *r, bool persistent) {
 #define GATHER_V_ROOT(k)  in, own, MPI_FLOAT, out, k##counts, k##at, MPI_FLOAT, 0, world
 #define SCATTER_V_ROOT(k) in, k##counts, k##at, MPI_FLOAT, out, own, MPI_FLOAT, 0, world
 #define SWAP_V(k)         in, k##counts, k##at, MPI_FLOAT, out, k##counts, k##at, MPI_FLOAT, world
-#define SWAP_W(k)         in, k##counts, k##bytes_at, types, out, k##counts, k##bytes_at, types, world
+#define SWAP_W(k)         in, k##counts, k##byte_at, types, out, k##counts, k##byte_at, types, world
 
 static void test_collectives(void) {
     const uint64_t p = (uint64_t)ranks, n = N * sizeof(float), part = n / p;
@@ -164,14 +164,14 @@ static void test_in_place(void) {
                             MPI_FLOAT, world));
     blocked((owed){"MPI_Alltoallv in place", others, 0, 1}, GW_PHASE_MPI_WAIT);
     gw_ledger_begin();
-    CHECK_MPI(MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, out, icounts, ibytes_at, types, world));
+    CHECK_MPI(MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, out, icounts, ibyte_at, types, world));
     blocked((owed){"MPI_Alltoallw in place", others, 0, 1}, GW_PHASE_MPI_WAIT);
 }
 
 #define NEAR(k)   in, own, MPI_FLOAT, out, own, MPI_FLOAT, near
 #define NEAR_G(k) in, own, MPI_FLOAT, out, k##counts, k##at, MPI_FLOAT, near
 #define NEAR_V(k) in, k##counts, k##at, MPI_FLOAT, out, k##counts, k##at, MPI_FLOAT, near
-#define NEAR_W(k) in, k##counts, cbytes_at, types, out, k##counts, cbytes_at, types, near
+#define NEAR_W(k) in, k##counts, cbyte_at, types, out, k##counts, cbyte_at, types, near
 
 /* `to`: how many neighbours this rank sends to. */
 static void test_neighbours(MPI_Comm near, int to) {
@@ -373,10 +373,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 4; i++) {
         icounts[i] = N / ranks;
         iat[i] = i * icounts[i];
-        ibytes_at[i] = iat[i] * (int)sizeof(float);
+        ibyte_at[i] = iat[i] * (int)sizeof(float);
         ccounts[i] = icounts[i];
         cat[i] = iat[i];
-        cbytes_at[i] = ibytes_at[i];
+        cbyte_at[i] = ibyte_at[i];
         types[i] = MPI_FLOAT;
     }
     gw_ledger_start();

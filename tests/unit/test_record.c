@@ -102,8 +102,8 @@ static void test_round_trip(void **state) {
     unlink(path);
 }
 
-/* Memory does not grow with the run. Of walls 1..n the middle half of the blocks counts, in pieces of
- * many steps. */
+/* Memory does not grow with the run. Of walls 1..n the middle half of the blocks counts, in pieces
+ * of many steps. */
 static void test_long_run(void **state) {
     (void)state;
     enum { STEPS = 500000 };

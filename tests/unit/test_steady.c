@@ -45,8 +45,8 @@ static void test_all_steps_are_in_blocks(void **state) {
     assert_true(steady(x, 41) == (10 + 30 - 1) / 2.0); /* the blocks of steps 10 to 29 */
 }
 
-/* The parts are of the steps that the first figure keeps, and add up to it, whatever their own order;
- * of steps that do not know a part the others stand for it. */
+/* The parts are of the steps that the first figure keeps, and add up to it, whatever their own
+ * order; of steps that do not know a part the others stand for it. */
 static void test_parts_add_up(void **state) {
     (void)state;
     enum { N = 100000, FIGURES = 4 };

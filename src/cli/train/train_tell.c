@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Beyond these a figure says more of the machine's disturbances than of what it is to measure: the
- * width of the interval of the overhead, as a share of the step; batches whose interval is empty. */
+ * width of the overhead's interval, as a share of the step; batches whose interval is empty. */
 #define WIDEST_OVERHEAD 0.2
 #define MOST_FLAGGED    0.5
 
