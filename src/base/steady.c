@@ -88,7 +88,7 @@ void gw_steady_forget(gw_steady *s, int n) {
     s->pieces -= n;
 }
 
-static int block_by_mean(const void *a, const void *b) {
+static int steady_block_by_mean(const void *a, const void *b) {
     const block *x = a, *y = b;
     int order = (x->mean > y->mean) - (x->mean < y->mean);
     return order ? order : x->from - y->from; /* the same choice by every qsort */
@@ -109,7 +109,7 @@ static int steady_blocks(const gw_steady *s, block *out) {
         }
         all[b].mean = sum / have;
     }
-    qsort(all, (size_t)n, sizeof *all, block_by_mean);
+    qsort(all, (size_t)n, sizeof *all, steady_block_by_mean);
     memcpy(out, all + cut, (size_t)(n - 2 * cut) * sizeof *out);
     return n - 2 * cut;
 }

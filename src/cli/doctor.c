@@ -76,13 +76,13 @@ static void doctor_say(verdict v, const char *topic, const char *remedy, const c
 }
 
 /* The value of environment variable `name`, NULL when unset or empty. */
-static const char *variable(const char *name) {
+static const char *doctor_variable(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
 }
 
 /* The line of `text` that begins with `key` (behind the key, without leading blanks) into `out`. */
-static bool find_line(const char *text, const char *key, char *out, size_t room) {
+static bool doctor_find_line(const char *text, const char *key, char *out, size_t room) {
     const char *at = strstr(text, key);
     if (!at)
         return false;
@@ -92,7 +92,7 @@ static bool find_line(const char *text, const char *key, char *out, size_t room)
     return true;
 }
 
-static void check_cores(const gw_host *host, const gw_host_node *node) {
+static void doctor_check_cores(const gw_host *host, const gw_host_node *node) {
     char cores[48] = "";
     if (host->cores_usable > 0 && host->cores_usable != host->cpus_usable)
         snprintf(cores, sizeof cores, " (%d cores)", host->cores_usable);
@@ -115,7 +115,7 @@ static void check_cores(const gw_host *host, const gw_host_node *node) {
                    host->cpu_quota, node->threads);
 }
 
-static void check_cpu(const gw_host *host) {
+static void doctor_check_cpu(const gw_host *host) {
     doctor_say(OK, "cpu", NULL, "%s, %.1f GiB memory, host %s",
                *host->cpu_model ? host->cpu_model : "model unknown",
                (double)host->memory / (1u << 30), host->name);
@@ -125,33 +125,33 @@ static void check_cpu(const gw_host *host) {
 }
 
 /* What launchers tell each process that they start: of how many it is one. */
-static void check_launcher(void) {
+static void doctor_check_launcher(void) {
     static const char *const told[] = {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
     int ranks;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (ranks == 1 && variable(told[i]) && atoi(variable(told[i])) > 1) {
+        if (ranks == 1 && doctor_variable(told[i]) && atoi(doctor_variable(told[i])) > 1) {
             doctor_say(PROBLEM, "launcher",
                        "the launcher of this MPI library; under Slurm srun --mpi=pmi2 or pmix",
                        "it started %s programs (%s), but this one sees itself alone",
-                       variable(told[i]), told[i]);
+                       doctor_variable(told[i]), told[i]);
             return;
         }
 }
 
-static void check_mpi(const gw_host_node *node) {
+static void doctor_check_mpi(const gw_host_node *node) {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
     char first[128] = "", device[64] = "";
     int len = 0, major = 0, minor = 0;
     MPI_Get_library_version(text, &len);
     MPI_Get_version(&major, &minor);
-    find_line(text, "", first, sizeof first);
+    doctor_find_line(text, "", first, sizeof first);
     for (char *c = first; *c; c++)
         *c = *c == '\t' ? ' ' : *c;
     doctor_say(OK, "mpi", NULL, "%s (MPI %d.%d)", first, major, minor);
 
-    const char *tls = variable("UCX_TLS"), *provider = variable("FI_PROVIDER");
-    if (!find_line(text, "MPICH Device:", device, sizeof device)) {
+    const char *tls = doctor_variable("UCX_TLS"), *provider = doctor_variable("FI_PROVIDER");
+    if (!doctor_find_line(text, "MPICH Device:", device, sizeof device)) {
         doctor_say(NOTE, "transport", "see its own tools, e.g. ompi_info or I_MPI_DEBUG=5",
                    "this MPI library does not tell which transport it uses");
         return;
@@ -162,7 +162,7 @@ static void check_mpi(const gw_host_node *node) {
                                 : "several hosts: the network");
 }
 
-static void check_mpi_threads(int provided) {
+static void doctor_check_mpi_threads(int provided) {
     const char *const names[] = {"single", "funneled", "serialized", "multiple"};
     const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
                           MPI_THREAD_MULTIPLE};
@@ -177,7 +177,7 @@ static void check_mpi_threads(int provided) {
                    "progress threads need an MPI library built with MPI_THREAD_MULTIPLE",
                    "no more than %s", names[at]);
 
-    const char *async = variable("MPIR_CVAR_ASYNC_PROGRESS");
+    const char *async = doctor_variable("MPIR_CVAR_ASYNC_PROGRESS");
     if (async && strcmp(async, "0") != 0)
         doctor_say(
             PROBLEM, "progress", "unset it, and use --comm iallreduce:progress=poll",
@@ -187,7 +187,7 @@ static void check_mpi_threads(int provided) {
         doctor_say(OK, "progress", NULL, "MPI starts no progress threads of its own");
 }
 
-static void check_gemm(void) {
+static void doctor_check_gemm(void) {
     const char *warning = gw_gemm_warning();
     if (warning)
         doctor_say(PROBLEM, "gemm", warning, "%s", gw_gemm_library());
@@ -197,8 +197,8 @@ static void check_gemm(void) {
 
 /* Places are numbered within a process's own CPUs: ranks that share theirs would pin all their
  * threads to the same ones. True: something was said. */
-static bool check_binding(const gw_host *host, const gw_host_node *node, int threads) {
-    const char *bind = variable("OMP_PROC_BIND");
+static bool doctor_check_binding(const gw_host *host, const gw_host_node *node, int threads) {
+    const char *bind = doctor_variable("OMP_PROC_BIND");
     bool pinned = bind && strcasecmp(bind, "false") != 0;
     bool shared = node->ranks > 1 && host->cpus_usable == node->cpus;
     if (pinned && shared && node->cpus > 1)
@@ -216,28 +216,28 @@ static bool check_binding(const gw_host *host, const gw_host_node *node, int thr
     return true;
 }
 
-static void check_variables(const gw_host *host, const gw_host_node *node, int threads) {
+static void doctor_check_variables(const gw_host *host, const gw_host_node *node, int threads) {
     static const char *const watched[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
                                           "MKL_NUM_THREADS", "OPENBLAS_CORETYPE"};
     bool noted = false;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        if (variable(watched[i])) {
+        if (doctor_variable(watched[i])) {
             doctor_say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
-                       "%s=%s", watched[i], variable(watched[i]));
+                       "%s=%s", watched[i], doctor_variable(watched[i]));
             noted = true;
         }
-    const char *omp = variable("OMP_NUM_THREADS");
+    const char *omp = doctor_variable("OMP_NUM_THREADS");
     if (omp && atoi(omp) != threads) {
         doctor_say(NOTE, "variables", "--threads wins; unset OMP_NUM_THREADS or make them agree",
                    "OMP_NUM_THREADS=%s, --threads %d", omp, threads);
         noted = true;
     }
-    noted = check_binding(host, node, threads) || noted;
+    noted = doctor_check_binding(host, node, threads) || noted;
     if (!noted)
         doctor_say(OK, "variables", NULL, "no variable of OpenMP or the BLAS stands in the way");
 }
 
-static void check_clock(void) {
+static void doctor_check_clock(void) {
     gw_ledger_start();
     bool tsc = strcmp(gw_clock_name(), "tsc") == 0;
     doctor_say(tsc ? OK : NOTE, "clock",
@@ -246,14 +246,14 @@ static void check_clock(void) {
                "%s; timing a region costs %.0f ns", gw_clock_name(), gw_ledger_region_cost() * 1e9);
 }
 
-static void check_perf(const gw_host *host) {
+static void doctor_check_perf(const gw_host *host) {
     bool may = host->perf_paranoid <= 2;
     doctor_say(may ? OK : NOTE, "perf", may ? NULL : lower_paranoid,
                "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
                may ? "may" : "may not");
 }
 
-static void list_components(const gw_papi_report *papi) {
+static void doctor_list_components(const gw_papi_report *papi) {
     char names[2][512] = {"", ""}; /* disabled, enabled */
     for (int i = 0; i < papi->components; i++) {
         const gw_papi_component *c = &papi->component[i];
@@ -267,7 +267,7 @@ static void list_components(const gw_papi_report *papi) {
 }
 
 /* Why nothing counts is told here, once: what follows from it has no lines. True: events count. */
-static bool check_counters(const gw_host *host) {
+static bool doctor_check_counters(const gw_host *host) {
     static gw_papi_report papi;
     gw_papi_probe(&papi);
     bool closed = host->paranoid_known && host->perf_paranoid > 2;
@@ -283,14 +283,14 @@ static bool check_counters(const gw_host *host) {
                           : "bare metal, or a VM with a virtual PMU; times stay exact without them",
                    "PAPI %s, hardware counters absent: %s%s", papi.version,
                    closed ? "perf_event_paranoid is above 2; " : "", papi.reason);
-    list_components(&papi);
+    doctor_list_components(&papi);
     if (host->paranoid_known && (papi.hardware || !closed))
-        check_perf(host);
+        doctor_check_perf(host);
     return papi.hardware;
 }
 
 /* An event that does not count, unless `told` names it. */
-static void check_event(const gw_counter_event *event, const char *told) {
+static void doctor_check_event(const gw_counter_event *event, const char *told) {
     if (*event->papi)
         doctor_say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name, event->papi);
     else if (!strstr(told, event->reason))
@@ -298,7 +298,7 @@ static void check_event(const gw_counter_event *event, const char *told) {
 }
 
 /* Whether a run here can tell memory-bound computation by counters, and what each event lacks. */
-static void check_events(void) {
+static void doctor_check_events(void) {
     gw_group_choice *choice = NULL;
     gw_counters *counters = NULL;
     gw_counters_report report = {0};
@@ -315,7 +315,7 @@ static void check_events(void) {
         doctor_say(NOTE, "memory", "--papi-group FILE brings other events",
                    MODELLED "; hardware counters (ctr) absent: %s", report.reason);
     for (int i = 0; i < report.events; i++)
-        check_event(&report.event[i], report.reason);
+        doctor_check_event(&report.event[i], report.reason);
     if (counters) {
         gw_counters_state state;
         gw_counters_tell(counters, &state);
@@ -326,7 +326,7 @@ static void check_events(void) {
     free(choice);
 }
 
-static void say_ceilings(const gw_ceilings *c) {
+static void doctor_say_ceilings(const gw_ceilings *c) {
     const gw_ceiling_pair *dram = &c->level[GW_CACHES].update;
     char together[96] = "";
     if (c->all_threads > 1)
@@ -340,7 +340,7 @@ static void say_ceilings(const gw_ceilings *c) {
 }
 
 /* What is cached for such runs; measuring is left to them. */
-static void check_ceilings(const gw_host *host, const gw_host_node *node, int threads) {
+static void doctor_check_ceilings(const gw_host *host, const gw_host_node *node, int threads) {
     char path[GW_CEILINGS_PATH];
     static gw_ceilings c, want;
     const gw_ceiling_pair *dram = &c.level[GW_CACHES].update;
@@ -370,10 +370,10 @@ static void check_ceilings(const gw_host *host, const gw_host_node *node, int th
                    "alone, so others were at work",
                    path, c.all_threads);
     else
-        say_ceilings(&c);
+        doctor_say_ceilings(&c);
 }
 
-static void check_data(void) {
+static void doctor_check_data(void) {
     const char *dir = gw_data_find_fashion_mnist();
     if (dir)
         doctor_say(OK, "data", NULL, "Fashion-MNIST in %s", dir);
@@ -384,11 +384,11 @@ static void check_data(void) {
                    "Fashion-MNIST not found; synthetic:... works without files");
 }
 
-static gw_err diagnose(const gw_args *args, int provided) {
+static gw_err doctor_diagnose(const gw_args *args, int provided) {
     int rank, ranks, threads = 1;
     GW_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     GW_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    const char *omp = variable("OMP_NUM_THREADS");
+    const char *omp = doctor_variable("OMP_NUM_THREADS");
     if (gw_args_given(args, "threads"))
         threads = (int)gw_args_int(args, "threads");
     else if (omp && atoi(omp) > 0)
@@ -401,20 +401,20 @@ static gw_err diagnose(const gw_args *args, int provided) {
     gw_host_facts(&host);
     printf("%d rank%s on %d host%s, %d thread%s each\n\n", ranks, ranks == 1 ? "" : "s", node.nodes,
            node.nodes == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
-    check_cores(&host, &node);
-    check_cpu(&host);
-    check_mpi(&node);
-    check_launcher();
-    check_mpi_threads(provided);
-    check_gemm();
-    check_variables(&host, &node, threads);
-    check_clock();
-    if (check_counters(&host))
-        check_events();
+    doctor_check_cores(&host, &node);
+    doctor_check_cpu(&host);
+    doctor_check_mpi(&node);
+    doctor_check_launcher();
+    doctor_check_mpi_threads(provided);
+    doctor_check_gemm();
+    doctor_check_variables(&host, &node, threads);
+    doctor_check_clock();
+    if (doctor_check_counters(&host))
+        doctor_check_events();
     else
         doctor_say(OK, "memory", NULL, MODELLED);
-    check_ceilings(&host, &node, threads);
-    check_data();
+    doctor_check_ceilings(&host, &node, threads);
+    doctor_check_data();
     printf("\n%d ok, %d notes, %d problems\n", tally[OK], tally[NOTE], tally[PROBLEM]);
     return GW_OK;
 }
@@ -427,7 +427,7 @@ static int doctor(const gw_args *args, int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     gw_err e = gw_agree(MPI_COMM_WORLD, GW_OK); /* a rank may have refused its command line */
-    GW_THEN(e, diagnose(args, provided));
+    GW_THEN(e, doctor_diagnose(args, provided));
     int status = e == GW_OK ? 0 : rank == 0 ? gw_cli_fail(e) : gw_err_status(e);
     MPI_Finalize();
     return status;

@@ -13,7 +13,7 @@ static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
 
 /* ---- what an entry states beyond its name, summary and options ---- */
 
-static gw_err state_strategy(const gw_entry *e, json_t **out) {
+static gw_err list_state_strategy(const gw_entry *e, json_t **out) {
     const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
     *out = gw_json_object("synchronous:b exact:b sends:s",
                           (ops->traits & GW_STRATEGY_SYNCHRONOUS) != 0,
@@ -21,13 +21,13 @@ static gw_err state_strategy(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
-static gw_err state_algo(const gw_entry *e, json_t **out) {
+static gw_err list_state_algo(const gw_entry *e, json_t **out) {
     const gw_algo_ops *ops = (const gw_algo_ops *)e; /* head is the first member */
     *out = gw_json_object("sends:s", ops->formula);
     return GW_OK;
 }
 
-static const char *error_of(unsigned caps) {
+static const char *list_error_of(unsigned caps) {
     return caps & GW_CODEC_LOSSLESS   ? "none"
            : caps & GW_CODEC_UNBIASED ? "unbiased"
            : caps & GW_CODEC_BIASED   ? "biased"
@@ -35,13 +35,14 @@ static const char *error_of(unsigned caps) {
 }
 
 /* Of the codec with its default options. */
-static gw_err state_codec(const gw_entry *e, json_t **out) {
+static gw_err list_state_codec(const gw_entry *e, json_t **out) {
     gw_codec c;
     GW_TRY(gw_codec_open(&c, &GW_SPEC_NAMED(e->name)));
     double bits = gw_codec_bits(&c, 1 << 20);
-    *out = gw_json_object("bits_per_element:f error:s sparse:b mpi_sums:b stage:b",
-                          bits > 0 ? bits : NAN, error_of(c.caps), (c.caps & GW_CODEC_SPARSE) != 0,
-                          gw_codec_summable(&c), c.ops->pack != NULL);
+    *out =
+        gw_json_object("bits_per_element:f error:s sparse:b mpi_sums:b stage:b",
+                       bits > 0 ? bits : NAN, list_error_of(c.caps),
+                       (c.caps & GW_CODEC_SPARSE) != 0, gw_codec_summable(&c), c.ops->pack != NULL);
     gw_codec_close(&c);
     return GW_OK;
 }
@@ -54,9 +55,9 @@ typedef struct part {
 } part;
 
 static const part parts[] = {
-    {"strategies", &gw_strategies, "--comm NAME:option=value,..", state_strategy},
-    {"algorithms", &gw_algos, "option algo=NAME of a strategy", state_algo},
-    {"codecs", &gw_codecs, "--compress NAME:option=value,..", state_codec},
+    {"strategies", &gw_strategies, "--comm NAME:option=value,..", list_state_strategy},
+    {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
+    {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -66,7 +67,7 @@ static bool list_holds(const json_t *o, const char *key) {
     return json_is_true(json_object_get(o, key));
 }
 
-static void print_traits(const char *name, const json_t *o) {
+static void list_print_traits(const char *name, const json_t *o) {
     const json_t *sends = json_object_get(o, "sends"), *error = json_object_get(o, "error"),
                  *bits = json_object_get(o, "bits_per_element");
     printf("      ");
@@ -86,13 +87,13 @@ static void print_traits(const char *name, const json_t *o) {
     printf("\n");
 }
 
-static gw_err print_part(const part *p) {
+static gw_err list_print_part(const part *p) {
     printf("%s (%s):\n", p->key, p->option);
     for (const gw_entry *const *e = p->registry->entries; *e; e++) {
         json_t *traits = NULL;
         GW_TRY(p->state(*e, &traits));
         printf("  %-12s %s\n", (*e)->name, (*e)->summary);
-        print_traits((*e)->name, traits);
+        list_print_traits((*e)->name, traits);
         json_decref(traits);
         for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
             const gw_opt one[] = {*o, {0}};
@@ -103,9 +104,9 @@ static gw_err print_part(const part *p) {
     return GW_OK;
 }
 
-static gw_err print_text(void) {
+static gw_err list_print_text(void) {
     for (int i = 0; i < PARTS; i++)
-        GW_TRY(print_part(&parts[i]));
+        GW_TRY(list_print_part(&parts[i]));
     printf("sends: bytes and messages that all P ranks together hand to MPI, in each step "
            "(strategies)\n"
            "or each allreduce (algorithms); n: parameters, b: bytes of their encoding.\n"
@@ -128,12 +129,12 @@ static json_t *list_options_json(const gw_opt *options) {
     return all;
 }
 
-static json_t *described(const char *name, const char *summary, const gw_opt *options) {
+static json_t *list_described(const char *name, const char *summary, const gw_opt *options) {
     return gw_json_object("name:s summary:s options:o", name, summary, list_options_json(options));
 }
 
 /* By command, and by option: the others that it, or some value of it, needs or excludes. */
-static json_t *rules_json(bool needs) {
+static json_t *list_rules_json(bool needs) {
     json_t *all = json_object();
     for (const gw_command *const *c = gw_commands; *c; c++) {
         json_t *of = json_object();
@@ -151,11 +152,11 @@ static json_t *rules_json(bool needs) {
     return all;
 }
 
-static gw_err part_json(const part *p, json_t *all) {
+static gw_err list_part_json(const part *p, json_t *all) {
     for (const gw_entry *const *e = p->registry->entries; *e; e++) {
         json_t *traits = NULL;
         GW_TRY(p->state(*e, &traits));
-        json_object_update_new(traits, described((*e)->name, (*e)->summary, (*e)->opts));
+        json_object_update_new(traits, list_described((*e)->name, (*e)->summary, (*e)->opts));
         json_array_append_new(all, traits);
     }
     return GW_OK;
@@ -165,24 +166,24 @@ static gw_err list_fill(json_t *document) {
     for (int i = 0; i < PARTS; i++) {
         json_t *all = json_array();
         json_object_set_new(document, parts[i].key, all);
-        GW_TRY(part_json(&parts[i], all));
+        GW_TRY(list_part_json(&parts[i], all));
     }
     json_t *all = json_array();
     json_object_set_new(document, "commands", all);
     for (const gw_command *const *c = gw_commands; *c; c++)
-        json_array_append_new(all, described((*c)->name, (*c)->summary, (*c)->opts));
+        json_array_append_new(all, list_described((*c)->name, (*c)->summary, (*c)->opts));
     gw_tool tools[GW_TOOLS_MOST];
     size_t n;
     GW_TRY(gw_tools_find(tools, &n));
     json_object_set_new(document, "tools", all = json_array());
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(all, described(tools[i].name, tools[i].summary, NULL));
+        json_array_append_new(all, list_described(tools[i].name, tools[i].summary, NULL));
     return GW_OK;
 }
 
-static gw_err print_json(void) {
-    json_t *document =
-        gw_json_object("schema:i needs:o excludes:o", 1, rules_json(true), rules_json(false));
+static gw_err list_print_json(void) {
+    json_t *document = gw_json_object("schema:i needs:o excludes:o", 1, list_rules_json(true),
+                                      list_rules_json(false));
     gw_err e = list_fill(document);
     if (e == GW_OK && json_dumpf(document, stdout, JSON_INDENT(2)) != 0)
         e = gw_fail(GW_ERR_NOMEM, "list: out of memory");
@@ -193,7 +194,7 @@ static gw_err print_json(void) {
 
 static int list_run(const gw_args *args, int argc, char **argv) {
     (void)argc, (void)argv;
-    gw_err e = gw_args_flag(args, "json") ? print_json() : print_text();
+    gw_err e = gw_args_flag(args, "json") ? list_print_json() : list_print_text();
     return e == GW_OK ? 0 : gw_cli_refuse(e);
 }
 

@@ -34,7 +34,7 @@ static int main_help(void) {
     return 0;
 }
 
-static int command_help(const gw_command *c) {
+static int main_command_help(const gw_command *c) {
     printf("gradwire %s: %s\n\nusage: gradwire %s %s\n\n", c->name, c->summary, c->name, c->usage);
     gw_args_help(c->opts, "--", stdout);
     if (c->notes)
@@ -50,7 +50,7 @@ static const gw_command *main_find(const char *name) {
 }
 
 /* What is no command may be a tool. */
-static gw_err run_tool(char **argv) {
+static gw_err main_run_tool(char **argv) {
     const char *names[GW_TOOLS_MOST + 32];
     char all[512] = "must be ";
     size_t commands = 0, count;
@@ -85,10 +85,10 @@ static int main_run(int argc, char **argv) {
     gw_gemm_mend(argv);
     const gw_command *c = main_find(argv[1]);
     if (!c)
-        return gw_cli_refuse(run_tool(argv + 1));
+        return gw_cli_refuse(main_run_tool(argv + 1));
     for (int i = 2; i < argc; i++)
         if (main_asks_help(argv[i]))
-            return c->help ? c->help(argc - 1, argv + 1) : command_help(c);
+            return c->help ? c->help(argc - 1, argv + 1) : main_command_help(c);
     return gw_cli_start(c, argc - 1, argv + 1);
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
-static gw_err check_level(int wanted, int provided) {
+static gw_err parallel_check_level(int wanted, int provided) {
     if (provided >= wanted)
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
@@ -52,7 +52,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
         return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    e = gw_agree(MPI_COMM_WORLD, e != GW_OK ? e : check_level(level, provided));
+    e = gw_agree(MPI_COMM_WORLD, e != GW_OK ? e : parallel_check_level(level, provided));
     bool own = false;
     GW_THEN(e, body(ctx, MPI_COMM_WORLD, &own));
     if (own || gw_err_alone(e)) {

@@ -82,7 +82,7 @@ static gw_err plan_prepare(gw_bench_run *run) {
 
 /* ---- verifying ---- */
 
-static bool first_of_codec(const gw_chooser *a, int i) {
+static bool plan_first_of_codec(const gw_chooser *a, int i) {
     for (int j = 0; j < i; j++)
         if (strcmp(a->candidate[j].codec, a->candidate[i].codec) == 0)
             return false;
@@ -90,27 +90,27 @@ static bool first_of_codec(const gw_chooser *a, int i) {
 }
 
 /* The choice, then the best of each codec, then whatever is predicted fastest. */
-static void choose_trials(plan *p, gw_chooser *a, int most) {
+static void plan_choose_trials(plan *p, gw_chooser *a, int most) {
     if (most > 0)
         p->trial[p->n++].of = &a->candidate[a->chosen];
     for (int others = 0; others < 2; others++)
         for (int i = 0; i < a->n && p->n < most; i++)
-            if (i != a->chosen && first_of_codec(a, i) == !others)
+            if (i != a->chosen && plan_first_of_codec(a, i) == !others)
                 p->trial[p->n++].of = &a->candidate[i];
 }
 
-static gw_err open_trial(plan *p, trial *t) {
+static gw_err plan_open_trial(plan *p, trial *t) {
     t->rig.lazy = p->c.lazy;
     GW_TRY(gw_agree(p->place->comm, gw_chooser_session(p->rig.choice, t->of, &t->rig.session)));
     GW_TRY(gw_rig_open(&t->rig, &p->setup));
     return gw_rig_start(&t->rig, &p->setup);
 }
 
-static gw_rig *trial_rig(int i) {
+static gw_rig *plan_trial_rig(int i) {
     return &the.trial[i].rig;
 }
 
-static gw_err trial_keep(int i, const gw_batch_cost *cost, int n) {
+static gw_err plan_trial_keep(int i, const gw_batch_cost *cost, int n) {
     double wall[GW_RIG_BLOCK];
     for (int k = 0; k < n; k++)
         wall[k] = cost[k].wall_s / the.place->ranks;
@@ -120,15 +120,15 @@ static gw_err trial_keep(int i, const gw_batch_cost *cost, int n) {
     return GW_OK;
 }
 
-static gw_err take_turns(plan *p) {
+static gw_err plan_take_turns(plan *p) {
     int block = (int)gw_args_int(p->args, "block");
     gw_rig_turns turns = {.place = p->place,
-                          .rig = trial_rig,
+                          .rig = plan_trial_rig,
                           .n = p->n,
                           .steps = (int)gw_args_int(p->args, "steps"),
                           .block = block,
                           .warmup = block,
-                          .keep = trial_keep,
+                          .keep = plan_trial_keep,
                           .seed = p->c.seed};
     GW_TRY(gw_rig_take_turns(&turns));
     for (int i = 0; i < p->n; i++) {
@@ -139,10 +139,10 @@ static gw_err take_turns(plan *p) {
 }
 
 static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
-    choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
+    plan_choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
     for (int i = 0; i < p->n; i++)
-        GW_TRY(open_trial(p, &p->trial[i]));
-    gw_err e = p->n > 0 ? take_turns(p) : GW_OK;
+        GW_TRY(plan_open_trial(p, &p->trial[i]));
+    gw_err e = p->n > 0 ? plan_take_turns(p) : GW_OK;
     *own = e != GW_OK; /* the others wait in an exchange */
     if (e == GW_OK && p->n > 0)
         a->measured_s = a->candidate[a->chosen].measured_s;
@@ -151,7 +151,7 @@ static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
 
 /* ---- results; rank 0 ---- */
 
-static void print_row(const gw_chooser *a, int i) {
+static void plan_print_row(const gw_chooser *a, int i) {
     const gw_candidate *c = &a->candidate[i];
     const gw_forecast *f = &c->forecast;
     printf("%c %-18s %-14s %-3s %10.3f %10.3f %10.3f %10.3f %11.0f", i == a->chosen ? '*' : ' ',
@@ -162,20 +162,20 @@ static void print_row(const gw_chooser *a, int i) {
     printf("\n");
 }
 
-static void print_table(const plan *p, const gw_chooser *a) {
+static void plan_print_table(const plan *p, const gw_chooser *a) {
     int top = (int)gw_args_int(p->args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
            p->n ? "   measured pred/meas" : "");
     for (int i = 0; i < a->n; i++)
         if (i < top || i == a->chosen || i == a->plain || !isnan(a->candidate[i].measured_s))
-            print_row(a, i);
+            plan_print_row(a, i);
     if (a->n > top)
         printf("(%d candidates in all: --top N shows more, --json all)\n", a->n);
 }
 
 /* The recommended exchange in every mode. */
-static gw_bound_parts bound_parts(const plan *p, const gw_chooser *a) {
+static gw_bound_parts plan_bound_parts(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     gw_forecast x = gw_forecast_exchange(&c->way, gw_model_size(p->rig.model), a->nodes > 1);
     return (gw_bound_parts){.local = a->local,
@@ -188,8 +188,8 @@ static gw_bound_parts bound_parts(const plan *p, const gw_chooser *a) {
                             .update_share = 1};
 }
 
-static void print_bounds(const plan *p, const gw_chooser *a) {
-    gw_bound_parts b = bound_parts(p, a);
+static void plan_print_bounds(const plan *p, const gw_chooser *a) {
+    gw_bound_parts b = plan_bound_parts(p, a);
     printf("\nbound of a step by mode, %s over %s: computation %.3f ms, wire %.3f, transport ",
            a->candidate[a->chosen].codec, a->candidate[a->chosen].algo,
            gw_bound_computation(&b) * 1e3, b.wire_s * 1e3);
@@ -203,7 +203,7 @@ static void print_bounds(const plan *p, const gw_chooser *a) {
 }
 
 /* What the user gave that `train` takes too. */
-static void print_command(const plan *p, const gw_chooser *a) {
+static void plan_print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     const gw_spec *comm = p->c.comm;
     printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
@@ -220,7 +220,7 @@ static void print_command(const plan *p, const gw_chooser *a) {
                100 * (1 - a->candidate[0].forecast.step_s / c->forecast.step_s), 100 * a->margin);
 }
 
-static void print_verdict(const plan *p, const gw_chooser *a) {
+static void plan_print_verdict(const plan *p, const gw_chooser *a) {
     double best = INFINITY, worst = 1;
     for (int i = 0; i < p->n; i++) {
         double measured = p->trial[i].of->measured_s;
@@ -244,11 +244,11 @@ static void plan_report(gw_bench_run *run) {
            gw_model_size(p->rig.model), p->rig.global, p->rig.session->strategy.ops->head.name,
            gw_gemm_library());
     gw_rig_say_products(&p->products);
-    print_table(p, a);
-    print_verdict(p, a);
-    print_bounds(p, a);
-    print_command(p, a);
-    gw_bound_parts parts = bound_parts(p, a);
+    plan_print_table(p, a);
+    plan_print_verdict(p, a);
+    plan_print_bounds(p, a);
+    plan_print_command(p, a);
+    gw_bound_parts parts = plan_bound_parts(p, a);
     json_decref(run->results);
     run->results = gw_chooser_json(a);
     json_object_set_new(run->results, "bound", gw_bound_json(&parts));

@@ -45,7 +45,7 @@ struct gw_record {
     int64_t summed[2];       /* so many steps of this start */
 };
 
-static gw_err make_type(gw_record *r) {
+static gw_err record_make_type(gw_record *r) {
     GW_MPI(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type));
     GW_MPI(MPI_Type_commit(&r->row_type));
     return GW_OK;
@@ -63,7 +63,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &r->rank), "MPI_Comm_rank"));
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size"));
-    GW_THEN(e, make_type(r));
+    GW_THEN(e, record_make_type(r));
     for (int i = 0; e == GW_OK && i < 2; i++)
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
     if (e == GW_OK && r->rank == 0)
@@ -98,7 +98,7 @@ gw_batch_row *gw_record_rows(gw_record *r, int64_t *n) {
     return r->rows;
 }
 
-static void add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
+static void record_add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
     const double *t = row->cost.phase_s;
     gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
     sum->wall_s += row->cost.wall_s;
@@ -146,7 +146,7 @@ static void record_add(step_sums *s, const gw_batch_row *row) {
 }
 
 /* All rows of a step are there. */
-static void end_step(gw_record *r, const step_sums *s) {
+static void record_end_step(gw_record *r, const step_sums *s) {
     double figure[FIGURES];
     for (int k = 0; k < FIGURES; k++)
         figure[k] = s->have[k] ? s->figure[k] / s->have[k] : NAN;
@@ -159,13 +159,13 @@ static void end_step(gw_record *r, const step_sums *s) {
 }
 
 /* Steps of an earlier start on another number of ranks are no measurement of this one's. */
-static void end_kept(gw_record *r, const step_sums *s) {
+static void record_end_kept(gw_record *r, const step_sums *s) {
     if (s->ranks == r->ranks)
-        end_step(r, s);
+        record_end_step(r, s);
     r->earlier = r->seen;
 }
 
-static gw_err read_kept(gw_record *r) {
+static gw_err record_read_kept(gw_record *r) {
     gw_batch_row row;
     step_sums s = {0};
     gw_table_reader in = {.table = &r->table.table, .in = r->to, .path = GW_BATCHES};
@@ -173,7 +173,7 @@ static gw_err read_kept(gw_record *r) {
     for (bool more = true;;) {
         GW_TRY(gw_table_read(&in, &row, &more));
         if (s.ranks && (!more || row.step != s.step))
-            end_kept(r, &s);
+            record_end_kept(r, &s);
         if (!more)
             break;
         if (row.step < 1 || (s.ranks && row.step != s.step && row.step - 1 != s.step))
@@ -194,7 +194,7 @@ static gw_err record_begin(gw_record *r, gw_rows *files) {
     bool kept;
     GW_TRY(gw_rows_open(files, &r->table.table, &r->to, &kept));
     r->files = files;
-    return kept ? read_kept(r) : GW_OK;
+    return kept ? record_read_kept(r) : GW_OK;
 }
 
 gw_err gw_record_begin(gw_record *r, gw_rows *files) {
@@ -202,7 +202,8 @@ gw_err gw_record_begin(gw_record *r, gw_rows *files) {
 }
 
 /* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
-static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *count, const int *at) {
+static gw_err record_write_steps(gw_record *r, const gw_batch_row *all, const int *count,
+                                 const int *at) {
     for (int i = 0; i < count[0]; i++) {
         step_sums s = {.step = all[i].step};
         for (int rank = 0; rank < r->ranks; rank++) {
@@ -211,16 +212,16 @@ static gw_err write_steps(gw_record *r, const gw_batch_row *all, const int *coun
                 return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
             gw_table_write(&r->table.table, r->to, row, 1);
             record_add(&s, row);
-            add_to_rank(r, row, rank);
+            record_add_to_rank(r, row, rank);
         }
         r->summed[s.step > GW_RECORD_WARMUP]++;
-        end_step(r, &s);
+        record_end_step(r, &s);
     }
     return gw_table_write(&r->table.table, r->to, NULL, 0);
 }
 
 /* Rank 0 makes room for what the ranks hold; others: count and at stay NULL. */
-static gw_err gather_room(gw_record *r, const int *count, int *at, gw_batch_row **all) {
+static gw_err record_gather_room(gw_record *r, const int *count, int *at, gw_batch_row **all) {
     size_t total = 0;
     for (int i = 0; i < r->ranks; i++) {
         if (total > INT32_MAX)
@@ -234,10 +235,10 @@ static gw_err gather_room(gw_record *r, const int *count, int *at, gw_batch_row 
 static gw_err record_flush(gw_record *r, int *count, int *at, gw_batch_row **all) {
     int mine = (int)r->held;
     GW_MPI(MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, r->comm));
-    gw_err e = r->rank == 0 ? gather_room(r, count, at, all) : GW_OK;
+    gw_err e = r->rank == 0 ? record_gather_room(r, count, at, all) : GW_OK;
     GW_TRY(gw_agree(r->comm, e));
     GW_MPI(MPI_Gatherv(r->rows, mine, r->row_type, *all, count, at, r->row_type, 0, r->comm));
-    e = r->rank == 0 ? write_steps(r, *all, count, at) : GW_OK;
+    e = r->rank == 0 ? record_write_steps(r, *all, count, at) : GW_OK;
     GW_TRY(gw_agree(r->comm, e));
     r->held = 0;
     return GW_OK;

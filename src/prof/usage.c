@@ -24,14 +24,14 @@ static struct {
     unsigned ends;
 } use;
 
-static double cpu_time(void) {
+static double usage_cpu_time(void) {
     struct timespec t = {0};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* CPU time at `when` of a thread that was not switched out since the last reading. */
-static double extrapolate(uint64_t when) {
+static double usage_extrapolate(uint64_t when) {
     uint64_t gone = when > use.last.when ? when - use.last.when : 0;
     return use.last.cpu_s + gw_clock_seconds(gone);
 }
@@ -41,7 +41,7 @@ static double extrapolate(uint64_t when) {
 static void usage_ask(void) {
     uint64_t before = gw_clock_ticks(), nearest = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
-        double cpu_s = cpu_time();
+        double cpu_s = usage_cpu_time();
         uint64_t after = gw_clock_ticks();
         if (after - before < nearest) {
             nearest = after - before;
@@ -59,7 +59,7 @@ static void usage_look(uint64_t when) {
     getrusage(RUSAGE_THREAD, &now);
     reading r = {when, now.ru_nivcsw, now.ru_nvcsw, now.ru_minflt, 0};
     bool on = use.heard && r.nivcsw == use.last.nivcsw && r.nvcsw == use.last.nvcsw;
-    r.cpu_s = extrapolate(when);
+    r.cpu_s = usage_extrapolate(when);
     use.last = r;
     use.heard = true;
     if (!on)
@@ -75,7 +75,7 @@ void gw_usage_begin(uint64_t now) {
     bool recent = use.heard && gw_clock_seconds(now - use.last.when) < JUST_NOW_S;
     if (!recent)
         usage_look(now);
-    use.begin_cpu_s = extrapolate(now);
+    use.begin_cpu_s = usage_extrapolate(now);
 }
 
 gw_usage gw_usage_end(uint64_t now) {

@@ -17,13 +17,13 @@ typedef struct tally {
     int64_t correct, signal;
 } tally;
 
-static int64_t give_up(double start_s) {
+static int64_t evaluate_give_up(double start_s) {
     int signal = gw_signals_seen();
     return signal && gw_ledger_now() - start_s > GW_EVALUATE_GRACE_S ? signal : 0;
 }
 
-static void count(gw_model *model, const gw_dataset *set, gw_span part, int chunk, uint32_t *idx,
-                  uint8_t *labels, int64_t *confusion, tally *sum) {
+static void evaluate_count(gw_model *model, const gw_dataset *set, gw_span part, int chunk,
+                           uint32_t *idx, uint8_t *labels, int64_t *confusion, tally *sum) {
     int classes = gw_model_get_spec(model)->classes;
     double start_s = gw_ledger_now();
     for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)chunk) {
@@ -38,7 +38,7 @@ static void count(gw_model *model, const gw_dataset *set, gw_span part, int chun
         int correct = 0;
         sum->loss_sum += gw_model_loss(model, labels, n, 1.0f, &correct);
         sum->correct += correct;
-        sum->signal = give_up(start_s);
+        sum->signal = evaluate_give_up(start_s);
         gw_watchdog_beat();
     }
 }
@@ -58,7 +58,7 @@ gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm c
         if (confusion)
             memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
         gw_span part = gw_span_part((gw_span){0, set->n}, rank, size);
-        count(model, set, part, chunk, idx, labels, confusion, &sum);
+        evaluate_count(model, set, part, chunk, idx, labels, confusion, &sum);
         e = gw_agree(comm, gw_gemm_check());
     }
     free(idx);

@@ -33,7 +33,7 @@ struct gw_memory {
     char source[512];
 };
 
-static void columns_of(const gw_memory *m, columns *c) {
+static void memory_columns_of(const gw_memory *m, columns *c) {
     const char *names[GW_COUNTERS];
     memset(c, 0, sizeof *c); /* all of it is compared */
     if (!m->counters)
@@ -45,9 +45,9 @@ static void columns_of(const gw_memory *m, columns *c) {
 }
 
 /* Figures of one column must mean the same on all ranks. */
-static gw_err agree_columns(gw_memory *m) {
+static gw_err memory_agree_columns(gw_memory *m) {
     columns mine;
-    columns_of(m, &mine);
+    memory_columns_of(m, &mine);
     m->columns = mine;
     GW_TRY(gw_bcast(&m->columns, (int)sizeof m->columns, MPI_BYTE, 0, m->comm));
     if (m->counters && memcmp(&m->columns, &mine, sizeof mine) != 0) {
@@ -65,7 +65,7 @@ static gw_err memory_start(gw_memory *m) {
     return gw_counters_open(&m->counters, &m->report, &gw_counters_papi, m->choice, m->threads);
 }
 
-static void say_source(gw_memory *m) {
+static void memory_say_source(gw_memory *m) {
     static const char *const words[] = {"hardware counters (ctr)",
                                         "hardware counters (ctr), a lower bound",
                                         "hardware counters (ctr), an upper bound"};
@@ -88,12 +88,12 @@ gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int thread
         e = memory_start(m);
     e = gw_agree(comm, e);
     if (e == GW_OK && choice)
-        e = agree_columns(m);
+        e = memory_agree_columns(m);
     if (e != GW_OK) {
         gw_memory_close(m);
         return e;
     }
-    say_source(m);
+    memory_say_source(m);
     *out = m;
     return GW_OK;
 }
@@ -138,7 +138,7 @@ const char *gw_memory_source(const gw_memory *m) {
 
 /* ---- run.json ---- */
 
-static json_t *components_json(const gw_papi_report *p) {
+static json_t *memory_components_json(const gw_papi_report *p) {
     json_t *all = json_array();
     for (int i = 0; i < p->components; i++)
         json_array_append_new(all, gw_json_object("name:s enabled:b reason:t", p->component[i].name,
@@ -147,7 +147,7 @@ static json_t *components_json(const gw_papi_report *p) {
 }
 
 /* What was wanted (counted false) or counts, by name; and each with its fate. */
-static json_t *events_json(const gw_counters_report *r, bool counted) {
+static json_t *memory_events_json(const gw_counters_report *r, bool counted) {
     json_t *all = json_array();
     for (int i = 0; i < r->events; i++)
         if (!counted || *r->event[i].papi)
@@ -155,7 +155,7 @@ static json_t *events_json(const gw_counters_report *r, bool counted) {
     return all;
 }
 
-static json_t *fates_json(const gw_counters_report *r) {
+static json_t *memory_fates_json(const gw_counters_report *r) {
     json_t *all = json_array();
     for (int i = 0; i < r->events; i++) {
         const gw_counter_event *e = &r->event[i];
@@ -166,7 +166,7 @@ static json_t *fates_json(const gw_counters_report *r) {
 }
 
 /* A group's figures over all batches and ranks. */
-static json_t *figures_json(const gw_memory *m, int g, const gw_group *group) {
+static json_t *memory_figures_json(const gw_memory *m, int g, const gw_group *group) {
     json_t *all = json_object();
     const double *value = m->sum[g].value;
     if (group->memory.steps && gw_counters_usable(m->counters, g, &group->memory))
@@ -181,7 +181,7 @@ static json_t *figures_json(const gw_memory *m, int g, const gw_group *group) {
     return all;
 }
 
-static json_t *groups_json(const gw_memory *m) {
+static json_t *memory_groups_json(const gw_memory *m) {
     json_t *all = json_array();
     for (int g = 0; m->counters && g < gw_counters_groups(m->counters); g++) {
         double own[GW_GROUP_EVENTS];
@@ -193,12 +193,12 @@ static json_t *groups_json(const gw_memory *m) {
                                 isnan(own[i]) ? json_null() : json_real(m->sum[g].value[i]));
         json_array_append_new(all, gw_json_object("name:s batches:I sums:o figures:o", group->name,
                                                   (int64_t)m->sum[g].batches, sums,
-                                                  figures_json(m, g, group)));
+                                                  memory_figures_json(m, g, group)));
     }
     return all;
 }
 
-static json_t *reading_json(const gw_memory *m) {
+static json_t *memory_reading_json(const gw_memory *m) {
     if (!m->counters)
         return json_null();
     gw_counters_state s;
@@ -218,7 +218,8 @@ json_t *gw_memory_papi_json(const gw_memory *m) {
     return gw_json_object("version:s hardware_counters:b reason:t components:o group:t "
                           "events_wanted:o events_counted:o events:o groups:o reading:o "
                           "memory_reason:t",
-                          p->version, p->hardware, p->reason, components_json(p), m->choice->name,
-                          events_json(r, false), events_json(r, true), fates_json(r),
-                          groups_json(m), reading_json(m), r->reason);
+                          p->version, p->hardware, p->reason, memory_components_json(p),
+                          m->choice->name, memory_events_json(r, false),
+                          memory_events_json(r, true), memory_fates_json(r), memory_groups_json(m),
+                          memory_reading_json(m), r->reason);
 }

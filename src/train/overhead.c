@@ -42,7 +42,7 @@ static gw_err overhead_one(rehearsal *r, int level, double *wall) {
 }
 
 /* One step of each level in a random order, that all ranks agree on. */
-static gw_err round_of(rehearsal *r, double wall[LEVELS]) {
+static gw_err overhead_round_of(rehearsal *r, double wall[LEVELS]) {
     uint32_t order[LEVELS] = {0, 1, 2};
     gw_rng_shuffle(gw_rng_key(gw_rng_key(r->job->seed, SALT), (uint64_t)r->taken), order,
                    (uint32_t)r->n);
@@ -57,7 +57,7 @@ static gw_err overhead_affordable(rehearsal *r, int *rounds) {
     double wall[LEVELS], spent = 0;
     for (int k = 0; k < WARMUP; k++) {
         spent = 0;
-        GW_TRY(round_of(r, wall));
+        GW_TRY(overhead_round_of(r, wall));
         for (int i = 0; i < r->n; i++)
             spent += wall[i];
     }
@@ -72,12 +72,12 @@ static gw_err overhead_affordable(rehearsal *r, int *rounds) {
     return GW_OK;
 }
 
-static gw_err all_rounds(rehearsal *r) {
+static gw_err overhead_all_rounds(rehearsal *r) {
     GW_TRY(gw_agree(r->job->comm,
                     gw_alloc(&r->wall, (size_t)r->n * (size_t)r->rounds, sizeof *r->wall)));
     for (int k = 0; k < r->rounds; k++) {
         double wall[LEVELS];
-        GW_TRY(round_of(r, wall));
+        GW_TRY(overhead_round_of(r, wall));
         for (int i = 0; i < r->n; i++)
             r->wall[(size_t)i * (size_t)r->rounds + (size_t)k] = wall[i];
     }
@@ -116,14 +116,15 @@ static gw_err overhead_rehearse(rehearsal *r, gw_overhead *out) {
                  2 * r->spent * 1e3, GW_OVERHEAD_LEAST, BUDGET_S);
     if (r->rounds == 0)
         return GW_OK;
-    GW_TRY(all_rounds(r));
+    GW_TRY(overhead_all_rounds(r));
     for (int i = 1; i < r->n; i++)
         GW_TRY(overhead_compare(r, i, &out[i - 1]));
     return GW_OK;
 }
 
 /* The run must not notice that there was a rehearsal. */
-static gw_err check_back(gw_snapshot *before, gw_snapshot *after, const gw_overhead_job *job) {
+static gw_err overhead_check_back(gw_snapshot *before, gw_snapshot *after,
+                                  const gw_overhead_job *job) {
     GW_TRY(gw_agree(job->comm, gw_snapshot_put(before, job->stepper)));
     gw_err e = gw_snapshot_take(after, job->stepper);
     if (e == GW_OK && !gw_snapshot_same(before, after))
@@ -154,7 +155,7 @@ gw_err gw_overhead_measure(gw_overhead *out, const gw_overhead_job *job, bool *o
     } else if (e == GW_OK) {
         e = overhead_rehearse(&r, out);
         gw_ledger_set_profile(before);
-        GW_THEN(e, check_back(&start, &end, job));
+        GW_THEN(e, overhead_check_back(&start, &end, job));
     }
     gw_snapshot_free(&start);
     gw_snapshot_free(&end);

@@ -95,7 +95,7 @@ gw_err gw_paired_check(const gw_session *session) {
 }
 
 /* Who updates what (publish), and by which step's gradient, is the strategy's own. */
-static bool own_updates(const gw_session *s) {
+static bool paired_own_updates(const gw_session *s) {
     const gw_strategy_ops *ops = s->strategy.ops;
     return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
 }
@@ -109,9 +109,10 @@ static bool paired_lossless(const gw_mix *mix) {
 
 /* ---- opening ---- */
 
-static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_session *session) {
+static gw_err paired_new_twin(gw_session **out, const gw_train_config *c,
+                              const gw_session *session) {
     gw_mix mix, none_yet = {.framed = c->wire_check};
-    if (own_updates(session)) {
+    if (paired_own_updates(session)) {
         GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
         return gw_session_new(out, c->comm, &mix, c->feedback);
     }
@@ -120,7 +121,7 @@ static gw_err new_twin(gw_session **out, const gw_train_config *c, const gw_sess
     return gw_session_bind(*out, &mix, gw_args_spec(session->strategy.args, "algo"));
 }
 
-static gw_err open_csv(gw_paired *p, const gw_train_config *c) {
+static gw_err paired_open_csv(gw_paired *p, const gw_train_config *c) {
     if (!c->out || p->rank != 0)
         return GW_OK;
     GW_TRY(gw_file_create(&p->csv, c->out, table.file));
@@ -139,14 +140,14 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         p->session[OVERLAPPED] = stepper->session;
         p->watch = stepper->guard;
         p->lazy = c->lazy;
-        p->same = own_updates(stepper->session);
+        p->same = paired_own_updates(stepper->session);
         bool late = stepper->session->strategy.ops->traits & GW_STRATEGY_LATE;
         p->wanted = c->lazy || late ? BLOCK : 1; /* does a step's exchange end in the next one? */
-        e = new_twin(&p->session[BLOCKING], c, stepper->session);
+        e = paired_new_twin(&p->session[BLOCKING], c, stepper->session);
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size"));
-    GW_THEN(e, open_csv(p, c));
+    GW_THEN(e, paired_open_csv(p, c));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         gw_session_setup empty = *setup;
@@ -215,7 +216,8 @@ static void paired_count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
 }
 
 /* All of the pair's steps, of which the first is `ahead` steps after the present one. */
-static gw_err take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, int64_t step) {
+static gw_err paired_take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int ahead,
+                               int64_t step) {
     GW_TRY(paired_begin(p, BLOCKING));
     if (p->watch)
         p->twin_watch = *p->watch;
@@ -282,7 +284,8 @@ int gw_paired_wants(const gw_paired *p) {
     return p->done == 0 ? p->wanted : 0;
 }
 
-static gw_err begin_pair(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, int64_t step) {
+static gw_err paired_begin_pair(gw_paired *p, gw_paired_run *run, void *ctx, int ahead,
+                                int64_t step) {
     uint64_t key = gw_rng_key(p->seed, SALT);
     p->n = ahead < p->wanted ? ahead : p->wanted;
     p->now = (row){.first = (int)(gw_rng_u64(key, (uint64_t)step) & 1)};
@@ -291,16 +294,16 @@ static gw_err begin_pair(gw_paired *p, gw_paired_run *run, void *ctx, int ahead,
         return GW_OK;
     GW_TRY(gw_snapshot_take(&p->start, p->stepper));
     if (p->now.first == BLOCKING)
-        GW_TRY(take_twin(p, run, ctx, 0, step));
+        GW_TRY(paired_take_twin(p, run, ctx, 0, step));
     return paired_begin(p, OVERLAPPED);
 }
 
 /* The twin's turn, if it has not come yet: of steps that are behind. */
-static gw_err end_pair(gw_paired *p, gw_paired_run *run, void *ctx, int64_t step) {
+static gw_err paired_end_pair(gw_paired *p, gw_paired_run *run, void *ctx, int64_t step) {
     if (!p->compares || p->now.first == BLOCKING)
         return GW_OK;
     GW_TRY(gw_snapshot_take(&p->end, p->stepper));
-    return take_twin(p, run, ctx, 1 - p->n, step + 1 - p->n);
+    return paired_take_twin(p, run, ctx, 1 - p->n, step + 1 - p->n);
 }
 
 /* The run goes on from the overlapped steps. */
@@ -319,13 +322,13 @@ static gw_err paired_conclude(gw_paired *p, int64_t step) {
 
 gw_err gw_paired_step(gw_paired *p, gw_paired_run *run, void *ctx, int ahead, gw_batch_parts *batch,
                       bool *own) {
-    gw_err e = p->done == 0 ? begin_pair(p, run, ctx, ahead, batch->step) : GW_OK;
+    gw_err e = p->done == 0 ? paired_begin_pair(p, run, ctx, ahead, batch->step) : GW_OK;
     bool last = p->done + 1 == p->n;
     gw_paired_take take = {.counts = true, .drain = last && p->wanted > 1};
     GW_THEN(e, run(ctx, &take, batch));
     if (e == GW_OK) {
         paired_count(p, OVERLAPPED, p->done++, &batch->cost);
-        e = last ? end_pair(p, run, ctx, batch->step) : GW_OK;
+        e = last ? paired_end_pair(p, run, ctx, batch->step) : GW_OK;
     }
     *own = e != GW_OK;
     GW_TRY(e);

@@ -30,7 +30,7 @@ bool gw_runfolder_grows(const char *name) {
     return false;
 }
 
-static bool lies_in(const char *path, const char *dir) {
+static bool folder_lies_in(const char *path, const char *dir) {
     char there[PATH_MAX], here[PATH_MAX];
     if (!realpath(path, there) || !realpath(dir, here))
         return false;
@@ -42,22 +42,22 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
                                      const char *found) {
     char own[LONGEST]; /* a run may lie within the folder of another */
     snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
-    if (*found && lies_in(found, own))
+    if (*found && folder_lies_in(found, own))
         return GW_RUNFOLDER_RESUME;
     if (!*found && resume && strcmp(resume, "auto") == 0)
         return GW_RUNFOLDER_AGAIN;
     return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
 }
 
-static bool has_checkpoints(const char *dir) {
+static bool folder_has_checkpoints(const char *dir) {
     char path[LONGEST];
     snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
     return gw_store_any(path);
 }
 
 /* The first of names[0..n) that the folder has, NULL: none. */
-static const char *first_of(const char *dir, const char *const names[], int n, const char *end,
-                            char path[LONGEST]) {
+static const char *folder_first_of(const char *dir, const char *const names[], int n,
+                                   const char *end, char path[LONGEST]) {
     for (int i = 0; i < n; i++) {
         snprintf(path, LONGEST, "%s/%s%s", dir, names[i], end);
         if (access(path, F_OK) == 0)
@@ -66,17 +66,18 @@ static const char *first_of(const char *dir, const char *const names[], int n, c
     return NULL;
 }
 
-static gw_err check_new(const char *dir) {
+static gw_err folder_check_new(const char *dir) {
     char path[LONGEST];
-    const char *found = first_of(dir, ends, ENDS, "", path);
+    const char *found = folder_first_of(dir, ends, ENDS, "", path);
     if (!found)
-        found = first_of(dir, growing, GROWING, "", path);
+        found = folder_first_of(dir, growing, GROWING, "", path);
     if (found)
         return gw_fail(GW_ERR_INPUT,
                        "--out %s: holds a run already (%s): name another folder, or give "
                        "--overwrite",
                        dir, found);
-    found = has_checkpoints(dir) ? GW_CHECKPOINTS : first_of(dir, growing, GROWING, ".part", path);
+    found = folder_has_checkpoints(dir) ? GW_CHECKPOINTS
+                                        : folder_first_of(dir, growing, GROWING, ".part", path);
     return found ? gw_fail(GW_ERR_INPUT,
                            "--out %s: holds a run that was interrupted (%s): resume it by "
                            "--resume auto, name another folder, or give --overwrite",
@@ -86,9 +87,9 @@ static gw_err check_new(const char *dir) {
 
 /* A whole run has nothing to begin again for. (Checkpoints that cannot be used were refused when
  * they were looked for.) */
-static gw_err check_again(const char *dir) {
+static gw_err folder_check_again(const char *dir) {
     char path[LONGEST];
-    const char *found = first_of(dir, ends, ENDS, "", path);
+    const char *found = folder_first_of(dir, ends, ENDS, "", path);
     return found
                ? gw_fail(GW_ERR_INPUT,
                          "--resume auto: --out %s holds a run (%s) without a checkpoint to resume "
@@ -98,12 +99,13 @@ static gw_err check_again(const char *dir) {
 }
 
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
-    return use == GW_RUNFOLDER_NEW     ? check_new(dir)
-           : use == GW_RUNFOLDER_AGAIN ? check_again(dir)
+    return use == GW_RUNFOLDER_NEW     ? folder_check_new(dir)
+           : use == GW_RUNFOLDER_AGAIN ? folder_check_again(dir)
                                        : GW_OK;
 }
 
-static gw_err remove_all(const char *dir, const char *const names[], int n, const char *end) {
+static gw_err folder_remove_all(const char *dir, const char *const names[], int n,
+                                const char *end) {
     for (int i = 0; i < n; i++) {
         char path[LONGEST];
         snprintf(path, sizeof path, "%s/%s%s", dir, names[i], end);
@@ -115,13 +117,13 @@ static gw_err remove_all(const char *dir, const char *const names[], int n, cons
 }
 
 gw_err gw_runfolder_reopen(const char *dir, bool concludes) {
-    GW_TRY(remove_all(dir, ends, concludes ? 1 : ENDS, ""));
+    GW_TRY(folder_remove_all(dir, ends, concludes ? 1 : ENDS, ""));
     return gw_file_sweep(dir, ends, ENDS);
 }
 
 bool gw_runfolder_has(const char *dir, const char *name) {
     char path[LONGEST];
-    return first_of(dir, &name, 1, "", path) != NULL;
+    return folder_first_of(dir, &name, 1, "", path) != NULL;
 }
 
 json_t *gw_runfolder_read(const char *dir) {
@@ -142,10 +144,10 @@ gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
     snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
     GW_TRY(gw_store_clear(path));
-    GW_TRY(remove_all(dir, growing, GROWING, ""));
-    GW_TRY(remove_all(dir, growing, GROWING, ".part"));
+    GW_TRY(folder_remove_all(dir, growing, GROWING, ""));
+    GW_TRY(folder_remove_all(dir, growing, GROWING, ".part"));
     GW_TRY(gw_file_sweep(dir, growing, GROWING));
     if (use != GW_RUNFOLDER_AGAIN)
-        GW_TRY(remove_all(dir, history, 1, ""));
+        GW_TRY(folder_remove_all(dir, history, 1, ""));
     return gw_runfolder_reopen(dir, false);
 }

@@ -25,7 +25,7 @@ static float trainer_rate(const gw_trainer *t, int64_t step) {
 
 /* After the step `ahead` of the present one somebody reads parameters: nothing may be pending then.
  */
-static bool must_settle(const gw_trainer *t, int ahead) {
+static bool trainer_must_settle(const gw_trainer *t, int ahead) {
     int64_t step = t->step + ahead;
     return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
            step == t->flush_at || step == t->stop_at || t->keep || gw_trainer_evaluates(t, step) ||
@@ -33,9 +33,9 @@ static bool must_settle(const gw_trainer *t, int ahead) {
 }
 
 /* Steps that a pair beginning here may have. */
-static int room_of_pair(const gw_trainer *t) {
+static int trainer_room_of_pair(const gw_trainer *t) {
     int most = gw_paired_wants(t->paired), n = 1;
-    while (n < most && !must_settle(t, n - 1))
+    while (n < most && !trainer_must_settle(t, n - 1))
         n++;
     return n;
 }
@@ -54,7 +54,7 @@ typedef struct step_job {
     bool keep;   /* take a checkpoint then */
 } step_job;
 
-static gw_err timed_step(const step_job *job, gw_batch_parts *batch) {
+static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
     gw_ledger_begin();
     gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, &batch->loss_sum);
     if (e == GW_OK && job->settle)
@@ -68,14 +68,14 @@ static gw_err timed_step(const step_job *job, gw_batch_parts *batch) {
 }
 
 /* With all that the run does for a row. */
-static gw_err measured_step(const step_job *job, gw_batch_parts *batch) {
+static gw_err trainer_measured_step(const step_job *job, gw_batch_parts *batch) {
     gw_trainer *t = job->t;
     gw_counters *counters = gw_memory_counters(t->memory);
     gw_exchange_log_begin(batch->step);
     gw_trace_step(batch->step);
     gw_moved before = t->stepper.moved;
     gw_counters_begin(counters);
-    gw_err e = timed_step(job, batch);
+    gw_err e = trainer_timed_step(job, batch);
     batch->counts = gw_counters_end(counters, &batch->cost);
     gw_moved moved = gw_moved_since(&t->stepper.moved, &before);
     batch->split = gw_split_batch(&t->split, job->batch.local, &moved, &batch->cost);
@@ -91,34 +91,34 @@ static void trainer_mark(int level) {
     gw_turn_leave();
 }
 
-static gw_err take_step(const step_job *job, gw_batch_parts *batch) {
+static gw_err trainer_take_step(const step_job *job, gw_batch_parts *batch) {
     trainer_mark(1);
-    gw_err e = measured_step(job, batch);
+    gw_err e = trainer_measured_step(job, batch);
     trainer_mark(0);
     gw_watchdog_beat();
     return e;
 }
 
 /* A vote may end the run within a pair. */
-static gw_err take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts *batch) {
+static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts *batch) {
     gw_trainer *t = ctx;
-    bool settles = take->drain || (take->counts && must_settle(t, 0));
+    bool settles = take->drain || (take->counts && trainer_must_settle(t, 0));
     step_job job = {.t = t,
                     .batch = gw_sampler_batch(t->sampler, t->batch + take->at),
                     .rate = trainer_rate(t, t->step + take->at),
                     .settle = settles,
                     .drain = settles};
     if (take->counts)
-        return take_step(&job, batch);
+        return trainer_take_step(&job, batch);
     gw_matrix_pause();
-    gw_err e = timed_step(&job, batch);
+    gw_err e = trainer_timed_step(&job, batch);
     gw_matrix_resume();
     gw_watchdog_beat();
     return e;
 }
 
 /* What came in damaged is found by the rank it came to, in its own time. */
-static gw_err name_step(const gw_trainer *t, gw_err e) {
+static gw_err trainer_name_step(const gw_trainer *t, gw_err e) {
     return e == GW_ERR_CORRUPT ? gw_fail(e, "step %lld: %s", (long long)t->step, gw_err_text()) : e;
 }
 
@@ -131,12 +131,14 @@ static gw_err trainer_one_step(gw_trainer *t) {
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
     gw_codec_stats_begin(t->stats, t->step);
     if (t->paired) {
-        GW_TRY(gw_paired_step(t->paired, take_paired, t, room_of_pair(t), &parts, t->own));
+        GW_TRY(gw_paired_step(t->paired, trainer_take_paired, t, trainer_room_of_pair(t), &parts,
+                              t->own));
     } else {
-        step_job job = {t, batch, trainer_rate(t, t->step), must_settle(t, 0), false, t->keep};
-        gw_err e = take_step(&job, &parts);
+        step_job job = {t,     batch,  trainer_rate(t, t->step), trainer_must_settle(t, 0),
+                        false, t->keep};
+        gw_err e = trainer_take_step(&job, &parts);
         *t->own = e != GW_OK;
-        GW_TRY(name_step(t, e));
+        GW_TRY(trainer_name_step(t, e));
     }
     gw_watchdog_step(t->step, t->epoch);
     t->batch++;
@@ -165,7 +167,7 @@ gw_err gw_trainer_flush(gw_trainer *t) {
     return gw_record_flush(t->record);
 }
 
-static gw_err limit_reached(gw_trainer *t, bool *stop) {
+static gw_err trainer_limit_reached(gw_trainer *t, bool *stop) {
     bool last = t->c->steps > 0 && t->step >= t->c->steps;
     if (!last || t->vote.open)
         GW_TRY(gw_trainer_vote(t, stop));
@@ -188,7 +190,7 @@ static void trainer_report(gw_trainer *t, double epoch_start_s, int64_t samples)
     t->status.begins = false;
 }
 
-static gw_err look_at_codecs(gw_trainer *t) {
+static gw_err trainer_look_at_codecs(gw_trainer *t) {
     const char *warning = NULL;
     GW_TRY(gw_codec_stats_end(t->stats, t->step, &warning));
     if (warning)
@@ -197,7 +199,7 @@ static gw_err look_at_codecs(gw_trainer *t) {
 }
 
 /* What is left of the epoch, if the run resumed within it. */
-static gw_err one_epoch(gw_trainer *t, bool *stop) {
+static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
     gw_sampler_epoch(t->sampler, t->epoch - 1);
     double start_s = gw_ledger_now();
     int64_t before = t->samples; /* of earlier starts */
@@ -206,7 +208,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
     gw_watchdog_step(t->step, t->epoch);
     while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
         GW_TRY(trainer_one_step(t));
-        GW_TRY(look_at_codecs(t));
+        GW_TRY(trainer_look_at_codecs(t));
         GW_TRY(gw_checks_step(&t->checks, t->step));
         double step_end_s = gw_ledger_now();
         GW_TRY(gw_trainer_evaluate(t));
@@ -220,7 +222,7 @@ static gw_err one_epoch(gw_trainer *t, bool *stop) {
             GW_TRY(gw_trainer_flush(t));
             gw_watchdog_stage("training");
         }
-        GW_TRY(limit_reached(t, stop));
+        GW_TRY(trainer_limit_reached(t, stop));
         trainer_report(t, start_s, t->samples - before);
     }
     bool last = *stop || t->epoch == t->c->epochs;
@@ -250,13 +252,13 @@ static gw_err trainer_rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     if (i % FORGET_EVERY == 0)
         gw_exchange_log_forget(); /* it would fill up */
     step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false, false};
-    gw_err e = measured_step(&job, &batch);
+    gw_err e = trainer_measured_step(&job, &batch);
     gw_watchdog_beat();
     *cost = batch.cost;
     return e;
 }
 
-static gw_err measure_overhead(gw_trainer *t) {
+static gw_err trainer_measure_overhead(gw_trainer *t) {
     static const gw_profile both[] = {GW_PROFILE_TIMERS, GW_PROFILE_FULL};
     const gw_train_config *c = t->c;
     if (c->overhead == 0 || c->profile == GW_PROFILE_OFF)
@@ -289,7 +291,7 @@ static gw_err trainer_run(gw_trainer *t) {
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_matrix_open()));
     gw_watchdog_stage("measuring what the profile costs");
-    GW_TRY(measure_overhead(t));
+    GW_TRY(trainer_measure_overhead(t));
     if (t->c->overhead_only) {
         t->result->parameters = gw_model_size(t->model);
         return GW_OK;
@@ -313,9 +315,9 @@ static gw_err trainer_run(gw_trainer *t) {
     trainer_report(t, t->limit_from_s, 0);
     gw_watchdog_stage("training");
     bool stop = false;
-    GW_TRY(limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
+    GW_TRY(trainer_limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
     for (; t->epoch <= t->c->epochs && !(stop && t->batch == 0); t->epoch++)
-        GW_TRY(one_epoch(t, &stop));
+        GW_TRY(trainer_one_epoch(t, &stop));
     gw_err e = gw_trainer_finish(t);
     return e == GW_ERR_INPUT ? GW_ERR_IO : e; /* a folder that was fine when the run began */
 }

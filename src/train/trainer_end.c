@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static gw_err compare_ranks(gw_trainer *t) {
+static gw_err trainer_compare_ranks(gw_trainer *t) {
     gw_train_result *r = t->result;
     if (t->rank == 0)
         gw_record_summary(t->record, &r->summary);
@@ -34,7 +34,7 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
 }
 
 /* Rank 0: what grew row by row is whole, and the model is what all this led to. */
-static gw_err commit_files(gw_trainer *t) {
+static gw_err trainer_commit_files(gw_trainer *t) {
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_epochs));
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_evaluations));
     GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
@@ -47,7 +47,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_watchdog_stage("collecting the results");
     gw_trainer_note(t, r);
     GW_TRY(gw_link_cost_end(&r->link_cost, gw_trainer_workers(t), t->comm));
-    GW_TRY(compare_ranks(t));
+    GW_TRY(trainer_compare_ranks(t));
     GW_TRY(gw_checks_collect(&t->checks, &t->checked));
     r->left_out = t->checked.nan.out_steps;
     r->first_fault = t->checked.nan.first;
@@ -78,6 +78,6 @@ gw_err gw_trainer_finish(gw_trainer *t) {
         GW_TRY(gw_waits_close(waits));
     if (!t->c->out)
         return GW_OK;
-    GW_TRY(gw_agree(t->comm, t->rank == 0 ? commit_files(t) : GW_OK));
+    GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_commit_files(t) : GW_OK));
     return gw_trainer_write(t);
 }

@@ -34,7 +34,7 @@ static const gw_column of_evaluations[] = {
 const gw_table gw_trainer_evaluations = GW_TABLE("evaluations.csv", gw_epoch_row, of_evaluations);
 
 /* Bytes of a settling belong to the run, but to no batch. */
-static gw_err settle_replicas(gw_trainer *t) {
+static gw_err trainer_settle_replicas(gw_trainer *t) {
     gw_batch_cost cost;
     gw_trace_step(0);
     gw_ledger_begin();
@@ -46,7 +46,7 @@ static gw_err settle_replicas(gw_trainer *t) {
 }
 
 /* Sent so far, by all ranks. */
-static gw_err epoch_wire(const gw_trainer *t, uint64_t *wire) {
+static gw_err trainer_epoch_wire(const gw_trainer *t, uint64_t *wire) {
     *wire = t->wire_bytes;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
     if (t->c->profile == GW_PROFILE_OFF)
@@ -55,7 +55,7 @@ static gw_err epoch_wire(const gw_trainer *t, uint64_t *wire) {
 }
 
 /* One row for each step that was tested; an evaluation that a signal ended tested nothing. */
-static gw_err epoch_tested(gw_trainer *t, const gw_epoch_row *row) {
+static gw_err trainer_epoch_tested(gw_trainer *t, const gw_epoch_row *row) {
     if (t->evaluated == t->step || isnan(row->test_accuracy))
         return GW_OK;
     t->evaluated = t->step;
@@ -75,28 +75,28 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
     gw_watchdog_stage("evaluating");
     gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->train_s};
     gw_evaluation test;
-    GW_TRY(epoch_wire(t, &row.wire_bytes));
+    GW_TRY(trainer_epoch_wire(t, &row.wire_bytes));
     GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;
     gw_trainer_heed(t, test.signal);
     if (test.signal)
         t->stop_at = t->step;
-    GW_TRY(gw_agree(t->comm, epoch_tested(t, &row)));
+    GW_TRY(gw_agree(t->comm, trainer_epoch_tested(t, &row)));
     gw_watchdog_stage("training");
     return GW_OK;
 }
 
 gw_err gw_trainer_end_epoch(gw_trainer *t) {
     gw_watchdog_stage("settling the replicas");
-    GW_TRY(settle_replicas(t));
+    GW_TRY(trainer_settle_replicas(t));
     GW_TRY(gw_guard_check(&t->checks.guard));
     gw_watchdog_stage("closing the epoch");
     GW_TRY(gw_trainer_flush(t));
     uint64_t wire;
     double sums[2] = {t->loss_sum, (double)t->left_out};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, t->comm));
-    GW_TRY(epoch_wire(t, &wire));
+    GW_TRY(trainer_epoch_wire(t, &wire));
     double mean = sums[0] / ((double)t->samples - sums[1]);
     if (!isfinite(mean)) /* not found above, so it comes of nothing but steps that were left out */
         return gw_fail(GW_ERR_DIVERGED,
@@ -125,7 +125,7 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     t->status.loss = mean;
     t->status.last = t->result->last = row;
     GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));
-    gw_err e = epoch_tested(t, &row);
+    gw_err e = trainer_epoch_tested(t, &row);
     GW_THEN(e, gw_table_write(&gw_trainer_epochs, t->epochs_csv, &row, 1));
     return gw_agree(t->comm, e);
 }

@@ -13,7 +13,7 @@ void gw_trainer_warn(gw_trainer *t, const char *line) {
 
 /* ---- checkpoints ---- */
 
-static void pass_on_warning(gw_trainer *t) {
+static void trainer_pass_on_warning(gw_trainer *t) {
     const char *warning = gw_checkpoint_warning(t->checkpoint);
     if (warning)
         gw_trainer_warn(t, warning);
@@ -33,7 +33,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .products = &t->products};
 }
 
-static gw_position keep_position(const gw_trainer *t) {
+static gw_position trainer_keep_position(const gw_trainer *t) {
     return (gw_position){.step = t->step,
                          .epoch = t->epoch,
                          .batch = t->batch,
@@ -46,7 +46,7 @@ static gw_position keep_position(const gw_trainer *t) {
                          .wire_bytes = t->wire_bytes};
 }
 
-static gw_err make_facts(const gw_trainer *t, json_t **facts) {
+static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
     gw_facts_of run = gw_trainer_facts(t);
     if (t->rank != 0)
         return GW_OK;
@@ -64,10 +64,10 @@ gw_err gw_trainer_keep(gw_trainer *t) {
     json_t *facts = NULL;
     GW_TRY(gw_guard_check(&t->checks.guard)); /* no checkpoint of what comes after a fault */
     GW_TRY(gw_trainer_flush(t));
-    gw_err ready = make_facts(t, &facts);
-    gw_position at = keep_position(t);
+    gw_err ready = trainer_make_facts(t, &facts);
+    gw_position at = trainer_keep_position(t);
     GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
-    pass_on_warning(t);
+    trainer_pass_on_warning(t);
     return GW_OK;
 }
 
@@ -88,7 +88,7 @@ gw_err gw_trainer_keep_last(gw_trainer *t) {
 
 gw_err gw_trainer_kept(gw_trainer *t) {
     GW_TRY(gw_checkpoint_wait(t->checkpoint));
-    pass_on_warning(t);
+    trainer_pass_on_warning(t);
     return GW_OK;
 }
 
@@ -102,7 +102,7 @@ void gw_trainer_heed(gw_trainer *t, int sig) {
 }
 
 /* The time limit by rank 0's clock, so that all stop at the same step. */
-static gw_err begin_vote(gw_trainer *t) {
+static gw_err trainer_begin_vote(gw_trainer *t) {
     double now = gw_ledger_now();
     bool limited = t->rank == 0 && t->c->time_limit_s > 0;
     gw_ballot ballot = {.signal = gw_signals_seen(),
@@ -114,7 +114,7 @@ static gw_err begin_vote(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err end_vote(gw_trainer *t) {
+static gw_err trainer_end_vote(gw_trainer *t) {
     gw_ballot ballot;
     gw_ledger_posted(1); /* which gw_vote_end reports as completed */
     GW_TRY(gw_vote_end(&t->vote, &ballot));
@@ -124,7 +124,7 @@ static gw_err end_vote(gw_trainer *t) {
     if (ballot.not_finite)
         return GW_OK;
     GW_TRY(gw_checkpoint_voted(t->checkpoint, t->step, &ballot));
-    pass_on_warning(t);
+    trainer_pass_on_warning(t);
     if (ballot.time_over)
         t->stopped_by = "time-limit";
     gw_trainer_heed(t, (int)ballot.signal);
@@ -135,11 +135,11 @@ static gw_err end_vote(gw_trainer *t) {
  * to stop, it does after one more step, which settles. */
 gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
     if (t->vote.open)
-        GW_TRY(end_vote(t));
+        GW_TRY(trainer_end_vote(t));
     if (t->step == t->vote.next && t->stop_at == 0) {
-        GW_TRY(begin_vote(t));
+        GW_TRY(trainer_begin_vote(t));
         if (!t->stepper.pending)
-            GW_TRY(end_vote(t));
+            GW_TRY(trainer_end_vote(t));
     }
     if (t->stop_at == 0 || t->step < t->stop_at)
         return GW_OK;
@@ -149,7 +149,7 @@ gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
 
 /* ---- the start ---- */
 
-static gw_err keep_resume(gw_trainer *t) {
+static gw_err trainer_keep_resume(gw_trainer *t) {
     const gw_position *at = &t->resume.at;
     if (at->epoch < 1 || at->batch < 0 || at->batch > gw_sampler_batches(t->sampler))
         return gw_fail(GW_ERR_INPUT, "%s: epoch %lld, batch %lld: there are %d batches an epoch",
@@ -174,7 +174,7 @@ gw_err gw_trainer_begin(gw_trainer *t) {
     t->limit_from_s = t->zero_s = gw_ledger_now();
     gw_link_cost_begin(&t->result->link_cost);
     if (*t->resume.path) {
-        GW_TRY(gw_agree(t->comm, keep_resume(t)));
+        GW_TRY(gw_agree(t->comm, trainer_keep_resume(t)));
         GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));
     }
     t->status.step = t->step;

@@ -18,7 +18,7 @@
 
 enum { EVAL_CHUNK = 256 /* samples a pass of an evaluation */ };
 
-static gw_err count_ranks(gw_trainer *t) {
+static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
     t->servers = gw_session_servers(t->session);
@@ -41,7 +41,7 @@ static gw_err count_ranks(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err opening_open_model(gw_trainer *t) {
+static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = c->model;
     spec.inputs = gw_dataset_features(&t->data->train);
@@ -62,14 +62,14 @@ static gw_err opening_open_model(gw_trainer *t) {
     return gw_alloc(&t->stepper.labels, (size_t)most, 1);
 }
 
-static gw_err opening_check_folder(const gw_trainer *t) {
+static gw_err trainer_opening_check_folder(const gw_trainer *t) {
     if (!t->c->out || t->rank != 0)
         return GW_OK;
     return gw_runfolder_check(t->c->out, gw_trainer_use(t));
 }
 
 /* Named by the environment, perhaps: the command line was checked when it was read. */
-static gw_err check_source(const gw_trainer *t) {
+static gw_err trainer_check_source(const gw_trainer *t) {
     if (!t->c->out || t->rank != 0 || gw_text_utf8(t->data->source))
         return GW_OK;
     return gw_fail(GW_ERR_INPUT,
@@ -78,7 +78,7 @@ static gw_err check_source(const gw_trainer *t) {
                    t->data->source);
 }
 
-static gw_err open_products(gw_trainer *t) {
+static gw_err trainer_open_products(gw_trainer *t) {
     if (t->c->check) /* nothing is computed */
         return GW_OK;
     const gw_session *s = t->session;
@@ -94,7 +94,7 @@ static gw_err open_products(gw_trainer *t) {
 }
 
 /* A step of a rehearsal: a full batch, as most are, at rate 0, so that nothing moves. */
-static gw_err opening_rehearse(void *ctx) {
+static gw_err trainer_opening_rehearse(void *ctx) {
     gw_trainer *t = ctx;
     double loss;
     gw_watchdog_beat();
@@ -102,14 +102,14 @@ static gw_err opening_rehearse(void *ctx) {
     return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
 }
 
-static gw_err opening_choose(gw_trainer *t) {
+static gw_err trainer_opening_choose(gw_trainer *t) {
     if (!t->choice)
         return GW_OK;
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_chooser_job job = {.check = t->c->check,
                           .nodes = t->nodes,
-                          .rehearsal = {&t->stepper, opening_rehearse, t, t->comm},
+                          .rehearsal = {&t->stepper, trainer_opening_rehearse, t, t->comm},
                           .lazy = t->c->lazy,
                           .yield = t->oversubscribed,
                           .seed = t->c->seed,
@@ -118,18 +118,18 @@ static gw_err opening_choose(gw_trainer *t) {
     return gw_chooser_settle(t->choice, &job);
 }
 
-static gw_err measure_bound(gw_trainer *t) {
+static gw_err trainer_measure_bound(gw_trainer *t) {
     if (!t->c->bound)
         return GW_OK;
     gw_watchdog_stage("measuring the bound of a step");
     gw_sampler_epoch(t->sampler, 0);
-    gw_rehearsal job = {&t->stepper, opening_rehearse, t, t->comm};
+    gw_rehearsal job = {&t->stepper, trainer_opening_rehearse, t, t->comm};
     return gw_bound_measure(&t->bound, &job, t->oversubscribed, t->own);
 }
 
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
  * session's on top of it. */
-static const gw_spec *codec_to_time(const gw_trainer *t) {
+static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     const gw_codec *codec = t->session->mix.codec;
     bool lossy = t->session->strategy.ops->traits & GW_STRATEGY_LOSSY;
     bool alone = strcmp(gw_session_compression(t->session), codec->name) == 0;
@@ -137,11 +137,11 @@ static const gw_spec *codec_to_time(const gw_trainer *t) {
     return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->of : NULL;
 }
 
-static bool opening_gauges(const gw_train_config *c) {
+static bool trainer_opening_gauges(const gw_train_config *c) {
     return c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
 }
 
-static gw_err open_gauge(gw_trainer *t) {
+static gw_err trainer_open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
     const gw_codec *codec = t->session->mix.codec;
     gw_twin_setup twins = {.spec = gw_model_get_spec(t->model),
@@ -149,7 +149,7 @@ static gw_err open_gauge(gw_trainer *t) {
                            .threads = c->threads,
                            .momentum = t->session->residuals.corrects ? 0 : c->momentum,
                            .weight_decay = c->weight_decay,
-                           .codec = codec_to_time(t),
+                           .codec = trainer_codec_to_time(t),
                            .feedback = gw_residuals_any(&t->session->residuals),
                            .framed = codec->framed,
                            .joined = codec->ranks};
@@ -160,24 +160,24 @@ static gw_err open_gauge(gw_trainer *t) {
                                   .twins = twins};
     t->gauge.drift = NAN;
     gw_watchdog_stage("measuring the ceilings");
-    if (opening_gauges(c))
+    if (trainer_opening_gauges(c))
         GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
     twins.batch = t->gauge.batch;
-    gw_split_open(&t->split, opening_gauges(c) ? &t->gauge.c : NULL, &twins);
+    gw_split_open(&t->split, trainer_opening_gauges(c) ? &t->gauge.c : NULL, &twins);
     return GW_OK;
 }
 
-static gw_session_setup session_setup(const gw_trainer *t) {
+static gw_session_setup trainer_session_setup(const gw_trainer *t) {
     gw_session_setup setup = gw_step_session(t->model, t->optimizer, t->c, &t->products);
     setup.yield = t->oversubscribed;
     return setup;
 }
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */
-static gw_err open_basis(gw_trainer *t) {
+static gw_err trainer_open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->threads);
     gw_flush_denormals();
-    GW_TRY(count_ranks(t));
+    GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->global_batch)));
     bool claims = !t->c->check && t->c->out && t->rank == 0;
@@ -185,7 +185,7 @@ static gw_err open_basis(gw_trainer *t) {
         GW_TRY(gw_agree(t->comm, claims ? gw_claim_take(&t->claim, t->c->out) : GW_OK));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
-        GW_TRY(gw_agree(t->comm, opening_check_folder(t)));
+        GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
@@ -193,17 +193,17 @@ static gw_err open_basis(gw_trainer *t) {
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");
-    GW_TRY(gw_agree(t->comm, opening_open_model(t)));
+    GW_TRY(gw_agree(t->comm, trainer_opening_open_model(t)));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
     t->began_at = t->resume.manifest.step;
-    GW_TRY(open_products(t));
-    return opening_choose(t);
+    GW_TRY(trainer_open_products(t));
+    return trainer_opening_choose(t);
 }
 
 gw_err gw_trainer_check(gw_trainer *t) {
-    GW_TRY(open_basis(t));
-    gw_session_setup setup = session_setup(t);
+    GW_TRY(trainer_open_basis(t));
+    gw_session_setup setup = trainer_session_setup(t);
     if (t->session->mix.n > 0) /* it has not chosen what to open */
         GW_TRY(gw_session_open(t->session, t->comm, &setup));
     if (t->c->profile == GW_PROFILE_FULL)
@@ -212,21 +212,21 @@ gw_err gw_trainer_check(gw_trainer *t) {
                               .from = t->c->ceilings,
                               .threads = t->c->threads,
                               .oversubscribed = t->oversubscribed};
-    if (opening_gauges(t->c))
+    if (trainer_opening_gauges(t->c))
         GW_TRY(gw_gauge_check(&gauging));
-    return gw_agree(t->comm, check_source(t));
+    return gw_agree(t->comm, trainer_check_source(t));
 }
 
 gw_err gw_trainer_open(gw_trainer *t) {
     gw_utc_now(t->start_utc);
     memcpy(t->started_utc, t->start_utc, sizeof t->started_utc);
-    GW_TRY(open_basis(t));
+    GW_TRY(trainer_open_basis(t));
     gw_watchdog_stage("opening the exchange");
-    gw_session_setup setup = session_setup(t);
+    gw_session_setup setup = trainer_session_setup(t);
     GW_TRY(gw_session_open(t->session, t->comm, &setup));
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
-    GW_TRY(measure_bound(t));
+    GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
     gw_checks_open(&t->checks, t->c, t->session, t->comm, gw_model_spans(t->model),
                    gw_model_layers(t->model));
@@ -234,14 +234,14 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
-    GW_TRY(open_gauge(t));
+    GW_TRY(trainer_open_gauge(t));
     int sig;
     GW_TRY(gw_signals_agree(&sig, t->comm));
     gw_trainer_heed(t, sig);
     if (sig)
         return GW_OK;
     gw_watchdog_stage("opening the run's files");
-    GW_TRY(gw_agree(t->comm, check_source(t)));
+    GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
     GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->comm));
     if (t->memory)
         gw_memory_columns(t->memory, t->record);

@@ -13,7 +13,7 @@ gw_runfolder_use gw_trainer_use(const gw_trainer *t) {
 }
 
 /* The folder of the run that a checkpoint is of, which has it in its model.ckpt.d; free(). */
-static gw_err folder_of(const char *checkpoint, char **folder) {
+static gw_err trainer_folder_of(const char *checkpoint, char **folder) {
     char *end;
     *folder = realpath(checkpoint, NULL);
     if (!*folder)
@@ -24,7 +24,7 @@ static gw_err folder_of(const char *checkpoint, char **folder) {
 }
 
 /* Names come out of a file, and what they name is cut. */
-static gw_err check_names(const json_t *files, const char *checkpoint) {
+static gw_err trainer_check_names(const json_t *files, const char *checkpoint) {
     const char *name;
     json_t *mark;
     json_object_foreach((json_t *)files, name, mark) {
@@ -36,7 +36,7 @@ static gw_err check_names(const json_t *files, const char *checkpoint) {
 }
 
 /* The checkpoint's marks of its run's files. */
-static gw_err rows_resume(gw_trainer *t, bool ours) {
+static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
     const char *utc = json_string_value(json_object_get(marks, "started_utc"));
     const json_t *clock = json_object_get(marks, "clock_s");
@@ -49,9 +49,9 @@ static gw_err rows_resume(gw_trainer *t, bool ours) {
     t->evaluated = evaluated ? json_integer_value(evaluated) : t->resume.manifest.step;
     const json_t *files = json_object_get(marks, "files");
     char *from = NULL;
-    GW_TRY(check_names(files, t->resume.path));
+    GW_TRY(trainer_check_names(files, t->resume.path));
     if (!ours)
-        GW_TRY(folder_of(t->resume.path, &from));
+        GW_TRY(trainer_folder_of(t->resume.path, &from));
     gw_err e = gw_rows_resume(t->rows, from, files);
     free(from);
     return e;
@@ -59,7 +59,7 @@ static gw_err rows_resume(gw_trainer *t, bool ours) {
 
 /* Before anything is replaced or cut: whether this start can continue all that it will open.
  */
-static gw_err check_rows(gw_trainer *t) {
+static gw_err trainer_check_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     GW_TRY(gw_record_check(t->record, t->rows));
     GW_TRY(gw_rows_check(t->rows, &gw_trainer_epochs));
@@ -72,16 +72,16 @@ static gw_err check_rows(gw_trainer *t) {
     return gw_rows_lack(t->rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
 }
 
-static bool rows_trains(const gw_trainer *t) {
+static bool trainer_rows_trains(const gw_trainer *t) {
     const gw_store_manifest *at = &t->resume.manifest;
     bool last = at->epoch == t->c->epochs && at->batch == gw_sampler_batches(t->sampler);
     return !last && !(t->c->steps > 0 && at->step >= t->c->steps);
 }
 
 /* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
-static void look_for_end(gw_trainer *t) {
+static void trainer_look_for_end(gw_trainer *t) {
     const char *dir = t->c->out;
-    t->concludes = !rows_trains(t) && !gw_rows_beyond(t->rows, GW_BATCHES);
+    t->concludes = !trainer_rows_trains(t) && !gw_rows_beyond(t->rows, GW_BATCHES);
     if (!t->concludes)
         return;
     t->has_matrix = gw_matrix_read(dir, &t->traffic) == GW_OK;
@@ -89,17 +89,17 @@ static void look_for_end(gw_trainer *t) {
     t->told = gw_runfolder_read(dir);
 }
 
-static gw_err open_rows(gw_trainer *t) {
+static gw_err trainer_open_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_runfolder_use use = gw_trainer_use(t);
     bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
     if (goes_on) {
-        GW_TRY(rows_resume(t, use == GW_RUNFOLDER_RESUME));
-        GW_TRY(check_rows(t));
+        GW_TRY(trainer_rows_resume(t, use == GW_RUNFOLDER_RESUME));
+        GW_TRY(trainer_check_rows(t));
     }
     if (use == GW_RUNFOLDER_RESUME)
-        look_for_end(t);
+        trainer_look_for_end(t);
     else
         GW_TRY(gw_runfolder_clear(c->out, use));
     if (c->eval_every > 0)
@@ -110,8 +110,8 @@ static gw_err open_rows(gw_trainer *t) {
 gw_err gw_trainer_open_rows(gw_trainer *t) {
     if (!t->c->out)
         return GW_OK;
-    GW_TRY(
-        gw_agree(t->comm, t->rank == 0 ? open_rows(t) : gw_rows_new(&t->rows, t->c->out, false)));
+    GW_TRY(gw_agree(t->comm,
+                    t->rank == 0 ? trainer_open_rows(t) : gw_rows_new(&t->rows, t->c->out, false)));
     double news[] = {t->clock_s, t->has_trace, (double)t->evaluated};
     GW_TRY(gw_bcast(news, 3, MPI_DOUBLE, 0, t->comm));
     t->clock_s = news[0];
@@ -120,7 +120,7 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err rows_reopen(gw_trainer *t) {
+static gw_err trainer_rows_reopen(gw_trainer *t) {
     if (gw_trainer_use(t) == GW_RUNFOLDER_RESUME) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
         GW_TRY(gw_runfolder_reopen(t->c->out, t->concludes));
@@ -129,5 +129,5 @@ static gw_err rows_reopen(gw_trainer *t) {
 }
 
 gw_err gw_trainer_reopened(gw_trainer *t) {
-    return gw_agree(t->comm, t->rank == 0 && t->c->out ? rows_reopen(t) : GW_OK);
+    return gw_agree(t->comm, t->rank == 0 && t->c->out ? trainer_rows_reopen(t) : GW_OK);
 }

@@ -158,7 +158,7 @@ static void train_die(void) {
 
 /* ---- reading the command line ---- */
 
-static gw_err read_config(job *j) {
+static gw_err train_read_config(job *j) {
     const gw_args *a = j->args;
     gw_train_config *c = &j->config;
     gw_bound_mode mode;
@@ -226,7 +226,7 @@ static int train_run(const gw_args *args, int argc, char **argv) {
     gw_err e = j.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (gw_args_given(args, "out"))
         GW_THEN(e, gw_cli_utf8("train", "out", argc, argv));
-    GW_THEN(e, read_config(&j));
+    GW_THEN(e, train_read_config(&j));
     int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
     int status = gw_cli_parallel(level, e, train_body, &j);
     if (j.signal)

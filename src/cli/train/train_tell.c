@@ -13,7 +13,7 @@
 #define WIDEST_OVERHEAD 0.2
 #define MOST_FLAGGED    0.5
 
-static const char *feedback_text(const gw_train_teller *t) {
+static const char *tell_feedback_text(const gw_train_teller *t) {
     const gw_residuals *r = &t->session->residuals;
     return !gw_residuals_any(r) ? ""
            : r->masks           ? " with error feedback (DGC)"
@@ -22,7 +22,7 @@ static const char *feedback_text(const gw_train_teller *t) {
 }
 
 /* "2 ranks x 1 thread + 1 for progress" */
-static void put_place(const gw_train_teller *t, int ranks) {
+static void tell_put_place(const gw_train_teller *t, int ranks) {
     int threads = t->config->threads, helpers = gw_session_helpers(t->session);
     printf("%d rank%s x %d thread%s", ranks, ranks == 1 ? "" : "s", threads,
            threads == 1 ? "" : "s");
@@ -30,18 +30,18 @@ static void put_place(const gw_train_teller *t, int ranks) {
         printf(" + %d for progress", helpers);
 }
 
-static void say_start(const gw_train_teller *t, const gw_train_status *s) {
+static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
            d->train.n_global, d->validation.n_global, d->test.n_global,
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
-    put_place(t, s->ranks);
+    tell_put_place(t, s->ranks);
     printf("; %s over %s, %s%s; GEMM by %s\n", t->session->strategy.ops->head.name,
            t->session->mix.algo->ops->head.name,
            gw_chooser_chooses(t->choice) ? t->session->mix.codec->spec : c->compress->text,
-           feedback_text(t), gw_gemm_library());
+           tell_feedback_text(t), gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
@@ -53,7 +53,7 @@ static void say_start(const gw_train_teller *t, const gw_train_status *s) {
                "say little\n");
 }
 
-static void say_epoch(const gw_train_teller *t, const gw_train_status *s) {
+static void tell_say_epoch(const gw_train_teller *t, const gw_train_status *s) {
     if (t->terminal)
         printf("\r\033[K");
     printf("epoch %d/%d: step %lld, loss %.4f", s->epoch, s->epochs, (long long)s->step, s->loss);
@@ -64,14 +64,14 @@ static void say_epoch(const gw_train_teller *t, const gw_train_status *s) {
     printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
 }
 
-static void say_step(const gw_train_teller *t, const gw_train_status *s) {
+static void tell_say_step(const gw_train_teller *t, const gw_train_status *s) {
     double left = s->elapsed_s / (double)s->step * (double)(s->steps - s->step);
     printf("%sepoch %d/%d, step %lld/%lld, loss %.4f, %.0f samples/s, %.0f s left%s",
            t->terminal ? "\r\033[K" : "", s->epoch, s->epochs, (long long)s->step,
            (long long)s->steps, s->loss, s->samples_per_s, left, t->terminal ? "" : "\n");
 }
 
-static void say_warning(const gw_train_teller *t, const gw_train_status *s) {
+static void tell_say_warning(const gw_train_teller *t, const gw_train_status *s) {
     printf("%swarning: %s\n", t->terminal ? "\r\033[K" : "", s->warning);
     fflush(stdout);
 }
@@ -82,13 +82,13 @@ void gw_train_tell(void *ctx, const gw_train_status *s) {
     if (t->quiet)
         return;
     if (s->warning)
-        say_warning(t, s);
+        tell_say_warning(t, s);
     if (s->begins)
-        say_start(t, s);
+        tell_say_start(t, s);
     else if (s->epoch_end)
-        say_epoch(t, s);
+        tell_say_epoch(t, s);
     else if (s->elapsed_s - t->last_s >= every_s)
-        say_step(t, s);
+        tell_say_step(t, s);
     else
         return;
     t->last_s = s->elapsed_s;
@@ -96,13 +96,13 @@ void gw_train_tell(void *ctx, const gw_train_status *s) {
 }
 
 /* Parts that few runs have. */
-static void say_part(const char *name, double s) {
+static void tell_say_part(const char *name, double s) {
     if (s > 0)
         printf(", %s %.1f", name, s * 1e6);
 }
 
 /* All parts are of the steps that the step time is of, so they add up to it. */
-static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
+static void tell_say_step_time(const gw_batch_summary *b, gw_profile profile) {
     printf("step %.1f us (" GW_STEADY_NAME " of %lld)", b->wall_s * 1e6, (long long)b->batches);
     if (profile == GW_PROFILE_OFF) {
         printf("; its parts were not measured (--profile off)\n");
@@ -118,13 +118,13 @@ static void say_step_time(const gw_batch_summary *b, gw_profile profile) {
         printf(" (waiting %.1f, transfer %.1f, other in MPI %.1f)", b->waiting_s * 1e6,
                b->transfer_s * 1e6, (exposed - b->waiting_s - b->transfer_s) * 1e6);
     printf(", codec %.1f", codec * 1e6);
-    say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
+    tell_say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
     printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
            p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
 }
 
 /* Of all steps: rare long waits are what a straggler is noticed by. */
-static void say_straggler(const gw_straggler *s) {
+static void tell_say_straggler(const gw_straggler *s) {
     if (s->rank >= 0)
         printf("rank %d holds the others up: last at %.0f%% of the exchanges, each other rank "
                "waits for it %.1f us a step (%.0f%% of the step), by means over all steps, rare "
@@ -133,7 +133,7 @@ static void say_straggler(const gw_straggler *s) {
 }
 
 /* By the best source; twins and model add up to one interval. */
-static void say_memory(const gw_train_result *r) {
+static void tell_say_memory(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     const gw_batch_split *s = &b->split;
     double flagged = (double)r->flagged / (double)r->split;
@@ -153,21 +153,21 @@ static void say_memory(const gw_train_result *r) {
                s->memory_twin_s * 1e6);
 }
 
-static void say_drift(double drift) {
+static void tell_say_drift(double drift) {
     if (fabs(drift) > GW_GAUGE_DRIFT)
         printf("warning: the machine changed while this ran: multiply-adds are %.0f%% %s than "
                "before the first step; do not compare this run\n",
                100 * fabs(drift), drift < 0 ? "slower" : "faster");
 }
 
-static void say_link(const gw_link_cost *c) {
+static void tell_say_link(const gw_link_cost *c) {
     if (c->warns)
         printf("warning: the links' interrupts took %.0f%% of a core for each rank that trains: "
                "overlap gains less here than over real links\n",
                100 * c->cores);
 }
 
-static void say_overhead(const gw_overhead *o) {
+static void tell_say_overhead(const gw_overhead *o) {
     const gw_stats *ratio = &o->ratio;
     if (o->pairs == 0)
         return;
@@ -186,38 +186,38 @@ static void say_overhead(const gw_overhead *o) {
                100 * (ratio->median - 1), o->pairs);
 }
 
-static void say_forecast(const gw_chooser *a) {
+static void tell_say_forecast(const gw_chooser *a) {
     if (a)
         printf("predicted step %.1f us: %.2f of the measured\n", gw_chooser_predicted(a) * 1e6,
                gw_chooser_predicted(a) / a->measured_s);
 }
 
-static void say_bound(const gw_train_result *r) {
+static void tell_say_bound(const gw_train_result *r) {
     if (r->bound_s > 0)
         printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
                gw_bound_name(r->bound_mode), r->bound_s * 1e6, r->summary.wall_s / r->bound_s);
 }
 
-static void say_interval(const char *what, const gw_stats *s) {
+static void tell_say_interval(const char *what, const gw_stats *s) {
     printf("%s %.1f us", what, s->median * 1e6);
     if (isfinite(s->ci_low))
         printf(" (95%%: %.1f to %.1f)", s->ci_low * 1e6, s->ci_high * 1e6);
 }
 
-static void say_paired(const gw_paired_result *p) {
+static void tell_say_paired(const gw_paired_result *p) {
     if (p->pairs == 0 && p->steps > 0)
         printf("paired: what overlap saves is absent: no block was long enough to be timed (more "
                "steps, or --compress-stats further apart)\n");
     if (p->pairs == 0)
         return;
-    say_interval("paired: overlap saves", &p->saved);
+    tell_say_interval("paired: overlap saves", &p->saved);
     printf(" of a blocking step of %.1f us, median of %d pairs;", p->blocking.median * 1e6,
            p->pairs);
-    say_interval(" computation longer by", &p->interference);
+    tell_say_interval(" computation longer by", &p->interference);
     printf(", of which %.1f us had a message in flight\n", p->inflight.median * 1e6);
 }
 
-static void say_accuracy(const gw_train_result *r) {
+static void tell_say_accuracy(const gw_train_result *r) {
     if (isnan(r->last.test_accuracy))
         printf("not evaluated (the signal left no time for it)");
     else
@@ -226,7 +226,7 @@ static void say_accuracy(const gw_train_result *r) {
            r->elapsed_s, r->last.replica_hash);
 }
 
-static void say_checkpoints(const gw_checkpoint_counts *n) {
+static void tell_say_checkpoints(const gw_checkpoint_counts *n) {
     if (n->written + n->failed == 0)
         return;
     printf("%lld checkpoint%s", (long long)n->written, n->written == 1 ? "" : "s");
@@ -238,7 +238,7 @@ static void say_checkpoints(const gw_checkpoint_counts *n) {
     printf("\n");
 }
 
-static void say_left_out(const gw_train_result *r) {
+static void tell_say_left_out(const gw_train_result *r) {
     char first[200];
     if (r->left_out == 0)
         return;
@@ -247,25 +247,25 @@ static void say_left_out(const gw_train_result *r) {
            r->left_out == 1 ? "" : "s", (long long)r->steps, first);
 }
 
-static void say_end(const gw_train_teller *t, const gw_train_result *r) {
-    say_step_time(&r->summary, t->config->profile);
-    say_forecast(t->choice);
-    say_bound(r);
-    say_memory(r);
-    say_overhead(r->overhead);
-    say_straggler(&r->straggler);
-    say_paired(&r->paired);
-    say_drift(r->ceilings_drift);
-    say_link(&r->link_cost);
-    say_checkpoints(&r->checkpoints);
-    say_left_out(r);
-    say_accuracy(r);
+static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
+    tell_say_step_time(&r->summary, t->config->profile);
+    tell_say_forecast(t->choice);
+    tell_say_bound(r);
+    tell_say_memory(r);
+    tell_say_overhead(r->overhead);
+    tell_say_straggler(&r->straggler);
+    tell_say_paired(&r->paired);
+    tell_say_drift(r->ceilings_drift);
+    tell_say_link(&r->link_cost);
+    tell_say_checkpoints(&r->checkpoints);
+    tell_say_left_out(r);
+    tell_say_accuracy(r);
     if (t->config->out)
         printf("run folder: %s\n", t->config->out);
 }
 
 /* Whatever --quiet says: why the status is not 0. */
-static void say_stopped(const gw_train_result *r) {
+static void tell_say_stopped(const gw_train_result *r) {
     if (r->steps > 0)
         fprintf(stderr, "gradwire: stopped by %s after step %lld\n", r->stopped_by,
                 (long long)r->steps);
@@ -274,17 +274,17 @@ static void say_stopped(const gw_train_result *r) {
                 r->stopped_by);
 }
 
-static void say_check(const gw_train_teller *t, const gw_train_result *r) {
+static void tell_say_check(const gw_train_teller *t, const gw_train_result *r) {
     const gw_train_config *c = t->config;
     printf("a run could start: %zu parameters; ", r->parameters);
-    put_place(t, r->ranks);
+    tell_put_place(t, r->ranks);
     printf("; --comm %s --compress %s\n", c->comm->text, c->compress->text);
 }
 
 void gw_train_tell_end(const gw_train_teller *t, const gw_train_result *r) {
     bool taken = r->steps > 0 || !r->signal;
     if (!t->quiet && taken)
-        (t->config->check ? say_check : say_end)(t, r);
+        (t->config->check ? tell_say_check : tell_say_end)(t, r);
     if (r->signal)
-        say_stopped(r);
+        tell_say_stopped(r);
 }
