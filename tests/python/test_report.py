@@ -15,7 +15,7 @@ from unittest import mock
 import gwrun
 from reportcase import ANALYSIS, ReportCase, call, dump, load
 
-from reporting import answer, charts, expect, markup, model, page, runs, summary, verdicts
+from reporting import charts, markup, model, page, runs, summary, verdicts
 from reporting.charts import step_times
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
