@@ -1,5 +1,5 @@
-"""The parts of a run's mean step: means over all ranks and all steps after the warm-up, since means
-of exclusive phases add up to the mean wall and medians do not.
+"""The parts of a run's step time: means over the ranks and the steps that it is of, since means of
+exclusive phases add up to it and medians do not.
 
 Computation is divided by the best source of the run, never by two at once (docs/measurement.md,
 "Memory-bound"). Counters give a share, which is applied to all of computation, as if batches with
@@ -56,7 +56,7 @@ def divide(run, compute):
 
 
 def parts_of(run):
-    """The Parts of a run's mean step: they add up to its mean wall, to the digits printed."""
+    """The Parts of a run's step time: they add up to it, to the digits printed."""
     mean = run.means.get
     phases = [[mean(f"{name}_s") for name in names] for names in
               (("forward", "backward", "update"), ("mpi_post", "mpi_poll", "mpi_wait"),
@@ -93,7 +93,7 @@ def undivided(parts):
 
 
 def parts_of_cell(runs):
-    """Parts of the run with the median mean wall, of an even number the mean of the middle two."""
+    """Parts of the run with the median step, of an even number the mean of the middle two."""
     found = [parts_of(run) for run in middle_of(runs, lambda run: run.means["wall_s"])]
     if len({frozenset(parts.seconds) for parts in found}) > 1:
         if any("undivided" in parts.seconds for parts in found):

@@ -19,7 +19,7 @@ class TimeStack(ChartCase):
             wall = self.info[row[0]]["results"]["summary"]["wall_s"]
             titles = [title.rpartition(" (")[0] for title in chart.table.columns[5:-1]]
             found = [seconds(chart.table, row, title) for title in titles]
-            self.assertAlmostEqual(seconds(chart.table, row, "mean step"), wall, delta=1e-9 * wall)
+            self.assertAlmostEqual(seconds(chart.table, row, "step"), wall, delta=1e-9 * wall)
             self.assertAlmostEqual(sum(value for value in found if value is not None), wall,
                                    delta=1e-3 * wall, msg=row[0])
 

@@ -8,10 +8,10 @@ NAME = "overlap"
 TITLE = "Exposed and hidden communication"
 
 CAPTION = (
-    "Exposed: time of the mean step in MPI calls, with waiting for the last rank apart. Hidden: "
+    "Exposed: time of a step in MPI calls, with waiting for the last rank apart. Hidden: "
     "computation while a message was in flight, an upper bound, since a message in flight need not "
     "make progress; it lies within computation, so it neither adds to the step time nor shows what "
-    "overlap saves. Means over ranks and steps of the run with the median mean step.")
+    "overlap saves. Means over ranks and steps of the run with the median step.")
 
 CAPTION_PAIRED = (
     " Saved (--paired): step time of the blocking twin minus that of the overlapped step, from the "
@@ -30,7 +30,7 @@ GAINS = [("saved", "saved", figure.SERIES[0], "o", -0.04),
 
 
 def bars_of(cell):
-    """{exposed, waiting, hidden: seconds} of the mean step; None: no run measured them."""
+    """{exposed, waiting, hidden: seconds} of a step; None: no run measured them."""
     runs = [run for run in cell.runs
             if "exposed" in parts.parts_of(run).seconds and run.means.get("inflight_s") is not None]
     if not runs:
@@ -75,7 +75,7 @@ def draw_bars(grid, ax, figures):
         if bar is None:
             grid.absent(ax, i)
     ax.set_xlim(left=0)
-    ax.set_xlabel(f"mean step ({name})")
+    ax.set_xlabel(f"step ({name})")
 
 
 def draw_gains(grid, ax, figures):

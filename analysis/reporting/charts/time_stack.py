@@ -1,4 +1,4 @@
-"""Where the time of a mean step goes: one bar per configuration."""
+"""Where the time of a step goes: one bar per configuration."""
 
 from reporting import figure, panels, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
@@ -7,9 +7,9 @@ NAME = "time_stack"
 TITLE = "Where the time of a step goes"
 
 CAPTION = (
-    "Parts of the mean step, each a mean over all ranks and all steps of a run after the "
-    "warm-up: means add up to the mean wall time, medians would not. Of several runs the bar shows "
-    "the one with the median mean wall (of an even number, the mean of the middle two): its length "
+    "Parts of the step time, each a mean over the ranks and the same steps (of older versions: over "
+    "all steps after the warm-up), so that they add up to it; medians would not. Of several runs the "
+    "bar shows the one with the median step (of an even number, the mean of the middle two): its length "
     "is the median over the runs, and its parts still add up. The line at a bar's "
     "end is the 95% interval of that median, over runs. Exposed communication is the "
     "time in MPI calls without waiting for the last rank. If bars differ much in "
@@ -17,7 +17,7 @@ CAPTION = (
 
 FAR = 5.0  # longest bar / shortest: beyond it shares are drawn, too
 UNTOLD = 0.1  # of a bar: a part that is not told apart has its reason from here on
-UNEVEN = 1.5  # mean step / median step: beyond it a note mentions rare long steps
+UNEVEN = 1.5  # bar / step time, where that is a median: beyond it a note mentions rare long steps
 
 NOTES = {
     parts.COUNTERS: "Memory-bound: measured by hardware counters, a share of computation ({who}).",
@@ -79,7 +79,7 @@ def draw_bar(ax, y, bar, factor):
 def draw(fig, narrow, bars, intervals):
     totals = [bar.total() for _, bar in bars]
     far_apart = max(totals) > FAR * min(totals)
-    titles = ("mean step", "its parts as shares") if far_apart else ("",)
+    titles = ("step", "its parts as shares") if far_apart else ("",)
     grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], titles, legend(bars))
     factor, name = rows.unit(totals)
     ax = grid.axes[0]
@@ -94,17 +94,17 @@ def draw(fig, narrow, bars, intervals):
         if len(grid.axes) > 1 and bar.total() > 0:
             draw_bar(grid.axes[1], grid.at(i), bar, 100 / bar.total())
     ax.set_xlim(0, right)
-    ax.set_xlabel(f"mean step ({name})")
+    ax.set_xlabel(f"step ({name})")
     if len(grid.axes) > 1:
         grid.axes[1].set_xlim(0, 100)
-        grid.axes[1].set_xlabel("of the mean step (%)")
+        grid.axes[1].set_xlabel("of the step (%)")
 
 
 def table(bars, intervals):
     factor, name = rows.unit([bar.total() for _, bar in bars])
     used = [(key, title) for key, title, _ in parts.PARTS
             if any(key in bar.seconds for _, bar in bars)]
-    columns = ["configuration", "runs", f"mean step ({name})", f"95% from ({name})",
+    columns = ["configuration", "runs", f"step ({name})", f"95% from ({name})",
                f"95% to ({name})"]
     columns += [f"{title_of(key, title, bars)} ({name})" for key, title in used]
     lines = []
