@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ablation.lines import show
 from tool import BadInput
 
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 MOST_TOGETHER = 3  # levels that may be wrong together, before the whole cell is named
 
 
