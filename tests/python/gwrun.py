@@ -4,8 +4,11 @@ import csv
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+import tempfile
+import traceback
 
 GRADWIRE = os.environ["GRADWIRE"]
 MPIEXEC = os.environ["MPIEXEC"]
@@ -42,6 +45,42 @@ def run(ranks, *words, timeout=HANG_S, **more):
     return subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
                           capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL,
                           check=False, **more)
+
+
+def script(path, *words):
+    """The finished process of a Python script, a fork of this one: the libraries that the test has
+    imported take longer to load than the script takes to run."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                status = run_script(path, words)
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0), err.seek(0)
+        return subprocess.CompletedProcess([path, *words], status, out.read(), err.read())
+
+
+def run_script(path, words):
+    """Its exit status, in a process of its own."""
+    sys.stdout, sys.stderr = (open(fd, "w", encoding="utf-8", closefd=False) for fd in (1, 2))
+    sys.argv = [path, *words]
+    sys.path.insert(0, os.path.dirname(path))
+    status = 0
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
 
 
 def train(ranks, out, *words, overhead=0):

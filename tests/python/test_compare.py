@@ -25,7 +25,7 @@ TRAIN = ["--data", "synthetic:samples=2000,features=100,classes=4,seed=1", "--la
 
 
 def compare(*words):
-    return subprocess.run([SCRIPT, *map(str, words)], text=True, capture_output=True, check=False)
+    return gwrun.script(SCRIPT, *map(str, words))
 
 
 class RealRuns(unittest.TestCase):
