@@ -47,7 +47,7 @@ def heed_signals():
 
 
 def read(path):
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:  # others' command lines
         return file.read()
 
 
