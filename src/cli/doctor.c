@@ -276,7 +276,9 @@ static bool doctor_check_counters(const gw_host *host) {
     else if (!host->paranoid_known)
         doctor_say(NOTE, "counters",
                    "a kernel with CONFIG_PERF_EVENTS, or a container that shows /proc/sys",
-                   "hardware counters absent: this kernel has no performance events to offer");
+                   "PAPI %s, hardware counters absent: this kernel has no performance events to "
+                   "offer; %s",
+                   papi.version, papi.reason);
     else
         doctor_say(NOTE, "counters",
                    closed ? lower_paranoid
@@ -366,8 +368,8 @@ static void doctor_check_ceilings(const gw_host *host, const gw_host_node *node,
         doctor_say(NOTE, "ceilings",
                    "remove that file while nothing else runs: the next run with "
                    "--out measures them anew",
-                   "not measurable when %s was: all %d threads together did less than half of one "
-                   "alone, so others were at work",
+                   "%s was measured while others were at work: all %d threads together did less "
+                   "than half of what one does alone",
                    path, c.all_threads);
     else
         doctor_say_ceilings(&c);
