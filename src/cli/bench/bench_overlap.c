@@ -351,8 +351,8 @@ static gw_err overlap_report_cell(size_t bytes, const gw_grid_cell *c, const lap
     if (b.place->ranks == 1)
         s[HIDDEN].median = s[HIDDEN].ci_low = s[HIDDEN].ci_high = NAN;
     snprintf(interval, sizeof interval, "%.2f .. %.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
-    /* No exchange takes a core for longer than it lasts: such a figure was disturbed. */
-    bool disturbed = l->transport_s > s[COMM].median;
+    /* No exchange takes a core for longer than it lasts, but for noise: it was disturbed. */
+    bool disturbed = l->transport_s > 1.5 * s[COMM].median;
     double transport_s = disturbed ? NAN : l->transport_s;
     /* All of computation and of what the exchange takes of the core, or the exchange alone. */
     double core_s = s[COMP].median + (isnan(transport_s) ? 0 : transport_s);
