@@ -179,6 +179,9 @@ static gw_err record_read_kept(gw_record *r) {
         if (row.step < 1 || (s.ranks && row.step != s.step && row.step - 1 != s.step))
             return gw_fail(GW_ERR_INPUT, GW_BATCHES ", line %lld: step %lld follows step %lld",
                            (long long)in.line, (long long)row.step, (long long)s.step);
+        if (isnan(row.cost.wall_s))
+            return gw_fail(GW_ERR_INPUT, GW_BATCHES ", line %lld: lacks wall_s",
+                           (long long)in.line);
         if (row.step != s.step)
             s = (step_sums){.step = row.step};
         record_add(&s, &row);
