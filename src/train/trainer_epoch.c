@@ -72,6 +72,7 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
     bool ends = t->batch == gw_sampler_batches(t->sampler);
     if (ends || !gw_trainer_evaluates(t, t->step) || !gw_session_agrees(t->session))
         return GW_OK;
+    GW_TRY(gw_guard_check(&t->checks.guard)); /* no row of what comes after a fault */
     gw_watchdog_stage("evaluating");
     gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->train_s};
     gw_evaluation test;

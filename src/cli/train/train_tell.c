@@ -114,9 +114,10 @@ static void tell_say_step_time(const gw_batch_summary *b, gw_profile profile) {
     double codec = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
     printf(": data %.1f, computation %.1f, exposed communication %.1f", p[GW_PHASE_DATA] * 1e6,
            compute * 1e6, exposed * 1e6);
-    if (!isnan(b->waiting_s))
+    double rest = exposed - b->waiting_s - b->transfer_s; /* negative if steps lack these two */
+    if (rest >= 0)
         printf(" (waiting %.1f, transfer %.1f, other in MPI %.1f)", b->waiting_s * 1e6,
-               b->transfer_s * 1e6, (exposed - b->waiting_s - b->transfer_s) * 1e6);
+               b->transfer_s * 1e6, rest * 1e6);
     printf(", codec %.1f", codec * 1e6);
     tell_say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
     printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
