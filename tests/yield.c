@@ -1,8 +1,7 @@
 /* Preloaded into ranks that are more than the cores. MPICH's device ch4:ucx polls without ever
  * giving way, so that ranks which wait take the cores from those that they wait for, a time slice
- * at a time. Here the others run after some polls that found nothing: few of a call that blocks,
- * more than a loop of MPI_Test makes before it yields itself. With another MPI nothing calls this
- * function, and nothing changes. */
+ * at a time. Here they yield after IDLE polls that found nothing: soon in a call that blocks, and
+ * later than gradwire's own loops of MPI_Test do. Where MPI does not use UCX, nothing changes. */
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -18,7 +17,10 @@ unsigned ucp_worker_progress(void *worker) {
     static _Thread_local int idle;
     poll *next = atomic_load_explicit(&real, memory_order_relaxed);
     if (!next) {
-        *(void **)&next = dlsym(RTLD_NEXT, "ucp_worker_progress");
+        void *ucp = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD); /* which called this */
+        *(void **)&next = ucp ? dlsym(ucp, "ucp_worker_progress") : NULL;
+        if (!next || next == ucp_worker_progress)
+            *(void **)&next = dlsym(RTLD_NEXT, "ucp_worker_progress");
         atomic_store_explicit(&real, next, memory_order_relaxed);
     }
     unsigned n = next(worker);
