@@ -39,9 +39,9 @@ enum {
 typedef struct gw_algo_ops {
     gw_entry head;
     unsigned caps;
-    unsigned
-        verbs; /* GW_VERB()s beside the allreduce; the kit (direct messages) lays down the rest,
-                       and each broadcast of lanes that are not exact */
+    /** GW_VERB()s that it lays down beside the allreduce, which all do. The kit (direct messages)
+     *  lays down the rest, and each broadcast of lanes that are not exact. */
+    unsigned verbs;
     /** Bytes and messages of an allreduce, all ranks, for `gradwire list`; n, P, b = bytes of the
      *  encoded span. */
     const char *formula;
@@ -87,8 +87,7 @@ gw_err gw_kit_reduce_scatter(gw_schedule *s);
 gw_err gw_kit_allgather(gw_schedule *s);
 gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n); /* of either of these */
 
-/** gw_algo_ops.cost where each rank but one sends a whole span once to reduce it, and once to
- *  broadcast it. */
+/** gw_algo_ops.cost where P-1 messages of a whole span reduce it, and as many broadcast it. */
 gw_cost gw_kit_rooted_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n);
 
 /** The largest power of two that is not above `ranks`. */

@@ -1,7 +1,7 @@
 /** Specs: the texts that name a strategy, an algorithm or a codec with its options. One parser
  *  makes a tree of the text, and the tree is passed on; nobody else looks for separators:
  *
- *    list   item ; item ..       with commas where a caller allows it and there is no semicolon
+ *    list   item ; item ..       or item , item .. where a caller allows that
  *    item   key = chain          a rule, such as layer1=none; or just a chain
  *    chain  entry + entry ..     qsgd:bits=4+zlib
  *    entry  name : argument = value , argument = value ..

@@ -5,7 +5,7 @@
  *  docs/measurement.md, "Step time", says why. Fewer steps than blocks: a block each.
  *
  *  A step has several figures. The first, its wall time, says which blocks are left out: the others
- *  are means over the same steps, so parts of a step add up to it. */
+ *  are means over the same steps, so parts of a step that every step knows add up to it. */
 #ifndef GW_BASE_STEADY_H
 #define GW_BASE_STEADY_H
 
