@@ -13,10 +13,11 @@ TIMEOUT_S = 60
 FEW = 8  # of so many runs one cell is probed, of more the first and the last
 
 
-def cells(left):
-    """Those to probe, of the runs that are left: a spec often begins with one end of a factor and
-    ends with the other. None, where a single run would tell as soon."""
-    distinct = list({planned.cell.id: planned for planned in left}.values())
+def cells(left, order):
+    """Runs of the cells to probe, of those that are left; `order`: the study's cells. A spec often
+    begins with one end of a factor and ends with the other."""
+    of_cell = {planned.cell.id: planned for planned in left}
+    distinct = [of_cell[cell.id] for cell in order if cell.id in of_cell]
     return distinct[:1] if len(left) <= FEW else [distinct[0], *distinct[1:][-1:]]
 
 

@@ -93,7 +93,7 @@ class Runner:
         """If no run tells how long they take, and no task of a job array asks."""
         if self.progress.seconds or self.journal.share is not None:
             return
-        for planned in probe.cells([planned for _, planned in self.queue]):
+        for planned in probe.cells([planned for _, planned in self.queue], self.study.cells):
             passing(f"probing {planned.cell.id}")
             guess = probe.seconds(planned, self.journal.out, self.launcher, self.probe)
             if guess is not None:

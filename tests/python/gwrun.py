@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,11 +56,12 @@ def script(path, *words):
         if child == 0:
             status = 1
             try:
+                signal.alarm(HANG_S)
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
                 status = run_script(path, words)
             finally:
-                os._exit(status)
+                os._exit(status if isinstance(status, int) else 1)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         out.seek(0), err.seek(0)
         return subprocess.CompletedProcess([path, *words], status, out.read(), err.read())
@@ -75,6 +77,8 @@ def run_script(path, words):
         runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
         status = end.code or 0
+        if not isinstance(status, int):
+            print(status, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         status = 1

@@ -32,14 +32,16 @@ factors: {{compress: [none, fp16]}}
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(sorted(self.starts()), sorted(self.planned()))  # a probe is no run
         first, second, *others, end, report = done.stdout.splitlines()
-        self.assertRegex(first, r"^10 of 10 runs to do, of 2 cells: about \d+ s, by a few steps of 2 ")
-        self.assertRegex(second, r"^0/10: 0 done, 0 failed, 10 left, about \d+ s to go; running "
+        self.assertRegex(first, r"^10 of 10 runs to do, of 2 cells: about [\d.]+ (s|min|h), by a few steps of [12] ")
+        self.assertRegex(second, r"^0/10: 0 done, 0 failed, 10 left, about [\d.]+ (s|min|h) to go; running "
                          + self.planned()[0])
-        self.assertRegex(others[0], rf"^1/10: .* to go: {self.planned()[0]} done in \d+ s; running "
+        self.assertRegex(others[0], rf"^1/10: .* to go: {self.planned()[0]} done in [\d.]+ (s|min|h); running "
                          + self.planned()[1])
         self.assertRegex(end, rf"^10 runs: 10 done; in {self.out}, \d\.\d MB$")
         self.assertRegex(report, rf"^charts and tables: /.*/analysis/report {self.out}$")
         self.assertNotIn(".probe", os.listdir(self.out))
+        done = self.call("--resume", "--slurm", os.devnull, "--dry-run")
+        self.assertEqual((done.returncode, done.stdout), (0, "complete: nothing is left to run\n"))
 
     def test_steps_of_a_whole_run(self):
         cell = types.SimpleNamespace(words=["--steps", "50", "--trace"])
