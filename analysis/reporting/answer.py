@@ -36,8 +36,8 @@ def references(results):
 # ---- the verdict ----
 
 def expected(results):
-    """{levels as written: words}."""
-    return {**(results.hints.get("expect") or {}), **results.expect}
+    """[(levels as written, words)]: the spec's, then the reader's, which replace none of them."""
+    return [*(results.hints.get("expect") or {}).items(), *results.expect.items()]
 
 
 def statements(results):
@@ -47,18 +47,22 @@ def statements(results):
         return []
     steps, _ = verdicts.compared(results)
     accuracies = final_accuracy.compare(results)
+    others = {cell.name for cell in verdicts.references(results).values()}
     found = []
-    for text, written in wanted.items():
+    for text, written in wanted:
         levels = expect.levels_of(text, results.factors)
         if levels is None and results.study and results.study["short"]:
             continue  # levels that only the long version has
         cells = [cell for cell in results.cells + results.empty if levels is not None
                  and levels.items() <= cell.levels.items()]
+        judged = [cell for cell in cells if not cell.baseline and cell.name not in others]
+        why = ("only what others are compared with is called that" if cells else
+               "nothing here is called that")
         for word in expect.words_of(written) or [written]:
             made = [statement(cell, word, steps.get(cell.name), accuracies.get(cell.name))
-                    for cell in cells if expect.words_of(word) and not cell.baseline]
-            found += made or [Statement(text, word, expect.UNDECIDED, "nothing here is called that")]
-    return found
+                    for cell in judged if expect.words_of(word)]
+            found += made or [Statement(text, word, expect.UNDECIDED, why)]
+    return list(dict.fromkeys(found))  # spec and reader may say the same
 
 
 def statement(cell, word, step, accuracy):

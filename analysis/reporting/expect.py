@@ -6,7 +6,7 @@ only, so that experiments/run may check a spec by it."""
 import math
 import re
 
-MARGIN = 0.03  # relative: a smaller difference of step times supports no "faster" and no "slower"
+MARGIN = 0.03  # relative: a smaller difference of step times is no "faster" and no "slower"
 POINTS = 1.0  # the same of accuracies, in points of a hundred
 
 # Word: (the figure, the direction in which it must differ, whether it must not differ so).
@@ -23,7 +23,7 @@ SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 
 def levels_of(text, factors):
     """{factor: level} of FACTOR=LEVEL,... where `factors` is {factor: levels}, and a level may have
-    commas itself; None: not these factors' levels."""
+    commas itself; None: not these factors' levels, or a factor twice."""
     text = text.strip()
     for name, levels in factors.items():
         for level in levels:
@@ -32,7 +32,7 @@ def levels_of(text, factors):
                 return {name: level}
             if text.startswith(head + ","):
                 rest = levels_of(text[len(head) + 1:], factors)
-                if rest is not None:
+                if rest is not None and name not in rest:
                     return {name: level, **rest}
     return None
 
@@ -58,13 +58,12 @@ def state(word, value, low, high, differs):
         return SUPPORTED if high <= wanted else NOT_SUPPORTED if low > wanted else UNDECIDED
     figure, direction, denied = WORDS[word]
     margin = math.log1p(MARGIN) if figure == "step" else POINTS
-    far = direction * value > 0  # to the side that the word names
-    most = max(direction * low, direction * high)
-    if denied:
-        return SUPPORTED if most < margin else NOT_SUPPORTED if differs and far else UNDECIDED
-    if differs:
-        return SUPPORTED if far else NOT_SUPPORTED
-    return NOT_SUPPORTED if most < margin else UNDECIDED
+    # A significant difference within the margin shows neither side, unless its whole interval does.
+    if max(direction * low, direction * high) < margin:
+        return SUPPORTED if denied else NOT_SUPPORTED
+    if differs and direction * value >= margin:
+        return NOT_SUPPORTED if denied else SUPPORTED
+    return UNDECIDED
 
 
 def overall(states):

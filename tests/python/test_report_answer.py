@@ -5,7 +5,7 @@ import dataclasses
 import math
 import unittest
 
-from reportcase import ReportCase
+from reportcase import ReportCase, call
 
 from reporting import answer, expect, page, runs
 from reporting.charts import time_stack
@@ -22,6 +22,10 @@ class Words(unittest.TestCase):
                 ("not faster", .99, 1.2, False, yes), ("not faster", .7, .8, True, no),
                 ("not faster", .9, 1.2, False, open_), ("not faster", 1.2, 1.3, True, yes),
                 ("not slower", .98, 1.02, False, yes), ("not slower", 1.1, 1.3, True, no),
+                # Significant, but within the margin: never both, nor neither if all of it is within.
+                ("faster", .985, .995, True, no), ("not faster", .985, .995, True, yes),
+                ("faster", .96, .99, True, open_), ("not faster", .96, .99, True, open_),
+                ("faster", .94, .99, True, yes), ("not faster", .94, .99, True, no),
                 ("1.8 times as fast", .5, .55, True, yes), ("1.8 times as fast", .56, .7, True, no),
                 ("1.8 times as fast", .5, .6, True, open_)):
             with self.subTest(word=word, low=low, high=high):
@@ -30,7 +34,8 @@ class Words(unittest.TestCase):
         for word, low, high, differs, state in (
                 ("as accurate", -.5, .4, False, yes), ("as accurate", -3, -2, True, no),
                 ("as accurate", -3, 2, False, open_), ("less accurate", -3, -2, True, yes),
-                ("more accurate", -.2, .4, False, no)):
+                ("more accurate", -.2, .4, False, no), ("as accurate", -.6, -.2, True, yes),
+                ("less accurate", -.6, -.2, True, no), ("less accurate", -1.2, -.2, True, open_)):
             with self.subTest(word=word, low=low, high=high):
                 self.assertEqual(expect.state(word, (low + high) / 2, low, high, differs), state)
         self.assertEqual(expect.state("faster", -.1, None, None, None), open_)
@@ -40,7 +45,8 @@ class Words(unittest.TestCase):
         for text, levels in (("case=deep, 1 Gbit/s,mode=lazy, priority",
                               {"case": "deep, 1 Gbit/s", "mode": "lazy, priority"}),
                              ("case=deep, mode=lazy", {"case": "deep", "mode": "lazy"}),
-                             ("mode=eager", None), ("case=deep,mode", None)):
+                             ("mode=eager", None), ("case=deep,mode", None), ("mode=lazy,mode=lazy", None),
+                ("mode=lazy,case=deep,mode=lazy, priority", None)):
             self.assertEqual(expect.levels_of(text, factors), levels)
         self.assertEqual(expect.words_of("slower, as  accurate"), ["slower", "as accurate"])
         self.assertIsNone(expect.words_of("slower, quick"))
@@ -103,6 +109,38 @@ class Answer(ReportCase):
         self.assertEqual([one.state for one in answer.statements(found)],
                          ["supported", "supported", "undecided"])
         self.assertIn("2 of 3 tested statements hold;", page.verdict_of(found))
+
+    def test_a_reader_replaces_no_expectation(self):
+        found, levels = self.results(0.5), "comm=iallreduce:algo=sra"
+        found.study["report"]["expect"] = {levels: "slower"}
+        found.expect = {levels: "faster, slower"}
+        self.assertEqual([(one.word, one.state) for one in answer.statements(found)],
+                         [("slower", "not supported"), ("faster", "supported")])
+        folder = self.study(blocks=2)
+        call("report", folder, *("--expect", f"{levels}: not slower") * 2,
+             "--expect", f"{levels}: 2 times as fast")
+        with open(self.path("demo", "report.html"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual([text.count(f"expected {word}:") for word in ("not slower", "2 times as fast")],
+                         [1, 1])
+
+    def test_references_are_not_judged(self):
+        found = self.results(0.5)
+        found.factors = {**found.factors, "ranks": ["2", "4"]}
+        found.study["report"]["compare_within"] = ["ranks"]
+        for cell in list(found.cells):
+            cell.levels = {**cell.levels, "ranks": "2"}
+            found.cells.append(type(cell)(f"{cell.name},4", f"{cell.label}, 4",
+                                          {**cell.levels, "ranks": "4"}, cell.runs))
+        for levels, states in (("ranks=4", ["supported"]), ("ranks=2", ["supported"]),
+                               ("comm=allreduce,ranks=4", ["undecided"]),
+                               ("comm=allreduce", ["undecided"])):
+            with self.subTest(levels=levels):
+                found.expect = {levels: "faster"}
+                said = answer.statements(found)
+                self.assertEqual([one.state for one in said], states)
+                if states == ["undecided"]:
+                    self.assertEqual(said[0].verdict, "only what others are compared with is called that")
 
     def test_runs_of_no_study_answer_a_question(self):
         self.copy("a")
