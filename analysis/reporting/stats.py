@@ -143,7 +143,12 @@ class LogRatio:
         if self.reason:
             return Interval(self.ratio, None, None, self.n, "none", self.reason, level)
         half = special.stdtrit(self.freedom, (1 + level) / 2) * self.error
-        ends = np.exp([self.mean, self.mean - half, self.mean + half])
+        with np.errstate(over="ignore", divide="ignore"):
+            ends = np.exp([self.mean, self.mean - half, self.mean + half])
+            fits = np.isfinite(ends) & np.isfinite(1 / ends)
+        if not fits.all():
+            return Interval(float(ends[0]) if fits[0] else None, None, None, self.n, "none",
+                            "the interval leaves the range of numbers", level)
         return Interval(*map(float, ends), self.n, self.method, "", level)
 
 
@@ -220,11 +225,14 @@ def mdd(spread, n, level=ALPHA):
     return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
 
 
-def compare(sides, words=("slower", "faster"), paired=True, what="runs"):
+def compare(sides, words=("slower", "faster"), paired=True, what="runs", reasons=None):
     """{name: Comparison} of {name: (group, reference)}, each {block: figure}, as one family: the
     chance of any false positive is at most ALPHA. `words`: for figures above and below the
-    reference. If paired, blocks that one side lacks are left out. `what`: runs or seeds."""
-    estimates = {name: log_ratio(*matched(*both, paired), paired, what)
+    reference. If paired, blocks that one side lacks are left out. `what`: runs or seeds.
+    `reasons`: {name: why its figures are not to be compared}."""
+    reasons = reasons or {}
+    estimates = {name: LogRatio(reason=reasons[name]) if name in reasons else
+                 log_ratio(*matched(*both, paired), paired, what)
                  for name, both in sides.items()}
     return judge(estimates, words, f"pairs of {what}" if paired else what)
 
@@ -250,9 +258,9 @@ def judge(estimates, words=("slower", "faster"), what="runs"):
 
 def _comparison(estimate, adjusted, level, words, what):
     interval = estimate.interval(1 - level)
-    if adjusted is None:
+    if interval.reason:
         return Comparison(interval, None, None, None, None, estimate.n,
-                          f"cannot be told: {estimate.reason}")
+                          f"cannot be told: {interval.reason}")
     least = float(np.expm1(_noncentrality(round(estimate.freedom, 2), level) * estimate.error))
     p = estimate.p()
     differs = bool(p <= level)

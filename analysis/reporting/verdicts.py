@@ -3,7 +3,9 @@
 from operator import attrgetter
 from statistics import median
 
-from reporting import stats
+from reporting import stats, steps
+
+STEP_S = attrgetter("step_s")
 
 
 def references(results):
@@ -45,7 +47,14 @@ def middles(groups, value):
     return {unit: median(figures) for unit, figures in known.items() if figures}
 
 
-def compared(results, value=attrgetter("step_s"), units=blocks_of, pairs=None):
+def two_kinds(cell, other):
+    """Why step times of two cells are not to be compared; None: they are of one kind."""
+    kinds = {steps.statistic(run.info) for run in cell.runs + other.runs}
+    return f"step times of two kinds ({', '.join(f'a {kind}' for kind in sorted(kinds))})" \
+        if len(kinds) > 1 else None
+
+
+def compared(results, value=STEP_S, units=blocks_of, pairs=None):
     """({name of a cell: Comparison of a figure with its reference's}, whether figures of one unit,
     a block or a seed, were paired). All cells of a study are one family. `pairs`: {name of a cell:
     the one to compare with} instead of the references."""
@@ -58,7 +67,12 @@ def compared(results, value=attrgetter("step_s"), units=blocks_of, pairs=None):
     known = {name: middles(group, value) for name, group in groups.items()}
     sides = {name: (known[name], known[other.name]) for name, other in pairs.items()}
     what = "seeds" if units is seeds_of else "runs"
-    return stats.compare(sides, paired=paired, what=what), paired
+    reasons = {}
+    if value is STEP_S:
+        by_name = {cell.name: cell for cell in results.cells}
+        reasons = {name: two_kinds(by_name[name], other) for name, other in pairs.items()}
+    reasons = {name: reason for name, reason in reasons.items() if reason}
+    return stats.compare(sides, paired=paired, what=what, reasons=reasons), paired
 
 
 def of_study(results):

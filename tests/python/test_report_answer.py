@@ -4,10 +4,11 @@ so that the truth is known."""
 import dataclasses
 import math
 import unittest
+from unittest import mock
 
 from reportcase import ReportCase, call
 
-from reporting import answer, expect, page, runs
+from reporting import answer, expect, page, runs, stats, verdicts
 from reporting.charts import time_stack
 from reporting.model import JudgedText
 
@@ -141,6 +142,33 @@ class Answer(ReportCase):
                 self.assertEqual([one.state for one in said], states)
                 if states == ["undecided"]:
                     self.assertEqual(said[0].verdict, "only what others are compared with is called that")
+
+    def test_medians_and_means_are_not_compared(self):
+        folder = self.study(blocks=3)
+        for block in range(3):
+            self.change(f"{folder}/b{block:02d}-s1/comm=iallreduce", lambda info: info.update(schema=2))
+        found, = runs.read_results(folder)
+        said = "cannot be told: step times of two kinds (a median, a steady mean)"
+        comparison, = verdicts.of_study(found).values()
+        self.assertEqual((comparison.text, comparison.p, comparison.differs), (said, None, None))
+        found.expect = {"comm=iallreduce:algo=sra": "faster"}
+        self.assertEqual([(one.state, one.verdict) for one in answer.statements(found)],
+                         [("undecided", said)])
+        text, (drawn,) = page.render([found], "demo")
+        self.assertIn(said, text)
+        self.assertEqual(drawn.errors, [])
+
+    def test_an_interval_without_end_is_none(self):
+        found = self.results(0.5)
+        for run, power in zip(found.cells[1].runs, (-16, 16, -12, 14, -16)):
+            run.step_s = 10.0 ** power
+        found.cells[1].runs[3:] = []
+        found.expect = {"comm=iallreduce:algo=sra": "faster"}
+        with mock.patch.object(stats, "ALPHA", 1e-4):  # as of very many configurations
+            self.assertEqual([one.state for one in answer.statements(found)], ["undecided"])
+            self.assertIn("the interval leaves", answer.statements(found)[0].verdict)
+            self.assertNotIn("(", answer.table(found).rows[1][2])
+            self.assertEqual(page.render([found], "demo")[1][0].errors, [])
 
     def test_runs_of_no_study_answer_a_question(self):
         self.copy("a")

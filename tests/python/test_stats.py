@@ -118,6 +118,17 @@ class TooLittle(unittest.TestCase):
         self.assertIsNone(one.differs)
         self.assertIn("above 0", one.text)
 
+    def test_an_end_beyond_numbers_is_no_interval(self):
+        for mean, error in ((0.0, 1e3), (-800.0, 0.1), (800.0, 0.1), (-720.0, 0.1)):
+            with self.subTest(mean=mean):
+                one, other = stats.judge({"x": stats.LogRatio(mean, error, 4, 5, "t"),
+                                          "y": stats.LogRatio(0.1, 0.001, 4, 5, "t")}).values()
+                self.assertEqual((one.interval.low, one.interval.high, one.p, one.differs),
+                                 (None, None, None, None))
+                self.assertEqual(one.interval.value, 1.0 if mean == 0 else None)
+                self.assertIn("cannot be told: the interval leaves", one.text)
+                self.assertTrue(other.differs)
+
     def test_equal_counts(self):
         """Bytes do not scatter: the same is equal, anything else differs."""
         baseline = dict.fromkeys(range(5), 941096.0)
