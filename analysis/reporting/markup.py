@@ -165,7 +165,7 @@ def cell(value, name="td", **more):
     sense, arrow = ARROWS[value.better] if isinstance(value, (JudgedNumber, JudgedText)) else ("", "")
     if isinstance(value, (int, float)):
         return tag(name, arrow + number(value), class_=f"number {sense}".strip(),
-                   data_v=f"{value:.9g}", **more)
+                   data_v=str(value) if isinstance(value, int) else f"{value:.9g}", **more)
     sense = sense or ("long" if len(value) > LONG and name == "td" else None)
     return tag(name, arrow + escape(value), class_=sense, **more)
 

@@ -35,11 +35,11 @@ const formats = {
       row => "| " + row.map(text => text.replace(/[\\|]/g, "\\$&")).join(" | ") + " |\n");
     return lines[0] + "|" + "---|".repeat(table.rows[0].cells.length) + "\n" + lines.slice(1).join("");
   },
-  tex: table => {
+  tex: table => {  // {}: \\ and rules would take a * or [ that follows as an argument
     const plain = text => text.replace(/\\/g, "\\textbackslash ").replace(/[&%$#_{}]/g, "\\$&")
       .replace(/~/g, "\\textasciitilde{}").replace(/\^/g, "\\textasciicircum{}")
       .replace(/▲ /g, "$\\blacktriangle$ ").replace(/▼ /g, "$\\blacktriangledown$ ");
-    const lines = cells(table).map(row => row.map(plain).join(" & ") + " \\\\\n");
+    const lines = cells(table).map(row => "{}" + row.map(plain).join(" & ") + " \\\\\n");
     return `% \\usepackage{booktabs,amssymb}\n\\begin{tabular}{l${"r".repeat(table.rows[0].cells.length - 1)}}\n`
       + `\\toprule\n${lines[0]}\\midrule\n${lines.slice(1).join("")}\\bottomrule\n\\end{tabular}\n`;
   },

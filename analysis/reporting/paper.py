@@ -1,7 +1,9 @@
 """`gradwire report --paper DIR`: what a paper and the evaluation of its artifact ask for, as files.
 README.md in DIR, which README below becomes, says what is there."""
 
+import itertools
 import json
+import math
 import os
 import re
 
@@ -39,17 +41,19 @@ ARROWS = {True: r"$\blacktriangle$ ", False: r"$\blacktriangledown$ "}
 
 def latex(value):
     """A cell of a table."""
-    if value is None:
+    value = value.item() if hasattr(value, "item") else value  # a number of numpy's
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return "--"
     sense = ARROWS[value.better] if isinstance(value, (JudgedNumber, JudgedText)) else ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = value if isinstance(value, str) else number(value.item() if hasattr(value, "item") else value)
+    text = value if isinstance(value, str) else number(value)
     return sense + "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
 def latex_table(table):
-    lines = [" & ".join(map(latex, row)) + r" \\" for row in [table.columns, *table.rows]]
+    # Of a row that begins with * or [, the \\ or rule before would take that as an argument.
+    lines = ["{}" + " & ".join(map(latex, row)) + r" \\" for row in [table.columns, *table.rows]]
     return "\n".join(["% \\usepackage{booktabs,amssymb}",
                       "\\begin{tabular}{l" + "r" * (len(table.columns) - 1) + "}", "\\toprule",
                       lines[0], "\\midrule", *lines[1:], "\\bottomrule", "\\end{tabular}", ""])
@@ -79,13 +83,13 @@ def provenance(all_results):
     return json.dumps({"studies": studies, "runs": runs}, indent=1) + "\n"
 
 
-def studies_text(all_results):
+def studies_text(all_results, names):
     parts = []
-    for results in all_results:
+    for name, results in zip(names, all_results):
         study = results.study
         parts.append(f"- **{results.name}**: {len(results.runs)} runs of {len(results.cells)} "
                      "configurations" + (f". {study['claim']} To measure it again: `gradwire run "
-                                         f"specs/{name_of(results)}.yaml`." if study else "."))
+                                         f"specs/{name}.yaml`." if study else "."))
     return "\n".join(parts)
 
 
@@ -98,14 +102,17 @@ def names_of(all_results):
     """A name for the files of each study, different ones."""
     found = []
     for results in all_results:
-        name = name_of(results)
-        found.append(name if name not in found else f"{name}-{len(found) + 1}")
+        name = plain = name_of(results)
+        more = itertools.count(2)
+        while name in found:
+            name = f"{plain}-{next(more)}"
+        found.append(name)
     return found
 
 
-def files_of(all_results, drawn):
+def files_of(all_results, drawn, names):
     """(path in DIR, text or bytes) of each file but README.md."""
-    for name, results, one in zip(names_of(all_results), all_results, drawn):
+    for name, results, one in zip(names, all_results, drawn):
         for chart, _ in one.shown:
             yield f"figures/{name}-{chart.name}.svg", figure.standalone_svg(chart)
             yield f"figures/{name}-{chart.name}.pdf", figure.pdf(chart)
@@ -123,9 +130,10 @@ def files_of(all_results, drawn):
 def write(folder, all_results, drawn, name):
     """Writes all files; others that lie there stay."""
     runs = sum(len(results.runs) for results in all_results)
-    readme = README.format(name=name, runs=runs, studies=studies_text(all_results))
+    names = names_of(all_results)
+    readme = README.format(name=name, runs=runs, studies=studies_text(all_results, names))
     try:
-        for path, data in [*files_of(all_results, drawn), ("README.md", readme)]:
+        for path, data in [*files_of(all_results, drawn, names), ("README.md", readme)]:
             path = os.path.join(folder, path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:

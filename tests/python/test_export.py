@@ -1,11 +1,14 @@
 """analysis/export: a row per run, whatever became of it."""
 
 import csv
+import importlib.machinery
 import importlib.util
 import os
+import subprocess
+import sys
 import unittest
 
-from reportcase import ReportCase, call, dump, load
+from reportcase import ANALYSIS, ReportCase, call, dump, load
 
 
 class Export(ReportCase):
@@ -40,6 +43,22 @@ class Export(ReportCase):
         else:
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, "^export: .* has no module pyarrow, .*\n$")
+
+    def test_a_column_of_parquet_has_one_type(self):
+        loader = importlib.machinery.SourceFileLoader("export", os.path.join(ANALYSIS, "export"))
+        export = importlib.util.module_from_spec(importlib.util.spec_from_loader("export", loader))
+        loader.exec_module(export)
+        for values, made in (([1, None, 2], [1, None, 2]), ([1, None, 2.5], [1.0, None, 2.5]),
+                             ([1, "a", None], ["1", "a", None]), ([True, 2], ["True", "2"])):
+            found = export.column_of(values)
+            self.assertEqual((found, list(map(type, found))), (made, list(map(type, made))))
+
+    def test_standard_output_is_utf_8_everywhere(self):
+        self.copy("caf\u00e9")
+        done = subprocess.run([sys.executable, os.path.join(ANALYSIS, "export"), self.dir], check=False,
+                              capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn("caf\u00e9", done.stdout.decode())
 
     def test_mistakes(self):
         os.mkdir(self.path("empty"))

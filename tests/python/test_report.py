@@ -15,7 +15,7 @@ from unittest import mock
 import gwrun
 from reportcase import ANALYSIS, ReportCase, call, dump, load
 
-from reporting import charts, markup, model, page, runs, summary, verdicts
+from reporting import charts, markup, model, page, paper, runs, summary, verdicts
 from reporting.charts import step_times
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -223,6 +223,7 @@ class Page(ReportCase):
                              (0.0, "0"), (1e-9, "1e-09"), (1e20, "1e+20")):
             self.assertEqual(markup.number(value), shown)
         self.assertEqual(markup.cell(float("nan")), '<td class="absent">absent</td>')
+        self.assertIn('data-v="12345678901"', markup.cell(12345678901))
 
 
 class Verdicts(ReportCase):
@@ -345,18 +346,18 @@ class Command(ReportCase):
         self.refused("no such levels", folder, "--expect", "comm=ring: faster")
 
     def test_paper(self):
-        folder, paper = self.study(), self.path("paper")
-        done = call("report", folder, "--paper", paper)
+        folder, made = self.study(), self.path("paper")
+        done = call("report", folder, "--paper", made)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        found = {os.path.relpath(os.path.join(at, name), paper)
-                 for at, _, names in os.walk(paper) for name in names}
+        found = {os.path.relpath(os.path.join(at, name), made)
+                 for at, _, names in os.walk(made) for name in names}
         self.assertEqual(found, {
             *(f"figures/demo-{name}.{kind}" for name in FEW for kind in ("svg", "pdf")),
             *(f"tables/demo-{name}.tex" for name in ["answer", *FEW]), "specs/demo.yaml",
             "raw/runs.csv", "raw/summary.csv", "raw/demo-steps.csv", "provenance.json", "README.md"})
-        with open(os.path.join(paper, "figures", "demo-traffic.pdf"), "rb") as file:
+        with open(os.path.join(made, "figures", "demo-traffic.pdf"), "rb") as file:
             self.assertTrue(file.read().startswith(b"%PDF"))
-        of = load(os.path.join(paper, "provenance.json"))["runs"]
+        of = load(os.path.join(made, "provenance.json"))["runs"]
         self.assertEqual(len(of), 4)
         info = load(os.path.join(folder, of[0]["folder"], "run.json"))
         self.assertEqual((of[0]["commit"], of[0]["machine"], of[0]["command"]),
@@ -364,6 +365,15 @@ class Command(ReportCase):
         steps = list(csv.DictReader(self.read("paper", "raw", "demo-steps.csv").splitlines()))
         self.assertEqual(len(steps), 4 * (info["results"]["steps"] - 10))
         self.assertEqual(self.read("paper", "tables", "demo-answer.tex").count("\\\\\n"), 3)
+
+    def test_papers_tables_and_names(self):
+        made = paper.latex_table(model.Table(["a", "b"], [["* busy", None], ["[x]", float("nan")]]))
+        self.assertIn("{}a & b \\\\\n\\midrule\n{}* busy & -- \\\\\n{}[x] & -- \\\\\n", made)
+        several = [types.SimpleNamespace(name=name, runs=[], cells=[], study={"claim": "C"})
+                   for name in ("x", "x-2", "x", "x", "x y", "x_y")]
+        names = paper.names_of(several)
+        self.assertEqual(names, ["x", "x-2", "x-3", "x-4", "x_y", "x_y-2"])
+        self.assertEqual(re.findall("specs/(.*).yaml", paper.studies_text(several, names)), names)
 
     @mock.patch.object(charts, "ORDER", [])
     def test_mistakes(self):

@@ -213,6 +213,7 @@ class Browser(unittest.TestCase):
         self.assertEqual({len(row) for row in rows}, {len(rows[0])})
         self.assertEqual(len(markdown.splitlines()), 2 + len(CELLS))
         self.assertEqual(latex.count(r"\\"), 1 + len(CELLS))
+        self.assertEqual(sum(line.startswith("{}") for line in latex.splitlines()), 1 + len(CELLS))
         root = ElementTree.fromstring(drawing)
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertNotIn("var(", drawing)
