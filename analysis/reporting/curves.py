@@ -12,13 +12,14 @@ AXES = [("epochs", 1, "epochs"), ("seconds", 1, "time of training (s)"),
 
 
 def points(run, column):
-    """[(epochs, seconds, bytes sent by all ranks, figure)] of each test; a test within an epoch lies
-    where its step does."""
+    """[(epochs, seconds, bytes sent by all ranks, figure)] of each test, as learning.points() has them,
+    or each epoch; a test within an epoch lies where its step does."""
+    rows = (run.evaluations if column.startswith("test_") else None) or run.epochs
     steps = [(row["step"], row["epoch"]) for row in run.epochs if row.get("step") and row.get("epoch")]
     of_epoch = max((step / epoch for step, epoch in steps), default=None)
     return [(row["step"] / of_epoch if row.get("step") and of_epoch else row.get("epoch"),
              learning.time_of(row), row.get("wire_bytes"), row[column])
-            for row in run.epochs if row.get(column) is not None]
+            for row in rows if row.get(column) is not None]
 
 
 def curve_of(cell, column):

@@ -233,6 +233,8 @@ class Ranks(ChartCase):
         none.info["results"]["straggler"] = None
         chart = self.build(ranks, {"a": [none, none, self.late()]})
         self.assertIn("a: the straggler is rank 1 (1 of 3 runs).", chart.notes)
+        self.assertIn("Runs of a name a straggler, but", chart.see)
+        self.assertIn("No rank makes", self.build(ranks, {"a": [none, none]}).see)
         self.assertFalse(any("lags" in text.get_text()
                              for text in drawn(chart, False).axes[0].texts))
 
@@ -324,6 +326,8 @@ class Baseline(ChartCase):
         chart = self.build(baseline, self.cells({"base": 1, "slow": 2}, n=1), "base")
         self.assertIn("cannot be told", chart.table.rows[0][-1])
         self.assertIn("Not enough repetitions for a verdict: slow.", chart.notes)
+        self.assertIn("cannot be told", chart.see)
+        self.assertNotIn("noise", chart.see)
 
     def test_not_shown(self):
         self.assertIn("no baseline", self.reason(baseline, {"a": [self.run_of("plain")]}))

@@ -93,9 +93,14 @@ def table(found, pairs):
 def see(found):
     faster = sum(one.differs is True and one.interval.value < 1 for _, one in found)
     slower = sum(one.differs is True and one.interval.value > 1 for _, one in found)
+    untold = sum(one.differs is None for _, one in found)
+    if untold == len(found):
+        return ("Whether a configuration differs from what it is compared with cannot be told from so few "
+                "repetitions.")
     return (f"Of {len(found)} configurations {faster or 'none'} {'are' if faster > 1 else 'is'} faster "
-            f"than what it is compared with, {slower or 'none'} slower; "
-            "whatever crosses the line at 1 lies within the noise.")
+            f"than what it is compared with, {slower or 'none'} slower"
+            + (f", and of {untold} it cannot be told" if untold else "")
+            + "; whatever crosses the line at 1 lies within the noise.")
 
 
 def notes(found, paired, pairs, cells):

@@ -48,7 +48,7 @@ def stragglers_of(cell):
 
 
 def named(cell):
-    """The straggler of most of the runs; None: most runs had none."""
+    """The straggler of most of the runs; None: no rank is that of most."""
     found = stragglers_of(cell).most_common(1)
     return found[0][0] if found and 2 * found[0][1] > len(cell.runs) else None
 
@@ -134,8 +134,13 @@ def table(figures):
 
 def see(figures):
     late = [cell.label for cell, _ in figures if named(cell) is not None]
-    return (f"The others wait for one rank in {rows.listed(late, len(figures))}." if late else
-            "No rank makes the others wait: points of a row that lie apart are uneven work.")
+    some = [cell.label for cell, _ in figures if stragglers_of(cell)]
+    if late:
+        return f"The others wait for one rank in {rows.listed(late, len(figures))}."
+    if some:
+        return (f"Runs of {rows.listed(some, len(figures))} name a straggler, but most of a configuration's "
+                "runs do not name the same one.")
+    return "No rank makes the others wait: points of a row that lie apart are uneven work."
 
 
 def notes(figures):
