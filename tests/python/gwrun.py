@@ -34,7 +34,7 @@ def preload(folder, text, **more):
     subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
     libraries = f"{library} {os.environ.get('LD_PRELOAD', '')}"
     return {**os.environ, **more, "LD_PRELOAD": libraries,
-            "ASAN_OPTIONS": "verify_asan_link_order=0"}
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
 
 def command(ranks, *words):
