@@ -210,7 +210,7 @@ class Standing(Testbed):
                                 "slow_hosts": None, "host_rates": None,
                                 "piece": {"packets": 12, "mtu": 1500}})
         self.assertGreater(cost["seconds"], 0)
-        measured = {name for name in cost if cost[name] is not None}
+        measured = {name for name in cost if cost[name] is not None} - {"warned"}
         self.assertIn(len(measured), (1, 2, 4), cost)  # too short; no count of interrupts; all
         if "cores_per_rank" in measured:
             self.assertAlmostEqual(cost["cores_per_rank"],
