@@ -64,6 +64,7 @@ def blank(value):
 
 
 def csv_text(columns, rows):
+    """The text of a CSV file; what is absent or not finite is blank."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()

@@ -1,12 +1,10 @@
 """summary.csv: one row per configuration, for spreadsheets and scripts. Seconds and bytes; blank:
 not measured. docs/analysis.md has the columns."""
 
-import csv
-import io
-import math
 from statistics import fmean
 
 from reporting import stats, verdicts
+from reporting.perrun import csv_text
 
 # Of each run the mean over ranks and the steps of its step time, then the mean over the runs, so that
 # phases add up.
@@ -92,21 +90,10 @@ def rows_of(results):
         yield identity(results, cell)
 
 
-def blank(value):
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    return f"{value:.9g}" if isinstance(value, float) else value
-
-
 def text(all_results):
     """The file of all studies, with a column for each factor of any of them after the label."""
     rows = [row for results in all_results for row in rows_of(results)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     levels = [name for name in names if name.startswith("level.")]
     names = names[:3] + levels + [name for name in names[3:] if name not in levels]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: blank(value) for name, value in row.items()})
-    return out.getvalue()
+    return csv_text(names, rows)
