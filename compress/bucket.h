@@ -5,8 +5,9 @@
 #include "base/args.h"
 #include "compress/kernel/simd.h"
 
-/** Allocate a codec's settings, `size` bytes of zeros that begin with a size_t: the option
- *  `bucket`, floats. *level as gw_simd_pick. GW_ERR_USAGE: the bucket is no multiple of `grain`. */
+/** Allocate the settings of `codec` in *self: `size` bytes, zero but for the size_t that they begin
+ *  with, which is the option `bucket` in floats. The caller frees them. *level: the vector unit, by
+ *  gw_simd_pick. GW_ERR_USAGE: the bucket is not a multiple of `grain`. GW_ERR_NOMEM. */
 gw_err gw_bucket_open(void **self, const gw_args *args, const char *codec, int grain, size_t size,
                       gw_simd *level);
 
