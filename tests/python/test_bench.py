@@ -72,7 +72,6 @@ class Bench(unittest.TestCase):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
         self.json = os.path.join(self.dir.name, "out.json")
-        self.ranks = 1
 
     def read(self):
         with open(self.json, encoding="utf-8") as file:
@@ -288,14 +287,13 @@ class Bench(unittest.TestCase):
     # ---- mistakes ----
 
     def refused(self, says, *words):
-        """On one rank, the next one on two, and so on."""
-        self.ranks = 3 - self.ranks
-        with self.subTest(ranks=self.ranks, words=words):
-            done = gwrun.run(self.ranks, "bench", *words)
-            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-            self.assertEqual((done.returncode, len(ours)), (2, 1), done.stderr)
-            self.assertIn(says, ours[0])
-            self.assertEqual(done.stdout, "")
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks, words=words):
+                done = gwrun.run(ranks, "bench", *words)
+                ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+                self.assertEqual((done.returncode, len(ours)), (2, 1), done.stderr)
+                self.assertIn(says, ours[0])
+                self.assertEqual(done.stdout, "")
 
     def test_mistakes(self):
         self.refused("which benchmark")
