@@ -446,7 +446,7 @@ class Broken(unittest.TestCase):
             table = file.read(1500)
         draw = random.Random(5)
         path = os.path.join(self.dir.name, "noise")
-        for turn in range(30):
+        for turn in range(60):
             bad = {"json": bytearray(head), "csv": bytearray(table)}
             for _ in range(draw.randint(1, 8)):
                 text = bad["json" if turn % 3 else "csv"]
