@@ -19,6 +19,7 @@ REGISTRIES = [
     ("compress/codecs.def", "compress/codec", "gw_codec_ops gw_codec_"),
     ("comm/algos.def", "comm/algo", "gw_algo_ops gw_algo_"),
     ("comm/strategies.def", "comm/strategy", "gw_strategy_ops gw_strategy_"),
+    ("comm/timetables.def", "comm/timetable", "gw_timetable_ops gw_timetable_"),
     ("src/cli/commands.def", "src/cli", "gw_command gw_command_"),
 ]
 
