@@ -324,6 +324,32 @@ static void test_cost_of_hops(void **state) {
     gw_timetable_close(t);
 }
 
+/* A first step of two stages with F = 1 and B = 2. What it must take is worked out by hand. */
+static double two_stages(const char *text, int micro, double activation_s, double delta_s,
+                         gw_sends sends) {
+    gw_run_cost cost[2] = {{costs[0], activation_s, 0}, {costs[0], 0, delta_s}};
+    gw_timetable *t;
+    assert_int_equal(open_text(&t, text, 2, micro), GW_OK);
+    double first_s = simulate(t, cost, sends).times.first_s;
+    gw_timetable_close(t);
+    return first_s;
+}
+
+/* The second stage has one slot: its second delta (B from 14 s to 16 s) must not be written before
+ * the first one (sent at 4 s) has gone. Synchronous, not even the forward action before it is. */
+static void test_buffers(void **state) {
+    (void)state;
+    assert_true(two_stages("1f1b", 2, 0, 10, GW_SENDS_BUFFERED) == 28);
+    assert_true(two_stages("1f1b", 2, 0, 10, GW_SENDS_SYNCHRONOUS) == 29);
+}
+
+/* Activations that are sent at 1, 2 and 3 s arrive at 3, 5 and 7 s, since the receive of one is
+ * posted when that of the one before has ended. */
+static void test_receives(void **state) {
+    (void)state;
+    assert_true(two_stages("gpipe", 3, 2, 0, GW_SENDS_BUFFERED) == 16);
+}
+
 /* ---- what is refused ---- */
 
 static const char *script; /* of all stages, a line each: F, B, I or W and the chunk */
@@ -406,16 +432,14 @@ static void test_refusals(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest contract[] = {cmocka_unit_test(test_complete),
-                                          cmocka_unit_test(test_ascending),
-                                          cmocka_unit_test(test_ends),
-                                          cmocka_unit_test(test_hops),
-                                          cmocka_unit_test(test_slots),
-                                          cmocka_unit_test(test_bubble),
-                                          cmocka_unit_test(test_bounds)},
-                            rest[] = {
-                                cmocka_unit_test(test_cost_of_hops), cmocka_unit_test(test_faulty),
-                                cmocka_unit_test(test_deadlock), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest
+        contract[] = {cmocka_unit_test(test_complete), cmocka_unit_test(test_ascending),
+                      cmocka_unit_test(test_ends),     cmocka_unit_test(test_hops),
+                      cmocka_unit_test(test_slots),    cmocka_unit_test(test_bubble),
+                      cmocka_unit_test(test_bounds)},
+        rest[] = {cmocka_unit_test(test_cost_of_hops), cmocka_unit_test(test_buffers),
+                  cmocka_unit_test(test_receives),     cmocka_unit_test(test_faulty),
+                  cmocka_unit_test(test_deadlock),     cmocka_unit_test(test_refusals)};
     plugin = argc > 1 ? argv[1] : NULL;
     int failed = cmocka_run_group_tests(contract, NULL, NULL);
     return failed || plugin ? failed : cmocka_run_group_tests(rest, NULL, NULL);
