@@ -15,7 +15,7 @@ _gradwire() {
     elif [[ $option == --* ]]; then # its value: one of "a|b|c", or a name that `gradwire list` has
         found=$(sed -n "s/^  $option \([a-z0-9|-]*|[a-z0-9|-]*\) .*/\1/p" <<<"$help" | tr '|' '\n')
         found+=$("$program" list | awk -v "head=($option NAME" '
-            /^[a-z]/ { on = index($0, head) } on && /^  [a-z]/ { print $1 }')
+            /^[a-z]/ { on = index($0, head) } on && /^  [a-z0-9]/ { print $1 }')
     else
         found=$(sed -n 's/^  \([a-z][a-z-]*\) .*/\1/p' <<<"$help")
     fi

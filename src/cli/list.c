@@ -4,6 +4,7 @@
 #include "cli/parallel.h"
 #include "cli/tools.h"
 #include "comm/strategy.h"
+#include "comm/timetable.h"
 
 #include <math.h>
 
@@ -47,6 +48,12 @@ static gw_err list_state_codec(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
+static gw_err list_state_timetable(const gw_entry *e, json_t **out) {
+    const gw_timetable_ops *ops = (const gw_timetable_ops *)e; /* head is the first member */
+    *out = gw_json_object("idle:s held:s", ops->idle_formula, ops->held_formula);
+    return GW_OK;
+}
+
 typedef struct part {
     const char *key;
     const gw_registry *registry;
@@ -58,6 +65,7 @@ static const part parts[] = {
     {"strategies", &gw_strategies, "--comm NAME:option=value,..", list_state_strategy},
     {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
     {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
+    {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -69,7 +77,8 @@ static bool list_holds(const json_t *o, const char *key) {
 
 static void list_print_traits(const char *name, const json_t *o) {
     const json_t *sends = json_object_get(o, "sends"), *error = json_object_get(o, "error"),
-                 *bits = json_object_get(o, "bits_per_element");
+                 *bits = json_object_get(o, "bits_per_element"), *idle = json_object_get(o, "idle"),
+                 *held = json_object_get(o, "held");
     printf("      ");
     if (json_object_get(o, "synchronous"))
         printf("%s, %s; ", list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
@@ -80,6 +89,8 @@ static void list_print_traits(const char *name, const json_t *o) {
         printf("%.3g bits per element, ", json_real_value(bits));
     if (error)
         printf("error: %s", json_string_value(error));
+    if (idle)
+        printf("idle %s, holds %s", json_string_value(idle), json_string_value(held));
     printf("%s%s", list_holds(o, "sparse") ? ", sparse" : "",
            list_holds(o, "mpi_sums") ? ", MPI can sum it" : "");
     if (list_holds(o, "stage"))
@@ -114,6 +125,10 @@ static gw_err list_print_text(void) {
            "update\n"
            "is that of a serial run. Bits and error of a codec are those of its default options;\n"
            "biased: --error-feedback auto turns error feedback on.\n"
+           "idle: seconds that a stage waits in a step, with equal stages, free hops and m >= p;\n"
+           "holds: activations of a microbatch at stage s, at most; p: stages, m: microbatches,\n"
+           "v: chunks; F, I, W: seconds of a microbatch forward, back to the input, and for the\n"
+           "weights; B: I + W.\n"
            "A plugin is named by its path. Rules choose codecs for some tensors:\n"
            "--compress 'topk;layer2=none;min_bytes=4K'.\n");
     return GW_OK;
@@ -200,7 +215,7 @@ static int list_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_list = {
     .name = "list",
-    .summary = "list strategies, algorithms and codecs with their options",
+    .summary = "list strategies, algorithms, codecs and timetables with their options",
     .usage = "[options]",
     .opts = opts,
     .run = list_run,

@@ -112,7 +112,8 @@ class Tables(unittest.TestCase):
         done = subprocess.run([GRADWIRE, "list", "--json"], check=True, capture_output=True)
         listed = json.loads(done.stdout)
         for key, file in (("strategies", "comm/strategies.def"), ("algorithms", "comm/algos.def"),
-                          ("codecs", "compress/codecs.def"), ("commands", "src/cli/commands.def")):
+                          ("codecs", "compress/codecs.def"), ("timetables", "comm/timetables.def"),
+                          ("commands", "src/cli/commands.def")):
             names = re.findall(r"^X\((\w+)\)", read(ROOT, file), re.MULTILINE)
             self.assertEqual([e["name"].replace("-", "_") for e in listed[key]], names)
         self.assertLessEqual({"report", "run"}, {tool["name"] for tool in listed["tools"]})

@@ -135,7 +135,7 @@ class Installed(unittest.TestCase):
             with open(os.path.join(folder, name + ".c"), "w", encoding="utf-8") as file:
                 file.write(text.replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin"))
             command = build[0].replace("sign", name)
-            if name != "sign":  # a codec sees no MPI
+            if KINDS[name] not in ("codec", "timetable"):  # these see no MPI
                 command = command.replace("cc", mpicc, 1)
             said("bash", "-c", command, cwd=folder, env=pkg)
         with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
@@ -164,6 +164,7 @@ class Installed(unittest.TestCase):
             self.assertEqual([(name, value or None) for name, value in items], wanted, words)
         for name, _ in re.findall(r"^        (:\w+)( |$)", said(GRADWIRE, "list"), re.MULTILINE):
             self.assertIn(f"\\fB{name}\\fR", manual)
+        self.assertIn("\\fB1f1b\\fR\n", manual)
 
     def complete(self, *words):
         """What Tab would offer for the last of these words."""
@@ -183,6 +184,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(self.complete("train", "--quiet", "--on-nan", ""), ["stop", "skip"])
         self.assertEqual(self.complete("train", "--comm", "iall"), ["iallreduce"])
         self.assertEqual(self.complete("bench", "step", "--compress", "qs"), ["qsgd"])
+        self.assertEqual(self.complete("train", "--timetable", "1"), ["1f1b"])
         self.assertEqual(self.complete("train", "--out", ""), [])
 
 
