@@ -39,7 +39,7 @@ endforeach()
 # gradwire::plugin, and pkg-config. Neither names the prefix, so that the installed tree may move.
 foreach(header base/args base/err base/io base/mem base/probe base/registry base/rng base/span base/spec mpi/agree
     mpi/check compress/codec comm/algo comm/lane comm/overlap comm/collective comm/queue comm/schedule comm/steps
-    comm/strategy)
+    comm/strategy comm/timetable)
   get_filename_component(room ${header} DIRECTORY)
   set(file ${CMAKE_SOURCE_DIR}/${header}.h)
   if(NOT EXISTS ${file})

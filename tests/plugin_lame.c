@@ -1,7 +1,8 @@
-/* A plugin of all three kinds, built for another abi. tests/unit/test_plugins.c shares these
+/* A plugin of all four kinds, built for another abi. tests/unit/test_plugins.c shares these
  * structs, corrects the abi and leaves out one hook after another. */
 #include "comm/algo.h"
 #include "comm/strategy.h"
+#include "comm/timetable.h"
 
 static gw_err open(void *self, const gw_env *env) {
     (void)self, (void)env;
@@ -50,11 +51,27 @@ static gw_err decode(const void *self, const void *in, size_t len, float *y, siz
     return GW_OK;
 }
 
+static gw_err lay_down_stage(const gw_args *args, gw_timetable *t, int stage) {
+    (void)args, (void)t, (void)stage;
+    return GW_OK;
+}
+
+static double bubble(const gw_args *args, int stages, const gw_act_cost *cost) {
+    (void)args, (void)stages, (void)cost;
+    return 0;
+}
+
+static int held(const gw_args *args, int stages, int micro, int stage) {
+    (void)args, (void)stages, (void)micro, (void)stage;
+    return 0;
+}
+
 static const gw_opt algo_option[] = {GW_STRATEGY_ALGO, {0}};
 
 extern gw_strategy_ops gw_strategy_plugin;
 extern gw_algo_ops gw_algo_plugin;
 extern gw_codec_ops gw_codec_plugin;
+extern gw_timetable_ops gw_timetable_plugin;
 
 gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI + 1, "lame", "a strategy that does nothing", algo_option},
@@ -71,3 +88,8 @@ gw_codec_ops gw_codec_plugin = {
     .bound = bound,
     .encode = encode,
     .decode = decode};
+gw_timetable_ops gw_timetable_plugin = {
+    .head = {GW_TIMETABLE_ABI + 1, "lame", "a timetable of no actions", NULL},
+    .lay_down = lay_down_stage,
+    .bubble = bubble,
+    .held = held};

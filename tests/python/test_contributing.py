@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 SOURCE, BUILD = os.environ["SOURCE"], os.environ["BUILD"]
-KINDS = {"sign": "codec", "chain": "algo", "whole": "strategy"}
+KINDS = {"sign": "codec", "chain": "algo", "whole": "strategy", "early": "timetable"}
 
 
 def examples():
@@ -67,12 +67,20 @@ class Examples(unittest.TestCase):
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)
 
+    def test_timetable_keeps_its_contract(self):
+        self.build()
+        path = os.path.join(self.dir.name, "early.so")
+        self.assertIn(f"timetable {os.path.realpath(path)}: keeps its contract",
+                      self.run_well([os.path.join(SOURCE, "tests/plugin"), path, BUILD]))
+
     def test_contract_is_broken(self):
-        """A codec whose signs are lost, and an algorithm whose last hop is left out."""
+        """A codec whose signs are lost, an algorithm whose last hop is left out, and a timetable that
+        waits less than it says."""
         self.build()
         for name, good, bad in (("sign", "? -scale : scale", "? scale : scale"),
                                 ("chain", "return gw_schedule_unpack(s, slot, span, false);",
-                                 "return GW_OK;")):
+                                 "return GW_OK;"),
+                                ("early", "(stages - 1) * (cost->", "stages * (cost->")):
             path = os.path.join(self.dir.name, name)
             with open(path + ".c", encoding="utf-8") as file:
                 text = file.read()

@@ -1,7 +1,8 @@
-/* Shared objects as strategies, algorithms and codecs: one that cannot be used is refused by one
- * line before any of its functions is called. */
+/* Shared objects as strategies, algorithms, codecs and timetables: one that cannot be used is
+ * refused by one line before any of its functions is called. */
 #include "comm/algo.h"
 #include "comm/strategy.h"
+#include "comm/timetable.h"
 
 #include "../specs.h"
 
@@ -23,6 +24,7 @@
 static gw_strategy_ops *strategy;
 static gw_algo_ops *algo;
 static gw_codec_ops *codec;
+static gw_timetable_ops *timetable;
 static char scratch[] = "/tmp/gradwire-plugins-XXXXXX";
 
 static gw_err find(const gw_registry *reg, const char *spec) {
@@ -45,10 +47,12 @@ static void test_abi(void **state) {
     refused(&gw_strategies, PLUGIN, "abi");
     refused(&gw_algos, PLUGIN, "abi");
     refused(&gw_codecs, PLUGIN, "rebuild it");
-    strategy->head.abi--, algo->head.abi--, codec->head.abi--;
+    refused(&gw_timetables, PLUGIN, "rebuild it");
+    strategy->head.abi--, algo->head.abi--, codec->head.abi--, timetable->head.abi--;
     assert_int_equal(find(&gw_strategies, PLUGIN), GW_OK);
     assert_int_equal(find(&gw_algos, PLUGIN), GW_OK);
     assert_int_equal(find(&gw_codecs, PLUGIN), GW_OK);
+    assert_int_equal(find(&gw_timetables, PLUGIN), GW_OK);
 }
 
 /* Leave out each required hook and text in turn. */
@@ -78,6 +82,16 @@ static void test_hooks(void **state) {
     each_hook(&gw_strategies, &strategy->head);
     each_hook(&gw_algos, &algo->head);
     each_hook(&gw_codecs, &codec->head);
+    each_hook(&gw_timetables, &timetable->head);
+}
+
+/* What a plugin leaves out shows when its actions are laid down. */
+static void test_empty_timetable(void **state) {
+    gw_timetable *t = NULL;
+    (void)state;
+    assert_int_equal(gw_timetable_open(&t, &GW_SPEC_NAMED(PLUGIN), 2, 4), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "timetable lame: stage 0 of 2: 0 of 4 microbatches"));
+    assert_null(t);
 }
 
 /* A name stands in CSV files and in specs. */
@@ -193,11 +207,12 @@ int main(void) {
     strategy = dlsym(lame, "gw_strategy_plugin");
     algo = dlsym(lame, "gw_algo_plugin");
     codec = dlsym(lame, "gw_codec_plugin");
+    timetable = dlsym(lame, "gw_timetable_plugin");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_abi),        cmocka_unit_test(test_hooks),
-        cmocka_unit_test(test_half_made),  cmocka_unit_test(test_files),
-        cmocka_unit_test(test_symbol),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_entry_names)};
+        cmocka_unit_test(test_abi),         cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_half_made),   cmocka_unit_test(test_files),
+        cmocka_unit_test(test_symbol),      cmocka_unit_test(test_names),
+        cmocka_unit_test(test_entry_names), cmocka_unit_test(test_empty_timetable)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(scratch);
     dlclose(lame);
