@@ -96,7 +96,7 @@ static gw_err timetable_fill(gw_timetable *t, const gw_spec *spec) {
     GW_TRY(gw_args_of(&t->args, ops->head.opts, ops->head.name, spec));
     const char *why = ops->refuses ? ops->refuses(t->args, t->stages, t->micro) : NULL;
     if (why)
-        return gw_fail(GW_ERR_UNSUPPORTED, "timetable %s: %s", ops->head.name, why);
+        return gw_fail(GW_ERR_UNSUPPORTED, "--timetable %s: %s", ops->head.name, why);
     t->chunks = ops->chunks ? ops->chunks(t->args) : 1;
     if (t->chunks < 1)
         return gw_fail(GW_ERR_INPUT, "timetable %s: %d chunks a stage: give 1 or more",

@@ -51,7 +51,7 @@ typedef struct gw_timetable_ops {
     gw_entry head;
     /** For `gradwire list`: what `bubble` and `held` return; p, m, v, s, F, I, W, B = I + W. */
     const char *idle_formula, *held_formula;
-    /** Why it cannot serve so many stages and microbatches ("..."; completes "timetable T: "), or
+    /** Why it cannot serve so many stages and microbatches ("..."; completes "--timetable T: "), or
      *  NULL when it can. NULL function: serves all. */
     const char *(*refuses)(const gw_args *args, int stages, int micro);
     /** Chunks a stage. NULL: 1. */

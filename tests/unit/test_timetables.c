@@ -424,7 +424,7 @@ static void refused(const char *text, int stages, int micro, gw_err e, const cha
 static void test_refusals(void **state) {
     (void)state;
     refused("interleaved", 4, 6, GW_ERR_UNSUPPORTED,
-            "timetable interleaved: 6 microbatches on 4 stages: give a multiple of 4");
+            "--timetable interleaved: 6 microbatches on 4 stages: give a multiple of 4");
     refused("1f1c", 4, 6, GW_ERR_USAGE, "'1f1b'");
     refused("1f1b:eagre=1", 4, 6, GW_ERR_USAGE, "'eager'");
     refused("interleaved:chunks=0", 4, 4, GW_ERR_USAGE, "chunks");
