@@ -1,14 +1,37 @@
-/** Softmax cross-entropy, forward and backward in one pass. */
+/** Softmax cross-entropy, forward and backward in one pass; in two, with an exchange between them,
+ *  where ranks hold some of the classes each. */
 #ifndef GW_NN_LOSS_H
 #define GW_NN_LOSS_H
 
+#include "base/span.h"
+
 #include <stdint.h>
 
-/** For each row of z (batch, classes): losses[i] = log(sum_j exp(z_ij)) - z_i,label; hits[i] = 1 if
- *  the label has the largest logit (ties: lowest index wins), else 0; z becomes (softmax(z) -
- *  onehot(label)) * scale. labels < classes. Safe for any finite z, as the row's maximum is
- *  subtracted first. NaN in a row gives NaN in its loss. */
+/** For each row of z (batch, classes): losses[i] = log(sum_j exp(z_ij)) - z_i,label; best[i] = the
+ *  class with the largest logit (ties: the lowest); z becomes (softmax(z) - onehot(label)) * scale.
+ *  labels < classes. Safe for any finite z, as the row's maximum is subtracted first. NaN in a row
+ *  gives NaN in its loss. */
 void gw_loss_softmax(float *z, const uint8_t *labels, int batch, int classes, float scale,
-                     double *losses, uint8_t *hits);
+                     double *losses, uint8_t *best);
+
+/** The classes that one of several ranks holds. */
+typedef struct gw_loss_cut {
+    gw_span classes;
+    int part, parts;
+} gw_loss_cut;
+
+/** What a rank tells of a row of its logits: the largest, the sum of exp(z - largest), the label's
+ *  (-infinity if another rank holds it), and the class of the largest. */
+enum { GW_LOSS_LARGEST, GW_LOSS_SUM, GW_LOSS_LABEL, GW_LOSS_BEST, GW_LOSS_TOLD };
+
+/** The first half, of this rank's columns of the logits, z (batch, cut.classes.n): `told` (batch,
+ *  GW_LOSS_TOLD) for all ranks; z becomes what the second half needs. */
+void gw_loss_tell(float *z, const uint8_t *labels, int batch, gw_loss_cut cut, float *told);
+
+/** The second, from what all ranks have told, in their order: (parts, batch, GW_LOSS_TOLD). Results
+ *  as gw_loss_softmax's of all columns, rounded otherwise, but the same on all ranks; z is this
+ *  rank's columns. */
+void gw_loss_join(float *z, const uint8_t *labels, int batch, gw_loss_cut cut, const float *told,
+                  float scale, double *losses, uint8_t *best);
 
 #endif

@@ -2,16 +2,10 @@
 
 #include <stddef.h>
 
-void gw_confusion_add(int64_t *confusion, int classes, const float *logits, const uint8_t *labels,
-                      int batch) {
-    for (int i = 0; i < batch; i++) {
-        const float *z = logits + (size_t)i * (size_t)classes;
-        int best = 0;
-        for (int j = 1; j < classes; j++)
-            if (z[j] > z[best])
-                best = j;
-        confusion[(size_t)labels[i] * (size_t)classes + (size_t)best]++;
-    }
+void gw_confusion_add(int64_t *confusion, int classes, const uint8_t *predictions,
+                      const uint8_t *labels, int batch) {
+    for (int i = 0; i < batch; i++)
+        confusion[(size_t)labels[i] * (size_t)classes + predictions[i]]++;
 }
 
 static double metrics_ratio(int64_t part, int64_t whole) {

@@ -11,10 +11,9 @@ typedef struct gw_class_metrics {
     int64_t support;              /* samples of the class */
 } gw_class_metrics;
 
-/** Add batch predictions: confusion (C,C) row = true label, column = arg max of logits (B,C)
- *  (ties: lowest index). */
-void gw_confusion_add(int64_t *confusion, int classes, const float *logits, const uint8_t *labels,
-                      int batch);
+/** Add batch predictions: confusion (C,C) row = true label, column = predicted class. */
+void gw_confusion_add(int64_t *confusion, int classes, const uint8_t *predictions,
+                      const uint8_t *labels, int batch);
 
 /** Per-class metrics to per_class[0..C), unweighted means to *macro; returns the accuracy. */
 double gw_confusion_metrics(const int64_t *confusion, int classes, gw_class_metrics *per_class,

@@ -73,7 +73,7 @@ static gw_err model_allocate(gw_model *m) {
     for (int i = 0; i < 2; i++)
         GW_TRY(gw_alloc(&m->deltas[i], rows * widest[i], sizeof(float)));
     GW_TRY(gw_alloc(&m->losses, rows, sizeof *m->losses));
-    return gw_alloc(&m->hits, rows, sizeof *m->hits);
+    return gw_alloc(&m->best, rows, sizeof *m->best);
 }
 
 gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch) {
@@ -133,7 +133,7 @@ void gw_model_close(gw_model *m) {
     free(m->deltas[0]);
     free(m->deltas[1]);
     free(m->losses);
-    free(m->hits);
+    free(m->best);
     free(m);
 }
 
@@ -202,17 +202,21 @@ double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_s
                      int *correct) {
     gw_part_begin(GW_PART_LOSS);
     gw_loss_softmax(m->outputs[m->n_layers - 1], labels, batch, m->spec.classes, grad_scale,
-                    m->losses, m->hits);
+                    m->losses, m->best);
     double sum = 0.0;
     int hits = 0;
     for (int i = 0; i < batch; i++) {
         sum += m->losses[i];
-        hits += m->hits[i];
+        hits += m->best[i] == labels[i];
     }
     gw_part_end(GW_PART_LOSS);
     if (correct)
         *correct = hits;
     return sum;
+}
+
+const uint8_t *gw_model_predictions(const gw_model *m) {
+    return m->best;
 }
 
 /* d(loss)/d(output) of layer l, which the backward pass turns into d(loss)/d(pre-activation). */

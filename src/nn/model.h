@@ -61,6 +61,9 @@ const float *gw_model_logits(const gw_model *m);
  *  mean). *correct (may be NULL) counts right predictions. */
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale, int *correct);
 
+/** The class of the largest logit (ties: the lowest) of each of the rows of the last loss. */
+const uint8_t *gw_model_predictions(const gw_model *m);
+
 /** Layer l of the backward pass: writes (not adds) grads[span(l)]; layers in order L-1..0, and
  *  gw_model_descend between one layer and the next. batch == 0 writes zeros. */
 void gw_model_backward(gw_model *m, int l, int batch);

@@ -20,8 +20,8 @@ struct gw_model {
     float *input;
     float *outputs[GW_MAX_LAYERS]; /* (max_batch, out) each; the last holds the logits */
     float *deltas[2];              /* d(loss)/d(output) of hidden layer l: deltas[l % 2] */
-    double *losses;                /* one a sample, as hits: */
-    uint8_t *hits;                 /* threads share no sum */
+    double *losses;                /* one a sample, as best: */
+    uint8_t *best;                 /* threads share no sum */
 };
 
 /** Check widths, counts and the arena's size; set *params to that size in floats. Failures have the

@@ -33,11 +33,11 @@ static void evaluate_count(gw_model *model, const gw_dataset *set, gw_span part,
         gw_dataset_gather(set, idx, n, gw_model_input(model), labels);
         for (int l = 0; l < gw_model_layers(model); l++)
             gw_model_forward(model, l, n);
-        if (confusion)
-            gw_confusion_add(confusion, classes, gw_model_logits(model), labels, n);
         int correct = 0;
         sum->loss_sum += gw_model_loss(model, labels, n, 1.0f, &correct);
         sum->correct += correct;
+        if (confusion)
+            gw_confusion_add(confusion, classes, gw_model_predictions(model), labels, n);
         sum->signal = evaluate_give_up(start_s);
         gw_watchdog_beat();
     }

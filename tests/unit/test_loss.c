@@ -1,11 +1,15 @@
-/* exp, sigmoid and tanh as the kernels compute them, and softmax cross-entropy at its edges. */
+/* exp, sigmoid and tanh as the kernels compute them, and softmax cross-entropy at its edges, whole
+ * and with its classes on several ranks. */
+#include "base/rng.h"
 #include "nn/elementwise.h"
 #include "nn/loss.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -28,15 +32,15 @@ static void test_functions(void **state) {
 
 static void test_known_values(void **state) {
     (void)state;
-    float z[] = {0.0f, 0.0f, 0.0f, 0.0f, /* even: loss log 4, the tie goes to index 0 */
+    float z[] = {0.0f, 0.0f, 0.0f, 0.0f, /* even: loss log 4, the tie goes to class 0 */
                  1.0f, 2.0f, 3.0f, 4.0f};
-    uint8_t labels[] = {2, 3}, hits[2];
+    uint8_t labels[] = {2, 3}, best[2];
     double losses[2];
-    gw_loss_softmax(z, labels, 2, 4, 0.5f, losses, hits);
+    gw_loss_softmax(z, labels, 2, 4, 0.5f, losses, best);
     assert_true(fabs(losses[0] - log(4.0)) < 1e-6);
     assert_true(fabs(losses[1] - 0.44018969856119533) < 1e-6);
-    assert_int_equal(hits[0], 0);
-    assert_int_equal(hits[1], 1);
+    assert_int_equal(best[0], 0);
+    assert_int_equal(best[1], 3);
     const double want[] = {0.125,       0.125,       -0.375,      0.125,
                            0.016029302, 0.043572158, 0.118441407, -0.178042867};
     for (int i = 0; i < 8; i++)
@@ -46,9 +50,9 @@ static void test_known_values(void **state) {
 static void test_extremes(void **state) {
     (void)state;
     float z[] = {1e30f, -1e30f, 0.0f, 1e4f, 1e4f, 1e4f, NAN, 1.0f, 2.0f, 1.0f, NAN, 2.0f};
-    uint8_t labels[] = {1, 0, 0, 0}, hits[4];
+    uint8_t labels[] = {1, 0, 0, 0}, best[4];
     double losses[4];
-    gw_loss_softmax(z, labels, 4, 3, 1.0f, losses, hits);
+    gw_loss_softmax(z, labels, 4, 3, 1.0f, losses, best);
     assert_true(fabs(losses[0] / 2e30 - 1.0) < 1e-6); /* wrong by far, yet finite */
     assert_true(fabs(losses[1] - log(3.0)) < 1e-6);
     assert_true(isnan(losses[2]) && isnan(losses[3])); /* divergence shows */
@@ -56,11 +60,126 @@ static void test_extremes(void **state) {
         assert_true(isfinite(z[i]));
 }
 
+/* ---- classes on several ranks ---- */
+
+enum { CLASSES = 12, ROWS = 40, RANKS = 5 };
+
+static bool same(double a, double b) {
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static bool same_or_near(double got, double want) {
+    return same(got, want) || fabs(got - want) <= 2e-6 * fabs(want) + 2e-7;
+}
+
+/* Rows of z (rows, CLASSES) on 1 to 5 ranks, against the whole; all ranks say the same. */
+static void check_split(const float *z, const uint8_t *labels, int rows) {
+    float whole[ROWS * CLASSES];
+    double want[ROWS];
+    uint8_t first[ROWS];
+    memcpy(whole, z, sizeof(float) * (size_t)(rows * CLASSES));
+    gw_loss_softmax(whole, labels, rows, CLASSES, 0.25f, want, first);
+    for (int ranks = 1; ranks <= RANKS; ranks++) {
+        float part[RANKS][ROWS * CLASSES], told[RANKS * ROWS * GW_LOSS_TOLD];
+        double losses[RANKS][ROWS];
+        uint8_t best[RANKS][ROWS];
+        gw_loss_cut cut = {.parts = ranks};
+        for (cut.part = 0; cut.part < ranks; cut.part++) {
+            cut.classes = gw_span_part((gw_span){0, CLASSES}, cut.part, ranks);
+            for (int i = 0; i < rows; i++)
+                memcpy(part[cut.part] + (size_t)i * cut.classes.n,
+                       z + (size_t)(i * CLASSES) + cut.classes.off, cut.classes.n * sizeof *z);
+            gw_loss_tell(part[cut.part], labels, rows, cut, told + cut.part * rows * GW_LOSS_TOLD);
+        }
+        for (cut.part = 0; cut.part < ranks; cut.part++) {
+            cut.classes = gw_span_part((gw_span){0, CLASSES}, cut.part, ranks);
+            gw_loss_join(part[cut.part], labels, rows, cut, told, 0.25f, losses[cut.part],
+                         best[cut.part]);
+            assert_memory_equal(best[cut.part], first, (size_t)rows);
+            for (int i = 0; i < rows; i++) {
+                if (!same_or_near(losses[cut.part][i], want[i]) ||
+                    !same(losses[cut.part][i], ranks == 1 ? want[i] : losses[0][i]))
+                    fail_msg("row %d of %d ranks: loss %.9g, want %.9g", i, ranks,
+                             losses[cut.part][i], want[i]);
+                for (size_t j = 0; j < cut.classes.n; j++) {
+                    double got = (double)part[cut.part][(size_t)i * cut.classes.n + j];
+                    double slope = (double)whole[(size_t)(i * CLASSES) + cut.classes.off + j];
+                    if (!same_or_near(got, slope))
+                        fail_msg("row %d, class %zu of %d ranks: %.9g, want %.9g", i,
+                                 cut.classes.off + j, ranks, got, slope);
+                }
+            }
+        }
+    }
+}
+
+static void test_split(void **state) {
+    (void)state;
+    float z[ROWS * CLASSES];
+    uint8_t labels[ROWS];
+    for (int scale = 0; scale < 4; scale++) { /* at 10^3 all but one exponential is 0 */
+        for (int i = 0; i < ROWS * CLASSES; i++)
+            z[i] = (float)(pow(10, scale) * gw_rng_normal(1, (uint64_t)i));
+        for (int i = 0; i < ROWS; i++)
+            labels[i] = (uint8_t)(i % CLASSES);
+        check_split(z, labels, ROWS);
+    }
+    check_split(z, labels, 0);
+    check_split(z, labels, 1);
+}
+
+/* Two equal logits, alone the largest, at each pair of classes. */
+static void test_split_ties(void **state) {
+    (void)state;
+    for (int a = 0; a < CLASSES; a++)
+        for (int b = a; b < CLASSES; b++) {
+            float z[CLASSES] = {0};
+            uint8_t label = (uint8_t)b;
+            z[a] = z[b] = 2.5f;
+            check_split(z, &label, 1);
+        }
+}
+
+/* One class, a run of them, or all but one, at each place, is infinite or NaN. */
+static void test_split_extremes(void **state) {
+    (void)state;
+    const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f};
+    for (int k = 0; k < 5; k++)
+        for (int from = 0; from < CLASSES; from++)
+            for (int to = from + 1; to <= CLASSES; to++)
+                for (uint8_t label = 0; label < CLASSES; label += 5) {
+                    float z[2 * CLASSES];
+                    uint8_t labels[] = {label, label};
+                    for (int j = 0; j < CLASSES; j++) {
+                        bool in = j >= from && j < to;
+                        z[j] = in ? odd[k] : (float)(j % 5);
+                        z[CLASSES + j] = in ? (float)(j % 5) : odd[k];
+                    }
+                    check_split(z, labels, 2);
+                }
+}
+
+/* Odd values in all combinations, six to a row. */
+static void test_split_mixed(void **state) {
+    (void)state;
+    const float odd[] = {0.0f, 1.0f, INFINITY, -INFINITY, NAN};
+    for (int draw = 0; draw < 2000; draw++) {
+        float z[CLASSES];
+        uint8_t label = (uint8_t)(draw % CLASSES);
+        for (int j = 0; j < CLASSES; j++) {
+            uint64_t bits = gw_rng_u64((uint64_t)draw, (uint64_t)j);
+            z[j] = odd[bits % (draw % 2 ? 5 : 2 + (unsigned)(draw / 2 % 4))];
+        }
+        check_split(z, &label, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_known_values),
-        cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_functions),   cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_extremes),    cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_ties),  cmocka_unit_test(test_split_extremes),
+        cmocka_unit_test(test_split_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,11 +15,10 @@ static void near(double got, double want) {
 static void test_confusion(void **state) {
     (void)state;
     int64_t confusion[9] = {0};
-    const float logits[] = {1, 2, 3, 5, 5, 1, 0, -1, -2, -3, -2, -2}; /* arg max 2, 0, 0, 1 */
-    const uint8_t labels[] = {2, 1, 0, 1};
-    gw_confusion_add(confusion, 3, logits, labels, 4);
-    gw_confusion_add(confusion, 3, logits, labels, 1); /* adds */
-    gw_confusion_add(confusion, 3, logits, labels, 0);
+    const uint8_t predictions[] = {2, 0, 0, 1}, labels[] = {2, 1, 0, 1};
+    gw_confusion_add(confusion, 3, predictions, labels, 4);
+    gw_confusion_add(confusion, 3, predictions, labels, 1); /* adds */
+    gw_confusion_add(confusion, 3, predictions, labels, 0);
     const int64_t want[] = {1, 0, 0, 1, 1, 0, 0, 0, 2};
     assert_memory_equal(confusion, want, sizeof want);
 }
