@@ -4,7 +4,6 @@
 #include "base/probe.h"
 #include "base/rng.h"
 #include "nn/loss.h"
-#include "nn/metrics.h"
 #include "nn/model_parts.h"
 
 #include <math.h>
@@ -12,41 +11,12 @@
 
 #define INIT_STREAM 0x696e6974u /* the seed's stream for initial weights */
 
-static int model_width(const gw_model_spec *spec, int l) {
-    return l < 0 ? spec->inputs : l < spec->n_hidden ? spec->hidden[l] : spec->classes;
-}
-
-gw_err gw_model_check(const gw_model_spec *spec, gw_err kind, const char *where, size_t *params) {
-    if (spec->n_hidden < 0 || spec->n_hidden >= GW_MAX_LAYERS)
-        return gw_fail(kind, "%s%d hidden layers: must be 0 to %d", where, spec->n_hidden,
-                       GW_MAX_LAYERS - 1);
-    if (spec->classes < 1 || spec->classes > GW_MAX_CLASSES)
-        return gw_fail(kind, "%s%d classes: must be 1 to %d", where, spec->classes, GW_MAX_CLASSES);
-    *params = 0;
-    for (int l = -1; l <= spec->n_hidden; l++) {
-        int out = model_width(spec, l);
-        if (out < 1 || out > GW_MAX_WIDTH)
-            return gw_fail(kind, "%slayer %d has width %d: must be 1 to %d", where, l + 1, out,
-                           GW_MAX_WIDTH);
-        if (l >= 0)
-            *params += ((size_t)model_width(spec, l - 1) + 1) * (size_t)out;
-        if (*params > GW_MAX_PARAMS)
-            return gw_fail(kind, "%sthe model has more than %zu parameters: narrow its layers",
-                           where, GW_MAX_PARAMS);
-    }
-    if ((int)spec->activation < GW_RELU || spec->activation > GW_TANH)
-        return gw_fail(kind, "%sunknown activation %d", where, (int)spec->activation);
-    if ((int)spec->init < GW_INIT_HE || spec->init > GW_INIT_XAVIER)
-        return gw_fail(kind, "%sunknown initialisation %d", where, (int)spec->init);
-    return GW_OK;
-}
-
 static void model_lay_out(gw_model *m) {
-    m->n_layers = m->spec.n_hidden + 1;
+    m->n_layers = gw_model_spec_layers(&m->spec);
     for (int l = 0; l < m->n_layers; l++) {
         gw_layer *layer = &m->layers[l];
-        layer->in = model_width(&m->spec, l - 1);
-        layer->out = model_width(&m->spec, l);
+        layer->in = gw_model_spec_width(&m->spec, l - 1);
+        layer->out = gw_model_spec_width(&m->spec, l);
         layer->transfer =
             l + 1 < m->n_layers ? (gw_transfer)m->spec.activation : GW_TRANSFER_LINEAR;
         layer->span = (gw_span){m->size, ((size_t)layer->in + 1) * (size_t)layer->out};
@@ -110,7 +80,7 @@ static void model_initialise(gw_model *m) {
 
 gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch) {
     size_t params;
-    GW_TRY(gw_model_check(spec, GW_ERR_USAGE, "", &params));
+    GW_TRY(gw_model_spec_check(spec, GW_ERR_USAGE, "", &params));
     GW_TRY(gw_model_build(out, spec, max_batch));
     model_initialise(*out);
     return GW_OK;
@@ -247,9 +217,7 @@ void gw_model_descend(gw_model *m, int l, int batch) {
 
 double gw_model_flops(const gw_model *m, int batch) {
     double flops = 0.0;
-    for (int l = 0; l < m->n_layers; l++) {
-        double product = 2.0 * batch * m->layers[l].in * m->layers[l].out;
-        flops += product * (l > 0 ? 3 : 2); /* forward, dW, and dX above the first layer */
-    }
+    for (int l = 0; l < m->n_layers; l++)
+        flops += batch * gw_model_spec_flops(&m->spec, l);
     return flops;
 }

@@ -5,22 +5,9 @@
 #define GW_NN_MODEL_H
 
 #include "base/io.h"
-#include "nn/layer.h"
+#include "nn/model_spec.h"
 
 #include <stdint.h>
-
-enum { GW_MAX_LAYERS = 64 };
-
-typedef enum gw_init { GW_INIT_HE, GW_INIT_XAVIER } gw_init;
-
-typedef struct gw_model_spec {
-    int inputs, classes;
-    int n_hidden;
-    int hidden[GW_MAX_LAYERS - 1];
-    gw_activation activation;
-    gw_init init;
-    uint64_t seed;
-} gw_model_spec;
 
 typedef struct gw_model gw_model;
 

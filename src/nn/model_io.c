@@ -44,7 +44,7 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
     GW_TRY(model_io_spec(io, &spec, where));
     if (gw_io_loading(io)) {
         size_t found;
-        GW_TRY(gw_model_check(&spec, GW_ERR_INPUT, where, &found));
+        GW_TRY(gw_model_spec_check(&spec, GW_ERR_INPUT, where, &found));
         if (found > file_bytes / sizeof(float))
             return gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, found,
                            file_bytes);

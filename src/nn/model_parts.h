@@ -4,10 +4,6 @@
 
 #include "nn/model.h"
 
-/** Widest layer, and most floats in an arena: indices of either fit an int. */
-enum { GW_MAX_WIDTH = 1 << 20 };
-#define GW_MAX_PARAMS ((size_t)INT32_MAX)
-
 struct gw_model {
     gw_model_spec spec;
     int n_layers, max_batch;
@@ -23,10 +19,6 @@ struct gw_model {
     double *losses;                /* one a sample, as best: */
     uint8_t *best;                 /* threads share no sum */
 };
-
-/** Check widths, counts and the arena's size; set *params to that size in floats. Failures have the
- *  kind `kind` and messages that begin with `where` ("" or "FILE: "). */
-gw_err gw_model_check(const gw_model_spec *spec, gw_err kind, const char *where, size_t *params);
 
 /** gw_model_open without the initialisation: all parameters 0. `spec` has been checked. */
 gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch);
