@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Threads get whole cache lines of columns. */
-enum { LINE = 16 };
+enum { LINE = 16, TILE = 4 * LINE };
 
 /* y = f(y + b) on rows of `cols`, one function a transfer so that each inner loop is one formula.
  */
@@ -104,7 +104,44 @@ void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, 
     }
 }
 
-/* Biases and transfer of the forward pass, on as many threads as the size pays for. */
+/* The gradient of the loss by the pre-activations of columns [lo, hi), and the sums of those whose
+ * biases the layer holds, added to db; a tile at a time, those of the others are left behind. */
+static void layer_enter_columns(const gw_layer *layer, float *db, float *dy, const float *y,
+                                int batch, size_t lo, size_t hi) {
+    gw_span own = layer->own;
+    for (size_t at = lo, end; at < hi; at = end) {
+        float others[TILE] = {0};
+        bool held = at >= own.off && at < gw_span_end(own);
+        end = held ? gw_span_end(own) : at + TILE;
+        if (at < own.off && end > own.off)
+            end = own.off;
+        if (end > hi)
+            end = hi;
+        if (held || layer->transfer != GW_TRANSFER_LINEAR)
+            gw_layer_start(layer->transfer, held ? db + (at - own.off) : others, dy + at, y + at,
+                           batch, (int)(end - at), (size_t)layer->out);
+    }
+}
+
+static void layer_add_biases(const gw_layer *layer, float *z, const float *b, int batch) {
+    int threads = gw_layer_threads(batch, (int)layer->own.n);
+    z += layer->own.off;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int i = 0; i < batch; i++)
+        layer_finish_linear(z + (size_t)i * (size_t)layer->out, b, 1, (int)layer->own.n);
+}
+
+void gw_layer_product(const gw_layer *layer, const float *params, const float *x, float *z,
+                      int batch) {
+    int in = layer->in, out = layer->out;
+    gw_gemm(false, false, batch, out, in, x, in, params, out, 0.0f, z, out);
+    if (!layer->partial)
+        return;
+    gw_part_begin(GW_PART_FORWARD_POINTWISE);
+    layer_add_biases(layer, z, params + (size_t)in * (size_t)out, batch);
+    gw_part_end(GW_PART_FORWARD_POINTWISE);
+}
+
 static void layer_finish(const gw_layer *layer, float *y, const float *b, int batch) {
     int out = layer->out, threads = gw_layer_threads(batch, out);
     if (threads == 1) {
@@ -118,49 +155,48 @@ static void layer_finish(const gw_layer *layer, float *y, const float *b, int ba
     }
 }
 
-/* The backward pass through the transfer, likewise; db is added to. */
-static void layer_start(const gw_layer *layer, float *db, float *dy, const float *y, int batch) {
+void gw_layer_transfer(const gw_layer *layer, const float *biases, float *y, int batch) {
+    if (layer->partial && layer->transfer == GW_TRANSFER_LINEAR)
+        return;
+    gw_part_begin(GW_PART_FORWARD_POINTWISE);
+    layer_finish(layer, y, biases, batch);
+    gw_part_end(GW_PART_FORWARD_POINTWISE);
+}
+
+static void layer_enter(const gw_layer *layer, float *db, float *dy, const float *y, int batch) {
     int out = layer->out, threads = gw_layer_threads(batch, out);
     if (threads == 1) {
-        gw_layer_start(layer->transfer, db, dy, y, batch, out, (size_t)out);
+        layer_enter_columns(layer, db, dy, y, batch, 0, (size_t)out);
         return;
     }
     gw_span lines = {0, ((size_t)out + LINE - 1) / LINE};
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++) {
         gw_span part = gw_span_part(lines, t, threads);
-        size_t lo = part.off * LINE, hi = gw_span_end(part) * LINE;
-        if (hi > (size_t)out)
-            hi = (size_t)out;
-        if (lo < hi)
-            gw_layer_start(layer->transfer, db + lo, dy + lo, y + lo, batch, (int)(hi - lo),
-                           (size_t)out);
+        size_t hi = gw_span_end(part) * LINE;
+        layer_enter_columns(layer, db, dy, y, batch, part.off * LINE,
+                            hi < (size_t)out ? hi : (size_t)out);
     }
 }
 
-void gw_layer_forward(const gw_layer *layer, const float *params, const float *x, float *y,
-                      int batch) {
-    int in = layer->in, out = layer->out;
-    gw_gemm(false, false, batch, out, in, x, in, params, out, 0.0f, y, out);
-    gw_part_begin(GW_PART_FORWARD_POINTWISE);
-    layer_finish(layer, y, params + (size_t)in * (size_t)out, batch);
-    gw_part_end(GW_PART_FORWARD_POINTWISE);
-}
-
-void gw_layer_backward(const gw_layer *layer, float *grads, bool add, const float *x,
-                       const float *y, float *dy, int batch) {
-    int in = layer->in, out = layer->out;
-    float *db = grads + (size_t)in * (size_t)out;
+void gw_layer_enter(const gw_layer *layer, float *grads, bool add, const float *y, float *dy,
+                    int batch) {
+    float *db = grads + (size_t)layer->in * (size_t)layer->out;
     gw_part_begin(GW_PART_BACKWARD_POINTWISE);
     if (!add)
-        memset(db, 0, (size_t)out * sizeof *db);
-    layer_start(layer, db, dy, y, batch);
+        memset(db, 0, layer->own.n * sizeof *db);
+    layer_enter(layer, db, dy, y, batch);
     gw_part_end(GW_PART_BACKWARD_POINTWISE);
-    gw_gemm(true, false, in, out, batch, x, in, dy, out, add ? 1.0f : 0.0f, grads, out);
 }
 
-void gw_layer_descend(const gw_layer *layer, const float *params, const float *dy, float *dx,
+void gw_layer_weights(const gw_layer *layer, float *grads, bool add, const float *x,
+                      const float *dz, int batch) {
+    int in = layer->in, out = layer->out;
+    gw_gemm(true, false, in, out, batch, x, in, dz, out, add ? 1.0f : 0.0f, grads, out);
+}
+
+void gw_layer_descend(const gw_layer *layer, const float *params, const float *dz, float *dx,
                       int batch) {
     int in = layer->in, out = layer->out;
-    gw_gemm(false, true, batch, in, out, dy, out, params, out, 0.0f, dx, in);
+    gw_gemm(false, true, batch, in, out, dz, out, params, out, 0.0f, dx, in);
 }

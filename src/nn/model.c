@@ -20,6 +20,7 @@ static void model_lay_out(gw_model *m) {
         layer->transfer =
             l + 1 < m->n_layers ? (gw_transfer)m->spec.activation : GW_TRANSFER_LINEAR;
         layer->span = (gw_span){m->size, ((size_t)layer->in + 1) * (size_t)layer->out};
+        layer->own = (gw_span){0, (size_t)layer->out};
         size_t weights = layer->span.n - (size_t)layer->out;
         m->spans[l] = layer->span;
         m->tensors[2 * l] = (gw_tensor){{m->size, weights}, l, layer->in, layer->out};
@@ -165,7 +166,9 @@ static const float *model_below(const gw_model *m, int l) {
 
 void gw_model_forward(gw_model *m, int l, int batch) {
     const gw_layer *layer = &m->layers[l];
-    gw_layer_forward(layer, m->params + layer->span.off, model_below(m, l), m->outputs[l], batch);
+    const float *params = m->params + layer->span.off;
+    gw_layer_product(layer, params, model_below(m, l), m->outputs[l], batch);
+    gw_layer_transfer(layer, params + (size_t)layer->in * (size_t)layer->out, m->outputs[l], batch);
 }
 
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale,
@@ -196,8 +199,9 @@ static float *model_delta(gw_model *m, int l) {
 
 static void model_backward(gw_model *m, int l, int batch, float *grads, bool add) {
     const gw_layer *layer = &m->layers[l];
-    gw_layer_backward(layer, grads + layer->span.off, add, model_below(m, l), m->outputs[l],
-                      model_delta(m, l), batch);
+    float *own = grads + layer->span.off, *delta = model_delta(m, l);
+    gw_layer_enter(layer, own, add, m->outputs[l], delta, batch);
+    gw_layer_weights(layer, own, add, model_below(m, l), delta, batch);
 }
 
 void gw_model_backward(gw_model *m, int l, int batch) {

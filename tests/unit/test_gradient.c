@@ -4,6 +4,8 @@
 
 #include "base/rng.h"
 
+#include "reference_model.h"
+
 #include <math.h>
 #include <omp.h>
 #include <setjmp.h>
@@ -13,43 +15,7 @@
 
 #include <cmocka.h>
 
-enum { MAX_PARAMS = 2000, MAX_ROWS = 16, MAX_WIDTH = 32 };
-
-static double reference_transfer(gw_activation a, double z) {
-    return a == GW_RELU ? fmax(z, 0.0) : a == GW_SIGMOID ? 1.0 / (1.0 + exp(-z)) : tanh(z);
-}
-
-/* Loss of one sample, straight from the definition. */
-static double reference_sample(const gw_model_spec *s, const double *p, const float *x, int label) {
-    double in[MAX_WIDTH], out[MAX_WIDTH];
-    int n_in = s->inputs;
-    for (int i = 0; i < n_in; i++)
-        in[i] = (double)x[i];
-    for (int l = 0; l <= s->n_hidden; l++) {
-        int n_out = l < s->n_hidden ? s->hidden[l] : s->classes;
-        for (int j = 0; j < n_out; j++) {
-            double z = p[n_in * n_out + j];
-            for (int i = 0; i < n_in; i++)
-                z += in[i] * p[i * n_out + j];
-            out[j] = l < s->n_hidden ? reference_transfer(s->activation, z) : z;
-        }
-        p += (n_in + 1) * n_out;
-        n_in = n_out;
-        memcpy(in, out, sizeof in);
-    }
-    double sum = 0.0;
-    for (int j = 0; j < s->classes; j++)
-        sum += exp(in[j]);
-    return log(sum) - in[label];
-}
-
-static double reference_loss(const gw_model_spec *s, const double *p, const float *x,
-                             const uint8_t *labels, int batch) {
-    double sum = 0.0;
-    for (int i = 0; i < batch; i++)
-        sum += reference_sample(s, p, x + i * s->inputs, labels[i]);
-    return sum;
-}
+enum { MAX_PARAMS = 2000, MAX_ROWS = 16 };
 
 static void fill(gw_model *m, uint8_t *labels, int batch) {
     const gw_model_spec *s = gw_model_get_spec(m);
@@ -113,17 +79,10 @@ static void check(gw_model_spec spec, int batch) {
     const float *x = gw_model_input(m);
     double want = reference_loss(&spec, p, x, labels, batch);
     assert_true(fabs(loss - want) <= 1e-5 * fabs(want));
-    const double h = 1e-6;
     for (int l = 0; l < gw_model_layers(m); l++) {
         gw_span span = gw_model_span(m, l);
         for (size_t i = span.off; i < gw_span_end(span); i++) {
-            double kept = p[i];
-            p[i] = kept + h;
-            double up = reference_loss(&spec, p, x, labels, batch);
-            p[i] = kept - h;
-            double down = reference_loss(&spec, p, x, labels, batch);
-            p[i] = kept;
-            double slope = (up - down) / (2.0 * h) / batch;
+            double slope = reference_slope(&spec, p, i, x, labels, batch) / batch;
             double got = (double)gw_model_grads(m)[i];
             if (!(fabs(got - slope) <= 2e-6 + 1e-5 * fabs(slope)))
                 fail_msg("layer %d of %d, activation %d, batch %d, element %zu: %.9g, want %.9g", l,
