@@ -1,11 +1,13 @@
-/** A multilayer perceptron over one flat arena: dense layers, softmax cross-entropy on top.
- *  The step is exposed layer by layer, so that a trainer can exchange one layer's gradient while
- *  it computes the next. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
+/** A multilayer perceptron over one flat arena: dense layers, softmax cross-entropy on top. The
+ *  step is exposed layer by layer, so that a trainer can exchange one layer's gradient while it
+ *  computes the next. A model may also be a shard of one (nn/shard.h), whose ranks compute it
+ *  together, by microbatches; it never sees them, but says what is to be exchanged and where it
+ *  lies. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
 #ifndef GW_NN_MODEL_H
 #define GW_NN_MODEL_H
 
 #include "base/io.h"
-#include "nn/model_spec.h"
+#include "nn/shard.h"
 
 #include <stdint.h>
 
@@ -17,12 +19,29 @@ typedef struct gw_model gw_model;
 gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch);
 void gw_model_close(gw_model *m);
 
+/** How much a shard holds at a time. The gradients of outputs are called deltas. */
+typedef struct gw_model_room {
+    int rows;                 /* at most, of a microbatch */
+    int slots[GW_MAX_LAYERS]; /* of each chunk: microbatches whose outputs are held */
+    int deltas;               /* microbatches whose deltas are held */
+    bool keep;      /* the deltas of all layers, for weights' gradients that come later; else only
+                       those that cross a chunk's ends */
+    bool recompute; /* of a microbatch in a slot only the chunk's inputs: its outputs are computed
+                       again just before the backward pass */
+} gw_model_room;
+
+/** gw_model_open for a shard; its parameters are those of the whole model in its place. Layers are
+ *  numbered from 0 within it, the tensors' `layer` is the whole model's. A tensor that is empty,
+ *  the biases of a narrow layer, is left out. */
+gw_err gw_model_open_shard(gw_model **out, const gw_shard *shard, const gw_model_room *room);
+const gw_shard *gw_model_shard(const gw_model *m);
+
 const gw_model_spec *gw_model_get_spec(const gw_model *m);
 int gw_model_layers(const gw_model *m);
 /** Layer l's part of the arena: weights (in,out) row-major, then biases (out). */
 gw_span gw_model_span(const gw_model *m, int l);
-/** All layers' spans in order, and their tensors, two a layer: weights (in,out), biases (1,out).
- *  Owned by the model. */
+/** All layers' spans in order, and their tensors: weights (in,out), biases (1,out). Owned by the
+ *  model. */
 const gw_span *gw_model_spans(const gw_model *m);
 const gw_tensor *gw_model_tensors(const gw_model *m);
 int gw_model_tensor_count(const gw_model *m);
@@ -34,14 +53,13 @@ float *gw_model_grads(gw_model *m);
  *  the model is used, and has put the parameters into `params`. */
 void gw_model_lend(gw_model *m, float *params, float *grads);
 
+/* ---- a step: whole layers, the local batch at once ---- */
+
 /** Where the caller puts the batch: (max_batch, inputs). */
 float *gw_model_input(gw_model *m);
 
 /** Layer l of the forward pass on the first `batch` rows; layers in order 0..L-1. */
 void gw_model_forward(gw_model *m, int l, int batch);
-
-/** Logits after the last forward layer: (batch, C). Overwritten by gw_model_loss. */
-const float *gw_model_logits(const gw_model *m);
 
 /** Softmax cross-entropy of the logits against labels[0..batch): returns the SUM of the losses
  *  and prepares the backward pass with d(loss)/d(logit) * grad_scale (1 / global batch for the
@@ -65,10 +83,96 @@ void gw_model_descend(gw_model *m, int l, int batch);
 /** Floating-point operations of one forward and backward pass over `batch` samples. */
 double gw_model_flops(const gw_model *m, int batch);
 
+/* ---- a step of a shard ----
+ *
+ * Forward, for each layer l of a chunk, upwards:         backward, downwards:
+ *
+ *   pack, join, unpack   GW_MOMENT_INPUT                   enter
+ *   product                                                descend_rows
+ *   join                 GW_MOMENT_PRODUCT                 pack, join, unpack   GW_MOMENT_DELTA
+ *   transfer                                               weights, meanwhile or later
+ *
+ * and behind the last layer of the model loss_tell, join GW_MOMENT_LOSS, loss_join. A join is a
+ * collective of the tensor ranks, over a span of the work arena; where none is due its kind is
+ * GW_JOIN_NONE, and pack and unpack do nothing. So one walk serves whole layers and both splits. */
+
+/** Rows `first`, .. of the microbatch in slot `slot`, whose deltas are in place `delta`; n may be
+ *  0. Which slot and place a microbatch has is the caller's choice, and free when its last gradient
+ *  of weights is there. With `keep` and `recompute` a microbatch's outputs go with its place. */
+typedef struct gw_micro {
+    int slot, delta, first, n;
+} gw_micro;
+
+/** One array for all rows that a model computes on, zeroed at first: what other ranks send and get
+ *  are spans of it. The caller may lend another, of gw_model_work_size floats, as gw_model_lend. */
+float *gw_model_work(gw_model *m);
+size_t gw_model_work_size(const gw_model *m);
+void gw_model_lend_work(gw_model *m, float *work);
+
+/** What crosses a chunk's ends, rows of the width that this rank holds on both sides of the cut. */
+typedef enum gw_edge {
+    GW_EDGE_INPUT,        /* the outputs of the layer below, or the data, put there by the caller */
+    GW_EDGE_OUTPUT,       /* for the layer above; the logits */
+    GW_EDGE_OUTPUT_DELTA, /* from the layer above; empty at the top of the model */
+    GW_EDGE_INPUT_DELTA   /* for the layer below; empty at its bottom */
+} gw_edge;
+
+gw_span gw_model_edge(const gw_model *m, int chunk, gw_edge edge, gw_micro at);
+
+/** What the tensor ranks do with a span of their work arenas: sum it; or, part t of
+ *  gw_span_part(over, t, ranks) being rank t's, give theirs to all, or get the sum of theirs. */
+typedef enum gw_join_kind {
+    GW_JOIN_NONE,
+    GW_JOIN_ALLREDUCE,
+    GW_JOIN_ALLGATHER,
+    GW_JOIN_REDUCE_SCATTER
+} gw_join_kind;
+
+typedef enum gw_moment {
+    GW_MOMENT_INPUT,   /* before the product */
+    GW_MOMENT_PRODUCT, /* between product and transfer */
+    GW_MOMENT_LOSS,    /* between the halves of the loss; exact: gw_loss_join reads it */
+    GW_MOMENT_DELTA    /* before the layer below enters */
+} gw_moment;
+
+typedef struct gw_join {
+    gw_join_kind kind;
+    gw_span over;
+} gw_join;
+
+/** The join of layer l at a moment, the same on all tensor ranks. Runs of a microbatch's rows have
+ *  spans apart from each other's; gathered and scattered ones are in use until the join of another
+ *  layer or moment begins. */
+gw_join gw_model_join(const gw_model *m, int l, gw_moment moment, gw_micro at);
+
+/** Copy the rows to where the join takes them from, and its result to where they belong. */
+void gw_model_pack(gw_model *m, int l, gw_moment moment, gw_micro at);
+void gw_model_unpack(gw_model *m, int l, gw_moment moment, gw_micro at);
+
+/** Layer l's forward pass: x W, and what follows it (nn/layer.h). */
+void gw_model_product(gw_model *m, int l, gw_micro at);
+void gw_model_transfer(gw_model *m, int l, gw_micro at);
+
+/** gw_model_loss in two halves, of labels[0..at.n); the sum and *correct are the same on all tensor
+ *  ranks. */
+void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at);
+double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
+                          int *correct);
+
+/** Layer l's backward pass: through the transfer, with the biases' gradient; the gradient of the
+ *  inputs (nothing for the model's first layer); and that of the weights, before the next layer
+ *  descends or, with `keep`, any time until the slot or the place is used again. Gradients are
+ *  written to `grads`, an arena of the shard, or (`add`) added to it. */
+void gw_model_enter(gw_model *m, int l, gw_micro at, float *grads, bool add);
+void gw_model_descend_rows(gw_model *m, int l, gw_micro at);
+void gw_model_weights(gw_model *m, int l, gw_micro at, float *grads, bool add);
+
+/* ---- files ---- */
+
 /** Write spec and parameters to DIR/NAME, or open a model from such a file. */
 gw_err gw_model_save(gw_model *m, const char *dir, const char *name);
-/** The same with `params`, gw_model_size floats, which another thread may be training. Returns the
- *  file's size and checksum as gw_io_close_with does. */
+/** The same with `params`, all of the whole model's, which another thread may be training. Returns
+ *  the file's size and checksum as gw_io_close_with does. */
 gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
                         uint64_t *bytes, uint32_t *crc32);
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch);

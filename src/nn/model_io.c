@@ -40,7 +40,7 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
                               const char *where, size_t file_bytes) {
     gw_model_spec spec = {0};
     if (!gw_io_loading(io))
-        spec = (*m)->spec;
+        spec = (*m)->shard.spec;
     GW_TRY(model_io_spec(io, &spec, where));
     if (gw_io_loading(io)) {
         size_t found;
@@ -51,14 +51,14 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
         GW_TRY(gw_model_build(m, &spec, max_batch));
     }
     float *data = params ? (float *)params : (*m)->params; /* saving only reads */
-    return gw_io_field(io, "params", data, (*m)->size * sizeof(float));
+    return gw_io_field(io, "params", data, (*m)->shard.whole * sizeof(float));
 }
 
 gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
                         uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
     GW_TRY(gw_io_save(&io, dir, name, MAGIC, VERSION));
-    gw_err e = model_io_fields(io, &m, params, m->max_batch, "", 0);
+    gw_err e = model_io_fields(io, &m, params, 0, "", 0);
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);
     gw_io_abandon(io);
@@ -68,6 +68,8 @@ gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const
 gw_err gw_model_save(gw_model *m, const char *dir, const char *name) {
     uint64_t bytes;
     uint32_t crc32;
+    if (m->shard.size < m->shard.whole)
+        return gw_fail(GW_ERR_INTERNAL, "%s: a shard is not a model", name);
     return gw_model_save_as(m, m->params, dir, name, &bytes, &crc32);
 }
 

@@ -123,8 +123,10 @@ static void test_correct(void **state) {
     for (int i = 0; i < 3; i++) /* identity weights: the input is the logits */
         gw_model_params(m)[4 * i] = gw_model_input(m)[4 * i] = 1.0f;
     gw_model_forward(m, 0, 3);
+    gw_span logits = gw_model_edge(m, 0, GW_EDGE_OUTPUT, (gw_micro){.n = 3});
+    assert_int_equal(logits.n, 9);
     for (int i = 0; i < 9; i++)
-        assert_true(gw_model_logits(m)[i] == (i % 4 == 0 ? 1.0f : 0.0f));
+        assert_true(gw_model_work(m)[logits.off + (size_t)i] == (i % 4 == 0 ? 1.0f : 0.0f));
     int correct;
     const uint8_t labels[] = {0, 2, 2};
     gw_model_loss(m, labels, 3, 1.0f, &correct);

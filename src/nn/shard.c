@@ -1,0 +1,126 @@
+#include "nn/shard.h"
+
+#include <string.h>
+
+/* Parts of a layer are multiples of so many neurons: whole cache lines, and a tile of the
+ * libraries' innermost kernels. */
+enum { UNIT = 16 };
+
+gw_share gw_share_whole(const gw_model_spec *spec) {
+    return (gw_share){.tensor = 1, .n_chunks = 1, .chunks = {{0, gw_model_spec_layers(spec)}}};
+}
+
+void gw_share_stage(gw_share *share, const int *sizes, int stages, int chunks, int stage) {
+    share->n_chunks = chunks;
+    for (int i = 0, first = 0; i < stages * chunks; first += sizes[i++])
+        if (i % stages == stage)
+            share->chunks[i / stages] = (gw_chunk){first, sizes[i]};
+}
+
+gw_span gw_share_part(int width, int part, int parts) {
+    size_t n = (size_t)width, units = (n + UNIT - 1) / UNIT;
+    if (n < (size_t)UNIT * (size_t)parts)
+        return gw_span_part((gw_span){0, n}, part, parts);
+    gw_span in_units = gw_span_part((gw_span){0, units}, part, parts);
+    return gw_span_common((gw_span){in_units.off * UNIT, in_units.n * UNIT}, (gw_span){0, n});
+}
+
+static gw_cut shard_cut_of(const gw_share *share, int l) {
+    if (share->tensor == 1)
+        return GW_CUT_NONE;
+    return share->split == GW_SPLIT_PAIRS && l % 2 ? GW_CUT_ROWS : GW_CUT_COLUMNS;
+}
+
+static gw_err shard_check(const gw_model_spec *spec, const gw_share *share) {
+    int narrowest = -1, from = 0, layers = gw_model_spec_layers(spec);
+    if (share->tensor < 1 || share->part < 0 || share->part >= share->tensor ||
+        share->n_chunks < 1 || share->n_chunks > layers)
+        return gw_fail(GW_ERR_INTERNAL, "part %d of %d, %d chunks", share->part, share->tensor,
+                       share->n_chunks);
+    for (int c = 0; c < share->n_chunks; c++) {
+        gw_chunk chunk = share->chunks[c];
+        if (chunk.first < from || chunk.n < 1 || chunk.n > layers - chunk.first)
+            return gw_fail(GW_ERR_INTERNAL, "chunk %d: %d layers from layer %d on", c, chunk.n,
+                           chunk.first);
+        from = chunk.first + chunk.n;
+    }
+    for (int l = 0; l < layers; l++) /* held or not: all ranks refuse alike */
+        if (shard_cut_of(share, l) == GW_CUT_COLUMNS &&
+            (narrowest < 0 || gw_model_spec_width(spec, l) < gw_model_spec_width(spec, narrowest)))
+            narrowest = l;
+    int width = gw_model_spec_width(spec, narrowest);
+    if (narrowest >= 0 && width < share->tensor)
+        return gw_fail(GW_ERR_USAGE,
+                       "--mesh tensor=%d: layer %d has %d neuron%s: at most tensor=%d",
+                       share->tensor, narrowest, width, width == 1 ? "" : "s", width);
+    return GW_OK;
+}
+
+static void shard_add_block(gw_shard *s, gw_block b) {
+    if (b.rows * b.cols == 0)
+        return;
+    b.own = s->size;
+    s->size += b.rows * b.cols;
+    s->blocks[s->n_blocks++] = b;
+}
+
+/* Layer `number`, whose parameters begin at `off` in the whole arena. */
+static void shard_add_layer(gw_shard *s, int number, int chunk, size_t off) {
+    const gw_share *share = &s->share;
+    int below = gw_model_spec_width(&s->spec, number - 1);
+    int width = gw_model_spec_width(&s->spec, number);
+    bool last = number + 1 == gw_model_spec_layers(&s->spec);
+    gw_shard_layer *l = &s->layers[s->n_layers++];
+    gw_span part = gw_share_part(width, share->part, share->tensor);
+    *l = (gw_shard_layer){number, chunk, shard_cut_of(share, number), .in = {0, (size_t)below}};
+    l->out = l->cut == GW_CUT_COLUMNS ? part : (gw_span){0, (size_t)width};
+    if (l->cut == GW_CUT_ROWS)
+        l->in = gw_share_part(below, share->part, share->tensor);
+    l->layer = (gw_layer){.in = (int)l->in.n,
+                          .out = (int)l->out.n,
+                          .transfer = last ? GW_TRANSFER_LINEAR : (gw_transfer)s->spec.activation,
+                          .span = {s->size, 0},
+                          .own = l->cut == GW_CUT_ROWS ? part : (gw_span){0, l->out.n},
+                          .partial = l->cut == GW_CUT_ROWS};
+    size_t stride = (size_t)width;
+    shard_add_block(s, (gw_block){.off = off + l->in.off * stride + l->out.off,
+                                  .rows = l->in.n,
+                                  .cols = l->out.n,
+                                  .stride = stride});
+    shard_add_block(s,
+                    (gw_block){.off = off + (size_t)below * stride + l->out.off + l->layer.own.off,
+                               .rows = 1,
+                               .cols = l->layer.own.n,
+                               .stride = stride});
+    l->layer.span.n = s->size - l->layer.span.off;
+}
+
+gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *share) {
+    size_t whole, off = 0;
+    GW_TRY(gw_model_spec_check(spec, GW_ERR_USAGE, "", &whole));
+    GW_TRY(shard_check(spec, share));
+    *out = (gw_shard){.spec = *spec, .share = *share, .whole = whole};
+    for (int l = 0, c = 0; l < gw_model_spec_layers(spec) && c < share->n_chunks; l++) {
+        if (l >= share->chunks[c].first)
+            shard_add_layer(out, l, c, off);
+        if (l + 1 == share->chunks[c].first + share->chunks[c].n)
+            c++;
+        off +=
+            ((size_t)gw_model_spec_width(spec, l - 1) + 1) * (size_t)gw_model_spec_width(spec, l);
+    }
+    return GW_OK;
+}
+
+void gw_shard_gather(const gw_shard *s, const float *whole, float *own) {
+    for (const gw_block *b = s->blocks; b < s->blocks + s->n_blocks; b++)
+        for (size_t i = 0; i < b->rows; i++)
+            memcpy(own + b->own + i * b->cols, whole + b->off + i * b->stride,
+                   b->cols * sizeof *own);
+}
+
+void gw_shard_scatter(const gw_shard *s, const float *own, float *whole) {
+    for (const gw_block *b = s->blocks; b < s->blocks + s->n_blocks; b++)
+        for (size_t i = 0; i < b->rows; i++)
+            memcpy(whole + b->off + i * b->stride, own + b->own + i * b->cols,
+                   b->cols * sizeof *own);
+}

@@ -1,0 +1,79 @@
+/** The part of a model that one rank of a mesh (pipe x tensor) holds, and where it lies in the
+ *  arena of the whole model. The pipe coordinate says which layers: a chunk, or several that a
+ *  timetable interleaves. The tensor coordinate says which neurons of them:
+ *
+ *    by columns   W[:,t] and b[t]: from all inputs to a part of the outputs
+ *    by rows      W[t,:] and a part of b: from a part of the inputs to a term of all outputs' sums
+ *
+ *  Every parameter has one owner among the ranks of a mesh: their shards tile the whole arena. */
+#ifndef GW_NN_SHARD_H
+#define GW_NN_SHARD_H
+
+#include "nn/model_spec.h"
+
+/** How layers are cut over the tensor ranks: those of even number by columns and those of odd
+ *  number by rows, so that outputs are summed behind every second layer alone (Shoeybi et al.,
+ *  "Megatron-LM", 2019); or all by columns, with the outputs gathered behind each. */
+typedef enum gw_tensor_split { GW_SPLIT_PAIRS, GW_SPLIT_COLUMNS } gw_tensor_split;
+
+typedef enum gw_cut { GW_CUT_NONE, GW_CUT_COLUMNS, GW_CUT_ROWS } gw_cut;
+
+/** Contiguous layers of the whole model. */
+typedef struct gw_chunk {
+    int first, n;
+} gw_chunk;
+
+/** Which part of a model a rank holds. */
+typedef struct gw_share {
+    int tensor, part; /* tensor ranks (1: whole layers), and which of them it is */
+    gw_tensor_split split;
+    int n_chunks; /* in ascending order */
+    gw_chunk chunks[GW_MAX_LAYERS];
+} gw_share;
+
+/** All of it. */
+gw_share gw_share_whole(const gw_model_spec *spec);
+
+/** Set the chunks of a stage's share: chunk c of stage s is the model's chunk c * stages + s, and
+ *  chunk i of the model has sizes[i] layers (gw_partition). */
+void gw_share_stage(gw_share *share, const int *sizes, int stages, int chunks, int stage);
+
+/** A part of a layer's `width` neurons: multiples of 16 of them (but where the layer ends) if there
+ *  are 16 for each part, else nearly equal ones; empty only if there are more parts than
+ *  neurons. */
+gw_span gw_share_part(int width, int part, int parts);
+
+/** rows x cols floats of the whole arena, `stride` from row to row; dense in the shard's own. */
+typedef struct gw_block {
+    size_t off, own; /* first float, in the whole arena and in the shard's own */
+    size_t rows, cols, stride;
+} gw_block;
+
+typedef struct gw_shard_layer {
+    int number, chunk; /* the layer's in the whole model; the share's */
+    gw_cut cut;
+    gw_span in, out; /* its neurons, among those of the whole layer */
+    gw_layer layer;  /* in.n, out.n, and its place in the shard's own arena */
+} gw_shard_layer;
+
+/** Plain data. */
+typedef struct gw_shard {
+    gw_model_spec spec;
+    gw_share share;
+    int n_layers; /* that are held, in ascending order */
+    gw_shard_layer layers[GW_MAX_LAYERS];
+    int n_blocks; /* none empty; in the order of the shard's own arena, which they tile */
+    gw_block blocks[2 * GW_MAX_LAYERS];
+    size_t size, whole; /* floats: of the shard's own arena, of the whole one */
+} gw_shard;
+
+/** GW_ERR_USAGE, the same on all ranks of a mesh: gw_model_spec_check's, or a layer that is too
+ *  narrow for so many tensor ranks. GW_ERR_INTERNAL: no such share. */
+gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *share);
+
+/** own[0..size) = the shard's floats of whole[0..whole); and back, which leaves the others
+ *  alone. */
+void gw_shard_gather(const gw_shard *s, const float *whole, float *own);
+void gw_shard_scatter(const gw_shard *s, const float *own, float *whole);
+
+#endif

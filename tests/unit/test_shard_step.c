@@ -1,0 +1,248 @@
+/* A step of the shards of a model, by microbatches, is the whole model's step: initial weights,
+ * loss, predictions and gradients, over all meshes, splits and ways to hold a microbatch. */
+#include "reference_model.h"
+#include "shard_grid.h"
+
+#include <omp.h>
+#include <stdio.h>
+
+enum { MAX_ROWS = 24, MAX_PARAMS = 60000 };
+
+/* A step's data, and what comes of it. */
+typedef struct batch {
+    int rows;
+    float x[MAX_ROWS * 80];
+    uint8_t labels[MAX_ROWS];
+} batch;
+
+typedef struct result {
+    double loss;
+    int correct;
+    uint8_t predictions[MAX_ROWS];
+    float grads[MAX_PARAMS];
+} result;
+
+static batch data;
+static result whole, split;
+static float params[MAX_PARAMS], initial[MAX_PARAMS];
+
+static int plan_rows(const grid_plan *p) {
+    int rows = 0;
+    for (int i = 0; i < p->micro; i++)
+        rows += p->rows[i];
+    return rows;
+}
+
+static void fill(const gw_model_spec *spec, int rows) {
+    data.rows = rows;
+    for (int i = 0; i < rows * spec->inputs; i++)
+        data.x[i] = (float)gw_rng_normal(5, (uint64_t)i);
+    for (int i = 0; i < rows; i++)
+        data.labels[i] = (uint8_t)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)spec->classes);
+}
+
+/* The whole model's step over the same microbatches; its parameters go to `initial` and
+ * `params`. */
+static void step_whole(const gw_model_spec *spec, const grid_plan *p) {
+    gw_model *m = NULL;
+    assert_int_equal(gw_model_open(&m, spec, MAX_ROWS), GW_OK);
+    size_t n = gw_model_size(m);
+    assert_true(n <= MAX_PARAMS);
+    memcpy(initial, gw_model_params(m), n * sizeof *initial);
+    for (size_t i = 0; i < n; i++) /* initial biases are 0: an easy place to hide */
+        params[i] = gw_model_params(m)[i] += 0.1f * (float)gw_rng_normal(7, i);
+    whole = (result){0};
+    for (int j = 0, row = 0; j < p->micro; row += p->rows[j++]) {
+        int rows = p->rows[j], correct;
+        memcpy(gw_model_input(m), data.x + row * spec->inputs,
+               (size_t)(rows * spec->inputs) * sizeof *data.x);
+        for (int l = 0; l < gw_model_layers(m); l++)
+            gw_model_forward(m, l, rows);
+        whole.loss += gw_model_loss(m, data.labels + row, rows, 1.0f / (float)data.rows, &correct);
+        whole.correct += correct;
+        memcpy(whole.predictions + row, gw_model_predictions(m), (size_t)rows);
+        for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
+            if (j == 0)
+                gw_model_backward(m, l, rows);
+            else
+                gw_model_backward_onto(m, l, rows, gw_model_grads(m));
+            gw_model_descend(m, l, rows);
+        }
+    }
+    memcpy(whole.grads, gw_model_grads(m), n * sizeof *whole.grads);
+    gw_model_close(m);
+}
+
+static const char *plan_text(const gw_model_spec *spec, const grid_plan *p) {
+    static char text[256];
+    snprintf(text, sizeof text,
+             "%d layers, activation %d, stages %d, chunks %d, tensor %d, split %d, micro %d (%d %d "
+             "%d %d), runs %d, recompute %d, keep %d",
+             gw_model_spec_layers(spec), (int)spec->activation, p->stages, p->chunks, p->tensor,
+             (int)p->split, p->micro, p->rows[0], p->rows[1], p->rows[2], p->rows[3], p->runs,
+             p->recompute, p->keep);
+    return text;
+}
+
+static void check_near(const gw_model_spec *spec, const grid_plan *p, size_t n) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)whole.grads[i]));
+    if (!(fabs(split.loss - whole.loss) <= 1e-5 * fabs(whole.loss)))
+        fail_msg("%s: loss %.9g, want %.9g", plan_text(spec, p), split.loss, whole.loss);
+    for (size_t i = 0; i < n; i++) {
+        double got = (double)split.grads[i], want = (double)whole.grads[i];
+        if (!(fabs(got - want) <= 1e-5 * fabs(want) + 1e-6 * most))
+            fail_msg("%s: element %zu: %.9g, want %.9g", plan_text(spec, p), i, got, want);
+    }
+}
+
+/* With whole layers and whole products the bits are the same; else sums are rounded otherwise. */
+static void check(const gw_model_spec *spec, grid_plan p) {
+    grid g;
+    fill(spec, plan_rows(&p));
+    step_whole(spec, &p);
+    grid_open(&g, spec, &p);
+    size_t n = gw_model_shard(g.model[0][0])->whole, bytes = n * sizeof(float);
+    grid_collect(&g, gw_model_params, split.grads);
+    assert_memory_equal(split.grads, initial, bytes);
+    grid_deal(&g, params);
+    split = (result){0};
+    split.loss = grid_step(&g, data.x, data.labels, 1.0f / (float)data.rows, &split.correct,
+                           split.predictions);
+    grid_collect(&g, gw_model_grads, split.grads);
+    check_near(spec, &p, n);
+    assert_int_equal(split.correct, whole.correct);
+    assert_memory_equal(split.predictions, whole.predictions, (size_t)data.rows);
+    if (p.tensor == 1 && p.runs == 1) {
+        assert_true(split.loss == whole.loss);
+        assert_memory_equal(split.grads, whole.grads, bytes);
+    }
+    grid_close(&g);
+}
+
+static const gw_model_spec narrow = {.inputs = 13,
+                                     .classes = 5,
+                                     .n_hidden = 5,
+                                     .hidden = {19, 3, 8, 16, 6},
+                                     .init = GW_INIT_XAVIER,
+                                     .seed = 3};
+static const gw_model_spec wide = {
+    .inputs = 80, .classes = 10, .n_hidden = 2, .hidden = {133, 96}, .seed = 4};
+
+static grid_plan plan(int stages, int tensor, gw_tensor_split split_by) {
+    return (grid_plan){.stages = stages,
+                       .chunks = 1,
+                       .tensor = tensor,
+                       .split = split_by,
+                       .micro = 2,
+                       .rows = {7, 4},
+                       .runs = 1};
+}
+
+/* Over all activations, stages and tensor ranks, both splits; 3 neurons on 4 ranks leave one
+ * without biases, where layers are cut in pairs. */
+static void test_meshes(void **state) {
+    (void)state;
+    for (int a = GW_RELU; a <= GW_TANH; a++) {
+        gw_model_spec spec = narrow;
+        spec.activation = (gw_activation)a;
+        for (int stages = 1; stages <= 6; stages++)
+            for (int tensor = 1; tensor <= 4; tensor++) {
+                check(&spec, plan(stages, tensor, GW_SPLIT_PAIRS));
+                if (tensor < 4)
+                    check(&spec, plan(stages, tensor, GW_SPLIT_COLUMNS));
+            }
+    }
+}
+
+/* A split loss behind either split, parts of whole cache lines and a last one of their rest. */
+static void test_wide(void **state) {
+    (void)state;
+    for (int stages = 1; stages <= 3; stages++)
+        for (int tensor = 1; tensor <= 4; tensor++) {
+            check(&wide, plan(stages, tensor, GW_SPLIT_PAIRS));
+            check(&wide, plan(stages, tensor, GW_SPLIT_COLUMNS));
+        }
+}
+
+/* One to four microbatches, some short or empty, held in each way, by runs of rows or not. */
+static void test_microbatches(void **state) {
+    (void)state;
+    static const int rows[][MAX_MICRO] = {{9}, {6, 6}, {5, 5, 3}, {0, 4, 4}, {4, 0, 4, 1}, {1, 0}};
+    static const int micro[] = {1, 2, 3, 3, 4, 2};
+    for (int i = 0; i < 6; i++)
+        for (int bits = 0; bits < 8; bits++)
+            for (int tensor = 1; tensor <= 3; tensor++) {
+                grid_plan p = plan(2, tensor, bits % 2 ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS);
+                p.micro = micro[i];
+                memcpy(p.rows, rows[i], sizeof p.rows);
+                p.keep = bits & 2;
+                p.recompute = bits & 4;
+                check(&narrow, p);
+                p.runs = 3;
+                check(&narrow, p);
+            }
+}
+
+/* Several chunks a stage, of one layer or two. */
+static void test_interleaved(void **state) {
+    (void)state;
+    for (int stages = 1; stages <= 3; stages++)
+        for (int chunks = 2; chunks * stages <= 6; chunks++)
+            for (int tensor = 1; tensor <= 3; tensor++)
+                for (int bits = 0; bits < 8; bits++) {
+                    grid_plan p =
+                        plan(stages, tensor, bits % 2 ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS);
+                    p.chunks = chunks;
+                    p.keep = bits & 2;
+                    p.recompute = bits & 4;
+                    check(&narrow, p);
+                }
+}
+
+/* Against central differences of a plain model in double. */
+static void check_slopes(const gw_model_spec *spec, grid_plan p) {
+    grid g;
+    double exact[MAX_PARAMS / 100];
+    fill(spec, plan_rows(&p));
+    step_whole(spec, &p);
+    grid_open(&g, spec, &p);
+    size_t n = gw_model_shard(g.model[0][0])->whole;
+    assert_true(n <= sizeof exact / sizeof *exact);
+    for (size_t i = 0; i < n; i++)
+        exact[i] = (double)params[i];
+    grid_deal(&g, params);
+    grid_step(&g, data.x, data.labels, 1.0f / (float)data.rows, &split.correct, split.predictions);
+    grid_collect(&g, gw_model_grads, split.grads);
+    for (size_t i = 0; i < n; i++) {
+        double slope = reference_slope(spec, exact, i, data.x, data.labels, data.rows) / data.rows;
+        double got = (double)split.grads[i];
+        if (!(fabs(got - slope) <= 2e-6 + 1e-5 * fabs(slope)))
+            fail_msg("%s: element %zu: %.9g, want %.9g", plan_text(spec, &p), i, got, slope);
+    }
+    grid_close(&g);
+}
+
+static void test_slopes(void **state) {
+    (void)state;
+    gw_model_spec tiny = {
+        .inputs = 5, .classes = 4, .n_hidden = 3, .hidden = {6, 4, 5}, .activation = GW_TANH};
+    for (int n_hidden = 2; n_hidden <= 3; n_hidden++) /* the last layer by columns, and by rows */
+        for (int stages = 1; stages <= n_hidden + 1; stages++)
+            for (int tensor = 1; tensor <= 4; tensor++) {
+                tiny.n_hidden = n_hidden;
+                check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_PAIRS));
+                check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_COLUMNS));
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_meshes),       cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_microbatches), cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_slopes),
+    };
+    omp_set_num_threads(1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
