@@ -153,8 +153,8 @@ void gw_model_unpack(gw_model *m, int l, gw_moment moment, gw_micro at);
 void gw_model_product(gw_model *m, int l, gw_micro at);
 void gw_model_transfer(gw_model *m, int l, gw_micro at);
 
-/** gw_model_loss in two halves, of labels[0..at.n); the sum and *correct are the same on all tensor
- *  ranks. */
+/** gw_model_loss in two halves, of labels[0..at.n), where the model's last layer is held; the sum
+ *  and *correct are the same on all tensor ranks. */
 void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at);
 double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
                           int *correct);

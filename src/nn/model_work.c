@@ -55,6 +55,7 @@ static gw_area work_take_one(gw_model *m, int width) {
 
 static shared work_share(gw_model *m) {
     int delta[2] = {0}, dx = 0, block = 0, told = 0, ranks = m->shard.share.tensor;
+    shared s;
     for (int l = 0; l < m->shard.n_layers; l++) {
         const gw_shard_layer *held = gw_model_held(m, l);
         bool columns = held->cut == GW_CUT_COLUMNS;
@@ -69,7 +70,10 @@ static shared work_share(gw_model *m) {
     }
     m->blocks = work_take_one(m, block * ranks);
     m->told = work_take_one(m, told * ranks);
-    return (shared){{work_take_one(m, delta[0]), work_take_one(m, delta[1])}, work_take_one(m, dx)};
+    s.delta[0] = work_take_one(m, delta[0]);
+    s.delta[1] = work_take_one(m, delta[1]);
+    s.dx = work_take_one(m, dx);
+    return s;
 }
 
 static gw_area work_as_wide(gw_area area, widths w) {
