@@ -6,12 +6,12 @@
 #include <omp.h>
 #include <stdio.h>
 
-enum { MAX_ROWS = 24, MAX_PARAMS = 60000 };
+enum { MAX_ROWS = 360, MAX_INPUTS = 80, MAX_PARAMS = 140000 };
 
 /* A step's data, and what comes of it. */
 typedef struct batch {
     int rows;
-    float x[MAX_ROWS * 80];
+    float x[MAX_ROWS * MAX_INPUTS];
     uint8_t labels[MAX_ROWS];
 } batch;
 
@@ -201,10 +201,26 @@ static void test_interleaved(void **state) {
                 }
 }
 
+/* Large enough that several threads share each kernel's work, and the copies around joins. */
+static void test_threads(void **state) {
+    (void)state;
+    gw_model_spec spec = {
+        .inputs = 70, .classes = 200, .n_hidden = 2, .hidden = {256, 258}, .activation = GW_TANH};
+    omp_set_num_threads(3);
+    for (int tensor = 1; tensor <= 2; tensor++)
+        for (int split_by = GW_SPLIT_PAIRS; split_by <= GW_SPLIT_COLUMNS; split_by++) {
+            grid_plan p = plan(2, tensor, (gw_tensor_split)split_by);
+            p.rows[0] = MAX_ROWS - 7;
+            p.rows[1] = 7;
+            check(&spec, p);
+        }
+    omp_set_num_threads(1);
+}
+
 /* Against central differences of a plain model in double. */
 static void check_slopes(const gw_model_spec *spec, grid_plan p) {
     grid g;
-    double exact[MAX_PARAMS / 100];
+    double exact[1000];
     fill(spec, plan_rows(&p));
     step_whole(spec, &p);
     grid_open(&g, spec, &p);
@@ -241,7 +257,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meshes),       cmocka_unit_test(test_wide),
         cmocka_unit_test(test_microbatches), cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_slopes),
     };
     omp_set_num_threads(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
