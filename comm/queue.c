@@ -28,6 +28,8 @@ struct gw_queue {
     gw_schedule **inflight; /* in the order started */
     size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
     int64_t idle_ns;        /* the least that a call of a sweep has taken: it found nothing */
+    gw_err (*beside)(void *ctx); /* NULL: nothing else is under way */
+    void *ctx;
     int n_waiting, look;    /* look: where the last one was */
     gw_schedule **waiting;  /* for credit; the highest span first, so the last is the next */
     /* GW_PROGRESS_THREAD only: who has the turn (base/turn.h) has the queue, too */
@@ -234,6 +236,11 @@ void gw_queue_team(gw_queue *q, int threads) {
     q->team = threads;
 }
 
+void gw_queue_beside(gw_queue *q, gw_err (*poll)(void *ctx), void *ctx) {
+    q->beside = poll;
+    q->ctx = ctx;
+}
+
 static gw_err queue_append(gw_queue *q, gw_schedule *s) {
     if (q->n + q->n_waiting == q->capacity)
         return gw_fail(GW_ERR_INTERNAL, "queue: more than %d schedules in flight", q->capacity);
@@ -322,6 +329,8 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
     while (e == GW_OK && queue_in_flight(q, s)) {
         e = queue_sweep(q);
+        if (q->beside)
+            GW_THEN(e, q->beside(q->ctx));
         if (q->yield)
             sched_yield();
     }

@@ -30,6 +30,10 @@ void gw_queue_limit(gw_queue *q, size_t credit);
  *  1 unless set. Before the first start. */
 void gw_queue_team(gw_queue *q, int threads);
 
+/** While a wait goes on, call poll(ctx), too: what else is under way must not stall. Not with
+ *  GW_PROGRESS_THREAD. */
+void gw_queue_beside(gw_queue *q, gw_err (*poll)(void *ctx), void *ctx);
+
 /** Start a schedule; it is in flight until waited for or seen complete. */
 gw_err gw_queue_start(gw_queue *q, gw_schedule *s);
 
