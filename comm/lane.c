@@ -94,6 +94,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
                           .seed = setup->seed,
                           .yield = setup->yield,
                           .id = opened,
+                          .dim = setup->dim,
                           .name = setup->name,
                           .table = setup->table};
         if (residual)
@@ -208,7 +209,8 @@ gw_err gw_lane_attach(gw_lane *lane, const void *key, void *data, void (*release
 
 gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span) {
     gw_lane *root = lane_root(lane);
-    return (gw_exchange){.lane = root->id,
+    return (gw_exchange){.dim = root->dim,
+                         .lane = root->id,
                          .schedule = root->schedules++,
                          .off = span.off,
                          .n = span.n,

@@ -29,6 +29,7 @@ struct gw_lane {
     uint64_t ticket;   /* of a root: what the next exchanges draw by; one a step, on all ranks */
     bool yield;        /* waits give the core away: the node runs more threads than it has cores */
     int id;            /* of a lane that was opened, in that order; from 0 */
+    int dim;           /* of a mesh, which its ranks lie along (gw_dim) */
     int schedules;     /* laid down so far on it and all that were split off it */
     int next_tag;      /* tag of the next strand on this lane */
     int most_tag;      /* what MPI allows */
@@ -57,6 +58,7 @@ typedef struct gw_lane_setup {
     uint64_t seed;
     bool yield;
     bool shared;       /* gw_lane_floats gives memory that the node's ranks share */
+    int dim;           /* of a mesh, which the ranks lie along (gw_dim); 0: data */
     const char *name;  /* NULL: unnamed; must outlive the lane */
     const char *table; /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
 } gw_lane_setup;

@@ -45,6 +45,7 @@ enum { GW_EXCHANGE_PEERS = 4 };
 /** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
  *  a lane. (lane, schedule, run) names the same exchange on all of them. */
 typedef struct gw_exchange {
+    int dim;            /* of the mesh, which the ranks of the lane lie along: by comm/mesh.h */
     int lane, schedule; /* numbers in order of opening, and of laying down; from 0 */
     uint64_t run;       /* 1.. */
     size_t off, n;      /* the part, in floats */

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 struct gw_waits {
-    MPI_Comm comm;
+    MPI_Comm comm, along[GW_WAITS_DIMS];
+    int *ranks_of[GW_WAITS_DIMS]; /* their numbers in `comm`; NULL: nobody lies along it */
     int rank, ranks, rows;
     gw_sync *sync;
     gw_rows *files;     /* NULL: no collectives.csv is wanted */
@@ -21,7 +22,25 @@ struct gw_waits {
     double *waiting_s; /* a row each, between two flushes */
 };
 
-gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm) {
+/* The numbers that the ranks of `along` have in w->comm. */
+static gw_err waits_number(gw_waits *w, MPI_Comm along, int **out) {
+    int size;
+    GW_MPI(MPI_Comm_size(along, &size));
+    GW_TRY(gw_alloc(out, (size_t)size, sizeof **out));
+    return gw_mpi_check(MPI_Allgather(&w->rank, 1, MPI_INT, *out, 1, MPI_INT, along),
+                        "MPI_Allgather");
+}
+
+static gw_err waits_open_dims(gw_waits *w, const MPI_Comm *along) {
+    for (int d = 0; d < (along ? GW_WAITS_DIMS : 1); d++) {
+        w->along[d] = along ? along[d] : w->comm;
+        GW_TRY(waits_number(w, w->along[d], &w->ranks_of[d]));
+    }
+    return GW_OK;
+}
+
+gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *along,
+                     MPI_Comm comm) {
     gw_waits *w = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&w, 1, sizeof *w)));
     w->comm = comm;
@@ -29,6 +48,7 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm) {
     w->files = files;
     gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &w->rank), "MPI_Comm_rank");
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size"));
+    GW_THEN(e, waits_open_dims(w, along));
     GW_THEN(e, gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s));
     GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s));
     if (e == GW_OK && files && w->rank == 0)
@@ -50,18 +70,19 @@ const gw_sync *gw_waits_sync(const gw_waits *w) {
 
 /* ---- a flush ---- */
 
-/* Ask all ranks for the arrivals that are not known yet. */
-static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v) {
+/* Ask all ranks along a dimension for the arrivals there that are not known yet. */
+static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
     size_t n = 0;
+    MPI_Comm comm = w->along[dim];
     gw_arrival *all = NULL;
-    GW_TRY(gw_agree(w->comm, gw_alloc(&all, (size_t)v->n_entries, sizeof *all)));
+    GW_TRY(gw_agree(comm, gw_alloc(&all, (size_t)v->n_entries, sizeof *all)));
     for (int i = 0; i < v->n_entries; i++) {
         const gw_exchange_entry *e = &v->entries[i];
-        if (!e->resolved)
+        if (!e->resolved && e->x.dim == dim)
             all[n++] =
                 (gw_arrival){.x = e->x, .id = i, .mine_s = gw_sync_seconds(w->sync, e->start)};
     }
-    gw_err e = gw_arrivals_resolve(all, n, w->comm);
+    gw_err e = gw_arrivals_resolve(all, n, comm);
     double error_s = gw_sync_error(w->sync);
     for (size_t i = 0; e == GW_OK && i < n; i++) {
         const gw_arrival *a = &all[i];
@@ -71,7 +92,8 @@ static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v) {
         to->resolved = true;
         to->first_s = a->first_s;
         to->latest_s = a->latest_s;
-        to->last_rank = a->latest_s - a->first_s > error_s ? a->last_rank : -1;
+        bool told = a->latest_s - a->first_s > error_s;
+        to->last_rank = told ? w->ranks_of[dim][a->last_rank] : -1;
         if (to->step > GW_RECORD_WARMUP && to->last_rank >= 0) {
             w->had++;
             w->last += to->last_rank == w->rank;
@@ -199,7 +221,9 @@ static gw_err waits_write(gw_waits *w, const gw_exchange_view *v) {
 gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
     GW_TRY(gw_sync_again(w->sync));
     gw_exchange_view v = gw_exchange_log_view();
-    GW_TRY(waits_resolve(w, &v));
+    for (int d = 0; d < GW_WAITS_DIMS; d++)
+        if (w->ranks_of[d])
+            GW_TRY(waits_resolve(w, &v, d));
     waits_fill(w, &v, rows, n);
     w->dropped = v.dropped;
     if (w->files)
@@ -233,6 +257,8 @@ void gw_waits_abandon(gw_waits *w) {
         return;
     gw_exchange_log_close();
     gw_sync_close(w->sync);
+    for (int d = 0; d < GW_WAITS_DIMS; d++)
+        free(w->ranks_of[d]);
     free(w->caused_s);
     free(w->waiting_s);
     free(w);

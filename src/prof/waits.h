@@ -19,12 +19,17 @@ typedef struct gw_waits_rank {
     double caused_s; /* seconds that the others, together, waited for it */
 } gw_waits_rank;
 
+/** Exchanges are among the ranks of one dimension of a mesh: comm[d] are those that lie along
+ *  dimension d (gw_exchange.dim) with this rank. */
+enum { GW_WAITS_DIMS = 3 };
+
 /** Collective, after gw_ledger_start, between batches; it opens the log of exchanges, which the
  *  main thread begins and ends around each batch that becomes a row, and forgets, on all ranks at
  *  the same step, what was a rehearsal. `rows`: most batches between two flushes;
  *  files not NULL (on all ranks; rank 0's is used, and must outlive this): write collectives.csv,
- *  too. */
-gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, MPI_Comm comm);
+ *  too. `along`: GW_WAITS_DIMS communicators, which must outlive it; NULL: all ranks are one dimension. */
+gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *along,
+                     MPI_Comm comm);
 
 /** Collective, between batches: fill wait_skew_s, transfer_s, clock_err_s and the start of rows
  *  [0, n), the batches since the last flush, in order; write collectives.csv. *room, the same on

@@ -264,7 +264,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_ledger_set_profile(t->c->profile);
     if (t->c->profile != GW_PROFILE_OFF)
         GW_TRY(
-            gw_waits_open(&t->waits, t->c->collectives ? t->rows : NULL, GW_TRAINER_ROWS, t->comm));
+            gw_waits_open(&t->waits, t->c->collectives ? t->rows : NULL, GW_TRAINER_ROWS, NULL, t->comm));
     t->flush_at = t->began_at + (t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS);
     return gw_trainer_reopened(t);
 }

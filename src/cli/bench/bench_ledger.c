@@ -293,7 +293,7 @@ static gw_err ledger_open_skew(gw_waits **w) {
     GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("sra"), wire, false));
     GW_TRY(gw_grid_open(g, b.place));
     GW_TRY(gw_grid_lay(g, &g->cell[0], SKEW_SPAN));
-    return gw_waits_open(w, NULL, b.exchanges, b.place->comm);
+    return gw_waits_open(w, NULL, b.exchanges, NULL, b.place->comm);
 }
 
 /* *own: the others wait in an exchange, so nothing can be closed together with them. */
