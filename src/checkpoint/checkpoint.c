@@ -278,7 +278,7 @@ static gw_err checkpoint_begin(gw_checkpoint *c, gw_err ready) {
     if (c->lacking)
         return gw_fail(GW_ERR_NOMEM, "out of memory for the state of rank %d", c->rank);
     const gw_model *model = c->s.stepper->model;
-    GW_TRY(gw_guard_params(c->state.params, gw_model_spans(model), gw_model_layers(model),
+    GW_TRY(gw_guard_params(c->state.params, gw_model_spans(model), gw_model_layers(model), NULL,
                            c->state.at.step)); /* good ones gave way to it */
     GW_TRY(gw_io_keep(&io, &c->state.statistics));
     GW_TRY(gw_io_end(io, gw_codec_stats_state(c->s.stats, io)));

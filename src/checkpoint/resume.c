@@ -242,7 +242,7 @@ static void resume_add_owned(sums *s, const gw_rank_state *state) {
     }
 }
 
-static gw_err resume_add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int n_layers) {
+static gw_err resume_add_ranks(gw_resume *r, sums *s, gw_rank_state *first) {
     for (int rank = 0; rank < r->manifest.ranks; rank++) {
         gw_rank_state state = {0};
         GW_TRY(resume_read_rank(r, rank, first->n, &state));
@@ -253,7 +253,7 @@ static gw_err resume_add_ranks(gw_resume *r, sums *s, gw_rank_state *first, int 
         if (rank > 0) {
             r->at.loss_sum += state.at.loss_sum;
             r->at.left_out += state.at.left_out;
-            gw_checks_add(&r->at.checks, &state.at.checks, n_layers);
+            gw_checks_add(&r->at.checks, &state.at.checks);
             r->at.wire_bytes += state.at.wire_bytes;
         }
         gw_rank_state_free(&state);
@@ -268,7 +268,7 @@ static gw_err resume_merge(gw_resume *r, sums *s, gw_stepper *t) {
     gw_rank_state first = {0};
     GW_TRY(resume_read_rank(r, 0, n, &first));
     r->at = first.at;
-    gw_err e = resume_add_ranks(r, s, &first, gw_model_layers(t->model));
+    gw_err e = resume_add_ranks(r, s, &first);
     for (size_t k = 0; e == GW_OK && k < n; k++)
         param[k] = (float)(s->params[k] / r->manifest.ranks);
     for (size_t k = 0; e == GW_OK && momentum && k < n; k++)

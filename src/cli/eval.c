@@ -77,8 +77,9 @@ static gw_err eval_load(job *j) {
 }
 
 static gw_err eval_evaluate(job *j, MPI_Comm comm) {
-    int rank;
+    int rank, ranks;
     GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &ranks));
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
     GW_TRY(gw_agree(comm, eval_load(j)));
     gw_data_spec spec = {.source = gw_args_text(j->args, "data"),
@@ -86,7 +87,9 @@ static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     GW_TRY(gw_data_open(&j->data, &spec, comm));
     GW_TRY(gw_agree(comm, eval_check_fit(j)));
     gw_evaluation v;
-    GW_TRY(gw_evaluate(j->model, &j->data->test, CHUNK, comm, j->confusion, &v));
+    gw_evaluator by = {
+        .model = j->model, .chunk = CHUNK, .part = rank, .parts = ranks, .comm = comm};
+    GW_TRY(gw_evaluate(&by, &j->data->test, j->confusion, &v));
     if (rank == 0)
         eval_print(j, &v);
     return GW_OK;

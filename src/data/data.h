@@ -63,5 +63,7 @@ static inline int gw_dataset_features(const gw_dataset *s) {
  *  that. OpenMP threads split the rows of a large batch. */
 void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *out,
                        uint8_t *labels);
+/** The labels alone. */
+void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, uint8_t *labels);
 
 #endif

@@ -68,3 +68,8 @@ void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *o
             labels[i] = s->labels[at];
     }
 }
+
+void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, uint8_t *labels) {
+    for (int i = 0; i < n; i++)
+        labels[i] = s->labels[idx[i] - s->first];
+}

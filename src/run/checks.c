@@ -21,12 +21,13 @@ gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
 }
 
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
-                    const gw_span *layers, int n_layers) {
+                    MPI_Comm replicas, const gw_span *layers, int n_layers, const int *number) {
     int rank, ranks;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &ranks);
     bool together = session->strategy.ops->traits & GW_STRATEGY_SYNCHRONOUS;
     *k = (gw_checks){.comm = comm,
+                     .replicas = replicas,
                      .session = session,
                      .layers = layers,
                      .n_layers = n_layers,
@@ -37,7 +38,8 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                                .skip = c->nan_skip,
                                .together = together,
                                .layers = layers,
-                               .n_layers = n_layers}};
+                               .n_layers = n_layers,
+                               .number = number}};
 }
 
 static uint64_t check_frames(const gw_checks *k) {
@@ -65,10 +67,10 @@ void gw_checks_resume(gw_checks *k, const gw_checks_mark *mark) {
     k->guard.earlier = mark->first;
 }
 
-void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers) {
+void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other) {
     sum->out_steps += other->out_steps;
     sum->frames += other->frames;
-    if (gw_fault_before(&other->first, &sum->first, n_layers))
+    if (gw_fault_before(&other->first, &sum->first))
         sum->first = other->first;
 }
 
@@ -88,14 +90,16 @@ gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash) {
     gw_replicas replicas = {.params = params,
                             .layers = k->layers,
                             .n_layers = k->n_layers,
+                            .number = k->guard.number,
                             .step = step,
-                            .comm = k->comm};
-    GW_TRY(gw_replicas_compare(&replicas, hash));
+                            .comm = k->replicas};
+    gw_err e = gw_replicas_compare(&replicas, hash);
+    GW_THEN(e, gw_guard_params(params, k->layers, k->n_layers, k->guard.number, step));
+    GW_TRY(gw_agree(k->comm, e));
     k->mark.compared = step;
     k->mark.comparisons++;
     k->mark.compare_s += gw_ledger_now() - from;
-    /* Of equal replicas all ranks find the same. */
-    return gw_guard_params(params, k->layers, k->n_layers, step);
+    return GW_OK;
 }
 
 gw_err gw_checks_step(gw_checks *k, int64_t step) {

@@ -19,7 +19,7 @@ typedef struct gw_checks_mark {
 } gw_checks_mark;
 
 typedef struct gw_checks {
-    MPI_Comm comm;
+    MPI_Comm comm, replicas; /* all ranks; those that hold equal parameters */
     gw_session *session;
     const gw_span *layers;
     int n_layers, ranks;
@@ -44,16 +44,17 @@ typedef struct gw_checks_total {
  *  at the end of an epoch only. */
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
 
-/** For a session that is open; the layers must outlive it. No communication. */
+/** For a session that is open; the layers must outlive it, as must `number`, what they are in the whole
+ *  model (NULL: these are all). `replicas`: the ranks that hold equal parameters. No communication. */
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
-                    const gw_span *layers, int n_layers);
+                    MPI_Comm replicas, const gw_span *layers, int n_layers, const int *number);
 
 gw_checks_mark gw_checks_keep(const gw_checks *k);
 void gw_checks_resume(gw_checks *k, const gw_checks_mark *mark);
 
 /** Add another rank's mark to *sum, except for what each rank counts for itself (bad_steps): for a
  *  run that resumes with another number of ranks. */
-void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other, int n_layers);
+void gw_checks_add(gw_checks_mark *sum, const gw_checks_mark *other);
 /** Clear what the sum already holds, for the ranks that do not hold the sum. */
 void gw_checks_clear(gw_checks_mark *mark);
 

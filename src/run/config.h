@@ -4,15 +4,27 @@
 #define GW_RUN_CONFIG_H
 
 #include "base/args.h"
+#include "comm/hop.h"
+#include "comm/mesh.h"
 #include "counters/group.h"
 #include "data/data.h"
 #include "nn/model.h"
 #include "prof/ledger.h"
 #include "run/watchdog.h"
 
+/** How the model lies on the ranks, and how a step passes them. */
+typedef struct gw_parallel {
+    const gw_spec *mesh, *timetable, *tensor_algo, *codec[GW_HOP_KINDS];
+    gw_mesh_shape shape; /* of `mesh` */
+    int microbatches, tensor_chunks;
+    const char *stages;
+    bool recompute, columns;
+} gw_parallel;
+
 typedef struct gw_train_config {
     gw_data_spec data;
     gw_model_spec model; /* but for inputs and classes, which the data set tells */
+    gw_parallel parallel;
     double lr, momentum, weight_decay;
     bool lr_linear;    /* lr times the number of ranks */
     int64_t lr_warmup; /* steps */
@@ -27,6 +39,7 @@ typedef struct gw_train_config {
     const gw_spec *comm, *compress; /* one entry; a list */
     const char *feedback;
     bool wire_check;          /* every encoding in a frame, checked before it is decoded */
+    bool forecast;            /* predict steps before the run */
     bool lazy;                /* finish and update layer by layer before the next forward pass */
     int compress_stats;       /* compare the gradient every so many steps; 0: never */
     const char *out;          /* run folder; NULL: none */

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "nn/elementwise.h"
+#include "nn/model_spec.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -84,7 +85,7 @@ void gw_guard_layer(gw_guard *g, float *grad, int l) {
     if (!g->bad) {
         if (guard_all_finite(x, s.n))
             return;
-        gw_fault f = {.step = g->step, .rank = g->rank, .layer = l};
+        gw_fault f = {.step = g->step, .rank = g->rank, .layer = g->number ? g->number[l] : l};
         guard_describe(&f, x, s.n);
         guard_note(g, f);
     }
@@ -108,13 +109,13 @@ gw_err gw_guard_agree(gw_guard *g) {
 /* ---- of all ranks ---- */
 
 /* Less is earlier. */
-static long guard_order(const gw_fault *f, int n_layers) {
-    long after = f->layer == GW_GUARD_LOSS ? 0 : n_layers - f->layer;
-    return f->step == 0 ? LONG_MAX : (long)f->step * (n_layers + 1) + after;
+static long guard_order(const gw_fault *f) {
+    long after = f->layer == GW_GUARD_LOSS ? 0 : GW_MAX_LAYERS - f->layer;
+    return f->step == 0 ? LONG_MAX : (long)f->step * (GW_MAX_LAYERS + 1) + after;
 }
 
-bool gw_fault_before(const gw_fault *a, const gw_fault *b, int n_layers) {
-    return guard_order(a, n_layers) < guard_order(b, n_layers);
+bool gw_fault_before(const gw_fault *a, const gw_fault *b) {
+    return guard_order(a) < guard_order(b);
 }
 
 /* *found: the first of all ranks' `mine`; its rank is -1 if there is none. */
@@ -122,7 +123,7 @@ static gw_err guard_find_first(const gw_guard *g, const gw_fault *mine, gw_fault
     struct {
         long order;
         int rank;
-    } least = {guard_order(mine, g->n_layers), g->rank};
+    } least = {guard_order(mine), g->rank};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &least, 1, MPI_LONG_INT, MPI_MINLOC, g->comm));
     *found = *mine; /* its rank may be one that the run had when it was started before */
     if (least.order == LONG_MAX) {
@@ -156,7 +157,8 @@ gw_err gw_guard_check(const gw_guard *g) {
     return gw_fail(GW_ERR_DIVERGED, "%s: try a smaller --lr, or --on-nan skip", text);
 }
 
-gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers, int64_t step) {
+gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers, const int *number,
+                       int64_t step) {
     for (int l = 0; l < n_layers; l++) {
         gw_fault f = {.step = step, .layer = l};
         const float *x = params + layers[l].off;
@@ -167,7 +169,7 @@ gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers,
                        "step %" PRId64 ", layer %d: parameters are no longer finite (%" PRId64
                        " floats, the first at %" PRId64 "): an update overflowed, or memory or a "
                        "message was damaged: try a smaller --lr",
-                       step, l, f.count, f.at);
+                       step, number ? number[l] : l, f.count, f.at);
     }
     return GW_OK;
 }

@@ -37,7 +37,8 @@ typedef struct gw_guard {
     bool together; /* all ranks leave out the same steps */
     const gw_span *layers;
     int n_layers;
-    int64_t step; /* the present one, from 1 on; in a rehearsal 0 */
+    const int *number; /* of the layers in the whole model; NULL: these are all */
+    int64_t step;      /* the present one, from 1 on; in a rehearsal 0 */
     /* what is found */
     bool bad;              /* something in this step of this rank is not finite */
     bool out;              /* this step is left out */
@@ -63,8 +64,8 @@ static inline gw_fault gw_guard_first(const gw_guard *g) {
     return g->earlier.step > 0 ? g->earlier : g->first;
 }
 
-/** Whether `a` is a fault and comes before `b`, which may be none, in a model of n_layers. */
-bool gw_fault_before(const gw_fault *a, const gw_fault *b, int n_layers);
+/** Whether `a` is a fault and comes before `b`, which may be none. */
+bool gw_fault_before(const gw_fault *a, const gw_fault *b);
 
 /** This rank knows a reason to end the run. */
 static inline bool gw_guard_stops(const gw_guard *g) {
@@ -76,8 +77,10 @@ static inline bool gw_guard_stops(const gw_guard *g) {
  *  are skipped. Without a fault one small allreduce. */
 gw_err gw_guard_check(const gw_guard *g);
 
-/** GW_ERR_DIVERGED if parameters are not finite; the message names `step` and the layer. */
-gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers, int64_t step);
+/** GW_ERR_DIVERGED if parameters are not finite; the message names `step` and the layer, by its
+ *  number in the whole model (NULL: these are all). */
+gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers, const int *number,
+                       int64_t step);
 
 /** Over all ranks, for reports. */
 typedef struct gw_guard_total {

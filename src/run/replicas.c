@@ -66,7 +66,8 @@ static void replica_list_ranks(char *out, size_t cap, const table *t, int model)
         snprintf(out, cap, "rank%s %s", named > 1 ? "s" : "", text);
 }
 
-gw_err gw_replicas_tell(int64_t step, const uint32_t *all, int ranks, int n_layers) {
+gw_err gw_replicas_tell(const gw_replicas *r, const uint32_t *all, int ranks) {
+    int n_layers = r->n_layers;
     table t = {all, ranks, n_layers};
     char who[16 * NAMED + 32];
     int most = replicas_majority(&t), model = most >= 0 ? most : 0, odd = 0;
@@ -76,8 +77,9 @@ gw_err gw_replicas_tell(int64_t step, const uint32_t *all, int ranks, int n_laye
                    "step %lld: replicas differ: %s %s, first in layer %d (crc32 %08x on rank %d, "
                    "%08x on rank %d): either memory or a message was damaged, or the strategy, "
                    "algorithm or codec does not keep replicas equal",
-                   (long long)step, who, most >= 0 ? "from all others" : "have no majority", l,
-                   all[odd * n_layers + l], odd, all[model * n_layers + l], model);
+                   (long long)r->step, who, most >= 0 ? "from all others" : "have no majority",
+                   r->number ? r->number[l] : l, all[odd * n_layers + l], odd,
+                   all[model * n_layers + l], model);
 }
 
 /* ---- comparing ---- */
@@ -90,7 +92,7 @@ static gw_err replicas_gather(const gw_replicas *r, const uint32_t *mine) {
     gw_err e = gw_mpi_check(
         MPI_Allgather(mine, r->n_layers, MPI_UINT32_T, all, r->n_layers, MPI_UINT32_T, r->comm),
         "MPI_Allgather");
-    GW_THEN(e, gw_replicas_tell(r->step, all, ranks, r->n_layers));
+    GW_THEN(e, gw_replicas_tell(r, all, ranks));
     free(all);
     return e;
 }

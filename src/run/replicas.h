@@ -12,7 +12,8 @@ typedef struct gw_replicas {
     const float *params;
     const gw_span *layers; /* which tile them, in order */
     int n_layers;
-    int64_t step; /* for the message */
+    const int *number; /* of the layers in the whole model, for the message; NULL: these are all */
+    int64_t step;      /* likewise */
     MPI_Comm comm;
 } gw_replicas;
 
@@ -22,8 +23,8 @@ typedef struct gw_replicas {
  *  differs, with both checksums. */
 gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash);
 
-/** What gw_replicas_compare says where all[rank * n_layers + layer] are the layers' checksums; at
+/** What gw_replicas_compare says where all[rank * r->n_layers + layer] are the layers' checksums; at
  *  least two ranks' differ. Returns GW_ERR_DIVERGED. */
-gw_err gw_replicas_tell(int64_t step, const uint32_t *all, int ranks, int n_layers);
+gw_err gw_replicas_tell(const gw_replicas *r, const uint32_t *all, int ranks);
 
 #endif

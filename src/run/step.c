@@ -183,6 +183,69 @@ static gw_err step_exchange(gw_stepper *t, float lr) {
     return GW_OK;
 }
 
+/* ---- over a mesh ---- */
+
+static gw_err step_pipeline_await(void *stepper, int l) {
+    gw_stepper *t = stepper;
+    return t->pending ? step_await(t, l) : GW_OK;
+}
+
+/* All layers' parameters have been awaited: each forward pass comes before a backward pass. */
+static void step_pipeline_begin(void *stepper, float **grads, bool *add) {
+    gw_stepper *t = stepper;
+    t->pending = false;
+    gw_session_begin(t->session, t->share);
+    float *sums = gw_session_sums(t->session);
+    *grads = t->grads = sums ? sums : gw_model_grads(t->model);
+    *add = sums;
+}
+
+static void step_pipeline_loss(void *stepper, double sum) {
+    gw_stepper *t = stepper;
+    if (t->guard)
+        gw_guard_loss(t->guard, sum);
+}
+
+static gw_err step_pipeline_ready(void *stepper, int l) {
+    gw_stepper *t = stepper;
+    if (t->guard) {
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        gw_guard_layer(t->guard, t->grads, l);
+        gw_phase_leave();
+    }
+    return t->apart ? GW_OK : gw_session_ready(t->session, gw_model_span(t->model, l));
+}
+
+static gw_err step_pipeline_poll(void *stepper) {
+    gw_stepper *t = stepper;
+    return gw_session_progress(t->session);
+}
+
+gw_pipeline_hooks gw_step_hooks(gw_stepper *t) {
+    return (gw_pipeline_hooks){t,
+                               step_pipeline_await,
+                               step_pipeline_begin,
+                               step_pipeline_ready,
+                               step_pipeline_loss,
+                               step_pipeline_poll};
+}
+
+static gw_err step_pipeline(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
+    gw_pipeline_job job = {.set = t->set,
+                           .idx = batch->idx,
+                           .local = batch->local,
+                           .global = batch->global,
+                           .step = t->guard ? (uint64_t)t->guard->step : 0};
+    t->share = (double)batch->local / batch->global;
+    GW_TRY(gw_pipeline_step(t->pipeline, &job, loss_sum));
+    for (int l = gw_model_layers(t->model) - 1; l >= 0 && t->apart; l--)
+        GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
+    GW_TRY(gw_gemm_check());
+    return step_exchange(t, lr);
+}
+
+/* ---- */
+
 static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
     GW_TRY(step_forward(t, local));
     gw_phase_enter(GW_PHASE_FORWARD);
@@ -212,16 +275,26 @@ static gw_err step_finish_apart(gw_stepper *t) {
     return gw_session_settle(t->session);
 }
 
-gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+static gw_err step_whole(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     bool polls = gw_session_progresses(t->session) && !t->apart;
     if (polls)
         gw_gemm_between(step_poll, t);
-    gw_err e = step(t, local, global, lr, loss_sum);
-    if (e == GW_OK && t->apart)
-        e = step_finish_apart(t);
+    gw_err e = step(t, batch->local, batch->global, lr, loss_sum);
     if (polls)
         gw_gemm_between(NULL, NULL);
-    return e == GW_OK ? t->failed : e;
+    return e;
+}
+
+static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
+    GW_TRY(t->pipeline ? step_pipeline(t, batch, lr, loss_sum)
+                       : step_whole(t, batch, lr, loss_sum));
+    if (t->apart)
+        GW_TRY(step_finish_apart(t));
+    return t->failed;
+}
+
+gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+    return step_taken(t, &(gw_batch){.local = local, .global = global}, lr, loss_sum);
 }
 
 /* Busy, as a rank is that has more to do than the others. */
@@ -233,11 +306,12 @@ static void step_hold_up(double seconds) {
 
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
     gw_phase_enter(GW_PHASE_DATA);
-    gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
+    if (!t->pipeline)
+        gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
     if (t->skew_s > 0)
         step_hold_up(t->skew_s);
     gw_phase_leave();
-    return gw_step_loaded(t, batch.local, batch.global, lr, loss_sum);
+    return step_taken(t, &batch, lr, loss_sum);
 }
 
 gw_err gw_step_settle(gw_stepper *t) {

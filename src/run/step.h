@@ -11,6 +11,7 @@
 #include "run/config.h"
 #include "run/guard.h"
 #include "run/owned.h"
+#include "run/pipeline.h"
 #include "run/session.h"
 #include "run/split.h"
 
@@ -24,11 +25,14 @@ typedef struct gw_stepper {
     bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
-    double skew_s;   /* delay of each step, after its samples are gathered; 0: none */
-    gw_moved moved;  /* in all steps so far */
-    gw_owned owned;  /* likewise */
-    gw_guard *guard; /* NULL: nobody looks whether loss and gradients are finite */
-    gw_err failed;   /* what a poll within a kernel ran into */
+    double skew_s;         /* delay of each step, after its samples are gathered; 0: none */
+    gw_moved moved;        /* in all steps so far */
+    gw_owned owned;        /* likewise */
+    gw_guard *guard;       /* NULL: nobody looks whether loss and gradients are finite */
+    gw_pipeline *pipeline; /* NULL: the model is whole, and a step takes its batch at once */
+    double share;          /* of the pipeline's step; see gw_env */
+    float *grads;          /* where its gradients go */
+    gw_err failed;         /* what a poll within a kernel ran into */
 } gw_stepper;
 
 /** What a session is told of the model and optimizer that it works for; `yield` is the caller's. */
@@ -37,6 +41,9 @@ gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_co
 
 /** The samples of a global batch on so many ranks. GW_ERR_USAGE: too many. */
 gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
+
+/** What the pipeline of a stepper's step does; the stepper must outlive it. */
+gw_pipeline_hooks gw_step_hooks(gw_stepper *t);
 
 /** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);

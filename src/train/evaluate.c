@@ -22,47 +22,66 @@ static int64_t evaluate_give_up(double start_s) {
     return signal && gw_ledger_now() - start_s > GW_EVALUATE_GRACE_S ? signal : 0;
 }
 
-static void evaluate_count(gw_model *model, const gw_dataset *set, gw_span part, int chunk,
-                           uint32_t *idx, uint8_t *labels, int64_t *confusion, tally *sum) {
-    int classes = gw_model_get_spec(model)->classes;
-    double start_s = gw_ledger_now();
-    for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)chunk) {
-        int n = (int)(part.n - at < (size_t)chunk ? part.n - at : (size_t)chunk);
-        for (int i = 0; i < n; i++)
-            idx[i] = (uint32_t)(part.off + at + (size_t)i);
-        gw_dataset_gather(set, idx, n, gw_model_input(model), labels);
-        for (int l = 0; l < gw_model_layers(model); l++)
-            gw_model_forward(model, l, n);
-        int correct = 0;
-        sum->loss_sum += gw_model_loss(model, labels, n, 1.0f, &correct);
-        sum->correct += correct;
-        if (confusion)
-            gw_confusion_add(confusion, classes, gw_model_predictions(model), labels, n);
-        sum->signal = evaluate_give_up(start_s);
-        gw_watchdog_beat();
+typedef struct samples {
+    uint32_t *idx;
+    uint8_t *labels;
+    int n;
+} samples;
+
+static gw_err evaluate_pass(const gw_evaluator *by, const gw_dataset *set, const samples *s,
+                            double *loss, int *correct) {
+    gw_pipeline_samples shared = {set, s->idx, s->n, s->labels};
+    if (by->pipeline) {
+        gw_dataset_labels(set, s->idx, s->n, s->labels);
+        return gw_pipeline_test(by->pipeline, &shared, loss, correct);
     }
+    gw_dataset_gather(set, s->idx, s->n, gw_model_input(by->model), s->labels);
+    for (int l = 0; l < gw_model_layers(by->model); l++)
+        gw_model_forward(by->model, l, s->n);
+    *loss = gw_model_loss(by->model, s->labels, s->n, 1.0f, correct);
+    return GW_OK;
 }
 
-gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm comm,
-                   int64_t *confusion, gw_evaluation *out) {
-    int rank, size, classes = gw_model_get_spec(model)->classes;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &size));
-    uint32_t *idx = NULL;
-    uint8_t *labels = NULL;
-    gw_err e = gw_alloc(&idx, (size_t)chunk, sizeof *idx);
-    GW_THEN(e, gw_alloc(&labels, (size_t)chunk, 1));
+static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samples *s,
+                             int64_t *confusion, tally *sum) {
+    int classes = gw_model_get_spec(by->model)->classes;
+    double start_s = gw_ledger_now();
+    gw_span part = gw_span_part((gw_span){0, set->n}, by->part, by->parts);
+    for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)by->chunk) {
+        double loss = 0;
+        int correct = 0;
+        s->n = (int)(part.n - at < (size_t)by->chunk ? part.n - at : (size_t)by->chunk);
+        for (int i = 0; i < s->n; i++)
+            s->idx[i] = (uint32_t)(part.off + at + (size_t)i);
+        GW_TRY(evaluate_pass(by, set, s, &loss, &correct));
+        sum->loss_sum += loss;
+        sum->correct += correct;
+        if (confusion && (!by->pipeline || gw_pipeline_counts(by->pipeline)))
+            gw_confusion_add(confusion, classes, gw_model_predictions(by->model), s->labels, s->n);
+        sum->signal = by->pipeline ? 0 : evaluate_give_up(start_s);
+        gw_watchdog_beat();
+    }
+    return by->pipeline ? gw_pipeline_tested(by->pipeline) : GW_OK;
+}
+
+gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confusion,
+                   gw_evaluation *out) {
+    int classes = gw_model_get_spec(by->model)->classes;
+    MPI_Comm comm = by->comm;
+    samples s = {0};
+    gw_err e = gw_alloc(&s.idx, (size_t)by->chunk, sizeof *s.idx);
+    GW_THEN(e, gw_alloc(&s.labels, (size_t)by->chunk, 1));
     e = gw_agree(comm, e);
     tally sum = {0};
     if (e == GW_OK) {
         if (confusion)
             memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
-        gw_span part = gw_span_part((gw_span){0, set->n}, rank, size);
-        evaluate_count(model, set, part, chunk, idx, labels, confusion, &sum);
-        e = gw_agree(comm, gw_gemm_check());
+        e = evaluate_count(by, set, &s, confusion, &sum);
+        GW_THEN(e, gw_gemm_check());
+        e = gw_agree(comm, e);
     }
-    free(idx);
-    free(labels);
+    free(s.idx);
+    free(s.labels);
     GW_TRY(e);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));

@@ -4,10 +4,10 @@
 
 #include "data/data.h"
 #include "nn/metrics.h"
-#include "nn/model.h"
+#include "run/pipeline.h"
 
 /** An evaluation that takes longer than this is given up when a signal asks the run to end: batch
- *  systems wait about 30 s before they kill. */
+ *  systems wait about 30 s before they kill. Ranks that hold a model together do not. */
 #define GW_EVALUATE_GRACE_S 2.0
 
 typedef struct gw_evaluation {
@@ -15,10 +15,18 @@ typedef struct gw_evaluation {
     int signal;            /* that made a rank give up; 0: none */
 } gw_evaluation;
 
-/** Collective. `chunk`: samples a pass, at most the model's max_batch. `confusion` (may be NULL):
- *  (classes, classes), overwritten with the counts over all ranks. The set must be readable by
- *  every rank in full (test and validation sets are). */
-gw_err gw_evaluate(gw_model *model, const gw_dataset *set, int chunk, MPI_Comm comm,
-                   int64_t *confusion, gw_evaluation *out);
+/** Who evaluates, and how. */
+typedef struct gw_evaluator {
+    gw_model *model;
+    gw_pipeline *pipeline; /* of the ranks that hold the model; NULL: each rank has all of it */
+    int chunk;       /* samples a pass: at most the model's max_batch, or the pipeline's rows */
+    int part, parts; /* which part of the set the ranks of this pipeline, or this rank, take */
+    MPI_Comm comm;   /* all ranks */
+} gw_evaluator;
+
+/** Collective. `confusion` (may be NULL): (classes, classes), overwritten with the counts over all
+ *  ranks. The set must be readable by every rank in full (test and validation sets are). */
+gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confusion,
+                   gw_evaluation *out);
 
 #endif

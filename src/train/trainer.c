@@ -125,8 +125,10 @@ static gw_err trainer_name_step(const gw_trainer *t, gw_err e) {
 static gw_err trainer_one_step(gw_trainer *t) {
     gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
     uint64_t logical = t->session->logical_bytes;
-    gw_batch_parts parts = {
-        .rank = t->rank, .epoch = t->epoch, .step = ++t->step, .samples = batch.local};
+    gw_batch_parts parts = {.rank = t->rank,
+                            .epoch = t->epoch,
+                            .step = ++t->step,
+                            .samples = gw_trainer_counts(t) ? batch.local : 0};
     t->checks.guard.step = t->step;
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
     gw_codec_stats_begin(t->stats, t->step);
@@ -144,7 +146,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
     t->batch++;
     t->samples += batch.global;
     if (t->checks.guard.out)
-        t->left_out += batch.local;
+        t->left_out += parts.samples;
     else
         t->loss_sum += parts.loss_sum;
     parts.logical_bytes = t->session->logical_bytes - logical;
@@ -152,7 +154,8 @@ static gw_err trainer_one_step(gw_trainer *t) {
     t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
     gw_trainer_count_wire(t, &parts.cost);
     gw_batch_row row = gw_batch_row_of(&parts);
-    t->status.loss = row.loss;
+    if (gw_trainer_counts(t))
+        t->status.loss = row.loss;
     gw_trace_row(&row);
     return gw_record_push(t->record, &row);
 }
@@ -293,7 +296,7 @@ static gw_err trainer_run(gw_trainer *t) {
     gw_watchdog_stage("measuring what the profile costs");
     GW_TRY(trainer_measure_overhead(t));
     if (t->c->overhead_only) {
-        t->result->parameters = gw_model_size(t->model);
+        t->result->parameters = gw_trainer_parameters(t);
         return GW_OK;
     }
     if (t->c->trace && !t->has_trace) { /* now: it shows the run, no rehearsal */
@@ -306,7 +309,7 @@ static gw_err trainer_run(gw_trainer *t) {
     if (t->c->steps > 0 && t->c->steps < t->status.steps)
         t->status.steps = t->c->steps;
     t->status.data = t->data;
-    t->status.parameters = gw_model_size(t->model);
+    t->status.parameters = gw_trainer_parameters(t);
     t->status.ranks = t->ranks;
     t->status.oversubscribed = t->oversubscribed;
     t->stopped_by = "epochs";
@@ -329,13 +332,15 @@ static gw_err trainer_check(gw_trainer *t) {
     return GW_OK;
 }
 
-gw_err gw_train(const gw_train_config *config, gw_session *session, gw_chooser *choice,
-                MPI_Comm comm, void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
+gw_err gw_train(const gw_train_config *config, gw_session *session, gw_pipeline *pipeline,
+                gw_chooser *choice, MPI_Comm comm,
+                void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own) {
     gw_trainer t = {.c = config,
                     .choice = choice,
                     .comm = comm,
                     .session = session,
+                    .pipeline = pipeline,
                     .watch = watch,
                     .ctx = ctx,
                     .result = result,

@@ -32,8 +32,9 @@ typedef struct gw_train_status {
  * rank returns the same error for whatever goes wrong before the first step and between epochs; an
  * error inside a step is the failing rank's own, and *own is set: end the job with MPI_Abort then,
  * as with any error that gw_err_alone knows. */
-gw_err gw_train(const gw_train_config *config, gw_session *session, gw_chooser *choice,
-                MPI_Comm comm, void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
+gw_err gw_train(const gw_train_config *config, gw_session *session, gw_pipeline *pipeline,
+                gw_chooser *choice, MPI_Comm comm,
+                void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own);
 
 #endif

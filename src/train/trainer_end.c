@@ -28,7 +28,7 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->elapsed_s = gw_ledger_now() - t->zero_s;
     r->train_s = t->train_s;
     r->ranks = t->ranks;
-    r->parameters = gw_model_size(t->model);
+    r->parameters = gw_trainer_parameters(t);
     r->checkpoints = gw_checkpoint_count(t->checkpoint);
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
@@ -39,7 +39,11 @@ static gw_err trainer_commit_files(gw_trainer *t) {
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_evaluations));
     GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
     GW_TRY(gw_rows_finish(t->rows));
-    return t->c->save ? gw_model_save(t->model, t->c->out, "model.gw") : GW_OK;
+    const float *params = t->whole ? t->whole : gw_model_params(t->model);
+    uint64_t bytes;
+    uint32_t crc32;
+    return t->c->save ? gw_model_save_as(t->model, params, t->c->out, "model.gw", &bytes, &crc32)
+                      : GW_OK;
 }
 
 gw_err gw_trainer_finish(gw_trainer *t) {

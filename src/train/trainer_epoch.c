@@ -2,11 +2,13 @@
  * within epochs. */
 #include "train/trainer_parts.h"
 
+#include "base/mem.h"
 #include "mpi/wait.h"
 #include "trace/trace.h"
 #include "train/evaluate.h"
 
 #include <math.h>
+#include <zlib.h>
 
 static const gw_column columns[] = {
     GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
@@ -54,6 +56,16 @@ static gw_err trainer_epoch_wire(const gw_trainer *t, uint64_t *wire) {
     return GW_OK;
 }
 
+static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, gw_evaluation *out) {
+    gw_evaluator by = {.model = t->model,
+                       .pipeline = t->pipeline,
+                       .chunk = t->chunk,
+                       .part = t->mesh.at[GW_DIM_DATA],
+                       .parts = t->mesh.shape.size[GW_DIM_DATA],
+                       .comm = t->comm};
+    return gw_evaluate(&by, set, NULL, out);
+}
+
 /* One row for each step that was tested; an evaluation that a signal ended tested nothing. */
 static gw_err trainer_epoch_tested(gw_trainer *t, const gw_epoch_row *row) {
     if (t->evaluated == t->step || isnan(row->test_accuracy))
@@ -77,7 +89,7 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
     gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->train_s};
     gw_evaluation test;
     GW_TRY(trainer_epoch_wire(t, &row.wire_bytes));
-    GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, &test));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;
     gw_trainer_heed(t, test.signal);
@@ -86,6 +98,21 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_epoch_tested(t, &row)));
     gw_watchdog_stage("training");
     return GW_OK;
+}
+
+/* Where several ranks hold the model, rank 0 gets all of it; *hash is that of its floats. */
+static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
+    size_t n = gw_trainer_parameters(t);
+    gw_err e = GW_OK;
+    if (!gw_mesh_divides(&t->mesh.shape))
+        return GW_OK;
+    if (t->rank == 0 && !t->whole)
+        e = gw_alloc(&t->whole, n, sizeof *t->whole);
+    GW_TRY(gw_agree(t->comm, e));
+    e = gw_pipeline_collect(t->pipeline, gw_model_params(t->model), t->whole, t->comm);
+    if (t->rank == 0)
+        *hash = (uint32_t)crc32_z(0, (const Bytef *)t->whole, n * sizeof(float));
+    return gw_agree(t->comm, e);
 }
 
 gw_err gw_trainer_end_epoch(gw_trainer *t) {
@@ -112,13 +139,14 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
                         .wire_bytes = wire};
     gw_evaluation test, validation;
     gw_watchdog_stage("evaluating");
-    GW_TRY(gw_evaluate(t->model, &t->data->test, t->chunk, t->comm, NULL, &test));
-    GW_TRY(gw_evaluate(t->model, &t->data->validation, t->chunk, t->comm, NULL, &validation));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, &test));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->validation, &validation));
     gw_trainer_heed(t, test.signal > validation.signal ? test.signal : validation.signal);
     if (t->result->signal) /* one that came just now: before the row that it leaves blank */
         GW_TRY(gw_trainer_keep_last(t));
     gw_watchdog_stage("comparing the replicas");
     GW_TRY(gw_checks_compare(&t->checks, t->step, &row.replica_hash));
+    GW_TRY(trainer_epoch_collect(t, &row.replica_hash));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;
     row.validation_loss = validation.loss;

@@ -26,7 +26,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .algo = c ? c->algo : NULL,
                          .data = t->data,
                          .session = t->session,
-                         .parameters = gw_model_size(t->model),
+                         .parameters = gw_trainer_parameters(t),
                          .ranks = t->ranks,
                          .global_batch = t->global_batch,
                          .momentum = gw_optimizer_momentum(t->optimizer),

@@ -2,6 +2,7 @@
 #include "train/trainer_parts.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
@@ -21,11 +22,14 @@ enum { EVAL_CHUNK = 256 /* samples a pass of an evaluation */ };
 static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
+    GW_TRY(gw_mesh_open(&t->mesh, &t->c->parallel.shape, t->comm));
     t->servers = gw_session_servers(t->session);
-    if (t->servers >= t->ranks)
+    int replicas = t->mesh.shape.size[GW_DIM_DATA];
+    if (t->servers >= replicas)
         return gw_fail(GW_ERR_USAGE,
-                       "train: --comm %s keeps %d of %d rank%s from training: start more ranks",
-                       t->c->comm->text, t->servers, t->ranks, t->ranks == 1 ? "" : "s");
+                       "train: --comm %s keeps %d of %d %s%s from training: start more ranks",
+                       t->c->comm->text, t->servers, replicas,
+                       replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
     if (t->c->skew.s > 0 && t->c->skew.count >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
                        "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
@@ -41,24 +45,51 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_err trainer_opening_open_model(gw_trainer *t) {
+static gw_err trainer_open_sampler(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    gw_model_spec spec = c->model;
+    return gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
+                           t->mesh.at[GW_DIM_DATA] - t->servers, gw_trainer_workers(t));
+}
+
+static gw_model_spec trainer_spec(const gw_trainer *t) {
+    gw_model_spec spec = t->c->model;
     spec.inputs = gw_dataset_features(&t->data->train);
     spec.classes = t->data->classes;
-    GW_TRY(gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
-                           t->rank - t->servers, gw_trainer_workers(t)));
+    return spec;
+}
+
+/* Collective. */
+static gw_err trainer_divide(gw_trainer *t) {
+    if (!t->pipeline)
+        return GW_OK;
+    gw_model_spec spec = trainer_spec(t);
+    int last = gw_sampler_batches(t->sampler) - 1;
+    gw_pipeline_rows rows = {gw_sampler_batch(t->sampler, 0).local,
+                             gw_sampler_batch(t->sampler, last).local};
+    return gw_pipeline_divide(t->pipeline, &t->mesh, &spec, rows, t->comm);
+}
+
+static gw_err trainer_opening_open_model(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    gw_model_spec spec = trainer_spec(t);
     int local = gw_sampler_max_local(t->sampler);
     int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
     t->chunk = EVAL_CHUNK;
-    GW_TRY(gw_model_open(&t->model, &spec, most));
+    if (t->pipeline) {
+        const gw_model_room *room = gw_pipeline_room(t->pipeline);
+        t->chunk = room->rows;
+        GW_TRY(gw_model_open_shard(&t->model, gw_pipeline_shard(t->pipeline), room));
+    } else {
+        GW_TRY(gw_model_open(&t->model, &spec, most));
+    }
     GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model),
                              t->session->residuals.corrects ? 0 : c->momentum, c->weight_decay));
     t->stepper = (gw_stepper){.model = t->model,
                               .optimizer = t->optimizer,
                               .session = t->session,
                               .set = &t->data->train,
-                              .lazy = c->lazy};
+                              .lazy = c->lazy,
+                              .pipeline = t->pipeline};
     return gw_alloc(&t->stepper.labels, (size_t)most, 1);
 }
 
@@ -137,8 +168,10 @@ static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->of : NULL;
 }
 
-static bool trainer_opening_gauges(const gw_train_config *c) {
-    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
+/* Ceilings are of the products of a whole model. */
+static bool trainer_opening_gauges(const gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL && !t->pipeline;
 }
 
 static gw_err trainer_open_gauge(gw_trainer *t) {
@@ -160,17 +193,36 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
                                   .twins = twins};
     t->gauge.drift = NAN;
     gw_watchdog_stage("measuring the ceilings");
-    if (trainer_opening_gauges(c))
+    if (trainer_opening_gauges(t))
         GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
     twins.batch = t->gauge.batch;
-    gw_split_open(&t->split, trainer_opening_gauges(c) ? &t->gauge.c : NULL, &twins);
+    gw_split_open(&t->split, trainer_opening_gauges(t) ? &t->gauge.c : NULL, &twins);
     return GW_OK;
 }
 
 static gw_session_setup trainer_session_setup(const gw_trainer *t) {
     gw_session_setup setup = gw_step_session(t->model, t->optimizer, t->c, &t->products);
     setup.yield = t->oversubscribed;
+    if (gw_mesh_divides(&t->mesh.shape)) /* ranks of one data coordinate draw apart */
+        setup.seed = gw_rng_key(setup.seed, (uint64_t)gw_mesh_group(&t->mesh));
     return setup;
+}
+
+/* What the steps over a mesh pass, and where the model's parts lie. */
+static gw_err trainer_open_walk(gw_trainer *t) {
+    if (!t->pipeline)
+        return GW_OK;
+    gw_watchdog_stage("opening the exchange of activations");
+    gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
+    return gw_pipeline_open(t->pipeline, t->model, &hooks, t->c->seed, t->oversubscribed, t->comm);
+}
+
+/* The numbers in the whole model of the layers that this rank holds. */
+static const int *trainer_layer_numbers(gw_trainer *t) {
+    const gw_shard *s = gw_model_shard(t->model);
+    for (int l = 0; l < s->n_layers; l++)
+        t->layer_numbers[l] = s->layers[l].number;
+    return t->layer_numbers;
 }
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */
@@ -193,6 +245,8 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");
+    GW_TRY(gw_agree(t->comm, trainer_open_sampler(t)));
+    GW_TRY(trainer_divide(t));
     GW_TRY(gw_agree(t->comm, trainer_opening_open_model(t)));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
@@ -205,14 +259,14 @@ gw_err gw_trainer_check(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
     gw_session_setup setup = trainer_session_setup(t);
     if (t->session->mix.n > 0) /* it has not chosen what to open */
-        GW_TRY(gw_session_open(t->session, t->comm, &setup));
+        GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     gw_gauge_setup gauging = {.comm = t->comm,
                               .from = t->c->ceilings,
                               .threads = t->c->threads,
                               .oversubscribed = t->oversubscribed};
-    if (trainer_opening_gauges(t->c))
+    if (trainer_opening_gauges(t))
         GW_TRY(gw_gauge_check(&gauging));
     return gw_agree(t->comm, trainer_check_source(t));
 }
@@ -223,13 +277,14 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
     gw_watchdog_stage("opening the exchange");
     gw_session_setup setup = trainer_session_setup(t);
-    GW_TRY(gw_session_open(t->session, t->comm, &setup));
+    GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
+    GW_TRY(trainer_open_walk(t));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
     GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
-    gw_checks_open(&t->checks, t->c, t->session, t->comm, gw_model_spans(t->model),
-                   gw_model_layers(t->model));
+    gw_checks_open(&t->checks, t->c, t->session, t->comm, t->mesh.comm[GW_DIM_DATA],
+                   gw_model_spans(t->model), gw_model_layers(t->model), trainer_layer_numbers(t));
     t->stepper.guard = &t->checks.guard;
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)
@@ -263,8 +318,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_ledger_resume(t->clock_s);
     gw_ledger_set_profile(t->c->profile);
     if (t->c->profile != GW_PROFILE_OFF)
-        GW_TRY(
-            gw_waits_open(&t->waits, t->c->collectives ? t->rows : NULL, GW_TRAINER_ROWS, NULL, t->comm));
+        GW_TRY(gw_waits_open(&t->waits, t->c->collectives ? t->rows : NULL, GW_TRAINER_ROWS,
+                             t->mesh.comm, t->comm));
     t->flush_at = t->began_at + (t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS);
     return gw_trainer_reopened(t);
 }
@@ -283,11 +338,14 @@ void gw_trainer_close(gw_trainer *t) {
     json_decref(t->told);
     gw_paired_close(t->paired);
     gw_resume_free(&t->resume);
+    gw_pipeline_close(t->pipeline);
     gw_session_close(t->session);
     free(t->stepper.labels);
+    free(t->whole);
     gw_optimizer_close(t->optimizer);
     gw_sampler_close(t->sampler);
     gw_model_close(t->model);
     gw_data_close(t->data);
+    gw_mesh_close(&t->mesh);
     gw_claim_release(t->claim);
 }

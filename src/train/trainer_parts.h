@@ -35,7 +35,9 @@ typedef struct gw_trainer {
     const gw_train_config *c;
     MPI_Comm comm;
     int rank, ranks;
-    int servers; /* ranks from 0 on that take no samples */
+    gw_mesh mesh;
+    gw_pipeline *pipeline; /* NULL: each rank has the whole model, and takes its batch at once */
+    int servers;           /* replicas from 0 on that take no samples */
     int global_batch, chunk;
     bool oversubscribed;
     int nodes, node_ranks;
@@ -46,8 +48,10 @@ typedef struct gw_trainer {
     gw_session *session;
     gw_chooser *choice; /* NULL: nothing is to be chosen or predicted */
     gw_stepper stepper;
+    int layer_numbers[GW_MAX_LAYERS]; /* of the layers held here, in the whole model */
     gw_products products;
     int rehearsed; /* steps */
+    float *whole;  /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
     gw_record *record;
     gw_waits *waits;   /* NULL: --profile off */
     int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
@@ -102,9 +106,19 @@ typedef struct gw_trainer {
     bool *own;
 } gw_trainer;
 
-/** Ranks that take samples. */
+/** Replicas of the model that take samples: ranks, unless several hold one. */
 static inline int gw_trainer_workers(const gw_trainer *t) {
-    return t->ranks - t->servers;
+    return t->mesh.shape.size[GW_DIM_DATA] - t->servers;
+}
+
+/** Does this rank count the samples of its replica? */
+static inline bool gw_trainer_counts(const gw_trainer *t) {
+    return !t->pipeline || gw_pipeline_counts(t->pipeline);
+}
+
+/** Parameters of the whole model. */
+static inline size_t gw_trainer_parameters(const gw_trainer *t) {
+    return gw_model_shard(t->model)->whole;
 }
 
 /** Collective: all that is needed before the first step. Refuses what cannot work, before it

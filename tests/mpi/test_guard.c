@@ -87,8 +87,8 @@ static bool open(rig *r, const gw_train_config *c) {
                               .lazy = c->lazy,
                               .guard = &r->checks.guard};
     CHECK_OK(gw_alloc(&r->stepper.labels, BATCH, 1));
-    gw_checks_open(&r->checks, c, r->session, MPI_COMM_WORLD, gw_model_spans(r->model),
-                   gw_model_layers(r->model));
+    gw_checks_open(&r->checks, c, r->session, MPI_COMM_WORLD, MPI_COMM_WORLD,
+                   gw_model_spans(r->model), gw_model_layers(r->model), NULL);
     return true;
 }
 

@@ -56,7 +56,7 @@ static gw_err overhead_prepare(gw_bench_run *run) {
 }
 
 static gw_err overhead_measure(gw_bench_run *run, bool *own) {
-    return gw_train(&b.c, b.session, b.choice, run->place.comm, NULL, NULL, &b.result, own);
+    return gw_train(&b.c, b.session, NULL, b.choice, run->place.comm, NULL, NULL, &b.result, own);
 }
 
 static void overhead_report(gw_bench_run *run) {

@@ -15,6 +15,7 @@ gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner
     GW_TRY(gw_gemm_allow(gw_args_text(a, "gemm")));
     gw_args_fill(a, c);
     c->args = a;
+    GW_TRY(gw_mesh_parse(&c->parallel.shape, NULL)); /* all ranks are data, unless told otherwise */
     bool he = strcmp(init, "auto") == 0 ? c->model.activation == GW_RELU : strcmp(init, "he") == 0;
     c->model.init = he ? GW_INIT_HE : GW_INIT_XAVIER;
     c->model.seed = c->seed;

@@ -23,6 +23,7 @@ static const gw_opt opts[] = {
      "of the training samples, kept for validation", TO(data.validation)},
     {"data-layout", GW_OPT_CHOICE, "replicated", 0, 0, "replicated|sharded", NULL,
      "one copy of the data per node, or one shard per rank", TO(data.sharded)},
+#include "cli/train/mesh_opts.def"
 #include "cli/train/step_opts.def"
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL,
      "linear: multiply --lr by the number of ranks", TO(lr_linear), .group = "Schedule"},
@@ -94,7 +95,7 @@ static const gw_opt opts[] = {
      "check whether these options can run on these ranks, and exit; write nothing", TO(check),
      .group = "Other"},
     {"forecast", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
-     "predict the step time before the run, as --compress auto does"},
+     "predict the step time before the run, as --compress auto does", TO(forecast)},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
@@ -128,6 +129,7 @@ typedef struct job {
     const gw_args *args;
     gw_train_config config;
     gw_session *session;
+    gw_pipeline *pipeline; /* NULL: none is needed */
     gw_chooser *choice;
     gw_group_choice *counters; /* NULL: none */
     char *command;
@@ -177,7 +179,9 @@ static gw_err train_read_config(job *j) {
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
     GW_TRY(gw_session_new(&j->session, c->comm, &mix, c->feedback));
-    GW_TRY(gw_chooser_open(&j->choice, j->session, c, NULL, gw_args_flag(a, "forecast")));
+    GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
+    GW_TRY(gw_pipeline_new(&j->pipeline, c, j->session));
+    GW_TRY(gw_chooser_open(&j->choice, j->session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
                                   .session = j->session,
                                   .choice = j->choice,
@@ -213,8 +217,8 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
     gw_train_result result;
     if (!j->config.check)
         GW_TRY(gw_agree(comm, gw_signals_watch()));
-    GW_TRY(
-        gw_train(&j->config, j->session, j->choice, comm, gw_train_tell, &j->teller, &result, own));
+    GW_TRY(gw_train(&j->config, j->session, j->pipeline, j->choice, comm, gw_train_tell, &j->teller,
+                    &result, own));
     if (rank == 0)
         gw_train_tell_end(&j->teller, &result);
     j->signal = result.signal;
@@ -233,6 +237,7 @@ static int train_run(const gw_args *args, int argc, char **argv) {
         status = 128 + j.signal; /* as the shell says of whom a signal ended */
     gw_watchdog_close();
     gw_chooser_free(j.choice);
+    gw_pipeline_free(j.pipeline);
     gw_session_free(j.session);
     free(j.counters);
     free(j.command);

@@ -1,0 +1,95 @@
+/** A step over microbatches, on the part of a model that this rank of a mesh holds: the actions of
+ *  a timetable in order, with the hops between stages and the sums over tensor ranks. What each
+ *  layer's exchange of gradients begins with stays the session's, as in run/step.h; so does all
+ *  that comes after the backward pass. */
+#ifndef GW_RUN_PIPELINE_H
+#define GW_RUN_PIPELINE_H
+
+#include "comm/timetable.h"
+#include "data/data.h"
+#include "run/config.h"
+#include "run/session.h"
+
+#include <jansson.h>
+
+typedef struct gw_pipeline gw_pipeline;
+
+/** What a pipeline's step does for the exchange of gradients. */
+typedef struct gw_pipeline_hooks {
+    void *ctx;
+    /** Layer l's parameters are needed now: before its first forward pass of a step. */
+    gw_err (*await)(void *ctx, int l);
+    /** The first backward pass begins: say where gradients go, an arena of the shard, and whether
+     *  they are added to what is there. */
+    void (*begin)(void *ctx, float **grads, bool *add);
+    /** Layer l's gradient is final. */
+    gw_err (*ready)(void *ctx, int l);
+    /** The loss is known (0 on ranks that compute none), no layer is ready yet. */
+    void (*loss)(void *ctx, double sum);
+    /** A bounded poll of what else is under way, between kernels and while the pipeline waits. */
+    gw_err (*poll)(void *ctx);
+} gw_pipeline_hooks;
+
+/** Before MPI starts: check what needs no ranks, open codecs and the algorithm. The errors of their
+ *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
+ *  where the options ask for nothing that the plain step does not do. */
+gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
+void gw_pipeline_free(gw_pipeline *w); /* NULL: nothing; gw_pipeline_close first if it was opened */
+
+/** The largest local batch of a run, and that of its shorter last batch, of which some rank has
+ *  none: 0. */
+typedef struct gw_pipeline_rows {
+    int full, last;
+} gw_pipeline_rows;
+
+/** Collective over the mesh, before anything is opened: lays the timetable down and says which part
+ *  of the model `whole` this rank holds, and how much of it at a time. GW_ERR_USAGE,
+ *  GW_ERR_UNSUPPORTED on all ranks alike. Both stay the pipeline's. */
+gw_err gw_pipeline_divide(gw_pipeline *w, const gw_mesh *mesh, const gw_model_spec *whole,
+                          gw_pipeline_rows rows, MPI_Comm comm);
+const gw_shard *gw_pipeline_shard(const gw_pipeline *w);
+const gw_model_room *gw_pipeline_room(const gw_pipeline *w);
+
+/** Collective: lanes, hops and sums over `model`, of gw_pipeline_shard and gw_pipeline_room. The model and
+ *  the hooks must outlive the pipeline's use. gw_pipeline_close is collective, too. */
+gw_err gw_pipeline_open(gw_pipeline *w, gw_model *model, const gw_pipeline_hooks *hooks,
+                        uint64_t seed, bool yield, MPI_Comm comm);
+void gw_pipeline_close(gw_pipeline *w);
+
+/** Which samples a step takes, and what becomes of their gradient. */
+typedef struct gw_pipeline_job {
+    const gw_dataset *set;
+    const uint32_t *idx; /* of this replica's samples */
+    int local, global;
+    uint64_t step; /* by which codecs draw random numbers */
+} gw_pipeline_job;
+
+/** Forward and backward pass inside the caller's ledger batch. *loss_sum: over the local samples,
+ *  on the ranks of which gw_pipeline_counts is true; 0 on others. */
+gw_err gw_pipeline_step(gw_pipeline *w, const gw_pipeline_job *job, double *loss_sum);
+
+/** Does this rank compute the loss for its replica? One of each does. */
+bool gw_pipeline_counts(const gw_pipeline *w);
+
+/** Samples of an evaluation: at most gw_pipeline_room()->rows, as many on all ranks of a replica. */
+typedef struct gw_pipeline_samples {
+    const gw_dataset *set;
+    const uint32_t *idx;
+    int n;
+    const uint8_t *labels;
+} gw_pipeline_samples;
+
+/** Collective over a replica: their forward pass, without codecs. The sum of the losses and the count
+ *  of right predictions are those of the rank that gw_pipeline_counts, 0 on others; its predictions
+ *  are the model's (gw_model_predictions). After the last samples, gw_pipeline_tested. */
+gw_err gw_pipeline_test(gw_pipeline *w, const gw_pipeline_samples *s, double *loss, int *correct);
+gw_err gw_pipeline_tested(gw_pipeline *w);
+
+/** The whole arena at rank 0 of the mesh, out of the arenas of its replica: `whole` is read there
+ *  alone. Collective over that replica; the other ranks do nothing. */
+gw_err gw_pipeline_collect(const gw_pipeline *w, const float *own, float *whole, MPI_Comm comm);
+
+/** For run.json; null where there is no pipeline. */
+json_t *gw_pipeline_json(const gw_pipeline *w);
+
+#endif

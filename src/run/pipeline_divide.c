@@ -1,0 +1,186 @@
+/* What a rank of a mesh holds: which layers, which neurons of them, and how many microbatches. */
+#include "run/pipeline_parts.h"
+
+#include "base/json.h"
+#include "machine/operands.h"
+#include "mpi/agree.h"
+#include "mpi/wait.h"
+#include "nn/partition.h"
+#include "prof/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 5 };
+
+/* ---- the cut into stages ---- */
+
+/* The least time of a layer's products, forward and backward, over `rows` samples. */
+static gw_err pipeline_time_layer(const gw_model_spec *s, int l, int rows, double *out) {
+    int in = gw_model_spec_width(s, l - 1), width = gw_model_spec_width(s, l);
+    const gw_product products[] = {{.m = rows, .n = width, .k = in},
+                                   {.ta = true, .m = in, .n = width, .k = rows},
+                                   {.tb = true, .m = rows, .n = in, .k = width}};
+    *out = 0;
+    for (int i = 0; i < (l > 0 ? 3 : 2); i++) {
+        gw_operands o;
+        double best = INFINITY;
+        GW_TRY(gw_operands_open(&o, &products[i]));
+        for (int t = 0; t < TRIES; t++) {
+            uint64_t start = gw_clock_ticks();
+            gw_operands_multiply(&o);
+            best = fmin(best, gw_clock_since(start));
+        }
+        gw_operands_close(&o);
+        *out += best;
+    }
+    return GW_OK;
+}
+
+static gw_err pipeline_measure_layers(const gw_model_spec *s, int rows, double *cost,
+                                      MPI_Comm comm) {
+    int rank, n = gw_model_spec_layers(s);
+    gw_err e = GW_OK;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    for (int l = 0; l < n && rank == 0; l++)
+        GW_THEN(e, pipeline_time_layer(s, l, rows, &cost[l]));
+    GW_TRY(gw_agree(comm, e));
+    return gw_bcast(cost, n, MPI_DOUBLE, 0, comm);
+}
+
+/* --stages 2,1,1 */
+static gw_err pipeline_read_cut(const char *text, int layers, int runs, int *sizes) {
+    int n = 0, sum = 0;
+    const char *at = text;
+    while (n < runs) {
+        char *end;
+        long size = strtol(at, &end, 10);
+        if (end == at || size < 1 || size > layers || (*end && *end != ','))
+            break;
+        sizes[n++] = (int)size;
+        sum += (int)size;
+        at = *end ? end + 1 : end;
+        if (!*end)
+            break;
+    }
+    if (*at || n != runs || sum != layers)
+        return gw_fail(GW_ERR_USAGE,
+                       "--stages %s: give %d number%s from 1 on that add up to the model's %d "
+                       "layers, or flops or measured",
+                       text, runs, runs == 1 ? "" : "s", layers);
+    return GW_OK;
+}
+
+static gw_err pipeline_cut(gw_pipeline *w, const gw_model_spec *s, int rows, MPI_Comm comm) {
+    double cost[GW_MAX_LAYERS] = {0};
+    int layers = gw_model_spec_layers(s), runs = w->stages * w->chunks;
+    const char *how = w->options->stages;
+    if (runs > layers)
+        return gw_fail(GW_ERR_USAGE,
+                       "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
+                       "pipe=%d",
+                       w->stages, layers, layers == 1 ? "" : "s", layers / w->chunks);
+    if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
+        return pipeline_read_cut(how, layers, runs, w->sizes);
+    for (int l = 0; l < layers; l++)
+        cost[l] = gw_model_spec_flops(s, l);
+    if (strcmp(how, "measured") == 0)
+        GW_TRY(pipeline_measure_layers(s, rows, cost, comm));
+    return gw_partition(cost, layers, runs, w->sizes);
+}
+
+/* ---- how much is held ---- */
+
+/* Most microbatches of a chunk whose deltas are kept for their weights' gradients. */
+static int pipeline_kept(const gw_pipeline *w, int chunk) {
+    int kept = 1, now = 0;
+    for (int i = 0; i < w->n_acts; i++) {
+        gw_act a = w->acts[i];
+        if (a.chunk != chunk)
+            continue;
+        now += (a.kind == GW_ACT_INPUT) - (a.kind == GW_ACT_WEIGHTS);
+        kept = now > kept ? now : kept;
+    }
+    return kept;
+}
+
+/* A receive is posted one action ahead of its use, so what is received has a place more. */
+static void pipeline_make_room(gw_pipeline *w, int rows) {
+    gw_model_room *r = &w->room;
+    int ahead = w->stages > 1;
+    *r = (gw_model_room){.rows = rows > 0 ? rows : 1, .recompute = w->options->recompute};
+    for (int c = 0; c < w->chunks; c++) {
+        int kept = pipeline_kept(w, c) + ahead;
+        r->slots[c] = gw_timetable_slots(w->timetable, w->stage, c) + ahead;
+        r->deltas = kept > r->deltas ? kept : r->deltas;
+    }
+    for (int i = 0; i < w->n_acts; i++)
+        r->keep |= w->acts[i].kind == GW_ACT_INPUT;
+    r->deltas += r->keep && r->recompute; /* of outputs that are not kept: gw_pipeline_at */
+}
+
+/* ---- */
+
+static gw_err pipeline_check_rows(const gw_pipeline *w, MPI_Comm comm) {
+    int most = w->rows.full;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, comm));
+    if (w->options->microbatches <= most)
+        return GW_OK;
+    return gw_fail(GW_ERR_USAGE, "--microbatches %d: a replica takes %d sample%s a step",
+                   w->options->microbatches, most, most == 1 ? "" : "s");
+}
+
+/* Errors are the same on all ranks, but for a measurement's and a plugin's. */
+static gw_err pipeline_divide(gw_pipeline *w, const gw_model_spec *whole, MPI_Comm comm) {
+    const gw_parallel *p = w->options;
+    int rows = (w->rows.full + p->microbatches - 1) / p->microbatches;
+    GW_TRY(gw_timetable_open(&w->timetable, p->timetable, w->stages, p->microbatches));
+    w->chunks = gw_timetable_chunks(w->timetable);
+    if (w->stages == 1 && w->chunks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "--timetable %s: one stage has nothing to interleave: add pipe to --mesh",
+                       p->timetable->text);
+    w->acts = gw_timetable_acts(w->timetable, w->stage, &w->n_acts);
+    GW_TRY(pipeline_cut(w, whole, rows, comm));
+    gw_share share = {.tensor = w->mesh->shape.size[GW_DIM_TENSOR],
+                      .part = w->mesh->at[GW_DIM_TENSOR],
+                      .split = p->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS};
+    gw_share_stage(&share, w->sizes, w->stages, w->chunks, w->stage);
+    GW_TRY(gw_shard_of(&w->shard, whole, &share));
+    pipeline_make_room(w, rows);
+    return GW_OK;
+}
+
+gw_err gw_pipeline_divide(gw_pipeline *w, const gw_mesh *mesh, const gw_model_spec *whole,
+                          gw_pipeline_rows rows, MPI_Comm comm) {
+    w->mesh = mesh;
+    w->stages = mesh->shape.size[GW_DIM_PIPE];
+    w->stage = mesh->at[GW_DIM_PIPE];
+    w->rows = rows;
+    GW_TRY(pipeline_check_rows(w, comm));
+    return gw_agree(comm, pipeline_divide(w, whole, comm));
+}
+
+const gw_shard *gw_pipeline_shard(const gw_pipeline *w) {
+    return &w->shard;
+}
+
+const gw_model_room *gw_pipeline_room(const gw_pipeline *w) {
+    return &w->room;
+}
+
+json_t *gw_pipeline_json(const gw_pipeline *w) {
+    if (!w)
+        return json_null();
+    json_t *sizes = json_array();
+    for (int i = 0; i < w->stages * w->chunks; i++)
+        json_array_append_new(sizes, json_integer(w->sizes[i]));
+    const int *size = w->mesh->shape.size;
+    return gw_json_object("data:i pipe:i tensor:i split:s timetable:s microbatches:i chunks:i "
+                          "layers:o recompute:b",
+                          size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
+                          w->options->columns ? "columns" : "pairs",
+                          gw_timetable_name(w->timetable), w->options->microbatches, w->chunks,
+                          sizes, w->options->recompute);
+}
