@@ -129,9 +129,18 @@ static void grid_join(gw_model *const m[], int ranks, int l, gw_moment moment, g
     }
 }
 
+/* What a rank gives is all there, with what fills its blocks up. */
+static void grid_pack(gw_model *m, int ranks, int t, int l, gw_moment moment, gw_micro at) {
+    gw_model_pack(m, l, moment, at);
+    gw_join join = gw_model_join(m, l, moment, at);
+    gw_span given = join.kind == GW_JOIN_ALLGATHER ? gw_span_part(join.over, t, ranks) : join.over;
+    for (size_t i = given.off; i < gw_span_end(given); i++)
+        assert_true(isfinite(gw_model_work(m)[i]));
+}
+
 static void grid_exchange(gw_model *const m[], int ranks, int l, gw_moment moment, gw_micro at) {
     for (int t = 0; t < ranks; t++)
-        gw_model_pack(m[t], l, moment, at);
+        grid_pack(m[t], ranks, t, l, moment, at);
     grid_join(m, ranks, l, moment, at);
     for (int t = 0; t < ranks; t++)
         gw_model_unpack(m[t], l, moment, at);
