@@ -205,11 +205,52 @@ static void test_tensors(void **state) {
     assert_int_equal(gw_model_open_shard(&m, &s, &room), GW_ERR_INTERNAL);
 }
 
+static void check_join(const gw_model *m, int l, gw_moment moment, gw_join_kind kind, size_t n) {
+    gw_join join = gw_model_join(m, l, moment, (gw_micro){.n = 5});
+    assert_int_equal(join.kind, kind);
+    assert_int_equal(join.over.n, kind == GW_JOIN_NONE ? 0 : 5 * n);
+}
+
+/* What the tensor ranks exchange, and how much: nothing below the first layer. */
+static void test_joins(void **state) {
+    (void)state;
+    const gw_model_spec *spec = &specs[2]; /* four layers of 131, 33, 70 and 9 neurons */
+    static const size_t block[] = {0, 48, 11, 32};
+    gw_model_room room = {.rows = 5, .slots = {1}, .deltas = 1};
+    for (int tensor = 1; tensor <= 3; tensor += 2)
+        for (int pairs = 0; pairs <= 1; pairs++) {
+            gw_share share = gw_share_whole(spec);
+            gw_shard s;
+            gw_model *m = NULL;
+            share.tensor = tensor;
+            share.split = pairs ? GW_SPLIT_PAIRS : GW_SPLIT_COLUMNS;
+            assert_int_equal(gw_shard_of(&s, spec, &share), GW_OK);
+            assert_int_equal(gw_model_open_shard(&m, &s, &room), GW_OK);
+            for (int l = 0; l < 4; l++) {
+                size_t in = (size_t)gw_model_spec_width(spec, l - 1);
+                size_t out = (size_t)gw_model_spec_width(spec, l);
+                bool sums = tensor > 1 && pairs, gathers = tensor > 1 && !pairs && l > 0;
+                check_join(m, l, GW_MOMENT_INPUT, gathers ? GW_JOIN_ALLGATHER : GW_JOIN_NONE,
+                           3 * block[l]);
+                check_join(m, l, GW_MOMENT_PRODUCT,
+                           sums && l % 2 ? GW_JOIN_ALLREDUCE : GW_JOIN_NONE, out);
+                check_join(m, l, GW_MOMENT_DELTA,
+                           gathers                       ? GW_JOIN_REDUCE_SCATTER
+                           : sums && l > 0 && l % 2 == 0 ? GW_JOIN_ALLREDUCE
+                                                         : GW_JOIN_NONE,
+                           gathers ? 3 * block[l] : in);
+                check_join(m, l, GW_MOMENT_LOSS,
+                           l == 3 && tensor > 1 && !pairs ? GW_JOIN_ALLGATHER : GW_JOIN_NONE, 12);
+            }
+            gw_model_close(m);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),   cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_known),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_tensors), cmocka_unit_test(test_joins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
