@@ -25,13 +25,13 @@ struct gw_queue {
     gw_progress mode;
     bool yield;
     int capacity, n;
-    gw_schedule **inflight; /* in the order started */
-    size_t credit, bytes;   /* most bytes in flight (0: no limit), and how many are */
-    int64_t idle_ns;        /* the least that a call of a sweep has taken: it found nothing */
+    gw_schedule **inflight;      /* in the order started */
+    size_t credit, bytes;        /* most bytes in flight (0: no limit), and how many are */
+    int64_t idle_ns;             /* the least that a call of a sweep has taken: it found nothing */
     gw_err (*beside)(void *ctx); /* NULL: nothing else is under way */
     void *ctx;
-    int n_waiting, look;    /* look: where the last one was */
-    gw_schedule **waiting;  /* for credit; the highest span first, so the last is the next */
+    int n_waiting, look;   /* look: where the last one was */
+    gw_schedule **waiting; /* for credit; the highest span first, so the last is the next */
     /* GW_PROGRESS_THREAD only: who has the turn (base/turn.h) has the queue, too */
     pthread_t thread;
     pthread_cond_t changed;
@@ -326,6 +326,7 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     if (!queue_in_flight(q, s))
         return GW_OK;
     gw_err e = GW_OK;
+    int before = gw_dim_turn(gw_schedule_exchange(s)->dim);
     gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
     while (e == GW_OK && queue_in_flight(q, s)) {
         e = queue_sweep(q);
@@ -335,6 +336,7 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
             sched_yield();
     }
     gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
+    gw_dim_turn(before);
     return e;
 }
 

@@ -140,8 +140,7 @@ static int schedule_stage_end(const gw_schedule *s) {
     return i;
 }
 
-/* One pass over the strands that may advance; stage by stage as far as it goes without waiting. */
-static gw_err schedule_pass(gw_schedule *s) {
+static gw_err schedule_stages(gw_schedule *s) {
     while (s->low < s->n_strands) {
         int end = schedule_stage_end(s), stage = GW_GET(s->stage), width = s->window[stage];
         int stop = width > 0 && s->low + width < end ? s->low + width : end;
@@ -161,6 +160,14 @@ static gw_err schedule_pass(gw_schedule *s) {
     GW_SET(s->running, false);
     gw_exchange_tell(GW_EXCHANGE_DONE, &s->told);
     return GW_OK;
+}
+
+/* One pass over the strands that may advance; stage by stage as far as it goes without waiting. */
+static gw_err schedule_pass(gw_schedule *s) {
+    int before = gw_dim_turn(s->told.dim);
+    gw_err e = schedule_stages(s);
+    gw_dim_turn(before);
+    return e;
 }
 
 static gw_err schedule_start(gw_schedule *s, bool blocking) {

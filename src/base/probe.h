@@ -40,12 +40,13 @@ typedef enum gw_coding {
     GW_CODINGS
 } gw_coding;
 
-enum { GW_EXCHANGE_PEERS = 4 };
+/** Dimensions of a mesh (comm/mesh.h): data, which is 0, pipe, tensor. */
+enum { GW_EXCHANGE_PEERS = 4, GW_EXCHANGE_DIMS = 3 };
 
 /** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
  *  a lane. (lane, schedule, run) names the same exchange on all of them. */
 typedef struct gw_exchange {
-    int dim;            /* of the mesh, which the ranks of the lane lie along: by comm/mesh.h */
+    int dim;            /* that the ranks of the lane lie along */
     int lane, schedule; /* numbers in order of opening, and of laying down; from 0 */
     uint64_t run;       /* 1.. */
     size_t off, n;      /* the part, in floats */
@@ -67,10 +68,24 @@ typedef struct gw_probe {
     void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* all hooks may be NULL */
     void (*part)(gw_part part, int begins);                          /* else it ends */
     void (*coded)(gw_coding kind, size_t floats);
+    void (*turns)(int dim); /* this thread goes on with exchanges along `dim` */
 } gw_probe;
 
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
 extern gw_probe gw_probe_hooks;
+
+/** The dimension of what this thread exchanges now. */
+extern _Thread_local int gw_probe_dim;
+
+/** What follows on this thread is for exchanges along `dim`. Returns the dimension before, which the
+ *  caller goes back to in the same way. */
+static inline int gw_dim_turn(int dim) {
+    int before = gw_probe_dim;
+    if (dim != before && gw_probe_hooks.turns)
+        gw_probe_hooks.turns(dim);
+    gw_probe_dim = dim;
+    return before;
+}
 
 /** Column stem of a phase: "forward", "mpi_wait", ... */
 const char *gw_phase_name(gw_phase phase);

@@ -21,11 +21,13 @@ gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
     gw_batch_row row = {.rank = p->rank,
                         .epoch = p->epoch,
                         .step = p->step,
+                        .place = p->place,
                         .samples = p->samples,
                         .loss = p->samples ? p->loss_sum / p->samples : NAN,
                         .cost = p->cost,
                         .split = p->split,
                         .wait_skew_s = NAN,
+                        .skew_s = {NAN, NAN, NAN},
                         .transfer_s = NAN,
                         .clock_err_s = NAN,
                         .logical_bytes = p->logical_bytes,
@@ -42,10 +44,14 @@ gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
 }
 
 void gw_batch_row_wait(gw_batch_row *row, const gw_batch_wait *wait) {
-    double all_s = row->cost.phase_s[GW_PHASE_MPI_WAIT];
+    double all_s = row->cost.phase_s[GW_PHASE_MPI_WAIT], waiting_s = 0;
+    for (int d = 0; d < GW_EXCHANGE_DIMS; d++) {
+        waiting_s += wait->waiting_s[d];
+        row->skew_s[d] = isnan(all_s) ? NAN : wait->waiting_s[d];
+    }
     row->cost.start_s = wait->start_s;
-    row->wait_skew_s = isnan(all_s) ? NAN : wait->waiting_s;
-    row->transfer_s = all_s - wait->waiting_s;
+    row->wait_skew_s = isnan(all_s) ? NAN : waiting_s;
+    row->transfer_s = all_s - waiting_s;
     row->clock_err_s = wait->clock_err_s;
 }
 
@@ -105,13 +111,29 @@ static const gw_column columns[] = {
 _Static_assert(sizeof columns / sizeof *columns == GW_BATCH_COLUMNS, "the columns of the table");
 _Static_assert(GW_PHASES == 11, "every phase has a column");
 
-void gw_batch_table_make(gw_batch_table *t, const char *const *counter, int n) {
-    t->table = (gw_table){GW_BATCHES, sizeof(gw_batch_row), GW_BATCH_COLUMNS + n, t->column};
+#define DIM(name, d)                                                                               \
+    TIME(name "_comm_s", cost.dim[d].comm_s), TIME(name "_skew_s", skew_s[d]),                     \
+        CELL(name "_bytes", U64, cost.dim[d].bytes),                                               \
+        CELL(name "_messages", U64, cost.dim[d].messages)
+
+static const gw_column of_mesh[] = {CELL("replica", INT, place.replica),
+                                    CELL("stage", INT, place.stage),
+                                    CELL("shard", INT, place.shard),
+                                    DIM("data", 0),
+                                    DIM("pipe", 1),
+                                    DIM("tensor", 2)};
+_Static_assert(sizeof of_mesh / sizeof *of_mesh == GW_MESH_COLUMNS, "the columns of a mesh");
+
+void gw_batch_table_make(gw_batch_table *t, bool mesh, const char *const *counter, int n) {
+    t->fixed = GW_BATCH_COLUMNS + (mesh ? GW_MESH_COLUMNS : 0);
+    t->table = (gw_table){GW_BATCHES, sizeof(gw_batch_row), t->fixed + n, t->column};
     memcpy(t->column, columns, sizeof columns);
+    if (mesh)
+        memcpy(t->column + GW_BATCH_COLUMNS, of_mesh, sizeof of_mesh);
     for (int i = 0; i < n; i++) {
         gw_column column = GW_COLUMN_REAL(gw_batch_row, t->counter[i], counter, 15);
         column.at += (size_t)i * sizeof(double);
         snprintf(t->counter[i], GW_COUNTER_NAME, "%s", counter[i]);
-        t->column[GW_BATCH_COLUMNS + i] = column;
+        t->column[t->fixed + i] = column;
     }
 }

@@ -21,7 +21,8 @@ typedef enum gw_split_source { GW_SPLIT_NONE, GW_SPLIT_TWIN_MODEL, GW_SPLIT_CTR 
 enum {
     GW_COUNTERS = 8, /* most columns of a run's own choice: hardware counters */
     GW_COUNTER_NAME = 96,
-    GW_BATCH_COLUMNS = 41 /* without these */
+    GW_BATCH_COLUMNS = 41, /* without these, and without those of a mesh: */
+    GW_MESH_COLUMNS = 15
 };
 
 /** What hardware counters say of a batch. */
@@ -33,9 +34,15 @@ typedef struct gw_batch_counts {
 extern const gw_batch_counts gw_batch_no_counts; /* all NaN */
 extern const gw_batch_split gw_batch_no_split;
 
+/** Where a rank of a mesh is: coordinates along data, pipe, tensor. */
+typedef struct gw_batch_place {
+    int replica, stage, shard;
+} gw_batch_place;
+
 /** What is known of a batch when it has ended. */
 typedef struct gw_batch_parts {
-    int rank, epoch;        /* epoch: 1.. */
+    int rank, epoch; /* epoch: 1.. */
+    gw_batch_place place;
     int64_t step;           /* 1.. over the whole run */
     int samples;            /* local */
     double loss_sum;        /* over these */
@@ -47,8 +54,9 @@ typedef struct gw_batch_parts {
 
 /** What is known of it when the ranks' exchanges have been laid side by side. */
 typedef struct gw_batch_wait {
-    double start_s;     /* by the common clock */
-    double waiting_s;   /* of mpi_wait: before the last rank's arrival */
+    double start_s; /* by the common clock */
+    /* of mpi_wait: before the last rank's arrival, by the dimension of the exchange */
+    double waiting_s[GW_EXCHANGE_DIMS];
     double clock_err_s; /* between ranks */
 } gw_batch_wait;
 
@@ -60,7 +68,9 @@ typedef struct gw_batch_row {
     gw_batch_cost cost;
     gw_batch_split split;
     gw_split_source source;
-    double wait_skew_s, transfer_s; /* of mpi_wait: before, after the last rank's arrival */
+    gw_batch_place place;
+    double wait_skew_s, transfer_s;  /* of mpi_wait: before, after the last rank's arrival */
+    double skew_s[GW_EXCHANGE_DIMS]; /* wait_skew_s by dimension */
     double clock_err_s;
     uint64_t logical_bytes;
     /* 1: preempted, or more than 2% of it off the CPU while it did not wait in MPI or write a
@@ -76,13 +86,15 @@ void gw_batch_row_wait(gw_batch_row *row, const gw_batch_wait *wait);
  *  otherwise. It stays where it is made. */
 typedef struct gw_batch_table {
     gw_table table;
-    gw_column column[GW_BATCH_COLUMNS + GW_COUNTERS];
+    gw_column column[GW_BATCH_COLUMNS + GW_MESH_COLUMNS + GW_COUNTERS];
+    int fixed; /* columns before the counters */
     char counter[GW_COUNTERS][GW_COUNTER_NAME];
 } gw_batch_table;
 
 #define GW_BATCHES "batches.csv"
 
-/** With columns for n <= GW_COUNTERS counters; the names are copied. */
-void gw_batch_table_make(gw_batch_table *t, const char *const *counter, int n);
+/** With columns for n <= GW_COUNTERS counters; the names are copied. `mesh`: with those of places and
+ *  dimensions, too. */
+void gw_batch_table_make(gw_batch_table *t, bool mesh, const char *const *counter, int n);
 
 #endif

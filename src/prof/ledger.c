@@ -19,6 +19,8 @@ static struct {
     uint64_t zero, begin, mark; /* mark: where the current slice began */
     uint64_t busy;              /* ledger_flight_until(mark) */
     uint64_t ticks[GW_PHASES], inflight, regions;
+    uint64_t dim_ticks[GW_EXCHANGE_DIMS], dim_bytes[GW_EXCHANGE_DIMS],
+        dim_messages[GW_EXCHANGE_DIMS];
     uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS];
     gw_phase stack[DEPTH];
     int depth;
@@ -130,12 +132,19 @@ static bool ledger_computes(gw_phase phase) {
     return phase == GW_PHASE_FORWARD || phase == GW_PHASE_BACKWARD || phase == GW_PHASE_UPDATE;
 }
 
+static bool ledger_communicates(gw_phase phase) {
+    return phase >= GW_PHASE_ENCODE && phase <= GW_PHASE_MPI_WAIT;
+}
+_Static_assert(GW_PHASE_MPI_WAIT - GW_PHASE_ENCODE == 4, "encode, decode, post, poll, wait");
+
 /* Charge the slice that ends now to the innermost region; the next one begins. */
 static void ledger_charge(uint64_t now) {
     gw_phase phase = led.stack[led.depth];
     now = now > led.mark ? now : led.mark;
     uint64_t ticks = now - led.mark, busy = ledger_flight_until(now);
     led.ticks[phase] += ticks;
+    if (ledger_communicates(phase))
+        led.dim_ticks[gw_probe_dim] += ticks;
     if (ledger_computes(phase) && busy > led.busy) {
         uint64_t hidden = busy - led.busy;
         led.inflight += hidden < ticks ? hidden : ticks;
@@ -219,6 +228,12 @@ static void ledger_part(gw_part which, int begins) {
         led.part[which] += now > led.part_since ? now - led.part_since : 0;
 }
 
+static void ledger_turns(int dim) {
+    (void)dim; /* what came before was for the other one */
+    if (is_main && gw_ledger_counting())
+        ledger_charge(gw_clock_ticks());
+}
+
 static void ledger_coded(gw_coding kind, size_t floats) {
     if (is_main && gw_ledger_counting())
         led.coded[kind] += floats;
@@ -258,7 +273,10 @@ void gw_ledger_resume(double s) {
 
 void gw_ledger_set_profile(gw_profile profile) {
     static const gw_probe none = {0};
-    gw_probe hooks = {.enter = ledger_enter, .leave = ledger_leave, .exchange = ledger_exchange};
+    gw_probe hooks = {.enter = ledger_enter,
+                      .leave = ledger_leave,
+                      .exchange = ledger_exchange,
+                      .turns = ledger_turns};
     if (profile == GW_PROFILE_FULL) {
         hooks.part = ledger_part;
         hooks.coded = ledger_coded;
@@ -299,6 +317,8 @@ static void ledger_end_unmeasured(gw_batch_cost *cost) {
                             .cpu_s = NAN};
     for (int p = 0; p < GW_PHASES; p++)
         cost->phase_s[p] = NAN;
+    for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
+        cost->dim[d] = (gw_dim_cost){NAN, GW_UNCOUNTED, GW_UNCOUNTED};
     ledger_end_parts(cost);
 }
 
@@ -309,6 +329,9 @@ void gw_ledger_begin(void) {
     }
     assert(is_main && !gw_ledger_counting() && "a batch is open already");
     memset(led.ticks, 0, sizeof led.ticks);
+    memset(led.dim_ticks, 0, sizeof led.dim_ticks);
+    memset(led.dim_bytes, 0, sizeof led.dim_bytes);
+    memset(led.dim_messages, 0, sizeof led.dim_messages);
     memset(led.part, 0, sizeof led.part);
     memset(led.coded, 0, sizeof led.coded);
     led.inflight = led.regions = 0;
@@ -319,6 +342,19 @@ void gw_ledger_begin(void) {
     led.busy = ledger_flight_until(led.mark);
     gw_present_phase(GW_PHASE_OTHER);
     atomic_store(&running, true);
+}
+
+/* Other threads exchange gradients alone: what is left is along the data dimension. */
+static void ledger_end_dims(gw_batch_cost *c) {
+    uint64_t bytes = c->wire_bytes, messages = c->messages;
+    for (int d = GW_EXCHANGE_DIMS - 1; d >= 0; d--) {
+        bool data = d == 0;
+        c->dim[d] =
+            (gw_dim_cost){gw_clock_seconds(led.dim_ticks[d]), data ? bytes : led.dim_bytes[d],
+                          data ? messages : led.dim_messages[d]};
+        bytes -= led.dim_bytes[d];
+        messages -= led.dim_messages[d];
+    }
 }
 
 void gw_ledger_end(gw_batch_cost *cost) {
@@ -348,6 +384,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.messages = now.messages - led.before.messages;
     c.collectives = now.collectives - led.before.collectives;
     led.before = now;
+    ledger_end_dims(&c);
     c.regions = led.regions;
     atomic_fetch_add(&batches_ended, 1);
     TELL(batch, led.begin, end);
@@ -371,6 +408,10 @@ void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives) {
     if (!gw_ledger_counts())
         return;
     atomic_fetch_add_explicit(&bytes_sent, bytes, memory_order_relaxed);
+    if (is_main) {
+        led.dim_bytes[gw_probe_dim] += bytes;
+        led.dim_messages[gw_probe_dim] += messages;
+    }
     if (messages)
         atomic_fetch_add_explicit(&messages_sent, messages, memory_order_relaxed);
     if (!collectives)

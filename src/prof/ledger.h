@@ -24,6 +24,12 @@ typedef enum gw_profile {
 /** A count that was not taken. */
 #define GW_UNCOUNTED UINT64_MAX
 
+/** What of a batch was for exchanges along one dimension of a mesh. */
+typedef struct gw_dim_cost {
+    double comm_s; /* of the phases encode, decode, mpi_post, mpi_poll, mpi_wait */
+    uint64_t bytes, messages;
+} gw_dim_cost;
+
 /** What one batch cost this rank. Not measured: seconds NaN, bytes and calls GW_UNCOUNTED,
  *  nivcsw and minflt negative. */
 typedef struct gw_batch_cost {
@@ -42,9 +48,10 @@ typedef struct gw_batch_cost {
                                   rank (allreduce 2(P-1)/P n), since MPI does not tell */
     uint64_t messages;         /* point-to-point sends */
     uint64_t collectives;      /* MPI collectives called */
-    uint64_t regions;          /* entered: what timing them costs, see gw_ledger_region_cost */
-    long nivcsw, minflt;       /* involuntary context switches, minor faults: prof/usage.h */
-    double cpu_s;              /* CPU time of the main thread */
+    gw_dim_cost dim[GW_EXCHANGE_DIMS]; /* they add up to those phases, wire_bytes and messages */
+    uint64_t regions;    /* entered: what timing them costs, see gw_ledger_region_cost */
+    long nivcsw, minflt; /* involuntary context switches, minor faults: prof/usage.h */
+    double cpu_s;        /* CPU time of the main thread */
 } gw_batch_cost;
 
 /** Install the probe on the calling (main) thread; time 0 is now. Calibrates the clock if nobody

@@ -38,6 +38,7 @@ struct gw_record {
     gw_rows *files; /* NULL: no file is wanted */
     FILE *to;
     gw_batch_table table;
+    bool mesh;               /* with its columns */
     gw_steady *steps;        /* allocated whole: memory does not grow, nor run out, during a run */
     int64_t seen, earlier;   /* steps; earlier: of these, read from the file */
     gw_split_source source;  /* the best so far */
@@ -51,14 +52,15 @@ static gw_err record_make_type(gw_record *r) {
     return GW_OK;
 }
 
-gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
+gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
     gw_record *r = NULL;
     gw_err e = gw_alloc(&r, 1, sizeof *r);
     if (e == GW_OK) {
         r->comm = comm;
         r->row_type = MPI_DATATYPE_NULL;
         r->room = rows;
-        gw_batch_table_make(&r->table, NULL, 0);
+        gw_batch_table_make(&r->table, mesh, NULL, 0);
+        r->mesh = mesh;
         e = gw_alloc(&r->rows, (size_t)rows, sizeof *r->rows);
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &r->rank), "MPI_Comm_rank"));
@@ -78,11 +80,11 @@ gw_err gw_record_open(gw_record **out, int64_t rows, MPI_Comm comm) {
 }
 
 void gw_record_counters(gw_record *r, const char *const *names, int n) {
-    gw_batch_table_make(&r->table, names, n);
+    gw_batch_table_make(&r->table, r->mesh, names, n);
 }
 
 const char *gw_record_counter(const gw_record *r, int i) {
-    return GW_BATCH_COLUMNS + i < r->table.table.columns ? r->table.counter[i] : NULL;
+    return r->table.fixed + i < r->table.table.columns ? r->table.counter[i] : NULL;
 }
 
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {

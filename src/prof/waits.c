@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 struct gw_waits {
-    MPI_Comm comm, along[GW_WAITS_DIMS];
-    int *ranks_of[GW_WAITS_DIMS]; /* their numbers in `comm`; NULL: nobody lies along it */
+    MPI_Comm comm, along[GW_EXCHANGE_DIMS];
+    int *ranks_of[GW_EXCHANGE_DIMS]; /* their numbers in `comm`; NULL: nobody lies along it */
     int rank, ranks, rows;
     gw_sync *sync;
     gw_rows *files;     /* NULL: no collectives.csv is wanted */
@@ -19,7 +19,7 @@ struct gw_waits {
     double *caused_s;   /* by rank: what this one waited for it */
     uint64_t last, had; /* exchanges: this rank was last, somebody was */
     uint64_t dropped;
-    double *waiting_s; /* a row each, between two flushes */
+    double *waiting_s; /* for each row, between two flushes, and for each dimension of it */
 };
 
 /* The numbers that the ranks of `along` have in w->comm. */
@@ -32,7 +32,7 @@ static gw_err waits_number(gw_waits *w, MPI_Comm along, int **out) {
 }
 
 static gw_err waits_open_dims(gw_waits *w, const MPI_Comm *along) {
-    for (int d = 0; d < (along ? GW_WAITS_DIMS : 1); d++) {
+    for (int d = 0; d < (along ? GW_EXCHANGE_DIMS : 1); d++) {
         w->along[d] = along ? along[d] : w->comm;
         GW_TRY(waits_number(w, w->along[d], &w->ranks_of[d]));
     }
@@ -50,7 +50,7 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *a
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size"));
     GW_THEN(e, waits_open_dims(w, along));
     GW_THEN(e, gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s));
-    GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows, sizeof *w->waiting_s));
+    GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows * GW_EXCHANGE_DIMS, sizeof *w->waiting_s));
     if (e == GW_OK && files && w->rank == 0)
         e = gw_rows_open(files, &gw_waits_collectives, &w->to, NULL);
     GW_THEN(e, gw_exchange_log_open(rows));
@@ -111,12 +111,16 @@ static double waits_before(const gw_exchange_stretch *s, double when, const gw_s
     return fmin(fmax(share, 0), 1) * gw_clock_seconds(s->end - s->start);
 }
 
+static double *waits_of(gw_waits *w, int64_t row, int dim) {
+    return &w->waiting_s[row * GW_EXCHANGE_DIMS + dim];
+}
+
 /* Stretches of one exchange and row follow each other. A wait below the clocks' error cannot be
  * told from none. Returns where the next begin. */
 static int waits_split(gw_waits *w, const gw_exchange_view *v, int at) {
     const gw_exchange_stretch *first = &v->stretches[at];
     gw_exchange_entry *e = &v->entries[first->entry];
-    double waiting_s = 0, all_s = 0;
+    double waiting_s = 0, all_s = 0, *row_s = waits_of(w, first->row, e->x.dim);
     for (; at < v->n_stretches; at++) {
         const gw_exchange_stretch *s = &v->stretches[at];
         if (s->entry != first->entry || s->row != first->row)
@@ -125,12 +129,12 @@ static int waits_split(gw_waits *w, const gw_exchange_view *v, int at) {
         waiting_s += e->resolved ? waits_before(s, e->latest_s, w->sync) : 0;
     }
     if (!e->resolved) {
-        w->waiting_s[first->row] = NAN;
+        *row_s = NAN;
         return at;
     }
     if (waiting_s <= gw_sync_error(w->sync))
         waiting_s = 0;
-    w->waiting_s[first->row] += waiting_s;
+    *row_s += waiting_s;
     e->waiting_s += waiting_s;
     e->transfer_s += all_s - waiting_s;
     if (e->last_rank >= 0 && e->step > GW_RECORD_WARMUP)
@@ -140,15 +144,17 @@ static int waits_split(gw_waits *w, const gw_exchange_view *v, int at) {
 
 static void waits_fill(gw_waits *w, const gw_exchange_view *v, gw_batch_row *rows, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        w->waiting_s[i] = i >= v->rows || v->lost[i] ? NAN : 0;
+        for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
+            *waits_of(w, i, d) = i >= v->rows || v->lost[i] ? NAN : 0;
     for (int at = 0; at < v->n_stretches;)
         at = waits_split(w, v, at);
-    for (int64_t i = 0; i < n; i++)
-        gw_batch_row_wait(
-            &rows[i],
-            &(gw_batch_wait){.start_s = gw_sync_seconds(w->sync, rows[i].cost.start_ticks),
-                             .waiting_s = w->waiting_s[i],
-                             .clock_err_s = w->ranks > 1 ? gw_sync_error(w->sync) : NAN});
+    for (int64_t i = 0; i < n; i++) {
+        gw_batch_wait wait = {.start_s = gw_sync_seconds(w->sync, rows[i].cost.start_ticks),
+                              .clock_err_s = w->ranks > 1 ? gw_sync_error(w->sync) : NAN};
+        for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
+            wait.waiting_s[d] = *waits_of(w, i, d);
+        gw_batch_row_wait(&rows[i], &wait);
+    }
 }
 
 /* ---- collectives.csv ---- */
@@ -221,7 +227,7 @@ static gw_err waits_write(gw_waits *w, const gw_exchange_view *v) {
 gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
     GW_TRY(gw_sync_again(w->sync));
     gw_exchange_view v = gw_exchange_log_view();
-    for (int d = 0; d < GW_WAITS_DIMS; d++)
+    for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
         if (w->ranks_of[d])
             GW_TRY(waits_resolve(w, &v, d));
     waits_fill(w, &v, rows, n);
@@ -257,7 +263,7 @@ void gw_waits_abandon(gw_waits *w) {
         return;
     gw_exchange_log_close();
     gw_sync_close(w->sync);
-    for (int d = 0; d < GW_WAITS_DIMS; d++)
+    for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
         free(w->ranks_of[d]);
     free(w->caused_s);
     free(w->waiting_s);

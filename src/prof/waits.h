@@ -19,15 +19,12 @@ typedef struct gw_waits_rank {
     double caused_s; /* seconds that the others, together, waited for it */
 } gw_waits_rank;
 
-/** Exchanges are among the ranks of one dimension of a mesh: comm[d] are those that lie along
- *  dimension d (gw_exchange.dim) with this rank. */
-enum { GW_WAITS_DIMS = 3 };
-
 /** Collective, after gw_ledger_start, between batches; it opens the log of exchanges, which the
  *  main thread begins and ends around each batch that becomes a row, and forgets, on all ranks at
  *  the same step, what was a rehearsal. `rows`: most batches between two flushes;
  *  files not NULL (on all ranks; rank 0's is used, and must outlive this): write collectives.csv,
- *  too. `along`: GW_WAITS_DIMS communicators, which must outlive it; NULL: all ranks are one dimension. */
+ *  too. `along`: for each dimension (gw_exchange.dim) the ranks that lie along it
+ *  with this one; must outlive it; NULL: all ranks are one dimension. */
 gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *along,
                      MPI_Comm comm);
 

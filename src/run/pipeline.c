@@ -25,7 +25,25 @@ gw_micro gw_pipeline_at(const gw_pipeline *w, gw_act act) {
 gw_err gw_pipeline_start(gw_pipeline *w, gw_schedule *s, int micro) {
     gw_lane *lane = gw_schedule_lane(s);
     lane->ticket = w->step * (uint64_t)w->options->microbatches + (uint64_t)micro;
-    return gw_queue_start(w->queue, s);
+    gw_phase_enter(GW_PHASE_MPI_POST);
+    gw_err e = gw_queue_start(w->queue, s);
+    gw_phase_leave();
+    return e;
+}
+
+gw_err gw_pipeline_wait(gw_pipeline *w, gw_schedule *s) {
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = gw_queue_wait(w->queue, s);
+    gw_phase_leave();
+    return e;
+}
+
+gw_err gw_pipeline_poll(gw_pipeline *w) {
+    gw_phase_enter(GW_PHASE_MPI_POLL);
+    gw_err e = gw_queue_poll(w->queue);
+    gw_phase_leave();
+    GW_TRY(e);
+    return w->hooks.poll(w->hooks.ctx);
 }
 
 /* ---- hops ---- */
@@ -63,7 +81,7 @@ gw_err gw_pipeline_vacate(gw_pipeline *w, gw_act act) {
         gw_schedule *s = gw_pipeline_hop(w, other, false);
         gw_span theirs = gw_model_edge(w->model, act.chunk, edge, gw_pipeline_at(w, other));
         if (s && gw_span_overlap(mine, theirs))
-            GW_TRY(gw_queue_wait(w->queue, s));
+            GW_TRY(gw_pipeline_wait(w, s));
     }
     return GW_OK;
 }
@@ -93,7 +111,7 @@ static gw_err pipeline_take(gw_pipeline *w, int at) {
     gw_schedule *s = gw_pipeline_hop(w, w->acts[at], true);
     if (!s)
         return GW_OK;
-    GW_TRY(gw_queue_wait(w->queue, s));
+    GW_TRY(gw_pipeline_wait(w, s));
     return pipeline_post(w, at + 1, pipeline_takes_activation(w->acts[at]));
 }
 
@@ -181,9 +199,7 @@ static void pipeline_tell(gw_pipeline *w, pipeline_step *s, gw_act act) {
 static void pipeline_poll(void *pipeline) {
     gw_pipeline *w = pipeline;
     if (w->failed == GW_OK)
-        w->failed = gw_queue_poll(w->queue);
-    if (w->failed == GW_OK)
-        w->failed = w->hooks.poll(w->hooks.ctx);
+        w->failed = gw_pipeline_poll(w);
 }
 
 /* Everything sent has left: the next step writes there. */
@@ -191,7 +207,7 @@ static gw_err pipeline_drain(gw_pipeline *w) {
     for (int i = 0; i < w->n_acts; i++) {
         gw_schedule *s = gw_pipeline_hop(w, w->acts[i], false);
         if (s)
-            GW_TRY(gw_queue_wait(w->queue, s));
+            GW_TRY(gw_pipeline_wait(w, s));
     }
     return GW_OK;
 }

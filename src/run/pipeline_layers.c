@@ -33,7 +33,7 @@ static gw_err pipeline_join_start(gw_pipeline *w, int l, gw_moment moment, gw_mi
 static gw_err pipeline_join_wait(gw_pipeline *w, int l, gw_moment moment, gw_micro at) {
     gw_schedule *s;
     GW_TRY(pipeline_join(w, l, moment, at, &s));
-    return s ? gw_queue_wait(w->queue, s) : GW_OK;
+    return s ? gw_pipeline_wait(w, s) : GW_OK;
 }
 
 static bool pipeline_joins(const gw_pipeline *w, int l, gw_moment moment, gw_micro at) {
@@ -57,8 +57,7 @@ static gw_micro pipeline_run(gw_micro at, int i, int runs) {
 
 static gw_err pipeline_between(gw_pipeline *w) {
     GW_TRY(w->failed);
-    GW_TRY(gw_queue_poll(w->queue));
-    return w->hooks.poll(w->hooks.ctx);
+    return gw_pipeline_poll(w);
 }
 
 /* ---- forward ---- */

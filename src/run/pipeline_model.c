@@ -16,7 +16,7 @@ static gw_err pipeline_test_chunk(gw_pipeline *w, const gw_pipeline_samples *s, 
     gw_schedule *from = gw_pipeline_hop(w, act, true);
     if (from) {
         GW_TRY(gw_pipeline_start(w, from, act.micro));
-        GW_TRY(gw_queue_wait(w->queue, from));
+        GW_TRY(gw_pipeline_wait(w, from));
     }
     GW_TRY(gw_pipeline_vacate(w, act));
     if (gw_pipeline_is_bottom(w, act.chunk)) {
@@ -62,7 +62,7 @@ gw_err gw_pipeline_tested(gw_pipeline *w) {
         for (int j = 0; j < 2; j++) {
             gw_schedule *s = gw_pipeline_hop(w, (gw_act){GW_ACT_FORWARD, c, j}, false);
             if (s)
-                GW_THEN(e, gw_queue_wait(w->queue, s));
+                GW_THEN(e, gw_pipeline_wait(w, s));
         }
     w->forward = false;
     w->tested = 0;

@@ -70,8 +70,10 @@ gw_span gw_pipeline_part(const gw_pipeline *w, int micro);
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *w, gw_act act);
 
-/** Start a schedule of microbatch `micro` on the queue. */
+/** Start a schedule of microbatch `micro` on the queue; wait for one; poll all that is under way. */
 gw_err gw_pipeline_start(gw_pipeline *w, gw_schedule *s, int micro);
+gw_err gw_pipeline_wait(gw_pipeline *w, gw_schedule *s);
+gw_err gw_pipeline_poll(gw_pipeline *w);
 
 /** All layers of a chunk forward; the loss is not taken. `first`: parameters are awaited. Of an action
  *  that is not GW_ACT_FORWARD: again, for a chunk that kept its inputs alone. */

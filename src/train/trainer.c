@@ -125,10 +125,12 @@ static gw_err trainer_name_step(const gw_trainer *t, gw_err e) {
 static gw_err trainer_one_step(gw_trainer *t) {
     gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
     uint64_t logical = t->session->logical_bytes;
-    gw_batch_parts parts = {.rank = t->rank,
-                            .epoch = t->epoch,
-                            .step = ++t->step,
-                            .samples = gw_trainer_counts(t) ? batch.local : 0};
+    gw_batch_parts parts = {
+        .rank = t->rank,
+        .place = {t->mesh.at[GW_DIM_DATA], t->mesh.at[GW_DIM_PIPE], t->mesh.at[GW_DIM_TENSOR]},
+        .epoch = t->epoch,
+        .step = ++t->step,
+        .samples = gw_trainer_counts(t) ? batch.local : 0};
     t->checks.guard.step = t->step;
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
     gw_codec_stats_begin(t->stats, t->step);

@@ -297,7 +297,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
-    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->comm));
+    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, gw_mesh_divides(&t->mesh.shape), t->comm));
     if (t->memory)
         gw_memory_columns(t->memory, t->record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */

@@ -29,7 +29,7 @@ static void make_rows(void) {
     size_t len;
     FILE *to = open_memstream(&right, &len);
     MUST(to != NULL);
-    gw_batch_table_make(&batches, (const char *[]){"cycles"}, 1);
+    gw_batch_table_make(&batches, false, (const char *[]){"cycles"}, 1);
     gw_table_header(&batches.table, to);
     for (int step = 1; step <= 2; step++) {
         gw_batch_parts parts = {.step = step, .samples = 2, .loss_sum = 1, .counts.counter = {1e6}};

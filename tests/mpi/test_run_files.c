@@ -72,7 +72,7 @@ static void test_batches_csv(const char *dir) {
     gw_record *record;
     gw_rows *files;
     CHECK(gw_rows_new(&files, dir, false) == GW_OK, "%s", gw_err_text());
-    CHECK(gw_record_open(&record, 5, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_record_open(&record, 5, false, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     CHECK(gw_record_begin(record, files) == GW_OK, "%s", gw_err_text());
     for (int step = 1; step <= STEPS; step++) {
         gw_batch_parts parts = {.rank = rank,
@@ -116,7 +116,7 @@ static void test_record_errors_reach_all(void) {
     gw_record *record;
     gw_rows *files;
     CHECK(gw_rows_new(&files, "/nonexistent/folder", false) == GW_OK, "%s", gw_err_text());
-    CHECK(gw_record_open(&record, 5, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
+    CHECK(gw_record_open(&record, 5, false, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     gw_err e = gw_record_begin(record, files);
     CHECK(e == GW_ERR_INPUT && strstr(gw_err_text(), "/nonexistent"), "%d %s", e, gw_err_text());
     gw_record_abandon(record);

@@ -58,7 +58,7 @@ static gw_batch_row sample_row(int64_t step) {
 
 static gw_record *open_counting(gw_rows *files) {
     gw_record *r;
-    assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 4, false, MPI_COMM_SELF), GW_OK);
     gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
     assert_int_equal(gw_record_begin(r, files), GW_OK);
     return r;
@@ -110,7 +110,7 @@ static void test_long_run(void **state) {
     gw_record *r;
     gw_batch_summary s;
     gw_record_rank one;
-    assert_int_equal(gw_record_open(&r, 1000, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 1000, false, MPI_COMM_SELF), GW_OK);
     for (int64_t step = 1; step <= STEPS; step++) {
         gw_batch_row row = blank_row();
         row.step = step;
@@ -137,7 +137,7 @@ static void test_full_buffer(void **state) {
     (void)state;
     gw_record *r;
     gw_batch_row row = sample_row(1);
-    assert_int_equal(gw_record_open(&r, 1, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 1, false, MPI_COMM_SELF), GW_OK);
     assert_int_equal(gw_record_push(r, &row), GW_OK);
     assert_int_equal(gw_record_push(r, &row), GW_ERR_INTERNAL);
     assert_int_equal(gw_record_close(r), GW_OK);
@@ -147,7 +147,7 @@ static void test_summary(void **state) {
     (void)state;
     gw_record *r;
     gw_batch_summary s;
-    assert_int_equal(gw_record_open(&r, 2000, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 2000, false, MPI_COMM_SELF), GW_OK);
     gw_record_summary(r, &s);
     assert_int_equal(s.batches, 0);
     assert_true(isnan(s.split.memory_ctr_s));
@@ -197,7 +197,7 @@ static void test_abandon_leaves_nothing(void **state) {
     gw_rows_close(files);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(gw_rows_new(&files, "/nonexistent/folder", false), GW_OK);
-    assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 4, false, MPI_COMM_SELF), GW_OK);
     assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "/nonexistent/folder/batches.csv"));
     gw_record_abandon(r);
@@ -262,7 +262,7 @@ static void test_goes_on(void **state) {
     gw_rows *files = resumed_files(marks);
     gw_record *r = open_counting(files);
     push_steps(r, 7, 12);
-    assert_int_equal(gw_record_open(&whole, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&whole, 4, false, MPI_COMM_SELF), GW_OK);
     push_steps(whole, 1, 12);
     assert_same_summary(r, whole);
     gw_record_ranks(r, false, &ranks); /* of this start alone: steps 7..12 */
@@ -294,7 +294,7 @@ static void test_refuses_rows(void **state) {
     gw_rows *files = resumed_files(marks);
     snprintf(part, sizeof part, "%s.part", path);
     assert_int_equal(gw_file_read(part, 1 << 20, &data, &len), GW_OK);
-    assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 4, false, MPI_COMM_SELF), GW_OK);
     gw_record_counters(r, (const char *[]){"cycles"}, 1);
     assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "columns"));
@@ -319,7 +319,7 @@ static void test_refuses_rows(void **state) {
         second[damage[i].at] = kept;
         assert_int_equal(fclose(out), 0);
         files = resumed_files(marks);
-        assert_int_equal(gw_record_open(&r, 4, MPI_COMM_SELF), GW_OK);
+        assert_int_equal(gw_record_open(&r, 4, false, MPI_COMM_SELF), GW_OK);
         gw_record_counters(r, (const char *[]){"sde:::a", "cycles"}, 2);
         assert_int_equal(gw_record_begin(r, files), GW_ERR_INPUT);
         assert_non_null(strstr(gw_err_text(), "batches.csv, line "));
@@ -363,11 +363,11 @@ static void test_parts(void **state) {
     assert_true(row.source == GW_SPLIT_CTR && row.split.memory_ctr_s == 3 &&
                 row.split.memory_twin_s == 2);
     row.cost.phase_s[GW_PHASE_MPI_WAIT] = 5;
-    gw_batch_row_wait(&row, &(gw_batch_wait){.start_s = 7, .waiting_s = 1, .clock_err_s = 8});
+    gw_batch_row_wait(&row, &(gw_batch_wait){.start_s = 7, .waiting_s = {1}, .clock_err_s = 8});
     assert_true(row.cost.start_s == 7 && row.wait_skew_s == 1 && row.transfer_s == 4 &&
                 row.clock_err_s == 8);
     row.cost.phase_s[GW_PHASE_MPI_WAIT] = NAN; /* not measured */
-    gw_batch_row_wait(&row, &(gw_batch_wait){.waiting_s = 0});
+    gw_batch_row_wait(&row, &(gw_batch_wait){.waiting_s = {0}});
     assert_true(isnan(row.wait_skew_s) && isnan(row.transfer_s));
 }
 

@@ -370,7 +370,7 @@ static void test_figures(void **state) {
     gw_batch_parts parts = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};
     gw_batch_row row = gw_batch_row_of(&parts);
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
-    assert_int_equal(gw_record_open(&record, 1, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&record, 1, false, MPI_COMM_SELF), GW_OK);
     gw_record_counters(record, names, 2);
     gw_trace_counters(record);
     gw_record_abandon(record);
