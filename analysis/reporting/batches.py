@@ -25,7 +25,6 @@ class Batches:
     walls: object  # numpy array: the longest wall of each step
     means: dict  # column -> mean over the rows after warm-up that are not blank; None: all blank
     present: dict  # column -> share of the rows that are not blank
-    rank_means: dict  # rank -> {column: mean}
 
 
 def warm_up(steps):
@@ -33,12 +32,12 @@ def warm_up(steps):
 
 
 class Sums:
-    """Of each rank and column, over the rows after warm-up."""
+    """Of each column, over the rows after warm-up."""
 
     def __init__(self, ranks, steps, columns):
         self.ranks, self.steps, self.columns = ranks, steps, columns
         self.walls, self.rows = np.zeros(steps), np.zeros(ranks, dtype=np.int64)
-        self.total = self.known = pandas.DataFrame(0.0, range(ranks), columns)
+        self.total = self.known = pandas.Series(0.0, columns)
 
     def add(self, piece):
         for name, low, high in (("rank", 0, self.ranks - 1), ("step", 1, self.steps)):
@@ -50,26 +49,16 @@ class Sums:
         rank, step = (piece[name].to_numpy().astype(np.int64) for name in ("rank", "step"))
         np.maximum.at(self.walls, step - 1, wall)
         self.rows += np.bincount(rank, minlength=self.ranks)
-        kept = step > warm_up(self.steps)
-        finite = piece.loc[kept, self.columns].replace([np.inf, -np.inf], np.nan)
-        groups = finite.groupby(rank[kept])
-        self.total = self.total.add(groups.sum(), fill_value=0)
-        self.known = self.known.add(groups.count(), fill_value=0)
+        finite = piece.loc[step > warm_up(self.steps), self.columns].replace([np.inf, -np.inf], np.nan)
+        self.total, self.known = self.total + finite.sum(), self.known + finite.count()
 
     def finish(self):
         if np.any(self.rows != self.steps):
             raise Bad(f"batches.csv: {self.rows.sum()} rows, not the {self.steps} x {self.ranks} "
                       "of run.json: half written")
         rows = (self.steps - warm_up(self.steps)) * self.ranks
-        return Batches(
-            self.walls[warm_up(self.steps):], means(self.total.sum(), self.known.sum()),
-            (self.known.sum() / rows).to_dict(),
-            {rank: means(self.total.loc[rank], self.known.loc[rank]) for rank in range(self.ranks)})
-
-
-def means(total, known):
-    """{column: mean; None: all blank}"""
-    return {name: total[name] / n if n else None for name, n in known.items()}
+        means = {name: self.total[name] / n if n else None for name, n in self.known.items()}
+        return Batches(self.walls[warm_up(self.steps):], means, (self.known / rows).to_dict())
 
 
 def read_batches(path, ranks, steps):

@@ -21,7 +21,6 @@ class Run:
     # Time and byte columns of batches.csv -> mean over ranks and the steps that step_s is of, of the others
     # over all steps; None: blank.
     means: dict
-    rank_means: dict  # rank -> the same for this rank
     epochs: list  # rows of epochs.csv, as {column: number or None}
     step_s: float  # the step time of run.json (steps.py): what the statistics compare
     marks: list = field(default_factory=list)  # warnings on its figures, e.g. "oversubscribed"

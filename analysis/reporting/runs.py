@@ -133,9 +133,9 @@ def read_run(found, experiment=None):
     made = experiment or {"levels": {}, "cell": "", "block": None}
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
-               walls=batches.walls, means=means, present=batches.present,
-               rank_means=batches.rank_means, epochs=epochs, evaluations=evaluations,
-               step_s=step_s, marks=marks_of(info, means), interrupted=interrupted_share(info, means))
+               walls=batches.walls, means=means, present=batches.present, epochs=epochs,
+               evaluations=evaluations, step_s=step_s, marks=marks_of(info, means),
+               interrupted=interrupted_share(info, means))
 
 
 # ---- a study of the runner ----
