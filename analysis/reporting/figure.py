@@ -50,9 +50,8 @@ PART = {name.partition("-")[2]: light for name, (light, _) in COLOURS.items()
 
 BETTER, WORSE = COLOURS[BETTER_NAME][0], COLOURS[WORSE_NAME][0]
 
-# Hatches of bars; lines of the ground's colour are visible on any other.
+# The hatch of bars; lines of the ground's colour are visible on any other.
 MODELLED = {"hatch": "////", "edgecolor": GROUND, "linewidth": 0}
-OVERSUBSCRIBED = {"hatch": "xxx", "edgecolor": GROUND, "linewidth": 0}
 
 WIDE_IN, NARROW_IN = (9.2, 3.4), (3.4, 3.2)  # width, and the height unless draw() sets another
 

@@ -16,7 +16,6 @@ import numpy as np
 from reporting import stats
 
 RESAMPLES = 4000
-OVERSUBSCRIBED = "oversubscribed: its workers take turns on the cores, which is not a serial part"
 
 
 class NotFitted(Exception):
@@ -30,7 +29,6 @@ class Fit:
     law: str  # "Amdahl" or "Gustafson"
     serial: stats.Interval  # f; below 0: faster than linear, which the law excludes
     points: dict  # workers -> speedup of the medians, of the fitted ones
-    left_out: dict  # workers -> why
     misfit: float | None  # largest relative distance of a point from the law; None: single point
     text: str
 
@@ -55,18 +53,18 @@ def _serial(law, efficiency, workers):
 
 
 def _chosen(seconds, oversubscribed):
-    """({workers: figures} that a fit may use, {workers: why not})."""
-    known = {int(workers): stats.numbers(runs) for workers, runs in seconds.items()}
-    known = {workers: runs for workers, runs in sorted(known.items()) if len(runs)}
-    left_out = {workers: OVERSUBSCRIBED for workers in known if workers in oversubscribed}
-    used = {workers: runs for workers, runs in known.items() if workers not in left_out}
+    """{workers: figures} that a fit may use: where workers take turns on the cores, that is not a
+    serial part."""
+    known = {int(workers): stats.numbers(runs) for workers, runs in sorted(seconds.items())}
+    left_out = {workers for workers in oversubscribed if len(known.get(workers, ()))}
+    used = {workers: runs for workers, runs in known.items() if len(runs) and workers not in left_out}
     if 1 not in used:
         raise NotFitted("No runs on 1 worker, the reference of speedups"
                         + (" (they are oversubscribed)." if 1 in left_out else "."))
     if len(used) < 2:
         raise NotFitted("No number of workers above 1"
                         f"{', without the oversubscribed ones' if left_out else ''}.")
-    return used, left_out
+    return used
 
 
 def _resampled(runs, random):
@@ -79,7 +77,7 @@ def fit(law, seconds, oversubscribed=()):
 
     The interval is over repetitions: runs of each number of workers are drawn anew, including those
     on 1 worker, which all speedups share."""
-    used, left_out = _chosen(seconds, set(oversubscribed))
+    used = _chosen(seconds, oversubscribed)
     workers = np.array([count for count in used if count > 1], dtype=float)
     # Strong scaling: E = T(1) / (P T(P)). Weak: each worker has its own work, so E = T(1) / T(P).
     shares = workers if law == "Amdahl" else np.ones(len(workers))
@@ -99,7 +97,7 @@ def fit(law, seconds, oversubscribed=()):
     misfit = None
     if len(workers) > 1:
         misfit = float(np.max(np.abs(efficiency * workers / LAWS[law][0](value, workers) - 1)))
-    return Fit(law, serial, points, left_out, misfit, _text(law, serial, misfit))
+    return Fit(law, serial, points, misfit, _text(law, serial, misfit))
 
 
 def _text(law, serial, misfit):

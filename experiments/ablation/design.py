@@ -43,7 +43,6 @@ class Study:
     timeout_s: float | None  # None: no limit
     order_seed: int
     report: dict  # hints for the analysis
-    raw: dict  # the spec as it stands, scalars as text
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,6 @@ class Node:
     def bad(self, message):
         return BadInput(f"{self.path}:{self.line}: {message}")
 
-    def plain(self):
-        """As dicts, lists and texts."""
-        if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
-        if isinstance(self.value, list):
-            return [node.plain() for node in self.value]
-        return self.value
-
 
 def show(text):
     """A value in a message: quoted, short, on one line."""

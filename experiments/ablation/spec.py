@@ -410,5 +410,4 @@ class Reader:
             baseline=next(cell.id for cell in cells if cell.baseline),
             blocks=self.blocks(len(cells)), cells=cells,
             retries=self.number("retries", 0, 100, 0), timeout_s=self.timeout(),
-            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=self.report(),
-            raw=self.top.plain())
+            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=self.report())

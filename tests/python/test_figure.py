@@ -23,7 +23,7 @@ def draw(fig, _narrow):
     lines.legend()
     for i, colour in enumerate(figure.PART.values()):
         bars.barh(['name="a" id="b"', "url(#c)"], [1, 2], left=2 * i, color=colour,
-                  **(figure.MODELLED if i % 2 else figure.OVERSUBSCRIBED))
+                  **figure.MODELLED if i % 2 else dict(figure.MODELLED, hatch="xxx"))
     bars.text(0, 0, "no colour named")
     bars.plot([0, 1], [0, 1], "k:")
 

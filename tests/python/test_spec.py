@@ -205,7 +205,6 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
         self.assertEqual(first.id, "inject-skew=1_0.001,env.B=unset,compress=half")
         self.assertEqual(first.set_by["compress"], ("compress", 10))
         self.assertEqual(first.set_by["lr"], (None, 6))
-        self.assertEqual(study.raw["base"]["overhead"], None)
 
     def test_words_are_split_as_a_shell_does(self):
         study = self.read("claim: x\nbase: --layers '' --compress 'topk;layer2=none' --trace "

@@ -46,7 +46,7 @@ class Shipped(unittest.TestCase):
     def test_each_says_what_it_tests(self):
         for name, full, _ in self.each():
             self.assertLessEqual(set(full.source), REPORTS)
-            self.assertIn("baseline", full.raw)
+            self.assertRegex(full.text, "(?m)^baseline:")
             if name != "quick":
                 self.assertTrue(full.source)
                 self.assertRegex(head(full.text), r"(?s)\n# Claims?\. .*\bConfirmed\b")
