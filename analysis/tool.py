@@ -63,6 +63,17 @@ def aligned(rows, pad=str.ljust):
             for row in rows]
 
 
+def write(path, data):
+    """Writes a file of these bytes whole or not at all."""
+    new = f"{path}.new"
+    try:
+        with open(new, "wb") as file:
+            file.write(data)
+        os.replace(new, path)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}: name another place by --out") from error
+
+
 def call(name, main):
     """Ends the program with the status that main() returns, on bad input with one line and 2. On a
     fault of the program's that no reader of input has caught: one line, and 3."""

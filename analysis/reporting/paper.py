@@ -1,6 +1,8 @@
 """`gradwire report --paper DIR`: what a paper and the evaluation of its artifact ask for, as files.
 README.md in DIR, which README below becomes, says what is there."""
 
+import csv
+import io
 import itertools
 import json
 import math
@@ -61,14 +63,12 @@ def latex_table(table):
 
 def steps_csv(results):
     """Each step of each run; the first ones are the warm-up and in no figure."""
-    lines = ["folder,step_after_warm_up,wall_s"]
-    for run in results.runs:
-        lines += [f"{csv_word(run.folder)},{i},{wall:.9g}" for i, wall in enumerate(run.walls, 1)]
-    return "\n".join(lines) + "\n"
-
-
-def csv_word(text):
-    return '"' + text.replace('"', '""') + '"' if re.search('[",\n]', text) else text
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("folder", "step_after_warm_up", "wall_s"))
+    writer.writerows((run.folder, i, f"{wall:.9g}")
+                     for run in results.runs for i, wall in enumerate(run.walls, 1))
+    return out.getvalue()
 
 
 def provenance(all_results):
@@ -122,7 +122,7 @@ def files_of(all_results, drawn, names):
             yield f"raw/{name}-steps.csv", steps_csv(results)
         if results.study:
             yield f"specs/{name}.yaml", results.study["spec"]["text"]
-    yield "raw/runs.csv", perrun.csv_text(*perrun.of_all(all_results))
+    yield "raw/runs.csv", perrun.csv_text(perrun.of_all(all_results))
     yield "raw/summary.csv", summary.text(all_results)
     yield "provenance.json", provenance(all_results)
 

@@ -47,14 +47,17 @@ def row_of(results, cell, run):
 
 
 def of_all(all_results):
-    """(columns, rows) of all studies. Columns are in the order of the first run that has them, levels
-    together."""
-    rows = [row for results in all_results for row in of_results(results)]
+    """The rows of all studies."""
+    return [row for results in all_results for row in of_results(results)]
+
+
+def columns_of(rows):
+    """In the order of the first row that has them; all levels after the label."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     levels = [name for name in names if name.startswith("level.")]
     others = [name for name in names if name not in levels]
-    at = others.index("label") + 1 if "label" in others else len(others)
-    return others[:at] + levels + others[at:], rows
+    at = others.index("label") + 1 if levels else 0
+    return others[:at] + levels + others[at:]
 
 
 def blank(value):
@@ -63,10 +66,10 @@ def blank(value):
     return f"{value:.9g}" if isinstance(value, float) else value
 
 
-def csv_text(columns, rows):
+def csv_text(rows):
     """The text of a CSV file; what is absent or not finite is blank."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(out, columns_of(rows), restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({name: blank(value) for name, value in row.items()})

@@ -285,3 +285,12 @@ def read_results(folder):
     results = [study.results() for study in studies.values()]
     rest = loose_results(folder, loose_runs, left_out)
     return results + ([rest] if rest else [])
+
+
+def read_some(folder):
+    """read_results(); BadInput if there are none."""
+    found = read_results(folder)
+    if not found:
+        raise Bad(f"{folder}: no run of gradwire in it or below: name a folder that "
+                  "`gradwire train --out` or experiments/run has written")
+    return found

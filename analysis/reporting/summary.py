@@ -92,8 +92,4 @@ def rows_of(results):
 
 def text(all_results):
     """The file of all studies, with a column for each factor of any of them after the label."""
-    rows = [row for results in all_results for row in rows_of(results)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    levels = [name for name in names if name.startswith("level.")]
-    names = names[:3] + levels + [name for name in names[3:] if name not in levels]
-    return csv_text(names, rows)
+    return csv_text([row for results in all_results for row in rows_of(results)])
