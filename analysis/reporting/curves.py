@@ -11,20 +11,9 @@ AXES = [("epochs", 1, "epochs"), ("seconds", 1, "time of training (s)"),
         ("sent", 1e-6, "bytes sent by all ranks (MB)")]
 
 
-def points(run, column):
-    """[(epochs, seconds, bytes sent by all ranks, figure)] of each test, as learning.points() has them,
-    or each epoch; a test within an epoch lies where its step does."""
-    rows = (run.evaluations if column.startswith("test_") else None) or run.epochs
-    steps = [(row["step"], row["epoch"]) for row in run.epochs if row.get("step") and row.get("epoch")]
-    of_epoch = max((step / epoch for step, epoch in steps), default=None)
-    return [(row["step"] / of_epoch if row.get("step") and of_epoch else row.get("epoch"),
-             learning.time_of(row), row.get("wire_bytes"), row[column])
-            for row in rows if row.get(column) is not None]
-
-
 def curve_of(cell, column):
     """The cell's Curve; None if a run has no test."""
-    series = [points(run, column) for run in cell.runs]
+    series = [learning.curve(run, column) for run in cell.runs]
     if not series or not all(series):
         return None
     tests = [list(zip(*one)) for one in zip(*series)]  # to the end of the shortest
@@ -46,16 +35,19 @@ def by_bytes(curves):
 
 class Drawing:
     """Lines of `curves`, a panel for each axis that has something. `dashed`: cells whose bytes are
-    modelled; `more`: {name of a cell: further Curve}, drawn dotted; `entries`: of the legend, too."""
+    modelled; `training`: {name of a cell: further Curve}, drawn dotted; `target`: a level to reach."""
 
-    def __init__(self, label, curves, named, others, dashed=(), more=None, entries=()):
-        self.label, self.curves, self.more = label, curves, more or {}
+    def __init__(self, label, curves, named, others, dashed, training=None, target=None):
+        self.label, self.curves, self.training, self.target = label, curves, training or {}, target
         self.named, self.others, self.dashed = named, others, dashed
         self.axes = [axis for axis in AXES if axis[0] != "sent" or by_bytes(curves)]
-        self.entries = list(entries)
 
-    def __call__(self, fig, narrow, after=None):
-        entries = panels.entries(self.named, self.others, lambda cell: cell.label) + self.entries
+    def __call__(self, fig, narrow):
+        entries = panels.entries(self.named, self.others, lambda cell: cell.label)
+        if self.training:
+            entries.append(figure.line("training", figure.FAINT, linestyle=":"))
+        if self.target is not None:
+            entries.append(figure.line(f"target {self.target:.4g}", figure.INK, linestyle=":"))
         if self.dashed and len(self.axes) == len(AXES):
             entries.append(figure.line("bytes modelled", figure.FAINT, linestyle="--"))
         axes = panels.panels(fig, narrow, len(self.axes), entries)
@@ -64,8 +56,8 @@ class Drawing:
             ax.set_xlabel(label)
             if narrow or ax is axes[0]:
                 ax.set_ylabel(self.label)
-            if after:
-                after(ax)
+            if self.target is not None:
+                ax.axhline(self.target, color=figure.INK, linestyle=":", linewidth=1)
 
     def panel(self, ax, attribute, factor):
         lines = {name: [None if value is None else value * factor
@@ -79,8 +71,8 @@ class Drawing:
         for cell, colour, strong in panels.coloured(self.named, self.others):
             style = "--" if attribute == "sent" and cell.name in self.dashed else "-"
             draw_line(ax, self.curves[cell.name], lines[cell.name], colour, strong, log, style)
-            if strong and cell.name in self.more:
-                other = self.more[cell.name]
+            if strong and cell.name in self.training:
+                other = self.training[cell.name]
                 x = [None if value is None else value * factor for value in getattr(other, attribute)]
                 draw_line(ax, other, x, colour, False, log, ":")
 

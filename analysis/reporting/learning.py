@@ -11,16 +11,22 @@ from reporting.stats import median_ci
 Reached = namedtuple("Reached", "times n of")
 
 
-def time_of(row):
-    """Time within steps if the run has it, else since the first step, including tests."""
-    return row["train_s"] if row.get("train_s") is not None else row.get("elapsed_s")
+def curve(run, column):
+    """[(epochs, seconds, bytes sent by all ranks, figure)] of each epoch, of what a test tells of each
+    test, if the run has evaluated more often; a test within an epoch lies where its step does.
+    Seconds are within steps if the run has them, else since the first step, including tests."""
+    rows = (run.evaluations if column.startswith("test_") else None) or run.epochs
+    steps = [(row["step"], row["epoch"]) for row in run.epochs if row.get("step") and row.get("epoch")]
+    of_epoch = max((step / epoch for step, epoch in steps), default=None)
+    return [(row["step"] / of_epoch if row.get("step") and of_epoch else row.get("epoch"),
+             row["train_s"] if row.get("train_s") is not None else row.get("elapsed_s"),
+             row.get("wire_bytes"), row[column])
+            for row in rows if row.get(column) is not None]
 
 
 def points(run):
-    """[(seconds, bytes sent by all ranks, accuracy)] of each test: after an epoch, or more often if
-    the run has evaluated more often."""
-    return [(time_of(row), row.get("wire_bytes"), row["test_accuracy"])
-            for row in run.evaluations or run.epochs if row.get("test_accuracy") is not None]
+    """[(seconds, bytes sent by all ranks, accuracy)] of each test."""
+    return [point[1:] for point in curve(run, "test_accuracy")]
 
 
 def final(run):

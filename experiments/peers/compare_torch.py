@@ -1,7 +1,11 @@
 #!/usr/bin/python3
 r"""Step time of gradwire against PyTorch: same model, data, batch and rate.
 
-784-256-128-10 (--layers) on Fashion-MNIST, global batch 64, SGD with rate 0.1, one thread a rank.
+784-256-128-10 (--layers) on Fashion-MNIST, global batch 64, SGD with rate 0.1, one thread a rank. For
+the step without communication, --ranks 1 leaves the sides of two ranks out:
+
+  compare_torch.py --ranks 1 --layers 2048,2048 --batch 1024 --lr 0.01 --threads 2 --steps 10
+
 With --testbed NAME the ranks run on that testbed's emulated hosts (experiments/testbed up), one per
 host in turn, and DDP over Gloo with each of its hooks meets the configurations given by --ours:
 
@@ -66,11 +70,12 @@ def find_data():
     return fail("Fashion-MNIST not found: install dataset-fashion-mnist or set GW_DATA_DIR")
 
 
-def torch_environment():
-    """Environment of a PyTorch rank: one thread, and fast kernels even if OpenBLAS is older than
+def torch_environment(threads=1):
+    """Environment of a PyTorch rank: its threads, and fast kernels even if OpenBLAS is older than
     the CPU and would choose its slowest ones."""
-    env = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1",
-               GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo"))
+    libraries = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    env = {**os.environ, **libraries,
+           "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo")}
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         if re.search(r"\bavx512f\b", file.read()):
             env.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
@@ -132,11 +137,16 @@ def run_ranks(script, ranks, words, options, env):
     return results
 
 
+def shared(options):
+    """The options that both programs take."""
+    return ["--data", options.data, "--layers", options.layers, "--batch", str(options.batch), "--lr",
+            str(options.lr), "--threads", str(options.threads), "--seed", "1", "--steps",
+            str(options.steps + options.warmup)]
+
+
 def run_torch(ranks, further, options, env):
     """Median seconds a step."""
-    results = run_ranks("torch_train.py", ranks, [
-        "--data", options.data, "--layers", options.layers, "--steps",
-        str(options.steps + options.warmup), *further], options, env)
+    results = run_ranks("torch_train.py", ranks, [*shared(options), *further], options, env)
     slowest = [max(step) for step in zip(*(result["step_s"] for result in results))]
     return statistics.median(slowest[options.warmup:])
 
@@ -153,9 +163,8 @@ def run_gradwire(ranks, further, options):
     """Median over the timed steps of the slowest rank's seconds, from batches.csv."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
-        run([*mpi(ranks, options), options.gradwire, "train", "--data", options.data,
-             "--layers", options.layers, "--batch", "64", "--lr", "0.1", "--seed", "1", "--threads",
-             "1", "--steps", str(options.steps + options.warmup), "--quiet", "--out", out, *further])
+        run([*mpi(ranks, options), options.gradwire, "train", *shared(options), "--quiet", "--out", out,
+             *further])
         slowest = {}
         with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
@@ -217,7 +226,7 @@ def describe_machine(options, env):
         **machine_facts(),
         "pytorch": find_torch(env),
         "ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False",
-        "layers": options.layers,
+        "layers": options.layers, "batch": options.batch, "threads": options.threads,
         "link": options.link and f"emulated: {len(options.link['links'])} hosts at "
                                  f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s",
         "sides": {name: shlex.join(further) for name, (_, _, further) in options.sides.items()},
@@ -277,7 +286,7 @@ def choose_sides(options):
         for name, words in options.ours or [("gradwire", ["--comm", "allreduce:algo=sra"])]:
             sides[name] = ("gradwire", options.ranks, words)
     else:
-        sides = SIDES
+        sides = {name: side for name, side in SIDES.items() if side[1] <= options.ranks}
     return {name: side for name, side in sides.items() if options.only in (None, side[0])}
 
 
@@ -294,6 +303,9 @@ def parse():
     parser.add_argument("--ours", type=named_words, action="append", metavar="NAME=OPTIONS",
                         help="a side: options of gradwire train; may be repeated")
     parser.add_argument("--layers", default="256,128", help="hidden widths [256,128]")
+    parser.add_argument("--batch", type=int, default=64, help="global [64]")
+    parser.add_argument("--lr", type=float, default=0.1, help="rate [0.1]")
+    parser.add_argument("--threads", type=int, default=1, help="of a rank [1]")
     parser.add_argument("--steps", type=int, default=500, help="timed steps a run [500]")
     parser.add_argument("--warmup", type=int, default=100, help="steps before these [100]")
     parser.add_argument("--only", choices=["torch", "gradwire"], help="measure one program alone")
@@ -313,7 +325,7 @@ def main():
     options.sides = choose_sides(options)
     if options.only != "torch" and not shutil.which(options.gradwire):
         fail(f"{options.gradwire} is not built: cmake --build --preset release")
-    env = torch_environment()
+    env = torch_environment(options.threads)
     machine = describe_machine(options, env)
     write_results(options.out, machine, measure(options, env), options.sides)
 

@@ -1,7 +1,7 @@
 """One timed PyTorch run of the main job's step; compare_torch.py starts one process per rank.
 
 This is the fastest plain form of the loop that we know. Images are float tensors in memory, already
-in the order of the visit, so a batch is a slice and costs nothing. One thread per rank; denormals
+in the order of the visit, so a batch is a slice and costs nothing. Denormals
 flushed; zero_grad(set_to_none=True). Several ranks use DistributedDataParallel over Gloo with
 gradients as views of its buckets (one for the default layers), optionally with one of PyTorch's
 compressing hooks (--hook). The loop reads no loss back and prints nothing. In turns with this form,
@@ -98,12 +98,13 @@ def main():
     parser.add_argument("--hook", choices=["none", "fp16", "powersgd2"], default="none")
     parser.add_argument("--batch", type=int, default=64, help="global")
     parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", required=True, help="JSON file for this rank's step times")
     args = parser.parse_args()
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(args.seed)
     if args.ranks > 1:

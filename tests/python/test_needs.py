@@ -23,8 +23,8 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/gloo_allreduce.py": ([], ["torch"]),
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
-FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise", "experiments/testbed",
-        "experiments/peers/compare_steps.py"}
+FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise",
+        "experiments/testbed"}
 
 
 def bare(script, *words):

@@ -2,7 +2,7 @@
 
 import numpy
 
-from reporting import curves, figure, learning, panels, rows
+from reporting import curves, learning, panels, rows
 from reporting.model import Chart, NotShown, Table
 
 NAME = "accuracy"
@@ -55,11 +55,6 @@ def order_of(target):
     return order
 
 
-def draw(fig, narrow, drawing, target):
-    """Lines over epochs, time and, if anything was sent, bytes."""
-    drawing(fig, narrow, lambda ax: ax.axhline(target, color=figure.INK, linestyle=":", linewidth=1))
-
-
 def see(results, found, target):
     """Who reaches the target first."""
     cells = [cell for cell in results.cells if cell.name in found]
@@ -105,8 +100,7 @@ def build(results):
     named, others = panels.named([cell for cell in results.cells if cell.name in found],
                                  results.baseline, order_of(target))
     drawing = curves.Drawing("test accuracy", found, named, others,
-                             {cell.name for cell in modelled(results.cells)}, entries=[
-                                 figure.line(f"target {target:.4g}", figure.INK, linestyle=":")])
+                             {cell.name for cell in modelled(results.cells)}, target=target)
     whole = any(row.get("train_s") is None for run in results.runs for row in run.epochs)
     clock = ("since the first step, including the tests of earlier epochs" if whole else
              "within steps, without tests and what lies between steps")
@@ -115,7 +109,5 @@ def build(results):
                f"the runs. Target: {target:.4g}, {rule}. A run reaches it at a test; "
                "the median over runs counts those that never do as the longest, and its 95% "
                f"interval is over runs. Time is {clock}.")
-    return Chart(NAME, TITLE, caption,
-                 lambda fig, narrow: draw(fig, narrow, drawing, target),
-                 table_of(results, target, lost),
+    return Chart(NAME, TITLE, caption, drawing, table_of(results, target, lost),
                  notes_of(results, found, others, target, lost), see(results, found, target))

@@ -1,6 +1,6 @@
 """Loss on the test samples over epochs, time and bytes."""
 
-from reporting import curves, figure, panels, rows
+from reporting import curves, panels, rows
 from reporting.charts import accuracy
 from reporting.model import Chart, NotShown, Table
 
@@ -39,8 +39,7 @@ def build(results):
     drawn = [cell for cell in cells if cell.name in found]
     named, others = panels.named(drawn, results.baseline, lambda cell: found[cell.name].figure[-1])
     dashed = {cell.name for cell in accuracy.modelled(cells)}
-    entries = [figure.line("training", figure.FAINT, linestyle=":")] if trained else []
-    drawing = curves.Drawing("loss", found, named, others, dashed, trained, entries)
+    drawing = curves.Drawing("loss", found, named, others, dashed, trained)
     notes = [f"{len(others)} configurations are drawn without a name; those with one are the baseline "
              "and those that end lowest. The table has all."] if others else []
     notes += rows.noted(("A run never tested its loss, so no line",
