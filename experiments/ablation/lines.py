@@ -53,64 +53,43 @@ def nearest(word, names):
     return f"must be one of {', '.join(names[:most])}{more}"
 
 
-class Composer:
-    """Builds nodes from the parser's events one by one, so that a hostile file is refused at its
-    first alias, before it is expanded."""
-
-    def __init__(self, path, text):
-        self.path = path
-        self.events = yaml.parse(text, Loader=LOADER)
-        self.line = 1
-
-    def bad(self, message, line=None):
-        return BadInput(f"{self.path}:{line or self.line}: {message}")
-
-    def next(self):
-        event = next(self.events)
-        self.line = event.start_mark.line + 1
+def refuse_unsupported(where, text):
+    """Walks over the document, with the line in `where`: a hostile file is refused at its first
+    alias, before it is expanded."""
+    depth = documents = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        where.line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise self.bad("YAML anchors and aliases are not supported; write the value out")
+            raise where.bad("YAML anchors and aliases are not supported; write the value out")
         if getattr(event, "tag", None):
-            raise self.bad(f"YAML tags are not supported; remove {show(event.tag)}")
-        return event
-
-    def document(self):
-        self.next()
-        if isinstance(self.next(), yaml.StreamEndEvent):
-            raise self.bad("the file is empty; it must be a mapping that begins with claim:")
-        root = self.node(self.next(), 0)
-        self.next()
-        if not isinstance(self.next(), yaml.StreamEndEvent):
-            raise self.bad("a second document begins; a file is one spec")
-        return root
-
-    def node(self, event, depth):
-        line = self.line
+            raise where.bad(f"YAML tags are not supported; remove {show(event.tag)}")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_DEPTH:
-            raise self.bad(f"nested more than {MOST_DEPTH} deep; a spec needs less")
-        if isinstance(event, yaml.ScalarEvent):
-            null = not event.style and event.value in NULLS
-            return Node(self.path, line, None if null else event.value)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items = []
-            while not isinstance(event := self.next(), yaml.SequenceEndEvent):
-                items.append(self.node(event, depth + 1))
-            return Node(self.path, line, items)
-        return Node(self.path, line, self.mapping(depth))
+            raise where.bad(f"nested more than {MOST_DEPTH} deep; a spec needs less")
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            raise where.bad("a second document begins; a file is one spec")
 
-    def mapping(self, depth):
-        entries = {}
-        while not isinstance(event := self.next(), yaml.MappingEndEvent):
-            line = self.line
-            if not isinstance(event, yaml.ScalarEvent) or event.value == "":
-                raise self.bad("a key must be a word; quote it if it contains brackets or braces")
-            if event.value in entries:
-                raise self.bad(f"key {show(event.value)} again; it stands on line "
-                               f"{entries[event.value].line} already: remove one")
-            node = self.node(self.next(), depth + 1)
-            node.line = line
-            entries[event.value] = node
-        return entries
+
+def node_of(path, of):
+    """The Node of one of PyYAML's."""
+    node = Node(path, of.start_mark.line + 1, None)
+    if isinstance(of, yaml.SequenceNode):
+        node.value = [node_of(path, item) for item in of.value]
+    elif isinstance(of, yaml.MappingNode):
+        node.value = {}
+        for key, value in of.value:
+            at = Node(path, key.start_mark.line + 1, None)
+            if not isinstance(key, yaml.ScalarNode) or key.value == "":
+                raise at.bad("a key must be a word; quote it if it contains brackets or braces")
+            if key.value in node.value:
+                raise at.bad(f"key {show(key.value)} again; it stands on line "
+                             f"{node.value[key.value].line} already: remove one")
+            node.value[key.value] = node_of(path, value)
+            node.value[key.value].line = at.line
+    elif of.style or of.value not in NULLS:
+        node.value = of.value
+    return node
 
 
 def text_of(path):
@@ -132,17 +111,21 @@ def text_of(path):
 
 def load(path, text):
     """The tree of a YAML document; BadInput."""
-    composer = Composer(path, text)
+    where = Node(path, 1, None)
     try:
-        return composer.document()
+        refuse_unsupported(where, text)
+        root = yaml.compose(text, Loader=LOADER)
     except yaml.reader.ReaderError as error:
-        line = text[:error.position].count("\n") + 1
-        raise composer.bad("a control character; remove it", line) from error
+        where.line = text[:error.position].count("\n") + 1
+        raise where.bad("a control character; remove it") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        line = min(mark.line, text.rstrip("\n").count("\n")) + 1 if mark else None  # not the end's
-        raise composer.bad(f"not YAML: {' '.join(what.split())}; check indentation, brackets and "
-                           "quotes", line) from error
+        if mark := error.problem_mark or error.context_mark:
+            where.line = min(mark.line, text.rstrip("\n").count("\n")) + 1  # not the end's
+        raise where.bad(f"not YAML: {' '.join(what.split())}; check indentation, brackets and "
+                        "quotes") from error
     except (yaml.YAMLError, ValueError) as error:  # e.g. an escape outside Unicode, without libyaml
-        raise composer.bad(f"not YAML: {' '.join(str(error).split())}; check the quotes") from error
+        raise where.bad(f"not YAML: {' '.join(str(error).split())}; check the quotes") from error
+    if root is None:
+        raise where.bad("the file is empty; it must be a mapping that begins with claim:")
+    return node_of(path, root)
