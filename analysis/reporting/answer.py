@@ -157,19 +157,13 @@ def accuracy(cell, compared):
     return judged(value, found.interval.value > 1 if told else None)
 
 
-def size_unit(results):
-    """(factor, name) for bytes."""
-    most = max((run.info["results"]["wire_bytes"] or 0 for run in results.runs), default=0)
-    return next(((1 / size, name) for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-                 if most >= size), (1, "bytes"))
-
-
 def table(results):
     """The Table of all configurations: at most six columns, those without any figure left out."""
     of, found = references(results), learning.target_of(results)
     compared = verdicts.compared(results, pairs=of)[0] if of else {}
     accuracies = final_accuracy.compare(results) if results.baseline is not None else {}
-    target, (factor, unit) = found[0] if found else None, size_unit(results)
+    target = found[0] if found else None
+    factor, unit = rows.bytes_unit([run.info["results"]["wire_bytes"] for run in results.runs])
     columns = ["configuration", "step (ms)", "speedup (interval)", "final accuracy",
                "time to target (s)", f"bytes to target ({unit})"]
     lines = [[("* " if cell.marks else "") + cell.label, cell.step_s * 1e3,

@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 
-from reporting import figure
+from reporting import figure, panels
 from reporting.model import Cell
 
 MOST = 25  # rows that a chart shows; its table has all
@@ -92,6 +92,13 @@ def unit(values):
     return (1.0, "s") if most >= 1 else (1e3, "ms") if most >= 1e-3 else (1e6, "us")
 
 
+def bytes_unit(values):
+    """The same for bytes."""
+    most = max((value for value in values if value), default=0)
+    return next(((1 / size, name) for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+                 if most >= size), (1, "bytes"))
+
+
 def scaled(value, factor):
     return None if value is None else value * factor
 
@@ -144,6 +151,13 @@ def whisker(ax, y, interval, factor=1.0, colour=figure.INK, within=(-math.inf, m
         else:
             ax.plot([at], [y], linestyle="none", marker=arrow, color=colour, markersize=5,
                     clip_on=False, zorder=5)
+
+
+def measured(ax, y, value, interval, factor, end):
+    """The interval at the end of a bar, not beyond `end` of the axis, and the value behind both."""
+    whisker(ax, y, interval, factor, within=(0, end))
+    high = ends(interval, factor)[1] or 0.0
+    panels.figure_at(ax, min(max(value * factor, high), end), y, f"{value * factor:.3g}")
 
 
 class Rows:

@@ -357,7 +357,7 @@ class Order(ChartCase):
         chart = self.build(order, self.cells(lambda place: 1 + place / 50))
         self.assertIn("Drift", chart.notes[0])
         self.assertIn("drift", [text.get_text() for text in
-                                drawn(chart, False).axes[0].get_legend().get_texts()])
+                                drawn(chart, False).legends[0].get_texts()])
 
     def test_outlier(self):
         chart = self.build(order, self.cells(lambda place: 2 if place == 6 else 1))

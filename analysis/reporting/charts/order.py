@@ -48,36 +48,30 @@ def draw_line(ax, change, ratios):
 
 
 def draw(fig, narrow, found, flag):
-    fig.set_size_inches(fig.get_size_inches()[0], 2.7 if narrow else 2.9)
-    ax = fig.subplots()
     blocks = spans(found)
-    for first, last in blocks[1::2]:
-        ax.axvspan(first + 0.5, last + 1.5, facecolor=figure.GRID, alpha=0.5, linewidth=0)
     ratios = np.array([ratio for _, _, ratio, _ in found])
     places = np.arange(1, len(found) + 1)
+    far = np.array([out for _, _, _, out in found])
+    ring = {"markersize": 9, "markerfacecolor": "none"}
+    legend = [figure.dot("a run", figure.SERIES[0])]
+    legend += [figure.dot("outlier", figure.INK, **ring)] * bool(far.any())
+    legend += [figure.line("drift", figure.SERIES[1])] * flag.raised
+    legend += [figure.patch("every other block", figure.GRID, alpha=0.5)] * (len(blocks) > 1)
+    ax = panels.panels(fig, narrow, 1, legend)[0]
+    for first, last in blocks[1::2]:
+        ax.axvspan(first + 0.5, last + 1.5, facecolor=figure.GRID, alpha=0.5, linewidth=0)
     ax.axhline(1, color=figure.FAINT, linewidth=1.0)
     ax.plot(places, ratios, linestyle="none", marker="o", color=figure.SERIES[0])
-    legend = [figure.dot("a run", figure.SERIES[0])]
-    far = np.array([out for _, _, _, out in found])
-    if far.any():
-        ring = {"markersize": 9, "markerfacecolor": "none"}
-        ax.plot(places[far], ratios[far], linestyle="none", marker="o", color=figure.INK, **ring)
-        legend.append(figure.dot("outlier", figure.INK, **ring))
+    ax.plot(places[far], ratios[far], linestyle="none", marker="o", color=figure.INK, **ring)
     if flag.raised:
         draw_line(ax, flag.change, ratios)
-        legend.append(figure.line("drift", figure.SERIES[1]))
-    if len(blocks) > 1:
-        legend.append(figure.patch("every other block", figure.GRID, alpha=0.5))
-    names, handles = zip(*legend)
-    ax.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False,
-              ncol=2 if narrow else 4, borderaxespad=0.2)
     ax.set_xlabel("run, in the order of the starts")
     wide = ratios.max() > WIDE_RANGE * ratios.min()
-    ax.set_ylabel("step time / median\nof its configuration" + (" (log.)" if wide else ""))
+    ax.set_ylabel("step time / median" + (" (logarithmic)" if wide else ""))
     if wide:
         panels.log_axis(ax, "y", ratios)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.grid(axis="y")
+    ax.grid(False, axis="x")
 
 
 def table(found):

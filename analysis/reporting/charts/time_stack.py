@@ -1,6 +1,6 @@
 """Where the time of a step goes: one bar per configuration."""
 
-from reporting import figure, panels, parts, rows, stats
+from reporting import figure, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
 
 NAME = "time_stack"
@@ -87,10 +87,7 @@ def draw(fig, narrow, bars, intervals):
     right = end * (1.2 if narrow or far_apart else 1.08)  # room for the figures
     for i, (cell, bar) in enumerate(bars):
         draw_bar(ax, grid.at(i), bar, factor)
-        rows.whisker(ax, grid.at(i), intervals[cell.name], factor, within=(0, end))
-        far = [bar.total() * factor] + [value for value in rows.ends(intervals[cell.name], factor)
-                                        if value is not None]
-        panels.figure_at(ax, min(max(far), end), grid.at(i), f"{bar.total() * factor:.3g}")
+        rows.measured(ax, grid.at(i), bar.total(), intervals[cell.name], factor, end)
         if len(grid.axes) > 1 and bar.total() > 0:
             draw_bar(grid.axes[1], grid.at(i), bar, 100 / bar.total())
     ax.set_xlim(0, right)

@@ -52,11 +52,6 @@ def traffic_of(cell):
                    stats.median_ci([run.step_s for run in cell.runs]), cell.middle(codec_s))
 
 
-def bytes_unit(values):
-    most = max((value for value in values if value), default=0)
-    return (1e-6, "MB") if most >= 1e6 else (1e-3, "kB") if most >= 1e3 else (1, "bytes")
-
-
 def table_of(found):
     table = Table(["configuration", "codec", "strategy", "algorithm", "wire bytes a rank and step",
                    "source", "bytes of the spans exchanged", "wire / spans", "bits an element",
@@ -82,7 +77,7 @@ def see(found):
     counted = sorted((one for one in found if one.wire), key=lambda one: one.wire)
     least, most = counted[0], counted[-1]
     if least.wire == most.wire:
-        return f"All that communicate send {amount(least, *bytes_unit([least.wire]))} a rank and step."
+        return f"All that communicate send {amount(least, *rows.bytes_unit([least.wire]))} a rank and step."
     return (f"{least.cell.label} sends least, {most.wire / least.wire:.3g} times less than "
             f"{most.cell.label}; beside the bytes stands what the step takes.")
 
@@ -93,7 +88,7 @@ def draw(fig, narrow, found):
     if any(one.modelled and one.wire for one in found):
         entries.append(figure.patch("modelled", figure.SERIES[0], **figure.MODELLED))
     entries += [figure.patch("step", figure.GRID), figure.patch("codec", figure.PART["codec"])]
-    wire = bytes_unit([one.wire for one in found])
+    wire = rows.bytes_unit([one.wire for one in found])
     factor, unit = rows.unit([one.step.value for one in found])
     most = max(one.step.value for one in found) * factor * 1.12
     # Beyond `most` there is room for the figures.
@@ -109,9 +104,7 @@ def draw(fig, narrow, found):
         right.barh(y, one.step.value * factor, rows.THICK, color=figure.GRID, linewidth=0)
         right.barh(y, (one.codec or 0) * factor, rows.THICK, color=figure.PART["codec"],
                    linewidth=0)
-        rows.whisker(right, y, one.step, factor, within=(0, most))
-        panels.figure_at(right, max(one.step.value * factor, min(
-            most, rows.ends(one.step, factor)[1] or 0.0)), y, f"{one.step.value * factor:.3g}")
+        rows.measured(right, y, one.step.value, one.step, factor, most)
         if one.wire is None:
             grid.absent(left, i)
             continue
