@@ -110,6 +110,16 @@ def ends(interval, factor=1.0):
     return [interval.low * factor, interval.high * factor]
 
 
+def titles(what, unit):
+    """The columns of figures()."""
+    return [f"{what} ({unit})", f"{what}, 95% from ({unit})", f"{what}, 95% to ({unit})"]
+
+
+def figures(interval, factor=1.0):
+    """[value, low, high] for a table; None where there is none."""
+    return [scaled(interval.value if interval else None, factor), *ends(interval, factor)]
+
+
 class Wrapper(textwrap.TextWrapper):
     """Breaks a label after a space, a comma or the like."""
 

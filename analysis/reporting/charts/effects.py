@@ -90,12 +90,11 @@ def table_of(found):
     for factor, (reference, effects) in found.items():
         for one in effects:
             steps = [cell.step_s * 1e3 for cell in one.cells]
-            ratio = one.ratio or stats.Interval(1.0 if one.level == reference else None, None, None,
-                                                0, "none")
+            ratio = rows.figures(one.ratio) if one.level != reference else [1.0, None, None]
             star = "* " if any(cell.marks for cell in one.cells) else ""
             name = star + one.level + (" (reference)" if one.level == reference else "")
             table.rows.append([factor, name, len(steps), float(numpy.median(steps)), min(steps),
-                               max(steps), ratio.value, *rows.ends(ratio), one.of])
+                               max(steps), *ratio, one.of])
     return table
 
 

@@ -103,11 +103,9 @@ def draw(fig, narrow, figures, visible):
 
 def table(figures):
     factor, name = rows.unit([limits(figures)[1]])
-    lines = []
-    for cell, (predicted, measured, ratio, n) in figures:
-        lines.append([rows.label(cell), n, predicted.value * factor,
-                      measured.value * factor, ratio.value, *rows.ends(ratio),
-                      "yes" if abs(ratio.value - 1) <= BAND else "no"])
+    lines = [[rows.label(cell), n, predicted.value * factor, measured.value * factor,
+              *rows.figures(ratio), "yes" if abs(ratio.value - 1) <= BAND else "no"]
+             for cell, (predicted, measured, ratio, n) in figures]
     return Table(["configuration", "runs", f"predicted, modelled ({name})",
                   f"measured ({name})", "predicted / measured", "ratio, 95% from",
                   "ratio, 95% to", "within 15%"], lines)

@@ -110,19 +110,13 @@ def table(figures):
     factor, name = rows.unit([sum(value or 0 for value in bar.values())
                               for _, bar, _ in figures if bar])
     columns = ["configuration", "runs", f"exposed without waiting ({name})",
-               f"waiting ({name})", f"hidden, at most ({name})"]
-    for _, title, *_ in GAINS:
-        columns += [f"{title} ({name})", f"{title}, 95% from ({name})",
-                    f"{title}, 95% to ({name})"]
-    lines = []
-    for cell, bar, gains in figures:
-        line = [rows.label(cell), len(cell.runs)]
-        line += [rows.scaled((bar or {}).get(key), factor) for key, _, _ in BARS]
-        for key, *_ in GAINS:
-            line += [rows.scaled(gains[key].value if gains[key] else None, factor)]
-            line += rows.ends(gains[key], factor)
-        lines.append(line)
-    return Table(columns, lines)
+               f"waiting ({name})", f"hidden, at most ({name})",
+               *(column for _, title, *_ in GAINS for column in rows.titles(title, name))]
+    return Table(columns, [
+        [rows.label(cell), len(cell.runs),
+         *(rows.scaled((bar or {}).get(key), factor) for key, _, _ in BARS),
+         *(value for key, *_ in GAINS for value in rows.figures(gains[key], factor))]
+        for cell, bar, gains in figures])
 
 
 def see(figures):

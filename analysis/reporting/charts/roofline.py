@@ -98,9 +98,8 @@ def table_of(points):
         roof, rate = allowed(point), point.rate.value
         alone = [rate for _, rate in point.products]
         table.rows.append([
-            rows.label(point.cell), point.key, point.intensity, rate * 1e-9,
-            *rows.ends(point.rate, 1e-9), point.level, rows.scaled(roof, 1e-9),
-            rate / roof if roof else None,
+            rows.label(point.cell), point.key, point.intensity, *rows.figures(point.rate, 1e-9),
+            point.level, rows.scaled(roof, 1e-9), rate / roof if roof else None,
             f"{min(alone) * 1e-9:.3g} to {max(alone) * 1e-9:.3g}" if alone else None])
     return table
 

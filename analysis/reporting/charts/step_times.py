@@ -92,22 +92,15 @@ def draw(fig, narrow, cells, quantiles):
 
 def table(cells, quantiles):
     factor, name = rows.unit([quantiles[cell.name]["p50"].value for cell in cells])
-    columns = ["configuration", "runs", "steps a run"]
-    for what, _ in QUANTILES:
-        columns += [f"{what} ({name})", f"{what}, 95% from ({name})", f"{what}, 95% to ({name})"]
-    columns += [f"longest ({name})", "steps of 2 medians and more (%)", f"bound ({name})",
-                "of bound"]
-    lines = []
-    for cell in cells:
-        line = [rows.label(cell), len(cell.runs), float(cell.middle(lambda run: len(run.walls)))]
-        for what, _ in QUANTILES:
-            interval = quantiles[cell.name][what]
-            line += [interval.value * factor, *rows.ends(interval, factor)]
-        longest = max(float(run.walls.max()) for run in cell.runs)
-        lines.append(line + [longest * factor, cell.middle(slow_share) * 100,
-                             rows.scaled(cell.middle(lambda run: run.bound_s), factor),
-                             cell.middle(lambda run: run.of_bound)])
-    return Table(columns, lines)
+    columns = ["configuration", "runs", "steps a run",
+               *(title for what, _ in QUANTILES for title in rows.titles(what, name)),
+               f"longest ({name})", "steps of 2 medians and more (%)", f"bound ({name})", "of bound"]
+    return Table(columns, [
+        [rows.label(cell), len(cell.runs), float(cell.middle(lambda run: len(run.walls))),
+         *(value for what, _ in QUANTILES for value in rows.figures(quantiles[cell.name][what], factor)),
+         max(float(run.walls.max()) for run in cell.runs) * factor, cell.middle(slow_share) * 100,
+         rows.scaled(cell.middle(lambda run: run.bound_s), factor),
+         cell.middle(lambda run: run.of_bound)] for cell in cells])
 
 
 def see(cells, quantiles):

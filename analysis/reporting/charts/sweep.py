@@ -45,14 +45,11 @@ def lines_of(cells, factor, values):
 
 
 def table_of(factor, lines):
-    table = Table([factor, "configuration", "step (ms)", "low (ms)", "high (ms)",
-                   "exposed communication (ms)", "runs"], [])
-    for line in lines:
-        for point in line.points:
-            table.rows.append([point.cell.levels[factor], rows.label(point.cell),
-                               point.step.value * 1e3, *rows.ends(point.step, 1e3),
-                               rows.scaled(point.exposed.value, 1e3), len(point.cell.runs)])
-    return table
+    return Table([factor, "configuration", "step (ms)", "low (ms)", "high (ms)",
+                  "exposed communication (ms)", "runs"],
+                 [[point.cell.levels[factor], rows.label(point.cell), *rows.figures(point.step, 1e3),
+                   rows.scaled(point.exposed.value, 1e3), len(point.cell.runs)]
+                  for line in lines for point in line.points])
 
 
 def shown(lines, figures):

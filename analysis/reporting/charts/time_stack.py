@@ -101,16 +101,13 @@ def table(bars, intervals):
     factor, name = rows.unit([bar.total() for _, bar in bars])
     used = [(key, title) for key, title, _ in parts.PARTS
             if any(key in bar.seconds for _, bar in bars)]
-    columns = ["configuration", "runs", f"step ({name})", f"95% from ({name})",
-               f"95% to ({name})"]
-    columns += [f"{title_of(key, title, bars)} ({name})" for key, title in used]
-    lines = []
-    for cell, bar in bars:
-        line = [rows.label(cell), len(cell.runs), intervals[cell.name].value * factor]
-        line += rows.ends(intervals[cell.name], factor)
-        lines.append(line + [rows.scaled(bar.seconds.get(key), factor) for key, _ in used])
-    return Table(columns + ["division of computation"],
-                 [line + [bar.source or "none"] for line, (_, bar) in zip(lines, bars)])
+    columns = ["configuration", "runs", f"step ({name})", f"95% from ({name})", f"95% to ({name})",
+               *(f"{title_of(key, title, bars)} ({name})" for key, title in used),
+               "division of computation"]
+    return Table(columns, [
+        [rows.label(cell), len(cell.runs), *rows.figures(intervals[cell.name], factor),
+         *(rows.scaled(bar.seconds.get(key), factor) for key, _ in used), bar.source or "none"]
+        for cell, bar in bars])
 
 
 REASONS = {

@@ -53,19 +53,17 @@ def traffic_of(cell):
 
 
 def table_of(found):
-    table = Table(["configuration", "codec", "strategy", "algorithm", "wire bytes a rank and step",
-                   "source", "bytes of the spans exchanged", "wire / spans", "bits an element",
-                   "step (ms)", "low (ms)", "high (ms)", "codec (ms)", "bus bandwidth (GB/s)"], [])
+    lines = []
     for one in found:
-        comm = one.cell.runs[0].info["comm"]
-        absent = one.wire is None
-        table.rows.append([
+        comm, absent = one.cell.runs[0].info["comm"], one.wire is None
+        lines.append([
             rows.label(one.cell), comm["codec"], comm["strategy"], comm["algorithm"], one.wire,
             None if absent else "modelled" if one.modelled else "measured", one.logical,
             None if absent or not one.logical else one.wire / one.logical, one.bits,
-            one.step.value * 1e3, *rows.ends(one.step, 1e3), rows.scaled(one.codec, 1e3),
-            rows.scaled(one.busbw, 1e-9)])
-    return table
+            *rows.figures(one.step, 1e3), rows.scaled(one.codec, 1e3), rows.scaled(one.busbw, 1e-9)])
+    return Table(["configuration", "codec", "strategy", "algorithm", "wire bytes a rank and step",
+                  "source", "bytes of the spans exchanged", "wire / spans", "bits an element",
+                  "step (ms)", "low (ms)", "high (ms)", "codec (ms)", "bus bandwidth (GB/s)"], lines)
 
 
 def amount(one, factor, unit):
