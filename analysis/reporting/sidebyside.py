@@ -209,8 +209,8 @@ def compare(results_a, results_b, name, threshold):
         raise BadInput(f"--metric {name}: no run has this figure")
     unit = "seeds" if metric.per_seed else "runs"
     verdicts = stats.judge({key: stats.log_ratio(*map(stats.numbers, reversed(sides)), paired, unit)
-                            for key, sides in figures.items()}, metric.words,
-                           f"pairs of {unit}" if paired else unit)
+                            for key, sides in figures.items()},
+                           f"pairs of {unit}" if paired else unit, metric.words)
     rows = [Row(title(key), *map(stats.median_ci, figures[key]), verdicts[key],
                 worse(metric, verdicts[key], threshold),
                 marks(name, a[key].runs + b[key].runs)) for key in keys]

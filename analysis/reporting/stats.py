@@ -18,6 +18,7 @@ LEAST_BOOTSTRAP = 5  # runs for a bootstrap: the range of fewer covers the media
 RESAMPLES = 10000
 DRIFT_RUNS = 0.01  # p below which a trend over the order of the runs is flagged
 DRIFT_STEPS = 0.001, 0.02  # the same within a run, and the least change
+PIECES = 10  # of a third of a run
 FACTOR = 1.5  # larger ratios are written as factors
 OUTLIER = 0.01  # chance that any of a cell's runs is flagged although the noise is normal
 
@@ -76,17 +77,12 @@ def _middles(n):
     return drawn[:, (n - 1) // 2], drawn[:, n // 2]
 
 
-def expanded(n, freedom=None):
-    """The lower tail for percentile intervals of n values (Hesterberg, The American Statistician
-    2015), since resamples vary less than samples and a few values say little about their spread."""
-    edge = special.stdtrit(n - 1 if freedom is None else freedom, (1 + LEVEL) / 2)
-    return special.ndtr(-np.sqrt(n / (n - 1)) * edge)
-
-
-def percentiles(resampled, n, freedom=None):
-    """Ends of the bootstrap interval of a figure's resampled values. `freedom`: of its spread, if
-    more than n values determine that."""
-    tail = expanded(n, freedom)
+def percentiles(resampled, n, freedom):
+    """Ends of the bootstrap interval of a figure's resampled values; `freedom`: of its spread. The tails
+    are expanded (Hesterberg, The American Statistician 2015), since resamples vary less than samples
+    and a few values say little about their spread."""
+    edge = special.stdtrit(freedom, (1 + LEVEL) / 2)
+    tail = special.ndtr(-np.sqrt(n / (n - 1)) * edge)
     return np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
 
 
@@ -108,7 +104,7 @@ def median_ci(values):
         return Interval(median, float(min(low, median)), float(max(high, median)), n,
                         "t interval" + (" of logarithms" if positive else ""))
     first, second = _middles(n)
-    low, high = percentiles((values[first] + values[second]) / 2, n)
+    low, high = percentiles((values[first] + values[second]) / 2, n, n - 1)
     return Interval(median, float(low), float(high), n, "bootstrap")
 
 
@@ -225,16 +221,14 @@ def mdd(spread, n, level=ALPHA):
     return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
 
 
-def compare(sides, words=("slower", "faster"), paired=True, what="runs", reasons=None):
+def compare(sides, paired=True, what="runs", reasons=()):
     """{name: Comparison} of {name: (group, reference)}, each {block: figure}, as one family: the
-    chance of any false positive is at most ALPHA. `words`: for figures above and below the
-    reference. If paired, blocks that one side lacks are left out. `what`: runs or seeds.
-    `reasons`: {name: why its figures are not to be compared}."""
-    reasons = reasons or {}
+    chance of any false positive is at most ALPHA. If paired, blocks that one side lacks are left
+    out. `what`: runs or seeds. `reasons`: {name: why its figures are not to be compared}."""
     estimates = {name: LogRatio(reason=reasons[name]) if name in reasons else
                  log_ratio(*matched(*both, paired), paired, what)
                  for name, both in sides.items()}
-    return judge(estimates, words, f"pairs of {what}" if paired else what)
+    return judge(estimates, f"pairs of {what}" if paired else what)
 
 
 def matched(group, reference, paired):
@@ -247,8 +241,9 @@ def matched(group, reference, paired):
     return numbers(group.values()), numbers(reference.values())
 
 
-def judge(estimates, words=("slower", "faster"), what="runs"):
-    """{name: Comparison} of a family of estimates."""
+def judge(estimates, what, words=("slower", "faster")):
+    """{name: Comparison} of a family of estimates. `words`: for figures above and below the
+    reference."""
     tested = [name for name, estimate in estimates.items() if not estimate.reason]
     adjusted, levels = holm([estimates[name].p() for name in tested])
     family = dict(zip(tested, zip(adjusted, levels)))
@@ -291,7 +286,7 @@ def size(relative):
     return percent(relative) if 1 + relative < FACTOR else f"{times(1 + relative)}x"
 
 
-def difference(interval, words=("slower", "faster")):
+def difference(interval, words):
     """A ratio as `5.1% slower (2.0..8.3%)`, a large one as `2.1x slower (1.9..2.3x)`."""
     value, low, high = interval.value, interval.low, interval.high
     word = words[0] if value >= 1 else words[1]
@@ -345,18 +340,16 @@ def drift(runs):
     return Flag(change, p, text)
 
 
-def drift_within(walls, pieces=10):
+def drift_within(walls):
     """The Flag for a difference between the first and the last third of a run's steps. Neighbouring
-    steps are correlated, so the medians of `pieces` pieces represent each third."""
+    steps are correlated, so the medians of PIECES pieces represent each third."""
     walls = numbers(walls)
-    third = len(walls) // 3 // pieces * pieces
-    if third < 3 * pieces:
-        return Flag()
+    third = len(walls) // 3 // PIECES * PIECES
     first, last = walls[:third], walls[-third:]
-    if np.median(first) <= 0:
+    if third < 3 * PIECES or np.median(first) <= 0:
         return Flag()
     change = float(np.median(last) / np.median(first) - 1)
-    medians = [np.median(part.reshape(pieces, -1), axis=1) for part in (first, last)]
+    medians = [np.median(part.reshape(PIECES, -1), axis=1) for part in (first, last)]
     p = float(stats.mannwhitneyu(*medians, method="asymptotic").pvalue)
     text = ""
     if p <= DRIFT_STEPS[0] and abs(change) >= DRIFT_STEPS[1]:

@@ -67,12 +67,10 @@ def compared(results, value=STEP_S, units=blocks_of, pairs=None):
     known = {name: middles(group, value) for name, group in groups.items()}
     sides = {name: (known[name], known[other.name]) for name, other in pairs.items()}
     what = "seeds" if units is seeds_of else "runs"
-    reasons = {}
-    if value is STEP_S:
-        by_name = {cell.name: cell for cell in results.cells}
-        reasons = {name: two_kinds(by_name[name], other) for name, other in pairs.items()}
-    reasons = {name: reason for name, reason in reasons.items() if reason}
-    return stats.compare(sides, paired=paired, what=what, reasons=reasons), paired
+    by_name = {cell.name: cell for cell in results.cells}
+    reasons = {name: reason for name, other in pairs.items()
+               if value is STEP_S and (reason := two_kinds(by_name[name], other))}
+    return stats.compare(sides, paired, what, reasons), paired
 
 
 def of_study(results):

@@ -159,10 +159,6 @@ def settings_of(node, options):
     return {name: setting(name, value, options) for name, value in node.value.items()}
 
 
-def environment_of(settings):
-    return {name[len("env."):]: s.value for name, s in settings.items() if name.startswith("env.")}
-
-
 def words_of(settings):
     """The words of `gradwire train`'s options."""
     words = []

@@ -1,7 +1,6 @@
 """A study: its cells, and the order of its runs."""
 
 import hashlib
-import itertools
 import random
 import re
 from dataclasses import dataclass
@@ -56,22 +55,11 @@ class Planned:
     folder: str  # below the results folder: bBB-sSEED/CELL
 
 
-def grid(factors):
-    """Every combination of levels."""
-    for levels in itertools.product(*factors.values()):
-        yield dict(zip(factors, levels))
-
-
 def one_at_a_time(factors, baseline):
     """The baseline, and every cell that differs from it in one factor."""
     yield baseline
     yield from ({**baseline, name: level} for name, levels in factors.items() for level in levels
                 if level != baseline[name])
-
-
-def matches(rule, levels):
-    """Whether a cell has all levels that a rule names."""
-    return all(levels[name] == level for name, level in rule.items())
 
 
 def slug(text):

@@ -2,6 +2,7 @@
 the language. The program itself checks the options' values (check.py)."""
 
 import hashlib
+import itertools
 import math
 import os
 import re
@@ -14,9 +15,6 @@ from reporting import expect
 from tool import BadInput
 
 __all__ = ["BadInput", "Cell", "Planned", "Study", "plan", "read_spec"]
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PROGRAM = os.path.join(ROOT, "build", "release", "gradwire")
 
 KEYS = ("claim", "source", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
         "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
@@ -34,7 +32,7 @@ class Level:
     settings: dict
 
 
-def read_spec(path, short=False, program=PROGRAM):
+def read_spec(path, short, program):
     """The study of a spec, or its short version; both are checked. `program`: a gradwire, whose
     help has the names of the options."""
     data, text = lines.text_of(path)
@@ -250,13 +248,13 @@ class Reader:
                 raise self.node("factors").bad(f"factors: a grid of {size} cells; at most "
                                                f"{MOST_CELLS}: name fewer levels, or use design: "
                                                "one-at-a-time")
-            rows = [(levels, None) for levels in design.grid(names)]
+            rows = [(dict(zip(names, levels)), None) for levels in itertools.product(*names.values())]
         else:
             if "baseline" not in self.entries:
                 raise self.node("design").bad("design: one-at-a-time needs a baseline: {factor: "
                                               "level}; give it")
             rows = [(levels, None) for levels in design.one_at_a_time(names, self.baseline())]
-        kept = [row for row in rows if not any(design.matches(rule, row[0]) for rule in skip)]
+        kept = [row for row in rows if not any(rule.items() <= row[0].items() for rule in skip)]
         if not kept:
             raise (self.node("skip") or self.node("cells")).bad("no cell is left; skip fewer")
         return kept
@@ -294,8 +292,10 @@ class Reader:
             where[factor] = level.node.line
         ranks = settings.get("ranks")
         ranks = int(ranks.value) if ranks and ranks.value is not None else 1
+        environment = {name.removeprefix("env."): given.value for name, given in settings.items()
+                       if name.startswith("env.")}
         return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings),
-                    command.environment_of(settings), command.testbed_of(settings, ranks),
+                    environment, command.testbed_of(settings, ranks),
                     line or next(iter(where.values())), where, set_by)
 
     # ---- the rest ----

@@ -13,7 +13,8 @@ E = math.e
 
 def against(groups, baseline, *words):
     """One family against one baseline."""
-    return stats.compare({name: (group, baseline) for name, group in groups.items()}, *words)
+    return stats.judge({name: stats.log_ratio(*stats.matched(group, baseline, True), True)
+                        for name, group in groups.items()}, "pairs of runs", *words)
 
 
 class ByHand(unittest.TestCase):
@@ -122,7 +123,7 @@ class TooLittle(unittest.TestCase):
         for mean, error in ((0.0, 1e3), (-800.0, 0.1), (800.0, 0.1), (-720.0, 0.1)):
             with self.subTest(mean=mean):
                 one, other = stats.judge({"x": stats.LogRatio(mean, error, 4, 5, "t"),
-                                          "y": stats.LogRatio(0.1, 0.001, 4, 5, "t")}).values()
+                                          "y": stats.LogRatio(0.1, 0.001, 4, 5, "t")}, "runs").values()
                 self.assertEqual((one.interval.low, one.interval.high, one.p, one.differs),
                                  (None, None, None, None))
                 self.assertEqual(one.interval.value, 1.0 if mean == 0 else None)
