@@ -363,3 +363,13 @@ gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
     *len = n;
     return GW_OK;
 }
+
+bool gw_file_first_line(const char *path, char *out, size_t room) {
+    FILE *in = fopen(path, "r");
+    bool got = in && fgets(out, (int)room, in);
+    if (in)
+        fclose(in);
+    if (got)
+        out[strcspn(out, "\n")] = '\0';
+    return got;
+}

@@ -84,4 +84,8 @@ gw_err gw_file_sync_folder(const char *dir);
  *  free(). */
 gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
 
+/** The first line of PATH, which may be one of the kernel's, without its end, cut to room - 1
+ *  bytes; false: it cannot be read. */
+bool gw_file_first_line(const char *path, char *out, size_t room);
+
 #endif

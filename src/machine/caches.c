@@ -1,5 +1,7 @@
 #include "machine/caches.h"
 
+#include "base/file.h"
+
 #include <ctype.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -14,13 +16,7 @@ enum { LINE = 256, MOST_INDICES = 16, LEAST_L1 = 32 << 10 };
 static bool cache_fact(int cpu, int index, const char *name, char out[LINE]) {
     char path[LINE];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
-    FILE *in = fopen(path, "r");
-    bool got = in && fgets(out, LINE, in);
-    if (in)
-        fclose(in);
-    if (got)
-        out[strcspn(out, "\n")] = '\0';
-    return got;
+    return gw_file_first_line(path, out, LINE);
 }
 
 /* "32K", "1M", "512" */

@@ -1,5 +1,6 @@
 #include "machine/host.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "mpi/wait.h"
 
@@ -13,21 +14,10 @@
 
 enum { LINE = 512, MASK_WORDS = CPU_SETSIZE / 64 };
 
-/* First line of a file without its end; false: not readable. */
-static bool host_first_line(const char *path, char *out, size_t room) {
-    FILE *in = fopen(path, "r");
-    bool got = in && fgets(out, (int)room, in);
-    if (in)
-        fclose(in);
-    if (got)
-        out[strcspn(out, "\n")] = '\0';
-    return got;
-}
-
 static bool host_read_number(const char *path, long long *out) {
     char line[LINE];
     char *end = line;
-    if (!host_first_line(path, line, sizeof line))
+    if (!gw_file_first_line(path, line, sizeof line))
         return false;
     *out = strtoll(line, &end, 10);
     return end != line;
@@ -60,7 +50,7 @@ static void host_cpu_model(char *out, size_t room) {
 static int host_leads_core(int cpu, const cpu_set_t *mask) {
     char path[128], list[LINE];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    if (!host_first_line(path, list, sizeof list))
+    if (!gw_file_first_line(path, list, sizeof list))
         return -1;
     for (char *at = list; isdigit((unsigned char)*at);) {
         long from = strtol(at, &at, 10), to = from;
@@ -108,7 +98,7 @@ static double host_quota_of(const char *dir) {
     char path[2 * LINE], line[LINE];
     long long quota, period;
     snprintf(path, sizeof path, "%s/cpu.max", dir);
-    if (host_first_line(path, line, sizeof line))
+    if (gw_file_first_line(path, line, sizeof line))
         return sscanf(line, "%lld %lld", &quota, &period) == 2 && period > 0
                    ? (double)quota / (double)period
                    : -1;
@@ -177,8 +167,8 @@ void gw_host_facts(gw_host *out) {
     out->paranoid_known = host_read_number("/proc/sys/kernel/perf_event_paranoid", &paranoid);
     if (out->paranoid_known)
         out->perf_paranoid = (int)paranoid;
-    if (!host_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", out->governor,
-                         sizeof out->governor))
+    if (!gw_file_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", out->governor,
+                            sizeof out->governor))
         out->governor[0] = '\0';
 }
 

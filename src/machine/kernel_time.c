@@ -1,5 +1,7 @@
 #include "machine/kernel_time.h"
 
+#include "base/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,14 +20,9 @@ double gw_kernel_time_parse(const char *stat, long ticks) {
 
 gw_kernel_time gw_kernel_time_now(void) {
     gw_kernel_time now = {NAN, NAN};
-    char text[512];
-    FILE *f = fopen("/proc/stat", "r");
-    if (f) {
-        size_t n = fread(text, 1, sizeof text - 1, f);
-        text[n] = '\0';
-        now.interrupts_s = gw_kernel_time_parse(text, sysconf(_SC_CLK_TCK));
-        fclose(f);
-    }
+    char line[512];
+    if (gw_file_first_line("/proc/stat", line, sizeof line))
+        now.interrupts_s = gw_kernel_time_parse(line, sysconf(_SC_CLK_TCK));
     struct rusage own;
     if (getrusage(RUSAGE_SELF, &own) == 0)
         now.system_s = (double)own.ru_stime.tv_sec + 1e-6 * (double)own.ru_stime.tv_usec;

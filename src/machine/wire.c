@@ -1,5 +1,6 @@
 /* How long the wire is busy with what its buffer holds: the bound of the pieces that long products
  * are cut into. */
+#include "base/file.h"
 #include "machine/host.h"
 #include "machine/products.h"
 
@@ -35,10 +36,9 @@ static double wire_asked_buffer(void) {
  * much as the payload. */
 static double wire_grown_buffer(void) {
     double least, begin, most;
-    FILE *in = fopen("/proc/sys/net/ipv4/tcp_wmem", "r");
-    bool told = in && fscanf(in, "%lf %lf %lf", &least, &begin, &most) == 3;
-    if (in)
-        fclose(in);
+    char line[256];
+    bool told = gw_file_first_line("/proc/sys/net/ipv4/tcp_wmem", line, sizeof line) &&
+                sscanf(line, "%lf %lf %lf", &least, &begin, &most) == 3;
     return told && most > 0 ? most / 2 : DEFAULT_BUFFER;
 }
 

@@ -1,7 +1,8 @@
 #include "prof/clock.h"
 
+#include "base/file.h"
+
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,13 +26,10 @@ static uint64_t clock_monotonic_ns(void) {
 
 /* Linux strikes the TSC off this list when it found the sockets' counters to disagree. */
 static bool clock_kernel_trusts_tsc(void) {
-    FILE *in = fopen("/sys/devices/system/clocksource/clocksource0/available_clocksource", "r");
-    if (!in)
-        return true; /* nobody says otherwise */
+    static const char path[] = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     char names[256];
-    bool trusted = !fgets(names, sizeof names, in) || strstr(names, "tsc") != NULL;
-    fclose(in);
-    return trusted;
+    return !gw_file_first_line(path, names, sizeof names) /* nobody says otherwise */
+           || strstr(names, "tsc") != NULL;
 }
 
 /* CPUID 0x80000007, EDX bit 8: one rate in all power states (Intel SDM vol. 3, "Invariant TSC"). */
