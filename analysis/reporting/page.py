@@ -63,10 +63,6 @@ def machine_of(info):
     return f"{machine['cpu']}, {machine['cores_usable']} cores, {machine['gemm']}; host {shown}"
 
 
-def version_of(info):
-    return f"{info['version']}, commit {info['commit']}"
-
-
 def shape_of(info):
     machine = info["machine"]
     return (f"{machine['ranks']} x {machine['threads_per_rank']}"
@@ -127,7 +123,7 @@ def head(results):
         ("Factors", escape(factors) or "none"),
         ("Baseline", escape(baseline_of(results))),
         ("Runs", counts(results)),
-        ("gradwire", different(results, version_of)),
+        ("gradwire", different(results, lambda info: f"{info['version']}, commit {info['commit']}")),
         ("Machine", different(results, machine_of)),
         ("MPI", different(results, lambda info: " ".join(info["mpi"]["library"].split()))),
         ("Ranks x threads", different(results, shape_of)),

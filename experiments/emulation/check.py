@@ -35,24 +35,26 @@ def inside(space):
             enter(own)
 
 
-def connect(name, sender, receiver):
-    """Both ends of a connection between two hosts."""
-    with inside(space_of(name, receiver)):
-        server = socket.create_server((address_of(receiver), PORT))
-    with server:
-        with inside(space_of(name, sender)):
-            source = socket.create_connection((address_of(receiver), PORT), timeout=10)
-        sink, _ = server.accept()
-    source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    source.settimeout(None)
-    return source, sink
-
-
-class Exchange:
-    """Messages from one host to another, each answered by a byte."""
+class Connection:
+    """Between two hosts, with both ends here."""
 
     def __init__(self, name, sender, receiver):
-        self.source, self.sink = connect(name, sender, receiver)
+        with inside(space_of(name, receiver)):
+            server = socket.create_server((address_of(receiver), PORT))
+        with server:
+            with inside(space_of(name, sender)):
+                self.source = socket.create_connection((address_of(receiver), PORT), timeout=10)
+            self.sink, _ = server.accept()
+        self.source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.source.settimeout(None)
+
+    def close(self):
+        self.source.close()
+        self.sink.close()
+
+
+class Exchange(Connection):
+    """Messages from one host to another, each answered by a byte."""
 
     def time(self, size):
         def answer():
@@ -74,16 +76,12 @@ class Exchange:
         self.time(size)  # warms up
         return statistics.median(self.time(size) for _ in range(turns))
 
-    def close(self):
-        self.source.close()
-        self.sink.close()
 
-
-class Flow:
+class Flow(Connection):
     """An endless transfer, whose bytes are counted on arrival."""
 
     def __init__(self, name, sender, receiver):
-        self.source, self.sink = connect(name, sender, receiver)
+        super().__init__(name, sender, receiver)
         self.bytes = 0
         self.threads = [threading.Thread(target=work) for work in (self.send, self.take)]
         for thread in self.threads:
@@ -107,8 +105,7 @@ class Flow:
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:
             thread.join()
-        self.source.close()
-        self.sink.close()
+        super().close()
 
 
 def kernel_s():

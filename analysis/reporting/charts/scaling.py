@@ -157,9 +157,8 @@ def table_of(lines):
             machine = point.cell.runs[0].info["machine"]
             table.rows.append([
                 rows.label(point.cell), line.label, machine["ranks"], machine["threads_per_rank"],
-                machine["nodes"], point.cores, point.step.value * 1e3,
-                point.cell.middle(rate), point.speedup.value, point.speedup.low, point.speedup.high,
-                None if point.speedup.value is None else point.speedup.value / point.cores])
+                machine["nodes"], point.cores, point.step.value * 1e3, point.cell.middle(rate),
+                *rows.figures(point.speedup), rows.scaled(point.speedup.value, 1 / point.cores)])
     return table
 
 
@@ -183,7 +182,10 @@ class Drawing:
         left, right = panels.panels(fig, narrow, 2, entries)
         for ax in (left, right):
             self.workers_axis(ax)
-        self.speedups(left)
+        left.plot(self.cores, self.cores, ":", color=figure.FAINT)
+        self.panel(left, "scaled speedup" if self.law == "weak" else "speedup", lambda line: 1,
+                   lambda point: point.speedup, self.cores)
+        self.fitted(left, False)
         if self.law == "weak":
             self.panel(right, f"time of a step ({self.unit})",
                        lambda line: line.base.step_s * self.factor,
@@ -226,37 +228,23 @@ class Drawing:
                 y = line.fit.speedup(x)
                 ax.plot(x, y / x if divide else y, "--", color=figure.SERIES[i], linewidth=0.9)
 
-    def speedups(self, ax):
-        ax.plot(self.cores, self.cores, ":", color=figure.FAINT)
-        drawn = list(self.cores)
+    def panel(self, ax, label, first, interval, ideal=()):
+        """Each line from first(line), which is ideal where no `ideal` values are drawn, through the
+        interval of each point. The limits are by the points; the interval of few runs may be far
+        longer, and is cut."""
+        drawn = list(ideal)
         for i, line in enumerate(self.lines):
-            drawn += self.plot(ax, i, 1, [point.speedup for point in line.points])
-        self.fitted(ax, False)
-        ax.set_ylabel("scaled speedup" if self.law == "weak" else "speedup")
-        if self.cores[-1] > 16:
-            panels.log_axis(ax, "y", drawn)
-        else:
-            from_zero(ax, drawn)
-        panels.figures_at(ax, [(self.aside(i, point.cores), point.speedup.value,
-                                f"{point.speedup.value:.3g}") for i, line in enumerate(self.lines)
-                               for point in line.points if point.speedup.value is not None])
-
-    def panel(self, ax, label, first, interval):
-        """Each line from first(line), which is ideal, through the interval of each point."""
-        drawn = []
-        for i, line in enumerate(self.lines):
-            ax.axhline(first(line), color=figure.FAINT, linestyle=":")
+            if not ideal:
+                ax.axhline(first(line), color=figure.FAINT, linestyle=":")
             drawn += self.plot(ax, i, first(line), list(map(interval, line.points)))
         ax.set_ylabel(label)
-        from_zero(ax, drawn)
+        if ideal and self.cores[-1] > 16:
+            panels.log_axis(ax, "y", drawn)
+        else:
+            ax.set_ylim(0, 1.12 * numpy.nanmax(drawn))
         panels.figures_at(ax, [(self.aside(i, point.cores), interval(point).value,
                                 f"{interval(point).value:.3g}") for i, line in enumerate(self.lines)
                                for point in line.points if interval(point).value is not None])
-
-
-def from_zero(ax, values):
-    """Limits by the points; the interval of few runs may be far longer, and is cut."""
-    ax.set_ylim(0, 1.12 * numpy.nanmax(values))
 
 
 CAPTION = {
