@@ -101,14 +101,6 @@ void gw_mix_close(gw_mix *mix) {
     mix->n = 0;
 }
 
-int gw_mix_choice(const gw_mix *mix, const gw_tensor *tensor) {
-    for (int i = 1; i < mix->n; i++)
-        if (mix->layer[i] == tensor->layer)
-            return i;
-    bool small = tensor->span.n * sizeof(float) < mix->min_bytes;
-    return small && mix->exact >= 0 ? mix->exact : 0;
-}
-
 /* ---- on a lane ---- */
 
 static gw_err mix_check_layers(const gw_mix *mix, const gw_tensor *tensors, int n_tensors) {
@@ -121,12 +113,21 @@ static gw_err mix_check_layers(const gw_mix *mix, const gw_tensor *tensors, int 
     return GW_OK;
 }
 
+/* Index of the codec for a tensor. */
+static int mix_choice(const gw_mix *mix, const gw_tensor *tensor) {
+    for (int i = 1; i < mix->n; i++)
+        if (mix->layer[i] == tensor->layer)
+            return i;
+    bool small = tensor->span.n * sizeof(float) < mix->min_bytes;
+    return small && mix->exact >= 0 ? mix->exact : 0;
+}
+
 /* Runs of neighbouring tensors with one codec each. */
 static int mix_cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_tensor *tensors, int n,
                    gw_lane_run *runs) {
     int count = 0, last = -1;
     for (int t = 0; t < n; t++) {
-        int i = gw_mix_choice(mix, &tensors[t]);
+        int i = mix_choice(mix, &tensors[t]);
         if (i == last)
             runs[count - 1].span.n += tensors[t].span.n;
         else

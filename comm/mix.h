@@ -35,9 +35,6 @@ gw_err gw_mix_single(gw_mix *out, const gw_spec *codec, bool framed);
 gw_err gw_mix_carry(gw_mix *mix, const gw_spec *algo);
 void gw_mix_close(gw_mix *mix);
 
-/** Index of the codec for a tensor. */
-int gw_mix_choice(const gw_mix *mix, const gw_tensor *tensor);
-
 /** Collective: let `lane`, which carries the first codec, know of the others: the arena is cut into
  *  runs of tensors with one codec each, and each further codec gets a lane of its own, closed with
  *  this one. feedback[i]: codec i keeps a residual. GW_ERR_USAGE: a rule for a layer that the model

@@ -9,10 +9,6 @@ json_t *gw_json_number(double x) {
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-json_t *gw_json_text(const char *text) {
-    return text && *text ? json_string(text) : json_null();
-}
-
 static json_t *json_value(char type, va_list *values) {
     switch (type) {
     case 'i': return json_integer(va_arg(*values, int));
@@ -23,12 +19,11 @@ static json_t *json_value(char type, va_list *values) {
     }
     case 'f': return gw_json_number(va_arg(*values, double));
     case 'b': return json_boolean(va_arg(*values, int));
-    case 't': return gw_json_text(va_arg(*values, const char *));
     case 'o': return va_arg(*values, json_t *);
     default: break;
     }
     const char *text = va_arg(*values, const char *);
-    return text ? json_string(text) : json_null();
+    return text && (type == 's' || *text) ? json_string(text) : json_null();
 }
 
 json_t *gw_json_add(json_t *to, const char *members, ...) {

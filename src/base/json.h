@@ -11,12 +11,9 @@
 /** A number; null where x is not finite. */
 json_t *gw_json_number(double x);
 
-/** A text; null for NULL and "". */
-json_t *gw_json_text(const char *text);
-
 /** Add members to the object `to` and return it. `members` is "NAME:TYPE NAME:TYPE ..", and then
  *  come their values: i int, I int64_t or uint64_t, u uint64_t (UINT64_MAX: null), f double (not
- *  finite: null), b bool, s text (NULL: null), t text as gw_json_text takes it, o json_t * (the
+ *  finite: null), b bool, s text (NULL: null), t text (NULL and "": null), o json_t * (the
  *  object owns it). NULL, and `to` is freed: out of memory, or a text that is not UTF-8. */
 json_t *gw_json_add(json_t *to, const char *members, ...);
 

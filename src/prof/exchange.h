@@ -20,7 +20,6 @@ typedef struct gw_exchange_entry {
     uint64_t start, done;         /* arrived; complete */
     uint64_t block, unblock;      /* main thread: first blocked, last set free */
     bool resolved;                /* the following are known */
-    bool unknown;                 /* they never will be: another rank has lost this exchange */
     double first_s, latest_s;     /* common clock: the first and the last arrival of a rank */
     int last_rank;                /* who arrived last; -1: too close to tell */
     double waiting_s, transfer_s; /* of the stretches seen so far */

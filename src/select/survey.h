@@ -10,13 +10,13 @@
 /** What an algorithm takes on these ranks. */
 typedef struct gw_algo_survey {
     gw_spec spec;
-    gw_curve exact, coded;       /* with plain floats, with a codec; n == 0: it cannot */
-    bool summed;                 /* coded: MPI adds the encodings, which it must be able to */
-    double work[GW_CODINGS];     /* coded: as in gw_way */
-    double part;                 /* floats of a call of the codec, by floats of the span; or, */
-    double chunk;                /* where it cuts into chunks (> 0): floats of a call */
-    double exact_chunks, chunks; /* chunks a float of the span; 0: it does not cut */
-    double exact_sent, sent;     /* as in gw_way */
+    gw_curve exact, coded;   /* with plain floats, with a codec; n == 0: it cannot */
+    bool summed;             /* coded: MPI adds the encodings, which it must be able to */
+    double work[GW_CODINGS]; /* coded: as in gw_way */
+    double part;             /* floats of a call of the codec, by floats of the span; or, */
+    double chunk;            /* where it cuts into chunks (> 0): floats of a call */
+    double chunks;           /* chunks a float of the span; 0: it does not cut */
+    double exact_sent, sent; /* as in gw_way */
 } gw_algo_survey;
 
 typedef struct gw_survey_place {

@@ -134,19 +134,18 @@ static gw_err survey_time_one(void *ctx, int i, double *out) {
 /* What the algorithm did in its last run: of the largest size in the end. */
 static gw_err survey_keep_counts(survey *s, probe *p, size_t n) {
     gw_algo_survey *of = p->of;
-    double span = (double)n, chunks = gw_schedule_strands(p->timed.schedule);
+    double span = (double)n;
     gw_cost cost = gw_algo_cost(&p->algo, s->lane[p->kind], GW_ALLREDUCE, n);
     double sent = (double)cost.bytes / (s->lane[p->kind]->size * sizeof(float) * span);
-    GW_TRY(survey_largest(s, &chunks, 1)); /* a leader of hier has more of them than others */
     if (p->kind == EXACT) {
-        of->exact_chunks = chunks > 1 ? chunks / span : 0;
         of->exact_sent = sent;
         return GW_OK;
     }
+    double floats = 0, calls = 0, chunks = gw_schedule_strands(p->timed.schedule);
+    GW_TRY(survey_largest(s, &chunks, 1)); /* a leader of hier has more of them than others */
     of->chunks = chunks > 1 ? chunks / span : 0;
     of->sent = sent;
     of->summed = p->kind == SUMMED;
-    double floats = 0, calls = 0;
     GW_TRY(survey_largest(s, p->tally.floats, GW_CODINGS));
     GW_TRY(survey_largest(s, p->tally.calls, GW_CODINGS));
     for (int k = 0; k < GW_CODINGS; k++) {
