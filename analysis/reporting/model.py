@@ -135,13 +135,13 @@ class Table:
 class Chart:
     """What a chart's build() returns."""
 
-    name: str
     title: str
     caption: str  # what is drawn, how it was measured or modelled, what the interval is over
     draw: object  # draw(figure, narrow): fills a matplotlib figure, for wide and narrow screens
     table: Table
     notes: list = field(default_factory=list)  # marks and limits
     see: str = ""  # what there is to see, in a line
+    name: str = ""  # its module's
 
 
 class NotShown(Exception):

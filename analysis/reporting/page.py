@@ -35,17 +35,19 @@ class Drawn:
         self.not_shown = []  # (title, why)
         self.errors = []  # (name, error): a bug of the chart
         for name in charts.ORDER if results.cells else ():
-            self.build(importlib.import_module(f"reporting.charts.{name}"), results, where)
+            self.build(name, results, where)
 
-    def build(self, module, results, where):
+    def build(self, name, results, where):
+        module = importlib.import_module(f"reporting.charts.{name}")
         try:
             chart = module.build(results)
+            chart.name = name
             self.shown.append((chart, figure.inline_svg(chart, where)))
         except NotShown as reason:
             self.not_shown.append((module.TITLE, str(reason)))
         except Exception as error:  # one chart's bug must not lose the report
             self.not_shown.append((module.TITLE, f"error: {type(error).__name__}: {error}"))
-            self.errors.append((module.NAME, error))
+            self.errors.append((name, error))
 
 
 # ---- the head of a study ----

@@ -53,7 +53,7 @@ class Legible(ChartCase):
         for module in ALL:
             chart = self.build(module, cells, last)
             for narrow in EITHER_WAY:
-                with self.subTest(chart=module.NAME, narrow=narrow):
+                with self.subTest(chart=module.TITLE, narrow=narrow):
                     self.check(chart, narrow)
         said = time_stack.build(self.results(cells, last)).notes
         self.assertIn("3 of 28 configurations are in the table only.", said)
@@ -62,14 +62,14 @@ class Legible(ChartCase):
         for module in (time_stack, overlap, step_times, ranks, forecast):
             chart = self.one(module, "auto")
             for narrow in EITHER_WAY:
-                with self.subTest(chart=module.NAME, narrow=narrow):
+                with self.subTest(chart=module.TITLE, narrow=narrow):
                     self.check(chart, narrow)
 
     def test_as_svg(self):
         cells = {"a<b & c": [self.run_of("paired", str(i)) for i in range(2)],
                  "base": [self.run_of("auto", str(i)) for i in range(2)]}
         for module in ALL:
-            with self.subTest(chart=module.NAME):
+            with self.subTest(chart=module.TITLE):
                 text = figure.inline_svg(self.build(module, cells, "base"))
                 self.assertEqual(text.count("<svg"), 2)
 

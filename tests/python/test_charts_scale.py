@@ -411,7 +411,7 @@ class Drawings(Case):
             for narrow in widths:
                 drawn_on(chart, narrow)
             self.assertEqual({len(row) for row in chart.table.rows}, {len(chart.table.columns)})
-            drawn.add(module.NAME)
+            drawn.add(module.__name__.rpartition(".")[2])
         return drawn
 
     def many(self, count, words="configuration number"):
@@ -445,7 +445,7 @@ class Drawings(Case):
         self.assertIn("scaling", self.draw(self.results))
         for module in (accuracy, final_accuracy, scaling, sweep, traffic):
             notes = module.build(self.results).notes
-            self.assertTrue(any("a single run" in note for note in notes), module.NAME)
+            self.assertTrue(any("a single run" in note for note in notes), module.TITLE)
 
     def test_figures_that_are_absent(self):
         for cell in self.results.cells:

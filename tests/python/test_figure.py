@@ -29,7 +29,7 @@ def draw(fig, _narrow):
 
 
 def chart(name):
-    return model.Chart(name, 'Title "&"', "Caption <b>.", draw, model.Table([], []))
+    return model.Chart('Title "&"', "Caption <b>.", draw, model.Table([], []), name=name)
 
 
 class Drawing(unittest.TestCase):

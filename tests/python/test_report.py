@@ -66,7 +66,7 @@ class Checker(html.parser.HTMLParser):
 def module(name, build):
     """A chart of the test's own, as the report finds them."""
     made = types.ModuleType(f"reporting.charts.{name}")
-    made.NAME, made.TITLE, made.build = name, f"Chart <{name}>", build
+    made.TITLE, made.build = f"Chart <{name}>", build
     return made
 
 
@@ -77,7 +77,7 @@ def draw(fig, _narrow):
 
 def good(results):
     table = model.Table(["what", "s"], [["<i>", 1.5], ["none", None], ["many", 1234567]])
-    return model.Chart("good", "Good & <well>", f"Of {results.name}.", draw, table, ["A note."])
+    return model.Chart("Good & <well>", f"Of {results.name}.", draw, table, ["A note."])
 
 
 def absent(results):

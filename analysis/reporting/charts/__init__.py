@@ -1,7 +1,7 @@
 """The charts of a report, one file each, in the order in which they appear.
 
-A chart is a module with NAME (a word, unique), TITLE, and `build(results)`, which returns a
-model.Chart; or raises model.NotShown with the reason where the runs do not hold what it needs."""
+A chart is a module with TITLE and `build(results)`, which returns a model.Chart; or raises
+model.NotShown with the reason where the runs do not hold what it needs."""
 
 ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "overlap", "step_times", "ranks",
          "traffic", "accuracy", "loss", "final_accuracy", "roofline", "forecast", "order"]

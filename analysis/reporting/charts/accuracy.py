@@ -5,7 +5,6 @@ import numpy
 from reporting import curves, learning, panels, rows
 from reporting.model import Chart, NotShown, Table
 
-NAME = "accuracy"
 TITLE = "Accuracy over epochs, time and bytes"
 NEVER = "not reached"
 
@@ -109,5 +108,5 @@ def build(results):
                f"the runs. Target: {target:.4g}, {rule}. A run reaches it at a test; "
                "the median over runs counts those that never do as the longest, and its 95% "
                f"interval is over runs. Time is {clock}.")
-    return Chart(NAME, TITLE, caption, drawing, table_of(results, target, lost),
+    return Chart(TITLE, caption, drawing, table_of(results, target, lost),
                  notes_of(results, found, others, target, lost), see(results, found, target))

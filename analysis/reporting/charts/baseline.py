@@ -6,7 +6,6 @@ from reporting import figure, panels, rows
 from reporting.model import Chart, NotShown, Table, judged
 from reporting.verdicts import compared, references
 
-NAME = "baseline"
 TITLE = "Against the baseline"
 
 WIDE_RANGE = 3.0  # largest ratio / least: beyond it the axis is logarithmic
@@ -133,6 +132,6 @@ def build(results):
     reference = f"the baseline ({baseline.label})" if not within else (
         f"the configuration with the same {' and '.join(within)} and otherwise the levels of the "
         f"baseline ({baseline.label})")
-    return Chart(NAME, TITLE, CAPTION.format(reference=reference, how=how),
+    return Chart(TITLE, CAPTION.format(reference=reference, how=how),
                  lambda fig, narrow: draw(fig, narrow, visible), table(found, pairs),
                  notes(found, paired, pairs, results.cells) + left_out, see(found))

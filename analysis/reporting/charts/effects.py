@@ -7,7 +7,6 @@ import numpy
 from reporting import figure, levels, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "effects"
 TITLE = "Effect of each factor"
 
 # A level: its cells, its Interval against the factor's reference, over `of` pairs of cells.
@@ -183,6 +182,6 @@ def build(results):
                "by that at the reference (the baseline's level, else the first), geometric mean "
                "over configurations that differ in nothing else; its 95% interval, in the table, "
                "is over blocks. Measured.")
-    return Chart(NAME, TITLE, caption, lambda fig, narrow: draw(fig, narrow, shown, cells),
+    return Chart(TITLE, caption, lambda fig, narrow: draw(fig, narrow, shown, cells),
                  table_of(found), notes_of(results, found, cells, len(lines) - len(shown)),
                  "Which factor matters most: " + ratios_of(found))

@@ -5,7 +5,6 @@ import math
 from reporting import figure, learning, panels, rows, verdicts
 from reporting.model import Chart, NotShown, Table, judged
 
-NAME = "final_accuracy"
 TITLE = "Final accuracy"
 POINTS = 100  # of a fraction
 
@@ -129,7 +128,7 @@ def build(results):
         ("All runs diverged (the loss was no longer finite)",
          [name for name, _ in learning.lost_rows(results, lost)]),
         ("Without any accuracy", [cell.label for cell in results.cells if cell not in cells]))
-    return Chart(NAME, TITLE, caption,
+    return Chart(TITLE, caption,
                  lambda fig, narrow: draw(fig, narrow, drawn, compared, lost),
                  table_of(results, compared, lost),
                  notes + rows.repetitions(cells) + rows.remarks(cells), see(cells, compared))

@@ -5,7 +5,6 @@ import numpy as np
 from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "forecast"
 TITLE = "Predicted and measured step time"
 
 BAND = 0.15
@@ -125,6 +124,6 @@ def build(results):
     without = [cell.label for cell, one in found if not one]
     visible, left_out = rows.chosen(figures, results.baseline)
     said = notes(figures, without)
-    return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, figures, visible),
+    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, figures, visible),
                  table(figures), said + rows.remarks([cell for cell, _ in figures]) + left_out,
                  said[0])

@@ -4,7 +4,6 @@ from reporting import curves, panels, rows
 from reporting.charts import accuracy
 from reporting.model import Chart, NotShown, Table
 
-NAME = "loss"
 TITLE = "Loss over epochs, time and bytes"
 
 CAPTION = (
@@ -44,5 +43,5 @@ def build(results):
              "and those that end lowest. The table has all."] if others else []
     notes += rows.noted(("A run never tested its loss, so no line",
                          [cell.label for cell in cells if cell.name not in found]))
-    return Chart(NAME, TITLE, CAPTION, drawing, table_of(cells, found, trained),
+    return Chart(TITLE, CAPTION, drawing, table_of(cells, found, trained),
                  notes + rows.repetitions(cells) + rows.remarks(cells), see(drawn, found))

@@ -8,7 +8,6 @@ from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 from reporting.verdicts import started
 
-NAME = "order"
 TITLE = "Over the order of the runs"
 
 WIDE_RANGE = 3.0  # largest / least: beyond it the axis is logarithmic
@@ -112,5 +111,5 @@ def build(results):
     found = ordered(cells)
     flag = stats.drift([(cell.name, run.step_s) for cell, run, _, _ in found])
     alone = [cell.label for cell in results.cells if len(cell.runs) == 1]
-    return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, found, flag),
+    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, found, flag),
                  table(found), notes(found, flag, alone) + rows.remarks(cells), see(found, flag))

@@ -4,7 +4,6 @@ where a run measured it."""
 from reporting import figure, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "overlap"
 TITLE = "Exposed and hidden communication"
 
 CAPTION = (
@@ -145,6 +144,6 @@ def build(results):
         raise NotShown("All runs had one rank, which communicates with nobody.")
     visible, left_out = rows.chosen(figures, results.baseline)
     paired = any(gains["saved"] for _, _, gains in figures)
-    return Chart(NAME, TITLE, CAPTION + (CAPTION_PAIRED if paired else ""),
+    return Chart(TITLE, CAPTION + (CAPTION_PAIRED if paired else ""),
                  lambda fig, narrow: draw(fig, narrow, visible), table(figures),
                  notes(results.cells, figures) + left_out, see(figures))

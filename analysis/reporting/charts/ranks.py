@@ -7,7 +7,6 @@ import numpy as np
 from reporting import figure, rows
 from reporting.model import Chart, NotShown, Table
 
-NAME = "ranks"
 TITLE = "Ranks: skew and the slowest"
 
 MOST_POINTS = 16  # ranks drawn as points; more are drawn as quantiles
@@ -167,6 +166,6 @@ def build(results):
     more = rows.noted(("One rank, and so not shown",
                        [cell.label for cell, ranks in figures if len(ranks) <= 1]))
     visible, left_out = rows.chosen(several, results.baseline)
-    return Chart(NAME, TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible),
+    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible),
                  table(several), notes(several) + more
                  + rows.remarks([cell for cell, _ in several]) + left_out, see(several))

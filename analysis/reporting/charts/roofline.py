@@ -5,7 +5,6 @@ from collections import namedtuple
 from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "roofline"
 TITLE = "Roofline of forward and backward pass"
 
 # A cell, per thread: operations a second (Interval), operations a byte, what the roofs allow at
@@ -218,6 +217,6 @@ def build(results):
                "larger if caches hold less than the step touches. Crosses are the products measured "
                "alone, on hot operands. The roofs are measured: fused multiply-adds, and the "
                "bandwidth of each level.")
-    return Chart(NAME, TITLE, caption, Drawing(points, roofs), table_of(points),
+    return Chart(TITLE, caption, Drawing(points, roofs), table_of(points),
                  notes_of(roofs, run, results.runs, len(cells) - len(points))
                  + rows.repetitions(cells) + rows.remarks(cells), see(points))

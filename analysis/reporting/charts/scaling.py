@@ -8,7 +8,6 @@ from reporting import figure, fits, levels, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 from reporting.shape import is_number
 
-NAME = "scaling"
 TITLE = "Speedup and efficiency"
 
 PLACEMENT = ("ranks", "threads", "hosts", "per-host")
@@ -298,5 +297,5 @@ def build(results):
         "same block. The bars are 95% intervals over repetitions, cut where they leave the chart.")
     if any(line.fit for line in lines):
         caption += (" Dashed: Gustafson's law." if law == "weak" else " Dashed: Amdahl's law.")
-    return Chart(NAME, TITLE, caption, drawing, table_of(lines),
+    return Chart(TITLE, caption, drawing, table_of(lines),
                  notes_of(drawing, lines, without), see(lines))

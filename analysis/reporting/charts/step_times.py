@@ -5,7 +5,6 @@ import numpy as np
 from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "step_times"
 TITLE = "Distribution of step times"
 
 BINS = 90
@@ -131,7 +130,7 @@ def build(results):
         raise NotShown("There is no finished run with steps after the warm-up.")
     quantiles = {cell.name: quantiles_of(cell) for cell in cells}
     drawn, left_out = rows.chosen(cells, results.baseline)
-    return Chart(NAME, TITLE, CAPTION,
+    return Chart(TITLE, CAPTION,
                  lambda fig, narrow: draw(fig, narrow, drawn, quantiles), table(cells, quantiles),
                  notes(cells) + rows.remarks(cells) + rows.repetitions(cells) + left_out,
                  see(cells, quantiles))

@@ -7,7 +7,6 @@ import numpy
 from reporting import levels, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "sweep"
 TITLE = "Step time over a factor"
 
 # Intervals of the step and of its exposed communication (without ends; value None: not measured).
@@ -138,7 +137,7 @@ def build(results):
     caption = (f"The step time of each run over {factor}, median over runs with its 95% "
                "interval, a line for each combination of the other factors' levels; beside it, "
                "dashed, the median time in MPI calls, when the step could not compute. Measured.")
-    return Chart(NAME, TITLE, caption,
+    return Chart(TITLE, caption,
                  lambda fig, narrow: draw(fig, narrow, factor, values, named, others),
                  table_of(factor, lines),
                  notes + rows.repetitions(cells) + rows.remarks(cells), see(factor, lines))

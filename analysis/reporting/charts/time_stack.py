@@ -3,7 +3,6 @@
 from reporting import figure, parts, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "time_stack"
 TITLE = "Where the time of a step goes"
 
 CAPTION = (
@@ -186,7 +185,7 @@ def build(results):
     intervals = {cell.name: stats.median_ci([run.means["wall_s"] for run in cell.runs])
                  for cell in cells}
     visible, left_out = rows.chosen(bars, results.baseline)
-    return Chart(NAME, TITLE, CAPTION,
+    return Chart(TITLE, CAPTION,
                  lambda fig, narrow: draw(fig, narrow, visible, intervals),
                  table(bars, intervals),
                  notes(bars) + rows.remarks(cells) + rows.repetitions(cells) + left_out, see(bars))

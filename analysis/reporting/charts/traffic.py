@@ -5,7 +5,6 @@ from collections import namedtuple
 from reporting import figure, panels, rows, stats
 from reporting.model import Chart, NotShown, Table
 
-NAME = "traffic"
 TITLE = "Bytes on the wire, and what they cost"
 
 # A cell, medians over its runs; bytes per rank and step, `bits` per element, `busbw` bytes/second.
@@ -126,6 +125,6 @@ def build(results):
     if any(one.modelled and one.wire for one in found):
         notes.append("Modelled (hatched): MPI does not say what its own collectives send; the "
                      "figure is that of the bandwidth-optimal algorithm.")
-    return Chart(NAME, TITLE, caption, lambda fig, narrow: draw(fig, narrow, visible),
+    return Chart(TITLE, caption, lambda fig, narrow: draw(fig, narrow, visible),
                  table_of(found),
                  notes + rows.repetitions(results.cells) + rows.remarks(results.cells), see(found))
