@@ -79,22 +79,6 @@ def take_lock(path, shared=False):
     return fd
 
 
-def new_study(study, planned):
-    """study.json: the spec, and the runs in their planned order."""
-    return {
-        "schema": SCHEMA, "name": study.name,
-        "spec": {"file": os.path.abspath(study.path), "sha256": study.sha256, "text": study.text},
-        "claim": study.claim, "source": study.source, "short": study.short,
-        "design": study.design, "factors": study.factors, "baseline": study.baseline,
-        "report": study.report,
-        "blocks": [{"repetition": r, "seed": s} for r, s in study.blocks],
-        "cells": [{"id": c.id, "levels": c.levels, "ranks": c.ranks, "testbed": c.testbed}
-                  for c in study.cells],
-        "runs": [{"folder": p.folder, "cell": p.cell.id, "block": p.block} for p in planned],
-        "order_seed": study.order_seed, "retries": study.retries, "timeout_s": study.timeout_s,
-        "created_utc": now()}
-
-
 class Journal:
     """One results folder. Only the holder of its lock writes."""
 
@@ -124,7 +108,10 @@ class Journal:
         made = False
         try:
             for left in reversed(range(TRIES)):
-                made |= self.make()
+                os.makedirs(os.path.dirname(os.path.abspath(self.out)), exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self.out)
+                    made = True
                 try:
                     locks.append(take_lock(os.path.join(self.out, LOCK), self.share is not None))
                     break
@@ -136,15 +123,6 @@ class Journal:
         except OSError as error:
             raise BadInput(f"{self.out}: {error.strerror}: name another folder by --out") from error
         return made
-
-    def make(self):
-        """Whether this process made the folder."""
-        os.makedirs(os.path.dirname(os.path.abspath(self.out)), exist_ok=True)
-        try:
-            os.mkdir(self.out)
-        except FileExistsError:
-            return False
-        return True
 
     def unmake(self, lock):
         """Removes a folder that was made and stayed empty, unless another process has it by now."""
@@ -192,8 +170,19 @@ class Journal:
         return [by_folder[folder] for folder in folders]
 
     def create(self, study, planned, facts):
+        """Writes study.json: the spec, the runs in their planned order, and `facts`."""
+        spec = {"file": os.path.abspath(study.path), "sha256": study.sha256, "text": study.text}
         write_json(os.path.join(self.out, STUDY), {
-            **new_study(study, planned), **facts, "directory": self.directory()})
+            "schema": SCHEMA, "name": study.name, "spec": spec,
+            "claim": study.claim, "source": study.source, "short": study.short,
+            "design": study.design, "factors": study.factors, "baseline": study.baseline,
+            "report": study.report,
+            "blocks": [{"repetition": r, "seed": s} for r, s in study.blocks],
+            "cells": [{"id": c.id, "levels": c.levels, "ranks": c.ranks, "testbed": c.testbed}
+                      for c in study.cells],
+            "runs": [{"folder": p.folder, "cell": p.cell.id, "block": p.block} for p in planned],
+            "order_seed": study.order_seed, "retries": study.retries, "timeout_s": study.timeout_s,
+            "created_utc": now(), **facts, "directory": self.directory()})
 
     def directory(self):
         """The base of relative paths in a spec's options: the folder in which the study was

@@ -81,9 +81,6 @@ class Launcher:
         launcher = "srun" if self.kind == "srun" and inside else self.mpiexec
         return [launcher, "-n", str(ranks), self.program]
 
-    def name_of(self, cell):
-        return "testbed" if cell.testbed else self.kind
-
     # ---- the testbed ----
 
     def testbed(self, verb, *words):

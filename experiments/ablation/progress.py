@@ -3,6 +3,7 @@
 If the output cannot be written (a closed pipe, a full disk), the study continues in silence; the
 exit status still tells the result."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -47,15 +48,12 @@ def duration(seconds):
 
 def size_of(folder):
     """The bytes of all files in it, in MB."""
-    paths = (os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
-    return f"{sum(map(bytes_of, paths)) / 1e6:.1f} MB"
-
-
-def bytes_of(path):
-    try:
-        return os.lstat(path).st_size
-    except OSError:  # it has just gone
-        return 0
+    total = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # it has just gone
+                total += os.lstat(os.path.join(top, name)).st_size
+    return f"{total / 1e6:.1f} MB"
 
 
 class Progress:

@@ -133,8 +133,8 @@ class Runner:
         words = self.launcher.command(planned, folder)
         record.update(state="running", attempts=[*record["attempts"], j.new_attempt()],
                       command=words, environment=planned.cell.environment,
-                      launcher=self.launcher.name_of(planned.cell), jobs=self.jobs,
-                      testbed=planned.cell.testbed)
+                      launcher="testbed" if planned.cell.testbed else self.launcher.kind,
+                      jobs=self.jobs, testbed=planned.cell.testbed)
         self.records[planned.folder] = record
         self.journal.begin(planned, record)
         try:

@@ -110,7 +110,7 @@ def run_ranks(script, ranks, words, options, env):
     """The --out of each rank of a PyTorch script, on this machine or on the testbed."""
     with tempfile.TemporaryDirectory() as folder:
         outs = [os.path.join(folder, f"{rank}.json") for rank in range(ranks)]
-        meet, on = os.path.join(folder, "meet"), [[]] * ranks
+        meet, on = f"file://{folder}/meet", [[]] * ranks
         if options.testbed:
             links = options.link["links"]
             meet = f"tcp://{links[0]['address']}:{next(MEETINGS)}"

@@ -12,7 +12,6 @@ bytes reduced per second, the least that each link must carry.
 
 import argparse
 import json
-import os
 import shlex
 import statistics
 import sys
@@ -27,8 +26,7 @@ def rank_main(options):
     import torch  # pylint: disable=import-outside-toplevel
     import torch.distributed as dist  # pylint: disable=import-outside-toplevel
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=options.meet if "://" in options.meet else
-                            "file://" + os.path.abspath(options.meet), rank=options.rank,
+    dist.init_process_group("gloo", init_method=options.meet, rank=options.rank,
                             world_size=options.ranks)
     times = {}
     for size in options.sizes:

@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--meet", required=True,
-                        help="where the ranks meet: a file, or tcp://ADDRESS:PORT of rank 0")
+                        help="where the ranks meet: file://PATH, or tcp://ADDRESS:PORT of rank 0")
     parser.add_argument("--layers", type=lambda text: [int(n) for n in text.split(",")],
                         default=[256, 128], help="hidden widths [256,128]")
     parser.add_argument("--hook", choices=["none", "fp16", "powersgd2"], default="none")
@@ -108,8 +108,7 @@ def main():
     torch.set_flush_denormal(True)
     torch.manual_seed(args.seed)
     if args.ranks > 1:
-        meet = args.meet if "://" in args.meet else "file://" + os.path.abspath(args.meet)
-        dist.init_process_group("gloo", init_method=meet, rank=args.rank, world_size=args.ranks)
+        dist.init_process_group("gloo", init_method=args.meet, rank=args.rank, world_size=args.ranks)
     images, labels = load(args.data, args.batch, args.rank, args.ranks, args.seed)
     model = build(args.layers, args.ranks, args.hook)
     if args.ranks > 1:

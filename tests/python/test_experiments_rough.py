@@ -39,7 +39,7 @@ class Damaged(Study):
     def setUp(self):
         super().setUp()
         self.write(TWO)
-        self.study = read_spec(self.path, program=os.path.join(self.build, "gradwire"))
+        self.study = read_spec(self.path, False, os.path.join(self.build, "gradwire"))
         self.plan = plan(self.study)
         self.journal = journal.Journal(self.out)
         for planned in self.plan:
