@@ -43,7 +43,7 @@ class Drawing:
         self.axes = [axis for axis in AXES if axis[0] != "sent" or by_bytes(curves)]
 
     def __call__(self, fig, narrow):
-        entries = panels.entries(self.named, self.others, lambda cell: cell.label)
+        entries = panels.entries(self.named, self.others)
         if self.training:
             entries.append(figure.line("training", figure.FAINT, linestyle=":"))
         if self.target is not None:

@@ -10,7 +10,6 @@ import re
 
 from reporting import figure
 from reporting.figure import CSS as FIGURE_CSS
-from reporting.model import JudgedNumber, JudgedText
 
 
 def _script():
@@ -162,7 +161,7 @@ def cell(value, name="td", **more):
         return tag(name, "yes" if value else "no", **more)
     if hasattr(value, "item"):  # a number of numpy's
         return cell(value.item(), name, **more)
-    sense, arrow = ARROWS[value.better] if isinstance(value, (JudgedNumber, JudgedText)) else ("", "")
+    sense, arrow = ARROWS.get(getattr(value, "better", None), ("", ""))
     if isinstance(value, (int, float)):
         return tag(name, arrow + number(value), class_=f"number {sense}".strip(),
                    data_v=str(value) if isinstance(value, int) else f"{value:.9g}", **more)

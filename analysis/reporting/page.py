@@ -228,7 +228,7 @@ def lead_of(results, shown):
 
 # ---- charts, lists ----
 
-def chart_section(chart, drawing, where, common=()):
+def chart_section(chart, drawing, where, common):
     """`common`: the notes that stand elsewhere."""
     name = f"{where}-{chart.name}"
     save = tag("p", "Save this chart: ", button("svg", name, "SVG"), class_="save")

@@ -35,9 +35,9 @@ def hollow(cells):
         if any(cell.oversubscribed for cell in cells) else []
 
 
-def entries(named, others, label, **more):
-    """The legend's entries of lines: those with a name, and one for all others."""
-    found = [figure.line(label(thing), figure.SERIES[i], **more) for i, thing in enumerate(named)]
+def entries(named, others, **more):
+    """The legend's entries of things with a label: those with a name, and one for all others."""
+    found = [figure.line(thing.label, figure.SERIES[i], **more) for i, thing in enumerate(named)]
     return found + [figure.line(f"{len(others)} others", figure.FAINT, linewidth=0.7)
                     ] * bool(others)
 
@@ -57,7 +57,7 @@ def point(ax, x, interval, cell, colour):
                 markerfacecolor=figure.GROUND if cell.oversubscribed else colour)
 
 
-def panels(fig, narrow, count, entries=(), height_in=2.7):
+def panels(fig, narrow, count, entries, height_in=2.7):
     """Axes for `count` plots, side by side (narrow: one below the other), under a legend of the
     entries [(label, handle)]; sets the figure's height."""
     width = fig.get_size_inches()[0]

@@ -11,7 +11,6 @@ import re
 
 from reporting import answer, figure, perrun, summary
 from reporting.markup import number
-from reporting.model import JudgedNumber, JudgedText
 from tool import BadInput
 
 README = """\
@@ -46,7 +45,7 @@ def latex(value):
     value = value.item() if hasattr(value, "item") else value  # a number of numpy's
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "--"
-    sense = ARROWS[value.better] if isinstance(value, (JudgedNumber, JudgedText)) else ""
+    sense = ARROWS.get(getattr(value, "better", None), "")
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = value if isinstance(value, str) else number(value)

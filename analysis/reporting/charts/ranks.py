@@ -26,6 +26,7 @@ PANELS = [("compute_s", "computation", figure.PART["computation"]),
 RING = {"linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": "none",
         "markeredgecolor": figure.INK, "markeredgewidth": 1.2}
 COLUMNS = ["compute_s", "waiting_s", "transfer_s", "waited_for_s"]
+QUANTILES = {"least": 0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75, "largest": 1}
 
 
 def ranks_of(cell):
@@ -70,7 +71,7 @@ def draw_points(ax, y, values, straggler, colour):
 
 
 def draw_quantiles(ax, y, values, straggler, colour):
-    low, first, middle, third, high = np.quantile(list(values.values()), [0, 0.25, 0.5, 0.75, 1])
+    low, first, middle, third, high = np.quantile(list(values.values()), list(QUANTILES.values()))
     ax.plot([low, high], [y, y], color=colour, linewidth=1.2)
     ax.plot([first, third], [y, y], color=colour, linewidth=4.5, solid_capstyle="butt")
     draw_points(ax, y, {"middle": middle}, None, figure.INK)
@@ -106,8 +107,7 @@ def draw(fig, narrow, figures):
 
 def quantile_rows(ranks):
     """(name, figures) of the quantiles over many ranks, of each column on its own."""
-    for what, q in (("least", 0), ("lower quartile", 0.25), ("median", 0.5),
-                    ("upper quartile", 0.75), ("largest", 1)):
+    for what, q in QUANTILES.items():
         yield what, {key: None if any(row[key] is None for row in ranks.values())
                      else float(np.quantile([row[key] for row in ranks.values()], q))
                      for key in COLUMNS + ["last_share"]}

@@ -62,7 +62,7 @@ def draw(fig, narrow, factor, values, named, others):
     lines = named + others
     titles = {"step": "step", "exposed": "exposed communication"}
     titles = {figures: title for figures, title in titles.items() if shown(lines, figures)}
-    entries = panels.entries(named, others, lambda line: line.label, marker="o")
+    entries = panels.entries(named, others, marker="o")
     entries += panels.hollow(point.cell for line in named for point in line.points)
     steps = [point.step.value for line in lines for point in line.points]
     scale, unit = rows.unit(steps)
