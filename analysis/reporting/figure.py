@@ -9,6 +9,7 @@ have a contrast of 3 to either ground."""
 import hashlib
 import io
 import re
+import warnings
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib
@@ -93,7 +94,10 @@ def patch(label, colour, **more):
 def _drawn(chart, narrow, canvas):
     """The chart as bytes of the canvas's format: equal charts give equal bytes."""
     salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
-    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt, "pdf.fonttype": 42}]):
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt, "pdf.fonttype": 42}]), \
+            warnings.catch_warnings():
+        # Letters that matplotlib's font lacks: in SVG they are the reader's, of PDF paper.py tells.
+        warnings.filterwarnings("ignore", "Glyph ")
         figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
         canvas(figure)
         chart.draw(figure, narrow)

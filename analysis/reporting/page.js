@@ -35,13 +35,17 @@ const formats = {
       row => "| " + row.map(text => text.replace(/[\\|]/g, "\\$&")).join(" | ") + " |\n");
     return lines[0] + "|" + "---|".repeat(table.rows[0].cells.length) + "\n" + lines.slice(1).join("");
   },
-  tex: table => {  // {}: \\ and rules would take a * or [ that follows as an argument
-    const plain = text => text.replace(/\\/g, "\\textbackslash ").replace(/[&%$#_{}]/g, "\\$&")
-      .replace(/~/g, "\\textasciitilde{}").replace(/\^/g, "\\textasciicircum{}")
+  tex: table => {  // {}: \\ and rules would take a * or [ that follows as an argument; -- would be a dash
+    const code = {"\\": "\\textbackslash{}", "~": "$\\sim$", "^": "\\textasciicircum{}", "<": "\\textless{}",
+      ">": "\\textgreater{}", "|": "\\textbar{}", '"': "\\char34{}"};
+    const plain = text => text.replace(/[\\~^<>|"&%$#_{}]|(?<=[-,'`?!])(?=[-,'`])/g, found =>
+      !found ? "{}" : code[found] || "\\" + found)
       .replace(/▲ /g, "$\\blacktriangle$ ").replace(/▼ /g, "$\\blacktriangledown$ ");
     const lines = cells(table).map(row => "{}" + row.map(plain).join(" & ") + " \\\\\n");
-    return `% \\usepackage{booktabs,amssymb}\n\\begin{tabular}{l${"r".repeat(table.rows[0].cells.length - 1)}}\n`
-      + `\\toprule\n${lines[0]}\\midrule\n${lines.slice(1).join("")}\\bottomrule\n\\end{tabular}\n`;
+    return "% \\usepackage{amssymb,booktabs,graphicx}\n"
+      + "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n"
+      + `\\begin{tabular}{l${"r".repeat(table.rows[0].cells.length - 1)}}\n`
+      + `\\toprule\n${lines[0]}\\midrule\n${lines.slice(1).join("")}\\bottomrule\n\\end{tabular}}\n`;
   },
 };
 const types = {csv: "text/csv", md: "text/markdown", tex: "application/x-tex"};

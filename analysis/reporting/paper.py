@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import textwrap
 
 from reporting import answer, figure, perrun, summary
 from reporting.markup import number
@@ -23,41 +24,88 @@ runs; the same command on them writes the same files.
 |---|---|
 | `figures/STUDY-CHART.pdf`, `.svg` | the charts of the report |
 | `tables/STUDY-answer.tex` | the main figures of all configurations |
-| `tables/STUDY-CHART.tex` | the data of each chart; they need `booktabs`, `amssymb` |
+| `tables/STUDY-CHART.tex` | the data of each chart; they need `amssymb`, `booktabs`, `graphicx` |
 | `specs/STUDY.yaml` | the spec that `gradwire run` measured, to run it again |
 | `raw/runs.csv` | a row per run: every figure, its machine, commit and command |
 | `raw/STUDY-steps.csv` | the time of each step after the warm-up on its slowest rank, in seconds |
 | `raw/summary.csv` | a row per configuration: medians, intervals, verdicts |
 | `provenance.json` | of each run: commit, machine, MPI, options, command; SHA-256 of the specs |
 
+A table wider than the text is scaled down to it: wide ones are best read on a page turned on its side
+(`sidewaystable` of `rotating`). Columns without a figure are left out. Names in other than Latin letters need
+XeLaTeX or LuaLaTeX and a font that has them; the PDF figures have the letters of DejaVu Sans alone.
+
 ## Studies
 
 {studies}
 """
 
-ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-           **{letter: "\\" + letter for letter in "&%$#_{}"}}
+LIGATURE = re.compile(r"(?<=[-,'`?!])(?=[-,'`])")  # TeX would set -- as a dash
+ESCAPES = {"\\": r"\textbackslash{}", "~": r"$\sim$", "^": r"\textasciicircum{}",
+           "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+           '"': r"\char34{}",  # babel makes commands of a bare one
+           "\u2212": "$-$", "\u2248": r"$\approx$", "\u2264": r"$\leq$", "\u2265": r"$\geq$",
+           "\0": "{}", **{letter: "\\" + letter for letter in "&%$#_{}"}}
 ARROWS = {True: r"$\blacktriangle$ ", False: r"$\blacktriangledown$ "}
+HEAD, CELL = 14, 28  # letters in a line of a heading, of a cell
+# A table that is wider than the text is scaled down to it.
+TABLE = r"""% \usepackage{{amssymb,booktabs,graphicx}}
+\resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{%
+\begin{{tabular}}{{{columns}}}
+\toprule
+{head}
+\midrule
+{rows}
+\bottomrule
+\end{{tabular}}}}
+"""
 
 
-def latex(value):
-    """A cell of a table."""
+def absent(value):
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def latex(value, width):
+    """A cell of a table, as lines of at most so many letters."""
     value = value.item() if hasattr(value, "item") else value  # a number of numpy's
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "--"
-    sense = ARROWS.get(getattr(value, "better", None), "")
+    if absent(value):
+        return ["--"]
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = value if isinstance(value, str) else number(value)
-    return sense + "".join(ESCAPES.get(letter, letter) for letter in text)
+        return ["yes" if value else "no"]
+    sense = ARROWS.get(getattr(value, "better", None), "")
+    if isinstance(value, str):
+        lines = ["".join(ESCAPES.get(letter, letter) for letter in LIGATURE.sub("\0", line))
+                 for line in textwrap.wrap(value, width, break_on_hyphens=False)] or [""]
+    else:
+        lines = [re.sub(r"e(.*)", lambda hit: rf"$\cdot 10^{{{int(hit[1])}}}$",
+                        number(value).replace("inf", r"$\infty$"))]
+        lines = [re.sub("^-", "$-$", lines[0])]
+    return [sense + lines[0], *lines[1:]]
+
+
+def stack(lines, place):
+    # Of a line that begins with * or [, the \\ or rule before would take that as an argument.
+    text = "{}" + r"\\{}".join(lines)
+    return text if len(lines) == 1 else rf"\begin{{tabular}}{place}{text}\end{{tabular}}"
+
+
+def side(values):
+    """Figures stand on the right, with or without their intervals."""
+    figures = [not isinstance(value, str) or re.match(r"[~\s]*-?\d", value) is not None
+               for value in values if not absent(value)]
+    return "r" if 2 * sum(figures) > len(figures) else "l"
 
 
 def latex_table(table):
-    # Of a row that begins with * or [, the \\ or rule before would take that as an argument.
-    lines = ["{}" + " & ".join(map(latex, row)) + r" \\" for row in [table.columns, *table.rows]]
-    return "\n".join(["% \\usepackage{booktabs,amssymb}",
-                      "\\begin{tabular}{l" + "r" * (len(table.columns) - 1) + "}", "\\toprule",
-                      lines[0], "\\midrule", *lines[1:], "\\bottomrule", "\\end{tabular}", ""])
+    """The columns that have a figure."""
+    columns = [column for column in zip(table.columns, *table.rows)
+               if not all(map(absent, column[1:]))]
+    sides = ["l", *(side(column[1:]) for column in columns[1:])]
+    made = [[stack(latex(column[0], HEAD), f"[b]{{@{{}}{at}@{{}}}}"),
+             *(stack(latex(value, CELL), f"[t]{{@{{}}{at}@{{}}}}") for value in column[1:])]
+            for column, at in zip(columns, sides)]
+    head, *rows = [" & ".join(row) + r" \\" for row in zip(*made)]
+    return TABLE.format(columns="".join(sides), head=head, rows="\n".join(rows))
 
 
 def steps_csv(results):

@@ -367,8 +367,20 @@ class Command(ReportCase):
         self.assertEqual(self.read("paper", "tables", "demo-answer.tex").count("\\\\\n"), 3)
 
     def test_papers_tables_and_names(self):
-        made = paper.latex_table(model.Table(["a", "b"], [["* busy", None], ["[x]", float("nan")]]))
-        self.assertIn("{}a & b \\\\\n\\midrule\n{}* busy & -- \\\\\n{}[x] & -- \\\\\n", made)
+        rows = [["* busy", None, None, True, "none"], ["[x]", 2.5, float("nan"), False, "rank 1"]]
+        made = paper.latex_table(model.Table(["a", "b", "no figure", "c", "a longer heading"], rows))
+        self.assertIn(r"\begin{tabular}{lrrl}", made)
+        self.assertIn("{}a & {}b & {}c & \\begin{tabular}[b]{@{}l@{}}{}a longer\\\\{}heading\\end{tabular} \\\\\n"
+                      "\\midrule\n{}* busy & {}-- & {}yes & {}none \\\\\n"
+                      "{}[x] & {}2.5 & {}no & {}rank 1 \\\\\n\\bottomrule", made)
+        for value, wanted in ((-1234.5, "$-$1,234"), (1.5e-7, r"1.5$\cdot 10^{-7}$"),
+                              (float("inf"), r"$\infty$"), ("50% & #1_{x} $", r"50\% \& \#1\_\{x\} \$"),
+                              ("a\\b^c~", r"a\textbackslash{}b\textasciicircum{}c$\sim$"),
+                              ('<a>|"b"', r"\textless{}a\textgreater{}\textbar{}\char34{}b\char34{}"),
+                              ("--comm ``x''", "-{}-comm `{}`x'{}'"), ("", "")):
+            self.assertEqual(paper.latex(value, 99), [wanted])
+        self.assertEqual(paper.stack(paper.latex("[a] [bb--bb] " + 9 * "d", 8), "[t]{l}"),
+                         r"\begin{tabular}[t]{l}{}[a]\\{}[bb-{}-bb]\\{}dddddddd\\{}d\end{tabular}")
         several = [types.SimpleNamespace(name=name, runs=[], cells=[], study={"claim": "C"})
                    for name in ("x", "x-2", "x", "x", "x y", "x_y")]
         names = paper.names_of(several)

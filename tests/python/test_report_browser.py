@@ -19,7 +19,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
-from reporting import charts, figure
+from reporting import charts, figure, paper
 
 SLOW = 300  # seconds: of a machine on which all else runs, too
 
@@ -30,6 +30,7 @@ CELLS = {("2", "overlapped"): ("--comm", "iallreduce:bucket=1K", "--paired"),
          ("1", "overlapped"): ("--comm", "iallreduce:bucket=1K"),
          ("2", "blocking"): ("--comm", "allreduce:algo=sra", "--forecast")}
 BLOCKS = 2
+ODD = r"[50%] & #1_{x} $ a\b^c~ <a>|b -- 'c' ``d''"  # for LaTeX
 
 
 def make_study(folder):
@@ -198,8 +199,9 @@ class Browser(unittest.TestCase):
         self.driver.execute_script("""
             document.querySelectorAll("details").forEach(details => { details.open = true; });
             const chart = document.querySelector("#s0-traffic");
+            chart.querySelector("table").tBodies[0].rows[0].cells[0].textContent = arguments[0];
             for (const kind of ["svg", "csv", "tex", "md"])
-              chart.querySelector(`[data-save=${kind}]`).click();""")
+              chart.querySelector(`[data-save=${kind}]`).click();""", ODD)
         wanted = [os.path.join(self.saved, f"s0-traffic.{kind}") for kind in ("csv", "md", "svg", "tex")]
         WebDriverWait(self.driver, SLOW).until(lambda _: sorted(glob.glob(self.saved + "/*")) == wanted)
         texts = []
@@ -213,6 +215,7 @@ class Browser(unittest.TestCase):
         self.assertEqual({len(row) for row in rows}, {len(rows[0])})
         self.assertEqual(len(markdown.splitlines()), 2 + len(CELLS))
         self.assertEqual(latex.count(r"\\"), 1 + len(CELLS))
+        self.assertIn("{}" + paper.latex(ODD, len(ODD))[0] + " & ", latex)
         self.assertEqual(sum(line.startswith("{}") for line in latex.splitlines()), 1 + len(CELLS))
         root = ElementTree.fromstring(drawing)
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
