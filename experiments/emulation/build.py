@@ -57,7 +57,7 @@ def build(name, state):
 
 
 def write_state(name, state):
-    """Writes the host file, and Hydra's replacement of ssh: LAUNCHER [-OPTION] ADDRESS WORD..."""
+    """Writes the host file, and the launchers' replacement of ssh: LAUNCHER [-OPTION] ADDRESS WORD..."""
     folder = folder_of(name)
     write(folder, "hosts", "".join(address_of(h) + "\n" for h in range(1, state["hosts"] + 1)))
     joins = {host: join_command("/" + space_of(name, host)) for host in state["slow"]}

@@ -55,7 +55,8 @@ def parse(description):
     run.add_argument("-n", type=COUNT, dest="ranks", metavar="RANKS", help="[one per host]")
     run.add_argument("--per-host", type=COUNT, default=1, metavar="K",
                      help="neighbouring ranks placed together [1]")
-    run.add_argument("--mpiexec", help="a Hydra [build/release/mpiexec if built, else in PATH]")
+    run.add_argument("--mpiexec", help="a Hydra, or Open MPI's of an MPICH for PMIx "
+                     "[build/release/mpiexec if built, else a Hydra in PATH]")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="[--] COMMAND")
     inside = verb("exec", "run one command on one host")
     inside.add_argument("host", type=COUNT, help="1 to N")

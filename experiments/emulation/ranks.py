@@ -1,6 +1,7 @@
 """run and exec: commands on the hosts."""
 
 import os
+import re
 import shutil
 import sys
 
@@ -23,15 +24,17 @@ def environment(state):
                 GRADWIRE_TESTBED=str(state["hosts"]), UCX_TLS="tcp,self", UCX_NET_DEVICES=LINK)
 
 
-def find_hydra(wanted):
+def find_launcher(wanted):
+    """(path, what it says of itself)"""
     own = os.path.join(ROOT, "build/release/mpiexec")  # it fits the MPI of this build
     names = [wanted or own] if wanted or os.path.exists(own) else ["mpiexec.hydra", "mpiexec"]
     for name in names:
         path = shutil.which(name)
-        if path and "HYDRA" in system(path, "--version", check=False).stdout:
-            return path
-    raise BadInput(f"run: no Hydra (MPICH's mpiexec) among {', '.join(names)}: install mpich or "
-                  "name it by --mpiexec")
+        about = system(path, "--version", check=False).stdout if path else ""
+        if re.search("HYDRA|OpenRTE", about):
+            return path, about
+    raise BadInput(f"run: neither Hydra (MPICH's mpiexec) nor Open MPI's among {', '.join(names)}: install "
+                   "mpich or name one by --mpiexec")
 
 
 def find_command(words):
@@ -54,12 +57,17 @@ def enter(state, host, words):
 
 def run(options):
     """mpiexec itself runs on host 1, and listens only there."""
-    state = standing(options.name)
-    folder = folder_of(options.name)
-    enter(state, 1, [find_hydra(options.mpiexec), "-launcher", "ssh", "-launcher-exec",
-                     os.path.join(folder, "launcher"), "-iface", LINK, "-f",
-                     os.path.join(folder, "hosts"), "-ppn", str(options.per_host), "-n",
-                     str(options.ranks or state["hosts"] * options.per_host),
+    state, folder = standing(options.name), folder_of(options.name)
+    each, hosts = str(options.per_host), os.path.join(folder, "hosts")
+    agent = os.path.join(folder, "launcher")
+    launcher, about = find_launcher(options.mpiexec)
+    if "HYDRA" in about:
+        words = ["-launcher", "ssh", "-launcher-exec", agent, "-iface", LINK, "-f", hosts, "-ppn", each]
+    else:
+        place = "node" if each == "1" else f"ppr:{each}:node"
+        words = ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include",
+                 LINK, "--hostfile", hosts, "--map-by", f"{place}:OVERSUBSCRIBE"]
+    enter(state, 1, [launcher, *words, "-n", str(options.ranks or state["hosts"] * options.per_host),
                      *find_command(options.command)])
 
 

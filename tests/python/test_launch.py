@@ -11,7 +11,7 @@ import unittest
 
 import gwrun
 from test_experiments import TRAIN, Study, read
-from test_testbed import HYDRA, output
+from test_testbed import LAUNCHER, output
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
 from ablation import journal, launch, runner, slurm
@@ -46,7 +46,7 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
         """What is up of this study's testbed; others may come and go."""
         return [line for line in output("ip", "netns", "list").splitlines() if self.bed in line]
 
-    @unittest.skipUnless(HYDRA, "needs root, iproute2 and MPICH's launcher")
+    @unittest.skipUnless(LAUNCHER, "needs root, iproute2 and a launcher")
     def test_runs(self):
         done = self.call()
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -63,7 +63,7 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
                                out=self.out + "2"), "--jobs", "links")
         self.refused(self.call("--launcher", "testbed", out=self.out + "2"), "rate=none")
 
-    @unittest.skipUnless(HYDRA, "needs root, iproute2 and MPICH's launcher")
+    @unittest.skipUnless(LAUNCHER, "needs root, iproute2 and a launcher")
     def test_interrupted(self):
         os.environ["FAKE"] = "hang"
         self.addCleanup(os.environ.pop, "FAKE")

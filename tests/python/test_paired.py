@@ -208,7 +208,7 @@ class Paired(unittest.TestCase):
                 self.assertIn(why, done.stderr)
 
 
-@unittest.skipUnless(test_testbed.HYDRA, "needs a testbed")
+@unittest.skipUnless(test_testbed.LAUNCHER, "needs a testbed")
 class OnALink(unittest.TestCase):
     """Layers whose exchange on a slow link takes about as long as the computation that follows. What
     that saves depends on the machine: `gradwire bench overlap` and the studies measure it."""
