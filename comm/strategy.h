@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 7
+#define GW_STRATEGY_ABI 8
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -130,9 +130,10 @@ typedef struct gw_strategy_ops {
     gw_cost (*cost)(const void *self, int64_t exchange);
     /** What settle() sends; NULL: nothing. */
     gw_cost (*settle_cost)(const void *self);
-    /** Optional, between steps, the same on all ranks: do the replicas agree now without being
-     *  settled? Of a strategy that is synchronous they always do; NULL of another: never. */
-    bool (*agrees)(const void *self);
+    /** Optional, between steps, the same on all ranks: will the replicas agree without being
+     *  settled once `steps` more are published (0: do they now)? Of a strategy that is synchronous
+     *  they always do; NULL of another: never. */
+    bool (*agrees)(const void *self, int steps);
 } gw_strategy_ops;
 
 /** The option that every strategy offers. */

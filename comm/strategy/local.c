@@ -137,9 +137,9 @@ static gw_cost local_settle_cost(const void *p) {
     return me->steps.done == me->agreed ? (gw_cost){0} : local_average_cost(me);
 }
 
-static bool local_agrees(const void *p) {
+static bool local_agrees(const void *p, int steps) {
     const self *me = p;
-    return me->steps.done == me->agreed;
+    return steps ? (me->steps.done + steps) % me->period == 0 : me->steps.done == me->agreed;
 }
 
 static const gw_opt opts[] = {

@@ -104,7 +104,7 @@ gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash) {
 
 gw_err gw_checks_step(gw_checks *k, int64_t step) {
     uint32_t hash;
-    if (!gw_checks_due(k, step) || !gw_session_agrees(k->session))
+    if (!gw_checks_due(k, step) || !gw_session_agrees(k->session, 0))
         return GW_OK;
     return gw_checks_compare(k, step, &hash);
 }

@@ -325,7 +325,7 @@ void gw_session_count_on(gw_session *s, int64_t steps) {
     s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
 }
 
-bool gw_session_agrees(const gw_session *s) {
+bool gw_session_agrees(const gw_session *s, int steps) {
     const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self));
+    return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self, steps));
 }

@@ -111,8 +111,9 @@ bool gw_session_leaves_out(const gw_session *s);
  *  session's momentum goes back. The session was opened with setup->undo. */
 void gw_session_undo(gw_session *s);
 
-/** True if replicas agree now, with nothing pending, without being settled. */
-bool gw_session_agrees(const gw_session *s);
+/** Will replicas agree without being settled, once `steps` more are published (0: do they now,
+ *  with nothing pending)? */
+bool gw_session_agrees(const gw_session *s, int steps);
 
 /** The strategy's hooks; see comm/strategy.h. */
 gw_err gw_session_ready(gw_session *s, gw_span span);

@@ -27,9 +27,11 @@ static float trainer_rate(const gw_trainer *t, int64_t step) {
  */
 static bool trainer_must_settle(const gw_trainer *t, int ahead) {
     int64_t step = t->step + ahead;
+    bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->checks, step);
     return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
-           step == t->flush_at || step == t->stop_at || t->keep || gw_trainer_evaluates(t, step) ||
-           gw_checks_due(&t->checks, step) || gw_codec_stats_settles(t->stats, step);
+           step == t->flush_at || step == t->stop_at || t->keep ||
+           (due && gw_session_agrees(t->session, t->stepper.pending + 1 + ahead)) ||
+           gw_codec_stats_settles(t->stats, step);
 }
 
 /* Steps that a pair beginning here may have. */
@@ -214,7 +216,8 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
     while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
         GW_TRY(trainer_one_step(t));
         GW_TRY(trainer_look_at_codecs(t));
-        GW_TRY(gw_checks_step(&t->checks, t->step));
+        if (!t->stepper.pending)
+            GW_TRY(gw_checks_step(&t->checks, t->step));
         double step_end_s = gw_ledger_now();
         GW_TRY(gw_trainer_evaluate(t));
         start_s += gw_ledger_now() - step_end_s; /* no time of training */

@@ -82,7 +82,8 @@ bool gw_trainer_evaluates(const gw_trainer *t, int64_t step) {
 /* The step's time, bytes and ledger are closed; nothing of the evaluation gets into them. */
 gw_err gw_trainer_evaluate(gw_trainer *t) {
     bool ends = t->batch == gw_sampler_batches(t->sampler);
-    if (ends || !gw_trainer_evaluates(t, t->step) || !gw_session_agrees(t->session))
+    bool agree = !t->stepper.pending && gw_session_agrees(t->session, 0);
+    if (ends || !agree || !gw_trainer_evaluates(t, t->step))
         return GW_OK;
     GW_TRY(gw_guard_check(&t->checks.guard)); /* no row of what comes after a fault */
     gw_watchdog_stage("evaluating");

@@ -215,13 +215,17 @@ static gw_err steps(run_state *r, outcome *o) {
     gw_batch_cost cost, all = {0};
     gw_cost want = {0};
     for (int k = 0; k < STEPS; k++) {
+        bool soon = gw_session_agrees(r->session, 1);
         gw_ledger_begin();
         GW_TRY(step(r, k));
         gw_ledger_end(&cost);
         add_cost(&all, &cost);
         want = gw_cost_sum(want, r->session->strategy.ops->cost(r->session->self, k));
         keep_crc(r, k);
-        r->agrees[k] = gw_session_agrees(r->session);
+        r->agrees[k] = gw_session_agrees(r->session, 0);
+        CHECK(r->t->lazy || r->t->n == 0 || r->agrees[k] == soon,
+              "%s: replicas agree %d after step %d, foretold %d", r->t->comm, r->agrees[k], k,
+              soon);
     }
     if (r->session->strategy.ops->settle_cost)
         want = gw_cost_sum(want, r->session->strategy.ops->settle_cost(r->session->self));

@@ -1,6 +1,7 @@
 """Evaluations between steps: at the steps asked for, of settled replicas, and outside every batch."""
 
 import csv
+import json
 import os
 import tempfile
 import unittest
@@ -11,6 +12,7 @@ from reporting import learning, runs
 
 SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
          "--batch", 20, "--epochs", 2, "--ceilings", "off", "--profile", "timers"]  # 24 steps each
+LAYERS = 3
 EVERY = ["--eval-every", 7]
 DUE = [7, 14, 21, 24, 28, 35, 42, 48]  # the ends of epochs among them
 LATER = [9, 15, 21, 24, 30, 36, 42, 48]  # where replicas agree after every third step
@@ -97,6 +99,27 @@ class EvalEvery(unittest.TestCase):
                 self.assertEqual([int(row["step"]) for row in rows(out, "evaluations.csv")], due)
                 self.check_training(name, words)
                 self.check_figures(name, words, due)
+
+    def settled(self, name, *words):
+        """Steps after which no update is pending, by the trace of rank 0."""
+        out = self.train(name, "--comm", "local:period=3", "--update", "lazy", "--trace", *words)
+        with open(os.path.join(out, "trace.json"), encoding="utf-8") as file:
+            mine = [event for event in json.load(file)["traceEvents"]
+                    if event["ph"] == "X" and event["pid"] == 0]
+        updates = [event["ts"] for event in mine if event["name"] == "update"]
+        found = set()
+        for event in mine:
+            if event["cat"] == "batch" and "step" in event.get("args", {}):
+                done = sum(at < event["ts"] + event["dur"] for at in updates)
+                found |= {event["args"]["step"]} if done == LAYERS * event["args"]["step"] else set()
+        return found
+
+    def test_settled(self):
+        """Only steps that are evaluated or compared: not those that wait for agreement."""
+        without = self.settled("without")
+        self.assertIn(48, without)
+        self.assertEqual(self.settled("evaluated", *EVERY), without | set(LATER))
+        self.assertEqual(self.settled("compared", "--verify-every", 7), without | {9, 18, 24, 33, 42})
 
     def test_resumed(self):
         """At the end of an epoch, at a step that is due, and at one that waited for agreement."""
