@@ -2,11 +2,12 @@
 exclusive phases add up to it and medians do not.
 
 Computation is divided by the best source of the run, never by two at once (docs/measurement.md,
-"Memory-bound"). Counters give a share, which is applied to all of computation, as if batches with
-other events were like those counted. Twins and model give an interval: at least core, at least
-memory, and what may be either; steps without an interval may be either."""
+"Memory-bound"). Twins and model give an interval: at least core, at least memory, and what may be either."""
 
+import math
 from dataclasses import dataclass
+
+from reporting import steps
 
 # Key, title, colour in figure.PART, in the order of drawing.
 PARTS = [
@@ -23,6 +24,7 @@ PARTS = [
     ("undivided", "step, undivided", "other"),
 ]
 
+DIVISION = {"core": "core", "either": "core_or_memory", "memory": "memory"}  # names in steps.py
 COUNTERS, MODEL = "counters", "twins and model (modelled)"
 
 
@@ -43,16 +45,16 @@ def of_rows(run, *columns):
 
 
 def divide(run, compute):
-    """Computation as {part: seconds}, and the source of the division."""
-    core, memory = run.means.get("core_ctr_s"), run.means.get("memory_ctr_s")
-    if core is not None and memory is not None and core + memory > 0:
-        share = memory / (core + memory)
-        return {"core": compute * (1 - share), "memory": compute * share}, COUNTERS
-    core = of_rows(run, "core_twin_s", "core_model_lo_s")
-    memory = of_rows(run, "memory_twin_s", "memory_model_lo_s")
-    if core is None or memory is None:
+    """Computation as {part: seconds}, and the source of the division: by run.json, as `gradwire show`
+    has it."""
+    time = steps.StepTime(run.info)
+    known = {part: time.parts[key] for part, key in DIVISION.items()
+             if time.split is not None and not math.isnan(time.parts[key])}
+    whole = sum(known.values())
+    if whole <= 0:
         return {"compute": compute}, None
-    return {"core": core, "either": compute - core - memory, "memory": memory}, MODEL
+    source = COUNTERS if time.split == "ctr" else MODEL
+    return {part: compute * seconds / whole for part, seconds in known.items()}, source
 
 
 def parts_of(run):

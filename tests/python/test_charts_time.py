@@ -26,25 +26,26 @@ class TimeStack(ChartCase):
     def test_parts_are_those_of_the_step_time(self):
         chart = self.one(time_stack, "coded")
         row, found = chart.table.rows[0], self.info["coded"]["results"]["summary"]
-        memory, rows = found["memory_s"], csv_rows(os.path.join(self.dir, "coded"))
-
-        def least(part):  # rows without an interval may be either
-            known = (("twin_s", f"{part}_twin_s"), ("model_lo_s", f"{part}_model_lo_s"))
-            prefix = "core_" if part == "core" else ""
-            return sum(memory[prefix + key] * sum(one[column] is not None for one in rows) / len(rows)
-                       for key, column in known)
+        divided = found["division"]
         for column, value in (
                 ("codec", found["codec_s"]), ("waiting for the last rank", found["waiting_s"]),
                 ("exposed communication", found["exposed_s"] - found["waiting_s"]),
-                ("core (modelled)", least("core")), ("memory-bound (modelled)", least("memory"))):
+                ("core (modelled)", divided["core_s"]),
+                ("core or memory-bound, untold (modelled)", divided["core_or_memory_s"]),
+                ("memory-bound (modelled)", divided["memory_s"])):
             self.assertAlmostEqual(seconds(chart.table, row, column), value,
                                    delta=1e-6 * found["wall_s"], msg=column)
         self.assertGreater(found["codec_s"], 0)
 
-    def test_counters_are_a_share_of_all_of_computation(self):
+    def counted(self):
+        """A run whose computation counters divide."""
         run = self.run_of("plain")
-        run.means.update(core_ctr_s=3e-6, memory_ctr_s=1e-6)
-        run.present = dict(run.present, core_ctr_s=0.5, memory_ctr_s=0.5)
+        run.info["results"]["summary"]["division"] = {
+            "source": "ctr", "core_s": 3e-6, "core_or_memory_s": None, "memory_s": 1e-6}
+        return run
+
+    def test_counters_are_a_share_of_all_of_computation(self):
+        run = self.counted()
         found = parts.parts_of(run)
         compute = sum(run.means[key] for key in ("forward_s", "backward_s", "update_s"))
         self.assertEqual(found.source, parts.COUNTERS)
@@ -60,9 +61,7 @@ class TimeStack(ChartCase):
         self.assertIsNone(seconds(chart.table, off, "codec"))
         self.assertIn("--profile off", " ".join(chart.notes))
         bare = self.run_of("plain")
-        for key in bare.means:
-            if "twin" in key or "model" in key:
-                bare.means[key] = None
+        bare.info["results"]["summary"]["division"] = None
         chart = self.build(time_stack, {"a": [bare]})
         self.assertEqual(chart.table.rows[0][-1], "none")
         self.assertIn("not divided", " ".join(chart.notes))
@@ -81,9 +80,7 @@ class TimeStack(ChartCase):
             self.assertAlmostEqual(total, walls[n], delta=1e-3 * walls[n])
 
     def test_runs_divided_by_different_sources(self):
-        counted = self.run_of("plain")
-        counted.means.update(core_ctr_s=3e-6, memory_ctr_s=1e-6)
-        several = [counted, self.run_of("plain")]
+        several = [self.counted(), self.run_of("plain")]
         found = parts.parts_of_cell(several)
         self.assertIsNone(found.source)
         self.assertNotIn("memory", found.seconds)
