@@ -16,7 +16,7 @@ typedef struct growing {
 } growing;
 
 struct gw_rows {
-    char *dir, *from;
+    char *dir, *from, *by;
     bool parts, lack;
     json_t *marks; /* NULL: nothing to resume */
     growing files[MOST];
@@ -42,7 +42,7 @@ static bool rows_is_mark(const char *name, const json_t *bytes) {
            json_integer_value(bytes) >= 0;
 }
 
-gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
+gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks, const char *by) {
     const char *name;
     json_t *bytes;
     if (!json_is_object(marks))
@@ -54,7 +54,8 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks) {
     }
     r->marks = json_deep_copy(marks);
     r->from = from ? strdup(from) : NULL;
-    if (!r->marks || (from && !r->from))
+    r->by = by ? strdup(by) : NULL;
+    if (!r->marks || (from && !r->from) || (by && !r->by))
         return gw_fail(GW_ERR_NOMEM, "out of memory");
     json_object_foreach(r->marks, name, bytes) {
         if (!from) /* including those that only gw_rows_finish needs */
@@ -78,12 +79,18 @@ static char *rows_find(const char *dir, const char *name) {
 }
 
 /* Rows under another header would be misread. */
-static gw_err rows_headed(const char *path, const gw_table *t) {
+static gw_err rows_headed(const gw_rows *r, const char *path, const gw_table *t) {
     FILE *in = NULL;
     size_t len;
     GW_TRY(gw_file_open(path, &in, &len));
     bool headed = gw_table_headed(t, in);
     fclose(in);
+    if (!headed && r->by)
+        return gw_fail(
+            GW_ERR_INPUT,
+            "cannot resume %s: gradwire %s wrote it, whose columns are not those of this "
+            "version: resume with that one, or begin a new run in another folder",
+            path, r->by);
     return headed ? GW_OK
                   : gw_fail(GW_ERR_INPUT,
                             "cannot resume %s: its columns are not those of this run: give the "
@@ -103,7 +110,7 @@ static gw_err rows_look(gw_rows *r, const gw_table *t, bool *kept) {
     r->lack |= lacking;
     gw_err e = *kept ? gw_file_part_check(dir, t->file, json_integer_value(mark)) : GW_OK;
     if (e == GW_OK && path)
-        e = rows_headed(path, t);
+        e = rows_headed(r, path, t);
     free(path);
     return e;
 }
@@ -228,5 +235,6 @@ void gw_rows_close(gw_rows *r) {
     json_decref(r->marks);
     free(r->dir);
     free(r->from);
+    free(r->by);
     free(r);
 }

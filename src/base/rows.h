@@ -14,8 +14,9 @@ typedef struct gw_rows gw_rows;
 gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts);
 
 /** Before the first is opened, with `parts`: resume the files in folder `from` (NULL: in dir
- *  itself) at `marks` from gw_rows_mark. Changes nothing yet. GW_ERR_INPUT: invalid marks. */
-gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks);
+ *  itself) at `marks` from gw_rows_mark. `by`: the other version of gradwire that wrote them;
+ *  NULL: this one did. Changes nothing yet. GW_ERR_INPUT: invalid marks. */
+gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks, const char *by);
 
 /** Check that gw_rows_open can continue the file of table t; changes nothing yet. */
 gw_err gw_rows_check(gw_rows *r, const gw_table *t);

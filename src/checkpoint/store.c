@@ -431,12 +431,18 @@ static gw_err store_next_serial(const char *ckpt_dir, int64_t *serial) {
     return e;
 }
 
+static const char *const version = GW_VERSION " (" GW_COMMIT ")";
+
+const char *gw_store_other(const gw_store_manifest *m) {
+    return strcmp(m->gradwire, version) == 0 ? NULL : m->gradwire;
+}
+
 static gw_err store_write_and_place(const char *temp, const char *ckpt_dir,
                                     const gw_store_manifest *m, char final[GW_STORE_PATH]) {
     gw_store_manifest whole = *m;
     GW_TRY(store_next_serial(ckpt_dir, &whole.serial));
     gw_utc_now(whole.utc);
-    gw_text_copy(whole.gradwire, sizeof whole.gradwire, GW_VERSION " (" GW_COMMIT ")");
+    gw_text_copy(whole.gradwire, sizeof whole.gradwire, version);
     GW_TRY(store_write_manifest(temp, &whole));
     return store_place(temp, ckpt_dir, m->step, final);
 }

@@ -62,6 +62,9 @@ gw_err gw_store_path(char out[GW_STORE_PATH], const char *dir, const char *name)
 /** The name of a rank's file. */
 void gw_store_rank_name(int rank, char name[GW_STORE_NAME]);
 
+/** The version of gradwire that wrote it; NULL: this one. */
+const char *gw_store_other(const gw_store_manifest *m);
+
 /** Make ckpt_dir (in a folder that exists) unless it is there, and an empty temporary folder in it,
  *  for all files but the manifest; its path into `temp`. GW_ERR_IO. */
 gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PATH]);

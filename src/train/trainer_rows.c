@@ -52,7 +52,7 @@ static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
     GW_TRY(trainer_check_names(files, t->resume.path));
     if (!ours)
         GW_TRY(trainer_folder_of(t->resume.path, &from));
-    gw_err e = gw_rows_resume(t->rows, from, files);
+    gw_err e = gw_rows_resume(t->rows, from, files, gw_store_other(&t->resume.manifest));
     free(from);
     return e;
 }

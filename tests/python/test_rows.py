@@ -1,10 +1,13 @@
 """The row files of a run that is resumed from a checkpoint, and who may use its folder."""
 
+import glob
 import json
 import os
+import re
 import shutil
 import tempfile
 import unittest
+import zlib
 
 import gwrun
 
@@ -99,7 +102,7 @@ class Rows(unittest.TestCase):
 
     def test_strict_comes_first(self):
         """If --resume-strict refuses, the files that --overwrite would replace are still there."""
-        out, alone = self.copy("older"), os.path.join(self.top.name, "checkpoint")
+        out, alone = self.copy("version"), os.path.join(self.top.name, "checkpoint")
         shutil.copytree(os.path.join(self.first, "model.ckpt.d"), alone)
         before = content(out)
         self.assertIn("--resume-strict: ", self.refused(out, *RUN, "--resume", alone, "--overwrite",
@@ -142,6 +145,23 @@ class Rows(unittest.TestCase):
         write(rows + "what a killed one has")
         gwrun.train(2, out, *words)
         self.assertEqual(steps_and_ranks(out), both(1, 18, 2))
+
+    def test_rows_of_another_version(self):
+        out = self.copy("another")
+        path = os.path.join(out, "batches.csv")
+        with open(path, encoding="utf-8") as file:
+            rows = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(rows.replace(",interrupted\n", ",interruptee\n", 1))
+        for manifest in glob.glob(os.path.join(out, "model.ckpt.d", "*", "manifest")):
+            with open(manifest, encoding="utf-8") as file:
+                text = file.read().rpartition("crc32 ")[0]
+            text, n = re.subn('"gradwire": *"[^"]*"', '"gradwire": "0.0.9 (abc)"', text)
+            self.assertEqual(n, 1)
+            with open(manifest, "w", encoding="utf-8") as file:
+                file.write(f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
+        self.assertIn("gradwire 0.0.9 (abc) wrote it, whose columns are not those of this version: resume "
+                      "with that one", self.refused(out, *RUN, "--steps", 18, "--resume", "auto"))
 
     def test_who_may_have_the_folder(self):
         out = self.copy("taken")

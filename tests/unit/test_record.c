@@ -233,7 +233,7 @@ static json_t *first_start(void) {
 static gw_rows *resumed_files(json_t *marks) {
     gw_rows *files;
     assert_int_equal(gw_rows_new(&files, dir, true), GW_OK);
-    assert_int_equal(gw_rows_resume(files, NULL, marks), GW_OK);
+    assert_int_equal(gw_rows_resume(files, NULL, marks, NULL), GW_OK);
     return files;
 }
 
