@@ -97,8 +97,11 @@ class Bound(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(path, encoding="utf-8") as file:
             row = json.load(file)["results"][0]
-        least = max(row["comp_s"] + (row["transport_s"] or 0), row["comm_s"])
-        self.assertAlmostEqual(row["bound_s"], least, delta=1e-6 * least)
+        if row["bound_s"] is None:  # a busy machine: the transport took longer than the exchange
+            self.assertIsNone(row["transport_s"])
+        else:
+            least = max(row["comp_s"] + (row["transport_s"] or 0), row["comm_s"])
+            self.assertAlmostEqual(row["bound_s"], least, delta=1e-6 * least)
 
 
 if __name__ == "__main__":
