@@ -80,12 +80,12 @@ def statement(cell, word, step, accuracy):
 # ---- the pairs ----
 
 def groups(results):
-    """The Groups: of a study that says within which factors to compare one for each of their levels.
-    All comparisons are one family."""
+    """The Groups: of a study that says within which factors to compare one for each of their levels, and
+    one for each kind of step time. All comparisons are one family."""
     of = references(results)
     members = {}
     for cell in results.cells:
-        members.setdefault(of.get(cell.name, cell).name, []).append(cell)
+        members.setdefault((of.get(cell.name, cell).name, cell.statistic or cell.name), []).append(cell)
     ranked = [sorted(cells, key=lambda cell: cell.step_s) for cells in members.values()]
     pairs = {cell.name: cells[0] for cells in ranked for cell in cells[1:]}
     against = verdicts.compared(results, pairs=pairs)[0] if pairs else {}
@@ -94,7 +94,10 @@ def groups(results):
 
 
 def group_labels(results, firsts):
-    """{name of a group's first cell: its levels of the factors to compare within; "" of one group}."""
+    """{name of a group's first cell: its levels of the factors to compare within, or where kinds of step
+    time differ its kind; "" of one group}."""
+    if len({cell.statistic for cell in results.cells}) > 1:
+        return {cell.name: f"runs whose step time is a {cell.statistic}" for cell in firsts}
     within = {name: results.factors[name] for name in results.hints.get("compare_within") or ()
               if name in results.factors}
     if len(firsts) < 2 or not within:

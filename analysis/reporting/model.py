@@ -69,6 +69,12 @@ class Cell:
         return self.middle(lambda run: run.step_s)
 
     @property
+    def statistic(self):
+        """What its runs' step_s are; None: of two kinds."""
+        kinds = {run.statistic for run in self.runs}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    @property
     def marks(self):
         return sorted({mark for run in self.runs for mark in run.marks})
 

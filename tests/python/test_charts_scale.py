@@ -297,6 +297,13 @@ class Factors(Case):
             self.assertAlmostEqual(
                 found["step (ms)"] / (1e3 * numpy.median(self.steps(ranks, "qsgd"))), 1, 6)
 
+    def test_sweep_calls_none_of_two_kinds_the_quickest(self):
+        chart = sweep.build(self.results)
+        self.assertIn("at 1 the quickest is", chart.see)
+        old = next(cell for cell in self.results.cells if cell.levels["ranks"] == "1")
+        old.runs = [dataclasses.replace(run, info=dict(run.info, schema=2)) for run in old.runs]
+        self.assertIn("at 1 step times of two kinds", sweep.build(self.results).see)
+
     def test_sweep_needs_numbers(self):
         self.results.study["report"] = {"x": "compress"}
         with self.assertRaisesRegex(model.NotShown, "levels of compress are not numbers"):

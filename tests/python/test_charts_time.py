@@ -3,6 +3,7 @@
 import os
 import statistics
 import unittest
+import warnings
 
 from chartcase import EITHER_WAY, RUNS, ChartCase, csv_rows, drawn, seconds
 
@@ -295,6 +296,15 @@ class Baseline(ChartCase):
         return {label: [self.run_of("plain", str(i), step_s=1e-3 * factor * blocks[i]
                                     * noise.lognormal(0, 0.01)) for i in range(n)]
                 for label, factor in factors.items()}
+
+    def test_equal_steps(self):
+        same = {label: [self.run_of("plain", str(i), step_s=1e-3) for i in range(2)]
+                for label in ("base", "same")}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            low, high = drawn(self.build(baseline, same, "base"), False).axes[0].get_xlim()
+        self.assertLess(low, 1)
+        self.assertGreater(high, 1)
 
     def test_verdicts(self):
         chart = self.build(baseline, self.cells({"base": 1, "slow": 1.2, "fast": 0.8, "same": 1}),

@@ -97,6 +97,14 @@ class Answer(ReportCase):
         self.assertRegex(best[1], r"^the least time a step, 1 ms; the second, iallreduce:algo=sra: "
                          r"2x slower \(.*\), 5 pairs of runs\.$")
         self.assertRegex(last[1], r"^against allreduce: 3x slower")
+        # The median of an older version is no shorter step than a steady mean.
+        third.runs = [dataclasses.replace(run, step_s=5e-4, info=dict(run.info, schema=2))
+                      for run in third.runs]
+        (best,), = map(answer.pair_sentences, answer.groups(found))
+        self.assertEqual(best[0], "allreduce")
+        self.assertRegex(best[1], "^the least time a step of runs whose step time is a steady mean, 1 ms;")
+        third.runs[0].info["schema"] = 3
+        self.assertEqual(len(answer.groups(found)), 1)
 
     def test_verdict(self):
         found = self.results(0.5)

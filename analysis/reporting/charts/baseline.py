@@ -39,7 +39,8 @@ def span(visible):
     low, high = min(ratios), max(ratios)
     room = max(1.5, high / low)
     low, high = max(min([low] + reach), low / room), min(max([high] + reach), high * room)
-    return low / (high / low) ** 0.03, high * (high / low) ** 0.03
+    margin = (high / low) ** 0.03 if high > low else 1.05
+    return low / margin, high * margin
 
 
 def legend(visible):

@@ -98,8 +98,11 @@ def see(factor, lines):
     ends = [(pick(point.x for line in lines for point in line.points), pick) for pick in (min, max)]
     said = []
     for x, _ in ends:
-        point, line = min(((point, line) for line in lines for point in line.points if point.x == x),
-                          key=lambda pair: pair[0].step.value)
+        there = [(point, line) for line in lines for point in line.points if point.x == x]
+        if len({point.cell.statistic for point, _ in there}) > 1:
+            said.append(f"at {there[0][0].cell.levels[factor]} step times of two kinds")
+            continue
+        point, line = min(there, key=lambda pair: pair[0].step.value)
         said.append(f"at {point.cell.levels[factor]} the quickest is {line.label}, "
                     f"{point.step.value * 1e3:.3g} ms" if len(lines) > 1 else
                     f"at {point.cell.levels[factor]} a step takes {point.step.value * 1e3:.3g} ms")
