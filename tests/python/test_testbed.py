@@ -136,7 +136,7 @@ class Refusals(Testbed):
                         os.path.join(self.dir.name, "analysis", "tool.py"))
         done = subprocess.run([python, os.path.join(tree, "testbed"), "up"], text=True,
                               capture_output=True, check=False, cwd="/",
-                              env=dict(self.env, PATH=tools), **user)
+                              env=dict(self.env, PATH=tools, LD_PRELOAD=""), **user)  # out of reach
         self.refused(done, "root")
         self.assertEqual(sorted(os.listdir(self.dir.name)), ["analysis", "bin", "experiments"])
 
