@@ -8,8 +8,6 @@ import decimal
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -29,12 +27,8 @@ RUNS = {
 }
 
 
-CHECK = [sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "trace-check")]
-
-
 def check(*words):
-    return subprocess.run([*CHECK, *words], text=True, timeout=gwrun.HANG_S, capture_output=True,
-                          check=False, stdin=subprocess.DEVNULL)
+    return gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "trace-check"), *words)
 
 
 def text_of(trace):
