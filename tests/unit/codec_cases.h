@@ -107,13 +107,26 @@ static inline void *must_alloc(size_t bytes) {
     return p;
 }
 
-/** Normal values, a scale a 300 floats, one zero in eight. */
+/** Normal values, a scale a 300 floats, one zero in eight. Kept by key, since drawing them would
+ *  take most of a test's time. */
 static inline void fill_gradient(uint64_t key, float *x, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        float scale = (float)(1 + i / 300 % 7) * 0.01f;
-        int zero = gw_rng_u64(key + 1, i) >> 61 == 0;
-        x[i] = zero ? 0.0f : scale * (float)gw_rng_normal(key, i);
+    static struct {
+        uint64_t key;
+        size_t n;
+        float *x;
+    } kept[1024], *k;
+    k = &kept[key % 1024];
+    if (k->key != key || k->n < n) {
+        free(k->x);
+        k->key = key, k->n = n, k->x = must_alloc(n * sizeof *k->x);
+        for (size_t i = 0; i < n; i++) {
+            float scale = (float)(1 + i / 300 % 7) * 0.01f;
+            int zero = gw_rng_u64(key + 1, i) >> 61 == 0;
+            k->x[i] = zero ? 0.0f : scale * (float)gw_rng_normal(key, i);
+        }
     }
+    if (n > 0)
+        memcpy(x, k->x, n * sizeof *x);
 }
 
 /** Compare floats as bits, but any NaN equals any other: which of two NaNs an addition keeps is not

@@ -79,14 +79,15 @@ static void check_wrong_length(const char *spec) {
         unsigned char *wire = encoded(&c, 1, x, n, &len);
         unsigned char *longer = must_alloc(bound + 16);
         memcpy(longer, wire, len);
+        guarded g = guard(bound + 16, 1);
         for (size_t wrong = 0; wrong < bound + 16; wrong++) {
-            guarded g = guard(wrong, 1);
-            memcpy(g.p, longer, wrong);
-            gw_err e = gw_codec_decode(&c, g.p, wrong, y, n, 0);
+            unsigned char *in = (unsigned char *)g.p + bound + 16 - wrong; /* ends at the trap */
+            memcpy(in, longer, wrong);
+            gw_err e = gw_codec_decode(&c, in, wrong, y, n, 0);
             if (wrong > bound || (c.caps & GW_CODEC_FIXED && wrong != len))
                 assert_int_equal(e, GW_ERR_CORRUPT);
-            unguard(g);
         }
+        unguard(g);
         free(wire);
         free(longer);
     }
