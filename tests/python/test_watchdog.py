@@ -83,28 +83,54 @@ class Job:
         return errors, self.process.returncode
 
 
+# --comm: the ranks, the call of MPI that the others are in, and what their exchange waits for.
+STOPPED = {
+    "allreduce": (2, r"in MPI_Allreduce_c", r"blocked in an MPI collective of 2 ranks"),
+    "allreduce:algo=ring": (3, r"MPI_\w+", r"(from|to) rank 1 "),
+    "allreduce:algo=shm": (2, r"MPI", r"waits for the signal of rank 1 in shared memory"),
+    "iallreduce:algo=sra,progress=poll": (2, r"MPI_Test", r"from rank 1 \("),
+    "iallreduce:algo=sra,progress=thread": (2, r"MPI by the progress thread: .* MPI_Test",
+                                            r"from rank 1 \("),
+}
+
+
+def stopped(comm):
+    """Rank 1 is stopped during its first step."""
+    job = Job(STOPPED[comm][0], "--comm", comm, "--inject-skew", "1:60").waiting()
+    job.signal(signal.SIGSTOP, [1])
+    return *job.end(), job.left()
+
+
+def stuck():
+    """No rank is stopped, but an exchange never ends."""
+    job = Job(2, "--comm", STUCK, timeout="4")
+    return *job.end(), job.left()
+
+
+def paused():
+    """All ranks are stopped for longer than the timeout."""
+    job = Job(2, "--steps", 3, "--inject-skew", "1:1", timeout="5").begun()
+    job.signal(signal.SIGSTOP, [0, 1])
+    time.sleep(5.5)
+    job.signal(signal.SIGCONT, [1, 0])
+    return *job.end(), job.left()
+
+
 class Watchdog(unittest.TestCase):
+    """What the jobs said, their exit status, and the processes that remained of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        """All jobs run at once, since they only wait."""
+        with concurrent.futures.ThreadPoolExecutor(len(STOPPED) + 2) as pool:
+            ends = {comm: pool.submit(stopped, comm) for comm in STOPPED}
+            cls.stuck, cls.paused = pool.submit(stuck), pool.submit(paused)
+        cls.stopped = {comm: end.result() for comm, end in ends.items()}
+
     def test_stopped(self):
-        """A rank is stopped during its first step: the others report what they wait for and name it,
-        and none remains. All jobs run at once, since they only wait."""
-        comms = {
-            "allreduce": (2, r"in MPI_Allreduce_c", r"blocked in an MPI collective of 2 ranks"),
-            "allreduce:algo=ring": (3, r"MPI_\w+", r"(from|to) rank 1 "),
-            "allreduce:algo=shm": (2, r"MPI", r"waits for the signal of rank 1 in shared memory"),
-            "iallreduce:algo=sra,progress=poll": (2, r"MPI_Test", r"from rank 1 \("),
-            "iallreduce:algo=sra,progress=thread": (2, r"MPI by the progress thread: .* MPI_Test",
-                                                    r"from rank 1 \("),
-        }
-
-        def stop(comm):
-            job = Job(comms[comm][0], "--comm", comm, "--inject-skew", "1:60").waiting()
-            job.signal(signal.SIGSTOP, [1])
-            return *job.end(), job.left()
-
-        with concurrent.futures.ThreadPoolExecutor(len(comms)) as pool:
-            ends = dict(zip(comms, pool.map(stop, comms)))
-        for comm, (ranks, call, pending) in comms.items():
-            errors, status, left = ends[comm]
+        """The others report what they wait for and name the stopped rank, and none remains."""
+        for comm, (ranks, call, pending) in STOPPED.items():
+            errors, status, left = self.stopped[comm]
             with self.subTest(comm=comm):
                 self.assertNotEqual(status, 0)
                 self.assertEqual(left, {})
@@ -120,11 +146,9 @@ class Watchdog(unittest.TestCase):
                 self.assertNotIn("gradwire: rank 1 ", errors)
 
     def test_stuck(self):
-        """No rank is stopped, but an exchange never ends: all ranks report it."""
-        job = Job(2, "--comm", STUCK, timeout="4")
-        errors, status = job.end()
-        self.assertEqual(status, 1, errors)
-        self.assertEqual(job.left(), {})
+        """All ranks report it."""
+        errors, status, left = self.stuck.result()
+        self.assertEqual((status, left), (1, {}), errors)
         for rank in range(2):
             self.assertRegex(errors, rf"gradwire: rank {rank} \(.*training, 0 steps done, epoch 1")
             self.assertRegex(errors, rf"gradwire: rank {rank}:   --comm .*stuck.so .*: in finish")
@@ -133,11 +157,7 @@ class Watchdog(unittest.TestCase):
 
     def test_paused(self):
         """A batch system may stop all ranks for longer than the timeout: they then continue."""
-        job = Job(2, "--steps", 3, "--inject-skew", "1:1", timeout="5").begun()
-        job.signal(signal.SIGSTOP, [0, 1])
-        time.sleep(5.5)
-        job.signal(signal.SIGCONT, [1, 0])
-        self.assertEqual(job.end(), ("", 0))
+        self.assertEqual(self.paused.result(), ("", 0, {}))
 
 
 if __name__ == "__main__":
