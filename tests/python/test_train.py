@@ -66,7 +66,9 @@ class Train(unittest.TestCase):
             self.assertEqual(int(row["messages"]), 2)
 
     def test_overlap_is_seen(self):
-        run = gwrun.train(2, self.out, *SMALL, "--epochs", 4, "--comm", "iallreduce:bucket=4K")
+        """Rank 0's first exchange waits for rank 1 while it computes two layers more."""
+        run = gwrun.train(2, self.out, *SMALL, "--layers", "64,64,64", "--epochs", 4, "--comm",
+                          "iallreduce:bucket=4K", "--inject-skew", "1:1ms")
         self.assertGreater(run["results"]["summary"]["hidden_s"], 0)
 
     def test_epochs(self):
