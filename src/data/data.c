@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/span.h"
 #include "data/idx.h"
-#include "data/shard.h"
+#include "data/portion.h"
 #include "data/synthetic.h"
 #include "mpi/wait.h"
 
@@ -34,7 +34,7 @@ typedef struct hold {
     MPI_Comm node, leaders; /* leaders: MPI_COMM_NULL except on each node's rank 0 */
     MPI_Win window;         /* the node's copy, MPI_WIN_NULL if the rank is alone on it */
     uint8_t *copy;          /* its start */
-    uint8_t *shard;         /* sharded: this rank's training images, then labels */
+    uint8_t *portion;       /* sharded: this rank's training images, then labels */
     int node_rank, node_size;
 } hold;
 
@@ -108,7 +108,7 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
     f->servers = spec->servers;
     memcpy(f->source, raw->source, sizeof f->source);
     uint32_t first, count;
-    return spec->sharded ? gw_shard_cut(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
+    return spec->sharded ? gw_portion_cut(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
 }
 
 static size_t data_take(size_t *at, size_t bytes) {
@@ -242,15 +242,15 @@ static gw_err data_scatter_rows(const uint8_t *all, const gw_span *cut, int rank
     return e;
 }
 
-static gw_err data_prepare_shard(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
+static gw_err data_prepare_portion(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count;
         GW_TRY(
-            gw_shard_cut(f->train, f->batch, r - f->servers, ranks - f->servers, &first, &count));
+            gw_portion_cut(f->train, f->batch, r - f->servers, ranks - f->servers, &first, &count));
         cut[r] = (gw_span){first, count};
     }
-    return gw_alloc(&h->shard, cut[rank].n, pixels + 1);
+    return gw_alloc(&h->portion, cut[rank].n, pixels + 1);
 }
 
 static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *train,
@@ -260,15 +260,15 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     gw_err e = gw_alloc(&cut, (size_t)ranks, sizeof *cut);
-    GW_THEN(e, data_prepare_shard(h, f, cut, ranks, rank));
+    GW_THEN(e, data_prepare_portion(h, f, cut, ranks, rank));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
-        uint8_t *labels = h->shard + cut[rank].n * pixels;
+        uint8_t *labels = h->portion + cut[rank].n * pixels;
         if (!f->outline)
-            e = data_scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->shard, comm);
+            e = data_scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->portion, comm);
         if (e == GW_OK && !f->outline)
             e = data_scatter_rows(raw->train.labels, cut, ranks, rank, 1, labels, comm);
-        train->images = h->shard;
+        train->images = h->portion;
         train->labels = labels;
         train->first = (uint32_t)cut[rank].off;
         train->n = (uint32_t)cut[rank].n;
@@ -360,7 +360,7 @@ void gw_data_close(gw_data *d) {
         MPI_Comm_free(&h->leaders);
     if (h->node != MPI_COMM_NULL)
         MPI_Comm_free(&h->node);
-    free(h->shard);
+    free(h->portion);
     free(h);
     free(d);
 }

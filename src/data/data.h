@@ -9,7 +9,7 @@
 
 /** Samples as seen by this rank. images: (n, rows*cols) uint8, labels: (n). Owned by gw_data. */
 typedef struct gw_dataset {
-    uint32_t n;        /* samples this rank can read: all (replicated) or its shard */
+    uint32_t n;        /* samples this rank can read: all (replicated) or its portion */
     uint32_t n_global; /* samples over all ranks */
     uint32_t first;    /* global index of this rank's first sample (0 when replicated) */
     int rows, cols;    /* stored image; synthetic data: 1 x features */
@@ -25,7 +25,7 @@ typedef struct gw_data_spec {
     bool sharded;       /* scatter the training set instead of one copy a node */
     uint64_t seed;      /* chooses the validation set */
     int batch;          /* global batch size; only the sharded layout uses it */
-    int servers;        /* ranks, from 0 on, that take no samples (sharded: get no shard) */
+    int servers;        /* ranks, from 0 on, that take no samples (sharded: get none) */
     bool outline;       /* sizes only: reads and makes no image, all are 0 */
 } gw_data_spec;
 
@@ -42,7 +42,7 @@ typedef struct gw_data {
  *  defect and value; bad spec: GW_ERR_USAGE; too little shared memory: GW_ERR_NOMEM. Only rank 0 of
  *  `comm` reads files, and only its `spec` is used. A node's ranks share one copy; in the sharded
  *  layout that holds for validation and test sets, while each rank has its part of the training set
- *  in its own memory, cut as gw_sampler_shard says. Call it from the thread that initialised MPI.
+ *  in its own memory, cut as gw_portion_cut says. Call it from the thread that initialised MPI.
  *  Close is also collective and frees everything; d may be NULL. */
 gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm);
 void gw_data_close(gw_data *d);

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "data/shard.h"
+#include "data/portion.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct gw_sampler {
 gw_err gw_sampler_open(gw_sampler **out, const gw_dataset *set, int batch, bool sharded,
                        uint64_t seed, int rank, int ranks) {
     uint32_t n = set->n_global, first, count;
-    GW_TRY(gw_shard_cut(n, batch, rank, ranks, &first, &count));
+    GW_TRY(gw_portion_cut(n, batch, rank, ranks, &first, &count));
     if (!sharded) {
         first = 0;
         count = n;
@@ -58,9 +58,9 @@ int gw_sampler_full(const gw_sampler *s) {
 }
 
 int gw_sampler_max_local(const gw_sampler *s) {
-    size_t full = gw_shard_part((size_t)s->batch, s->rank, s->ranks).n;
+    size_t full = gw_portion_of((size_t)s->batch, s->rank, s->ranks).n;
     /* The part of a smaller whole can be larger: part 2 of 5 of 2 samples is 1, of 3 it is 0. */
-    size_t last = gw_shard_part(s->n % (uint32_t)s->batch, s->rank, s->ranks).n;
+    size_t last = gw_portion_of(s->n % (uint32_t)s->batch, s->rank, s->ranks).n;
     return (int)(full > last ? full : last);
 }
 
@@ -78,9 +78,9 @@ gw_batch gw_sampler_batch(const gw_sampler *s, int b) {
     assert(b >= 0 && b < gw_sampler_batches(s));
     size_t size = (size_t)s->batch, begin = (size_t)b * size;
     size_t global = s->n - begin < size ? s->n - begin : size;
-    gw_span mine = gw_shard_part(global, s->rank, s->ranks);
-    /* Only the last batch is short; each one before took a full part of the shard. */
+    gw_span mine = gw_portion_of(global, s->rank, s->ranks);
+    /* Only the last batch is short; each one before took a full part of the portion. */
     size_t at =
-        s->sharded ? (size_t)b * gw_shard_part(size, s->rank, s->ranks).n : begin + mine.off;
+        s->sharded ? (size_t)b * gw_portion_of(size, s->rank, s->ranks).n : begin + mine.off;
     return (gw_batch){s->order + at, (int)mine.n, (int)global};
 }
