@@ -1,6 +1,6 @@
-/** Hops: activations sent from a stage to the next, and their gradients (deltas) sent back. A hop is
- *  a schedule of one message on a lane of the pipe communicator, so codecs, frames and reports of
- *  what is pending come along.
+/** Hops: activations sent from a stage to the next, and their gradients (deltas) sent back. A hop
+ *  is a schedule of one message on a lane of the pipe communicator, so codecs, frames and reports
+ *  of what is pending come along.
  *
  *  Chunk number k of a model lies on stage k % stages; boundary k lies between chunks k and k+1. */
 #ifndef GW_COMM_HOP_H
@@ -31,7 +31,8 @@ typedef struct gw_hops_setup {
 } gw_hops_setup;
 
 /** Lay all of them down, on all ranks of the lanes in one order. Not collective, but each rank of
- *  the lanes opens the same sets in the same order. Close when none is under way. */
+ *  the lanes opens the same sets in the same order. Lanes and array must outlive them. Errors are
+ *  those of gw_schedule_new and its rounds. Close when none is under way. */
 gw_err gw_hops_open(gw_hops **out, const gw_hops_setup *setup);
 void gw_hops_close(gw_hops *h); /* h may be NULL */
 

@@ -44,8 +44,9 @@ typedef struct gw_checks_total {
  *  at the end of an epoch only. */
 gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
 
-/** For a session that is open; the layers must outlive it, as must `number`, what they are in the whole
- *  model (NULL: these are all). `replicas`: the ranks that hold equal parameters. No communication. */
+/** For a session that is open; the layers must outlive it, as must `number`, what they are in the
+ *  whole model (NULL: these are all). `replicas`: the ranks that hold equal parameters. No
+ *  communication. */
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
                     MPI_Comm replicas, const gw_span *layers, int n_layers, const int *number);
 

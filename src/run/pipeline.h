@@ -1,7 +1,9 @@
 /** A step over microbatches, on the part of a model that this rank of a mesh holds: the actions of
- *  a timetable in order, with the hops between stages and the sums over tensor ranks. What each
- *  layer's exchange of gradients begins with stays the session's, as in run/step.h; so does all
- *  that comes after the backward pass. */
+ *  a timetable in order, with the hops between stages and the sums over tensor ranks. Gradients are
+ *  the session's affair, as in run/step.h; hooks tell it of them.
+ *
+ *  It is made in three steps: gw_pipeline_new (options), gw_pipeline_divide (what this rank holds),
+ *  gw_pipeline_open (what it sends). All calls come from the thread that initialised MPI. */
 #ifndef GW_RUN_PIPELINE_H
 #define GW_RUN_PIPELINE_H
 
@@ -24,7 +26,7 @@ typedef struct gw_pipeline_hooks {
     void (*begin)(void *ctx, float **grads, bool *add);
     /** Layer l's gradient is final. */
     gw_err (*ready)(void *ctx, int l);
-    /** The loss is known (0 on ranks that compute none), no layer is ready yet. */
+    /** The sum of the local losses is known (0 on ranks that compute none). No layer is ready. */
     void (*loss)(void *ctx, double sum);
     /** A bounded poll of what else is under way, between kernels and while the pipeline waits. */
     gw_err (*poll)(void *ctx);
@@ -34,7 +36,7 @@ typedef struct gw_pipeline_hooks {
  *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
  *  where the options ask for nothing that the plain step does not do. */
 gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
-void gw_pipeline_free(gw_pipeline *w); /* NULL: nothing; gw_pipeline_close first if it was opened */
+void gw_pipeline_free(gw_pipeline *p); /* p may be NULL; gw_pipeline_close comes first */
 
 /** The largest local batch of a run, and that of its shorter last batch, of which some rank has
  *  none: 0. */
@@ -42,19 +44,22 @@ typedef struct gw_pipeline_rows {
     int full, last;
 } gw_pipeline_rows;
 
-/** Collective over the mesh, before anything is opened: lays the timetable down and says which part
- *  of the model `whole` this rank holds, and how much of it at a time. GW_ERR_USAGE,
- *  GW_ERR_UNSUPPORTED on all ranks alike. Both stay the pipeline's. */
-gw_err gw_pipeline_divide(gw_pipeline *w, const gw_mesh *mesh, const gw_model_spec *whole,
+/** Collective over `comm`, all ranks of the mesh, before anything is opened: lays the timetable
+ *  down and says which part of the model `whole` this rank holds, and how much of it at a time.
+ *  `mesh` must outlive the pipeline; shard and room stay the pipeline's. GW_ERR_USAGE,
+ *  GW_ERR_UNSUPPORTED on all ranks alike. */
+gw_err gw_pipeline_divide(gw_pipeline *p, const gw_mesh *mesh, const gw_model_spec *whole,
                           gw_pipeline_rows rows, MPI_Comm comm);
-const gw_shard *gw_pipeline_shard(const gw_pipeline *w);
-const gw_model_room *gw_pipeline_room(const gw_pipeline *w);
+const gw_shard *gw_pipeline_shard(const gw_pipeline *p);
+const gw_model_room *gw_pipeline_room(const gw_pipeline *p);
 
-/** Collective: lanes, hops and sums over `model`, of gw_pipeline_shard and gw_pipeline_room. The model and
- *  the hooks must outlive the pipeline's use. gw_pipeline_close is collective, too. */
-gw_err gw_pipeline_open(gw_pipeline *w, gw_model *model, const gw_pipeline_hooks *hooks,
+/** Collective over `comm`, all ranks of the mesh: lanes, hops and sums over `model`, which was
+ *  opened with gw_pipeline_shard and gw_pipeline_room. The model and what the hooks' ctx points to
+ *  must outlive the pipeline's use. gw_pipeline_close is collective, too; it takes NULL, and what
+ *  was opened in part or not at all. */
+gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks *hooks,
                         uint64_t seed, bool yield, MPI_Comm comm);
-void gw_pipeline_close(gw_pipeline *w);
+void gw_pipeline_close(gw_pipeline *p);
 
 /** Which samples a step takes, and what becomes of their gradient. */
 typedef struct gw_pipeline_job {
@@ -64,14 +69,16 @@ typedef struct gw_pipeline_job {
     uint64_t step; /* by which codecs draw random numbers */
 } gw_pipeline_job;
 
-/** Forward and backward pass inside the caller's ledger batch. *loss_sum: over the local samples,
- *  on the ranks of which gw_pipeline_counts is true; 0 on others. */
-gw_err gw_pipeline_step(gw_pipeline *w, const gw_pipeline_job *job, double *loss_sum);
+/** Collective over a replica: forward and backward pass inside the caller's ledger batch.
+ *  *loss_sum: over the local samples, on the ranks of which gw_pipeline_counts is true; 0 on
+ *  others. */
+gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
 
 /** Does this rank compute the loss for its replica? One of each does. */
-bool gw_pipeline_counts(const gw_pipeline *w);
+bool gw_pipeline_counts(const gw_pipeline *p);
 
-/** Samples of an evaluation: at most gw_pipeline_room()->rows, as many on all ranks of a replica. */
+/** Samples of an evaluation: at most gw_pipeline_room()->rows, the same on all ranks of a
+ *  replica. */
 typedef struct gw_pipeline_samples {
     const gw_dataset *set;
     const uint32_t *idx;
@@ -79,17 +86,19 @@ typedef struct gw_pipeline_samples {
     const uint8_t *labels;
 } gw_pipeline_samples;
 
-/** Collective over a replica: their forward pass, without codecs. The sum of the losses and the count
- *  of right predictions are those of the rank that gw_pipeline_counts, 0 on others; its predictions
- *  are the model's (gw_model_predictions). After the last samples, gw_pipeline_tested. */
-gw_err gw_pipeline_test(gw_pipeline *w, const gw_pipeline_samples *s, double *loss, int *correct);
-gw_err gw_pipeline_tested(gw_pipeline *w);
+/** Collective over a replica: their forward pass, without codecs. The sum of the losses and the
+ *  count of right predictions are those of the rank that gw_pipeline_counts, 0 on others; its
+ *  predictions are the model's (gw_model_predictions). After the last samples comes
+ *  gw_pipeline_tested, which waits for what was sent. */
+gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss, int *correct);
+gw_err gw_pipeline_tested(gw_pipeline *p);
 
-/** The whole arena at rank 0 of the mesh, out of the arenas of its replica: `whole` is read there
- *  alone. Collective over that replica; the other ranks do nothing. */
-gw_err gw_pipeline_collect(const gw_pipeline *w, const float *own, float *whole, MPI_Comm comm);
+/** Put the whole arena together at rank 0 of the mesh: `whole` there, out of `own`, the arenas of
+ *  the ranks of its replica. Collective over that replica; ranks of others do nothing. `comm`: all
+ *  ranks of the mesh. */
+gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm);
 
-/** For run.json; null where there is no pipeline. */
-json_t *gw_pipeline_json(const gw_pipeline *w);
+/** For run.json, owned by the caller; null where there is no pipeline. */
+json_t *gw_pipeline_json(const gw_pipeline *p);
 
 #endif

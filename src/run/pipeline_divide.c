@@ -72,31 +72,31 @@ static gw_err pipeline_read_cut(const char *text, int layers, int runs, int *siz
     return GW_OK;
 }
 
-static gw_err pipeline_cut(gw_pipeline *w, const gw_model_spec *s, int rows, MPI_Comm comm) {
+static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI_Comm comm) {
     double cost[GW_MAX_LAYERS] = {0};
-    int layers = gw_model_spec_layers(s), runs = w->stages * w->chunks;
-    const char *how = w->options->stages;
+    int layers = gw_model_spec_layers(s), runs = p->stages * p->chunks;
+    const char *how = p->options->stages;
     if (runs > layers)
         return gw_fail(GW_ERR_USAGE,
                        "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
                        "pipe=%d",
-                       w->stages, layers, layers == 1 ? "" : "s", layers / w->chunks);
+                       p->stages, layers, layers == 1 ? "" : "s", layers / p->chunks);
     if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
-        return pipeline_read_cut(how, layers, runs, w->sizes);
+        return pipeline_read_cut(how, layers, runs, p->sizes);
     for (int l = 0; l < layers; l++)
         cost[l] = gw_model_spec_flops(s, l);
     if (strcmp(how, "measured") == 0)
         GW_TRY(pipeline_measure_layers(s, rows, cost, comm));
-    return gw_partition(cost, layers, runs, w->sizes);
+    return gw_partition(cost, layers, runs, p->sizes);
 }
 
 /* ---- how much is held ---- */
 
 /* Most microbatches of a chunk whose deltas are kept for their weights' gradients. */
-static int pipeline_kept(const gw_pipeline *w, int chunk) {
+static int pipeline_kept(const gw_pipeline *p, int chunk) {
     int kept = 1, now = 0;
-    for (int i = 0; i < w->n_acts; i++) {
-        gw_act a = w->acts[i];
+    for (int i = 0; i < p->n_acts; i++) {
+        gw_act a = p->acts[i];
         if (a.chunk != chunk)
             continue;
         now += (a.kind == GW_ACT_INPUT) - (a.kind == GW_ACT_WEIGHTS);
@@ -106,81 +106,81 @@ static int pipeline_kept(const gw_pipeline *w, int chunk) {
 }
 
 /* A receive is posted one action ahead of its use, so what is received has a place more. */
-static void pipeline_make_room(gw_pipeline *w, int rows) {
-    gw_model_room *r = &w->room;
-    int ahead = w->stages > 1;
-    *r = (gw_model_room){.rows = rows > 0 ? rows : 1, .recompute = w->options->recompute};
-    for (int c = 0; c < w->chunks; c++) {
-        int kept = pipeline_kept(w, c) + ahead;
-        r->slots[c] = gw_timetable_slots(w->timetable, w->stage, c) + ahead;
+static void pipeline_make_room(gw_pipeline *p, int rows) {
+    gw_model_room *r = &p->room;
+    int ahead = p->stages > 1;
+    *r = (gw_model_room){.rows = rows > 0 ? rows : 1, .recompute = p->options->recompute};
+    for (int c = 0; c < p->chunks; c++) {
+        int kept = pipeline_kept(p, c) + ahead;
+        r->slots[c] = gw_timetable_slots(p->timetable, p->stage, c) + ahead;
         r->deltas = kept > r->deltas ? kept : r->deltas;
     }
-    for (int i = 0; i < w->n_acts; i++)
-        r->keep |= w->acts[i].kind == GW_ACT_INPUT;
+    for (int i = 0; i < p->n_acts; i++)
+        r->keep |= p->acts[i].kind == GW_ACT_INPUT;
     r->deltas += r->keep && r->recompute; /* of outputs that are not kept: gw_pipeline_at */
 }
 
 /* ---- */
 
-static gw_err pipeline_check_rows(const gw_pipeline *w, MPI_Comm comm) {
-    int most = w->rows.full;
+static gw_err pipeline_check_rows(const gw_pipeline *p, MPI_Comm comm) {
+    int most = p->rows.full;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, comm));
-    if (w->options->microbatches <= most)
+    if (p->options->microbatches <= most)
         return GW_OK;
     return gw_fail(GW_ERR_USAGE, "--microbatches %d: a replica takes %d sample%s a step",
-                   w->options->microbatches, most, most == 1 ? "" : "s");
+                   p->options->microbatches, most, most == 1 ? "" : "s");
 }
 
 /* Errors are the same on all ranks, but for a measurement's and a plugin's. */
-static gw_err pipeline_divide(gw_pipeline *w, const gw_model_spec *whole, MPI_Comm comm) {
-    const gw_parallel *p = w->options;
-    int rows = (w->rows.full + p->microbatches - 1) / p->microbatches;
-    GW_TRY(gw_timetable_open(&w->timetable, p->timetable, w->stages, p->microbatches));
-    w->chunks = gw_timetable_chunks(w->timetable);
-    if (w->stages == 1 && w->chunks > 1)
+static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Comm comm) {
+    const gw_parallel *o = p->options;
+    int rows = (p->rows.full + o->microbatches - 1) / o->microbatches;
+    GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->stages, o->microbatches));
+    p->chunks = gw_timetable_chunks(p->timetable);
+    if (p->stages == 1 && p->chunks > 1)
         return gw_fail(GW_ERR_USAGE,
                        "--timetable %s: one stage has nothing to interleave: add pipe to --mesh",
-                       p->timetable->text);
-    w->acts = gw_timetable_acts(w->timetable, w->stage, &w->n_acts);
-    GW_TRY(pipeline_cut(w, whole, rows, comm));
-    gw_share share = {.tensor = w->mesh->shape.size[GW_DIM_TENSOR],
-                      .part = w->mesh->at[GW_DIM_TENSOR],
-                      .split = p->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS};
-    gw_share_stage(&share, w->sizes, w->stages, w->chunks, w->stage);
-    GW_TRY(gw_shard_of(&w->shard, whole, &share));
-    pipeline_make_room(w, rows);
+                       o->timetable->text);
+    p->acts = gw_timetable_acts(p->timetable, p->stage, &p->n_acts);
+    GW_TRY(pipeline_cut(p, whole, rows, comm));
+    gw_share share = {.tensor = p->mesh->shape.size[GW_DIM_TENSOR],
+                      .part = p->mesh->at[GW_DIM_TENSOR],
+                      .split = o->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS};
+    gw_share_stage(&share, p->sizes, p->stages, p->chunks, p->stage);
+    GW_TRY(gw_shard_of(&p->shard, whole, &share));
+    pipeline_make_room(p, rows);
     return GW_OK;
 }
 
-gw_err gw_pipeline_divide(gw_pipeline *w, const gw_mesh *mesh, const gw_model_spec *whole,
+gw_err gw_pipeline_divide(gw_pipeline *p, const gw_mesh *mesh, const gw_model_spec *whole,
                           gw_pipeline_rows rows, MPI_Comm comm) {
-    w->mesh = mesh;
-    w->stages = mesh->shape.size[GW_DIM_PIPE];
-    w->stage = mesh->at[GW_DIM_PIPE];
-    w->rows = rows;
-    GW_TRY(pipeline_check_rows(w, comm));
-    return gw_agree(comm, pipeline_divide(w, whole, comm));
+    p->mesh = mesh;
+    p->stages = mesh->shape.size[GW_DIM_PIPE];
+    p->stage = mesh->at[GW_DIM_PIPE];
+    p->rows = rows;
+    GW_TRY(pipeline_check_rows(p, comm));
+    return gw_agree(comm, pipeline_divide(p, whole, comm));
 }
 
-const gw_shard *gw_pipeline_shard(const gw_pipeline *w) {
-    return &w->shard;
+const gw_shard *gw_pipeline_shard(const gw_pipeline *p) {
+    return &p->shard;
 }
 
-const gw_model_room *gw_pipeline_room(const gw_pipeline *w) {
-    return &w->room;
+const gw_model_room *gw_pipeline_room(const gw_pipeline *p) {
+    return &p->room;
 }
 
-json_t *gw_pipeline_json(const gw_pipeline *w) {
-    if (!w)
+json_t *gw_pipeline_json(const gw_pipeline *p) {
+    if (!p)
         return json_null();
     json_t *sizes = json_array();
-    for (int i = 0; i < w->stages * w->chunks; i++)
-        json_array_append_new(sizes, json_integer(w->sizes[i]));
-    const int *size = w->mesh->shape.size;
+    for (int i = 0; i < p->stages * p->chunks; i++)
+        json_array_append_new(sizes, json_integer(p->sizes[i]));
+    const int *size = p->mesh->shape.size;
     return gw_json_object("data:i pipe:i tensor:i split:s timetable:s microbatches:i chunks:i "
                           "layers:o recompute:b",
                           size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
-                          w->options->columns ? "columns" : "pairs",
-                          gw_timetable_name(w->timetable), w->options->microbatches, w->chunks,
-                          sizes, w->options->recompute);
+                          p->options->columns ? "columns" : "pairs",
+                          gw_timetable_name(p->timetable), p->options->microbatches, p->chunks,
+                          sizes, p->options->recompute);
 }

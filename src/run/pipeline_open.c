@@ -10,11 +10,11 @@
 
 /* ---- before MPI starts ---- */
 
-static const gw_spec *pipeline_codec(const gw_parallel *p, gw_pipeline_way way) {
+static const gw_spec *pipeline_codec(const gw_parallel *o, gw_pipeline_way way) {
     if (way == GW_PIPELINE_EXACT)
         return &gw_codec_exact;
-    const gw_spec *deltas = p->codec[GW_HOP_DELTA];
-    return way == GW_PIPELINE_DELTAS && deltas ? deltas : p->codec[GW_HOP_ACTIVATION];
+    const gw_spec *deltas = o->codec[GW_HOP_DELTA];
+    return way == GW_PIPELINE_DELTAS && deltas ? deltas : o->codec[GW_HOP_ACTIVATION];
 }
 
 static gw_err pipeline_find_codec(gw_codec *out, const gw_spec *spec, bool framed) {
@@ -24,27 +24,27 @@ static gw_err pipeline_find_codec(gw_codec *out, const gw_spec *spec, bool frame
     return GW_OK;
 }
 
-static gw_err pipeline_find_codecs(gw_pipeline *w, bool framed) {
+static gw_err pipeline_find_codecs(gw_pipeline *p, bool framed) {
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
-        const gw_spec *spec = pipeline_codec(w->options, (gw_pipeline_way)i);
-        GW_TRY(pipeline_find_codec(&w->hop_codec[i], spec, framed));
-        GW_TRY(pipeline_find_codec(&w->join_codec[i], spec, framed));
-        GW_TRY(gw_algo_open(&w->algo[i], w->options->tensor_algo, &w->join_codec[i]));
+        const gw_spec *spec = pipeline_codec(p->options, (gw_pipeline_way)i);
+        GW_TRY(pipeline_find_codec(&p->hop_codec[i], spec, framed));
+        GW_TRY(pipeline_find_codec(&p->join_codec[i], spec, framed));
+        GW_TRY(gw_algo_open(&p->algo[i], p->options->tensor_algo, &p->join_codec[i]));
     }
     return GW_OK;
 }
 
-static bool pipeline_asked_for(const gw_parallel *p) {
-    return gw_mesh_divides(&p->shape) || p->microbatches > 1;
+static bool pipeline_asked_for(const gw_parallel *o) {
+    return gw_mesh_divides(&o->shape) || o->microbatches > 1;
 }
 
 /* What only passes between ranks of one replica. */
-static gw_err pipeline_check_codecs(const gw_parallel *p) {
-    const char *option = strcmp(p->codec[GW_HOP_ACTIVATION]->text, "none") != 0
+static gw_err pipeline_check_codecs(const gw_parallel *o) {
+    const char *option = strcmp(o->codec[GW_HOP_ACTIVATION]->text, "none") != 0
                              ? "compress-activations"
-                         : p->codec[GW_HOP_DELTA] ? "compress-deltas"
+                         : o->codec[GW_HOP_DELTA] ? "compress-deltas"
                                                   : NULL;
-    if (!option || gw_mesh_divides(&p->shape))
+    if (!option || gw_mesh_divides(&o->shape))
         return GW_OK;
     return gw_fail(GW_ERR_USAGE,
                    "train: --%s: nothing carries activations: add pipe or tensor to --mesh",
@@ -86,61 +86,61 @@ static gw_err pipeline_check_session(const gw_session *session) {
 }
 
 gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session) {
-    const gw_parallel *p = &c->parallel;
-    gw_pipeline *w = NULL;
+    const gw_parallel *o = &c->parallel;
+    gw_pipeline *p = NULL;
     *out = NULL;
-    GW_TRY(pipeline_check_codecs(p));
-    if (!pipeline_asked_for(p))
+    GW_TRY(pipeline_check_codecs(o));
+    if (!pipeline_asked_for(o))
         return GW_OK;
     GW_TRY(pipeline_check_session(session));
-    if (gw_mesh_divides(&p->shape))
+    if (gw_mesh_divides(&o->shape))
         GW_TRY(pipeline_check_whole(c, session));
-    GW_TRY(gw_alloc(&w, 1, sizeof *w));
-    w->options = p;
-    gw_err e = pipeline_find_codecs(w, c->wire_check);
+    GW_TRY(gw_alloc(&p, 1, sizeof *p));
+    p->options = o;
+    gw_err e = pipeline_find_codecs(p, c->wire_check);
     if (e != GW_OK)
-        gw_pipeline_free(w);
+        gw_pipeline_free(p);
     else
-        *out = w;
+        *out = p;
     return e;
 }
 
-void gw_pipeline_free(gw_pipeline *w) {
-    if (!w)
+void gw_pipeline_free(gw_pipeline *p) {
+    if (!p)
         return;
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
-        gw_algo_close(&w->algo[i]);
-        gw_codec_close(&w->hop_codec[i]);
-        gw_codec_close(&w->join_codec[i]);
+        gw_algo_close(&p->algo[i]);
+        gw_codec_close(&p->hop_codec[i]);
+        gw_codec_close(&p->join_codec[i]);
     }
-    gw_timetable_close(w->timetable);
-    free(w);
+    gw_timetable_close(p->timetable);
+    free(p);
 }
 
 /* ---- lanes ---- */
 
-static gw_err pipeline_open_lane(gw_pipeline *w, gw_pipeline_way way, gw_dim dim, const char *name,
+static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim, const char *name,
                                  uint64_t seed, bool yield, gw_lane **out) {
     bool hop = dim == GW_DIM_PIPE; /* which nobody sums */
-    gw_lane_setup setup = {.codec = hop ? &w->hop_codec[way] : &w->join_codec[way],
-                           .apart = hop || !(w->algo[way].ops->caps & GW_ALGO_ORDERED),
+    gw_lane_setup setup = {.codec = hop ? &p->hop_codec[way] : &p->join_codec[way],
+                           .apart = hop || !(p->algo[way].ops->caps & GW_ALGO_ORDERED),
                            .seed = seed,
                            .yield = yield,
                            .dim = (int)dim,
                            .name = name};
-    return gw_lane_open(out, w->mesh->comm[dim], &setup);
+    return gw_lane_open(out, p->mesh->comm[dim], &setup);
 }
 
-static gw_err pipeline_open_lanes(gw_pipeline *w, uint64_t seed, bool yield) {
+static gw_err pipeline_open_lanes(gw_pipeline *p, uint64_t seed, bool yield) {
     static const char *const hop[] = {"activations", "deltas", "evaluation"};
     static const char *const join[] = {"tensor outputs", "tensor deltas", "tensor exact"};
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
         gw_pipeline_way way = (gw_pipeline_way)i;
-        if (w->stages > 1)
-            GW_TRY(pipeline_open_lane(w, way, GW_DIM_PIPE, hop[i], seed, yield, &w->hop_lane[i]));
-        if (w->shard.share.tensor > 1)
+        if (p->stages > 1)
+            GW_TRY(pipeline_open_lane(p, way, GW_DIM_PIPE, hop[i], seed, yield, &p->hop_lane[i]));
+        if (p->shard.share.tensor > 1)
             GW_TRY(
-                pipeline_open_lane(w, way, GW_DIM_TENSOR, join[i], seed, yield, &w->join_lane[i]));
+                pipeline_open_lane(p, way, GW_DIM_TENSOR, join[i], seed, yield, &p->join_lane[i]));
     }
     return GW_OK;
 }
@@ -148,83 +148,83 @@ static gw_err pipeline_open_lanes(gw_pipeline *w, uint64_t seed, bool yield) {
 /* ---- hops ---- */
 
 static gw_span pipeline_where(const void *pipeline, gw_hop hop, bool receives) {
-    const gw_pipeline *w = pipeline;
+    const gw_pipeline *p = pipeline;
     bool activation = hop.kind == GW_HOP_ACTIVATION;
     int run = hop.boundary + (activation == receives); /* the hop's end here */
     gw_edge edge = activation ? (receives ? GW_EDGE_INPUT : GW_EDGE_OUTPUT)
                               : (receives ? GW_EDGE_OUTPUT_DELTA : GW_EDGE_INPUT_DELTA);
-    int chunk = run / w->stages;
+    int chunk = run / p->stages;
     gw_act act = {activation ? GW_ACT_FORWARD : GW_ACT_BACKWARD, chunk, hop.micro};
-    return gw_model_edge(w->model, chunk, edge, gw_pipeline_at(w, act));
+    return gw_model_edge(p->model, chunk, edge, gw_pipeline_at(p, act));
 }
 
-static gw_err pipeline_open_hops(gw_pipeline *w, gw_pipeline_size size, int local) {
+static gw_err pipeline_open_hops(gw_pipeline *p, gw_pipeline_size size, int local) {
     bool test = size == GW_PIPELINE_TEST;
-    gw_hops_setup setup = {.lane = {w->hop_lane[test ? GW_PIPELINE_EXACT : GW_PIPELINE_ACTIVATIONS],
-                                    w->hop_lane[GW_PIPELINE_DELTAS]},
-                           .chunks = w->stages * w->chunks,
+    gw_hops_setup setup = {.lane = {p->hop_lane[test ? GW_PIPELINE_EXACT : GW_PIPELINE_ACTIVATIONS],
+                                    p->hop_lane[GW_PIPELINE_DELTAS]},
+                           .chunks = p->stages * p->chunks,
                            .deltas = !test,
-                           .base = gw_model_work(w->model),
+                           .base = gw_model_work(p->model),
                            .where = pipeline_where,
-                           .ctx = w};
-    w->local = local;
-    w->forward = test;
-    setup.micro = gw_pipeline_micros(w);
-    gw_err e = gw_hops_open(&w->hops[size], &setup);
-    w->forward = false;
+                           .ctx = p};
+    p->local = local;
+    p->testing = test;
+    setup.micro = gw_pipeline_micros(p);
+    gw_err e = gw_hops_open(&p->hops[size], &setup);
+    p->testing = false;
     return e;
 }
 
 /* ---- joins ---- */
 
-static void pipeline_open_joins(gw_pipeline *w) {
+static void pipeline_open_joins(gw_pipeline *p) {
     static const gw_verb verbs[] = {[GW_JOIN_ALLREDUCE] = GW_ALLREDUCE,
                                     [GW_JOIN_ALLGATHER] = GW_ALLGATHER,
                                     [GW_JOIN_REDUCE_SCATTER] = GW_REDUCE_SCATTER};
     for (int i = 0; i < GW_PIPELINE_WAYS; i++)
         for (int k = GW_JOIN_ALLREDUCE; k < GW_PIPELINE_VERBS; k++)
-            w->join[i][k] = (gw_collective){.algo = &w->algo[i],
+            p->join[i][k] = (gw_collective){.algo = &p->algo[i],
                                             .verb = verbs[k],
-                                            .lane = w->join_lane[i],
-                                            .base = gw_model_work(w->model)};
+                                            .lane = p->join_lane[i],
+                                            .base = gw_model_work(p->model)};
 }
 
-static gw_err pipeline_open(gw_pipeline *w, uint64_t seed, bool yield) {
-    int most = 4 * (w->options->microbatches + 1) * w->chunks + 4 * w->options->tensor_chunks;
-    GW_TRY(pipeline_open_lanes(w, seed, yield));
-    GW_TRY(gw_alloc(&w->labels, (size_t)(w->rows.full > w->room.rows ? w->rows.full : w->room.rows),
+static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
+    int most = 4 * (p->options->microbatches + 1) * p->chunks + 4 * p->options->tensor_chunks;
+    GW_TRY(pipeline_open_lanes(p, seed, yield));
+    GW_TRY(gw_alloc(&p->labels, (size_t)(p->rows.full > p->room.rows ? p->rows.full : p->room.rows),
                     1));
-    GW_TRY(gw_queue_open(&w->queue, GW_PROGRESS_POLL, most, yield));
-    gw_queue_beside(w->queue, w->hooks.poll, w->hooks.ctx);
-    pipeline_open_joins(w);
-    if (w->stages == 1)
+    GW_TRY(gw_queue_open(&p->queue, GW_PROGRESS_POLL, most, yield));
+    gw_queue_beside(p->queue, p->hooks.poll, p->hooks.ctx);
+    pipeline_open_joins(p);
+    if (p->stages == 1)
         return GW_OK;
-    GW_TRY(pipeline_open_hops(w, GW_PIPELINE_FULL, w->rows.full));
-    GW_TRY(pipeline_open_hops(w, GW_PIPELINE_LAST, w->rows.last));
-    return pipeline_open_hops(w, GW_PIPELINE_TEST, w->room.rows);
+    GW_TRY(pipeline_open_hops(p, GW_PIPELINE_FULL, p->rows.full));
+    GW_TRY(pipeline_open_hops(p, GW_PIPELINE_LAST, p->rows.last));
+    return pipeline_open_hops(p, GW_PIPELINE_TEST, p->room.rows);
 }
 
-gw_err gw_pipeline_open(gw_pipeline *w, gw_model *model, const gw_pipeline_hooks *hooks,
+gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks *hooks,
                         uint64_t seed, bool yield, MPI_Comm comm) {
-    w->model = model;
-    w->hooks = *hooks;
-    return gw_agree(comm, pipeline_open(w, seed, yield));
+    p->model = model;
+    p->hooks = *hooks;
+    return gw_agree(comm, pipeline_open(p, seed, yield));
 }
 
-void gw_pipeline_close(gw_pipeline *w) {
-    if (!w)
+void gw_pipeline_close(gw_pipeline *p) {
+    if (!p)
         return;
-    gw_queue_close(w->queue);
+    gw_queue_close(p->queue);
     for (int i = 0; i < GW_PIPELINE_SIZES; i++)
-        gw_hops_close(w->hops[i]);
+        gw_hops_close(p->hops[i]);
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
         for (int k = 0; k < GW_PIPELINE_VERBS; k++)
-            gw_collective_clear(&w->join[i][k]);
-        gw_lane_close(w->hop_lane[i]);
-        gw_lane_close(w->join_lane[i]);
-        w->hop_lane[i] = w->join_lane[i] = NULL;
+            gw_collective_clear(&p->join[i][k]);
+        gw_lane_close(p->hop_lane[i]);
+        gw_lane_close(p->join_lane[i]);
+        p->hop_lane[i] = p->join_lane[i] = NULL;
     }
-    free(w->labels);
-    w->labels = NULL;
-    w->queue = NULL;
+    free(p->labels);
+    p->labels = NULL;
+    p->queue = NULL;
 }

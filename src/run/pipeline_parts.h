@@ -1,6 +1,7 @@
-/** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what goes over
- *  them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor ranks exchange
- *  (pipeline_layers.c), evaluation and collection (pipeline_model.c). Nobody else includes this. */
+/** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what
+ *  goes over them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor
+ *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c). Nobody else
+ *  includes this. */
 #ifndef GW_RUN_PIPELINE_PARTS_H
 #define GW_RUN_PIPELINE_PARTS_H
 
@@ -17,7 +18,10 @@ typedef enum gw_pipeline_way {
     GW_PIPELINE_WAYS
 } gw_pipeline_way;
 
-enum { GW_PIPELINE_VERBS = GW_JOIN_REDUCE_SCATTER + 1, GW_PIPELINE_RUNS = 64 };
+enum {
+    GW_PIPELINE_VERBS = GW_JOIN_REDUCE_SCATTER + 1,
+    GW_PIPELINE_TEST_MICROS = 2 /* calls of gw_pipeline_test under way: one travels meanwhile */
+};
 
 /** The steps of a run have two sizes, its last batches being shorter; an evaluation has its own. */
 typedef enum gw_pipeline_size {
@@ -55,29 +59,29 @@ struct gw_pipeline {
     gw_pipeline_size size;
     int local;     /* samples */
     uint64_t step; /* for the tickets of random numbers */
-    bool forward;  /* no codecs, nothing is kept: an evaluation */
-    int tested;    /* chunks of samples of it */
+    bool testing;  /* an evaluation: no codecs, nothing is kept */
+    int tested;    /* calls of gw_pipeline_test so far */
 };
 
 /** Microbatches of a step. */
-static inline int gw_pipeline_micros(const gw_pipeline *w) {
-    return w->forward ? 2 : w->options->microbatches;
+static inline int gw_pipeline_micros(const gw_pipeline *p) {
+    return p->testing ? GW_PIPELINE_TEST_MICROS : p->options->microbatches;
 }
 
 /** The rows of microbatch `micro` among those of this rank's local batch. */
-gw_span gw_pipeline_part(const gw_pipeline *w, int micro);
+gw_span gw_pipeline_part(const gw_pipeline *p, int micro);
 
 /** Where an action of a chunk keeps them. */
-gw_micro gw_pipeline_at(const gw_pipeline *w, gw_act act);
+gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
 
 /** Start a schedule of microbatch `micro` on the queue; wait for one; poll all that is under way. */
-gw_err gw_pipeline_start(gw_pipeline *w, gw_schedule *s, int micro);
-gw_err gw_pipeline_wait(gw_pipeline *w, gw_schedule *s);
-gw_err gw_pipeline_poll(gw_pipeline *w);
+gw_err gw_pipeline_start(gw_pipeline *p, gw_schedule *s, int micro);
+gw_err gw_pipeline_wait(gw_pipeline *p, gw_schedule *s);
+gw_err gw_pipeline_poll(gw_pipeline *p);
 
-/** All layers of a chunk forward; the loss is not taken. `first`: parameters are awaited. Of an action
- *  that is not GW_ACT_FORWARD: again, for a chunk that kept its inputs alone. */
-gw_err gw_pipeline_forward(gw_pipeline *w, gw_act act, bool first);
+/** All layers of a chunk forward; the loss is not taken. `first`: parameters are awaited. Of an
+ *  action that is not GW_ACT_FORWARD: again, for a chunk that kept its inputs alone. */
+gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first);
 
 /** Where gradients go. */
 typedef struct gw_pipeline_onto {
@@ -87,34 +91,34 @@ typedef struct gw_pipeline_onto {
 
 /** All layers of a chunk backward. Of GW_ACT_INPUT the weights' gradients come later, by
  *  gw_pipeline_weights. */
-gw_err gw_pipeline_backward(gw_pipeline *w, gw_act act, const gw_pipeline_onto *onto);
-gw_err gw_pipeline_weights(gw_pipeline *w, gw_act act, const gw_pipeline_onto *onto);
+gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto);
+gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto);
 
 /** The loss of a microbatch, from the logits that `act` has left; `correct` may be NULL. */
-gw_err gw_pipeline_loss(gw_pipeline *w, gw_act act, const uint8_t *labels, float scale, double *sum,
+gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float scale, double *sum,
                         int *correct);
 
 /** This rank's end of the hop that an action waits for (`receives`), or ends in; NULL: none. */
-gw_schedule *gw_pipeline_hop(const gw_pipeline *w, gw_act act, bool receives);
+gw_schedule *gw_pipeline_hop(const gw_pipeline *p, gw_act act, bool receives);
 
 /** Wait for what earlier hops still read where `act` is about to write. */
-gw_err gw_pipeline_vacate(gw_pipeline *w, gw_act act);
+gw_err gw_pipeline_vacate(gw_pipeline *p, gw_act act);
 
 /** Hand the result of an action on, if there is somebody to take it. */
-gw_err gw_pipeline_send(gw_pipeline *w, gw_act act);
+gw_err gw_pipeline_send(gw_pipeline *p, gw_act act);
 
 /** Does the chunk hold the first layer of the model; the last one? */
-static inline bool gw_pipeline_is_bottom(const gw_pipeline *w, int chunk) {
-    return w->stage == 0 && chunk == 0;
+static inline bool gw_pipeline_is_bottom(const gw_pipeline *p, int chunk) {
+    return p->stage == 0 && chunk == 0;
 }
 
-static inline bool gw_pipeline_is_top(const gw_pipeline *w, int chunk) {
-    return w->stage == w->stages - 1 && chunk == w->chunks - 1;
+static inline bool gw_pipeline_is_top(const gw_pipeline *p, int chunk) {
+    return p->stage == p->stages - 1 && chunk == p->chunks - 1;
 }
 
 /** Held layers of a chunk: [*first, *end). */
-static inline void gw_pipeline_layers(const gw_pipeline *w, int chunk, int *first, int *end) {
-    const gw_shard *s = &w->shard;
+static inline void gw_pipeline_layers(const gw_pipeline *p, int chunk, int *first, int *end) {
+    const gw_shard *s = &p->shard;
     *first = 0;
     while (s->layers[*first].chunk < chunk)
         ++*first;

@@ -23,8 +23,8 @@ typedef struct gw_replicas {
  *  differs, with both checksums. */
 gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash);
 
-/** What gw_replicas_compare says where all[rank * r->n_layers + layer] are the layers' checksums; at
- *  least two ranks' differ. Returns GW_ERR_DIVERGED. */
+/** What gw_replicas_compare says where all[rank * r->n_layers + layer] are the layers' checksums;
+ *  at least two ranks' differ. Returns GW_ERR_DIVERGED. */
 gw_err gw_replicas_tell(const gw_replicas *r, const uint32_t *all, int ranks);
 
 #endif

@@ -19,6 +19,8 @@
 
 enum { EVAL_CHUNK = 256 /* samples a pass of an evaluation */ };
 
+_Static_assert((int)GW_EXCHANGE_DIMS == (int)GW_DIMS, "waits are along the dimensions of a mesh");
+
 static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
@@ -208,8 +210,8 @@ static gw_session_setup trainer_session_setup(const gw_trainer *t) {
     return setup;
 }
 
-/* What the steps over a mesh pass, and where the model's parts lie. */
-static gw_err trainer_open_walk(gw_trainer *t) {
+/* What the ranks that hold a model together send to each other. */
+static gw_err trainer_open_pipeline(gw_trainer *t) {
     if (!t->pipeline)
         return GW_OK;
     gw_watchdog_stage("opening the exchange of activations");
@@ -279,7 +281,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_session_setup setup = trainer_session_setup(t);
     GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
-    GW_TRY(trainer_open_walk(t));
+    GW_TRY(trainer_open_pipeline(t));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
     GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;

@@ -1,5 +1,5 @@
 /* The sampler: any number of ranks visits the serial global batches, every epoch is a permutation,
- * shards tile the set, and in an epoch each rank uses each sample of its shard once. */
+ * portions tile the set, and in an epoch each rank uses each sample of its portion once. */
 #include "data/portion.h"
 #include "data/sampler.h"
 
@@ -85,7 +85,7 @@ static void replicated_case(uint32_t n, int batch, int ranks) {
 }
 
 /* Shards tile the set. Together the ranks visit each sample once an epoch, each rank only those of
- * its shard, in parts as large as the replicated ones. */
+ * its portion, in parts as large as the replicated ones. */
 static void sharded_case(uint32_t n, int batch, int ranks) {
     uint8_t *seen = malloc(n);
     uint32_t end = 0;
