@@ -60,7 +60,7 @@ static gw_err pipeline_read_cut(const char *text, int layers, int runs, int *siz
             break;
         sizes[n++] = (int)size;
         sum += (int)size;
-        at = *end ? end + 1 : end;
+        at = *end && n < runs ? end + 1 : end;
         if (!*end)
             break;
     }
