@@ -38,12 +38,15 @@ static bool pipeline_asked_for(const gw_parallel *o) {
     return gw_mesh_divides(&o->shape) || o->microbatches > 1;
 }
 
+static bool pipeline_encodes(const gw_spec *codec) {
+    return codec && strcmp(codec->text, "none") != 0;
+}
+
 /* What only passes between ranks of one replica. */
 static gw_err pipeline_check_codecs(const gw_parallel *o) {
-    const char *option = strcmp(o->codec[GW_HOP_ACTIVATION]->text, "none") != 0
-                             ? "compress-activations"
-                         : o->codec[GW_HOP_DELTA] ? "compress-deltas"
-                                                  : NULL;
+    const char *option = pipeline_encodes(o->codec[GW_HOP_ACTIVATION]) ? "compress-activations"
+                         : pipeline_encodes(o->codec[GW_HOP_DELTA])    ? "compress-deltas"
+                                                                       : NULL;
     if (!option || gw_mesh_divides(&o->shape))
         return GW_OK;
     return gw_fail(GW_ERR_USAGE,
