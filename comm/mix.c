@@ -103,8 +103,9 @@ void gw_mix_close(gw_mix *mix) {
 
 /* ---- on a lane ---- */
 
-static gw_err mix_check_layers(const gw_mix *mix, const gw_tensor *tensors, int n_tensors) {
-    int last = n_tensors > 0 ? tensors[n_tensors - 1].layer : -1;
+static gw_err mix_check_layers(const gw_mix *mix, int layers, const gw_tensor *tensors,
+                               int n_tensors) {
+    int last = layers > 0 ? layers - 1 : n_tensors > 0 ? tensors[n_tensors - 1].layer : -1;
     for (int i = 1; i < mix->n; i++)
         if (mix->layer[i] > last)
             return gw_fail(GW_ERR_USAGE,
@@ -137,11 +138,11 @@ static int mix_cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_tensor
     return count;
 }
 
-gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, int n_tensors,
-                    const bool *feedback) {
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, int layers, const gw_tensor *tensors,
+                    int n_tensors, const bool *feedback) {
     if (mix->n == 1)
         return GW_OK;
-    GW_TRY(mix_check_layers(mix, tensors, n_tensors)); /* the same on all ranks */
+    GW_TRY(mix_check_layers(mix, layers, tensors, n_tensors)); /* the same on all ranks */
     const gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     for (int i = 1; i < mix->n; i++) {
         gw_lane *other;

@@ -37,9 +37,10 @@ void gw_mix_close(gw_mix *mix);
 
 /** Collective: let `lane`, which carries the first codec, know of the others: the arena is cut into
  *  runs of tensors with one codec each, and each further codec gets a lane of its own, closed with
- *  this one. feedback[i]: codec i keeps a residual. GW_ERR_USAGE: a rule for a layer that the model
+ *  this one. feedback[i]: codec i keeps a residual. `layers`: of the whole model, of which the
+ *  tensors may be a part; 0: these are all. GW_ERR_USAGE: a rule for a layer that the model
  *  lacks. */
-gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_tensor *tensors, int n_tensors,
-                    const bool *feedback);
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, int layers, const gw_tensor *tensors,
+                    int n_tensors, const bool *feedback);
 
 #endif

@@ -74,6 +74,7 @@ typedef struct gw_session_setup {
     int n_layers;
     const gw_tensor *tensors; /* which cut it further; likewise; n_tensors 0: not known */
     int n_tensors;
+    int model_layers;    /* of the whole model, of which these are a part; 0: all */
     bool by_layer;       /* lazy: finish and publish come a layer at a time */
     bool adds;           /* the caller asks gw_session_sums where gradients go */
     bool lists;          /* gw_update may list what it touches (gw_optimizer_lists) */

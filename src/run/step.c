@@ -14,6 +14,7 @@ gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_co
                               .n_layers = gw_model_layers(m),
                               .tensors = gw_model_tensors(m),
                               .n_tensors = gw_model_tensor_count(m),
+                              .model_layers = gw_model_spec_layers(gw_model_get_spec(m)),
                               .by_layer = c->lazy,
                               .adds = true,
                               .lists = gw_optimizer_lists(o),
