@@ -27,8 +27,8 @@ static gw_err mesh_size(const gw_spec *item, int *out) {
     const char *text = item->parts ? item->parts->text : "";
     long n = strtol(text, &end, 10);
     if (end == text || *end || n < 1 || n > 1 << 20)
-        return gw_fail(GW_ERR_USAGE, "--mesh %s: '%s' is no number of ranks from 1 on", item->text,
-                       text);
+        return gw_fail(GW_ERR_USAGE, "--mesh %s: '%s' is not a number of ranks: give 1 or more",
+                       item->text, text);
     *out = (int)n;
     return GW_OK;
 }
@@ -67,7 +67,7 @@ gw_err gw_mesh_parse(gw_mesh_shape *out, const gw_spec *spec) {
                            i->text);
         GW_TRY(mesh_dim(i->key, &d));
         if (out->size[d] > 0)
-            return gw_fail(GW_ERR_USAGE, "--mesh %s: %s stands there twice", spec->text, names[d]);
+            return gw_fail(GW_ERR_USAGE, "--mesh %s: %s is given twice", spec->text, names[d]);
         GW_TRY(mesh_size(i, &out->size[d]));
         written[n++] = d;
     }
