@@ -91,6 +91,17 @@ class Show(unittest.TestCase):
         self.assertRegex(show(out).stdout, r"slowest rank over mean +rank 1 \+50.0%")
         self.assertIsNone(document(self.runs["alone"][0])[0]["slowest"])
 
+    def test_mesh(self):
+        """Where the model lies, and that each rank computes its part of the model alone."""
+        out = self.folder("blocking")
+        whole = document(out)[0]["products"]["flops_per_s"]
+        self.edit(out, lambda run: run.update(mesh={
+            "data": 1, "pipe": 2, "tensor": 1, "timetable": "1f1b", "microbatches": 4}))
+        self.edit(out, lambda run: run["machine"].update(workers=1))
+        self.assertIn("2 ranks (data 1 x pipe 2 x tensor 1, 1f1b of 4 microbatches) x 1 thread on",
+                      show(out).stdout)
+        self.assertAlmostEqual(document(out)[0]["products"]["flops_per_s"], whole)
+
     def test_division_of_computation(self):
         out = self.folder("blocking")
         self.summary(out, compute_s=4e-3, division={
