@@ -246,9 +246,9 @@ static int train_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_train = {
     .name = "train",
-    .summary = "train a multilayer perceptron, data-parallel over the ranks",
+    .summary = "train a multilayer perceptron over the ranks: data, pipe and tensor parallel",
     .usage = "[options]        e.g. mpiexec -n 2 gradwire train --comm iallreduce --out runs/a",
-    .notes = "Strategies, algorithms and codecs with their options: gradwire list",
+    .notes = "Strategies, algorithms, codecs and timetables with their options: gradwire list",
     .opts = opts,
     .rules = rules,
     .run = train_run,

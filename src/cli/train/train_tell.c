@@ -21,11 +21,15 @@ static const char *tell_feedback_text(const gw_train_teller *t) {
                                 : " with error feedback";
 }
 
-/* "2 ranks x 1 thread + 1 for progress" */
+/* "2 ranks x 1 thread + 1 for progress", "4 ranks (data 2 x pipe 2 x tensor 1) x 1 thread" */
 static void tell_put_place(const gw_train_teller *t, int ranks) {
     int threads = t->config->threads, helpers = gw_session_helpers(t->session);
-    printf("%d rank%s x %d thread%s", ranks, ranks == 1 ? "" : "s", threads,
-           threads == 1 ? "" : "s");
+    const gw_mesh_shape *mesh = &t->config->parallel.shape;
+    int pipe = mesh->size[GW_DIM_PIPE], tensor = mesh->size[GW_DIM_TENSOR];
+    printf("%d rank%s", ranks, ranks == 1 ? "" : "s");
+    if (gw_mesh_divides(mesh))
+        printf(" (data %d x pipe %d x tensor %d)", ranks / (pipe * tensor), pipe, tensor);
+    printf(" x %d thread%s", threads, threads == 1 ? "" : "s");
     if (helpers > 0)
         printf(" + %d for progress", helpers);
 }
