@@ -31,7 +31,20 @@ static gw_err pipeline_find_codecs(gw_pipeline *p, bool framed) {
         GW_TRY(pipeline_find_codec(&p->join_codec[i], spec, framed));
         GW_TRY(gw_algo_open(&p->algo[i], p->options->tensor_algo, &p->join_codec[i]));
     }
+    if ((p->algo[0].ops->caps & (GW_ALGO_SHARED | GW_ALGO_ORDERED)) == GW_ALGO_SHARED)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --tensor-algo %s sums in memory that the ranks of a node share, and "
+                       "activations lie in a rank's own: use another algorithm",
+                       p->options->tensor_algo->text);
     return GW_OK;
+}
+
+/* Where the options ask for no pipeline, too, what they name must exist. */
+static gw_err pipeline_find_timetable(const gw_parallel *o) {
+    gw_timetable *t = NULL;
+    gw_err e = gw_timetable_open(&t, o->timetable, 1, 1);
+    gw_timetable_close(t);
+    return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* its stages are known later */
 }
 
 static bool pipeline_asked_for(const gw_parallel *o) {
@@ -93,15 +106,15 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_ses
     gw_pipeline *p = NULL;
     *out = NULL;
     GW_TRY(pipeline_check_codecs(o));
-    if (!pipeline_asked_for(o))
-        return GW_OK;
-    GW_TRY(pipeline_check_session(session));
+    GW_TRY(pipeline_find_timetable(o));
+    if (pipeline_asked_for(o))
+        GW_TRY(pipeline_check_session(session));
     if (gw_mesh_divides(&o->shape))
         GW_TRY(pipeline_check_whole(c, session));
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     p->options = o;
     gw_err e = pipeline_find_codecs(p, c->wire_check);
-    if (e != GW_OK)
+    if (e != GW_OK || !pipeline_asked_for(o))
         gw_pipeline_free(p);
     else
         *out = p;
