@@ -14,11 +14,14 @@
 
 /** How the model lies on the ranks, and how a step passes them. */
 typedef struct gw_parallel {
-    const gw_spec *mesh, *timetable, *tensor_algo, *codec[GW_HOP_KINDS];
-    gw_mesh_shape shape; /* of `mesh` */
+    const gw_spec *mesh, *timetable;
+    const gw_spec *tensor_algo;         /* NULL: that of the codec */
+    const gw_spec *codec[GW_HOP_KINDS]; /* deltas NULL: as activations */
+    gw_mesh_shape shape;                /* of `mesh` */
     int microbatches, tensor_chunks;
-    const char *stages;
-    bool recompute, columns;
+    const char *stages; /* flops, measured, or layers of each: 2,1,1 */
+    bool recompute;
+    bool columns; /* all layers are cut by columns, else by columns and rows in turn */
 } gw_parallel;
 
 typedef struct gw_train_config {

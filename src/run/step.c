@@ -191,7 +191,7 @@ static gw_err step_pipeline_await(void *stepper, int l) {
     return t->pending ? step_await(t, l) : GW_OK;
 }
 
-/* All layers' parameters have been awaited: each forward pass comes before a backward pass. */
+/* All layers' parameters have been awaited: before each backward pass comes a forward pass. */
 static void step_pipeline_begin(void *stepper, float **grads, bool *add) {
     gw_stepper *t = stepper;
     t->pending = false;
@@ -223,12 +223,12 @@ static gw_err step_pipeline_poll(void *stepper) {
 }
 
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t) {
-    return (gw_pipeline_hooks){t,
-                               step_pipeline_await,
-                               step_pipeline_begin,
-                               step_pipeline_ready,
-                               step_pipeline_loss,
-                               step_pipeline_poll};
+    return (gw_pipeline_hooks){.ctx = t,
+                               .await = step_pipeline_await,
+                               .begin = step_pipeline_begin,
+                               .ready = step_pipeline_ready,
+                               .loss = step_pipeline_loss,
+                               .poll = step_pipeline_poll};
 }
 
 static gw_err step_pipeline(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {

@@ -7,7 +7,8 @@
 #include "run/pipeline.h"
 
 /** An evaluation that takes longer than this is given up when a signal asks the run to end: batch
- *  systems wait about 30 s before they kill. Ranks that hold a model together do not. */
+ *  systems wait about 30 s before they kill. Ranks that hold a model together never give it up:
+ *  they would have to agree on it first. */
 #define GW_EVALUATE_GRACE_S 2.0
 
 typedef struct gw_evaluation {
