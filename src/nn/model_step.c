@@ -4,44 +4,44 @@
 #include "nn/model_parts.h"
 
 /* The simple case: all rows, of the only microbatch. */
-static gw_micro step_all(int batch) {
+static gw_micro model_step_all(int batch) {
     return (gw_micro){.n = batch};
 }
 
-static float *step_rows(gw_model *m, const gw_area *area, gw_micro at) {
+static float *model_step_rows(gw_model *m, const gw_area *area, gw_micro at) {
     return m->work + gw_model_rows(area, at).off;
 }
 
 void gw_model_product(gw_model *m, int l, gw_micro at) {
     const gw_layer *layer = &gw_model_held(m, l)->layer;
-    gw_layer_product(layer, m->params + layer->span.off, step_rows(m, &m->areas[l].x, at),
-                     step_rows(m, &m->areas[l].y, at), at.n);
+    gw_layer_product(layer, m->params + layer->span.off, model_step_rows(m, &m->areas[l].x, at),
+                     model_step_rows(m, &m->areas[l].y, at), at.n);
 }
 
 void gw_model_transfer(gw_model *m, int l, gw_micro at) {
     const gw_layer *layer = &gw_model_held(m, l)->layer;
     const float *biases = m->params + layer->span.off + (size_t)layer->in * (size_t)layer->out;
-    gw_layer_transfer(layer, layer->partial ? m->zeros : biases, step_rows(m, &m->areas[l].y, at),
-                      at.n);
+    gw_layer_transfer(layer, layer->partial ? m->zeros : biases,
+                      model_step_rows(m, &m->areas[l].y, at), at.n);
 }
 
-static gw_loss_cut step_cut(const gw_model *m) {
+static gw_loss_cut model_step_cut(const gw_model *m) {
     return (gw_loss_cut){gw_model_held(m, m->shard.n_layers - 1)->out, m->shard.share.part,
                          m->shard.share.tensor};
 }
 
-static bool step_splits_loss(const gw_model *m) {
+static bool model_step_splits_loss(const gw_model *m) {
     return gw_model_held(m, m->shard.n_layers - 1)->cut == GW_CUT_COLUMNS;
 }
 
 void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at) {
     int last = m->shard.n_layers - 1;
-    if (!step_splits_loss(m))
+    if (!model_step_splits_loss(m))
         return;
-    gw_loss_cut cut = step_cut(m);
+    gw_loss_cut cut = model_step_cut(m);
     gw_span told = gw_model_join(m, last, GW_MOMENT_LOSS, at).over;
     gw_part_begin(GW_PART_LOSS);
-    gw_loss_tell(step_rows(m, &m->areas[last].y, at), labels, at.n, cut,
+    gw_loss_tell(model_step_rows(m, &m->areas[last].y, at), labels, at.n, cut,
                  m->work + gw_span_part(told, cut.part, cut.parts).off);
     gw_part_end(GW_PART_LOSS);
 }
@@ -49,10 +49,10 @@ void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at) {
 double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
                           int *correct) {
     int last = m->shard.n_layers - 1;
-    float *z = step_rows(m, &m->areas[last].y, at);
+    float *z = model_step_rows(m, &m->areas[last].y, at);
     gw_part_begin(GW_PART_LOSS);
-    if (step_splits_loss(m))
-        gw_loss_join(z, labels, at.n, step_cut(m),
+    if (model_step_splits_loss(m))
+        gw_loss_join(z, labels, at.n, model_step_cut(m),
                      m->work + gw_model_join(m, last, GW_MOMENT_LOSS, at).over.off, grad_scale,
                      m->losses, m->best);
     else
@@ -71,52 +71,53 @@ double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float
 
 void gw_model_enter(gw_model *m, int l, gw_micro at, float *grads, bool add) {
     const gw_layer *layer = &gw_model_held(m, l)->layer;
-    gw_layer_enter(layer, grads + layer->span.off, add, step_rows(m, &m->areas[l].y, at),
-                   step_rows(m, &m->areas[l].dy, at), at.n);
+    gw_layer_enter(layer, grads + layer->span.off, add, model_step_rows(m, &m->areas[l].y, at),
+                   model_step_rows(m, &m->areas[l].dy, at), at.n);
 }
 
 void gw_model_weights(gw_model *m, int l, gw_micro at, float *grads, bool add) {
     const gw_layer *layer = &gw_model_held(m, l)->layer;
-    gw_layer_weights(layer, grads + layer->span.off, add, step_rows(m, &m->areas[l].x, at),
-                     step_rows(m, &m->areas[l].dy, at), at.n);
+    gw_layer_weights(layer, grads + layer->span.off, add, model_step_rows(m, &m->areas[l].x, at),
+                     model_step_rows(m, &m->areas[l].dy, at), at.n);
 }
 
 void gw_model_descend_rows(gw_model *m, int l, gw_micro at) {
     const gw_layer *layer = &gw_model_held(m, l)->layer;
     if (gw_model_held(m, l)->number > 0)
-        gw_layer_descend(layer, m->params + layer->span.off, step_rows(m, &m->areas[l].dy, at),
-                         step_rows(m, &m->areas[l].dx, at), at.n);
+        gw_layer_descend(layer, m->params + layer->span.off,
+                         model_step_rows(m, &m->areas[l].dy, at),
+                         model_step_rows(m, &m->areas[l].dx, at), at.n);
 }
 
 /* ---- whole layers, the whole batch at once ---- */
 
 float *gw_model_input(gw_model *m) {
-    return step_rows(m, &m->areas[0].below, step_all(0));
+    return model_step_rows(m, &m->areas[0].below, model_step_all(0));
 }
 
 void gw_model_forward(gw_model *m, int l, int batch) {
-    gw_model_product(m, l, step_all(batch));
-    gw_model_transfer(m, l, step_all(batch));
+    gw_model_product(m, l, model_step_all(batch));
+    gw_model_transfer(m, l, model_step_all(batch));
 }
 
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale,
                      int *correct) {
-    return gw_model_loss_join(m, labels, step_all(batch), grad_scale, correct);
+    return gw_model_loss_join(m, labels, model_step_all(batch), grad_scale, correct);
 }
 
-static void step_backward(gw_model *m, int l, int batch, float *grads, bool add) {
-    gw_model_enter(m, l, step_all(batch), grads, add);
-    gw_model_weights(m, l, step_all(batch), grads, add);
+static void model_step_backward(gw_model *m, int l, int batch, float *grads, bool add) {
+    gw_model_enter(m, l, model_step_all(batch), grads, add);
+    gw_model_weights(m, l, model_step_all(batch), grads, add);
 }
 
 void gw_model_backward(gw_model *m, int l, int batch) {
-    step_backward(m, l, batch, m->grads, false);
+    model_step_backward(m, l, batch, m->grads, false);
 }
 
 void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums) {
-    step_backward(m, l, batch, sums, true);
+    model_step_backward(m, l, batch, sums, true);
 }
 
 void gw_model_descend(gw_model *m, int l, int batch) {
-    gw_model_descend_rows(m, l, step_all(batch));
+    gw_model_descend_rows(m, l, model_step_all(batch));
 }

@@ -95,7 +95,8 @@ static bool pipeline_takes_activation(gw_act act) {
     return act.kind == GW_ACT_FORWARD;
 }
 
-/* Post the receive of the first action from `at` on that takes what this one takes: one ahead. */
+/* Post one receive ahead: of the first action, from `at` on, that takes an activation (or else a
+ * delta) from another stage. */
 static gw_err pipeline_post(gw_pipeline *p, int at, bool activation) {
     for (; at < p->n_acts; at++) {
         gw_schedule *s = pipeline_takes_activation(p->acts[at]) == activation
@@ -107,6 +108,7 @@ static gw_err pipeline_post(gw_pipeline *p, int at, bool activation) {
     return GW_OK;
 }
 
+/* Have what an action takes, and post the receive of the next that takes such. */
 static gw_err pipeline_take(gw_pipeline *p, int at) {
     gw_schedule *s = gw_pipeline_hop(p, p->acts[at], true);
     if (!s)
