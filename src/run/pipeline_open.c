@@ -31,7 +31,7 @@ static gw_err pipeline_find_codecs(gw_pipeline *p, bool framed) {
         GW_TRY(pipeline_find_codec(&p->join_codec[i], spec, framed));
         GW_TRY(gw_algo_open(&p->algo[i], p->options->tensor_algo, &p->join_codec[i]));
     }
-    if ((p->algo[0].ops->caps & (GW_ALGO_SHARED | GW_ALGO_ORDERED)) == GW_ALGO_SHARED)
+    if (p->algo[0].ops->caps & GW_ALGO_SHARED) /* or it may choose one that is */
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --tensor-algo %s sums in memory that the ranks of a node share, and "
                        "activations lie in a rank's own: use another algorithm",
