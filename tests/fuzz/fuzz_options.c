@@ -7,7 +7,9 @@
 #include "cli/bench/bench_kit.h"
 #include "cli/cli.h"
 #include "comm/lane_parts.h"
+#include "comm/mesh.h"
 #include "comm/strategy.h"
+#include "comm/timetable.h"
 #include "comm/tuning.h"
 #include "counters/group.h"
 #include "data/synthetic.h"
@@ -53,6 +55,9 @@ static const char *const words[] = {"--",          "--lr",
                                     "hier",        "table=",
                                     "\"threads\"", "steps=",
                                     "every=",      "--checkpoint-every",
+                                    "--mesh",      "--timetable",
+                                    "pipe=",       "tensor=",
+                                    "data=",       "interleaved:chunks=",
                                     NULL};
 
 /* ---- command lines ---- */
@@ -156,6 +161,29 @@ static void read_codec(char *text) {
     gw_fuzz_answer(e);
     gw_codec_close(&c);
     gw_spec_free(list);
+}
+
+/* --mesh and --timetable, a line each. */
+static void read_mesh(char *text) {
+    char *rest = text, *mesh = strsep(&rest, "\n");
+    gw_spec *list = NULL, *entry = NULL;
+    gw_mesh_shape shape;
+    gw_timetable *timetable = NULL;
+    gw_err e = gw_spec_parse(&list, "test", "mesh", mesh, GW_SPEC_COMMAS);
+    if (e == GW_OK)
+        e = gw_mesh_parse(&shape, list);
+    gw_fuzz_answer(e);
+    for (int d = 0; e == GW_OK && d < GW_DIMS; d++)
+        MUST(shape.size[d] >= (d != GW_DIM_DATA) && shape.size[d] <= 1 << 20);
+    int stages = e == GW_OK ? 1 + shape.size[GW_DIM_PIPE] % 5 : 1;
+    gw_fuzz_forget();
+    e = gw_spec_parse(&entry, "test", "timetable", rest ? rest : "", GW_SPEC_ONE);
+    if (e == GW_OK)
+        e = gw_timetable_open(&timetable, entry, stages, 1 + (int)strlen(mesh) % 9);
+    gw_fuzz_answer(e);
+    gw_timetable_close(timetable);
+    gw_spec_free(list);
+    gw_spec_free(entry);
 }
 
 static void read_list(char *text) {
@@ -281,7 +309,8 @@ static const struct {
     void (*read)(char *text);
 } languages[] = {{'a', read_words}, {'t', read_train}, {'e', read_eval},     {'s', read_session},
                  {'o', read_codec}, {'l', read_list},  {'z', read_sizes},    {'y', read_synthetic},
-                 {'g', read_group}, {'x', read_expr},  {'c', read_ceilings}, {'u', read_tuning}};
+                 {'g', read_group}, {'x', read_expr},  {'c', read_ceilings}, {'u', read_tuning},
+                 {'m', read_mesh}};
 enum { LANGUAGES = sizeof languages / sizeof *languages };
 
 static void open_all(const char *spec) {
