@@ -35,6 +35,7 @@ enum {
     LAST,
     LAYERS,
     ADD,
+    SENDS,
     FACTORS
 };
 
@@ -48,7 +49,7 @@ static const char *const codecs[] = {"none", "fp16", "qsgd", "topk:ratio=0.5"};
 static const int batches[] = {4, 6, 9}, lasts[] = {0, 1, 3};
 static int counts[FACTORS] = {
     [NEST] = 2,  [SPLIT] = 2, [ACTIVATIONS] = 4, [DELTAS] = 4, [RECOMPUTE] = 2, [RUNS] = 2,
-    [MICRO] = 4, [BATCH] = 3, [LAST] = 3,        [LAYERS] = 2, [ADD] = 2};
+    [MICRO] = 4, [BATCH] = 3, [LAST] = 3,        [LAYERS] = 2, [ADD] = 2,       [SENDS] = 2};
 
 /* Every shape, in the default nesting and in the opposite one. */
 static void list_meshes(void) {
@@ -76,13 +77,25 @@ static const char *mesh_of(const trial *t) {
 }
 
 static void trial_text(const trial *t, char *out, size_t cap) {
-    snprintf(out, cap, "%s %s %s %s/%s recompute %d runs %d micro %d batch %d,%d layers %d add %d",
+    snprintf(out, cap,
+             "%s %s %s %s/%s recompute %d runs %d micro %d batch %d,%d layers %d add %d sends %d",
              mesh_of(t), timetables[t->v[TIMETABLE]], t->v[SPLIT] ? "columns" : "pairs",
              codecs[t->v[ACTIVATIONS]], codecs[t->v[DELTAS]], t->v[RECOMPUTE], 1 + 2 * t->v[RUNS],
-             1 + t->v[MICRO], batches[t->v[BATCH]], lasts[t->v[LAST]], 8 + t->v[LAYERS], t->v[ADD]);
+             1 + t->v[MICRO], batches[t->v[BATCH]], lasts[t->v[LAST]], 8 + t->v[LAYERS], t->v[ADD],
+             t->v[SENDS]);
 }
 
 /* ---- what a trial runs on ---- */
+
+static bool synchronous;
+
+/* Below gradwire's own layer. MPI may end a send when the message is copied, or not before it is
+ * received: a step ends either way. */
+int PMPI_Isend_c(const void *data, MPI_Count n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                 MPI_Request *request) {
+    return synchronous ? PMPI_Issend_c(data, n, type, to, tag, comm, request)
+                       : PMPI_Isend(data, (int)n, type, to, tag, comm, request);
+}
 
 typedef struct rig {
     gw_train_config c;
@@ -94,7 +107,7 @@ typedef struct rig {
     double told; /* by the loss hook */
     int awaited, ready, begun, losses;
     int local[2]; /* samples of this replica in a full step, and in the last one */
-    char text[200];
+    char text[220];
 } rig;
 
 #define RIG_CHECK(r, cond, ...)                                                                    \
@@ -173,6 +186,7 @@ static int rig_local(const rig *r, int most) {
 static void rig_open(rig *r, const trial *t) {
     *r = (rig){.spec = spec_of(t), .add = t->v[ADD], .c = {.parallel = parallel_of(t)}};
     trial_text(t, r->text, sizeof r->text);
+    synchronous = t->v[SENDS];
     CHECK_OK(gw_pipeline_new(&r->pipeline, &r->c, session));
     CHECK_OK(gw_mesh_open(&r->mesh, &r->c.parallel.shape, MPI_COMM_WORLD));
     if (!r->pipeline)
