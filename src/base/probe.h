@@ -77,8 +77,8 @@ extern gw_probe gw_probe_hooks;
 /** The dimension of what this thread exchanges now. */
 extern _Thread_local int gw_probe_dim;
 
-/** What follows on this thread is for exchanges along `dim`. Returns the dimension before, which the
- *  caller goes back to in the same way. */
+/** What follows on this thread is for exchanges along `dim`. Returns the dimension before, which
+ *  the caller goes back to in the same way. */
 static inline int gw_dim_turn(int dim) {
     int before = gw_probe_dim;
     if (dim != before && gw_probe_hooks.turns)

@@ -93,8 +93,8 @@ typedef struct gw_batch_table {
 
 #define GW_BATCHES "batches.csv"
 
-/** With columns for n <= GW_COUNTERS counters; the names are copied. `mesh`: with those of places and
- *  dimensions, too. */
+/** With columns for n <= GW_COUNTERS counters; the names are copied. `mesh`: with those of places
+ *  and dimensions, too. */
 void gw_batch_table_make(gw_batch_table *t, bool mesh, const char *const *counter, int n);
 
 #endif

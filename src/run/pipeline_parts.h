@@ -74,7 +74,8 @@ gw_span gw_pipeline_part(const gw_pipeline *p, int micro);
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
 
-/** Start a schedule of microbatch `micro` on the queue; wait for one; poll all that is under way. */
+/** Start a schedule of microbatch `micro` on the queue; wait for one; poll all that is under way,
+ *  the exchange of gradients, too. Each in its phase of the ledger. */
 gw_err gw_pipeline_start(gw_pipeline *p, gw_schedule *s, int micro);
 gw_err gw_pipeline_wait(gw_pipeline *p, gw_schedule *s);
 gw_err gw_pipeline_poll(gw_pipeline *p);
