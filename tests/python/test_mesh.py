@@ -1,5 +1,5 @@
-"""Training of a model that lies on several ranks: the run of one rank, in the same bits where that is
-promised, and everything around it that a user meets.
+"""Training of a model that lies on several ranks: the run of one rank, in the same bits where that
+is promised, and everything around it that a user meets.
 
 Bits depend on the number of replicas, tensor ranks, microbatches and runs of rows; never on stages,
 timetable, cut or recomputation."""
@@ -169,7 +169,8 @@ class Mesh(unittest.TestCase):
                          "--compress-deltas: nothing carries activations")
             self.refused(ranks, "--tensor-algo rig", "unknown algorithm 'rig'")
             for algo in ("shm", "hier", "auto"):
-                self.refused(ranks, f"--mesh tensor=2 --tensor-algo {algo}", "use another algorithm")
+                self.refused(ranks, f"--mesh tensor=2 --tensor-algo {algo}",
+                             "use another algorithm")
             for words in ("--paired", "--bound", "--compress auto", "--forecast",
                           "--data-layout sharded", "--compress-stats 2", "--checkpoint-every 2",
                           "--resume auto"):
@@ -180,9 +181,10 @@ class Mesh(unittest.TestCase):
 
     def test_refused_shapes(self):
         """Ranks that do not make the mesh, layers that do not."""
-        self.refused(1, "--mesh pipe=2", "--mesh pipe=2 takes a multiple of 2 ranks, and there is 1")
+        self.refused(1, "--mesh pipe=2", "pipe=2 takes a multiple of 2 ranks, and there is 1")
         for ranks in (2, 4):
-            self.refused(ranks, "--mesh pipe=3", f"takes a multiple of 3 ranks, and there are {ranks}")
+            self.refused(ranks, "--mesh pipe=3",
+                         f"takes a multiple of 3 ranks, and there are {ranks}")
         self.refused(3, "--mesh data=1,tensor=2", "takes 2 ranks, and there are 3")
         self.refused(4, "--mesh data=1,tensor=2", "takes 2 ranks, and there are 4")
         self.refused(3, "--mesh pipe=3 --layers 5", "the model has 2 layers, each chunk needs one")
