@@ -216,7 +216,9 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("opening the exchange of activations");
     gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
-    return gw_pipeline_open(t->pipeline, t->model, &hooks, t->c->seed, t->oversubscribed, t->comm);
+    /* Replicas draw apart, too: their codecs' errors must not add up. */
+    uint64_t seed = gw_rng_key(t->c->seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
+    return gw_pipeline_open(t->pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
 /* The numbers in the whole model of the layers that this rank holds. */
