@@ -152,11 +152,11 @@ class Mesh(unittest.TestCase):
         whole = "does not go with pipe or tensor in --mesh"
         for ranks in (1, 2, 3, 4):
             self.refused(ranks, "--mesh pip=2", "unknown dimension 'pip': did you mean 'pipe'?")
-            self.refused(ranks, "--mesh pipe=0", "'0' is no number of ranks from 1 on")
-            self.refused(ranks, "--mesh pipe=9999999999", "is no number of ranks")
-            self.refused(ranks, "--mesh tensor=2x", "'2x' is no number of ranks")
+            self.refused(ranks, "--mesh pipe=0", "'0' is not a number of ranks: give 1 or more")
+            self.refused(ranks, "--mesh pipe=9999999999", "is not a number of ranks")
+            self.refused(ranks, "--mesh tensor=2x", "'2x' is not a number of ranks")
             self.refused(ranks, "--mesh pipe", "write it as in data=2,pipe=2,tensor=2")
-            self.refused(ranks, "--mesh pipe=1,pipe=1", "pipe stands there twice")
+            self.refused(ranks, "--mesh pipe=1,pipe=1", "pipe is given twice")
             self.refused(ranks, "--mesh pipe=1048576,tensor=1048576", "takes a multiple of 109951")
             self.refused(ranks, "--timetable 2f2b", "unknown timetable '2f2b'")
             self.refused(ranks, "--timetable zb:eager=1", "eager")
