@@ -2,8 +2,7 @@
 # A launcher that does not speak the library's dialect of PMI starts N programs that each believe
 # to be alone. That happens when mpiexec is another MPI's, and with the MPICH of Ubuntu 24.04,
 # which was built for PMIx although its own mpiexec is not (Launchpad bug 2072338); Open MPI's
-# mpiexec speaks PMIx and does launch it (in 4 s: it lets MPICH wait 2 s for each of two keys that
-# it does not have). So each candidate has to start two ranks that see each
+# mpiexec speaks PMIx and does launch it. So each candidate has to start two ranks that see each
 # other before it is taken.
 file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch.c [[
 #include <mpi.h>
@@ -16,6 +15,24 @@ int main(int argc, char **argv) {
 }
 ]])
 
+# MPI_Init of MPICH 4.2.0 asks for two keys that MPICH's own launcher alone may have, and OpenPMIx
+# waits 2 s for each, in case a rank still provides it (later versions of MPICH ask it not to). This
+# library, loaded into each rank, answers at once (-46 is PMIX_ERR_NOT_FOUND).
+file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/gw_pmix.c [[
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+typedef int get_fn(const void *, const char *, const void *, size_t, void *);
+get_fn PMIx_Get;
+int PMIx_Get(const void *proc, const char *key, const void *info, size_t infos, void *value) {
+    if (key && !strncmp(key, "PMI_", 4))
+        return -46;
+    get_fn *next = (get_fn *)dlsym(RTLD_NEXT, "PMIx_Get");
+    return next(proc, key, info, infos, value);
+}
+]])
+set(gw_pmix ${CMAKE_BINARY_DIR}/mpiexec.so)
+
 function(gw_find_launcher)
   set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch)
   try_compile(built ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch.dir ${probe}.c
@@ -27,6 +44,7 @@ function(gw_find_launcher)
   mark_as_advanced(GW_MPIEXEC_PMIX)
   set(own ${MPIEXEC_EXECUTABLE} ${MPIEXEC_PREFLAGS})
   set(pmix ${GW_MPIEXEC_PMIX} --quiet --allow-run-as-root --oversubscribe --bind-to none)
+  file(REMOVE ${gw_pmix})
   foreach(candidate own pmix)
     list(GET ${candidate} 0 program)
     if(NOT program)
@@ -38,6 +56,11 @@ function(gw_find_launcher)
       string(REPLACE ";" " " command "${${candidate}}")
       message(STATUS "MPI launcher: ${command}")
       set(GW_LAUNCH "${command}" CACHE INTERNAL "command that starts MPI programs")
+      # Not with a sanitizer, whose runtime must be loaded before all others: it waits, as before.
+      if(candidate STREQUAL "pmix" AND NOT GW_SANITIZE)
+        execute_process(COMMAND ${CMAKE_C_COMPILER} -shared -fPIC -O2 -D_GNU_SOURCE
+          ${CMAKE_BINARY_DIR}/CMakeFiles/gw_pmix.c -o ${gw_pmix} -ldl OUTPUT_QUIET ERROR_QUIET)
+      endif()
       return()
     endif()
   endforeach()
@@ -48,7 +71,8 @@ function(gw_find_launcher)
 endfunction()
 
 # The search takes seconds: its result is kept as long as what it was found for stays the same.
-set(gw_launch_key "${MPIEXEC_EXECUTABLE};${MPIEXEC_PREFLAGS};${MPI_C_COMPILER};${MPI_C_LIBRARIES}")
+set(gw_launch_key
+  "${MPIEXEC_EXECUTABLE};${MPIEXEC_PREFLAGS};${MPI_C_COMPILER};${MPI_C_LIBRARIES};${GW_SANITIZE}")
 if(NOT GW_LAUNCH OR NOT GW_LAUNCH_KEY STREQUAL gw_launch_key)
   unset(GW_LAUNCH CACHE)
   gw_find_launcher()
@@ -56,7 +80,18 @@ if(NOT GW_LAUNCH OR NOT GW_LAUNCH_KEY STREQUAL gw_launch_key)
 endif()
 if(GW_LAUNCH)
   set(MPIEXEC_EXECUTABLE ${CMAKE_BINARY_DIR}/mpiexec)
-  file(WRITE ${MPIEXEC_EXECUTABLE} "#!/bin/sh\nexec ${GW_LAUNCH} \"$@\"\n")
+  set(gw_preload "")
+  if(EXISTS ${gw_pmix})
+    # LD_PRELOAD cannot hold a path with a blank or a colon.
+    set(gw_preload [[
+pmix=$(dirname "$(realpath "$0")")/mpiexec.so
+case $pmix in
+*[:\ ]*) ;;
+*) export LD_PRELOAD="$pmix${LD_PRELOAD:+:$LD_PRELOAD}" ;;
+esac
+]])
+  endif()
+  file(WRITE ${MPIEXEC_EXECUTABLE} "#!/bin/sh\n${gw_preload}exec ${GW_LAUNCH} \"$@\"\n")
   file(CHMOD ${MPIEXEC_EXECUTABLE} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
     GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 endif()

@@ -131,26 +131,49 @@ class Warnings(unittest.TestCase):
 
 
 class Launcher(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.top)
+        with open(os.path.join(self.top, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(LISTS.format(source=SOURCE))
+
+    def launcher(self, name, text):
+        path = os.path.join(self.top, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def found(self, build, **variables):
+        """The launcher that a build folder gets."""
+        build = os.path.join(self.top, build)
+        compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")
+        done = subprocess.run(
+            ["cmake", "-S", self.top, "-B", build, f"-DMPI_C_COMPILER={compiler}",
+             *(f"-D{name}={value}" for name, value in variables.items())],
+            text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return os.path.join(build, "mpiexec")
+
     def test_found_anew_for_another(self):
         """An existing build folder uses a new mpiexec, not the one found before."""
-        with open(os.path.join(BUILD, "mpiexec"), encoding="utf-8") as file:
-            works = file.read()
-        compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")
-        with tempfile.TemporaryDirectory() as top:
-            with open(os.path.join(top, "CMakeLists.txt"), "w", encoding="utf-8") as file:
-                file.write(LISTS.format(source=SOURCE))
-            for name in ("one", "two"):
-                launcher = os.path.join(top, name)
-                with open(launcher, "w", encoding="utf-8") as file:
-                    file.write(works)
-                os.chmod(launcher, 0o755)
-                build = os.path.join(top, "build")
-                done = subprocess.run(
-                    ["cmake", "-S", top, "-B", build, f"-DMPI_C_COMPILER={compiler}",
-                     f"-DMPIEXEC_EXECUTABLE={launcher}"], text=True, capture_output=True, check=False)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                with open(os.path.join(build, "mpiexec"), encoding="utf-8") as file:
-                    self.assertIn(launcher, file.read())
+        for name in ("one", "two"):
+            launcher = self.launcher(name, f'exec "{BUILD}/mpiexec" "$@"')
+            with open(self.found("build", MPIEXEC_EXECUTABLE=launcher), encoding="utf-8") as file:
+                self.assertIn(launcher, file.read())
+
+    def test_of_open_mpi_loads_the_answer(self):
+        """Its ranks load mpiexec.so before what the environment names."""
+        fails = self.launcher("fails", "exit 1")
+        pmix = self.launcher("pmix", f'while [ "$1" != -n ]; do shift; done\nexec "{BUILD}/mpiexec" "$@"')
+        for build in ("build", "with blank"):
+            mpiexec = self.found(build, MPIEXEC_EXECUTABLE=fails, GW_MPIEXEC_PMIX=pmix)
+            done = subprocess.run([mpiexec, "-n", "1", "printenv", "LD_PRELOAD"], text=True, check=True,
+                                  capture_output=True, env=dict(os.environ, LD_PRELOAD="libm.so.6"))
+            answer = "" if " " in build else f"{mpiexec}.so:"
+            self.assertEqual(done.stderr, "")
+            self.assertTrue(done.stdout.strip().endswith(answer + "libm.so.6"), done.stdout)
+            self.assertEqual(f"{mpiexec}.so" in done.stdout, " " not in build)
 
 
 if __name__ == "__main__":
