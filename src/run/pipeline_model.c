@@ -2,8 +2,7 @@
 #include "run/pipeline_parts.h"
 
 #include "base/mem.h"
-#include "base/probe.h"
-#include "comm/lane_parts.h"
+#include "mpi/agree.h"
 #include "mpi/wait.h"
 
 #include <stdlib.h>
@@ -89,34 +88,38 @@ static gw_err pipeline_pass(float *data, size_t n, int peer, bool sends, MPI_Com
     return GW_OK;
 }
 
-/* Rank 0 takes each other rank's shard in turn. */
-static gw_err pipeline_collect_from(const gw_pipeline *p, float *whole, MPI_Comm comm) {
-    float *theirs = NULL;
-    gw_shard *s = NULL;
-    gw_err e = gw_alloc(&s, 1, sizeof *s);
-    GW_THEN(e, gw_alloc(&theirs, p->shard.whole, sizeof *theirs));
+/* Rank 0 takes each other rank's shard in turn, into `theirs`. */
+static gw_err pipeline_collect_from(const gw_pipeline *p, float *whole, float *theirs, gw_shard *s,
+                                    MPI_Comm comm) {
     for (int stage = 0; stage < p->stages; stage++)
         for (int part = 0; part < p->shard.share.tensor; part++) {
             const int at[GW_DIMS] = {[GW_DIM_PIPE] = stage, [GW_DIM_TENSOR] = part};
             int peer = gw_mesh_rank(p->mesh, at);
             if (peer == 0)
                 continue;
-            GW_THEN(e, pipeline_shard_of(p, stage, part, s));
-            GW_THEN(e, pipeline_pass(theirs, s->size, peer, false, comm));
-            if (e == GW_OK)
-                gw_shard_scatter(s, theirs, whole);
+            GW_TRY(pipeline_shard_of(p, stage, part, s));
+            GW_TRY(pipeline_pass(theirs, s->size, peer, false, comm));
+            gw_shard_scatter(s, theirs, whole);
         }
-    free(theirs);
-    free(s);
-    return e;
+    return GW_OK;
 }
 
 gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm) {
     const int *at = p->mesh->at;
-    if (at[GW_DIM_DATA] > 0)
-        return GW_OK;
-    if (at[GW_DIM_PIPE] > 0 || at[GW_DIM_TENSOR] > 0)
-        return pipeline_pass((float *)own, p->shard.size, 0, true, comm);
-    gw_shard_scatter(&p->shard, own, whole);
-    return pipeline_collect_from(p, whole, comm);
+    bool collects = at[GW_DIM_DATA] + at[GW_DIM_PIPE] + at[GW_DIM_TENSOR] == 0;
+    float *theirs = NULL;
+    gw_shard *s = NULL;
+    gw_err e = collects ? gw_alloc(&s, 1, sizeof *s) : GW_OK;
+    if (collects)
+        GW_THEN(e, gw_alloc(&theirs, p->shard.whole, sizeof *theirs));
+    e = gw_agree(comm, e); /* before anybody sends */
+    if (e == GW_OK && collects) {
+        gw_shard_scatter(&p->shard, own, whole);
+        e = pipeline_collect_from(p, whole, theirs, s, comm);
+    } else if (e == GW_OK && at[GW_DIM_DATA] == 0) {
+        e = pipeline_pass((float *)own, p->shard.size, 0, true, comm);
+    }
+    free(theirs);
+    free(s);
+    return e;
 }
