@@ -15,10 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 9, MOST_TRIES = 15, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGEST_SPEC = 100 };
+enum { TRIES = 9, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGEST_SPEC = 100 };
 #define RUN_S      0.25e-3
-#define PRODUCT_S  4e-3 /* of one shape, unless a single product is longer */
-#define MOST_BYTES 4e9  /* of a product's operands */
+#define MOST_BYTES 4e9 /* of a product's operands */
 
 /* ---- names ---- */
 
@@ -124,19 +123,6 @@ int gw_twin_products(const gw_model_spec *spec, int batch, gw_product out[GW_PRO
     return n;
 }
 
-static double twin_time_product(const gw_operands *o) {
-    double best = INFINITY, spent = 0;
-    for (int t = -1; t < MOST_TRIES && (t < 1 || spent < PRODUCT_S); t++) {
-        uint64_t start = gw_clock_ticks();
-        gw_operands_multiply(o);
-        double took = gw_clock_since(start);
-        spent += took;
-        if (t >= 0)
-            best = fmin(best, took);
-    }
-    return best;
-}
-
 static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *added) {
     char name[GW_CEILING_NAME];
     size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
@@ -148,7 +134,7 @@ static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *ad
     gw_operands o;
     gw_err e = gw_operands_open(&o, p);
     if (e == GW_OK)
-        twins_keep(c, name, twin_time_product(&o), added);
+        twins_keep(c, name, gw_operands_time(&o), added);
     gw_operands_close(&o);
     return e == GW_ERR_NOMEM ? GW_OK : e;
 }

@@ -5,8 +5,6 @@
 #include "comm/lane_parts.h"
 #include "nn/gemm.h"
 
-#include <string.h>
-
 gw_span gw_pipeline_part(const gw_pipeline *p, int micro) {
     return gw_span_part((gw_span){0, (size_t)p->local}, micro, gw_pipeline_micros(p));
 }
@@ -24,6 +22,8 @@ gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act) {
 /* Random numbers depend on step and microbatch, whatever the timetable. */
 gw_err gw_pipeline_start(gw_pipeline *p, gw_schedule *s, int micro) {
     gw_lane *lane = gw_schedule_lane(s);
+    while (lane->parent) /* an algorithm may have split it */
+        lane = lane->parent;
     lane->ticket = p->step * (uint64_t)p->options->microbatches + (uint64_t)micro;
     gw_phase_enter(GW_PHASE_MPI_POST);
     gw_err e = gw_queue_start(p->queue, s);

@@ -38,8 +38,8 @@ typedef struct gw_pipeline_hooks {
 gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
 void gw_pipeline_free(gw_pipeline *p); /* p may be NULL; gw_pipeline_close comes first */
 
-/** The largest local batch of a run, and that of its shorter last batch, of which some rank has
- *  none: 0. */
+/** This replica's samples of a full batch, and of the shorter last one of an epoch, which may be
+ *  none, or even one more. */
 typedef struct gw_pipeline_rows {
     int full, last;
 } gw_pipeline_rows;
@@ -94,8 +94,8 @@ gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *lo
 gw_err gw_pipeline_tested(gw_pipeline *p);
 
 /** Put the whole arena together at rank 0 of the mesh: `whole` there, out of `own`, the arenas of
- *  the ranks of its replica. Collective over that replica; ranks of others do nothing. `comm`: all
- *  ranks of the mesh. */
+ *  the ranks of its replica. Collective over `comm`, all ranks of the mesh, though replicas other
+ *  than rank 0's send nothing. */
 gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm);
 
 /** For run.json, owned by the caller; null where there is no pipeline. */

@@ -3,50 +3,39 @@
 
 #include "base/json.h"
 #include "machine/operands.h"
+#include "machine/twins.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "nn/partition.h"
-#include "prof/clock.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 5 };
-
 /* ---- the cut into stages ---- */
 
-/* The least time of a layer's products, forward and backward, over `rows` samples. */
-static gw_err pipeline_time_layer(const gw_model_spec *s, int l, int rows, double *out) {
-    int in = gw_model_spec_width(s, l - 1), width = gw_model_spec_width(s, l);
-    const gw_product products[] = {{.m = rows, .n = width, .k = in},
-                                   {.ta = true, .m = in, .n = width, .k = rows},
-                                   {.tb = true, .m = rows, .n = in, .k = width}};
-    *out = 0;
-    for (int i = 0; i < (l > 0 ? 3 : 2); i++) {
+/* cost[l] = the least time of layer l's products, forward and backward, over `rows` samples. */
+static gw_err pipeline_time_layers(const gw_model_spec *s, int rows, double *cost) {
+    gw_product all[GW_PRODUCTS];
+    int n = gw_twin_products(s, rows, all), l = -1;
+    for (int i = 0; i < n; i++) {
         gw_operands o;
-        double best = INFINITY;
-        GW_TRY(gw_operands_open(&o, &products[i]));
-        for (int t = 0; t < TRIES; t++) {
-            uint64_t start = gw_clock_ticks();
-            gw_operands_multiply(&o);
-            best = fmin(best, gw_clock_since(start));
-        }
+        if (!all[i].ta && !all[i].tb) /* each layer's first one is the forward product */
+            cost[++l] = 0;
+        gw_err e = gw_operands_open(&o, &all[i]);
+        if (e == GW_OK)
+            cost[l] += gw_operands_time(&o);
         gw_operands_close(&o);
-        *out += best;
+        GW_TRY(e);
     }
     return GW_OK;
 }
 
 static gw_err pipeline_measure_layers(const gw_model_spec *s, int rows, double *cost,
                                       MPI_Comm comm) {
-    int rank, n = gw_model_spec_layers(s);
-    gw_err e = GW_OK;
+    int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    for (int l = 0; l < n && rank == 0; l++)
-        GW_THEN(e, pipeline_time_layer(s, l, rows, &cost[l]));
-    GW_TRY(gw_agree(comm, e));
-    return gw_bcast(cost, n, MPI_DOUBLE, 0, comm);
+    GW_TRY(gw_agree(comm, rank == 0 ? pipeline_time_layers(s, rows, cost) : GW_OK));
+    return gw_bcast(cost, gw_model_spec_layers(s), MPI_DOUBLE, 0, comm);
 }
 
 /* --stages 2,1,1 */
@@ -122,6 +111,12 @@ static void pipeline_make_room(gw_pipeline *p, int rows) {
 
 /* ---- */
 
+/* Where replicas do not divide the batch, one may take more of the last, shorter batch than of a
+ * full one (data/sampler.c). */
+int gw_pipeline_most(const gw_pipeline *p) {
+    return p->rows.full > p->rows.last ? p->rows.full : p->rows.last;
+}
+
 static gw_err pipeline_check_rows(const gw_pipeline *p, MPI_Comm comm) {
     int most = p->rows.full;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, comm));
@@ -134,7 +129,7 @@ static gw_err pipeline_check_rows(const gw_pipeline *p, MPI_Comm comm) {
 /* Errors are the same on all ranks, but for a measurement's and a plugin's. */
 static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Comm comm) {
     const gw_parallel *o = p->options;
-    int rows = (p->rows.full + o->microbatches - 1) / o->microbatches;
+    int rows = (gw_pipeline_most(p) + o->microbatches - 1) / o->microbatches;
     GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->stages, o->microbatches));
     p->chunks = gw_timetable_chunks(p->timetable);
     if (p->stages == 1 && p->chunks > 1)

@@ -4,7 +4,6 @@
 #include "run/pipeline_parts.h"
 
 #include "base/probe.h"
-#include "nn/gemm.h"
 
 /* ---- joins ---- */
 

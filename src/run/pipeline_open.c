@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "comm/lane_parts.h"
-#include "nn/gemm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -208,8 +207,7 @@ static void pipeline_open_joins(gw_pipeline *p) {
 static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     int most = 4 * (p->options->microbatches + 1) * p->chunks + 4 * p->options->tensor_chunks;
     GW_TRY(pipeline_open_lanes(p, seed, yield));
-    GW_TRY(gw_alloc(&p->labels, (size_t)(p->rows.full > p->room.rows ? p->rows.full : p->room.rows),
-                    1));
+    GW_TRY(gw_alloc(&p->labels, (size_t)gw_pipeline_most(p), 1));
     GW_TRY(gw_queue_open(&p->queue, GW_PROGRESS_POLL, most, yield));
     gw_queue_beside(p->queue, p->hooks.poll, p->hooks.ctx);
     pipeline_open_joins(p);

@@ -63,6 +63,9 @@ struct gw_pipeline {
     int tested;    /* calls of gw_pipeline_test so far */
 };
 
+/** The largest local batch. */
+int gw_pipeline_most(const gw_pipeline *p);
+
 /** Microbatches of a step. */
 static inline int gw_pipeline_micros(const gw_pipeline *p) {
     return p->testing ? GW_PIPELINE_TEST_MICROS : p->options->microbatches;

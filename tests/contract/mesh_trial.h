@@ -46,7 +46,7 @@ typedef struct trial {
 static char meshes[16][2][48];
 static const char *timetables[16];
 static const char *const codecs[] = {"none", "fp16", "qsgd", "topk:ratio=0.5"};
-static const int batches[] = {4, 6, 9}, lasts[] = {0, 1, 3};
+static const int batches[] = {4, 6, 9}, lasts[] = {0, 1, 5};
 static int counts[FACTORS] = {
     [NEST] = 2,  [SPLIT] = 2, [ACTIVATIONS] = 4, [DELTAS] = 4, [RECOMPUTE] = 2, [RUNS] = 2,
     [MICRO] = 4, [BATCH] = 3, [LAST] = 3,        [LAYERS] = 2, [ADD] = 2,       [SENDS] = 2};
