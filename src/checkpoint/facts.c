@@ -15,9 +15,9 @@ static const char *const same[] = {"layers",     "activation",  "image-scale",
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
 /* Options that may differ, but then steps before and after are not of one kind. */
 static const char *const shaping[] = {
-    "comm",       "compress",  "error-feedback", "update",       "optimizer", "lr",
-    "lr-scaling", "lr-warmup", "momentum",       "weight-decay", "threads",   "gemm",
-    "wire-check", "on-nan",    "profile",        "inject-skew"};
+    "comm",       "compress",  "error-feedback", "update",       "optimizer",    "lr",
+    "lr-scaling", "lr-warmup", "momentum",       "weight-decay", "threads",      "gemm",
+    "wire-check", "on-nan",    "profile",        "inject-skew",  "microbatches", "recompute"};
 enum {
     SAME = sizeof same / sizeof *same,
     EXCHANGE = sizeof exchange / sizeof *exchange,
