@@ -9,10 +9,6 @@
 
 static const char *const names[] = {"data", "pipe", "tensor"};
 
-const char *gw_dim_name(gw_dim dim) {
-    return names[dim];
-}
-
 static gw_err mesh_dim(const char *name, gw_dim *out) {
     for (int d = 0; d < GW_DIMS; d++)
         if (strcmp(names[d], name) == 0) {

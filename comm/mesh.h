@@ -25,9 +25,6 @@ typedef struct gw_mesh {
                                MPI_ERRORS_RETURN; MPI_COMM_NULL: not opened */
 } gw_mesh;
 
-/** "data", "pipe", "tensor". */
-const char *gw_dim_name(gw_dim dim);
-
 /** `spec`, a list such as data=2,pipe=2,tensor=2; NULL or "": all ranks are data. What is left out
  *  is 1, data what is left. The written order is the nesting; data, if left out, stands behind
  *  pipe, or first. GW_ERR_USAGE: an unknown name (with the nearest), a size that is no number from
@@ -40,7 +37,7 @@ static inline bool gw_mesh_divides(const gw_mesh_shape *s) {
 }
 
 /** Collective over `comm`: the communicators, and where this rank is. GW_ERR_USAGE on all ranks: so
- *  many ranks are no such mesh. gw_mesh_close is collective, too, and takes what was not opened. */
+ *  many ranks are no such mesh. gw_mesh_close is collective, too; also after an error. */
 gw_err gw_mesh_open(gw_mesh *out, const gw_mesh_shape *shape, MPI_Comm comm);
 void gw_mesh_close(gw_mesh *m);
 

@@ -137,8 +137,8 @@ typedef struct gw_stage_times {
 } gw_stage_times;
 
 typedef struct gw_pipe_times {
-    double first_s; /* a step that begins with all stages idle, to the end of the last */
-    double step_s;  /* from step to step, where each stage goes on with the next as it is free */
+    double first_s; /* of a first step, from its start to the end of its last action */
+    double step_s;  /* of each later one: a stage begins it as soon as it has ended the last */
 } gw_pipe_times;
 
 /** Simulate steps of cost[gw_timetable_stages * chunks], by run, into *out and, unless it is NULL,

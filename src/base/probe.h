@@ -68,7 +68,7 @@ typedef struct gw_probe {
     void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* all hooks may be NULL */
     void (*part)(gw_part part, int begins);                          /* else it ends */
     void (*coded)(gw_coding kind, size_t floats);
-    void (*turns)(int dim); /* this thread goes on with exchanges along `dim` */
+    void (*turns)(int dim); /* this thread now works for exchanges along `dim` */
 } gw_probe;
 
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */

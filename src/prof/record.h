@@ -35,8 +35,8 @@ typedef struct gw_batch_summary {
 } gw_batch_summary;
 
 /** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes.
- *  `mesh`: rows have the columns of a mesh. `comm`
- *  is kept, not copied: it must outlive the record. */
+ *  `mesh`: rows have the columns of a mesh. `comm` is kept, not copied: it must outlive the
+ *  record. */
 gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm);
 
 /** Before gw_record_begin and the first flush: the columns of gw_batch_counts.counter, copied; n <=
