@@ -15,6 +15,8 @@ GRADWIRE = os.environ["GRADWIRE"]
 MPIEXEC = os.environ["MPIEXEC"]
 SOURCE = os.environ["SOURCE"]
 HANG_S = 1200  # what takes longer hangs: no slow or busy machine needs a tenth of it
+# For a launcher of Open MPI: seconds from the SIGTERM that it gives its ranks to their SIGKILL.
+PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "10"}
 sys.path[:0] = [os.path.join(SOURCE, part) for part in ("analysis", "experiments")]
 
 
@@ -35,6 +37,12 @@ def preload(folder, text, **more):
     libraries = f"{library} {os.environ.get('LD_PRELOAD', '')}"
     return {**os.environ, **more, "LD_PRELOAD": libraries,
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
+def by_open_mpi():
+    """Whether Open MPI's launcher starts the ranks, as on Ubuntu 24.04."""
+    return "OpenRTE" in subprocess.run([MPIEXEC, "--version"], text=True, capture_output=True,
+                                       check=False).stdout
 
 
 def command(ranks, *words):

@@ -76,11 +76,11 @@ class Supervise(unittest.TestCase):
         self.addCleanup(self.top.cleanup)
         self.out = os.path.join(self.top.name, "run")
 
-    def start(self, own, ranks, *words):
+    def start(self, own, ranks, *words, **more):
         """A supervised run, which is killed if the test fails."""
         process = subprocess.Popen(
             supervise(*own, "--", *gwrun.command(ranks, "train", "--out", self.out, *words)),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more)
 
         def end():
             process.kill()
@@ -190,7 +190,8 @@ class Supervise(unittest.TestCase):
         for ranks in (1, 2):
             with self.subTest(ranks=ranks):
                 self.out = os.path.join(self.top.name, f"run{ranks}")
-                process = self.start([], ranks, *RUN, *KEPT, *SLOW, "--epochs", 1000)
+                process = self.start([], ranks, *RUN, *KEPT, *SLOW, "--epochs", 1000,
+                                     env={**os.environ, **gwrun.PATIENT})
                 wait_for(lambda: last_step(self.out) >= 5)
                 process.send_signal(signal.SIGTERM)
                 said = process.communicate(timeout=gwrun.HANG_S)[1]
@@ -207,7 +208,8 @@ class Supervise(unittest.TestCase):
         process = subprocess.Popen(
             supervise("--", "sh", "-c", script, "sh", *gwrun.command(
                 2, "train", "--out", self.out, *RUN, *KEPT, *SLOW, "--epochs", 1000)),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **gwrun.PATIENT})
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         wait_for(lambda: last_step(self.out) >= 5)
