@@ -71,8 +71,7 @@ gw_err gw_mesh_parse(gw_mesh_shape *out, const gw_spec *spec) {
     return GW_OK;
 }
 
-/* "pipe=2,tensor=3", without what is 1. */
-static void mesh_text(const gw_mesh_shape *s, char *out, size_t cap) {
+void gw_mesh_text(const gw_mesh_shape *s, char *out, size_t cap) {
     out[0] = '\0';
     for (int i = 0; i < GW_DIMS; i++) {
         size_t have = strlen(out);
@@ -85,7 +84,7 @@ static void mesh_text(const gw_mesh_shape *s, char *out, size_t cap) {
 static gw_err mesh_fit(gw_mesh_shape *s, int ranks) {
     char text[96];
     long long model = (long long)s->size[GW_DIM_PIPE] * s->size[GW_DIM_TENSOR];
-    mesh_text(s, text, sizeof text);
+    gw_mesh_text(s, text, sizeof text);
     if (s->size[GW_DIM_DATA] == 0 && ranks % model == 0)
         s->size[GW_DIM_DATA] = (int)(ranks / model);
     else if (s->size[GW_DIM_DATA] == 0)

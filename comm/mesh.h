@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef enum gw_dim { GW_DIM_DATA, GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIMS } gw_dim;
 
@@ -40,6 +41,9 @@ static inline bool gw_mesh_divides(const gw_mesh_shape *s) {
  *  many ranks are no such mesh. gw_mesh_close is collective, too; also after an error. */
 gw_err gw_mesh_open(gw_mesh *out, const gw_mesh_shape *shape, MPI_Comm comm);
 void gw_mesh_close(gw_mesh *m);
+
+/** As --mesh takes it, without what is 1: "data=2,pipe=2"; "": all are. 48 bytes suffice. */
+void gw_mesh_text(const gw_mesh_shape *s, char *out, size_t cap);
 
 /** The replica group: the same number on all ranks that differ in the data coordinate alone. */
 int gw_mesh_group(const gw_mesh *m);

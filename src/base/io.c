@@ -15,6 +15,7 @@ enum { MAGIC = 8, HEADER = 16, PIECE = 1 << 16 };
 
 struct gw_io {
     bool loading;
+    uint32_t version;
     gw_io_memory *memory; /* NULL: a file */
     gw_file *file;        /* saving */
     uLong crc;
@@ -27,6 +28,10 @@ struct gw_io {
 
 bool gw_io_loading(const gw_io *io) {
     return io->loading;
+}
+
+uint32_t gw_io_version(const gw_io *io) {
+    return io->version;
 }
 
 const char *gw_io_name(const gw_io *io) {
@@ -85,6 +90,7 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     uint32_t head[2] = {version, BYTE_ORDER_MARK};
+    io->version = version;
     if (asprintf(&io->path, "%s/%s", dir, name) < 0)
         io->path = NULL;
     gw_err e =
@@ -108,9 +114,10 @@ static gw_err io_check_header(gw_io *io, const char *magic, uint32_t version) {
     memcpy(found, head + MAGIC, sizeof found);
     if (found[1] != BYTE_ORDER_MARK)
         return io_damaged(io, "written on a machine of another byte order");
-    if (found[0] != version)
-        return gw_fail(GW_ERR_INPUT, "%s: format version %u, this gradwire reads %u", io->path,
-                       found[0], version);
+    if (found[0] < 1 || found[0] > version)
+        return gw_fail(GW_ERR_INPUT, "%s: format version %u, this gradwire reads %s%u", io->path,
+                       found[0], version > 1 ? "1 to " : "", version);
+    io->version = found[0];
     io->crc = crc32_z(0, (const Bytef *)head, HEADER);
     io->at = HEADER;
     io->end -= sizeof(uint32_t);

@@ -13,8 +13,8 @@
 
 typedef struct gw_io gw_io;
 
-/** Begin DIR/NAME for saving (see base/file.h), or check PATH for loading: magic and version, then
- *  the size against `limit` (bytes), then the checksum. It reads the file piece by piece, so no
+/** Begin DIR/NAME for saving (see base/file.h), or check PATH for loading: magic and version (1 to
+ *  `version`; gw_io_version tells which), then the size against `limit` (bytes), then the checksum. It reads the file piece by piece, so no
  *  size that a file has or claims can exhaust memory. `magic` has 8 characters. Loading:
  *  GW_ERR_INPUT for anything but a whole file of this kind. */
 gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *magic,
@@ -32,6 +32,7 @@ gw_err gw_io_keep(gw_io **out, gw_io_memory *m);
 gw_err gw_io_recall(gw_io **out, gw_io_memory *m);
 
 bool gw_io_loading(const gw_io *io);
+uint32_t gw_io_version(const gw_io *io); /* of a file */
 
 /** Name for messages: the file's path, or words for memory. Valid as long as io. */
 const char *gw_io_name(const gw_io *io);

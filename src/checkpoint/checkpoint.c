@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/text.h"
+#include "checkpoint/merge.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 #include "run/codec_stats.h"
@@ -49,8 +50,6 @@ struct gw_checkpoint {
     bool lacking; /* memory: `taken` is not there */
     char temp[GW_STORE_PATH];
     part mine;
-    float *mean;         /* rank 0, where replicas may differ: their sum, later mean */
-    gw_store_file model; /* rank 0 */
     gw_store_manifest manifest;
     char final[GW_STORE_PATH];
     /* rank 0 */
@@ -105,7 +104,7 @@ static gw_err checkpoint_wait_for_worker(worker *w) {
 static gw_err checkpoint_allocate(gw_checkpoint *c) {
     gw_stepper *t = c->s.stepper;
     bool momentum = gw_optimizer_momentum(t->optimizer);
-    c->state.n = gw_model_size(t->model);
+    gw_rank_state_shape(&c->state, gw_model_shard(t->model));
     c->state.n_momentum = momentum ? c->state.n : 0;
     GW_TRY(gw_alloc(&c->state.params, c->state.n, sizeof(float)));
     GW_TRY(gw_alloc(&c->state.momentum, c->state.n_momentum, sizeof(float)));
@@ -115,8 +114,6 @@ static gw_err checkpoint_allocate(gw_checkpoint *c) {
         c->manifest.n_files = files;
         c->manifest.ranks = c->ranks;
     }
-    if (c->rank == 0 && !c->agree)
-        GW_TRY(gw_alloc(&c->mean, c->state.n, sizeof(float)));
     return GW_OK;
 }
 
@@ -154,7 +151,6 @@ void gw_checkpoint_close(gw_checkpoint *c) {
     if (c->rank == 0 && c->phase != REST)
         gw_store_abandon(c->temp);
     gw_rank_state_free(&c->state);
-    free(c->mean);
     gw_store_manifest_free(&c->manifest);
     free(c);
 }
@@ -217,24 +213,64 @@ gw_err gw_checkpoint_take(gw_checkpoint *c) {
 
 /* ---- writing ---- */
 
-static gw_err checkpoint_write_model(gw_checkpoint *c) {
-    const float *params = c->state.params;
-    for (size_t i = 0; c->mean && i < c->state.n; i++)
-        c->mean[i] /= (float)c->ranks;
-    snprintf(c->model.name, sizeof c->model.name, "model.gw");
-    return gw_model_save_as(c->s.stepper->model, c->mean ? c->mean : params, c->temp, "model.gw",
-                            &c->model.bytes, &c->model.crc32);
-}
-
-/* On the thread, as `checkpoint_commit` is. */
+/* On the thread, as what is called by `checkpoint_commit` is. */
 static gw_err checkpoint_write_part(gw_checkpoint *c) {
     const gw_rank_state *r = &c->state;
     c->mine.params_crc32 = (uint32_t)crc32_z(0, (const Bytef *)r->params, r->n * sizeof *r->params);
-    GW_TRY(gw_rank_state_save(&c->state, c->temp, c->rank, &c->mine.bytes, &c->mine.crc32));
-    return c->rank == 0 ? checkpoint_write_model(c) : GW_OK;
+    return gw_rank_state_save(&c->state, c->temp, c->rank, &c->mine.bytes, &c->mine.crc32);
+}
+
+/* The rank of a replica at a place in its pipe and tensor dimensions. */
+static int checkpoint_rank_at(const gw_checkpoint *c, int replica, int place) {
+    int tensor = c->s.mesh->shape.size[GW_DIM_TENSOR];
+    const int at[GW_DIMS] = {
+        [GW_DIM_DATA] = replica, [GW_DIM_PIPE] = place / tensor, [GW_DIM_TENSOR] = place % tensor};
+    return gw_mesh_rank(c->s.mesh, at);
+}
+
+static int checkpoint_replicas(const gw_checkpoint *c) {
+    return c->s.mesh->shape.size[GW_DIM_DATA];
+}
+
+static gw_err checkpoint_add_rank(const gw_checkpoint *c, gw_merge *m, int rank) {
+    gw_rank_state r;
+    GW_TRY(gw_rank_state_load(&r, c->temp, rank, c->manifest.files[rank].bytes, m->n));
+    gw_merge_add(m, &r);
+    gw_rank_state_free(&r);
+    return GW_OK;
+}
+
+/* What an evaluation would see: where replicas may differ, their mean. All ranks' files are on the
+ * disk by now. */
+static gw_err checkpoint_assemble(const gw_checkpoint *c, float *whole) {
+    gw_merge m = {0};
+    int replicas = checkpoint_replicas(c), places = c->ranks / replicas;
+    gw_err e = gw_merge_open(&m, c->state.whole, false);
+    for (int d = 0; d < (c->agree ? 1 : replicas); d++)
+        for (int place = 0; place < places; place++)
+            GW_THEN(e, checkpoint_add_rank(c, &m, checkpoint_rank_at(c, d, place)));
+    GW_THEN(e, gw_merge_end(&m, c->temp, whole, NULL));
+    gw_merge_free(&m);
+    return e;
+}
+
+static gw_err checkpoint_write_model(gw_checkpoint *c) {
+    gw_store_file *f = &c->manifest.files[c->ranks];
+    float *whole = NULL;
+    gw_err e = GW_OK;
+    if (!c->agree || c->state.n < c->state.whole) {
+        e = gw_alloc(&whole, c->state.whole, sizeof *whole);
+        GW_THEN(e, checkpoint_assemble(c, whole));
+    }
+    snprintf(f->name, sizeof f->name, "model.gw");
+    GW_THEN(e, gw_model_save_as(c->s.stepper->model, whole ? whole : c->state.params, c->temp,
+                                f->name, &f->bytes, &f->crc32));
+    free(whole);
+    return e;
 }
 
 static gw_err checkpoint_commit(gw_checkpoint *c) {
+    GW_TRY(checkpoint_write_model(c));
     GW_TRY(gw_rows_sync(c->s.rows));
     return gw_store_commit(c->temp, &c->manifest, c->s.c->checkpoint_keep, c->final);
 }
@@ -258,27 +294,15 @@ static void checkpoint_failed(gw_checkpoint *c) {
     c->temp[0] = '\0';
 }
 
-/* What an evaluation would see: where replicas may differ, the mean over the ranks. */
-static gw_err checkpoint_sum(gw_checkpoint *c) {
-    enum { PIECE = 1 << 20 }; /* floats: a count that fits an int */
-    for (size_t at = 0; !c->agree && at < c->state.n; at += PIECE) {
-        size_t left = c->state.n - at;
-        MPI_Request request;
-        GW_MPI(MPI_Ireduce(c->state.params + at, c->mean ? c->mean + at : NULL,
-                           (int)(left < PIECE ? left : PIECE), MPI_FLOAT, MPI_SUM, 0, c->s.comm,
-                           &request));
-        GW_TRY(gw_wait(&request));
-    }
-    return GW_OK;
-}
-
 static gw_err checkpoint_begin(gw_checkpoint *c, gw_err ready) {
     gw_io *io = NULL;
     GW_TRY(ready);
     if (c->lacking)
         return gw_fail(GW_ERR_NOMEM, "out of memory for the state of rank %d", c->rank);
     const gw_model *model = c->s.stepper->model;
-    GW_TRY(gw_guard_params(c->state.params, gw_model_spans(model), gw_model_layers(model), NULL,
+    const gw_guard *guard = c->s.stepper->guard;
+    GW_TRY(gw_guard_params(c->state.params, gw_model_spans(model), gw_model_layers(model),
+                           guard ? guard->number : NULL,
                            c->state.at.step)); /* good ones gave way to it */
     GW_TRY(gw_io_keep(&io, &c->state.statistics));
     GW_TRY(gw_io_end(io, gw_codec_stats_state(c->s.stats, io)));
@@ -299,7 +323,6 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
         return gw_err_alone(e) ? e : GW_OK;
     }
     GW_TRY(gw_bcast(c->temp, (int)sizeof c->temp, MPI_CHAR, 0, c->s.comm));
-    GW_TRY(checkpoint_sum(c));
     c->taken = at->step;
     c->phase = WRITING;
     checkpoint_start_worker(c, checkpoint_write_part);
@@ -308,15 +331,22 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
 
 /* ---- completing ---- */
 
+static gw_err checkpoint_compare_ranks(const gw_checkpoint *c, const part *all, int a, int b) {
+    if (all[a].params_crc32 == all[b].params_crc32)
+        return GW_OK;
+    return gw_fail(GW_ERR_DIVERGED,
+                   "step %lld: parameters of rank %d differ from rank %d's (crc32 %08x, %08x), so "
+                   "no checkpoint is kept of it: the strategy, algorithm or codec does not keep "
+                   "replicas equal",
+                   (long long)c->state.at.step, b, a, all[b].params_crc32, all[a].params_crc32);
+}
+
 static gw_err checkpoint_compare(const gw_checkpoint *c, const part *all) {
-    for (int r = 1; c->agree && r < c->ranks; r++)
-        if (all[r].params_crc32 != all[0].params_crc32)
-            return gw_fail(GW_ERR_DIVERGED,
-                           "step %lld: parameters of rank %d differ from rank 0's (crc32 %08x, "
-                           "%08x), so no checkpoint is kept of it: the strategy, algorithm or "
-                           "codec does not keep replicas equal",
-                           (long long)c->state.at.step, r, all[r].params_crc32,
-                           all[0].params_crc32);
+    int replicas = checkpoint_replicas(c);
+    for (int place = 0; c->agree && place < c->ranks / replicas; place++)
+        for (int d = 1; d < replicas; d++)
+            GW_TRY(checkpoint_compare_ranks(c, all, checkpoint_rank_at(c, 0, place),
+                                            checkpoint_rank_at(c, d, place)));
     return GW_OK;
 }
 
@@ -337,7 +367,6 @@ static gw_err checkpoint_gather(gw_checkpoint *c) {
             f[r].bytes = all[r].bytes;
             f[r].crc32 = all[r].crc32;
         }
-        f[c->ranks] = c->model;
         e = checkpoint_compare(c, all);
     }
     free(all);

@@ -19,6 +19,7 @@ typedef struct gw_checkpoint_setup {
     const gw_train_config *c; /* where to, how often, how many */
     gw_stepper *stepper;
     struct gw_codec_stats *stats;
+    const gw_mesh *mesh;
     gw_rows *rows; /* rank 0's: what `facts` mark of them is synced before one is complete */
     MPI_Comm comm;
 } gw_checkpoint_setup;

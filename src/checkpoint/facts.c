@@ -1,5 +1,6 @@
 #include "checkpoint/facts.h"
 
+#include "base/text.h"
 #include "comm/lane_parts.h"
 #include "comm/tuning.h"
 
@@ -14,18 +15,54 @@ static const char *const same[] = {"layers",     "activation",  "image-scale",
 /* Options that shape what the exchange carries from step to step. */
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
 /* Options that may differ, but then steps before and after are not of one kind. */
-static const char *const shaping[] = {
-    "comm",       "compress",  "error-feedback", "update",       "optimizer",    "lr",
-    "lr-scaling", "lr-warmup", "momentum",       "weight-decay", "threads",      "gemm",
-    "wire-check", "on-nan",    "profile",        "inject-skew",  "microbatches", "recompute"};
+static const char *const shaping[] = {"comm",           "compress",
+                                      "error-feedback", "update",
+                                      "optimizer",      "lr",
+                                      "lr-scaling",     "lr-warmup",
+                                      "momentum",       "weight-decay",
+                                      "threads",        "gemm",
+                                      "wire-check",     "on-nan",
+                                      "profile",        "inject-skew",
+                                      "microbatches",   "recompute",
+                                      "timetable",      "tensor-chunks",
+                                      "tensor-algo",    "compress-activations",
+                                      "compress-deltas"};
+/* What says which part of the model a rank holds: not as options have it, but what became of
+ * them. */
+static const char *const layout[] = {"mesh", "stages", "tensor-split"};
 enum {
     SAME = sizeof same / sizeof *same,
     EXCHANGE = sizeof exchange / sizeof *exchange,
     SHAPING = sizeof shaping / sizeof *shaping,
+    LAYOUT = sizeof layout / sizeof *layout,
     REASON = 256
 };
 
+/* The values of `layout`; "": nothing is divided so. */
+typedef struct facts_layout {
+    char text[LAYOUT][GW_PIPELINE_STAGES];
+} facts_layout;
+
+static void facts_layout_now(const gw_facts_of *run, facts_layout *now) {
+    const int *size = run->mesh->shape.size;
+    memset(now, 0, sizeof *now);
+    gw_mesh_text(&run->mesh->shape, now->text[0], sizeof now->text[0]);
+    if (size[GW_DIM_PIPE] > 1)
+        gw_pipeline_stages(run->pipeline, now->text[1]);
+    if (size[GW_DIM_TENSOR] > 1)
+        strcpy(now->text[2], run->c->parallel.columns ? "columns" : "pairs");
+}
+
 /* ---- writing ---- */
+
+static json_t *facts_layout_json(const gw_facts_of *run) {
+    facts_layout now;
+    facts_layout_now(run, &now);
+    json_t *all = json_object();
+    for (int i = 0; i < LAYOUT; i++)
+        json_object_set_new(all, layout[i], json_string(now.text[i]));
+    return all;
+}
 
 static json_t *facts_options(const gw_train_config *c) {
     json_t *all = json_object();
@@ -49,8 +86,9 @@ static json_t *facts_choices(const gw_facts_of *run) {
 
 json_t *gw_facts_make(const gw_facts_of *run) {
     const gw_session *s = run->session;
-    return json_pack("{s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options",
-                     facts_options(run->c), "data_hash", run->data->hash, "training_samples",
+    return json_pack("{s:o, s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}",
+                     "options", facts_options(run->c), "layout", facts_layout_json(run),
+                     "data_hash", run->data->hash, "training_samples",
                      (json_int_t)run->data->train.n_global, "parameters",
                      (json_int_t)run->parameters, "ranks", run->ranks, "global_batch",
                      run->global_batch, "momentum", run->momentum, "residuals",
@@ -74,8 +112,15 @@ static bool facts_flag(const json_t *facts, const char *key) {
     return json_is_true(json_object_get(facts, key));
 }
 
-static const char *facts_option_then(const json_t *facts, const char *name) {
-    return facts_text(json_object_get(facts, "options"), name);
+/* Of a run before there were meshes: all ranks are data. */
+static void facts_layout_then(const json_t *facts, facts_layout *then) {
+    const json_t *all = json_object_get(facts, "layout");
+    long long ranks = facts_number(facts, "ranks");
+    memset(then, 0, sizeof *then);
+    for (int i = 0; i < LAYOUT; i++)
+        gw_text_copy(then->text[i], sizeof then->text[i], facts_text(all, layout[i]));
+    if (!all && ranks > 1)
+        snprintf(then->text[0], sizeof then->text[0], "data=%lld", ranks);
 }
 
 static const char *facts_option_now(const gw_facts_of *run, const char *name) {
@@ -83,8 +128,19 @@ static const char *facts_option_now(const gw_facts_of *run, const char *name) {
     return text ? text : "";
 }
 
+/* What was no option yet was as it is by default. */
+static const char *facts_option_then(const json_t *facts, const gw_facts_of *run,
+                                     const char *name) {
+    const json_t *options = json_object_get(facts, "options");
+    const gw_opt *o = gw_args_opts(run->c->args);
+    while (o->name && strcmp(o->name, name) != 0)
+        o++;
+    bool known = json_object_get(options, name) || !o->def;
+    return known ? facts_text(options, name) : o->def;
+}
+
 static bool facts_option_same(const json_t *facts, const gw_facts_of *run, const char *name) {
-    return strcmp(facts_option_then(facts, name), facts_option_now(run, name)) == 0;
+    return strcmp(facts_option_then(facts, run, name), facts_option_now(run, name)) == 0;
 }
 
 gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *from) {
@@ -94,14 +150,14 @@ gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *f
             return gw_fail(GW_ERR_INPUT,
                            "--resume %s: trained with --%s '%.100s', and here it is '%.100s': give "
                            "the same, or begin a new run",
-                           from, same[i], facts_option_then(facts, same[i]),
+                           from, same[i], facts_option_then(facts, run, same[i]),
                            facts_option_now(run, same[i]));
     if (strcmp(facts_text(facts, "data_hash"), d->hash) != 0 ||
         facts_number(facts, "training_samples") != (int64_t)d->train.n_global)
         return gw_fail(GW_ERR_INPUT,
                        "--resume %s: trained on other data (%.100s, %lld samples, hash %.64s) than "
                        "--data %s (%u samples, hash %s)",
-                       from, facts_option_then(facts, "data"),
+                       from, facts_option_then(facts, run, "data"),
                        (long long)facts_number(facts, "training_samples"),
                        facts_text(facts, "data_hash"), d->source, d->train.n_global, d->hash);
     if (facts_number(facts, "global_batch") != run->global_batch)
@@ -119,11 +175,19 @@ gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *f
 /* Why what the exchange carried is of no use here; "": it is, each rank has what it had. */
 static void facts_reason(const json_t *facts, const gw_facts_of *run, char why[REASON]) {
     int64_t ranks = facts_number(facts, "ranks");
+    facts_layout then, now;
     *why = '\0';
     for (int i = EXCHANGE - 1; i >= 0; i--)
         if (!facts_option_same(facts, run, exchange[i]))
             snprintf(why, REASON, "--%s %.100s then, %.100s now", exchange[i],
-                     facts_option_then(facts, exchange[i]), facts_option_now(run, exchange[i]));
+                     facts_option_then(facts, run, exchange[i]),
+                     facts_option_now(run, exchange[i]));
+    facts_layout_then(facts, &then);
+    facts_layout_now(run, &now);
+    for (int i = LAYOUT - 1; i >= 0; i--)
+        if (strcmp(then.text[i], now.text[i]) != 0)
+            snprintf(why, REASON, "--%s %.100s then, %.100s now", layout[i], then.text[i],
+                     now.text[i]);
     if (ranks != run->ranks)
         snprintf(why, REASON, "%lld rank%s then, %d now", (long long)ranks, ranks == 1 ? "" : "s",
                  run->ranks);
@@ -179,18 +243,51 @@ gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside
                 : GW_OK;
 }
 
+static bool facts_divides(const char *mesh) {
+    return strstr(mesh, "pipe") || strstr(mesh, "tensor");
+}
+
+/* A mesh of data alone is told by the number of ranks. */
+static gw_err facts_layout_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to) {
+    facts_layout then, now;
+    facts_layout_then(facts, &then);
+    facts_layout_now(run, &now);
+    bool divides = facts_divides(then.text[0]) || facts_divides(now.text[0]);
+    for (int i = 0; divides && i < LAYOUT; i++) {
+        const char *a = then.text[i], *b = now.text[i];
+        if (strcmp(a, b) != 0 && (i == 0 || (*a && *b)))
+            GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", layout[i],
+                                a, b));
+    }
+    return GW_OK;
+}
+
 gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to) {
     int64_t ranks = facts_number(facts, "ranks");
     for (int i = 0; i < SHAPING; i++)
         if (!facts_option_same(facts, run, shaping[i]))
             GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", shaping[i],
-                                facts_option_then(facts, shaping[i]),
+                                facts_option_then(facts, run, shaping[i]),
                                 facts_option_now(run, shaping[i])));
+    GW_TRY(facts_layout_changed(facts, run, to));
     if (ranks == run->ranks)
         return GW_OK;
     return gw_notes_add(to, GW_NOTE_CHANGED, "%lld rank%s then, %d now%s", (long long)ranks,
                         ranks == 1 ? "" : "s", run->ranks,
                         run->c->lr_linear ? ", and with them the rate (--lr-scaling linear)" : "");
+}
+
+const char *gw_facts_stages(const json_t *facts, const gw_facts_of *run) {
+    static const char *const these[] = {"layers", "stages", "timetable"};
+    const char *stages = facts_text(json_object_get(facts, "layout"), "stages");
+    facts_layout then;
+    char mesh[GW_PIPELINE_STAGES];
+    facts_layout_then(facts, &then);
+    gw_mesh_text(&run->mesh->shape, mesh, sizeof mesh);
+    bool again = *stages && strcmp(then.text[0], mesh) == 0;
+    for (size_t i = 0; i < sizeof these / sizeof *these; i++)
+        again = again && facts_option_same(facts, run, these[i]);
+    return again && strcmp(facts_option_now(run, "stages"), "measured") == 0 ? stages : NULL;
 }
 
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,

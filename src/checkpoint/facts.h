@@ -6,6 +6,7 @@
 #include "checkpoint/notes.h"
 #include "machine/products.h"
 #include "run/config.h"
+#include "run/pipeline.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -14,8 +15,10 @@
 typedef struct gw_facts_of {
     const gw_train_config *c;
     const gw_data *data;
-    const gw_session *session; /* opened, to write */
-    const char *codec, *algo;  /* that it chose for itself; NULL: they were named. To write */
+    const gw_mesh *mesh;         /* opened */
+    const gw_pipeline *pipeline; /* divided; NULL: none */
+    const gw_session *session;   /* opened, to write */
+    const char *codec, *algo;    /* that it chose for itself; NULL: they were named. To write */
     size_t parameters;
     int ranks, global_batch;
     bool momentum;               /* the optimizer's */
@@ -29,7 +32,8 @@ json_t *gw_facts_make(const gw_facts_of *run);
  * data, with another model, seed or batch. `from` names the checkpoint. */
 gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *from);
 
-/** True if each rank resumes with exactly what it had: as many ranks, the same exchange. */
+/** True if each rank resumes with exactly what it had: as many ranks, the same part of the model on
+ *  each of them, the same exchange. */
 bool gw_facts_whole(const json_t *facts, const gw_facts_of *run);
 
 /** True if what was collected of the epoch for codec.csv goes on, too. */
@@ -41,6 +45,10 @@ gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside
 /** Note what is other than then and makes the steps before and after differ in kind (a rate, a
  *  strategy, threads, the number of ranks), likewise. */
 gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to);
+
+/** Before this run's model is divided: how it was cut into stages, if that was measured on the same
+ *  mesh and this run would measure it again; NULL: measure. Owned by `facts`. */
+const char *gw_facts_stages(const json_t *facts, const gw_facts_of *run);
 
 /** What was chosen then; NULL, NULL and "": nothing. Owned by `facts`. */
 void gw_facts_choices(const json_t *facts, const char **codec, const char **algo,

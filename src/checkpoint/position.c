@@ -5,33 +5,66 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* How long the fields behind it are: floats, floats, spans, bytes, bytes. */
+/* How long the fields behind it are: floats, floats, spans, bytes, bytes; from version 2 on the
+ * floats of the whole model, and blocks. */
 typedef struct sizes {
-    uint64_t params, momentum, owned, exchange, statistics;
+    uint64_t params, momentum, owned, exchange, statistics, whole, blocks;
 } sizes;
 
 _Static_assert(sizeof(gw_span) == 2 * sizeof(uint64_t), "spans are written as they are");
+_Static_assert(sizeof(gw_block) == 5 * sizeof(uint64_t), "blocks are, too");
+
+static gw_block position_all(size_t n) {
+    return (gw_block){.rows = 1, .cols = n, .stride = n};
+}
+
+void gw_rank_state_shape(gw_rank_state *r, const gw_shard *shard) {
+    r->whole = shard->whole;
+    r->n = shard->size;
+    r->n_blocks = r->n < r->whole ? shard->n_blocks : 1;
+    r->blocks[0] = position_all(r->n);
+    if (r->n < r->whole)
+        memcpy(r->blocks, shard->blocks, (size_t)r->n_blocks * sizeof *r->blocks);
+}
+
+bool gw_rank_state_alike(const gw_rank_state *a, const gw_rank_state *b) {
+    return a->whole == b->whole && a->n_blocks == b->n_blocks &&
+           memcmp(a->blocks, b->blocks, (size_t)a->n_blocks * sizeof *a->blocks) == 0;
+}
 
 /* What the file claims is bounded by what it has before memory is taken for it. */
 static gw_err position_make_room(gw_rank_state *r, const gw_io *io, const sizes *s, uint64_t bytes,
-                                 size_t n) {
+                                 size_t whole) {
     uint64_t most = bytes / sizeof(float);
-    if (s->params != n)
+    if (s->whole != whole)
         return gw_fail(GW_ERR_INPUT, "%s: %llu parameters, this model has %zu", gw_io_name(io),
-                       (unsigned long long)s->params, n);
-    if (s->momentum > most || s->owned > GW_MAX_LAYERS || s->exchange > bytes ||
-        s->statistics > bytes)
+                       (unsigned long long)s->whole, whole);
+    if (s->params > most || s->params > whole || s->momentum > most || s->owned > GW_MAX_LAYERS ||
+        s->blocks > 2 * GW_MAX_LAYERS || s->exchange > bytes || s->statistics > bytes)
         return gw_fail(GW_ERR_INPUT, "%s: claims more than it holds", gw_io_name(io));
-    r->n = n;
+    r->whole = whole;
+    r->n = (size_t)s->params;
     r->n_momentum = (size_t)s->momentum;
     r->owned.n = (int)s->owned;
+    r->n_blocks = (int)s->blocks;
     r->exchange.bytes = r->exchange.room = (size_t)s->exchange;
     r->statistics.bytes = r->statistics.room = (size_t)s->statistics;
     GW_TRY(gw_alloc(&r->params, r->n, sizeof(float)));
     GW_TRY(gw_alloc(&r->momentum, r->n_momentum, sizeof(float)));
     GW_TRY(gw_alloc(&r->exchange.data, r->exchange.bytes, 1));
     return gw_alloc(&r->statistics.data, r->statistics.bytes, 1);
+}
+
+static gw_err position_blocks(gw_rank_state *r, gw_io *io) {
+    if (gw_io_version(io) > 1)
+        GW_TRY(gw_io_field(io, "blocks", r->blocks, (size_t)r->n_blocks * sizeof *r->blocks));
+    else
+        r->blocks[0] = position_all(r->n);
+    if (gw_blocks_sound(r->blocks, r->n_blocks, r->n, r->whole))
+        return GW_OK;
+    return gw_fail(GW_ERR_INPUT, "%s: its blocks do not fit into the model", gw_io_name(io));
 }
 
 static gw_err position_spans(gw_rank_state *r, gw_io *io) {
@@ -44,13 +77,28 @@ static gw_err position_spans(gw_rank_state *r, gw_io *io) {
     return GW_OK;
 }
 
-static gw_err position_fields(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t n) {
+static gw_err position_sizes(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t whole) {
+    sizes s = {r->n,
+               r->n_momentum,
+               (uint64_t)r->owned.n,
+               r->exchange.bytes,
+               r->statistics.bytes,
+               r->whole,
+               (uint64_t)r->n_blocks};
+    bool first = gw_io_version(io) == 1;
+    GW_TRY(gw_io_field(io, "sizes", &s, first ? offsetof(sizes, whole) : sizeof s));
+    if (first) {
+        s.whole = s.params;
+        s.blocks = 1;
+    }
+    return gw_io_loading(io) ? position_make_room(r, io, &s, bytes, whole) : GW_OK;
+}
+
+static gw_err position_fields(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t whole) {
     float none = 0; /* an empty field still wants an address */
-    sizes s = {r->n, r->n_momentum, (uint64_t)r->owned.n, r->exchange.bytes, r->statistics.bytes};
-    GW_TRY(gw_io_field(io, "sizes", &s, sizeof s));
-    if (gw_io_loading(io))
-        GW_TRY(position_make_room(r, io, &s, bytes, n));
+    GW_TRY(position_sizes(r, io, bytes, whole));
     GW_TRY(gw_io_field(io, "position", &r->at, sizeof r->at));
+    GW_TRY(position_blocks(r, io));
     GW_TRY(gw_io_field(io, "parameters", r->params, r->n * sizeof(float)));
     GW_TRY(gw_io_field(io, "momentum", r->momentum ? r->momentum : &none,
                        r->n_momentum * sizeof(float)));
@@ -65,21 +113,22 @@ gw_err gw_rank_state_save(gw_rank_state *r, const char *dir, int rank, uint64_t 
     gw_io *io = NULL;
     gw_store_rank_name(rank, name);
     GW_TRY(gw_io_save(&io, dir, name, GW_RANK_MAGIC, GW_RANK_VERSION));
-    gw_err e = position_fields(r, io, 0, r->n);
+    gw_err e = position_fields(r, io, 0, r->whole);
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);
     gw_io_abandon(io);
     return e;
 }
 
-gw_err gw_rank_state_load(gw_rank_state *r, const char *dir, int rank, uint64_t bytes, size_t n) {
+gw_err gw_rank_state_load(gw_rank_state *r, const char *dir, int rank, uint64_t bytes,
+                          size_t whole) {
     char name[GW_STORE_NAME], path[GW_STORE_PATH + GW_STORE_NAME];
     gw_io *io = NULL;
     gw_store_rank_name(rank, name);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     *r = (gw_rank_state){0};
     GW_TRY(gw_io_load(&io, path, GW_RANK_MAGIC, GW_RANK_VERSION, (size_t)bytes));
-    gw_err e = gw_io_end(io, position_fields(r, io, bytes, n));
+    gw_err e = gw_io_end(io, position_fields(r, io, bytes, whole));
     if (e != GW_OK)
         gw_rank_state_free(r);
     return e;

@@ -2,6 +2,7 @@
 #ifndef GW_CHECKPOINT_POSITION_H
 #define GW_CHECKPOINT_POSITION_H
 
+#include "nn/shard.h"
 #include "run/checks.h"
 #include "run/step.h"
 
@@ -20,25 +21,36 @@ typedef struct gw_position {
 } gw_position;
 
 #define GW_RANK_MAGIC "GWCKRANK"
-enum { GW_RANK_VERSION = 1 };
+enum { GW_RANK_VERSION = 2 }; /* 1 lacks blocks: it is of ranks that hold the whole model */
 
 /** What a rank's file holds. Saving, it lies where *r points to; loading, it is allocated, and
  *  gw_rank_state_free frees it. */
 typedef struct gw_rank_state {
     gw_position at;
-    size_t n, n_momentum; /* floats; no momentum: 0 */
+    size_t whole; /* floats of the whole model's arena */
+    gw_block
+        blocks[2 * GW_MAX_LAYERS]; /* of it, this rank's; one that is all of it: a whole model */
+    int n_blocks;
+    size_t n, n_momentum; /* floats of the rank's own arena; no momentum: 0 */
     float *params, *momentum;
     gw_owned owned;
     gw_io_memory exchange, statistics; /* what gw_session_state and gw_codec_stats_state carry */
 } gw_rank_state;
 
+/** Set the sizes and blocks of a rank that holds this part of the model; no momentum. */
+void gw_rank_state_shape(gw_rank_state *r, const gw_shard *shard);
+
+/** Whether two have the same blocks. */
+bool gw_rank_state_alike(const gw_rank_state *a, const gw_rank_state *b);
+
 /** DIR/rank-RRRRR.gw; the figures that the manifest wants. Makes no MPI call. */
 gw_err gw_rank_state_save(gw_rank_state *r, const char *dir, int rank, uint64_t *bytes,
                           uint32_t *crc32);
 
-/** Read DIR/rank-RRRRR.gw, of `bytes` bytes, of a model with n parameters; GW_ERR_INPUT where it is
- *  damaged or another model's. */
-gw_err gw_rank_state_load(gw_rank_state *r, const char *dir, int rank, uint64_t bytes, size_t n);
+/** Read DIR/rank-RRRRR.gw, of `bytes` bytes, of a model with `whole` parameters; GW_ERR_INPUT where
+ *  it is damaged or another model's. */
+gw_err gw_rank_state_load(gw_rank_state *r, const char *dir, int rank, uint64_t bytes,
+                          size_t whole);
 void gw_rank_state_free(gw_rank_state *r);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "checkpoint/merge.h"
 #include "mpi/wait.h"
 
 #include <stdio.h>
@@ -166,7 +167,7 @@ gw_err gw_resume_forget_later(gw_resume *r, const char *out) {
 
 /* ---- loading ---- */
 
-static gw_err resume_read_rank(const gw_resume *r, int rank, size_t n, gw_rank_state *state) {
+static gw_err resume_read_rank(const gw_resume *r, int rank, size_t whole, gw_rank_state *state) {
     const gw_store_manifest *m = &r->manifest;
     char name[GW_STORE_NAME];
     gw_store_rank_name(rank, name);
@@ -175,7 +176,7 @@ static gw_err resume_read_rank(const gw_resume *r, int rank, size_t n, gw_rank_s
         i++;
     if (i == m->n_files)
         return gw_fail(GW_ERR_INPUT, "%s: lacks the file of rank %d", r->path, rank);
-    GW_TRY(gw_rank_state_load(state, r->path, rank, m->files[i].bytes, n));
+    GW_TRY(gw_rank_state_load(state, r->path, rank, m->files[i].bytes, whole));
     const gw_position *at = &state->at;
     if (at->step == m->step && at->epoch == m->epoch && at->batch == m->batch)
         return GW_OK;
@@ -192,132 +193,134 @@ static void resume_put(const gw_rank_state *state, gw_stepper *t) {
 
 /* What this rank had. */
 static gw_err resume_load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
-    gw_rank_state state = {0};
+    const gw_shard *shard = gw_model_shard(t->model);
+    gw_rank_state state = {0}, mine = {0};
     gw_io *io = NULL;
-    GW_TRY(resume_read_rank(r, rank, gw_model_size(t->model), &state));
+    GW_TRY(resume_read_rank(r, rank, shard->whole, &state));
     r->at = state.at;
     t->owned = state.owned;
-    gw_err e = gw_io_recall(&io, &state.exchange);
+    gw_rank_state_shape(&mine, shard);
+    gw_err e =
+        gw_rank_state_alike(&state, &mine)
+            ? gw_io_recall(&io, &state.exchange)
+            : gw_fail(GW_ERR_INPUT, "%s: the file of rank %d is of another part of the model",
+                      r->path, rank);
     if (e == GW_OK) {
         e = gw_session_state(t->session, io);
         *alike = gw_io_alike_sum(io);
         e = gw_io_end(io, e);
     }
-    resume_put(&state, t); /* last: draining must not touch them */
+    if (e == GW_OK)
+        resume_put(&state, t); /* last: draining must not touch them */
     r->collected = state.statistics;
     state.statistics = (gw_io_memory){0};
     gw_rank_state_free(&state);
     return e;
 }
 
-/* By what the ranks' files say that is the same on all of them they decide, each for itself, what
- * to do together. */
-static gw_err resume_check_alike(const gw_resume *r, uint32_t alike, MPI_Comm comm) {
-    enum { FIGURES = 4 };
-    int64_t most[2 * FIGURES] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared,
-                                 (int64_t)alike};
-    for (int i = 0; i < FIGURES; i++)
-        most[FIGURES + i] = ~most[i]; /* whose greatest is the least's */
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 2 * FIGURES, MPI_INT64_T, MPI_MAX, comm));
-    for (int i = 0; i < FIGURES; i++)
-        if (most[i] != ~most[FIGURES + i])
+/* Whether all ranks of `comm` have the same. */
+static gw_err resume_same(const gw_resume *r, const int64_t *figures, int n, MPI_Comm comm) {
+    enum { MOST = 4 };
+    int64_t most[2 * MOST];
+    for (int i = 0; i < n; i++) {
+        most[i] = figures[i];
+        most[n + i] = ~figures[i]; /* whose greatest is the least's */
+    }
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 2 * n, MPI_INT64_T, MPI_MAX, comm));
+    for (int i = 0; i < n; i++)
+        if (most[i] != ~most[n + i])
             return gw_fail(GW_ERR_INPUT, "%s: the ranks' files do not belong together", r->path);
     return GW_OK;
 }
 
-/* Sums over the ranks of then. */
-typedef struct sums {
-    double *params, *momentum;
-    uint32_t *owners; /* of each float's momentum */
-    bool differ;      /* parameters */
-} sums;
-
-static void resume_add_owned(sums *s, const gw_rank_state *state) {
-    for (int i = 0; state->n_momentum == state->n && i < state->owned.n; i++) {
-        gw_span span = state->owned.span[i];
-        for (size_t k = span.off; k < gw_span_end(span); k++) {
-            s->momentum[k] += (double)state->momentum[k];
-            s->owners[k]++;
-        }
-    }
+/* By what the ranks' files say that is the same on all of them they decide, each for itself, what
+ * to do together. Exchanges are those of a replica group. */
+static gw_err resume_check_alike(const gw_resume *r, uint32_t alike, const gw_mesh *mesh,
+                                 MPI_Comm comm) {
+    int64_t at[] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared};
+    int64_t exchange = alike;
+    GW_TRY(gw_agree(comm, resume_same(r, &exchange, 1, mesh->comm[GW_DIM_DATA])));
+    return resume_same(r, at, sizeof at / sizeof *at, comm);
 }
 
-static gw_err resume_add_ranks(gw_resume *r, sums *s, gw_rank_state *first) {
+/* ---- out of another mesh, another exchange ---- */
+
+static gw_err resume_add_ranks(gw_resume *r, gw_merge *m) {
     for (int rank = 0; rank < r->manifest.ranks; rank++) {
         gw_rank_state state = {0};
-        GW_TRY(resume_read_rank(r, rank, first->n, &state));
-        for (size_t k = 0; k < first->n; k++)
-            s->params[k] += (double)state.params[k];
-        resume_add_owned(s, &state);
-        s->differ |= memcmp(first->params, state.params, first->n * sizeof(float)) != 0;
+        GW_TRY(resume_read_rank(r, rank, m->n, &state));
+        gw_merge_add(m, &state);
         if (rank > 0) {
             r->at.loss_sum += state.at.loss_sum;
             r->at.left_out += state.at.left_out;
             gw_checks_add(&r->at.checks, &state.at.checks);
             r->at.wire_bytes += state.at.wire_bytes;
+        } else {
+            r->at = state.at;
         }
         gw_rank_state_free(&state);
     }
     return GW_OK;
 }
 
-/* A mean of equal floats is that float, to the bit: their sum in doubles is exact. */
-static gw_err resume_merge(gw_resume *r, sums *s, gw_stepper *t) {
-    size_t n = gw_model_size(t->model);
-    float *param = gw_model_params(t->model), *momentum = gw_optimizer_momentum(t->optimizer);
-    gw_rank_state first = {0};
-    GW_TRY(resume_read_rank(r, 0, n, &first));
-    r->at = first.at;
-    gw_err e = resume_add_ranks(r, s, &first);
-    for (size_t k = 0; e == GW_OK && k < n; k++)
-        param[k] = (float)(s->params[k] / r->manifest.ranks);
-    for (size_t k = 0; e == GW_OK && momentum && k < n; k++)
-        momentum[k] = s->owners[k]            ? (float)(s->momentum[k] / s->owners[k])
-                      : first.n_momentum == n ? first.momentum[k] /* no step since it was merged */
-                                              : 0;
-    gw_rank_state_free(&first);
-    GW_TRY(e);
-    return s->differ ? gw_notes_add(&r->notes, GW_NOTE_TOLD,
-                                    "parameters differed over the ranks: their mean is taken")
-                     : GW_OK;
-}
+/* Whole arenas at rank 0; momentum NULL: the optimizer has none. */
+typedef struct arenas {
+    float *params, *momentum;
+} arenas;
 
-static gw_err resume_merge_all(gw_resume *r, gw_stepper *t) {
-    size_t n = gw_model_size(t->model);
-    sums s = {0};
-    gw_err e = gw_alloc(&s.params, n, sizeof *s.params);
-    GW_THEN(e, gw_alloc(&s.momentum, n, sizeof *s.momentum));
-    GW_THEN(e, gw_alloc(&s.owners, n, sizeof *s.owners));
-    GW_THEN(e, resume_merge(r, &s, t));
-    free(s.params);
-    free(s.momentum);
-    free(s.owners);
+static gw_err resume_merge(gw_resume *r, size_t n, bool momentum, arenas *to) {
+    gw_merge m = {0};
+    gw_err e = gw_merge_open(&m, n, momentum);
+    GW_THEN(e, gw_alloc(&to->params, n, sizeof(float)));
+    if (momentum)
+        GW_THEN(e, gw_alloc(&to->momentum, n, sizeof(float)));
+    GW_THEN(e, resume_add_ranks(r, &m));
+    GW_THEN(e, gw_merge_end(&m, r->path, to->params, to->momentum));
+    if (m.differ)
+        GW_THEN(e, gw_notes_add(&r->notes, GW_NOTE_TOLD,
+                                "parameters differed over the ranks: their mean is taken"));
+    gw_merge_free(&m);
     return e;
 }
 
-static gw_err resume_bcast_floats(float *x, size_t n, MPI_Comm comm) {
+/* To each rank what it holds of rank 0's whole arena. */
+static gw_err resume_deal(const float *whole, float *own, gw_stepper *t, const gw_mesh *mesh,
+                          MPI_Comm comm) {
     enum { PIECE = 1 << 20 }; /* a count that fits an int */
-    for (size_t at = 0; x && at < n; at += PIECE)
-        GW_TRY(gw_bcast(x + at, (int)(n - at < PIECE ? n - at : PIECE), MPI_FLOAT, 0, comm));
+    size_t n = gw_model_size(t->model);
+    if (t->pipeline)
+        GW_TRY(gw_pipeline_deal(t->pipeline, whole, own, comm));
+    else if (whole)
+        memcpy(own, whole, n * sizeof *own);
+    for (size_t at = 0; at < n; at += PIECE)
+        GW_TRY(gw_bcast(own + at, (int)(n - at < PIECE ? n - at : PIECE), MPI_FLOAT, 0,
+                        mesh->comm[GW_DIM_DATA]));
     return GW_OK;
 }
 
 /* Rank 0 makes one of all; sums over the ranks stay with it. */
-static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, MPI_Comm comm) {
-    size_t n = gw_model_size(t->model);
-    GW_TRY(gw_agree(comm, rank == 0 ? resume_merge_all(r, t) : GW_OK));
-    GW_TRY(gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
+static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, const gw_mesh *mesh,
+                                 MPI_Comm comm) {
+    float *momentum = gw_optimizer_momentum(t->optimizer);
+    size_t n = gw_model_shard(t->model)->whole;
+    arenas all = {0};
+    gw_err e = gw_agree(comm, rank == 0 ? resume_merge(r, n, momentum, &all) : GW_OK);
+    GW_THEN(e, gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
     if (rank != 0) {
         r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
         gw_checks_clear(&r->at.checks);
     }
     r->at.checks.bad_steps = 0; /* of each rank, and these are others */
+    GW_THEN(e, resume_deal(all.params, gw_model_params(t->model), t, mesh, comm));
+    if (momentum)
+        GW_THEN(e, resume_deal(all.momentum, momentum, t, mesh, comm));
     gw_session_count_on(t->session, r->at.step);
-    GW_TRY(resume_bcast_floats(gw_model_params(t->model), n, comm));
-    return resume_bcast_floats(gw_optimizer_momentum(t->optimizer), n, comm);
+    free(all.params);
+    free(all.momentum);
+    return e;
 }
 
-gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm) {
+gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm comm) {
     int rank;
     if (!*r->path)
         return GW_OK;
@@ -325,9 +328,9 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, MPI_Comm comm) {
     if (r->whole) {
         uint32_t alike = 0;
         GW_TRY(gw_agree(comm, resume_load_own(r, rank, t, &alike)));
-        return resume_check_alike(r, alike, comm);
+        return resume_check_alike(r, alike, mesh, comm);
     }
-    return resume_load_merged(r, rank, t, comm);
+    return resume_load_merged(r, rank, t, mesh, comm);
 }
 
 gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) {

@@ -111,6 +111,21 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
     return GW_OK;
 }
 
+static bool shard_block_fits(const gw_block *b, size_t whole) {
+    return b->rows > 0 && b->cols > 0 && b->cols <= b->stride && b->off <= whole &&
+           b->cols <= whole - b->off && b->rows - 1 <= (whole - b->off - b->cols) / b->stride;
+}
+
+bool gw_blocks_sound(const gw_block *b, int n, size_t own, size_t whole) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        if (!shard_block_fits(&b[i], whole) || b[i].own != at)
+            return false;
+        at += b[i].rows * b[i].cols; /* at most `whole` each, of which there are few */
+    }
+    return at == own;
+}
+
 void gw_shard_gather(const gw_shard *s, const float *whole, float *own) {
     for (const gw_block *b = s->blocks; b < s->blocks + s->n_blocks; b++)
         for (size_t i = 0; i < b->rows; i++)

@@ -11,6 +11,8 @@
 
 #include "nn/model_spec.h"
 
+#include <stdbool.h>
+
 /** How layers are cut over the tensor ranks: those of even number by columns and those of odd
  *  number by rows, so that outputs are summed behind every second layer alone (Shoeybi et al.,
  *  "Megatron-LM", 2019); or all by columns, with the outputs gathered behind each. */
@@ -70,6 +72,9 @@ typedef struct gw_shard {
 /** GW_ERR_USAGE, the same on all ranks of a mesh: gw_model_spec_check's, or a layer that is too
  *  narrow for so many tensor ranks. GW_ERR_INTERNAL: no such share. */
 gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *share);
+
+/** Do b[0..n), out of a file, perhaps, cut `own` floats in their order out of `whole`? */
+bool gw_blocks_sound(const gw_block *b, int n, size_t own, size_t whole);
 
 /** own[0..size) = the shard's floats of whole[0..whole); and back, which leaves the others
  *  alone. */

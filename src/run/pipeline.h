@@ -50,6 +50,13 @@ typedef struct gw_pipeline_rows {
  *  GW_ERR_UNSUPPORTED on all ranks alike. */
 gw_err gw_pipeline_divide(gw_pipeline *p, const gw_mesh *mesh, const gw_model_spec *whole,
                           gw_pipeline_rows rows, MPI_Comm comm);
+
+/** Before that: take this cut (kept) where --stages would have one measured. */
+void gw_pipeline_recut(gw_pipeline *p, const char *stages);
+
+/** How the layers are cut, as --stages takes it: "2,1,1". */
+enum { GW_PIPELINE_STAGES = 4 * GW_MAX_LAYERS };
+void gw_pipeline_stages(const gw_pipeline *p, char out[GW_PIPELINE_STAGES]);
 const gw_shard *gw_pipeline_shard(const gw_pipeline *p);
 const gw_model_room *gw_pipeline_room(const gw_pipeline *p);
 
@@ -97,6 +104,8 @@ gw_err gw_pipeline_tested(gw_pipeline *p);
  *  the ranks of its replica. Collective over `comm`, all ranks of the mesh, though replicas other
  *  than rank 0's send nothing. */
 gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm);
+/** And back: `own` on the ranks of rank 0's replica, out of its `whole`. */
+gw_err gw_pipeline_deal(const gw_pipeline *p, const float *whole, float *own, MPI_Comm comm);
 
 /** For run.json, owned by the caller; null where there is no pipeline. */
 json_t *gw_pipeline_json(const gw_pipeline *p);

@@ -8,6 +8,7 @@
 #include "mpi/wait.h"
 #include "nn/partition.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,8 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
                        "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
                        "pipe=%d",
                        p->stages, layers, layers == 1 ? "" : "s", layers / p->chunks);
+    if (strcmp(how, "measured") == 0 && p->cut)
+        how = p->cut;
     if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
         return pipeline_read_cut(how, layers, runs, p->sizes);
     for (int l = 0; l < layers; l++)
@@ -163,6 +166,16 @@ const gw_shard *gw_pipeline_shard(const gw_pipeline *p) {
 
 const gw_model_room *gw_pipeline_room(const gw_pipeline *p) {
     return &p->room;
+}
+
+void gw_pipeline_recut(gw_pipeline *p, const char *stages) {
+    p->cut = stages;
+}
+
+void gw_pipeline_stages(const gw_pipeline *p, char out[GW_PIPELINE_STAGES]) {
+    int len = 0;
+    for (int i = 0; i < p->stages * p->chunks; i++)
+        len += sprintf(out + len, "%s%d", i ? "," : "", p->sizes[i]);
 }
 
 json_t *gw_pipeline_json(const gw_pipeline *p) {

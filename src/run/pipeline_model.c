@@ -88,9 +88,9 @@ static gw_err pipeline_pass(float *data, size_t n, int peer, bool sends, MPI_Com
     return GW_OK;
 }
 
-/* Rank 0 takes each other rank's shard in turn, into `theirs`. */
-static gw_err pipeline_collect_from(const gw_pipeline *p, float *whole, float *theirs, gw_shard *s,
-                                    MPI_Comm comm) {
+/* Rank 0 takes each other rank's shard in turn, or deals it out; `theirs` holds it on the way. */
+static gw_err pipeline_serve(const gw_pipeline *p, float *whole, float *theirs, gw_shard *s,
+                             bool deals, MPI_Comm comm) {
     for (int stage = 0; stage < p->stages; stage++)
         for (int part = 0; part < p->shard.share.tensor; part++) {
             const int at[GW_DIMS] = {[GW_DIM_PIPE] = stage, [GW_DIM_TENSOR] = part};
@@ -98,28 +98,43 @@ static gw_err pipeline_collect_from(const gw_pipeline *p, float *whole, float *t
             if (peer == 0)
                 continue;
             GW_TRY(pipeline_shard_of(p, stage, part, s));
-            GW_TRY(pipeline_pass(theirs, s->size, peer, false, comm));
-            gw_shard_scatter(s, theirs, whole);
+            if (deals)
+                gw_shard_gather(s, whole, theirs);
+            GW_TRY(pipeline_pass(theirs, s->size, peer, deals, comm));
+            if (!deals)
+                gw_shard_scatter(s, theirs, whole);
         }
     return GW_OK;
 }
 
-gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm) {
+static gw_err pipeline_move(const gw_pipeline *p, float *own, float *whole, bool deals,
+                            MPI_Comm comm) {
     const int *at = p->mesh->at;
-    bool collects = at[GW_DIM_DATA] + at[GW_DIM_PIPE] + at[GW_DIM_TENSOR] == 0;
+    bool serves = at[GW_DIM_DATA] + at[GW_DIM_PIPE] + at[GW_DIM_TENSOR] == 0;
     float *theirs = NULL;
     gw_shard *s = NULL;
-    gw_err e = collects ? gw_alloc(&s, 1, sizeof *s) : GW_OK;
-    if (collects)
+    gw_err e = serves ? gw_alloc(&s, 1, sizeof *s) : GW_OK;
+    if (serves)
         GW_THEN(e, gw_alloc(&theirs, p->shard.whole, sizeof *theirs));
     e = gw_agree(comm, e); /* before anybody sends */
-    if (e == GW_OK && collects) {
-        gw_shard_scatter(&p->shard, own, whole);
-        e = pipeline_collect_from(p, whole, theirs, s, comm);
+    if (e == GW_OK && serves) {
+        if (deals)
+            gw_shard_gather(&p->shard, whole, own);
+        else
+            gw_shard_scatter(&p->shard, own, whole);
+        e = pipeline_serve(p, whole, theirs, s, deals, comm);
     } else if (e == GW_OK && at[GW_DIM_DATA] == 0) {
-        e = pipeline_pass((float *)own, p->shard.size, 0, true, comm);
+        e = pipeline_pass(own, p->shard.size, 0, !deals, comm);
     }
     free(theirs);
     free(s);
     return e;
+}
+
+gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm) {
+    return pipeline_move(p, (float *)own, whole, false, comm);
+}
+
+gw_err gw_pipeline_deal(const gw_pipeline *p, const float *whole, float *own, MPI_Comm comm) {
+    return pipeline_move(p, own, (float *)whole, true, comm);
 }

@@ -78,9 +78,6 @@ static gw_err pipeline_check_whole(const gw_train_config *c, const gw_session *s
         {c->forecast, "forecast", "it predicts steps of a whole model"},
         {c->data.sharded, "data-layout sharded", "the ranks of a replica take the same samples"},
         {c->compress_stats > 0, "compress-stats", "it compares the gradients of a whole model"},
-        {c->checkpoint.count > 0 || c->checkpoint.s > 0, "checkpoint-every",
-         "a checkpoint holds whole models"},
-        {c->resume, "resume", "a checkpoint holds whole models"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].asked)

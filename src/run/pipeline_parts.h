@@ -33,6 +33,7 @@ typedef enum gw_pipeline_size {
 
 struct gw_pipeline {
     const gw_parallel *options;
+    const char *cut; /* instead of one that would be measured; NULL: none */
     gw_codec hop_codec[GW_PIPELINE_WAYS], join_codec[GW_PIPELINE_WAYS];
     gw_algo algo[GW_PIPELINE_WAYS]; /* of joins */
     /* once it is divided: */

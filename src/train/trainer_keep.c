@@ -25,6 +25,8 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .codec = c ? c->codec : NULL,
                          .algo = c ? c->algo : NULL,
                          .data = t->data,
+                         .mesh = &t->mesh,
+                         .pipeline = t->pipeline,
                          .session = t->session,
                          .parameters = gw_trainer_parameters(t),
                          .ranks = t->ranks,
@@ -53,8 +55,9 @@ static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
     json_t *files = NULL; /* of rows; can be resumed from here once gw_rows_sync is done */
     GW_TRY(gw_rows_mark(t->rows, &files));
     int64_t evaluated = t->c->eval_every > 0 ? t->evaluated : t->step; /* one that was not due */
-    json_t *marks = json_pack("{s:s, s:f, s:I, s:o}", "started_utc", t->started_utc, "clock_s",
-                              gw_ledger_now(), "evaluated", (json_int_t)evaluated, "files", files);
+    json_t *marks = json_pack("{s:s, s:f, s:I, s:b, s:o}", "started_utc", t->started_utc, "clock_s",
+                              gw_ledger_now(), "evaluated", (json_int_t)evaluated, "mesh_columns",
+                              t->mesh_columns, "files", files);
     *facts = gw_facts_make(&run);
     bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0;
     return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;
@@ -182,8 +185,12 @@ gw_err gw_trainer_begin(gw_trainer *t) {
     t->status.products = t->products.note;
     t->status.notes = &t->resume.notes;
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
-    gw_checkpoint_setup setup = {
-        .c = c, .stepper = &t->stepper, .stats = t->stats, .rows = t->rows, .comm = t->comm};
+    gw_checkpoint_setup setup = {.c = c,
+                                 .stepper = &t->stepper,
+                                 .stats = t->stats,
+                                 .mesh = &t->mesh,
+                                 .rows = t->rows,
+                                 .comm = t->comm};
     bool keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     return keeps ? gw_checkpoint_open(&t->checkpoint, &setup) : GW_OK;
 }

@@ -64,7 +64,9 @@ static gw_model_spec trainer_spec(const gw_trainer *t) {
 static gw_err trainer_divide(gw_trainer *t) {
     if (!t->pipeline)
         return GW_OK;
+    gw_facts_of facts = {.c = t->c, .mesh = &t->mesh};
     gw_model_spec spec = trainer_spec(t);
+    gw_pipeline_recut(t->pipeline, gw_facts_stages(t->resume.manifest.facts, &facts));
     int last = gw_sampler_batches(t->sampler) - 1;
     gw_pipeline_rows rows = {gw_sampler_batch(t->sampler, 0).local,
                              gw_sampler_batch(t->sampler, last).local};
@@ -221,6 +223,14 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     return gw_pipeline_open(t->pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
+/* A file that is continued keeps its columns, whatever the mesh is now. */
+static bool trainer_mesh_columns(const gw_trainer *t) {
+    const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
+    bool continues = t->c->out && json_object_get(json_object_get(marks, "files"), GW_BATCHES);
+    return continues ? json_is_true(json_object_get(marks, "mesh_columns"))
+                     : gw_mesh_divides(&t->mesh.shape);
+}
+
 /* The numbers in the whole model of the layers that this rank holds. */
 static const int *trainer_layer_numbers(gw_trainer *t) {
     const gw_shard *s = gw_model_shard(t->model);
@@ -284,7 +294,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     GW_TRY(trainer_open_pipeline(t));
-    GW_TRY(gw_resume_load(&t->resume, &t->stepper, t->comm));
+    GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
     gw_checks_open(&t->checks, t->c, t->session, t->comm, t->mesh.comm[GW_DIM_DATA],
@@ -301,7 +311,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
-    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, gw_mesh_divides(&t->mesh.shape), t->comm));
+    t->mesh_columns = trainer_mesh_columns(t);
+    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->mesh_columns, t->comm));
     if (t->memory)
         gw_memory_columns(t->memory, t->record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */

@@ -53,6 +53,7 @@ typedef struct gw_trainer {
     int rehearsed; /* steps */
     float *whole;  /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
     gw_record *record;
+    bool mesh_columns; /* batches.csv has those of a mesh */
     gw_waits *waits;   /* NULL: --profile off */
     int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
     gw_memory *memory; /* NULL: --profile leaves it out */

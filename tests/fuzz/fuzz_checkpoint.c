@@ -1,5 +1,6 @@
-/* What a checkpoint is read from. A spec is the kind of file: `manifest`, `rank` (a rank's state),
- * `model` (the parameters alone).
+/* What a checkpoint is read from. A spec is the kind of file: `manifest`, `rank` (the state of a
+ * rank that holds a whole model, version 1), `shard` (of one that holds a part, version 2), `model`
+ * (the parameters alone).
  *
  * A manifest's first byte, modulo 4:
  *   0     the rest is all of its text
@@ -12,14 +13,14 @@
  *         there; a last byte that is left over cuts as many bytes off; as for 1 */
 #include "harness.h"
 
-#include "checkpoint/position.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/store.h"
 #include "nn/model.h"
 
 #include <string.h>
 #include <zlib.h>
 
-enum { ROOM = 4 * GW_FUZZ_BYTES, PARAMS = 10, MOMENTUM = 10 };
+enum { ROOM = 4 * GW_FUZZ_BYTES, PARAMS = 10, MOMENTUM = 10, SHARD = 6 };
 
 /* ---- manifests ---- */
 
@@ -147,8 +148,8 @@ static void put(bytes *b, const void *data, size_t n) {
     b->n += n;
 }
 
-static void begin(bytes *b, const char *magic) {
-    const uint32_t head[2] = {1, 0x01020304u};
+static void begin(bytes *b, const char *magic, uint32_t version) {
+    const uint32_t head[2] = {version, 0x01020304u};
     b->n = 0;
     put(b, magic, 8);
     put(b, head, sizeof head);
@@ -197,15 +198,31 @@ static void right_rank(bytes *b) {
     field(b, "statistics", floats, 12);
 }
 
+/* Two columns of a matrix of three, and two of its biases. */
+static void right_shard(bytes *b) {
+    const uint64_t sizes[7] = {SHARD, SHARD, 1, 20, 0, PARAMS, 2}, owned[1][2] = {{1, 4}};
+    const gw_block blocks[2] = {{0, 0, 2, 2, 3}, {7, 4, 1, 2, 3}};
+    const gw_position at = {.step = 1200, .epoch = 3, .batch = 10};
+    const float floats[SHARD] = {1, 2, 3};
+    field(b, "sizes", sizes, sizeof sizes);
+    field(b, "position", &at, sizeof at);
+    field(b, "blocks", blocks, sizeof blocks);
+    field(b, "parameters", floats, sizeof floats);
+    field(b, "momentum", floats, sizeof floats);
+    field(b, "owned", owned, sizeof owned);
+    field(b, "exchange", floats, 20);
+    field(b, "statistics", floats, 0);
+}
+
 static gw_fuzz_folder folder;
 
 /* The file that the input stands for, into the folder; its size. */
-static size_t put_file(int file, const char *magic, void (*right)(bytes *b), const uint8_t *data,
-                       size_t size) {
+static size_t put_file(int file, const char *magic, uint32_t version, void (*right)(bytes *b),
+                       const uint8_t *data, size_t size) {
     bytes b = {.n = 0};
     int what = data[0] % 4;
     if (what >= 1)
-        begin(&b, magic);
+        begin(&b, magic, version);
     if (what <= 1)
         put(&b, data + 1, size - 1);
     else
@@ -227,7 +244,7 @@ static void touch(const void *data, size_t n) {
 static void one_model(const uint8_t *data, size_t size) {
     char path[128];
     gw_model *m = NULL;
-    put_file(0, "GWMODEL1", right_model, data, size);
+    put_file(0, "GWMODEL1", 1, right_model, data, size);
     snprintf(path, sizeof path, "%s/model.gw", folder.path);
     gw_fuzz_forget();
     gw_err e = gw_model_load(&m, path, 1);
@@ -239,23 +256,44 @@ static void one_model(const uint8_t *data, size_t size) {
     gw_model_close(m);
 }
 
-static void one_rank(const uint8_t *data, size_t size) {
+/* All that it says goes into a whole model. */
+static void merge(const gw_rank_state *r) {
+    gw_merge m = {0};
+    float params[PARAMS], momentum[PARAMS];
+    MUST(gw_merge_open(&m, PARAMS, true) == GW_OK);
+    gw_merge_add(&m, r);
+    gw_err e = gw_merge_end(&m, "it", params, momentum);
+    MUST(e == GW_OK || e == GW_ERR_INPUT); /* it lacks a part */
+    touch(params, e == GW_OK ? sizeof params : 0);
+    gw_fuzz_forget();
+    gw_merge_free(&m);
+}
+
+static void one_state(size_t n) {
     gw_rank_state r;
-    size_t n = put_file(1, GW_RANK_MAGIC, right_rank, data, size);
     gw_fuzz_forget();
     gw_err e = gw_rank_state_load(&r, folder.path, 0, n, PARAMS);
     gw_fuzz_answer(e);
     MUST(e == GW_OK || strstr(gw_err_text(), "/rank-00000.gw: "));
     if (e == GW_OK) {
-        MUST(r.n == PARAMS && r.owned.n >= 0 && r.owned.n <= GW_MAX_LAYERS);
+        MUST(r.whole == PARAMS && r.n <= PARAMS && r.owned.n >= 0 && r.owned.n <= GW_MAX_LAYERS);
         touch(r.params, r.n * sizeof(float));
         touch(r.momentum, r.n_momentum * sizeof(float));
         touch(r.exchange.data, r.exchange.bytes);
         touch(r.statistics.data, r.statistics.bytes);
         for (int i = 0; i < r.owned.n; i++)
             MUST(r.owned.span[i].off <= r.n && r.owned.span[i].n <= r.n - r.owned.span[i].off);
+        merge(&r);
     }
     gw_rank_state_free(&r);
+}
+
+static void one_rank(const uint8_t *data, size_t size) {
+    one_state(put_file(1, GW_RANK_MAGIC, 1, right_rank, data, size));
+}
+
+static void one_shard(const uint8_t *data, size_t size) {
+    one_state(put_file(1, GW_RANK_MAGIC, GW_RANK_VERSION, right_shard, data, size));
 }
 
 /* ---- all kinds ---- */
@@ -263,7 +301,8 @@ static void one_rank(const uint8_t *data, size_t size) {
 static const struct kind {
     const char *name;
     void (*one)(const uint8_t *data, size_t size);
-} kinds[] = {{"manifest", one_manifest}, {"rank", one_rank}, {"model", one_model}};
+} kinds[] = {
+    {"manifest", one_manifest}, {"rank", one_rank}, {"shard", one_shard}, {"model", one_model}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static const struct kind *kind;

@@ -174,8 +174,7 @@ class Mesh(unittest.TestCase):
                 self.refused(ranks, f"--mesh tensor=2 --tensor-algo {algo}",
                              "use another algorithm")
             for words in ("--paired", "--bound", "--compress auto", "--forecast",
-                          "--data-layout sharded", "--compress-stats 2", "--checkpoint-every 2",
-                          "--resume auto"):
+                          "--data-layout sharded", "--compress-stats 2"):
                 out = os.path.join(self.dir.name, "refused")
                 self.refused(ranks, f"--mesh pipe=2 {words} --out {out}", whole)
             self.refused(ranks, "--mesh tensor=2 --comm iallreduce:progress=thread",
