@@ -8,6 +8,8 @@ static struct {
     _Atomic(const char *) hook; /* NULL: none */
     atomic_size_t off, n;
     atomic_uint_fast64_t exchange;
+    _Atomic(const char *) act; /* NULL: none */
+    atomic_int stage, chunk, micro;
 } present;
 
 void gw_hook_enter(const char *hook, gw_span span) {
@@ -33,4 +35,21 @@ void gw_hook_present(char *text, size_t room) {
     if (hook)
         snprintf(text, room, ": in %s of parameters [%zu, %zu), exchange %" PRIuFAST64, hook, off,
                  off + n, exchange);
+}
+
+void gw_hook_act(const char *act, int stage, int chunk, int micro) {
+    atomic_store_explicit(&present.stage, stage, memory_order_relaxed);
+    atomic_store_explicit(&present.chunk, chunk, memory_order_relaxed);
+    atomic_store_explicit(&present.micro, micro, memory_order_relaxed);
+    atomic_store_explicit(&present.act, act, memory_order_relaxed);
+}
+
+void gw_hook_acting(char *text, size_t room) {
+    const char *act = atomic_load_explicit(&present.act, memory_order_relaxed);
+    text[0] = '\0';
+    if (act)
+        snprintf(text, room, "stage %d, chunk %d: %s of microbatch %d",
+                 atomic_load_explicit(&present.stage, memory_order_relaxed),
+                 atomic_load_explicit(&present.chunk, memory_order_relaxed), act,
+                 atomic_load_explicit(&present.micro, memory_order_relaxed));
 }

@@ -136,6 +136,9 @@ void gw_last_words_write(const gw_last_words *w, char *text, size_t room) {
     gw_hook_present(hook, sizeof hook);
     snprintf(line, sizeof line, "--comm %s --compress %s%s", w->comm, w->compress, hook);
     words_add_line(&p, line);
+    gw_hook_acting(line, sizeof line);
+    if (*line)
+        words_add_line(&p, line);
     for (int thread = 0; thread < GW_PRESENT_THREADS; thread++)
         words_say_calls(&p, thread);
     if (gw_pending_each(SCHEDULES, words_add_line, &p) == 0)

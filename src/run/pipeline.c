@@ -4,6 +4,7 @@
 #include "base/probe.h"
 #include "comm/lane_parts.h"
 #include "nn/gemm.h"
+#include "run/hook.h"
 
 gw_span gw_pipeline_part(const gw_pipeline *p, int micro) {
     return gw_span_part((gw_span){0, (size_t)p->local}, micro, gw_pipeline_micros(p));
@@ -174,7 +175,12 @@ static gw_err pipeline_backward(gw_pipeline *p, const pipeline_step *s, gw_act a
 }
 
 static gw_err pipeline_act(gw_pipeline *p, pipeline_step *s, int at) {
+    static const char *const words[] = {[GW_ACT_FORWARD] = "forward pass",
+                                        [GW_ACT_BACKWARD] = "backward pass",
+                                        [GW_ACT_INPUT] = "gradient of the input",
+                                        [GW_ACT_WEIGHTS] = "gradient of the weights"};
     gw_act act = p->acts[at];
+    gw_hook_act(words[act.kind], p->stage, act.chunk, act.micro);
     GW_TRY(pipeline_take(p, at));
     switch (act.kind) {
     case GW_ACT_FORWARD: return pipeline_forward(p, s, act);
@@ -236,6 +242,7 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     gw_gemm_between(pipeline_poll, p);
     gw_err e = pipeline_acts(p, &s);
     gw_gemm_between(NULL, NULL);
+    gw_hook_act(NULL, 0, 0, 0);
     *loss_sum = gw_pipeline_counts(p) ? s.loss : 0;
     return e == GW_OK ? p->failed : e;
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
+#include "run/hook.h"
 
 #include <stdlib.h>
 
@@ -44,7 +45,9 @@ gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *lo
     p->testing = true;
     p->size = GW_PIPELINE_TEST;
     p->local = p->room.rows;
+    gw_hook_act("evaluation", p->stage, 0, p->tested % GW_PIPELINE_TEST_MICROS);
     gw_err e = pipeline_test(p, s, loss, correct);
+    gw_hook_act(NULL, 0, 0, 0);
     p->testing = false;
     if (!gw_pipeline_counts(p)) {
         *loss = 0;
