@@ -208,7 +208,7 @@ static void args_read_number(const gw_opt *o, const char *text, parsed *v) {
 }
 
 static bool args_is_spec(const gw_opt *o) {
-    return o->type == GW_OPT_SPEC || o->type == GW_OPT_SPECS || o->type == GW_OPT_COMMAS;
+    return o->type >= GW_OPT_SPEC && o->type <= GW_OPT_CHAIN;
 }
 
 static gw_err args_read_value(const gw_opt *o, const char *owner, const char *text, parsed *out,
@@ -406,7 +406,8 @@ static void args_put(const gw_opt *o, const value *v, void *to) {
     case GW_OPT_PATH: *(const char **)to = v->text; break;
     case GW_OPT_SPEC:
     case GW_OPT_SPECS:
-    case GW_OPT_COMMAS: *(const gw_spec **)to = v->spec; break;
+    case GW_OPT_COMMAS:
+    case GW_OPT_CHAIN: *(const gw_spec **)to = v->spec; break;
     case GW_OPT_LIST:
         *(int *)to = (int)v->is.count;
         args_read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);

@@ -123,7 +123,11 @@ gw_err gw_spec_parse(gw_spec **out, const char *owner, const char *option, const
     bool commas = form == GW_SPEC_COMMAS && !*spec_find((char *)text, ';');
     spec_reader r = {owner, option, commas ? ',' : ';'};
     gw_spec *s = NULL;
-    gw_err e = spec_read(&s, &r, text, form == GW_SPEC_ONE ? SPEC_ENTRY : SPEC_LIST);
+    static const spec_level levels[] = {[GW_SPEC_ONE] = SPEC_ENTRY,
+                                        [GW_SPEC_LIST] = SPEC_LIST,
+                                        [GW_SPEC_COMMAS] = SPEC_LIST,
+                                        [GW_SPEC_CHAIN] = SPEC_CHAIN};
+    gw_err e = spec_read(&s, &r, text, levels[form]);
     if (e == GW_OK)
         *out = s;
     else

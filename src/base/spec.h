@@ -37,9 +37,10 @@ typedef struct gw_spec {
     }
 
 typedef enum gw_spec_form {
-    GW_SPEC_ONE,   /* one entry: semicolons and '+' are part of its text */
-    GW_SPEC_LIST,  /* a list, semicolons between */
-    GW_SPEC_COMMAS /* a list, semicolons or commas between */
+    GW_SPEC_ONE,    /* one entry: semicolons and '+' are part of its text */
+    GW_SPEC_LIST,   /* a list, semicolons between */
+    GW_SPEC_COMMAS, /* a list, semicolons or commas between */
+    GW_SPEC_CHAIN   /* a chain: one entry, or several */
 } gw_spec_form;
 
 enum { GW_SPEC_ITEMS = 64 };

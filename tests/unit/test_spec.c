@@ -58,6 +58,24 @@ static void test_commas(void **state) {
     }
 }
 
+/* An entry alone, or with stages behind it; a list's separators mean nothing. */
+static void test_chain(void **state) {
+    (void)state;
+    gw_spec *one = parse("topk:ratio=1e+2", GW_SPEC_CHAIN);
+    assert_null(one->parts);
+    assert_string_equal(one->name, "topk");
+    is_arg(one, 0, "ratio", "1e+2");
+    gw_spec_free(one);
+    gw_spec *two = parse("qsgd:bits=4+zlib", GW_SPEC_CHAIN);
+    is_arg(two->parts, 0, "bits", "4");
+    assert_string_equal(two->parts->next->name, "zlib");
+    assert_null(two->parts->next->next);
+    gw_spec_free(two);
+    gw_spec *none = parse("topk;layer0=none", GW_SPEC_CHAIN);
+    assert_string_equal(none->name, "topk;layer0=none");
+    gw_spec_free(none);
+}
+
 /* An argument that is a spec becomes its own tree; in it, a list's separators mean nothing. */
 static void test_nested(void **state) {
     (void)state;
@@ -101,7 +119,7 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mix), cmocka_unit_test(test_commas),
-                                       cmocka_unit_test(test_nested),
+                                       cmocka_unit_test(test_chain), cmocka_unit_test(test_nested),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
