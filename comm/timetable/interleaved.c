@@ -14,8 +14,8 @@ static const char *interleaved_refuses(const gw_args *args, int stages, int micr
     (void)args;
     if (micro % stages == 0)
         return NULL;
-    snprintf(why, sizeof why, "%d microbatches on %d stages: give a multiple of %d", micro, stages,
-             stages);
+    snprintf(why, sizeof why, "%d microbatch%s on %d stages: give a multiple of %d", micro,
+             micro == 1 ? "" : "es", stages, stages);
     return why;
 }
 

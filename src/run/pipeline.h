@@ -36,6 +36,7 @@ typedef struct gw_pipeline_hooks {
  *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
  *  where the options ask for nothing that the plain step does not do. */
 gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
+const char *gw_pipeline_note(const gw_pipeline *p); /* of its codecs, for people; NULL: none */
 void gw_pipeline_free(gw_pipeline *p); /* p may be NULL; gw_pipeline_close comes first */
 
 /** This replica's samples of a full batch, and of the shorter last one of an epoch, which may be

@@ -2,6 +2,7 @@
 #include "run/pipeline_parts.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "comm/lane_parts.h"
 
 #include <stdlib.h>
@@ -66,6 +67,31 @@ static gw_err pipeline_check_codecs(const gw_parallel *o) {
                    option);
 }
 
+/* What would change nothing. */
+static gw_err pipeline_check_idle(const gw_parallel *o) {
+    const int *size = o->shape.size;
+    const char *split = size[GW_DIM_PIPE] > 1 ? NULL : "nothing is cut into stages: add pipe",
+               *steps = pipeline_asked_for(o)
+                            ? NULL
+                            : "a batch passes at once: give --microbatches, or add pipe",
+               *neurons = size[GW_DIM_TENSOR] > 1 ? NULL : "no layer is cut: add tensor";
+    const struct {
+        bool asked;
+        const char *option, *why;
+    } all[] = {
+        {strcmp(o->stages, "flops") != 0, "stages", split},
+        {strcmp(o->timetable->text, "1f1b") != 0, "timetable", steps},
+        {o->recompute, "recompute", steps},
+        {o->columns, "tensor-split", neurons},
+        {o->tensor_chunks > 1, "tensor-chunks", neurons},
+        {o->tensor_algo, "tensor-algo", neurons},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].asked && all[i].why)
+            return gw_fail(GW_ERR_USAGE, "train: --%s: %s to --mesh", all[i].option, all[i].why);
+    return GW_OK;
+}
+
 /* What knows of whole models alone. */
 static gw_err pipeline_check_whole(const gw_train_config *c, const gw_session *session) {
     const struct {
@@ -97,6 +123,16 @@ static gw_err pipeline_check_session(const gw_session *session) {
         session->strategy.ops->head.name);
 }
 
+static void pipeline_note(gw_pipeline *p) {
+    const gw_codec *c = p->hop_codec;
+    for (int i = GW_PIPELINE_DELTAS; i >= GW_PIPELINE_ACTIVATIONS; i--)
+        if (c[i].caps & GW_CODEC_BIASED)
+            gw_text_print(p->note, sizeof p->note,
+                          "--compress-%s: %s is biased, and what it drops is lost: there is no "
+                          "error feedback for the rows of other samples",
+                          i == GW_PIPELINE_DELTAS ? "deltas" : "activations", c[i].name);
+}
+
 gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session) {
     const gw_parallel *o = &c->parallel;
     gw_pipeline *p = NULL;
@@ -110,11 +146,18 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_ses
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     p->options = o;
     gw_err e = pipeline_find_codecs(p, c->wire_check);
-    if (e != GW_OK || !pipeline_asked_for(o))
+    GW_THEN(e, pipeline_check_idle(o));
+    if (e != GW_OK || !pipeline_asked_for(o)) {
         gw_pipeline_free(p);
-    else
-        *out = p;
-    return e;
+        return e;
+    }
+    pipeline_note(p);
+    *out = p;
+    return GW_OK;
+}
+
+const char *gw_pipeline_note(const gw_pipeline *p) {
+    return *p->note ? p->note : NULL;
 }
 
 void gw_pipeline_free(gw_pipeline *p) {

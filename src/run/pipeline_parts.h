@@ -36,6 +36,7 @@ struct gw_pipeline {
     const char *cut; /* instead of one that would be measured; NULL: none */
     gw_codec hop_codec[GW_PIPELINE_WAYS], join_codec[GW_PIPELINE_WAYS];
     gw_algo algo[GW_PIPELINE_WAYS]; /* of joins */
+    char note[256];
     /* once it is divided: */
     const gw_mesh *mesh;
     gw_timetable *timetable;

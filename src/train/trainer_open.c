@@ -291,6 +291,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
     gw_watchdog_stage("opening the exchange");
     gw_session_setup setup = trainer_session_setup(t);
+    if (t->pipeline && !t->session->note)
+        t->session->note = gw_pipeline_note(t->pipeline);
     GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     GW_TRY(trainer_open_pipeline(t));

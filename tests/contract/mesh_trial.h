@@ -169,11 +169,17 @@ static gw_parallel parallel_of(const trial *t) {
                      .recompute = t->v[RECOMPUTE],
                      .columns = t->v[SPLIT]};
     CHECK_OK(keep_spec(&p.mesh, mesh_of(t), GW_SPEC_COMMAS));
-    CHECK_OK(keep_spec(&p.timetable, timetables[t->v[TIMETABLE]], GW_SPEC_ONE));
+    CHECK_OK(gw_mesh_parse(&p.shape, p.mesh));
+    bool whole = !gw_mesh_divides(&p.shape) && p.microbatches == 1;
+    if (p.shape.size[GW_DIM_TENSOR] == 1) { /* what would change nothing is refused */
+        p.tensor_chunks = 1;
+        p.columns = false;
+    }
+    p.recompute &= !whole;
+    CHECK_OK(keep_spec(&p.timetable, whole ? "1f1b" : timetables[t->v[TIMETABLE]], GW_SPEC_ONE));
     CHECK_OK(keep_spec(&p.codec[GW_HOP_ACTIVATION], codecs[t->v[ACTIVATIONS]], GW_SPEC_ONE));
     if (t->v[DELTAS] != t->v[ACTIVATIONS]) /* else the same, unsaid */
         CHECK_OK(keep_spec(&p.codec[GW_HOP_DELTA], codecs[t->v[DELTAS]], GW_SPEC_ONE));
-    CHECK_OK(gw_mesh_parse(&p.shape, p.mesh));
     return p;
 }
 

@@ -125,6 +125,18 @@ class Mesh(unittest.TestCase):
                                  "--microbatches 2 --compress-activations", codec)
                 self.assertEqual(len(gwrun.losses(out)), 20)
 
+    def test_codec_with_a_stage_behind_it(self):
+        """Its bytes on the wire are fewer than those of the codec alone, and people are told."""
+        sent = []
+        for codec in ("fp16", "fp16+zlib", "topk:ratio=0.2+zlib"):
+            out = self.train(2, "--steps 4 --mesh pipe=2 --compress-activations", codec)
+            sent.append(sum(int(row["pipe_bytes"]) for row in gwrun.batches(out)))
+            notes = gwrun.run_json(out)["comm"]["notes"] or ""
+            self.assertEqual(f"--compress-activations: {codec.split(':')[0]}+zlib is biased" in notes,
+                             "topk" in codec)
+        self.assertLess(sent[1], sent[0])
+        self.assertLess(sent[2], sent[0])
+
     # ---- what is told ----
 
     def test_run_json(self):
@@ -164,12 +176,22 @@ class Mesh(unittest.TestCase):
             self.refused(ranks, "--timetable zb:eager=1", "eager")
             self.refused(ranks, "--microbatches 31", "a replica takes")
             self.refused(ranks, "--microbatches 0", "microbatches")
+            self.refused(ranks, "--mesh pipe=2 --compress-activations topk;layer0=none",
+                         "unknown codec 'topk;layer0=none'")
             self.refused(ranks, "--timetable interleaved --microbatches 2",
                          "one stage has nothing to interleave")
             self.refused(ranks, "--compress-activations fp16", "nothing carries activations")
             self.refused(ranks, "--compress-deltas fp16",
                          "--compress-deltas: nothing carries activations")
             self.refused(ranks, "--tensor-algo rig", "unknown algorithm 'rig'")
+            for words in ("--stages 1,3", "--stages measured", "--mesh tensor=2 --stages 4"):
+                self.refused(ranks, words, "--stages: nothing is cut into stages: add pipe")
+            for words in ("timetable gpipe", "timetable 1f1b:eager=1", "recompute on"):
+                self.refused(ranks, f"--check --{words}", f"--{words.split()[0]}: a batch passes at "
+                             "once: give --microbatches, or add pipe to --mesh")
+            for words in ("tensor-split columns", "tensor-chunks 2", "tensor-algo ring"):
+                self.refused(ranks, f"--mesh pipe=2 --{words}",
+                             f"--{words.split()[0]}: no layer is cut: add tensor to --mesh")
             for algo in ("shm", "hier", "auto"):
                 self.refused(ranks, f"--mesh tensor=2 --tensor-algo {algo}",
                              "use another algorithm")
@@ -193,6 +215,8 @@ class Mesh(unittest.TestCase):
                      "the model has 4 layers, each chunk needs one: at most pipe=2")
         self.refused(2, "--mesh pipe=2 --timetable interleaved --microbatches 3",
                      "3 microbatches on 2 stages: give a multiple of 2")
+        self.refused(2, "--mesh pipe=2 --timetable interleaved",
+                     "1 microbatch on 2 stages: give a multiple of 2")
         self.refused(4, "--mesh tensor=4 --layers 3,4", "layer 0 has 3 neurons: at most tensor=3")
         self.refused(3, "--mesh tensor=3 --layers 8,2 --tensor-split columns",
                      "layer 1 has 2 neurons: at most tensor=2")
@@ -238,6 +262,7 @@ class Mesh(unittest.TestCase):
         os.kill(run.ranks()[1], signal.SIGSTOP)
         self.assertNotEqual(run.status(), 0)
         self.assertRegex(run.text(), r"rank 2 .*no progress")
+        self.assertRegex(run.text(), r"rank 2: +stage 2, chunk 0: forward pass of microbatch 0")
         self.assertRegex(run.text(), r"rank 2: .*\(activations\), schedule \d+, .*from rank 1 ")
         self.assertRegex(run.text(), r"rank 1 on this host .* is stopped \(SIGSTOP")
 
