@@ -51,9 +51,9 @@ typedef struct gw_opt {
 
 /** The last columns of a gw_opt whose value goes into `member` of a struct: bool for FLAG; double
  *  for REAL, TIME; int, int64_t or the like for INT, BYTES; gw_count_time; const char * for TEXT,
- *  PATH and CHOICE; const gw_spec * for SPEC, SPECS, COMMAS and CHAIN. Of a CHOICE an int or an enum gets
- *  its place, a bool whether that is not 0. A LIST goes into an int, how many there are, and the
- *  ints behind it. */
+ *  PATH and CHOICE; const gw_spec * for SPEC, SPECS, COMMAS and CHAIN. Of a CHOICE an int or an
+ *  enum gets its place, a bool whether that is not 0. A LIST goes into an int, how many there are,
+ *  and the ints behind it. */
 #define GW_OPT_INTO(type, member) offsetof(type, member) + 1, sizeof(((type *)NULL)->member)
 
 /** An option that is of use only beside another one, or not beside it. */

@@ -14,9 +14,9 @@
 typedef struct gw_io gw_io;
 
 /** Begin DIR/NAME for saving (see base/file.h), or check PATH for loading: magic and version (1 to
- *  `version`; gw_io_version tells which), then the size against `limit` (bytes), then the checksum. It reads the file piece by piece, so no
- *  size that a file has or claims can exhaust memory. `magic` has 8 characters. Loading:
- *  GW_ERR_INPUT for anything but a whole file of this kind. */
+ *  `version`; gw_io_version tells which), then the size against `limit` (bytes), then the checksum.
+ *  It reads the file piece by piece, so no size that a file has or claims can exhaust memory.
+ *  `magic` has 8 characters. Loading: GW_ERR_INPUT for anything but a whole file of this kind. */
 gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *magic,
                   uint32_t version);
 gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t version, size_t limit);

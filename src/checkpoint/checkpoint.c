@@ -232,24 +232,28 @@ static int checkpoint_replicas(const gw_checkpoint *c) {
     return c->s.mesh->shape.size[GW_DIM_DATA];
 }
 
-static gw_err checkpoint_add_rank(const gw_checkpoint *c, gw_merge *m, int rank) {
+static gw_err checkpoint_add_rank(const gw_checkpoint *c, gw_merge *m, int rank, float *whole) {
     gw_rank_state r;
-    GW_TRY(gw_rank_state_load(&r, c->temp, rank, c->manifest.files[rank].bytes, m->n));
-    gw_merge_add(m, &r);
+    GW_TRY(gw_rank_state_load(&r, c->temp, rank, c->manifest.files[rank].bytes, c->state.whole));
+    if (c->agree)
+        gw_blocks_scatter(r.blocks, r.n_blocks, r.params, whole);
+    else
+        gw_merge_add(m, &r);
     gw_rank_state_free(&r);
     return GW_OK;
 }
 
-/* What an evaluation would see: where replicas may differ, their mean. All ranks' files are on the
- * disk by now. */
+/* What an evaluation would see: one replica or, where they may differ, their mean. All ranks' files
+ * are on the disk by now. */
 static gw_err checkpoint_assemble(const gw_checkpoint *c, float *whole) {
     gw_merge m = {0};
     int replicas = checkpoint_replicas(c), places = c->ranks / replicas;
-    gw_err e = gw_merge_open(&m, c->state.whole, false);
+    gw_err e = c->agree ? GW_OK : gw_merge_open(&m, c->state.whole, false);
     for (int d = 0; d < (c->agree ? 1 : replicas); d++)
         for (int place = 0; place < places; place++)
-            GW_THEN(e, checkpoint_add_rank(c, &m, checkpoint_rank_at(c, d, place)));
-    GW_THEN(e, gw_merge_end(&m, c->temp, whole, NULL));
+            GW_THEN(e, checkpoint_add_rank(c, &m, checkpoint_rank_at(c, d, place), whole));
+    if (!c->agree)
+        GW_THEN(e, gw_merge_end(&m, c->temp, whole, NULL));
     gw_merge_free(&m);
     return e;
 }

@@ -24,8 +24,7 @@ void gw_merge_free(gw_merge *m) {
     *m = (gw_merge){0};
 }
 
-/* A row of a block, or a part of one: `n` floats at `own` of the rank's arena, at `off` of the whole
- * one. */
+/* A row of a block: `n` floats at `own` of the rank's arena, at `off` of the whole one. */
 static void merge_params(gw_merge *m, const gw_rank_state *r, size_t own, size_t off, size_t n) {
     bool kept = m->momentum && r->n_momentum == r->n;
     for (size_t i = 0; i < n; i++) {

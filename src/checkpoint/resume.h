@@ -32,8 +32,8 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
  *  there is none. Owned by r. */
 const json_t *gw_resume_products(const gw_resume *r);
 
-/** Collective over `comm`, all ranks of `mesh`, with session and pipeline open and nothing under way:
- *  put parameters, momentum and what the exchange carries in place, and fill r->at. With other
+/** Collective over `comm`, all ranks of `mesh`, with session and pipeline open and nothing under
+ *  way: put parameters, momentum and what the exchange carries in place, and fill r->at. With other
  *  ranks, another mesh or another exchange than then, parameters and momentum are those that the
  *  ranks agreed on, or their mean. */
 gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm comm);

@@ -133,9 +133,13 @@ void gw_shard_gather(const gw_shard *s, const float *whole, float *own) {
                    b->cols * sizeof *own);
 }
 
-void gw_shard_scatter(const gw_shard *s, const float *own, float *whole) {
-    for (const gw_block *b = s->blocks; b < s->blocks + s->n_blocks; b++)
+void gw_blocks_scatter(const gw_block *b, int n, const float *own, float *whole) {
+    for (const gw_block *end = b + n; b < end; b++)
         for (size_t i = 0; i < b->rows; i++)
             memcpy(whole + b->off + i * b->stride, own + b->own + i * b->cols,
                    b->cols * sizeof *own);
+}
+
+void gw_shard_scatter(const gw_shard *s, const float *own, float *whole) {
+    gw_blocks_scatter(s->blocks, s->n_blocks, own, whole);
 }

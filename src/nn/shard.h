@@ -76,6 +76,9 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
 /** Do b[0..n), out of a file, perhaps, cut `own` floats in their order out of `whole`? */
 bool gw_blocks_sound(const gw_block *b, int n, size_t own, size_t whole);
 
+/** What these blocks have of own[] to its places in whole[]. */
+void gw_blocks_scatter(const gw_block *b, int n, const float *own, float *whole);
+
 /** own[0..size) = the shard's floats of whole[0..whole); and back, which leaves the others
  *  alone. */
 void gw_shard_gather(const gw_shard *s, const float *whole, float *own);

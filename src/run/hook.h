@@ -1,4 +1,5 @@
-/** Where in its strategy, and in a step of several stages, this process is, for whoever asks while it does not come back. */
+/** Where in its strategy, and in a step of several stages, this process is, for whoever asks while
+ *  it does not come back. */
 #ifndef GW_RUN_HOOK_H
 #define GW_RUN_HOOK_H
 

@@ -132,8 +132,7 @@ class Mesh(unittest.TestCase):
             out = self.train(2, "--steps 4 --mesh pipe=2 --compress-activations", codec)
             sent.append(sum(int(row["pipe_bytes"]) for row in gwrun.batches(out)))
             notes = gwrun.run_json(out)["comm"]["notes"] or ""
-            self.assertEqual(f"--compress-activations: {codec.split(':')[0]}+zlib is biased" in notes,
-                             "topk" in codec)
+            self.assertEqual("--compress-activations: topk+zlib is biased" in notes, "topk" in codec)
         self.assertLess(sent[1], sent[0])
         self.assertLess(sent[2], sent[0])
 
@@ -187,8 +186,8 @@ class Mesh(unittest.TestCase):
             for words in ("--stages 1,3", "--stages measured", "--mesh tensor=2 --stages 4"):
                 self.refused(ranks, words, "--stages: nothing is cut into stages: add pipe")
             for words in ("timetable gpipe", "timetable 1f1b:eager=1", "recompute on"):
-                self.refused(ranks, f"--check --{words}", f"--{words.split()[0]}: a batch passes at "
-                             "once: give --microbatches, or add pipe to --mesh")
+                self.refused(ranks, f"--check --{words}",
+                             f"--{words.split()[0]}: a batch passes at once: give --microbatches, or add pipe to --mesh")
             for words in ("tensor-split columns", "tensor-chunks 2", "tensor-algo ring"):
                 self.refused(ranks, f"--mesh pipe=2 --{words}",
                              f"--{words.split()[0]}: no layer is cut: add tensor to --mesh")
