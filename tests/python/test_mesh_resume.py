@@ -231,6 +231,19 @@ class MeshResume(unittest.TestCase):
         for part in ("4 ranks then, 2 now: what --comm local carried", "parameters differed over"):
             self.assertIn(part, said)
 
+    def test_check(self):
+        """It says what the run would say, and leaves the folder alone."""
+        out = self.begin(2, "--mesh pipe=2", steps=4)
+        before = sorted(os.listdir(out))
+        for words in ("", "--mesh tensor=2 --checkpoint-every 5"):
+            done = gwrun.run(2, "train", *SMALL, "--check", "--resume", "auto", "--out", out,
+                             *words.split())
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for words, part in (("--seed 2", "--seed '1', and here it is '2'"),
+                            ("--data synthetic:samples=500,features=20", "other data")):
+            self.assertIn(part, self.refused(2, out, "--check", words))
+        self.assertEqual(sorted(os.listdir(out)), before)
+
     def test_what_is_dropped_is_told(self):
         words = "--compress topk --comm local:period=4 --microbatches 2"
         out = self.begin(4, words, "--mesh tensor=2")
