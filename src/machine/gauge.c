@@ -52,6 +52,30 @@ static void gauge_remark(gw_gauge *g, const char *what) {
     gw_text_print(g->note + len, sizeof g->note - len, "%s%s", len ? "; " : "", what);
 }
 
+/* Collective over `host`: what the ranks compute, at the one that leads. */
+static gw_err gauge_gather(const gw_gauge_setup *s, MPI_Comm host, bool leads, gw_shard **shards,
+                           int *n) {
+    GW_MPI(MPI_Comm_size(host, n));
+    GW_TRY(gw_agree(host, gw_alloc(shards, leads ? (size_t)*n : 0, sizeof **shards)));
+    int bytes = (int)sizeof **shards;
+    GW_MPI(MPI_Gather(s->twins.load.shard, bytes, MPI_BYTE, *shards, bytes, MPI_BYTE, 0, host));
+    return GW_OK;
+}
+
+/* Of all shards; what two of them have in common is measured once. */
+static gw_err gauge_measure_twins(gw_gauge *g, const gw_gauge_setup *s, const gw_shard *shards,
+                                  int n) {
+    gw_twin_setup twins = s->twins;
+    twins.load.batch = g->batch;
+    for (int i = 0; i < n; i++) {
+        int added;
+        twins.load.shard = &shards[i];
+        GW_TRY(gw_twins_measure(&g->c, &twins, &added));
+        g->added += added;
+    }
+    return GW_OK;
+}
+
 /* From the file, the cache, or by measuring. */
 static gw_err gauge_obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want,
                            const char *cache) {
@@ -72,13 +96,12 @@ static gw_err gauge_obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilin
     return gw_ceilings_measure(&g->c);
 }
 
-static gw_err gauge_lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want) {
+static gw_err gauge_lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want,
+                         const gw_shard *shards, int n) {
     char cache[GW_CEILINGS_PATH];
-    gw_twin_setup twins = s->twins;
-    twins.batch = g->batch;
     gw_ceilings_cache(want, cache);
     GW_TRY(gauge_obtain(g, s, want, cache));
-    GW_TRY(gw_twins_measure(&g->c, &twins, &g->added));
+    GW_TRY(gauge_measure_twins(g, s, shards, n));
     bool fresh = g->source == GW_GAUGE_MEASURED || g->added > 0;
     if (g->source == GW_GAUGE_MEASURED && gw_ceilings_disturbed(&g->c)) {
         gauge_remark(
@@ -97,9 +120,14 @@ static gw_err gauge_lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings
 /* One rank works, the others sleep until it says what came of it. */
 static gw_err gauge_share(gw_gauge *g, const gw_gauge_setup *s, MPI_Comm host, bool leads) {
     gw_ceilings want;
+    gw_shard *shards = NULL;
+    int n;
     GW_TRY(gw_gauge_identify(&want, s, host));
-    GW_TRY(gw_allreduce(&s->twins.batch, &g->batch, 1, MPI_INT, MPI_MAX, host));
-    gw_err e = leads ? gauge_lead(g, s, &want) : GW_OK;
+    GW_TRY(gw_allreduce(&s->twins.load.batch, &g->batch, 1, MPI_INT, MPI_MAX, host));
+    gw_err e = gauge_gather(s, host, leads, &shards, &n);
+    if (e == GW_OK && leads)
+        e = gauge_lead(g, s, &want, shards, n);
+    free(shards);
     MPI_Request request;
     GW_MPI(MPI_Ibcast(g, (int)sizeof *g, MPI_BYTE, 0, host, &request));
     GW_TRY(gw_wait_asleep(&request));

@@ -23,7 +23,7 @@ typedef enum gw_gauge_source {
 typedef struct gw_gauge {
     gw_ceilings c; /* of this rank's host */
     gw_gauge_source source;
-    int batch;     /* samples of a step that products were measured for: a host's most */
+    int batch;     /* rows of a step that products were measured for: a host's most */
     int added;     /* named times that were measured now, whatever the source of the rest */
     double took_s; /* all of it, on the host where it took longest */
     double age_s;  /* of what was read */

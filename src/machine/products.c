@@ -1,6 +1,7 @@
 #include "machine/products.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "machine/operands.h"
 #include "mpi/agree.h"
@@ -229,39 +230,86 @@ static bool products_resume(gw_products *p, const json_t *then) {
 
 /* ---- the whole ---- */
 
+/* A product of a layer of the whole model. */
+typedef struct listed {
+    gw_product of;
+    int layer;
+} listed;
+
 /* Those of a step, and where gradients may be added, these products again. */
-static int list_products(const gw_products_setup *setup, int batch, gw_product *all) {
-    int n = gw_twin_products(setup->spec, batch, all), step = n;
-    for (int i = 0; i < step && setup->adds; i++)
-        if (all[i].ta) {
+static int products_list(const gw_products_setup *setup, const gw_load *load, listed *all) {
+    gw_product step[GW_PRODUCTS];
+    int n = load->batch > 0 ? gw_twin_products(load->shard, gw_load_rows(load), step) : 0, l = -1;
+    for (int i = 0; i < n; i++) {
+        l += !step[i].ta && !step[i].tb; /* each layer's first one is the forward product */
+        all[i] = (listed){step[i], load->shard->layers[l].number};
+    }
+    for (int i = 0, added = n; i < added && setup->adds; i++)
+        if (all[i].of.ta) {
             all[n] = all[i];
-            all[n++].add = true;
+            all[n++].of.add = true;
         }
     return n;
 }
 
-static gw_err products_prepare(gw_products *p, const gw_products_setup *setup, int batch) {
-    gw_product all[GW_GEMM_CHOICES];
+static bool products_same(const listed *a, const listed *b) {
+    const gw_product *x = &a->of, *y = &b->of;
+    return a->layer == b->layer && x->ta == y->ta && x->tb == y->tb && x->add == y->add &&
+           x->m == y->m && x->n == y->n && x->k == y->k;
+}
+
+/* What other ranks compute, too, is listed once, so that stages together list what a rank that has
+ * all layers does. What there is no room for takes the way of the most similar one. */
+static void products_add(gw_products *p, const listed *all, int n) {
+    int of[GW_GEMM_CHOICES];
+    for (int i = 0; i < n; i++) {
+        int j = 0, at = p->plan.n;
+        while (j < at && !products_same(&all[of[j]], &all[i]))
+            j++;
+        if (all[i].of.m < 1 || j < at || at == GW_GEMM_CHOICES)
+            continue;
+        of[p->plan.n++] = i;
+        p->plan.choice[at] = (gw_gemm_choice){all[i].of, gw_gemm_way_first(), gw_gemm_way_first()};
+        for (int w = 0; w < GW_GEMM_WAYS; w++)
+            p->time[at].whole[w] = p->time[at].pieced[w] = NAN;
+    }
+}
+
+/* Collective: those of all ranks, each of which may hold another part of the model, at rank 0. */
+static gw_err products_collect(gw_products *p, const gw_products_setup *setup, int batch) {
+    listed own[GW_GEMM_CHOICES] = {0}, *all = NULL;
+    gw_load load = setup->load;
+    int rank, ranks, most;
+    load.batch = batch;
+    most = products_list(setup, &load, own);
+    GW_MPI(MPI_Comm_rank(setup->comm, &rank));
+    GW_MPI(MPI_Comm_size(setup->comm, &ranks));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, setup->comm));
+    int room = rank == 0 ? ranks * most : 0, bytes = most * (int)sizeof *all;
+    GW_TRY(gw_agree(setup->comm, gw_alloc(&all, (size_t)room, sizeof *all)));
+    gw_err e = gw_mpi_check(MPI_Gather(own, bytes, MPI_BYTE, all, bytes, MPI_BYTE, 0, setup->comm),
+                            "MPI_Gather");
+    if (e == GW_OK)
+        products_add(p, all, room);
+    free(all);
+    return e;
+}
+
+static gw_err products_prepare(gw_products *p, const gw_products_setup *setup) {
     *p = (gw_products){.threads = setup->threads,
                        .polls = setup->polls,
                        .flops_per_s = NAN,
                        .piece_s = NAN,
                        .plan = {.piece = INFINITY}};
-    GW_TRY(gw_wire_read(&p->wire));
-    p->plan.n = batch > 0 ? list_products(setup, batch, all) : 0;
-    for (int i = 0; i < p->plan.n; i++) {
-        p->plan.choice[i] = (gw_gemm_choice){all[i], gw_gemm_way_first(), gw_gemm_way_first()};
-        for (int w = 0; w < GW_GEMM_WAYS; w++)
-            p->time[i].whole[w] = p->time[i].pieced[w] = NAN;
-    }
-    return GW_OK;
+    return gw_wire_read(&p->wire);
 }
 
 gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
-    int batch = setup->batch, rank;
+    int batch = setup->load.batch, rank;
     GW_MPI(MPI_Comm_rank(setup->comm, &rank));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &batch, 1, MPI_INT, MPI_MAX, setup->comm));
-    GW_TRY(gw_agree(setup->comm, products_prepare(p, setup, batch)));
+    GW_TRY(gw_agree(setup->comm, products_prepare(p, setup)));
+    GW_TRY(products_collect(p, setup, batch));
     gw_clock_start();
     uint64_t start = gw_clock_ticks();
     gw_err e = GW_OK;

@@ -46,16 +46,15 @@ typedef struct gw_products {
 
 typedef struct gw_products_setup {
     MPI_Comm comm;
-    const gw_model_spec *spec;
-    int batch; /* local */
+    gw_load load; /* this rank's */
     int threads;
     bool polls;
     bool adds;          /* gradients may be added to what is there (gw_residuals_add) */
     const json_t *then; /* gw_products_json of the run that is resumed; NULL: none */
 } gw_products_setup;
 
-/** Collective: decide, and let gw_gemm compute by it from now on. Rank 0 looks into the cache, or
- *  measures while the others sleep. A cache that cannot be used is noted. */
+/** Collective: decide for the products of all ranks, and let gw_gemm compute by it from now on. Rank
+ *  0 looks into the cache, or measures while the others sleep. A cache that cannot be used is noted. */
 gw_err gw_products_open(gw_products *p, const gw_products_setup *setup);
 
 /** True if a step that polls computes some product in pieces, which may round differently. */

@@ -26,16 +26,11 @@ static void twin_product_name(const gw_product *p, char name[GW_CEILING_NAME]) {
              p->m, p->n, p->k);
 }
 
-static gw_transfer twin_transfer_of(const gw_model_spec *spec, int l) {
-    return l == spec->n_hidden ? GW_TRANSFER_LINEAR : (gw_transfer)spec->activation;
+static const gw_layer *twin_layer(const gw_twin_setup *s, int l) {
+    return &s->load.shard->layers[l].layer;
 }
 
-static int twin_width_of(const gw_model_spec *spec, int l) {
-    return l < 0 ? spec->inputs : l == spec->n_hidden ? spec->classes : spec->hidden[l];
-}
-
-static void twin_pointwise_name(const gw_model_spec *spec, int l, gw_part part,
-                                char name[GW_CEILING_NAME]) {
+static void twin_pointwise_name(const gw_layer *of, gw_part part, char name[GW_CEILING_NAME]) {
     static const char *const transfers[] = {
         [GW_TRANSFER_RELU] = "relu",
         [GW_TRANSFER_SIGMOID] = "sigmoid",
@@ -43,8 +38,8 @@ static void twin_pointwise_name(const gw_model_spec *spec, int l, gw_part part,
         [GW_TRANSFER_LINEAR] = "linear",
     };
     snprintf(name, GW_CEILING_NAME, "twin %s %s %d",
-             part == GW_PART_FORWARD_POINTWISE ? "forward" : "backward",
-             transfers[twin_transfer_of(spec, l)], twin_width_of(spec, l));
+             part == GW_PART_FORWARD_POINTWISE ? "forward" : "backward", transfers[of->transfer],
+             of->out);
 }
 
 static const char *twin_update_name(const gw_twin_setup *s) {
@@ -111,14 +106,14 @@ static void twins_fill(float *x, size_t n, double scale) {
 
 /* ---- products ---- */
 
-int gw_twin_products(const gw_model_spec *spec, int batch, gw_product out[GW_PRODUCTS]) {
+int gw_twin_products(const gw_shard *shard, int rows, gw_product out[GW_PRODUCTS]) {
     int n = 0;
-    for (int l = 0; l <= spec->n_hidden; l++) {
-        int in = twin_width_of(spec, l - 1), width = twin_width_of(spec, l);
-        out[n++] = (gw_product){.m = batch, .n = width, .k = in};
-        out[n++] = (gw_product){.ta = true, .m = in, .n = width, .k = batch};
-        if (l > 0)
-            out[n++] = (gw_product){.tb = true, .m = batch, .n = in, .k = width};
+    for (int l = 0; l < shard->n_layers; l++) {
+        int in = shard->layers[l].layer.in, width = shard->layers[l].layer.out;
+        out[n++] = (gw_product){.m = rows, .n = width, .k = in};
+        out[n++] = (gw_product){.ta = true, .m = in, .n = width, .k = rows};
+        if (shard->layers[l].number > 0)
+            out[n++] = (gw_product){.tb = true, .m = rows, .n = in, .k = width};
     }
     return n;
 }
@@ -141,7 +136,7 @@ static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *ad
 
 static gw_err twin_measure_products(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     gw_product all[GW_PRODUCTS];
-    int n = s->batch > 0 ? gw_twin_products(s->spec, s->batch, all) : 0;
+    int n = s->load.batch > 0 ? gw_twin_products(s->load.shard, gw_load_rows(&s->load), all) : 0;
     for (int i = 0; i < n; i++)
         GW_TRY(twins_measure_product(c, &all[i], added));
     return n > 0 ? gw_gemm_check() : GW_OK;
@@ -165,15 +160,13 @@ static void twin_pointwise(void *ctx) {
 }
 
 /* As many rows of the layer's own width as fit; of a layer wider than that a part of a row. */
-static gw_err twin_measure_pointwise(gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part,
-                                     int *added) {
+static gw_err twin_measure_pointwise(gw_ceilings *c, const gw_layer *of, gw_part part, int *added) {
     char name[GW_CEILING_NAME];
-    twin_pointwise_name(s->spec, l, part, name);
+    twin_pointwise_name(of, part, name);
     if (twins_known(c, name))
         return GW_OK;
-    bout b = {.transfer = twin_transfer_of(s->spec, l),
-              .cols = twin_width_of(s->spec, l),
-              .backward = part == GW_PART_BACKWARD_POINTWISE};
+    bout b = {
+        .transfer = of->transfer, .cols = of->out, .backward = part == GW_PART_BACKWARD_POINTWISE};
     size_t arrays = b.backward ? 2 : 1, room = twin_resident(c);
     if ((size_t)b.cols * (arrays + 1) > room)
         b.cols = (int)(room / (arrays + 1));
@@ -326,9 +319,9 @@ gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     *added = 0;
     gw_clock_start();
     GW_TRY(twin_measure_products(c, s, added));
-    for (int l = 0; s->batch > 0 && l <= s->spec->n_hidden; l++) {
-        GW_TRY(twin_measure_pointwise(c, s, l, GW_PART_FORWARD_POINTWISE, added));
-        GW_TRY(twin_measure_pointwise(c, s, l, GW_PART_BACKWARD_POINTWISE, added));
+    for (int l = 0; s->load.batch > 0 && l < s->load.shard->n_layers; l++) {
+        GW_TRY(twin_measure_pointwise(c, twin_layer(s, l), GW_PART_FORWARD_POINTWISE, added));
+        GW_TRY(twin_measure_pointwise(c, twin_layer(s, l), GW_PART_BACKWARD_POINTWISE, added));
     }
     GW_TRY(twin_measure_update(c, s, added));
     GW_TRY(twin_measure_codec(c, s, added));
@@ -346,7 +339,7 @@ double gw_twin_product(const gw_ceilings *c, const gw_product *p) {
 
 double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part) {
     char name[GW_CEILING_NAME];
-    twin_pointwise_name(s->spec, l, part, name);
+    twin_pointwise_name(twin_layer(s, l), part, name);
     return gw_ceilings_time(c, name);
 }
 

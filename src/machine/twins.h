@@ -1,5 +1,5 @@
 /** Times that a batch's own times are held against, by name among the ceilings: products of the
- *  model's shapes on hot operands, and cache-resident twins: the very kernels of the model, the
+ *  shapes that a rank computes on hot operands, and cache-resident twins: the very kernels of the model, the
  *  optimizer and the codec on data that fit half of the first-level cache. */
 #ifndef GW_MACHINE_TWINS_H
 #define GW_MACHINE_TWINS_H
@@ -12,14 +12,36 @@
 
 enum { GW_PRODUCTS = 3 * GW_MAX_LAYERS };
 
-/** The products of one step over `batch` samples: forward, dW, and dX above the first layer.
- *  Returns how many. */
-int gw_twin_products(const gw_model_spec *spec, int batch, gw_product out[GW_PRODUCTS]);
+/** What a rank computes in a step. */
+typedef struct gw_load {
+    const gw_shard *shard; /* of a whole model, too: gw_model_shard */
+    int batch;             /* rows; < 1: none */
+    int micro;             /* parts in which they pass the layers, one after another; 0: 1 */
+    int held;              /* parts whose outputs are kept at a time; 0: 1 */
+    bool repeats;          /* each forward pass a second time, before the backward pass */
+} gw_load;
+
+static inline int gw_load_parts(const gw_load *l) {
+    return l->micro > 1 ? l->micro : 1;
+}
+
+/** Rows of a part, at most. */
+static inline int gw_load_rows(const gw_load *l) {
+    return (l->batch + gw_load_parts(l) - 1) / gw_load_parts(l);
+}
+
+/** How often a part takes a product. */
+static inline int gw_load_times(const gw_load *l, const gw_product *p) {
+    return !p->ta && !p->tb && l->repeats ? 2 : 1;
+}
+
+/** The products of `rows` rows through a shard's layers, forward and backward: forward, dW, and dX
+ *  above the model's first layer. Returns how many. */
+int gw_twin_products(const gw_shard *shard, int rows, gw_product out[GW_PRODUCTS]);
 
 /** What the twins are of. */
 typedef struct gw_twin_setup {
-    const gw_model_spec *spec;
-    int batch;   /* local; < 1: none, and no products */
+    gw_load load;
     int threads; /* of this rank */
     double momentum, weight_decay;
     const gw_spec *codec;  /* NULL: none to be timed */

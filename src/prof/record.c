@@ -105,6 +105,7 @@ static void record_add_to_rank(gw_record *r, const gw_batch_row *row, int rank) 
     gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
     sum->wall_s += row->cost.wall_s;
     sum->compute_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE];
+    sum->passes_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD];
     sum->waiting_s += row->wait_skew_s;
     sum->transfer_s += row->transfer_s;
     sum->own_s +=
@@ -116,9 +117,10 @@ void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
     for (int i = 0; i < r->ranks; i++) {
         gw_record_rank a = warm ? (gw_record_rank){0} : r->sums[0][i], b = r->sums[1][i];
         /* Without steps 0/0: NaN. */
-        out[i] = (gw_record_rank){(a.wall_s + b.wall_s) / n, (a.compute_s + b.compute_s) / n,
-                                  (a.waiting_s + b.waiting_s) / n,
-                                  (a.transfer_s + b.transfer_s) / n, (a.own_s + b.own_s) / n};
+        out[i] =
+            (gw_record_rank){(a.wall_s + b.wall_s) / n,       (a.compute_s + b.compute_s) / n,
+                             (a.waiting_s + b.waiting_s) / n, (a.transfer_s + b.transfer_s) / n,
+                             (a.own_s + b.own_s) / n,         (a.passes_s + b.passes_s) / n};
     }
 }
 

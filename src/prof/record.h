@@ -73,7 +73,8 @@ void gw_record_summary(const gw_record *r, gw_batch_summary *out);
 /** One rank's mean step. NaN: not measured in some step. */
 typedef struct gw_record_rank {
     double wall_s, compute_s, waiting_s, transfer_s;
-    double own_s; /* of wall_s, not in MPI */
+    double own_s;    /* of wall_s, not in MPI */
+    double passes_s; /* of compute_s, forward and backward */
 } gw_record_rank;
 
 /** Rank 0: out[] of all ranks, over the flushed rows (those of an earlier start, whose ranks may

@@ -16,8 +16,11 @@
 
 /* cost[l] = the least time of layer l's products, forward and backward, over `rows` samples. */
 static gw_err pipeline_time_layers(const gw_model_spec *s, int rows, double *cost) {
+    gw_shard whole;
+    gw_share share = gw_share_whole(s);
     gw_product all[GW_PRODUCTS];
-    int n = gw_twin_products(s, rows, all), l = -1;
+    GW_TRY(gw_shard_of(&whole, s, &share));
+    int n = gw_twin_products(&whole, rows, all), l = -1;
     for (int i = 0; i < n; i++) {
         gw_operands o;
         if (!all[i].ta && !all[i].tb) /* each layer's first one is the forward product */

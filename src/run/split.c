@@ -13,34 +13,43 @@ double gw_split_bytes(const gw_product *p) {
     return sizeof(float) * (m * k + k * n + 2 * m * n);
 }
 
-static int split_layers(const gw_split *m) {
-    return m->of.spec->n_hidden + 1;
+double gw_split_load_bytes(const gw_load *l, const gw_product *p) {
+    gw_product all = *p, none = *p;
+    int *rows = p->ta ? &all.k : &all.m;
+    *rows = l->batch;
+    *(p->ta ? &none.k : &none.m) = 0;
+    double bytes = gw_split_bytes(&all) + (gw_load_parts(l) - 1) * gw_split_bytes(&none);
+    return gw_load_times(l, p) * bytes;
 }
 
-static int split_width(const gw_split *m, int l) {
-    const gw_model_spec *s = m->of.spec;
-    return l < 0 ? s->inputs : l == s->n_hidden ? s->classes : s->hidden[l];
+static int split_layers(const gw_split *m) {
+    return m->of.load.shard->n_layers;
 }
 
 /* What a step touches: parameters, gradients and momentum; inputs, outputs and two deltas. */
 static double split_working_set(const gw_split *m) {
-    double arena = 0, sample = split_width(m, -1), widest = 0;
+    const gw_load *load = &m->of.load;
+    const gw_shard_layer *layer = load->shard->layers;
+    double arena = 0, sample = 0, widest = 0, held = load->held > 1 ? load->held : 1;
     for (int l = 0; l < split_layers(m); l++) {
-        double out = split_width(m, l);
-        arena += ((double)split_width(m, l - 1) + 1) * out;
-        sample += out;
+        double out = layer[l].layer.out;
+        bool begins = l == 0 || layer[l].chunk != layer[l - 1].chunk;
+        arena += (double)layer[l].layer.span.n;
+        sample += out + (begins ? layer[l].layer.in : 0);
         widest = fmax(widest, out);
     }
     int arrays = m->of.momentum > 0 ? 3 : 2;
-    return sizeof(float) * (arrays * arena + m->of.batch * (sample + 2 * widest));
+    return sizeof(float) * (arrays * arena + gw_load_rows(load) * (held * sample + 2 * widest));
 }
 
 static void split_price_products(gw_split *m) {
+    const gw_load *load = &m->of.load;
     gw_product all[GW_PRODUCTS];
-    int n = gw_twin_products(m->of.spec, m->of.batch, all);
+    int rows = gw_load_rows(load), n = gw_twin_products(load->shard, rows, all);
     m->flop_s = 0;
     for (int i = 0; i < n; i++)
-        m->flop_s += gw_twin_product(m->c, &all[i]);
+        m->flop_s += gw_load_times(load, &all[i]) * gw_twin_product(m->c, &all[i]);
+    m->flop_s *= (double)load->batch / rows;
     m->working_set = split_working_set(m);
     m->level = gw_ceilings_level(m->c, m->working_set / m->of.threads, m->c->all_threads);
     m->bandwidth = m->of.threads * gw_ceilings_bandwidth(m->c, m->level, m->c->all_threads);
@@ -48,7 +57,7 @@ static void split_price_products(gw_split *m) {
 
 void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of) {
     *m = (gw_split){.c = c, .of = *of};
-    if (!c || c->oversubscribed || of->batch < 1) {
+    if (!c || c->oversubscribed || of->load.batch < 1) {
         m->c = NULL;
         return;
     }
@@ -68,10 +77,13 @@ static double split_twins(const gw_split *m, int local, const gw_moved *moved) {
     double t = moved->alone * m->move_s;
     if (moved->forks > 0)
         t += moved->shared * m->move_s / m->of.threads + moved->forks * m->fork_s;
+    const gw_load *load = &m->of.load;
+    int parts = gw_load_parts(load), again = 1 + load->repeats;
     for (int l = 0; l < split_layers(m); l++) {
-        int threads = gw_layer_threads(local, split_width(m, l));
-        double all = (double)local * split_width(m, l) * (m->forward_s[l] + m->backward_s[l]);
-        t += threads > 1 ? all / threads + 2 * m->fork_s : all;
+        int width = load->shard->layers[l].layer.out;
+        int threads = gw_layer_threads((local + parts - 1) / parts, width);
+        double all = (double)local * width * (again * m->forward_s[l] + m->backward_s[l]);
+        t += threads > 1 ? all / threads + parts * (again + 1) * m->fork_s : all;
     }
     return t;
 }
@@ -98,12 +110,14 @@ void gw_split_interval(double c_s, double flop_s, double bytes_s, double *lo, do
 
 static void split_products(gw_split *m, int local, double took_s, gw_batch_split *split) {
     gw_product all[GW_PRODUCTS];
-    double scale = (double)local / m->of.batch, bytes = 0, lo, hi;
+    gw_load load = m->of.load;
+    double scale = (double)local / load.batch, bytes = 0, lo, hi;
     if (fabs(scale - 1) > SAME_SIZE)
         return;
-    int n = gw_twin_products(m->of.spec, local, all);
+    load.batch = local;
+    int n = gw_twin_products(load.shard, gw_load_rows(&load), all);
     for (int i = 0; i < n; i++)
-        bytes += gw_split_bytes(&all[i]);
+        bytes += gw_split_load_bytes(&load, &all[i]);
     gw_split_interval(took_s, m->flop_s * scale, bytes / m->bandwidth, &lo, &hi);
     m->flagged += isnan(lo);
     split->memory_model_lo_s = lo;

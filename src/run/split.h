@@ -30,14 +30,14 @@ typedef struct gw_split {
     gw_twin_setup of;
     double move_s, fork_s, code_s[GW_CODINGS]; /* twins; NaN: none */
     double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS];
-    double flop_s;          /* t_flop of a batch of of.batch samples */
+    double flop_s;          /* t_flop of a batch of of.load.batch rows */
     double bandwidth;       /* of this rank, bytes a second */
     int level;              /* that the working set lies in */
     double working_set;     /* bytes of a step */
     int64_t split, flagged; /* batches with a split; of these without an interval */
 } gw_split;
 
-/** Prepare for batches of about `of->batch` samples. `c` is kept and must outlive m; NULL, or a
+/** Prepare for batches of about `of->load.batch` rows. `c` is kept and must outlive m; NULL, or a
  * host with more threads than CPUs, where a time tells nothing of memory: every split stays blank.
  */
 void gw_split_open(gw_split *m, const gw_ceilings *c, const gw_twin_setup *of);
@@ -58,5 +58,8 @@ void gw_split_interval(double c_s, double flop_s, double bytes_s, double *lo, do
 /** Compulsory bytes of a product: operands read once, and the result, of which each line is fetched
  *  before it is written. */
 double gw_split_bytes(const gw_product *p);
+
+/** The same of all times that a step takes the product, a part of its rows at a time. */
+double gw_split_load_bytes(const gw_load *l, const gw_product *p);
 
 #endif

@@ -225,16 +225,18 @@ static json_t *run_overhead(const gw_train_config *c, const gw_train_result *r) 
     return asked ? gw_overhead_json(r->overhead) : json_null();
 }
 
-/* Phases are means over the ranks, of which servers compute nothing. */
+/* Phases are means over the ranks, of which servers compute nothing. Where each holds another part
+ * of the model it is rank 0's work, beside its time. */
 static gw_work_run work_of(const gw_trainer *t) {
     const double *phase = t->result->summary.phase_s;
     int workers = gw_trainer_workers(t);
-    double compute_s = phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD];
-    return (gw_work_run){.spec = gw_model_get_spec(t->model),
-                         .batch = (t->global_batch + workers - 1) / workers,
+    double compute_s = (phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD]) * t->ranks / workers;
+    if (gw_mesh_divides(&t->mesh.shape))
+        compute_s = t->by_rank[0].step.passes_s;
+    return (gw_work_run){.load = gw_trainer_load(t, (t->global_batch + workers - 1) / workers),
                          .momentum = t->gauging.twins.momentum > 0,
                          .split = &t->split,
-                         .compute_s = compute_s * t->ranks / workers};
+                         .compute_s = compute_s};
 }
 
 static gw_err write_json(const gw_trainer *t, json_t *host_names) {

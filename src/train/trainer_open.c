@@ -113,16 +113,28 @@ static gw_err trainer_check_source(const gw_trainer *t) {
                    t->data->source);
 }
 
+gw_load gw_trainer_load(const gw_trainer *t, int batch) {
+    gw_load load = {.shard = gw_model_shard(t->model), .batch = batch};
+    if (!t->pipeline)
+        return load;
+    const gw_model_room *room = gw_pipeline_room(t->pipeline);
+    load.micro = t->c->parallel.microbatches;
+    load.repeats = room->recompute;
+    for (int c = 0; c < load.shard->share.n_chunks && !room->recompute; c++)
+        load.held = room->slots[c] > load.held ? room->slots[c] : load.held;
+    return load;
+}
+
 static gw_err trainer_open_products(gw_trainer *t) {
     if (t->c->check) /* nothing is computed */
         return GW_OK;
     const gw_session *s = t->session;
     gw_products_setup setup = {.comm = t->comm,
-                               .spec = gw_model_get_spec(t->model),
-                               .batch = gw_sampler_max_local(t->sampler),
+                               .load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                                .threads = t->c->threads,
                                .polls = gw_session_progresses(t->session),
-                               .adds = gw_residuals_add(&s->residuals, &s->strategy, &s->mix),
+                               .adds = t->c->parallel.microbatches > 1 ||
+                                       gw_residuals_add(&s->residuals, &s->strategy, &s->mix),
                                .then = gw_resume_products(&t->resume)};
     gw_watchdog_stage("timing the matrix products");
     return gw_products_open(&t->products, &setup);
@@ -172,17 +184,15 @@ static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->of : NULL;
 }
 
-/* Ceilings are of the products of a whole model. */
 static bool trainer_opening_gauges(const gw_trainer *t) {
     const gw_train_config *c = t->c;
-    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL && !t->pipeline;
+    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
 }
 
 static gw_err trainer_open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
     const gw_codec *codec = t->session->mix.codec;
-    gw_twin_setup twins = {.spec = gw_model_get_spec(t->model),
-                           .batch = gw_sampler_max_local(t->sampler),
+    gw_twin_setup twins = {.load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                            .threads = c->threads,
                            .momentum = t->session->residuals.corrects ? 0 : c->momentum,
                            .weight_decay = c->weight_decay,
@@ -199,7 +209,7 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
     gw_watchdog_stage("measuring the ceilings");
     if (trainer_opening_gauges(t))
         GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
-    twins.batch = t->gauge.batch;
+    twins.load.batch = t->gauge.batch;
     gw_split_open(&t->split, trainer_opening_gauges(t) ? &t->gauge.c : NULL, &twins);
     return GW_OK;
 }

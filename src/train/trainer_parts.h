@@ -107,6 +107,9 @@ typedef struct gw_trainer {
     bool *own;
 } gw_trainer;
 
+/** What this rank computes in a step of so many samples. */
+gw_load gw_trainer_load(const gw_trainer *t, int batch);
+
 /** Replicas of the model that take samples: ranks, unless several hold one. */
 static inline int gw_trainer_workers(const gw_trainer *t) {
     return t->mesh.shape.size[GW_DIM_DATA] - t->servers;

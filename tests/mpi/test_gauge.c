@@ -14,13 +14,21 @@ static const gw_model_spec spec = {.inputs = 32, .classes = 4, .n_hidden = 1, .h
 static const gw_spec qsgd = {.text = "qsgd", .name = "qsgd"};
 static int rank, size;
 
+static const gw_shard *part_of(int parts, int part) {
+    static gw_shard shard;
+    gw_share share = gw_share_whole(&spec);
+    share.tensor = parts;
+    share.part = part;
+    CHECK_OK(gw_shard_of(&shard, &spec, &share));
+    return &shard;
+}
+
 static gw_gauge_setup setup(const char *from) {
     return (gw_gauge_setup){.comm = MPI_COMM_WORLD,
                             .from = from,
                             .threads = 1,
                             .oversubscribed = true, /* whatever the cores: not all at once */
-                            .twins = {.spec = &spec,
-                                      .batch = 8 + rank,
+                            .twins = {.load = {part_of(1, 0), 8 + rank},
                                       .threads = 1,
                                       .codec = &qsgd,
                                       .feedback = true,
@@ -63,9 +71,25 @@ static void check_cached(void) {
     CHECK(g.source == GW_GAUGE_CACHED && g.added == 0, "source %d, added %d: %s", g.source, g.added,
           g.note);
     check_same_everywhere(&g);
-    s.twins.batch += 100; /* other products: measured, and kept beside the others */
+    s.twins.load.batch += 100; /* other products: measured, and kept beside the others */
     CHECK_OK(gw_gauge_open(&g, &s));
     CHECK(g.source == GW_GAUGE_CACHED && g.added == 5, "source %d, added %d", g.source, g.added);
+}
+
+/* The ranks of a host hold different parts of a model: each finds the products of its own. */
+static void check_parts(void) {
+    static gw_gauge g;
+    gw_gauge_setup s = setup("auto");
+    gw_product all[GW_PRODUCTS];
+    int parts = size < 4 ? size : 4;
+    s.twins.load.shard = part_of(parts, rank % parts);
+    CHECK_OK(gw_gauge_open(&g, &s));
+    int n = gw_twin_products(s.twins.load.shard, g.batch, all);
+    for (int i = 0; i < n; i++)
+        CHECK(gw_twin_product(&g.c, &all[i]) > 0, "product %d of rank %d was not timed", i, rank);
+    for (int l = 0; l < 2; l++)
+        CHECK(gw_twin_pointwise(&g.c, &s.twins, l, GW_PART_FORWARD_POINTWISE) > 0, "layer %d", l);
+    check_same_everywhere(&g);
 }
 
 static void check_file(const char *cache) {
@@ -109,6 +133,7 @@ int main(int argc, char **argv) {
     gw_ceilings_cache(&want, cache);
     check_measured(cache);
     check_cached();
+    check_parts();
     check_file(cache);
     check_damaged(cache);
     if (rank == 0) {

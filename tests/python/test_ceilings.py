@@ -36,6 +36,10 @@ class Ceilings(unittest.TestCase):
         """Core and memory add up to computation, whichever end of the interval one takes."""
         inconsistent, most = 0, max(int(row["samples"]) for row in rows)
         for row in rows:
+            samples = int(row["samples"])
+            if "replica" in row:  # one of its ranks has the samples; all of them compute
+                samples = max(int(other["samples"]) for other in rows
+                              if (other["step"], other["replica"]) == (row["step"], row["replica"]))
             twin = value(row, "core_twin_s"), value(row, "memory_twin_s")
             model = [value(row, f"{part}_model_{end}_s") for part in ("core", "memory")
                      for end in ("lo", "hi")]
@@ -48,7 +52,7 @@ class Ceilings(unittest.TestCase):
             self.assertLessEqual(sum(twin), compute * (1 + 1e-6))
             if None in model:
                 self.assertEqual(model, [None] * 4)
-                inconsistent += int(row["samples"]) >= 0.9 * most
+                inconsistent += samples >= 0.9 * most
                 continue
             core_lo, core_hi, memory_lo, memory_hi = model
             self.assertLessEqual(0, memory_lo)
@@ -163,6 +167,29 @@ class Ceilings(unittest.TestCase):
         self.assertAlmostEqual(work["compute_s"] / compute, 1, places=6)
         self.assertAlmostEqual(work["flops_per_s"] / (work["flops"] / compute), 1, places=6)
         self.assertEqual(work["update_bytes"], 12 * facts["parameters"])
+
+    def test_mesh(self):
+        """Over a mesh, of the products of what each rank holds, with the rows of a microbatch."""
+        for mesh, micro, shapes in (("pipe=2", 2, {(32, 64, 64), (32, 10, 64)}),
+                                    ("tensor=2", 1, {(64, 32, 64), (64, 10, 32)})):
+            out = self.path(mesh)
+            facts = train(2, out, *SET, "--mesh", mesh, "--microbatches", str(micro))
+            memory, rows = facts["results"]["summary"]["memory_s"], batches(out)
+            self.assertEqual(memory["batches_inconsistent"], self.check_rows(rows))
+            self.assertEqual(memory["batches"], sum(row["source"] != "" for row in rows))
+            self.assertEqual(memory["batches"] == 0, facts["machine"]["oversubscribed"])
+            for products in (facts["ceilings"]["products"], facts["gemm"]["products"]):
+                found = {(p["m"], p["n"], p["k"]) for p in products if p["operands"] == "nn"}
+                self.assertEqual(found, shapes)
+            work = facts["work"]
+            self.assertEqual((work["local_batch"], work["microbatches"]), (64, micro))
+            first = 2 * 64 * 64 * 64 * 2 // (1 if mesh == "pipe=2" else 2)
+            last = 0 if mesh == "pipe=2" else 2 * 64 * 32 * 10 * 3
+            self.assertEqual(work["flops"], first + last)
+            self.assertEqual(work["flops"],
+                             micro * sum(p["flops"] for p in work["products"]))
+            self.assertAlmostEqual(work["flops_per_s"] * work["compute_s"] / work["flops"], 1,
+                                   places=6)
 
     def test_work_of_servers(self):
         """A rank that only serves computes nothing, which does not shorten the step of the others."""

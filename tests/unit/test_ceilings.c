@@ -42,7 +42,10 @@ static void test_measured_is_in_order(void **state) {
     (void)state;
     static gw_ceilings c;
     gw_model_spec spec = {.inputs = 256, .classes = 10, .n_hidden = 1, .hidden = {256}};
-    gw_twin_setup of = {.spec = &spec, .batch = 128, .threads = 1};
+    gw_share share = gw_share_whole(&spec);
+    gw_shard whole;
+    assert_int_equal(gw_shard_of(&whole, &spec, &share), GW_OK);
+    gw_twin_setup of = {.load = {.shard = &whole, .batch = 128}, .threads = 1};
     int added;
     c.threads = c.all_threads = 1;
     assert_int_equal(gw_ceilings_measure(&c), GW_OK);
@@ -68,7 +71,10 @@ static void test_no_product_beats_its_arithmetic(void **state) {
     (void)state;
     static gw_ceilings c;
     gw_model_spec spec = {.inputs = 256, .classes = 10, .n_hidden = 1, .hidden = {256}};
-    gw_twin_setup of = {.spec = &spec, .batch = 128, .threads = 1};
+    gw_share share = gw_share_whole(&spec);
+    gw_shard whole;
+    assert_int_equal(gw_shard_of(&whole, &spec, &share), GW_OK);
+    gw_twin_setup of = {.load = {.shard = &whole, .batch = 128}, .threads = 1};
     gw_product p = {.m = 128, .n = 256, .k = 256};
     double rate = INFINITY;
     int added;

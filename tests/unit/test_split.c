@@ -14,7 +14,9 @@
 enum { BATCH = 32 };
 
 static const gw_model_spec spec = {.inputs = 64, .classes = 10, .n_hidden = 1, .hidden = {48}};
-static const gw_twin_setup of = {.spec = &spec, .batch = BATCH, .threads = 1, .joined = 1};
+static gw_shard whole;
+static const gw_twin_setup of = {
+    .load = {.shard = &whole, .batch = BATCH}, .threads = 1, .joined = 1};
 
 static void test_interval(void **state) {
     (void)state;
@@ -36,7 +38,7 @@ static void test_compulsory_bytes(void **state) {
     gw_product p = {.tb = true, .m = 3, .n = 5, .k = 7};
     assert_true(gw_split_bytes(&p) == 4 * (21 + 35 + 2 * 15));
     gw_product all[GW_PRODUCTS];
-    assert_int_equal(gw_twin_products(&spec, BATCH, all), 5);
+    assert_int_equal(gw_twin_products(&whole, BATCH, all), 5);
     double flops = 0;
     for (int i = 0; i < 5; i++)
         flops += 2.0 * all[i].m * all[i].n * all[i].k;
@@ -47,7 +49,7 @@ static void test_compulsory_bytes(void **state) {
 static void set_up(gw_ceilings *c) {
     *c = (gw_ceilings){.threads = 1, .all_threads = 1, .caches = {{32 << 10, 1}}};
     gw_product all[GW_PRODUCTS];
-    int n = gw_twin_products(&spec, BATCH, all);
+    int n = gw_twin_products(&whole, BATCH, all);
     char name[GW_CEILING_NAME];
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "product %c%c %dx%dx%d", all[i].ta ? 't' : 'n',
@@ -90,12 +92,46 @@ static void test_split(void **state) {
     assert_true(fabs(s->core_twin_s - (17e-6 - s->memory_twin_s)) < 1e-12);
     assert_true(fabs(s->memory_model_lo_s - 2e-6) < 1e-12);
     assert_true(s->memory_model_hi_s > s->memory_model_lo_s);
-    double whole = flop + 10e-6 + 9e-6;
+    double wall = flop + 10e-6 + 9e-6;
     assert_true(fabs(s->core_twin_s + s->memory_twin_s + s->core_model_lo_s + s->memory_model_hi_s -
-                     whole) < 1e-12);
+                     wall) < 1e-12);
     assert_true(fabs(s->core_twin_s + s->memory_twin_s + s->core_model_hi_s + s->memory_model_lo_s -
-                     whole) < 1e-12);
+                     wall) < 1e-12);
     assert_true(isnan(s->memory_codec_twin_s) && isnan(s->memory_ctr_s));
+}
+
+/* In four parts, with the forward passes repeated: a fourth of the rows at a time. */
+static void test_parts(void **state) {
+    (void)state;
+    static gw_ceilings c;
+    gw_split m;
+    gw_moved moved = {.alone = 5000};
+    gw_twin_setup parts = of;
+    parts.load.micro = 4;
+    parts.load.repeats = true;
+    set_up(&c);
+    gw_product all[GW_PRODUCTS];
+    int n = gw_twin_products(&whole, BATCH / 4, all);
+    for (int i = 0; i < n; i++) {
+        char name[GW_CEILING_NAME];
+        snprintf(name, sizeof name, "product %c%c %dx%dx%d", all[i].ta ? 't' : 'n',
+                 all[i].tb ? 't' : 'n', all[i].m, all[i].n, all[i].k);
+        gw_ceilings_keep(&c, name, 2e-9 * all[i].m * all[i].n * all[i].k);
+    }
+    gw_split_open(&m, &c, &parts);
+    double flop = 2e-9 * BATCH * (3 * 64 * 48 + 4 * 48 * 10);
+    assert_true(fabs(m.flop_s - flop) < 1e-12);
+    gw_batch_cost cost = cost_of(flop, 8e-6 + 2e-6, 9e-6);
+    gw_batch_split split = gw_split_batch(&m, BATCH, &moved, &cost);
+    double twins = 1e-9 * BATCH * 3 * (48 + 10) + 5e-6;
+    assert_true(fabs(split.memory_twin_s - (16e-6 - twins)) < 1e-12);
+    assert_true(fabs(split.memory_model_lo_s - 2e-6) < 1e-12);
+    gw_split whole_batch;
+    gw_split_open(&whole_batch, &c, &of);
+    assert_true(m.working_set < whole_batch.working_set);
+    parts.load.held = 4;
+    gw_split_open(&m, &c, &parts);
+    assert_true(m.working_set > whole_batch.working_set - 4.0 * BATCH * 2 * 48);
 }
 
 static void test_what_stays_blank(void **state) {
@@ -147,17 +183,21 @@ static void test_codec(void **state) {
     assert_true(isnan(split.memory_codec_twin_s));
 }
 
-static int start_clock(void **state) {
+static int set_out(void **state) {
     (void)state;
+    gw_share share = gw_share_whole(&spec);
     gw_clock_start();
-    return 0;
+    return gw_shard_of(&whole, &spec, &share) != GW_OK;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interval), cmocka_unit_test(test_compulsory_bytes),
-        cmocka_unit_test(test_split),    cmocka_unit_test(test_what_stays_blank),
+        cmocka_unit_test(test_interval),
+        cmocka_unit_test(test_compulsory_bytes),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_what_stays_blank),
         cmocka_unit_test(test_codec),
     };
-    return cmocka_run_group_tests(tests, start_clock, NULL);
+    return cmocka_run_group_tests(tests, set_out, NULL);
 }

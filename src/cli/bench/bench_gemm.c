@@ -155,12 +155,14 @@ static void gemm_report_product(const gw_gemm_choice *c, const double s[SIDES], 
 
 static gw_err gemm_measure(gw_bench_run *run, bool *own) {
     gw_model_spec spec = gw_rig_spec(&b.c, run->args);
+    gw_share share = gw_share_whole(&spec);
+    gw_shard whole;
     gw_products_setup setup = {.comm = run->place.comm,
-                               .spec = &spec,
-                               .batch = b.c.batch,
+                               .load = {.shard = &whole, .batch = b.c.batch},
                                .threads = b.c.threads,
                                .polls = true};
     (void)own;
+    GW_TRY(gw_shard_of(&whole, &spec, &share));
     GW_TRY(gw_products_open(&b.products, &setup));
     gw_bench_place_say(&run->place, "matrix products of a step");
     printf("GEMM by %s\n", gw_gemm_library());

@@ -62,8 +62,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     GW_TRY(gw_agree(place.comm, rig_open_model(r, s)));
     GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
     gw_products_setup products = {.comm = s->place->comm,
-                                  .spec = gw_model_get_spec(r->model),
-                                  .batch = r->local,
+                                  .load = {.shard = gw_model_shard(r->model), .batch = r->local},
                                   .threads = s->c->threads,
                                   .polls = s->polls,
                                   .adds = s->adds};
