@@ -119,6 +119,7 @@ gw_place gw_timetable_target(const gw_timetable *t, int stage, gw_act a);
 typedef struct gw_run_cost {
     gw_act_cost act;
     double activation_s, delta_s; /* to the next run; to the one before */
+    double after_s; /* of chunk 0: what its stage does behind its last action of a step */
 } gw_run_cost;
 
 /** How a send ends. Either way a stage keeps two receives posted, of the next activation and of the
@@ -131,7 +132,7 @@ typedef enum gw_sends {
 } gw_sends;
 
 typedef struct gw_stage_times {
-    double busy_s; /* a step's actions */
+    double busy_s; /* a step's actions, and what comes behind them */
     double idle_s; /* step_s less these */
     int held;      /* activations at a time, at most, over all chunks */
 } gw_stage_times;

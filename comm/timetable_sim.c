@@ -143,6 +143,7 @@ static bool sim_advance(sim *s, int stage) {
             break;
         w->received = w->computed = false;
         if (++w->at == w->n) {
+            w->now += s->cost[stage].after_s;
             s->end[w->step] = sim_later(s->end[w->step], w->now);
             w->at = 0;
             w->step++;
@@ -192,7 +193,7 @@ static gw_err sim_begin(sim *s) {
 static void sim_report_stage(const sim *s, int stage, double step_s, gw_stage_times *out) {
     const worker *w = &s->worker[stage];
     int held = 0;
-    *out = (gw_stage_times){0};
+    *out = (gw_stage_times){.busy_s = s->cost[stage].after_s};
     for (int i = 0; i < w->n; i++) {
         gw_act_kind kind = w->acts[i].kind;
         held += kind == GW_ACT_FORWARD;

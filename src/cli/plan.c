@@ -3,6 +3,7 @@
 #include "base/steady.h"
 #include "cli/bench/step_rig.h"
 #include "cli/cli.h"
+#include "cli/plan_mesh.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
 #include "mpi/wait.h"
@@ -12,8 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MOST_VERIFIED = 16 };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
@@ -25,11 +24,13 @@ static const gw_opt opts[] = {
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
      "recommend compression for a larger gain only"},
     GW_RIG_OPTS,
-    {"top", GW_OPT_INT, "15", 1, GW_CHOOSER_MOST, NULL, "N", "rows of the table"},
-    {"verify", GW_OPT_INT, "0", 0, MOST_VERIFIED, NULL, "N",
-     "measure steps of the choice, the best of each codec and the best others, N in all"},
+    {"top", GW_OPT_INT, "15", 1, GW_LAYOUTS, NULL, "N", "rows of the table"},
+    {"verify", GW_OPT_INT, "0", 0, GW_PLAN_VERIFIED, NULL, "N",
+     "measure steps of the choice, the best of each codec and the best others, N in all; with "
+     "--mesh of the first N, and of data alone"},
     {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
     {"block", GW_OPT_INT, "5", 1, GW_RIG_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
+    GW_PLAN_MESH_OPTS,
     GW_BENCH_JSON,
     {0}};
 
@@ -40,6 +41,7 @@ static const char notes[] =
     "is\n"
     "the step without exchange, 'exposed' the wait for communication that nothing hides.\n"
     "The bounds are the least that each mode of communication allows with these parts.\n"
+    "With --mesh it compares ways to spread the model over the ranks, without compression.\n"
     "docs/benchmarks.md defines every figure; `train --compress auto` follows the same model.";
 
 /* A candidate that is measured. */
@@ -57,7 +59,7 @@ typedef struct plan {
     gw_rig_setup setup;
     gw_products products;
     double byte_s; /* of the transport; NaN: not measured */
-    trial trial[MOST_VERIFIED];
+    trial trial[GW_PLAN_VERIFIED];
     int n;
 } plan;
 
@@ -65,7 +67,7 @@ static plan the; /* a command runs once */
 
 /* ---- the command line ---- */
 
-static gw_err plan_prepare(gw_bench_run *run) {
+static gw_err plan_prepare_codecs(gw_bench_run *run) {
     plan *p = &the;
     const gw_args *a = p->args = run->args;
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
@@ -236,7 +238,7 @@ static void plan_print_verdict(const plan *p, const gw_chooser *a) {
     printf("\n");
 }
 
-static void plan_report(gw_bench_run *run) {
+static void plan_report_codecs(gw_bench_run *run) {
     plan *p = &the;
     const gw_chooser *a = p->rig.choice;
     gw_bench_place_say(p->place, "plan of a training step");
@@ -256,7 +258,7 @@ static void plan_report(gw_bench_run *run) {
 
 /* ---- the whole ---- */
 
-static gw_err plan_measure(gw_bench_run *run, bool *own) {
+static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
     plan *p = &the;
     p->place = &run->place;
     p->setup = (gw_rig_setup){.c = &p->c,
@@ -282,6 +284,37 @@ static void plan_release(void) {
     gw_rig_free(&the.rig);
 }
 
+/* ---- codecs, or meshes ---- */
+
+static bool plan_of_meshes(const gw_bench_run *run) {
+    return gw_args_given(run->args, "mesh");
+}
+
+static gw_err plan_prepare(gw_bench_run *run) {
+    return plan_of_meshes(run) ? gw_plan_mesh_prepare(run) : plan_prepare_codecs(run);
+}
+
+static gw_err plan_measure(gw_bench_run *run, bool *own) {
+    return plan_of_meshes(run) ? gw_plan_mesh_measure(run, own) : plan_measure_codecs(run, own);
+}
+
+static void plan_report(gw_bench_run *run) {
+    if (plan_of_meshes(run))
+        gw_plan_mesh_report(run);
+    else
+        plan_report_codecs(run);
+}
+
+static void plan_close(void) {
+    plan_close_sessions();
+    gw_plan_mesh_close();
+}
+
+static void plan_free(void) {
+    plan_release();
+    gw_plan_mesh_release();
+}
+
 static int run_plan(const gw_args *none, int argc, char **argv) {
     (void)none;
     static const gw_benchmark all = {.name = "plan",
@@ -289,8 +322,9 @@ static int run_plan(const gw_args *none, int argc, char **argv) {
                                      .prepare = plan_prepare,
                                      .measure = plan_measure,
                                      .report = plan_report,
-                                     .close = plan_close_sessions,
-                                     .release = plan_release};
+                                     .rules = gw_plan_mesh_rules,
+                                     .close = plan_close,
+                                     .release = plan_free};
     return gw_bench_main(&all, "plan", argc, argv);
 }
 

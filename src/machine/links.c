@@ -38,22 +38,23 @@ static gw_err links_rounds(void *data, int bytes, int peer, bool leads, MPI_Comm
     return GW_OK;
 }
 
+gw_err gw_link_time(gw_curve *out, int peer, bool leads, MPI_Comm comm) {
+    char *data = NULL;
+    *out = (gw_curve){.n = SIZES};
+    GW_TRY(gw_alloc(&data, (size_t)sizes[SIZES - 1], 1));
+    gw_err e = GW_OK;
+    for (int i = 0; i < SIZES && e == GW_OK; i++) {
+        out->bytes[i] = sizes[i];
+        e = links_rounds(data, sizes[i], peer, leads, comm, &out->time_s[i]);
+    }
+    free(data);
+    return e;
+}
+
 static gw_err one_link(gw_link *l, int rank, MPI_Comm comm) {
     gw_curve curve = {0};
-    if (rank == l->from || rank == l->to) {
-        char *data = NULL;
-        bool leads = rank == l->from;
-        GW_TRY(gw_alloc(&data, (size_t)sizes[SIZES - 1], 1));
-        gw_err e = GW_OK;
-        for (int i = 0; i < SIZES && e == GW_OK; i++) {
-            double half = 0;
-            e = links_rounds(data, sizes[i], leads ? l->to : l->from, leads, comm, &half);
-            curve.bytes[curve.n] = sizes[i];
-            curve.time_s[curve.n++] = half;
-        }
-        free(data);
-        GW_TRY(e);
-    }
+    if (rank == l->from || rank == l->to)
+        GW_TRY(gw_link_time(&curve, rank == l->from ? l->to : l->from, rank == l->from, comm));
     double found[2] = {0};
     if (rank == l->from) {
         found[0] = gw_curve_alpha(&curve);

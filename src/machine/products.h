@@ -53,8 +53,9 @@ typedef struct gw_products_setup {
     const json_t *then; /* gw_products_json of the run that is resumed; NULL: none */
 } gw_products_setup;
 
-/** Collective: decide for the products of all ranks, and let gw_gemm compute by it from now on. Rank
- *  0 looks into the cache, or measures while the others sleep. A cache that cannot be used is noted. */
+/** Collective: decide for the products of all ranks, and let gw_gemm compute by it from now on.
+ *  Rank 0 looks into the cache, or measures while the others sleep. A cache that cannot be used is
+ *  noted. */
 gw_err gw_products_open(gw_products *p, const gw_products_setup *setup);
 
 /** True if a step that polls computes some product in pieces, which may round differently. */

@@ -1,6 +1,6 @@
 /** Times that a batch's own times are held against, by name among the ceilings: products of the
- *  shapes that a rank computes on hot operands, and cache-resident twins: the very kernels of the model, the
- *  optimizer and the codec on data that fit half of the first-level cache. */
+ *  shapes that a rank computes, on hot operands, and cache-resident twins: the very kernels of the
+ *  model, the optimizer and the codec on data that fit half of the first-level cache. */
 #ifndef GW_MACHINE_TWINS_H
 #define GW_MACHINE_TWINS_H
 

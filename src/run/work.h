@@ -1,6 +1,7 @@
 /** What one step has to compute, beside what it took: the figures of a roofline chart (S. Williams,
  *  A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
- *  architectures", CACM 2009). Operations and compulsory bytes follow from what the rank holds of the model. */
+ *  architectures", CACM 2009). Operations and compulsory bytes follow from what the rank holds of
+ *  the model. */
 #ifndef GW_RUN_WORK_H
 #define GW_RUN_WORK_H
 

@@ -26,6 +26,10 @@ const gw_chooser_known *gw_chooser_known_of(const gw_strategy *s);
 gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *algo,
                           bool *ok);
 
+/** What a strategy that the model knows exchanges of an arena of n floats, and when: sets what of
+ *  `shape` follows from its layers and `lazy`. *parts: free() it. */
+gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape, size_t n, gw_span **parts);
+
 /** Measure, predict, choose. */
 gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job);
 

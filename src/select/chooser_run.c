@@ -14,18 +14,18 @@
 
 /* ---- the step's shape ---- */
 
-static gw_err chooser_shape_parts(gw_chooser *a, gw_shape *shape, size_t n, gw_span **parts) {
-    const gw_chooser_known *known = gw_chooser_known_of(a->strategy);
+gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape, size_t n, gw_span **parts) {
+    const gw_chooser_known *known = gw_chooser_known_of(strategy);
     bool split = known->parts == GW_CHOOSER_WHOLE && shape->lazy;
     gw_chooser_pattern p = split ? GW_CHOOSER_LAYERS : known->parts;
     shape->overlapped = known->overlapped;
     gw_buckets cut = {.n = n, .each = n, .count = 1};
     if (p == GW_CHOOSER_BUCKETS)
-        cut = gw_buckets_cut(n, gw_args_bytes(a->strategy->args, "bucket"));
+        cut = gw_buckets_cut(n, gw_args_bytes(strategy->args, "bucket"));
     int count = p == GW_CHOOSER_LAYERS ? shape->n_layers : cut.count;
     if (count > GW_FORECAST_PARTS)
         return gw_fail(GW_ERR_USAGE, "%s: more than %d buckets: use larger ones",
-                       a->strategy->ops->head.name, GW_FORECAST_PARTS);
+                       strategy->ops->head.name, GW_FORECAST_PARTS);
     GW_TRY(gw_alloc(parts, (size_t)count, sizeof **parts));
     for (int i = 0; i < count; i++)
         (*parts)[i] =
@@ -276,7 +276,7 @@ gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     gw_err e = gw_alloc(&a->params, n, sizeof(float));
     GW_THEN(e, gw_alloc(&a->gradient, n, sizeof(float)));
     GW_THEN(e, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate));
-    GW_THEN(e, chooser_shape_parts(a, &shape, n, &parts));
+    GW_THEN(e, gw_chooser_shape(a->strategy, &shape, n, &parts));
     e = gw_agree(comm, e);
     GW_THEN(e, job->check ? chooser_check(a, job, &shape) : chooser_measure(a, job, &shape));
     free(parts);

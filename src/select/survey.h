@@ -24,6 +24,7 @@ typedef struct gw_survey_place {
     size_t n; /* floats of the longest span to measure */
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */
+    bool exact; /* plain floats alone */
     double budget_s;
 } gw_survey_place;
 

@@ -80,6 +80,8 @@ static gw_err survey_open_probes(survey *s, gw_algo_survey *algo, int n_algos) {
     for (int a = 0; a < n_algos; a++) {
         bool found;
         GW_TRY(survey_add_probe(s, &algo[a], EXACT, &found));
+        if (s->place->exact)
+            continue;
         GW_TRY(survey_add_probe(s, &algo[a], OPAQUE, &found));
         if (!found)
             GW_TRY(survey_add_probe(s, &algo[a], SUMMED, &found));

@@ -116,7 +116,9 @@ gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *k
 
 static gw_err rig_one_step(gw_rig *r, gw_batch_cost *cost) {
     gw_ledger_begin();
-    gw_err e = gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
+    gw_err e = r->idx ? gw_step(&r->stepper, (gw_batch){r->idx, r->local, r->global}, (float)r->lr,
+                                &r->loss)
+                      : gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
     gw_ledger_end(cost);
     return e;
 }
@@ -172,5 +174,6 @@ void gw_rig_free(gw_rig *r) {
     gw_model_close(r->model);
     gw_samples_free(&r->wall);
     free(r->stepper.labels);
+    free(r->idx);
     *r = (gw_rig){0};
 }

@@ -19,6 +19,7 @@ typedef struct gw_rig {
     gw_optimizer *optimizer;
     gw_stepper stepper;
     int local, global; /* samples of this rank, of all */
+    uint32_t *idx;     /* which of stepper.set, that a step gathers; NULL: they lie in the model */
     double lr, loss;   /* loss of the last step, summed over this rank's samples */
     gw_samples wall;   /* of the steps of gw_rig_take_turns, the slowest rank's */
 } gw_rig;

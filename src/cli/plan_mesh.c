@@ -1,0 +1,447 @@
+/* gradwire plan --mesh: which mesh, timetable and number of microbatches will be the fastest here,
+ * predicted from measured parts; with --verify the prediction beside what the same steps take. */
+#include "cli/plan_mesh.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/steady.h"
+#include "cli/plan_trial.h"
+#include "cli/train/step_opts.h"
+#include "mpi/wait.h"
+#include "nn/gemm.h"
+#include "select/layout_survey.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char no_codecs[] = "meshes are compared without compression";
+
+const gw_rule gw_plan_mesh_rules[] = {
+    {"timetables", NULL, true, "mesh", NULL, "it says what to compare"},
+    {"microbatches", NULL, true, "mesh", NULL, "it says what to compare"},
+    {"mesh", NULL, false, "codecs", NULL, no_codecs},
+    {"mesh", NULL, false, "algos", NULL, "name one in --comm"},
+    {"mesh", NULL, false, "compress", NULL, no_codecs},
+    {"mesh", NULL, false, "local-batch", NULL, "replicas differ in number: give --batch"},
+    {"mesh", NULL, false, "update", "lazy", "steps are predicted as eager ones"},
+    {0}};
+
+/* What is compared, and what is known of it. */
+typedef struct ranked {
+    gw_layout layout;
+    gw_layout_price price;
+    gw_layout_forecast forecast;
+    double measured_s; /* NaN: not measured */
+} ranked;
+
+typedef struct plan_mesh {
+    const gw_args *args;
+    gw_train_config c;
+    gw_session *session; /* says what goes together */
+    gw_mesh_shape shape; /* of a fixed mesh */
+    bool fixed;
+    gw_layout_space space;
+    gw_model_spec spec;
+    size_t parameters;
+    gw_dataset set;
+    uint8_t *images, *labels;
+    gw_place_setup place;
+    const gw_bench_place *bench;
+    gw_layout_survey survey;
+    ranked *all;          /* by predicted step, the shortest first */
+    int n, chosen, plain; /* plain: data alone; -1: it is not among them */
+    gw_plan_trial trial[GW_PLAN_VERIFIED + 1];
+    int n_trials;
+} plan_mesh;
+
+static plan_mesh the; /* a command runs once */
+
+/* ---- the command line ---- */
+
+/* What `train` would refuse, with its reason. */
+static gw_err plan_mesh_check(const plan_mesh *p, const gw_spec *timetable) {
+    gw_train_config c = p->c;
+    gw_pipeline *pipeline = NULL;
+    gw_layout l = {.shape = {.size = {0, 2, 1}}, .timetable = timetable, .micro = 2};
+    c.parallel = gw_layout_options(&l);
+    gw_err e = gw_pipeline_new(&pipeline, &c, p->session);
+    gw_pipeline_free(pipeline);
+    return e;
+}
+
+static gw_err plan_mesh_read_micros(plan_mesh *p) {
+    const char *at = gw_args_text(p->args, "microbatches");
+    char *end = NULL;
+    if (!*at)
+        return gw_fail(GW_ERR_USAGE, "plan: --microbatches is empty: give M,M,..");
+    for (; p->space.n_micros == 0 || *end == ','; at = end + 1)
+        p->space.micros[p->space.n_micros++] = (int)strtol(at, &end, 10);
+    return GW_OK;
+}
+
+gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
+    plan_mesh *p = &the;
+    const gw_args *a = p->args = run->args;
+    GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
+    gw_mix exact;
+    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.wire_check));
+    GW_TRY(gw_session_new(&p->session, p->c.comm, &exact, p->c.feedback));
+    GW_TRY(gw_layouts_know(p->session));
+    p->fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
+    if (p->fixed)
+        GW_TRY(gw_mesh_parse(&p->shape, gw_args_spec(a, "mesh")));
+    p->space = (gw_layout_space){.spec = &p->spec,
+                                 .batch = p->c.batch,
+                                 .shape = p->fixed ? &p->shape : NULL,
+                                 .timetables = gw_args_spec(a, "timetables")->parts};
+    GW_TRY(plan_mesh_read_micros(p));
+    for (const gw_spec *t = p->space.timetables; t; t = t->next)
+        GW_TRY(plan_mesh_check(p, t));
+    run->level = gw_session_thread_level(p->session);
+    return GW_OK;
+}
+
+/* ---- measuring ---- */
+
+/* The same batch of random numbers on all ranks. */
+static gw_err plan_mesh_fill(plan_mesh *p) {
+    gw_dataset *s = &p->set;
+    size_t samples = (size_t)p->c.batch, n = samples * (size_t)p->spec.inputs;
+    uint64_t pixels = gw_rng_key(p->c.seed, 1), classes = gw_rng_key(p->c.seed, 2);
+    GW_TRY(gw_alloc(&p->images, n, 1));
+    GW_TRY(gw_alloc(&p->labels, samples, 1));
+    for (size_t i = 0; i < n; i++)
+        p->images[i] = (uint8_t)gw_rng_u64(pixels, i);
+    for (size_t i = 0; i < samples; i++)
+        p->labels[i] = (uint8_t)(gw_rng_u64(classes, i) % (uint64_t)p->spec.classes);
+    *s = (gw_dataset){.n = (uint32_t)samples,
+                      .n_global = (uint32_t)samples,
+                      .rows = 1,
+                      .cols = p->spec.inputs,
+                      .scale = 1,
+                      .images = p->images,
+                      .labels = p->labels};
+    return GW_OK;
+}
+
+/* Nothing fits: the first that was asked for says why. */
+static gw_err plan_mesh_refuse(const plan_mesh *p) {
+    gw_layout l = {.shape = p->shape,
+                   .timetable = p->shape.size[GW_DIM_PIPE] > 1 ? p->space.timetables : NULL,
+                   .micro = p->space.micros[0]};
+    gw_placed placed = {0};
+    gw_err e = GW_OK;
+    if (p->fixed)
+        e = gw_placed_open(&placed, &p->place, &l, p->session);
+    gw_placed_close(&placed);
+    GW_TRY(e);
+    return gw_fail(GW_ERR_USAGE,
+                   "plan: none of these meshes, timetables and microbatches fits %d rank%s and a "
+                   "batch of %d",
+                   p->space.ranks, p->space.ranks == 1 ? "" : "s", p->c.batch);
+}
+
+static gw_err plan_mesh_list(plan_mesh *p) {
+    gw_layout *layout = NULL;
+    GW_TRY(gw_alloc(&layout, GW_LAYOUTS, sizeof *layout));
+    gw_err e = gw_layouts_list(&p->space, layout, &p->n);
+    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
+    for (int i = 0; e == GW_OK && i < p->n; i++)
+        p->all[i] = (ranked){.layout = layout[i], .measured_s = NAN};
+    free(layout);
+    return e;
+}
+
+static gw_err plan_mesh_survey(plan_mesh *p) {
+    gw_layout *layout = NULL;
+    gw_layout_price *price = NULL;
+    gw_err e = gw_alloc(&layout, (size_t)p->n, sizeof *layout);
+    GW_THEN(e, gw_alloc(&price, (size_t)p->n, sizeof *price));
+    e = gw_agree(p->place.comm, e);
+    for (int i = 0; e == GW_OK && i < p->n; i++)
+        layout[i] = p->all[i].layout;
+    GW_THEN(e, gw_layouts_survey(&p->survey, layout, p->n, price));
+    for (int i = 0; e == GW_OK && i < p->n; i++)
+        p->all[i].price = price[i];
+    free(layout);
+    free(price);
+    return e;
+}
+
+/* ---- predicting ---- */
+
+static gw_err plan_mesh_predict(ranked *r) {
+    gw_timetable *t = NULL;
+    GW_TRY(gw_timetable_open(&t, r->layout.timetable, r->layout.shape.size[GW_DIM_PIPE],
+                             r->layout.micro));
+    gw_err e = gw_layout_predict(&r->price, t, &r->forecast);
+    gw_timetable_close(t);
+    return e;
+}
+
+static int plan_mesh_shorter_first(const void *a, const void *b) {
+    double x = ((const ranked *)a)->forecast.step_s, y = ((const ranked *)b)->forecast.step_s;
+    return (x > y) - (x < y);
+}
+
+/* Equal figures everywhere make equal choices. */
+static gw_err plan_mesh_rank(plan_mesh *p) {
+    double *step_s = NULL;
+    for (int i = 0; i < p->n; i++)
+        GW_TRY(plan_mesh_predict(&p->all[i]));
+    GW_TRY(gw_alloc(&step_s, (size_t)p->n, sizeof *step_s));
+    qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
+    p->plain = -1;
+    for (int i = 0; i < p->n; i++) {
+        step_s[i] = p->all[i].forecast.step_s;
+        if (gw_layout_plain(&p->all[i].layout))
+            p->plain = i;
+    }
+    p->chosen = gw_forecast_choose(step_s, p->n, p->plain, gw_args_real(p->args, "margin"));
+    free(step_s);
+    return GW_OK;
+}
+
+/* ---- verifying ---- */
+
+static gw_rig *plan_mesh_rig(int i) {
+    return gw_plan_trial_turn(&the.trial[i]);
+}
+
+static gw_err plan_mesh_keep(int i, const gw_batch_cost *cost, int n) {
+    double wall[GW_RIG_BLOCK];
+    for (int k = 0; k < n; k++)
+        wall[k] = cost[k].wall_s / the.bench->ranks;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_SUM, the.place.comm));
+    for (int k = 0; k < n; k++)
+        GW_TRY(gw_samples_add(&the.trial[i].wall, wall[k]));
+    return GW_OK;
+}
+
+static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
+    gw_plan_trial *t = &p->trial[p->n_trials++];
+    t->of = of;
+    return gw_plan_trial_open(t, &p->place, &p->all[of].layout, p->bench->oversubscribed);
+}
+
+static gw_err plan_mesh_take_turns(plan_mesh *p) {
+    int block = (int)gw_args_int(p->args, "block");
+    gw_rig_turns turns = {.place = p->bench,
+                          .rig = plan_mesh_rig,
+                          .n = p->n_trials,
+                          .steps = (int)gw_args_int(p->args, "steps"),
+                          .block = block,
+                          .warmup = block,
+                          .keep = plan_mesh_keep,
+                          .seed = p->c.seed};
+    GW_TRY(gw_rig_take_turns(&turns));
+    for (int i = 0; i < p->n_trials; i++) {
+        gw_plan_trial *t = &p->trial[i];
+        GW_TRY(gw_steady_of(t->wall.x, t->wall.n, &p->all[t->of].measured_s));
+    }
+    return GW_OK;
+}
+
+/* The choice, whatever is predicted fastest, and data alone. */
+static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
+    int most = (int)gw_args_int(p->args, "verify");
+    if (most == 0)
+        return GW_OK;
+    GW_TRY(plan_mesh_open_trial(p, p->chosen));
+    for (int i = 0; i < p->n && p->n_trials < most; i++)
+        if (i != p->chosen)
+            GW_TRY(plan_mesh_open_trial(p, i));
+    bool known = p->plain < 0 || p->plain == p->chosen;
+    for (int i = 0; i < p->n_trials; i++)
+        known |= p->trial[i].of == p->plain;
+    if (!known)
+        GW_TRY(plan_mesh_open_trial(p, p->plain));
+    gw_err e = plan_mesh_take_turns(p);
+    *own = e != GW_OK; /* the others wait in an exchange */
+    return e;
+}
+
+gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {
+    plan_mesh *p = &the;
+    p->bench = &run->place;
+    p->spec = gw_rig_spec(&p->c, run->args);
+    p->space.ranks = run->place.ranks;
+    GW_TRY(gw_model_spec_check(&p->spec, GW_ERR_USAGE, "", &p->parameters));
+    GW_TRY(gw_agree(run->place.comm, plan_mesh_fill(p)));
+    p->place = (gw_place_setup){.comm = run->place.comm,
+                                .c = &p->c,
+                                .spec = &p->spec,
+                                .set = &p->set,
+                                .polls = gw_session_progresses(p->session)};
+    p->survey = (gw_layout_survey){.place = &p->place,
+                                   .session = p->session,
+                                   .nodes = run->place.nodes,
+                                   .yield = run->place.oversubscribed,
+                                   .budget_s = gw_args_real(run->args, "budget")};
+    GW_TRY(gw_agree(run->place.comm, plan_mesh_list(p)));
+    if (p->n == 0)
+        return plan_mesh_refuse(p);
+    GW_TRY(plan_mesh_survey(p));
+    GW_TRY(gw_agree(run->place.comm, plan_mesh_rank(p)));
+    return plan_mesh_verify(p, own);
+}
+
+/* ---- results; rank 0 ---- */
+
+static const char *plan_mesh_split(const gw_layout *l) {
+    return l->shape.size[GW_DIM_TENSOR] == 1 ? "-"
+           : l->split == GW_SPLIT_COLUMNS    ? "columns"
+                                             : "pairs";
+}
+
+static double plan_mesh_sent(const ranked *r) {
+    return r->price.sent[GW_DIM_DATA] + r->price.sent[GW_DIM_PIPE] + r->price.sent[GW_DIM_TENSOR];
+}
+
+static void plan_mesh_print_row(const plan_mesh *p, int i) {
+    const ranked *r = &p->all[i];
+    const gw_layout_forecast *f = &r->forecast;
+    char mesh[GW_LAYOUT_TEXT];
+    gw_layout_mesh(&r->layout, mesh);
+    printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
+           i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(&r->layout),
+           r->layout.timetable ? r->layout.timetable->text : "-", r->layout.micro, f->step_s * 1e3,
+           f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3, f->exchange_s * 1e3,
+           r->price.activation_bytes / (1 << 20), plan_mesh_sent(r));
+    if (!isnan(r->measured_s))
+        printf(" %9.3f %9.2f", r->measured_s * 1e3, f->step_s / r->measured_s);
+    printf("\n");
+}
+
+static void plan_mesh_print_table(const plan_mesh *p) {
+    int top = (int)gw_args_int(p->args, "top");
+    printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
+           "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
+           p->n_trials ? "  measured pred/meas" : "");
+    for (int i = 0; i < p->n; i++)
+        if (i < top || i == p->chosen || i == p->plain || !isnan(p->all[i].measured_s))
+            plan_mesh_print_row(p, i);
+    if (p->n > top)
+        printf("(%d ways in all: --top N shows more, --json all)\n", p->n);
+}
+
+/* The row that `train` takes for a layout. */
+static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) {
+    char mesh[GW_LAYOUT_TEXT];
+    gw_layout_mesh(l, mesh);
+    fprintf(to, "mpiexec -n %d gradwire train", p->bench->ranks);
+    for (const gw_opt *o = gw_args_opts(p->args); strcmp(o->name, "codecs") != 0; o++)
+        if (gw_args_given(p->args, o->name))
+            fprintf(to, " --%s '%s'", o->name, gw_args_text(p->args, o->name));
+    fprintf(to, " --mesh '%s'", mesh);
+    if (l->micro > 1)
+        fprintf(to, " --microbatches %d", l->micro);
+    if (l->timetable)
+        fprintf(to, " --timetable '%s'", l->timetable->text);
+    if (l->split == GW_SPLIT_COLUMNS)
+        fprintf(to, " --tensor-split columns");
+}
+
+static void plan_mesh_print_verdict(const plan_mesh *p) {
+    double best = INFINITY, worst = 1;
+    for (int i = 0; i < p->n_trials; i++) {
+        const ranked *r = &p->all[p->trial[i].of];
+        double off = r->forecast.step_s / r->measured_s;
+        best = fmin(best, r->measured_s);
+        worst = fmax(off, 1 / off) > fmax(worst, 1 / worst) ? off : worst;
+    }
+    if (p->n_trials > 0)
+        printf("prediction farthest off: %.2f of the measured; the choice took %.2f of the best "
+               "measured\n",
+               worst, p->all[p->chosen].measured_s / best);
+    printf("\nrecommended: ");
+    plan_mesh_command(p, &p->all[p->chosen].layout, stdout);
+    printf("\n");
+    if (p->chosen != 0)
+        printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
+               100 * (1 - p->all[0].forecast.step_s / p->all[p->chosen].forecast.step_s),
+               100 * gw_args_real(p->args, "margin"));
+}
+
+static json_t *plan_mesh_row_json(const ranked *r) {
+    const gw_layout_forecast *f = &r->forecast;
+    const int *size = r->layout.shape.size;
+    const double *sent = r->price.sent;
+    char mesh[GW_LAYOUT_TEXT];
+    gw_layout_mesh(&r->layout, mesh);
+    return gw_json_object(
+        "mesh:s data:i pipe:i tensor:i split:t timetable:s microbatches:i step_s:f compute_s:f "
+        "bubble_s:f tensor_s:f data_s:f activation_bytes:f sent_bytes:o measured_step_s:f",
+        mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
+        size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(&r->layout) : "",
+        r->layout.timetable ? r->layout.timetable->text : NULL, r->layout.micro, f->step_s,
+        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, r->price.activation_bytes,
+        gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
+                       sent[GW_DIM_TENSOR]),
+        r->measured_s);
+}
+
+static json_t *plan_mesh_curve_json(const gw_curve *c) {
+    json_t *points = json_array();
+    for (int i = 0; i < c->n; i++)
+        json_array_append_new(points,
+                              gw_json_object("bytes:f time_s:f", c->bytes[i], c->time_s[i]));
+    return points;
+}
+
+static json_t *plan_mesh_groups_json(const gw_layout_survey *s) {
+    json_t *all = json_array();
+    for (int i = 0; i < s->n_curves; i++) {
+        const gw_group_curve *g = &s->curve[i];
+        json_array_append_new(
+            all, gw_json_object("ranks:i stride:i tensor_sum:o data_sum:o hop:o", g->size,
+                                g->stride, plan_mesh_curve_json(&g->sums[0]),
+                                plan_mesh_curve_json(&g->sums[1]), plan_mesh_curve_json(&g->hop)));
+    }
+    return all;
+}
+
+static json_t *plan_mesh_json(const plan_mesh *p) {
+    json_t *all = json_array();
+    char *text = NULL;
+    size_t length;
+    FILE *command = open_memstream(&text, &length);
+    for (int i = 0; i < p->n; i++)
+        json_array_append_new(all, plan_mesh_row_json(&p->all[i]));
+    if (command) {
+        plan_mesh_command(p, &p->all[p->chosen].layout, command);
+        fclose(command);
+    }
+    json_t *o =
+        gw_json_object("chosen:i command:s margin:f groups:o layouts:o", p->chosen, text,
+                       gw_args_real(p->args, "margin"), plan_mesh_groups_json(&p->survey), all);
+    free(text);
+    return o;
+}
+
+void gw_plan_mesh_report(gw_bench_run *run) {
+    plan_mesh *p = &the;
+    gw_bench_place_say(p->bench, "plan of a mesh");
+    printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
+           p->session->strategy.ops->head.name, gw_gemm_library());
+    plan_mesh_print_table(p);
+    plan_mesh_print_verdict(p);
+    json_decref(run->results);
+    run->results = plan_mesh_json(p);
+}
+
+/* ---- the end ---- */
+
+void gw_plan_mesh_close(void) {
+    for (int i = the.n_trials - 1; i >= 0; i--)
+        gw_plan_trial_close(&the.trial[i]);
+}
+
+void gw_plan_mesh_release(void) {
+    gw_session_free(the.session);
+    free(the.images);
+    free(the.labels);
+    free(the.all);
+}

@@ -1,0 +1,149 @@
+#include "select/layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- listing ---- */
+
+static int layout_rows(const gw_layout_space *s, const gw_mesh_shape *shape) {
+    int data = shape->size[GW_DIM_DATA];
+    return (s->batch + data - 1) / data;
+}
+
+/* Some layer of each chunk, and some neuron of each layer, on every rank. */
+static bool layout_divides(const gw_layout_space *s, const gw_layout *l, int chunks) {
+    gw_share share = gw_share_whole(s->spec);
+    gw_shard shard;
+    share.tensor = l->shape.size[GW_DIM_TENSOR];
+    share.split = l->split;
+    return l->shape.size[GW_DIM_PIPE] * chunks <= gw_model_spec_layers(s->spec) &&
+           gw_shard_of(&shard, s->spec, &share) == GW_OK;
+}
+
+/* Add it if it fits. */
+static gw_err layout_try(const gw_layout_space *s, const gw_layout *l, gw_layout *out, int *n) {
+    gw_timetable *t = NULL;
+    int stages = l->shape.size[GW_DIM_PIPE];
+    if (*n == GW_LAYOUTS || l->micro > layout_rows(s, &l->shape))
+        return GW_OK;
+    gw_err e = gw_timetable_open(&t, l->timetable, stages, l->micro);
+    if (e == GW_OK && layout_divides(s, l, gw_timetable_chunks(t)))
+        out[(*n)++] = *l;
+    gw_timetable_close(t);
+    return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
+}
+
+static int layout_fewest(const gw_layout_space *s) {
+    int least = s->micros[0];
+    for (int i = 1; i < s->n_micros; i++)
+        least = s->micros[i] < least ? s->micros[i] : least;
+    return least;
+}
+
+static gw_err layout_try_orders(const gw_layout_space *s, gw_layout *l, gw_layout *out, int *n) {
+    l->timetable = NULL;
+    l->micro = layout_fewest(s);
+    if (l->shape.size[GW_DIM_PIPE] == 1)
+        return layout_try(s, l, out, n);
+    for (l->timetable = s->timetables; l->timetable; l->timetable = l->timetable->next)
+        for (int i = 0; i < s->n_micros; i++) {
+            l->micro = s->micros[i];
+            GW_TRY(layout_try(s, l, out, n));
+        }
+    return GW_OK;
+}
+
+static gw_err layout_try_mesh(const gw_layout_space *s, const gw_mesh_shape *shape, gw_layout *out,
+                              int *n) {
+    gw_layout l = {.shape = *shape};
+    if (shape->size[GW_DIM_DATA] > s->batch)
+        return GW_OK;
+    GW_TRY(layout_try_orders(s, &l, out, n));
+    l.split = GW_SPLIT_COLUMNS;
+    return shape->size[GW_DIM_TENSOR] > 1 ? layout_try_orders(s, &l, out, n) : GW_OK;
+}
+
+gw_err gw_layouts_list(const gw_layout_space *s, gw_layout *out, int *n) {
+    *n = 0;
+    for (int pipe = 1; pipe <= s->ranks; pipe++)
+        for (int tensor = 1; tensor * pipe <= s->ranks; tensor++) {
+            int data = s->ranks / (pipe * tensor);
+            gw_mesh_shape shape = {.size = {data, pipe, tensor},
+                                   .order = {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}};
+            if (data * pipe * tensor != s->ranks)
+                continue;
+            if (s->shape) {
+                const int *size = s->shape->size;
+                if (size[GW_DIM_PIPE] != pipe || size[GW_DIM_TENSOR] != tensor ||
+                    (size[GW_DIM_DATA] != 0 && size[GW_DIM_DATA] != data))
+                    continue;
+                memcpy(shape.order, s->shape->order, sizeof shape.order);
+            }
+            GW_TRY(layout_try_mesh(s, &shape, out, n));
+        }
+    return GW_OK;
+}
+
+bool gw_layout_plain(const gw_layout *l) {
+    return !gw_mesh_divides(&l->shape) && l->micro == 1;
+}
+
+void gw_layout_mesh(const gw_layout *l, char out[GW_LAYOUT_TEXT]) {
+    static const char *const names[] = {"data", "pipe", "tensor"};
+    int at = 0;
+    for (int i = 0; i < GW_DIMS; i++) {
+        gw_dim d = l->shape.order[i];
+        if (l->shape.size[d] > 1)
+            at += snprintf(out + at, GW_LAYOUT_TEXT - (size_t)at, "%s%s=%d", at > 0 ? "," : "",
+                           names[d], l->shape.size[d]);
+    }
+    if (at == 0)
+        snprintf(out, GW_LAYOUT_TEXT, "data=1");
+}
+
+/* ---- predicting ---- */
+
+/* Where one action takes deltas and weights, the sum of the former may travel under the latter. */
+static bool layout_hides(const gw_layout_price *p, const gw_timetable *t, int stage) {
+    int n;
+    const gw_act *acts = gw_timetable_acts(t, stage, &n);
+    for (int i = 0; i < n; i++)
+        if (acts[i].kind == GW_ACT_WEIGHTS)
+            return false;
+    return p->link;
+}
+
+static gw_run_cost layout_run_cost(const gw_layout_run *run, bool hides, double *tensor_s) {
+    double backward = run->tensor_backward_s;
+    if (hides)
+        backward = fmax(0, backward - run->act.weights_s);
+    *tensor_s = run->tensor_forward_s + backward;
+    return (gw_run_cost){.act = {run->act.forward_s + run->tensor_forward_s,
+                                 run->act.input_s + backward, run->act.weights_s},
+                         .activation_s = run->activation_s,
+                         .delta_s = run->delta_s};
+}
+
+gw_err gw_layout_predict(const gw_layout_price *p, const gw_timetable *t, gw_layout_forecast *out) {
+    gw_run_cost cost[GW_MAX_LAYERS];
+    gw_stage_times stage[GW_MAX_LAYERS];
+    gw_pipe_times pipe;
+    int stages = gw_timetable_stages(t), runs = stages * gw_timetable_chunks(t);
+    double tensor_s, micro = gw_timetable_micro(t);
+    *out = (gw_layout_forecast){0};
+    for (int i = 0; i < runs; i++) {
+        cost[i] = layout_run_cost(&p->run[i], layout_hides(p, t, i % stages), &tensor_s);
+        out->tensor_s += micro * tensor_s / stages;
+    }
+    for (int s = 0; s < stages; s++) {
+        cost[s].after_s = p->stage[s].exchange_s + p->stage[s].update_s;
+        out->exchange_s += p->stage[s].exchange_s / stages;
+    }
+    GW_TRY(gw_timetable_simulate(t, cost, GW_SENDS_BUFFERED, &pipe, stage));
+    out->step_s = pipe.step_s;
+    for (int s = 0; s < stages; s++)
+        out->bubble_s += stage[s].idle_s / stages;
+    out->compute_s = out->step_s - out->bubble_s - out->tensor_s - out->exchange_s;
+    return GW_OK;
+}
