@@ -119,6 +119,7 @@ gw_place gw_timetable_target(const gw_timetable *t, int stage, gw_act a);
 typedef struct gw_run_cost {
     gw_act_cost act;
     double activation_s, delta_s; /* to the next run; to the one before */
+    double early_s;               /* the delta leaves so long before the end of a B */
     double after_s; /* of chunk 0: what its stage does behind its last action of a step */
 } gw_run_cost;
 

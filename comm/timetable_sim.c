@@ -110,7 +110,7 @@ static bool sim_compute(sim *s, int stage) {
     w->now += sim_seconds(&cost->act, a.kind);
     if (to.stage >= 0) {
         hop *h = sim_hop(s, to, a, micro);
-        h->sent = w->now;
+        h->sent = w->now - (a.kind == GW_ACT_BACKWARD ? cost->early_s : 0);
         h->takes = a.kind == GW_ACT_FORWARD ? cost->activation_s : cost->delta_s;
     }
     return w->computed = true;

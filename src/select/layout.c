@@ -121,6 +121,7 @@ static gw_run_cost layout_run_cost(const gw_layout_run *run, bool hides, double 
     *tensor_s = run->tensor_forward_s + backward;
     return (gw_run_cost){.act = {run->act.forward_s + run->tensor_forward_s,
                                  run->act.input_s + backward, run->act.weights_s},
+                         .early_s = run->early_s,
                          .activation_s = run->activation_s,
                          .delta_s = run->delta_s};
 }
@@ -143,7 +144,7 @@ gw_err gw_layout_predict(const gw_layout_price *p, const gw_timetable *t, gw_lay
     GW_TRY(gw_timetable_simulate(t, cost, GW_SENDS_BUFFERED, &pipe, stage));
     out->step_s = pipe.step_s;
     for (int s = 0; s < stages; s++)
-        out->bubble_s += stage[s].idle_s / stages;
+        out->bubble_s += fmax(0, stage[s].idle_s) / stages; /* of rounding: no less than none */
     out->compute_s = out->step_s - out->bubble_s - out->tensor_s - out->exchange_s;
     return GW_OK;
 }

@@ -48,6 +48,7 @@ typedef struct gw_layout_run {
     gw_act_cost act;                            /* computation */
     double tensor_forward_s, tensor_backward_s; /* sums over tensor ranks, in F and in B or I */
     double activation_s, delta_s;               /* hops that leave it */
+    double early_s; /* of the weights' gradients, what a B computes when its delta has left */
 } gw_layout_run;
 
 /** Of a stage: seconds behind its last action of a step. */

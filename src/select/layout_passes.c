@@ -17,7 +17,7 @@ enum {
 #define ENOUGH_S 0.15
 #define RATE     1e-9f /* parameters stay what they are, nearly */
 
-enum { FORWARD, INPUT, WEIGHTS, KINDS };
+enum { FORWARD, INPUT, WEIGHTS, LOWEST, KINDS }; /* LOWEST: of the weights, the lowest layer's */
 
 typedef struct passes {
     gw_placed *p;
@@ -80,7 +80,7 @@ static void passes_backward(passes *t, int chunk, gw_micro at, bool add, double 
     gw_model *m = t->model;
     int first, l = passes_layers(t, chunk, &first);
     uint64_t start = gw_clock_ticks();
-    double weights = 0;
+    double weights = 0, lowest = 0;
     while (--l >= first) {
         gw_model_enter(m, l, at, t->grads, add);
         gw_model_descend_rows(m, l, at);
@@ -88,8 +88,9 @@ static void passes_backward(passes *t, int chunk, gw_micro at, bool add, double 
         gw_model_unpack(m, l, GW_MOMENT_DELTA, at);
         uint64_t between = gw_clock_ticks();
         gw_model_weights(m, l, at, t->grads, add);
-        weights += gw_clock_since(between);
+        weights += lowest = gw_clock_since(between);
     }
+    s[LOWEST] += lowest;
     s[WEIGHTS] += weights;
     s[INPUT] += gw_clock_since(start) - weights;
 }
@@ -157,10 +158,12 @@ gw_err gw_layout_time_passes(gw_placed *p, const gw_place_setup *s, gw_layout_ru
     GW_THEN(e, passes_run(t, s->comm));
     if (e == GW_OK) {
         *update_s = gw_stats_typical(t->update, t->n);
-        for (int c = 0; c < passes_chunks(t); c++)
+        for (int c = 0; c < passes_chunks(t); c++) {
             run[c].act = (gw_act_cost){gw_stats_typical(t->run[c][FORWARD], t->n),
                                        gw_stats_typical(t->run[c][INPUT], t->n),
                                        gw_stats_typical(t->run[c][WEIGHTS], t->n)};
+            run[c].early_s = gw_stats_typical(t->run[c][LOWEST], t->n);
+        }
     }
     if (t) {
         free(t->idx);

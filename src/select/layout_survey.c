@@ -184,7 +184,12 @@ static void survey_joins(const opened *o, gw_micro at, gw_layout_run *run, doubl
         r->tensor_forward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_INPUT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_PRODUCT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_LOSS, at), sent);
-        r->tensor_backward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_DELTA, at), sent);
+        gw_join delta = gw_model_join(m, l, GW_MOMENT_DELTA, at);
+        r->tensor_backward_s += survey_join(o, delta, sent);
+        bool lowest =
+            l == 0 || gw_model_shard(m)->layers[l - 1].chunk != gw_model_shard(m)->layers[l].chunk;
+        if (lowest && delta.kind != GW_JOIN_NONE) /* it leaves when it is summed */
+            r->early_s = 0;
     }
 }
 
@@ -251,8 +256,10 @@ static gw_err survey_passes(const opened *o, gw_layout_run *run, double *update_
             a->micro != b->micro || known->chunks != o->chunks)
             continue;
         *update_s = known->stage[o->stage].update_s;
-        for (int c = 0; c < o->chunks; c++)
+        for (int c = 0; c < o->chunks; c++) {
             run[c].act = known->run[c * o->stages + o->stage].act;
+            run[c].early_s = known->run[c * o->stages + o->stage].early_s;
+        }
         return GW_OK;
     }
     return gw_layout_time_passes(o->placed, o->s->place, run, update_s);

@@ -144,6 +144,17 @@ static void test_two_stages(void **state) {
     near(predict(&p, "zb", 2, 4).tensor_s, 4 + 4 / 2.0);
 }
 
+/* A delta that leaves a B before the last of its weights' gradients, as it leaves an I. */
+static void test_early_delta(void **state) {
+    (void)state;
+    gw_layout_run run = {.act = {2, 1, 2}};
+    gw_layout_price p = {.chunks = 1, .run = {run, run}};
+    near(predict(&p, "gpipe", 2, 1).step_s, 4 + 3 + 3);
+    p.run[1].early_s = 2;
+    near(predict(&p, "gpipe", 2, 1).step_s, 4 + 1 + 3);
+    near(predict(&p, "zb", 2, 1).step_s, 4 + 1 + 3);
+}
+
 /* A stage that is done early exchanges its gradients while the others still compute. */
 static void test_tail_of_the_last_stage(void **state) {
     (void)state;
@@ -226,11 +237,9 @@ static int close_timetables(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_list_of_one_mesh),
-        cmocka_unit_test(test_one_stage),
-        cmocka_unit_test(test_two_stages),
-        cmocka_unit_test(test_tail_of_the_last_stage),
+        cmocka_unit_test(test_list),        cmocka_unit_test(test_list_of_one_mesh),
+        cmocka_unit_test(test_one_stage),   cmocka_unit_test(test_two_stages),
+        cmocka_unit_test(test_early_delta), cmocka_unit_test(test_tail_of_the_last_stage),
         cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests(tests, open_timetables, close_timetables);
