@@ -31,8 +31,9 @@ class PlanMesh(unittest.TestCase):
     def check(self, plan, ranks):
         """Ranked, of this many ranks, and what a step takes is the sum of its parts."""
         layouts = plan["layouts"]
-        steps = [one["step_s"] for one in layouts]
-        self.assertEqual(steps, sorted(steps))
+        steps = [round(one["step_s"] * 1e9) for one in layouts]  # ns
+        keys = [(ns, one["activation_bytes"]) for ns, one in zip(steps, layouts)]
+        self.assertEqual(keys, sorted(keys))
         self.assertEqual(len({(x["mesh"], x["split"], x["timetable"], x["microbatches"])
                               for x in layouts}), len(layouts))
         for one in layouts:
@@ -45,7 +46,7 @@ class PlanMesh(unittest.TestCase):
             self.assertEqual(one["tensor_s"] > 0, one["tensor"] > 1)
             self.assertEqual(one["split"] is None, one["tensor"] == 1)
             self.assertEqual(one["timetable"] is None, one["pipe"] == 1)
-        plain = [one["step_s"] for one in layouts if one["data"] == ranks]
+        plain = [ns for ns, one in zip(steps, layouts) if one["data"] == ranks]
         best = steps[plan["chosen"]]
         if plain:
             gains = steps[0] < (1 - plan["margin"]) * plain[0]
