@@ -89,9 +89,10 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
 
 /* Most microbatches of a chunk whose deltas are kept for their weights' gradients. */
 static int pipeline_kept(const gw_pipeline *p, int chunk) {
-    int kept = 1, now = 0;
-    for (int i = 0; i < p->n_acts; i++) {
-        gw_act a = p->acts[i];
+    int kept = 1, now = 0, n;
+    const gw_act *acts = gw_timetable_acts(p->timetable, p->stage, &n);
+    for (int i = 0; i < n; i++) {
+        gw_act a = acts[i];
         if (a.chunk != chunk)
             continue;
         now += (a.kind == GW_ACT_INPUT) - (a.kind == GW_ACT_WEIGHTS);
@@ -103,15 +104,16 @@ static int pipeline_kept(const gw_pipeline *p, int chunk) {
 /* A receive is posted one action ahead of its use, so what is received has a place more. */
 static void pipeline_make_room(gw_pipeline *p, int rows) {
     gw_model_room *r = &p->room;
-    int ahead = p->stages > 1;
+    int ahead = p->stages > 1, n;
+    const gw_act *acts = gw_timetable_acts(p->timetable, p->stage, &n);
     *r = (gw_model_room){.rows = rows > 0 ? rows : 1, .recompute = p->options->recompute};
     for (int c = 0; c < p->chunks; c++) {
         int kept = pipeline_kept(p, c) + ahead;
         r->slots[c] = gw_timetable_slots(p->timetable, p->stage, c) + ahead;
         r->deltas = kept > r->deltas ? kept : r->deltas;
     }
-    for (int i = 0; i < p->n_acts; i++)
-        r->keep |= p->acts[i].kind == GW_ACT_INPUT;
+    for (int i = 0; i < n; i++)
+        r->keep |= acts[i].kind == GW_ACT_INPUT;
     r->deltas += r->keep && r->recompute; /* of outputs that are not kept: gw_pipeline_at */
 }
 
@@ -142,7 +144,8 @@ static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Co
         return gw_fail(GW_ERR_USAGE,
                        "--timetable %s: one stage has nothing to interleave: add pipe to --mesh",
                        o->timetable->text);
-    p->acts = gw_timetable_acts(p->timetable, p->stage, &p->n_acts);
+    p->runner.timetable = p->timetable;
+    p->runner.stage = p->stage;
     GW_TRY(pipeline_cut(p, whole, rows, comm));
     gw_share share = {.tensor = p->mesh->shape.size[GW_DIM_TENSOR],
                       .part = p->mesh->at[GW_DIM_TENSOR],

@@ -26,13 +26,13 @@ static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at
 static gw_err pipeline_join_start(gw_pipeline *p, int l, gw_moment moment, gw_micro at, int micro) {
     gw_schedule *s;
     GW_TRY(pipeline_join(p, l, moment, at, &s));
-    return s ? gw_pipeline_start(p, s, micro) : GW_OK;
+    return s ? gw_runner_start(&p->runner, s, micro) : GW_OK;
 }
 
 static gw_err pipeline_join_wait(gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
     gw_schedule *s;
     GW_TRY(pipeline_join(p, l, moment, at, &s));
-    return s ? gw_pipeline_wait(p, s) : GW_OK;
+    return s ? gw_runner_wait(&p->runner, s) : GW_OK;
 }
 
 static bool pipeline_joins(const gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
@@ -149,7 +149,7 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));
     }
     if (!exchanges && bottom)
-        GW_TRY(gw_pipeline_send(p, act));
+        GW_TRY(gw_runner_send(&p->runner, act));
     if (act.kind == GW_ACT_BACKWARD)
         GW_TRY(pipeline_layer_weights(p, l, at, onto));
     for (int i = 0; exchanges && i < runs; i++) {
@@ -159,7 +159,7 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
         gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
         gw_phase_leave();
     }
-    return exchanges && bottom ? gw_pipeline_send(p, act) : pipeline_between(p);
+    return exchanges && bottom ? gw_runner_send(&p->runner, act) : pipeline_between(p);
 }
 
 gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto) {

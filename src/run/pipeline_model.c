@@ -13,18 +13,18 @@
 /* Two calls are under way at a time: one's samples travel while the next's are computed. Hops carry
  * as many rows as there is room for, though the last samples of a data set are fewer. */
 static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, gw_act act) {
-    gw_schedule *from = gw_pipeline_hop(p, act, true);
+    gw_schedule *from = gw_runner_hop(&p->runner, act, true);
     if (from) {
-        GW_TRY(gw_pipeline_start(p, from, act.micro));
-        GW_TRY(gw_pipeline_wait(p, from));
+        GW_TRY(gw_runner_start(&p->runner, from, act.micro));
+        GW_TRY(gw_runner_wait(&p->runner, from));
     }
-    GW_TRY(gw_pipeline_vacate(p, act));
+    GW_TRY(gw_runner_vacate(&p->runner, act));
     if (gw_pipeline_is_bottom(p, act.chunk)) {
         gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
         gw_dataset_gather(s->set, s->idx, s->n, gw_model_work(p->model) + to.off, NULL);
     }
     GW_TRY(gw_pipeline_forward(p, act, false));
-    return gw_pipeline_is_top(p, act.chunk) ? GW_OK : gw_pipeline_send(p, act);
+    return gw_pipeline_is_top(p, act.chunk) ? GW_OK : gw_runner_send(&p->runner, act);
 }
 
 static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss,
@@ -43,7 +43,7 @@ gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *lo
     *loss = 0;
     *correct = 0;
     p->testing = true;
-    p->size = GW_PIPELINE_TEST;
+    gw_pipeline_run_over(p, GW_PIPELINE_TEST);
     p->local = p->room.rows;
     gw_hook_act("evaluation", p->stage, 0, p->tested % GW_PIPELINE_TEST_MICROS);
     gw_err e = pipeline_test(p, s, loss, correct);
@@ -58,13 +58,13 @@ gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *lo
 
 gw_err gw_pipeline_tested(gw_pipeline *p) {
     p->testing = true;
-    p->size = GW_PIPELINE_TEST;
+    gw_pipeline_run_over(p, GW_PIPELINE_TEST);
     gw_err e = GW_OK;
     for (int c = 0; c < p->chunks; c++)
         for (int j = 0; j < GW_PIPELINE_TEST_MICROS; j++) {
-            gw_schedule *s = gw_pipeline_hop(p, (gw_act){GW_ACT_FORWARD, c, j}, false);
+            gw_schedule *s = gw_runner_hop(&p->runner, (gw_act){GW_ACT_FORWARD, c, j}, false);
             if (s)
-                GW_THEN(e, gw_pipeline_wait(p, s));
+                GW_THEN(e, gw_runner_wait(&p->runner, s));
         }
     p->testing = false;
     p->tested = 0;

@@ -248,8 +248,8 @@ static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     int most = 4 * (p->options->microbatches + 1) * p->chunks + 4 * p->options->tensor_chunks;
     GW_TRY(pipeline_open_lanes(p, seed, yield));
     GW_TRY(gw_alloc(&p->labels, (size_t)gw_pipeline_most(p), 1));
-    GW_TRY(gw_queue_open(&p->queue, GW_PROGRESS_POLL, most, yield));
-    gw_queue_beside(p->queue, p->hooks.poll, p->hooks.ctx);
+    GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL, most, yield));
+    gw_queue_beside(p->runner.queue, p->hooks.poll, p->hooks.ctx);
     pipeline_open_joins(p);
     if (p->stages == 1)
         return GW_OK;
@@ -268,7 +268,7 @@ gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks
 void gw_pipeline_close(gw_pipeline *p) {
     if (!p)
         return;
-    gw_queue_close(p->queue);
+    gw_queue_close(p->runner.queue);
     for (int i = 0; i < GW_PIPELINE_SIZES; i++)
         gw_hops_close(p->hops[i]);
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
@@ -280,5 +280,5 @@ void gw_pipeline_close(gw_pipeline *p) {
     }
     free(p->labels);
     p->labels = NULL;
-    p->queue = NULL;
+    p->runner.queue = NULL;
 }

@@ -6,7 +6,7 @@
 #define GW_RUN_PIPELINE_PARTS_H
 
 #include "comm/collective.h"
-#include "comm/queue.h"
+#include "comm/runner.h"
 #include "run/pipeline.h"
 
 /** What tensor ranks exchange: outputs, with the codec of activations; deltas, with theirs; the
@@ -42,8 +42,6 @@ struct gw_pipeline {
     gw_timetable *timetable;
     int stages, stage, chunks; /* chunks: of this stage */
     int sizes[GW_MAX_LAYERS];  /* layers of each run */
-    const gw_act *acts;
-    int n_acts;
     gw_shard shard;
     gw_model_room room;
     gw_pipeline_rows rows;
@@ -54,15 +52,13 @@ struct gw_pipeline {
     gw_lane *join_lane[GW_PIPELINE_WAYS]; /* NULL: one tensor rank */
     gw_collective join[GW_PIPELINE_WAYS][GW_PIPELINE_VERBS];
     gw_hops *hops[GW_PIPELINE_SIZES]; /* NULL: no such */
-    gw_queue *queue;
+    gw_runner runner;
     uint8_t *labels; /* of the local batch */
     gw_err failed;   /* what a poll within a kernel ran into */
     /* of the present step: */
-    gw_pipeline_size size;
-    int local;     /* samples */
-    uint64_t step; /* for the tickets of random numbers */
-    bool testing;  /* an evaluation: no codecs, nothing is kept */
-    int tested;    /* calls of gw_pipeline_test so far */
+    int local;    /* samples */
+    bool testing; /* an evaluation: no codecs, nothing is kept */
+    int tested;   /* calls of gw_pipeline_test so far */
 };
 
 /** The largest local batch. */
@@ -79,11 +75,11 @@ gw_span gw_pipeline_part(const gw_pipeline *p, int micro);
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
 
-/** Start a schedule of microbatch `micro` on the queue; wait for one; poll all that is under way,
- *  the exchange of gradients, too. Each in its phase of the ledger. */
-gw_err gw_pipeline_start(gw_pipeline *p, gw_schedule *s, int micro);
-gw_err gw_pipeline_wait(gw_pipeline *p, gw_schedule *s);
+/** Poll all that is under way, the exchange of gradients, too, in its phase of the ledger. */
 gw_err gw_pipeline_poll(gw_pipeline *p);
+
+/** From now on walk over the hops of a batch of this size. */
+void gw_pipeline_run_over(gw_pipeline *p, gw_pipeline_size size);
 
 /** All layers of a chunk forward; the loss is not taken. `first`: parameters are awaited. Of an
  *  action that is not GW_ACT_FORWARD: again, for a chunk that kept its inputs alone. */
@@ -103,15 +99,6 @@ gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *o
 /** The loss of a microbatch, from the logits that `act` has left; `correct` may be NULL. */
 gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float scale, double *sum,
                         int *correct);
-
-/** This rank's end of the hop that an action waits for (`receives`), or ends in; NULL: none. */
-gw_schedule *gw_pipeline_hop(const gw_pipeline *p, gw_act act, bool receives);
-
-/** Wait for what earlier hops still read where `act` is about to write. */
-gw_err gw_pipeline_vacate(gw_pipeline *p, gw_act act);
-
-/** Hand the result of an action on, if there is somebody to take it. */
-gw_err gw_pipeline_send(gw_pipeline *p, gw_act act);
 
 /** Does the chunk hold the first layer of the model; the last one? */
 static inline bool gw_pipeline_is_bottom(const gw_pipeline *p, int chunk) {
