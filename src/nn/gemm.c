@@ -25,6 +25,10 @@ enum { ROWS = 8, COLS = 16, TERMS = 64 };
 #define MOST_LOST 0.02 /* share of a product's time that pieces may cost */
 enum { MOST_CUTS = 32 };
 
+/* Products that gemm_turn is worth while for: rows of C, and the least elements of B. It takes so
+ * many columns of C at a time. */
+enum { TURN_FROM = 12, TURN_TO = 64, TURN_B = 1 << 17, TURN_COLS = 512 };
+
 /* Prefers products with the same beta (zero or not) over any other size. */
 #define OTHER_BETA 1.01f
 
@@ -296,13 +300,53 @@ static job gemm_terms_of(const job *all, int from, int to) {
     return part;
 }
 
+static const char *gemm_call(const job *j, int library) {
+    return linked[library]->product(j->p.ta, j->p.tb, j->p.m, j->p.n, j->p.k, j->a, j->lda, j->b,
+                                    j->ldb, j->beta, j->c, j->ldc);
+}
+
+static bool gemm_turns(const job *j, int library, int threads) {
+    const gw_product *p = &j->p;
+    return linked[library]->slow_rows && threads == 1 && !p->ta && p->tb && j->beta == 0 &&
+           p->m >= TURN_FROM && p->m <= TURN_TO && (long long)p->n * p->k >= TURN_B;
+}
+
+static void gemm_transpose(const float *from, int rows, int cols, float *to, int ldto) {
+    enum { LINE = 8 };
+    for (int j = 0; j < cols; j += LINE)
+        for (int i = 0; i < rows; i++)
+            for (int l = j; l < cols && l < j + LINE; l++)
+                to[(size_t)l * (size_t)ldto + (size_t)i] =
+                    from[(size_t)i * (size_t)cols + (size_t)l];
+}
+
+/* C' = B A' instead of C = A B', by parts of C's columns: oneDNN packs a large transposed B so
+ * slowly that C' and its transposition take half to nine tenths of the time. */
+static const char *gemm_turn(const job *all, int library) {
+    float turned[TURN_COLS * TURN_TO];
+    const char *why = NULL;
+    for (int j = 0; j < all->p.n && !why; j += TURN_COLS) {
+        int cols = all->p.n - j < TURN_COLS ? all->p.n - j : TURN_COLS;
+        job part = {.p = {.tb = true, .m = cols, .n = all->p.m, .k = all->p.k},
+                    .a = all->b + (size_t)j * (size_t)all->ldb,
+                    .lda = all->ldb,
+                    .b = all->a,
+                    .ldb = all->lda,
+                    .c = turned,
+                    .ldc = all->p.m};
+        why = gemm_call(&part, library);
+        gemm_transpose(turned, cols, all->p.m, all->c + j, all->ldc);
+    }
+    return why;
+}
+
 /* Call the library on `threads` threads, whatever this thread's OpenMP setting. */
 static void gemm_call_library(const job *j, int library, int threads) {
     int before = omp_get_max_threads();
     if (before != threads)
         omp_set_num_threads(threads);
-    const char *why = linked[library]->product(j->p.ta, j->p.tb, j->p.m, j->p.n, j->p.k, j->a,
-                                               j->lda, j->b, j->ldb, j->beta, j->c, j->ldc);
+    const char *why =
+        gemm_turns(j, library, threads) ? gemm_turn(j, library) : gemm_call(j, library);
     const char *none = NULL;
     if (why)
         atomic_compare_exchange_strong(&failure[library], &none, why);

@@ -15,6 +15,7 @@ typedef struct gw_gemm_identity {
 
 typedef struct gw_gemm_backend {
     const char *name;
+    bool slow_rows; /* A B' with few rows of A takes it longer than B A' and a transposition */
     bool threads; /* it follows omp_get_max_threads(); else a product runs on the calling thread */
     /** As gw_gemm with m, n, k > 0. NULL, or the library's reason for failing (a static string); C
      *  is then undefined. */

@@ -69,6 +69,7 @@ static void gemm_dnnl_setup(gw_gemm_identity *id) {
 
 /* No `mend`: it chooses by CPU features at each start. */
 const gw_gemm_backend gw_gemm_dnnl = {.name = "dnnl",
+                                      .slow_rows = true,
                                       .threads = true,
                                       .product = gemm_dnnl_product,
                                       .setup = gemm_dnnl_setup,

@@ -64,12 +64,12 @@ static void check(bool ta, bool tb, shape s, float beta) {
     free(before);
 }
 
-/* The larger ones give several threads a tile each, also where one dimension is too short to cut.
- */
+/* The larger ones give several threads a tile each, also where one dimension is too short to cut;
+ * the largest, with B transposed, are turned. */
 static const shape shapes[] = {
-    {1, 1, 1},     {1, 7, 3},      {5, 1, 9},      {3, 10, 17},    {13, 31, 1},    {64, 10, 128},
-    {17, 129, 65}, {129, 131, 67}, {7, 1031, 201}, {1031, 3, 403}, {130, 260, 51}, {250, 250, 50},
-    {0, 4, 3},     {4, 0, 3},      {4, 3, 0},      {0, 0, 0},
+    {1, 1, 1},      {1, 7, 3},      {5, 1, 9},      {3, 10, 17},    {13, 31, 1},    {64, 10, 128},
+    {17, 129, 65},  {129, 131, 67}, {7, 1031, 201}, {1031, 3, 403}, {130, 260, 51}, {250, 250, 50},
+    {12, 700, 300}, {61, 513, 260}, {0, 4, 3},      {4, 0, 3},      {4, 3, 0},      {0, 0, 0},
 };
 
 static void with_threads(int threads) {
