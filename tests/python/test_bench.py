@@ -295,6 +295,52 @@ class Bench(unittest.TestCase):
                 self.assertIn(says, ours[0])
                 self.assertEqual(done.stdout, "")
 
+    # ---- pipe ----
+
+    def test_pipe(self):
+        pace = 500, 300, 200
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                document, lines = self.bench(
+                    ranks, "pipe", "--timetable", "gpipe;1f1b:eager=1;interleaved:chunks=3;zb",
+                    "--microbatches", "1,3,4", "--pace", ",".join(map(str, pace)), "--steps", 6,
+                    "--block", 3, "--width", 3000)
+                rows = document["results"]
+                cells = [(r["timetable"], r["microbatches"]) for r in rows]
+                refused = {1: [], 2: [1, 3], 3: [1, 4]}[ranks] # not a multiple of the stages
+                self.assertEqual(cells, [(t, m) for t in ("gpipe", "1f1b:eager=1",
+                                                          "interleaved:chunks=3", "zb")
+                                         for m in (1, 3, 4)
+                                         if t != "interleaved:chunks=3" or m not in refused])
+                self.assertEqual(len(document["left_out"]), len(refused))
+                for why in document["left_out"]:
+                    self.assertIn(f"not measured: {why}", lines)
+                self.assertEqual(document["hop_bytes"], 3000 * 32 * 4)
+                for row in rows:
+                    self.check_pipe_row(row, ranks, pace, document["hop_s"])
+
+    def check_pipe_row(self, row, ranks, pace, hop_s):
+        forward, inputs, weights = (us * 1e-6 for us in pace)
+        micros, idle = row["microbatches"], row["formula_idle_s"]
+        self.close(row["work_s"], micros * sum(pace) * 1e-6)
+        self.assertLessEqual(row["ci_low_s"], row["median_s"])
+        self.assertLessEqual(row["median_s"], row["ci_high_s"])
+        for step, wait in (("median_s", "idle_s"), ("simulated_s", "simulated_idle_s")):
+            self.assertAlmostEqual(row[step], row["work_s"] + row[wait], places=12)
+            self.assertGreaterEqual(row[wait], -1e-6) # nobody is quicker than the pace
+        self.close(row["ratio_simulated"], row["median_s"] / row["simulated_s"])
+        if micros < ranks:
+            self.assertIsNone(idle)
+            return
+        self.close(row["ratio_formula"], row["median_s"] / row["formula_s"])
+        self.assertAlmostEqual(row["formula_s"], row["work_s"] + idle, places=12)
+        share = {"interleaved:chunks=3": sum((forward, inputs, weights)) / 3,
+                 "zb": inputs + max(0, forward - weights)}
+        self.assertAlmostEqual(idle, (ranks - 1) * share.get(row["timetable"], 1e-3), places=12)
+        if hop_s == 0:
+            self.assertAlmostEqual(row["simulated_s"], row["formula_s"], places=12)
+        self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-9)
+
     def test_mistakes(self):
         self.refused("which benchmark")
         self.refused("which benchmark", "--sizes", "4K")
@@ -325,7 +371,10 @@ class Bench(unittest.TestCase):
         self.refused("cannot carry", "step", "--comm", "allreduce:algo=native",
                      "--compress", "qsgd")
         self.refused("layers", "step", "--layers", "4,,4")
-        for name in ("allreduce", "overlap", "step"):
+        self.refused("give three times", "pipe", "--pace", "100,100")
+        self.refused("pace=0", "pipe", "--pace", "0,1,1")
+        self.refused("did you mean 'gpipe'", "pipe", "--timetable", "1f1b;gpip")
+        for name in ("allreduce", "overlap", "step", "pipe"):
             self.refused("cannot write", name, "--json", "/no/such/folder/x.json")
 
     def test_help(self):
@@ -333,7 +382,7 @@ class Bench(unittest.TestCase):
             done = gwrun.run(1, *words)
             self.assertEqual(done.returncode, 0)
         listed = gwrun.run(1, "bench", "--help").stdout
-        for name in ("allreduce", "overlap", "step", "codec", "overhead"):
+        for name in ("allreduce", "overlap", "step", "codec", "overhead", "pipe"):
             self.assertIn(f"\n  {name} ", listed)
             text = gwrun.run(1, "bench", name, "--help").stdout
             self.assertIn("--json FILE", text)
@@ -348,7 +397,8 @@ class Page(unittest.TestCase):
                      "limited", "bound", "ratio_native", "hidden", "saved", "interference",
                      "exposed", "post", "poll", "comm", "comp", "both", "kernels", "x first",
                      "ratio_first", "computation", "inflight", "wire_bytes", "x memcpy",
-                     "bits/el", "relative_error", "enc GB/s", "d+a GB/s"):
+                     "bits/el", "relative_error", "enc GB/s", "d+a GB/s", "hop_s", "x sim",
+                     "x formula", "sim idle", "work_s", "left_out"):
             self.assertIn(f"`{word}`", page)
 
 

@@ -49,6 +49,6 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
     { "json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE" }
 
 extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec,
-    gw_bench_ledger, gw_bench_overhead, gw_bench_gemm;
+    gw_bench_ledger, gw_bench_overhead, gw_bench_gemm, gw_bench_pipe;
 
 #endif
