@@ -48,6 +48,7 @@ typedef struct state {
     cell cells[MOST_CELLS];
     int n;
     json_t *left_out;
+    gw_codec exact;
     gw_lane *lane[GW_HOP_KINDS];
     float *messages;
     gw_queue *queue;
@@ -188,10 +189,9 @@ static gw_err pipe_open_memory(void) {
 
 static gw_err pipe_open(void) {
     static const char *const names[] = {"activations", "deltas"};
-    static gw_codec exact;
-    GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
+    GW_TRY(gw_codec_open(&b.exact, &gw_codec_exact));
     for (int k = 0; k < GW_HOP_KINDS; k++) {
-        gw_lane_setup setup = {.codec = &exact, .apart = true, .name = names[k]};
+        gw_lane_setup setup = {.codec = &b.exact, .apart = true, .name = names[k]};
         GW_TRY(gw_lane_open(&b.lane[k], b.place->comm, &setup));
     }
     return gw_agree(b.place->comm, pipe_open_memory());
@@ -402,6 +402,7 @@ static void pipe_release(void) {
         gw_timetable_close(b.cells[i].timetable);
         gw_samples_free(&b.cells[i].step);
     }
+    gw_codec_close(&b.exact);
     free(b.messages);
     json_decref(b.left_out);
 }
