@@ -60,8 +60,10 @@ def divide(run, compute):
 def parts_of(run):
     """The Parts of a run's step time: they add up to it, to the digits printed."""
     mean = run.means.get
-    phases = [[mean(f"{name}_s") for name in names] for names in
-              (("forward", "backward", "update"), ("mpi_post", "mpi_poll", "mpi_wait"),
+    # Older versions have no recompute_s: they repeat nothing.
+    phases = [[run.means.get(f"{name}_s", 0.0 if name == "recompute" else None) for name in names]
+              for names in
+              (("forward", "backward", "recompute", "update"), ("mpi_post", "mpi_poll", "mpi_wait"),
                ("encode", "decode"))]
     if any(None in values for values in phases):
         return Parts({"undivided": mean("wall_s")}, None)

@@ -12,8 +12,9 @@ typedef enum gw_phase {
     GW_PHASE_DATA,      /* gathering and converting a local batch */
     GW_PHASE_FORWARD,
     GW_PHASE_BACKWARD,
-    GW_PHASE_UPDATE, /* the optimizer */
-    GW_PHASE_ENCODE, /* codec, error feedback included */
+    GW_PHASE_RECOMPUTE, /* of a forward pass whose outputs were not kept */
+    GW_PHASE_UPDATE,    /* the optimizer */
+    GW_PHASE_ENCODE,    /* codec, error feedback included */
     GW_PHASE_DECODE,
     GW_PHASE_MPI_POST, /* starting a nonblocking operation */
     GW_PHASE_MPI_POLL, /* testing for completion */
@@ -21,6 +22,14 @@ typedef enum gw_phase {
     GW_PHASE_CHECKPOINT,
     GW_PHASES
 } gw_phase;
+
+/** The phases of computation: forward, backward, recompute, update. */
+static inline int gw_phase_computes(gw_phase phase) {
+    return phase >= GW_PHASE_FORWARD && phase <= GW_PHASE_UPDATE;
+}
+
+/** Seconds of computation among those of all phases. */
+double gw_phases_computation(const double phase_s[GW_PHASES]);
 
 /** Work inside a phase that is also counted on its own; it contains no region. */
 typedef enum gw_part {

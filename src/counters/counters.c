@@ -179,8 +179,7 @@ static bool counters_others_count(const gw_counters *c) {
 static gw_counters *counters_listening;
 
 static bool counters_computing(gw_phase p) {
-    return p == GW_PHASE_FORWARD || p == GW_PHASE_BACKWARD || p == GW_PHASE_UPDATE ||
-           p == GW_PHASE_ENCODE || p == GW_PHASE_DECODE;
+    return gw_phase_computes(p) || p == GW_PHASE_ENCODE || p == GW_PHASE_DECODE;
 }
 
 static void counters_edge(gw_phase ended, gw_phase begun) {

@@ -76,6 +76,7 @@ static const gw_column columns[] = {
     PHASE("data_s", DATA),
     PHASE("forward_s", FORWARD),
     PHASE("backward_s", BACKWARD),
+    PHASE("recompute_s", RECOMPUTE),
     PHASE("update_s", UPDATE),
     TIME("core_ctr_s", split.core_ctr_s),
     TIME("memory_ctr_s", split.memory_ctr_s),
@@ -109,7 +110,7 @@ static const gw_column columns[] = {
     CELL("interrupted", COUNT, interrupted),
 };
 _Static_assert(sizeof columns / sizeof *columns == GW_BATCH_COLUMNS, "the columns of the table");
-_Static_assert(GW_PHASES == 11, "every phase has a column");
+_Static_assert(GW_PHASES == 12, "every phase has a column");
 
 #define DIM(name, d)                                                                               \
     TIME(name "_comm_s", cost.dim[d].comm_s), TIME(name "_skew_s", skew_s[d]),                     \

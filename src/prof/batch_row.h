@@ -6,7 +6,7 @@
 #include "base/table.h"
 #include "prof/ledger.h"
 
-/** COMPUTE (forward, backward and update) split into core and memory time, by each source apart;
+/** COMPUTE (base/probe.h) split into core and memory time, by each source apart;
  *  NaN: that source is absent. See docs/measurement.md. */
 typedef struct gw_batch_split {
     double core_ctr_s, memory_ctr_s;                /* hardware counters; they add up to COMPUTE */
@@ -21,7 +21,7 @@ typedef enum gw_split_source { GW_SPLIT_NONE, GW_SPLIT_TWIN_MODEL, GW_SPLIT_CTR 
 enum {
     GW_COUNTERS = 8, /* most columns of a run's own choice: hardware counters */
     GW_COUNTER_NAME = 96,
-    GW_BATCH_COLUMNS = 41, /* without these, and without those of a mesh: */
+    GW_BATCH_COLUMNS = 42, /* without these, and without those of a mesh: */
     GW_MESH_COLUMNS = 15
 };
 

@@ -128,10 +128,6 @@ void gw_ledger_completed(int requests) {
     ledger_flight_unlock(turn);
 }
 
-static bool ledger_computes(gw_phase phase) {
-    return phase == GW_PHASE_FORWARD || phase == GW_PHASE_BACKWARD || phase == GW_PHASE_UPDATE;
-}
-
 static bool ledger_communicates(gw_phase phase) {
     return phase >= GW_PHASE_ENCODE && phase <= GW_PHASE_MPI_WAIT;
 }
@@ -145,7 +141,7 @@ static void ledger_charge(uint64_t now) {
     led.ticks[phase] += ticks;
     if (ledger_communicates(phase))
         led.dim_ticks[gw_probe_dim] += ticks;
-    if (ledger_computes(phase) && busy > led.busy) {
+    if (gw_phase_computes(phase) && busy > led.busy) {
         uint64_t hidden = busy - led.busy;
         led.inflight += hidden < ticks ? hidden : ticks;
     }

@@ -39,7 +39,7 @@ typedef struct gw_batch_cost {
     double phase_s[GW_PHASES]; /* exclusive times; they add up to wall_s, from marks of their own */
     double part_s[GW_PARTS];   /* of phase_s, what its parts took; GW_PROFILE_FULL only */
     double coded[GW_CODINGS];  /* floats coded in the regions encode and decode; likewise */
-    double inflight_s;         /* computation (forward, backward, update) while a nonblocking
+    double inflight_s;         /* computation (base/probe.h) while a nonblocking
                                   operation was posted and not yet seen complete: an upper bound
                                   of the communication that hid there */
     uint64_t wire_bytes;       /* bytes handed to MPI by this rank, by other threads since the last

@@ -104,8 +104,8 @@ static void record_add_to_rank(gw_record *r, const gw_batch_row *row, int rank) 
     const double *t = row->cost.phase_s;
     gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
     sum->wall_s += row->cost.wall_s;
-    sum->compute_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD] + t[GW_PHASE_UPDATE];
-    sum->passes_s += t[GW_PHASE_FORWARD] + t[GW_PHASE_BACKWARD];
+    sum->compute_s += gw_phases_computation(t);
+    sum->passes_s += gw_phases_computation(t) - t[GW_PHASE_UPDATE];
     sum->waiting_s += row->wait_skew_s;
     sum->transfer_s += row->transfer_s;
     sum->own_s +=

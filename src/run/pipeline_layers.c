@@ -92,10 +92,15 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
     return pipeline_between(p);
 }
 
+/* A forward pass, or one that is repeated within another action. */
+static gw_phase pipeline_pass(gw_act act) {
+    return act.kind == GW_ACT_FORWARD ? GW_PHASE_FORWARD : GW_PHASE_RECOMPUTE;
+}
+
 gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
     int l, end;
     gw_micro at = gw_pipeline_at(p, act);
-    gw_phase phase = act.kind == GW_ACT_FORWARD ? GW_PHASE_FORWARD : GW_PHASE_BACKWARD;
+    gw_phase phase = pipeline_pass(act);
     for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
         if (first)
             GW_TRY(p->hooks.await(p->hooks.ctx, l));
@@ -108,12 +113,13 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
                         int *correct) {
     gw_micro at = gw_pipeline_at(p, act);
     int top = p->shard.n_layers - 1;
-    gw_phase_enter(GW_PHASE_FORWARD);
+    gw_phase phase = pipeline_pass(act);
+    gw_phase_enter(phase);
     gw_model_loss_tell(p->model, labels, at);
     gw_phase_leave();
     GW_TRY(pipeline_join_start(p, top, GW_MOMENT_LOSS, at, act.micro));
     GW_TRY(pipeline_join_wait(p, top, GW_MOMENT_LOSS, at));
-    gw_phase_enter(GW_PHASE_FORWARD);
+    gw_phase_enter(phase);
     *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
     gw_phase_leave();
     return GW_OK;

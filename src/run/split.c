@@ -144,6 +144,7 @@ gw_batch_split gw_split_batch(gw_split *m, int local, const gw_moved *moved,
     split.core_twin_s = rest + phase[GW_PHASE_UPDATE] - memory;
     split_codec(m, c, &split);
     m->split++;
-    split_products(m, local, phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] - rest, &split);
+    double passes = gw_phases_computation(phase) - phase[GW_PHASE_UPDATE];
+    split_products(m, local, passes - rest, &split);
     return split;
 }

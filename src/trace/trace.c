@@ -145,7 +145,7 @@ void gw_trace_row(const gw_batch_row *row) {
     if (!batch)
         return;
     const double *phase = row->cost.phase_s;
-    double compute = phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] + phase[GW_PHASE_UPDATE];
+    double compute = gw_phases_computation(phase);
     double per = compute > 0 ? 1 / compute : NAN;
     gw_trace_figures f = {.at = batch->start,
                           .wire_bytes = (double)row->cost.wire_bytes,

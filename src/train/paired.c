@@ -208,8 +208,7 @@ static void paired_count(gw_paired *p, int v, int i, const gw_batch_cost *c) {
     if (p->n > 1 && (i < FILL || i >= p->n - DRAIN))
         return;
     r->wall[v] += c->wall_s;
-    r->mean[COMPUTE][v] +=
-        phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD] + phase[GW_PHASE_UPDATE];
+    r->mean[COMPUTE][v] += gw_phases_computation(phase);
     r->mean[EXPOSED][v] +=
         phase[GW_PHASE_MPI_POST] + phase[GW_PHASE_MPI_POLL] + phase[GW_PHASE_MPI_WAIT];
     r->mean[INFLIGHT][v] += c->inflight_s;

@@ -151,7 +151,7 @@ static json_t *run_division(const gw_batch_summary *b, double compute) {
 static json_t *run_summary(const gw_train_result *r) {
     const gw_batch_summary *b = &r->summary;
     const double *p = b->phase_s;
-    double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+    double compute = gw_phases_computation(p);
     json_t *phases = json_object();
     for (int i = 0; i < GW_PHASES; i++) {
         char key[40];
@@ -230,7 +230,8 @@ static json_t *run_overhead(const gw_train_config *c, const gw_train_result *r) 
 static gw_work_run work_of(const gw_trainer *t) {
     const double *phase = t->result->summary.phase_s;
     int workers = gw_trainer_workers(t);
-    double compute_s = (phase[GW_PHASE_FORWARD] + phase[GW_PHASE_BACKWARD]) * t->ranks / workers;
+    double passes_s = gw_phases_computation(phase) - phase[GW_PHASE_UPDATE];
+    double compute_s = passes_s * t->ranks / workers;
     if (gw_mesh_divides(&t->mesh.shape))
         compute_s = t->by_rank[0].step.passes_s;
     return (gw_work_run){.load = gw_trainer_load(t, (t->global_batch + workers - 1) / workers),

@@ -9,8 +9,9 @@ import os
 
 import gwrun
 
-PHASES = ("data", "forward", "backward", "update", "encode", "decode", "mpi_post", "mpi_poll",
-          "mpi_wait", "checkpoint", "other")
+PHASES = ("data", "forward", "backward", "recompute", "update", "encode", "decode", "mpi_post",
+          "mpi_poll", "mpi_wait", "checkpoint", "other")
+DIMENSIONS = ("data", "pipe", "tensor")
 PRINTED = 1e-9  # relative: what eleven digits and their sums may lose
 JSON = 1e-8     # relative: run.json has nine
 RATES = 1e-4    # relative: of two calibrations, ten times what they differ

@@ -11,8 +11,8 @@ import unittest
 
 import gwrun
 
-PHASES = ("data", "forward", "backward", "update", "encode", "decode", "mpi_post", "mpi_poll",
-          "mpi_wait", "checkpoint", "other")
+PHASES = ("data", "forward", "backward", "recompute", "update", "encode", "decode", "mpi_post",
+          "mpi_poll", "mpi_wait", "checkpoint", "other")
 SMALL = ("--data", "synthetic:samples=3000,features=64,classes=5", "--layers", "32")
 
 

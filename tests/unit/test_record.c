@@ -16,14 +16,14 @@
 static char dir[] = "/tmp/gradwire-record-XXXXXX", path[64];
 
 static const char header[] =
-    "rank,epoch,step,samples,loss,t_start_s,wall_s,data_s,forward_s,backward_s,update_s,"
-    "core_ctr_s,memory_ctr_s,core_twin_s,memory_twin_s,core_model_lo_s,core_model_hi_s,"
+    "rank,epoch,step,samples,loss,t_start_s,wall_s,data_s,forward_s,backward_s,recompute_s,"
+    "update_s,core_ctr_s,memory_ctr_s,core_twin_s,memory_twin_s,core_model_lo_s,core_model_hi_s,"
     "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_ctr_s,"
     "memory_codec_twin_s,mpi_post_s,mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,"
     "other_s,inflight_s,logical_bytes,"
     "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,interrupted,"
     "sde:::a,cycles\n";
-enum { COLUMNS = 43 };
+enum { COLUMNS = 44 };
 
 static gw_batch_row blank_row(void) {
     gw_batch_parts parts = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};
@@ -176,7 +176,7 @@ static void test_summary(void **state) {
     gw_record_rank one;
     gw_record_ranks(r, false, &one);
     assert_true(fabs(one.wall_s - 0.7505) < 1e-9);
-    assert_true(fabs(one.compute_s - 0.7505 * 3 / GW_PHASES) < 1e-9);
+    assert_true(fabs(one.compute_s - 0.7505 * 4 / GW_PHASES) < 1e-9);
     gw_record_ranks(r, true, &one); /* steps 11..1500 */
     assert_true(fabs(one.waiting_s - 0.007555) < 1e-9);
     assert_true(fabs(one.transfer_s - 0.01511) < 1e-9);

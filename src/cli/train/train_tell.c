@@ -113,7 +113,7 @@ static void tell_say_step_time(const gw_batch_summary *b, gw_profile profile) {
         return;
     }
     const double *p = b->phase_s;
-    double compute = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+    double compute = gw_phases_computation(p);
     double exposed = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
     double codec = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
     printf(": data %.1f, computation %.1f, exposed communication %.1f", p[GW_PHASE_DATA] * 1e6,
@@ -124,7 +124,7 @@ static void tell_say_step_time(const gw_batch_summary *b, gw_profile profile) {
                b->transfer_s * 1e6, rest * 1e6);
     printf(", codec %.1f", codec * 1e6);
     tell_say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
-    printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank\n",
+    printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank",
            p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
 }
 
