@@ -51,6 +51,7 @@ typedef enum gw_coding {
 
 /** Dimensions of a mesh (comm/mesh.h): data, which is 0, pipe, tensor. */
 enum { GW_EXCHANGE_PEERS = 4, GW_EXCHANGE_DIMS = 3 };
+extern const char *const gw_dim_names[GW_EXCHANGE_DIMS + 1]; /* the last is NULL */
 
 /** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
  *  a lane. (lane, schedule, run) names the same exchange on all of them. */

@@ -44,7 +44,8 @@ static _Thread_local bool is_main;
 /* Any thread. */
 static atomic_bool running;
 static atomic_uint_fast64_t bytes_sent, messages_sent, collectives_called, batches_ended;
-static atomic_uint_fast64_t run_collectives, run_modelled; /* of all batches */
+static atomic_uint_fast64_t run_collectives[GW_EXCHANGE_DIMS],
+    run_modelled[GW_EXCHANGE_DIMS]; /* of all batches */
 
 /* How long requests were in flight so far. Writers take turns by making `turn` odd; a reader that
  * saw it change looks again (a seqlock), so the main thread never waits for a lock's owner longer
@@ -256,8 +257,10 @@ void gw_ledger_start(void) {
     atomic_store(&running, false);
     memset(&led, 0, sizeof led);
     atomic_store(&flight.total, 0);
-    atomic_store(&run_collectives, 0);
-    atomic_store(&run_modelled, 0);
+    for (int d = 0; d < GW_EXCHANGE_DIMS; d++) {
+        atomic_store(&run_collectives[d], 0);
+        atomic_store(&run_modelled[d], 0);
+    }
     gw_ledger_set_profile(GW_PROFILE_FULL);
     led.zero = gw_clock_ticks();
 }
@@ -413,13 +416,13 @@ void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives) {
     if (!collectives)
         return;
     atomic_fetch_add_explicit(&collectives_called, collectives, memory_order_relaxed);
-    atomic_fetch_add_explicit(&run_collectives, collectives, memory_order_relaxed);
-    atomic_fetch_add_explicit(&run_modelled, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&run_collectives[gw_probe_dim], collectives, memory_order_relaxed);
+    atomic_fetch_add_explicit(&run_modelled[gw_probe_dim], bytes, memory_order_relaxed);
 }
 
-void gw_ledger_collectives(uint64_t *calls, uint64_t *bytes) {
-    *calls = atomic_load(&run_collectives);
-    *bytes = atomic_load(&run_modelled);
+void gw_ledger_collectives(int dim, uint64_t *calls, uint64_t *bytes) {
+    *calls = atomic_load(&run_collectives[dim]);
+    *bytes = atomic_load(&run_modelled[dim]);
 }
 
 double gw_ledger_now(void) {

@@ -10,17 +10,29 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+enum { DIMS = GW_EXCHANGE_DIMS };
+
 typedef struct cell {
     atomic_uint_fast64_t messages, bytes;
 } cell;
 
-static cell *cells; /* by rank of MPI_COMM_WORLD; NULL: closed */
+/* What MPI's own collectives sent, by dimension. */
+typedef struct called {
+    uint64_t calls[DIMS], bytes[DIMS];
+} called;
+
+static cell *cells; /* [rank of MPI_COMM_WORLD][dimension]; NULL: closed */
 static int ranks;
-/* gw_ledger_collectives when it was opened, and what was called since while it paused. */
-static uint64_t calls_before, bytes_before;
-static uint64_t calls_at_pause, bytes_at_pause;
+static called before, at_pause; /* before it was opened, or while it paused; when it paused */
 static atomic_bool paused;
 static int names = MPI_KEYVAL_INVALID; /* of a communicator: its ranks' names in MPI_COMM_WORLD */
+
+static called matrix_called(void) {
+    called c;
+    for (int d = 0; d < DIMS; d++)
+        gw_ledger_collectives(d, &c.calls[d], &c.bytes[d]);
+    return c;
+}
 
 static int matrix_forget(MPI_Comm comm, int keyval, void *table, void *extra) {
     (void)comm, (void)keyval, (void)extra;
@@ -33,8 +45,8 @@ gw_err gw_matrix_open(void) {
     if (names == MPI_KEYVAL_INVALID)
         GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, matrix_forget, &names, NULL));
     GW_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    gw_ledger_collectives(&calls_before, &bytes_before);
-    return gw_alloc(&cells, (size_t)ranks, sizeof *cells);
+    before = matrix_called();
+    return gw_alloc(&cells, (size_t)ranks * DIMS, sizeof *cells);
 }
 
 void gw_matrix_close(void) {
@@ -64,23 +76,25 @@ int gw_matrix_peer(int rank, MPI_Comm comm) {
 }
 
 void gw_matrix_pause(void) {
-    gw_ledger_collectives(&calls_at_pause, &bytes_at_pause);
+    at_pause = matrix_called();
     atomic_store(&paused, true);
 }
 
 void gw_matrix_resume(void) {
-    uint64_t calls, bytes;
-    gw_ledger_collectives(&calls, &bytes);
-    calls_before += calls - calls_at_pause;
-    bytes_before += bytes - bytes_at_pause;
+    called now = matrix_called();
+    for (int d = 0; d < DIMS; d++) {
+        before.calls[d] += now.calls[d] - at_pause.calls[d];
+        before.bytes[d] += now.bytes[d] - at_pause.bytes[d];
+    }
     atomic_store(&paused, false);
 }
 
 uint64_t gw_matrix_sent(int peer, uint64_t bytes) {
     if (cells && !atomic_load_explicit(&paused, memory_order_relaxed) && peer >= 0 &&
         peer < ranks) {
-        atomic_fetch_add_explicit(&cells[peer].messages, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&cells[peer].bytes, bytes, memory_order_relaxed);
+        cell *c = &cells[peer * DIMS + gw_probe_dim];
+        atomic_fetch_add_explicit(&c->messages, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->bytes, bytes, memory_order_relaxed);
     }
     return bytes;
 }
@@ -92,6 +106,7 @@ enum { MEASURED, MODELLED };
 typedef struct row {
     int rank;
     long peer; /* -1: whom MPI's own collectives sent to */
+    int dim;
     uint64_t messages, bytes;
     int source;
 } row;
@@ -100,6 +115,7 @@ static const char *const sources[] = {"measured", "modelled", NULL};
 static const gw_column columns[] = {
     GW_COLUMN(row, "rank", INT, rank),
     GW_COLUMN(row, "peer", COUNT, peer),
+    GW_COLUMN_NAME(row, "dimension", dim, gw_dim_names),
     GW_COLUMN(row, "messages", U64, messages),
     GW_COLUMN(row, "bytes", U64, bytes),
     GW_COLUMN_NAME(row, "source", source, sources),
@@ -112,18 +128,22 @@ static void matrix_add(gw_matrix_total *total, const row *r) {
     *(measured ? &total->bytes : &total->collective_bytes) += r->bytes;
 }
 
-/* At most a row a rank and one more. */
+/* At most a row a rank and dimension, and one more a dimension. */
 static int matrix_rows(row *rows, int rank) {
     int n = 0;
-    uint64_t calls, bytes;
-    for (int r = 0; r < ranks; r++) {
-        rows[n] =
-            (row){rank, r, atomic_load(&cells[r].messages), atomic_load(&cells[r].bytes), MEASURED};
+    for (int i = 0; i < ranks * DIMS; i++) {
+        const cell *c = &cells[i];
+        rows[n] = (row){
+            rank, i / DIMS, i % DIMS, atomic_load(&c->messages), atomic_load(&c->bytes), MEASURED};
         n += rows[n].messages > 0;
     }
-    gw_ledger_collectives(&calls, &bytes);
-    rows[n] = (row){rank, -1, calls - calls_before, bytes - bytes_before, MODELLED};
-    return n + (rows[n].messages > 0);
+    called now = matrix_called();
+    for (int d = 0; d < DIMS; d++) {
+        rows[n] = (row){
+            rank, -1, d, now.calls[d] - before.calls[d], now.bytes[d] - before.bytes[d], MODELLED};
+        n += rows[n].messages > 0;
+    }
+    return n;
 }
 
 static gw_err matrix_write(FILE *to, row *rows, gw_matrix_total *total, int rank, MPI_Comm comm) {
@@ -143,7 +163,7 @@ gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
     gw_file *file = NULL;
     *total = (gw_matrix_total){0};
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    gw_err e = gw_alloc(&rows, (size_t)ranks + 1, sizeof *rows);
+    gw_err e = gw_alloc(&rows, ((size_t)ranks + 1) * DIMS, sizeof *rows);
     if (e == GW_OK && rank == 0 && dir)
         e = gw_file_create(&file, dir, table.file);
     e = gw_agree(comm, e);

@@ -1,7 +1,7 @@
 /** The communication matrix: messages and bytes that this rank handed to MPI for each other one, by
- *  rank of MPI_COMM_WORLD, inside batches (as gw_batch_cost counts them). Point-to-point only: whom
- *  MPI's own collectives send to is not told; gw_ledger_collectives has their modelled bytes. One
- *  matrix a process. */
+ *  rank of MPI_COMM_WORLD and by dimension (base/probe.h), inside batches (as gw_batch_cost counts
+ *  them). Point-to-point only: whom MPI's own collectives send to is not told;
+ *  gw_ledger_collectives has their modelled bytes. One matrix a process. */
 #ifndef GW_PROF_MATRIX_H
 #define GW_PROF_MATRIX_H
 

@@ -163,7 +163,7 @@ typedef struct row {
     int rank;
     int64_t step;
     char lane[16];
-    int schedule;
+    int dim, schedule;
     uint64_t run, off, n;
     double start_s, block_s, unblock_s, done_s, waiting_s, transfer_s, skew_s;
     long last_rank;
@@ -173,6 +173,7 @@ static const gw_column columns[] = {
     GW_COLUMN(row, "rank", INT, rank),
     GW_COLUMN(row, "step", I64, step),
     GW_COLUMN(row, "lane", TEXT, lane),
+    GW_COLUMN_NAME(row, "dimension", dim, gw_dim_names),
     GW_COLUMN(row, "schedule", INT, schedule),
     GW_COLUMN(row, "run", U64, run),
     GW_COLUMN(row, "offset", U64, off),
@@ -195,6 +196,7 @@ static double waits_at(const gw_waits *w, uint64_t ticks) {
 static row waits_row(const gw_waits *w, const gw_exchange_entry *e) {
     row r = {.rank = w->rank,
              .step = e->step,
+             .dim = e->x.dim,
              .schedule = e->x.schedule,
              .run = e->x.run,
              .off = e->x.off,

@@ -34,20 +34,20 @@ static void around(MPI_Comm comm, int count, bool persistent) {
 }
 
 /* How many lines of the file are about `rank` and `peer` ("" for collectives). */
-static void check_line(const char *path, int rank, const char *peer, long messages, long bytes,
-                       const char *source) {
+static void check_line(const char *path, int rank, const char *peer, int dim, long messages,
+                       long bytes, const char *source) {
     char want[96], line[96], lead[32];
     FILE *in = fopen(path, "r");
     CHECK(in != NULL, "%s is not there", path);
-    snprintf(want, sizeof want, "%d,%s,%ld,%ld,%s\n", rank, peer, messages, bytes, source);
-    int lead_len = snprintf(lead, sizeof lead, "%d,%s,", rank, peer);
+    int lead_len = snprintf(lead, sizeof lead, "%d,%s,%s,", rank, peer, gw_dim_names[dim]);
+    snprintf(want, sizeof want, "%s%ld,%ld,%s\n", lead, messages, bytes, source);
     bool found = false;
     while (fgets(line, sizeof line, in))
         if (strncmp(line, lead, (size_t)lead_len) == 0) {
             CHECK(strcmp(line, want) == 0, "'%s' instead of '%s'", line, want);
             found = true;
         }
-    CHECK(found, "no line for rank %d and peer '%s'", rank, peer);
+    CHECK(found, "no line that begins with %s", lead);
     fclose(in);
 }
 
@@ -67,7 +67,9 @@ int main(int argc, char **argv) {
     around(MPI_COMM_WORLD, 10, false);
     around(back, 3, false);
     around(back, 4, true);
+    int dim = gw_dim_turn(1);
     around(copy, 5, false);
+    gw_dim_turn(dim);
     double x = 1;
     CHECK_MPI(MPI_Send(&me, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD));
     CHECK_OK(gw_allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
@@ -92,10 +94,11 @@ int main(int argc, char **argv) {
             snprintf(next, sizeof next, "%d", (r + 1) % ranks);
             snprintf(before, sizeof before, "%d", (r + ranks - 1) % ranks);
             bool same = strcmp(next, before) == 0;
-            check_line(path, r, next, same ? 4 : 1, same ? 88 : 40, "measured");
+            check_line(path, r, next, 0, same ? 3 : 1, same ? 68 : 40, "measured");
             if (!same)
-                check_line(path, r, before, 3, 48, "measured");
-            check_line(path, r, "", 1, 2 * (ranks - 1) * 8 / ranks, "modelled");
+                check_line(path, r, before, 0, 2, 28, "measured");
+            check_line(path, r, before, 1, 1, 20, "measured");
+            check_line(path, r, "", 0, 1, 2 * (ranks - 1) * 8 / ranks, "modelled");
         }
         unlink(path);
         rmdir(dir);
