@@ -20,6 +20,7 @@ NAN = math.nan
 # Parts of a step, which stack up to it, in the order of a bar.
 PARTS = ("data", "core", "core_or_memory", "memory", "codec", "waiting", "transfer", "mpi", "checkpoint",
          "other")
+DIMENSIONS = ("data", "pipe", "tensor")  # of a mesh
 SOURCES = ("ctr", "twin", "model_lo", "model_hi")
 # Columns of batches.csv: what the summary calls them.
 COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transfer_s",
@@ -28,8 +29,10 @@ COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transf
            **{f"memory_{source}_s": f"memory_s.{source}_s" for source in SOURCES},
            **{f"memory_codec_{source}_s": f"memory_s.codec_{source}_s" for source in SOURCES[:2]},
            **{f"{phase}_s": f"phases.{phase}_s" for phase in (
-               "data", "forward", "backward", "update", "encode", "decode", "mpi_post", "mpi_poll",
-               "mpi_wait", "checkpoint", "other")}}
+               "data", "forward", "backward", "recompute", "update", "encode", "decode", "mpi_post",
+               "mpi_poll", "mpi_wait", "checkpoint", "other")},
+           **{f"{dim}_{column}_s": f"dimensions.{dim}.{name}_s" for dim in DIMENSIONS
+              for column, name in (("comm", "comm"), ("skew", "waiting"))}}
 
 
 def statistic(info):
@@ -75,6 +78,15 @@ def division_of(info, compute):
     return None
 
 
+def dimensions_of(info):
+    """{dimension of more than one rank: its figures of a step}, with "ranks", "comm_s", "waiting_s", "bytes"
+    and "messages" of a rank; {}: the run has no mesh, or is of an older version."""
+    found = {dim: {key: figure(info, f"dimensions.{dim}.{key}")
+                   for key in ("ranks", "comm_s", "waiting_s", "bytes", "messages")}
+             for dim in DIMENSIONS}
+    return {dim: figures for dim, figures in found.items() if figures["ranks"] > 1}
+
+
 class StepTime:
     """What run.json says of a run's step."""
 
@@ -86,6 +98,8 @@ class StepTime:
         self.products_s = figure(info, "phases.forward_s") + figure(info, "phases.backward_s")
         self.codec_memory_ctr_s, self.codec_memory_twin_s = (
             figure(info, f"memory_s.codec_{source}_s") for source in ("ctr", "twin"))
+        self.recompute_s, self.bubble_s = figure(info, "phases.recompute_s"), figure(info, "bubble_s")
+        self.dimensions = dimensions_of(info)
         self.parts, self.split = dict.fromkeys(PARTS, NAN), None
         self.parts.update({name: figure(info, f"phases.{name}_s")
                            for name in ("data", "checkpoint", "other")},

@@ -11,17 +11,22 @@ enum {
     PHASE = 4,
     SPLIT = PHASE + GW_PHASES,
     LEAST = SPLIT + sizeof(gw_batch_split) / sizeof(double),
-    SUMMARY = LEAST + 2,
+    COMM = LEAST + 2, /* a figure for each dimension; so have the next one, and the last two */
+    WAITING = COMM + GW_EXCHANGE_DIMS,
+    SUMMARY = WAITING + GW_EXCHANGE_DIMS,
     WIRE = SUMMARY,
     LOGICAL,
     INTERRUPTED,
-    FIGURES
+    BYTES,
+    MESSAGES = BYTES + GW_EXCHANGE_DIMS,
+    FIGURES = MESSAGES + GW_EXCHANGE_DIMS
 };
 _Static_assert(sizeof((gw_batch_summary *)0)->figure == SUMMARY * sizeof(double), "all figures");
 
 /* A step over all ranks while their rows come in: sums. */
 typedef struct step_sums {
     int64_t step;
+    bool mesh;
     int ranks, have[FIGURES];
     double figure[FIGURES];
     gw_split_source source; /* the best of them */
@@ -128,6 +133,10 @@ static double record_known(double a, double b) {
     return (isnan(a) ? 0 : a) + (isnan(b) ? 0 : b);
 }
 
+static double record_counted(uint64_t n) {
+    return n == GW_UNCOUNTED ? NAN : (double)n;
+}
+
 /* A split is the mean over the ranks that have it, the rest over all. */
 static void record_add(step_sums *s, const gw_batch_row *row) {
     const gw_batch_cost *c = &row->cost;
@@ -137,7 +146,13 @@ static void record_add(step_sums *s, const gw_batch_row *row) {
     memcpy(figure + SPLIT, split, sizeof *split);
     figure[LEAST] = record_known(split->core_twin_s, split->core_model_lo_s);
     figure[LEAST + 1] = record_known(split->memory_twin_s, split->memory_model_lo_s);
-    figure[WIRE] = c->wire_bytes == GW_UNCOUNTED ? NAN : (double)c->wire_bytes;
+    for (int d = 0; d < GW_EXCHANGE_DIMS; d++) {
+        figure[COMM + d] = s->mesh ? c->dim[d].comm_s : NAN;
+        figure[WAITING + d] = s->mesh ? row->skew_s[d] : NAN;
+        figure[BYTES + d] = s->mesh ? record_counted(c->dim[d].bytes) : NAN;
+        figure[MESSAGES + d] = s->mesh ? record_counted(c->dim[d].messages) : NAN;
+    }
+    figure[WIRE] = record_counted(c->wire_bytes);
     figure[LOGICAL] = (double)row->logical_bytes;
     figure[INTERRUPTED] = row->interrupted < 0 ? NAN : (double)row->interrupted;
     s->ranks++;
@@ -171,7 +186,7 @@ static void record_end_kept(gw_record *r, const step_sums *s) {
 
 static gw_err record_read_kept(gw_record *r) {
     gw_batch_row row;
-    step_sums s = {0};
+    step_sums s = {.mesh = r->mesh};
     gw_table_reader in = {.table = &r->table.table, .in = r->to, .path = GW_BATCHES};
     rewind(r->to);
     for (bool more = true;;) {
@@ -187,7 +202,7 @@ static gw_err record_read_kept(gw_record *r) {
             return gw_fail(GW_ERR_INPUT, GW_BATCHES ", line %lld: lacks wall_s",
                            (long long)in.line);
         if (row.step != s.step)
-            s = (step_sums){.step = row.step};
+            s = (step_sums){.step = row.step, .mesh = r->mesh};
         record_add(&s, &row);
     }
     return fseeko(r->to, 0, SEEK_END) == 0 ? GW_OK : gw_fail(GW_ERR_IO, "cannot read " GW_BATCHES);
@@ -212,7 +227,7 @@ gw_err gw_record_begin(gw_record *r, gw_rows *files) {
 static gw_err record_write_steps(gw_record *r, const gw_batch_row *all, const int *count,
                                  const int *at) {
     for (int i = 0; i < count[0]; i++) {
-        step_sums s = {.step = all[i].step};
+        step_sums s = {.step = all[i].step, .mesh = r->mesh};
         for (int rank = 0; rank < r->ranks; rank++) {
             const gw_batch_row *row = &all[at[rank] + i];
             if (count[rank] != count[0] || row->step != s.step)
@@ -278,6 +293,8 @@ void gw_record_summary(const gw_record *r, gw_batch_summary *out) {
     out->wire_bytes = plain[WIRE];
     out->logical_bytes = plain[LOGICAL];
     out->interrupted = plain[INTERRUPTED];
+    memcpy(out->dim_bytes, plain + BYTES, sizeof out->dim_bytes);
+    memcpy(out->dim_messages, plain + MESSAGES, sizeof out->dim_messages);
 }
 
 gw_err gw_record_close(gw_record *r) {

@@ -25,13 +25,20 @@ typedef struct gw_batch_summary {
             gw_batch_split split;                /* of the ranks and steps that have the figure */
             double core_least_s, memory_least_s; /* by twins and model, of all ranks and steps: what
                                                     has neither is in none of the two */
+            double dim_comm_s[GW_EXCHANGE_DIMS]; /* as gw_dim_cost has it; and of waiting_s what */
+            double
+                dim_waiting_s[GW_EXCHANGE_DIMS]; /* was along each dimension: pipe's, the bubble */
         };
-        double figure[6 + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
+        double
+            figure[6 + 2 * GW_EXCHANGE_DIMS + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
     };
     gw_split_source source; /* the best of any row */
     /* Plain means: */
-    double wire_bytes, logical_bytes; /* of a rank */
-    double interrupted;               /* share of the steps in which some rank was */
+    double wire_bytes, logical_bytes;                                   /* of a rank */
+    double dim_bytes[GW_EXCHANGE_DIMS], dim_messages[GW_EXCHANGE_DIMS]; /* likewise; all four by
+                                                                           dimension: NaN where rows
+                                                                           lack their columns */
+    double interrupted; /* share of the steps in which some rank was */
 } gw_batch_summary;
 
 /** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes.

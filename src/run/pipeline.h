@@ -108,6 +108,12 @@ gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole,
 /** And back: `own` on the ranks of rank 0's replica, out of its `whole`. */
 gw_err gw_pipeline_deal(const gw_pipeline *p, const float *whole, float *own, MPI_Comm comm);
 
+/** Chunks of layers of this rank. */
+int gw_pipeline_chunks(const gw_pipeline *p);
+
+/** Do tensor ranks sum by MPI's own collectives, which do not say what they send? */
+bool gw_pipeline_sums_by_mpi(const gw_pipeline *p);
+
 /** For run.json, owned by the caller; null where there is no pipeline. */
 json_t *gw_pipeline_json(const gw_pipeline *p);
 

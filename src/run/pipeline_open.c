@@ -172,6 +172,10 @@ void gw_pipeline_free(gw_pipeline *p) {
     free(p);
 }
 
+bool gw_pipeline_sums_by_mpi(const gw_pipeline *p) {
+    return p->shard.share.tensor > 1 && (p->algo[0].ops->caps & GW_ALGO_ORDERED);
+}
+
 /* ---- lanes ---- */
 
 static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim, const char *name,

@@ -29,6 +29,7 @@ typedef struct gw_train_result {
     gw_epoch_row last;
     double elapsed_s, train_s; /* from the first step to the end; inside batches */
     gw_batch_summary summary;  /* rank 0 */
+    double bubble_s;           /* of its step: waiting along the pipe; NaN: there is one stage */
     /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
     gw_overhead overhead[GW_OVERHEAD_LEVELS];
     gw_straggler straggler;  /* rank 0 */

@@ -5,12 +5,14 @@
 #include "select/chooser.h"
 #include "trace/trace.h"
 
-#include <string.h>
+#include <math.h>
 
 static gw_err trainer_compare_ranks(gw_trainer *t) {
     gw_train_result *r = t->result;
     if (t->rank == 0)
         gw_record_summary(t->record, &r->summary);
+    bool pipe = t->mesh.shape.size[GW_DIM_PIPE] > 1;
+    r->bubble_s = pipe ? r->summary.dim_waiting_s[GW_DIM_PIPE] : NAN;
     GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->began_at,
                             t->comm));
     if (t->rank == 0)

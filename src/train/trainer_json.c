@@ -148,7 +148,23 @@ static json_t *run_division(const gw_batch_summary *b, double compute) {
                           b->source == GW_SPLIT_CTR ? NAN : compute - core - memory, memory);
 }
 
-static json_t *run_summary(const gw_train_result *r) {
+/* What of a step goes along each dimension of a mesh; null: there is none. */
+static json_t *run_dimensions(const gw_trainer *t) {
+    const gw_batch_summary *b = &t->result->summary;
+    if (!gw_mesh_divides(&t->mesh.shape))
+        return json_null();
+    json_t *all = json_object();
+    for (int d = 0; d < GW_DIMS; d++)
+        json_object_set_new(all, gw_dim_names[d],
+                            gw_json_object("ranks:i comm_s:f waiting_s:f bytes:f messages:f",
+                                           t->mesh.shape.size[d], b->dim_comm_s[d],
+                                           b->dim_waiting_s[d], b->dim_bytes[d],
+                                           b->dim_messages[d]));
+    return all;
+}
+
+static json_t *run_summary(const gw_trainer *t) {
+    const gw_train_result *r = t->result;
     const gw_batch_summary *b = &r->summary;
     const double *p = b->phase_s;
     double compute = gw_phases_computation(p);
@@ -161,11 +177,24 @@ static json_t *run_summary(const gw_train_result *r) {
     return gw_json_object(
         "batches:I statistic:s interrupted:f wall_s:f compute_s:f division:o memory_s:o "
         "exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f logical_bytes:f "
-        "phases:o",
+        "phases:o dimensions:o bubble_s:f bubble_share:f",
         b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s, compute, run_division(b, compute),
         memory_facts(r), p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT],
         b->waiting_s, b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE],
-        b->wire_bytes, b->logical_bytes, phases);
+        b->wire_bytes, b->logical_bytes, phases, run_dimensions(t), r->bubble_s,
+        r->bubble_s / b->wall_s);
+}
+
+/* MPI does not say what its own collectives send: those of gradients, or of tensor ranks. */
+static const char *run_wire_source(const gw_trainer *t) {
+    bool mesh = gw_mesh_divides(&t->mesh.shape), one = t->mesh.shape.size[GW_DIM_DATA] == 1;
+    bool data = !(mesh && one) && (t->session->mix.algo->ops->caps & GW_ALGO_ORDERED);
+    bool tensor = t->pipeline && gw_pipeline_sums_by_mpi(t->pipeline);
+    return !data && !tensor ? "measured: bytes handed to MPI"
+           : !mesh          ? "modelled: what the bandwidth-optimal collective sends"
+           : !tensor        ? "modelled: what the bandwidth-optimal collective sends (data)"
+           : !data          ? "modelled: what the bandwidth-optimal collective sends (tensor)"
+                   : "modelled: what the bandwidth-optimal collective sends (data, tensor)";
 }
 
 /* Which figures were observed and which follow from a formula. */
@@ -180,12 +209,10 @@ static json_t *run_sources(const gw_trainer *t) {
     static const char form[] = "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s";
     if (t->c->profile == GW_PROFILE_OFF)
         return gw_json_object(form, "absent", "absent", "absent", "absent", "absent");
-    bool native = t->session->mix.algo->ops->caps & GW_ALGO_ORDERED;
     return gw_json_object(form, "measured: exclusive timers, MPI by PMPI",
                           "measured: blocked before the last rank's arrival, on a common clock",
                           "upper bound: computation while a message was in flight", memory,
-                          native ? "modelled: what the bandwidth-optimal collective sends"
-                                 : "measured: bytes handed to MPI");
+                          run_wire_source(t));
 }
 
 /* Null: with --profile off nothing is counted. */
@@ -211,10 +238,10 @@ static json_t *run_results(const gw_trainer *t) {
     return gw_json_object(
         "steps:I stopped_by:s train_loss:f validation_loss:f validation_accuracy:f test_loss:f "
         "test_accuracy:f elapsed_s:f train_s:f wire_bytes:u traffic:o replica_hash:s summary:o "
-        "ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
+        "simulated:o ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
         r->steps, r->stopped_by, last->train_loss, last->validation_loss, last->validation_accuracy,
         last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s, last->wire_bytes,
-        run_traffic(t->c, &r->traffic), hash, run_summary(r), gw_ranks_json(t->by_rank, t->ranks),
+        run_traffic(t->c, &r->traffic), hash, run_summary(t), gw_ranks_json(t->by_rank, t->ranks),
         run_straggler(&r->straggler), r->dropped, gw_paired_json(&r->paired),
         gw_checks_json(&t->checked));
 }

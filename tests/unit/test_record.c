@@ -53,6 +53,8 @@ static gw_batch_row sample_row(int64_t step) {
     row.cost.minflt = 11;
     row.wait_skew_s = (double)step * 1e-5;
     row.transfer_s = (double)step * 2e-5;
+    row.skew_s[1] = (double)step * 1e-5;
+    row.cost.dim[2] = (gw_dim_cost){.comm_s = (double)step * 3e-5, .bytes = 500, .messages = 7};
     return row;
 }
 
@@ -147,7 +149,7 @@ static void test_summary(void **state) {
     (void)state;
     gw_record *r;
     gw_batch_summary s;
-    assert_int_equal(gw_record_open(&r, 2000, false, MPI_COMM_SELF), GW_OK);
+    assert_int_equal(gw_record_open(&r, 2000, true, MPI_COMM_SELF), GW_OK);
     gw_record_summary(r, &s);
     assert_int_equal(s.batches, 0);
     assert_true(isnan(s.split.memory_ctr_s));
@@ -173,6 +175,9 @@ static void test_summary(void **state) {
     assert_true(fabs(s.interrupted - 0.2) < 1e-9);
     assert_true(fabs(s.waiting_s - 0.00755) < 1e-9);
     assert_true(fabs(s.transfer_s - 0.0151) < 1e-9);
+    assert_true(fabs(s.dim_waiting_s[1] - 0.00755) < 1e-9 && isnan(s.dim_waiting_s[0]));
+    assert_true(fabs(s.dim_comm_s[2] - 0.02265) < 1e-9 && s.dim_comm_s[1] == 0);
+    assert_true(s.dim_bytes[2] == 500 && s.dim_messages[2] == 7 && s.dim_bytes[0] == 0);
     gw_record_rank one;
     gw_record_ranks(r, false, &one);
     assert_true(fabs(one.wall_s - 0.7505) < 1e-9);

@@ -106,7 +106,8 @@ static void tell_say_part(const char *name, double s) {
 }
 
 /* All parts are of the steps that the step time is of, so they add up to it. */
-static void tell_say_step_time(const gw_batch_summary *b, gw_profile profile) {
+static void tell_say_step_time(const gw_train_result *r, gw_profile profile) {
+    const gw_batch_summary *b = &r->summary;
     printf("step %.1f us (" GW_STEADY_NAME " of %lld)", b->wall_s * 1e6, (long long)b->batches);
     if (profile == GW_PROFILE_OFF) {
         printf("; its parts were not measured (--profile off)\n");
@@ -126,6 +127,10 @@ static void tell_say_step_time(const gw_batch_summary *b, gw_profile profile) {
     tell_say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
     printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank",
            p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
+    if (isfinite(r->bubble_s))
+        printf("; bubble %.1f us, %.1f%% of the step", r->bubble_s * 1e6,
+               100 * r->bubble_s / b->wall_s);
+    printf("\n");
 }
 
 /* Of all steps: rare long waits are what a straggler is noticed by. */
@@ -253,7 +258,7 @@ static void tell_say_left_out(const gw_train_result *r) {
 }
 
 static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
-    tell_say_step_time(&r->summary, t->config->profile);
+    tell_say_step_time(r, t->config->profile);
     tell_say_forecast(t->choice);
     tell_say_bound(r);
     tell_say_memory(r);
