@@ -135,6 +135,7 @@ typedef enum gw_sends {
 typedef struct gw_stage_times {
     double busy_s; /* a step's actions, and what comes behind them */
     double idle_s; /* step_s less these */
+    double wait_s; /* of idle_s, for hops whose other end was not there yet: the bubble */
     int held;      /* activations at a time, at most, over all chunks */
 } gw_stage_times;
 

@@ -19,7 +19,7 @@ typedef struct hop {
 typedef struct worker {
     const gw_act *acts; /* of a step: n of them */
     int n, step, at;    /* which it does */
-    double now;
+    double now, waited[STEPS];
     bool received, computed; /* of that action */
 } worker;
 
@@ -39,6 +39,11 @@ static double sim_later(double a, double b) {
 
 static double sim_arrival(const hop *h) {
     return sim_later(h->sent, h->posted) + h->takes;
+}
+
+static void sim_wait(worker *w, const hop *h) {
+    w->waited[w->step] += sim_later(w->now, sim_later(h->sent, h->posted)) - w->now;
+    w->now = sim_later(w->now, sim_arrival(h));
 }
 
 /* What arrives at `to` for an action like `a`; `micro` counts on from step to step. */
@@ -86,7 +91,7 @@ static bool sim_receive(sim *s, int stage) {
     if (source >= 0 && h->sent < 0)
         return false;
     if (source >= 0 && source != stage) {
-        w->now = sim_later(w->now, sim_arrival(h));
+        sim_wait(w, h);
         sim_post(s, stage, w->at + 1, a.kind == GW_ACT_FORWARD);
     }
     return w->received = true;
@@ -104,7 +109,7 @@ static bool sim_compute(sim *s, int stage) {
         const hop *old = sim_hop(s, to, a, before);
         if (old->posted < 0)
             return false;
-        w->now = sim_later(w->now, sim_arrival(old));
+        sim_wait(w, old);
     }
     const gw_run_cost *cost = &s->cost[a.chunk * s->stages + stage];
     w->now += sim_seconds(&cost->act, a.kind);
@@ -126,7 +131,7 @@ static bool sim_send(sim *s, int stage) {
     const hop *h = sim_hop(s, to, a, sim_micro(s, w));
     if (h->posted < 0)
         return false;
-    w->now = sim_later(w->now, sim_arrival(h));
+    sim_wait(w, h);
     return true;
 }
 
@@ -202,6 +207,7 @@ static void sim_report_stage(const sim *s, int stage, double step_s, gw_stage_ti
         out->busy_s += sim_seconds(&s->cost[w->acts[i].chunk * s->stages + stage].act, kind);
     }
     out->idle_s = step_s - out->busy_s;
+    out->wait_s = w->waited[STEPS - 1];
 }
 
 gw_err gw_timetable_simulate(const gw_timetable *t, const gw_run_cost *cost, gw_sends sends,

@@ -72,6 +72,13 @@ typedef enum gw_exchange_event {
     GW_EXCHANGE_UNBLOCK /* the wait is over; same thread */
 } gw_exchange_event;
 
+/** An action of a pipeline's step (comm/timetable.h): F, B, I or W of a microbatch in a chunk. Its
+ *  hops are no part of it, what it exchanges with tensor ranks is. */
+typedef struct gw_action {
+    char letter;
+    int chunk, micro;
+} gw_action;
+
 typedef struct gw_probe {
     void (*enter)(gw_phase phase);
     void (*leave)(void);
@@ -79,6 +86,7 @@ typedef struct gw_probe {
     void (*part)(gw_part part, int begins);                          /* else it ends */
     void (*coded)(gw_coding kind, size_t floats);
     void (*turns)(int dim); /* this thread now works for exchanges along `dim` */
+    void (*action)(const gw_action *a, int begins); /* else it ends */
 } gw_probe;
 
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
@@ -126,6 +134,12 @@ static inline void gw_part_end(gw_part part) {
 static inline void gw_coded_tell(gw_coding kind, size_t floats) {
     if (gw_probe_hooks.coded)
         gw_probe_hooks.coded(kind, floats);
+}
+
+/** An action begins or ends, on the main thread, outside regions. */
+static inline void gw_action_tell(const gw_action *a, int begins) {
+    if (gw_probe_hooks.action)
+        gw_probe_hooks.action(a, begins);
 }
 
 static inline void gw_exchange_tell(gw_exchange_event event, const gw_exchange *x) {

@@ -21,7 +21,7 @@ static struct {
     uint64_t ticks[GW_PHASES], inflight, regions;
     uint64_t dim_ticks[GW_EXCHANGE_DIMS], dim_bytes[GW_EXCHANGE_DIMS],
         dim_messages[GW_EXCHANGE_DIMS];
-    uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS];
+    uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS], action_since;
     gw_phase stack[DEPTH];
     int depth;
     gw_ledger_sums before;
@@ -249,6 +249,16 @@ static void ledger_exchange(gw_exchange_event event, const gw_exchange *x) {
     ledger_tell_unlock();
 }
 
+static void ledger_action(const gw_action *a, int begins) {
+    if (!is_main || !gw_ledger_counting() || led.n_sinks == 0)
+        return;
+    uint64_t now = gw_clock_ticks();
+    if (begins)
+        led.action_since = now;
+    else
+        TELL(action, a, led.action_since, now > led.action_since ? now : led.action_since);
+}
+
 void gw_ledger_start(void) {
     gw_clock_start();
     is_main = true;
@@ -275,7 +285,8 @@ void gw_ledger_set_profile(gw_profile profile) {
     gw_probe hooks = {.enter = ledger_enter,
                       .leave = ledger_leave,
                       .exchange = ledger_exchange,
-                      .turns = ledger_turns};
+                      .turns = ledger_turns,
+                      .action = ledger_action};
     if (profile == GW_PROFILE_FULL) {
         hooks.part = ledger_part;
         hooks.coded = ledger_coded;

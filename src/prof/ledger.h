@@ -111,6 +111,8 @@ typedef struct gw_ledger_sink {
     /** The main thread goes from one region into another, inside a batch; told before the clock is
      *  read on the way in and after it on the way out, so that its time is the outer region's. */
     void (*edge)(gw_phase ended, gw_phase begun);
+    /** An action of a pipeline lasted from start to end, inside a batch. Main thread. */
+    void (*action)(const gw_action *a, uint64_t start, uint64_t end);
     /** A batch ended; its slices were told before. */
     void (*batch)(uint64_t start, uint64_t end);
     /** Requests were in flight from start to end. Any thread, never two at once. */

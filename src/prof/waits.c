@@ -5,9 +5,12 @@
 #include "mpi/wait.h"
 #include "prof/arrival.h"
 #include "prof/clock.h"
+#include "prof/tempo.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+enum { PIPE = 1 }; /* of the dimensions */
 
 struct gw_waits {
     MPI_Comm comm, along[GW_EXCHANGE_DIMS];
@@ -70,6 +73,15 @@ const gw_sync *gw_waits_sync(const gw_waits *w) {
 
 /* ---- a flush ---- */
 
+/* What a hop takes is seen where somebody was blocked for it before both ends were there. */
+static void waits_tell_tempo(const gw_waits *w, const gw_exchange_entry *e) {
+    double done_s = gw_sync_seconds(w->sync, e->done);
+    bool seen = e->step > 0 && e->x.dim == PIPE && e->done && e->block &&
+                gw_sync_seconds(w->sync, e->block) <= e->latest_s;
+    if (seen && done_s > e->latest_s)
+        gw_tempo_hop(e->x.name, done_s - e->latest_s);
+}
+
 /* Ask all ranks along a dimension for the arrivals there that are not known yet. */
 static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
     size_t n = 0;
@@ -93,6 +105,7 @@ static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
         to->first_s = a->first_s;
         to->latest_s = a->latest_s;
         bool told = a->latest_s - a->first_s > error_s;
+        waits_tell_tempo(w, to);
         to->last_rank = told ? w->ranks_of[dim][a->last_rank] : -1;
         if (to->step > GW_RECORD_WARMUP && to->last_rank >= 0) {
             w->had++;

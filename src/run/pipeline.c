@@ -54,7 +54,6 @@ static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act a
 
 static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
     const gw_pipeline_job *job = s->job;
-    GW_TRY(gw_runner_vacate(&p->runner, act));
     if (gw_pipeline_is_bottom(p, act.chunk))
         pipeline_gather(p, job, act);
     GW_TRY(gw_pipeline_forward(p, act, act.micro == 0));
@@ -79,14 +78,20 @@ static gw_err pipeline_repeat_loss(gw_pipeline *p, const pipeline_step *s, gw_ac
 
 static gw_err pipeline_backward(gw_pipeline *p, const pipeline_step *s, gw_act act) {
     gw_pipeline_onto onto = pipeline_onto(p, s, act);
-    GW_TRY(gw_runner_vacate(&p->runner, act));
-    if (p->room.recompute) { /* over outputs that may still be on their way */
-        GW_TRY(gw_runner_vacate(&p->runner, (gw_act){GW_ACT_FORWARD, act.chunk, act.micro}));
+    if (p->room.recompute) {
         GW_TRY(gw_pipeline_forward(p, act, false));
         if (gw_pipeline_is_top(p, act.chunk))
             GW_TRY(pipeline_repeat_loss(p, s, act));
     }
     return gw_pipeline_backward(p, act, &onto);
+}
+
+/* What an action writes over has left; so have the outputs that it computes again. */
+static gw_err pipeline_make_way(const gw_pipeline *p, gw_act act) {
+    GW_TRY(gw_runner_vacate(&p->runner, act));
+    if (p->room.recompute && (act.kind == GW_ACT_BACKWARD || act.kind == GW_ACT_INPUT))
+        return gw_runner_vacate(&p->runner, (gw_act){GW_ACT_FORWARD, act.chunk, act.micro});
+    return GW_OK;
 }
 
 /* The last microbatch's backward pass hands out gradients: the whole loss is known by then. */
@@ -111,9 +116,7 @@ static void pipeline_next(void *step, gw_act act) {
     pipeline_tell(s->pipeline, s, act);
 }
 
-static gw_err pipeline_act(void *step, gw_act act) {
-    pipeline_step *s = step;
-    gw_pipeline *p = s->pipeline;
+static gw_err pipeline_do(gw_pipeline *p, pipeline_step *s, gw_act act) {
     switch (act.kind) {
     case GW_ACT_FORWARD: return pipeline_forward(p, s, act);
     case GW_ACT_WEIGHTS: {
@@ -122,6 +125,16 @@ static gw_err pipeline_act(void *step, gw_act act) {
     }
     default: return pipeline_backward(p, s, act);
     }
+}
+
+static gw_err pipeline_act(void *step, gw_act act) {
+    pipeline_step *s = step;
+    gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
+    GW_TRY(pipeline_make_way(s->pipeline, act));
+    gw_action_tell(&told, 1);
+    GW_TRY(pipeline_do(s->pipeline, s, act));
+    gw_action_tell(&told, 0);
+    return GW_OK;
 }
 
 static void pipeline_poll(void *pipeline) {

@@ -117,4 +117,8 @@ bool gw_pipeline_sums_by_mpi(const gw_pipeline *p);
 /** For run.json, owned by the caller; null where there is no pipeline. */
 json_t *gw_pipeline_json(const gw_pipeline *p);
 
+/** The same, at rank 0 of `comm`, over which it is collective: a step of several stages simulated
+ *  at the medians of prof/tempo.h; null where they are not known. *out is NULL elsewhere. */
+gw_err gw_pipeline_tempo_json(const gw_pipeline *p, json_t **out, MPI_Comm comm);
+
 #endif

@@ -174,6 +174,10 @@ const gw_model_room *gw_pipeline_room(const gw_pipeline *p) {
     return &p->room;
 }
 
+int gw_pipeline_chunks(const gw_pipeline *p) {
+    return p->chunks;
+}
+
 void gw_pipeline_recut(gw_pipeline *p, const char *stages) {
     p->cut = stages;
 }

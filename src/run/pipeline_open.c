@@ -190,13 +190,18 @@ static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim
     return gw_lane_open(out, p->mesh->comm[dim], &setup);
 }
 
+const char *gw_pipeline_hop_name(gw_pipeline_way way) {
+    static const char *const names[] = {"activations", "deltas", "evaluation"};
+    return names[way];
+}
+
 static gw_err pipeline_open_lanes(gw_pipeline *p, uint64_t seed, bool yield) {
-    static const char *const hop[] = {"activations", "deltas", "evaluation"};
     static const char *const join[] = {"tensor outputs", "tensor deltas", "tensor exact"};
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
         gw_pipeline_way way = (gw_pipeline_way)i;
         if (p->stages > 1)
-            GW_TRY(pipeline_open_lane(p, way, GW_DIM_PIPE, hop[i], seed, yield, &p->hop_lane[i]));
+            GW_TRY(pipeline_open_lane(p, way, GW_DIM_PIPE, gw_pipeline_hop_name(way), seed, yield,
+                                      &p->hop_lane[i]));
         if (p->shard.share.tensor > 1)
             GW_TRY(
                 pipeline_open_lane(p, way, GW_DIM_TENSOR, join[i], seed, yield, &p->join_lane[i]));

@@ -1,7 +1,7 @@
 /** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what
  *  goes over them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor
- *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c). Nobody else
- *  includes this. */
+ *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c), the simulator
+ *  beside it (pipeline_tempo.c). Nobody else includes this. */
 #ifndef GW_RUN_PIPELINE_PARTS_H
 #define GW_RUN_PIPELINE_PARTS_H
 
@@ -74,6 +74,9 @@ gw_span gw_pipeline_part(const gw_pipeline *p, int micro);
 
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
+
+/** What the lane of such hops is called; no exact ones but those of an evaluation. */
+const char *gw_pipeline_hop_name(gw_pipeline_way way);
 
 /** Poll all that is under way, the exchange of gradients, too, in its phase of the ledger. */
 gw_err gw_pipeline_poll(gw_pipeline *p);

@@ -2,6 +2,7 @@
 
 #include "base/turn.h"
 #include "mpi/wait.h"
+#include "prof/tempo.h"
 #include "trace/trace.h"
 
 #include <math.h>
@@ -304,6 +305,8 @@ static gw_err trainer_run(gw_trainer *t) {
         t->result->parameters = gw_trainer_parameters(t);
         return GW_OK;
     }
+    if (t->pipeline && t->c->profile != GW_PROFILE_OFF)
+        GW_TRY(gw_agree(t->comm, gw_tempo_open(gw_pipeline_chunks(t->pipeline))));
     if (t->c->trace && !t->has_trace) { /* now: it shows the run, no rehearsal */
         GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
         gw_trace_counters(t->record);

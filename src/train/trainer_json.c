@@ -230,7 +230,7 @@ static json_t *run_straggler(const gw_straggler *s) {
                           s->waited_s, s->of_step);
 }
 
-static json_t *run_results(const gw_trainer *t) {
+static json_t *run_results(const gw_trainer *t, json_t *tempo) {
     const gw_train_result *r = t->result;
     const gw_epoch_row *last = &r->last;
     char hash[16];
@@ -241,9 +241,9 @@ static json_t *run_results(const gw_trainer *t) {
         "simulated:o ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
         r->steps, r->stopped_by, last->train_loss, last->validation_loss, last->validation_accuracy,
         last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s, last->wire_bytes,
-        run_traffic(t->c, &r->traffic), hash, run_summary(t), gw_ranks_json(t->by_rank, t->ranks),
-        run_straggler(&r->straggler), r->dropped, gw_paired_json(&r->paired),
-        gw_checks_json(&t->checked));
+        run_traffic(t->c, &r->traffic), hash, run_summary(t), tempo,
+        gw_ranks_json(t->by_rank, t->ranks), run_straggler(&r->straggler), r->dropped,
+        gw_paired_json(&r->paired), gw_checks_json(&t->checked));
 }
 
 /* null: not asked for. */
@@ -267,7 +267,7 @@ static gw_work_run work_of(const gw_trainer *t) {
                          .compute_s = compute_s};
 }
 
-static gw_err write_json(const gw_trainer *t, json_t *host_names) {
+static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo) {
     const gw_train_config *c = t->c;
     const gw_train_result *r = t->result;
     json_t *interruptions = NULL;
@@ -284,7 +284,7 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names) {
         gw_bound_run_json(&t->bound), gw_memory_papi_json(t->memory), run_sources(t),
         t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
         gw_checkpoints_json(c, r), gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier),
-        interruptions, run_results(t));
+        interruptions, run_results(t, tempo));
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
     if (t->told)
@@ -336,12 +336,13 @@ static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
 }
 
 gw_err gw_trainer_write(const gw_trainer *t) {
-    json_t *names = NULL;
+    json_t *names = NULL, *tempo = NULL;
     GW_TRY(gather_hosts(t->comm, &names));
+    GW_TRY(gw_pipeline_tempo_json(t->pipeline, &tempo, t->comm));
     gw_err e = GW_OK;
     if (names) { /* rank 0 */
         e = write_choices(t->c->out, t->session);
-        gw_err late = write_json(t, names);
+        gw_err late = write_json(t, names, tempo);
         e = e == GW_OK ? late : e;
     }
     return gw_agree(t->comm, e);

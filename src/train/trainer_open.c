@@ -8,6 +8,7 @@
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/matrix.h"
+#include "prof/tempo.h"
 #include "run/signals.h"
 #include "select/chooser.h"
 #include "trace/trace.h"
@@ -353,6 +354,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
 
 void gw_trainer_close(gw_trainer *t) {
     gw_trace_close();
+    gw_tempo_close();
     gw_waits_abandon(t->waits);
     gw_matrix_close();
     free(t->by_rank);

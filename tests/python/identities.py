@@ -31,6 +31,23 @@ def run_of(out):
         return json.load(file)
 
 
+def mesh_bytes(sizes, micro, batch, widths, layers):
+    """{dimension: (bytes, messages)} that all ranks together send in a step, by the formulas of
+    docs/parallel.md, with MPI's own allreduce and --tensor-split pairs. The halves of the loss go round
+    a ring. `layers`: of each stage."""
+    data, _, tensor = sizes
+    odd = [l % 2 == 1 for l in range(len(widths) - 1)]  # cut by rows; the others by columns
+    sums = sum(out for rows, out in zip(odd, widths[1:]) if rows) + \
+        sum(inner for l, (rows, inner) in enumerate(zip(odd, widths)) if not rows and l)
+    joins = 0 if odd[-1] else tensor * (tensor - 1)
+    ends = [sum(layers[:i + 1]) for i in range(len(layers) - 1)]
+    hops = sum(8 * batch * widths[end] * (tensor if odd[end - 1] else 1) for end in ends)
+    parameters = sum((a + 1) * b for a, b in zip(widths, widths[1:]))
+    return {"data": (8 * (data - 1) * parameters, 0),
+            "pipe": (hops, 2 * micro * data * tensor * len(ends)),
+            "tensor": (8 * (tensor - 1) * batch * sums + 16 * joins * batch, joins * data * micro)}
+
+
 def by_rank(rows):
     ranks = {}
     for row in rows:
@@ -162,3 +179,61 @@ def traffic(test, out):
     for rank, rows in enumerate(by_rank(gwrun.batches(out))):
         test.assertLessEqual(sum(int(r["wire_bytes"]) for r in rows), sent.get(str(rank), 0))
     return sent
+
+
+def dimensions(test, out):
+    """Of a mesh: figures by dimension add up to those for all; run.json has their means, matrix.csv their
+    bytes and messages; a dimension of one rank has none."""
+    rows, run = gwrun.batches(out), run_of(out)
+    ranks, steps = len(by_rank(rows)), run["results"]["steps"]
+    sums = {}
+    for row in rows:
+        for whole, part in ((sum(seconds(row, p) for p in PHASES[5:10]), "comm_s"),
+                            (seconds(row, "wait_skew"), "skew_s")):
+            test.assertAlmostEqual(sum(float(row[f"{dim}_{part}"]) for dim in DIMENSIONS), whole,
+                                   delta=PRINTED * whole)
+        for whole, part in (("wire_bytes", "bytes"), ("messages", "messages")):
+            test.assertEqual(sum(int(row[f"{dim}_{part}"]) for dim in DIMENSIONS), int(row[whole]))
+        for dim in DIMENSIONS:
+            for what in ("bytes", "messages"):
+                key = row["rank"], dim, what
+                sums[key] = sums.get(key, 0) + int(row[f"{dim}_{what}"])
+    sent = dict.fromkeys(sums, 0)
+    for row in rows_of(out, "matrix.csv"):
+        for what in ("bytes", "messages") if row["peer"] else ("bytes",):
+            sent[row["rank"], row["dimension"], what] += int(row[what])
+    test.assertEqual(sums, sent)
+    summary = run["results"]["summary"]
+    for dim, figures in summary["dimensions"].items():
+        test.assertEqual(figures["ranks"], run["mesh"][dim])
+        for what in ("bytes", "messages"):
+            total = sum(n for (_, of, kind), n in sums.items() if (of, kind) == (dim, what))
+            test.assertAlmostEqual(figures[what] * ranks * steps, total, delta=JSON * total)
+            test.assertTrue(figures["ranks"] > 1 or total == 0, (dim, total))
+    together = {what: sum(summary["dimensions"][dim][what] for dim in DIMENSIONS)
+                for what in ("comm_s", "waiting_s")}
+    phases = sum(summary["phases"][f"{phase}_s"] for phase in PHASES[5:10])
+    test.assertAlmostEqual(together["comm_s"], phases, delta=JSON * phases)
+    test.assertAlmostEqual(together["waiting_s"], summary["waiting_s"], delta=JSON * phases)
+
+
+def bubble(test, out):
+    """What a stage waits along the pipe, measured and simulated; null where there is one stage."""
+    run = run_of(out)
+    summary, simulated = run["results"]["summary"], run["results"]["simulated"]
+    if run["mesh"]["pipe"] == 1:
+        test.assertEqual((summary["bubble_s"], summary["bubble_share"], simulated), (None,) * 3)
+        return
+    test.assertEqual(summary["bubble_s"], summary["dimensions"]["pipe"]["waiting_s"])
+    test.assertAlmostEqual(summary["bubble_share"] * summary["wall_s"], summary["bubble_s"],
+                           delta=JSON * summary["wall_s"])
+    test.assertEqual([(at["stage"], at["chunk"]) for at in simulated["runs"]],
+                     [(stage, chunk) for chunk in range(run["mesh"]["chunks"])
+                      for stage in range(run["mesh"]["pipe"])])
+    micro, stages = run["mesh"]["microbatches"], run["mesh"]["pipe"]
+    busy = sum(at["forward_s"] + (at["backward_s"] if at["input_s"] is None else
+                                  at["input_s"] + at["weights_s"]) for at in simulated["runs"])
+    step = simulated["step_s"]
+    test.assertAlmostEqual(simulated["idle_s"], step - micro * busy / stages, delta=JSON * step)
+    test.assertLessEqual(simulated["bubble_s"], simulated["idle_s"] * (1 + JSON))
+    test.assertAlmostEqual(simulated["bubble_share"] * step, simulated["bubble_s"], delta=JSON * step)

@@ -82,6 +82,70 @@ class Identities(unittest.TestCase):
         for rank, rows in enumerate(identities.by_rank(gwrun.batches(self.out))):
             self.assertEqual(sum(int(r["wire_bytes"]) for r in rows), sent[str(rank)])
 
+    # ---- over a mesh ----
+
+    def test_mesh(self):
+        """Each dimension's figures, and its bytes and messages by formula."""
+        widths = [64, 96, 64, 10]
+        for sizes, micro, words in (
+                ((1, 2, 1), 4, ("--timetable", "zb", "--recompute", "on")),
+                ((1, 3, 1), 3, ("--timetable", "gpipe", "--stages", "1,1,1")),
+                ((1, 1, 2), 1, ("--tensor-chunks", 2)),
+                ((2, 2, 1), 2, ("--stages", "1,2")),
+                ((2, 1, 2), 1, ()),
+                ((1, 2, 2), 2, ("--stages", "2,1"))):
+            with self.subTest(sizes=sizes, micro=micro, words=words):
+                mesh = ",".join(map("{}={}".format, identities.DIMENSIONS, sizes))
+                ranks = sizes[0] * sizes[1] * sizes[2]
+                self.train(ranks, "allreduce", "--mesh", mesh, "--microbatches", micro, *words)
+                for of_all in (identities.leaves, identities.gaps, identities.waits,
+                               identities.traffic, identities.dimensions, identities.bubble):
+                    of_all(self, self.out, *([False] if of_all is identities.leaves else []))
+                run = identities.run_of(self.out)
+                expected = identities.mesh_bytes(sizes, micro, 64, widths, run["mesh"]["layers"])
+                for dim, figures in run["results"]["summary"]["dimensions"].items():
+                    self.assertEqual((round(figures["bytes"] * ranks),
+                                      round(figures["messages"] * ranks)), expected[dim], dim)
+                recomputed = run["results"]["summary"]["phases"]["recompute_s"]
+                self.assertEqual(recomputed > 0, "--recompute" in words)
+
+    def test_source_of_bytes(self):
+        """Modelled are those of MPI's own collectives, along each dimension."""
+        for ranks, comm, words, source in (
+                (2, "allreduce:algo=ring", ("tensor=2",), "modelled: .* [(]tensor[)]"),
+                (2, "allreduce", ("tensor=2", "--tensor-algo", "ring"), "measured: "),
+                (4, "allreduce:algo=ring", ("data=2,pipe=2",), "measured: "),
+                (4, "allreduce", ("data=2,tensor=2", "--tensor-algo", "ring"),
+                 "modelled: .* [(]data[)]")):
+            with self.subTest(comm=comm, words=words):
+                self.train(ranks, comm, "--steps", 3, "--mesh", *words)
+                self.assertRegex(identities.run_of(self.out)["sources"]["wire_bytes"], source)
+                modelled = {row["dimension"] for row in identities.rows_of(self.out, "matrix.csv")
+                            if row["source"] == "modelled" and row["bytes"] != "0"}
+                self.assertEqual(modelled, {dim for dim in identities.DIMENSIONS
+                                            if f"({dim})" in source.replace("[", "").replace("]", "")})
+
+    def test_delay_of_a_stage(self):
+        """It comes back as what the next stage waits for hops: in each step as long as the delayed one
+        was later to send the first of them."""
+        self.train(2, "allreduce", "--mesh", "pipe=2", "--microbatches", 4, "--inject-skew", "0:1ms")
+        hops = {}
+        for row in identities.rows_of(self.out, "collectives.csv"):
+            if row["dimension"] == "pipe":
+                hops.setdefault((row["rank"], row["step"]), []).append(row)
+        late, other = identities.by_rank(gwrun.batches(self.out))
+        for a, b in zip(late, other):
+            self.assertGreaterEqual(seconds(a, "data"), 1e-3)
+            first = min(hops["1", b["step"]], key=lambda row: seconds(row, "start"))
+            sent = min(seconds(row, "start") for row in hops["0", b["step"]]
+                       if row["lane"] == "activations")
+            self.assertGreaterEqual(sent, seconds(a, "t_start") + 1e-3 - 1e-8)
+            blocked = seconds(first, "block") if first["block_s"] else seconds(first, "done")
+            self.assertAlmostEqual(seconds(first, "waiting"), max(sent - blocked, 0),
+                                   delta=float(b["clock_err_s"]) + 1e-7)
+            waited = sum(seconds(row, "waiting") for row in hops["1", b["step"]])
+            self.assertAlmostEqual(seconds(b, "pipe_skew"), waited, delta=1e-9)
+
     # ---- a delay of known length ----
 
     def predicted(self, rows, other):

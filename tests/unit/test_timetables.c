@@ -256,6 +256,7 @@ static void idles_as_promised(const gw_timetable *t) {
             differs(t, "held", r.stage[s].held, gw_timetable_held(t, s));
             if (gw_timetable_micro(t) >= gw_timetable_stages(t))
                 differs(t, "idle", r.stage[s].idle_s, gw_timetable_bubble(t, &whole));
+            differs(t, "bubble", r.stage[s].wait_s, r.stage[s].idle_s);
         }
     }
 }
@@ -287,7 +288,7 @@ static void bounded(const gw_timetable *t) {
     result r = simulate(t, cost, GW_SENDS_BUFFERED),
            strict = simulate(t, cost, GW_SENDS_SYNCHRONOUS);
     for (int s = 0; s < gw_timetable_stages(t); s++)
-        assert_true(r.stage[s].idle_s >= 0);
+        assert_true(r.stage[s].wait_s >= 0 && r.stage[s].wait_s <= r.stage[s].idle_s);
     assert_true(r.times.first_s >= way);
     assert_true(r.times.step_s <= r.times.first_s);
     assert_true(strict.times.first_s >= r.times.first_s);

@@ -1,0 +1,24 @@
+/** The tempo of a pipeline's stage: what its actions take, and its hops once both ends are
+ *  there. Medians over the run: it listens to the ledger, prof/waits tells it of hops, and of a
+ *  long run it keeps evenly spaced samples, so it has a fixed size. One a process. */
+#ifndef GW_PROF_TEMPO_H
+#define GW_PROF_TEMPO_H
+
+#include "base/err.h"
+#include "base/probe.h"
+
+/** After gw_ledger_start, between batches: forget all, and listen. `chunks`: of this stage. */
+gw_err gw_tempo_open(int chunks);
+
+/** Does nothing if none is open. */
+void gw_tempo_close(void);
+
+/** An exchange of this name along the pipe took so long after both ends had come to it. Between
+ *  batches; does nothing if no tempo is open. */
+void gw_tempo_hop(const char *name, double s);
+
+/** Medians so far, in seconds; NaN: none was seen. `letter`: F, B, I or W. */
+double gw_tempo_action_s(char letter, int chunk);
+double gw_tempo_hop_s(const char *name);
+
+#endif
