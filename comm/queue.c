@@ -294,7 +294,7 @@ gw_err gw_queue_urge(gw_queue *q, gw_schedule *s) {
     return e;
 }
 
-static bool queue_in_flight(const gw_queue *q, const gw_schedule *s) {
+bool gw_queue_in_flight(const gw_queue *q, const gw_schedule *s) {
     for (int i = 0; i < q->n; i++)
         if (q->inflight[i] == s)
             return true;
@@ -304,11 +304,11 @@ static bool queue_in_flight(const gw_queue *q, const gw_schedule *s) {
 static gw_err queue_wait_for_thread(gw_queue *q, gw_schedule *s) {
     gw_turn_take();
     gw_err e = queue_urge(q, s);
-    bool blocks = queue_in_flight(q, s);
+    bool blocks = gw_queue_in_flight(q, s);
     if (blocks)
         gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
     q->blocked += blocks;
-    while (e == GW_OK && q->failed == GW_OK && queue_in_flight(q, s))
+    while (e == GW_OK && q->failed == GW_OK && gw_queue_in_flight(q, s))
         gw_turn_wait(&q->changed);
     q->blocked -= blocks;
     if (blocks)
@@ -323,12 +323,12 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
     if (q->mode == GW_PROGRESS_THREAD)
         return queue_wait_for_thread(q, s);
     GW_TRY(queue_urge(q, s));
-    if (!queue_in_flight(q, s))
+    if (!gw_queue_in_flight(q, s))
         return GW_OK;
     gw_err e = GW_OK;
     int before = gw_dim_turn(gw_schedule_exchange(s)->dim);
     gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
-    while (e == GW_OK && queue_in_flight(q, s)) {
+    while (e == GW_OK && gw_queue_in_flight(q, s)) {
         e = queue_sweep(q);
         if (q->beside)
             GW_THEN(e, q->beside(q->ctx));

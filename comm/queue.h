@@ -44,6 +44,9 @@ gw_err gw_queue_poll(gw_queue *q);
 /** Start `s` now if it still waits for its turn: it is needed. */
 gw_err gw_queue_urge(gw_queue *q, gw_schedule *s);
 
+/** Is `s` in flight? Not with GW_PROGRESS_THREAD. */
+bool gw_queue_in_flight(const gw_queue *q, const gw_schedule *s);
+
 /** Block until `s` is complete (at once if it is not in flight). If its turn has not come yet it
  *  starts now: a peer may be waiting for it, while what is in flight here waits for that peer. */
 gw_err gw_queue_wait(gw_queue *q, gw_schedule *s);

@@ -70,6 +70,10 @@ static void trace_add_flight(uint64_t start, uint64_t end) {
     trace_add(GW_TRACE_FLIGHTS, &(gw_trace_stretch){start, end, 0, 0, 0});
 }
 
+static void trace_add_action(const gw_action *a, uint64_t start, uint64_t end) {
+    trace_add(GW_TRACE_ACTIONS, &(gw_trace_action){start, end, *a});
+}
+
 static void trace_add_aside(gw_phase phase, uint64_t start, uint64_t end) {
     static _Thread_local int track = -1;
     if (track < 0)
@@ -125,7 +129,8 @@ static const gw_ledger_sink trace_sink = {.slice = trace_add_slice,
                                           .batch = trace_add_batch,
                                           .flight = trace_add_flight,
                                           .exchange = trace_add_exchange,
-                                          .aside = trace_add_aside};
+                                          .aside = trace_add_aside,
+                                          .action = trace_add_action};
 
 /* ---- from the trainer ---- */
 
@@ -165,7 +170,8 @@ static gw_err trace_make_rings(size_t events) {
                                [GW_TRACE_ASIDE] = {sizeof(gw_trace_stretch), 4},
                                [GW_TRACE_EXCHANGES] = {sizeof(gw_trace_exchange), 4},
                                [GW_TRACE_WAITS] = {sizeof(gw_trace_exchange), 4},
-                               [GW_TRACE_FIGURES] = {sizeof(gw_trace_figures), 8}};
+                               [GW_TRACE_FIGURES] = {sizeof(gw_trace_figures), 8},
+                               [GW_TRACE_ACTIONS] = {sizeof(gw_trace_action), 4}};
     if (events == 0)
         return gw_fail(GW_ERR_USAGE, "a trace needs room for an event");
     for (int i = 0; i < GW_TRACE_RINGS; i++) {

@@ -1,9 +1,10 @@
 /** trace.json: the timeline for Perfetto (ui.perfetto.dev) or chrome://tracing, in Chrome's Trace
  *  Event Format. Each rank is a process, with a track each for the main thread's phases inside
  *  their batches, its codec, requests in flight, exchanges in flight (async events), waits for
- *  exchanges, and counters, and one for each other thread that ran a codec. docs/measurement.md has
- *  the details, analysis/trace-check checks what is promised. One trace a process; the ledger feeds
- *  it into rings of fixed size: a full ring drops its oldest events and counts them. */
+ *  exchanges, a pipeline's actions, and counters, and one for each other thread that ran a codec.
+ *  docs/measurement.md has the details, analysis/trace-check checks what is promised. One trace a
+ *  process; the ledger feeds it into rings of fixed size: a full ring drops its oldest events and
+ *  counts them. */
 #ifndef GW_TRACE_TRACE_H
 #define GW_TRACE_TRACE_H
 
@@ -16,8 +17,8 @@
 
 /** Collective; after gw_ledger_start, between batches, while nothing is in flight. Keep the last
  *  `events` phases and batches, as many stretches with requests in flight, a quarter as many
- *  exchanges, waits and codec runs of other threads, an eighth as many batches' counters: about 130
- *  bytes an event. */
+ *  exchanges, waits, actions and codec runs of other threads, an eighth as many batches' counters:
+ *  about 140 bytes an event. */
 gw_err gw_trace_open(size_t events, MPI_Comm comm);
 
 /** Set the next batch's number (1 at first; 0: it belongs to no step, like settling the replicas);

@@ -25,6 +25,12 @@ typedef struct gw_trace_exchange {
     gw_exchange what;
 } gw_trace_exchange;
 
+/** Of a pipeline's step. */
+typedef struct gw_trace_action {
+    uint64_t start, end;
+    gw_action what;
+} gw_trace_action;
+
 /** Of a batch; NaN: absent. */
 typedef struct gw_trace_figures {
     uint64_t at; /* when the batch began */
@@ -40,6 +46,7 @@ enum {
     GW_TRACE_EXCHANGES, /* gw_trace_exchange: in flight */
     GW_TRACE_WAITS,     /* gw_trace_exchange: the main thread waits for it */
     GW_TRACE_FIGURES,   /* gw_trace_figures */
+    GW_TRACE_ACTIONS,   /* gw_trace_action */
     GW_TRACE_RINGS
 };
 

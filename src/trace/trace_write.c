@@ -16,7 +16,7 @@ enum { TAG = 1, PIECE = 1 << 16, LONGEST = 2048 /* bytes of an event's text */ }
 
 /* Tracks of a rank; those of other threads follow. Numbers are unique over all ranks, since
  * Perfetto takes equal thread numbers of two processes for one thread. */
-enum { MAIN = 1, CODEC, REQUESTS, WAITS, ASIDE, TRACKS_A_RANK = 100 };
+enum { MAIN = 1, CODEC, REQUESTS, WAITS, PIPELINE, ASIDE, TRACKS_A_RANK = 100 };
 
 /* What to write of an item, in the order of simultaneous events. */
 typedef enum shape { END, SLICE, CODEC_SLICE, FIGURES, BEGIN, END_AT_ONCE } shape;
@@ -122,6 +122,13 @@ static void write_push_main(list *l, size_t first) {
     }
 }
 
+static void write_push_actions(list *l) {
+    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_ACTIONS]); i++) {
+        const gw_trace_action *a = gw_trace_item(&gw_trace_the.ring[GW_TRACE_ACTIONS], i);
+        writer_push(l, a->start, GW_TRACE_ACTIONS, i, SLICE);
+    }
+}
+
 static void write_push_exchanges(list *l, int ring) {
     for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[ring]); i++) {
         const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[ring], i);
@@ -170,6 +177,7 @@ static gw_err writer_collect(list *l, const gw_sync *sync) {
     for (int r = GW_TRACE_FLIGHTS; r <= GW_TRACE_ASIDE; r++)
         for (size_t i = 0; i < held[r]; i++)
             writer_push(l, writer_stretch(r, i)->start, r, i, SLICE);
+    write_push_actions(l);
     write_push_exchanges(l, GW_TRACE_EXCHANGES);
     write_push_exchanges(l, GW_TRACE_WAITS);
     write_push_figures(l, first < held[GW_TRACE_MAIN] ? writer_stretch(GW_TRACE_MAIN, first)->start
@@ -215,8 +223,11 @@ static void write_put_exchange_name(out *o, const gw_exchange *x) {
 }
 
 static void write_put_exchange_args(out *o, const gw_trace_exchange *x) {
-    write_put(o, ",\"args\":{\"lane\":%d,\"schedule\":%d,\"run\":%" PRIu64 ",\"bytes\":%zu",
-              x->what.lane, x->what.schedule, x->what.run, x->what.n * sizeof(float));
+    write_put(o,
+              ",\"args\":{\"lane\":%d,\"schedule\":%d,\"run\":%" PRIu64
+              ",\"bytes\":%zu,\"dimension\":\"%s\"",
+              x->what.lane, x->what.schedule, x->what.run, x->what.n * sizeof(float),
+              gw_dim_names[x->what.dim]);
     if (x->step > 0)
         write_put(o, ",\"step\":%" PRId64, x->step);
     write_put(o, "}}");
@@ -246,6 +257,16 @@ static void write_put_wait(out *o, int rank, const event *e, const line *clock) 
     write_put(o, ",\"dur\":" US ",\"cat\":\"wait\"", US_OF(writer_time_of(clock, x->end) - e->ts));
     write_put_exchange_name(o, &x->what);
     write_put_exchange_args(o, x);
+}
+
+static void write_put_action(out *o, int rank, const event *e, const line *clock) {
+    const gw_trace_action *a = gw_trace_item(&gw_trace_the.ring[e->ring], e->item);
+    write_put_head(o, "X", rank, PIPELINE, e->ts);
+    write_put(o,
+              ",\"dur\":" US ",\"cat\":\"action\",\"name\":\"%c%d\",\"args\":{\"chunk\":%d,"
+              "\"microbatch\":%d}}",
+              US_OF(writer_time_of(clock, a->end) - e->ts), a->what.letter, a->what.micro,
+              a->what.chunk, a->what.micro);
 }
 
 static void write_put_slice(out *o, int rank, const event *e, const line *clock) {
@@ -313,7 +334,8 @@ static void write_put_names(out *o, int rank) {
     static const char *const tracks[] = {[MAIN] = "computation",
                                          [CODEC] = "codec",
                                          [REQUESTS] = "communication in flight",
-                                         [WAITS] = "waiting for an exchange"};
+                                         [WAITS] = "waiting for an exchange",
+                                         [PIPELINE] = "pipeline"};
     int main = rank * TRACKS_A_RANK + MAIN;
     write_put(
         o,
@@ -321,8 +343,9 @@ static void write_put_names(out *o, int rank) {
         "\"rank %d\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":%d,"
         "\"args\":{\"sort_index\":%d}}",
         rank == 0 ? "" : ",", rank, main, rank, rank, main, rank);
-    for (int t = MAIN; t <= WAITS; t++)
-        write_put_track(o, rank, t, tracks[t]);
+    for (int t = MAIN; t <= PIPELINE; t++)
+        if (t != PIPELINE || gw_trace_the.ring[GW_TRACE_ACTIONS].seen > 0)
+            write_put_track(o, rank, t, tracks[t]);
     for (int i = 0; i < gw_trace_the.threads; i++) {
         char name[32];
         snprintf(name, sizeof name, "codec, thread %d", i + 1);
@@ -341,6 +364,8 @@ static void write_put_rank(out *o, int rank, const list *l) {
             write_put_wait(o, rank, e, &l->clock);
         else if (e->ring == GW_TRACE_FIGURES)
             write_put_figures(o, rank, e);
+        else if (e->ring == GW_TRACE_ACTIONS)
+            write_put_action(o, rank, e, &l->clock);
         else
             write_put_slice(o, rank, e, &l->clock);
     }
@@ -350,15 +375,16 @@ static void write_put_rank(out *o, int rank, const list *l) {
 /* Events that each ring dropped: dropped[rank][ring]. */
 static void write_put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], int ranks,
                            double error_s) {
-    static const char *const names[GW_TRACE_RINGS] = {"slices",    "flights", "aside",
-                                                      "exchanges", "waits",   "figures"};
+    static const char *const names[GW_TRACE_RINGS] = {"slices", "flights", "aside",  "exchanges",
+                                                      "waits",  "figures", "actions"};
     fprintf(to,
             "\n],\n\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"format\":\"gradwire trace\","
             "\"version\":2,\"clock\":\"%s\",\"zero\":\"the start of rank 0's ledger\","
             "\"clock_error_s\":%.9g",
             gw_clock_name(), error_s);
     for (int r = 0; r < GW_TRACE_RINGS; r++) {
-        fprintf(to, ",\n\"dropped_%s\":[", names[r]);
+        fprintf(to, ",\n\"room_%s\":%zu,\"dropped_%s\":[", names[r], gw_trace_the.ring[r].room,
+                names[r]);
         for (int i = 0; i < ranks; i++)
             fprintf(to, "%s%" PRIu64, i ? "," : "", dropped[i][r]);
         fputc(']', to);

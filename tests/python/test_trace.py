@@ -1,7 +1,6 @@
 """trace.json: what a run writes is read back here by rules of its own, and `analysis/trace-check`
 accepts it and finds what is broken on purpose."""
 
-import collections
 import copy
 import csv
 import decimal
@@ -12,10 +11,8 @@ import tempfile
 import unittest
 
 import gwrun
+from tracecase import PHASES, load, timelines
 
-PHASES = ("other", "data", "forward", "backward", "update", "encode", "decode", "mpi_post",
-          "mpi_poll", "mpi_wait", "checkpoint")
-COMPUTATION = ("forward", "backward", "update")
 SMALL = ("--data", "synthetic:samples=600,features=64,classes=5,seed=1", "--layers", "48,32",
          "--epochs", 2, "--batch", 54)
 RUNS = {
@@ -35,101 +32,6 @@ def text_of(trace):
     """As gradwire writes it: an event a line."""
     events = ",\n".join(map(json.dumps, trace["traceEvents"]))
     return f'{{"traceEvents":[\n{events}\n],"otherData":{json.dumps(trace["otherData"])}}}'
-
-
-def load(out, **how):
-    with open(os.path.join(out, "trace.json"), encoding="utf-8") as file:
-        return json.load(file, **how)
-
-
-def ns(microseconds):
-    value = decimal.Decimal(microseconds) * 1000
-    assert value == int(value), microseconds
-    return int(value)
-
-
-class Timeline:
-    """One rank's events, as exact integers."""
-
-    def __init__(self, events):
-        self.slices = collections.defaultdict(list)  # category -> (start, end, name, args)
-        self.tracks = collections.defaultdict(list)  # thread -> (start, end)
-        self.pairs = []
-        self.counters = collections.defaultdict(list)
-        began, now = {}, 0
-        for event in events:
-            at = ns(event["ts"])
-            assert at >= now, event
-            now = at
-            if event["ph"] == "X":
-                end = at + ns(event["dur"])
-                assert end >= at, event
-                self.slices[event["cat"]].append((at, end, event["name"], event.get("args")))
-                self.tracks[event["tid"]].append((at, end))
-            elif event["ph"] == "b":
-                assert event["id"] not in began, event
-                began[event["id"]] = event
-            elif event["ph"] == "e":
-                first = began.pop(event["id"])
-                assert first["name"] == event["name"]
-                self.pairs.append((ns(first["ts"]), at, first["args"]))
-            else:
-                assert event["ph"] == "C", event
-                (unit, value), = event["args"].items()
-                self.counters[event["name"], unit].append((at, value))
-        assert not began, began
-
-    def nested(self):
-        """Whether no two slices of a thread overlap in part."""
-        for slices in self.tracks.values():
-            for i, (_, end) in enumerate(slices):
-                for other, until in slices[i + 1:]:
-                    if other >= end:
-                        break
-                    if until > end:
-                        return False
-        return True
-
-    def sums(self):
-        """step -> phase -> ns, with wall, inflight and the number of slices; they fill the batch."""
-        sums, phases = {}, self.slices["phase"]
-        at = 0
-        outer = sorted(self.slices["batch"] + self.slices["between"])
-        for start, end, _, args in outer:
-            of = collections.Counter(wall=end - start, slices=0, inflight=0)
-            reach = start
-            # A phase may be too short for its digits, and so lie on the batch's end with both of its.
-            while at < len(phases) and (phases[at][0] < end or phases[at][1] == end):
-                first, last, name, _ = phases[at]
-                assert first == reach and name in PHASES, phases[at]
-                reach = last
-                of[name] += last - first
-                of["slices"] += 1
-                if name in COMPUTATION:
-                    of["inflight"] += sum(max(0, min(last, stop) - max(first, go))
-                                          for go, stop, _, _ in self.slices["requests"])
-                at += 1
-            assert reach == end, (start, end, reach)
-            if args:
-                sums[args["step"]] = of
-        assert at == len(phases)
-        return sums
-
-
-def timelines(trace):
-    """pid -> Timeline; names are checked on the way."""
-    events, named = collections.defaultdict(list), {}
-    for event in trace["traceEvents"]:
-        if event["ph"] != "M":
-            assert event["pid"] in named and event["tid"] in named[event["pid"]], event
-            events[event["pid"]].append(event)
-        elif event["name"] == "process_name":
-            assert event["args"]["name"] == f"rank {event['pid']}"
-            named[event["pid"]] = {}
-        elif event["name"] == "thread_name":
-            named[event["pid"]][event["tid"]] = event["args"]["name"]
-    assert sorted(named) == list(range(len(named)))
-    return {pid: Timeline(of) for pid, of in events.items()}
 
 
 class Written(unittest.TestCase):
@@ -221,6 +123,29 @@ class Written(unittest.TestCase):
                 if ranks > 1:  # what the progress thread decodes is seen, and counted nowhere
                     self.assertTrue(any(line.slices["aside"] for line in lines.values()))
 
+    def test_pipeline(self):
+        """The actions of each stage in the timetable's order, and what was waited for by dimension."""
+        out = os.path.join(self.dir.name, "mesh")
+        gwrun.train(4, out, *SMALL, "--mesh", "pipe=2,tensor=2", "--timetable", "zb", "--microbatches",
+                    3, "--recompute", "on", "--stages", "2,1", "--trace")
+        done = check(os.path.join(out, "trace.json"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        lines = timelines(load(out, parse_float=decimal.Decimal))
+        self.compare(lines, gwrun.batches(out))
+        for rank, line in lines.items():
+            self.assertTrue(line.nested())
+            steps = [[] for _ in line.slices["batch"]]
+            for start, end, name, args in line.slices["action"]:
+                at = [i for i, batch in enumerate(line.slices["batch"])
+                      if batch[0] <= start and end <= batch[1]]
+                self.assertEqual((args["chunk"], len(at)), (0, 1))
+                steps[at[0]].append(name)
+            expected = "F0 F1 B0 F2 B1 B2" if rank < 2 else "F0 I0 F1 I1 W0 F2 I2 W1 W2"
+            self.assertEqual({" ".join(step) for step in steps}, {expected})
+            wide = {args["dimension"] for _, _, args in line.pairs}
+            self.assertEqual(wide, {"data", "pipe", "tensor"})
+            self.assertLessEqual({args["dimension"] for _, _, _, args in line.slices["wait"]}, wide)
+
     def test_full_rings(self):
         """The end of a run that outgrows the trace: whole batches with correct sums."""
         out = os.path.join(self.dir.name, "long")
@@ -228,8 +153,9 @@ class Written(unittest.TestCase):
                     "--layers", "", "--batch", 8, "--epochs", 4000, "--steps", 24000, "--trace")
         done = check(os.path.join(out, "trace.json"))
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-        dropped = load(out)["otherData"]["dropped_slices"]
-        self.assertGreater(dropped[0], 1000)
+        other = load(out)["otherData"]
+        self.assertGreater(other["dropped_slices"][0], 1000)
+        self.assertEqual(other["room_slices"], 200000)
         self.assertRegex(done.stdout, r"\(steps [0-9]{4,}-24000\)")
 
 
@@ -317,6 +243,36 @@ class Broken(unittest.TestCase):
                    lambda e: e.get("cat") == "phase")
         self.found("codec slices", lambda events, of: events.remove(of[1]),
                    lambda e: e.get("cat") == "codec" and e["dur"] > 0)
+
+    def test_actions(self):
+        """Three of them laid into the first batch of rank 1, then damaged."""
+        def actions(change):
+            def lay(events, of):
+                tid = of[0]["tid"] + 50
+                name = {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": "pipeline"}}
+                acts = [{"ph": "X", "pid": 1, "tid": tid, "ts": of[0]["ts"] + i * 0.002, "dur": 0.001,
+                         "cat": "action", "name": f"{letter}0", "args": {"chunk": 0, "microbatch": 0}}
+                        for i, letter in enumerate("FIW")]
+                change(acts, of)
+                events.insert(next(i for i, e in enumerate(events) if e["pid"] == 1) + 1, name)
+                events.extend(acts)
+                events.sort(key=lambda e: (e["pid"], e["ph"] != "M", e.get("ts", 0)))
+            return lay
+
+        def batch(e):
+            return e.get("cat") == "batch"
+        trace = copy.deepcopy(self.whole)
+        actions(lambda acts, of: None)(trace["traceEvents"], [
+            e for e in trace["traceEvents"] if e["pid"] == 1 and batch(e)])
+        done = self.damaged(trace)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.found("is no F, B, I or W", actions(lambda acts, of: acts[1].update(name="I1")), batch)
+        self.found("is no F, B, I or W", actions(lambda acts, of: acts[1].pop("args")), batch)
+        self.found("comes twice", actions(lambda acts, of: acts[1].update(name="F0")), batch)
+        self.found("before the one before it ends",
+                   actions(lambda acts, of: acts[0].update(dur=0.003)), batch)
+        self.found("lies in no batch", actions(lambda acts, of: acts[2].update(
+            ts=of[1]["ts"] - 0.002, dur=of[1]["dur"] + 0.004)), batch)
 
     def test_processes_and_threads(self):
         def phase(e):

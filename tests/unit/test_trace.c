@@ -61,7 +61,7 @@ static slice slice_of(const json_t *e) {
 }
 
 /* Tracks of rank 0. */
-enum { MAIN = 1, CODEC, REQUESTS, WAITS, ASIDE };
+enum { MAIN = 1, CODEC, REQUESTS, WAITS, PIPELINE, ASIDE };
 
 static const char *text(const json_t *e, const char *key) {
     const char *s = json_string_value(json_object_get(e, key));
