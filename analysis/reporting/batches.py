@@ -17,7 +17,7 @@ WARM_UP, MORE_THAN = 10, 20
 WARM_UP_RULE = (f"The first {WARM_UP} steps of a run of more than {MORE_THAN} are in no figure; "
                 "shorter runs count in full.")
 PIECE_ROWS = 50_000
-NO_MEAN = {"rank", "epoch", "step", "t_start_s", "source"}
+NO_MEAN = {"rank", "epoch", "step", "t_start_s", "source", "replica", "stage", "shard"}
 
 
 @dataclass

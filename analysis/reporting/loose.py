@@ -47,9 +47,17 @@ def facts(info):
     return found
 
 
+def name_meshes(all_facts):
+    """Beside runs over a mesh, those without one are over data alone."""
+    without = [found for found in all_facts if found.get("mesh") in (None, "", "none")]
+    for found in without if len(without) < len(all_facts) else ():
+        found["mesh"] = f"data={found['ranks']}"
+
+
 def assign_levels(runs):
     """Sets levels and cell of each run; returns {factor: levels}."""
     all_facts = [facts(run.info) for run in runs]
+    name_meshes(all_facts)
     names = list(dict.fromkeys(name for found in all_facts for name in found))
     factors = {}
     for name in names:

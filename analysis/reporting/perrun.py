@@ -6,6 +6,7 @@ import io
 import math
 
 from reporting.loose import link_rate
+from reporting.steps import DIMENSIONS
 
 
 def of_results(results):
@@ -35,7 +36,7 @@ def row_of(results, cell, run):
         "strategy": info["comm"]["strategy"], "algorithm": info["comm"]["algorithm"],
         "codec": info["comm"]["codec"], "data": info["data"]["source"],
         "data_hash": info["data"]["hash"], "parameters": info["parameters"],
-        "steps": result["steps"], "step_s": run.step_s, "bound_s": run.bound_s,
+        **mesh_of(info), "steps": result["steps"], "step_s": run.step_s, "bound_s": run.bound_s,
         "train_s": result["train_s"], "elapsed_s": result["elapsed_s"],
         "train_loss": result["train_loss"], "test_loss": result["test_loss"],
         "test_accuracy": result["test_accuracy"], "run_wire_bytes": result["wire_bytes"],
@@ -44,6 +45,16 @@ def row_of(results, cell, run):
         "replica_hash": result["replica_hash"], "marks": "; ".join(run.marks),
         "command": info["command"],
     }
+
+
+def mesh_of(info):
+    """Columns of a run over a mesh; the bubble as measured, and simulated at the run's own pace."""
+    mesh, results = info.get("mesh"), info["results"]
+    if not mesh:
+        return {}
+    return {**{f"mesh.{key}": mesh[key] for key in (*DIMENSIONS, "timetable", "microbatches")},
+            "bubble_s": results["summary"].get("bubble_s"),
+            "bubble_simulated_s": (results.get("simulated") or {}).get("bubble_s")}
 
 
 def of_all(all_results):

@@ -5,14 +5,19 @@ from statistics import fmean
 
 from reporting import stats, verdicts
 from reporting.perrun import csv_text
+from reporting.steps import DIMENSIONS
 
 # Of each run the mean over ranks and the steps of its step time, then the mean over the runs, so that
 # phases add up.
-MEANS = ["wall_s", "data_s", "forward_s", "backward_s", "update_s", "encode_s", "decode_s",
-         "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s", "memory_ctr_s",
+MEANS = ["wall_s", "data_s", "forward_s", "backward_s", "recompute_s", "update_s", "encode_s",
+         "decode_s", "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s", "memory_ctr_s",
          "memory_twin_s", "memory_model_lo_s", "memory_model_hi_s", "transfer_s", "logical_bytes",
          "wire_bytes", "messages", "collectives"]
-SUMS = {"compute_s": ("forward_s", "backward_s", "update_s"),
+OLDER = {"recompute_s": 0.0}  # what runs of older versions lack
+# Of runs over a mesh; the bubble is pipe_skew_s.
+BY_DIMENSION = [f"{dim}_{what}" for dim in DIMENSIONS
+                for what in ("comm_s", "skew_s", "bytes", "messages")]
+SUMS = {"compute_s": ("forward_s", "backward_s", "recompute_s", "update_s"),
         "exposed_s": ("mpi_post_s", "mpi_poll_s", "mpi_wait_s"),
         "codec_s": ("encode_s", "decode_s"),
         "waiting_s": ("wait_skew_s",), "hidden_s": ("inflight_s",)}
@@ -20,7 +25,7 @@ SUMS = {"compute_s": ("forward_s", "backward_s", "update_s"),
 
 def mean_of(runs, columns):
     """None if a run lacks one of them."""
-    values = [run.means.get(column) for run in runs for column in columns]
+    values = [run.means.get(column, OLDER.get(column)) for run in runs for column in columns]
     return None if None in values else fmean(values) * len(columns)
 
 
@@ -40,6 +45,8 @@ def timing(cell):
 def phases(cell):
     row = {column: mean_of(cell.runs, [column]) for column in MEANS}
     row.update({name: mean_of(cell.runs, columns) for name, columns in SUMS.items()})
+    if any(column in run.means for run in cell.runs for column in BY_DIMENSION):
+        row.update({column: mean_of(cell.runs, [column]) for column in BY_DIMENSION})
     return {"wall_mean_s": row.pop("wall_s"), **row}
 
 

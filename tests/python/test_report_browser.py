@@ -28,7 +28,8 @@ TASK = ("--data", "synthetic:samples=1200,features=16,classes=4,seed=1", "--laye
         "40", "--epochs", "2", "--overhead", "0")
 CELLS = {("2", "overlapped"): ("--comm", "iallreduce:bucket=1K", "--paired"),
          ("1", "overlapped"): ("--comm", "iallreduce:bucket=1K"),
-         ("2", "blocking"): ("--comm", "allreduce:algo=sra", "--forecast")}
+         ("2", "blocking"): ("--comm", "allreduce:algo=sra", "--forecast"),
+         ("2", "stages"): ("--mesh", "pipe=2", "--microbatches", "4")}
 BLOCKS = 2
 ODD = r"[50%] & #1_{x} $ a\b^c~ <a>|b -- 'c' ``d''"  # for LaTeX
 
@@ -55,7 +56,7 @@ def make_study(folder):
     dump(os.path.join(folder, "study.json"), {
         "schema": 1, "name": "all", "claim": "Two are faster than one.", "source": None,
         "short": False, "spec": {"file": "all.yaml", "sha256": "0" * 64, "text": "claim: ..."},
-        "design": "grid", "factors": {"ranks": ["2", "1"], "mode": ["overlapped", "blocking"]},
+        "design": "grid", "factors": {"ranks": ["2", "1"], "mode": ["overlapped", "blocking", "stages"]},
         "baseline": cells[0]["id"],
         "report": {"x": "ranks", "expect": {"ranks=1": "slower"}}, "cells": cells, "runs": planned,
         "blocks": [{"repetition": i + 1, "seed": 1} for i in range(BLOCKS)],

@@ -3,5 +3,6 @@
 A chart is a module with TITLE and `build(results)`, which returns a model.Chart; or raises
 model.NotShown with the reason where the runs do not hold what it needs."""
 
-ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "overlap", "step_times", "ranks",
-         "traffic", "accuracy", "loss", "final_accuracy", "roofline", "forecast", "order"]
+ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "dimensions", "overlap",
+         "step_times", "ranks", "traffic", "accuracy", "loss", "final_accuracy", "roofline", "forecast",
+         "order"]

@@ -12,14 +12,16 @@ Traffic = namedtuple("Traffic", "cell wire logical modelled bits busbw step code
 
 
 def optimum(run):
-    """The least bytes that a rank sends for each byte of an exact allreduce: 2(P-1)/P."""
-    ranks = run.info["machine"]["ranks"]
+    """The least bytes that a rank sends for each byte of an exact allreduce: 2(P-1)/P. Over a mesh P are
+    its replicas, who exchange the gradients."""
+    ranks = (run.info.get("mesh") or {}).get("data") or run.info["machine"]["ranks"]
     return 2 * (ranks - 1) / ranks
 
 
 def bits(run):
     """Bits per element: 32 for floats in an exchange that sends no more than an allreduce must."""
-    wire, logical = run.means.get("wire_bytes"), run.means.get("logical_bytes")
+    wire = run.means.get("data_bytes", run.means.get("wire_bytes"))  # the first: over a mesh
+    logical = run.means.get("logical_bytes")
     if wire is None or not logical or not optimum(run):
         return None
     return 32 * wire / logical / optimum(run)
@@ -37,7 +39,7 @@ def busbw(run):
     parts = [run.means.get(name) for name in ("mpi_post_s", "mpi_poll_s", "transfer_s")]
     parts.append(codec_s(run))
     logical = run.means.get("logical_bytes")
-    if run.info["comm"]["strategy"] != "allreduce" or None in parts or not logical \
+    if run.info["comm"]["strategy"] != "allreduce" or "data_bytes" in run.means or None in parts or not logical \
             or run.info["options"].get("update") != "eager" or not sum(parts):
         return None
     return logical * optimum(run) / sum(parts) or None

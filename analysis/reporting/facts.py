@@ -1,0 +1,153 @@
+"""What `gradwire show` says of a run below its table: facts of run.json, one line each. `run` is show's
+Run. Python's own library only."""
+
+import math
+
+from reporting.info import items, link_warned, look, number
+from tool import plain
+
+WIDEST_OVERHEAD = 20  # percent of a step: an interval that says more of the machine than of probes
+
+
+def ratio(a, b):
+    return a / b if b else math.nan
+
+
+def times(n):
+    return "" if n == 1 else "s"
+
+
+def products_line(run):
+    if run.text("gemm.source", None) is None:
+        return
+    by = [look(product, "whole") for product in items(run.info, "gemm.products")]
+    counts = "".join(f" {by.count(way)} by {way}" for way in ("dnnl", "dnnl-threads", "cblas")
+                     if way in by)
+    note, piece = run.text("gemm.note", None), run.number("gemm.piece.flops")
+    line = f"products:{counts} ({run.text('gemm.source')}{f': {note}' if note is not None else ''})"
+    if not math.isnan(piece):
+        line += (f"; pieces of {1e-9 * piece:.3g} GFLOP ({1e3 * run.number('gemm.piece.seconds'):.2g} ms) "
+                 "between polls, the wire drains its buffer in "
+                 f"{1e3 * run.number('gemm.piece.drain_s'):.2g} ms")
+    yield line
+
+
+def straggler(run):
+    rank = run.number("results.straggler.rank")
+    if run.ranks == 1:
+        return
+    if math.isnan(rank):
+        yield f"straggler: {'absent' if math.isnan(run.parts['waiting']) else 'none noticeable'}"
+        return
+    share, waited, of_step = (run.number(f"results.straggler.{key}")
+                              for key in ("last_share", "waited_s", "of_step"))
+    yield (f"straggler: rank {rank:.0f}, last at {100 * share:.0f}% of the exchanges; each other rank "
+           f"waited {1e6 * waited:.1f} us a step for it ({100 * of_step:.1f}% of the step), by means over all "
+           "steps, rare long ones included")
+
+
+def bubble_line(run):
+    """Measured, and simulated at the run's own pace."""
+    bubble, share = run.time.bubble_s, run.number("results.summary.bubble_share")
+    if math.isnan(bubble):
+        return
+    simulated, of, step = (run.number(f"results.simulated.{key}") for key in
+                           ("bubble_s", "bubble_share", "step_s"))
+    beside = "simulated: absent" if math.isnan(step) else (
+        f"simulated at the medians of its actions and hops {1e6 * simulated:.1f} us "
+        f"({100 * of:.1f}%) of a step of {1e6 * step:.1f} us")
+    yield f"bubble: {1e6 * bubble:.1f} us a step ({100 * share:.1f}%); {beside}"
+
+
+def saved(run):
+    if math.isnan(run.number("results.paired.saved_s")):
+        yield "saved by overlap: absent (train --paired measures it)"
+        return
+    us = {name: [1e6 * run.number(f"results.paired.{name}{end}") for end in ("_s", "_ci_low_s", "_ci_high_s")]
+          for name in ("saved", "interference")}
+    yield ("saved by overlap: {:.1f} us (95%: {:.1f} .. {:.1f}), ".format(*us["saved"])
+           + f"{run.number('results.paired.pairs'):.0f} pairs; "
+           + "interference {:.1f} us ({:.1f} .. {:.1f})".format(*us["interference"]))
+
+
+def bound_line(run):
+    if run.bound_s is None:
+        yield "bound of a step: absent (train --bound measures it)"
+        return
+    compute, wire, transport = (1e6 * run.number(f"bound.{key}_s")
+                                for key in ("computation", "wire", "transport"))
+    yield (f"bound of a step ({run.text('bound.mode', 'mode absent')}): {1e6 * run.bound_s:.1f} us, of "
+           f"computation {compute:.1f} us, wire {wire:.1f} us, transport "
+           f"{'absent' if math.isnan(transport) else f'{transport:.1f} us'}; the step takes "
+           f"{run.of_bound:.2f} times that")
+
+
+def ceilings(run):
+    achieved, ceiling = run.products()
+    if math.isnan(ceiling):
+        yield "ceilings: absent"
+        return
+    drifted = ", but the machine has DRIFTED since" if run.true("ceilings.drifted") else ""
+    yield (f"ceilings ({run.text('ceilings.source', 'source absent')}{drifted}): forward and backward "
+           f"{achieved / 1e9:.1f} of {ceiling / 1e9:.1f} GFLOP/s a rank "
+           f"({100 * ratio(achieved, ceiling):.1f}%)")
+
+
+def links(run):
+    """The time of the wire bytes at the rate of the slowest link, the least that an exchange takes."""
+    betas = [number(link, "beta_s_per_byte") for link in items(run.info, "ceilings.links")]
+    slowest = max((beta for beta in betas if beta > 0), default=0)
+    if slowest and not math.isnan(run.time.wire_bytes):
+        yield (f"slowest link: {1e-9 / slowest:.2f} GB/s; a rank's wire bytes take it "
+               f"{run.time.wire_bytes * slowest * 1e6:.1f} us")
+    if not run.true("link.emulated"):
+        return
+    cores = run.number("link.cost.cores_per_rank")
+    if math.isnan(cores):
+        yield "emulated link: what it took of the cores is absent"
+        return
+    warning = " (overlap looks worse)" if link_warned(run.info) else ""
+    system = ratio(run.number("link.cost.ranks_system_s"), run.number("link.cost.seconds"))
+    yield (f"emulated link: interrupts took {100 * cores:.1f}% of a core for each rank that "
+           f"trains{warning}; the ranks' own system time {system:.2f} cores in all")
+
+
+def overhead(run):
+    low, middle, high = (100 * (run.number(f"overhead.{key}") - 1) for key in ("ci_low", "ratio", "ci_high"))
+    why = run.text("overhead.why", None)
+    if math.isnan(middle):
+        yield f"own overhead: absent{f': {why}' if why is not None else ''}"
+        return
+    pairs = f"{run.number('overhead.pairs'):.0f} pairs of steps with and without probes"
+    if high - low > WIDEST_OVERHEAD:
+        yield (f"own overhead: not measurable here: {pairs} differ by too much; repeat on a quieter machine, "
+               "or with more (--overhead PAIRS)")
+        return
+    yield f"own overhead: {middle:+.2f}% of a step (95%: {low:+.2f}% .. {high:+.2f}%), {pairs}"
+
+
+def checks(run):
+    compared, frames, out, step, rank, layer = (run.number(f"results.checks.{key}") for key in (
+        "replicas", "wire.frames", "nan.left_out", "nan.first.step", "nan.first.rank", "nan.first.layer"))
+    if math.isnan(compared):
+        yield "checks: absent"
+        return
+    line = f"checks: replicas compared {compared:.0f} time{times(compared)}"
+    line += "" if math.isnan(frames) else f", {frames:.0f} frames whole"
+    if out > 0:
+        line += (f"; {out:.0f} step{times(out)} LEFT OUT, the first: step {step:.0f}, rank {rank:.0f}, "
+                 + ("the loss" if math.isnan(layer) else f"layer {layer:.0f}"))
+    yield line
+
+
+def sources(run):
+    yield f"where from: core and memory: {run.time.split or 'absent'}"
+    found = look(run.info, "sources")
+    for key, value in found.items() if isinstance(found, dict) else ():
+        if isinstance(value, str):
+            yield f"            {plain(key)}: {plain(value)}"
+
+
+def facts(run):
+    for fact in (products_line, straggler, bubble_line, saved, bound_line, ceilings, links, overhead, checks, sources):
+        yield from fact(run)
