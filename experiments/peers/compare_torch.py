@@ -12,14 +12,22 @@ host in turn, and DDP over Gloo with each of its hooks meets the configurations 
   compare_torch.py --testbed default --layers 2048,2048 \
       --ours 'ring=--comm allreduce:algo=sra' --ours 'qsgd8=--comm iallreduce --compress qsgd:bits=8'
 
+With --mesh the ranks share the model: DTensor's tensor parallelism, or the schedules of
+torch.distributed.pipelining, meet the same mesh here:
+
+  compare_torch.py --mesh tensor=2 --layers 2048,2048 --lr 0.01 --steps 100 --warmup 20
+  compare_torch.py --mesh pipe=2 --microbatches 8 --layers 1024,1024,1024,1024 --batch 256 --lr 0.01
+
 All sides take turns within one run (A B C A B C ...), so that a change of the machine affects all
 of them; ratios are formed within a round. A step's time is that of the slowest rank; the median
-counts, without the first steps. torch_train.py is PyTorch's side.
+counts, without the first steps. All sides start from the same weights and visit the same batches
+(draws.py), so their losses are compared, too. torch_train.py is PyTorch's side.
 
 PyTorch is a peer to measure, not a dependency: apt-get install python3-torch.
 """
 
 import argparse
+import collections
 import csv
 import datetime
 import itertools
@@ -53,6 +61,7 @@ SIDES = {
                                                 "qsgd:bits=8"]),
 }
 HOOKS = ("none", "fp16", "powersgd2")
+EARLY = 10  # steps whose losses are compared: later on roundings have flipped a ReLU here or there
 MEETINGS = itertools.count(29500)  # ports; the previous one may linger
 
 
@@ -145,10 +154,11 @@ def shared(options):
 
 
 def run_torch(ranks, further, options, env):
-    """Median seconds a step."""
+    """(seconds, loss) of each step."""
     results = run_ranks("torch_train.py", ranks, [*shared(options), *further], options, env)
     slowest = [max(step) for step in zip(*(result["step_s"] for result in results))]
-    return statistics.median(slowest[options.warmup:])
+    parts = [result["loss"] for result in results if result["loss"][0] is not None]
+    return slowest, [statistics.fmean(step) for step in zip(*parts)]
 
 
 def mpi(ranks, options):
@@ -160,52 +170,59 @@ def mpi(ranks, options):
 
 
 def run_gradwire(ranks, further, options):
-    """Median over the timed steps of the slowest rank's seconds, from batches.csv."""
+    """The slowest rank's seconds and the loss of each step, from batches.csv."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
         run([*mpi(ranks, options), options.gradwire, "train", *shared(options), "--quiet", "--out", out,
              *further])
-        slowest = {}
+        slowest, losses = collections.defaultdict(float), collections.defaultdict(float)
         with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 step = int(row["step"])
-                slowest[step] = max(slowest.get(step, 0), float(row["wall_s"]))
-    return statistics.median([slowest[step] for step in sorted(slowest)][options.warmup:])
+                slowest[step] = max(slowest[step], float(row["wall_s"]))
+                losses[step] += float(row["loss"] or 0) * int(row["samples"]) / options.batch
+    return [[by_step[step] for step in sorted(by_step)] for by_step in (slowest, losses)]
 
 
 def measure(options, env):
-    """{side: [median seconds a step of each round]}"""
-    figures = {name: [] for name in options.sides}
+    """{side: [median seconds a step of each round]}, {side: loss of each step}"""
+    figures, losses = {name: [] for name in options.sides}, {}
     for turn in range(options.rounds):
         for name in options.sides:
             program, ranks, further = options.sides[name]
-            if program == "torch":
-                figures[name].append(run_torch(ranks, further, options, env))
-            else:
-                figures[name].append(run_gradwire(ranks, further, options))
+            times, losses[name] = (run_torch(ranks, further, options, env) if program == "torch"
+                                   else run_gradwire(ranks, further, options))
+            figures[name].append(statistics.median(times[options.warmup:]))
             print(f"round {turn + 1}/{options.rounds}  {name:34} {figures[name][-1] * 1e3:8.3f} ms",
                   file=sys.stderr)
-    return figures
+    return figures, losses
+
+
+def apart(losses):
+    """{side: the greatest relative difference of its early losses from the first side's}"""
+    first = next(iter(losses.values()))[:EARLY]
+    return {name: max(abs(loss / other - 1) for loss, other in zip(curve, first))
+            for name, curve in losses.items()}
 
 
 def spread(values, form):
     return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})"
 
 
-def table(figures, sides):
-    """Each side's step time, and PyTorch's divided by it, for each PyTorch side on as many
-    ranks."""
-    peers = {name: [n for n in figures if sides[n][:2] == ("torch", sides[name][1])]
-             for name in figures if sides[name][0] == "gradwire"}
-    several = max(map(len, peers.values()), default=0) > 1
-    heads = ([f"{peer} / this" for peer in next(iter(peers.values()))] if several
-             else ["PyTorch / this, by round"])
-    lines = [f"{'':34}  {'ms a step':>24}" + "".join(f"  {head:>24}" for head in heads)]
+def table(figures, losses, sides):
+    """Each side's difference in loss and step time, and PyTorch's time divided by it, for each
+    PyTorch side on as many ranks."""
+    differences = apart(losses)
+    peers = [name for name in figures if sides[name][0] == "torch"]
+    heads = [f"{name} / this" for name in peers]
+    lines = [f"{'':34}  {'loss':>7}  {'ms a step':>26}" + "".join(f"  {head:>30}" for head in heads)]
     for name, values in figures.items():
         ratios = [spread([a / b for a, b in zip(figures[peer], values)], ".2f")
-                  for peer in peers.get(name, [])]
-        lines.append(f"{name:34}  {spread([v * 1e3 for v in values], '.3f'):>24}"
-                     + "".join(f"  {ratio:>24}" for ratio in ratios))
+                  if (sides[name][0], sides[peer][1]) == ("gradwire", sides[name][1]) else ""
+                  for peer in peers]
+        line = (f"{name:34}  {differences[name]:>7.0e}  {spread([v * 1e3 for v in values], '.3f'):>26}"
+                + "".join(f"  {ratio:>30}" for ratio in ratios))
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
@@ -246,11 +263,13 @@ def write(prefix, text, content):
         file.write("\n")
 
 
-def write_results(prefix, machine, figures, sides):
+def write_results(prefix, machine, figures, losses, sides):
     text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
             for key, value in machine.items()]
-    text += ["", table(figures, sides), "", "Median over the rounds (least..most) of a round's median."]
-    write(prefix, "\n".join(text), {"machine": machine, "step_s": figures})
+    text += ["", table(figures, losses, sides), "",
+             "Median over the rounds (least..most) of a round's median; loss: the greatest relative "
+             f"difference from the first side's in the first {EARLY} steps."]
+    write(prefix, "\n".join(text), {"machine": machine, "step_s": figures, "loss": losses})
     print("\n".join(text))
 
 
@@ -279,8 +298,42 @@ def find_link(options):
     options.ranks = options.ranks or (len(options.link["links"]) if options.link else 2)
 
 
+def even_cut(widths, chunks):
+    """Layers of each chunk, so that the chunk with most parameters has least."""
+    work = [a * b for a, b in zip(widths, widths[1:])]
+    cuts = itertools.combinations(range(1, len(work)), chunks - 1)
+    return min(([b - a for a, b in zip((0, *cut), (*cut, len(work)))] for cut in cuts),
+               key=lambda sizes: max(sum(work[sum(sizes[:i]):sum(sizes[:i + 1])])
+                                     for i in range(chunks)))
+
+
+def mesh_sides(options):
+    """The sides whose ranks share the model, beside one rank of each program."""
+    what, ranks = options.mesh
+    alone = {"torch, 1 rank": ("torch", 1, []), "gradwire, 1 rank": ("gradwire", 1, [])}
+    words = ["--mesh", f"{what}={ranks}"]
+    if what == "tensor":
+        return {**alone, "torch DTensor": ("torch", ranks, ["--mesh", what]),
+                "gradwire tensor": ("gradwire", ranks, words)}
+    widths = [784, *map(int, options.layers.split(",")), 10]
+    sides = {}
+    for name, program, timetable in (
+            ("torch GPipe", "torch", "gpipe"), ("torch 1F1B", "torch", "1f1b"),
+            ("torch Interleaved1F1B", "torch", "interleaved"), ("gradwire gpipe", "gradwire", "gpipe"),
+            ("gradwire 1f1b", "gradwire", "1f1b"), ("gradwire interleaved", "gradwire", "interleaved"),
+            ("gradwire zb", "gradwire", "zb")):
+        chunks = ranks * (2 if timetable == "interleaved" else 1)
+        sides[name] = (program, ranks,
+                       [*(words if program == "gradwire" else ["--mesh", what]),
+                        "--microbatches", str(options.microbatches), "--timetable", timetable,
+                        "--stages", ",".join(map(str, even_cut(widths, chunks)))])
+    return {**alone, **sides}
+
+
 def choose_sides(options):
-    if options.testbed or options.ours:
+    if options.mesh:
+        sides = mesh_sides(options)
+    elif options.testbed or options.ours:
         sides = {f"DDP {hook}" if hook != "none" else "DDP": ("torch", options.ranks,
                                                               ["--hook", hook]) for hook in HOOKS}
         for name, words in options.ours or [("gradwire", ["--comm", "allreduce:algo=sra"])]:
@@ -297,11 +350,20 @@ def named_words(text):
     return name, shlex.split(words)
 
 
+def mesh(text):
+    found = re.fullmatch(r"(tensor|pipe)=([2-9])", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}': must be tensor=N or pipe=N, of 2 to 9 ranks")
+    return found[1], int(found[2])
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_common(parser)
     parser.add_argument("--ours", type=named_words, action="append", metavar="NAME=OPTIONS",
                         help="a side: options of gradwire train; may be repeated")
+    parser.add_argument("--mesh", type=mesh, help="the ranks share the model: tensor=N or pipe=N")
+    parser.add_argument("--microbatches", type=int, default=8, help="of a pipe [8]")
     parser.add_argument("--layers", default="256,128", help="hidden widths [256,128]")
     parser.add_argument("--batch", type=int, default=64, help="global [64]")
     parser.add_argument("--lr", type=float, default=0.1, help="rate [0.1]")
@@ -312,6 +374,8 @@ def parse():
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json "
                         "[experiments/peers/results-DATE]")
     options = parser.parse_args()
+    if options.mesh:
+        options.ranks = options.mesh[1]
     options.out = options.out or os.path.join(HERE, f"results-{datetime.date.today():%Y%m%d}")
     return options
 
@@ -327,7 +391,7 @@ def main():
         fail(f"{options.gradwire} is not built: cmake --build --preset release")
     env = torch_environment(options.threads)
     machine = describe_machine(options, env)
-    write_results(options.out, machine, measure(options, env), options.sides)
+    write_results(options.out, machine, *measure(options, env), options.sides)
 
 
 if __name__ == "__main__":

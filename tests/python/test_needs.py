@@ -34,6 +34,11 @@ def bare(script, *words):
                               cwd=folder, text=True, capture_output=True, check=False, timeout=300)
 
 
+def is_program(path):
+    with open(path, encoding="utf-8") as file:
+        return path.endswith(".py") and "__main__" in file.read()
+
+
 class Faults(unittest.TestCase):
     def test_a_fault_of_the_program_is_no_bad_input(self):
         for fault, said in ((MemoryError(), "MemoryError: out of memory"),
@@ -64,12 +69,12 @@ class Needs(unittest.TestCase):
                 self.assertNotIn("Traceback", done.stderr)
 
     def test_no_script_is_forgotten(self):
-        """Executables, and all peers."""
+        """Executables, and all peers that are programs."""
         found = {f"{folder}/{name}" for folder in ("analysis", "experiments", "experiments/peers")
                  for name in os.listdir(os.path.join(SOURCE, folder))
                  if os.path.isfile(os.path.join(SOURCE, folder, name)) and
                  (os.access(os.path.join(SOURCE, folder, name), os.X_OK) or
-                  folder.endswith("peers") and name.endswith(".py"))}
+                  folder.endswith("peers") and is_program(os.path.join(SOURCE, folder, name)))}
         self.assertEqual(found, {*NEEDS, *FREE})
 
 
