@@ -4,6 +4,7 @@
 #include "mpi/agree.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static gw_err parallel_check_level(int wanted, int provided) {
@@ -61,6 +62,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
          * of this line. */
         nanosleep(&moment, NULL);
         MPI_Abort(MPI_COMM_WORLD, 1);
+        exit(1); /* MPICH under PMIx returns from it, and would wait for the others below */
     }
     int status = gw_err_status(e);
     if (e != GW_OK && rank == 0)
