@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import contextlib
+import glob
 import os
+import re
 import signal
 import subprocess
 import time
@@ -17,9 +19,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Job:
-    """A training run in the background."""
+    """A training run in the background. The timeout is many times what waiting() takes, also where
+    other programs have most of the cores."""
 
-    def __init__(self, ranks, *words, timeout="6"):
+    def __init__(self, ranks, *words, timeout="20"):
         self.mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             gwrun.command(ranks, "train", "--data", "synthetic:samples=200,features=9", "--layers",
@@ -55,21 +58,31 @@ class Job:
                 return self
         raise AssertionError(self.process.communicate()[1])
 
-    def cpu_s(self):
-        """What each rank has used of the cores."""
+    def used(self):
+        """What each rank has had of the cores: seconds, and how often it was still able to run when
+        another took its place."""
         used = {}
         for rank, pid in self.pids().items():
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            used[rank] = (int(fields[11]) + int(fields[12])) / TICKS
+            turns = 0
+            for path in glob.glob(f"/proc/{pid}/task/*/status"):
+                with open(path, encoding="utf-8") as file:
+                    turns += int(re.search(r"nonvoluntary_ctxt_switches:\s*(\d+)", file.read())[1])
+            used[rank] = (int(fields[11]) + int(fields[12])) / TICKS, turns
         return used
 
     def waiting(self):
-        """Wait until each rank is where it stays: busy in its first step, or in the exchange. From the
-        line that `begun` waits for, that takes far less of a core's time than this."""
-        before = self.begun().cpu_s()
-        faultcase.await_true(lambda: all(used > before[rank] + 0.1
-                                         for rank, used in self.cpu_s().items()), pause=0.02)
+        """Wait until each rank is where it stays: rank 1 busy in its first step, then the others in
+        the exchange. From the line that `begun` waits for, that takes far less of a core's time than
+        this. Ranks that yield hardly get any on a busy machine: their turns count, too."""
+        self.begun()
+        for others in (False, True):
+            before = self.used()
+            faultcase.await_true(lambda: all(
+                seconds > before[rank][0] + 0.1 or rank != 1 and turns > before[rank][1] + 20
+                for rank, (seconds, turns) in self.used().items() if (rank != 1) == others),
+                pause=0.02)
         return self
 
     def signal(self, number, ranks):
@@ -143,7 +156,8 @@ class Watchdog(unittest.TestCase):
                     self.assertRegex(said, call)
                     self.assertRegex(said, r"lane 0 \(gradients\), schedule \d+, .*" + pending)
                     self.assertRegex(said, r"rank 1 on this host \(.*\) is stopped \(SIGSTOP")
-                self.assertNotIn("gradwire: rank 1 ", errors)
+                if not gwrun.by_open_mpi():  # that lets a stopped rank go on before it kills it
+                    self.assertNotIn("gradwire: rank 1 ", errors)
 
     def test_stuck(self):
         """All ranks report it."""
