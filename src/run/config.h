@@ -14,7 +14,7 @@
 
 /** How the model lies on the ranks, and how a step passes them. */
 typedef struct gw_parallel {
-    const gw_spec *mesh, *timetable;
+    const gw_spec *mesh, *timetable;    /* timetable NULL: 1f1b */
     const gw_spec *tensor_algo;         /* NULL: that of the codec */
     const gw_spec *codec[GW_HOP_KINDS]; /* deltas NULL: as activations */
     gw_mesh_shape shape;                /* of `mesh` */

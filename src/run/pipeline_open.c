@@ -80,7 +80,7 @@ static gw_err pipeline_check_idle(const gw_parallel *o) {
         const char *option, *why;
     } all[] = {
         {strcmp(o->stages, "flops") != 0, "stages", split},
-        {strcmp(o->timetable->text, "1f1b") != 0, "timetable", steps},
+        {o->timetable && strcmp(o->timetable->text, "1f1b") != 0, "timetable", steps},
         {o->recompute, "recompute", steps},
         {o->columns, "tensor-split", neurons},
         {o->tensor_chunks > 1, "tensor-chunks", neurons},
