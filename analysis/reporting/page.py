@@ -280,8 +280,8 @@ def provenance(results):
 
 def first_screen(results, lead, where, common):
     if not results.cells:
-        return paragraph(results.study["claim"], "claim") * bool(results.study) \
-            + paragraph("No finished run.")
+        claim = paragraph(results.study["claim"], "claim") if results.study else ""
+        return claim + paragraph("No finished run.")
     return (verdict_of(results) + answer_table(results, where) + pairs_of(results)
             + (chart_section(*lead, where, common) if lead else "")
             + against_baseline(results) + warnings_of(results))

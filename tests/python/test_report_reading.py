@@ -164,6 +164,10 @@ class Reading(ReportCase):
         self.assertIn("still running", found.left_out[0][1])
         self.assertEqual(found.missing, ["b01-s1/comm=iallreduce"])
 
+    def test_no_run_is_left(self):
+        os.unlink(os.path.join(self.copy("one"), "epochs.csv"))
+        self.assertIn("No finished run.", page.first_screen(self.only(), None, "", ()))
+
     def test_study_and_runs_disagree(self):
         self.study()
         self.state("demo/b00-s1/comm=allreduce", study="other")
