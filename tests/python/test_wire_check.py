@@ -94,6 +94,18 @@ class WireCheck(unittest.TestCase):
                                  rf"0x\w+: .* \({lane}, layers? \d.*, floats \d+ to \d+; frame "
                                  r"\d+ that this rank checked\)")
 
+    def test_flipped_activation(self):
+        env = gwrun.preload(self.dir.name, FLIP)
+        for lane, codec, *mesh in (("deltas", "none", "pipe=2"),
+                                   ("deltas", "fp16", "pipe=2", "--compress-deltas", "fp16"),
+                                   ("tensor outputs", "none", "tensor=2", "--tensor-algo", "ring")):
+            with self.subTest(lane=lane, codec=codec):
+                done = gwrun.run(2, "train", "--quiet", *SMALL, "--microbatches", 2, "--wire-check",
+                                 "on", "--mesh", *mesh, env=env)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertRegex(done.stderr, rf"rank 0: step \d+: from rank 1: codec {codec}: a "
+                                 rf"frame's checksum is .* \({lane}, floats \d+ to \d+; frame \d+")
+
     def test_flipped_while_algorithms_are_tried(self):
         """Before the first step: the other ranks, which wait in that exchange, do not wait for ever."""
         done = gwrun.run(2, "train", "--quiet", *SMALL, "--comm", "allreduce:algo=auto",
