@@ -300,6 +300,8 @@ def find_link(options):
 
 def even_cut(widths, chunks):
     """Layers of each chunk, so that the chunk with most parameters has least."""
+    if chunks >= len(widths):
+        fail(f"--mesh: {chunks} chunks need as many layers, and --layers makes {len(widths) - 1}")
     work = [a * b for a, b in zip(widths, widths[1:])]
     cuts = itertools.combinations(range(1, len(work)), chunks - 1)
     return min(([b - a for a, b in zip((0, *cut), (*cut, len(work)))] for cut in cuts),

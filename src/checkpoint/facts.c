@@ -76,6 +76,8 @@ static json_t *facts_options(const gw_train_config *c) {
 static json_t *facts_choices(const gw_facts_of *run) {
     const char *rows = run->session->choices;
     char *table = NULL;
+    if (gw_mesh_divides(&run->c->parallel.shape))
+        rows = ""; /* they are of rank 0's replica group alone */
     if (*rows && asprintf(&table, GW_TUNING_HEADER "%s", rows) < 0)
         return NULL;
     json_t *all = json_pack("{s:s?, s:s?, s:s?}", "codec", run->codec, "algorithm", run->algo,

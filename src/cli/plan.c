@@ -22,7 +22,7 @@ static const gw_opt opts[] = {
      "algorithms to compare, where --comm names none [all]"},
     {"budget", GW_OPT_TIME, "5", 1e-3, 3600, NULL, NULL, "time to measure algorithms in"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X",
-     "recommend compression for a larger gain only"},
+     "recommend compression (with --mesh: more than data alone) for a larger gain only"},
     GW_RIG_OPTS,
     {"top", GW_OPT_INT, "15", 1, GW_LAYOUTS, NULL, "N", "rows of the table"},
     {"verify", GW_OPT_INT, "0", 0, GW_PLAN_VERIFIED, NULL, "N",

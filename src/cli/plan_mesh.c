@@ -25,6 +25,7 @@ const gw_rule gw_plan_mesh_rules[] = {
     {"mesh", NULL, false, "algos", NULL, "name one in --comm"},
     {"mesh", NULL, false, "compress", NULL, no_codecs},
     {"mesh", NULL, false, "local-batch", NULL, "replicas differ in number: give --batch"},
+    {"mesh", NULL, false, "wire-check", "on", "exchanges are predicted without frames"},
     {"mesh", NULL, false, "update", "lazy", "steps are predicted as eager ones"},
     {0}};
 

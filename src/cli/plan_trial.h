@@ -10,7 +10,6 @@ typedef struct gw_plan_trial {
     gw_placed placed;
     gw_rig rig;
     gw_samples wall; /* mean over the ranks, as a run's step time has it */
-    double measured_s;
 } gw_plan_trial;
 
 /** Collective: open it, ready to step; `t` stays where it is. */

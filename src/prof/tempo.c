@@ -1,6 +1,7 @@
 #include "prof/tempo.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/stats.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -11,10 +12,11 @@
 
 enum { KEPT = 1024, KINDS = 4, HOPS = 4 };
 
-/* Every `stride`-th of `seen` samples. */
+/* A random sample of what was seen. */
 typedef struct series {
     const char *name; /* of a hop's lane */
-    int n, stride, seen;
+    int n;
+    uint64_t seen;
     double x[KEPT];
 } series;
 
@@ -26,16 +28,15 @@ static struct {
 
 static const char letters[KINDS + 1] = "FBIW";
 
+/* All are kept with the same probability (Vitter, "Random sampling with a reservoir", TOMS 1985):
+ * actions come in periods, of which each n-th would be the same microbatch. */
 static void tempo_add(series *s, double x) {
-    if (s->seen++ % s->stride > 0)
-        return;
-    if (s->n == KEPT) { /* every second one stays */
-        s->n = KEPT / 2;
-        s->stride *= 2;
-        for (int i = 0; i < s->n; i++)
-            s->x[i] = s->x[2 * i];
-    }
-    s->x[s->n++] = x;
+    uint64_t place = gw_rng_u64(0, s->seen) % (s->seen + 1);
+    if (s->n < KEPT)
+        s->x[s->n++] = x;
+    else if (place < KEPT)
+        s->x[place] = x;
+    s->seen++;
 }
 
 /* Sorts what it is of, so it is asked at the end. */
@@ -70,19 +71,12 @@ static void tempo_hear(const gw_action *a, uint64_t start, uint64_t end) {
 
 static const gw_ledger_sink tempo_sink = {.action = tempo_hear};
 
-static gw_err tempo_make(series **out, size_t n) {
-    GW_TRY(gw_alloc(out, n, sizeof **out));
-    for (size_t i = 0; i < n; i++)
-        (*out)[i].stride = 1;
-    return GW_OK;
-}
-
 gw_err gw_tempo_open(int chunks) {
     gw_tempo_close();
     tempo.chunks = chunks;
-    gw_err e = tempo_make(&tempo.acts, (size_t)chunks * KINDS);
-    GW_THEN(e, tempo_make(&tempo.hops, HOPS));
+    GW_TRY(gw_alloc(&tempo.acts, (size_t)chunks * KINDS, sizeof *tempo.acts));
     gw_ledger_listen(&tempo_sink);
+    gw_err e = gw_alloc(&tempo.hops, HOPS, sizeof *tempo.hops);
     if (e != GW_OK)
         gw_tempo_close();
     return e;

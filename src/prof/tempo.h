@@ -1,6 +1,6 @@
 /** The tempo of a pipeline's stage: what its actions take, and its hops once both ends are
  *  there. Medians over the run: it listens to the ledger, prof/waits tells it of hops, and of a
- *  long run it keeps evenly spaced samples, so it has a fixed size. One a process. */
+ *  long run it keeps a random sample, so it has a fixed size. One a process. */
 #ifndef GW_PROF_TEMPO_H
 #define GW_PROF_TEMPO_H
 

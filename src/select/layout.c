@@ -25,11 +25,18 @@ static bool layout_divides(const gw_layout_space *s, const gw_layout *l, int chu
 static gw_err layout_try(const gw_layout_space *s, const gw_layout *l, gw_layout *out, int *n) {
     gw_timetable *t = NULL;
     int stages = l->shape.size[GW_DIM_PIPE];
-    if (*n == GW_LAYOUTS || l->micro > layout_rows(s, &l->shape))
+    if (l->micro > layout_rows(s, &l->shape))
         return GW_OK;
     gw_err e = gw_timetable_open(&t, l->timetable, stages, l->micro);
-    if (e == GW_OK && layout_divides(s, l, gw_timetable_chunks(t)))
-        out[(*n)++] = *l;
+    if (e == GW_OK && layout_divides(s, l, gw_timetable_chunks(t))) {
+        if (*n < GW_LAYOUTS)
+            out[(*n)++] = *l;
+        else
+            e = gw_fail(GW_ERR_USAGE,
+                        "plan: --mesh: more than %d ways: name one, or fewer --timetables or "
+                        "--microbatches",
+                        GW_LAYOUTS);
+    }
     gw_timetable_close(t);
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }

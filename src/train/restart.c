@@ -28,6 +28,7 @@ static const char *const since_resume[] = {"matrix.csv",
                                            "results.traffic",
                                            "overhead",
                                            "results.ranks",
+                                           "results.simulated",
                                            "results.straggler",
                                            "results.exchanges_dropped",
                                            "results.summary.memory_s.batches"};

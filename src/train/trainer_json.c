@@ -338,9 +338,10 @@ static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
 gw_err gw_trainer_write(const gw_trainer *t) {
     json_t *names = NULL, *tempo = NULL;
     GW_TRY(gather_hosts(t->comm, &names));
-    GW_TRY(gw_pipeline_tempo_json(t->pipeline, &tempo, t->comm));
-    gw_err e = GW_OK;
-    if (names) { /* rank 0 */
+    gw_err e = gw_pipeline_tempo_json(t->pipeline, &tempo, t->comm);
+    if (e != GW_OK)
+        json_decref(names);
+    else if (names) { /* rank 0 */
         e = write_choices(t->c->out, t->session);
         gw_err late = write_json(t, names, tempo);
         e = e == GW_OK ? late : e;

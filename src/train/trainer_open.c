@@ -284,7 +284,7 @@ gw_err gw_trainer_check(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
     gw_session_setup setup = trainer_session_setup(t);
     if (t->session->mix.n > 0) /* it has not chosen what to open */
-        GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
+        GW_TRY(gw_agree(t->comm, gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup)));
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     gw_gauge_setup gauging = {.comm = t->comm,

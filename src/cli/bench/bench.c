@@ -11,7 +11,7 @@ static const gw_benchmark *const benchmarks[] = {
 };
 
 static const char summary[] = "measure parts: collectives, overlap, a step, its products, "
-                              "codecs, the measuring itself";
+                              "codecs, pipes, the measuring itself";
 
 enum { BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
 

@@ -90,11 +90,17 @@ static void pipe_add_cell(const gw_spec *spec, int micros) {
 }
 
 /* The first cell, a microbatch that passes alone, tells the time of a hop. */
+static size_t pipe_floats(void) {
+    return (size_t)b.width * (size_t)b.rows;
+}
+
 static gw_err pipe_prepare(gw_bench_run *run) {
     static const gw_spec alone = {.text = "1f1b", .name = "1f1b"};
     (void)run;
     if (b.pace_us.n != 3)
         return gw_fail(GW_ERR_USAGE, "bench: --pace: give three times, F,I,W");
+    if (pipe_floats() > INT32_MAX / sizeof(float))
+        return gw_fail(GW_ERR_USAGE, "bench: --width times --rows: a hop of more than 2 GiB");
     b.pace = (gw_act_cost){b.pace_us.x[0] * 1e-6, b.pace_us.x[1] * 1e-6, b.pace_us.x[2] * 1e-6};
     pipe_add_cell(&alone, 1);
     for (const gw_spec *s = b.timetables->parts; s; s = s->next)
@@ -104,10 +110,6 @@ static gw_err pipe_prepare(gw_bench_run *run) {
 }
 
 /* ---- opening ---- */
-
-static size_t pipe_floats(void) {
-    return (size_t)b.width * (size_t)b.rows;
-}
 
 /* Places of messages in the memory of all cells: activations and deltas, both ends, each chunk. */
 static size_t pipe_place(const cell *c, gw_hop_kind kind, bool receives, int chunk, int micro) {
