@@ -46,12 +46,12 @@ static void test_hops(void **state) {
     assert_int_equal(gw_tempo_open(1), GW_OK);
     for (int i = 0; i < 100000; i++)
         gw_tempo_hop("a", i);
+    for (int i = 0; i < 100000; i++)
+        gw_tempo_hop("b", i % 4 == 0 ? 0 : 10);
     for (int i = 2; i < 5; i++)
         gw_tempo_hop(names[i], 10 * i);
     assert_true(fabs(gw_tempo_hop_s("a") - 50000) < 5000); /* of a sample of them */
-    for (int i = 0; i < 100000; i++)
-        gw_tempo_hop("b", i % 4 == 0 ? 0 : 10);
-    assert_true(gw_tempo_hop_s("b") == 10); /* not always the same in each period */
+    assert_true(gw_tempo_hop_s("b") == 10);                /* not always the same in each period */
     assert_true(gw_tempo_hop_s("d") == 30);
     assert_true(isnan(gw_tempo_hop_s("e"))); /* there is room for four */
     gw_tempo_close();
