@@ -18,10 +18,15 @@ int main(int argc, char **argv) {
 # MPI_Init of MPICH 4.2.0 asks for two keys that MPICH's own launcher alone may have, and OpenPMIx
 # waits 2 s for each, in case a rank still provides it (later versions of MPICH ask it not to). This
 # library, loaded into each rank, answers at once (-46 is PMIX_ERR_NOT_FOUND).
+# Loaded into the launcher, too, it keeps Open MPI from giving rank 0 a terminal for its output where
+# the launcher itself writes to a file or a pipe: rank 0 would write what is meant for terminals.
 file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/gw_pmix.c [[
 #include <dlfcn.h>
+#include <errno.h>
+#include <pty.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 typedef int get_fn(const void *, const char *, const void *, size_t, void *);
 get_fn PMIx_Get;
 int PMIx_Get(const void *proc, const char *key, const void *info, size_t infos, void *value) {
@@ -29,6 +34,17 @@ int PMIx_Get(const void *proc, const char *key, const void *info, size_t infos, 
         return -46;
     get_fn *next = (get_fn *)dlsym(RTLD_NEXT, "PMIx_Get");
     return next(proc, key, info, infos, value);
+}
+typedef int pty_fn(int *, int *, char *, const struct termios *, const struct winsize *);
+pty_fn openpty;
+int openpty(int *master, int *slave, char *name, const struct termios *t,
+            const struct winsize *size) {
+    if (!isatty(STDOUT_FILENO)) { /* Open MPI then takes a pipe */
+        errno = ENOTTY;
+        return -1;
+    }
+    pty_fn *next = (pty_fn *)dlsym(RTLD_NEXT, "openpty");
+    return next(master, slave, name, t, size);
 }
 ]])
 set(gw_pmix ${CMAKE_BINARY_DIR}/mpiexec.so)
