@@ -92,9 +92,12 @@ def torch_environment(threads=1):
 
 
 def find_torch(env):
-    """PyTorch's version and libraries, in an interpreter with the ranks' environment."""
-    tell = "import torch; print(torch.__version__, torch.__config__.show())"
-    return " ".join(run([sys.executable, "-c", tell], env=env).split())
+    """PyTorch's version, BLAS and instruction set, in an interpreter with the ranks' environment."""
+    tell = ("import torch; print(torch.__version__, torch.backends.cpu.get_cpu_capability(), "
+            "torch.__config__.show())")
+    version, cpu, config = run([sys.executable, "-c", tell], env=env).split(maxsplit=2)
+    blas = re.search(r"BLAS_INFO=(\w+)", config)
+    return f"{version}, BLAS {blas[1] if blas else 'not told'}, {cpu}"
 
 
 def run(command, **options):
@@ -242,7 +245,8 @@ def describe_machine(options, env):
     machine = {
         **machine_facts(),
         "pytorch": find_torch(env),
-        "ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False",
+        **({} if options.mesh else
+           {"ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False"}),
         "layers": options.layers, "batch": options.batch, "threads": options.threads,
         "link": options.link and f"emulated: {len(options.link['links'])} hosts at "
                                  f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s",
@@ -377,6 +381,8 @@ def parse():
                         "[experiments/peers/results-DATE]")
     options = parser.parse_args()
     if options.mesh:
+        if options.ours or options.ranks:
+            parser.error("--mesh names the ranks and the sides: leave out --ranks and --ours")
         options.ranks = options.mesh[1]
     options.out = options.out or os.path.join(HERE, f"results-{datetime.date.today():%Y%m%d}")
     return options
