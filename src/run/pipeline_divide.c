@@ -42,8 +42,8 @@ static gw_err pipeline_measure_layers(const gw_model_spec *s, int rows, double *
     return gw_bcast(cost, gw_model_spec_layers(s), MPI_DOUBLE, 0, comm);
 }
 
-/* --stages 2,1,1 */
-static gw_err pipeline_read_cut(const char *text, int layers, int runs, int *sizes) {
+/* --stages 2,1,1, or what a checkpoint says of `--stages measured` */
+static gw_err pipeline_read_cut(const char *text, bool resumed, int layers, int runs, int *sizes) {
     int n = 0, sum = 0;
     const char *at = text;
     while (n < runs) {
@@ -57,7 +57,13 @@ static gw_err pipeline_read_cut(const char *text, int layers, int runs, int *siz
         if (!*end)
             break;
     }
-    if (*at || n != runs || sum != layers)
+    bool bad = *at || n != runs || sum != layers;
+    if (bad && resumed)
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume: the checkpoint's stages, '%.40s', are not %d numbers from 1 on "
+                       "that add up to the model's %d layers",
+                       text, runs, layers);
+    if (bad)
         return gw_fail(GW_ERR_USAGE,
                        "--stages %s: give %d number%s from 1 on that add up to the model's %d "
                        "layers, or flops or measured",
@@ -74,10 +80,11 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
                        "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
                        "pipe=%d",
                        p->stages, layers, layers == 1 ? "" : "s", layers / p->chunks);
-    if (strcmp(how, "measured") == 0 && p->cut)
+    bool resumed = strcmp(how, "measured") == 0 && p->cut;
+    if (resumed)
         how = p->cut;
     if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
-        return pipeline_read_cut(how, layers, runs, p->sizes);
+        return pipeline_read_cut(how, resumed, layers, runs, p->sizes);
     for (int l = 0; l < layers; l++)
         cost[l] = gw_model_spec_flops(s, l);
     if (strcmp(how, "measured") == 0)
