@@ -13,6 +13,7 @@
 /* Two calls are under way at a time: one's samples travel while the next's are computed. Hops carry
  * as many rows as there is room for, though the last samples of a data set are fewer. */
 static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, gw_act act) {
+    gw_hook_act("evaluation", p->stage, act.chunk, act.micro);
     gw_schedule *from = gw_runner_hop(&p->runner, act, true);
     if (from) {
         GW_TRY(gw_runner_start(&p->runner, from, act.micro));
@@ -45,7 +46,6 @@ gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *lo
     p->testing = true;
     gw_pipeline_run_over(p, GW_PIPELINE_TEST);
     p->local = p->room.rows;
-    gw_hook_act("evaluation", p->stage, 0, p->tested % GW_PIPELINE_TEST_MICROS);
     gw_err e = pipeline_test(p, s, loss, correct);
     gw_hook_act(NULL, 0, 0, 0);
     p->testing = false;
@@ -63,9 +63,11 @@ gw_err gw_pipeline_tested(gw_pipeline *p) {
     for (int c = 0; c < p->chunks; c++)
         for (int j = 0; j < GW_PIPELINE_TEST_MICROS; j++) {
             gw_schedule *s = gw_runner_hop(&p->runner, (gw_act){GW_ACT_FORWARD, c, j}, false);
+            gw_hook_act("evaluation", p->stage, c, j);
             if (s)
                 GW_THEN(e, gw_runner_wait(&p->runner, s));
         }
+    gw_hook_act(NULL, 0, 0, 0);
     p->testing = false;
     p->tested = 0;
     return e;
