@@ -64,7 +64,7 @@ typedef struct gw_layout_price {
     gw_layout_stage stage[GW_MAX_LAYERS];
     double activation_bytes; /* memory, on the rank that takes most of it */
     double sent[GW_DIMS];    /* bytes of a step, all ranks together */
-    bool link;               /* messages cross a link, which works beside the ranks */
+    bool link;               /* sums over tensor ranks cross one, which works beside them */
 } gw_layout_price;
 
 /** A step: the sum of the four parts, each a mean over the stages. */

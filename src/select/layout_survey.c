@@ -67,13 +67,14 @@ static gw_err survey_find_groups(gw_layout_survey *s, const gw_layout *layout, i
 
 /* The longest span that is summed: gradients, or the outputs of a layer. */
 static size_t survey_longest(const gw_place_setup *p) {
-    size_t most = 1;
+    size_t params = 0, widest = 1;
     for (int l = 0; l < gw_model_spec_layers(p->spec); l++) {
         size_t in = (size_t)gw_model_spec_width(p->spec, l - 1);
         size_t out = (size_t)gw_model_spec_width(p->spec, l);
-        most += (in + 1) * out;
-        most = most > p->set->n * out ? most : p->set->n * out;
+        params += (in + 1) * out;
+        widest = out > widest ? out : widest;
     }
+    size_t rows = p->set->n * widest, most = rows > params ? rows : params;
     return most < LONGEST ? most : LONGEST;
 }
 
@@ -129,6 +130,18 @@ static gw_err survey_hop(gw_layout_survey *s, gw_group_curve *g, int at, MPI_Com
     return survey_slowest(&g->hop, s->place->comm);
 }
 
+static gw_err survey_crosses(gw_group_curve *g, MPI_Comm group, MPI_Comm comm) {
+    MPI_Comm host;
+    int here = g->size, crosses;
+    GW_MPI(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+    gw_err e = gw_mpi_check(MPI_Comm_size(host, &here), "MPI_Comm_size");
+    MPI_Comm_free(&host);
+    crosses = here < g->size;
+    GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &crosses, 1, MPI_INT, MPI_MAX, comm));
+    g->link = crosses;
+    return e;
+}
+
 static gw_err survey_one_group(gw_layout_survey *s, gw_group_curve *g, const need *w,
                                double budget_s) {
     MPI_Comm group, comm = s->place->comm;
@@ -137,7 +150,8 @@ static gw_err survey_one_group(gw_layout_survey *s, gw_group_curve *g, const nee
     int at = rank / g->stride % g->size;
     GW_MPI(MPI_Comm_split(comm, rank - at * g->stride, at, &group));
     MPI_Comm_set_errhandler(group, MPI_ERRORS_RETURN);
-    gw_err e = survey_sums(s, g, w, budget_s, group);
+    gw_err e = survey_crosses(g, group, comm);
+    GW_THEN(e, survey_sums(s, g, w, budget_s, group));
     if (e == GW_OK && w->hop)
         e = survey_hop(s, g, at, group);
     MPI_Comm_free(&group);
@@ -220,7 +234,7 @@ static gw_err survey_exchange(const opened *o, double backward_s, double *exchan
     gw_shape shape = {.local = {.backward_s = backward_s},
                       .layers = gw_model_spans(m),
                       .n_layers = gw_model_layers(m),
-                      .link = o->s->nodes > 1};
+                      .link = g->link};
     gw_way way = {
         .messages = g->sums[1], .exact = g->sums[1], .bytes = sizeof(float), .sent = g->sent[1]};
     GW_TRY(gw_chooser_shape(&o->s->session->strategy, &shape, gw_model_size(m), &parts));
@@ -272,7 +286,8 @@ static gw_err survey_price(const opened *o, gw_layout_price *out) {
     double backward_s = 0, micro = o->layout->micro;
     gw_load load = gw_placed_load(p);
     gw_micro at = {.n = gw_load_rows(&load)};
-    *out = (gw_layout_price){.chunks = o->chunks, .link = o->s->nodes > 1};
+    const gw_group_curve *tensor = o->group[GW_DIM_TENSOR];
+    *out = (gw_layout_price){.chunks = o->chunks, .link = tensor && tensor->link};
     GW_TRY(survey_passes(o, run, &stage.update_s));
     survey_joins(o, at, run, &out->sent[GW_DIM_TENSOR]);
     if (o->stages > 1)

@@ -10,6 +10,7 @@
  *  other, as the dimensions of meshes have them; all such groups at the same time. */
 typedef struct gw_group_curve {
     int size, stride;
+    bool link;        /* one of them is spread over hosts */
     gw_curve sums[2]; /* allreduces of plain floats: between tensor ranks, of gradients */
     double sent[2];   /* bytes that a rank sends for each byte of them */
     gw_curve hop;     /* a message to the neighbour; .n == 0: nobody asked */
