@@ -26,6 +26,8 @@ CASES = {
     "ps": "--comm ps --compress qsgd:bits=8",
     "dedicated": "--comm ps:dedicated=1 --compress ternary",
     "lazy": "--comm iallreduce:order=priority,algo=sra --update lazy --compress int8sum",
+    "stages": "--mesh pipe={ranks} --microbatches 4 --timetable zb --compress-activations qsgd:bits=8",
+    "shards": "--mesh tensor={ranks} --compress-deltas qsgd:bits=8",
 }
 
 MODEL = ["--data", "synthetic:samples=2500,features=24", "--layers", "48,32", "--batch", 48,
@@ -33,9 +35,10 @@ MODEL = ["--data", "synthetic:samples=2500,features=24", "--layers", "48,32", "-
          "--overhead", 0, "--inject-skew", "1:1ms"]
 
 
-def words(case, steps, every, model=None):
+def words(case, ranks, steps, every, model=None):
     """Options of a run of CASES[case], with a checkpoint every so many steps."""
-    return [*(model or MODEL), "--steps", steps, "--checkpoint-every", every, *CASES[case].split()]
+    return [*(model or MODEL), "--steps", steps, "--checkpoint-every", every,
+            *CASES[case].format(ranks=ranks).split()]
 
 
 def outcome(out):

@@ -18,7 +18,7 @@ class Kills(unittest.TestCase):
         """`kill` a run twice, let it end, compare. A run that was over too early, since this
         process came late, begins anew and is slower."""
         with tempfile.TemporaryDirectory() as top:
-            options = killcase.words(case, STEPS, every)
+            options = killcase.words(case, ranks, STEPS, every)
             whole = os.path.join(top, "whole")
             gwrun.train(ranks, whole, *options)
             out = os.path.join(top, "run")

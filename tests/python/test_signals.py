@@ -76,7 +76,7 @@ class Signals(unittest.TestCase):
 
     def test_taken_up(self):
         """The only checkpoint is of the step at which the run stopped."""
-        options = killcase.words("topk", 500, 1000)
+        options = killcase.words("topk", 2, 500, 1000)
         run = self.start(2, *options, "--inject-skew", "1:50ms")  # it must not end before
         run.ranks()
         run.await_line("parameters;")
