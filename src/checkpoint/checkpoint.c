@@ -53,6 +53,8 @@ struct gw_checkpoint {
     gw_store_manifest manifest;
     char final[GW_STORE_PATH];
     /* rank 0 */
+    float *best; /* the model of the best epoch, and which that is; NULL: none is kept */
+    int best_epoch;
     double last_s; /* when the last one was taken */
     gw_checkpoint_counts counts;
     bool failing, cramped; /* since the last one that could be written; whose elders could go */
@@ -109,10 +111,11 @@ static gw_err checkpoint_allocate(gw_checkpoint *c) {
     GW_TRY(gw_alloc(&c->state.params, c->state.n, sizeof(float)));
     GW_TRY(gw_alloc(&c->state.momentum, c->state.n_momentum, sizeof(float)));
     if (c->rank == 0) {
-        size_t files = (size_t)c->ranks + 1;
+        size_t files = (size_t)c->ranks + 2;
         GW_TRY(gw_alloc(&c->manifest.files, files, sizeof *c->manifest.files));
-        c->manifest.n_files = files;
         c->manifest.ranks = c->ranks;
+        if (c->s.best->params)
+            GW_TRY(gw_alloc(&c->best, c->s.best->n, sizeof *c->best));
     }
     return GW_OK;
 }
@@ -152,6 +155,7 @@ void gw_checkpoint_close(gw_checkpoint *c) {
         gw_store_abandon(c->temp);
     gw_rank_state_free(&c->state);
     gw_store_manifest_free(&c->manifest);
+    free(c->best);
     free(c);
 }
 
@@ -273,8 +277,19 @@ static gw_err checkpoint_write_model(gw_checkpoint *c) {
     return e;
 }
 
+static gw_err checkpoint_write_best(gw_checkpoint *c) {
+    gw_store_file *f = &c->manifest.files[c->ranks + 1];
+    bool there = c->best && c->best_epoch > 0;
+    c->manifest.n_files = (size_t)c->ranks + (there ? 2 : 1);
+    snprintf(f->name, sizeof f->name, GW_BEST_FILE);
+    return there ? gw_model_save_as(c->s.stepper->model, c->best, c->temp, f->name, &f->bytes,
+                                    &f->crc32)
+                 : GW_OK;
+}
+
 static gw_err checkpoint_commit(gw_checkpoint *c) {
     GW_TRY(checkpoint_write_model(c));
+    GW_TRY(checkpoint_write_best(c));
     GW_TRY(gw_rows_sync(c->s.rows));
     return gw_store_commit(c->temp, &c->manifest, c->s.c->checkpoint_keep, c->final);
 }
@@ -308,6 +323,9 @@ static gw_err checkpoint_begin(gw_checkpoint *c, gw_err ready) {
     GW_TRY(gw_guard_params(c->state.params, gw_model_spans(model), gw_model_layers(model),
                            guard ? guard->number : NULL,
                            c->state.at.step)); /* good ones gave way to it */
+    if (c->best && c->best_epoch != c->s.best->epoch)
+        memcpy(c->best, c->s.best->params, c->s.best->n * sizeof *c->best);
+    c->best_epoch = c->s.best->epoch;
     GW_TRY(gw_io_keep(&io, &c->state.statistics));
     GW_TRY(gw_io_end(io, gw_codec_stats_state(c->s.stats, io)));
     return c->rank == 0 ? gw_store_begin(c->dir, c->state.at.step, c->temp) : GW_OK;

@@ -7,6 +7,7 @@
 #define GW_CHECKPOINT_CHECKPOINT_H
 
 #include "base/rows.h"
+#include "checkpoint/best.h"
 #include "checkpoint/position.h"
 #include "checkpoint/store.h"
 #include "run/config.h"
@@ -20,7 +21,8 @@ typedef struct gw_checkpoint_setup {
     gw_stepper *stepper;
     struct gw_codec_stats *stats;
     const gw_mesh *mesh;
-    gw_rows *rows; /* rank 0's: what `facts` mark of them is synced before one is complete */
+    const gw_best *best; /* its model is copied, where there is one */
+    gw_rows *rows;       /* rank 0's: what `facts` mark of them is synced before one is complete */
     MPI_Comm comm;
 } gw_checkpoint_setup;
 

@@ -1,6 +1,7 @@
 #include "checkpoint/facts.h"
 
 #include "base/text.h"
+#include "checkpoint/best.h"
 #include "comm/lane_parts.h"
 #include "comm/tuning.h"
 
@@ -206,6 +207,10 @@ bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run) {
     return gw_facts_whole(facts, run) && facts_option_same(facts, run, "compress-stats");
 }
 
+bool gw_facts_best(const json_t *facts, const gw_facts_of *run) {
+    return run->c->save != GW_SAVE_BEST || facts_option_same(facts, run, "save-model");
+}
+
 /* ---- what is lost ---- */
 
 static gw_err facts_exchange_lost(const json_t *facts, const gw_facts_of *run, bool inside,
@@ -240,6 +245,11 @@ gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside
     if (run->momentum && !facts_flag(facts, "momentum"))
         GW_TRY(
             gw_notes_add(to, GW_NOTE_DROPPED, "the optimizer had no momentum: it starts at zero"));
+    bool none = json_is_null(json_object_get(facts, GW_BEST_FACT)); /* older ones do not say */
+    if (!none && !gw_facts_best(facts, run))
+        GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
+                            "--save-model best: the checkpoint has no model of an epoch before: "
+                            "the best is one from here on"));
     bool anew = !gw_facts_statistics(facts, run) &&
                 strcmp(facts_option_now(run, "compress-stats"), "0") != 0;
     return anew ? gw_notes_add(to, GW_NOTE_DROPPED, "the epoch's samples for codec.csv start anew")

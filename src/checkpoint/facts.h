@@ -39,6 +39,10 @@ bool gw_facts_whole(const json_t *facts, const gw_facts_of *run);
 /** True if what was collected of the epoch for codec.csv goes on, too. */
 bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run);
 
+/** True if the run resumes with all that the checkpoint knows of its best epoch; false: the model
+ *  of that epoch is wanted (--save-model best), and is not there. */
+bool gw_facts_best(const json_t *facts, const gw_facts_of *run);
+
 /** Note what is dropped. `inside`: the checkpoint lies within an epoch. GW_ERR_NOMEM. */
 gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to);
 

@@ -131,6 +131,7 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
     GW_TRY(gw_agree(comm, resume_check(r, run)));
     r->whole = gw_facts_whole(facts, run);
     r->statistics = gw_facts_statistics(facts, run);
+    r->best = gw_facts_best(facts, run);
     const char *codec, *algo, *table;
     gw_facts_choices(facts, &codec, &algo, &table);
     if (!r->whole)
@@ -340,6 +341,13 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) 
     gw_err e = gw_io_recall(&io, &r->collected);
     GW_THEN(e, gw_io_end(io, gw_codec_stats_state(stats, io)));
     return gw_agree(comm, e);
+}
+
+gw_err gw_resume_best(const gw_resume *r, gw_best *b) {
+    if (!*r->path || !r->best)
+        return GW_OK;
+    GW_TRY(gw_best_read(b, r->manifest.facts, r->path));
+    return b->params && b->epoch > 0 ? gw_best_load(b, r->path) : GW_OK;
 }
 
 void gw_resume_free(gw_resume *r) {

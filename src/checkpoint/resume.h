@@ -2,6 +2,7 @@
 #ifndef GW_CHECKPOINT_RESUME_H
 #define GW_CHECKPOINT_RESUME_H
 
+#include "checkpoint/best.h"
 #include "checkpoint/facts.h"
 #include "checkpoint/position.h"
 #include "checkpoint/store.h"
@@ -12,6 +13,7 @@ typedef struct gw_resume {
     char path[GW_STORE_PATH];   /* the checkpoint's folder; "": none to resume from */
     gw_store_manifest manifest; /* on all ranks */
     bool whole, statistics;     /* each rank resumes with all that it had; also with its sums */
+    bool best;                  /* and with the best epoch so far */
     gw_position at;
     const char *codec, *algo; /* chosen then, for a run that goes on just as it was; NULL: none */
     gw_notes notes;           /* rank 0 has those that it alone could make */
@@ -40,6 +42,9 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm
 
 /** Collective, right before the first step: what was collected of the epoch. */
 gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
+
+/** The best epoch so far; its model into b->params, if that is wanted. */
+gw_err gw_resume_best(const gw_resume *r, gw_best *b);
 
 /** Rank 0: the rows of the steps before are not there. Noted as dropped, or, with `strict`,
  *  GW_ERR_INPUT. */

@@ -157,10 +157,10 @@ static json_t *list_rules_json(bool needs) {
             json_t *others = json_object_get(of, r->option);
             if (r->needs == needs && !others)
                 json_object_set_new(of, r->option, others = json_array());
+            bool one = r->other_value && *r->other_value != '!'; /* else any, or any other */
             if (r->needs == needs)
-                json_array_append_new(others,
-                                      json_sprintf("--%s%s%s", r->other, r->other_value ? " " : "",
-                                                   r->other_value ? r->other_value : ""));
+                json_array_append_new(others, json_sprintf("--%s%s%s", r->other, one ? " " : "",
+                                                           one ? r->other_value : ""));
         }
         json_object_set_new(all, (*c)->name, of);
     }

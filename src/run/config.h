@@ -12,6 +12,13 @@
 #include "prof/ledger.h"
 #include "run/watchdog.h"
 
+/** Which model a run leaves in its folder; in the order of the option's words. */
+typedef enum gw_save_model {
+    GW_SAVE_OFF,
+    GW_SAVE_LAST,
+    GW_SAVE_BEST /* that of the epoch with the least validation loss */
+} gw_save_model;
+
 /** How the model lies on the ranks, and how a step passes them. */
 typedef struct gw_parallel {
     const gw_spec *mesh, *timetable;    /* timetable NULL: 1f1b */
@@ -52,7 +59,7 @@ typedef struct gw_train_config {
     bool resume_strict;   /* refuse a restart that could not keep everything */
     int64_t verify_every; /* compare the replicas after so many steps, too; 0: each epoch only */
     bool nan_skip;        /* leave out a step that is not finite; else stop */
-    bool save;            /* the model, too */
+    gw_save_model save;   /* as model.gw */
     bool overwrite, trace;
     bool check;            /* refuse what a run would refuse, and end before it */
     bool collectives;      /* write collectives.csv */

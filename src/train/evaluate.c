@@ -14,10 +14,11 @@
 
 typedef struct tally {
     double loss_sum;
-    int64_t correct, signal;
+    int64_t correct;
+    double signal, seconds, forward_s;
 } tally;
 
-static int64_t evaluate_give_up(double start_s) {
+static int evaluate_give_up(double start_s) {
     int signal = gw_signals_seen();
     return signal && gw_ledger_now() - start_s > GW_EVALUATE_GRACE_S ? signal : 0;
 }
@@ -29,17 +30,25 @@ typedef struct samples {
 } samples;
 
 static gw_err evaluate_pass(const gw_evaluator *by, const gw_dataset *set, const samples *s,
-                            double *loss, int *correct) {
+                            tally *sum) {
+    double loss = 0;
+    int correct = 0;
+    gw_err e = GW_OK;
     gw_pipeline_samples shared = {set, s->idx, s->n, s->labels};
     if (by->pipeline) {
         gw_dataset_labels(set, s->idx, s->n, s->labels);
-        return gw_pipeline_test(by->pipeline, &shared, loss, correct);
+        e = gw_pipeline_test(by->pipeline, &shared, &loss, &correct);
+    } else {
+        gw_dataset_gather(set, s->idx, s->n, gw_model_input(by->model), s->labels);
+        sum->forward_s -= gw_ledger_now();
+        for (int l = 0; l < gw_model_layers(by->model); l++)
+            gw_model_forward(by->model, l, s->n);
+        sum->forward_s += gw_ledger_now();
+        loss = gw_model_loss(by->model, s->labels, s->n, 1.0f, &correct);
     }
-    gw_dataset_gather(set, s->idx, s->n, gw_model_input(by->model), s->labels);
-    for (int l = 0; l < gw_model_layers(by->model); l++)
-        gw_model_forward(by->model, l, s->n);
-    *loss = gw_model_loss(by->model, s->labels, s->n, 1.0f, correct);
-    return GW_OK;
+    sum->loss_sum += loss;
+    sum->correct += correct;
+    return e;
 }
 
 static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samples *s,
@@ -48,20 +57,18 @@ static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samp
     double start_s = gw_ledger_now();
     gw_span part = gw_span_part((gw_span){0, set->n}, by->part, by->parts);
     for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)by->chunk) {
-        double loss = 0;
-        int correct = 0;
         s->n = (int)(part.n - at < (size_t)by->chunk ? part.n - at : (size_t)by->chunk);
         for (int i = 0; i < s->n; i++)
             s->idx[i] = (uint32_t)(part.off + at + (size_t)i);
-        GW_TRY(evaluate_pass(by, set, s, &loss, &correct));
-        sum->loss_sum += loss;
-        sum->correct += correct;
+        GW_TRY(evaluate_pass(by, set, s, sum));
         if (confusion && (!by->pipeline || gw_pipeline_counts(by->pipeline)))
             gw_confusion_add(confusion, classes, gw_model_predictions(by->model), s->labels, s->n);
         sum->signal = by->pipeline ? 0 : evaluate_give_up(start_s);
         gw_watchdog_beat();
     }
-    return by->pipeline ? gw_pipeline_tested(by->pipeline) : GW_OK;
+    gw_err e = by->pipeline ? gw_pipeline_tested(by->pipeline) : GW_OK;
+    sum->seconds = gw_ledger_now() - start_s;
+    return e;
 }
 
 gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confusion,
@@ -85,13 +92,16 @@ gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confu
     GW_TRY(e);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.signal, 1, MPI_INT64_T, MPI_MAX, comm));
+    double most[] = {sum.signal, sum.seconds, sum.forward_s};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 3, MPI_DOUBLE, MPI_MAX, comm));
     if (confusion)
         GW_TRY(
             gw_allreduce(MPI_IN_PLACE, confusion, classes * classes, MPI_INT64_T, MPI_SUM, comm));
-    bool known = set->n > 0 && !sum.signal;
+    bool known = set->n > 0 && most[0] == 0;
     out->loss = known ? sum.loss_sum / set->n : NAN;
     out->accuracy = known ? (double)sum.correct / set->n : NAN;
-    out->signal = (int)sum.signal;
+    out->signal = (int)most[0];
+    out->seconds = known ? most[1] : NAN;
+    out->forward_s = known && !by->pipeline ? most[2] : NAN;
     return GW_OK;
 }

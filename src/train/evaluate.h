@@ -14,6 +14,8 @@
 typedef struct gw_evaluation {
     double loss, accuracy; /* means over the whole set; NaN for an empty one, or with `signal` */
     int signal;            /* that made a rank give up; 0: none */
+    double seconds;   /* of the slowest rank, samples fetched and waiting for stages included */
+    double forward_s; /* likewise, of that the forward passes; NaN: ranks hold the model together */
 } gw_evaluation;
 
 /** Who evaluates, and how. */

@@ -2,8 +2,10 @@
 #ifndef GW_TRAIN_RESULT_H
 #define GW_TRAIN_RESULT_H
 
+#include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
 #include "machine/link_cost.h"
+#include "nn/metrics.h"
 #include "prof/matrix.h"
 #include "prof/record.h"
 #include "run/guard.h"
@@ -20,8 +22,12 @@ typedef struct gw_epoch_row {
     double validation_loss, validation_accuracy; /* NaN: no validation set */
     double test_loss, test_accuracy;
     double elapsed_s, train_s; /* since the first step; of that inside batches */
+    double test_s;             /* evaluating the test set took; the slowest rank's */
     uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
     uint32_t replica_hash;
+    /* No columns: */
+    double test_forward_s;  /* of test_s; NaN: not told apart */
+    gw_class_metrics macro; /* of the test set, means over its classes; NaN: not tested */
 } gw_epoch_row;
 
 typedef struct gw_train_result {
@@ -33,6 +39,7 @@ typedef struct gw_train_result {
     /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
     gw_overhead overhead[GW_OVERHEAD_LEVELS];
     gw_straggler straggler;  /* rank 0 */
+    gw_best best;            /* epoch 0: no validation set; its params: NULL */
     int64_t left_out;        /* steps, by --on-nan skip */
     gw_fault first_fault;    /* rank -1: there was none */
     gw_matrix_total traffic; /* rank 0; zeros with --profile off */

@@ -355,6 +355,7 @@ gw_err gw_train(const gw_train_config *config, gw_session *session, gw_pipeline 
                     .own = own};
     *own = false;
     memset(result, 0, sizeof *result);
+    gw_resident_start(&t.resident, "/proc/self");
     gw_watchdog_setup dog = {.timeout_s = config->hang_timeout_s,
                              .comm = config->comm->text,
                              .compress = config->compress->text,

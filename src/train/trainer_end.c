@@ -15,6 +15,7 @@ static gw_err trainer_compare_ranks(gw_trainer *t) {
     r->bubble_s = pipe ? r->summary.dim_waiting_s[GW_DIM_PIPE] : NAN;
     GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->began_at,
                             t->comm));
+    GW_TRY(gw_ranks_memory(t->by_rank, &t->resident, t->comm));
     if (t->rank == 0)
         r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
     if (t->c->profile == GW_PROFILE_OFF)
@@ -32,25 +33,29 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->ranks = t->ranks;
     r->parameters = gw_trainer_parameters(t);
     r->checkpoints = gw_checkpoint_count(t->checkpoint);
+    r->best = t->best;
+    r->best.params = NULL; /* the trainer's */
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
 
-/* Rank 0: what grew row by row is whole, and the model is what all this led to. */
+/* Rank 0: what grew row by row is whole, and the model is what all this led to, or its best. */
 static gw_err trainer_commit_files(gw_trainer *t) {
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_epochs));
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_evaluations));
     GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
     GW_TRY(gw_rows_finish(t->rows));
-    const float *params = t->whole ? t->whole : gw_model_params(t->model);
+    bool saves = t->c->save == GW_SAVE_BEST ? t->best.epoch > 0 : t->c->save == GW_SAVE_LAST;
+    const float *params = t->best.params ? t->best.params : gw_trainer_whole(t);
     uint64_t bytes;
     uint32_t crc32;
-    return t->c->save ? gw_model_save_as(t->model, params, t->c->out, "model.gw", &bytes, &crc32)
-                      : GW_OK;
+    return saves ? gw_model_save_as(t->model, params, t->c->out, "model.gw", &bytes, &crc32)
+                 : GW_OK;
 }
 
 gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->result;
     gw_watchdog_stage("collecting the results");
+    gw_resident_end(&t->resident); /* what follows belongs to no phase */
     gw_trainer_note(t, r);
     GW_TRY(gw_link_cost_end(&r->link_cost, gw_trainer_workers(t), t->comm));
     GW_TRY(trainer_compare_ranks(t));

@@ -20,6 +20,7 @@ static const gw_column columns[] = {
     GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
     GW_COLUMN_REAL(gw_epoch_row, "elapsed_s", elapsed_s, 9),
     GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_s", test_s, 9),
     GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
     GW_COLUMN(gw_epoch_row, "replica_hash", HASH, replica_hash),
 };
@@ -56,14 +57,18 @@ static gw_err trainer_epoch_wire(const gw_trainer *t, uint64_t *wire) {
     return GW_OK;
 }
 
-static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, gw_evaluation *out) {
+static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64_t *confusion,
+                                     gw_evaluation *out) {
     gw_evaluator by = {.model = t->model,
                        .pipeline = t->pipeline,
                        .chunk = t->chunk,
                        .part = t->mesh.at[GW_DIM_DATA],
                        .parts = t->mesh.shape.size[GW_DIM_DATA],
                        .comm = t->comm};
-    return gw_evaluate(&by, set, NULL, out);
+    gw_resident_enter(&t->resident, GW_RESIDENT_EVALUATION);
+    gw_err e = gw_evaluate(&by, set, confusion, out);
+    gw_resident_enter(&t->resident, GW_RESIDENT_TRAINING);
+    return e;
 }
 
 /* One row for each step that was tested; an evaluation that a signal ended tested nothing. */
@@ -90,7 +95,7 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
     gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->train_s};
     gw_evaluation test;
     GW_TRY(trainer_epoch_wire(t, &row.wire_bytes));
-    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, &test));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, NULL, &test));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;
     gw_trainer_heed(t, test.signal);
@@ -114,6 +119,21 @@ static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
     if (t->rank == 0)
         *hash = (uint32_t)crc32_z(0, (const Bytef *)t->whole, n * sizeof(float));
     return gw_agree(t->comm, e);
+}
+
+/* What the evaluations found, into the epoch's row. */
+static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
+                               const gw_evaluation *validation, gw_epoch_row *row) {
+    static gw_class_metrics per[GW_MAX_CLASSES];
+    row->test_loss = test->loss;
+    row->test_accuracy = test->accuracy;
+    row->test_s = test->seconds;
+    row->test_forward_s = test->forward_s;
+    row->validation_loss = validation->loss;
+    row->validation_accuracy = validation->accuracy;
+    row->macro = (gw_class_metrics){NAN, NAN, NAN, 0};
+    if (!isnan(test->accuracy))
+        gw_confusion_metrics(t->confusion, t->data->classes, per, &row->macro);
 }
 
 gw_err gw_trainer_end_epoch(gw_trainer *t) {
@@ -140,18 +160,18 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
                         .wire_bytes = wire};
     gw_evaluation test, validation;
     gw_watchdog_stage("evaluating");
-    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, &test));
-    GW_TRY(trainer_epoch_evaluate(t, &t->data->validation, &validation));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, t->confusion, &test));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->validation, NULL, &validation));
     gw_trainer_heed(t, test.signal > validation.signal ? test.signal : validation.signal);
     if (t->result->signal) /* one that came just now: before the row that it leaves blank */
         GW_TRY(gw_trainer_keep_last(t));
     gw_watchdog_stage("comparing the replicas");
     GW_TRY(gw_checks_compare(&t->checks, t->step, &row.replica_hash));
     GW_TRY(trainer_epoch_collect(t, &row.replica_hash));
-    row.test_loss = test.loss;
-    row.test_accuracy = test.accuracy;
-    row.validation_loss = validation.loss;
-    row.validation_accuracy = validation.accuracy;
+    trainer_epoch_note(t, &test, &validation, &row);
+    gw_best epoch = {
+        t->epoch, row.validation_loss, row.validation_accuracy, row.test_accuracy, NULL, 0};
+    gw_best_offer(&t->best, &epoch, gw_trainer_whole(t));
     t->status.loss = mean;
     t->status.last = t->result->last = row;
     GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));

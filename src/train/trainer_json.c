@@ -206,13 +206,19 @@ static json_t *run_sources(const gw_trainer *t) {
                    "(twin+model); counters "
                  : "",
              gw_memory_source(t->memory));
-    static const char form[] = "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s";
+    char resident[256] = "measured: VmHWM, set back at each change of phase";
+    if (*t->resident.why)
+        snprintf(resident, sizeof resident,
+                 "measured: getrusage, the total alone: phases cannot be told apart (%s)",
+                 t->resident.why);
+    static const char form[] =
+        "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s";
     if (t->c->profile == GW_PROFILE_OFF)
-        return gw_json_object(form, "absent", "absent", "absent", "absent", "absent");
+        return gw_json_object(form, "absent", "absent", "absent", "absent", "absent", resident);
     return gw_json_object(form, "measured: exclusive timers, MPI by PMPI",
                           "measured: blocked before the last rank's arrival, on a common clock",
                           "upper bound: computation while a message was in flight", memory,
-                          run_wire_source(t));
+                          run_wire_source(t), resident);
 }
 
 /* Null: with --profile off nothing is counted. */
@@ -234,14 +240,20 @@ static json_t *run_results(const gw_trainer *t, json_t *tempo) {
     const gw_train_result *r = t->result;
     const gw_epoch_row *last = &r->last;
     char hash[16];
+    json_t *peak, *sum;
     snprintf(hash, sizeof hash, "%08x", last->replica_hash);
+    gw_ranks_memory_json(t->by_rank, t->ranks, &peak, &sum);
     return gw_json_object(
         "steps:I stopped_by:s train_loss:f validation_loss:f validation_accuracy:f test_loss:f "
-        "test_accuracy:f elapsed_s:f train_s:f wire_bytes:u traffic:o replica_hash:s summary:o "
-        "simulated:o ranks:o straggler:o exchanges_dropped:I paired:o checks:o",
+        "test_accuracy:f precision:f recall:f f1:f test_s:f test_samples_per_s:f test_forward_s:f "
+        "best:o elapsed_s:f train_s:f wire_bytes:u traffic:o replica_hash:s summary:o "
+        "simulated:o peak_bytes:o peak_sum_bytes:o ranks:o straggler:o exchanges_dropped:I "
+        "paired:o checks:o",
         r->steps, r->stopped_by, last->train_loss, last->validation_loss, last->validation_accuracy,
-        last->test_loss, last->test_accuracy, r->elapsed_s, r->train_s, last->wire_bytes,
-        run_traffic(t->c, &r->traffic), hash, run_summary(t), tempo,
+        last->test_loss, last->test_accuracy, last->macro.precision, last->macro.recall,
+        last->macro.f1, last->test_s, (double)t->data->test.n_global / last->test_s,
+        last->test_forward_s, gw_best_json(&r->best), r->elapsed_s, r->train_s, last->wire_bytes,
+        run_traffic(t->c, &r->traffic), hash, run_summary(t), tempo, peak, sum,
         gw_ranks_json(t->by_rank, t->ranks), run_straggler(&r->straggler), r->dropped,
         gw_paired_json(&r->paired), gw_checks_json(&t->checked));
 }

@@ -2,6 +2,7 @@
  * on from one. */
 #include "train/trainer_parts.h"
 
+#include "base/mem.h"
 #include "base/text.h"
 #include "run/signals.h"
 #include "trace/trace.h"
@@ -59,7 +60,8 @@ static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
                               gw_ledger_now(), "evaluated", (json_int_t)evaluated, "mesh_columns",
                               t->mesh_columns, "files", files);
     *facts = gw_facts_make(&run);
-    bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0;
+    bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0 ||
+               json_object_set_new(*facts, GW_BEST_FACT, gw_best_json(&t->best)) != 0;
     return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;
 }
 
@@ -171,6 +173,13 @@ static gw_err trainer_keep_resume(gw_trainer *t) {
     return GW_OK;
 }
 
+static gw_err trainer_begin_best(gw_trainer *t) {
+    t->best.n = gw_trainer_parameters(t);
+    if (t->c->save == GW_SAVE_BEST && t->rank == 0)
+        GW_TRY(gw_alloc(&t->best.params, t->best.n, sizeof *t->best.params));
+    return gw_resume_best(&t->resume, &t->best);
+}
+
 gw_err gw_trainer_begin(gw_trainer *t) {
     const gw_train_config *c = t->c;
     t->epoch = 1;
@@ -180,6 +189,7 @@ gw_err gw_trainer_begin(gw_trainer *t) {
         GW_TRY(gw_agree(t->comm, trainer_keep_resume(t)));
         GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));
     }
+    GW_TRY(gw_agree(t->comm, trainer_begin_best(t)));
     t->status.step = t->step;
     t->status.begins = true;
     t->status.products = t->products.note;
@@ -189,8 +199,12 @@ gw_err gw_trainer_begin(gw_trainer *t) {
                                  .stepper = &t->stepper,
                                  .stats = t->stats,
                                  .mesh = &t->mesh,
+                                 .best = &t->best,
                                  .rows = t->rows,
                                  .comm = t->comm};
     bool keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
-    return keeps ? gw_checkpoint_open(&t->checkpoint, &setup) : GW_OK;
+    if (keeps)
+        GW_TRY(gw_checkpoint_open(&t->checkpoint, &setup));
+    gw_resident_enter(&t->resident, GW_RESIDENT_TRAINING);
+    return GW_OK;
 }

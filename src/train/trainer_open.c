@@ -95,6 +95,8 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
                               .set = &t->data->train,
                               .lazy = c->lazy,
                               .pipeline = t->pipeline};
+    size_t classes = (size_t)spec.classes;
+    GW_TRY(gw_alloc(&t->confusion, classes * classes, sizeof *t->confusion));
     return gw_alloc(&t->stepper.labels, (size_t)most, 1);
 }
 
@@ -371,6 +373,8 @@ void gw_trainer_close(gw_trainer *t) {
     gw_session_close(t->session);
     free(t->stepper.labels);
     free(t->whole);
+    free(t->best.params);
+    free(t->confusion);
     gw_optimizer_close(t->optimizer);
     gw_sampler_close(t->sampler);
     gw_model_close(t->model);

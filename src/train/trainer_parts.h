@@ -52,6 +52,9 @@ typedef struct gw_trainer {
     gw_products products;
     int rehearsed; /* steps */
     float *whole;  /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
+    gw_best best;  /* epoch so far */
+    int64_t *confusion; /* (classes, classes): of the test set, at an epoch's end */
+    gw_resident resident;
     gw_record *record;
     bool mesh_columns; /* batches.csv has those of a mesh */
     gw_waits *waits;   /* NULL: --profile off */
@@ -106,6 +109,11 @@ typedef struct gw_trainer {
     gw_train_result *result;
     bool *own;
 } gw_trainer;
+
+/** Rank 0, at an epoch's end: the parameters of the whole model. */
+static inline const float *gw_trainer_whole(const gw_trainer *t) {
+    return t->whole ? t->whole : gw_model_params(t->model);
+}
 
 /** What this rank computes in a step of so many samples. */
 gw_load gw_trainer_load(const gw_trainer *t, int batch);

@@ -18,7 +18,7 @@ SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--la
 EVERY = ["--checkpoint-every", 1000]  # so at the end alone
 HALF = 30  # steps: within the second epoch of 24
 # What differs from run to run.
-TIMES = ("elapsed_s", "train_s")
+TIMES = ("elapsed_s", "train_s", "test_s")
 
 
 def epochs(out):

@@ -236,6 +236,16 @@ static void tell_say_accuracy(const gw_train_result *r) {
            r->elapsed_s, r->last.replica_hash);
 }
 
+static void tell_say_best(const gw_train_config *c, const gw_best *b) {
+    if (c->save != GW_SAVE_BEST)
+        return;
+    if (b->epoch == 0)
+        printf("no model.gw: no epoch was validated\n");
+    else
+        printf("model.gw is that of epoch %d: least validation loss, %.4f; test accuracy %.4f\n",
+               b->epoch, b->validation_loss, b->test_accuracy);
+}
+
 static void tell_say_checkpoints(const gw_checkpoint_counts *n) {
     if (n->written + n->failed == 0)
         return;
@@ -270,6 +280,7 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_checkpoints(&r->checkpoints);
     tell_say_left_out(r);
     tell_say_accuracy(r);
+    tell_say_best(t->config, &r->best);
     if (t->config->out)
         printf("run folder: %s\n", t->config->out);
 }
