@@ -9,6 +9,7 @@ Curve = namedtuple("Curve", "epochs seconds sent figure low high")
 # An axis: attribute of Curve, factor, label.
 AXES = [("epochs", 1, "epochs"), ("seconds", 1, "time of training (s)"),
         ("sent", 1e-6, "bytes sent by all ranks (MB)")]
+BESIDE = {"training": ":", "validation": "-."}  # what of a cell may lie beside its test, and its line
 
 
 def curve_of(cell, column):
@@ -35,17 +36,18 @@ def by_bytes(curves):
 
 class Drawing:
     """Lines of `curves`, a panel for each axis that has something. `dashed`: cells whose bytes are
-    modelled; `training`: {name of a cell: further Curve}, drawn dotted; `target`: a level to reach."""
+    modelled; `beside`: {what: {name of a cell: further Curve}}, in the styles of BESIDE; `target`: a level
+    to reach."""
 
-    def __init__(self, label, curves, named, others, dashed, training=None, target=None):
-        self.label, self.curves, self.training, self.target = label, curves, training or {}, target
+    def __init__(self, label, curves, named, others, dashed, beside=None, target=None):
+        self.label, self.curves, self.target = label, curves, target
+        self.beside = {what: found for what, found in (beside or {}).items() if found}
         self.named, self.others, self.dashed = named, others, dashed
         self.axes = [axis for axis in AXES if axis[0] != "sent" or by_bytes(curves)]
 
     def __call__(self, fig, narrow):
         entries = panels.entries(self.named, self.others)
-        if self.training:
-            entries.append(figure.line("training", figure.FAINT, linestyle=":"))
+        entries += [figure.line(what, figure.FAINT, linestyle=BESIDE[what]) for what in self.beside]
         if self.target is not None:
             entries.append(figure.line(f"target {self.target:.4g}", figure.INK, linestyle=":"))
         if self.dashed and len(self.axes) == len(AXES):
@@ -71,10 +73,11 @@ class Drawing:
         for cell, colour, strong in panels.coloured(self.named, self.others):
             style = "--" if attribute == "sent" and cell.name in self.dashed else "-"
             draw_line(ax, self.curves[cell.name], lines[cell.name], colour, strong, log, style)
-            if strong and cell.name in self.training:
-                other = self.training[cell.name]
-                x = [None if value is None else value * factor for value in getattr(other, attribute)]
-                draw_line(ax, other, x, colour, False, log, ":")
+            for what, found in self.beside.items():
+                if strong and cell.name in found:
+                    x = [None if value is None else value * factor
+                         for value in getattr(found[cell.name], attribute)]
+                    draw_line(ax, found[cell.name], x, colour, False, log, BESIDE[what])
 
 
 def draw_line(ax, curve, x, colour, strong, log, style):
@@ -83,6 +86,6 @@ def draw_line(ax, curve, x, colour, strong, log, style):
         return
     width, above, dot = (1.5, 4, 2.5) if strong else (0.7, 2, 1.5)
     ax.plot(x, curve.figure, color=colour, linewidth=width, linestyle=style, zorder=above,
-            marker="o" if style != ":" else "", markersize=dot)
+            marker="o" if style in "--" else "", markersize=dot)
     if strong and curve.low != curve.high:
         ax.fill_between(x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0, zorder=1)

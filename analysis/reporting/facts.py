@@ -17,6 +17,48 @@ def times(n):
     return "" if n == 1 else "s"
 
 
+MEMORY = ("setup", "training", "evaluation", "total")
+
+
+def mib(size):
+    return "absent" if math.isnan(size) else f"{size / (1 << 20):.1f} MiB"
+
+
+def memory_line(run):
+    """Of older versions there is none."""
+    if not isinstance(look(run.info, "results.peak_bytes"), dict):
+        return
+    rank, everyone = ([run.number(f"results.{key}.{phase}") for phase in MEMORY]
+                      for key in ("peak_bytes", "peak_sum_bytes"))
+    phases = "phases absent" if math.isnan(rank[1]) else ", ".join(
+        f"{phase} {mib(size)}" for phase, size in zip(MEMORY[:-1], rank))
+    line = f"resident memory: a rank at most {mib(rank[-1])} ({phases})"
+    yield line + ("" if run.ranks == 1 else f"; all ranks {mib(everyone[-1])}, pages that a node's "
+                  "ranks share counted once")
+
+
+def test_line(run):
+    seconds, rate, forward = (run.number(f"results.test_{key}") for key in
+                              ("s", "samples_per_s", "forward_s"))
+    scores = [run.number(f"results.{key}") for key in ("precision", "recall", "f1")]
+    if math.isnan(seconds):
+        return
+    yield (f"test: {1e3 * seconds:.2f} ms, {rate:.0f} samples/s, "
+           + ("forward passes absent" if math.isnan(forward) else f"forward passes {1e3 * forward:.2f} ms")
+           + "; accuracy {:.4f}, macro precision {:.4f}, recall {:.4f}, F1 {:.4f}".format(
+               run.number("results.test_accuracy"), *scores))
+
+
+def best_line(run):
+    epoch, loss, accuracy, test = (run.number(f"results.best.{key}") for key in (
+        "epoch", "validation_loss", "validation_accuracy", "test_accuracy"))
+    if math.isnan(epoch):
+        return
+    saved = "; model.gw is its model" if run.text("options.save-model") == "best" else ""
+    yield (f"best epoch: {epoch:.0f}, with the least validation loss, {loss:.4f} (accuracy "
+           f"{accuracy:.4f}; test accuracy {test:.4f}){saved}")
+
+
 def products_line(run):
     if run.text("gemm.source", None) is None:
         return
@@ -149,5 +191,6 @@ def sources(run):
 
 
 def facts(run):
-    for fact in (products_line, straggler, bubble_line, saved, bound_line, ceilings, links, overhead, checks, sources):
+    for fact in (test_line, best_line, memory_line, products_line, straggler, bubble_line, saved, bound_line,
+                 ceilings, links, overhead, checks, sources):
         yield from fact(run)

@@ -49,6 +49,16 @@ def link_warned(info):
     return warned if isinstance(warned, bool) else number(info, "link.cost.cores_per_rank") > LINK_WARNS
 
 
+def unlike(info):
+    """[(name, words)] of what makes all figures of the run unlike those of others."""
+    found, factor = [], number(info, "paced.factor")
+    if look(info, "paced") is not None:
+        found.append(("paced", "computation is slept" + ("" if math.isnan(factor) else f", factor {factor:g}")))
+    if text(info, "backend.name") == "naive":
+        found.append(("naive backend", "plain loops in doubles compute, and no library"))
+    return found
+
+
 def resumed(info):
     return bool(info.get("resumed") or info.get("interruptions"))
 

@@ -34,6 +34,11 @@ def final(run):
     return points(run)[-1][2] if points(run) else None
 
 
+def best_epoch(run):
+    """The epoch with the least validation loss; None: the run had no validation set."""
+    return (run.info["results"].get("best") or {}).get("epoch")
+
+
 def middle(values):
     """Median; None if a value is absent."""
     return None if None in values else float(numpy.median(values))

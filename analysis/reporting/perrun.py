@@ -9,6 +9,12 @@ from reporting.loose import link_rate
 from reporting.steps import DIMENSIONS
 
 
+# Of results; older versions lack them.
+ENDS = ("precision", "recall", "f1", "test_s", "test_samples_per_s", "test_forward_s")
+BEST = ("epoch", "validation_loss", "validation_accuracy", "test_accuracy")
+MEMORY, PHASES = ("peak_bytes", "peak_sum_bytes"), ("setup", "training", "evaluation", "total")
+
+
 def of_results(results):
     """Rows {column: figure} of one study, or of the runs of none: the finished runs, then the others."""
     found = [row_of(results, cell, run) for cell in results.cells for run in cell.runs]
@@ -32,6 +38,7 @@ def row_of(results, cell, run):
         "hosts": " ".join(sorted(set(machine["hosts"]))), "cpu": machine["cpu"],
         "ranks": machine["ranks"], "threads": machine["threads_per_rank"], "nodes": machine["nodes"],
         "oversubscribed": int(machine["oversubscribed"]),
+        "paced": (info.get("paced") or {}).get("factor"), "backend": (info.get("backend") or {}).get("name"),
         "mpi": " ".join(info["mpi"]["library"].split()), "link": link_rate(link) if link else None,
         "strategy": info["comm"]["strategy"], "algorithm": info["comm"]["algorithm"],
         "codec": info["comm"]["codec"], "data": info["data"]["source"],
@@ -39,7 +46,10 @@ def row_of(results, cell, run):
         **mesh_of(info), "steps": result["steps"], "step_s": run.step_s, "bound_s": run.bound_s,
         "train_s": result["train_s"], "elapsed_s": result["elapsed_s"],
         "train_loss": result["train_loss"], "test_loss": result["test_loss"],
-        "test_accuracy": result["test_accuracy"], "run_wire_bytes": result["wire_bytes"],
+        "test_accuracy": result["test_accuracy"], **{key: result.get(key) for key in ENDS},
+        **{f"best.{key}": (result.get("best") or {}).get(key) for key in BEST},
+        **{f"{key}.{phase}": (result.get(key) or {}).get(phase) for key in MEMORY for phase in PHASES},
+        "run_wire_bytes": result["wire_bytes"],
         **{f"mean.{name}": mean for name, mean in run.means.items()},
         **{f"source.{name}": text.partition(":")[0] for name, text in info["sources"].items()},
         "replica_hash": result["replica_hash"], "marks": "; ".join(run.marks),

@@ -11,7 +11,7 @@ import pandas
 
 from reporting import loose, shape, steps
 from reporting.batches import read_batches
-from reporting.info import link_warned, resumed
+from reporting.info import link_warned, resumed, unlike
 from reporting.model import Cell, Results, Run
 from reporting.shape import Bad, printable
 
@@ -82,8 +82,9 @@ def read_epochs(path):
         raise Bad(f"{name}: {str(error).splitlines()[0]}") from error
     rows = rows.apply(pandas.to_numeric, errors="coerce")
     rows = rows.where(rows.eq(0) | rows.abs().ge(LEAST) & rows.abs().le(MOST))
-    if "test_accuracy" in rows and not rows["test_accuracy"].dropna().between(0, 1).all():
-        raise Bad(f"{name}: a test_accuracy outside 0 to 1")
+    for accuracy in ("test_accuracy", "validation_accuracy"):
+        if accuracy in rows and not rows[accuracy].dropna().between(0, 1).all():
+            raise Bad(f"{name}: a {accuracy} outside 0 to 1")
     return rows.astype(object).where(rows.notna(), None).to_dict("records")
 
 
@@ -98,6 +99,7 @@ def marks_of(info, means):
     marks = []
     if info["machine"]["oversubscribed"]:
         marks.append("oversubscribed")
+    marks += map(": ".join, unlike(info))
     if info["link"]:
         marks.append("emulated link")
         if link_warned(info):

@@ -172,6 +172,7 @@ def check_keys(value, shape, where):
 
 
 _PRODUCT = {"operands": TEXT, "m": COUNT, "n": COUNT, "k": COUNT}
+_MEMORY = Maybe({f"{phase}?": Maybe(NUMBER) for phase in ("setup", "training", "evaluation", "total")})
 _BOTH = {"one": Maybe(NUMBER), "all": Maybe(NUMBER)}
 
 RUN_SCHEMA_LEAST, RUN_SCHEMA = 2, 3
@@ -220,7 +221,8 @@ RUN = {
         "flops_per_s": Maybe(NUMBER), "peak_flops_per_s": Maybe(NUMBER), "level": Maybe(TEXT),
         "bandwidth_bytes_per_s": Maybe(NUMBER)}),
     "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
-                "wire_bytes": TEXT},
+                "wire_bytes": TEXT, "peak_bytes?": TEXT},
+    "paced?": Maybe({"factor?": Maybe(NUMBER)}), "backend?": Maybe({"name?": TEXT}),
     "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),
     "bound?": Maybe({"bound_s": NUMBER}),
     "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),
@@ -231,7 +233,12 @@ RUN = {
     "results": {
         "steps": COUNT, "stopped_by": TEXT, "train_loss": Maybe(NUMBER),
         "test_loss": Maybe(NUMBER), "test_accuracy": Maybe(NUMBER),
-        "validation_accuracy": Maybe(NUMBER), "elapsed_s": NUMBER, "train_s": NUMBER,
+        "validation_accuracy": Maybe(NUMBER),
+        **dict.fromkeys(("precision?", "recall?", "f1?", "test_s?", "test_samples_per_s?",
+                         "test_forward_s?"), Maybe(NUMBER)),
+        "best?": Maybe({"epoch": COUNT, **dict.fromkeys(
+            ("validation_loss", "validation_accuracy", "test_accuracy"), Maybe(NUMBER))}),
+        "peak_bytes?": _MEMORY, "peak_sum_bytes?": _MEMORY, "elapsed_s": NUMBER, "train_s": NUMBER,
         "wire_bytes": Maybe(NUMBER), "replica_hash": TEXT,
         "summary": {"statistic?": TEXT, "interrupted?": Maybe(NUMBER), "division?": Maybe(
                         {f"{part}_s": Maybe(NUMBER) for part in ("core", "core_or_memory", "memory")}),
@@ -247,7 +254,8 @@ RUN = {
         "simulated?": Maybe({"bubble_s": Maybe(NUMBER), "bubble_share": Maybe(NUMBER)}),
         "ranks": Maybe([{"rank": COUNT, "wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),
                          "waiting_s": Maybe(NUMBER), "transfer_s": Maybe(NUMBER),
-                         "last_share": Maybe(NUMBER), "waited_for_s": Maybe(NUMBER)}]),
+                         "last_share": Maybe(NUMBER), "waited_for_s": Maybe(NUMBER),
+                         "peak_bytes?": _MEMORY, "shared_bytes?": _MEMORY}]),
         "straggler": Maybe({"rank": COUNT, "last_share": NUMBER, "waited_s": NUMBER,
                             "of_step": NUMBER}),
         "paired?": Maybe({f"{name}{end}": NUMBER for name in ("saved", "interference")

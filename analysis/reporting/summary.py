@@ -3,8 +3,9 @@ not measured. docs/analysis.md has the columns."""
 
 from statistics import fmean
 
-from reporting import stats, verdicts
-from reporting.perrun import csv_text
+from reporting import learning, stats, verdicts
+from reporting.charts import memory
+from reporting.perrun import ENDS, MEMORY, PHASES, csv_text
 from reporting.steps import DIMENSIONS
 
 # Of each run the mean over ranks and the steps of its step time, then the mean over the runs, so that
@@ -55,6 +56,9 @@ def outcome(cell):
         (run.info["seed"], run.info["results"]["test_accuracy"]) for run in cell.runs).values())
     return {"test_accuracy": accuracy.value, "test_accuracy_low": accuracy.low,
             "test_accuracy_high": accuracy.high,
+            **{key: cell.middle(lambda run, key=key: run.info["results"].get(key)) for key in ENDS},
+            "best_epoch": cell.middle(learning.best_epoch),
+            **{f"{key}.{phase}": memory.size(cell, key, phase) for key in MEMORY for phase in PHASES},
             "train_s": cell.middle(lambda run: run.info["results"]["train_s"]),
             "run_wire_bytes": cell.middle(lambda run: run.info["results"]["wire_bytes"]),
             "wire_source": one(run.info["sources"]["wire_bytes"].partition(":")[0]

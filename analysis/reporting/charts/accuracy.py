@@ -99,13 +99,15 @@ def build(results):
     named, others = panels.named([cell for cell in results.cells if cell.name in found],
                                  results.baseline, order_of(target))
     drawing = curves.Drawing("test accuracy", found, named, others,
-                             {cell.name for cell in modelled(results.cells)}, target=target)
+                             {cell.name for cell in modelled(results.cells)},
+                             {"validation": curves.curves_of(results.cells, "validation_accuracy")}, target)
     whole = any(row.get("train_s") is None for run in results.runs for row in run.epochs)
     clock = ("since the first step, including the tests of earlier epochs" if whole else
              "within steps, without tests and what lies between steps")
     caption = ("Accuracy on the test samples at each test, measured: median over the runs of a "
                "configuration, at their median epoch, time and bytes; bands are the range of "
-               f"the runs. Target: {target:.4g}, {rule}. A run reaches it at a test; "
+               "the runs; dash-dotted, where there are validation samples: the accuracy on these. "
+               f"Target: {target:.4g}, {rule}. A run reaches it at a test; "
                "the median over runs counts those that never do as the longest, and its 95% "
                f"interval is over runs. Time is {clock}.")
     return Chart(TITLE, caption, drawing, table_of(results, target, lost),

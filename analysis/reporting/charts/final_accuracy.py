@@ -7,6 +7,9 @@ from reporting.model import Chart, NotShown, Table, judged
 
 TITLE = "Final accuracy"
 POINTS = 100  # of a fraction
+# Of results in run.json, and a factor: medians over the runs.
+ENDS = [("precision", 1), ("recall", 1), ("f1", 1), ("test_s", 1e3), ("test_samples_per_s", 1),
+        ("test_forward_s", 1e3)]
 
 
 def exponential(run):
@@ -46,7 +49,8 @@ def verdict(comparison):
 def table_of(results, compared, lost):
     table = Table(["configuration", "runs", "diverged", "accuracy, median", "least", "most",
                    "less the baseline's (points)", "low (points)", "high (points)", "p, adjusted",
-                   "verdict", "compared with"], [])
+                   "verdict", "compared with", "precision", "recall", "F1", "test (ms)", "samples/s",
+                   "forward passes (ms)"], [])
     pairs = verdicts.references(results)
     for cell in results.cells:
         values = cell.figures(learning.final)
@@ -59,9 +63,10 @@ def table_of(results, compared, lost):
                     verdict(compared[cell.name]), pairs[cell.name].label]
         else:
             row += [None, None, None, None, "baseline" if cell.baseline else None, None]
-        table.rows.append(row)
+        table.rows.append(row + [rows.scaled(cell.middle(lambda run, key=key: run.info["results"].get(key)), factor)
+                                 for key, factor in ENDS])
     for name, count in learning.lost_rows(results, lost):
-        table.rows.append([name, 0, count] + [None] * 7 + ["diverged", None])
+        table.rows.append([name, 0, count] + [None] * 7 + ["diverged", None] + [None] * len(ENDS))
     return table
 
 
