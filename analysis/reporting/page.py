@@ -7,6 +7,7 @@ from collections import Counter
 
 from reporting import answer, charts, expect, figure, learning, verdicts
 from reporting.batches import WARM_UP_RULE
+from reporting.info import unlike
 from reporting.loose import link_rate
 from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import NotShown
@@ -68,7 +69,8 @@ def machine_of(info):
 def shape_of(info):
     machine = info["machine"]
     return (f"{machine['ranks']} x {machine['threads_per_rank']}"
-            + (" (oversubscribed)" if machine["oversubscribed"] else ""))
+            + (" (oversubscribed)" if machine["oversubscribed"] else "")
+            + "".join(f" ({name})" for name, _ in unlike(info)))
 
 
 def link_of(info):

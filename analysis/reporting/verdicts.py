@@ -78,8 +78,12 @@ def of_study(results):
     return compared(results)[0]
 
 
+NAMED = ("oversubscribed", "paced", "naive backend")  # marks that stand beside a name
+
+
 def named(cell):
-    return cell.label + (" (oversubscribed)" if cell.oversubscribed else "")
+    said = [mark.partition(":")[0] for mark in cell.marks if mark.startswith(NAMED)]
+    return cell.label + (f" ({', '.join(said)})" if said else "")
 
 
 def sentences(results):
