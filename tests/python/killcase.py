@@ -27,6 +27,7 @@ CASES = {
     "dedicated": "--comm ps:dedicated=1 --compress ternary",
     "lazy": "--comm iallreduce:order=priority,algo=sra --update lazy --compress int8sum",
     "stages": "--mesh pipe={ranks} --microbatches 4 --timetable zb --compress-activations qsgd:bits=8",
+    "best": "--comm iallreduce --validation 0.2 --save-model best",
     "shards": "--mesh tensor={ranks} --compress-deltas qsgd:bits=8",
 }
 
@@ -47,7 +48,7 @@ def outcome(out):
         found = {"model.gw": file.read()}
     run = faultcase.load(out)["results"]
     found.update({name: run[name] for name in ("replica_hash", "steps", "stopped_by",
-                                               "test_accuracy", "train_loss")})
+                                               "test_accuracy", "train_loss", "best")})
     rows = [(int(row["rank"]), int(row["step"]), row["epoch"], row["loss"])
             for row in gwrun.batches(out)]
     found["batches.csv"] = sorted(rows)

@@ -52,7 +52,7 @@ class EvalEvery(unittest.TestCase):
         """It is the same with and without evaluations."""
         without, out = self.train(f"{name}-without", *words), self.path(name)
         self.assertFalse(os.path.exists(os.path.join(without, "evaluations.csv")))
-        times = ("elapsed_s", "train_s")
+        times = ("elapsed_s", "train_s", "test_s")
         self.assertEqual(rows(out, "epochs.csv", *times), rows(without, "epochs.csv", *times))
         kept = ("rank", "step", "loss", "collectives")
         if name != "lazy":  # whose last messages the next batch sends, unless it is settled

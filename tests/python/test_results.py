@@ -189,7 +189,7 @@ class Results(unittest.TestCase):
 
     def test_marks(self):
         """Runs whose figures are unlike those of others, wherever they are shown."""
-        out = self.path("odd")
+        out = self.path("marked", "odd")
         shutil.copytree(self.runs["two"][0], out)
         path = os.path.join(out, "run.json")
         with open(path, encoding="utf-8") as file:
@@ -205,6 +205,10 @@ class Results(unittest.TestCase):
         rows = list(csv.DictReader(call("export", out).stdout.splitlines()))
         self.assertIn(f"paced: {said}; naive backend: ", rows[0]["marks"])
         self.assertEqual((rows[0]["paced"], rows[0]["backend"]), ("1.5", "naive"))
+        self.assertEqual(call("report", self.path("marked")).returncode, 0)
+        page = read(self.path("marked", "report.html")).decode()
+        self.assertIn(f"Paced: {said}: 1 of 1 runs", page)
+        self.assertIn("2 x 1 (paced) (naive backend)", page)
 
     def test_exported(self):
         out, results = self.runs["two"]
