@@ -15,7 +15,8 @@
 typedef struct tally {
     double loss_sum;
     int64_t correct;
-    double signal, seconds, forward_s;
+    int signal;
+    double seconds, forward_s;
 } tally;
 
 static int evaluate_give_up(double start_s) {
