@@ -78,6 +78,19 @@ static char *rows_find(const char *dir, const char *name) {
     return NULL;
 }
 
+/* Where the rows of a marked file are; free(). NULL: nowhere, or it was not marked. */
+static char *rows_source(const gw_rows *r, const char *name) {
+    bool marked = json_object_get(r->marks, name) != NULL;
+    return marked ? rows_find(r->from ? r->from : r->dir, name) : NULL;
+}
+
+bool gw_rows_continue(const gw_rows *r, const char *name) {
+    char *path = rows_source(r, name);
+    bool there = path != NULL;
+    free(path);
+    return there;
+}
+
 /* Rows under another header would be misread. */
 static gw_err rows_headed(const gw_rows *r, const char *path, const gw_table *t) {
     FILE *in = NULL;
@@ -104,7 +117,7 @@ static gw_err rows_headed(const gw_rows *r, const char *path, const gw_table *t)
 static gw_err rows_look(gw_rows *r, const gw_table *t, bool *kept) {
     const json_t *mark = json_object_get(r->marks, t->file);
     const char *dir = r->from ? r->from : r->dir;
-    char *path = mark ? rows_find(dir, t->file) : NULL;
+    char *path = rows_source(r, t->file);
     bool lacking = mark && r->from && !path;
     *kept = mark && !lacking;
     r->lack |= lacking;
@@ -148,7 +161,7 @@ gw_err gw_rows_open(gw_rows *r, const gw_table *t, FILE **to, bool *kept) {
 
 bool gw_rows_beyond(const gw_rows *r, const char *name) {
     const json_t *mark = json_object_get(r->marks, name);
-    char *path = mark ? rows_find(r->from ? r->from : r->dir, name) : NULL;
+    char *path = rows_source(r, name);
     struct stat st;
     bool beyond = path && stat(path, &st) == 0 && st.st_size > json_integer_value(mark);
     free(path);

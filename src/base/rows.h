@@ -18,6 +18,9 @@ gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts);
  *  NULL: this one did. Changes nothing yet. GW_ERR_INPUT: invalid marks. */
 gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks, const char *by);
 
+/** Whether NAME was marked and is there to be continued. */
+bool gw_rows_continue(const gw_rows *r, const char *name);
+
 /** Check that gw_rows_open can continue the file of table t; changes nothing yet. */
 gw_err gw_rows_check(gw_rows *r, const gw_table *t);
 

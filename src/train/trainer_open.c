@@ -236,14 +236,6 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     return gw_pipeline_open(t->pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
-/* A file that is continued keeps its columns, whatever the mesh is now. */
-static bool trainer_mesh_columns(const gw_trainer *t) {
-    const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
-    bool continues = t->c->out && json_object_get(json_object_get(marks, "files"), GW_BATCHES);
-    return continues ? json_is_true(json_object_get(marks, "mesh_columns"))
-                     : gw_mesh_divides(&t->mesh.shape);
-}
-
 /* The numbers in the whole model of the layers that this rank holds. */
 static const int *trainer_layer_numbers(gw_trainer *t) {
     const gw_shard *s = gw_model_shard(t->model);
@@ -326,7 +318,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
         return GW_OK;
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
-    t->mesh_columns = trainer_mesh_columns(t);
+    GW_TRY(gw_trainer_find_rows(t));
     GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->mesh_columns, t->comm));
     if (t->memory)
         gw_memory_columns(t->memory, t->record);

@@ -156,6 +156,9 @@ gw_err gw_trainer_flush(gw_trainer *t);
 /** What happens to the run that --out holds; after t->resume was looked for. */
 gw_runfolder_use gw_trainer_use(const gw_trainer *t);
 
+/** Collective: the rows that a resumed run continues, if they are there, and so its columns. */
+gw_err gw_trainer_find_rows(gw_trainer *t);
+
 /** Collective: replace or continue the run's folder; then its files of rows can be opened. */
 gw_err gw_trainer_open_rows(gw_trainer *t);
 

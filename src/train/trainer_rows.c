@@ -57,6 +57,29 @@ static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
     return e;
 }
 
+/* A file that is continued keeps its columns, whatever the mesh is now. */
+static bool trainer_mesh_columns(const gw_trainer *t) {
+    const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
+    return t->rows && gw_rows_continue(t->rows, GW_BATCHES)
+               ? json_is_true(json_object_get(marks, "mesh_columns"))
+               : gw_mesh_divides(&t->mesh.shape);
+}
+
+static gw_err trainer_find_rows(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
+    GW_TRY(gw_rows_new(&t->rows, c->out, t->rank == 0 && (keeps || goes_on)));
+    return t->rank == 0 && goes_on
+               ? trainer_rows_resume(t, gw_trainer_use(t) == GW_RUNFOLDER_RESUME)
+               : GW_OK;
+}
+
+gw_err gw_trainer_find_rows(gw_trainer *t) {
+    GW_TRY(gw_agree(t->comm, t->c->out ? trainer_find_rows(t) : GW_OK));
+    t->mesh_columns = trainer_mesh_columns(t);
+    return GW_OK;
+}
+
 /* Before anything is replaced or cut: whether this start can continue all that it will open.
  */
 static gw_err trainer_check_rows(gw_trainer *t) {
@@ -92,12 +115,8 @@ static void trainer_look_for_end(gw_trainer *t) {
 static gw_err trainer_open_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_runfolder_use use = gw_trainer_use(t);
-    bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
-    GW_TRY(gw_rows_new(&t->rows, c->out, keeps || goes_on));
-    if (goes_on) {
-        GW_TRY(trainer_rows_resume(t, use == GW_RUNFOLDER_RESUME));
+    if (*t->resume.path)
         GW_TRY(trainer_check_rows(t));
-    }
     if (use == GW_RUNFOLDER_RESUME)
         trainer_look_for_end(t);
     else
@@ -110,8 +129,7 @@ static gw_err trainer_open_rows(gw_trainer *t) {
 gw_err gw_trainer_open_rows(gw_trainer *t) {
     if (!t->c->out)
         return GW_OK;
-    GW_TRY(gw_agree(t->comm,
-                    t->rank == 0 ? trainer_open_rows(t) : gw_rows_new(&t->rows, t->c->out, false)));
+    GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_open_rows(t) : GW_OK));
     double news[] = {t->clock_s, t->has_trace, (double)t->evaluated};
     GW_TRY(gw_bcast(news, 3, MPI_DOUBLE, 0, t->comm));
     t->clock_s = news[0];
