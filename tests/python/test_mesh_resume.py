@@ -172,6 +172,12 @@ class MeshResume(unittest.TestCase):
         self.assertEqual(gwrun.run_json(resumed)["mesh"]["layers"], [3, 1])
         error = self.refused(4, out, words, "--stages 1,3 --resume-strict")
         self.assertIn("--stages 3,1 then, 1,3 now: residuals of error feedback start anew", error)
+        text = read(folder, "manifest").decode()
+        for cut in ("9,9", "4", "1,2,1", "3,1x", "0,4"):
+            put_manifest(folder, text.replace('"stages": "3,1"', f'"stages": "{cut}"'))
+            self.assertIn(f"--resume: the checkpoint's stages, '{cut}', are not 2 numbers from 1 on "
+                          "that add up to the model's 4 layers",
+                          self.refused(4, out, words, "--stages measured"))
 
     # ---- another one ----
 
@@ -268,6 +274,25 @@ class MeshResume(unittest.TestCase):
         self.assertEqual(gwrun.losses(out), gwrun.losses(whole))
         self.assertNotIn("stage", gwrun.batches(out)[0])
         self.assertEqual(len(gwrun.batches(out)), 2 * HALF + 4 * (STEPS - HALF))
+
+    def test_copied_without_rows(self):
+        """What is written from here on has the columns of the mesh that it is of."""
+        for then, now in (("", "--mesh pipe=2"), ("--mesh pipe=2", "")):
+            with self.subTest(then=then, now=now):
+                out = self.begin(2, then, steps=6)
+                alone = os.path.join(self.new(), "copy", "step")
+                shutil.copytree(folder_of(out, 6), alone)
+                words = (now, "--checkpoint-every 1000 --steps")
+                resumed, said = self.resume(2, alone, *words, 8)
+                self.assertIn("the rows of the steps before are not beside the checkpoint", said)
+                self.assertEqual(("stage" in gwrun.batches(resumed)[0]), "pipe" in now)
+                self.resume(2, "auto", *words, 10, out=resumed)  # these are there
+                rows = gwrun.batches(resumed)
+                self.assertEqual([int(row["step"]) for row in rows], [7, 7, 8, 8, 9, 9, 10, 10])
+                self.assertEqual({row.get("stage") for row in rows},
+                                 {"0", "1"} if now else {None})
+                pipe = (gwrun.run_json(resumed)["results"]["summary"]["dimensions"] or {}).get("pipe")
+                self.assertEqual(pipe is not None and pipe["bytes"] > 0, "pipe" in now)
 
     # ---- checkpoints of whole models, as they were ----
 
