@@ -288,7 +288,6 @@ gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {
                                 .polls = gw_session_progresses(p->session)};
     p->survey = (gw_layout_survey){.place = &p->place,
                                    .session = p->session,
-                                   .nodes = run->place.nodes,
                                    .yield = run->place.oversubscribed,
                                    .budget_s = gw_args_real(run->args, "budget")};
     GW_TRY(gw_agree(run->place.comm, plan_mesh_list(p)));

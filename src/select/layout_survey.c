@@ -117,13 +117,24 @@ static gw_err survey_sums(gw_layout_survey *s, gw_group_curve *g, const need *w,
     return GW_OK;
 }
 
-/* Neighbours in pairs, all pairs at once: who is the last of an odd number waits. */
+/* Neighbours in pairs, all pairs at once, then with the neighbour on the other side: any of them may
+ * be on another host. Of an odd number one rank is left in each turn; else the last and the first
+ * are neighbours, too. */
 static gw_err survey_hop(gw_layout_survey *s, gw_group_curve *g, int at, MPI_Comm group) {
-    int peer = at ^ 1;
     gw_err e = GW_OK;
     g->hop = (gw_curve){.n = GW_CURVE_POINTS};
-    if (peer < g->size)
-        e = gw_link_time(&g->hop, peer, at < peer, group);
+    for (int turn = 0; turn < 2 && e == GW_OK; turn++) {
+        gw_curve c;
+        int peer = (at + turn) % 2 ? at - 1 : at + 1;
+        if (g->size % 2 == 0)
+            peer = (peer + g->size) % g->size;
+        if (peer < 0 || peer >= g->size)
+            continue;
+        e = gw_link_time(&c, peer, at < peer, group);
+        for (int i = 0; i < c.n; i++)
+            c.time_s[i] = fmax(c.time_s[i], g->hop.time_s[i]);
+        g->hop = c;
+    }
     GW_TRY(gw_agree(s->place->comm, e));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, g->hop.bytes, GW_CURVE_POINTS, MPI_DOUBLE, MPI_MAX,
                         s->place->comm));

@@ -13,7 +13,7 @@ typedef struct gw_group_curve {
     bool link;        /* one of them is spread over hosts */
     gw_curve sums[2]; /* allreduces of plain floats: between tensor ranks, of gradients */
     double sent[2];   /* bytes that a rank sends for each byte of them */
-    gw_curve hop;     /* a message to the neighbour; .n == 0: nobody asked */
+    gw_curve hop;     /* a message to a neighbour, the slowest; .n == 0: nobody asked */
 } gw_group_curve;
 
 enum { GW_GROUP_CURVES = 64 };
@@ -21,7 +21,6 @@ enum { GW_GROUP_CURVES = 64 };
 typedef struct gw_layout_survey {
     const gw_place_setup *place;
     const gw_session *session; /* its strategy, and its algorithm for plain floats */
-    int nodes;
     bool yield; /* the node runs more threads than cores */
     double budget_s;
     gw_group_curve curve[GW_GROUP_CURVES]; /* filled */
