@@ -1,9 +1,11 @@
-/* Many steps of every strategy with every codec, and of every algorithm: what one step makes, a
- * step frees, and what opening makes, closing frees. Counted are MPI's objects (objects.h), open
- * descriptors and resident memory: after a tenth of the steps, in the middle and at the end nothing
- * may have become more, and after MPI_Finalize none of the program's MPI objects is left.
+/* Many steps of every strategy with every codec, of every algorithm, and of models over a mesh with
+ * every timetable and both splits: what one step makes, a step frees, and what opening makes,
+ * closing frees. Counted are MPI's objects (objects.h), open descriptors and resident memory: after
+ * a tenth of the steps, in the middle and at the end nothing may have become more, and after
+ * MPI_Finalize none of the program's MPI objects is left.
  *
- * leaks RANKS STEPS [COMM CODEC]    all of them, or this one; a line each
+ * leaks RANKS STEPS [COMM CODEC]    all of them, or this one (a mesh: pipe=2 zb,
+ *                                   tensor=2 pairs); a line each
  * leaks RANKS STEPS leak WHAT       lose one in the middle: the program must find it */
 #include "objects.h"
 
@@ -13,7 +15,7 @@
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
-#include "run/session.h"
+#include "run/pipeline.h"
 
 #include "../mpi/check.h"
 #include "../specs.h"
@@ -67,7 +69,8 @@ static look take_look(void) {
 static gw_span layers[LAYERS];
 static gw_tensor tensors[LAYERS];
 
-static gw_err step(gw_session *s, int number) {
+static gw_err session_step(void *ctx, int number) {
+    gw_session *s = ctx;
     gw_update u;
     gw_span all = {0, N};
     float *grad = s->env.grad, *param = s->env.param;
@@ -138,25 +141,27 @@ static void report(const char *comm, const char *codec, const look *from, const 
     fflush(stdout);
 }
 
-/* `steps` steps between opening and closing; checks each time that everything is settled. */
-static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, int n) {
+static gw_err session_settle(void *ctx) {
+    return gw_session_settle(ctx);
+}
+
+/* What takes a step, and what brings it to rest. */
+typedef struct living {
+    gw_err (*step)(void *ctx, int number), (*settle)(void *ctx);
+    void *ctx;
+} living;
+
+/* `n` steps between opening and closing; checks each time that everything is settled. */
+static void live(const living *it, const char *comm, const char *codec, int n) {
     char name[256];
     look looks[LOOKS];
-    gw_session_setup setup = {.n = N,
-                              .layers = layers,
-                              .n_layers = LAYERS,
-                              .tensors = tensors,
-                              .n_tensors = LAYERS,
-                              .seed = 5,
-                              .yield = true};
     snprintf(name, sizeof name, "%s %s", comm, codec);
-    GW_TRY(gw_session_open(s, MPI_COMM_WORLD, &setup));
     const int at[LOOKS] = {n / 10 + 1, n / 2 + 1, n - 1};
     for (int k = 0, seen = 0; k < n; k++) {
-        CHECK_OK(step(s, k));
+        CHECK_OK(it->step(it->ctx, k));
         if (k != at[seen])
             continue;
-        CHECK_OK(gw_session_settle(s));
+        CHECK_OK(it->settle(it->ctx));
         CHECK_OK(gw_barrier(MPI_COMM_WORLD)); /* a neighbour may still use shared memory */
         looks[seen++] = take_look();
         if (seen == 1)
@@ -166,23 +171,129 @@ static gw_err live_and_die(gw_session *s, const char *comm, const char *codec, i
     }
     if (n == steps)
         report(comm, codec, &looks[0], &looks[LOOKS - 1]);
-    return GW_OK;
 }
 
 /* False: the strategy, algorithm or codec refuses this combination. */
-static bool once(const char *comm, const char *codec, int n) {
+static bool session_once(const char *comm, const char *codec, int n) {
     gw_session *s;
+    gw_session_setup setup = {.n = N,
+                              .layers = layers,
+                              .n_layers = LAYERS,
+                              .tensors = tensors,
+                              .n_tensors = LAYERS,
+                              .seed = 5,
+                              .yield = true};
     if (new_session(&s, comm, codec, "auto", false) != GW_OK)
         return false;
-    gw_err e = live_and_die(s, comm, codec, n);
+    gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
+    if (e == GW_OK)
+        live(&(living){session_step, session_settle, s}, comm, codec, n);
     gw_session_close(s);
     gw_session_free(s);
     return e == GW_OK;
 }
 
+/* ---- over a mesh ---- */
+
+enum { SAMPLES = 6, INPUTS = 12 };
+
+typedef struct meshed {
+    gw_train_config c;
+    gw_mesh mesh;
+    gw_pipeline *pipeline;
+    gw_model *model;
+    float *whole;
+    uint8_t images[SAMPLES * INPUTS], labels[SAMPLES];
+    gw_dataset set;
+} meshed;
+
+static gw_err mesh_await(void *ctx, int l) {
+    (void)ctx, (void)l;
+    return GW_OK;
+}
+
+static void mesh_begin(void *ctx, float **grads, bool *add) {
+    *grads = gw_model_grads(((meshed *)ctx)->model);
+    *add = false;
+}
+
+static void mesh_loss(void *ctx, double sum) {
+    (void)ctx, (void)sum;
+}
+
+static gw_err mesh_poll(void *ctx) {
+    (void)ctx;
+    return GW_OK;
+}
+
+/* A step, an evaluation, and the model collected. */
+static gw_err mesh_step(void *ctx, int number) {
+    static const uint32_t idx[SAMPLES] = {3, 0, 4, 1, 5, 2};
+    meshed *m = ctx;
+    gw_batch_cost cost;
+    double loss;
+    int correct;
+    gw_pipeline_job job = {&m->set, idx, SAMPLES, SAMPLES, (uint64_t)number};
+    gw_pipeline_samples some = {&m->set, idx, SAMPLES / 2, m->labels};
+    gw_ledger_begin();
+    GW_TRY(gw_pipeline_step(m->pipeline, &job, &loss));
+    gw_ledger_end(&cost);
+    GW_TRY(gw_pipeline_test(m->pipeline, &some, &loss, &correct));
+    GW_TRY(gw_pipeline_tested(m->pipeline));
+    return gw_pipeline_collect(m->pipeline, gw_model_params(m->model), m->whole, MPI_COMM_WORLD);
+}
+
+static gw_err mesh_settle(void *ctx) {
+    (void)ctx;
+    return GW_OK;
+}
+
+static void mesh_open(meshed *m, gw_session *s) {
+    gw_model_spec spec = {.inputs = INPUTS, .classes = 6, .n_hidden = 2 * ranks - 1, .seed = 1};
+    gw_pipeline_hooks hooks = {m, mesh_await, mesh_begin, mesh_await, mesh_loss, mesh_poll};
+    for (int l = 0; l < spec.n_hidden; l++)
+        spec.hidden[l] = 8;
+    m->set = (gw_dataset){SAMPLES, SAMPLES, 0, 1, INPUTS, 1, m->images, m->labels};
+    CHECK_OK(gw_pipeline_new(&m->pipeline, &m->c, s));
+    CHECK_OK(gw_mesh_open(&m->mesh, &m->c.parallel.shape, MPI_COMM_WORLD));
+    gw_pipeline_rows rows = {SAMPLES, SAMPLES};
+    CHECK_OK(gw_pipeline_divide(m->pipeline, &m->mesh, &spec, rows, MPI_COMM_WORLD));
+    CHECK_OK(gw_model_open_shard(&m->model, gw_pipeline_shard(m->pipeline),
+                                 gw_pipeline_room(m->pipeline)));
+    CHECK_OK(gw_pipeline_open(m->pipeline, m->model, &hooks, 5, true, MPI_COMM_WORLD));
+    CHECK_OK(gw_alloc(&m->whole, gw_pipeline_shard(m->pipeline)->whole, sizeof *m->whole));
+}
+
+/* `how`: a timetable for stages, or how tensor ranks cut layers. */
+static bool mesh_once(const char *mesh, const char *how, int n) {
+    meshed m = {.c.parallel = {.microbatches = 2 * ranks, .tensor_chunks = 1, .stages = "flops"}};
+    gw_parallel *p = &m.c.parallel;
+    gw_session *s;
+    bool tensor = *mesh == 't';
+    p->columns = strcmp(how, "columns") == 0;
+    CHECK_OK(keep_spec(&p->mesh, mesh, GW_SPEC_COMMAS));
+    CHECK_OK(gw_mesh_parse(&p->shape, p->mesh));
+    CHECK_OK(keep_spec(&p->timetable, tensor ? "1f1b" : how, GW_SPEC_ONE));
+    CHECK_OK(keep_spec(&p->codec[GW_HOP_ACTIVATION], "qsgd:bits=4", GW_SPEC_ONE));
+    CHECK_OK(new_session(&s, "allreduce", "none", "auto", false));
+    mesh_open(&m, s);
+    live(&(living){mesh_step, mesh_settle, &m}, mesh, how, n);
+    gw_pipeline_close(m.pipeline);
+    gw_pipeline_free(m.pipeline);
+    gw_model_close(m.model);
+    gw_mesh_close(&m.mesh);
+    gw_session_free(s);
+    free(m.whole);
+    return true;
+}
+
+/* ---- all of them ---- */
+
+typedef bool once_fn(const char *comm, const char *codec, int n);
+
 /* The first open and close fills caches that stay (types, the node's communicator). After the
  * second, no more may be left than after the first. */
-static bool combination(const char *comm, const char *codec) {
+static bool combination(once_fn *once, const char *comm, const char *codec) {
     enum { SHORT = 20 };
     char name[256];
     snprintf(name, sizeof name, "after %s %s", comm, codec);
@@ -201,6 +312,16 @@ static bool combination(const char *comm, const char *codec) {
     return true;
 }
 
+static void all_meshes(void) {
+    char mesh[32];
+    snprintf(mesh, sizeof mesh, "pipe=%d", ranks);
+    for (const gw_entry *const *t = gw_timetables.entries; *t; t++)
+        combination(mesh_once, mesh, (*t)->name);
+    snprintf(mesh, sizeof mesh, "tensor=%d", ranks);
+    combination(mesh_once, mesh, "pairs");
+    combination(mesh_once, mesh, "columns");
+}
+
 /* Each strategy with each codec; each algorithm, blocking and overlapped, with a codec that it
  * carries. */
 static void all(void) {
@@ -210,7 +331,7 @@ static void all(void) {
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
         int ran = 0;
         for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
-            ran += combination((*s)->name, (*c)->name);
+            ran += combination(session_once, (*s)->name, (*c)->name);
         CHECK(ran > 0, "%s goes with no codec", (*s)->name);
         tried += ran;
     }
@@ -219,12 +340,16 @@ static void all(void) {
             size_t c = 0;
             snprintf(comm, sizeof comm, "%s:algo=%s", overlap ? "iallreduce" : "allreduce",
                      (*a)->name);
-            while (c < sizeof carried / sizeof *carried && !combination(comm, carried[c]))
+            while (c < sizeof carried / sizeof *carried &&
+                   !combination(session_once, comm, carried[c]))
                 c++;
             CHECK(c < sizeof carried / sizeof *carried, "%s carries none of the codecs", comm);
             tried++;
         }
-    CHECK(combination("iallreduce:bucket=1K,progress=thread", "topk"), "%s", gw_err_text());
+    CHECK(combination(session_once, "iallreduce:bucket=1K,progress=thread", "topk"), "%s",
+          gw_err_text());
+    if (ranks > 1)
+        all_meshes();
     if (tried == 0)
         exit(1);
 }
@@ -250,9 +375,10 @@ int main(int argc, char **argv) {
     cut_layers();
     if (argc == 5 && strcmp(argv[3], "leak") == 0) {
         to_lose = argv[4];
-        CHECK(combination("iallreduce", "qsgd"), "%s", gw_err_text());
+        CHECK(combination(session_once, "iallreduce", "qsgd"), "%s", gw_err_text());
     } else if (argc == 5) {
-        CHECK(combination(argv[3], argv[4]), "%s", gw_err_text());
+        once_fn *once = strchr(argv[3], '=') && !strchr(argv[3], ':') ? mesh_once : session_once;
+        CHECK(combination(once, argv[3], argv[4]), "%s", gw_err_text());
     } else {
         all();
     }

@@ -1,4 +1,4 @@
-"""Every strategy, codec and algorithm gives back what it takes: tests/contract/leaks.c counts MPI's
+"""Every strategy, codec, algorithm and timetable gives back what it takes: tests/contract/leaks.c counts MPI's
 objects, descriptors and memory. With 10,000 steps of each, before a release:
 mpiexec -n 2 build/release/tests/leaks 2 10000"""
 
@@ -34,6 +34,10 @@ class Leaks(unittest.TestCase):
             self.assertIn(("iallreduce", codec), tried)
         for algo in gwrun.names("comm/algos.def"):
             self.assertTrue(any(words[0] == f"iallreduce:algo={algo}" for words in tried), algo)
+        for timetable in gwrun.names("comm/timetables.def"):
+            self.assertIn(("pipe=2", timetable), tried)
+        for split in ("pairs", "columns"):
+            self.assertIn(("tensor=2", split), tried)
 
     def test_each_is_found(self):
         for what, steps, said in (("communicator", 30, "communicators, then"),
