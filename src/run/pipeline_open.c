@@ -33,8 +33,9 @@ static gw_err pipeline_find_codecs(gw_pipeline *p, bool framed) {
     }
     if (p->algo[0].ops->caps & GW_ALGO_SHARED) /* or it may choose one that is */
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: --tensor-algo %s sums in memory that the ranks of a node share, and "
-                       "activations lie in a rank's own: use another algorithm",
+                       "train: --tensor-algo %s may sum in memory that the ranks of a node share, "
+                       "and activations lie in a rank's own: take native, ring or another that "
+                       "sends messages",
                        p->options->tensor_algo->text);
     return GW_OK;
 }

@@ -17,6 +17,26 @@ SMALL = ("--data", "synthetic:samples=700,features=20,classes=6,test=0.2", "--la
          "--activation", "tanh", "--batch", 30, "--lr", 0.1, "--ceilings", "off")
 LAYERS = 4
 EXACT = 1e-5
+# In the place of oneDNN's: rank 1 never ends the product STUCK_CALL.
+STUCK = r"""
+#include <mpi.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+    static int calls, rank;
+    if (calls == 0)
+        PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (++calls == atoi(getenv("STUCK_CALL")) && rank == 1)
+        for (;;)
+            pause();
+    for (int64_t i = 0; i < m; i++)
+        memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+    return 0;
+}
+"""
 TIMETABLES = gwrun.names("comm/timetables.def")
 # Exchanges that are the same whatever lies beside it in the arena.
 STRATEGIES = ("allreduce", "allreduce:algo=ring", "iallreduce:bucket=1K --update lazy",
@@ -193,7 +213,8 @@ class Mesh(unittest.TestCase):
                              f"--{words.split()[0]}: no layer is cut: add tensor to --mesh")
             for algo in ("shm", "hier", "auto"):
                 self.refused(ranks, f"--mesh tensor=2 --tensor-algo {algo}",
-                             "use another algorithm")
+                             f"--tensor-algo {algo} may sum in memory that the ranks of a node share, "
+                             "and activations lie in a rank's own: take native, ring or another")
             for words in ("--paired", "--bound", "--compress auto", "--forecast",
                           "--data-layout sharded", "--compress-stats 2"):
                 out = os.path.join(self.dir.name, "refused")
@@ -264,6 +285,18 @@ class Mesh(unittest.TestCase):
         self.assertRegex(run.text(), r"rank 2: +stage 2, chunk 0: forward pass of microbatch 0")
         self.assertRegex(run.text(), r"rank 2: .*\(activations\), schedule \d+, .*from rank 1 ")
         self.assertRegex(run.text(), r"rank 1 on this host .* is stopped \(SIGSTOP")
+
+    @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
+    def test_rank_stops_in_an_evaluation(self):
+        """The chunk is named that waits. A microbatch makes 6 products of rank 1: a forward one and
+        two backward ones for each of its two layers."""
+        env = gwrun.preload(self.dir.name, STUCK, STUCK_CALL=str(2 * 6 + 1))
+        done = gwrun.run(2, "train", *SMALL, "--overhead", 0, "--profile", "timers", "--steps", 1,
+                         "--mesh", "pipe=2", "--microbatches", 2, "--timetable", "interleaved",
+                         "--hang-timeout", 4, env=env)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"rank 0: +stage 0, chunk 1: evaluation of microbatch 0")
+        self.assertRegex(done.stderr, r"rank 1: +stage 1, chunk 0: evaluation of microbatch 0")
 
 
 if __name__ == "__main__":
