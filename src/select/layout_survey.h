@@ -21,7 +21,7 @@ enum { GW_GROUP_CURVES = 64 };
 typedef struct gw_layout_survey {
     const gw_place_setup *place;
     const gw_session *session; /* its strategy, and its algorithm for plain floats */
-    bool yield; /* the node runs more threads than cores */
+    bool yield;                /* the node runs more threads than cores */
     double budget_s;
     gw_group_curve curve[GW_GROUP_CURVES]; /* filled */
     int n_curves;

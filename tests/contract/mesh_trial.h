@@ -151,14 +151,17 @@ static gw_err rig_poll(void *ctx) {
     return GW_OK;
 }
 
+/* Each layer has a neuron for each rank. */
 static gw_model_spec spec_of(const trial *t) {
     gw_model_spec s = {.inputs = INPUTS,
-                       .classes = CLASSES,
+                       .classes = ranks > CLASSES ? ranks : CLASSES,
                        .n_hidden = 7 + t->v[LAYERS],
                        .hidden = {70, 4 - !t->v[SPLIT], 20, 5, 33, 4, 17, 6},
                        .activation = GW_TANH,
                        .init = GW_INIT_XAVIER,
                        .seed = 3};
+    for (int l = 0; l < s.n_hidden; l++)
+        s.hidden[l] += ranks > 4 ? ranks - 3 : 0;
     return s;
 }
 
