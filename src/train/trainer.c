@@ -159,8 +159,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
     t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
     gw_trainer_count_wire(t, &parts.cost);
     gw_batch_row row = gw_batch_row_of(&parts);
-    if (gw_trainer_counts(t))
-        t->status.loss = row.loss;
+    t->status.loss = row.loss;
     gw_trace_row(&row);
     return gw_record_push(t->record, &row);
 }

@@ -14,13 +14,13 @@ typedef struct gw_train_status {
     size_t parameters;
     int ranks;
     bool oversubscribed;
-    int epoch, epochs;     /* 1.. */
-    int64_t step, steps;   /* 1..; steps: planned, all epochs */
-    double elapsed_s;      /* since the first step */
-    double samples_per_s;  /* global, over the epoch so far */
-    double loss;           /* this rank's last local batch; at an epoch's end the global mean */
-    const char *warning;   /* a line about this run that just became known; NULL: none */
-    const char *products;  /* why the products' plan is for this run alone; "": it is not */
+    int epoch, epochs;    /* 1.. */
+    int64_t step, steps;  /* 1..; steps: planned, all epochs */
+    double elapsed_s;     /* since the first step */
+    double samples_per_s; /* global, over the epoch so far */
+    double loss;          /* this rank's last batch, NaN: none; at an epoch's end the global mean */
+    const char *warning;  /* a line about this run that just became known; NULL: none */
+    const char *products; /* why the products' plan is for this run alone; "": it is not */
     const gw_notes *notes; /* about a resumed run */
     bool begins;           /* no step of this start was taken yet */
     bool epoch_end;

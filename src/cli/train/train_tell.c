@@ -70,9 +70,11 @@ static void tell_say_epoch(const gw_train_teller *t, const gw_train_status *s) {
 
 static void tell_say_step(const gw_train_teller *t, const gw_train_status *s) {
     double left = s->elapsed_s / (double)s->step * (double)(s->steps - s->step);
-    printf("%sepoch %d/%d, step %lld/%lld, loss %.4f, %.0f samples/s, %.0f s left%s",
-           t->terminal ? "\r\033[K" : "", s->epoch, s->epochs, (long long)s->step,
-           (long long)s->steps, s->loss, s->samples_per_s, left, t->terminal ? "" : "\n");
+    printf("%sepoch %d/%d, step %lld/%lld", t->terminal ? "\r\033[K" : "", s->epoch, s->epochs,
+           (long long)s->step, (long long)s->steps);
+    if (!isnan(s->loss))
+        printf(", loss %.4f", s->loss);
+    printf(", %.0f samples/s, %.0f s left%s", s->samples_per_s, left, t->terminal ? "" : "\n");
 }
 
 static void tell_say_warning(const gw_train_teller *t, const gw_train_status *s) {
