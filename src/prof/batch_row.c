@@ -31,7 +31,7 @@ gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
                         .transfer_s = NAN,
                         .clock_err_s = NAN,
                         .logical_bytes = p->logical_bytes,
-                        .interrupted = row_interrupted(&p->cost)};
+                        .interrupted = p->slept ? -1 : row_interrupted(&p->cost)};
     bool modelled = !isnan(p->split.memory_twin_s) || !isnan(p->split.memory_model_lo_s);
     row.split.core_ctr_s = counts->core_s;
     row.split.memory_ctr_s = counts->memory_s;

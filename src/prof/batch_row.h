@@ -45,6 +45,7 @@ typedef struct gw_batch_parts {
     gw_batch_place place;
     int64_t step;           /* 1.. over the whole run */
     int samples;            /* local */
+    bool slept;             /* computation was: --pace */
     double loss_sum;        /* over these */
     uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
     gw_batch_cost cost;
@@ -74,7 +75,7 @@ typedef struct gw_batch_row {
     double clock_err_s;
     uint64_t logical_bytes;
     /* 1: preempted, or more than 2% of it off the CPU while it did not wait in MPI or write a
-     * checkpoint; -1: not known */
+     * checkpoint; -1: not known, as of a step that is slept */
     long interrupted;
     double counter[GW_COUNTERS];
 } gw_batch_row;

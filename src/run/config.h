@@ -68,6 +68,7 @@ typedef struct gw_train_config {
     gw_watchdog_voice voice;
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
+    double pace; /* ranks sleep instead of computing, so many times as long; 0: they compute */
     bool bound;  /* measure the least time a step can take: see select/bound.h */
     gw_profile profile;
     bool overhead_only;   /* for timers and for full, and that is all: no step is taken */

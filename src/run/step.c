@@ -1,8 +1,11 @@
 #include "run/step.h"
 
+#include "base/nap.h"
 #include "base/probe.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
+
+#include <string.h>
 
 /* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
 enum { UPDATE_PIECE = 1 << 18 };
@@ -98,16 +101,56 @@ static bool step_agrees_first(const gw_stepper *t) {
     return t->lazy || !t->session->strategy.ops->ready;
 }
 
+/* For the time that the update takes on a free core. It is done now if somebody else gets what it
+ * computes; and as lists, which hold for this step and whose time by element is not known. */
+static gw_err step_update_paced(gw_stepper *t, const gw_update *u, float lr) {
+    double start_s = gw_nap_now();
+    size_t n = u->own.n;
+    if (u->lists)
+        n = 0;
+    for (int i = 0; i < u->n_lists; i++)
+        n += u->lists[i].n;
+    if (u->lists || t->session->strategy.ops->publish)
+        GW_TRY(step_update(t, u, lr));
+    else
+        t->later = (gw_step_later){true, *u, lr};
+    gw_phase_enter(GW_PHASE_UPDATE);
+    gw_pacer_rest(t->pacer, start_s, gw_pacer_update_s(t->pacer, n));
+    gw_phase_leave();
+    return GW_OK;
+}
+
+gw_err gw_step_catch_up(gw_stepper *t) {
+    bool due = t->later.due;
+    t->later.due = false;
+    return due ? step_update(t, &t->later.update, t->later.lr) : GW_OK;
+}
+
+/* What starts when a paced step is over, and lasts into the next one, waits for the next clock. */
+static gw_err step_publish(gw_stepper *t, gw_span span) {
+    t->unpublished = t->scratch;
+    return t->scratch ? GW_OK : gw_session_publish(t->session, span);
+}
+
+static gw_err step_publish_rest(gw_stepper *t) {
+    bool due = t->unpublished;
+    t->unpublished = false;
+    return due ? gw_session_publish(t->session, (gw_span){0, gw_model_size(t->model)}) : GW_OK;
+}
+
 /* Exchange of `span` done, parameters moved and agreed on. */
 static gw_err step_finish(gw_stepper *t, gw_span span, float lr) {
     gw_update u;
+    uint64_t start = gw_clock_ticks();
     GW_TRY(gw_session_finish(t->session, span, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     if (!step_agrees_first(t))
         GW_TRY(step_agree(t));
+    if (t->pacer)
+        gw_pacer_waited(t->pacer, gw_clock_since(start));
     if (!step_left_out(t))
-        GW_TRY(step_update(t, &u, lr));
-    return gw_session_publish(t->session, span);
+        GW_TRY(t->pacer ? step_update_paced(t, &u, lr) : step_update(t, &u, lr));
+    return step_publish(t, span);
 }
 
 static gw_err step_finish_layer(gw_stepper *t, int l) {
@@ -259,6 +302,53 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
     return step_exchange(t, lr);
 }
 
+/* ---- paced ---- */
+
+static void step_rest(gw_stepper *t, gw_phase phase) {
+    gw_phase_enter(phase);
+    gw_pacer_segment(t->pacer);
+    gw_phase_leave();
+}
+
+static void step_rest_backward(gw_stepper *t, gw_span span) {
+    double start_s = gw_nap_now();
+    gw_phase_enter(GW_PHASE_BACKWARD);
+    if (t->scratch)
+        memcpy(t->session->env.grad + span.off, t->scratch + span.off, span.n * sizeof(float));
+    gw_pacer_spent(t->pacer, gw_nap_now() - start_s);
+    gw_pacer_segment(t->pacer);
+    gw_phase_leave();
+}
+
+/* The same with what gw_paced_prepare has computed: only the exchange is for real. */
+static gw_err step_paced(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+    int layers = gw_model_layers(t->model);
+    for (int l = 0; l <= layers; l++) /* the last is the loss */
+        step_rest(t, GW_PHASE_FORWARD);
+    *loss_sum = t->computed_loss;
+    if (!gw_session_sums(t->session)) /* else it has begun already */
+        gw_session_begin(t->session, (double)local / global);
+    for (int l = layers - 1; l >= 0; l--) {
+        gw_span span = gw_model_span(t->model, l);
+        step_rest_backward(t, span);
+        GW_TRY(gw_session_ready(t->session, span));
+        GW_TRY(gw_session_progress(t->session));
+        step_rest(t, GW_PHASE_BACKWARD); /* the descent */
+    }
+    return step_exchange(t, lr);
+}
+
+/* Samples gathered, and a straggler's delay. */
+static void step_paced_data(gw_stepper *t) {
+    gw_phase_enter(GW_PHASE_DATA);
+    gw_pacer_segment(t->pacer);
+    if (t->skew_s > 0)
+        gw_pacer_rest(t->pacer, gw_nap_now(), t->skew_s);
+    gw_phase_leave();
+}
+
+/* ---- */
+
 /* All layers' exchanges, then all updates, then what publishes them: nothing is computed while
  * messages are under way, and none are when it is over. */
 static gw_err step_finish_apart(gw_stepper *t) {
@@ -278,6 +368,10 @@ static gw_err step_finish_apart(gw_stepper *t) {
 
 static gw_err step_whole(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     bool polls = gw_session_progresses(t->session) && !t->apart;
+    if (t->pacer) {
+        gw_pacer_between(t->pacer, polls ? step_poll : NULL, t);
+        return step_paced(t, batch->local, batch->global, lr, loss_sum);
+    }
     if (polls)
         gw_gemm_between(step_poll, t);
     gw_err e = step(t, batch->local, batch->global, lr, loss_sum);
@@ -306,6 +400,11 @@ static void step_hold_up(double seconds) {
 }
 
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
+    if (t->pacer) {
+        GW_TRY(step_publish_rest(t));
+        step_paced_data(t);
+        return step_taken(t, &batch, lr, loss_sum);
+    }
     gw_phase_enter(GW_PHASE_DATA);
     if (!t->pipeline)
         gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
@@ -316,6 +415,7 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
 }
 
 gw_err gw_step_settle(gw_stepper *t) {
+    GW_TRY(step_publish_rest(t));
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)

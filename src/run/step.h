@@ -11,9 +11,17 @@
 #include "run/config.h"
 #include "run/guard.h"
 #include "run/owned.h"
+#include "run/pacer.h"
 #include "run/pipeline.h"
 #include "run/session.h"
 #include "run/split.h"
+
+/** An update that is left to be done when the clock of a paced step has stopped. */
+typedef struct gw_step_later {
+    bool due;
+    gw_update update;
+    float lr;
+} gw_step_later;
 
 typedef struct gw_stepper {
     gw_model *model;
@@ -33,6 +41,12 @@ typedef struct gw_stepper {
     double share;          /* of the pipeline's step; see gw_env */
     float *grads;          /* where its gradients go */
     gw_err failed;         /* what a poll within a kernel ran into */
+    /* of a paced run (run/paced.h), else NULL and unused: */
+    gw_pacer *pacer;
+    float *scratch;       /* where gradients are computed, if not to the arena; NULL: to it */
+    double computed_loss; /* of the step that the clock is about to take */
+    bool unpublished;     /* what the last step is to publish, the next one does first */
+    gw_step_later later;
 } gw_stepper;
 
 /** What a session is told of the model and optimizer that it works for; `yield` is the caller's. */
@@ -45,12 +59,16 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
 /** What the pipeline of a stepper's step does; the stepper must outlive it. */
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t);
 
-/** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
+/** Run one step inside the caller's ledger batch, of a paced run after gw_paced_prepare. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
 
 /** The same on samples that lie in the model's input and in `labels` already: `local` of the
  *  `global` ones. */
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
+
+/** What a paced step leaves to be done outside the clock, before anybody reads parameters; nothing
+ *  to do otherwise. */
+gw_err gw_step_catch_up(gw_stepper *t);
 
 /** Finish a pending exchange, so that parameters may be read; nothing to do when eager. */
 gw_err gw_step_settle(gw_stepper *t);

@@ -47,6 +47,8 @@ typedef struct gw_train_result {
     gw_paired_result paired; /* 0 pairs: not asked for */
     double bound_s;          /* of a step; 0: not asked for */
     gw_bound_mode bound_mode;
+    double late_s,
+        outside_s; /* of a paced run (run/pacer.h), the most of a rank; NaN, 0: it is not */
     int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
     gw_link_cost link_cost; /* rank 0 */

@@ -65,8 +65,12 @@ static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
     if (e == GW_OK && job->drain)
         e = gw_session_settle(job->t->stepper.session);
     if (e == GW_OK && job->keep)
+        e = gw_step_catch_up(&job->t->stepper);
+    if (e == GW_OK && job->keep)
         e = gw_checkpoint_take(job->t->checkpoint);
     gw_ledger_end(&batch->cost);
+    if (job->t->stepper.pacer)
+        gw_pacer_end(job->t->stepper.pacer, job->settle);
     return e;
 }
 
@@ -102,6 +106,21 @@ static gw_err trainer_take_step(const step_job *job, gw_batch_parts *batch) {
     return e;
 }
 
+/* What is done outside the clock of a paced step counts in no time of the run. */
+static gw_err trainer_take_paced_step(const step_job *job, gw_batch_parts *batch) {
+    gw_trainer *t = job->t;
+    double start_s = gw_ledger_now();
+    gw_err e = gw_paced_prepare(&t->stepper, &job->batch);
+    double outside_s = gw_ledger_now() - start_s;
+    GW_THEN(e, trainer_take_step(job, batch));
+    start_s = gw_ledger_now();
+    GW_THEN(e, gw_step_catch_up(&t->stepper));
+    outside_s += gw_ledger_now() - start_s;
+    t->outside_s += outside_s;
+    t->zero_s += outside_s;
+    return e;
+}
+
 /* A vote may end the run within a pair. */
 static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts *batch) {
     gw_trainer *t = ctx;
@@ -133,7 +152,8 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .place = {t->mesh.at[GW_DIM_DATA], t->mesh.at[GW_DIM_PIPE], t->mesh.at[GW_DIM_TENSOR]},
         .epoch = t->epoch,
         .step = ++t->step,
-        .samples = gw_trainer_counts(t) ? batch.local : 0};
+        .samples = gw_trainer_counts(t) ? batch.local : 0,
+        .slept = t->c->pace > 0};
     t->checks.guard.step = t->step;
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
     gw_codec_stats_begin(t->stats, t->step);
@@ -143,7 +163,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
     } else {
         step_job job = {t,     batch,  trainer_rate(t, t->step), trainer_must_settle(t, 0),
                         false, t->keep};
-        gw_err e = trainer_take_step(&job, &parts);
+        gw_err e = (t->stepper.pacer ? trainer_take_paced_step : trainer_take_step)(&job, &parts);
         *t->own = e != GW_OK;
         GW_TRY(trainer_name_step(t, e));
     }
@@ -214,7 +234,9 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
     t->status.epoch_end = false;
     gw_watchdog_step(t->step, t->epoch);
     while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
+        double outside_s = t->outside_s;
         GW_TRY(trainer_one_step(t));
+        start_s += t->outside_s - outside_s; /* no time of training */
         GW_TRY(trainer_look_at_codecs(t));
         if (!t->stepper.pending)
             GW_TRY(gw_checks_step(&t->checks, t->step));

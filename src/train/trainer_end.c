@@ -69,6 +69,11 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     r->bound_mode = t->bound.mode;
     if (t->paired)
         GW_TRY(gw_paired_finish(t->paired, GW_RECORD_WARMUP, &r->paired));
+    gw_pacer *pacer = t->stepper.pacer;
+    double of_pace[2] = {pacer ? pacer->late_sum_s / (double)pacer->steps : NAN, t->outside_s};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, of_pace, 2, MPI_DOUBLE, MPI_MAX, t->comm));
+    r->late_s = of_pace[0];
+    r->outside_s = of_pace[1];
     int64_t split[2] = {t->split.split, t->split.flagged};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
     GW_TRY(gw_allreduce(&t->checkpoint_s, &r->checkpoint_s, 1, MPI_DOUBLE, MPI_MAX, t->comm));

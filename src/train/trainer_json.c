@@ -270,7 +270,7 @@ static gw_work_run work_of(const gw_trainer *t) {
     const double *phase = t->result->summary.phase_s;
     int workers = gw_trainer_workers(t);
     double passes_s = gw_phases_computation(phase) - phase[GW_PHASE_UPDATE];
-    double compute_s = passes_s * t->ranks / workers;
+    double compute_s = t->c->pace > 0 ? NAN : passes_s * t->ranks / workers; /* else slept */
     if (gw_mesh_divides(&t->mesh.shape))
         compute_s = t->by_rank[0].step.passes_s;
     return (gw_work_run){.load = gw_trainer_load(t, (t->global_batch + workers - 1) / workers),
@@ -287,13 +287,14 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo)
     gw_work_run work = work_of(t);
     json_t *run = gw_json_object(
         "schema:i version:s commit:s command:s started_utc:s options:o seed:I parameters:I mesh:o "
-        "data:o comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o sources:o "
-        "forecast:o overhead:o checkpoints:o resumed:o interruptions:o results:o",
+        "data:o comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o paced:o "
+        "sources:o forecast:o overhead:o checkpoints:o resumed:o interruptions:o results:o",
         GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, run_options(c), c->seed,
         r->parameters, gw_pipeline_json(t->pipeline), data_facts(t->data), comm_facts(t),
         mpi_facts(), machine_facts(t, host_names), gw_link_cost_json(&r->link_cost),
         gw_gauge_json(&t->gauge), gw_products_json(&t->products), gw_work_json(&work),
-        gw_bound_run_json(&t->bound), gw_memory_papi_json(t->memory), run_sources(t),
+        gw_bound_run_json(&t->bound), gw_memory_papi_json(t->memory),
+        gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s), run_sources(t),
         t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
         gw_checkpoints_json(c, r), gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier),
         interruptions, run_results(t, tempo));

@@ -236,6 +236,14 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     return gw_pipeline_open(t->pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
+static gw_err trainer_open_pace(gw_trainer *t) {
+    if (t->c->pace == 0)
+        return GW_OK;
+    gw_watchdog_stage("measuring computation, one rank alone");
+    gw_sampler_epoch(t->sampler, 0);
+    return gw_paced_open(&t->stepper, t->c->pace, t->sampler, t->comm);
+}
+
 /* The numbers in the whole model of the layers that this rank holds. */
 static const int *trainer_layer_numbers(gw_trainer *t) {
     const gw_shard *s = gw_model_shard(t->model);
@@ -257,6 +265,8 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
+    if (t->c->pace > 0)
+        GW_TRY(gw_pacer_check(t->c->threads, t->comm));
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;
@@ -311,6 +321,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     GW_TRY(trainer_open_gauge(t));
+    GW_TRY(trainer_open_pace(t));
     int sig;
     GW_TRY(gw_signals_agree(&sig, t->comm));
     gw_trainer_heed(t, sig);
@@ -363,6 +374,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_resume_free(&t->resume);
     gw_pipeline_close(t->pipeline);
     gw_session_close(t->session);
+    gw_paced_close(&t->stepper);
     free(t->stepper.labels);
     free(t->whole);
     free(t->best.params);

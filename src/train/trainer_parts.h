@@ -15,6 +15,7 @@
 #include "run/checks.h"
 #include "run/claim.h"
 #include "run/codec_stats.h"
+#include "run/paced.h"
 #include "run/ranks.h"
 #include "run/split.h"
 #include "run/step.h"
@@ -102,6 +103,7 @@ typedef struct gw_trainer {
     double limit_from_s;       /* when this start began to train */
     double zero_s;             /* when the first one did, by the same clock */
     double train_s;
+    double outside_s;         /* of this start, this rank: of steps, but not in their clock */
     double checkpoint_s;      /* of this start, by the ledger */
     uint64_t wire_bytes;      /* this rank */
     gw_rank_figures *by_rank; /* rank 0, at the end */

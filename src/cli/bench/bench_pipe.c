@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/nap.h"
 #include "comm/lane_parts.h"
 #include "comm/runner.h"
 #include "mpi/rounds.h"
@@ -12,7 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 enum {
@@ -201,19 +201,10 @@ static gw_err pipe_open(void) {
 
 /* ---- actions ---- */
 
-static double pipe_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Deadlines are absolute, so what a sleep lasts too long does not add up. */
 static gw_err pipe_sleep_until(double due_s) {
-    for (double now = pipe_now(); now < due_s; now = pipe_now()) {
-        double until = fmin(due_s, now + SLICE_NS * 1e-9);
-        struct timespec t = {.tv_sec = (time_t)until};
-        t.tv_nsec = (long)((until - (double)t.tv_sec) * 1e9);
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    for (double now = gw_nap_now(); now < due_s; now = gw_nap_now()) {
+        gw_nap_until(fmin(due_s, now + SLICE_NS * 1e-9));
         GW_TRY(gw_queue_poll(b.queue));
     }
     return GW_OK;
@@ -265,7 +256,7 @@ static gw_err pipe_act(void *ctx, gw_act a) {
     const cell *c = ctx;
     GW_TRY(pipe_check(c, a));
     GW_TRY(gw_runner_vacate(&b.runner, a));
-    double begin = b.polls > 1 ? pipe_now() : b.due_s;
+    double begin = b.polls > 1 ? gw_nap_now() : b.due_s;
     b.due_s = begin + pipe_seconds(a.kind) / gw_timetable_chunks(c->timetable);
     GW_TRY(pipe_sleep_until(b.due_s));
     b.polls = 0;
@@ -279,7 +270,7 @@ static void pipe_begin_turn(cell *c) {
     b.runner.hops = c->hops;
     b.runner.micros = c->micros;
     b.runner.ctx = c;
-    b.due_s = pipe_now();
+    b.due_s = gw_nap_now();
 }
 
 /* A step to fill the pipe, and then a block of timed ones, one right after another. */
@@ -348,7 +339,7 @@ static gw_err pipe_conclude(void) {
 static gw_err pipe_measure(gw_bench_run *run, bool *own) {
     b.place = &run->place;
     b.left_out = json_array();
-    prctl(PR_SET_TIMERSLACK, 1000);
+    gw_nap_lightly();
     GW_TRY(pipe_open());
     gw_err e = pipe_measure_steps();
     *own = e != GW_OK; /* the others wait for a message */

@@ -6,6 +6,7 @@
 #include "cli/train/train_tell.h"
 #include "run/checks.h"
 #include "run/codec_stats.h"
+#include "run/paced.h"
 #include "run/signals.h"
 #include "select/bound_measure.h"
 
@@ -74,6 +75,10 @@ static const gw_opt opts[] = {
      TO(compress_stats)},
     {"inject-skew", GW_OPT_RANK_TIME, NULL, 1e-9, 60, NULL, NULL,
      "delay one rank in every step (1:0.001, 1:1ms, 1:200us), to study stragglers", TO(skew)},
+    {"pace", GW_OPT_REAL, NULL, 0.001, 1e6, NULL, "FACTOR",
+     "more ranks than cores: each sleeps FACTOR times what its computation takes on a free core, "
+     "and computes outside the clock; messages are real",
+     TO(pace)},
     {"profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,
      "measure wall times only; also phases, MPI and exchanges; also counters and memory",
      TO(profile)},
@@ -103,6 +108,7 @@ static const gw_opt opts[] = {
     {0}};
 
 static const char no_paired[] = "it compares steps of one run, which this would cut in two";
+static const char slept[] = "the steps of a paced run are slept, not computed";
 static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
 
 static const gw_rule rules[] = {
@@ -126,6 +132,13 @@ static const gw_rule rules[] = {
     {"paired", NULL, false, "resume", NULL, no_paired},
     {"paired", NULL, false, "profile", "off", "it compares what --profile timers measures"},
     {"paired", NULL, false, "trace", NULL, "a trace would show every step twice"},
+    {"pace", NULL, false, "paired", NULL, slept},
+    {"pace", NULL, false, "bound", NULL, slept},
+    {"pace", NULL, false, "forecast", NULL, slept},
+    {"pace", NULL, false, "overhead", "!0", slept},
+    {"pace", NULL, false, "ceilings", "!auto|off", slept},
+    {"pace", NULL, false, "papi-group", "!auto|none", slept},
+    {"pace", NULL, false, "papi-events", NULL, slept},
     {"papi-group", NULL, false, "paired", NULL, not_in_twins},
     {"papi-events", NULL, false, "paired", NULL, not_in_twins},
     {0}};
@@ -173,11 +186,12 @@ static gw_err train_read_config(job *j) {
     c->data.seed = c->seed;
     c->voice = (gw_watchdog_voice){train_cry, train_die};
     c->command = j->command;
-    if (strcmp(c->ceilings, "off") == 0)
+    bool paced = c->pace > 0;
+    if (strcmp(c->ceilings, "off") == 0 || paced)
         c->ceilings = NULL;
     if (!gw_args_given(a, "overhead"))
-        c->overhead = c->out ? GW_OVERHEAD_AUTO : 0;
-    if (c->profile == GW_PROFILE_FULL && !c->paired)
+        c->overhead = c->out && !paced ? GW_OVERHEAD_AUTO : 0;
+    if (c->profile == GW_PROFILE_FULL && !c->paired && !paced)
         GW_TRY(gw_group_choose(&j->counters, gw_args_text(a, "papi-group"),
                                gw_args_text(a, "papi-events")));
     c->counters = j->counters;
@@ -186,6 +200,7 @@ static gw_err train_read_config(job *j) {
     GW_TRY(gw_session_new(&j->session, c->comm, &mix, c->feedback));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
     GW_TRY(gw_pipeline_new(&j->pipeline, c, j->session));
+    GW_TRY(gw_paced_refuse(c, j->session, j->pipeline));
     GW_TRY(gw_chooser_open(&j->choice, j->session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
                                   .session = j->session,

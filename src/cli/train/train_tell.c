@@ -52,7 +52,11 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
         printf("note: %s\n", s->products);
     fputs(t->session->notes, stdout);
     gw_notes_print(s->notes, stdout);
-    if (s->oversubscribed)
+    if (c->pace > 0)
+        printf("note: paced: ranks sleep %g times what their computation takes on a free core, "
+               "and compute outside the clock\n",
+               c->pace);
+    else if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
 }
@@ -204,6 +208,13 @@ static void tell_say_forecast(const gw_chooser *a) {
                gw_chooser_predicted(a) / a->measured_s);
 }
 
+static void tell_say_pace(const gw_train_result *r) {
+    if (isfinite(r->late_s))
+        printf("paced: computation ended up to %.1f us a step later than on free cores (mean, the "
+               "worst rank); %.1f s outside the clock\n",
+               r->late_s * 1e6, r->outside_s);
+}
+
 static void tell_say_bound(const gw_train_result *r) {
     if (r->bound_s > 0)
         printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
@@ -273,6 +284,7 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_step_time(r, t->config->profile);
     tell_say_forecast(t->choice);
     tell_say_bound(r);
+    tell_say_pace(r);
     tell_say_memory(r);
     tell_say_overhead(r->overhead);
     tell_say_straggler(&r->straggler);
