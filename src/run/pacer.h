@@ -34,7 +34,7 @@ typedef struct gw_pacer {
     size_t parameters;
     int n_tapes, measured_by; /* the rank that did */
     gw_tape tape[GW_PACER_SIZES];
-    double wake_s;           /* a sleep ends so much later than asked for, as a rule */
+    double wake_s;           /* a nap ends so much later than asked for, nine times in ten */
     void (*poll)(void *ctx); /* between two pieces; NULL: nothing */
     void *ctx;
     /* of the present step: */
