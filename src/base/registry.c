@@ -65,7 +65,7 @@ static gw_err registry_builtin(const gw_registry *reg, const char *name, const g
         names[n] = reg->entries[n]->name;
     }
     size_t len = strlen(name);
-    if (len > 3 && strcmp(name + len - 3, ".so") == 0)
+    if (reg->symbol && len > 3 && strcmp(name + len - 3, ".so") == 0)
         return gw_fail(GW_ERR_USAGE,
                        "unknown %s '%s': a plugin's path has a slash in it: write './%s'",
                        reg->kind, name, name);
@@ -73,5 +73,6 @@ static gw_err registry_builtin(const gw_registry *reg, const char *name, const g
 }
 
 gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry) {
-    return strchr(name, '/') ? registry_load(reg, name, entry) : registry_builtin(reg, name, entry);
+    return reg->symbol && strchr(name, '/') ? registry_load(reg, name, entry)
+                                            : registry_builtin(reg, name, entry);
 }

@@ -28,7 +28,8 @@ typedef struct gw_hook {
 
 typedef struct gw_registry {
     const char *kind;               /* "strategy", "algorithm", "codec", "timetable" */
-    const char *symbol;             /* what a plugin exports: a const <ops struct> of this name */
+    const char *symbol;             /* what a plugin exports: a const <ops struct> of this name;
+                                       NULL: there are no plugins */
     int abi;                        /* the only version accepted */
     const gw_entry *const *entries; /* NULL-terminated */
     const gw_hook *needs;           /* what a plugin must not leave NULL; ends with {0} */

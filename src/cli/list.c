@@ -5,6 +5,7 @@
 #include "cli/tools.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
+#include "naive/naive.h"
 
 #include <math.h>
 
@@ -54,6 +55,11 @@ static gw_err list_state_timetable(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
+static gw_err list_state_backend(const gw_entry *e, json_t **out) {
+    *out = gw_json_object("precision:s", e->opts ? "float64" : "float32");
+    return GW_OK;
+}
+
 typedef struct part {
     const char *key;
     const gw_registry *registry;
@@ -66,6 +72,7 @@ static const part parts[] = {
     {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
     {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
     {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
+    {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -78,7 +85,7 @@ static bool list_holds(const json_t *o, const char *key) {
 static void list_print_traits(const char *name, const json_t *o) {
     const json_t *sends = json_object_get(o, "sends"), *error = json_object_get(o, "error"),
                  *bits = json_object_get(o, "bits_per_element"), *idle = json_object_get(o, "idle"),
-                 *held = json_object_get(o, "held");
+                 *held = json_object_get(o, "held"), *precision = json_object_get(o, "precision");
     printf("      ");
     if (json_object_get(o, "synchronous"))
         printf("%s, %s; ", list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
@@ -91,6 +98,8 @@ static void list_print_traits(const char *name, const json_t *o) {
         printf("error: %s", json_string_value(error));
     if (idle)
         printf("idle %s, holds %s", json_string_value(idle), json_string_value(held));
+    if (precision)
+        printf("%s", json_string_value(precision));
     printf("%s%s", list_holds(o, "sparse") ? ", sparse" : "",
            list_holds(o, "mpi_sums") ? ", MPI can sum it" : "");
     if (list_holds(o, "stage"))
@@ -148,6 +157,11 @@ static json_t *list_described(const char *name, const char *summary, const gw_op
     return gw_json_object("name:s summary:s options:o", name, summary, list_options_json(options));
 }
 
+/* A rule about one value, not about all but some. */
+static bool list_names(const gw_rule *r) {
+    return r->other_value && *r->other_value != '!';
+}
+
 /* By command, and by option: the others that it, or some value of it, needs or excludes. */
 static json_t *list_rules_json(bool needs) {
     json_t *all = json_object();
@@ -157,10 +171,10 @@ static json_t *list_rules_json(bool needs) {
             json_t *others = json_object_get(of, r->option);
             if (r->needs == needs && !others)
                 json_object_set_new(of, r->option, others = json_array());
-            bool one = r->other_value && *r->other_value != '!'; /* else any, or any other */
             if (r->needs == needs)
-                json_array_append_new(others, json_sprintf("--%s%s%s", r->other, one ? " " : "",
-                                                           one ? r->other_value : ""));
+                json_array_append_new(others,
+                                      json_sprintf("--%s%s%s", r->other, list_names(r) ? " " : "",
+                                                   list_names(r) ? r->other_value : ""));
         }
         json_object_set_new(all, (*c)->name, of);
     }
@@ -215,7 +229,7 @@ static int list_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_list = {
     .name = "list",
-    .summary = "list strategies, algorithms, codecs and timetables with their options",
+    .summary = "list strategies, algorithms, codecs, timetables and backends with their options",
     .usage = "[options]",
     .opts = opts,
     .run = list_run,

@@ -8,6 +8,7 @@
 #include "comm/mesh.h"
 #include "counters/group.h"
 #include "data/data.h"
+#include "naive/naive.h"
 #include "nn/model.h"
 #include "prof/ledger.h"
 #include "run/watchdog.h"
@@ -46,6 +47,8 @@ typedef struct gw_train_config {
     int64_t eval_every;  /* evaluate after so many steps, too; 0: each epoch only */
     uint64_t seed;
     int threads;                    /* OpenMP threads a rank */
+    const gw_spec *backend;         /* and what it says: */
+    gw_naive_options naive;
     const gw_spec *comm, *compress; /* one entry; a list */
     const char *feedback;
     bool wire_check;          /* every encoding in a frame, checked before it is decoded */

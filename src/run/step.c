@@ -380,7 +380,20 @@ static gw_err step_whole(gw_stepper *t, const gw_batch *batch, float lr, double 
     return e;
 }
 
+/* Only the loss tells the guard of what is not finite: a gradient that is not makes the next one
+ * so, or else the parameters, which are looked at when replicas are compared. */
+static gw_err step_naive(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
+    gw_naive_job job = {t->set, batch->idx, batch->local, batch->global};
+    *loss_sum = gw_naive_compute(t->naive, &job);
+    if (t->guard)
+        gw_guard_loss(t->guard, *loss_sum);
+    t->session->logical_bytes += gw_naive_bytes(t->naive);
+    return gw_naive_update(t->naive, (double)lr);
+}
+
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
+    if (t->naive)
+        return step_naive(t, batch, lr, loss_sum);
     GW_TRY(t->pipeline ? step_pipeline(t, batch, lr, loss_sum)
                        : step_whole(t, batch, lr, loss_sum));
     if (t->apart)
@@ -406,7 +419,7 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
         return step_taken(t, &batch, lr, loss_sum);
     }
     gw_phase_enter(GW_PHASE_DATA);
-    if (!t->pipeline)
+    if (!t->pipeline && !t->naive)
         gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
     if (t->skew_s > 0)
         step_hold_up(t->skew_s);
@@ -416,6 +429,8 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
 
 gw_err gw_step_settle(gw_stepper *t) {
     GW_TRY(step_publish_rest(t));
+    if (t->naive)
+        gw_naive_tell(t->naive);
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)

@@ -6,6 +6,7 @@
 
 #include "data/sampler.h"
 #include "machine/products.h"
+#include "naive/naive.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
 #include "run/config.h"
@@ -38,6 +39,7 @@ typedef struct gw_stepper {
     gw_owned owned;        /* likewise */
     gw_guard *guard;       /* NULL: nobody looks whether loss and gradients are finite */
     gw_pipeline *pipeline; /* NULL: the model is whole, and a step takes its batch at once */
+    gw_naive *naive;       /* computes, exchanges and updates instead of model and session */
     double share;          /* of the pipeline's step; see gw_env */
     float *grads;          /* where its gradients go */
     gw_err failed;         /* what a poll within a kernel ran into */
@@ -70,7 +72,8 @@ gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *lo
  *  to do otherwise. */
 gw_err gw_step_catch_up(gw_stepper *t);
 
-/** Finish a pending exchange, so that parameters may be read; nothing to do when eager. */
+/** Finish a pending exchange, so that parameters may be read; nothing to do when eager, except for
+ *  the naive backend, whose parameters become the model's. */
 gw_err gw_step_settle(gw_stepper *t);
 
 #endif

@@ -287,15 +287,16 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo)
     gw_work_run work = work_of(t);
     json_t *run = gw_json_object(
         "schema:i version:s commit:s command:s started_utc:s options:o seed:I parameters:I mesh:o "
-        "data:o comm:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o paced:o "
+        "data:o comm:o backend:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o paced:o "
         "sources:o forecast:o overhead:o checkpoints:o resumed:o interruptions:o results:o",
         GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, run_options(c), c->seed,
         r->parameters, gw_pipeline_json(t->pipeline), data_facts(t->data), comm_facts(t),
-        mpi_facts(), machine_facts(t, host_names), gw_link_cost_json(&r->link_cost),
-        gw_gauge_json(&t->gauge), gw_products_json(&t->products), gw_work_json(&work),
-        gw_bound_run_json(&t->bound), gw_memory_papi_json(t->memory),
-        gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s), run_sources(t),
-        t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
+        gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)), mpi_facts(),
+        machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),
+        c->naive.on ? json_null() : gw_products_json(&t->products),
+        c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->bound),
+        gw_memory_papi_json(t->memory), gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s),
+        run_sources(t), t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
         gw_checkpoints_json(c, r), gw_resumed_json(&t->resume, t->start_utc, r->summary.earlier),
         interruptions, run_results(t, tempo));
     if (!run)
@@ -350,6 +351,7 @@ static gw_err gather_hosts(MPI_Comm comm, json_t **out) {
 
 gw_err gw_trainer_write(const gw_trainer *t) {
     json_t *names = NULL, *tempo = NULL;
+    GW_TRY(gw_naive_collect(t->stepper.naive));
     GW_TRY(gather_hosts(t->comm, &names));
     gw_err e = gw_pipeline_tempo_json(t->pipeline, &tempo, t->comm);
     if (e != GW_OK)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "comm/lane_parts.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
@@ -78,7 +79,8 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = trainer_spec(t);
     int local = gw_sampler_max_local(t->sampler);
-    int most = local > EVAL_CHUNK ? local : EVAL_CHUNK;
+    /* The naive backend has rows of its own. */
+    int most = local > EVAL_CHUNK && !c->naive.on ? local : EVAL_CHUNK;
     t->chunk = EVAL_CHUNK;
     if (t->pipeline) {
         const gw_model_room *room = gw_pipeline_room(t->pipeline);
@@ -129,7 +131,7 @@ gw_load gw_trainer_load(const gw_trainer *t, int batch) {
 }
 
 static gw_err trainer_open_products(gw_trainer *t) {
-    if (t->c->check) /* nothing is computed */
+    if (t->c->check || t->c->naive.on) /* nothing is computed, or not by these */
         return GW_OK;
     const gw_session *s = t->session;
     gw_products_setup setup = {.comm = t->comm,
@@ -189,7 +191,7 @@ static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
 
 static bool trainer_opening_gauges(const gw_trainer *t) {
     const gw_train_config *c = t->c;
-    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL;
+    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL && !c->naive.on;
 }
 
 static gw_err trainer_open_gauge(gw_trainer *t) {
@@ -242,6 +244,22 @@ static gw_err trainer_open_pace(gw_trainer *t) {
     gw_watchdog_stage("measuring computation, one rank alone");
     gw_sampler_epoch(t->sampler, 0);
     return gw_paced_open(&t->stepper, t->c->pace, t->sampler, t->comm);
+}
+
+static gw_err trainer_open_naive(gw_trainer *t) {
+    gw_env *env = &t->session->env;
+    gw_span doubles = {0, 2 * env->n}; /* in floats, as the log of exchanges counts */
+    gw_naive_setup setup = {.options = t->c->naive,
+                            .model = t->model,
+                            .threads = t->c->threads,
+                            .max_local = gw_sampler_max_local(t->sampler),
+                            .yield = t->oversubscribed,
+                            .comm = t->mesh.comm[GW_DIM_DATA]};
+    if (!t->c->naive.on)
+        return GW_OK;
+    setup.gradients = gw_lane_exchange(env->grads, doubles);
+    setup.parameters = gw_lane_exchange(env->params, doubles);
+    return gw_naive_open(&t->stepper.naive, &setup);
 }
 
 /* The numbers in the whole model of the layers that this rank holds. */
@@ -311,6 +329,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
     gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
     GW_TRY(trainer_open_pipeline(t));
+    GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
@@ -375,6 +394,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_pipeline_close(t->pipeline);
     gw_session_close(t->session);
     gw_paced_close(&t->stepper);
+    gw_naive_close(t->stepper.naive);
     free(t->stepper.labels);
     free(t->whole);
     free(t->best.params);

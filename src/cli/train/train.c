@@ -26,6 +26,10 @@ static const gw_opt opts[] = {
      "one copy of the data per node, or one shard per rank", TO(data.sharded)},
 #include "cli/train/mesh_opts.def"
 #include "cli/train/step_opts.def"
+    {"backend", GW_OPT_SPEC, "fast", 0, 0, NULL, "BACKEND",
+     "fast: floats and the fastest products; naive[:option=value,..]: plain loops in doubles, and "
+     "one blocking exchange",
+     TO(backend), .group = "Backend"},
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL,
      "linear: multiply --lr by the number of ranks", TO(lr_linear), .group = "Schedule"},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
@@ -111,6 +115,11 @@ static const char no_paired[] = "it compares steps of one run, which this would 
 static const char slept[] = "the steps of a paced run are slept, not computed";
 static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
 
+static const char naive_update[] = "its update is param -= lr * gradient";
+static const char naive_exchange[] = "it exchanges doubles in one blocking call: see exchange=";
+static const char naive_state[] = "checkpoints keep floats, and its parameters are doubles";
+static const char naive_figures[] = "it is about the fast backend's products and exchange";
+
 static const gw_rule rules[] = {
     {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
@@ -139,6 +148,25 @@ static const gw_rule rules[] = {
     {"pace", NULL, false, "ceilings", "!auto|off", slept},
     {"pace", NULL, false, "papi-group", "!auto|none", slept},
     {"pace", NULL, false, "papi-events", NULL, slept},
+    {"backend", "!fast", false, "mesh", NULL, "each rank has the whole model"},
+    {"backend", "!fast", false, "microbatches", "!1", "each rank has the whole model"},
+    {"backend", "!fast", false, "gemm", "!auto", "loops= says how it multiplies"},
+    {"backend", "!fast", false, "momentum", "!0", naive_update},
+    {"backend", "!fast", false, "weight-decay", "!0", naive_update},
+    {"backend", "!fast", false, "comm", "!allreduce", naive_exchange},
+    {"backend", "!fast", false, "compress", "!none", naive_exchange},
+    {"backend", "!fast", false, "error-feedback", "!auto", naive_exchange},
+    {"backend", "!fast", false, "wire-check", "on", naive_exchange},
+    {"backend", "!fast", false, "update", "lazy", naive_exchange},
+    {"backend", "!fast", false, "compress-stats", "!0", naive_exchange},
+    {"backend", "!fast", false, "checkpoint-every", NULL, naive_state},
+    {"backend", "!fast", false, "resume", NULL, naive_state},
+    {"backend", "!fast", false, "on-nan", "skip", "it looks at the loss alone"},
+    {"backend", "!fast", false, "pace", NULL, naive_figures},
+    {"backend", "!fast", false, "paired", NULL, naive_figures},
+    {"backend", "!fast", false, "bound", NULL, naive_figures},
+    {"backend", "!fast", false, "forecast", NULL, naive_figures},
+    {"backend", "!fast", false, "ceilings", "!auto|off", naive_figures},
     {"papi-group", NULL, false, "paired", NULL, not_in_twins},
     {"papi-events", NULL, false, "paired", NULL, not_in_twins},
     {0}};
@@ -182,7 +210,11 @@ static gw_err train_read_config(job *j) {
     const gw_args *a = j->args;
     gw_train_config *c = &j->config;
     gw_bound_mode mode;
+    static const gw_spec ps = GW_SPEC_NAMED("ps");
     GW_TRY(gw_step_opts_read(c, a, "train"));
+    GW_TRY(gw_naive_read(&c->naive, c->backend));
+    if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
+        c->comm = &ps; /* what it does, for those who tell of the run */
     c->data.seed = c->seed;
     c->voice = (gw_watchdog_voice){train_cry, train_die};
     c->command = j->command;

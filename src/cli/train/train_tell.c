@@ -37,15 +37,18 @@ static void tell_put_place(const gw_train_teller *t, int ranks) {
 static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
+    char naive[128];
+    gw_naive_text(&c->naive, naive, sizeof naive);
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
            d->train.n_global, d->validation.n_global, d->test.n_global,
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
     tell_put_place(t, s->ranks);
-    printf("; %s over %s, %s%s; GEMM by %s\n", t->session->strategy.ops->head.name,
+    printf("; %s over %s, %s%s; %s%s\n", t->session->strategy.ops->head.name,
            t->session->mix.algo->ops->head.name,
            gw_chooser_chooses(t->choice) ? t->session->mix.codec->spec : c->compress->text,
-           tell_feedback_text(t), gw_gemm_library());
+           tell_feedback_text(t), c->naive.on ? "" : "GEMM by ",
+           c->naive.on ? naive : gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
