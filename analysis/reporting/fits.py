@@ -4,9 +4,9 @@ Amdahl (G. M. Amdahl, AFIPS 1967), the same work on P workers: S(P) = 1 / (f + (
 share of the time on 1 worker that does not scale. Gustafson (J. L. Gustafson, Communications of
 the ACM 1988), P times the work on P workers: S(P) = P - f (P - 1), f the share on P workers.
 Both have one parameter and are fitted by least squares of relative residuals, since the noise of
-times is relative. Each fit has a closed form, so the bootstrap does thousands at once. With one
-number of workers above 1 the fit is exact: f is the serial fraction of A. H. Karp and H. P. Flatt
-(Communications of the ACM 1990), and cannot test the law."""
+times is relative. Each fit has a closed form, so the bootstrap does thousands at once. One
+number of workers above 1 fits exactly, whatever the law (the serial fraction of A. H. Karp and H. P. Flatt,
+Communications of the ACM 1990), so there is no fit of it."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +29,7 @@ class Fit:
     law: str  # "Amdahl" or "Gustafson"
     serial: stats.Interval  # f; below 0: faster than linear, which the law excludes
     points: dict  # workers -> speedup of the medians, of the fitted ones
-    misfit: float | None  # largest relative distance of a point from the law; None: single point
+    misfit: float  # largest relative distance of a point from the law
     text: str
 
     def speedup(self, workers):
@@ -61,9 +61,9 @@ def _chosen(seconds, oversubscribed):
     if 1 not in used:
         raise NotFitted("No runs on 1 worker, the reference of speedups"
                         + (" (they are oversubscribed)." if 1 in left_out else "."))
-    if len(used) < 2:
-        raise NotFitted("No number of workers above 1"
-                        f"{', without the oversubscribed ones' if left_out else ''}.")
+    if len(used) < 3:
+        raise NotFitted(f"{'No' if len(used) == 1 else 'One'} number of workers above 1"
+                        f"{', without the oversubscribed ones' if left_out else ''}: a law takes two.")
     return used
 
 
@@ -94,20 +94,15 @@ def fit(law, seconds, oversubscribed=()):
         low, high = stats.percentiles(_serial(law, first / others / shares, workers), n, freedom)
         serial = stats.Interval(value, float(low), float(high), n, "bootstrap")
     points = dict(zip(map(int, workers), map(float, efficiency * workers)))
-    misfit = None
-    if len(workers) > 1:
-        misfit = float(np.max(np.abs(efficiency * workers / LAWS[law][0](value, workers) - 1)))
+    misfit = float(np.max(np.abs(efficiency * workers / LAWS[law][0](value, workers) - 1)))
     return Fit(law, serial, points, misfit, _text(law, serial, misfit))
 
 
 def _text(law, serial, misfit):
     ends = "" if serial.low is None else \
         f" ({stats.percent(serial.low)[:-1]}..{stats.percent(serial.high)})"
-    text = f"{law}: serial fraction {stats.percent(serial.value)}{ends}; "
-    if misfit is None:
-        text += "it follows from one number of workers above 1, which cannot test the law"
-    else:
-        text += f"the points lie within {stats.percent(misfit)} of the law"
+    text = (f"{law}: serial fraction {stats.percent(serial.value)}{ends}; the points lie within "
+            f"{stats.percent(misfit)} of the law")
     if serial.value < 0:
         text += "; below 0: faster than linear, which the law excludes"
     if serial.value > 1:
