@@ -80,7 +80,8 @@ class Cell:
 
     @property
     def oversubscribed(self):
-        return "oversubscribed" in self.marks
+        """Whether its ranks took turns on the cores; paced ones sleep instead of computing."""
+        return "oversubscribed" in self.marks and "paced" not in self.marks
 
 
 @dataclass

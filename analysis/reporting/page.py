@@ -5,12 +5,12 @@ import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, expect, figure, learning, verdicts
+from reporting import answer, charts, claims, expect, figure, judge, learning, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.info import unlike
 from reporting.loose import link_rate
 from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
-from reporting.model import NotShown
+from reporting.model import NotShown, judged
 from reporting.rows import scaled
 
 STATISTICS = (
@@ -192,6 +192,19 @@ def answer_table(results, where):
         "~ modelled; * see the warnings.", "note"), class_="answer")
 
 
+def claims_of(results):
+    """The claims of the spec, each with its verdict."""
+    made = judge.of_results(results)
+    if not made:
+        return ""
+    better = {claims.CONFIRMED: True, claims.REFUTED: False}
+    lines = [[row["claim"], row["whose"], row["theirs"], claims.shown(row) or None, row["figure"], row["confirmed"],
+              judged(row["verdict"], better.get(row["verdict"])), row["why"]] for row in made]
+    return tag("h3", "The claims") + table(
+        ["claim", "whose", "theirs", "found here", "figure", "confirmed if", "verdict", "why"], lines,
+        f"Claims of {results.name}")
+
+
 def pairs_of(results):
     found = answer.groups(results)
     said = [answer.pair_sentences(group) for group in found]
@@ -284,7 +297,7 @@ def first_screen(results, lead, where, common):
     if not results.cells:
         claim = paragraph(results.study["claim"], "claim") if results.study else ""
         return claim + paragraph("No finished run.")
-    return (verdict_of(results) + answer_table(results, where) + pairs_of(results)
+    return (verdict_of(results) + answer_table(results, where) + claims_of(results) + pairs_of(results)
             + (chart_section(*lead, where, common) if lead else "")
             + against_baseline(results) + warnings_of(results))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from reporting import loose, shape, steps
+from reporting import claims, loose, shape, steps
 from reporting.batches import read_batches
 from reporting.info import link_warned, resumed, unlike
 from reporting.model import Cell, Results, Run
@@ -165,6 +165,9 @@ class Study:
         self.cells = {cell["id"]: cell["levels"] for cell in self.study["cells"]}
         if len(self.cells) < len(self.study["cells"]):
             raise Bad("study.json: a cell twice")
+        for claim in self.study.get("claims", ()):
+            if wrong := claims.fault(claim):
+                raise Bad(f"study.json: claims: {': '.join(wrong)}")
         self.done, self.left_out, self.failed, self.diverged, self.seen = [], [], [], [], {}
 
     def add(self, found):

@@ -271,7 +271,7 @@ STUDY_SCHEMA = 1
 STUDY = {
     "name": TEXT, "spec": {"file": TEXT, "sha256": TEXT, "text": TEXT}, "claim": TEXT,
     "source": Maybe([SCALAR]), "short": YES_NO, "design": TEXT, "factors": Map([TEXT]),
-    "baseline": Maybe(TEXT), "report": REPORT,
+    "baseline": Maybe(TEXT), "report": REPORT, "claims?": [Map(TEXT)],
     "blocks": [{"repetition": COUNT, "seed": COUNT}],
     "cells": [{"id": TEXT, "levels": Map(TEXT), "ranks": COUNT}],
     "runs": [{"folder": TEXT, "cell": TEXT, "block": COUNT}],

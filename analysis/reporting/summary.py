@@ -96,7 +96,10 @@ def rows_of(results):
                "threads": one(machine["threads_per_rank"] for machine in machines),
                **timing(cell), **phases(cell), **outcome(cell),
                **comparison(found.get(cell.name), references.get(cell.name)),
-               "marks": "; ".join(cell.marks)}
+               "marks": "; ".join(cell.marks),
+               "date": one(sorted({run.info["started_utc"][:10] for run in cell.runs})),
+               "cpu": one(machine["cpu"] for machine in machines),
+               "cores": one(machine["cores_usable"] for machine in machines)}
     for cell in results.empty:
         yield identity(results, cell)
 

@@ -42,6 +42,7 @@ class Study:
     timeout_s: float | None  # None: no limit
     order_seed: int
     report: dict  # hints for the analysis
+    claims: list  # those that it tests, as {key: text}; analysis/reporting/claims.py has the keys
 
 
 @dataclass(frozen=True)

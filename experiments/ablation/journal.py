@@ -176,7 +176,7 @@ class Journal:
             "schema": SCHEMA, "name": study.name, "spec": spec,
             "claim": study.claim, "source": study.source, "short": study.short,
             "design": study.design, "factors": study.factors, "baseline": study.baseline,
-            "report": study.report,
+            "report": study.report, "claims": study.claims,
             "blocks": [{"repetition": r, "seed": s} for r, s in study.blocks],
             "cells": [{"id": c.id, "levels": c.levels, "ranks": c.ranks, "testbed": c.testbed}
                       for c in study.cells],

@@ -53,6 +53,17 @@ def nearest(word, names):
     return f"must be one of {', '.join(names[:most])}{more}"
 
 
+def check_keys(node, keys, what):
+    """The entries of a mapping with known keys."""
+    if not isinstance(node.value, dict):
+        raise node.bad(f"must have a {what}, is {node.kind}; write KEY: VALUE, with a KEY of "
+                       f"{', '.join(keys)}")
+    for key, value in node.value.items():
+        if key not in keys:
+            raise value.bad(f"unknown {what} {show(key)}; {nearest(key, keys)}")
+    return node.value
+
+
 def refuse_unsupported(where, text):
     """Walks over the document, with the line in `where`: a hostile file is refused at its first
     alias, before it is expanded."""

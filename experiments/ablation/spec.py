@@ -8,15 +8,15 @@ import os
 import re
 from dataclasses import dataclass
 
-from ablation import command, design, lines
+from ablation import claims, command, design, lines
 from ablation.design import Cell, Planned, Study, plan
-from ablation.lines import nearest, show
+from ablation.lines import check_keys, nearest, show
 from reporting import expect
 from tool import BadInput
 
 __all__ = ["BadInput", "Cell", "Planned", "Study", "plan", "read_spec"]
 
-KEYS = ("claim", "source", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
+KEYS = ("claim", "source", "claims", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
         "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
 MERGED = ("base", "factors", "report")  # `short` replaces entries of these, and the others whole
 DESIGNS = ("grid", "one-at-a-time", "list")
@@ -42,7 +42,7 @@ def read_spec(path, short, program):
     study = Reader(top, options).study(data, False)
     if "short" in top.value:
         replaced = check_keys(top.value["short"], KEYS, "key of short:")
-        for key in ("claim", "source", "short"):
+        for key in ("claim", "source", "claims", "short"):
             if key in replaced:
                 raise replaced[key].bad(f"{key}: cannot change in short:; remove it")
         short_study = Reader(top, options, replaced).study(data, True)
@@ -50,17 +50,6 @@ def read_spec(path, short, program):
     if short:
         raise top.bad("there is no short: to run; add one, or omit --short")
     return study
-
-
-def check_keys(node, keys, what):
-    """The entries of a mapping with known keys."""
-    if not isinstance(node.value, dict):
-        raise node.bad(f"must have a {what}, is {node.kind}; write KEY: VALUE, with a KEY of "
-                       f"{', '.join(keys)}")
-    for key, value in node.value.items():
-        if key not in keys:
-            raise value.bad(f"unknown {what} {show(key)}; {nearest(key, keys)}")
-    return node.value
 
 
 def unknown(node, what, names):
@@ -399,6 +388,15 @@ class Reader:
                 raise unknown(item, f"{key}: factor", self.factors)
         return node.value if key == "x" else [item.value for item in items]
 
+    def claims(self, cells):
+        """The claims, each of cells that the long version has."""
+        found = claims.read(self.top)
+        if not self.short:
+            baseline = next(cell.levels for cell in cells if cell.baseline)
+            claims.check(found, {name: list(levels) for name, levels in self.factors.items()},
+                         [cell.levels for cell in cells], baseline, self.texts("source", []))
+        return [claim for claim, _ in found]
+
     def study(self, data, short):
         cells = self.cells()
         return Study(
@@ -410,4 +408,5 @@ class Reader:
             baseline=next(cell.id for cell in cells if cell.baseline),
             blocks=self.blocks(len(cells)), cells=cells,
             retries=self.number("retries", 0, 100, 0), timeout_s=self.timeout(),
-            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=self.report())
+            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=self.report(),
+            claims=self.claims(cells))

@@ -16,6 +16,7 @@ import tool
 NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/report": (["."], ["matplotlib", "numpy", "pandas", "scipy"]),
     "analysis/export": (["."], ["numpy", "pandas"]),
+    "analysis/claims": (["."], ["numpy", "pandas", "scipy", "yaml"]),
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "experiments/run": (["quick.yaml"], ["yaml"]),
     "experiments/peers/compare_topk.py": ([], ["torch"]),

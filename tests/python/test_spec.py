@@ -16,6 +16,8 @@ from ablation import design, dryrun, select, spec
 SHIPPED = sorted(glob.glob(os.path.join(gwrun.SOURCE, "experiments", "*.yaml")))
 
 # (spec, what the message must say). The error is on the line marked <<.
+CLAIMS = "claim: x\nsource: A\nfactors: {lr: [1, 2], batch: [8, 9]}\nskip: [{batch: 9}]\nclaims:\n"
+CLAIM = CLAIMS + "  - claim: a\n    whose: A\n    theirs: x\n    figure: speedup\n    cell: lr=1\n"
 BAD = [
     # YAML
     ("claim: x\nfactors: {threads: [1, 2}  # <<", "not YAML"),
@@ -30,7 +32,7 @@ BAD = [
     ("claim: x\nfactors: [[[[[[[[[[1]]]]]]]]]]  # <<", "nested"),
     ("claim: x\nfactors: {[a]: 1}  # <<", "a key must be a word"),
     # keys
-    ("claims: x  # <<\nfactors: {threads: [1]}", "unknown key 'claims'; did you mean 'claim'?"),
+    ("claimt: x  # <<\nfactors: {threads: [1]}", "unknown key 'claimt'; did you mean 'claim'?"),
     ("zzz: x  # <<\nfactors: {threads: [1]}", "must be one of claim, source"),
     ("factors: {threads: [1]}  # <<", "claim: must say"),
     ("claim:   # <<\nfactors: {threads: [1]}", "claim: must say"),
@@ -128,6 +130,26 @@ BAD = [
      "the same cell as on line 5"),
     ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells:\n  - {lr: 4}  # <<", "level '4'"),
     ("claim: x\nfactors: {lr: [1, 2]}\ndesign: list\ncells: []  # <<", "no cell is left"),
+    # claims
+    (CLAIMS + "  - {claim: a, whose: A, theirs: x}  # <<", "lacks figure:"),
+    (CLAIMS + "  - {claim: a, whose: A, not testable: x}  # <<", "lacks theirs:"),
+    (CLAIMS + "  - claim: a\n    who: A  # <<", "unknown key of a claim: 'who'; did you mean 'whose'?"),
+    (CLAIMS + "  - claim: [a]  # <<", "claim: is a list, must be a text in one line"),
+    (CLAIMS.replace("claims:", "claims: x  # <<"), "claims: is text, must be a list of claims"),
+    (CLAIM.replace("speedup", "speedup # <<") + "    not testable: b", "remove one of both"),
+    (CLAIM + "    against: lr=2\n    confirmed: 1.7-2.1  # <<", "must be LOW..HIGH, >= N"),
+    (CLAIM + "    against: lr=2\n    confirmed: 2..1  # <<", "must be LOW..HIGH, >= N"),
+    (CLAIM + "    confirmed: '> 1'\n    against: lr=2\n    direction: up  # <<", "must be LOW..HIGH"),
+    (CLAIM + "    confirmed: '> 1'\n    against: lr=3  # <<", "'lr=3' are no levels; write FACTOR=LEVEL"),
+    (CLAIM + "    confirmed: '> 1'\n    against: batch=9  # <<", "'lr=1,batch=9' is no cell of the design"),
+    (CLAIM + "    confirmed: '> 1'\n    against: lr=1  # <<", "against: is the cell itself"),
+    (CLAIM.replace("speedup", "speed # <<") + "    confirmed: '> 1'\n    against: lr=2", "did you mean 'speedup'?"),
+    (CLAIM.replace("speedup", "speedup # <<") + "    confirmed: '> 1'", "is of two cells; give against:"),
+    (CLAIM.replace("speedup", "step_s") + "    confirmed: '> 1'\n    than: lr=2  # <<", "give against:"),
+    (CLAIM.replace("whose: A", "whose: A, B # <<") + "    confirmed: '> 1'\n    against: lr=2", "'B' is not in source:"),
+    (CLAIM + "    confirmed: '> 1'\n    against: lr=2\n  - {claim: a, whose: A, theirs: b, not testable: c}  # <<",
+     "'a' again; it stands on line 6 already"),
+    ("claim: x\nfactors: {lr: [1]}\nshort: {claims: [a]}  # <<", "claims: cannot change in short:"),
     # report and short
     ("claim: x\nfactors: {lr: [1, 2]}\nreport: {expect: {lr=3: faster}}  # <<", "'lr=3' are no levels"),
     ("claim: x\nfactors: {lr: [1, 2]}\nreport: {expect: {lr=2: quick}}  # <<", "unknown 'quick'"),
