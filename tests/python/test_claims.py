@@ -1,0 +1,217 @@
+"""analysis/claims: criteria, figures of runs and of kept summaries, verdicts, and the table of all claims. Step
+times and accuracies are set, so that the truth is known."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gwrun
+from reportcase import STRATEGIES, ReportCase, call, load
+
+from reporting import claims, judge, page, runs, summary
+
+BASE, OTHER = (f"comm={comm}" for comm in STRATEGIES)
+
+
+def claim_of(figure="speedup", confirmed="1.9..2.1", **more):
+    return {"claim": "it is faster", "whose": "A", "theirs": "2", "figure": figure, "cell": OTHER,
+            "confirmed": confirmed, **more}
+
+
+class Criteria(unittest.TestCase):
+    def test_verdicts(self):
+        for confirmed, direction, low, high, verdict in (
+                ("1.7..2.1", None, 1.7, 2.1, "confirmed"), ("1.7..2.1", None, 1.6, 2, "undecided"),
+                ("1.7..2.1", None, 1.1, 1.5, "refuted"), ("1.7..2.1", "> 1", 1.1, 1.5, "differs"),
+                ("1.7..2.1", "> 1", .9, 1.5, "refuted"), ("1.7..2.1", "> 1", 2.2, 2.5, "differs"),
+                ("1.7..2.1", None, 1, 3, "undecided"), (">= 2", None, 2, 9, "confirmed"),
+                (">= 2", None, 1, 1.9, "refuted"), (">= 2", None, 1, 2, "undecided"),
+                ("> 2", None, 2, 3, "undecided"), ("> 2", None, 1, 2, "refuted"),
+                ("<= -1", None, -3, -1, "confirmed"), ("< 0", "< 1", .1, .9, "differs")):
+            with self.subTest(confirmed=confirmed, direction=direction, low=low, high=high):
+                claim = claim_of(confirmed=confirmed) | ({"direction": direction} if direction else {})
+                self.assertEqual(claims.verdict(claim, low, high), verdict)
+
+    def test_what_is_no_criterion(self):
+        for text in ("1.7", "2..1", "1..2..3", "=> 1", "about 2", ">= ", "nan..inf"):
+            self.assertIsNone(claims.span_of(text), text)
+
+
+class Judged(ReportCase):
+    def results(self, *wanted, factor=0.5, blocks=5, **more):
+        """A study whose second cell takes `factor` times as long, with noise within the blocks alone."""
+        self.studies = getattr(self, "studies", 0) + 1
+        found, = runs.read_results(self.study(f"s{self.studies}", blocks, claims=list(wanted), **more))
+        for cell in found.cells:
+            for i, run in enumerate(cell.runs):
+                drift = 1 + 0.2 * i  # of a block, so that pairs alone see the ratio
+                noise = 1 if cell.baseline else factor * (1 + 0.001 * (i % 3 - 1))
+                run.step_s = 1e-3 * drift * noise
+                run.info["seed"], run.marks = i, []
+                run.info["results"]["test_accuracy"] = 0.8 + 0.01 * i + (0 if cell.baseline else 0.05)
+                run.means["wall_s"], run.means["forward_s"] = run.step_s, 0.25 * run.step_s
+        return found
+
+    def row(self, claim, **more):
+        row, = judge.of_results(self.results(claim, **more))
+        return row
+
+    def test_figures(self):
+        for figure, confirmed, against, value, unit in (
+                ("speedup", "1.9..2.1", BASE, 2, "times"), ("step_s", "0.49..0.51", BASE, .5, "times"),
+                ("efficiency", "1.9..2.1", BASE, 2, ""), ("points", "4.9..5.1", BASE, 5, "points"),
+                ("forward_s / wall_s", "0.25..0.25", None, .25, ""),
+                ("test_accuracy", "0.8..1", None, .87, "")):
+            with self.subTest(figure=figure):
+                row = self.row(claim_of(figure, confirmed, **({"against": against} if against else {})))
+                self.assertEqual((row["verdict"], row["unit"]), ("confirmed", unit), row)
+                self.assertAlmostEqual(row["ours"], value, 2)
+                self.assertTrue(row["low"] <= row["ours"] <= row["high"])
+        self.assertRegex(row["machine"], r".+, \d+ cores$")
+        self.assertRegex(row["date"], r"^\d{4}-\d\d-\d\d$")
+
+    def test_a_ratio_beside_another(self):
+        """Of two factors: 2 ranks gain 2 times with one strategy, 1.5 times with the other."""
+        found = self.results()
+        found.factors = {"ranks": ["1", "2"], "comm": ["a", "b"]}
+        walls = {("1", "a"): 1.0, ("2", "a"): 0.5, ("1", "b"): 3.0, ("2", "b"): 2.0}
+        cells, made = found.cells, []
+        for (ranks, comm), wall in walls.items():
+            copy = type(cells[0])(f"{ranks}{comm}", f"{ranks}{comm}", {"ranks": ranks, "comm": comm}, [
+                type(run)(**{**vars(run), "step_s": wall * (1 + .1 * i)}) for i, run in enumerate(cells[0].runs)])
+            made.append(copy)
+        found.cells, found.study["baseline"] = made, "1a"
+        found.study["cells"] = [{"id": cell.name, "levels": cell.levels} for cell in made]
+        found.study["claims"] = [claim_of(confirmed="1.3..1.4", than="comm=b", against="ranks=1", cell="ranks=2")]
+        row, = judge.of_results(found)
+        self.assertAlmostEqual(row["ours"], 2 / 1.5)
+        self.assertEqual((row["verdict"], row["unit"]), ("confirmed", "times"))
+
+    def test_what_cannot_be_judged(self):
+        claim = claim_of(against=BASE)
+        self.assertEqual(self.row(claim, blocks=2)["why"], "2 pairs: at least 3 are needed to know the spread")
+        found = self.results(claim, claim_of("f1", "0..1"), claim_of(cell="comm=ring", against=BASE),
+                             {"claim": "b", "whose": "A", "theirs": "x", "not testable": "no GPU"})
+        found.cells[1].runs[0].marks = ["oversubscribed"]
+        said = [(row["verdict"], row["why"]) for row in judge.of_results(found)]
+        self.assertEqual(said, [("undecided", "oversubscribed"), ("undecided", "no run has this figure"),
+                                ("not measured yet", "the study has no such cell"),
+                                ("not testable here", "no GPU")])
+        found.study["claims"] = [claim, claim_of("points", "4.9..5.1", against=BASE)]
+        self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["undecided", "confirmed"])
+        found.cells[1].runs[0].marks.append("paced")
+        self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
+        found.empty.append(found.cells.pop())
+        found.empty[0].runs.clear()
+        self.assertRegex(judge.of_results(found)[0]["why"], "^no finished run of iallreduce")
+
+    def test_page_and_damaged_claims(self):
+        found = self.results(claim_of(against=BASE))
+        self.assertRegex(page.claims_of(found), r"2 \(2\.\.2\) times.*\u25b2 confirmed")
+        self.assertEqual(page.claims_of(self.results()), "")
+        for bad in ({"claim": "a"}, claim_of(), claim_of(confirmed="x", against=BASE)):
+            self.studies += 1
+            one, = runs.read_results(self.study(f"s{self.studies}", claims=[bad]))
+            self.assertIsNone(one.study)
+            self.assertTrue(any("study.json: claims: " in why for _, why in one.left_out))
+
+    def test_kept(self):
+        """Kept figures give the same, but for intervals of what is no pair of the study's."""
+        found = self.results(claim_of(against=BASE), claim_of("points", ">= 2", against=BASE),
+                             claim_of("forward_s / wall_s", "0.2..0.3"), claim_of("f1", "0..1"))
+        table = list(csv.DictReader(summary.text([found]).splitlines()))
+        by_runs = judge.of_results(found)
+        speedup, points, share, lost = [judge.by_kept(one, table) for one in found.study["claims"]]
+        for key in ("ours", "low", "high"):
+            self.assertAlmostEqual(speedup[key], by_runs[0][key], 6)
+        self.assertEqual((speedup["verdict"], speedup["why"]), ("confirmed", "judged from kept figures"))
+        self.assertTrue(points["low"] < by_runs[1]["low"] <= by_runs[1]["high"] < points["high"], points)
+        self.assertEqual((points["verdict"], by_runs[1]["verdict"]), ("undecided", "confirmed"))
+        self.assertAlmostEqual(share["ours"], 0.25, 6)
+        self.assertEqual((share["why"], lost["why"]), ("kept without an interval", "f1 was not kept"))
+        turned = judge.by_kept(claim_of(cell=BASE, against=OTHER), table)
+        self.assertAlmostEqual(turned["low"], 1 / by_runs[0]["high"], 6)
+        self.assertEqual(speedup["machine"], by_runs[0]["machine"])
+
+
+class Tool(ReportCase):
+    def test_study(self):
+        claim = claim_of("logical_bytes", "> 0")
+        folder = self.study(blocks=5, claims=[claim])
+        done = call("claims", folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"(?m)^confirmed +A +2 +[\d,]+ \([\d,.]+\) bytes +> 0 +it is faster$")
+        with open(os.path.join(folder, "claims.csv"), encoding="utf-8", newline="") as file:
+            row, = csv.DictReader(file)
+        self.assertEqual(tuple(row), claims.ROW)
+        self.assertEqual((row["verdict"], row["unit"], row["study"]), ("confirmed", "bytes", "demo"))
+        info = load(os.path.join(folder, "b00-s1", "comm=allreduce", "run.json"))
+        self.assertIn(info["machine"]["cpu"], row["machine"])
+
+    def test_mistakes(self):
+        plain = self.study()
+        with open(self.path("summary.csv"), "w", encoding="utf-8") as file:
+            file.write("a,b\n1,2\n")
+        for words, why in (([plain], "states no claims"), ([self.path()], "is no summary"),
+                           ([self.path("none")], "No such file"), ([plain, "--check"], "about the table")):
+            done = call("claims", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, f"^claims: .*{why}.*\n$")
+
+
+class Table(unittest.TestCase):
+    """The table of experiments/README.md, in a copy."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.top = holder.name
+        for folder in ("analysis", "experiments"):
+            shutil.copytree(os.path.join(gwrun.SOURCE, folder), os.path.join(self.top, folder),
+                            ignore=shutil.ignore_patterns("*.svg", "__pycache__", "peers"))
+
+    def claims(self, *words, root=None):
+        return subprocess.run([sys.executable, "-B", os.path.join(root or self.top, "analysis", "claims"), *words],
+                              text=True, capture_output=True, check=False)
+
+    def change(self, name, old, new):
+        path = os.path.join(self.top, "experiments", name)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(old, text)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(old, new, 1))
+        return text
+
+    def test_is_up_to_date(self):
+        done = self.claims("--check", root=gwrun.SOURCE)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_is_rewritten(self):
+        text = self.change("README.md", "| **confirmed**", "| **refuted**")
+        done = self.claims("--check")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "^claims: .*README.md differs .*: run analysis/claims\n$")
+        self.assertEqual(self.claims().returncode, 0)
+        with open(os.path.join(self.top, "experiments", "README.md"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), text)
+
+    def test_another_criterion_than_was_judged(self):
+        self.change("strong_scaling.yaml", 'confirmed: ">= 1.72"', 'confirmed: ">= 1.5"')
+        done = self.claims()
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "^claims: .*strong_scaling.yaml: the claim .* another criterion.*\n$")
+
+    def test_many_are_judged(self):
+        with open(os.path.join(gwrun.SOURCE, "experiments", "README.md"), encoding="utf-8") as file:
+            verdicts = re.findall(r"\| \*\*(confirmed|refuted|differs)\*\*", file.read())
+        self.assertGreaterEqual(len(verdicts), 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
