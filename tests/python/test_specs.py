@@ -13,7 +13,8 @@ sys.path.insert(0, EXPERIMENTS)
 
 from ablation import check, spec
 
-PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")))
+PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")) +
+               glob.glob(os.path.join(EXPERIMENTS, "reports", "*.yaml")))
 REPORTS = {"A", "B", "C", "D", "E"}  # whose claims these are: see experiments/README.md
 ACCURACY = {"codec_accuracy"}  # its seeds are few, for what it compares differs by points
 COUNTS = re.compile(r"^# (\d+) runs, .+; --short: (\d+) runs, .+\.$", re.MULTILINE)
@@ -49,6 +50,7 @@ class Shipped(unittest.TestCase):
             self.assertRegex(full.text, "(?m)^baseline:")
             if name != "quick":
                 self.assertTrue(full.source)
+                self.assertTrue(full.claims)
                 self.assertRegex(head(full.text), r"(?s)\n# Claims?\. .*\bConfirmed\b")
 
     def test_heads_count_the_runs(self):
@@ -72,7 +74,7 @@ class Shipped(unittest.TestCase):
 
     def test_the_readme_names_each(self):
         with open(os.path.join(EXPERIMENTS, "README.md"), encoding="utf-8") as file:
-            named = set(re.findall(r"\]\((\w+)\.yaml\)", file.read()))
+            named = set(re.findall(r"\]\((?:reports/)?(\w+)\.yaml\)", file.read()))
         self.assertEqual(named, set(self.studies))
 
     def test_short_cells_start(self):
