@@ -8,6 +8,7 @@ from scipy import special
 
 from reporting import claims, stats, verdicts
 from reporting.info import look
+from reporting.model import took_turns
 from reporting.shape import is_number
 from reporting.summary import SUMS
 
@@ -21,8 +22,7 @@ def judged(claim, study, interval, marks, machine, why=""):
     low, high = interval.low, interval.high
     if interval.value is None or low is None:
         verdict, why = claims.UNDECIDED, interval.reason
-    elif claims.is_of_time(claim["figure"]) and any(
-            "oversubscribed" in some and "paced" not in some for some in marks):
+    elif claims.is_of_time(claim["figure"]) and any(map(took_turns, marks)):
         verdict, why = claims.UNDECIDED, "; ".join(filter(None, ("oversubscribed", why)))
     else:
         verdict = claims.verdict(claim, low, high)

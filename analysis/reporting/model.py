@@ -45,6 +45,11 @@ class Run:
         return bound(self.info, self.step_s)[1]
 
 
+def took_turns(marks):
+    """Whether a cell's or run's ranks took turns on the cores; paced ones sleep instead of computing."""
+    return "oversubscribed" in marks and not any(mark.startswith("paced") for mark in marks)
+
+
 @dataclass
 class Cell:
     """Runs of the same levels."""
@@ -80,8 +85,7 @@ class Cell:
 
     @property
     def oversubscribed(self):
-        """Whether its ranks took turns on the cores; paced ones sleep instead of computing."""
-        return "oversubscribed" in self.marks and "paced" not in self.marks
+        return took_turns(self.marks)
 
 
 @dataclass
