@@ -17,10 +17,15 @@ static const gw_opt opts[] = {
     {"model", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR|FILE", "a run folder, or its model.gw"},
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
      "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
+    {"limit-test", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N", "the first N test samples only"},
     {"image-scale", GW_OPT_INT, "1", 1, 16, NULL, "K", "enlarge images K times each way"},
+    {"image-size", GW_OPT_TEXT, NULL, 0, 0, NULL, "ROWSxCOLS", "resize images, as in train"},
     {"threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank"},
     GW_GEMM_OPT("oneDNN where this program has it"),
     {0}};
+
+static const gw_rule rules[] = {
+    {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"}, {0}};
 
 typedef struct job {
     const gw_args *args;
@@ -36,7 +41,7 @@ static gw_err eval_check_fit(const job *j) {
     if (m->inputs != features)
         return gw_fail(GW_ERR_INPUT,
                        "eval: the model has %d inputs, %s has %d features: is "
-                       "--image-scale the one of the training?",
+                       "--image-scale or --image-size the one of the training?",
                        m->inputs, j->data->name, features);
     if (m->classes < j->data->classes)
         return gw_fail(GW_ERR_INPUT, "eval: the model has %d classes, %s has %d", m->classes,
@@ -83,7 +88,9 @@ static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
     GW_TRY(gw_agree(comm, eval_load(j)));
     gw_data_spec spec = {.source = gw_args_text(j->args, "data"),
-                         .image_scale = (int)gw_args_int(j->args, "image-scale")};
+                         .image_scale = (int)gw_args_int(j->args, "image-scale"),
+                         .image_size = gw_args_text(j->args, "image-size"),
+                         .limit_test = gw_args_int(j->args, "limit-test")};
     GW_TRY(gw_data_open(&j->data, &spec, comm));
     GW_TRY(gw_agree(comm, eval_check_fit(j)));
     gw_evaluation v;
@@ -130,5 +137,6 @@ const gw_command gw_command_eval = {
     .summary = "evaluate a saved model: accuracy, precision, recall, F1, confusion matrix",
     .usage = "--model DIR|FILE [options]",
     .opts = opts,
+    .rules = rules,
     .run = eval_run,
 };

@@ -119,9 +119,11 @@ static gw_err plan_mesh_fill(plan_mesh *p) {
         p->labels[i] = (uint8_t)(gw_rng_u64(classes, i) % (uint64_t)p->spec.classes);
     *s = (gw_dataset){.n = (uint32_t)samples,
                       .n_global = (uint32_t)samples,
+                      .stored = (uint32_t)samples,
                       .rows = 1,
                       .cols = p->spec.inputs,
-                      .scale = 1,
+                      .to_rows = 1,
+                      .to_cols = p->spec.inputs,
                       .images = p->images,
                       .labels = p->labels};
     return GW_OK;

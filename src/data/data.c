@@ -9,6 +9,7 @@
 #include "data/synthetic.h"
 #include "mpi/wait.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,9 @@
 
 /* What rank 0 read and every rank must know; sent as bytes, since all run the same program. */
 typedef struct facts {
-    uint32_t train, validation, test; /* samples */
-    int rows, cols, classes, scale, batch, servers;
+    uint32_t train, validation, test; /* samples; train: that are stored, */
+    uint32_t enlarged;                /* and what they stand for */
+    int rows, cols, to_rows, to_cols, classes, batch, servers;
     bool sharded, outline;
     char name[64], source[256], hash[32];
 } facts;
@@ -73,13 +75,43 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
     return gw_idx_read(raw, dir, f->outline);
 }
 
-static gw_err data_check_scale(const gw_raw *raw, int scale) {
+/* "ROWSxCOLS" */
+static gw_err data_read_size(const char *text, facts *f) {
+    char *end = NULL;
+    long rows = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : 0, cols = 0;
+    if (rows > 0 && *end == 'x' && isdigit((unsigned char)end[1]))
+        cols = strtol(end + 1, &end, 10);
+    if (cols < 1 || *end || rows > GW_MAX_PIXELS || cols > GW_MAX_PIXELS / rows)
+        return gw_fail(GW_ERR_USAGE,
+                       "image-size=%s: must be ROWSxCOLS, as 56x58, of at most %d pixels", text,
+                       GW_MAX_PIXELS);
+    f->to_rows = (int)rows;
+    f->to_cols = (int)cols;
+    return GW_OK;
+}
+
+static gw_err data_scale(const gw_raw *raw, int scale, facts *f) {
     double inputs = (double)raw->rows * raw->cols * scale * scale;
     if (scale < 1 || inputs > GW_MAX_PIXELS)
         return gw_fail(GW_ERR_USAGE,
                        "image-scale=%d: must be at least 1, and %d x %d enlarged by it each way at "
                        "most %d inputs",
                        scale, raw->rows, raw->cols, GW_MAX_PIXELS);
+    f->to_rows = raw->rows * scale;
+    f->to_cols = raw->cols * scale;
+    return GW_OK;
+}
+
+/* Batches of one sample are counted by ints. */
+static gw_err data_enlarge(facts *f, int64_t times) {
+    if (times == 0)
+        times = 1;
+    if (times < 0 || times > INT32_MAX / (int64_t)f->train)
+        return gw_fail(GW_ERR_USAGE,
+                       "--replicate %lld: %u training samples so often are more than %d: give 1 to "
+                       "%d",
+                       (long long)times, f->train, INT32_MAX, INT32_MAX / (int)f->train);
+    f->enlarged = f->train * (uint32_t)times;
     return GW_OK;
 }
 
@@ -87,8 +119,12 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
     if (!spec->source || !*spec->source)
         return gw_fail(GW_ERR_USAGE, "data: no source: give fashion-mnist, a folder or synthetic");
     f->outline = spec->outline;
+    if (spec->image_size)
+        GW_TRY(data_read_size(spec->image_size, f));
     GW_TRY(data_read_source(raw, spec->source, f));
-    GW_TRY(data_check_scale(raw, spec->image_scale));
+    if (!spec->image_size)
+        GW_TRY(data_scale(raw, spec->image_scale, f));
+    GW_TRY(gw_raw_limit(raw, spec->limit, spec->limit_test, spec->source));
     if (!spec->outline) {
         gw_raw_hash(raw, f->hash);
         GW_TRY(gw_raw_split(raw, spec->validation, spec->seed));
@@ -102,13 +138,13 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
     f->rows = raw->rows;
     f->cols = raw->cols;
     f->classes = raw->classes;
-    f->scale = spec->image_scale;
     f->sharded = spec->sharded;
     f->batch = spec->batch;
     f->servers = spec->servers;
     memcpy(f->source, raw->source, sizeof f->source);
+    GW_TRY(data_enlarge(f, spec->replicate));
     uint32_t first, count;
-    return spec->sharded ? gw_portion_cut(f->train, f->batch, 0, 1, &first, &count) : GW_OK;
+    return spec->sharded ? gw_portion_cut(f->enlarged, f->batch, 0, 1, &first, &count) : GW_OK;
 }
 
 static size_t data_take(size_t *at, size_t bytes) {
@@ -223,34 +259,50 @@ static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const g
     return GW_OK;
 }
 
-static gw_err data_scatter_rows(const uint8_t *all, const gw_span *cut, int ranks, int rank,
-                                size_t width, uint8_t *mine, MPI_Comm comm) {
-    MPI_Count *counts = NULL;
-    MPI_Aint *displs = NULL;
-    gw_err e = gw_alloc(&counts, (size_t)ranks, sizeof *counts);
-    GW_THEN(e, gw_alloc(&displs, (size_t)ranks, sizeof *displs));
-    for (int r = 0; e == GW_OK && r < ranks; r++) {
-        counts[r] = (MPI_Count)(cut[r].n * width);
-        displs[r] = (MPI_Aint)(cut[r].off * width);
-    }
-    e = gw_agree(comm, e);
-    GW_THEN(e, gw_mpi_check(MPI_Scatterv_c(all, counts, displs, MPI_BYTE, mine, counts[rank],
-                                           MPI_BYTE, 0, comm),
-                            "MPI_Scatterv_c"));
-    free(counts);
-    free(displs);
-    return e;
+/* Samples that a portion of the enlarged set needs: a run of the stored ones, from its first on and
+ * around their end. */
+static size_t data_stored(const facts *f, gw_span portion) {
+    return portion.n < f->train ? portion.n : f->train;
+}
+
+/* Rows of `width` bytes on their way from rank 0's `all` to `mine` of rank `to`. */
+typedef struct way {
+    const uint8_t *all;
+    uint8_t *mine;
+    size_t width;
+    int rank, to;
+    MPI_Comm comm;
+} way;
+
+static gw_err data_pass_rows(const way *w, size_t from, size_t at, size_t n) {
+    size_t bytes = n * w->width;
+    if (w->rank == 0 && w->to == 0)
+        memcpy(w->mine + at * w->width, w->all + from * w->width, bytes);
+    else if (w->rank == 0)
+        GW_MPI(MPI_Send_c(w->all + from * w->width, (MPI_Count)bytes, MPI_BYTE, w->to, 0, w->comm));
+    else if (w->rank == w->to)
+        GW_MPI(MPI_Recv_c(w->mine + at * w->width, (MPI_Count)bytes, MPI_BYTE, 0, 0, w->comm,
+                          MPI_STATUS_IGNORE));
+    return GW_OK;
+}
+
+static gw_err data_pass_portion(const way *w, const facts *f, gw_span portion) {
+    size_t n = data_stored(f, portion), from = portion.off % f->train;
+    size_t head = n < f->train - from ? n : f->train - from;
+    if (head > 0)
+        GW_TRY(data_pass_rows(w, from, 0, head));
+    return n > head ? data_pass_rows(w, 0, head, n - head) : GW_OK;
 }
 
 static gw_err data_prepare_portion(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count;
-        GW_TRY(
-            gw_portion_cut(f->train, f->batch, r - f->servers, ranks - f->servers, &first, &count));
+        GW_TRY(gw_portion_cut(f->enlarged, f->batch, r - f->servers, ranks - f->servers, &first,
+                              &count));
         cut[r] = (gw_span){first, count};
     }
-    return gw_alloc(&h->portion, cut[rank].n, pixels + 1);
+    return gw_alloc(&h->portion, data_stored(f, cut[rank]), pixels + 1);
 }
 
 static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *train,
@@ -263,15 +315,19 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     GW_THEN(e, data_prepare_portion(h, f, cut, ranks, rank));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
-        uint8_t *labels = h->portion + cut[rank].n * pixels;
-        if (!f->outline)
-            e = data_scatter_rows(raw->train.images, cut, ranks, rank, pixels, h->portion, comm);
-        if (e == GW_OK && !f->outline)
-            e = data_scatter_rows(raw->train.labels, cut, ranks, rank, 1, labels, comm);
+        size_t stored = data_stored(f, cut[rank]);
+        uint8_t *labels = h->portion + stored * pixels;
+        for (int r = 0; r < ranks && !f->outline; r++) {
+            way images = {raw->train.images, h->portion, pixels, rank, r, comm};
+            way classes = {raw->train.labels, labels, 1, rank, r, comm};
+            GW_THEN(e, data_pass_portion(&images, f, cut[r]));
+            GW_THEN(e, data_pass_portion(&classes, f, cut[r]));
+        }
         train->images = h->portion;
         train->labels = labels;
         train->first = (uint32_t)cut[rank].off;
         train->n = (uint32_t)cut[rank].n;
+        train->stored = (uint32_t)stored;
     }
     free(cut);
     return e;
@@ -281,9 +337,11 @@ static gw_dataset data_part_of(const facts *f, const layout *l, const uint8_t *c
                                uint32_t n) {
     return (gw_dataset){.n = n,
                         .n_global = n,
+                        .stored = n,
                         .rows = f->rows,
                         .cols = f->cols,
-                        .scale = f->scale,
+                        .to_rows = f->to_rows,
+                        .to_cols = f->to_cols,
                         .images = copy + l->images[p],
                         .labels = copy + l->labels[p]};
 }
@@ -295,6 +353,7 @@ static gw_err data_spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Com
     if (!f->outline)
         GW_TRY(data_fill_copies(h, f, &l, raw, rank));
     d->train = data_part_of(f, &l, h->copy, TRAIN, f->train);
+    d->train.n = d->train.n_global = f->enlarged;
     d->validation = data_part_of(f, &l, h->copy, VALIDATION, f->validation);
     d->test = data_part_of(f, &l, h->copy, TEST, f->test);
     d->classes = f->classes;

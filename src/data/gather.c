@@ -1,4 +1,4 @@
-/* From stored bytes to a network's input: conversion and nearest-neighbour enlargement. */
+/* From stored bytes to a network's input: conversion and nearest-neighbour resizing. */
 #include "data/data.h"
 
 #include "base/clones.h"
@@ -16,10 +16,24 @@ GW_CLONES static void gather_convert(float *restrict out, const uint8_t *restric
         out[i] = (float)in[i] * unit;
 }
 
-static void gather_stretch(float *restrict out, const uint8_t *restrict in, int n, int scale) {
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < scale; k++)
-            out[i * scale + k] = (float)in[i] * unit;
+/* i * n / to for i = 0, 1, .. without a division each. */
+typedef struct places {
+    int at, rest, whole, part, to;
+} places;
+
+static places gather_places(int n, int to) {
+    return (places){0, 0, n / to, n % to, to};
+}
+
+static int gather_next(places *p) {
+    int at = p->at;
+    p->at += p->whole;
+    p->rest += p->part;
+    if (p->rest >= p->to) {
+        p->rest -= p->to;
+        p->at++;
+    }
+    return at;
 }
 
 GW_CLONES static void gather_stretch2(float *restrict out, const uint8_t *restrict in, int n) {
@@ -27,17 +41,51 @@ GW_CLONES static void gather_stretch2(float *restrict out, const uint8_t *restri
         out[2 * i] = out[2 * i + 1] = (float)in[i] * unit;
 }
 
-static void gather_enlarge(float *out, const uint8_t *image, const gw_dataset *s) {
-    int scale = s->scale;
-    size_t width = (size_t)s->cols * (size_t)scale;
-    for (int r = 0; r < s->rows; r++) {
-        float *row = out + (size_t)r * (size_t)scale * width;
-        if (scale == 2)
-            gather_stretch2(row, image + (size_t)r * (size_t)s->cols, s->cols);
+GW_CLONES static void gather_stretch4(float *restrict out, const uint8_t *restrict in, int n) {
+    for (int i = 0; i < n; i++)
+        out[4 * i] = out[4 * i + 1] = out[4 * i + 2] = out[4 * i + 3] = (float)in[i] * unit;
+}
+
+static void gather_pick(float *restrict out, const uint8_t *restrict in, const int *restrict from,
+                        int n) {
+    for (int i = 0; i < n; i++)
+        out[i] = (float)in[from[i]] * unit;
+}
+
+/* n columns of the output, those of the image that `from` names; NULL: all, 2 or 4 of each. */
+static void gather_columns(float *out, const uint8_t *image, const gw_dataset *s, const int *from,
+                           int n) {
+    places rows = gather_places(s->rows, s->to_rows);
+    const float *made = out;
+    for (int r = 0, last = -1; r < s->to_rows; r++, out += s->to_cols) {
+        int row = gather_next(&rows);
+        const uint8_t *in = image + (size_t)row * (size_t)s->cols;
+        if (row == last) {
+            memcpy(out, made, (size_t)n * sizeof *out);
+            continue;
+        }
+        if (from)
+            gather_pick(out, in, from, n);
         else
-            gather_stretch(row, image + (size_t)r * (size_t)s->cols, s->cols, scale);
-        for (int k = 1; k < scale; k++)
-            memcpy(row + (size_t)k * width, row, width * sizeof *row);
+            (n == 2 * s->cols ? gather_stretch2 : gather_stretch4)(out, in, s->cols);
+        made = out;
+        last = row;
+    }
+}
+
+static void gather_resize(float *out, const uint8_t *image, const gw_dataset *s) {
+    enum { TILE = 128 };
+    int from[TILE];
+    places cols = gather_places(s->cols, s->to_cols);
+    if (s->to_cols == 2 * s->cols || s->to_cols == 4 * s->cols) {
+        gather_columns(out, image, s, NULL, s->to_cols);
+        return;
+    }
+    for (int left = 0; left < s->to_cols; left += TILE) {
+        int n = s->to_cols - left < TILE ? s->to_cols - left : TILE;
+        for (int i = 0; i < n; i++)
+            from[i] = gather_next(&cols);
+        gather_columns(out + left, image, s, from, n);
     }
 }
 
@@ -48,22 +96,27 @@ static void gather_prefetch(const uint8_t *image, int pixels) {
         __builtin_prefetch(image + i);
 }
 
+static size_t gather_place(const gw_dataset *s, uint32_t idx) {
+    return (idx - s->first) % s->stored;
+}
+
 void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *out,
                        uint8_t *labels) {
     enum { AHEAD = 2 };
     int pixels = s->rows * s->cols;
     size_t features = (size_t)gw_dataset_features(s);
+    bool as_stored = s->to_rows == s->rows && s->to_cols == s->cols;
 #pragma omp parallel for schedule(static) if ((size_t)n * features >= PARALLEL_FLOATS)
     for (int i = 0; i < n; i++) {
         assert(idx[i] >= s->first && idx[i] - s->first < s->n);
-        size_t at = idx[i] - s->first;
+        size_t at = gather_place(s, idx[i]);
         const uint8_t *image = s->images + at * (size_t)pixels;
         if (i + AHEAD < n)
-            gather_prefetch(s->images + (idx[i + AHEAD] - s->first) * (size_t)pixels, pixels);
-        if (s->scale == 1)
+            gather_prefetch(s->images + gather_place(s, idx[i + AHEAD]) * (size_t)pixels, pixels);
+        if (as_stored)
             gather_convert(out + (size_t)i * features, image, pixels);
         else
-            gather_enlarge(out + (size_t)i * features, image, s);
+            gather_resize(out + (size_t)i * features, image, s);
         if (labels)
             labels[i] = s->labels[at];
     }
@@ -71,5 +124,5 @@ void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *o
 
 void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, uint8_t *labels) {
     for (int i = 0; i < n; i++)
-        labels[i] = s->labels[idx[i] - s->first];
+        labels[i] = s->labels[gather_place(s, idx[i])];
 }

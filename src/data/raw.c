@@ -31,6 +31,21 @@ void gw_raw_hash(const gw_raw *raw, char hash[32]) {
     snprintf(hash, 32, "crc32:%08lx", (unsigned long)crc);
 }
 
+static gw_err raw_limit_part(gw_raw_part *p, int64_t most, const char *option, const char *what,
+                             const char *name) {
+    if (most < 0 || most > (int64_t)p->n)
+        return gw_fail(GW_ERR_USAGE, "--%s %lld: %s has %u %s samples: give 1 to %u", option,
+                       (long long)most, name, p->n, what, p->n);
+    if (most > 0)
+        p->n = (uint32_t)most;
+    return GW_OK;
+}
+
+gw_err gw_raw_limit(gw_raw *raw, int64_t train, int64_t test, const char *name) {
+    GW_TRY(raw_limit_part(&raw->train, train, "limit", "training", name));
+    return raw_limit_part(&raw->test, test, "limit-test", "test", name);
+}
+
 /* Set chosen[i] = 1 for `take` of n samples. */
 static gw_err raw_choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t seed) {
     enum { SALT = 0x76616c69 }; /* differs from that of the epochs' permutations */

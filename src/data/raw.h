@@ -9,7 +9,7 @@
 
 enum {
     GW_MAX_SIDE = 4096,      /* rows and columns of a stored image */
-    GW_MAX_PIXELS = 1 << 24, /* inputs of a sample after enlargement */
+    GW_MAX_PIXELS = 1 << 24, /* inputs of a sample after resizing */
     GW_MAX_SAMPLES = 1 << 28
 };
 
@@ -31,6 +31,10 @@ void gw_raw_free(gw_raw *raw);
 /** "crc32:xxxxxxxx" of training images, training labels, test images, test labels, in that order.
  *  Take it before the split. */
 void gw_raw_hash(const gw_raw *raw, char hash[32]);
+
+/** Keep the first `train` training and `test` test samples; 0: all. `name`: what messages call the
+ *  set. GW_ERR_USAGE: there are fewer. */
+gw_err gw_raw_limit(gw_raw *raw, int64_t train, int64_t test, const char *name);
 
 /** *take: the floor(fraction * n) of n training samples that a split holds out. GW_ERR_USAGE: a
  *  part would be empty. */

@@ -36,11 +36,17 @@ static json_t *run_options(const gw_train_config *c) {
     return all;
 }
 
-static json_t *data_facts(const gw_data *d) {
-    return gw_json_object("name:s source:s hash:s features:i classes:i train:I validation:I test:I",
-                          d->name, d->source, d->hash, gw_dataset_features(&d->train), d->classes,
-                          (int64_t)d->train.n_global, (int64_t)d->validation.n_global,
-                          (int64_t)d->test.n_global);
+static json_t *data_facts(const gw_trainer *t) {
+    const gw_data *d = t->data;
+    const gw_data_spec *of = &t->c->data;
+    return gw_json_object(
+        "name:s source:s hash:s features:i image:o classes:i train:I validation:I test:I limit:u "
+        "limit_test:u replicate:I",
+        d->name, d->source, d->hash, gw_dataset_features(&d->train),
+        json_pack("[i, i]", d->train.to_rows, d->train.to_cols), d->classes,
+        (int64_t)d->train.n_global, (int64_t)d->validation.n_global, (int64_t)d->test.n_global,
+        of->limit ? (uint64_t)of->limit : UINT64_MAX,
+        of->limit_test ? (uint64_t)of->limit_test : UINT64_MAX, of->replicate);
 }
 
 /* What the last epoch's samples say of each layer. */
@@ -290,7 +296,7 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo)
         "data:o comm:o backend:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o paced:o "
         "sources:o forecast:o overhead:o checkpoints:o resumed:o interruptions:o results:o",
         GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc, run_options(c), c->seed,
-        r->parameters, gw_pipeline_json(t->pipeline), data_facts(t->data), comm_facts(t),
+        r->parameters, gw_pipeline_json(t->pipeline), data_facts(t), comm_facts(t),
         gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)), mpi_facts(),
         machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),
         c->naive.on ? json_null() : gw_products_json(&t->products),

@@ -352,7 +352,7 @@ int main(int argc, char **argv) {
         images[i] = (uint8_t)gw_rng_u64(gw_rng_key(11, 0), (uint64_t)i);
     for (int i = 0; i < SAMPLES; i++)
         labels[i] = (uint8_t)(gw_rng_u64(gw_rng_key(11, 1), (uint64_t)i) % CLASSES);
-    set = (gw_dataset){SAMPLES, SAMPLES, 0, 1, INPUTS, 1, images, labels};
+    set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels};
     CHECK_OK(new_session(&session, "allreduce", "none", "auto", false));
     gw_ledger_start();
     list_meshes();

@@ -92,7 +92,11 @@ static void expect_outline(const gw_data_spec *whole, const gw_data *d) {
 /* Both layouts of one source, compared with the set that one rank reads alone. */
 static void expect_layouts(const char *source, const char *name, double validation, int scale,
                            int batch) {
-    gw_data_spec spec = {source, scale, validation, false, 11, batch, 0, false};
+    gw_data_spec spec = {.source = source,
+                         .image_scale = scale,
+                         .validation = validation,
+                         .seed = 11,
+                         .batch = batch};
     gw_data *alone, *d;
     CHECK_OK(gw_data_open(&alone, &spec, MPI_COMM_SELF));
     CHECK((alone->validation.n > 0) == (validation > 0), "%u for validation", alone->validation.n);
@@ -121,6 +125,65 @@ static void expect_layouts(const char *source, const char *name, double validati
     gw_data_close(alone);
 }
 
+/* Each of the first samples is the next of the training or of the validation set. */
+static void expect_first(const gw_data *d) {
+    uint32_t next[2] = {0, 0};
+    const gw_dataset *part[2] = {&d->train, &d->validation};
+    for (uint32_t i = 0; i < d->train.n + d->validation.n; i++) {
+        bool found = false;
+        for (int p = 0; p < 2 && !found; p++) {
+            const uint8_t *image = part[p]->images + next[p] * (size_t)PIXELS;
+            found = next[p] < part[p]->n && part[p]->labels[next[p]] == label_of(0, i);
+            for (int j = 0; found && j < PIXELS; j++)
+                found = image[j] == pixel_of(0, i, j);
+            next[p] += found;
+        }
+        CHECK(found, "sample %u of the file is missing", i);
+    }
+}
+
+/* Limited, then divided, then resized and replicated: sample i is sample i mod n of one rank's,
+ * in memory once, in shards that begin and end anywhere or hold all of it. */
+static void expect_cut(const char *dir, int batch) {
+    enum { LIMIT = 41, APART = 5, N = LIMIT - APART, TIMES = 3, TESTED = 7, INPUTS = 9 * 4 };
+    gw_data_spec spec = {.source = dir,
+                         .image_size = "9x4",
+                         .limit = LIMIT,
+                         .limit_test = TESTED,
+                         .validation = 0.125,
+                         .seed = 11,
+                         .batch = batch};
+    gw_data *alone, *d;
+    CHECK_OK(gw_data_open(&alone, &spec, MPI_COMM_SELF));
+    CHECK(alone->train.n == N && alone->validation.n == APART && alone->test.n == TESTED,
+          "%u, %u and %u samples", alone->train.n, alone->validation.n, alone->test.n);
+    CHECK(gw_dataset_features(&alone->train) == INPUTS, "not 9 x 4");
+    expect_first(alone);
+    spec.replicate = TIMES;
+    for (int sharded = 0; sharded < 2; sharded++) {
+        spec.sharded = sharded;
+        CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
+        const gw_dataset *t = &d->train;
+        CHECK(t->n_global == N * TIMES && strcmp(d->hash, alone->hash) == 0, "%u samples of %s",
+              t->n_global, d->hash);
+        CHECK(t->stored == (sharded && t->n < N ? t->n : N), "%u stored of %u", t->stored, t->n);
+        for (uint32_t i = t->first; i < t->first + t->n; i++) {
+            float got[INPUTS], want[INPUTS];
+            uint8_t label[2];
+            gw_dataset_gather(t, &i, 1, got, &label[0]);
+            gw_dataset_gather(&alone->train, &(uint32_t){i % N}, 1, want, &label[1]);
+            CHECK(memcmp(got, want, sizeof got) == 0 && label[0] == label[1], "sample %u", i);
+        }
+        expect_same(&d->validation, &alone->validation, "validation");
+        expect_same(&d->test, &alone->test, "test");
+        if (sharded)
+            expect_shards(d, batch);
+        expect_outline(&spec, d);
+        gw_data_close(d);
+    }
+    gw_data_close(alone);
+}
+
 /* Every rank gets `want` and the same message, which holds `word`. */
 static void expect_refused(const gw_data_spec *spec, gw_err want, const char *word) {
     gw_data *d = NULL;
@@ -140,7 +203,7 @@ static void expect_refused(const gw_data_spec *spec, gw_err want, const char *wo
 }
 
 static void expect_errors(const char *dir) {
-    gw_data_spec good = {dir, 1, 0, false, 1, 10, 0, false}, spec = good;
+    gw_data_spec good = {.source = dir, .image_scale = 1, .seed = 1, .batch = 10}, spec = good;
     spec.source = "/nonexistent";
     expect_refused(&spec, GW_ERR_INPUT, "/nonexistent");
     spec.source = "synthetic:sample=3";
@@ -152,6 +215,25 @@ static void expect_errors(const char *dir) {
     expect_refused(&spec, GW_ERR_USAGE, "image-scale=0");
     spec.image_scale = 2000000000;
     expect_refused(&spec, GW_ERR_USAGE, "image-scale=2000000000");
+    static const char *const sizes[] = {"",     "5",   "5x",        "x5",
+                                        "0x5",  "5x0", "-1x5",      "5x5x",
+                                        "5 x5", "5*5", "4097x4097", "99999999999999999999x1"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        spec = good;
+        spec.image_size = sizes[i];
+        expect_refused(&spec, GW_ERR_USAGE, "must be ROWSxCOLS");
+    }
+    spec = good;
+    spec.limit = TRAIN_N + 1;
+    expect_refused(&spec, GW_ERR_USAGE, "has 103 training samples: give 1 to 103");
+    spec = good;
+    spec.limit_test = 1 << 30;
+    expect_refused(&spec, GW_ERR_USAGE, "test samples: give 1 to");
+    spec = good;
+    spec.replicate = INT32_MAX / TRAIN_N + 1;
+    expect_refused(&spec, GW_ERR_USAGE, "--replicate 20849356: 103 training samples");
+    spec.replicate = INT64_MAX;
+    expect_refused(&spec, GW_ERR_USAGE, "give 1 to 20849355");
     spec = good;
     spec.validation = 1.5;
     expect_refused(&spec, GW_ERR_USAGE, "validation=1.5");
@@ -170,7 +252,11 @@ static void expect_errors(const char *dir) {
 
 /* Only rank 0's spec counts: a rank with a bad spec still gets the set. */
 static void expect_rank_0_decides(const char *dir) {
-    gw_data_spec spec = {rank == 0 ? dir : "/nonexistent", 1, 0, rank != 0, 1, rank, 0, false};
+    gw_data_spec spec = {.source = rank == 0 ? dir : "/nonexistent",
+                         .image_scale = 1,
+                         .sharded = rank != 0,
+                         .seed = 1,
+                         .batch = rank};
     gw_data *d;
     CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
     CHECK(d->train.n == TRAIN_N, "%u samples", d->train.n);
@@ -214,6 +300,9 @@ int main(int argc, char **argv) {
     CHECK(gw_data_find_fashion_mnist() != NULL,
           "Fashion-MNIST not found: install Debian's dataset-fashion-mnist");
     expect_layouts("fashion-mnist", "fashion-mnist", 0.1, 1, 50);
+    static const int batches[] = {1, 7, 50, 108}; /* 108: all samples in one batch */
+    for (int i = 0; i < 4; i++)
+        expect_cut(dir, batches[i]);
     expect_errors(dir);
     expect_rank_0_decides(dir);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -1,5 +1,5 @@
-/* Gathering: conversion and enlargement against the definition, on odd shapes, with and without
- * threads, and nothing written behind the end. */
+/* Gathering: conversion, resizing and replication against the definition, on odd shapes, with and
+ * without threads, and nothing written behind the end. */
 #include "data/data.h"
 
 #include <omp.h>
@@ -14,8 +14,7 @@
 enum { FIRST = 1000, SAMPLES = 37, GUARD = 16 };
 
 static void expect_gathered(const gw_dataset *s, int n, int threads) {
-    int features = gw_dataset_features(s), wide = s->cols * s->scale,
-        before = omp_get_max_threads();
+    int features = gw_dataset_features(s), before = omp_get_max_threads();
     size_t total = (size_t)n * (size_t)features;
     float *out = malloc((total + GUARD) * sizeof *out);
     uint8_t labels[256];
@@ -26,20 +25,22 @@ static void expect_gathered(const gw_dataset *s, int n, int threads) {
         out[i] = -7;
     memset(labels, 0xee, sizeof labels);
     for (int i = 0; i < n; i++)
-        idx[i] = FIRST + (uint32_t)(i * 11 + 5) % SAMPLES;
+        idx[i] = FIRST + (uint32_t)(i * 11 + 5) % s->n;
     omp_set_num_threads(threads);
     gw_dataset_gather(s, idx, n, out, labels);
     omp_set_num_threads(before);
     for (int i = 0; i < n; i++) {
-        const uint8_t *image = s->images + (idx[i] - FIRST) * (size_t)(s->rows * s->cols);
-        assert_int_equal(labels[i], s->labels[idx[i] - FIRST]);
+        uint32_t at = (idx[i] - FIRST) % SAMPLES;
+        const uint8_t *image = s->images + at * (size_t)(s->rows * s->cols);
+        assert_int_equal(labels[i], s->labels[at]);
         for (int j = 0; j < features; j++) {
-            int r = j / wide / s->scale, c = j % wide / s->scale;
+            int r = j / s->to_cols * s->rows / s->to_rows;
+            int c = j % s->to_cols * s->cols / s->to_cols;
             float want = (float)image[r * s->cols + c] * (1.0f / 255.0f);
             if (out[(size_t)i * (size_t)features + (size_t)j] != want)
-                fail_msg("%d x %d scale %d: sample %d input %d is %g, expected %g", s->rows,
-                         s->cols, s->scale, i, j, out[(size_t)i * (size_t)features + (size_t)j],
-                         want);
+                fail_msg("%d x %d as %d x %d: sample %d input %d is %g, expected %g", s->rows,
+                         s->cols, s->to_rows, s->to_cols, i, j,
+                         out[(size_t)i * (size_t)features + (size_t)j], want);
         }
     }
     for (int i = 0; i < GUARD; i++)
@@ -48,9 +49,12 @@ static void expect_gathered(const gw_dataset *s, int n, int threads) {
     free(out);
 }
 
+/* Enlarged by 1 to 5; by ratios that are no whole numbers; reduced; and one way each. The samples
+ * in memory stand for five more of a second copy. */
 static void matches_the_definition(void **state) {
     (void)state;
     static const int shapes[][2] = {{1, 1}, {1, 783}, {5, 7}, {28, 28}, {3, 130}};
+    static const int sizes[][2] = {{56, 58}, {112, 112}, {1, 1}, {13, 9}, {40, 5}, {2, 131}};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         int pixels = shapes[k][0] * shapes[k][1];
         uint8_t *images = malloc((size_t)pixels * SAMPLES), labels[SAMPLES];
@@ -59,13 +63,15 @@ static void matches_the_definition(void **state) {
             images[i] = (uint8_t)(i * 37 + i / 256);
         for (int i = 0; i < SAMPLES; i++)
             labels[i] = (uint8_t)(i * 3);
-        for (int scale = 1; scale <= 5; scale++) {
-            gw_dataset s = {.n = SAMPLES,
+        for (int to = 1; to <= 5 + (int)(sizeof sizes / sizeof *sizes); to++) {
+            gw_dataset s = {.n = SAMPLES + 5,
                             .n_global = 5000,
                             .first = FIRST,
+                            .stored = SAMPLES,
                             .rows = shapes[k][0],
                             .cols = shapes[k][1],
-                            .scale = scale,
+                            .to_rows = to <= 5 ? shapes[k][0] * to : sizes[to - 6][0],
+                            .to_cols = to <= 5 ? shapes[k][1] * to : sizes[to - 6][1],
                             .images = images,
                             .labels = labels};
             for (int n = 0; n <= 200; n = n * 5 + 1)
@@ -80,7 +86,7 @@ static void every_byte_lands_in_0_to_1(void **state) {
     uint8_t image[256], label = 3;
     for (int i = 0; i < 256; i++)
         image[i] = (uint8_t)i;
-    gw_dataset s = {1, 1, 0, 16, 16, 1, image, &label};
+    gw_dataset s = {1, 1, 0, 1, 16, 16, 16, 16, image, &label};
     float out[256];
     gw_dataset_gather(&s, &(uint32_t){0}, 1, out, NULL);
     assert_true(out[0] == 0);

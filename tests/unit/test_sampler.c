@@ -17,7 +17,7 @@ static const uint32_t sizes[] = {1000, 1001, 1063, 60000};
 
 static gw_sampler *open_sampler(uint32_t n, int batch, bool sharded, uint64_t seed, int rank,
                                 int ranks) {
-    gw_dataset set = {.n = n, .n_global = n, .rows = 1, .cols = 1, .scale = 1};
+    gw_dataset set = {.n = n, .n_global = n, .rows = 1, .cols = 1, .to_rows = 1, .to_cols = 1};
     gw_sampler *s = NULL;
     if (sharded)
         assert_int_equal(gw_portion_cut(n, batch, rank, ranks, &set.first, &set.n), GW_OK);
@@ -190,7 +190,7 @@ static void order_is_uniform(void **state) {
 
 static void refuses_bad_batches(void **state) {
     (void)state;
-    gw_dataset set = {.n = 100, .n_global = 100, .rows = 1, .cols = 1, .scale = 1};
+    gw_dataset set = {.n = 100, .n_global = 100, .rows = 1, .cols = 1, .to_rows = 1, .to_cols = 1};
     gw_sampler *s = NULL;
     uint32_t first, count;
     static const int bad[] = {101, 0, -1};

@@ -18,8 +18,16 @@ static const gw_opt opts[] = {
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
      "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]",
      TO(data.source), .group = "Data"},
+    {"limit", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N",
+     "the first N training samples only, out of which --validation takes its own", TO(data.limit)},
+    {"limit-test", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N", "the first N test samples only",
+     TO(data.limit_test)},
+    {"replicate", GW_OPT_INT, "1", 1, UINT32_MAX, NULL, "N",
+     "train on the training samples N times over in an epoch", TO(data.replicate)},
     {"image-scale", GW_OPT_INT, "1", 1, 16, NULL, "K", "enlarge images K times in each direction",
      TO(data.image_scale)},
+    {"image-size", GW_OPT_TEXT, NULL, 0, 0, NULL, "ROWSxCOLS",
+     "enlarge or reduce images to this size, by the nearest pixel", TO(data.image_size)},
     {"validation", GW_OPT_REAL, "0", 0, 0.9, NULL, "FRACTION",
      "of the training samples, kept for validation", TO(data.validation)},
     {"data-layout", GW_OPT_CHOICE, "replicated", 0, 0, "replicated|sharded", NULL,
@@ -121,6 +129,7 @@ static const char naive_state[] = "checkpoints keep floats, and its parameters a
 static const char naive_figures[] = "it is about the fast backend's products and exchange";
 
 static const gw_rule rules[] = {
+    {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
     {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
     {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
