@@ -11,8 +11,9 @@
 
 /* Options without which it would be another run. (What --data says may name the same data in
  * another way; the batch may be told by --local-batch.) */
-static const char *const same[] = {"layers",     "activation", "image-scale", "image-size",
-                                   "validation", "replicate",  "data-layout", "seed"};
+static const char *const same[] = {"layers",      "activation",  "output",
+                                   "image-scale", "image-size",  "validation",
+                                   "replicate",   "data-layout", "seed"};
 /* Options that shape what the exchange carries from step to step. */
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
 /* Options that may differ, but then steps before and after are not of one kind. */

@@ -1,10 +1,10 @@
 #include "nn/loss.h"
 
 #include "nn/elementwise.h"
+#include "nn/metrics.h"
 
 #include <math.h>
 #include <omp.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 GW_CLONES static float loss_exponentials(float *z, int n, float max) {
@@ -21,14 +21,24 @@ GW_CLONES static void loss_scale(float *z, int n, float by) {
         z[j] *= by;
 }
 
-static double loss_row(float *z, int label, int classes, float scale, uint8_t *best) {
-    int top = 0;
-    for (int j = 1; j < classes; j++)
-        if (z[j] > z[top])
-            top = j;
-    *best = (uint8_t)top;
-    double margin = (double)z[top] - (double)z[label];
-    float sum = loss_exponentials(z, classes, z[top]);
+/* Whole, the search begins at class 0, whatever it holds, and a NaN is never larger. So a part
+ * behind it begins at nothing. */
+static int loss_largest(const float *z, int n, size_t first, float *largest) {
+    int best = 0;
+    *largest = first == 0 ? z[0] : -INFINITY;
+    for (int j = 0; j < n; j++)
+        if (z[j] > *largest) {
+            *largest = z[j];
+            best = j;
+        }
+    return best;
+}
+
+static double loss_softmax_row(float *z, int label, int classes, float scale, uint8_t *best) {
+    float largest;
+    *best = (uint8_t)loss_largest(z, classes, 0, &largest);
+    double margin = (double)largest - (double)z[label];
+    float sum = loss_exponentials(z, classes, largest);
     loss_scale(z, classes, scale / sum);
     z[label] -= scale;
     return log((double)sum) + margin;
@@ -43,27 +53,66 @@ void gw_loss_softmax(float *z, const uint8_t *labels, int batch, int classes, fl
     int threads = loss_threads(batch, (size_t)classes);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int i = 0; i < batch; i++)
-        losses[i] = loss_row(z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
+        losses[i] =
+            loss_softmax_row(z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
+}
+
+/* decay = exp(-|z|), z = sigmoid(z). */
+GW_CLONES static void loss_sigmoids(float *restrict z, float *restrict decay, int n) {
+    for (int j = 0; j < n; j++) {
+        float e = gw_expf(-fabsf(z[j]));
+        z[j] = (z[j] < 0.0f ? e : 1.0f) / (1.0f + e);
+        decay[j] = e;
+    }
+}
+
+/* The loss of n classes; z becomes its slope. The label is out of [0, n) if it is another's. With s
+ * = z, of the label -z, a class adds log(1 + exp(s)) = max(s, 0) + log(1 + exp(-|z|)), and one
+ * logarithm serves all: the product is 2^GW_MAX_CLASSES at most. */
+static double loss_sigmoid_part(float *z, size_t label, int n) {
+    float decay[GW_MAX_CLASSES];
+    double above = 0.0, product = 1.0;
+    for (int j = 0; j < n; j++) {
+        float s = (size_t)j == label ? -z[j] : z[j];
+        above += s > 0.0f ? (double)s : 0.0;
+    }
+    loss_sigmoids(z, decay, n);
+    for (int j = 0; j < n; j++)
+        product *= 1.0 + (double)decay[j];
+    if (label < (size_t)n)
+        z[label] -= 1.0f;
+    return above + log(product);
+}
+
+static double loss_sigmoid_row(float *z, int label, int classes, float scale, uint8_t *best) {
+    float largest;
+    *best = (uint8_t)loss_largest(z, classes, 0, &largest);
+    double loss = loss_sigmoid_part(z, (size_t)label, classes);
+    loss_scale(z, classes, scale);
+    return loss;
+}
+
+void gw_loss_sigmoid(float *z, const uint8_t *labels, int batch, int classes, float scale,
+                     double *losses, uint8_t *best) {
+    int threads = loss_threads(batch, (size_t)classes);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int i = 0; i < batch; i++)
+        losses[i] =
+            loss_sigmoid_row(z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
 }
 
 /* ---- some of the classes ---- */
 
-/* Whole, the search begins at class 0, whatever it holds, and a NaN is never larger. So a part
- * behind it begins at nothing. */
 static void loss_tell_row(float *z, int label, const gw_loss_cut *cut, float *told) {
-    int first = (int)cut->classes.off, n = (int)cut->classes.n, best = 0;
-    float largest = first == 0 ? z[0] : -INFINITY;
-    for (int j = 0; j < n; j++)
-        if (z[j] > largest) {
-            largest = z[j];
-            best = j;
-        }
-    bool held = label >= first && label < first + n;
-    told[GW_LOSS_LABEL] = held ? z[label - first] : -INFINITY;
-    told[GW_LOSS_LARGEST] = largest;
-    told[GW_LOSS_BEST] = (float)(first + best);
-    /* nothing but -infinity here need not be so elsewhere: it must give no NaN */
-    told[GW_LOSS_SUM] = loss_exponentials(z, n, largest == -INFINITY ? 0.0f : largest);
+    size_t first = cut->classes.off, column = (size_t)label - first; /* huge if below */
+    int n = (int)cut->classes.n, best = loss_largest(z, n, first, &told[GW_LOSS_LARGEST]);
+    float largest = told[GW_LOSS_LARGEST];
+    told[GW_LOSS_LABEL] = column < cut->classes.n ? z[column] : -INFINITY;
+    told[GW_LOSS_BEST] = (float)(first + (size_t)best);
+    if (cut->output == GW_OUTPUT_SIGMOID)
+        told[GW_LOSS_SUM] = (float)(loss_sigmoid_part(z, column, n) / GW_MAX_CLASSES);
+    else /* nothing but -infinity here need not be so elsewhere: it must give no NaN */
+        told[GW_LOSS_SUM] = loss_exponentials(z, n, largest == -INFINITY ? 0.0f : largest);
 }
 
 void gw_loss_tell(float *z, const uint8_t *labels, int batch, gw_loss_cut cut, float *told) {
@@ -88,6 +137,12 @@ static double loss_join_row(float *z, int label, const gw_loss_cut *cut, const f
         at_label = fmaxf(at_label, t[GW_LOSS_LABEL]); /* of a NaN the sum tells */
     }
     double sum = 0.0;
+    if (cut->output == GW_OUTPUT_SIGMOID) {
+        for (const float *t = told; t < end; t += stride)
+            sum += (double)t[GW_LOSS_SUM] * GW_MAX_CLASSES;
+        loss_scale(z, (int)cut->classes.n, scale);
+        return sum;
+    }
     for (const float *t = told; t < end; t += stride)
         sum += (double)(t[GW_LOSS_SUM] * gw_expf(t[GW_LOSS_LARGEST] - largest));
     loss_scale(z, (int)cut->classes.n,

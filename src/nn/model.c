@@ -78,7 +78,8 @@ static void model_initialise(gw_model *m) {
         uint64_t key = gw_rng_key(stream, (uint64_t)held->number);
         int in = gw_model_spec_width(spec, held->number - 1);
         int out = gw_model_spec_width(spec, held->number);
-        double sigma = sqrt(2.0 / (spec->init == GW_INIT_HE ? in : in + out));
+        bool he = gw_model_spec_init(spec, held->number) == GW_INIT_HE;
+        double sigma = sqrt(2.0 / (he ? in : in + out));
         float *w = m->params + held->layer.span.off;
 #pragma omp parallel for schedule(static)
         for (size_t i = 0; i < held->in.n; i++)

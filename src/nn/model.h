@@ -1,4 +1,4 @@
-/** A multilayer perceptron over one flat arena: dense layers, softmax cross-entropy on top. The
+/** A multilayer perceptron over one flat arena: dense layers and a loss on top (nn/loss.h). The
  *  step is exposed layer by layer, so that a trainer can exchange one layer's gradient while it
  *  computes the next. A model may also be a shard of one (nn/shard.h), whose ranks compute it
  *  together, by microbatches; it never sees them, but says what is to be exchanged and where it
@@ -14,8 +14,9 @@
 typedef struct gw_model gw_model;
 
 /** Build a model whose activations hold up to `max_batch` samples, parameters initialised
- *  (a pure function of spec: equal on all ranks). He: N(0, 2/in); Xavier: N(0, 2/(in+out))
- *  (He et al., ICCV 2015; Glorot and Bengio, AISTATS 2010); biases 0. Close frees everything. */
+ *  (a pure function of spec: equal on all ranks), each layer in its way. He: N(0, 2/in); Xavier:
+ *  N(0, 2/(in+out)) (He et al., ICCV 2015; Glorot and Bengio, AISTATS 2010); biases 0. Close frees
+ *  everything. */
 gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch);
 void gw_model_close(gw_model *m);
 
@@ -61,7 +62,7 @@ float *gw_model_input(gw_model *m);
 /** Layer l of the forward pass on the first `batch` rows; layers in order 0..L-1. */
 void gw_model_forward(gw_model *m, int l, int batch);
 
-/** Softmax cross-entropy of the logits against labels[0..batch): returns the SUM of the losses
+/** The loss of the logits against labels[0..batch) by spec.output: returns the SUM of the losses
  *  and prepares the backward pass with d(loss)/d(logit) * grad_scale (1 / global batch for the
  *  mean). *correct (may be NULL) counts right predictions. */
 double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale, int *correct);

@@ -9,12 +9,33 @@
 #define MAGIC "GWMODEL1"
 /* The largest model's parameters, and more than enough for the fields before them. */
 #define LARGEST_FILE (GW_MAX_PARAMS * sizeof(float) + 4096)
-enum { VERSION = 1 };
+/* 1: softmax, all layers initialised alike. 2 adds what is other than that, if something is. */
+enum { VERSION = 2 };
+
+static uint32_t model_io_version(const gw_model_spec *spec) {
+    return spec->output == GW_OUTPUT_SOFTMAX && spec->n_init <= 1 ? 1 : VERSION;
+}
+
+static gw_err model_io_extra(gw_io *io, gw_model_spec *spec, const char *where) {
+    int32_t head[2] = {(int32_t)spec->output, spec->n_init}, init[GW_MAX_LAYERS];
+    GW_TRY(gw_io_field(io, "output", head, sizeof head));
+    if (head[1] < 0 || head[1] > GW_MAX_LAYERS)
+        return gw_fail(GW_ERR_INPUT, "%s%d initialisations: must be 0 to %d", where, (int)head[1],
+                       GW_MAX_LAYERS);
+    for (int i = 0; i < head[1]; i++)
+        init[i] = (int32_t)spec->init[i];
+    GW_TRY(gw_io_field(io, "init", init, (size_t)head[1] * sizeof *init));
+    spec->output = (gw_output)head[0];
+    spec->n_init = head[1];
+    for (int i = 0; i < head[1]; i++)
+        spec->init[i] = (gw_init)init[i];
+    return GW_OK;
+}
 
 /* A file's header of the model; fixed widths, whatever an enum's size. */
 static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const char *where) {
     int32_t shape[5] = {spec->inputs, spec->classes, spec->n_hidden, (int32_t)spec->activation,
-                        (int32_t)spec->init};
+                        (int32_t)spec->init[0]};
     GW_TRY(gw_io_field(io, "shape", shape, sizeof shape));
     if (shape[2] < 0 || shape[2] >= GW_MAX_LAYERS)
         return gw_fail(GW_ERR_INPUT, "%s%d hidden layers: must be 0 to %d", where, (int)shape[2],
@@ -28,10 +49,10 @@ static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const char *where) {
     spec->classes = shape[1];
     spec->n_hidden = shape[2];
     spec->activation = (gw_activation)shape[3];
-    spec->init = (gw_init)shape[4];
+    spec->init[0] = (gw_init)shape[4];
     for (int i = 0; i < shape[2]; i++)
         spec->hidden[i] = hidden[i];
-    return GW_OK;
+    return gw_io_version(io) > 1 ? model_io_extra(io, spec, where) : GW_OK;
 }
 
 /* Save *m or, loading, make it. `file_bytes` limits what a file may claim before memory is
@@ -57,7 +78,7 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
 gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
                         uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
-    GW_TRY(gw_io_save(&io, dir, name, MAGIC, VERSION));
+    GW_TRY(gw_io_save(&io, dir, name, MAGIC, model_io_version(&m->shard.spec)));
     gw_err e = model_io_fields(io, &m, params, 0, "", 0);
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);

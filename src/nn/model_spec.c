@@ -2,6 +2,22 @@
 
 #include "nn/metrics.h"
 
+static gw_err spec_check_init(const gw_model_spec *spec, gw_err kind, const char *where) {
+    int layers = gw_model_spec_layers(spec);
+    if (spec->n_init < 0 || (spec->n_init > 1 && spec->n_init != layers))
+        return gw_fail(
+            kind,
+            "%sinit: %d given, and the network has %d layer%s: give one for all of them, "
+            "or one each",
+            where, spec->n_init, layers, layers == 1 ? "" : "s");
+    for (int l = 0; l < layers; l++)
+        if ((int)gw_model_spec_init(spec, l) < GW_INIT_HE ||
+            gw_model_spec_init(spec, l) > GW_INIT_XAVIER)
+            return gw_fail(kind, "%sunknown initialisation %d", where,
+                           (int)gw_model_spec_init(spec, l));
+    return GW_OK;
+}
+
 gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *where,
                            size_t *params) {
     if (spec->n_hidden < 0 || spec->n_hidden >= GW_MAX_LAYERS)
@@ -23,7 +39,7 @@ gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *w
     }
     if ((int)spec->activation < GW_RELU || spec->activation > GW_TANH)
         return gw_fail(kind, "%sunknown activation %d", where, (int)spec->activation);
-    if ((int)spec->init < GW_INIT_HE || spec->init > GW_INIT_XAVIER)
-        return gw_fail(kind, "%sunknown initialisation %d", where, (int)spec->init);
-    return GW_OK;
+    if ((int)spec->output < GW_OUTPUT_SOFTMAX || spec->output > GW_OUTPUT_SIGMOID)
+        return gw_fail(kind, "%sunknown output %d", where, (int)spec->output);
+    return spec_check_init(spec, kind, where);
 }

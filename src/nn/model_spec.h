@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "nn/layer.h"
+#include "nn/loss.h"
 
 #include <stdint.h>
 
@@ -21,7 +22,9 @@ typedef struct gw_model_spec {
     int n_hidden;
     int hidden[GW_MAX_LAYERS - 1];
     gw_activation activation;
-    gw_init init;
+    gw_output output;
+    int n_init; /* 0 or 1: all layers are initialised by init[0]; else each by its own */
+    gw_init init[GW_MAX_LAYERS];
     uint64_t seed;
 } gw_model_spec;
 
@@ -37,6 +40,10 @@ static inline int gw_model_spec_layers(const gw_model_spec *spec) {
 /** Outputs of layer l; of -1: the model's inputs. */
 static inline int gw_model_spec_width(const gw_model_spec *spec, int l) {
     return l < 0 ? spec->inputs : l < spec->n_hidden ? spec->hidden[l] : spec->classes;
+}
+
+static inline gw_init gw_model_spec_init(const gw_model_spec *spec, int l) {
+    return spec->init[spec->n_init > 1 ? l : 0];
 }
 
 /** Floating-point operations of layer l for a sample, forward and backward: a product each for the

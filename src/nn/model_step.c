@@ -26,8 +26,8 @@ void gw_model_transfer(gw_model *m, int l, gw_micro at) {
 }
 
 static gw_loss_cut model_step_cut(const gw_model *m) {
-    return (gw_loss_cut){gw_model_held(m, m->shard.n_layers - 1)->out, m->shard.share.part,
-                         m->shard.share.tensor};
+    return (gw_loss_cut){m->shard.spec.output, gw_model_held(m, m->shard.n_layers - 1)->out,
+                         m->shard.share.part, m->shard.share.tensor};
 }
 
 static bool model_step_splits_loss(const gw_model *m) {
@@ -48,6 +48,7 @@ void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at) {
 
 double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
                           int *correct) {
+    const gw_model_spec *spec = &m->shard.spec;
     int last = m->shard.n_layers - 1;
     float *z = model_step_rows(m, &m->areas[last].y, at);
     gw_part_begin(GW_PART_LOSS);
@@ -56,7 +57,8 @@ double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float
                      m->work + gw_model_join(m, last, GW_MOMENT_LOSS, at).over.off, grad_scale,
                      m->losses, m->best);
     else
-        gw_loss_softmax(z, labels, at.n, m->shard.spec.classes, grad_scale, m->losses, m->best);
+        (spec->output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(
+            z, labels, at.n, spec->classes, grad_scale, m->losses, m->best);
     double sum = 0.0;
     int hits = 0;
     for (int i = 0; i < at.n; i++) {

@@ -36,6 +36,7 @@ enum {
     LAYERS,
     ADD,
     SENDS,
+    OUTPUT,
     FACTORS
 };
 
@@ -48,8 +49,9 @@ static const char *timetables[16];
 static const char *const codecs[] = {"none", "fp16", "qsgd", "topk:ratio=0.5"};
 static const int batches[] = {4, 6, 9}, lasts[] = {0, 1, 5};
 static int counts[FACTORS] = {
-    [NEST] = 2,  [SPLIT] = 2, [ACTIVATIONS] = 4, [DELTAS] = 4, [RECOMPUTE] = 2, [RUNS] = 2,
-    [MICRO] = 4, [BATCH] = 3, [LAST] = 3,        [LAYERS] = 2, [ADD] = 2,       [SENDS] = 2};
+    [NEST] = 2, [SPLIT] = 2, [ACTIVATIONS] = 4, [DELTAS] = 4, [RECOMPUTE] = 2,
+    [RUNS] = 2, [MICRO] = 4, [BATCH] = 3,       [LAST] = 3,   [LAYERS] = 2,
+    [ADD] = 2,  [SENDS] = 2, [OUTPUT] = 2};
 
 /* Every shape, in the default nesting and in the opposite one. */
 static void list_meshes(void) {
@@ -78,11 +80,12 @@ static const char *mesh_of(const trial *t) {
 
 static void trial_text(const trial *t, char *out, size_t cap) {
     snprintf(out, cap,
-             "%s %s %s %s/%s recompute %d runs %d micro %d batch %d,%d layers %d add %d sends %d",
+             "%s %s %s %s/%s recompute %d runs %d micro %d batch %d,%d layers %d add %d sends %d "
+             "output %d",
              mesh_of(t), timetables[t->v[TIMETABLE]], t->v[SPLIT] ? "columns" : "pairs",
              codecs[t->v[ACTIVATIONS]], codecs[t->v[DELTAS]], t->v[RECOMPUTE], 1 + 2 * t->v[RUNS],
              1 + t->v[MICRO], batches[t->v[BATCH]], lasts[t->v[LAST]], 8 + t->v[LAYERS], t->v[ADD],
-             t->v[SENDS]);
+             t->v[SENDS], t->v[OUTPUT]);
 }
 
 /* ---- what a trial runs on ---- */
@@ -158,7 +161,8 @@ static gw_model_spec spec_of(const trial *t) {
                        .n_hidden = 7 + t->v[LAYERS],
                        .hidden = {70, 4 - !t->v[SPLIT], 20, 5, 33, 4, 17, 6},
                        .activation = GW_TANH,
-                       .init = GW_INIT_XAVIER,
+                       .output = (gw_output)t->v[OUTPUT],
+                       .init = {GW_INIT_XAVIER},
                        .seed = 3};
     for (int l = 0; l < s.n_hidden; l++)
         s.hidden[l] += ranks > 4 ? ranks - 3 : 0;

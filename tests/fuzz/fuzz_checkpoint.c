@@ -10,7 +10,8 @@
  *   0     the rest is all of it
  *   1     the rest are its fields; head and checksum are made right
  *   2, 3  damage to one whose fields are right: 3 bytes each, where (16-bit) and what is flipped
- *         there; a last byte that is left over cuts as many bytes off; as for 1 */
+ *         there; a last byte that is left over cuts as many bytes off; as for 1
+ * Its next bit says which version of `model`. */
 #include "harness.h"
 
 #include "checkpoint/merge.h"
@@ -175,13 +176,26 @@ static void damage(bytes *b, const uint8_t *data, size_t size) {
         b->n -= data[0] % b->n;
 }
 
-static void right_model(bytes *b) {
+static void right_model_start(bytes *b) {
     const int32_t shape[5] = {2, 2, 1, 0, 0}, hidden[1] = {3};
     const uint64_t seed = 1;
-    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
     field(b, "shape", shape, sizeof shape);
     field(b, "hidden", hidden, sizeof hidden);
     field(b, "seed", &seed, sizeof seed);
+}
+
+static void right_model(bytes *b) {
+    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
+    right_model_start(b);
+    field(b, "params", params, sizeof params);
+}
+
+static void right_model_2(bytes *b) {
+    const int32_t output[2] = {1, 2}, init[2] = {0, 1};
+    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
+    right_model_start(b);
+    field(b, "output", output, sizeof output);
+    field(b, "init", init, sizeof init);
     field(b, "params", params, sizeof params);
 }
 
@@ -244,7 +258,8 @@ static void touch(const void *data, size_t n) {
 static void one_model(const uint8_t *data, size_t size) {
     char path[128];
     gw_model *m = NULL;
-    put_file(0, "GWMODEL1", 1, right_model, data, size);
+    bool second = data[0] / 4 % 2;
+    put_file(0, "GWMODEL1", 1 + second, second ? right_model_2 : right_model, data, size);
     snprintf(path, sizeof path, "%s/model.gw", folder.path);
     gw_fuzz_forget();
     gw_err e = gw_model_load(&m, path, 1);

@@ -58,6 +58,10 @@ static const char *const words[] = {"--",          "--lr",
                                     "--mesh",      "--timetable",
                                     "pipe=",       "tensor=",
                                     "data=",       "interleaved:chunks=",
+                                    "--output",    "--init",
+                                    "he,xavier",   "--limit",
+                                    "--replicate", "--image-size",
+                                    "56x58",       "x",
                                     NULL};
 
 /* ---- command lines ---- */

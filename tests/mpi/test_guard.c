@@ -51,7 +51,7 @@ static gw_err step(rig *r, int number, bool overflows, double *loss) {
 }
 
 static bool open(rig *r, const gw_train_config *c) {
-    gw_model_spec spec = {.inputs = INPUTS, .classes = CLASSES, .seed = 3, .init = GW_INIT_HE};
+    gw_model_spec spec = {.inputs = INPUTS, .classes = CLASSES, .seed = 3, .init = {GW_INIT_HE}};
     *r = (rig){0};
     const char *feedback = c->feedback ? c->feedback : "auto";
     gw_err e = new_session(&r->session, c->comm->text, c->compress->text, feedback, false);

@@ -146,7 +146,7 @@ static gw_err rehearse(void *ctx) {
 
 static void test_step(void) {
     gw_model_spec spec = {
-        .inputs = 20, .classes = 5, .n_hidden = 1, .hidden = {30}, .init = GW_INIT_HE, .seed = 9};
+        .inputs = 20, .classes = 5, .n_hidden = 1, .hidden = {30}, .init = {GW_INIT_HE}, .seed = 9};
     rehearsal r = {.stepper = {.lazy = true}};
     gw_local local;
     float *before, *params, *gradient;

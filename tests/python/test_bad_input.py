@@ -60,6 +60,22 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--layers", "10,,2", says=["layers"])
         self.refused(*train, "--activation", "swish", says=["swish", "relu"])
         self.refused(*train, "--validation", "0.95", says=["validation"])
+        self.refused(*train, "--output", "tanh", says=["tanh", "softmax|sigmoid"])
+        for text in ("", "hee", "he,", "he,,he"):
+            self.refused(*train, f"--init={text}", says=[f"init={text}: must be auto, he or xavier"])
+        for n in (2, 70):
+            self.refused(*train, "--init", ",".join(["he"] * n),
+                         says=[f"init: {n} given, and the network has 3 layers"])
+        for option, n in (("limit", 251), ("limit-test", 51)):
+            self.refused(*train, f"--{option}", n, says=[f"--{option} {n}: ", f"give 1 to {n - 1}"])
+            self.refused(*train, f"--{option}", 2 ** 32, says=[option, "4294967296", "from 1"])
+        self.refused(*train, "--limit", 20, says=["batch 64", "20"])
+        self.refused(*train, "--replicate", 4294967295, says=["--replicate", "250 training samples"])
+        self.refused(*train, "--replicate", 0, says=["replicate", "from 1"])
+        self.refused(*train, "--image-size", "56X58", says=["image-size=56X58: must be ROWSxCOLS"])
+        for command in (train, ("eval", "--model", "m")):
+            self.refused(*command, "--image-size", "5x5", "--image-scale", 2,
+                         says=["--image-size excludes --image-scale: "])
         self.refused(*train, "--batch", 8, "--local-batch", 8, says=["--local-batch excludes --batch"])
         self.refused(*train, "--trace", says=["--trace needs --out DIR: "])
         self.refused(*train, "--collectives", says=["--collectives", "--out"])

@@ -31,10 +31,12 @@ static double reference_sample(const gw_model_spec *s, const double *p, const fl
         n_in = n_out;
         memcpy(in, out, sizeof in);
     }
-    double sum = 0.0;
-    for (int j = 0; j < s->classes; j++)
+    double sum = 0.0, loss = 0.0;
+    for (int j = 0; j < s->classes; j++) {
         sum += exp(in[j]);
-    return log(sum) - in[label];
+        loss += log(1.0 + exp(in[j]));
+    }
+    return (s->output == GW_OUTPUT_SIGMOID ? loss : log(sum)) - in[label];
 }
 
 static double reference_loss(const gw_model_spec *s, const double *p, const float *x,

@@ -1,4 +1,4 @@
-/* Every layer's gradient, with every activation, and the loss, against central differences of a
+/* Every layer's gradient, with every activation, and both losses, against central differences of a
  * plain model in double. */
 #include "nn/model.h"
 
@@ -94,23 +94,27 @@ static void check(gw_model_spec spec, int batch) {
 
 static void check_activation(gw_activation a) {
     static const int batches[] = {1, 2, 7, 16};
-    for (int b = 0; b < 4; b++) {
-        check((gw_model_spec){.inputs = 13, .classes = 5, .activation = a, .seed = 1}, batches[b]);
+    for (int b = 0; b < 8; b++) {
+        gw_output o = b < 4 ? GW_OUTPUT_SOFTMAX : GW_OUTPUT_SIGMOID;
+        check((gw_model_spec){.inputs = 13, .classes = 5, .activation = a, .output = o, .seed = 1},
+              batches[b % 4]);
         check((gw_model_spec){.inputs = 9,
                               .classes = 10,
                               .n_hidden = 1,
                               .hidden = {17},
                               .activation = a,
-                              .init = GW_INIT_XAVIER,
+                              .output = o,
+                              .init = {GW_INIT_XAVIER},
                               .seed = 2},
-              batches[b]);
+              batches[b % 4]);
         check((gw_model_spec){.inputs = 11,
                               .classes = 3,
                               .n_hidden = 3,
                               .hidden = {19, 1, 16},
                               .activation = a,
+                              .output = o,
                               .seed = 3},
-              batches[b]);
+              batches[b % 4]);
     }
 }
 

@@ -1,5 +1,5 @@
-/* exp, sigmoid and tanh as the kernels compute them, and softmax cross-entropy at its edges, whole
- * and with its classes on several ranks. */
+/* exp, sigmoid and tanh as the kernels compute them, and both losses at their edges, whole and with
+ * their classes on several ranks. */
 #include "base/rng.h"
 #include "nn/elementwise.h"
 #include "nn/loss.h"
@@ -60,6 +60,67 @@ static void test_extremes(void **state) {
         assert_true(isfinite(z[i]));
 }
 
+/* Against the definition in double, with the gradient's scale 0.5. */
+static void check_sigmoid(const float *z, int classes, int label) {
+    float slope[64];
+    double loss, want = 0;
+    uint8_t best, y = (uint8_t)label;
+    int largest = 0;
+    memcpy(slope, z, sizeof *z * (size_t)classes);
+    gw_loss_sigmoid(slope, &y, 1, classes, 0.5f, &loss, &best);
+    for (int j = 0; j < classes; j++) {
+        double s = (double)(j == label ? -z[j] : z[j]);
+        want += fmax(s, 0) + log1p(exp(-fabs(s)));
+        double exact = 0.5 * (1 / (1 + exp(-(double)z[j])) - (j == label));
+        if (!(fabs((double)slope[j] - exact) <= 1e-6 * fabs(exact) + 5e-8))
+            fail_msg("slope %d at %g: %.9g, want %.9g", j, (double)z[j], (double)slope[j], exact);
+        largest = z[j] > z[largest] ? j : largest;
+    }
+    if (!(fabs(loss - want) <= 1e-6 * want + 1e-12))
+        fail_msg("%d classes, label %d: loss %.12g, want %.12g", classes, label, loss, want);
+    assert_int_equal(best, largest);
+}
+
+static void test_sigmoid(void **state) {
+    (void)state;
+    float z[64];
+    for (int draw = 0; draw < 400; draw++) {
+        int classes = 1 + draw % 64;
+        for (int j = 0; j < classes; j++)
+            z[j] = (float)(pow(10, draw % 5 - 1) * gw_rng_normal(7, (uint64_t)(draw * 64 + j)));
+        check_sigmoid(z, classes, draw % classes);
+    }
+    for (int j = 0; j < 6; j++) /* no exponential of these exists, or it is 0 */
+        z[j] = (float[]){3e38f, -3e38f, 100, -100, 0, -0.0f}[j];
+    for (int label = 0; label < 6; label++)
+        check_sigmoid(z, 6, label);
+    float odd[] = {INFINITY, -INFINITY, 1, NAN, 0, 0, 0, 0, 0}; /* right, NaN, a tie */
+    double losses[3];
+    uint8_t best[3];
+    gw_loss_sigmoid(odd, (const uint8_t[]){0, 0, 1}, 3, 3, 1.0f, losses, best);
+    assert_true(fabs(losses[0] - log(1 + exp(1))) < 1e-6 && odd[0] == 0 && fabsf(odd[1]) < 1e-37f);
+    assert_true(isnan(losses[1]) && isnan(odd[3]) && fabs(losses[2] - 3 * log(2)) < 1e-12);
+    assert_int_equal(best[2], 0);
+}
+
+/* Many certain classes: their product must not overflow, nor their loss when it is told. */
+static void test_sigmoid_wide(void **state) {
+    (void)state;
+    enum { WIDE = 256 };
+    float z[WIDE], told[GW_LOSS_TOLD];
+    uint8_t label = 3, best;
+    double loss;
+    for (int k = 0; k < 2; k++) {
+        for (int j = 0; j < WIDE; j++)
+            z[j] = k ? 3e38f : 0.0f;
+        gw_loss_cut cut = {GW_OUTPUT_SIGMOID, {0, WIDE}, 0, 1};
+        gw_loss_tell(z, &label, 1, cut, told);
+        gw_loss_join(z, &label, 1, cut, told, 1.0f, &loss, &best);
+        double want = k ? 255 * (double)3e38f : WIDE * log(2);
+        assert_true(isfinite(told[GW_LOSS_SUM]) && fabs(loss / want - 1) < 1e-6);
+    }
+}
+
 /* ---- classes on several ranks ---- */
 
 enum { CLASSES = 12, ROWS = 40, RANKS = 5 };
@@ -73,17 +134,18 @@ static bool same_or_near(double got, double want) {
 }
 
 /* Rows of z (rows, CLASSES) on 1 to 5 ranks, against the whole; all ranks say the same. */
-static void check_split(const float *z, const uint8_t *labels, int rows) {
+static void check_split_of(gw_output output, const float *z, const uint8_t *labels, int rows) {
     float whole[ROWS * CLASSES];
     double want[ROWS];
     uint8_t first[ROWS];
     memcpy(whole, z, sizeof(float) * (size_t)(rows * CLASSES));
-    gw_loss_softmax(whole, labels, rows, CLASSES, 0.25f, want, first);
+    (output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(whole, labels, rows, CLASSES,
+                                                                      0.25f, want, first);
     for (int ranks = 1; ranks <= RANKS; ranks++) {
         float part[RANKS][ROWS * CLASSES], told[RANKS * ROWS * GW_LOSS_TOLD];
         double losses[RANKS][ROWS];
         uint8_t best[RANKS][ROWS];
-        gw_loss_cut cut = {.parts = ranks};
+        gw_loss_cut cut = {.output = output, .parts = ranks};
         for (cut.part = 0; cut.part < ranks; cut.part++) {
             cut.classes = gw_span_part((gw_span){0, CLASSES}, cut.part, ranks);
             for (int i = 0; i < rows; i++)
@@ -98,7 +160,8 @@ static void check_split(const float *z, const uint8_t *labels, int rows) {
             assert_memory_equal(best[cut.part], first, (size_t)rows);
             for (int i = 0; i < rows; i++) {
                 if (!same_or_near(losses[cut.part][i], want[i]) ||
-                    !same(losses[cut.part][i], ranks == 1 ? want[i] : losses[0][i]))
+                    !same(losses[cut.part][i],
+                          ranks == 1 && output == GW_OUTPUT_SOFTMAX ? want[i] : losses[0][i]))
                     fail_msg("row %d of %d ranks: loss %.9g, want %.9g", i, ranks,
                              losses[cut.part][i], want[i]);
                 for (size_t j = 0; j < cut.classes.n; j++) {
@@ -111,6 +174,11 @@ static void check_split(const float *z, const uint8_t *labels, int rows) {
             }
         }
     }
+}
+
+static void check_split(const float *z, const uint8_t *labels, int rows) {
+    check_split_of(GW_OUTPUT_SOFTMAX, z, labels, rows);
+    check_split_of(GW_OUTPUT_SIGMOID, z, labels, rows);
 }
 
 static void test_split(void **state) {
@@ -176,9 +244,10 @@ static void test_split_mixed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),   cmocka_unit_test(test_known_values),
-        cmocka_unit_test(test_extremes),    cmocka_unit_test(test_split),
-        cmocka_unit_test(test_split_ties),  cmocka_unit_test(test_split_extremes),
+        cmocka_unit_test(test_functions),    cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_extremes),     cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_sigmoid_wide), cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_ties),   cmocka_unit_test(test_split_extremes),
         cmocka_unit_test(test_split_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

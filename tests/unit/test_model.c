@@ -23,7 +23,7 @@ static const gw_model_spec small = {.inputs = 12,
                                     .n_hidden = 2,
                                     .hidden = {9, 5},
                                     .activation = GW_TANH,
-                                    .init = GW_INIT_XAVIER,
+                                    .init = {GW_INIT_XAVIER},
                                     .seed = 42};
 
 static gw_model *make(const gw_model_spec *spec, int max_batch) {
@@ -56,7 +56,7 @@ static void test_layout(void **state) {
 
 static void check_variance(gw_init init, double want) {
     gw_model_spec spec = {
-        .inputs = 300, .classes = 10, .n_hidden = 1, .hidden = {200}, .init = init, .seed = 9};
+        .inputs = 300, .classes = 10, .n_hidden = 1, .hidden = {200}, .init = {init}, .seed = 9};
     gw_model *m = make(&spec, 1);
     const float *w = gw_model_params(m);
     double sum = 0.0, squares = 0.0;
@@ -87,6 +87,19 @@ static void test_initial_weights(void **state) {
     gw_model_spec other = small;
     other.seed++;
     gw_model *c = make(&other, 1);
+    gw_model_spec mixed = small; /* each layer has its own, and those of Xavier what they had */
+    mixed.n_init = 3;
+    mixed.init[1] = GW_INIT_HE;
+    mixed.init[2] = GW_INIT_XAVIER;
+    gw_model *d = make(&mixed, 1);
+    for (size_t i = 0; i < gw_model_size(a); i++) {
+        gw_span one = gw_model_span(a, 1);
+        float was = gw_model_params(a)[i], is = gw_model_params(d)[i];
+        assert_true(i < one.off || i >= gw_span_end(one)
+                        ? was == is
+                        : fabsf(is - was * sqrtf(14.0f / 9)) <= 1e-6f * fabsf(is));
+    }
+    gw_model_close(d);
     assert_true(gw_model_params(a)[0] != gw_model_params(c)[0]);
     size_t second = gw_model_span(a, 1).off; /* no layer repeats the draws of another */
     assert_true(gw_model_params(a)[0] * sqrtf(21.0f) != gw_model_params(a)[second] * sqrtf(14.0f));
@@ -143,8 +156,8 @@ static void refused(gw_model_spec spec) {
 static void test_refused(void **state) {
     (void)state;
     const gw_model_spec good = {.inputs = 4, .classes = 2, .n_hidden = 1, .hidden = {3}};
-    gw_model_spec bad[8];
-    for (int i = 0; i < 8; i++)
+    gw_model_spec bad[11];
+    for (int i = 0; i < 11; i++)
         bad[i] = good;
     bad[0].inputs = 0;
     bad[1].inputs = (1 << 20) + 1;
@@ -152,9 +165,13 @@ static void test_refused(void **state) {
     bad[3].hidden[0] = -1;
     bad[4].n_hidden = GW_MAX_LAYERS;
     bad[5].activation = (gw_activation)3;
-    bad[6].init = (gw_init)9;
+    bad[6].init[0] = (gw_init)9;
     bad[7].inputs = bad[7].hidden[0] = 1 << 16; /* 2^32 weights */
-    for (int i = 0; i < 8; i++)
+    bad[8].output = (gw_output)2;
+    bad[9].n_init = 3;
+    bad[10].n_init = 2;
+    bad[10].init[1] = (gw_init)2;
+    for (int i = 0; i < 11; i++)
         refused(bad[i]);
 }
 
@@ -163,6 +180,9 @@ static void test_round_trip(void **state) {
     for (int hidden = 0; hidden <= 2; hidden++) {
         gw_model_spec spec = small;
         spec.n_hidden = hidden;
+        spec.output = (gw_output)(hidden % 2);
+        spec.n_init = hidden > 1 ? hidden + 1 : 0; /* the file of 0 hidden layers is a version 1 */
+        spec.init[2] = GW_INIT_XAVIER;
         gw_model *m = make(&spec, 1), *back = NULL;
         for (size_t i = 0; i < gw_model_size(m); i++)
             gw_model_params(m)[i] += (float)i;
@@ -174,7 +194,9 @@ static void test_round_trip(void **state) {
         assert_int_equal(got->n_hidden, hidden);
         assert_memory_equal(got->hidden, small.hidden, (size_t)hidden * sizeof(int));
         assert_int_equal(got->activation, GW_TANH);
-        assert_int_equal(got->init, GW_INIT_XAVIER);
+        assert_int_equal(got->output, spec.output);
+        for (int l = 0; l <= hidden; l++)
+            assert_int_equal(gw_model_spec_init(got, l), gw_model_spec_init(&spec, l));
         assert_int_equal(got->seed, 42);
         assert_int_equal(gw_model_size(back), gw_model_size(m));
         assert_memory_equal(gw_model_params(back), gw_model_params(m),
@@ -200,7 +222,9 @@ static void assert_not_a_model(void) {
 
 static void test_damaged_files(void **state) {
     (void)state;
-    gw_model *m = make(&small, 1);
+    gw_model_spec spec = small;
+    spec.n_init = 3; /* version 2 */
+    gw_model *m = make(&spec, 1);
     char *data;
     size_t n;
     assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
@@ -222,20 +246,51 @@ static void test_damaged_files(void **state) {
 }
 
 /* Files with a right checksum and impossible or greedy contents. */
-static void write_shape(const int32_t shape[5], int32_t hidden) {
+static void write_file(const int32_t shape[5], int32_t hidden, const int32_t *extra) {
     gw_io *io = NULL;
+    int32_t init[GW_MAX_LAYERS + 1] = {0};
     uint64_t seed = 1;
     float params[4] = {0};
     int32_t widths[GW_MAX_LAYERS + 1];
     for (int i = 0; i <= GW_MAX_LAYERS; i++)
         widths[i] = hidden;
     size_t n = shape[2] > 0 && shape[2] <= GW_MAX_LAYERS ? (size_t)shape[2] : 0;
-    assert_int_equal(gw_io_save(&io, dir, "model", "GWMODEL1", 1), GW_OK);
+    assert_int_equal(gw_io_save(&io, dir, "model", "GWMODEL1", extra ? 2 : 1), GW_OK);
     assert_int_equal(gw_io_field(io, "shape", (void *)(uintptr_t)shape, 5 * sizeof *shape), GW_OK);
     assert_int_equal(gw_io_field(io, "hidden", widths, n * sizeof *widths), GW_OK);
     assert_int_equal(gw_io_field(io, "seed", &seed, sizeof seed), GW_OK);
+    if (extra) { /* output, initialisations, the first of them */
+        size_t inits = extra[1] > 0 && extra[1] <= GW_MAX_LAYERS + 1 ? (size_t)extra[1] : 0;
+        init[0] = extra[2];
+        assert_int_equal(gw_io_field(io, "output", (void *)(uintptr_t)extra, 2 * sizeof *extra),
+                         GW_OK);
+        assert_int_equal(gw_io_field(io, "init", init, inits * sizeof *init), GW_OK);
+    }
     assert_int_equal(gw_io_field(io, "params", params, sizeof params), GW_OK);
     assert_int_equal(gw_io_close(io), GW_OK);
+}
+
+static void write_shape(const int32_t shape[5], int32_t hidden) {
+    write_file(shape, hidden, NULL);
+}
+
+static void test_hostile_extra(void **state) {
+    (void)state;
+    static const int32_t shape[5] = {3, 1, 0, 0, 0};
+    static const int32_t bad[][3] = {
+        {2, 1, 0}, {-1, 1, 0}, {0, -1, 0}, {0, INT32_MAX, 0}, {0, GW_MAX_LAYERS + 1, 0},
+        {0, 2, 0}, /* of one layer */
+        {0, 1, 2}, {0, 1, -1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_file(shape, 0, bad[i]);
+        assert_not_a_model();
+    }
+    gw_model *m = NULL;
+    write_file(shape, 0, (const int32_t[]){1, 1, 1});
+    assert_int_equal(gw_model_load(&m, path, 1), GW_OK);
+    assert_int_equal(gw_model_get_spec(m)->output, GW_OUTPUT_SIGMOID);
+    assert_int_equal(gw_model_spec_init(gw_model_get_spec(m), 0), GW_INIT_XAVIER);
+    gw_model_close(m);
 }
 
 static void test_hostile_files(void **state) {
@@ -295,6 +350,7 @@ int main(void) {
         cmocka_unit_test(test_empty_batch),   cmocka_unit_test(test_correct),
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_hostile_files),
+        cmocka_unit_test(test_hostile_extra),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -121,12 +121,14 @@ static void check(const gw_model_spec *spec, grid_plan p) {
     grid_close(&g);
 }
 
-static const gw_model_spec narrow = {.inputs = 13,
-                                     .classes = 5,
-                                     .n_hidden = 5,
-                                     .hidden = {19, 3, 8, 16, 6},
-                                     .init = GW_INIT_XAVIER,
-                                     .seed = 3};
+static const gw_model_spec narrow = {
+    .inputs = 13,
+    .classes = 5,
+    .n_hidden = 5,
+    .hidden = {19, 3, 8, 16, 6},
+    .n_init = 6,
+    .init = {GW_INIT_HE, GW_INIT_HE, GW_INIT_XAVIER, GW_INIT_HE, GW_INIT_XAVIER, GW_INIT_XAVIER},
+    .seed = 3};
 static const gw_model_spec wide = {
     .inputs = 80, .classes = 10, .n_hidden = 2, .hidden = {133, 96}, .seed = 4};
 
@@ -140,8 +142,8 @@ static grid_plan plan(int stages, int tensor, gw_tensor_split split_by) {
                        .runs = 1};
 }
 
-/* Over all activations, stages and tensor ranks, both splits; 3 neurons on 4 ranks leave one
- * without biases, where layers are cut in pairs. */
+/* Over all activations, both losses, stages and tensor ranks, both splits; 3 neurons on 4 ranks
+ * leave one without biases, where layers are cut in pairs. */
 static void test_meshes(void **state) {
     (void)state;
     for (int a = GW_RELU; a <= GW_TANH; a++) {
@@ -149,6 +151,7 @@ static void test_meshes(void **state) {
         spec.activation = (gw_activation)a;
         for (int stages = 1; stages <= 6; stages++)
             for (int tensor = 1; tensor <= 4; tensor++) {
+                spec.output = (gw_output)((a + stages + tensor) % 2);
                 check(&spec, plan(stages, tensor, GW_SPLIT_PAIRS));
                 if (tensor < 4)
                     check(&spec, plan(stages, tensor, GW_SPLIT_COLUMNS));
@@ -159,10 +162,14 @@ static void test_meshes(void **state) {
 /* A split loss behind either split, parts of whole cache lines and a last one of their rest. */
 static void test_wide(void **state) {
     (void)state;
+    gw_model_spec yes_or_no = wide;
+    yes_or_no.output = GW_OUTPUT_SIGMOID;
     for (int stages = 1; stages <= 3; stages++)
         for (int tensor = 1; tensor <= 4; tensor++) {
             check(&wide, plan(stages, tensor, GW_SPLIT_PAIRS));
             check(&wide, plan(stages, tensor, GW_SPLIT_COLUMNS));
+            check(&yes_or_no, plan(stages, tensor, GW_SPLIT_PAIRS));
+            check(&yes_or_no, plan(stages, tensor, GW_SPLIT_COLUMNS));
         }
 }
 
@@ -248,8 +255,11 @@ static void test_slopes(void **state) {
         for (int stages = 1; stages <= n_hidden + 1; stages++)
             for (int tensor = 1; tensor <= 4; tensor++) {
                 tiny.n_hidden = n_hidden;
-                check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_PAIRS));
-                check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_COLUMNS));
+                for (int o = GW_OUTPUT_SOFTMAX; o <= GW_OUTPUT_SIGMOID; o++) {
+                    tiny.output = (gw_output)o;
+                    check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_PAIRS));
+                    check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_COLUMNS));
+                }
             }
 }
 

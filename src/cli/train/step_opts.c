@@ -9,15 +9,38 @@ static const gw_rule rules[] = {
     {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
     {0}};
 
+/* A word for all layers, or one for each: gw_model_spec_check counts them. */
+static gw_err step_opts_init(gw_model_spec *m, const char *text, const char *owner) {
+    static const char *const words[] = {"he", "xavier", "auto"};
+    enum { WORDS = sizeof words / sizeof *words };
+    m->n_init = 0;
+    for (const char *at = text; m->n_init == 0 || *at++ == ',';) {
+        size_t len = strcspn(at, ",");
+        int w = 0;
+        while (w < WORDS && (strlen(words[w]) != len || memcmp(words[w], at, len) != 0))
+            w++;
+        if (w == WORDS)
+            return gw_fail(GW_ERR_USAGE,
+                           "%s: init=%s: must be auto, he or xavier, or one of these for each "
+                           "layer, as he,he,xavier",
+                           owner, text);
+        if (m->n_init < GW_MAX_LAYERS)
+            m->init[m->n_init] = w == WORDS - 1
+                                     ? (m->activation == GW_RELU ? GW_INIT_HE : GW_INIT_XAVIER)
+                                     : (gw_init)w;
+        m->n_init++;
+        at += len;
+    }
+    return GW_OK;
+}
+
 gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner) {
-    const char *init = gw_args_text(a, "init");
     GW_TRY(gw_args_check(a, rules, owner));
     GW_TRY(gw_gemm_allow(gw_args_text(a, "gemm")));
     gw_args_fill(a, c);
     c->args = a;
     GW_TRY(gw_mesh_parse(&c->parallel.shape, NULL)); /* all ranks are data, unless told otherwise */
-    bool he = strcmp(init, "auto") == 0 ? c->model.activation == GW_RELU : strcmp(init, "he") == 0;
-    c->model.init = he ? GW_INIT_HE : GW_INIT_XAVIER;
+    GW_TRY(step_opts_init(&c->model, gw_args_text(a, "init"), owner));
     c->model.seed = c->seed;
     c->local_batch = gw_args_given(a, "local-batch");
     if (c->local_batch)

@@ -1,0 +1,180 @@
+"""Which samples a run trains on, and as what: limited, replicated and resized data sets give the bits of
+a folder that holds just these samples; sigmoid outputs and initial weights by layer."""
+
+import gzip
+import os
+import struct
+import tempfile
+import unittest
+
+import gwrun
+
+LIMIT, TESTED, CLASSES = 90, 40, 10
+TRAIN = ("--layers", "12", "--epochs", 1, "--batch", 32, "--lr", 0.1, "--profile", "timers",
+         "--ceilings", "off")  # the last batch of an epoch is short
+
+
+def pixel(of, i, j):
+    return (i * 37 + j * 11 + i * j + of) % 256
+
+
+def write(folder, name, dims, body):
+    head = struct.pack(f">HBB{len(dims)}I", 0, 8, len(dims), *dims)
+    with gzip.open(os.path.join(folder, name + ".gz"), "wb", compresslevel=1) as file:
+        file.write(head + bytes(body))
+
+
+def model(out):
+    with open(os.path.join(out, "model.gw"), "rb") as file:
+        return file.read()
+
+
+class Data(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.runs = 0
+
+    def folder(self, train, test, times=1, size=(5, 7)):
+        """Of the first samples, images of 5 x 7 as they are or as `size`."""
+        path = tempfile.mkdtemp(dir=self.dir.name)
+        rows, cols = size
+        at = [r * 5 // rows * 7 + c * 7 // cols for r in range(rows) for c in range(cols)]
+        for name, n, of in (("train", train, 0), ("t10k", test, 3)):
+            images = [pixel(of, i, j) for i in range(n) for j in at]
+            labels = [(i + of) % CLASSES for i in range(n)]
+            if of:
+                write(path, f"{name}-images-idx3-ubyte", (n, rows, cols), images)
+                write(path, f"{name}-labels-idx1-ubyte", (n,), labels)
+            else:
+                write(path, f"{name}-images-idx3-ubyte", (n * times, rows, cols), images * times)
+                write(path, f"{name}-labels-idx1-ubyte", (n * times,), labels * times)
+        return path
+
+    def train(self, ranks, folder, *words):
+        self.runs += 1
+        out = os.path.join(self.dir.name, f"run{self.runs}")
+        run = gwrun.train(ranks, out, "--data", folder, *TRAIN, *words)
+        return run, gwrun.losses(out), model(out), run["results"]["test_accuracy"]
+
+    def assert_same(self, one, other):
+        self.assertEqual(one[1:], other[1:])
+        self.assertEqual((one[0]["data"]["train"], one[0]["data"]["validation"]),
+                         (other[0]["data"]["train"], other[0]["data"]["validation"]))
+
+    # ---- which samples ----
+
+    def test_cut(self):
+        """On all numbers of ranks and both layouts, and with a server that has no samples."""
+        whole, written = self.folder(150, 60), self.folder(LIMIT, TESTED)
+        three = self.folder(LIMIT, TESTED, times=3)
+        cut = ("--limit", LIMIT, "--limit-test", TESTED)
+        for ranks, *words in ((1,), (2,), (3, "--comm", "ps"), (4,),
+                              (1, "--data-layout", "sharded"), (2, "--data-layout", "sharded"),
+                              (3, "--data-layout", "sharded", "--comm", "ps"),
+                              (4, "--data-layout", "sharded"), (2, "--mesh", "pipe=2")):
+            with self.subTest(ranks=ranks, words=words):
+                self.assert_same(self.train(ranks, whole, *cut, "--replicate", 3, *words),
+                                 self.train(ranks, three, *words))
+        short, plain = self.train(2, whole, *cut), self.train(2, written)
+        self.assert_same(short, plain)
+        self.assertEqual(short[0]["data"]["hash"], plain[0]["data"]["hash"])
+        data = short[0]["data"]
+        self.assertEqual([data[name] for name in ("train", "test", "limit", "limit_test", "replicate")],
+                         [LIMIT, TESTED, LIMIT, TESTED, 1])
+
+    def test_cut_synthetic(self):
+        """Told in run.json, and none where nothing was cut."""
+        data = self.train(2, "synthetic:samples=300,features=8", "--limit", 100, "--replicate",
+                          2)[0]["data"]
+        self.assertEqual([data[name] for name in ("train", "limit", "limit_test", "replicate")],
+                         [200, 100, None, 2])
+
+    def test_validation(self):
+        """Of the limited samples, each once; and the rest of them is replicated."""
+        whole, written = self.folder(150, 60), self.folder(LIMIT, TESTED)
+        cut = ("--limit", LIMIT, "--limit-test", TESTED, "--validation", 0.2)
+        once = self.train(2, whole, *cut)
+        self.assert_same(once, self.train(2, written, "--validation", 0.2))
+        run = self.train(2, whole, *cut, "--replicate", 5)[0]
+        self.assertEqual((run["data"]["train"], run["data"]["validation"]), (5 * 72, 18))
+
+    def test_resume(self):
+        """From a folder that has the samples; not with others, nor from other numbers of them."""
+        whole, written = self.folder(150, 60), self.folder(LIMIT, TESTED)
+        out = os.path.join(self.dir.name, "out")
+        cut = ("--limit", LIMIT, "--limit-test", TESTED)
+        gwrun.train(2, out, *TRAIN, "--data", whole, *cut, "--steps", 3, "--checkpoint-every", 3,
+                    "--output", "sigmoid")
+        resume = ("train", *TRAIN, "--resume", out, "--output", "sigmoid")
+        done = gwrun.run(2, *resume, "--data", written)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for words, says in ((("--data", whole), "other data"),
+                            (("--data", whole, *cut[:2]), "other data"),
+                            (("--data", whole, *cut, "--replicate", 2), "--replicate '1', and here"),
+                            (("--data", whole, *cut, "--image-size", "5x7"), "--image-size ''"),
+                            (("--data", whole, *cut, "--output", "softmax"),
+                             "--output 'sigmoid', and here it is 'softmax'")):
+            done = gwrun.run(2, *resume, *words)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertIn(says, done.stderr)
+
+    # ---- as what ----
+
+    def test_image_size(self):
+        """The bits of images that were written in this size; as many pixels as report E has."""
+        small = self.folder(LIMIT, TESTED)
+        for size in ((3, 9), (10, 14)):
+            with self.subTest(size=size):
+                big = self.folder(LIMIT, TESTED, size=size)
+                run = self.train(2, small, "--image-size", f"{size[0]}x{size[1]}")
+                self.assert_same(run, self.train(2, big))
+                self.assertEqual(run[0]["data"]["image"], list(size))
+        self.assert_same(run, self.train(2, small, "--image-scale", 2))
+        out = os.path.join(self.dir.name, "out")
+        words = ("--limit", 64, "--limit-test", 50, "--image-size", "56x58")
+        run = gwrun.train(1, out, "--layers", "", "--batch", 32, "--epochs", 1, *words)
+        self.assertEqual(run["data"]["features"], 3248)
+        done = gwrun.run(2, "eval", "--model", out, *words[2:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"accuracy {run['results']['test_accuracy']:.4f}", done.stdout)
+        self.assertIn(" 50 samples", done.stdout)
+        done = gwrun.run(1, "eval", "--model", out, "--image-scale", 2)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("3248 inputs", done.stderr)
+
+    # ---- the network's two ends ----
+
+    def test_sigmoid_output(self):
+        """The serial curve on every mesh, by both splits of the classes and none; and it is another loss,
+        which the model's file and eval know of."""
+        folder = self.folder(LIMIT, TESTED)
+        sigmoid = ("--output", "sigmoid", "--layers", "12,9", "--init", "he,xavier,he")
+        serial = self.train(1, folder, *sigmoid)
+        self.assertGreater(serial[1][0], 4)  # ten classes, each near log 2
+        for ranks, *words in ((2, "--comm", "sharded"), (2, "--mesh", "tensor=2"),
+                              (4, "--mesh", "pipe=2,tensor=2", "--tensor-split", "columns",
+                               "--microbatches", 2), (3, "--comm", "ps")):
+            with self.subTest(ranks=ranks, words=words):
+                for mine, theirs in zip(self.train(ranks, folder, *sigmoid, *words)[1], serial[1]):
+                    self.assertAlmostEqual(mine / theirs, 1, delta=1e-5)
+        softmax = self.train(1, folder, *sigmoid, "--output", "softmax")
+        self.assertLess(softmax[1][0], 4)
+        done = gwrun.run(2, "eval", "--data", folder, "--model", os.path.join(self.dir.name, "run1"))
+        loss = serial[0]["results"]["test_loss"]
+        self.assertIn(f"accuracy {serial[3]:.4f}, loss {loss:.4f}", done.stdout)
+
+    def test_init(self):
+        folder = self.folder(LIMIT, TESTED)
+        he, xavier, mixed, auto, both = (
+            self.train(1, folder, "--init", name)[1]
+            for name in ("he", "xavier", "he,xavier", "auto", "xavier,xavier"))
+        self.assertEqual((auto, both), (he, xavier))
+        self.assertNotIn(mixed, (he, xavier))
+        mesh = self.train(2, folder, "--init", "he,xavier", "--mesh", "tensor=2")[1]
+        for mine, theirs in zip(mesh, mixed):
+            self.assertAlmostEqual(mine / theirs, 1, delta=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
