@@ -46,8 +46,8 @@ typedef struct gw_train_config {
     double time_limit_s; /* stop after so long; 0: no limit */
     int64_t eval_every;  /* evaluate after so many steps, too; 0: each epoch only */
     uint64_t seed;
-    int threads;                    /* OpenMP threads a rank */
-    const gw_spec *backend;         /* and what it says: */
+    int threads;            /* OpenMP threads a rank */
+    const gw_spec *backend; /* and what it says: */
     gw_naive_options naive;
     const gw_spec *comm, *compress; /* one entry; a list */
     const char *feedback;

@@ -69,6 +69,8 @@ class Naive(unittest.TestCase):
                                    "sum": "critical", "schedule": "static", "exchange": "allreduce",
                                    "parameters_bytes": 8 * PARAMETERS})
         self.check_near("naive", run)
+        shown = gwrun.script(os.path.join(gwrun.SOURCE, "analysis/show"), self.path("naive"))
+        self.assertIn("--backend naive", shown.stdout)
         self.check_ledger("naive", 8 * PARAMETERS, ("data", "forward", "backward", "update", "mpi_wait"))
         self.assertIn("modelled", run["sources"]["wire_bytes"])
         self.assertEqual([run[key] for key in ("gemm", "work", "ceilings")], [None] * 3)
