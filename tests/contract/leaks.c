@@ -253,7 +253,7 @@ static void mesh_open(meshed *m, gw_session *s) {
     gw_pipeline_hooks hooks = {m, mesh_await, mesh_begin, mesh_await, mesh_loss, mesh_poll};
     for (int l = 0; l < spec.n_hidden; l++)
         spec.hidden[l] = 8;
-    m->set = (gw_dataset){SAMPLES, SAMPLES, 0, 1, INPUTS, 1, m->images, m->labels};
+    m->set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, m->images, m->labels};
     CHECK_OK(gw_pipeline_new(&m->pipeline, &m->c, s));
     CHECK_OK(gw_mesh_open(&m->mesh, &m->c.parallel.shape, MPI_COMM_WORLD));
     gw_pipeline_rows rows = {SAMPLES, SAMPLES};

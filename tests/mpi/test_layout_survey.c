@@ -87,9 +87,9 @@ static void survey(void) {
                           .n_hidden = 3,
                           .hidden = {16, 12, 8},
                           .activation = GW_RELU,
-                          .init = GW_INIT_HE,
+                          .init = {GW_INIT_HE},
                           .seed = 1};
-    gw_dataset set = {SAMPLES, SAMPLES, 0, 1, INPUTS, 1, images, labels};
+    gw_dataset set = {SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels};
     gw_train_config c = {.batch = SAMPLES, .epochs = 1, .threads = 1, .seed = 1};
     gw_place_setup place = {.comm = MPI_COMM_WORLD, .c = &c, .spec = &spec, .set = &set};
     gw_layout_survey s = {.place = &place, .yield = true, .budget_s = 0.1};
