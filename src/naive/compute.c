@@ -1,4 +1,4 @@
-/* A step's gradient, by all threads of a rank. Compiled without vectorisation: CMakeLists.txt. */
+/* A step's gradient by all threads of a rank. Compiled without vectorisation: see CMakeLists.txt. */
 #include "naive/naive_parts.h"
 #include "prof/clock.h"
 
@@ -47,10 +47,11 @@ static void compute_gather(const gw_naive *n, gw_naive_net *me, const gw_naive_j
 
 static void compute_losses(const gw_naive *n, gw_naive_net *me, int rows, double scale) {
     int last = n->n_layers - 1, classes = n->layer[last].out;
+    gw_output output = gw_model_get_spec(n->setup.model)->output;
     for (int r = 0; r < rows; r++) {
         size_t at = (size_t)r * (size_t)classes;
-        me->loss +=
-            gw_naive_loss(me->y[last] + at, me->dy[last] + at, me->labels[r], classes, scale);
+        me->loss += gw_naive_loss(output, me->y[last] + at, me->dy[last] + at, me->labels[r],
+                                  classes, scale);
     }
 }
 

@@ -36,7 +36,7 @@ struct gw_naive {
     double wait_s, held_s; /* gw_naive_collect */
 };
 
-/** Parts of `local` samples: each sample; or runs of GW_NAIVE_ROWS at most, as many a thread.
+/** Parts of `local` samples: each sample; or as many runs for each thread, of GW_NAIVE_ROWS at most.
  *  gw_naive_rows: samples of the longest part of so many, or fewer. */
 enum { GW_NAIVE_ROWS = 1024 };
 int gw_naive_parts(const gw_naive_options *o, int threads, int local);
@@ -46,8 +46,10 @@ int gw_naive_rows(const gw_naive_options *o, int threads, int local);
 void gw_naive_forward(const gw_naive *n, gw_naive_net *net, int rows);
 
 /** Loss of one sample from its outputs y (classes): returns it, and sets dy to scale * d(loss)/dy.
- *  Softmax cross-entropy: log(sum exp y) - y[label], and scale * (softmax(y) - onehot(label)). */
-double gw_naive_loss(const double *y, double *dy, int label, int classes, double scale);
+ *  Softmax cross-entropy: log(sum exp y) - y[label], and scale * (softmax(y) - onehot(label)); log
+ *  loss of sigmoids: sum log(1 + exp y) - y[label], and scale * (sigmoid(y) - onehot(label)). */
+double gw_naive_loss(gw_output output, const double *y, double *dy, int label, int classes,
+                     double scale);
 
 /** Backward pass from net->dy of the last layer; the sum over the rows is written to net->grad or
  *  (`add`) added to it. */

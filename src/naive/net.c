@@ -117,7 +117,7 @@ void gw_naive_forward(const gw_naive *n, gw_naive_net *net, int rows) {
     }
 }
 
-double gw_naive_loss(const double *y, double *dy, int label, int classes, double scale) {
+static double net_softmax(const double *y, double *dy, int label, int classes, double scale) {
     double top = y[0], sum = 0;
     for (int j = 1; j < classes; j++)
         top = y[j] > top ? y[j] : top;
@@ -127,6 +127,24 @@ double gw_naive_loss(const double *y, double *dy, int label, int classes, double
         dy[j] *= scale / sum;
     dy[label] -= scale;
     return log(sum) + top - y[label];
+}
+
+/* Only exp of what is not positive is taken. */
+static double net_sigmoid(const double *y, double *dy, int label, int classes, double scale) {
+    double loss = -y[label];
+    for (int j = 0; j < classes; j++) {
+        double small = exp(-fabs(y[j]));
+        loss += (y[j] > 0 ? y[j] : 0) + log1p(small);
+        dy[j] = scale * (y[j] > 0 ? 1 : small) / (1 + small);
+    }
+    dy[label] -= scale;
+    return loss;
+}
+
+double gw_naive_loss(gw_output output, const double *y, double *dy, int label, int classes,
+                     double scale) {
+    return output == GW_OUTPUT_SIGMOID ? net_sigmoid(y, dy, label, classes, scale)
+                                       : net_softmax(y, dy, label, classes, scale);
 }
 
 /* dy becomes dz, and db its sum over the rows, written or added. */

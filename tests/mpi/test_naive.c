@@ -21,6 +21,7 @@ static gw_data *data;
 typedef struct trial {
     gw_activation activation;
     int n_hidden, batch, steps;
+    gw_output output;
 } trial;
 
 static double mean(double sum, int global) {
@@ -34,7 +35,9 @@ static gw_model *model_of(const trial *t, int rows) {
                           .n_hidden = t->n_hidden,
                           .hidden = {40, 9},
                           .activation = t->activation,
-                          .init = GW_INIT_XAVIER,
+                          .output = t->output,
+                          .n_init = 1,
+                          .init = {GW_INIT_XAVIER},
                           .seed = 7};
     gw_model *m = NULL;
     CHECK_OK(gw_model_open(&m, &spec, rows));
@@ -179,10 +182,13 @@ int main(int argc, char **argv) {
     check_parts();
     CHECK_OK(gw_data_open(&data, &spec, MPI_COMM_WORLD));
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
-        check_trial(&(trial){GW_RELU, 2, 24, STEPS}, loops[i], 2); /* the last batch is shorter */
-        check_trial(&(trial){GW_SIGMOID, 1, 3, 4}, loops[i], 1);   /* ranks without a sample */
-        check_trial(&(trial){GW_TANH, 2, 24, 2}, loops[i], 1);
-        check_trial(&(trial){GW_RELU, 0, (int)data->train.n, 2}, loops[i], 1);
+        gw_output softmax = GW_OUTPUT_SOFTMAX, sigmoid = GW_OUTPUT_SIGMOID;
+        /* the last batch is shorter */
+        check_trial(&(trial){GW_RELU, 2, 24, STEPS, softmax}, loops[i], 2);
+        check_trial(&(trial){GW_SIGMOID, 1, 3, 4, sigmoid}, loops[i],
+                    1); /* ranks without a sample */
+        check_trial(&(trial){GW_TANH, 2, 24, 2, softmax}, loops[i], 1);
+        check_trial(&(trial){GW_RELU, 0, (int)data->train.n, 2, softmax}, loops[i], 1);
     }
     gw_data_close(data);
     MPI_Finalize();
