@@ -117,9 +117,9 @@ static gw_err survey_sums(gw_layout_survey *s, gw_group_curve *g, const need *w,
     return GW_OK;
 }
 
-/* Neighbours in pairs, all pairs at once, then with the neighbour on the other side: any of them may
- * be on another host. Of an odd number one rank is left in each turn; else the last and the first
- * are neighbours, too. */
+/* Neighbours in pairs, all pairs at once, then with the neighbour on the other side: any may be on
+ * another host. Of an odd number one rank is left in each turn; of an even one the last and the
+ * first are neighbours, too. */
 static gw_err survey_hop(gw_layout_survey *s, gw_group_curve *g, int at, MPI_Comm group) {
     gw_err e = GW_OK;
     g->hop = (gw_curve){.n = GW_CURVE_POINTS};
