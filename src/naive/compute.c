@@ -1,4 +1,4 @@
-/* A step's gradient by all threads of a rank. Compiled without vectorisation: see CMakeLists.txt. */
+/* A step's gradient, by all threads of a rank. Compiled without vectorisation: CMakeLists.txt. */
 #include "naive/naive_parts.h"
 #include "prof/clock.h"
 

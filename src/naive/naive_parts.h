@@ -36,7 +36,7 @@ struct gw_naive {
     double wait_s, held_s; /* gw_naive_collect */
 };
 
-/** Parts of `local` samples: each sample; or as many runs for each thread, of GW_NAIVE_ROWS at most.
+/** Parts of `local` samples: each sample; or runs of GW_NAIVE_ROWS at most, as many a thread.
  *  gw_naive_rows: samples of the longest part of so many, or fewer. */
 enum { GW_NAIVE_ROWS = 1024 };
 int gw_naive_parts(const gw_naive_options *o, int threads, int local);
