@@ -1,6 +1,6 @@
-/** A paced run (--pace): the arithmetic of each step is done outside the clock, for real, and in the
- *  clock the rank sleeps for the time that it takes on a free core (run/pacer.h). Losses, gradients
- *  and what is sent are those of the same run without --pace, to the bit.
+/** A paced run (--pace): the arithmetic of each step is done outside the clock, for real, and in
+ *  the clock the rank sleeps for the time that it takes on a free core (run/pacer.h). Losses,
+ *  gradients and what is sent are those of the same run without --pace, to the bit.
  *
  *  Gradients are computed to where a step would put them, and announced layer by layer when the
  *  clock gets there. Nothing that an exchange still needs lies there, unless an exchange may last
@@ -18,8 +18,8 @@
 /** GW_ERR_UNSUPPORTED: what --pace cannot be combined with. `pipeline`: the run has one. */
 gw_err gw_paced_refuse(const gw_train_config *c, const gw_session *session, const void *pipeline);
 
-/** Collective, before the first step: measure the times of the local batches that occur, on one rank
- *  while all others sleep, and set t->pacer. The run's state stays as it is. */
+/** Collective, before the first step: measure the times of the local batches that occur, on one
+ *  rank while all others sleep, and set t->pacer. The run's state stays as it is. */
 gw_err gw_paced_open(gw_stepper *t, double factor, const gw_sampler *sampler, MPI_Comm comm);
 void gw_paced_close(gw_stepper *t);
 

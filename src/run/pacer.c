@@ -22,7 +22,8 @@ enum {
 };
 #define FIRST_ANSWER_S 1e-3 /* guess of what a meeting takes */
 #define MARGIN_S       2e-4
-/* Nine naps in ten end before what they are shortened by; that is no more than the last of these. */
+/* Nine naps in ten end before what they are shortened by; that is no more than the last of these.
+ */
 #define WAKE_UP_S   4.5e-6
 #define WAKE_DOWN_S 0.5e-6
 #define MOST_WAKE_S 1e-4
@@ -94,7 +95,8 @@ gw_err gw_pacer_wait(MPI_Request *request) {
 
 /* ---- the start of a step, and its end ---- */
 
-/* Shorter by what naps oversleep, which depends on what else the machine does: so it is followed. */
+/* Shorter by what naps oversleep, which depends on what else the machine does: so it is followed.
+ */
 static void pacer_nap(gw_pacer *p, double due_s) {
     double until = due_s - p->wake_s;
     if (until <= gw_nap_now())
@@ -104,8 +106,8 @@ static void pacer_nap(gw_pacer *p, double due_s) {
     p->wake_s = fmin(MOST_WAKE_S, fmax(0, p->wake_s + (late ? WAKE_UP_S : -WAKE_DOWN_S)));
 }
 
-/* Exact, but for a thread that waits for a core: it has been there early, and then gives its core to
- * whoever wants it. */
+/* Exact, but for a thread that waits for a core: it has been there early, and then gives its core
+ * to whoever wants it. */
 static void pacer_sleep_until(gw_pacer *p, double due_s) {
     pacer_nap(p, due_s);
     while (gw_nap_now() < due_s)

@@ -4,7 +4,8 @@
  *  which real kernels poll.
  *
  *  A segment ends at an absolute time, so what a sleep lasts too long does not add up: the next one
- *  is shorter by that. What a rank does for the exchange between two segments takes its own time. */
+ *  is shorter by that. What a rank does for the exchange between two segments takes its own time.
+ */
 #ifndef GW_RUN_PACER_H
 #define GW_RUN_PACER_H
 
@@ -17,8 +18,8 @@
 
 enum { GW_PACER_SIZES = 8 /* local batches of different size, an empty one included */ };
 
-/** The arithmetic of a step of so many samples: data, forward pass of each layer, loss, and from the
- *  last layer to the first its backward pass and its descent; then the update, which is no
+/** The arithmetic of a step of so many samples: data, forward pass of each layer, loss, and from
+ *  the last layer to the first its backward pass and its descent; then the update, which is no
  *  segment. */
 typedef struct gw_tape {
     int samples, segments, repetitions;
@@ -63,10 +64,10 @@ double gw_pacer_wake(void);
  *  millisecond. */
 gw_err gw_pacer_wait(MPI_Request *request);
 
-/** Collective, before a step of `samples` local samples, for which there is a tape: return when this
- *  rank's clock starts. All ranks start at one instant, but that who ended the step before later
- *  than others starts later by as much. So waiting neither hides between two clocks nor comes from
- *  there. */
+/** Collective, before a step of `samples` local samples, for which there is a tape: return when
+ *  this rank's clock starts. All ranks start at one instant, but that who ended the step before
+ *  later than others starts later by as much. So waiting neither hides between two clocks nor comes
+ *  from there. */
 gw_err gw_pacer_begin(gw_pacer *p, int samples);
 
 /** The step is over; `meets`: the ranks begin the next one together. */

@@ -61,7 +61,8 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
 /** What the pipeline of a stepper's step does; the stepper must outlive it. */
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t);
 
-/** Run one step inside the caller's ledger batch, of a paced run after gw_paced_prepare. *loss_sum: sum over the local samples. */
+/** Run one step inside the caller's ledger batch, of a paced run after gw_paced_prepare. *loss_sum:
+ *  sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
 
 /** The same on samples that lie in the model's input and in `labels` already: `local` of the

@@ -95,7 +95,7 @@ class Judged(ReportCase):
     def test_what_cannot_be_judged(self):
         claim = claim_of(against=BASE)
         self.assertEqual(self.row(claim, blocks=2)["why"], "2 pairs: at least 3 are needed to know the spread")
-        found = self.results(claim, claim_of("f1", "0..1"), claim_of(cell="comm=ring", against=BASE),
+        found = self.results(claim, claim_of("memory_ctr_s", "0..1"), claim_of(cell="comm=ring", against=BASE),
                              {"claim": "b", "whose": "A", "theirs": "x", "not testable": "no GPU"})
         found.cells[1].runs[0].marks = ["oversubscribed"]
         said = [(row["verdict"], row["why"]) for row in judge.of_results(found)]
@@ -123,7 +123,7 @@ class Judged(ReportCase):
     def test_kept(self):
         """Kept figures give the same, but for intervals of what is no pair of the study's."""
         found = self.results(claim_of(against=BASE), claim_of("points", ">= 2", against=BASE),
-                             claim_of("forward_s / wall_s", "0.2..0.3"), claim_of("f1", "0..1"))
+                             claim_of("forward_s / wall_s", "0.2..0.3"), claim_of("memory_ctr_s", "0..1"))
         table = list(csv.DictReader(summary.text([found]).splitlines()))
         by_runs = judge.of_results(found)
         speedup, points, share, lost = [judge.by_kept(one, table) for one in found.study["claims"]]
@@ -133,7 +133,7 @@ class Judged(ReportCase):
         self.assertTrue(points["low"] < by_runs[1]["low"] <= by_runs[1]["high"] < points["high"], points)
         self.assertEqual((points["verdict"], by_runs[1]["verdict"]), ("undecided", "confirmed"))
         self.assertAlmostEqual(share["ours"], 0.25, 6)
-        self.assertEqual((share["why"], lost["why"]), ("kept without an interval", "f1 was not kept"))
+        self.assertEqual((share["why"], lost["why"]), ("kept without an interval", "memory_ctr_s was not kept"))
         turned = judge.by_kept(claim_of(cell=BASE, against=OTHER), table)
         self.assertAlmostEqual(turned["low"], 1 / by_runs[0]["high"], 6)
         self.assertEqual(speedup["machine"], by_runs[0]["machine"])

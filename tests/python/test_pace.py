@@ -1,0 +1,115 @@
+"""A paced run sends, computes and ends with what the same run without --pace does, to the bit; its
+rows add up to its times; and what makes no sense of slept time is refused or absent."""
+
+import os
+import tempfile
+import unittest
+
+import gwrun
+import identities
+
+SMALL = ("--data", "synthetic:samples=400,features=40", "--layers", "32,16", "--momentum", "0.9",
+         "--epochs", 2, "--overwrite", "--save-model", "off")
+# What a step does beside its exchange: residuals that gradients are added to, samples of the
+# gradient, steps that could be left out, random codecs on an exchange that lasts into the next step,
+# lists, a rank without samples, a straggler.
+BESIDE = {"allreduce": ("--compress", "topk", "--error-feedback", "dgc"),
+          "iallreduce": ("--compress", "topk", "--compress-stats", 2, "--on-nan", "skip"),
+          "delayed:algo=sra,bucket=1K": ("--compress", "qsgd:bits=4", "--eval-every", 3),
+          "ps:dedicated=1": ("--data-layout", "sharded"),
+          "sharded": ("--inject-skew", "0:1ms"),
+          "sparse": ("--compress", "topk:ratio=0.1", "--momentum", 0)}
+PLAIN = ("--ceilings", "off", "--papi-group", "none")
+
+
+class Pace(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+
+    def out(self, name):
+        return os.path.join(self.dir.name, name)
+
+    def train(self, ranks, name, *words):
+        return gwrun.train(ranks, self.out(name), *SMALL, *words)
+
+    def pair(self, ranks, *words):
+        with self.subTest(ranks=ranks, words=words):
+            real = self.train(ranks, "real", *PLAIN, *words)
+            paced = self.train(ranks, "paced", "--pace", "0.5", *words)
+            self.assertIsNone(real["paced"])
+            for key in ("replica_hash", "wire_bytes", "traffic", "train_loss", "test_loss"):
+                self.assertEqual(paced["results"][key], real["results"][key], key)
+            rows = [[(row["rank"], row["step"], row["samples"], row["loss"], row["logical_bytes"])
+                     for row in gwrun.batches(self.out(name))] for name in ("real", "paced")]
+            self.assertEqual(rows[0], rows[1])
+            return paced
+
+    def test_strategies(self):
+        specs = {spec.split(":")[0]: (spec, *words) for spec, words in BESIDE.items()}
+        for i, strategy in enumerate(gwrun.names("comm/strategies.def")):
+            self.pair(2 + i % 3, "--comm", *specs.get(strategy, (strategy,)))
+
+    def test_steps(self):
+        self.pair(1)
+        self.pair(2, "--comm", "iallreduce:progress=thread", "--compress", "topk")
+
+    def test_resumed(self):
+        whole = self.pair(2, "--comm", "delayed")
+        self.train(2, "part", "--pace", "0.5", "--comm", "delayed", "--steps", 5,
+                   "--checkpoint-every", 5)
+        words = ("train", "--quiet", "--out", self.out("part"),
+                 *(word for word in SMALL if word != "--overwrite"), "--comm", "delayed")
+        done = gwrun.run(2, *words, "--pace", "0.5", "--resume", "auto")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        results = gwrun.run_json(self.out("part"))["results"]
+        self.assertEqual(results["replica_hash"], whole["results"]["replica_hash"])
+
+    def test_run(self):
+        run = self.train(3, "run", "--pace", "2", "--comm", "iallreduce")
+        identities.leaves(self, self.out("run"), False)
+        identities.waits(self, self.out("run"))
+        identities.traffic(self, self.out("run"))
+        paced, results = run["paced"], run["results"]
+        self.assertEqual((paced["factor"], paced["arithmetic"]), (2, "outside the clock"))
+        # 334 training samples: batches of 64 are 22, 21, 21, the last one of 14 is 5, 5, 4
+        self.assertEqual([tape["batch"] for tape in paced["measured"]], [22, 21, 5, 4])
+        for tape in paced["measured"]:
+            self.assertEqual([len(tape["forward_s"]), len(tape["backward_s"])], [3, 3])
+            times = [tape[key] for key in ("data_s", "loss_s", "update_s")]
+            self.assertTrue(all(s > 0 for s in [*times, *tape["forward_s"], *tape["backward_s"]]))
+        self.assertGreater(paced["outside_s"], 0)
+        rows = [row for row in gwrun.batches(self.out("run")) if row["rank"] == "0"]
+        walls = sum(float(row["wall_s"]) for row in rows)
+        self.assertAlmostEqual(results["train_s"], walls, delta=1e-7 * walls)
+        self.assertGreater(results["elapsed_s"], results["train_s"])
+        # What was done outside the clock lies between the rows, and in no other figure.
+        first, last = ([float(row[key]) for key in ("t_start_s", "wall_s")]
+                       for row in (rows[0], rows[-1]))
+        self.assertGreater(sum(last) - first[0], walls)
+        for row in rows:
+            self.assertEqual(row["interrupted"], "")
+            self.assertEqual(row["source"], "")
+        self.assertIsNone(run["ceilings"])
+        self.assertIsNone(run["overhead"])
+        self.assertIsNone(run["papi"])
+        self.assertIsNone(run["work"]["compute_s"])
+        self.assertIsNone(results["summary"]["division"])
+
+    def test_refused(self):
+        for ranks, named, *words in (
+                (1, "--update eager", "--update", "lazy", "--comm", "iallreduce"),
+                (2, "--mesh", "--mesh", "pipe=2"), (1, "--microbatches", "--microbatches", 2),
+                (2, "--compress auto", "--compress", "auto"), (2, "--paired", "--paired"),
+                (2, "--bound", "--bound"), (2, "--forecast", "--forecast"),
+                (1, "--overhead", "--overhead", 20), (1, "--papi-events", "--papi-events", "A"),
+                (1, "4096 threads", "--threads", 4096)):
+            with self.subTest(words=words):
+                done = gwrun.run(ranks, "train", *SMALL, "--pace", 1, *words)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn(named, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
