@@ -34,7 +34,7 @@ gw_err gw_mesh_parse(gw_mesh_shape *out, const gw_spec *spec);
 
 /** Do layers or neurons lie on several ranks? */
 static inline bool gw_mesh_divides(const gw_mesh_shape *s) {
-    return s->size[GW_DIM_PIPE] * s->size[GW_DIM_TENSOR] > 1;
+    return s->size[GW_DIM_PIPE] > 1 || s->size[GW_DIM_TENSOR] > 1;
 }
 
 /** Collective over `comm`: the communicators, and where this rank is. GW_ERR_USAGE on all ranks: so

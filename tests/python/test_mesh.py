@@ -219,6 +219,7 @@ class Mesh(unittest.TestCase):
                           "--data-layout sharded", "--compress-stats 2"):
                 out = os.path.join(self.dir.name, "refused")
                 self.refused(ranks, f"--mesh pipe=2 {words} --out {out}", whole)
+            self.refused(ranks, "--mesh pipe=65536,tensor=65536 --paired", whole)  # 0 ranks in 32 bits
             self.refused(ranks, "--mesh tensor=2 --comm iallreduce:progress=thread",
                          "use progress=poll")
 
