@@ -114,19 +114,18 @@ static void pacer_sleep_until(gw_pacer *p, double due_s) {
         sched_yield();
 }
 
-static gw_err pacer_meet(gw_pacer *p, double *start_s) {
+static gw_err pacer_meet(gw_pacer *p) {
     double all[3] = {gw_nap_now(), -p->behind_s, p->answered_s};
     MPI_Request request;
     GW_MPI(MPI_Iallreduce(MPI_IN_PLACE, all, 3, MPI_DOUBLE, MPI_MAX, p->comm, &request));
     GW_TRY(gw_pacer_wait(&request));
     p->answered_s = gw_nap_now() - all[0];
     p->behind_s += all[1];
-    *start_s = all[0] + 2 * all[2] + MARGIN_S;
+    p->agreed_s = all[0] + 2 * all[2] + MARGIN_S;
     return GW_OK;
 }
 
 gw_err gw_pacer_begin(gw_pacer *p, int samples) {
-    double start_s;
     p->playing = NULL;
     for (int i = 0; i < p->n_tapes; i++)
         if (p->tape[i].samples == samples)
@@ -135,12 +134,13 @@ gw_err gw_pacer_begin(gw_pacer *p, int samples) {
         return gw_fail(GW_ERR_INTERNAL, "pace: no time was measured of %d samples", samples);
     if (p->steps == 0)
         p->answered_s = FIRST_ANSWER_S;
-    GW_TRY(pacer_meet(p, &start_s));
+    GW_TRY(pacer_meet(p));
     p->segment = p->piece = 0;
-    p->start_s = start_s + p->behind_s;
-    pacer_sleep_until(p, p->start_s);
-    p->late_s = gw_nap_now() - p->start_s;
-    p->latest_s = p->late_s;
+    double due = p->agreed_s + p->behind_s;
+    pacer_sleep_until(p, due);
+    p->start_s = gw_nap_now();
+    p->late_s = 0; /* made up for, it would be missing in the step */
+    p->latest_s = p->start_s - due;
     return GW_OK;
 }
 

@@ -41,7 +41,8 @@ typedef struct gw_pacer {
     /* of the present step: */
     const gw_tape *playing;
     int segment, piece;
-    double start_s;    /* by gw_nap_now */
+    double agreed_s;   /* the clock of the earliest rank was to start then, by gw_nap_now; */
+    double start_s;    /* this rank's did start then */
     double behind_s;   /* it began so much later than that of the earliest rank */
     double late_s;     /* this rank is so much later than it would be on a core of its own */
     double latest_s;   /* the most of that in this step, at the end of a segment */
