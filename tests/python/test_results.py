@@ -233,7 +233,8 @@ class Results(unittest.TestCase):
         for phase in PHASES:
             self.assertIn(f">{phase}</text>", plots["memory"])
         page = read(folder, "report.html").decode()
-        for column in ("F1", "samples/s", "best epoch, by validation, median", "at most, all ranks (MiB)"):
+        for column in ("macro precision, recall, F1", "test, its forward passes (ms)",
+                       "best epoch, by validation, median", "at most, all ranks (MiB)"):
             self.assertIn(f">{column}<", page)
 
 

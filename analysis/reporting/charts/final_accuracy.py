@@ -7,9 +7,9 @@ from reporting.model import Chart, NotShown, Table, judged
 
 TITLE = "Final accuracy"
 POINTS = 100  # of a fraction
-# Of results in run.json, and a factor: medians over the runs.
-ENDS = [("precision", 1), ("recall", 1), ("f1", 1), ("test_s", 1e3), ("test_samples_per_s", 1),
-        ("test_forward_s", 1e3)]
+# Columns of several figures each, since the table has to fit a page: of results in run.json, a factor, a format.
+ENDS = {"macro precision, recall, F1": (("precision", "recall", "f1"), 1, "{:.4f}"),
+        "test, its forward passes (ms)": (("test_s", "test_forward_s"), 1e3, "{:.4g}")}
 
 
 def exponential(run):
@@ -46,11 +46,18 @@ def verdict(comparison):
             f"be seen with {comparison.n} pairs of seeds)")
 
 
+def ends_of(cell, keys, factor, form):
+    """The medians over the cell's runs; None: no run has any of these figures."""
+    found = [cell.middle(lambda run, key=key: run.info["results"].get(key)) for key in keys]
+    if all(value is None for value in found):
+        return None
+    return " / ".join("-" if value is None else form.format(value * factor) for value in found)
+
+
 def table_of(results, compared, lost):
     table = Table(["configuration", "runs", "diverged", "accuracy, median", "least", "most",
                    "less the baseline's (points)", "low (points)", "high (points)", "p, adjusted",
-                   "verdict", "compared with", "precision", "recall", "F1", "test (ms)", "samples/s",
-                   "forward passes (ms)"], [])
+                   "verdict", "compared with", *ENDS], [])
     pairs = verdicts.references(results)
     for cell in results.cells:
         values = cell.figures(learning.final)
@@ -63,8 +70,7 @@ def table_of(results, compared, lost):
                     verdict(compared[cell.name]), pairs[cell.name].label]
         else:
             row += [None, None, None, None, "baseline" if cell.baseline else None, None]
-        table.rows.append(row + [rows.scaled(cell.middle(lambda run, key=key: run.info["results"].get(key)), factor)
-                                 for key, factor in ENDS])
+        table.rows.append(row + [ends_of(cell, *end) for end in ENDS.values()])
     for name, count in learning.lost_rows(results, lost):
         table.rows.append([name, 0, count] + [None] * 7 + ["diverged", None] + [None] * len(ENDS))
     return table
