@@ -4,9 +4,9 @@ Amdahl (G. M. Amdahl, AFIPS 1967), the same work on P workers: S(P) = 1 / (f + (
 share of the time on 1 worker that does not scale. Gustafson (J. L. Gustafson, Communications of
 the ACM 1988), P times the work on P workers: S(P) = P - f (P - 1), f the share on P workers.
 Both have one parameter and are fitted by least squares of relative residuals, since the noise of
-times is relative. Each fit has a closed form, so the bootstrap does thousands at once. One
-number of workers above 1 fits exactly, whatever the law (the serial fraction of A. H. Karp and H. P. Flatt,
-Communications of the ACM 1990), so there is no fit of it."""
+times is relative. Each fit has a closed form, so the bootstrap does thousands at once. With
+a single number of workers above 1 any law fits exactly (the serial fraction of A. H. Karp and H. P. Flatt,
+Communications of the ACM 1990), so none is fitted."""
 
 from dataclasses import dataclass
 from functools import partial

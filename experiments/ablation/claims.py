@@ -60,6 +60,6 @@ def check(found, factors, cells, baseline, source):
         for key, levels in (("cell", first), ("against", second), *(("than", one) for one in pair or ())):
             if levels is not None and levels not in cells:
                 named = ",".join(f"{name}={level}" for name, level in levels.items())
-                raise item.value[key].bad(f"{key}: {show(named)} is no cell of the design; name one")
+                raise item.value[key].bad(f"{key}: {show(named)} is not a cell of the design; name one")
         if first == second:
             raise item.value["against"].bad("against: is the cell itself; name the levels that differ")

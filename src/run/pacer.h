@@ -3,8 +3,8 @@
  *  before the run (run/paced.h): the segments of a step in their order, each in the pieces between
  *  which real kernels poll.
  *
- *  A segment ends at an absolute time, so what a sleep lasts too long does not add up: the next one
- *  is shorter by that. What a rank does for the exchange between two segments takes its own time.
+ *  Each segment ends at an absolute time, so sleeps that last too long do not add up: the next one
+ *  is shorter. What a rank does between two segments, for the exchange, takes its real time.
  */
 #ifndef GW_RUN_PACER_H
 #define GW_RUN_PACER_H

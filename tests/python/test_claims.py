@@ -121,7 +121,7 @@ class Judged(ReportCase):
             self.assertTrue(any("study.json: claims: " in why for _, why in one.left_out))
 
     def test_kept(self):
-        """Kept figures give the same, but for intervals of what is no pair of the study's."""
+        """Kept figures give the same verdicts, but wider intervals where the study pairs no runs."""
         found = self.results(claim_of(against=BASE), claim_of("points", ">= 2", against=BASE),
                              claim_of("forward_s / wall_s", "0.2..0.3"), claim_of("memory_ctr_s", "0..1"))
         table = list(csv.DictReader(summary.text([found]).splitlines()))

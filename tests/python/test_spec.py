@@ -141,7 +141,7 @@ BAD = [
     (CLAIM + "    against: lr=2\n    confirmed: 2..1  # <<", "must be LOW..HIGH, >= N"),
     (CLAIM + "    confirmed: '> 1'\n    against: lr=2\n    direction: up  # <<", "must be LOW..HIGH"),
     (CLAIM + "    confirmed: '> 1'\n    against: lr=3  # <<", "'lr=3' are no levels; write FACTOR=LEVEL"),
-    (CLAIM + "    confirmed: '> 1'\n    against: batch=9  # <<", "'lr=1,batch=9' is no cell of the design"),
+    (CLAIM + "    confirmed: '> 1'\n    against: batch=9  # <<", "'lr=1,batch=9' is not a cell of the design"),
     (CLAIM + "    confirmed: '> 1'\n    against: lr=1  # <<", "against: is the cell itself"),
     (CLAIM.replace("speedup", "speed # <<") + "    confirmed: '> 1'\n    against: lr=2", "did you mean 'speedup'?"),
     (CLAIM.replace("speedup", "speedup # <<") + "    confirmed: '> 1'", "is of two cells; give against:"),
