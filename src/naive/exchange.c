@@ -46,7 +46,7 @@ static gw_err exchange_run(gw_naive *n, exchange_call *call, gw_exchange *told) 
     return e;
 }
 
-static void exchange_step(gw_naive *n, double lr) {
+void gw_naive_descend(gw_naive *n, double lr) {
     gw_phase_enter(GW_PHASE_UPDATE);
 #pragma omp parallel for num_threads(n->setup.threads) schedule(static)
     for (size_t i = 0; i < n->size; i++)
@@ -54,13 +54,21 @@ static void exchange_step(gw_naive *n, double lr) {
     gw_phase_leave();
 }
 
-gw_err gw_naive_update(gw_naive *n, double lr) {
+gw_err gw_naive_reduce(gw_naive *n) {
     bool root = n->setup.options.exchange == GW_NAIVE_ROOT;
-    if (n->ranks > 1)
-        GW_TRY(exchange_run(n, root ? exchange_reduce : exchange_allreduce, &n->setup.gradients));
-    if (!root || n->rank == 0)
-        exchange_step(n, lr);
-    if (n->ranks > 1 && root)
-        GW_TRY(exchange_run(n, exchange_bcast, &n->setup.parameters));
-    return GW_OK;
+    return n->ranks > 1
+               ? exchange_run(n, root ? exchange_reduce : exchange_allreduce, &n->setup.gradients)
+               : GW_OK;
+}
+
+bool gw_naive_publishes(const gw_naive *n) {
+    return n->ranks > 1 && n->setup.options.exchange == GW_NAIVE_ROOT;
+}
+
+bool gw_naive_descends(const gw_naive *n) {
+    return n->rank == 0 || !gw_naive_publishes(n);
+}
+
+gw_err gw_naive_publish(gw_naive *n) {
+    return gw_naive_publishes(n) ? exchange_run(n, exchange_bcast, &n->setup.parameters) : GW_OK;
 }

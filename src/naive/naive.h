@@ -88,8 +88,12 @@ typedef struct gw_naive_job {
  *  itself, backward all else: the sum of gradients and the wait for other threads, too. */
 double gw_naive_compute(gw_naive *n, const gw_naive_job *job);
 
-/** Collective: exchange gradients, and take the step: param -= lr * gradient. */
-gw_err gw_naive_update(gw_naive *n, double lr);
+/** The rest of a step, in this order. Reduce and publish are collective. */
+gw_err gw_naive_reduce(gw_naive *n);           /* of all ranks' gradients */
+bool gw_naive_descends(const gw_naive *n);     /* is this rank to: */
+void gw_naive_descend(gw_naive *n, double lr); /* param -= lr * gradient */
+bool gw_naive_publishes(const gw_naive *n);    /* do the others get what rank 0 then has? */
+gw_err gw_naive_publish(gw_naive *n);
 
 /** Bytes of the parameters, and so of what is exchanged. */
 size_t gw_naive_bytes(const gw_naive *n);

@@ -56,6 +56,11 @@ static void paced_backward(gw_stepper *t, int l, int batch, const gradient *g) {
 /* As gw_step does it, in segments of a tape. */
 static double paced_compute(gw_stepper *t, const gw_batch *b, const gradient *g) {
     int layers = gw_model_layers(t->model);
+    if (t->naive) {
+        double loss = gw_step_naive_compute(t, b);
+        paced_ended(g);
+        return loss;
+    }
     gw_dataset_gather(t->set, b->idx, b->local, gw_model_input(t->model), t->labels);
     paced_ended(g);
     for (int l = 0; l < layers; l++) {
@@ -135,8 +140,11 @@ static void take_segment(void *ctx) {
 static void take_update(take *k) {
     gw_span all = {0, gw_model_size(k->t->model)};
     uint64_t start = gw_clock_ticks();
-    gw_optimizer_update(k->t->optimizer, gw_model_params(k->t->model), gw_model_grads(k->t->model),
-                        all, 0, 1);
+    if (k->t->naive)
+        gw_naive_descend(k->t->naive, 0);
+    else
+        gw_optimizer_update(k->t->optimizer, gw_model_params(k->t->model),
+                            gw_model_grads(k->t->model), all, 0, 1);
     GW_THEN(k->failed, gw_samples_add(&k->update, gw_clock_since(start)));
 }
 
@@ -238,7 +246,7 @@ static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler) {
 /* ---- all ranks ---- */
 
 /* The sizes of all ranks' batches, and the rank that measures: the first with the largest. */
-static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int layers) {
+static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments) {
     struct {
         int most, rank;
     } largest = {gw_sampler_max_local(s), 0};
@@ -252,7 +260,7 @@ static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int layers) {
         gw_allreduce(MPI_IN_PLACE, seen, largest.most + 1, MPI_UNSIGNED_CHAR, MPI_MAX, p->comm);
     for (int n = largest.most; e == GW_OK && n >= 0 && p->n_tapes < GW_PACER_SIZES; n--)
         if (seen[n])
-            p->tape[p->n_tapes++] = (gw_tape){.samples = n, .segments = 2 + 3 * layers};
+            p->tape[p->n_tapes++] = (gw_tape){.samples = n, .segments = segments};
     free(seen);
     p->measured_by = largest.rank;
     return e;
@@ -310,7 +318,7 @@ gw_err gw_paced_open(gw_stepper *t, double factor, const gw_sampler *sampler, MP
     t->pacer->parameters = gw_model_size(t->model);
     gw_clock_start();
     gw_nap_lightly();
-    GW_TRY(paced_find_sizes(t->pacer, sampler, gw_model_layers(t->model)));
+    GW_TRY(paced_find_sizes(t->pacer, sampler, t->naive ? 1 : 2 + 3 * gw_model_layers(t->model)));
     return paced_measure_alone(t, sampler);
 }
 

@@ -213,6 +213,10 @@ static double tape_seconds(const gw_tape *t, int *segment, int *piece, int n) {
 
 static json_t *tape_json(const gw_tape *t) {
     int layers = (t->segments - 2) / 3, segment = 0, piece = 0;
+    if (t->segments == 1)
+        return gw_json_object("batch:i compute_s:f update_s:f pieces:i repetitions:i", t->samples,
+                              tape_seconds(t, &segment, &piece, 1), t->update_s, t->s.n,
+                              t->repetitions);
     json_t *forward = json_array(), *backward = json_array();
     double data_s = tape_seconds(t, &segment, &piece, 1);
     for (int l = 0; l < layers; l++)

@@ -19,8 +19,8 @@
 enum { GW_PACER_SIZES = 8 /* local batches of different size, an empty one included */ };
 
 /** The arithmetic of a step of so many samples: data, forward pass of each layer, loss, and from
- *  the last layer to the first its backward pass and its descent; then the update, which is no
- *  segment. */
+ *  the last layer to the first its backward pass and its descent; or, of the naive backend, all of
+ *  that as one. Then the update, which is no segment. */
 typedef struct gw_tape {
     int samples, segments, repetitions;
     int *pieces;     /* of each segment */

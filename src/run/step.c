@@ -123,7 +123,9 @@ static gw_err step_update_paced(gw_stepper *t, const gw_update *u, float lr) {
 gw_err gw_step_catch_up(gw_stepper *t) {
     bool due = t->later.due;
     t->later.due = false;
-    return due ? step_update(t, &t->later.update, t->later.lr) : GW_OK;
+    if (due && t->naive)
+        gw_naive_descend(t->naive, (double)t->later.lr);
+    return due && !t->naive ? step_update(t, &t->later.update, t->later.lr) : GW_OK;
 }
 
 /* What starts when a paced step is over, and lasts into the next one, waits for the next clock. */
@@ -338,10 +340,11 @@ static gw_err step_paced(gw_stepper *t, int local, int global, float lr, double 
     return step_exchange(t, lr);
 }
 
-/* Samples gathered, and a straggler's delay. */
+/* Samples gathered, and a straggler's delay. The naive backend's one segment holds all. */
 static void step_paced_data(gw_stepper *t) {
     gw_phase_enter(GW_PHASE_DATA);
-    gw_pacer_segment(t->pacer);
+    if (!t->naive)
+        gw_pacer_segment(t->pacer);
     if (t->skew_s > 0)
         gw_pacer_rest(t->pacer, gw_nap_now(), t->skew_s);
     gw_phase_leave();
@@ -380,15 +383,50 @@ static gw_err step_whole(gw_stepper *t, const gw_batch *batch, float lr, double 
     return e;
 }
 
+double gw_step_naive_compute(gw_stepper *t, const gw_batch *batch) {
+    gw_naive_job job = {t->set, batch->idx, batch->local, batch->global};
+    double loss = gw_naive_compute(t->naive, &job);
+    if (t->guard)
+        gw_guard_loss(t->guard, loss);
+    return loss;
+}
+
+/* As step_update_paced: others may get what it computes. */
+static void step_naive_descend_paced(gw_stepper *t, float lr) {
+    double start_s = gw_nap_now();
+    if (gw_naive_publishes(t->naive))
+        gw_naive_descend(t->naive, (double)lr);
+    else
+        t->later = (gw_step_later){.due = true, .lr = lr};
+    gw_phase_enter(GW_PHASE_UPDATE);
+    gw_pacer_rest(t->pacer, start_s, gw_pacer_update_s(t->pacer, gw_model_size(t->model)));
+    gw_phase_leave();
+}
+
+/* The same with what gw_paced_prepare has computed. */
+static gw_err step_naive_paced(gw_stepper *t, float lr, double *loss_sum) {
+    step_rest(t, GW_PHASE_BACKWARD);
+    *loss_sum = t->computed_loss;
+    t->session->logical_bytes += gw_naive_bytes(t->naive);
+    uint64_t start = gw_clock_ticks();
+    GW_TRY(gw_naive_reduce(t->naive));
+    gw_pacer_waited(t->pacer, gw_clock_since(start));
+    if (gw_naive_descends(t->naive))
+        step_naive_descend_paced(t, lr);
+    return gw_naive_publish(t->naive);
+}
+
 /* Only the loss tells the guard of what is not finite: a gradient that is not makes the next one
  * so, or else the parameters, which are looked at when replicas are compared. */
 static gw_err step_naive(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    gw_naive_job job = {t->set, batch->idx, batch->local, batch->global};
-    *loss_sum = gw_naive_compute(t->naive, &job);
-    if (t->guard)
-        gw_guard_loss(t->guard, *loss_sum);
+    if (t->pacer)
+        return step_naive_paced(t, lr, loss_sum);
+    *loss_sum = gw_step_naive_compute(t, batch);
     t->session->logical_bytes += gw_naive_bytes(t->naive);
-    return gw_naive_update(t->naive, (double)lr);
+    GW_TRY(gw_naive_reduce(t->naive));
+    if (gw_naive_descends(t->naive))
+        gw_naive_descend(t->naive, (double)lr);
+    return gw_naive_publish(t->naive);
 }
 
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
@@ -429,8 +467,10 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
 
 gw_err gw_step_settle(gw_stepper *t) {
     GW_TRY(step_publish_rest(t));
-    if (t->naive)
+    if (t->naive) {
+        GW_TRY(gw_step_catch_up(t));
         gw_naive_tell(t->naive);
+    }
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)

@@ -69,6 +69,10 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
  *  `global` ones. */
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
 
+/** The naive backend's part of a batch: its gradient is computed, the sum of its losses returned.
+ */
+double gw_step_naive_compute(gw_stepper *t, const gw_batch *batch);
+
 /** What a paced step leaves to be done outside the clock, before anybody reads parameters; nothing
  *  to do otherwise. */
 gw_err gw_step_catch_up(gw_stepper *t);

@@ -54,6 +54,13 @@ class Pace(unittest.TestCase):
         self.pair(1)
         self.pair(2, "--comm", "iallreduce:progress=thread", "--compress", "topk")
 
+    def test_naive(self):
+        plain = ("--momentum", 0, "--backend")
+        for ranks, backend in ((3, "naive:loops=batch"), (4, "naive:loops=sample,exchange=root")):
+            run = self.pair(ranks, *plain, backend)
+            for tape in run["paced"]["measured"]:
+                self.assertTrue(tape["compute_s"] > 0 and tape["update_s"] > 0, tape)
+
     def test_resumed(self):
         whole = self.pair(2, "--comm", "delayed")
         self.train(2, "part", "--pace", "0.5", "--comm", "delayed", "--steps", 5,

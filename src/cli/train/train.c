@@ -171,7 +171,6 @@ static const gw_rule rules[] = {
     {"backend", "!fast", false, "checkpoint-every", NULL, naive_state},
     {"backend", "!fast", false, "resume", NULL, naive_state},
     {"backend", "!fast", false, "on-nan", "skip", "it looks at the loss alone"},
-    {"backend", "!fast", false, "pace", NULL, naive_figures},
     {"backend", "!fast", false, "paired", NULL, naive_figures},
     {"backend", "!fast", false, "bound", NULL, naive_figures},
     {"backend", "!fast", false, "forecast", NULL, naive_figures},
