@@ -59,6 +59,20 @@ def unlike(info):
     return found
 
 
+MOST_IN_TURN = 0.1  # of a step
+
+
+def exchanges_in_turn(info):
+    """Whether ranks that slept instead of computing took turns on the cores for what they did not sleep through: more
+    of them than cores exchange in one machine's memory, or they began that much late."""
+    step_s, late_s = number(info, "results.summary.wall_s"), number(info, "paced.late_s")
+    exposed_s = number(info, "results.summary.exposed_s")
+    machine = info["machine"]
+    share = machine.get("nodes") == 1 and machine["oversubscribed"]
+    return late_s > MOST_IN_TURN * step_s or (
+        look(info, "paced") is not None and share and exposed_s > MOST_IN_TURN * step_s)
+
+
 def resumed(info):
     return bool(info.get("resumed") or info.get("interruptions"))
 

@@ -8,7 +8,7 @@ from scipy import special
 
 from reporting import claims, stats, verdicts
 from reporting.info import look
-from reporting.model import took_turns
+from reporting.model import IN_TURN, took_turns
 from reporting.shape import is_number
 from reporting.summary import SUMS
 
@@ -23,7 +23,8 @@ def judged(claim, study, interval, marks, machine, why=""):
     if interval.value is None or low is None:
         verdict, why = claims.UNDECIDED, interval.reason
     elif claims.is_of_time(claim["figure"]) and any(map(took_turns, marks)):
-        verdict, why = claims.UNDECIDED, "; ".join(filter(None, ("oversubscribed", why)))
+        turns = IN_TURN if any(IN_TURN in one for one in marks) else "oversubscribed"
+        verdict, why = claims.UNDECIDED, "; ".join(filter(None, (turns, why)))
     else:
         verdict = claims.verdict(claim, low, high)
     return claims.row_of(claim, study, ours=interval.value, low=low, high=high, verdict=verdict, why=why,

@@ -45,9 +45,13 @@ class Run:
         return bound(self.info, self.step_s)[1]
 
 
+IN_TURN = "paced ranks exchange in turn"
+
+
 def took_turns(marks):
-    """Whether a cell's or run's ranks took turns on the cores; paced ones sleep instead of computing."""
-    return "oversubscribed" in marks and not any(mark.startswith("paced") for mark in marks)
+    """Whether a cell's or run's ranks took turns on the cores; paced ones sleep instead of computing, but exchange."""
+    paced = any(mark.startswith("paced") for mark in marks)
+    return IN_TURN in marks or ("oversubscribed" in marks and not paced)
 
 
 @dataclass

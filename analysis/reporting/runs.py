@@ -11,8 +11,8 @@ import pandas
 
 from reporting import claims, loose, shape, steps
 from reporting.batches import read_batches
-from reporting.info import link_warned, resumed, unlike
-from reporting.model import Cell, Results, Run
+from reporting.info import exchanges_in_turn, link_warned, resumed, unlike
+from reporting.model import IN_TURN, Cell, Results, Run
 from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
@@ -100,6 +100,8 @@ def marks_of(info, means):
     if info["machine"]["oversubscribed"]:
         marks.append("oversubscribed")
     marks += map(": ".join, unlike(info))
+    if exchanges_in_turn(info):
+        marks.append(IN_TURN)
     if info["link"]:
         marks.append("emulated link")
         if link_warned(info):

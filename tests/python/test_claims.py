@@ -13,7 +13,7 @@ import unittest
 import gwrun
 from reportcase import STRATEGIES, ReportCase, call, load
 
-from reporting import claims, judge, page, runs, summary
+from reporting import claims, info, judge, model, page, runs, summary
 
 BASE, OTHER = (f"comm={comm}" for comm in STRATEGIES)
 
@@ -106,9 +106,21 @@ class Judged(ReportCase):
         self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["undecided", "confirmed"])
         found.cells[1].runs[0].marks.append("paced")
         self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
+        found.cells[1].runs[0].marks.append(model.IN_TURN)
+        self.assertEqual([(row["verdict"], row["why"]) for row in judge.of_results(found)],
+                         [("undecided", model.IN_TURN), ("confirmed", "")])
         found.empty.append(found.cells.pop())
         found.empty[0].runs.clear()
         self.assertRegex(judge.of_results(found)[0]["why"], "^no finished run of iallreduce")
+
+    def test_paced_ranks_exchange_in_turn(self):
+        def said(exposed_s, late_s, paced=True, nodes=1):
+            return info.exchanges_in_turn({
+                "machine": {"nodes": nodes, "oversubscribed": True},
+                "paced": {"late_s": late_s} if paced else None,
+                "results": {"summary": {"wall_s": 1.0, "exposed_s": exposed_s}}})
+        self.assertEqual([said(.2, 0), said(.05, .2), said(.2, .2, nodes=8)], [True, True, True])
+        self.assertEqual([said(.05, .05), said(.2, 0, paced=False), said(.2, .05, nodes=8)], [False, False, False])
 
     def test_page_and_damaged_claims(self):
         found = self.results(claim_of(against=BASE))
