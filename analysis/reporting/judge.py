@@ -17,16 +17,24 @@ SUMS = {**SUMS, "memory_most_s": ("memory_twin_s", "memory_model_hi_s")}
 KEPT = "judged from kept figures"
 
 
+def holds_anyway(claim, marks):
+    """Whether what took turns could only have been faster, and is fast enough: paced ranks that exchange in turn are
+    late, never early."""
+    return claims.parts_of(claim["figure"])[0] in ("speedup", "efficiency") and \
+        claims.span_of(claim["confirmed"]).high is None and IN_TURN in marks[0] and not any(map(took_turns, marks[1:]))
+
+
 def judged(claim, study, interval, marks, machine, why=""):
     """The row of a claim, by the Interval of its figure and the marks of each cell behind it."""
     low, high = interval.low, interval.high
-    if interval.value is None or low is None:
-        verdict, why = claims.UNDECIDED, interval.reason
-    elif claims.is_of_time(claim["figure"]) and any(map(took_turns, marks)):
+    known = interval.value is not None and low is not None
+    verdict = claims.verdict(claim, low, high) if known else claims.UNDECIDED
+    fast = verdict == claims.CONFIRMED and holds_anyway(claim, marks)
+    if not known:
+        why = interval.reason
+    elif claims.is_of_time(claim["figure"]) and any(map(took_turns, marks)) and not fast:
         turns = IN_TURN if any(IN_TURN in one for one in marks) else "oversubscribed"
         verdict, why = claims.UNDECIDED, "; ".join(filter(None, (turns, why)))
-    else:
-        verdict = claims.verdict(claim, low, high)
     return claims.row_of(claim, study, ours=interval.value, low=low, high=high, verdict=verdict, why=why,
                          marks="; ".join(sorted(set().union(*marks))), **machine)
 

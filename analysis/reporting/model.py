@@ -85,7 +85,9 @@ class Cell:
 
     @property
     def marks(self):
-        return sorted({mark for run in self.runs for mark in run.marks})
+        """Those of any run; but one late run of several does not make ranks exchange in turn."""
+        few = {IN_TURN} if 2 * sum(IN_TURN in run.marks for run in self.runs) <= len(self.runs) else set()
+        return sorted({mark for run in self.runs for mark in run.marks} - few)
 
     @property
     def oversubscribed(self):

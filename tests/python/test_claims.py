@@ -107,8 +107,13 @@ class Judged(ReportCase):
         found.cells[1].runs[0].marks.append("paced")
         self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
         found.cells[1].runs[0].marks.append(model.IN_TURN)
+        self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
+        for run in found.cells[1].runs[1:]:
+            run.marks.append(model.IN_TURN)
         self.assertEqual([(row["verdict"], row["why"]) for row in judge.of_results(found)],
                          [("undecided", model.IN_TURN), ("confirmed", "")])
+        found.study["claims"] = [claim_of(confirmed=">= 1.9", against=BASE), claim_of(confirmed=">= 2.1", against=BASE)]
+        self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["confirmed", "undecided"])
         found.empty.append(found.cells.pop())
         found.empty[0].runs.clear()
         self.assertRegex(judge.of_results(found)[0]["why"], "^no finished run of iallreduce")
