@@ -40,14 +40,10 @@ endforeach()
 
 # The headers that a plugin may include, and for who builds one: find_package(gradwire) with the target
 # gradwire::plugin, and pkg-config. Neither names the prefix, so that the installed tree may move.
-foreach(header base/args base/err base/io base/mem base/probe base/registry base/rng base/span base/spec mpi/agree
-    mpi/check compress/codec comm/algo comm/lane comm/overlap comm/collective comm/queue comm/schedule comm/steps
-    comm/strategy comm/timetable)
+foreach(file IN LISTS gw_plugin_headers)
+  file(RELATIVE_PATH header ${CMAKE_SOURCE_DIR} ${file})
+  string(REGEX REPLACE "^src/" "" header ${header})
   get_filename_component(room ${header} DIRECTORY)
-  set(file ${CMAKE_SOURCE_DIR}/${header}.h)
-  if(NOT EXISTS ${file})
-    set(file ${CMAKE_SOURCE_DIR}/src/${header}.h)
-  endif()
   install(FILES ${file} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/${room})
 endforeach()
 add_library(gw_plugin INTERFACE)

@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 8
+#define GW_STRATEGY_ABI 9
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -83,6 +83,7 @@ enum {
     GW_STRATEGY_ENCODES = 16,    /* it never reads grad itself: the lane encodes what ready() or
                                      finish() names, in the same step (gw_lane's `fed`). Excludes
                                      GW_STRATEGY_LATE */
+    GW_STRATEGY_PARAMS = 32,     /* it reads or writes env->param */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
                                      env->skip says that a step is void, publish() takes zeros in
                                      the place of its gradient */
@@ -134,6 +135,9 @@ typedef struct gw_strategy_ops {
      *  settled once `steps` more are published (0: do they now)? Of a strategy that is synchronous
      *  they always do; NULL of another: never. */
     bool (*agrees)(const void *self, int steps);
+    /** The part of s that this rank updates after finish(s), in every step that it updates in;
+     *  NULL: all of it. */
+    gw_span (*owned)(const void *self, gw_span s);
 } gw_strategy_ops;
 
 /** The option that every strategy offers. */

@@ -63,7 +63,7 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "flip", "allreduces; then a bit of one rank's parameters flips",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
     .formula = "one allreduce of n",
     .size = sizeof(self),
     .open = open,

@@ -48,11 +48,15 @@ static gw_err ps_open(void *p, const gw_env *env) {
     return gw_env_prepare(env, &me->bcast);
 }
 
+static gw_span ps_owned(const void *p, gw_span s) {
+    const self *me = p;
+    return gw_lane_rank(me->env->grads) == SERVER ? s : (gw_span){s.off, 0};
+}
+
 static gw_err ps_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     GW_TRY(gw_collective_run(&me->reduce, s));
-    bool server = gw_lane_rank(me->env->grads) == SERVER;
-    *u = (gw_update){.grad = me->env->grad, .own = server ? s : (gw_span){s.off, 0}, .scale = 1.0f};
+    *u = (gw_update){.grad = me->env->grad, .own = ps_owned(me, s), .scale = 1.0f};
     return GW_OK;
 }
 
@@ -75,7 +79,7 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_ps = {
     .head = {GW_STRATEGY_ABI, "ps",
              "parameter server: reduce to rank 0, update there, broadcast (blocking)", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
     .formula = "one reduce of n (codec) + one bcast of n (exact)",
     .servers = ps_servers,
     .size = sizeof(self),
@@ -84,4 +88,5 @@ const gw_strategy_ops gw_strategy_ps = {
     .finish = ps_finish,
     .publish = ps_publish,
     .cost = ps_cost,
+    .owned = ps_owned,
 };

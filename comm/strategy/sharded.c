@@ -17,10 +17,14 @@ static gw_err sharded_open(void *self, const gw_env *env) {
     return gw_overlapped_open(self, env, GW_OVERLAP_SPANS, true);
 }
 
+static gw_span sharded_owned(const void *self, gw_span s) {
+    const gw_lane *lane = ((const gw_overlapped *)self)->env->grads;
+    return gw_span_part(s, gw_lane_rank(lane), gw_lane_size(lane));
+}
+
 static gw_err sharded_finish(void *self, gw_span s, gw_update *u) {
-    const gw_lane *lane = ((gw_overlapped *)self)->env->grads;
     GW_TRY(gw_overlapped_finish(self, s, u));
-    u->own = gw_span_part(s, gw_lane_rank(lane), gw_lane_size(lane));
+    u->own = sharded_owned(self, s);
     return GW_OK;
 }
 
@@ -39,7 +43,7 @@ static const gw_opt opts[] = {GW_OVERLAP_PROGRESS, GW_STRATEGY_ALGO, {0}};
 const gw_strategy_ops gw_strategy_sharded = {
     .head = {GW_STRATEGY_ABI, "sharded",
              "each rank updates its shard: reduce-scatter, update, allgather (ZeRO-1)", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
     .formula = "one reduce-scatter of n (codec) + one allgather of n (exact)",
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
@@ -53,4 +57,5 @@ const gw_strategy_ops gw_strategy_sharded = {
     .publish = sharded_publish,
     .await = sharded_await,
     .cost = gw_overlapped_cost,
+    .owned = sharded_owned,
 };

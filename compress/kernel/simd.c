@@ -1,5 +1,6 @@
 #include "compress/kernel/simd.h"
 
+#include "base/mem.h"
 #include "base/span.h"
 
 #include <omp.h>
@@ -85,7 +86,10 @@ void gw_simd_split(size_t n, size_t grain, void (*part)(void *ctx, size_t lo, si
     for (int t = 0; t < threads; t++) {
         gw_span s = gw_span_part(grains, t, threads);
         size_t lo = s.off * grain, hi = gw_span_end(s) * grain;
+        unsigned long floats = gw_float_state(); /* a thread of the host's, perhaps */
+        gw_flush_denormals_here();
         if (s.n)
             part(ctx, lo, hi < n ? hi : n);
+        gw_float_state_set(floats);
     }
 }

@@ -52,3 +52,25 @@ void gw_flush_denormals(void) {
 #endif
     gw_flush_denormals_here();
 }
+
+unsigned long gw_float_state(void) {
+#if defined(__SSE2__)
+    return _mm_getcsr();
+#elif defined(__aarch64__)
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    return fpcr;
+#else
+    return 0;
+#endif
+}
+
+void gw_float_state_set(unsigned long state) {
+#if defined(__SSE2__)
+    _mm_setcsr((unsigned)state);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)state));
+#else
+    (void)state;
+#endif
+}

@@ -22,4 +22,8 @@ void gw_flush_denormals(void);
 /** The same for the calling thread alone. */
 void gw_flush_denormals_here(void);
 
+/** The calling thread's floating-point state (x86: MXCSR, Arm: FPCR; else 0), and the way back. */
+unsigned long gw_float_state(void);
+void gw_float_state_set(unsigned long state);
+
 #endif

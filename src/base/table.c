@@ -63,6 +63,25 @@ gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n) {
     return ferror(to) ? gw_fail(GW_ERR_IO, "cannot write %s: is the disk full?", t->file) : GW_OK;
 }
 
+static double table_figure(const gw_column *c, const void *at) {
+    switch (c->cell) {
+    case GW_CELL_INT: return *(const int *)at;
+    case GW_CELL_I64: return (double)*(const int64_t *)at;
+    case GW_CELL_U64:
+        return *(const uint64_t *)at == UINT64_MAX ? NAN : (double)*(const uint64_t *)at;
+    case GW_CELL_COUNT: return *(const long *)at < 0 ? NAN : (double)*(const long *)at;
+    case GW_CELL_REAL: return *(const double *)at;
+    default: return NAN;
+    }
+}
+
+double gw_table_number(const gw_table *t, const void *row, const char *name) {
+    for (int i = 0; i < t->columns; i++)
+        if (strcmp(t->column[i].name, name) == 0)
+            return table_figure(&t->column[i], (const char *)row + t->column[i].at);
+    return NAN;
+}
+
 /* ---- reading ---- */
 
 /* strtod and its like would take blanks, a plus sign, words. */

@@ -63,6 +63,10 @@ bool gw_table_headed(const gw_table *t, FILE *in);
 /** Write rows[0..n). `to` NULL: no file is wanted. GW_ERR_IO: this or an earlier write failed. */
 gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n);
 
+/** The number in the column `name` of *row; NaN: it is blank or no number, or there is no such
+ *  column. */
+double gw_table_number(const gw_table *t, const void *row, const char *name);
+
 /** Rows that gw_table_write wrote, read back. */
 typedef struct gw_table_reader {
     const gw_table *table; /* neither GW_CELL_HASH nor _QUOTED */

@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "mpi/agree.h"
+#include "mpi/parting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,33 +18,6 @@ static gw_err parallel_check_level(int wanted, int provided) {
 }
 
 static const struct timespec moment = {.tv_nsec = 200000000};
-
-/* A message from every rank to every other one. */
-static int parallel_meet(MPI_Comm comm, int ranks) {
-    int rank = 0, status = MPI_Comm_rank(comm, &rank);
-    for (int k = 1; k < ranks && status == MPI_SUCCESS; k++)
-        status = MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % ranks, 0, NULL, 0, MPI_BYTE,
-                              (rank - k + ranks) % ranks, 0, comm, MPI_STATUS_IGNORE);
-    return status;
-}
-
-/* MPICH 4 over UCX hangs in MPI_Finalize if a rank still polls MPI while another has begun to
- * disconnect: the first's answer sends the other into a blocking barrier, where it answers nobody
- * (pmodels/mpich pull request 6596). So between hosts all ranks stop polling before any
- * disconnects. Nor may a connection be made as late as that: two ranks are connected by their first
- * message, which with some algorithms would be the barrier's. */
-static void parallel_part(MPI_Comm comm) {
-    MPI_Comm host;
-    int ranks = 1, here = 1;
-    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
-        return;
-    MPI_Comm_size(comm, &ranks);
-    MPI_Comm_size(host, &here);
-    MPI_Comm_free(&host);
-    if (here < ranks && parallel_meet(comm, ranks) == MPI_SUCCESS &&
-        MPI_Barrier(comm) == MPI_SUCCESS)
-        nanosleep(&moment, NULL);
-}
 
 int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
                     void *ctx) {
@@ -67,7 +41,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
     int status = gw_err_status(e);
     if (e != GW_OK && rank == 0)
         gw_cli_fail(e);
-    parallel_part(MPI_COMM_WORLD);
+    gw_world_part(MPI_COMM_WORLD);
     MPI_Finalize();
     return status;
 }

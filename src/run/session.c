@@ -322,6 +322,11 @@ gw_err gw_session_state(gw_session *s, gw_io *io) {
     return gw_lane_state(s->env.params, io);
 }
 
+gw_span gw_session_owned(const gw_session *s, gw_span span) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->owned ? ops->owned(s->self, span) : span;
+}
+
 void gw_session_count_on(gw_session *s, int64_t steps) {
     s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
 }

@@ -5,30 +5,14 @@
 #include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
 #include "machine/link_cost.h"
-#include "nn/metrics.h"
 #include "prof/matrix.h"
 #include "prof/record.h"
+#include "run/epochs.h"
 #include "run/guard.h"
 #include "run/ranks.h"
 #include "select/bound.h"
 #include "train/overhead.h"
 #include "train/paired.h"
-
-/** What is known at the end of an epoch: a row of epochs.csv. */
-typedef struct gw_epoch_row {
-    int epoch;
-    int64_t step;
-    double train_loss;
-    double validation_loss, validation_accuracy; /* NaN: no validation set */
-    double test_loss, test_accuracy;
-    double elapsed_s, train_s; /* since the first step; of that inside batches */
-    double test_s;             /* evaluating the test set took; the slowest rank's */
-    uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
-    uint32_t replica_hash;
-    /* No columns: */
-    double test_forward_s;  /* of test_s; NaN: not told apart */
-    gw_class_metrics macro; /* of the test set, means over its classes; NaN: not tested */
-} gw_epoch_row;
 
 typedef struct gw_train_result {
     int64_t steps; /* of all starts of the run */

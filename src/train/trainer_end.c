@@ -40,7 +40,7 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
 
 /* Rank 0: what grew row by row is whole, and the model is what all this led to, or its best. */
 static gw_err trainer_commit_files(gw_trainer *t) {
-    GW_TRY(gw_rows_commit(t->rows, &gw_trainer_epochs));
+    GW_TRY(gw_rows_commit(t->rows, &gw_epochs));
     GW_TRY(gw_rows_commit(t->rows, &gw_trainer_evaluations));
     GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
     GW_TRY(gw_rows_finish(t->rows));

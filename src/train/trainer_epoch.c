@@ -10,22 +10,6 @@
 #include <math.h>
 #include <zlib.h>
 
-static const gw_column columns[] = {
-    GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
-    GW_COLUMN(gw_epoch_row, "step", I64, step),
-    GW_COLUMN_REAL(gw_epoch_row, "train_loss", train_loss, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "validation_loss", validation_loss, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "validation_accuracy", validation_accuracy, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "test_loss", test_loss, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "elapsed_s", elapsed_s, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
-    GW_COLUMN_REAL(gw_epoch_row, "test_s", test_s, 9),
-    GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
-    GW_COLUMN(gw_epoch_row, "replica_hash", HASH, replica_hash),
-};
-const gw_table gw_trainer_epochs = GW_TABLE("epochs.csv", gw_epoch_row, columns);
-
 static const gw_column of_evaluations[] = {
     GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
     GW_COLUMN(gw_epoch_row, "step", I64, step),
@@ -176,6 +160,6 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     t->status.last = t->result->last = row;
     GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));
     gw_err e = trainer_epoch_tested(t, &row);
-    GW_THEN(e, gw_table_write(&gw_trainer_epochs, t->epochs_csv, &row, 1));
+    GW_THEN(e, gw_table_write(&gw_epochs, t->epochs_csv, &row, 1));
     return gw_agree(t->comm, e);
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/history.h"
 #include "checkpoint/resume.h"
+#include "checkpoint/runfolder.h"
 #include "data/sampler.h"
 #include "machine/gauge.h"
 #include "machine/products.h"
@@ -24,7 +25,6 @@
 #include "select/bound_measure.h"
 #include "select/chooser.h"
 #include "train/memory.h"
-#include "train/runfolder.h"
 #include "train/trainer.h"
 
 enum {
@@ -203,8 +203,8 @@ gw_err gw_trainer_evaluate(gw_trainer *t);
 /** What of the result is known when the last step is done. */
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
 
-/** epochs.csv and evaluations.csv: rows are gw_epoch_row. */
-extern const gw_table gw_trainer_epochs, gw_trainer_evaluations;
+/** evaluations.csv: rows are gw_epoch_row. */
+extern const gw_table gw_trainer_evaluations;
 
 /** Collective, at the end: run.json and algo.csv. */
 gw_err gw_trainer_write(const gw_trainer *t);

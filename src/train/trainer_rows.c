@@ -85,7 +85,7 @@ gw_err gw_trainer_find_rows(gw_trainer *t) {
 static gw_err trainer_check_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     GW_TRY(gw_record_check(t->record, t->rows));
-    GW_TRY(gw_rows_check(t->rows, &gw_trainer_epochs));
+    GW_TRY(gw_rows_check(t->rows, &gw_epochs));
     if (c->eval_every > 0)
         GW_TRY(gw_rows_check(t->rows, &gw_trainer_evaluations));
     if (c->compress_stats > 0)
@@ -123,7 +123,7 @@ static gw_err trainer_open_rows(gw_trainer *t) {
         GW_TRY(gw_runfolder_clear(c->out, use));
     if (c->eval_every > 0)
         GW_TRY(gw_rows_open(t->rows, &gw_trainer_evaluations, &t->evaluations_csv, NULL));
-    return gw_rows_open(t->rows, &gw_trainer_epochs, &t->epochs_csv, NULL);
+    return gw_rows_open(t->rows, &gw_epochs, &t->epochs_csv, NULL);
 }
 
 gw_err gw_trainer_open_rows(gw_trainer *t) {

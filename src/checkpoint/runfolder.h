@@ -1,7 +1,7 @@
 /** A run's folder: who may have it, and what gives way to them. docs/run-folder.md describes its
  *  files. */
-#ifndef GW_TRAIN_RUNFOLDER_H
-#define GW_TRAIN_RUNFOLDER_H
+#ifndef GW_CHECKPOINT_RUNFOLDER_H
+#define GW_CHECKPOINT_RUNFOLDER_H
 
 #include "base/err.h"
 

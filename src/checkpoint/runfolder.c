@@ -1,4 +1,4 @@
-#include "train/runfolder.h"
+#include "checkpoint/runfolder.h"
 
 #include "base/file.h"
 #include "checkpoint/history.h"

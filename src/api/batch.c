@@ -1,0 +1,321 @@
+/* The public functions: a batch, from its begin to its end. */
+#include "api/handle.h"
+#include "base/probe.h"
+
+#include <limits.h>
+#include <math.h>
+
+static gw_span all_of(const gradwire *g) {
+    return (gw_span){0, g->n};
+}
+
+/* The region that the caller named is left, and another entered; -1: none. */
+static void batch_phase(gradwire *g, int phase) {
+    if (g->phase >= 0)
+        gw_phase_leave();
+    g->phase = phase;
+    if (phase >= 0)
+        gw_phase_enter((gw_phase)phase);
+}
+
+int gradwire_begin(gradwire *g, long samples, long global) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "begin", GW_IN_BETWEEN, false);
+    if (e == GW_OK && (samples < 0 || samples > INT_MAX || global < 1 || samples > global))
+        e = gw_fail(GW_ERR_USAGE,
+                    "gradwire_begin: %ld samples of %ld: a rank has none or more, all together at "
+                    "least one",
+                    samples, global);
+    if (e == GW_OK && samples > 0 && g->rank < gw_session_servers(g->session))
+        e = gw_fail(GW_ERR_USAGE,
+                    "gradwire_begin: %ld samples: rank %d only serves with --comm %s: begin it "
+                    "with 0",
+                    samples, g->rank, g->words.comm->text);
+    if (e != GW_OK)
+        return gw_call_end(&c, e);
+    if (g->fresh && g->publishes)
+        gw_layout_take_params(g, all_of(g));
+    g->fresh = false;
+    g->step++;
+    g->samples = (int)samples;
+    g->share = (double)samples / (double)global;
+    g->begun = false;
+    g->state = GW_HANDLE_BATCH;
+    gw_files_begin(g);
+    return gw_call_end(&c, GW_OK);
+}
+
+int gradwire_phase(gradwire *g, int phase) {
+    static const gw_phase of[] = {
+        [GRADWIRE_OTHER] = GW_PHASE_OTHER,     [GRADWIRE_DATA] = GW_PHASE_DATA,
+        [GRADWIRE_FORWARD] = GW_PHASE_FORWARD, [GRADWIRE_BACKWARD] = GW_PHASE_BACKWARD,
+        [GRADWIRE_UPDATE] = GW_PHASE_UPDATE,   [GRADWIRE_CHECKPOINT] = GW_PHASE_CHECKPOINT,
+        [GRADWIRE_MPI] = GW_PHASE_MPI_WAIT};
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "phase", GW_IN_OPEN, false);
+    if (e == GW_OK && (phase < 0 || phase > GRADWIRE_MPI))
+        e = gw_fail(GW_ERR_USAGE, "gradwire_phase: %d: must be GRADWIRE_OTHER to GRADWIRE_MPI",
+                    phase);
+    if (e == GW_OK && g->state == GW_HANDLE_BATCH)
+        batch_phase(g, phase == GRADWIRE_OTHER ? -1 : (int)of[phase]);
+    return gw_call_end(&c, e);
+}
+
+/* ---- gradients ---- */
+
+/* The exchange of this batch begins with its first gradient. */
+static gw_err batch_begin_exchange(gradwire *g) {
+    if (g->pending)
+        return gw_call_refuse("ready", "the last batch's exchange is not over: finish, update and "
+                                       "await every group first");
+    gw_session_begin(g->session, g->share);
+    for (int t = 0; t < g->n_tensors; t++)
+        g->tensor[t].ready = false;
+    g->ready = 0;
+    g->passed = g->groups;
+    g->finished = g->updated = g->awaited = 0;
+    g->begun = g->pending = true;
+    return GW_OK;
+}
+
+static gw_err batch_take(gradwire *g, int t, float *grad) {
+    if (t < 0 || t >= g->n_tensors)
+        return gw_fail(GW_ERR_USAGE, "gradwire_ready: tensor %d: there are 0 to %d", t,
+                       g->n_tensors - 1);
+    if (g->tensor[t].ready)
+        return gw_fail(GW_ERR_USAGE, "gradwire_ready: tensor %d (%s) is ready twice in this batch",
+                       t, g->tensor[t].name);
+    g->tensor[t].ready = true;
+    g->tensor[t].grad = grad;
+    g->ready++;
+    gw_layout_take_grad(g, t);
+    return GW_OK;
+}
+
+static bool batch_group_ready(const gradwire *g, int group) {
+    for (int t = g->first[group]; t < g->first[group + 1]; t++)
+        if (!g->tensor[t].ready)
+            return false;
+    return true;
+}
+
+/* Strategies see groups from the last to the first, and so alike on all ranks, in whatever order
+ * they get ready. */
+static gw_err batch_pass_on(gradwire *g) {
+    while (g->passed > 0 && batch_group_ready(g, g->passed - 1)) {
+        GW_TRY(gw_session_ready(g->session, g->group[--g->passed]));
+        GW_TRY(gw_session_progress(g->session));
+    }
+    return GW_OK;
+}
+
+static gw_err batch_ready(gradwire *g, int n, const int *tensor, float *const *grad) {
+    if (n < 0 || (n > 0 && !tensor))
+        return gw_call_refuse("ready", "n is negative, or tensor is NULL");
+    if (!g->begun)
+        GW_TRY(batch_begin_exchange(g));
+    if (g->finished > 0)
+        return gw_call_refuse("ready", "this batch's exchange is finished");
+    gw_err e = GW_OK;
+    for (int i = 0; i < n && e == GW_OK; i++) {
+        gw_phase_enter(GW_PHASE_ENCODE);
+        e = batch_take(g, tensor[i], grad ? grad[i] : NULL);
+        gw_phase_leave();
+        GW_THEN(e, batch_pass_on(g));
+    }
+    return e;
+}
+
+int gradwire_ready(gradwire *g, int n, const int *tensor, float *const *grad) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "ready", GW_IN_BATCH, false);
+    GW_THEN(e, batch_ready(g, n, tensor, grad));
+    return gw_call_end(&c, e);
+}
+
+int gradwire_poll(gradwire *g) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "poll", GW_IN_OPEN, false);
+    GW_THEN(e, gw_session_progress(g->session));
+    return gw_call_end(&c, e);
+}
+
+/* ---- updates ---- */
+
+/* Which group a function is about: of lazy ones the next, else all at once. */
+static gw_err batch_next(const gradwire *g, const char *name, int group, int next) {
+    if (!g->pending || g->ready < g->n_tensors)
+        return gw_call_refuse(name, "not every tensor is ready: call gradwire_ready for all of "
+                                    "them first");
+    if (group == GRADWIRE_ALL || (group == next && group < g->groups && g->words.lazy) ||
+        (group == 0 && g->groups == 1))
+        return GW_OK;
+    if (!g->words.lazy)
+        return gw_fail(GW_ERR_USAGE,
+                       "gradwire_%s: group %d: without --update lazy all groups are finished "
+                       "together: GRADWIRE_ALL",
+                       name, group);
+    return gw_fail(GW_ERR_USAGE, "gradwire_%s: group %d: groups rise: %s %d", name, group,
+                   next < g->groups ? "the next is" : "there is none left after",
+                   next < g->groups ? next : g->groups - 1);
+}
+
+/* What is finished at once, from group i on. */
+static gw_span batch_span(const gradwire *g, int i) {
+    return g->words.lazy ? g->group[i] : all_of(g);
+}
+
+/* So many groups. */
+static int batch_stride(const gradwire *g) {
+    return g->words.lazy ? 1 : g->groups;
+}
+
+static gw_err batch_finish(gradwire *g, int *owns) {
+    gw_update u;
+    GW_TRY(gw_session_finish(g->session, batch_span(g, g->finished), &u));
+    gw_phase_enter(GW_PHASE_DECODE);
+    if (u.own.n > 0)
+        gw_layout_give_grads(g, &u);
+    gw_phase_leave();
+    *owns |= u.own.n > 0;
+    g->finished += batch_stride(g);
+    return GW_OK;
+}
+
+int gradwire_finish(gradwire *g, int group) {
+    gw_call c;
+    int owns = 0;
+    gw_err e = gw_call_begin(&c, g, "finish", GW_IN_OPEN, false);
+    GW_THEN(e, batch_next(g, "finish", group, g->finished));
+    if (e == GW_OK && g->finished == g->groups)
+        e = gw_call_refuse("finish", "this exchange is finished already");
+    while (e == GW_OK && g->finished < g->groups) {
+        e = batch_finish(g, &owns);
+        if (group != GRADWIRE_ALL)
+            break;
+    }
+    int end = gw_call_end(&c, e);
+    return end < 0 ? end : owns;
+}
+
+int gradwire_owned(gradwire *g, int i, int *tensor, size_t *from, size_t *n) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "owned", GW_IN_OPEN, false);
+    if (e == GW_OK && i < 0)
+        e = gw_fail(GW_ERR_USAGE, "gradwire_owned: piece %d: they are counted from 0", i);
+    bool is = e == GW_OK && i < g->n_pieces;
+    if (is && tensor)
+        *tensor = g->piece[i].tensor;
+    if (is && from)
+        *from = g->piece[i].from;
+    if (is && n)
+        *n = g->piece[i].n;
+    int end = gw_call_end(&c, e);
+    return end < 0 ? end : is;
+}
+
+static gw_err batch_updated(gradwire *g) {
+    gw_span s = batch_span(g, g->updated);
+    if (g->publishes) {
+        gw_phase_enter(GW_PHASE_ENCODE);
+        gw_layout_take_params(g, gw_session_owned(g->session, s));
+        gw_phase_leave();
+    }
+    GW_TRY(gw_session_publish(g->session, s));
+    g->updated += batch_stride(g);
+    return GW_OK;
+}
+
+static gw_err batch_await(gradwire *g) {
+    gw_span s = batch_span(g, g->awaited);
+    GW_TRY(gw_session_await(g->session, s));
+    if (g->publishes) {
+        gw_phase_enter(GW_PHASE_DECODE);
+        gw_layout_give_params(g, s);
+        gw_phase_leave();
+    }
+    g->awaited += batch_stride(g);
+    g->pending = g->awaited < g->groups;
+    return GW_OK;
+}
+
+int gradwire_updated(gradwire *g, int group) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "updated", GW_IN_OPEN, false);
+    GW_THEN(e, batch_next(g, "updated", group, g->updated));
+    int until = group == GRADWIRE_ALL ? g->groups : g->updated + batch_stride(g);
+    if (e == GW_OK && (until > g->finished || g->updated == g->groups))
+        e = gw_call_refuse("updated", "its group is not finished: call gradwire_finish first");
+    while (e == GW_OK && g->updated < until)
+        e = batch_updated(g);
+    while (e == GW_OK && group == GRADWIRE_ALL && g->awaited < g->groups)
+        e = batch_await(g);
+    return gw_call_end(&c, e);
+}
+
+int gradwire_await(gradwire *g, int group) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "await", GW_IN_OPEN, false);
+    if (e == GW_OK && !g->pending) /* there is nothing to wait for */
+        return gw_call_end(&c, GW_OK);
+    GW_THEN(e, batch_next(g, "await", group, g->awaited));
+    int until = group == GRADWIRE_ALL ? g->groups : g->awaited + batch_stride(g);
+    if (e == GW_OK && until > g->updated)
+        e = gw_call_refuse("await", "its group is not updated: call gradwire_updated first");
+    while (e == GW_OK && g->awaited < until)
+        e = batch_await(g);
+    return gw_call_end(&c, e);
+}
+
+/* ---- its end ---- */
+
+static gw_err batch_check_end(const gradwire *g) {
+    if (!g->begun || g->ready < g->n_tensors)
+        return gw_fail(GW_ERR_USAGE,
+                       "gradwire_end: %d of %d tensors are ready: call gradwire_ready for all of "
+                       "them first",
+                       g->begun ? g->ready : 0, g->n_tensors);
+    if (g->pending && (!g->words.lazy || g->finished > 0))
+        return gw_call_refuse("end", "the exchange is not over: finish, updated and await come "
+                                     "before (or, with --update lazy, in the next batch)");
+    return GW_OK;
+}
+
+int gradwire_end(gradwire *g, double loss) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "end", GW_IN_BATCH, false);
+    GW_THEN(e, batch_check_end(g));
+    if (e == GW_OK) {
+        batch_phase(g, -1);
+        e = gw_files_end(g, loss);
+        c.together = e != GW_OK;
+    }
+    if (e == GW_OK)
+        g->state = GW_HANDLE_BETWEEN;
+    return gw_call_end(&c, e);
+}
+
+static gw_err batch_settle(gradwire *g, const char *name) {
+    if (g->pending)
+        return gw_call_refuse(name, "an exchange is pending: finish, update and await every group "
+                                    "first");
+    return gw_files_settle(g);
+}
+
+int gradwire_settle(gradwire *g) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "settle", GW_IN_BETWEEN, false);
+    GW_THEN(e, batch_settle(g, "settle"));
+    return gw_call_end(&c, e);
+}
+
+int gradwire_epoch(gradwire *g, double test_loss, double test_accuracy) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "epoch", GW_IN_BETWEEN, false);
+    GW_THEN(e, batch_settle(g, "epoch"));
+    if (e == GW_OK) {
+        c.together = true;
+        e = gw_files_epoch(g, test_loss, test_accuracy);
+    }
+    return gw_call_end(&c, e);
+}

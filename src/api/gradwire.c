@@ -1,0 +1,336 @@
+/* The public functions: handles, from their words to their end. */
+#include "api/handle.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "mpi/parting.h"
+#include "mpi/wait.h"
+#include "run/report.h"
+
+#include <limits.h>
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALONE = 32,    /* an error that no other rank learns of is below -ALONE */
+    MOST = 1 << 14 /* tensors */
+};
+
+static gradwire *live;    /* the one handle of this process */
+static atomic_bool taken; /* there is one, or one is being made */
+
+const char *gradwire_error(void) {
+    return gw_err_text();
+}
+
+int gradwire_alone(int e) {
+    return e < -ALONE || gw_err_alone((gw_err)e);
+}
+
+/* ---- what each call begins and ends with ---- */
+
+gw_err gw_call_refuse(const char *name, const char *why) {
+    return gw_fail(GW_ERR_USAGE, "gradwire_%s: %s", name, why);
+}
+
+static gw_err call_check(const gradwire *g, const char *name, int in) {
+    static const char *const states[] = {"the handle is not open yet: call gradwire_open first",
+                                         "no batch is open: call gradwire_begin first",
+                                         "a batch is open: call gradwire_end first",
+                                         "an earlier error ended this exchange: close the handle"};
+    if (!g || g != live)
+        return gw_call_refuse(name,
+                              "no handle: gradwire_new makes one, and gradwire_close ends it");
+    if (!pthread_equal(g->thread, pthread_self()))
+        return gw_call_refuse(name, "another thread's handle: only the one that made it may call");
+    if (1 << g->state & in)
+        return GW_OK;
+    bool late = in == GW_IN_NEW && g->state != GW_HANDLE_BROKEN;
+    return gw_call_refuse(name, late ? "the handle is open already" : states[g->state]);
+}
+
+gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool together) {
+    *c = (gw_call){.name = name, .together = together};
+    GW_TRY(call_check(g, name, in));
+    c->g = g;
+    c->floats = gw_float_state();
+    c->threads = omp_get_max_threads();
+    gw_flush_denormals_here();
+    if (c->threads != g->words.threads)
+        omp_set_num_threads(g->words.threads);
+    return GW_OK;
+}
+
+void gw_call_restore(gw_call *c) {
+    if (!c->g)
+        return;
+    gw_float_state_set(c->floats);
+    if (omp_get_max_threads() != c->threads)
+        omp_set_num_threads(c->threads);
+    c->g = NULL;
+}
+
+int gw_call_end(gw_call *c, gw_err e) {
+    gradwire *g = c->g;
+    gw_call_restore(c);
+    if (e >= GW_OK)
+        return e;
+    bool alone = !c->together || gw_err_alone(e);
+    if (g && g->state != GW_HANDLE_BROKEN && g->state != GW_HANDLE_NEW) {
+        g->state = GW_HANDLE_BROKEN;
+        g->alone = alone;
+    }
+    return alone && !gw_err_alone(e) ? (int)e - ALONE : (int)e;
+}
+
+void gw_call_forget(const gradwire *g) {
+    if (g != live)
+        return;
+    live = NULL;
+    atomic_store(&taken, false);
+}
+
+/* ---- MPI ---- */
+
+static void gradwire_end_mpi(void) {
+    int over = 0;
+    if (MPI_Finalized(&over) != MPI_SUCCESS || over || live)
+        return;
+    gw_world_part(MPI_COMM_WORLD);
+    MPI_Finalize();
+}
+
+static gw_err gradwire_check_level(int wanted, int provided) {
+    if (provided >= wanted)
+        return GW_OK;
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "gradwire: MPI was started with %s, and the strategy needs %s: start it so, or "
+                   "use another progress=",
+                   gw_report_thread_level(provided), gw_report_thread_level(wanted));
+}
+
+/* The thread level that the words' strategy asks for. */
+static gw_err gradwire_level_of(const char *words, int *level) {
+    gw_words w;
+    gw_strategy strategy = {0};
+    gw_err e = gw_words_read(&w, words);
+    GW_THEN(e, gw_strategy_find(&strategy, w.comm));
+    *level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
+                                                      : MPI_THREAD_FUNNELED;
+    gw_strategy_free(&strategy);
+    gw_words_free(&w);
+    return e;
+}
+
+static gw_err gradwire_start_mpi(int level) {
+    int started = 0, over = 0, provided = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&over);
+    if (over)
+        return gw_fail(GW_ERR_USAGE, "gradwire_start: MPI has ended: it can start only once in a "
+                                     "process");
+    if (started) {
+        MPI_Query_thread(&provided);
+        return gradwire_check_level(level, provided);
+    }
+    if (MPI_Init_thread(NULL, NULL, level, &provided) != MPI_SUCCESS)
+        return gw_fail(GW_ERR_MPI, "gradwire_start: MPI_Init_thread failed");
+    atexit(gradwire_end_mpi);
+    return gradwire_check_level(level, provided);
+}
+
+int gradwire_start(const char *words, int *rank, int *ranks) {
+    int level, at = 0, of = 1, up = 0;
+    gw_err read = gradwire_level_of(words, &level);
+    char why[1024];
+    gw_text_copy(why, sizeof why, gw_err_text());
+    gw_err e = gradwire_start_mpi(level);
+    if (read != GW_OK)
+        e = gw_fail(read, "%s", why);
+    MPI_Initialized(&up);
+    MPI_Finalized(&of);
+    if (!up || of)
+        return e;
+    MPI_Comm_rank(MPI_COMM_WORLD, &at);
+    MPI_Comm_size(MPI_COMM_WORLD, &of);
+    if (rank)
+        *rank = at;
+    if (ranks)
+        *ranks = of;
+    return gw_agree(MPI_COMM_WORLD, e);
+}
+
+/* ---- a handle ---- */
+
+static gw_err gradwire_make_session(gradwire *g) {
+    const gw_words *w = &g->words;
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, w->compress, w->wire_check));
+    if (mix.n == 0) {
+        gw_mix_close(&mix);
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --compress auto chooses by timing training steps, as `gradwire "
+                       "train` can: name a codec");
+    }
+    GW_TRY(gw_session_new(&g->session, w->comm, &mix, w->feedback));
+    GW_TRY(gw_codec_stats_check(g->session, w->compress_stats));
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&provided);
+    return gradwire_check_level(gw_session_thread_level(g->session), provided);
+}
+
+/* Words and settings of all ranks have to be alike, or they would wait for each other forever. */
+static gw_err gradwire_alike(gradwire *g) {
+    uint64_t mine = gw_words_sum(&g->words), range[2] = {mine, ~mine};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, range, 2, MPI_UINT64_T, MPI_MAX, g->comm));
+    if (range[0] == ~range[1])
+        return GW_OK;
+    return gw_fail(GW_ERR_USAGE,
+                   "gradwire_new: the ranks were given different words (or $GRADWIRE)");
+}
+
+/* OpenMP's threads are made now, with the floating-point state of the caller's. */
+static void gradwire_start_threads(int threads) {
+    if (threads > 1 && !omp_in_parallel()) {
+#pragma omp parallel num_threads(threads)
+        (void)gw_float_state();
+    }
+}
+
+static gw_err gradwire_make(gradwire *g, const char *words) {
+    gw_err e = gw_words_read(&g->words, words);
+    if (e == GW_OK)
+        gradwire_start_threads(g->words.threads);
+    GW_THEN(e, gradwire_make_session(g));
+    GW_TRY(gw_agree(g->comm, e));
+    GW_TRY(gradwire_alike(g));
+    int servers = gw_session_servers(g->session);
+    if (servers >= g->ranks)
+        return gw_fail(GW_ERR_USAGE,
+                       "gradwire: --comm %s keeps all of %d rank%s from training: "
+                       "start more ranks",
+                       g->words.comm->text, g->ranks, g->ranks == 1 ? "" : "s");
+    GW_TRY(gw_host_node_of(&g->node, g->words.threads + gw_session_helpers(g->session), g->comm));
+    int over = gw_host_oversubscribed(&g->node);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, g->comm));
+    g->oversubscribed = over;
+    gw_wait_yields(over);
+    return GW_OK;
+}
+
+static gw_err gradwire_join(gradwire *g, MPI_Comm comm) {
+    GW_MPI(MPI_Comm_dup(comm, &g->comm));
+    GW_MPI(MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN));
+    GW_MPI(MPI_Comm_rank(g->comm, &g->rank));
+    GW_MPI(MPI_Comm_size(g->comm, &g->ranks));
+    return GW_OK;
+}
+
+static gw_err gradwire_check_new(gradwire **out, int comm) {
+    int up = 0, over = 0;
+    if (!out)
+        return gw_call_refuse("new", "out is NULL: where is the handle to go?");
+    *out = NULL;
+    MPI_Initialized(&up);
+    MPI_Finalized(&over);
+    if (!up || over)
+        return gw_call_refuse("new", "MPI does not run: call gradwire_start or MPI_Init first");
+    if (comm >= 0 && MPI_Comm_f2c(comm) == MPI_COMM_NULL)
+        return gw_call_refuse("new", "comm is MPI_COMM_NULL");
+    if (atomic_exchange(&taken, true))
+        return gw_call_refuse("new", "this process has a handle already: close it first");
+    return GW_OK;
+}
+
+int gradwire_new(gradwire **out, int comm, const char *words) {
+    gw_call c = {.name = "new"};
+    gw_err e = gradwire_check_new(out, comm);
+    if (e != GW_OK)
+        return gw_call_end(&c, e);
+    gradwire *g = NULL;
+    e = gw_alloc(&g, 1, sizeof *g);
+    if (e != GW_OK) {
+        atomic_store(&taken, false);
+        return gw_call_end(&c, e);
+    }
+    live = g;
+    g->thread = pthread_self();
+    g->phase = -1;
+    g->comm = MPI_COMM_NULL;
+    e = gradwire_join(g, comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(comm));
+    GW_THEN(e, gradwire_make(g, words));
+    c.together = true;
+    if (e == GW_OK) {
+        *out = g;
+        return GW_OK;
+    }
+    if (!gw_err_alone(e) && g->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&g->comm);
+    gw_session_free(g->session);
+    gw_words_free(&g->words);
+    gw_call_forget(g);
+    free(g);
+    return gw_call_end(&c, e);
+}
+
+/* ---- tensors ---- */
+
+static gw_err tensor_refuse(const char *name, const char *why) {
+    return gw_fail(GW_ERR_USAGE, "gradwire_tensor: %s: %s", name ? name : "(no name)", why);
+}
+
+static gw_err tensor_check(const gradwire *g, const char *name, int group, size_t n, size_t rows) {
+    int last = g->n_tensors ? g->tensor[g->n_tensors - 1].group : -1;
+    if (!name || !*name)
+        return tensor_refuse(name, "a tensor needs a name");
+    if (!gw_text_utf8(name))
+        return tensor_refuse("(its name)", "is not UTF-8");
+    if (n == 0 || n > INT_MAX)
+        return tensor_refuse(name, "its size must be 1 to 2^31 - 1 floats");
+    if (rows && n % rows)
+        return tensor_refuse(name, "its size is not a multiple of its rows");
+    if (group != last && group != last + 1)
+        return tensor_refuse(name, "groups must rise from 0, each by 1");
+    if (g->n_tensors == MOST)
+        return tensor_refuse(name, "too many tensors");
+    for (int t = 0; t < g->n_tensors; t++)
+        if (strcmp(g->tensor[t].name, name) == 0)
+            return tensor_refuse(name, "declared twice");
+    return GW_OK;
+}
+
+static gw_err tensor_add(gradwire *g, const gw_handle_tensor *t) {
+    if (g->n_tensors == g->room) {
+        int room = g->room ? 2 * g->room : 64;
+        gw_handle_tensor *more = realloc(g->tensor, (size_t)room * sizeof *more);
+        if (!more)
+            return gw_fail(GW_ERR_NOMEM, "gradwire_tensor: out of memory");
+        g->tensor = more;
+        g->room = room;
+    }
+    char *name = strdup(t->name);
+    if (!name)
+        return gw_fail(GW_ERR_NOMEM, "gradwire_tensor: out of memory");
+    g->tensor[g->n_tensors] = *t;
+    g->tensor[g->n_tensors++].name = name;
+    g->groups = t->group + 1;
+    g->n += t->span.n;
+    return GW_OK;
+}
+
+int gradwire_tensor(gradwire *g, const char *name, int group, size_t n, size_t rows, float *param) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "tensor", GW_IN_NEW, false);
+    GW_THEN(e, tensor_check(g, name, group, n, rows));
+    if (e == GW_OK) {
+        gw_handle_tensor t = {
+            .name = (char *)name, .group = group, .span = {g->n, n}, .rows = rows, .param = param};
+        e = tensor_add(g, &t);
+    }
+    if (e != GW_OK && c.g && !g->refused[0]) /* open tells all ranks */
+        gw_text_copy(g->refused, sizeof g->refused, gw_err_text());
+    int end = gw_call_end(&c, e);
+    return end < 0 ? end : g->n_tensors - 1;
+}

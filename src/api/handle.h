@@ -1,0 +1,196 @@
+/** What the files of the library share: the handle, and what each public function begins and ends
+ *  with. Nobody else includes this. */
+#ifndef GW_API_HANDLE_H
+#define GW_API_HANDLE_H
+
+#include "api/words.h"
+#include "checkpoint/history.h"
+#include "gradwire.h"
+#include "machine/host.h"
+#include "machine/link_cost.h"
+#include "prof/matrix.h"
+#include "prof/waits.h"
+#include "run/claim.h"
+#include "run/codec_stats.h"
+#include "run/epochs.h"
+#include "run/ranks.h"
+#include "run/session.h"
+
+#include <pthread.h>
+
+/** A tensor of the caller's model. */
+typedef struct gw_handle_tensor {
+    char *name;
+    int group;
+    gw_span span; /* of the arenas */
+    size_t rows;
+    float *param; /* the caller's; NULL: it is in the arena */
+    float *grad;  /* of this batch, the caller's; NULL: it is in the arena */
+    bool ready;   /* in this batch */
+} gw_handle_tensor;
+
+/** A part of a tensor that this rank updates: floats [from, from + n) of it. */
+typedef struct gw_piece {
+    int tensor;
+    size_t from, n;
+} gw_piece;
+
+typedef enum gw_handle_state {
+    GW_HANDLE_NEW,     /* tensors are declared */
+    GW_HANDLE_BETWEEN, /* open, between two batches */
+    GW_HANDLE_BATCH,
+    GW_HANDLE_BROKEN /* an error ended the exchange */
+} gw_handle_state;
+
+/** The files of a run's folder, and what goes into them; see files.c. */
+typedef struct gw_files {
+    gw_claim *claim; /* rank 0's */
+    gw_rows *rows;   /* NULL: no --out */
+    gw_record *record;
+    gw_waits *waits;  /* NULL: --profile off */
+    FILE *epochs_csv; /* rank 0's */
+    gw_codec_stats *stats;
+    gw_link_cost link_cost;
+    gw_resident resident;
+    char start_utc[GW_UTC];
+    double zero_s;    /* when the first batch could begin */
+    int64_t flush_at; /* the step whose end is the next flush, the same on all ranks */
+    gw_epoch_row last;
+    double train_s, loss_sum; /* in batches; of this epoch's samples */
+    int64_t samples;          /* of this epoch, this rank's */
+    uint64_t wire_bytes;
+    int64_t compared, comparisons; /* the step of the last comparison; how many there were */
+    double compare_s;
+    char warning[256];
+    const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
+    bool measures;                  /* the ledger runs */
+} gw_files;
+
+struct gradwire {
+    pthread_t thread;
+    gw_handle_state state;
+    gw_words words;
+    MPI_Comm comm;
+    int rank, ranks;
+    gw_host_node node;
+    bool oversubscribed;
+    gw_session *session;
+    bool opened;       /* the session */
+    bool publishes;    /* the strategy reads or writes the arena of parameters */
+    char refused[512]; /* the first tensor that was, and why; "": none */
+    bool alone;        /* broken by an error that no other rank learns of */
+    gw_handle_tensor *tensor;
+    int n_tensors, room, groups;
+    size_t n;          /* floats of all tensors */
+    gw_span *group;    /* spans of the groups */
+    int *first;        /* [group]: its first tensor; groups + 1 of them */
+    gw_tensor *layout; /* of the tensors, for the session */
+    float *grads; /* where the caller may write gradients: the session's arena, or, where that is */
+    float *late;  /* needed until the parameters are updated, another one; else NULL */
+    gw_piece *piece;
+    int n_pieces;
+    /* The batch, and of the exchange how far it is: */
+    int64_t step; /* 1.. */
+    int epoch;    /* 1.. */
+    int samples;
+    double share;
+    int phase;         /* a gw_phase that is entered; negative: none */
+    bool batch_open;   /* the ledger's */
+    bool begun;        /* the exchange of this batch */
+    int ready, passed; /* tensors that are ready; groups from the last on that the session has */
+    int finished, updated, awaited; /* groups, from 0 on */
+    bool pending;                   /* an exchange is not over */
+    bool fresh;                     /* parameters may have changed outside of batches */
+    bool skipped;                   /* nothing of it is to be updated by */
+    uint64_t logical;
+    gw_batch_row row; /* of the last batch */
+    gw_files files;
+};
+
+/** Where a function may be called. */
+enum {
+    GW_IN_NEW = 1 << GW_HANDLE_NEW,
+    GW_IN_BETWEEN = 1 << GW_HANDLE_BETWEEN,
+    GW_IN_BATCH = 1 << GW_HANDLE_BATCH,
+    GW_IN_OPEN = GW_IN_BETWEEN | GW_IN_BATCH
+};
+
+/** What a call has changed and gives back. */
+typedef struct gw_call {
+    gradwire *g;
+    const char *name;
+    unsigned long floats; /* the floating-point state */
+    int threads;          /* OpenMP's */
+    bool together;        /* collective: all ranks return the same error */
+} gw_call;
+
+/** A call of function `name` begins, which is allowed `in` these states. GW_ERR_USAGE: not so, or `g`
+ *  is no handle, or another thread's. gw_call_end either way, with what the function comes to. */
+gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool together);
+int gw_call_end(gw_call *c, gw_err e);
+
+/** What a call changed of its thread is as it was; gw_call_end does this. The handle may be gone. */
+void gw_call_restore(gw_call *c);
+
+/** There is no handle any more. */
+void gw_call_forget(const gradwire *g);
+
+/** GW_ERR_USAGE, with a line that names the function. */
+gw_err gw_call_refuse(const char *name, const char *why);
+
+/* layout.c */
+
+/** After the tensors are declared: lay them out in arenas. */
+gw_err gw_layout_make(gradwire *g);
+/** What this rank updates, once the session is open. */
+gw_err gw_layout_own(gradwire *g);
+/** Collective: rank 0's parameters to all, and into the arena. */
+gw_err gw_layout_share(gradwire *g);
+void gw_layout_free(gradwire *g);
+
+/** Parameters of the caller's within `s` to the arena, and back. */
+void gw_layout_take_params(gradwire *g, gw_span s);
+void gw_layout_give_params(gradwire *g, gw_span s);
+
+/** A tensor's gradient becomes the arena's, scaled by the share. */
+void gw_layout_take_grad(gradwire *g, int tensor);
+/** What `u` says to where the gradients were. */
+void gw_layout_give_grads(gradwire *g, const gw_update *u);
+
+/* files.c, and report.c for run.json */
+
+/** Collective, before the session opens: claim and check the folder. */
+gw_err gw_files_claim(gradwire *g);
+/** Collective, once nothing is left that could be refused: replace the folder, open the files, start
+ *  the ledger. */
+gw_err gw_files_open(gradwire *g);
+
+/** Around a batch. The second is collective at times. */
+void gw_files_begin(gradwire *g);
+gw_err gw_files_end(gradwire *g, double loss);
+
+/** With nothing pending: the strategy settles the replicas. */
+gw_err gw_files_settle(gradwire *g);
+
+/** Collective, with nothing pending: an epoch's row. */
+gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy);
+
+/** Collective: complete the folder. */
+gw_err gw_files_finish(gradwire *g);
+/** Local: give up what is open. */
+void gw_files_close(gradwire *g);
+
+/** What all batches came to, for run.json; rank 0's. */
+typedef struct gw_total {
+    gw_batch_summary summary;
+    gw_rank_figures *by_rank;
+    uint64_t dropped;
+    gw_matrix_total traffic;
+    json_t *hosts;
+    uint64_t wire_bytes;
+} gw_total;
+
+/** Rank 0: run.json and algo.csv. */
+gw_err gw_files_report(gradwire *g, gw_total *total);
+
+#endif

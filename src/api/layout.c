@@ -1,0 +1,158 @@
+/* How the caller's tensors lie in the arenas, and what goes back and forth between them. */
+#include "api/handle.h"
+#include "base/mem.h"
+#include "mpi/wait.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+gw_err gw_layout_make(gradwire *g) {
+    size_t groups = (size_t)g->groups, tensors = (size_t)g->n_tensors;
+    GW_TRY(gw_alloc(&g->group, groups, sizeof *g->group));
+    GW_TRY(gw_alloc(&g->first, groups + 1, sizeof *g->first));
+    GW_TRY(gw_alloc(&g->layout, tensors, sizeof *g->layout));
+    for (int t = g->n_tensors - 1; t >= 0; t--) {
+        const gw_handle_tensor *of = &g->tensor[t];
+        int rows = of->rows ? (int)of->rows : 1;
+        g->layout[t] = (gw_tensor){of->span, of->group, rows, (int)(of->span.n / (size_t)rows)};
+        g->first[of->group] = t;
+    }
+    g->first[groups] = g->n_tensors;
+    for (int i = 0; i < g->groups; i++) {
+        size_t off = g->tensor[g->first[i]].span.off;
+        g->group[i] = (gw_span){off, gw_span_end(g->tensor[g->first[i + 1] - 1].span) - off};
+    }
+    return GW_OK;
+}
+
+void gw_layout_free(gradwire *g) {
+    for (int t = 0; t < g->n_tensors; t++)
+        free(g->tensor[t].name);
+    free(g->tensor);
+    free(g->group);
+    free(g->first);
+    free(g->layout);
+    free(g->piece);
+    free(g->late);
+}
+
+/* Of one span that finish() is called with. */
+static void layout_own_span(gradwire *g, gw_span s) {
+    gw_span own = gw_session_owned(g->session, s);
+    for (int t = 0; t < g->n_tensors; t++) {
+        gw_span part = gw_span_common(own, g->tensor[t].span);
+        if (part.n > 0)
+            g->piece[g->n_pieces++] = (gw_piece){t, part.off - g->tensor[t].span.off, part.n};
+    }
+}
+
+/* A strategy that hands out an earlier step's gradients still needs those of the present one. */
+static gw_err layout_open_grads(gradwire *g) {
+    if (g->session->strategy.ops->traits & GW_STRATEGY_LATE)
+        return gw_alloc(&g->late, g->n, sizeof *g->late);
+    return GW_OK;
+}
+
+gw_err gw_layout_own(gradwire *g) {
+    const gw_env *env = &g->session->env;
+    GW_TRY(layout_open_grads(g));
+    g->grads = g->late ? g->late : env->grad;
+    GW_TRY(gw_alloc(&g->piece, (size_t)g->n_tensors, sizeof *g->piece));
+    for (int i = 0; i < gw_env_spans(env); i++)
+        layout_own_span(g, gw_env_span(env, i));
+    return GW_OK;
+}
+
+static float *layout_param(const gradwire *g, const gw_handle_tensor *t) {
+    return t->param ? t->param : g->session->env.param + t->span.off;
+}
+
+/* In pieces that MPI's count can hold. */
+static gw_err layout_share_floats(const gradwire *g, float *p, size_t n) {
+    for (size_t at = 0; at < n; at += INT_MAX) {
+        size_t left = n - at;
+        GW_TRY(gw_bcast(p + at, left < INT_MAX ? (int)left : INT_MAX, MPI_FLOAT, 0, g->comm));
+    }
+    return GW_OK;
+}
+
+gw_err gw_layout_share(gradwire *g) {
+    for (int t = 0; t < g->n_tensors; t++)
+        GW_TRY(layout_share_floats(g, layout_param(g, &g->tensor[t]), g->tensor[t].span.n));
+    gw_layout_take_params(g, (gw_span){0, g->n});
+    return GW_OK;
+}
+
+void gw_layout_take_params(gradwire *g, gw_span s) {
+    for (int t = 0; t < g->n_tensors; t++) {
+        const gw_handle_tensor *of = &g->tensor[t];
+        gw_span part = gw_span_common(s, of->span);
+        if (of->param && part.n > 0)
+            memcpy(g->session->env.param + part.off, of->param + (part.off - of->span.off),
+                   part.n * sizeof(float));
+    }
+}
+
+void gw_layout_give_params(gradwire *g, gw_span s) {
+    for (int t = 0; t < g->n_tensors; t++) {
+        const gw_handle_tensor *of = &g->tensor[t];
+        gw_span part = gw_span_common(s, of->span);
+        if (of->param && part.n > 0)
+            memcpy(of->param + (part.off - of->span.off), g->session->env.param + part.off,
+                   part.n * sizeof(float));
+    }
+}
+
+static void layout_scale(float *to, const float *from, size_t n, float by) {
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[i] * by;
+}
+
+static void layout_add(float *to, const float *from, size_t n, float by) {
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i] * by;
+}
+
+/* Where the backward pass of a trainer would add to the residual, this does. */
+void gw_layout_take_grad(gradwire *g, int tensor) {
+    const gw_handle_tensor *t = &g->tensor[tensor];
+    float *arena = g->session->env.grad + t->span.off;
+    float *sums = gw_session_sums(g->session);
+    const float *grad = t->grad ? t->grad : g->grads + t->span.off;
+    float by = g->words.scaled ? 1 : (float)g->share;
+    if (sums && g->samples > 0)
+        layout_add(sums + t->span.off, grad, t->span.n, by);
+    if (sums)
+        return;
+    if (g->samples == 0)
+        memset(arena, 0, t->span.n * sizeof *arena);
+    else if (by != 1)
+        layout_scale(arena, grad, t->span.n, by);
+    else if (grad != arena)
+        memcpy(arena, grad, t->span.n * sizeof *arena);
+}
+
+/* Of a strategy that exchanges no gradients the mean of this rank's samples is where it was. */
+static bool layout_lies_there(const gradwire *g, const gw_update *u) {
+    const gw_session *s = g->session;
+    bool own = !(s->strategy.ops->traits & GW_STRATEGY_SYNCHRONOUS) && u->grad == s->env.grad;
+    return own && !g->words.scaled;
+}
+
+static void layout_give_grad(gradwire *g, const gw_handle_tensor *t, const gw_update *u) {
+    gw_span part = gw_span_common(u->own, t->span);
+    const float *from = u->grad + part.off;
+    float *to = t->grad ? t->grad + (part.off - t->span.off) : g->grads + part.off;
+    if (u->scale != 1)
+        layout_scale(to, from, part.n, u->scale);
+    else if (to != from)
+        memcpy(to, from, part.n * sizeof *to);
+}
+
+void gw_layout_give_grads(gradwire *g, const gw_update *u) {
+    bool there = layout_lies_there(g, u);
+    for (int t = 0; t < g->n_tensors; t++)
+        if (!there || !g->tensor[t].grad)
+            layout_give_grad(g, &g->tensor[t], u);
+}

@@ -1,0 +1,220 @@
+/* The public functions: opening a handle, reading it, and its end. */
+#include "api/handle.h"
+#include "base/mem.h"
+#include "base/probe.h"
+#include "base/version.h"
+#include "mpi/wait.h"
+#include "run/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static gw_err open_check_tensors(const gradwire *g) {
+    if (g->refused[0])
+        return gw_fail(GW_ERR_USAGE, "%s", g->refused);
+    if (g->n_tensors == 0)
+        return gw_call_refuse("open",
+                              "no tensor was declared: call gradwire_tensor for each first");
+    return GW_OK;
+}
+
+/* What has to be alike on all ranks of tensor t. */
+static uint64_t open_tensor_sum(const gradwire *g, int t) {
+    const gw_handle_tensor *of = &g->tensor[t];
+    uint64_t facts[] = {(uint64_t)of->group, of->span.n, of->rows};
+    uLong sum = crc32_z(0, (const Bytef *)of->name, strlen(of->name));
+    return crc32_z(sum, (const Bytef *)facts, sizeof facts);
+}
+
+/* The maximum of x and of ~x over the ranks: equal on all of them if one is the other's inverse. */
+static gw_err open_alike(const gradwire *g, uint64_t x, bool *alike) {
+    uint64_t range[2] = {x, ~x};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, range, 2, MPI_UINT64_T, MPI_MAX, g->comm));
+    *alike = range[0] == ~range[1];
+    return GW_OK;
+}
+
+static gw_err open_compare_tensors(const gradwire *g) {
+    bool alike;
+    GW_TRY(open_alike(g, (uint64_t)g->n_tensors, &alike));
+    if (!alike)
+        return gw_fail(GW_ERR_USAGE, "gradwire_open: the ranks declared different numbers of "
+                                     "tensors: all must declare the same ones");
+    for (int t = 0; t < g->n_tensors; t++) {
+        GW_TRY(open_alike(g, open_tensor_sum(g, t), &alike));
+        if (!alike) /* rank 0's name, which all have the line of */
+            return gw_agree(g->comm,
+                            gw_fail(GW_ERR_USAGE,
+                                    "gradwire_open: tensor %d (%s) differs between the ranks, in "
+                                    "name, group, size or rows: declare the same on all",
+                                    t, g->tensor[t].name));
+    }
+    return GW_OK;
+}
+
+static gw_err open_session(gradwire *g) {
+    const gw_words *w = &g->words;
+    gw_session_setup setup = {.n = g->n,
+                              .layers = g->group,
+                              .n_layers = g->groups,
+                              .tensors = g->layout,
+                              .n_tensors = g->n_tensors,
+                              .by_layer = w->lazy,
+                              .adds = true,
+                              .correction = (float)w->momentum,
+                              .seed = w->seed,
+                              .yield = g->oversubscribed};
+    g->opened = true;
+    GW_TRY(gw_session_open(g->session, g->comm, &setup));
+    g->publishes = g->session->strategy.ops->traits & GW_STRATEGY_PARAMS;
+    return gw_agree(g->comm, gw_layout_own(g));
+}
+
+static gw_err open_all(gradwire *g) {
+    GW_TRY(gw_agree(g->comm, open_check_tensors(g)));
+    GW_TRY(open_compare_tensors(g));
+    GW_TRY(gw_agree(g->comm, gw_layout_make(g)));
+    GW_TRY(gw_files_claim(g));
+    GW_TRY(open_session(g));
+    GW_TRY(gw_layout_share(g));
+    GW_TRY(gw_files_open(g));
+    g->epoch = 1;
+    g->fresh = true;
+    g->state = GW_HANDLE_BETWEEN;
+    return GW_OK;
+}
+
+int gradwire_open(gradwire *g) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "open", GW_IN_NEW, true);
+    if (e == GW_OK) {
+        e = open_all(g);
+        if (e != GW_OK) { /* what is half open is good for nothing but closing */
+            g->state = GW_HANDLE_BROKEN;
+            g->alone = gw_err_alone(e);
+        }
+    }
+    return gw_call_end(&c, e);
+}
+
+float *gradwire_memory(gradwire *g, int tensor, int which) {
+    gw_call c;
+    float *at = NULL;
+    gw_err e = gw_call_begin(&c, g, "memory", GW_IN_OPEN, false);
+    if (e == GW_OK && (tensor < 0 || tensor >= g->n_tensors))
+        e = gw_fail(GW_ERR_USAGE, "gradwire_memory: tensor %d: there are 0 to %d", tensor,
+                    g->n_tensors - 1);
+    else if (e == GW_OK && which == GRADWIRE_GRAD)
+        at = g->grads + g->tensor[tensor].span.off;
+    else if (e == GW_OK && which == GRADWIRE_PARAM && !g->tensor[tensor].param)
+        at = g->session->env.param + g->tensor[tensor].span.off;
+    else if (e == GW_OK)
+        e = gw_call_refuse("memory", "the tensor's parameters are the caller's, or `which` is "
+                                     "neither GRADWIRE_PARAM nor GRADWIRE_GRAD");
+    gw_call_end(&c, e);
+    return at;
+}
+
+/* ---- reading ---- */
+
+double gradwire_figure(const gradwire *g, const char *column) {
+    gw_call c;
+    double x = NAN;
+    gw_batch_table table;
+    gw_err e = gw_call_begin(&c, (gradwire *)g, "figure", GW_IN_OPEN, false);
+    if (e == GW_OK && column && g->step > 0) {
+        gw_batch_table_make(&table, false, NULL, 0);
+        x = gw_table_number(&table.table, &g->row, column);
+    }
+    gw_call_end(&c, e);
+    return x;
+}
+
+const char *gradwire_text(const gradwire *g, const char *key) {
+    static char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+    gw_call c;
+    gw_err e = gw_call_begin(&c, (gradwire *)g, "text", GW_IN_NEW | GW_IN_OPEN, false);
+    gw_call_end(&c, e);
+    if (e != GW_OK || !key)
+        return NULL;
+    int len = 0, level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    if (!*mpi && MPI_Get_library_version(mpi, &len) == MPI_SUCCESS)
+        mpi[strcspn(mpi, "\n")] = '\0';
+    const gw_session *s = g->session;
+    const char *const texts[][2] = {
+        {"strategy", s->strategy.ops->head.name},
+        {"algorithm", s->mix.algo->ops->head.name},
+        {"codec", gw_session_compression(s)},
+        {"error_feedback", gw_residuals_any(&s->residuals) ? "on" : "off"},
+        {"notes", s->notes ? s->notes : ""},
+        {"out", g->words.out ? g->words.out : ""},
+        {"mpi", mpi},
+        {"thread_level", gw_report_thread_level(level)},
+        {"version", GW_VERSION}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(texts[i][0], key) == 0)
+            return texts[i][1];
+    return NULL;
+}
+
+/* ---- the end ---- */
+
+/* The ledger's regions and its batch, which an error may have left open. */
+static void close_batch(gradwire *g) {
+    gw_batch_cost cost;
+    if (!g->batch_open)
+        return;
+    if (g->phase >= 0)
+        gw_phase_leave();
+    gw_ledger_end(&cost);
+}
+
+/* What is under way of a broken exchange never ends: its memory and communicators stay. */
+static void close_broken(gradwire *g) {
+    close_batch(g);
+    gw_files_close(g);
+    gw_call_forget(g);
+}
+
+static gw_err close_whole(gradwire *g) {
+    gw_err e = g->state == GW_HANDLE_BETWEEN ? gw_files_finish(g) : GW_OK;
+    if (gw_err_alone(e)) {
+        close_broken(g);
+        return e;
+    }
+    if (g->opened)
+        gw_session_close(g->session);
+    gw_files_close(g);
+    MPI_Comm_free(&g->comm);
+    gw_session_free(g->session);
+    gw_words_free(&g->words);
+    gw_layout_free(g);
+    gw_call_forget(g);
+    free(g);
+    return e;
+}
+
+int gradwire_close(gradwire *g) {
+    gw_call c;
+    if (!g)
+        return GW_OK;
+    gw_err e = gw_call_begin(&c, g, "close", ~0, true);
+    if (e != GW_OK)
+        return gw_call_end(&c, e);
+    bool within = g->state == GW_HANDLE_BATCH || g->pending;
+    bool broken = g->state == GW_HANDLE_BROKEN;
+    if (within || (broken && g->alone)) {
+        close_broken(g);
+        if (!broken)
+            e = gw_call_refuse("close", "an exchange is under way, and the run is not complete: "
+                                        "end the batch, and finish every group, first");
+        c.together = false;
+    } else {
+        e = close_whole(g);
+    }
+    gw_call_restore(&c);
+    return gw_call_end(&c, e);
+}

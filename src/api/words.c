@@ -1,0 +1,123 @@
+#include "api/words.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "run/opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define TO(member) GW_OPT_INTO(gw_words, member)
+
+static const gw_opt opts[] = {
+    GW_RUN_OPT_SEED,
+    GW_RUN_OPT_THREADS,
+    GW_RUN_OPT_MOMENTUM,
+#include "run/comm_opts.def"
+    {"gradient", GW_OPT_CHOICE, "mean", 0, 0, "mean|scaled", NULL,
+     "a rank's gradient is the mean over its samples, or their sum divided by the global batch",
+     TO(scaled)},
+    GW_RUN_OPT_OUT,
+    GW_RUN_OPT_OVERWRITE,
+    GW_RUN_OPT_VERIFY,
+    GW_RUN_OPT_TRACE,
+    GW_RUN_OPT_COLLECTIVES,
+    GW_RUN_OPT_STATS,
+    GW_RUN_OPT_PROFILE,
+    {0}};
+
+static const gw_rule rules[] = {
+    {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
+    {"overwrite", NULL, true, "out", NULL, "it is about what --out holds"},
+    {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
+    {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
+    {"collectives", NULL, true, "out", NULL, "it writes DIR/collectives.csv"},
+    {"collectives", NULL, false, "profile", "off", "they are what --profile timers measures"},
+    {"compress-stats", "!0", false, "update", "lazy",
+     "a step's gradients are compared when it ends, and lazy ones are not exchanged then"},
+    {0}};
+
+static bool words_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Cut the next word off *at, in place, without its quotes; NULL: there is none. */
+static gw_err words_next(char **at, char **word) {
+    char *in = *at, *out;
+    while (words_blank(*in))
+        in++;
+    *word = *in ? in : NULL;
+    for (out = in; *in && !words_blank(*in); in++) {
+        char quote = *in == '\'' || *in == '"' ? *in : '\0';
+        if (!quote) {
+            *out++ = *in;
+            continue;
+        }
+        while (*++in && *in != quote)
+            *out++ = *in;
+        if (!*in)
+            return gw_fail(GW_ERR_USAGE, "gradwire: words end within a quotation: add a %c", quote);
+    }
+    *at = *in ? in + 1 : in;
+    *out = '\0';
+    return GW_OK;
+}
+
+static gw_err words_split(gw_words *w, char *text) {
+    size_t room = strlen(text) / 2 + 3;
+    char **argv = NULL, *at = text, *word;
+    int argc = 1;
+    gw_err e = gw_alloc(&argv, room, sizeof *argv);
+    while (e == GW_OK && (e = words_next(&at, &word)) == GW_OK && word)
+        argv[argc++] = word;
+    if (e == GW_OK) {
+        argv[0] = "gradwire";
+        e = gw_args_argv(w->args, "gradwire", argc, argv, NULL);
+    }
+    free(argv);
+    return e;
+}
+
+static gw_err words_check(const gw_words *w) {
+    GW_TRY(gw_args_check(w->args, rules, "gradwire"));
+    if (w->out && !gw_text_utf8(w->out))
+        return gw_fail(GW_ERR_USAGE, "gradwire: --out is not UTF-8, as run.json has to be: name "
+                                     "another folder");
+    return GW_OK;
+}
+
+static gw_err words_read(gw_words *w, const char *text, const char *more) {
+    char *copy = NULL;
+    size_t len = strlen(text);
+    GW_TRY(gw_args_new(&w->args, opts));
+    GW_TRY(gw_alloc(&copy, len + strlen(more) + 2, 1));
+    memcpy(copy, text, len);
+    copy[len] = ' ';
+    strcpy(copy + len + 1, more);
+    gw_err e = words_split(w, copy);
+    free(copy);
+    GW_TRY(e);
+    gw_args_fill(w->args, w);
+    return words_check(w);
+}
+
+gw_err gw_words_read(gw_words *w, const char *text) {
+    const char *more = getenv("GRADWIRE");
+    memset(w, 0, sizeof *w);
+    return words_read(w, text ? text : "", more ? more : "");
+}
+
+uint32_t gw_words_sum(const gw_words *w) {
+    uLong sum = crc32_z(0, NULL, 0);
+    for (const gw_opt *o = gw_args_opts(w->args); o->name; o++) {
+        const char *text = gw_args_text(w->args, o->name);
+        sum = crc32_z(sum, (const Bytef *)(text ? text : "-"), text ? strlen(text) + 1 : 2);
+    }
+    return (uint32_t)sum;
+}
+
+void gw_words_free(gw_words *w) {
+    gw_args_free(w->args);
+    w->args = NULL;
+}
