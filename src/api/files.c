@@ -238,7 +238,8 @@ static gw_err files_total(gradwire *g, gw_total *t) {
     double loss;
     if (g->rank == 0)
         gw_record_summary(f->record, &t->summary);
-    GW_TRY(gw_ranks_collect(&t->by_rank, &t->dropped, f->record, f->waits, g->step, 0, g->comm));
+    GW_TRY(gw_ranks_collect(&t->by_rank, &t->dropped, f->record, f->waits, g->step, f->began,
+                            g->comm));
     GW_TRY(gw_ranks_memory(t->by_rank, &f->resident, g->comm));
     if (g->words.profile != GW_PROFILE_OFF)
         GW_TRY(gw_matrix_write(g->words.out, &t->traffic, g->comm));

@@ -78,7 +78,8 @@ int gw_call_end(gw_call *c, gw_err e) {
     if (e >= GW_OK)
         return e;
     bool alone = !c->together || gw_err_alone(e);
-    if (g && g->state != GW_HANDLE_BROKEN && g->state != GW_HANDLE_NEW) {
+    bool harmless = e == GW_ERR_USAGE || e == GW_ERR_INPUT; /* it was refused, and nothing done */
+    if (g && !harmless && g->state != GW_HANDLE_BROKEN && g->state != GW_HANDLE_NEW) {
         g->state = GW_HANDLE_BROKEN;
         g->alone = alone;
     }

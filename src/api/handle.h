@@ -5,7 +5,6 @@
 
 #include "api/words.h"
 #include "checkpoint/history.h"
-#include "gradwire.h"
 #include "machine/host.h"
 #include "machine/link_cost.h"
 #include "prof/matrix.h"
@@ -15,6 +14,7 @@
 #include "run/epochs.h"
 #include "run/ranks.h"
 #include "run/session.h"
+#include <gradwire.h>
 
 #include <pthread.h>
 
@@ -53,6 +53,7 @@ typedef struct gw_files {
     gw_link_cost link_cost;
     gw_resident resident;
     char start_utc[GW_UTC];
+    int64_t began;    /* steps before those of this handle */
     double zero_s;    /* when the first batch could begin */
     int64_t flush_at; /* the step whose end is the next flush, the same on all ranks */
     gw_epoch_row last;
@@ -124,12 +125,13 @@ typedef struct gw_call {
     bool together;        /* collective: all ranks return the same error */
 } gw_call;
 
-/** A call of function `name` begins, which is allowed `in` these states. GW_ERR_USAGE: not so, or `g`
- *  is no handle, or another thread's. gw_call_end either way, with what the function comes to. */
+/** A call of function `name` begins, which is allowed `in` these states. GW_ERR_USAGE: not so, or
+ *  `g` is no handle, or another thread's. gw_call_end either way, with what the function comes to. */
 gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool together);
 int gw_call_end(gw_call *c, gw_err e);
 
-/** What a call changed of its thread is as it was; gw_call_end does this. The handle may be gone. */
+/** What a call changed of its thread is as it was; gw_call_end does this. The handle may be gone.
+ */
 void gw_call_restore(gw_call *c);
 
 /** There is no handle any more. */
@@ -139,6 +141,10 @@ void gw_call_forget(const gradwire *g);
 gw_err gw_call_refuse(const char *name, const char *why);
 
 /* layout.c */
+
+/** A checksum over what has to be alike on all ranks of tensor t; of all tensors. */
+uint32_t gw_layout_tensor_sum(const gradwire *g, int t);
+uint32_t gw_layout_sum(const gradwire *g);
 
 /** After the tensors are declared: lay them out in arenas. */
 gw_err gw_layout_make(gradwire *g);
@@ -161,8 +167,8 @@ void gw_layout_give_grads(gradwire *g, const gw_update *u);
 
 /** Collective, before the session opens: claim and check the folder. */
 gw_err gw_files_claim(gradwire *g);
-/** Collective, once nothing is left that could be refused: replace the folder, open the files, start
- *  the ledger. */
+/** Collective, once nothing is left that could be refused: replace the folder, open the files,
+ *  start the ledger. */
 gw_err gw_files_open(gradwire *g);
 
 /** Around a batch. The second is collective at times. */

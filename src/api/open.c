@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 static gw_err open_check_tensors(const gradwire *g) {
     if (g->refused[0])
@@ -18,14 +17,6 @@ static gw_err open_check_tensors(const gradwire *g) {
         return gw_call_refuse("open",
                               "no tensor was declared: call gradwire_tensor for each first");
     return GW_OK;
-}
-
-/* What has to be alike on all ranks of tensor t. */
-static uint64_t open_tensor_sum(const gradwire *g, int t) {
-    const gw_handle_tensor *of = &g->tensor[t];
-    uint64_t facts[] = {(uint64_t)of->group, of->span.n, of->rows};
-    uLong sum = crc32_z(0, (const Bytef *)of->name, strlen(of->name));
-    return crc32_z(sum, (const Bytef *)facts, sizeof facts);
 }
 
 /* The maximum of x and of ~x over the ranks: equal on all of them if one is the other's inverse. */
@@ -43,7 +34,7 @@ static gw_err open_compare_tensors(const gradwire *g) {
         return gw_fail(GW_ERR_USAGE, "gradwire_open: the ranks declared different numbers of "
                                      "tensors: all must declare the same ones");
     for (int t = 0; t < g->n_tensors; t++) {
-        GW_TRY(open_alike(g, open_tensor_sum(g, t), &alike));
+        GW_TRY(open_alike(g, gw_layout_tensor_sum(g, t), &alike));
         if (!alike) /* rank 0's name, which all have the line of */
             return gw_agree(g->comm,
                             gw_fail(GW_ERR_USAGE,

@@ -108,13 +108,26 @@ gw_err gw_words_read(gw_words *w, const char *text) {
     return words_read(w, text ? text : "", more ? more : "");
 }
 
+static uint32_t words_add(const gw_words *w, const char *name, uint32_t sum) {
+    const char *text = gw_args_text(w->args, name);
+    const char *known = text ? text : "-";
+    return (uint32_t)crc32_z(sum, (const Bytef *)known, strlen(known) + 1);
+}
+
 uint32_t gw_words_sum(const gw_words *w) {
-    uLong sum = crc32_z(0, NULL, 0);
-    for (const gw_opt *o = gw_args_opts(w->args); o->name; o++) {
-        const char *text = gw_args_text(w->args, o->name);
-        sum = crc32_z(sum, (const Bytef *)(text ? text : "-"), text ? strlen(text) + 1 : 2);
-    }
-    return (uint32_t)sum;
+    uint32_t sum = 0;
+    for (const gw_opt *o = gw_args_opts(w->args); o->name; o++)
+        sum = words_add(w, o->name, sum);
+    return sum;
+}
+
+uint32_t gw_words_exchange_sum(const gw_words *w) {
+    static const char *const names[] = {"seed",           "momentum",   "comm",   "compress",
+                                        "error-feedback", "wire-check", "update", "gradient"};
+    uint32_t sum = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        sum = words_add(w, names[i], sum);
+    return sum;
 }
 
 void gw_words_free(gw_words *w) {

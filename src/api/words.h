@@ -1,5 +1,5 @@
-/** The words that a handle is made of: options as behind `gradwire train`, of those that concern the
- *  exchange and the run's folder. */
+/** The words that a handle is made of: those options of `gradwire train` that concern the exchange
+ *  and the run's folder. */
 #ifndef GW_API_WORDS_H
 #define GW_API_WORDS_H
 
@@ -27,6 +27,9 @@ typedef struct gw_words {
 gw_err gw_words_read(gw_words *w, const char *text);
 /** A checksum over all of them as resolved. */
 uint32_t gw_words_sum(const gw_words *w);
+
+/** The same over what the state of an exchange depends on. */
+uint32_t gw_words_exchange_sum(const gw_words *w);
 
 void gw_words_free(gw_words *w);
 

@@ -34,11 +34,25 @@ static gw_err registry_check(const gw_registry *reg, const char *path, const gw_
     return GW_OK;
 }
 
+/* A plugin calls back into whatever this is a part of. A library that was loaded privately, as
+ * interpreters load theirs, is not searched for that. */
+static void registry_show_us(void) {
+    Dl_info us;
+    if (dladdr((const void *)&gw_registry_find, &us) == 0 || !us.dli_fname)
+        return;
+    void *so = dlopen(us.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+    if (so)
+        dlclose(so); /* it stays, and stays seen */
+    else
+        dlerror();
+}
+
 static gw_err registry_load(const gw_registry *reg, const char *path, const gw_entry **entry) {
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* the loader would wait for a pipe */
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: is no file: name a shared object", reg->kind,
                        path);
+    registry_show_us();
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!so)
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: %s", reg->kind, path, dlerror());

@@ -126,7 +126,7 @@ gw_err gw_session_await(gw_session *s, gw_span span);
 bool gw_session_progresses(const gw_session *s);
 gw_err gw_session_settle(gw_session *s);
 
-/** The part of `span` that this rank updates after gw_session_finish(span), the same in each step. */
+/** The part of `span` that this rank updates after gw_session_finish(span), the same each time. */
 gw_span gw_session_owned(const gw_session *s, gw_span span);
 
 /** Collective: drain, then save or load all that the exchange carries from step to step: the

@@ -24,7 +24,7 @@ REGISTRIES = [
 ]
 
 TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
-             "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "src", "comm", "compress",
+             "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "include", "src", "comm", "compress",
              "docs", "experiments", "analysis", "tests"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -1,0 +1,313 @@
+/* The contract of the library, through its header: a strategy (argv[2]) with every codec gives the
+ * bits of the session that it stands on, eager and lazy, in the caller's memory and in its own; what
+ * an exact one hands out is the mean; and a run that was saved continues to the bit. */
+#include "../mpi/check.h"
+#include "../specs.h"
+#include "comm/strategy.h"
+
+#include <gradwire.h>
+#include <math.h>
+
+enum { TENSORS = 4, GROUPS = 2, STEPS = 6, CUT = 3 };
+static const size_t sizes[TENSORS] = {96, 12, 60, 5}, rows[TENSORS] = {8, 0, 12, 0};
+static const int group_of[TENSORS] = {0, 0, 1, 1};
+enum { N = 96 + 12 + 60 + 5 };
+static const float rate = 0.05f;
+static int rank, ranks;
+
+typedef struct setting {
+    const char *comm, *codec;
+    bool lazy, own; /* own: the library's memory for parameters and gradients */
+    bool mean;      /* gradients come as means, else scaled */
+} setting;
+
+/* A caller's model. */
+typedef struct model {
+    float param[N], grad[N];
+    size_t off[TENSORS];
+} model;
+
+static float draw(int step, int of, size_t i) {
+    uint32_t x = (uint32_t)(step * 7919 + of * 104729 + (int)i * 31 + 17);
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return (float)(x % 2001) / 1000.0f - 1.0f;
+}
+
+static void model_make(model *m) {
+    size_t off = 0;
+    for (int t = 0; t < TENSORS; t++) {
+        m->off[t] = off;
+        off += sizes[t];
+    }
+    for (size_t i = 0; i < N; i++)
+        m->param[i] = draw(0, 99, i);
+}
+
+static int global_samples(void) {
+    return ranks * (ranks + 1) / 2;
+}
+
+static double share_of(int r) {
+    return (double)(r + 1) / global_samples();
+}
+
+static void model_gradient(model *m, int step, bool mean) {
+    float by = mean ? 1 : (float)share_of(rank);
+    for (size_t i = 0; i < N; i++)
+        m->grad[i] = draw(step, rank, i) * by;
+}
+
+/* ---- through the header ---- */
+
+static int ok(int e) {
+    CHECK(e >= 0, "%s", gradwire_error());
+    return e;
+}
+
+static void one_line(void) {
+    const char *text = gradwire_error();
+    CHECK(*text && !strchr(text, '\n'), "not one line: '%s'", text);
+}
+
+static int library_open(gradwire **g, const setting *s, model *m) {
+    char words[1024], name[8];
+    snprintf(words, sizeof words,
+             "--comm '%s' --compress '%s' --update %s --gradient %s --profile off", s->comm,
+             s->codec, s->lazy ? "lazy" : "eager", s->mean ? "mean" : "scaled");
+    int e = gradwire_new(g, -1, words);
+    if (e < 0)
+        return e;
+    for (int t = 0; t < TENSORS; t++) {
+        snprintf(name, sizeof name, "t%d", t);
+        ok(gradwire_tensor(*g, name, group_of[t], sizes[t], rows[t],
+                           s->own ? NULL : m->param + m->off[t]));
+    }
+    return gradwire_open(*g);
+}
+
+static float *param_of(gradwire *g, const setting *s, model *m, int t) {
+    return s->own ? gradwire_memory(g, t, GRADWIRE_PARAM) : m->param + m->off[t];
+}
+
+/* Parameters go where the exchange has them, or come back from there. */
+static void library_swap(gradwire *g, const setting *s, model *m, bool in) {
+    for (int t = 0; t < TENSORS && s->own; t++) {
+        float *there = param_of(g, s, m, t), *here = m->param + m->off[t];
+        memcpy(in ? there : here, in ? here : there, sizes[t] * sizeof(float));
+    }
+}
+
+static void library_update(gradwire *g, const setting *s, model *m, int group) {
+    int t, more = ok(gradwire_finish(g, group));
+    size_t from, n;
+    for (int i = 0; more && ok(gradwire_owned(g, i, &t, &from, &n)); i++) {
+        float *p = param_of(g, s, m, t);
+        const float *d = s->own ? gradwire_memory(g, t, GRADWIRE_GRAD) : m->grad + m->off[t];
+        for (size_t k = from; k < from + n && (group == GRADWIRE_ALL || group_of[t] == group); k++)
+            p[k] -= rate * d[k];
+    }
+    ok(gradwire_updated(g, group));
+}
+
+static void library_catch_up(gradwire *g, const setting *s, model *m) {
+    for (int l = 0; l < GROUPS; l++) {
+        library_update(g, s, m, l);
+        ok(gradwire_await(g, l));
+    }
+}
+
+static void library_step(gradwire *g, const setting *s, model *m, int step, bool last) {
+    int order[TENSORS] = {3, 2, 1, 0};
+    float *grads[TENSORS];
+    ok(gradwire_begin(g, rank + 1, global_samples()));
+    if (s->lazy && step > 1 && step != CUT + 1)
+        library_catch_up(g, s, m);
+    ok(gradwire_phase(g, GRADWIRE_BACKWARD));
+    model_gradient(m, step, s->mean);
+    for (int i = 0; i < TENSORS; i++) {
+        int t = order[i];
+        grads[i] = m->grad + m->off[t];
+        if (s->own)
+            memcpy(gradwire_memory(g, t, GRADWIRE_GRAD), grads[i], sizes[t] * sizeof(float));
+    }
+    ok(gradwire_ready(g, 1, order, s->own ? NULL : grads));
+    ok(gradwire_poll(g));
+    ok(gradwire_ready(g, 3, order + 1, s->own ? NULL : grads + 1));
+    if (!s->lazy)
+        library_update(g, s, m, GRADWIRE_ALL);
+    else if (last)
+        library_catch_up(g, s, m);
+    ok(gradwire_end(g, 1.0));
+}
+
+/* False: it was refused, in one line. */
+static bool library_run(const setting *s, model *m, bool cut) {
+    gradwire *g = NULL;
+    void *blob = NULL;
+    size_t bytes = 0;
+    model_make(m);
+    if (library_open(&g, s, m) < 0) {
+        one_line();
+        gradwire_close(g);
+        return false;
+    }
+    library_swap(g, s, m, true);
+    for (int step = 1; step <= STEPS; step++) {
+        library_step(g, s, m, step, step == STEPS || step == CUT);
+        if (step != CUT || !cut)
+            continue;
+        library_swap(g, s, m, false);
+        ok(gradwire_save(g, &blob, &bytes));
+        ok(gradwire_close(g));
+        float kept[N];
+        memcpy(kept, m->param, sizeof kept);
+        ok(library_open(&g, s, m));
+        ok(gradwire_load(g, blob, bytes));
+        free(blob);
+        memcpy(m->param, kept, sizeof kept); /* open has made them rank 0's */
+        library_swap(g, s, m, true);
+    }
+    ok(gradwire_settle(g));
+    library_swap(g, s, m, false);
+    ok(gradwire_close(g));
+    return true;
+}
+
+/* ---- the session itself ---- */
+
+static gw_err session_update(gw_session *s, gw_span span) {
+    gw_update u;
+    GW_TRY(gw_session_finish(s, span, &u));
+    for (size_t i = u.own.off; i < gw_span_end(u.own); i++) {
+        float d = u.scale == 1 ? u.grad[i] : u.grad[i] * u.scale;
+        s->env.param[i] -= rate * d;
+    }
+    GW_TRY(gw_session_publish(s, span));
+    return gw_session_await(s, span);
+}
+
+static gw_err session_step(gw_session *s, const gw_span *layers, model *m, int step, bool lazy) {
+    gw_session_begin(s, share_of(rank));
+    float *sums = gw_session_sums(s);
+    model_gradient(m, step, false);
+    for (size_t i = 0; i < N; i++)
+        if (sums)
+            sums[i] += m->grad[i];
+        else
+            s->env.grad[i] = m->grad[i];
+    for (int l = GROUPS - 1; l >= 0; l--) {
+        GW_TRY(gw_session_ready(s, layers[l]));
+        GW_TRY(gw_session_progress(s));
+    }
+    if (!lazy)
+        return session_update(s, (gw_span){0, N});
+    for (int l = 0; l < GROUPS; l++)
+        GW_TRY(session_update(s, layers[l]));
+    return GW_OK;
+}
+
+static gw_err session_run(const setting *of, model *m) {
+    static const gw_span layers[GROUPS] = {{0, 108}, {108, 65}};
+    gw_tensor tensors[TENSORS];
+    gw_session *s = NULL;
+    model_make(m);
+    for (int t = 0; t < TENSORS; t++) {
+        int r = rows[t] ? (int)rows[t] : 1;
+        tensors[t] = (gw_tensor){{m->off[t], sizes[t]}, group_of[t], r, (int)sizes[t] / r};
+    }
+    GW_TRY(new_session(&s, of->comm, of->codec, "auto", false));
+    gw_session_setup setup = {.n = N,
+                              .layers = layers,
+                              .n_layers = GROUPS,
+                              .tensors = tensors,
+                              .n_tensors = TENSORS,
+                              .by_layer = of->lazy,
+                              .adds = true,
+                              .params = m->param,
+                              .seed = 1,
+                              .yield = ranks > 2};
+    gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
+    for (int step = 1; step <= STEPS; step++)
+        GW_THEN(e, session_step(s, layers, m, step, of->lazy));
+    GW_THEN(e, gw_session_settle(s));
+    if (e == GW_OK)
+        memcpy(m->param, s->env.param, sizeof m->param);
+    gw_session_close(s);
+    gw_session_free(s);
+    return e;
+}
+
+/* ---- the contract ---- */
+
+static void same(const model *a, const model *b, const setting *s, const char *what) {
+    for (size_t i = 0; i < N; i++)
+        CHECK(memcmp(&a->param[i], &b->param[i], sizeof(float)) == 0,
+              "%s, %s, %s%s: %s: parameter %zu: %.9g, %.9g", s->comm, s->codec,
+              s->lazy ? "lazy" : "eager", s->own ? ", own memory" : "", what, i,
+              (double)a->param[i], (double)b->param[i]);
+}
+
+static void try_codec(const char *comm, const char *codec, int *carried) {
+    static model session, library;
+    for (int way = 0; way < 4; way++) {
+        setting s = {.comm = comm, .codec = codec, .lazy = way & 1, .own = way & 2};
+        gw_err e = session_run(&s, &session);
+        bool runs = library_run(&s, &library, false);
+        CHECK(runs == (e == GW_OK), "%s, %s: the session %s, the library %s", comm, codec,
+              e == GW_OK ? "runs" : gw_err_text(), runs ? "runs" : gradwire_error());
+        if (!runs)
+            return;
+        same(&session, &library, &s, "session and library differ");
+        CHECK(library_run(&s, &library, true), "%s", gradwire_error());
+        same(&session, &library, &s, "saved and loaded");
+    }
+    ++*carried;
+}
+
+/* The first batch's result, where the strategy exchanges gradients and nothing is lost. */
+static void try_mean(const char *comm) {
+    static model m;
+    setting s = {.comm = comm, .codec = "none", .mean = true};
+    gradwire *g;
+    int t;
+    size_t from, n;
+    model_make(&m);
+    ok(library_open(&g, &s, &m));
+    ok(gradwire_begin(g, rank + 1, global_samples()));
+    model_gradient(&m, 1, true);
+    int all[TENSORS] = {0, 1, 2, 3};
+    float *grads[TENSORS];
+    for (t = 0; t < TENSORS; t++)
+        grads[t] = m.grad + m.off[t];
+    ok(gradwire_ready(g, TENSORS, all, grads));
+    ok(gradwire_finish(g, GRADWIRE_ALL));
+    for (int i = 0; ok(gradwire_owned(g, i, &t, &from, &n)); i++)
+        for (size_t k = from; k < from + n; k++) {
+            double mean = 0;
+            for (int r = 0; r < ranks; r++)
+                mean += share_of(r) * (double)draw(1, r, m.off[t] + k);
+            CHECK(fabs(mean - (double)grads[t][k]) < 1e-6, "%s: %g is not the mean %g", comm,
+                  (double)grads[t][k], mean);
+        }
+    ok(gradwire_updated(g, GRADWIRE_ALL));
+    ok(gradwire_end(g, 0));
+    ok(gradwire_close(g));
+}
+
+int main(int argc, char **argv) {
+    CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
+    CHECK(check_ranks(argc, argv) == ranks, "ranks");
+    const char *comm = argc > 2 ? argv[2] : "allreduce";
+    gw_strategy strategy;
+    int carried = 0;
+    CHECK_OK(find_strategy(&strategy, comm));
+    if (strategy.ops->traits & GW_STRATEGY_EXACT && strcmp(comm, "sparse") != 0)
+        try_mean(comm);
+    gw_strategy_free(&strategy);
+    for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+        try_codec(comm, (*c)->name, &carried);
+    CHECK(carried > 0, "%s: no codec was carried", comm);
+    return 0;
+}

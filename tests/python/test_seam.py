@@ -1,0 +1,66 @@
+"""A program of the trainer's layers, data and optimizer on the public header of the library comes to
+the bits of `gradwire train`, with every strategy and codec."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import gwrun
+
+SEAM = os.path.join(os.environ["BUILD"], "tests", "seam")
+STEPS, RATE = 4, 0.1
+
+
+def listed(kind):
+    return [one["name"] for one in json.loads(gwrun.run(1, "list", "--json").stdout)[kind]]
+
+
+def words():
+    """Each strategy with four codecs, and each codec with three strategies."""
+    strategies, codecs = listed("strategies"), listed("codecs")
+    for comm in strategies:
+        for codec in codecs:
+            if codec in ("none", "topk", "qsgd", "fp16") or comm in ("allreduce", "sparse", "sharded"):
+                yield f"--comm {comm} --compress {codec}"
+    for comm in strategies:
+        yield f"--comm {comm} --compress {'topk' if comm == 'sparse' else 'none'} --update lazy"
+
+
+def train(ranks, out, line):
+    return gwrun.run(ranks, "train", "--data", "synthetic:samples=192,features=16,classes=3",
+                     "--layers", "12", "--batch", 32, "--lr", RATE, "--steps", STEPS, "--gemm", "cblas",
+                     "--overhead", 0, "--ceilings", "off", "--profile", "timers", "--out", out,
+                     *line.split())
+
+
+class Seam(unittest.TestCase):
+    def compare(self, ranks):
+        lines, hashes = [], []
+        with tempfile.TemporaryDirectory() as folder:
+            for i, line in enumerate(words()):
+                out = os.path.join(folder, str(i))
+                done = train(ranks, out, line)
+                if done.returncode == 2:  # a combination that cannot be
+                    continue
+                self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+                lines.append(line)
+                hashes.append(gwrun.run_json(out)["results"]["replica_hash"])
+        self.assertGreater(len(lines), 30)
+        done = subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), SEAM, str(STEPS), str(RATE),
+                               *(f"{line} --gradient scaled --profile off" for line in lines)],
+                              text=True, capture_output=True, check=False, timeout=gwrun.HANG_S)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = dict(zip(lines, done.stdout.split()))
+        self.assertEqual(found, dict(zip(lines, hashes)))
+
+    def test_one_rank(self):
+        self.compare(1)
+
+    def test_two_ranks(self):
+        self.compare(2)
+
+
+if __name__ == "__main__":
+    unittest.main()
