@@ -1,10 +1,12 @@
 """Refuses cells that gradwire would refuse, before anything runs: `gradwire train --check` checks
 each distinct command on its number of ranks. Comparing the refused cells with the others tells
-which line of the spec is wrong."""
+which line of the spec is wrong. Of a program that is not gradwire's it is only known whether it is
+there."""
 
 import itertools
 import os
 import re
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,31 +23,52 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
     paths; tell(text): reports progress."""
     distinct, wanted = {}, {cell.id for cell in chosen}
     chosen = [cell for cell in study.cells if cell.id in wanted]
+    if not study.base.subcommand:
+        for cell in chosen[:1]:
+            refuse_absent(study, cell, directory)
+        return
     for cell in chosen:
-        distinct.setdefault((cell.ranks, *cell.words), cell)
+        distinct.setdefault(question(cell), cell)
     wide = max((cell.ranks for cell in distinct.values()), default=1)
     pool = ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // wide))
     verdicts = {}
     tell(f"checking 0/{len(distinct)}")
     try:
-        for command, verdict in zip(distinct, pool.map(lambda cell: judge(cell, start, directory),
-                                                       distinct.values())):
+        for command, verdict in zip(distinct, pool.map(
+                lambda cell: judge(study.base, cell, start, directory), distinct.values())):
             verdicts[command] = verdict
             tell(f"checking {len(verdicts)}/{len(distinct)}")
     finally:
         pool.shutdown(cancel_futures=True)
         tell("")
-    judged = [(cell, verdicts[(cell.ranks, *cell.words)]) for cell in chosen]
+    judged = [(cell, verdicts[question(cell)]) for cell in chosen]
     refused = [(cell, message) for cell, message in judged if message]
     if refused:
         passing = [cell for cell, message in judged if not message]
         raise explain(study, *refused[0], passing, len(refused) - 1)
 
 
-def judge(cell, start, directory):
+def question(cell):
+    """What two cells have in common that are checked by one command."""
+    return (cell.ranks, *cell.words, *cell.places.items())
+
+
+def refuse_absent(study, cell, directory):
+    """BadInput if the study's own program is not to be found."""
+    words = study.base.words
+    at = words.index("{launcher}") + 1
+    named = study.base.fill(cell, dict.fromkeys(("out", "gradwire"), "run") | {
+        "launcher": [], "options": [], "seed": "1", "ranks": "1"})[at - 1]
+    if not shutil.which(os.path.join(directory or "", named) if os.sep in named else named):
+        raise BadInput(f"{study.path}:{study.base.line}: command: {show(named)}: no such program, or it cannot be "
+                       "executed; install it, or give its path")
+
+
+def judge(base, cell, start, directory):
     """Why gradwire would refuse the cell; None: it would run. Some options require --out; a check
     writes nothing."""
-    words = [*start(cell.ranks), "train", "--check", "--quiet", *cell.words, "--out", "run"]
+    words = [*start(cell.ranks), base.subcommand, *base.arguments(cell), "--check", "--quiet", *cell.words,
+             "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=TIMEOUT_S, check=False, cwd=directory)
@@ -58,7 +81,7 @@ def judge(cell, start, directory):
     said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     own = [line for line in said if line.startswith("gradwire: ")]
     line = (own or said[-1:] or [f"--check ended with status {done.returncode}"])[0]
-    return re.sub(r"^gradwire: (train: )?", "", line)
+    return re.sub(rf"^gradwire: ({base.subcommand}: )?", "", line)
 
 
 def mentioned(cell, message):

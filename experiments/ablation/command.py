@@ -1,7 +1,8 @@
-"""The settings of a spec, and the words of `gradwire train` that they become.
+"""The settings of a spec, and the words that they become.
 
-A setting is an option of `gradwire train`, a placement (PLACEMENT), or `env.NAME`. The options'
-names come from the program's help; their values are checked by the program itself (check.py)."""
+A setting is an option of `gradwire train` (or of the command of gradwire that the spec names), a place
+of the spec's command (base.py), a placement (PLACEMENT), or `env.NAME`. The options' names come from
+the program's help; their values are checked by the program itself (check.py)."""
 
 import argparse
 import functools
@@ -37,18 +38,34 @@ class Setting:
     node: Node
 
 
+class Options(dict):
+    """{option or place of the command: whether it takes a value}; `of`: whose options they are."""
+
+    def __init__(self, options, places, of):
+        super().__init__({**options, **dict.fromkeys(places, True)})
+        self.places, self.of = places, of
+
+
+def options_of(program, base):
+    """The Options of a study's command; ValueError: it has none to run a cell by."""
+    subcommand = base.subcommand or "train"  # the library takes those of train
+    return Options(options_by_help(program, subcommand), base.places, f"gradwire {subcommand}")
+
+
 @functools.cache
-def train_options(program):
-    """{option: whether it takes a value} of `gradwire train`."""
+def options_by_help(program, subcommand):
     try:
-        done = subprocess.run([program, "train", "--help"], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run([program, subcommand, "--help"], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or error
         raise BadInput(f"{program}: cannot be run: {why}; build it first, or name its folder by "
                       "--build") from error
     found = re.findall(r"^  --([a-z][a-z0-9-]*)( \S+)?\s", done.stdout, re.MULTILINE)
-    return {name: bool(meta) for name, meta in found}
+    options = {name: bool(meta) for name, meta in found}
+    if done.returncode != 0 or not {"out", "check"} <= options.keys():
+        raise ValueError
+    return options
 
 
 def known(options):
@@ -79,6 +96,8 @@ def check_name(name, node, options):
         if not re.fullmatch(r"env\.[A-Za-z_][A-Za-z0-9_]*", name):
             raise node.bad(f"{show(name)} does not name an environment variable; write env.NAME with "
                            "letters, digits and _")
+        if name == "env.GRADWIRE":
+            raise node.bad(f"{show(name)}: the runner sets it; set the options in it instead")
         if name in OF_TESTBED:
             raise node.bad(f"{show(name)}: the testbed sets it; set hosts: and rate: instead")
     elif name in RESERVED and name in options:
@@ -137,7 +156,7 @@ def settings_of_words(node, options):
         name, equals, value = word[2:].partition("=")
         check_name(name, node, options)
         if name not in options:
-            raise node.bad(f"{show(name)} is not an option of gradwire train; write it as a "
+            raise node.bad(f"{show(name)} is not an option of {options.of}; write it as a "
                            f"mapping, {{{name}: VALUE}}")
         if options[name] and not equals:
             if not words:
@@ -159,14 +178,23 @@ def settings_of(node, options):
     return {name: setting(name, value, options) for name, value in node.value.items()}
 
 
-def words_of(settings):
-    """The words of `gradwire train`'s options."""
+def words_of(settings, places):
+    """The words of the options."""
     words = []
     for name, given in settings.items():
-        if name in PLACEMENT or name.startswith("env.") or given.value is None:
+        if name in PLACEMENT or name in places or name.startswith("env.") or given.value is None:
             continue
         words += [f"--{name}"] if given.value is True else [f"--{name}", given.value]
     return words
+
+
+def places_of(settings, places, node):
+    """{place of the command: text}; `node`: the command's."""
+    for name in places:
+        if name not in settings or settings[name].value is None:
+            raise node.bad(f"command: nothing gives {{{name}}} a value in each cell; set {name} in base:, or by a "
+                           "factor")
+    return {name: settings[name].value for name in places}
 
 
 def testbed_of(settings, ranks):

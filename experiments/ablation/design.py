@@ -5,6 +5,8 @@ import random
 import re
 from dataclasses import dataclass
 
+from ablation.base import Base
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -14,7 +16,8 @@ class Cell:
     levels: dict  # factor -> level, as text
     baseline: bool
     ranks: int
-    words: list  # options of `gradwire train`, without --seed and --out
+    words: list  # options, without --seed and --out
+    places: dict  # place of the study's command -> text
     environment: dict  # variable -> value; None: unset it
     testbed: dict | None  # {"hosts": n, "rate": "1gbit", "per_host": k}; None: none
     line: int  # of the spec, for messages
@@ -33,6 +36,7 @@ class Study:
     short: bool
     claim: str
     source: list
+    base: Base  # what the ranks run
     factors: dict  # name -> levels, as text, in the order of the spec
     design: str
     baseline: str | None  # id of its cell

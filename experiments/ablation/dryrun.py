@@ -4,11 +4,11 @@ import os
 import shlex
 
 
-def environment_words(cell):
+def environment_words(environment):
     """env(1) with its arguments, so that a line can be copied and run."""
-    unset = [word for name, value in cell.environment.items() if value is None
+    unset = [word for name, value in environment.items() if value is None
              for word in ("-u", name)]
-    given = [f"{name}={value}" for name, value in cell.environment.items() if value is not None]
+    given = [f"{name}={value}" for name, value in environment.items() if value is not None]
     return ["env", *unset, *given] if unset or given else []
 
 
@@ -25,16 +25,17 @@ def place(cell):
     return where
 
 
-def text(study, runs, out, command):
-    """The output. runs: [(place in the plan, Planned)]; command(planned, folder): its words."""
+def text(study, runs, out, launcher):
+    """The output. runs: [(place in the plan, Planned)]."""
     lines = [f"{study.path}{' (short)' if study.short else ''}: {study.claim}"]
     for name, levels in study.factors.items():
         lines.append(f"  {name}: {' | '.join(levels)}")
     lines.append(f"  baseline: {study.baseline}")
     width = len(str(max((i for i, _ in runs), default=0)))
     for i, planned in runs:
-        words = environment_words(planned.cell) + command(planned,
-                                                          os.path.join(out, planned.folder))
+        folder = os.path.join(out, planned.folder)
+        words = (environment_words(launcher.environment(planned, folder))
+                 + launcher.command(planned, folder))
         lines.append(f"{i:>{width}}  {planned.folder}  {place(planned.cell)}  {shlex.join(words)}")
     blocks, total = len(study.blocks), len(study.cells) * len(study.blocks)
     lines.append(f"{counted(len(study.cells), 'cell')} ({study.design}) x "

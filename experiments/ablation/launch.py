@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import processes
+from ablation.base import Base, variables
 from ablation.journal import LOG
 from ablation.progress import warn
 from tool import BadInput
@@ -25,15 +26,18 @@ DIED_OF = re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(sig
 # ---- the command ----
 
 def threads_of(cell):
-    """Threads of a rank, by the options."""
-    return int(dict(zip(cell.words, cell.words[1:])).get("--threads", 1))
+    """Threads of a rank, by the options, the place {threads} or OpenMP's variable."""
+    given = (dict(zip(cell.words, cell.words[1:])).get("--threads") or cell.places.get("threads")
+             or cell.environment.get("OMP_NUM_THREADS") or "1")
+    return max(1, int(given)) if re.fullmatch(r"\d{1,4}", given) else 1
 
 
 class Launcher:
     """Starts the ranks of a cell: by BUILD/mpiexec, by srun, or on the testbed."""
 
-    def __init__(self, kind, build, out, directory):
-        self.kind, self.directory = kind, directory  # directory: the base of relative paths
+    def __init__(self, kind, build, out, directory, program=Base()):
+        self.kind, self.base = kind, program
+        self.build, self.directory = build, directory  # directory: where relative paths start
         self.program = os.path.join(build, "gradwire")
         self.mpiexec = os.path.join(build, "mpiexec")
         digest = hashlib.sha256(os.fsencode(os.path.abspath(out))).hexdigest()
@@ -63,17 +67,28 @@ class Launcher:
             refuse_crowd(cells, jobs)
 
     def command(self, planned, folder):
-        cell = planned.cell
-        words = [self.program, "train", "--quiet", "--overwrite", *cell.words, "--seed",
-                 str(planned.seed), "--out", os.path.abspath(folder)]
+        return self.base.fill(planned.cell, {
+            "launcher": self.starter(planned.cell), "gradwire": self.program,
+            "options": self.options(planned, folder), "out": os.path.abspath(folder),
+            "seed": str(planned.seed), "ranks": str(planned.cell.ranks)})
+
+    def environment(self, planned, folder):
+        return variables(self.base, planned.cell, self.options(planned, folder), self.build)
+
+    def options(self, planned, folder):
+        quiet = ["--quiet"] if self.base.subcommand else []
+        return [*quiet, "--overwrite", *planned.cell.words, "--seed", str(planned.seed),
+                "--out", os.path.abspath(folder)]
+
+    def starter(self, cell):
+        """The words before the program that start it on each rank."""
         ranks = ["-n", str(cell.ranks)]
         if self.kind == "srun":
-            return ["srun", "--exclusive", *ranks, "-c", str(threads_of(cell)), *words]
+            return ["srun", "--exclusive", *ranks, "-c", str(threads_of(cell))]
         if cell.testbed:
             return [sys.executable, "-B", TESTBED, "run", "--name", self.name, *ranks,
-                    "--per-host", str(cell.testbed["per_host"]), "--mpiexec", self.mpiexec, "--",
-                    *words]
-        return [self.mpiexec, *ranks, *words]
+                    "--per-host", str(cell.testbed["per_host"]), "--mpiexec", self.mpiexec, "--"]
+        return [self.mpiexec, *ranks]
 
     def start(self, ranks):
         """The words that start gradwire to check a command, also on a login node."""

@@ -1,4 +1,5 @@
-"""How long a study will take, before its first run: some of its cells train for a few steps."""
+"""How long a study will take, before its first run: some of its cells train for a few steps. How a
+program that is not gradwire's would do only a few is not known."""
 
 import contextlib
 import dataclasses
@@ -21,13 +22,13 @@ def cells(left, order):
     return distinct[:1] if len(left) <= FEW else [distinct[0], *distinct[1:][-1:]]
 
 
-def shortened(words):
-    """A run's options, but for at most STEPS steps and LIMIT_S seconds."""
+def shortened(words, trains):
+    """A run's options, but for at most STEPS steps and, if it trains, LIMIT_S seconds."""
     given = dict(zip(words, words[1:]))
     steps = min(STEPS, int(given.get("--steps", STEPS)))
     kept = [word for at, word in enumerate(words)
             if not {word, words[at - 1] if at else ""} & {"--steps", "--time-limit"}]
-    return [*kept, "--steps", str(steps), "--time-limit", f"{LIMIT_S:g}s"]
+    return [*kept, "--steps", str(steps), *(["--time-limit", f"{LIMIT_S:g}s"] if trains else [])]
 
 
 def planned_steps(cell, run):
@@ -43,7 +44,10 @@ def planned_steps(cell, run):
 def whole(cell, run, wall_s):
     """Seconds of a whole run, by run.json of a short one that took wall_s: its start, its steps, and
     an evaluation after each epoch and as often as --eval-every says."""
-    results, every = run["results"], run["options"]["eval-every"]
+    results, every = run["results"], run["options"].get("eval-every")
+    if not run.get("data"):  # no epochs
+        steps = int(dict(zip(cell.words, cell.words[1:]))["--steps"])
+        return max(wall_s - results["elapsed_s"], 0) + steps * results["summary"]["wall_s"]
     steps, epoch = planned_steps(cell, run)
     tests = -(-steps // epoch) + (steps // every if every else 0)
     return (max(wall_s - results["elapsed_s"], 0) + steps * results["summary"]["wall_s"]
@@ -53,8 +57,11 @@ def whole(cell, run, wall_s):
 def seconds(planned, out, launcher, run):
     """Seconds that a whole run of the cell will take; None: it cannot be told. run(words, cell,
     folder): runs the command, and returns the seconds it took, None if it failed."""
+    base = launcher.base
+    if not base.subcommand:
+        return None
     folder = os.path.join(out, FOLDER)
-    short = dataclasses.replace(planned.cell, words=shortened(planned.cell.words))
+    short = dataclasses.replace(planned.cell, words=shortened(planned.cell.words, base.subcommand == "train"))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     try:

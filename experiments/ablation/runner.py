@@ -131,15 +131,16 @@ class Runner:
             if attempt.get("interrupted") is None:  # its runner was killed
                 attempt["interrupted"] = True
         words = self.launcher.command(planned, folder)
+        environment = self.launcher.environment(planned, folder)
         record.update(state="running", attempts=[*record["attempts"], j.new_attempt()],
-                      command=words, environment=planned.cell.environment,
+                      command=words, environment=environment,
                       launcher="testbed" if planned.cell.testbed else self.launcher.kind,
                       jobs=self.jobs, testbed=planned.cell.testbed)
         self.records[planned.folder] = record
         self.journal.begin(planned, record)
         try:
             self.launcher.prepare(planned.cell)
-            process = launch.start(words, planned.cell.environment, self.launcher.directory,
+            process = launch.start(words, environment, self.launcher.directory,
                                    os.path.join(folder, j.LOG), self.mask)
         except (j.BadInput, OSError) as error:  # the testbed, or a program that is being rebuilt
             record["attempts"][-1].update(seconds=0.0, interrupted=False, message=str(error))

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from ablation import claims, command, design, lines
+from ablation import base, claims, command, design, lines
 from ablation.design import Cell, Planned, Study, plan
 from ablation.lines import check_keys, nearest, show
 from reporting import expect
@@ -16,7 +16,7 @@ from tool import BadInput
 
 __all__ = ["BadInput", "Cell", "Planned", "Study", "plan", "read_spec"]
 
-KEYS = ("claim", "source", "claims", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
+KEYS = ("claim", "source", "claims", "command", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
         "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
 MERGED = ("base", "factors", "report")  # `short` replaces entries of these, and the others whole
 DESIGNS = ("grid", "one-at-a-time", "list")
@@ -38,14 +38,13 @@ def read_spec(path, short, program):
     data, text = lines.text_of(path)
     top = lines.load(path, text)
     check_keys(top, KEYS, "key")
-    options = command.train_options(program)
-    study = Reader(top, options).study(data, False)
+    study = Reader(top, program).study(data, False)
     if "short" in top.value:
         replaced = check_keys(top.value["short"], KEYS, "key of short:")
-        for key in ("claim", "source", "claims", "short"):
+        for key in ("claim", "source", "claims", "command", "short"):
             if key in replaced:
                 raise replaced[key].bad(f"{key}: cannot change in short:; remove it")
-        short_study = Reader(top, options, replaced).study(data, True)
+        short_study = Reader(top, program, replaced).study(data, True)
         return short_study if short else study
     if short:
         raise top.bad("there is no short: to run; add one, or omit --short")
@@ -70,8 +69,10 @@ def holds_settings(levels):
 class Reader:
     """One version of a spec: `top`, with the replacements of `short`."""
 
-    def __init__(self, top, options, short=None):
-        self.top, self.options = top, options
+    def __init__(self, top, program, short=None):
+        self.top = top
+        self.base = base.read(top.value.get("command"))
+        self.options = self.read_options(program)
         self.short = short or {}
         self.entries = {**top.value, **{k: v for k, v in self.short.items() if k not in MERGED}}
         self.shared = self.read_shared(top.value)
@@ -81,6 +82,14 @@ class Reader:
             self.shared.update(self.read_shared(short))
             self.replace_factors(short)
         self.check_conflicts()
+
+    def read_options(self, program):
+        try:
+            return command.options_of(program, self.base)
+        except ValueError as error:
+            node = self.top.value.get("command", self.top)
+            raise node.bad(f"command: gradwire {self.base.subcommand or 'train'} runs no cell; a study's command is "
+                           "gradwire train, gradwire replay or a program of your own") from error
 
     def node(self, key):
         return self.entries.get(key)
@@ -283,8 +292,9 @@ class Reader:
         ranks = int(ranks.value) if ranks and ranks.value is not None else 1
         environment = {name.removeprefix("env."): given.value for name, given in settings.items()
                        if name.startswith("env.")}
-        return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings),
-                    environment, command.testbed_of(settings, ranks),
+        places = self.base.places
+        return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings, places),
+                    command.places_of(settings, places, self.node("command")), environment, command.testbed_of(settings, ranks),
                     line or next(iter(where.values())), where, set_by)
 
     # ---- the rest ----
@@ -403,6 +413,7 @@ class Reader:
             name=os.path.splitext(os.path.basename(self.top.path))[0], path=self.top.path,
             text=data.decode("utf-8"), sha256=hashlib.sha256(data).hexdigest(), short=short,
             claim=self.claim(), source=self.texts("source", []),
+            base=self.base,
             factors={name: list(levels) for name, levels in self.factors.items()},
             design=self.choice("design", DESIGNS, "grid"),
             baseline=next(cell.id for cell in cells if cell.baseline),

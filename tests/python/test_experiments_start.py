@@ -53,7 +53,7 @@ factors: {{compress: [none, fp16]}}
         self.assertEqual(probe.planned_steps(cell, run), (15, 5))
         # 2 s to start, 15 steps of 0.1 s, 3 evaluations of 0.5 s
         self.assertAlmostEqual(probe.whole(cell, run, 3.5), 5)
-        self.assertEqual(probe.shortened(["--steps", "7", "--trace", "--time-limit", "2h", "--lr", "1"]),
+        self.assertEqual(probe.shortened(["--steps", "7", "--trace", "--time-limit", "2h", "--lr", "1"], True),
                          ["--trace", "--lr", "1", "--steps", "7", "--time-limit", "5s"])
 
 

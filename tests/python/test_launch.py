@@ -21,7 +21,7 @@ from ablation.progress import Progress
 
 
 def cell(name, ranks=1, words=()):
-    given = {"id": name, "ranks": ranks, "words": list(words)}
+    given = {"id": name, "ranks": ranks, "words": list(words), "places": {}, "environment": {}}
     return Cell(**{field.name: given.get(field.name) for field in dataclasses.fields(Cell)})
 
 

@@ -8,10 +8,11 @@ import random
 import re
 import shlex
 import unittest
+from unittest import mock
 
 import gwrun
 from speccase import BadInput, Case
-from ablation import design, dryrun, select, spec
+from ablation import design, dryrun, launch, select, spec
 
 SHIPPED = sorted(glob.glob(os.path.join(gwrun.SOURCE, "experiments", "*.yaml")))
 
@@ -31,6 +32,22 @@ BAD = [
     ("claim: x\nfactors: {threads: [1]}\n--- # <<\nclaim: y", "second document"),
     ("claim: x\nfactors: [[[[[[[[[[1]]]]]]]]]]  # <<", "nested"),
     ("claim: x\nfactors: {[a]: 1}  # <<", "a key must be a word"),
+    # command
+    ("claim: x\ncommand: ''  # <<\nfactors: {lr: [1]}", "command: is empty; name a program"),
+    ("claim: x\ncommand: {a: b}  # <<\nfactors: {lr: [1]}", "is a mapping, must be a line, or a list"),
+    ("claim: x\ncommand: python3 'a  # <<\nfactors: {lr: [1]}", "close the quotes"),
+    ("claim: x\ncommand: env {launcher}  # <<\nfactors: {lr: [1]}", "no program follows {launcher}"),
+    ("claim: x\ncommand: gradwire  # <<\nfactors: {lr: [1]}", "write e.g. gradwire replay"),
+    ("claim: x\ncommand: gradwire trian a  # <<\nfactors: {lr: [1]}", "gradwire trian runs no cell"),
+    ("claim: x\ncommand: gradwire bench  # <<\nfactors: {lr: [1]}", "gradwire bench runs no cell"),
+    ("claim: x\ncommand: prog --a={options}  # <<\nfactors: {lr: [1]}", "must be a word of its own"),
+    ("claim: x\ncommand: prog {options} {options}  # <<\nfactors: {lr: [1]}", "{options} again"),
+    ("claim: x\ncommand: prog {Size}  # <<\nfactors: {lr: [1]}", "a brace opens no place"),
+    ("claim: x\ncommand: prog {size  # <<\nfactors: {lr: [1]}", "a brace opens no place"),
+    ("claim: x\ncommand: prog {size}  # <<\nfactors: {lr: [1]}", "nothing gives {size} a value"),
+    ("claim: x\ncommand: prog {size}\nfactors: {sise: [1]}  # <<", "did you mean 'size'?"),
+    ("claim: x\ncommand: prog\nfactors: {env.GRADWIRE: [1]}  # <<", "the runner sets it"),
+    ("claim: x\nfactors: {lr: [1]}\nshort: {command: prog}  # <<", "cannot change in short:"),
     # keys
     ("claimt: x  # <<\nfactors: {threads: [1]}", "unknown key 'claimt'; did you mean 'claim'?"),
     ("zzz: x  # <<\nfactors: {threads: [1]}", "must be one of claim, source"),
@@ -441,7 +458,9 @@ class DryRun(Case):
         study = self.read("claim: what is tested\nranks: 2\nrate: 1gbit\nrepetitions: 2\n"
                           "factors: {layers: ['', 64], env.A: [null, b c]}")
         runs = list(enumerate(design.plan(study)))
-        page = dryrun.text(study, runs, "out", lambda p, folder: ["go", *p.cell.words, folder])
+        launcher = launch.Launcher("mpiexec", "build", "out", None)
+        with mock.patch.object(launcher, "command", lambda p, folder: ["go", *p.cell.words, folder]):
+            page = dryrun.text(study, runs, "out", launcher)
         lines = page.splitlines()
         self.assertIn("what is tested", lines[0])
         self.assertIn("  layers: empty | 64", lines)

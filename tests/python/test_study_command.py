@@ -1,0 +1,142 @@
+"""A study of another command than `gradwire train`: its places, its options in $GRADWIRE, and what the
+runner can tell of it."""
+
+import os
+import shlex
+import unittest
+
+import gwrun
+from ablation import base, launch, spec
+from test_experiments import TRAIN, WRAPPER, Study, read
+
+# A host program: options by $GRADWIRE, sizes of its own.
+HOST = """#!/bin/bash
+[ "$1" = --layers ] || exit 9
+echo "$GRADWIRE" >>{folder}/told
+exec {gradwire} train {train} --layers "$2" --steps 5 $GRADWIRE
+"""
+SPEC = """
+claim: a test
+command: {command}
+ranks: 2
+base: {{compress: fp16}}
+factors:
+  width: [8, 16]
+  how: {{sum: {{comm: allreduce}}, server: {{comm: ps}}}}
+"""
+
+
+class Foreign(Study):
+    def setUp(self):
+        super().setUp()
+        path = os.path.join(self.folder, "host")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(HOST.format(folder=self.folder, gradwire=gwrun.GRADWIRE, train=TRAIN))
+        os.chmod(path, 0o755)
+        self.command = f"env MARK={{{{mine}}}} {{launcher}} {path} --layers {{width}}"
+
+    def told(self):
+        """Of each rank that was started."""
+        return [shlex.split(line) for line in read(os.path.join(self.folder, "told")).splitlines()]
+
+    def test_runs(self):
+        self.write(SPEC.format(command=self.command))
+        done = self.call()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("no estimate of the time before the first has ended", done.stdout)
+        self.assertEqual(set(self.states().values()), {"done"})
+        self.assertEqual(len(self.told()), 2 * 4)
+        for folder, record in self.records().items():
+            run = gwrun.run_json(os.path.join(self.out, folder))
+            self.assertEqual(run["machine"]["ranks"], 2)
+            self.assertEqual(run["options"]["layers"], record["levels"]["width"])
+            self.assertEqual(run["options"]["comm"], {"sum": "allreduce", "server": "ps"}[record["levels"]["how"]])
+            self.assertEqual(run["options"]["compress"], "fp16")
+            self.assertIn("MARK={mine}", record["command"])
+            words = shlex.split(record["environment"]["GRADWIRE"])
+            self.assertEqual(self.told().count(words), 2)
+            self.assertEqual(words[-4:], ["--seed", "1", "--out", os.path.join(self.out, folder)])
+        again = self.call("--resume")
+        self.assertIn("complete: nothing is left to run", again.stdout)
+
+    def test_preview_and_array(self):
+        """A line of the preview does what the run does."""
+        self.write(SPEC.format(command=self.command))
+        done = self.call("--dry-run", "--only", "width=8,how=server")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        line = next(line for line in done.stdout.splitlines() if " env " in line)
+        ran = gwrun.subprocess.run(["bash", "-c", line[line.index(" env "):]], capture_output=True, text=True,
+                                   check=False, timeout=gwrun.HANG_S)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(gwrun.run_json(os.path.join(self.out, self.told()[0][-1]))["options"]["comm"], "ps")
+
+    def test_array(self):
+        self.write(SPEC.format(command=self.command).replace("compress: fp16", "env.OMP_NUM_THREADS: 3"))
+        done = self.call("--slurm", "array.sh", "--dry-run")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("#SBATCH --cpus-per-task=3\n", done.stdout)
+        self.refused(self.call("--jobs", "9999"), "runs of 6 ranks x threads")
+
+    def test_refusals(self):
+        self.write(SPEC.format(command="./nonesuch --layers {width}"))
+        self.refused(self.call(), "spec.yaml:3: command: './nonesuch': no such program")
+        self.write(SPEC.format(command=self.command).replace("comm:", "com:"))
+        self.refused(self.call(), "unknown option 'com'; did you mean 'comm'?")
+
+    def test_what_fails(self):
+        self.write(SPEC.format(command=self.command).replace("ps", "nonesuch"))
+        done = self.call("--only", "width=8")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(self.states(), {"width=8,how=sum": "done", "width=8,how=server": "failed"})
+        self.assertIn("unknown strategy 'nonesuch'", done.stderr)
+
+    def test_own_program_by_words(self):
+        """As `gradwire train`, with a place: checked before it runs, and its time is estimated."""
+        self.script("build/gradwire", WRAPPER.replace("{probe}", "{gradwire}"))
+        self.write(f"claim: a test\ncommand: gradwire train --layers {{width}}\nbase: {TRAIN} --steps 5\n"
+                   "factors: {width: [8, 16]}\n".replace("--layers 8 ", ""))
+        done = self.call()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("by a few steps of 1 of them", done.stdout)
+        self.assertEqual([gwrun.run_json(os.path.join(self.out, folder))["options"]["layers"]
+                          for folder in self.planned()],
+                         [record["levels"]["width"] for record in map(self.records().get, self.planned())])
+        self.write(read(self.path).replace("[8, 16]", "[8, 0]"))
+        self.refused(self.call(out=self.out + "2"), "spec.yaml:4: level '0' of 'width'")
+
+
+class Places(Study):
+    def read(self, text):
+        self.write(text)
+        return spec.read_spec(self.path, False, gwrun.GRADWIRE)
+
+    def filled(self, command, more=""):
+        study = self.read(f"claim: a test\ncommand: {command}\nfactors: {{comm: [ps]}}\n{more}")
+        launcher = launch.Launcher("mpiexec", "/build", "/out", None, study.base)
+        run = spec.plan(study)[0]
+        return launcher.command(run, "/out/run"), launcher.environment(run, "/out/run")
+
+    def test_places(self):
+        options = ["--overwrite", "--comm", "ps", "--seed", "1", "--out", "/out/run"]
+        start = ["/build/mpiexec", "-n", "1"]
+        self.assertEqual(self.filled("prog a"),
+                         ([*start, "prog", "a"], {"GRADWIRE": shlex.join(options)}))
+        self.assertEqual(self.filled("prog {options}"), ([*start, "prog", *options], {}))
+        self.assertEqual(self.filled("[a, '{launcher}', prog, 'b {out} {seed} {ranks}', '{gradwire}', '']")[0],
+                         ["a", *start, "prog", "b /out/run 1 1", "/build/gradwire", ""])
+        self.assertEqual(self.filled("gradwire train x")[0],
+                         [*start, "/build/gradwire", "train", "x", "--quiet", *options])
+        self.assertEqual(self.filled("gradwire train {options} x")[0][-1], "x")
+        words, environment = self.filled("prog {comm}")  # where an option has a place, it stands there
+        self.assertEqual(words[-1], "ps")
+        self.assertNotIn("--comm", environment["GRADWIRE"])
+
+    def test_the_callers_variable(self):
+        """It would win over the spec."""
+        os.environ[base.VARIABLE] = "--comm gossip"
+        self.addCleanup(os.environ.pop, base.VARIABLE)
+        self.assertEqual(self.filled("prog {options}")[1], {"GRADWIRE": None})
+
+
+if __name__ == "__main__":
+    unittest.main()
