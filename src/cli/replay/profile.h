@@ -1,0 +1,38 @@
+/** Profiles of training steps (profiles/profile.schema.json): the tensors of a model in forward order,
+ *  and when each one's gradient is ready. What a file claims is not believed: it is read whole, or
+ *  refused by one line that says which tensor, which key and which value. */
+#ifndef GW_CLI_REPLAY_PROFILE_H
+#define GW_CLI_REPLAY_PROFILE_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+typedef struct gw_step_tensor {
+    const char *name;
+    int group; /* from 0, never falling and skipping none */
+    size_t n;  /* floats, at most INT_MAX */
+    size_t rows;
+    double forward_s, backward_s, std;
+} gw_step_tensor;
+
+typedef struct gw_step_profile {
+    json_t *document; /* in which the texts lie */
+    const char *model, *source, *device, *machine, *date;
+    const char *torch; /* NULL: not PyTorch's */
+    long threads, batch;
+    double optimizer_s;
+    double forward_s, backward_s; /* sums over the tensors */
+    int n_tensors, groups;
+    size_t n; /* floats of all tensors */
+    gw_step_tensor *tensor;
+} gw_step_profile;
+
+/** Read the file PATH. GW_ERR_INPUT, with the line. */
+gw_err gw_step_profile_read(gw_step_profile *p, const char *path);
+
+/** What was read; also after an error. */
+void gw_step_profile_free(gw_step_profile *p);
+
+#endif
