@@ -1,0 +1,193 @@
+#include "cli/replay/player.h"
+
+#include "base/mem.h"
+#include "base/nap.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POLL_S      1e-4 /* between two polls of a host that waits for its device */
+#define MOST_WAKE_S 1e-4
+#define WAKE_UP_S   4.5e-6 /* as in run/pacer.c: nine naps in ten end in time */
+#define WAKE_DOWN_S 0.5e-6
+#define RATE        1e-3F
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        int try_ = (call);                                                                         \
+        if (try_ < 0)                                                                              \
+            return try_;                                                                           \
+    } while (0)
+
+int gw_player_declare(gradwire *g, const gw_step_profile *profile, size_t most) {
+    for (int t = 0; t < profile->n_tensors; t++) {
+        const gw_step_tensor *of = &profile->tensor[t];
+        bool cut = most && of->n > most;
+        TRY(gradwire_tensor(g, of->name, of->group, cut ? most : of->n, cut ? 0 : of->rows, NULL));
+    }
+    return 0;
+}
+
+/* ---- the device ---- */
+
+static void player_nap(gw_player *p, double until) {
+    if (until - p->wake_s <= gw_nap_now())
+        return;
+    gw_nap_until(until - p->wake_s);
+    bool late = gw_nap_now() > until;
+    p->wake_s = fmin(MOST_WAKE_S, fmax(0, p->wake_s + (late ? WAKE_UP_S : -WAKE_DOWN_S)));
+}
+
+/* Another device computes on, whatever this core does meanwhile: its ends are instants, so that a
+ * nap that lasts too long makes the next one shorter. */
+static int player_sleep(gw_player *p) {
+    for (double now; (now = gw_nap_now()) < p->due_s;) {
+        player_nap(p, fmin(p->due_s, now + POLL_S));
+        TRY(gradwire_poll(p->g));
+        if (p->due_s - gw_nap_now() < p->wake_s)
+            while (gw_nap_now() < p->due_s)
+                sched_yield();
+    }
+    return 0;
+}
+
+/* What was given to the device so far is over, at the earliest now. */
+static void player_restart(gw_player *p) {
+    p->due_s = fmax(p->due_s, gw_nap_now());
+}
+
+static int player_compute(gw_player *p, double seconds) {
+    if (p->sleeps) {
+        p->due_s += seconds / p->speed;
+        return player_sleep(p);
+    }
+    for (double end = gw_nap_now() + seconds / p->speed; gw_nap_now() < end;)
+        ;
+    return gradwire_poll(p->g);
+}
+
+/* ---- a step ---- */
+
+/* The owned pieces move by their gradients, where what is sent depends on that. */
+static void player_move(const gw_player *p, int group) {
+    int t;
+    size_t from, n;
+    for (int i = 0; gradwire_owned(p->g, i, &t, &from, &n) == 1; i++) {
+        float *param = gradwire_memory(p->g, t, GRADWIRE_PARAM);
+        if (!param || (group != GRADWIRE_ALL && p->profile->tensor[t].group != group))
+            continue;
+        for (size_t k = from; k < from + n; k++)
+            param[k] -= RATE * p->grad[t][k];
+    }
+}
+
+/* The end of a group's exchange, or of all of them. */
+static int player_update(gw_player *p, int group) {
+    int updates = gradwire_finish(p->g, group);
+    TRY(updates);
+    TRY(gradwire_phase(p->g, GRADWIRE_UPDATE));
+    if (updates) {
+        double share = 0;
+        for (int k = 0; k < p->profile->groups; k++)
+            share += group == GRADWIRE_ALL || group == k ? p->owned[k] : 0;
+        player_restart(p);
+        double begun_s = gw_nap_now();
+        if (p->moves)
+            player_move(p, group);
+        double left_s = share * p->profile->optimizer_s - p->speed * (gw_nap_now() - begun_s);
+        TRY(player_compute(p, p->sleeps ? share * p->profile->optimizer_s : fmax(0, left_s)));
+    }
+    return gradwire_updated(p->g, group);
+}
+
+static int player_forward(gw_player *p) {
+    const gw_step_profile *of = p->profile;
+    TRY(gradwire_phase(p->g, GRADWIRE_FORWARD));
+    for (int t = 0, group = -1; t < of->n_tensors; t++) {
+        if (of->tensor[t].group != group) {
+            group = of->tensor[t].group;
+            if (p->lazy && p->step > 0) {
+                TRY(player_update(p, group));
+                TRY(gradwire_phase(p->g, GRADWIRE_FORWARD));
+            }
+            TRY(gradwire_await(p->g, group));
+            player_restart(p);
+        }
+        TRY(player_compute(p, p->serves ? 0 : of->tensor[t].forward_s));
+    }
+    return 0;
+}
+
+static int player_backward(gw_player *p) {
+    const gw_step_profile *of = p->profile;
+    TRY(gradwire_phase(p->g, GRADWIRE_BACKWARD));
+    for (int t = of->n_tensors - 1; t >= 0; t--) {
+        double begun_s = gw_nap_now();
+        if (!p->serves)
+            gw_gradients_write(p->gradients, t, p->at[t], p->step, p->grad[t]);
+        double spent_s = p->sleeps ? 0 : p->speed * (gw_nap_now() - begun_s);
+        TRY(player_compute(p, p->serves ? 0 : fmax(0, of->tensor[t].backward_s - spent_s)));
+        TRY(gradwire_ready(p->g, 1, &t, p->own ? &p->grad[t] : NULL));
+    }
+    p->late_s += p->sleeps ? fmax(0, gw_nap_now() - p->due_s) : 0;
+    return 0;
+}
+
+static int player_step(gw_player *p) {
+    long batch = p->profile->batch;
+    TRY(gradwire_begin(p->g, p->serves ? 0 : batch, batch * (p->ranks - p->servers)));
+    player_restart(p);
+    TRY(player_forward(p));
+    TRY(player_backward(p));
+    if (!p->lazy)
+        TRY(player_update(p, GRADWIRE_ALL));
+    return gradwire_end(p->g, 0);
+}
+
+/* ---- a run ---- */
+
+static int player_memory(gw_player *p) {
+    const gw_step_profile *of = p->profile;
+    size_t tensors = (size_t)of->n_tensors;
+    TRY(gw_alloc(&p->at, tensors, sizeof *p->at));
+    TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
+    TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
+    if (!gradwire_memory(p->g, 0, GRADWIRE_GRAD))
+        TRY(gw_alloc(&p->own, of->n, sizeof *p->own));
+    size_t at = 0;
+    for (int t = 0; t < of->n_tensors; at += of->tensor[t++].n) {
+        p->at[t] = at;
+        p->grad[t] = p->own ? p->own + at : gradwire_memory(p->g, t, GRADWIRE_GRAD);
+    }
+    return 0;
+}
+
+int gw_player_open(gw_player *p, gradwire *g) {
+    const char *strategy = gradwire_text(g, "strategy");
+    int more, t;
+    size_t n;
+    p->g = g;
+    gw_nap_lightly();
+    TRY(player_memory(p));
+    p->moves = strategy && (strcmp(strategy, "local") == 0 || strcmp(strategy, "gossip") == 0);
+    for (int i = 0; (more = gradwire_owned(g, i, &t, NULL, &n)) == 1; i++)
+        p->owned[p->profile->tensor[t].group] += (double)n / (double)p->profile->n;
+    return more;
+}
+
+int gw_player_run(gw_player *p) {
+    for (p->step = 0; p->step < p->steps; p->step++)
+        TRY(player_step(p));
+    if (p->lazy && p->steps > 0) /* what the next forward pass would have ended */
+        TRY(player_update(p, GRADWIRE_ALL));
+    return gradwire_settle(p->g);
+}
+
+void gw_player_free(gw_player *p) {
+    free(p->at);
+    free(p->grad);
+    free(p->own);
+    free(p->owned);
+}

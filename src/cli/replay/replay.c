@@ -1,0 +1,221 @@
+/* gradwire replay: the step of any model, exchanged as it would be, by its profile. */
+#include "api/words.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/parallel.h"
+#include "cli/replay/player.h"
+#include "cli/replay/replay_report.h"
+#include "comm/mix.h"
+#include "comm/strategy.h"
+#include "mpi/agree.h"
+#include "run/opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHECK_FLOATS = 4096 /* of a tensor, where no step is played */ };
+
+#define TO(member) 0, 0
+
+static const gw_opt opts[] = {
+    {"compute", GW_OPT_CHOICE, "sleep", 0, 0, "sleep|spin", NULL,
+     "sleep: another device computes, and the core polls meanwhile; spin: this core computes",
+     .group = "Computation"},
+    {"speed", GW_OPT_REAL, "1", 1e-3, 1e6, NULL, "X",
+     "of the device, as a multiple of the profile's"},
+    {"gradients", GW_OPT_PATH, "normal", 0, 0, NULL, "normal|FILE",
+     "normal numbers with each tensor's deviation, or captured gradients: float32, all tensors in "
+     "the profile's order, one step after another"},
+    {"steps", GW_OPT_INT, "20", 1, 1e9, NULL, "N", "play N steps"},
+#include "run/comm_opts.def"
+    {"gradient", GW_OPT_CHOICE, NULL, 0, 0, "mean|scaled", NULL,
+     "what a gradient is: of no effect on times"},
+    GW_RUN_OPT_MOMENTUM,
+    GW_RUN_OPT_OUT,
+    GW_RUN_OPT_OVERWRITE,
+    GW_RUN_OPT_TRACE,
+    GW_RUN_OPT_COLLECTIVES,
+    GW_RUN_OPT_STATS,
+    GW_RUN_OPT_PROFILE,
+    GW_RUN_OPT_SEED,
+    {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "check everything, play nothing",
+     .group = "Output"},
+    {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
+    {0}};
+
+/* Options that the library does not know. */
+static const char *const own[] = {"compute", "speed", "gradients", "steps", "check", "quiet", NULL};
+
+typedef struct job {
+    gw_args *args;
+    char *text;     /* the words for the library */
+    gw_words words; /* as it reads them */
+    gw_step_profile profile;
+    gw_gradients gradients;
+    gw_player player;
+    bool check, quiet, data_dependent;
+    int level;
+} job;
+
+/* ---- what is to be played ---- */
+
+static bool replay_passes(const job *j, const gw_opt *o) {
+    for (int i = 0; own[i]; i++)
+        if (strcmp(own[i], o->name) == 0)
+            return false;
+    /* A check leaves no folder. */
+    bool folder = strcmp(o->name, "out") == 0 || strcmp(o->name, "overwrite") == 0 ||
+                  strcmp(o->name, "trace") == 0 || strcmp(o->name, "collectives") == 0;
+    return gw_args_given(j->args, o->name) && !(j->check && folder);
+}
+
+/* A word in quotation marks, as the library takes them off again. */
+static void replay_put_word(FILE *to, const char *word) {
+    fputc('\'', to);
+    for (; *word; word++) {
+        if (*word == '\'')
+            fputs("'\"'\"'", to);
+        else
+            fputc(*word, to);
+    }
+    fputc('\'', to);
+}
+
+static gw_err replay_put_words(job *j) {
+    size_t len;
+    FILE *to = open_memstream(&j->text, &len);
+    if (!to)
+        return gw_fail(GW_ERR_NOMEM, "replay: out of memory");
+    for (const gw_opt *o = opts; o->name; o++) {
+        if (!replay_passes(j, o))
+            continue;
+        fprintf(to, " --%s ", o->name);
+        if (o->type != GW_OPT_FLAG)
+            replay_put_word(to, gw_args_text(j->args, o->name));
+    }
+    return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "replay: out of memory");
+}
+
+/* Whether bytes or time of an encoding depend on what is encoded. */
+static gw_err replay_look_at_codecs(job *j) {
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, j->words.compress, j->words.wire_check));
+    for (int i = 0; i < mix.n; i++) {
+        unsigned caps = mix.codec[i].caps;
+        bool picks = caps & GW_CODEC_SPARSE && !(caps & GW_CODEC_SHARED);
+        j->data_dependent |= picks || !mix.codec[i].fixed;
+    }
+    gw_mix_close(&mix);
+    return GW_OK;
+}
+
+static gw_err replay_level(job *j) {
+    gw_strategy strategy = {0};
+    gw_err e = gw_strategy_find(&strategy, j->words.comm);
+    j->level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
+                                                        : MPI_THREAD_FUNNELED;
+    if (e == GW_OK && strategy.ops->servers)
+        j->player.servers = strategy.ops->servers(strategy.args);
+    gw_strategy_free(&strategy);
+    return e;
+}
+
+static gw_err replay_read_args(job *j, int argc, char **argv) {
+    int files = 0;
+    GW_TRY(gw_args_argv(j->args, "replay", argc, argv, &files));
+    if (files != 1)
+        return gw_fail(GW_ERR_USAGE, "replay: %d profiles: give one", files);
+    j->check = gw_args_flag(j->args, "check");
+    j->quiet = gw_args_flag(j->args, "quiet");
+    GW_TRY(gw_cli_utf8("replay", "--out", argc, argv));
+    GW_TRY(replay_put_words(j));
+    GW_TRY(gw_words_read(&j->words, j->text));
+    if (!j->words.out && !j->check)
+        return gw_fail(GW_ERR_USAGE, "replay: --out DIR is needed: the figures are the folder's");
+    GW_TRY(replay_look_at_codecs(j));
+    GW_TRY(gw_step_profile_read(&j->profile, argv[1]));
+    j->player = (gw_player){.profile = &j->profile,
+                            .gradients = &j->gradients,
+                            .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
+                            .lazy = j->words.lazy,
+                            .speed = gw_args_real(j->args, "speed"),
+                            .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
+    return replay_level(j);
+}
+
+/* ---- on all ranks ---- */
+
+static gw_err replay_gradients(job *j, int rank) {
+    return gw_gradients_open(&j->gradients, &j->profile, gw_args_text(j->args, "gradients"),
+                             j->words.seed, rank);
+}
+
+/* The library's errors are gw_err here; those of one rank alone end the job. */
+static gw_err replay_error(int e, bool *alone) {
+    *alone |= e < 0 && gradwire_alone(e);
+    return e >= 0 ? GW_OK : *alone ? GW_ERR_INTERNAL : (gw_err)e;
+}
+
+static gw_err replay_play(job *j, gradwire *g, MPI_Comm comm, bool *alone) {
+    gw_player_declare(g, &j->profile, j->check ? CHECK_FLOATS : 0); /* open tells what is wrong */
+    GW_TRY(replay_error(gradwire_open(g), alone));
+    if (j->check)
+        return GW_OK;
+    GW_TRY(gw_agree(comm, replay_error(gw_player_open(&j->player, g), alone)));
+    return replay_error(gw_player_run(&j->player), alone);
+}
+
+/* All ranks have the error `e`, whose line stays. */
+static gw_err replay_close_failed(gradwire *g, gw_err e) {
+    char why[1024];
+    gw_text_copy(why, sizeof why, gradwire_error());
+    gradwire_close(g);
+    return gw_fail(e, "%s", why);
+}
+
+static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
+    job *j = ctx;
+    gradwire *g;
+    int rank;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &j->player.ranks));
+    j->player.serves = rank < j->player.servers;
+    GW_TRY(gw_agree(comm, replay_gradients(j, rank)));
+    gw_err e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
+    GW_TRY(e);
+    e = replay_play(j, g, comm, alone);
+    if (e != GW_OK)
+        return *alone ? e : replay_close_failed(g, e);
+    GW_TRY(replay_error(gradwire_close(g), alone));
+    if (j->check)
+        return GW_OK;
+    gw_replay_facts facts = {.player = &j->player,
+                             .out = j->words.out,
+                             .gradients = gw_args_text(j->args, "gradients"),
+                             .data_dependent = j->data_dependent && !j->gradients.captured};
+    return gw_agree(comm, rank == 0 ? gw_replay_report(&facts, !j->quiet) : GW_OK);
+}
+
+static int replay_run(const gw_args *args, int argc, char **argv) {
+    (void)args;
+    job j = {.level = MPI_THREAD_FUNNELED};
+    gw_err e = gw_args_new(&j.args, opts);
+    GW_THEN(e, replay_read_args(&j, argc, argv));
+    int status = gw_cli_parallel(j.level, e, replay_body, &j);
+    gw_player_free(&j.player);
+    gw_gradients_close(&j.gradients);
+    gw_step_profile_free(&j.profile);
+    gw_words_free(&j.words);
+    gw_args_free(j.args);
+    free(j.text);
+    return status;
+}
+
+const gw_command gw_command_replay = {
+    .name = "replay",
+    .summary = "play a model's step by its profile, and exchange its gradients as training would",
+    .usage = "PROFILE.json --out DIR [options]",
+    .opts = opts,
+    .parses = true,
+    .run = replay_run,
+};
