@@ -54,6 +54,10 @@ def unlike(info):
     found, factor = [], number(info, "paced.factor")
     if look(info, "paced") is not None:
         found.append(("paced", "computation is slept" + ("" if math.isnan(factor) else f", factor {factor:g}")))
+    if look(info, "replay") is not None:
+        found.append(("replayed", f"{text(info, 'replay.profile.model')} of {text(info, 'replay.profile.device')} "
+                      f"({text(info, 'replay.profile.machine')}), {number(info, 'replay.speed'):g} times as fast"
+                      + ", gradients are normal numbers" * (look(info, "replay.data_dependent") is True)))
     if text(info, "backend.name") == "naive":
         found.append(("naive backend", "plain loops in doubles compute, and no library"))
     return found

@@ -31,6 +31,9 @@ def facts(info):
     """Everything in which two runs may differ, as text."""
     machine, link = info["machine"], info["link"]
     found = {name: text(value) for name, value in info["options"].items() if name not in NO_FACTOR}
+    if "replay" in info:
+        found["model"] = info["replay"]["profile"]["model"]
+        found.update({name: text(info["replay"][name]) for name in ("compute", "speed", "gradients")})
     found["ranks"] = text(machine["ranks"])
     found["threads"] = text(machine["threads_per_rank"])
     found["hosts"] = text(machine["nodes"])

@@ -288,7 +288,7 @@ def provenance(results):
                          shape_of(info), ", ".join(sorted(set(info["machine"]["hosts"]))),
                          info["results"]["steps"], run.step_s * 1e3, scaled(run.bound_s, 1e3),
                          run.of_bound, scaled(interrupted, 100),
-                         info["results"]["replica_hash"], "; ".join(run.marks), info["command"]])
+                         info["results"].get("replica_hash", ""), "; ".join(run.marks), info["command"]])
     return folded(f"Provenance: all {len(rows)} runs",
                   table(PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""
 

@@ -41,8 +41,8 @@ def row_of(results, cell, run):
         "paced": (info.get("paced") or {}).get("factor"), "backend": (info.get("backend") or {}).get("name"),
         "mpi": " ".join(info["mpi"]["library"].split()), "link": link_rate(link) if link else None,
         "strategy": info["comm"]["strategy"], "algorithm": info["comm"]["algorithm"],
-        "codec": info["comm"]["codec"], "data": info["data"]["source"],
-        "data_hash": info["data"]["hash"], "parameters": info["parameters"],
+        "codec": info["comm"]["codec"], "data": info.get("data", {}).get("source"),
+        "data_hash": info.get("data", {}).get("hash"), "parameters": info["parameters"],
         **mesh_of(info), "steps": result["steps"], "step_s": run.step_s, "bound_s": run.bound_s,
         "train_s": result["train_s"], "elapsed_s": result["elapsed_s"],
         "train_loss": result["train_loss"], "test_loss": result["test_loss"],
@@ -52,7 +52,7 @@ def row_of(results, cell, run):
         "run_wire_bytes": result["wire_bytes"],
         **{f"mean.{name}": mean for name, mean in run.means.items()},
         **{f"source.{name}": text.partition(":")[0] for name, text in info["sources"].items()},
-        "replica_hash": result["replica_hash"], "marks": "; ".join(run.marks),
+        "replica_hash": result.get("replica_hash"), "marks": "; ".join(run.marks),
         "command": info["command"],
     }
 

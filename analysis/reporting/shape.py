@@ -179,8 +179,11 @@ RUN_SCHEMA_LEAST, RUN_SCHEMA = 2, 3
 RUN = {
     "version": TEXT, "commit": Maybe(TEXT), "command": TEXT, "started_utc": TEXT,
     "options": Map(SCALAR), "seed": COUNT, "parameters": COUNT,
-    "data": {"name": TEXT, "source": TEXT, "hash": TEXT, "features": COUNT, "classes": COUNT,
-             "train": COUNT, "validation": COUNT, "test": COUNT},
+    "program?": TEXT,  # "train", if there is none
+    "data?": {"name": TEXT, "source": TEXT, "hash": TEXT, "features": COUNT, "classes": COUNT,
+              "train": COUNT, "validation": COUNT, "test": COUNT},
+    "replay?": {"profile": {"model": TEXT, "device": TEXT, "machine": TEXT, "batch": COUNT},
+                "compute": TEXT, "speed": NUMBER, "gradients": TEXT, "data_dependent": YES_NO},
     "comm": {"strategy": TEXT, "algorithm": TEXT, "codec": TEXT, "error_feedback": YES_NO,
              "warning": Maybe(TEXT),
              "layers": Maybe([{"layer": COUNT, "codec": TEXT, "samples": COUNT,
@@ -191,8 +194,8 @@ RUN = {
                     "microbatches": COUNT}),
     "machine": {"hosts": [TEXT], "cpu": TEXT, "cpus_usable": COUNT, "cores_usable": COUNT,
                 "ranks": COUNT, "workers": COUNT, "nodes": COUNT, "threads_per_rank": COUNT,
-                "helper_threads_per_rank?": COUNT, "oversubscribed": YES_NO, "gemm": TEXT,
-                "gemm_warning": Maybe(TEXT), "clock": TEXT},
+                "helper_threads_per_rank?": COUNT, "oversubscribed": YES_NO, "gemm?": TEXT,
+                "gemm_warning?": Maybe(TEXT), "clock": TEXT},
     "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER,
                    "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
                    "piece?": Maybe({"packets": COUNT, "mtu": COUNT}),
@@ -242,7 +245,7 @@ RUN = {
         "best?": Maybe({"epoch": COUNT, **dict.fromkeys(
             ("validation_loss", "validation_accuracy", "test_accuracy"), Maybe(NUMBER))}),
         "peak_bytes?": _MEMORY, "peak_sum_bytes?": _MEMORY, "elapsed_s": NUMBER, "train_s": NUMBER,
-        "wire_bytes": Maybe(NUMBER), "replica_hash": TEXT,
+        "wire_bytes": Maybe(NUMBER), "replica_hash?": TEXT,
         "summary": {"statistic?": TEXT, "interrupted?": Maybe(NUMBER), "division?": Maybe(
                         {f"{part}_s": Maybe(NUMBER) for part in ("core", "core_or_memory", "memory")}),
                     "wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),

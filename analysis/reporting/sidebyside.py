@@ -87,9 +87,9 @@ def facts(run):
         "cpu": machine["cpu"],
         "cores": loose.text(machine["cores_usable"]),
         "oversubscribed": "yes" if machine["oversubscribed"] else "no",
-        "kernels": machine["gemm"],
+        "kernels": machine.get("gemm"),
         "MPI": f"{' '.join(mpi['library'].split())}, {mpi['thread_level']}",
-        "data": f"{info['data']['source']}, {info['data']['hash']}",
+        "data": f"{info['data']['source']}, {info['data']['hash']}" if "data" in info else None,
         **more,
     }
 

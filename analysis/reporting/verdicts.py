@@ -78,7 +78,7 @@ def of_study(results):
     return compared(results)[0]
 
 
-NAMED = ("oversubscribed", "paced", "naive backend")  # marks that stand beside a name
+NAMED = ("oversubscribed", "paced", "replayed", "naive backend")  # marks that stand beside a name
 
 
 def named(cell):

@@ -31,7 +31,7 @@ def samples(run):
     if not is_number(local) and not is_number(batch):
         raise NotShown("Some runs lack the number of samples of a step.")
     whole = local * run.info["machine"]["workers"] if is_number(local) else batch
-    return min(whole, run.info["data"]["train"])
+    return min(whole, run.info.get("data", {}).get("train", whole))
 
 
 def rate(run):

@@ -1,0 +1,195 @@
+"""`gradwire replay`: a profile's steps through the library, what is said of them, what is refused."""
+
+import copy
+import glob
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+FOLDER = os.path.join(gwrun.SOURCE, "profiles")
+TENSOR = {"name": "a.weight", "shape": [30, 40], "group": 0, "forward_s": 0.001, "backward_s": 0.002, "std": 1e-3}
+PROFILE = {
+    "schema": 1, "model": "tiny", "source": "a test", "device": "a device", "machine": "a machine",
+    "date": "2026-11-24", "torch": None, "threads": 1, "batch": 8, "optimizer_s": 0.002,
+    "tensors": [TENSOR, {**TENSOR, "name": "a.bias", "shape": [30], "forward_s": 0},
+                {**TENSOR, "name": "b.weight", "shape": [10, 30], "group": 1},
+                {**TENSOR, "name": "b.bias", "shape": [10], "group": 1, "std": 0}]}
+FORWARD_S, BACKWARD_S = 0.003, 0.008
+
+
+def changed(path, value):
+    """The profile with a value at a path of keys; None: without it."""
+    profile = copy.deepcopy(PROFILE)
+    *way, last = path
+    at = profile
+    for key in way:
+        at = at[key]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return profile
+
+
+class Replay(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "profile.json")
+        self.out = os.path.join(folder.name, "run")
+        self.write(PROFILE)
+
+    def write(self, profile):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(profile if isinstance(profile, str) else json.dumps(profile))
+
+    def call(self, *words, ranks=2):
+        return gwrun.run(ranks, "replay", self.path, "--out", self.out, *words)
+
+    def replay(self, *words, ranks=2):
+        done = self.call("--overwrite", *words, ranks=ranks)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return gwrun.run_json(self.out), done.stdout
+
+    def test_waits_as_long_as_the_profile_says(self):
+        """In each step: an end comes late, never early, so the sum is no less."""
+        for compute in "sleep", "spin":
+            run, said = self.replay("--compute", compute, "--speed", "2", "--steps", "5")
+            rows = gwrun.batches(self.out)
+            self.assertEqual(len(rows), 2 * 5)
+            for row in rows:
+                for column, seconds in (("forward_s", FORWARD_S), ("backward_s", BACKWARD_S), ("update_s", 0.002)):
+                    # a nap that ended late takes from the next; spun ones begin after what was copied
+                    self.assertGreater(float(row[column]), seconds / 2 * 0.5)
+                self.assertGreater(float(row["wall_s"]), (FORWARD_S + BACKWARD_S + 0.002) / 2 * 0.98)
+            self.assertEqual((run["program"], run["replay"]["compute"], run["replay"]["speed"]), ("replay", compute, 2))
+            self.assertIn("replayed: tiny, 4 tensors, 1540 parameters; batch 8 on a device (a machine)", said)
+            self.assertRegex(said, r"\nstep [\d.]+ ms, exposed communication [\d.]+ ms, in flight .* wire bytes a rank\n")
+
+    def test_every_strategy(self):
+        for strategy in gwrun.names("comm/strategies.def"):
+            for update in "eager", "lazy":
+                with self.subTest(strategy=strategy, update=update):
+                    run, _ = self.replay("--comm", strategy, "--update", update, "--steps", "3", "--speed", "100")
+                    self.assertEqual(run["results"]["steps"], 3)
+                    self.assertEqual(run["comm"]["strategy"], strategy)
+
+    def test_servers(self):
+        run, _ = self.replay("--comm", "ps:dedicated=1", "--steps", "2", "--speed", "100")
+        self.assertEqual(run["machine"]["workers"], 1)
+        self.assertEqual({row["rank"]: row["samples"] for row in gwrun.batches(self.out)}, {"0": "0", "1": "8"})
+
+    def test_gradients(self):
+        """Captured ones are those of the file; drawn ones depend on the seed alone."""
+        path = os.path.join(os.path.dirname(self.path), "gradients")
+        with open(path, "wb") as file:
+            file.write(b"\0" * 4 * 1540 * 3)
+        topk = ("--comm", "sparse", "--compress", "threshold:tau=0.0001", "--steps", "2", "--speed", "100")
+        drawn, said = self.replay(*topk)
+        self.assertTrue(drawn["replay"]["data_dependent"])
+        self.assertIn("give captured ones by --gradients", said)
+        captured, said = self.replay(*topk, "--gradients", path)
+        self.assertFalse(captured["replay"]["data_dependent"])
+        self.assertNotIn("give captured ones", said)
+        self.assertLess(captured["results"]["wire_bytes"], drawn["results"]["wire_bytes"])
+        self.assertEqual(self.replay(*topk)[0]["results"]["wire_bytes"], drawn["results"]["wire_bytes"])
+        with open(path, "ab") as file:
+            file.write(b"\0")
+        self.refused(self.call("--gradients", path), "has 18481 bytes: must be a multiple of the 6160 of one step")
+        self.refused(self.call("--gradients", "/nonesuch"), "/nonesuch")
+
+    def test_shown_as_replayed(self):
+        self.replay("--steps", "2", "--speed", "100")
+        done = subprocess.run([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "show"), self.out],
+                              text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("REPLAYED: tiny of a device (a machine), 100 times as fast", done.stdout)
+        self.assertNotIn("interrupted", done.stdout)
+        other = os.path.join(self.out, "..", "report")
+        done = subprocess.run([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "report"), self.out,
+                               "--out", other], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    # ---- refusals ----
+
+    def refused(self, done, why):
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(why, done.stderr)
+        self.assertFalse(os.path.exists(self.out) and os.listdir(self.out) and "run.json" not in os.listdir(self.out))
+
+    def test_profiles_refused(self):
+        at = f"{self.path}: "
+        for profile, why in (
+                (changed(["model"], None), at + "model: is missing: add it"),
+                (changed(["schema"], 2), at + "schema: 2: must be a whole number from 1 to 1"),
+                (changed(["thread"], 2), at + "thread: unknown key: remove it"),
+                (changed(["date"], "today"), at + 'date: "today": must be a date such as'),
+                (changed(["torch"], 2), at + "torch: 2: must be a text of 1 to 200 characters, or null"),
+                (changed(["tensors"], []), at + "tensors: must be a list of 1 to 16384 tensors"),
+                (changed(["tensors", 1], 7), at + "tensor 1: tensors: 7: must be an object"),
+                (changed(["tensors", 2, "std"], -1), at + "tensor 2 (b.weight): std: -1: must be a number from 0 to"),
+                (changed(["tensors", 2, "std"], None), at + "tensor 2 (b.weight): std: is missing"),
+                (changed(["tensors", 0, "shape"], [3, 0]), at + "tensor 0 (a.weight): shape: [3,0]: must be a list"),
+                (changed(["tensors", 0, "shape"], [2**31]), at + "tensor 0 (a.weight): shape: [2147483648]: must be"),
+                (changed(["tensors", 0, "group"], 1), at + "tensor 0 (a.weight): group: 1: must be 0"),
+                (changed(["tensors", 3, "group"], 3), at + "tensor 3 (b.bias): group: 3: must be 1 or 2: groups rise"),
+                (changed(["tensors", 3, "name"], "a.bias"), at + "tensor 3 (a.bias): name: stands at tensor 1 already"),
+                (changed(["tensors", 3, "name"], "a b"), at + 'tensor 3: name: "a b": must be 1 to 127 letters'),
+                ("[]", at + "must be an object"), ("{\n'a'}", f"{self.path}:2: not JSON: ")):
+            with self.subTest(why=why):
+                self.write(profile)
+                self.refused(self.call(), why)
+
+    def test_words_refused(self):
+        for words, why in ((["--comm", "nonesuch"], "unknown strategy 'nonesuch'"),
+                           (["--compress", "auto"], "name a codec"), (["--speed", "0"], "speed=0"),
+                           (["--nonesuch"], "unknown option"), ([self.path], "2 profiles: give one"),
+                           (["--check", "--comm", "powersgd", "--compress", "fp16"], "strategy powersgd")):
+            with self.subTest(why=why):
+                self.refused(self.call(*words), why)
+        done = gwrun.run(1, "replay", self.path)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--out DIR is needed", done.stderr)
+
+    def test_check(self):
+        done = self.call("--check", "--trace", "--comm", "sharded")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertFalse(os.path.exists(self.out))
+
+
+class Shipped(unittest.TestCase):
+    """The profiles that come with gradwire."""
+
+    COUNTS = {"resnet18": (11681832, 62), "resnet50": (25557032, 161), "bert-large": (335141888, 391),
+              "gpt2-124m": (124439808, 148)}
+
+    def test_each_can_be_played(self):
+        paths = [path for path in glob.glob(os.path.join(FOLDER, "*.json")) if not path.endswith(".schema.json")]
+        self.assertEqual({os.path.basename(path)[:-5] for path in paths}, set(self.COUNTS))
+        for path in paths:
+            done = gwrun.run(1, "replay", path, "--check", "--out", "run")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            with open(path, encoding="utf-8") as file:
+                tensors = json.load(file)["tensors"]
+            sizes = [math.prod(tensor["shape"]) for tensor in tensors]
+            self.assertEqual((sum(sizes), len(sizes)), self.COUNTS[os.path.basename(path)[:-5]])
+
+    def test_the_schema_has_the_same_keys(self):
+        with open(os.path.join(FOLDER, "profile.schema.json"), encoding="utf-8") as file:
+            schema = json.load(file)
+        of_tensor = schema["properties"]["tensors"]["items"]
+        self.assertEqual(set(schema["required"]), set(PROFILE))
+        self.assertEqual(set(schema["properties"]), {*PROFILE, "steps"})
+        self.assertEqual(set(of_tensor["required"]), set(TENSOR))
+        self.assertEqual(set(of_tensor["properties"]), set(TENSOR))
+
+
+if __name__ == "__main__":
+    unittest.main()
