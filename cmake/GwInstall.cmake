@@ -50,13 +50,19 @@ add_library(gw_plugin INTERFACE)
 set_target_properties(gw_plugin PROPERTIES EXPORT_NAME plugin)
 target_include_directories(gw_plugin INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gradwire>)
+# And for a program that uses the library: gradwire::gradwire.
+set_target_properties(libgradwire PROPERTIES EXPORT_NAME gradwire)
+install(TARGETS libgradwire EXPORT gradwire LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(gw_package ${CMAKE_INSTALL_DATADIR}/cmake/gradwire)
 install(TARGETS gw_plugin EXPORT gradwire)
 install(EXPORT gradwire NAMESPACE gradwire:: FILE gradwire-config.cmake DESTINATION ${gw_package})
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/gradwire-config-version.cmake
-  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/gradwire-config-version.cmake DESTINATION ${gw_package})
 file(RELATIVE_PATH gw_include /${CMAKE_INSTALL_DATADIR}/pkgconfig /${CMAKE_INSTALL_INCLUDEDIR}/gradwire)
+file(RELATIVE_PATH gw_header /${CMAKE_INSTALL_DATADIR}/pkgconfig /${CMAKE_INSTALL_INCLUDEDIR})
+file(RELATIVE_PATH gw_lib /${CMAKE_INSTALL_DATADIR}/pkgconfig /${CMAKE_INSTALL_LIBDIR})
 configure_file(cmake/gradwire.pc.in gradwire.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/gradwire.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)

@@ -187,6 +187,36 @@ static void doctor_check_mpi_threads(int provided) {
         doctor_say(OK, "progress", NULL, "MPI starts no progress threads of its own");
 }
 
+/* What a program that uses the library meets. Starting mpi4py's MPI would disturb this one's; its name
+ * does not need that. */
+static void doctor_check_host(int provided) {
+    static const char ask[] =
+        "python3 -c 'import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+        "print(MPI.Get_library_version().split(\"\\n\")[0])' 2>/dev/null </dev/null";
+    static char own[MPI_MAX_LIBRARY_VERSION_STRING];
+    char other[128] = "";
+    int len = 0;
+    MPI_Get_library_version(own, &len);
+    own[strcspn(own, "\n")] = '\0';
+    FILE *in = popen(ask, "r");
+    if (in && fgets(other, sizeof other, in))
+        other[strcspn(other, "\n")] = '\0';
+    if (in)
+        pclose(in);
+    const char *level = provided == MPI_THREAD_MULTIPLE ? "any strategy" : "no progress=thread";
+    if (!*other)
+        doctor_say(OK, "library", NULL, "this MPI library serves %s; python3 has no mpi4py", level);
+    else if (strcmp(own, other) == 0)
+        doctor_say(OK, "library", NULL, "this MPI library serves %s; mpi4py's is the same", level);
+    else {
+        gw_text_line(other);
+        doctor_say(NOTE, "library",
+                   "let the library start MPI itself (gradwire_start), or build mpi4py with this "
+                   "MPI's mpicc",
+                   "mpi4py of python3 uses another MPI library: %s", other);
+    }
+}
+
 static void doctor_check_gemm(void) {
     const char *warning = gw_gemm_warning();
     if (warning)
@@ -408,6 +438,7 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
     doctor_check_mpi(&node);
     doctor_check_launcher();
     doctor_check_mpi_threads(provided);
+    doctor_check_host(provided);
     doctor_check_gemm();
     doctor_check_variables(&host, &node, threads);
     doctor_check_clock();

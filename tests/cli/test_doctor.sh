@@ -38,6 +38,8 @@ grep -q '^1 rank on 1 host, 1 thread each$' <<<"$report" || fail "wrong size in:
 grep -Eq 'timing a region costs [0-9]+ ns' <<<"$report" || fail "no cost of timing in: $report"
 grep -Eq 'hardware counters (count|absent: .+)' <<<"$report" || fail "counters in: $report"
 
+grep -Eq '^(ok|note) +library +.*(MPI library|mpi4py)' <<<"$report" || fail "nothing of the library in: $report"
+
 # Names that PAPI knows and the kernel does not count.
 other=spr
 grep -q GenuineIntel /proc/cpuinfo && other=amd64_fam19h_zen4

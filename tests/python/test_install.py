@@ -29,6 +29,13 @@ add_library(whole MODULE whole.c)
 target_link_libraries(whole PRIVATE gradwire::plugin MPI::MPI_C)
 set_target_properties(whole PROPERTIES PREFIX "")
 """
+CLIENT = """
+cmake_minimum_required(VERSION 3.22)
+project(client LANGUAGES C)
+find_package(gradwire REQUIRED)
+add_executable(client client.c)
+target_link_libraries(client PRIVATE gradwire::gradwire)
+"""
 OPTION = re.compile(r"^  (--[a-z][a-z0-9-]*)(?: (\S+))?\s", re.MULTILINE)
 NAME = re.compile(r"^  ([a-z][a-z0-9-]*) ", re.MULTILINE)
 
@@ -125,8 +132,7 @@ class Installed(unittest.TestCase):
         mpicc = shutil.which("mpicc.mpich") or "mpicc"  # as the build chooses
         pkg = dict(os.environ, PKG_CONFIG_PATH=self.path("share", "pkgconfig"))
         include = said("pkg-config", "--cflags", "gradwire", env=pkg).split()
-        self.assertEqual(len(include), 1)
-        for room in os.scandir(include[0][2:]):
+        for room in os.scandir(include[1][2:]):
             for name in os.listdir(room):
                 said(mpicc, "-std=c11", "-Werror", *include, "-fsyntax-only", "-x", "c", "-include",
                      f"{room.name}/{name}", os.devnull)
@@ -151,6 +157,41 @@ class Installed(unittest.TestCase):
             program, path = shlex.split(test[0].replace("sign", name))
             said_so = said(os.path.join(SOURCE, program), path, os.environ["BUILD"], "2", cwd=folder)
             self.assertIn(f"{kind} {os.path.realpath(folder)}/{name}.so: keeps", said_so)
+
+    def client(self, folder):
+        """The header's example, as a program of the installed tree alone."""
+        os.mkdir(folder)
+        with open(self.path("include", "gradwire.h"), encoding="utf-8") as file:
+            text = file.read()
+        lines = re.findall(r"^ \*      (.*)$", text, re.MULTILINE)
+        with open(os.path.join(folder, "client.c"), "w", encoding="utf-8") as file:
+            file.write("\n".join(line.removeprefix(" ") for line in lines) + "\n")
+
+    def runs(self, program, folder, **more):
+        """As a program that uses the library: its options by the variable."""
+        env = dict(os.environ, GRADWIRE="--out run", **more)
+        said(os.environ["MPIEXEC"], "-n", "2", program, cwd=folder, env=env)
+        run = gwrun.run_json(os.path.join(folder, "run"))
+        self.assertEqual((run["program"], run["machine"]["ranks"], run["comm"]["strategy"]),
+                         ("library", 2, "sharded"))
+
+    def test_client_by_pkg_config(self):
+        folder = os.path.join(self.top, "by-pkg-config")
+        self.client(folder)
+        pkg = dict(os.environ, PKG_CONFIG_PATH=self.path("share", "pkgconfig"))
+        words = said("pkg-config", "--cflags", "--libs", "gradwire", env=pkg).split()
+        said("cc", "-std=c99", "-Wall", "-Werror", "client.c", *words, "-o", "client", cwd=folder)
+        place = next(word[2:] for word in words if word.startswith("-L"))
+        self.runs("./client", folder, LD_LIBRARY_PATH=os.path.realpath(place))
+
+    def test_client_by_cmake(self):
+        folder = os.path.join(self.top, "by-cmake")
+        self.client(folder)
+        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(CLIENT)
+        said("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}", cwd=folder)
+        said("cmake", "--build", "build", cwd=folder)
+        self.runs("build/client", folder)
 
     def test_manual_names_every_option(self):
         with open(self.path("share", "man", "man1", "gradwire.1"), encoding="utf-8") as file:
