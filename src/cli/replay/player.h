@@ -4,7 +4,7 @@
 #define GW_CLI_REPLAY_PLAYER_H
 
 #include "cli/replay/gradients.h"
-#include "gradwire.h"
+#include <gradwire.h>
 
 #include <stdbool.h>
 
