@@ -80,7 +80,7 @@ class Shipped(unittest.TestCase):
 
     def test_short_cells_start(self):
         for _, _, short in self.each():
-            check.cells(short, short.cells, start)  # or BadInput says which cannot
+            check.cells(short, short.cells, start, gwrun.SOURCE)  # or BadInput says which cannot
 
 
 if __name__ == "__main__":
