@@ -187,8 +187,8 @@ static void doctor_check_mpi_threads(int provided) {
         doctor_say(OK, "progress", NULL, "MPI starts no progress threads of its own");
 }
 
-/* What a program that uses the library meets. Starting mpi4py's MPI would disturb this one's; its name
- * does not need that. */
+/* What a program that uses the library meets. Starting mpi4py's MPI would disturb this one's; its
+ * name does not need that. */
 static void doctor_check_host(int provided) {
     static const char ask[] =
         "python3 -c 'import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "

@@ -16,8 +16,8 @@ typedef struct gw_gradients {
     long steps;
 } gw_gradients;
 
-/** `from`: "normal", or a file of float32 in host order, all tensors in forward order, for one step or
- *  more, one after another; each rank begins at another one. GW_ERR_INPUT: it is not that. */
+/** `from`: "normal", or a file of float32 in host order, all tensors in forward order, for one step
+ *  or more, one after another; each rank begins at another one. GW_ERR_INPUT: it is not that. */
 gw_err gw_gradients_open(gw_gradients *g, const gw_step_profile *profile, const char *from,
                          uint64_t seed, int rank);
 void gw_gradients_close(gw_gradients *g);

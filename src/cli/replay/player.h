@@ -30,8 +30,8 @@ typedef struct gw_player {
     long step;
 } gw_player;
 
-/** Declare the profile's tensors to `g`; with a `most`, none larger than so many floats, for a check. All
- *  errors are the library's: negative, and gradwire_error has the line. */
+/** Declare the profile's tensors to `g`; with a `most`, none larger than so many floats, for a
+ *  check. All errors are the library's: negative, and gradwire_error has the line. */
 int gw_player_declare(gradwire *g, const gw_step_profile *profile, size_t most);
 
 /** With p's first members set, before gw_player_run: memory. `g` is open. Local. */
