@@ -1,0 +1,154 @@
+"""libgradwire.so: finding it, its functions, and its errors as exceptions."""
+
+import ctypes
+import enum
+import os
+import sys
+import traceback
+
+VERSION = "0.1.0"  # of the library that this package was written for
+ALL = -1  # instead of a group
+PARAM, GRAD = 0, 1  # of Session.memory
+SONAME = "libgradwire.so.0"
+
+
+class Phase(enum.IntEnum):
+    """What the rank does from now on, for the ledger of time."""
+
+    OTHER, DATA, FORWARD, BACKWARD, UPDATE, CHECKPOINT, MPI = range(7)
+
+
+class Error(RuntimeError):
+    """What the library says, in one line; `code` is its negative error."""
+
+    def __init__(self, message, code=0):
+        super().__init__(message)
+        self.code = code
+
+
+_int, _long, _size, _double, _text, _at = (ctypes.c_int, ctypes.c_long, ctypes.c_size_t,
+                                           ctypes.c_double, ctypes.c_char_p, ctypes.c_void_p)
+_to = ctypes.POINTER
+FUNCTIONS = {  # name: result, parameters, as the header has them
+    "gradwire_error": (_text, []),
+    "gradwire_alone": (_int, [_int]),
+    "gradwire_start": (_int, [_text, _to(_int), _to(_int)]),
+    "gradwire_new": (_int, [_to(_at), _int, _text]),
+    "gradwire_tensor": (_int, [_at, _text, _int, _size, _size, _at]),
+    "gradwire_open": (_int, [_at]),
+    "gradwire_memory": (_at, [_at, _int, _int]),
+    "gradwire_begin": (_int, [_at, _long, _long]),
+    "gradwire_phase": (_int, [_at, _int]),
+    "gradwire_ready": (_int, [_at, _int, _at, _at]),
+    "gradwire_poll": (_int, [_at]),
+    "gradwire_finish": (_int, [_at, _int]),
+    "gradwire_owned": (_int, [_at, _int, _to(_int), _to(_size), _to(_size)]),
+    "gradwire_updated": (_int, [_at, _int]),
+    "gradwire_await": (_int, [_at, _int]),
+    "gradwire_end": (_int, [_at, _double]),
+    "gradwire_settle": (_int, [_at]),
+    "gradwire_epoch": (_int, [_at, _double, _double]),
+    "gradwire_save": (_int, [_at, _to(_at), _to(_size)]),
+    "gradwire_load": (_int, [_at, _text, _size]),
+    "gradwire_figure": (_double, [_at, _text]),
+    "gradwire_text": (_text, [_at, _text]),
+    "gradwire_close": (_int, [_at]),
+}
+
+
+def find():
+    """What to load: a path, or a name for the loader."""
+    named = os.environ.get("GRADWIRE_LIBRARY")
+    if named:
+        if not os.path.exists(named):
+            raise Error(f"GRADWIRE_LIBRARY={named}: no such file: name a libgradwire.so")
+        return named
+    here = os.path.dirname(os.path.abspath(__file__))
+    for name in (SONAME, "libgradwire.so"):
+        if os.path.exists(os.path.join(here, name)):
+            return os.path.join(here, name)
+    return SONAME
+
+
+def load():
+    """The library with its functions declared."""
+    path = find()
+    # PyTorch loads what it depends on for all to see, and Debian's depends on Open MPI: without
+    # DEEPBIND the library would call MPI functions of that. (ctypes adds RTLD_NOW, so that nothing
+    # is bound later, either.) Not always, since tools such as mpiP preload their own.
+    mode = os.RTLD_LOCAL | (os.RTLD_DEEPBIND if "torch" in sys.modules else 0)
+    try:
+        library = ctypes.CDLL(path, mode=mode)
+    except OSError as error:
+        raise Error(f"cannot load {path}: {error}: build and install gradwire, or set "
+                    "GRADWIRE_LIBRARY to its libgradwire.so") from None
+    for name, (result, parameters) in FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise Error(f"{path} has no {name}: it is no libgradwire.so of version {VERSION}") from None
+        function.restype, function.argtypes = result, parameters
+    return library
+
+
+_library = None
+
+
+def library():
+    """The library, loaded at the first call."""
+    global _library
+    if _library is None:
+        _library = load()
+    return _library
+
+
+def check(code):
+    """The code, unless it is an error."""
+    if code < 0:
+        raise Error(library().gradwire_error().decode(errors="replace"), code)
+    return code
+
+
+def last_words(kind, error, trace):
+    """An uncaught exception on one rank: the others would wait for it forever."""
+    traceback.print_exception(kind, error, trace)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    library().gradwire_alone(getattr(error, "code", 0) or -1)
+
+
+def start(words=""):
+    """(rank, ranks): initializes MPI unless that was done. `words` as for Session: some of them need
+    a higher thread level. From then on an uncaught exception on one rank ends the whole job."""
+    rank, ranks = ctypes.c_int(), ctypes.c_int()
+    check(library().gradwire_start(words.encode(), ctypes.byref(rank), ctypes.byref(ranks)))
+    if ranks.value > 1:
+        sys.excepthook = last_words
+    return rank.value, ranks.value
+
+
+def mpi_version(of=None):
+    """What the MPI library that libgradwire is linked with says of itself."""
+    text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+    library().MPI_Get_library_version(text, ctypes.byref(length))
+    return text.value.decode(errors="replace")
+
+
+def handle_of(comm):
+    """The integer that gradwire_new takes for a communicator of mpi4py, or the world's for None."""
+    if comm is not None:
+        if not hasattr(comm, "py2f"):
+            raise Error(f"comm: {type(comm).__name__} is no communicator of mpi4py")
+        from mpi4py import MPI
+        theirs, ours = MPI.Get_library_version(), mpi_version()
+        if theirs.rstrip("\0\n ") != ours.rstrip("\0\n "):
+            raise Error(f"mpi4py uses {first_line(theirs)}, gradwire {first_line(ours)}: build mpi4py "
+                        "for the same MPI library, or leave comm out")
+        return comm.py2f()
+    if hasattr(library(), "ompi_mpi_comm_world"):
+        return 0  # Open MPI's table begins with it
+    return 0x44000000  # that of MPICH and all that share its ABI
+
+
+def first_line(text):
+    return " ".join(text.split("\n")[0].split())

@@ -1,0 +1,201 @@
+"""Session: a model of numpy arrays."""
+
+import contextlib
+import ctypes
+import math
+
+import numpy as np
+
+from gradwire.library import ALL, GRAD, PARAM, Error, Phase, check, handle_of, library, start
+
+
+class Session:
+    """One model's exchange and run: the functions of gradwire.h, one a method. One may be open at a
+    time, used by the thread that opened it.
+
+        with gradwire.Session("--comm iallreduce --compress qsgd:bits=8 --out runs/a") as session:
+            weight = session.tensor("weight", w)          # in forward order
+            session.open()
+            for x, y in batches:
+                with session.batch(len(x)) as batch:
+                    batch.loss, grad = backward(w, x, y)
+                    session.ready([weight], [grad])
+                    if session.finish():
+                        for tensor, piece in session.owned():
+                            w.reshape(-1)[piece] -= rate * grad.reshape(-1)[piece]
+                    session.updated()
+                    session.await_()
+
+    Arrays are float32, C-contiguous, and used where they lie: never copied, so they must not be
+    replaced. `words` are options of `gradwire train`; $GRADWIRE is appended and wins."""
+
+    def __init__(self, words="", comm=None):
+        self.handle, self.shapes, self.held, self.grads = None, [], [], {}
+        self.rank, self.ranks = start(words)
+        handle = ctypes.c_void_p()
+        check(library().gradwire_new(ctypes.byref(handle), handle_of(comm), words.encode()))
+        self.handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.close()
+
+    def _call(self, name, *values):
+        if self.handle is None:
+            raise Error(f"{name.removeprefix('gradwire_')}: the session is closed")
+        return check(getattr(library(), name)(self.handle, *values))
+
+    def tensor(self, name, array, group=None, rows=None):
+        """Declare a tensor, in forward order; returns its index. array: its parameters, or its shape:
+        then they are the library's (`memory`). group: that of the tensors finished together, rising
+        from 0 [all tensors: 0]. rows: of the matrix that it is; 0: a vector [from the shape]."""
+        held = isinstance(array, np.ndarray)
+        if held:
+            _usable(name, array)
+        shape = array.shape if held else tuple(np.atleast_1d(array).tolist())
+        if rows is None:
+            rows = shape[0] if len(shape) > 1 else 0
+        index = self.declare(name, math.prod(shape), group or 0, rows,
+                             array.ctypes.data if held else None)
+        self.shapes.append(shape)
+        self.held.append(array if held else None)
+        return index
+
+    def declare(self, name, size, group, rows, address):
+        """As `tensor`, by an address that the caller keeps valid; None: the library's memory."""
+        return self._call("gradwire_tensor", name.encode(), group, size, rows, address)
+
+    def open(self):
+        """All ranks: the tensors are declared. Rank 0's parameters go to all."""
+        self._call("gradwire_open")
+        return self
+
+    def memory(self, tensor, which=PARAM):
+        """The library's memory of a tensor's parameters (PARAM) or gradient (GRAD), as an array:
+        with it nothing is copied."""
+        at = library().gradwire_memory(self.handle, tensor, which)
+        if not at:
+            check(-1)
+        shape = self.shapes[tensor]
+        floats = (ctypes.c_float * math.prod(shape)).from_address(at)
+        return np.ctypeslib.as_array(floats).reshape(shape)
+
+    @contextlib.contextmanager
+    def batch(self, samples, total=None):
+        """One optimizer step: begin, and end unless there was an exception. total: samples of all
+        ranks [samples * ranks]. Set .loss of what it yields, the mean over this rank's samples."""
+        self.begin(samples, total)
+        batch = Batch()
+        yield batch
+        self.end(batch.loss)
+
+    def begin(self, samples, total=None):
+        self._call("gradwire_begin", samples, samples * self.ranks if total is None else total)
+
+    def phase(self, phase):
+        self._call("gradwire_phase", Phase(phase))
+
+    def ready(self, tensors, grads=None):
+        """The gradients of these tensors, means over this rank's samples, are final. `finish` writes
+        the exchanged ones into the same arrays. None: they lie in the library's memory."""
+        tensors = list(tensors)
+        indices = (ctypes.c_int * len(tensors))(*tensors)
+        if grads is None:
+            return self.ready_at(len(tensors), indices, None)
+        for tensor, grad in zip(tensors, grads, strict=True):
+            _usable(f"gradient of tensor {tensor}", grad)
+            if grad.size != math.prod(self.shapes[tensor]):
+                raise Error(f"gradient of tensor {tensor}: {grad.size} elements, not "
+                            f"{math.prod(self.shapes[tensor])}")
+            self.grads[tensor] = grad  # kept until the next one: the library writes into it
+        at = (ctypes.c_void_p * len(tensors))(*(self.grads[tensor].ctypes.data for tensor in tensors))
+        return self.ready_at(len(tensors), indices, at)
+
+    def ready_at(self, n, indices, addresses):
+        """As `ready`, from C arrays."""
+        return self._call("gradwire_ready", n, indices, addresses)
+
+    def poll(self):
+        """Between computations: moves messages on."""
+        self._call("gradwire_poll")
+
+    def finish(self, group=ALL):
+        """Wait for the exchange. True: update what is `owned`; False: nothing this time."""
+        return self._call("gradwire_finish", group) > 0
+
+    def owned(self):
+        """[(tensor, slice of its elements)] that this rank updates; fixed once it is open."""
+        tensor, begin, n = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
+        found = []
+        while self._call("gradwire_owned", len(found), ctypes.byref(tensor), ctypes.byref(begin),
+                         ctypes.byref(n)):
+            found.append((tensor.value, slice(begin.value, begin.value + n.value)))
+        return found
+
+    def updated(self, group=ALL):
+        """The owned pieces are updated: they go to the other ranks."""
+        self._call("gradwire_updated", group)
+
+    def await_(self, group=ALL):
+        """Wait until parameters may be read."""
+        self._call("gradwire_await", group)
+
+    def end(self, loss=math.nan):
+        self._call("gradwire_end", loss)
+
+    def settle(self):
+        """All ranks, before evaluating or saving: replicas agree."""
+        self._call("gradwire_settle")
+
+    def epoch(self, test_loss=math.nan, test_accuracy=math.nan):
+        """A row of epochs.csv."""
+        self._call("gradwire_epoch", test_loss, test_accuracy)
+
+    def save(self):
+        """All ranks: this rank's state as bytes, for `load` on the same rank; without parameters."""
+        at, n = ctypes.c_void_p(), ctypes.c_size_t()
+        self._call("gradwire_save", ctypes.byref(at), ctypes.byref(n))
+        try:
+            return ctypes.string_at(at, n.value)
+        finally:
+            _free(at)
+
+    def load(self, state):
+        """All ranks, after `open`: go on from what `save` returned; parameters are the caller's."""
+        self._call("gradwire_load", state, len(state))
+
+    def figure(self, column):
+        """A column of batches.csv, of the last batch; NaN: not there."""
+        return library().gradwire_figure(self.handle, column.encode())
+
+    def text(self, key):
+        """What the library tells under a key ("algorithm", "mpi", ..), or None."""
+        told = library().gradwire_text(self.handle, key.encode())
+        return None if told is None else told.decode(errors="replace")
+
+    def close(self):
+        """All ranks: writes run.json. A second call does nothing."""
+        if self.handle is not None:
+            handle, self.handle = self.handle, None
+            check(library().gradwire_close(handle))
+
+
+class Batch:
+    loss = math.nan
+
+
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = [ctypes.c_void_p], None
+
+
+def _usable(name, array):
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32 or not array.flags.carray:
+        what = (f"{array.dtype}, strides {array.strides}" if isinstance(array, np.ndarray)
+                else type(array).__name__)
+        raise Error(f"{name}: {what}: must be a writable, C-contiguous array of float32")
+
+
+__all__ = ["GRAD", "PARAM", "Session"]

@@ -1,0 +1,128 @@
+"""hook: gradwire as the communication hook of DistributedDataParallel."""
+
+import functools
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from gradwire.library import Error, Phase, last_words
+from gradwire.torch.model import Run, addresses, indices, trained
+
+MEAN = ("allreduce", "iallreduce", "sparse", "powersgd", "delayed")  # strategies that hand it out
+
+
+def hook(ddp, optimizer, words="", comm=None):
+    """Exchange the gradients of `ddp`, a DistributedDataParallel over the ranks of gradwire.torch.init,
+    by gradwire; returns the Run.
+
+        run = gradwire.torch.hook(ddp, optimizer, "--comm sparse --compress topk --out runs/a")
+        for x, y in loader:
+            with run.batch(len(x)):
+                run.loss(criterion(ddp(x), y)).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+    Small buckets (bucket_cap_mb=4) let the exchange begin early. For other strategies, and without
+    DistributedDataParallel: gradwire.torch.Session."""
+    if not isinstance(ddp, DistributedDataParallel):
+        raise Error(f"hook: {type(ddp).__name__} is no DistributedDataParallel: use "
+                    "gradwire.torch.Session for a bare model")
+    return HookedRun(ddp, optimizer, words, comm)
+
+
+class HookedRun(Run):
+    def __init__(self, ddp, optimizer, words, comm):
+        refuse_strategy(words)
+        parameters = trained(ddp.module, getattr(ddp, "parameters_to_ignore", ()))
+        super().__init__(parameters, words, comm)
+        if dist.get_world_size(ddp.process_group) != self.ranks:
+            raise Error(f"hook: DistributedDataParallel has {dist.get_world_size(ddp.process_group)} "
+                        f"ranks and MPI {self.ranks}: start both by gradwire.torch.init")
+        self.ddp, self.seen, self.waiting, self.layouts = ddp, 0, [], {}
+        ddp.register_comm_hook(None, self._bucket)
+        ddp.register_forward_pre_hook(self._forward)
+        around_step(optimizer, self._step)
+
+    def _before(self):
+        joined = getattr(self.ddp, "_join_config", None)
+        if joined is not None and joined.enable:
+            raise Error("hook: join() is not supported: give all ranks as many batches")
+
+    def _bucket(self, state, bucket):
+        """DistributedDataParallel calls it with each bucket, in one order on all ranks, on the thread
+        of backward(). An exception here would only reach the others as a hang."""
+        try:
+            return self._take(bucket)
+        except BaseException as error:
+            last_words(type(error), error, error.__traceback__)
+            raise
+
+    def _take(self, bucket):
+        if not self.inside or self.complete:
+            raise Error("hook: a backward pass outside `with run.batch(n)`, or a second one in it: "
+                        "accumulate gradients under ddp.no_sync()")
+        buffer, future = bucket.buffer(), torch.futures.Future()
+        # Keyed by parameter: buckets are rebuilt after the first step, and with static_graph all of
+        # that step's have one index.
+        of = bucket.parameters()
+        n, tensors, at = self._layout(buffer, bucket, of)
+        self.handle.ready_at(n, tensors, at)
+        self.waiting.append((future, buffer))
+        self.seen += n
+        if self.seen == len(self.names):
+            self._finish()
+            for ready, result in self.waiting:
+                ready.set_result(result)
+            self.seen, self.waiting = 0, []
+        return future
+
+    def _layout(self, buffer, bucket, of):
+        """(number, tensors, addresses) of a bucket's gradients, remembered while it stays in place."""
+        place = buffer.data_ptr(), buffer.numel(), len(of), self.tensor_of.get(of[0])
+        found = self.layouts.get(place)
+        if found is None:
+            if any(p not in self.tensor_of for p in of):
+                raise Error("hook: the model has got parameters since: call hook after it is built")
+            found = len(of), indices([self.tensor_of[p] for p in of]), addresses(bucket.gradients())
+            self.layouts[place] = found
+        return found
+
+    def _step(self, step, *args, **more):
+        """The optimizer's step, or none while `delayed` has no gradient yet."""
+        if not self.inside:
+            return step(*args, **more)
+        result = step(*args, **more) if self.updates else None
+        self.handle.phase(Phase.OTHER)
+        return result
+
+    def _after(self):
+        self.handle.updated()
+        self.handle.await_()
+
+
+def around_step(optimizer, around):
+    """optimizer.step() goes through around(step)."""
+    step = optimizer.step
+
+    @functools.wraps(step)
+    def instead(*args, **more):
+        return around(step, *args, **more)
+
+    optimizer.step = instead
+
+
+def refuse_strategy(words):
+    """One line for a strategy whose update DistributedDataParallel cannot do."""
+    import os
+    import shlex
+    tokens = shlex.split(f"{words} {os.environ.get('GRADWIRE', '')}")
+    for at, token in enumerate(tokens):
+        value = token.partition("=")[2] if token.startswith("--comm=") else (
+            tokens[at + 1] if token == "--comm" and at + 1 < len(tokens) else "")
+        name = value.partition(":")[0]
+        if name and name not in MEAN and "/" not in name:
+            raise Error(f"hook: --comm {name} does not hand out the mean of the gradients, as "
+                        f"{', '.join(MEAN)} do: use gradwire.torch.Session for it")
+        if value == "lazy" or token in ("lazy", "--update=lazy") and tokens[at - 1] == "--update":
+            raise Error("hook: --update lazy is for C alone: PyTorch updates all parameters at once")

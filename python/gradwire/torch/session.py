@@ -1,0 +1,123 @@
+"""Session: gradwire in the place of DistributedDataParallel, for every strategy."""
+
+import contextlib
+
+import torch
+
+from gradwire.library import Error, Phase
+from gradwire.torch.model import Run, addresses, indices, trained
+
+
+class Session(Run):
+    """The exchange of a model that all ranks have built alike; rank 0's parameters go to all.
+
+        session = gradwire.torch.Session(model, "--comm sharded --out runs/b")
+        optimizer = torch.optim.AdamW(session.parameters(), lr=1e-3)
+        for x, y in loader:
+            with session.batch(len(x)):
+                session.loss(criterion(model(x), y)).backward()
+                optimizer.step()
+
+    Each gradient goes out as soon as the backward pass has completed it. A batch begins without
+    gradients, so zero_grad is not needed. Buffers, such as BatchNorm's statistics, stay each rank's."""
+
+    def __init__(self, model, words="", comm=None):
+        if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+            raise Error(f"gradwire.torch.Session needs PyTorch 2.1 (this is {torch.__version__}): "
+                        "gradwire.torch.hook does without")
+        super().__init__(trained(model), words, comm)
+        self.holding, self.arrived, self.next = False, None, -1
+        self.one = [indices([i]) for i in range(len(self.names))]
+        self.places = [p.data_ptr() for p in self.parameters_]
+        self.pieces = [self._piece(tensor, part) for tensor, part in self.handle.owned()]
+        model.register_forward_pre_hook(self._forward)
+        for p in self.parameters_:
+            p.register_post_accumulate_grad_hook(self._arrive)
+        if self.text("strategy") == "delayed":  # its exchange runs under the next forward pass, too
+            for module in model.modules():
+                if not any(True for _ in module.children()):
+                    module.register_forward_hook(self._poll)
+
+    def _piece(self, tensor, part):
+        """(parameter for the optimizer, tensor, elements; None: the parameter itself, as a whole)"""
+        whole = self.parameters_[tensor]
+        if part == slice(0, whole.numel()):
+            return whole, tensor, None
+        return torch.nn.Parameter(whole.detach().view(-1)[part]), tensor, part
+
+    def named_parameters(self):
+        """(name, parameter) of what this rank updates: a tensor of the model where it is all this
+        rank's, else a flat view into it. Gradients are there after the backward pass. Where this rank
+        updates nothing there is one empty parameter, for optimizers refuse to have none."""
+        for piece, tensor, _ in self.pieces:
+            yield self.names[tensor], piece
+        if not self.pieces:
+            yield "none", torch.nn.Parameter(torch.empty(0))
+
+    def parameters(self):
+        """What this rank updates, for the optimizer; see named_parameters."""
+        return [piece for _, piece in self.named_parameters()]
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """In a batch: backward passes that only accumulate gradients."""
+        self.holding = True
+        try:
+            yield
+        finally:
+            self.holding = False
+
+    def _before(self):
+        for name, p, place in zip(self.names, self.parameters_, self.places):
+            if p.data_ptr() != place:
+                raise Error(f"{name} has moved in memory: change parameters in place")
+            p.grad = None
+        for piece, _, _ in self.pieces:
+            piece.grad = None
+        self.arrived, self.next = None, len(self.names) - 1
+
+    def _arrive(self, p):
+        """A gradient is complete. All ranks hand tensors over in one order, from the last: what came
+        early waits for those behind it."""
+        if self.holding:
+            return
+        if self.arrived is None:
+            if not self.inside or self.complete:
+                raise Error("a backward pass outside `with session.batch(n)`, or a second one in it: "
+                            "accumulate gradients under session.no_sync()")
+            self.arrived = [False] * len(self.names)
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+        self.arrived[self.tensor_of[p]] = True
+        while self.next >= 0 and self.arrived[self.next]:
+            self._hand_over()
+
+    def _hand_over(self):
+        p = self.parameters_[self.next]
+        if p.grad is None:  # not used in this pass
+            p.grad = torch.zeros_like(p)
+        if not p.grad.is_contiguous():
+            p.grad = p.grad.contiguous()
+        self.handle.ready_at(1, self.one[self.next], addresses([p.grad]))
+        self.next -= 1
+
+    def _end_of_backward(self):
+        """Those that took no part in it have a gradient of zero; then the exchange is waited for."""
+        while self.next >= 0:
+            self._hand_over()
+        self._finish()
+        self.arrived = None
+        for piece, tensor, part in self.pieces:
+            whole = self.parameters_[tensor]
+            if not self.updates:
+                piece.grad = None
+            elif part is not None:
+                piece.grad = whole.grad.view(-1)[part]
+
+    def _after(self):
+        self.handle.phase(Phase.OTHER)
+        self.handle.updated()
+        self.handle.await_()
+
+    def _poll(self, module, inputs, output):
+        if self.inside and not self.complete:
+            self.handle.poll()
