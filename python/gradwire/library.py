@@ -70,13 +70,21 @@ def find():
     return SONAME
 
 
+def share_environment():
+    """With DEEPBIND a library sees the C library's own `environ`, which is not set where the program
+    has one, too."""
+    own = ctypes.c_void_p.in_dll(ctypes.CDLL("libc.so.6"), "environ")
+    own.value = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ").value
+
+
 def load():
-    """The library with its functions declared."""
+    """The library with its functions declared. PyTorch loads what it depends on for all to see, and
+    Debian's depends on Open MPI: without DEEPBIND the library would call that one's functions."""
     path = find()
-    # PyTorch loads what it depends on for all to see, and Debian's depends on Open MPI: without
-    # DEEPBIND the library would call MPI functions of that. (ctypes adds RTLD_NOW, so that nothing
-    # is bound later, either.) Not always, since tools such as mpiP preload their own.
-    mode = os.RTLD_LOCAL | (os.RTLD_DEEPBIND if "torch" in sys.modules else 0)
+    mode = os.RTLD_LOCAL  # and RTLD_NOW, which ctypes adds: nothing is bound later
+    if "torch" in sys.modules and hasattr(ctypes.CDLL(None), "MPI_Init"):
+        mode |= os.RTLD_DEEPBIND
+        share_environment()
     try:
         library = ctypes.CDLL(path, mode=mode)
     except OSError as error:
@@ -109,25 +117,44 @@ def check(code):
     return code
 
 
+def abort():
+    """Ends the whole job: MPI_Abort of the world."""
+    own = library()
+    if hasattr(own, "ompi_mpi_comm_world"):
+        world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(own, "ompi_mpi_comm_world")))
+    else:
+        world = ctypes.c_int(0x44000000)  # MPICH's, and that of all that share its ABI
+    own.MPI_Abort(world, 1)
+
+
 def last_words(kind, error, trace):
-    """An uncaught exception on one rank: the others would wait for it forever."""
-    traceback.print_exception(kind, error, trace)
+    """An uncaught exception: where the other ranks do not have the same one, they would wait for this
+    rank forever."""
+    known = isinstance(error, Error) and error.code < 0 and not library().gradwire_alone(error.code)
+    if not known or _rank == 0:
+        traceback.print_exception(kind, error, trace)
     sys.stdout.flush()
     sys.stderr.flush()
-    library().gradwire_alone(getattr(error, "code", 0) or -1)
+    if not known:
+        abort()
+
+
+_rank = 0
 
 
 def start(words=""):
     """(rank, ranks): initializes MPI unless that was done. `words` as for Session: some of them need
     a higher thread level. From then on an uncaught exception on one rank ends the whole job."""
+    global _rank
     rank, ranks = ctypes.c_int(), ctypes.c_int()
     check(library().gradwire_start(words.encode(), ctypes.byref(rank), ctypes.byref(ranks)))
+    _rank = rank.value
     if ranks.value > 1:
         sys.excepthook = last_words
     return rank.value, ranks.value
 
 
-def mpi_version(of=None):
+def mpi_version():
     """What the MPI library that libgradwire is linked with says of itself."""
     text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
     library().MPI_Get_library_version(text, ctypes.byref(length))
@@ -135,20 +162,18 @@ def mpi_version(of=None):
 
 
 def handle_of(comm):
-    """The integer that gradwire_new takes for a communicator of mpi4py, or the world's for None."""
-    if comm is not None:
-        if not hasattr(comm, "py2f"):
-            raise Error(f"comm: {type(comm).__name__} is no communicator of mpi4py")
-        from mpi4py import MPI
-        theirs, ours = MPI.Get_library_version(), mpi_version()
-        if theirs.rstrip("\0\n ") != ours.rstrip("\0\n "):
-            raise Error(f"mpi4py uses {first_line(theirs)}, gradwire {first_line(ours)}: build mpi4py "
-                        "for the same MPI library, or leave comm out")
-        return comm.py2f()
-    if hasattr(library(), "ompi_mpi_comm_world"):
-        return 0  # Open MPI's table begins with it
-    return 0x44000000  # that of MPICH and all that share its ABI
+    """The integer that gradwire_new takes for a communicator of mpi4py; None: the world."""
+    if comm is None:
+        return -1
+    if not hasattr(comm, "py2f"):
+        raise Error(f"comm: {type(comm).__name__} is no communicator of mpi4py")
+    from mpi4py import MPI
+    theirs, ours = first_line(MPI.Get_library_version()), first_line(mpi_version())
+    if theirs != ours:
+        raise Error(f"comm: mpi4py uses {theirs}, gradwire {ours}: build mpi4py for the same MPI "
+                    "library, or leave comm out")
+    return comm.py2f()
 
 
 def first_line(text):
-    return " ".join(text.split("\n")[0].split())
+    return " ".join(text.replace("\0", "").strip().split("\n")[0].split())

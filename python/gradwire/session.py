@@ -6,7 +6,17 @@ import math
 
 import numpy as np
 
-from gradwire.library import ALL, GRAD, PARAM, Error, Phase, check, handle_of, library, start
+from gradwire.library import (
+    ALL,
+    PARAM,
+    VERSION,
+    Error,
+    Phase,
+    check,
+    handle_of,
+    library,
+    start,
+)
 
 
 class Session:
@@ -24,7 +34,6 @@ class Session:
                         for tensor, piece in session.owned():
                             w.reshape(-1)[piece] -= rate * grad.reshape(-1)[piece]
                     session.updated()
-                    session.await_()
 
     Arrays are float32, C-contiguous, and used where they lie: never copied, so they must not be
     replaced. `words` are options of `gradwire train`; $GRADWIRE is appended and wins."""
@@ -35,6 +44,7 @@ class Session:
         handle = ctypes.c_void_p()
         check(library().gradwire_new(ctypes.byref(handle), handle_of(comm), words.encode()))
         self.handle = handle
+        self._check_version()
 
     def __enter__(self):
         return self
@@ -42,6 +52,13 @@ class Session:
     def __exit__(self, kind, error, trace):
         if kind is None:
             self.close()
+
+    def _check_version(self):
+        version = self.text("version") or "unknown"
+        if version.partition("+")[0] != VERSION:
+            self.close()
+            raise Error(f"libgradwire is of version {version}, the Python package of {VERSION}: "
+                        "install both from one source")
 
     def _call(self, name, *values):
         if self.handle is None:
@@ -136,7 +153,7 @@ class Session:
         return found
 
     def updated(self, group=ALL):
-        """The owned pieces are updated: they go to the other ranks."""
+        """The owned pieces are updated: they go to the other ranks. ALL also waits, as await_ does."""
         self._call("gradwire_updated", group)
 
     def await_(self, group=ALL):
@@ -197,5 +214,3 @@ def _usable(name, array):
                 else type(array).__name__)
         raise Error(f"{name}: {what}: must be a writable, C-contiguous array of float32")
 
-
-__all__ = ["GRAD", "PARAM", "Session"]

@@ -1,6 +1,7 @@
 """hook: gradwire as the communication hook of DistributedDataParallel."""
 
 import functools
+import types
 
 import torch
 import torch.distributed as dist
@@ -33,9 +34,13 @@ def hook(ddp, optimizer, words="", comm=None):
 
 class HookedRun(Run):
     def __init__(self, ddp, optimizer, words, comm):
-        refuse_strategy(words)
         parameters = trained(ddp.module, getattr(ddp, "parameters_to_ignore", ()))
         super().__init__(parameters, words, comm)
+        if self.strategy not in MEAN:
+            strategy = self.strategy
+            self.close()
+            raise Error(f"hook: --comm {strategy} does not hand out the mean of the gradients, as "
+                        f"{', '.join(MEAN)} do: use gradwire.torch.Session for it")
         if dist.get_world_size(ddp.process_group) != self.ranks:
             raise Error(f"hook: DistributedDataParallel has {dist.get_world_size(ddp.process_group)} "
                         f"ranks and MPI {self.ranks}: start both by gradwire.torch.init")
@@ -98,7 +103,6 @@ class HookedRun(Run):
 
     def _after(self):
         self.handle.updated()
-        self.handle.await_()
 
 
 def around_step(optimizer, around):
@@ -106,23 +110,7 @@ def around_step(optimizer, around):
     step = optimizer.step
 
     @functools.wraps(step)
-    def instead(*args, **more):
+    def instead(_, *args, **more):
         return around(step, *args, **more)
 
-    optimizer.step = instead
-
-
-def refuse_strategy(words):
-    """One line for a strategy whose update DistributedDataParallel cannot do."""
-    import os
-    import shlex
-    tokens = shlex.split(f"{words} {os.environ.get('GRADWIRE', '')}")
-    for at, token in enumerate(tokens):
-        value = token.partition("=")[2] if token.startswith("--comm=") else (
-            tokens[at + 1] if token == "--comm" and at + 1 < len(tokens) else "")
-        name = value.partition(":")[0]
-        if name and name not in MEAN and "/" not in name:
-            raise Error(f"hook: --comm {name} does not hand out the mean of the gradients, as "
-                        f"{', '.join(MEAN)} do: use gradwire.torch.Session for it")
-        if value == "lazy" or token in ("lazy", "--update=lazy") and tokens[at - 1] == "--update":
-            raise Error("hook: --update lazy is for C alone: PyTorch updates all parameters at once")
+    optimizer.step = types.MethodType(instead, optimizer)  # bound: schedulers ask for its __func__

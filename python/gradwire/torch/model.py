@@ -46,6 +46,7 @@ class Run:
                 group, owner = group + 1, module
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0, p.data_ptr())
         self.handle.open()
+        self.strategy = (self.text("strategy") or "").partition(":")[0]
         self.rank, self.ranks = self.handle.rank, self.handle.ranks
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
 

@@ -33,7 +33,7 @@ class Session(Run):
         model.register_forward_pre_hook(self._forward)
         for p in self.parameters_:
             p.register_post_accumulate_grad_hook(self._arrive)
-        if self.text("strategy") == "delayed":  # its exchange runs under the next forward pass, too
+        if self.strategy == "delayed":  # its exchange runs under the next forward pass, too
             for module in model.modules():
                 if not any(True for _ in module.children()):
                     module.register_forward_hook(self._poll)
@@ -116,7 +116,6 @@ class Session(Run):
     def _after(self):
         self.handle.phase(Phase.OTHER)
         self.handle.updated()
-        self.handle.await_()
 
     def _poll(self, module, inputs, output):
         if self.inside and not self.complete:
