@@ -1,0 +1,171 @@
+"""One rank of compare_ddp.py: DistributedDataParallel with Gloo's exchange, PyTorch's hooks or
+gradwire's hook, in turns within one process, each step beside one without any exchange.
+
+A side of a round builds its own DistributedDataParallel over the model, warms up, and then takes a
+step with the exchange and one under no_sync() in turn, so that both see the same machine. Losses are
+read after the last step."""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [os.path.join(ROOT, part) for part in ("python", "profiles", "analysis")]
+from tool import need
+need("numpy", "torch")
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire.torch
+import models
+
+FIRST_BUCKET = dist._DEFAULT_FIRST_BUCKET_BYTES  # pylint: disable=protected-access
+
+
+def task(name, batch, length, rank):
+    """(model, one batch, loss of a model on it); the model's weights are the same on all ranks."""
+    torch.manual_seed(1)
+    model = {"resnet18": models.resnet18, "gpt2": models.gpt2, "tiny": tiny}[name]()
+    torch.manual_seed(2 + rank)
+    if name == "gpt2":
+        ids = torch.randint(50257, (batch, length + 1))
+        return model, lambda net: F.cross_entropy(net(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+    images, labels = torch.randn(batch, 3, 32, 32), torch.randint(1000, (batch,))
+    return model, lambda net: F.cross_entropy(net(images), labels)
+
+
+def tiny():
+    """For a trial of the script."""
+    return models.ResNet([1, 1, 1, 1], False, small=True, width=8)
+
+
+def replicate(model, side, bucket_mb):
+    """DistributedDataParallel with what the side names: gloo, fp16, powersgd2 or gradwire."""
+    options = {}
+    if side == "gradwire":
+        options = {"bucket_cap_mb": bucket_mb}
+    elif side == "powersgd2":
+        # One bucket: the hook starts each bucket's second allreduce from a callback, and Gloo runs
+        # these on two threads, so that with several buckets the ranks' orders differ.
+        options = {"bucket_cap_mb": 2048}
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 31 if side == "powersgd2" else FIRST_BUCKET
+    net = DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False,
+                                  **options)
+    if side == "fp16":
+        net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif side == "powersgd2":
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+        net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return net
+
+
+class Clock:
+    """Seconds spent in some functions."""
+
+    def __init__(self):
+        self.total = 0.0
+
+    def around(self, function):
+        def timed(*args):
+            begin = time.perf_counter()
+            try:
+                return function(*args)
+            finally:
+                self.total += time.perf_counter() - begin
+        return timed
+
+
+def watch(run):
+    """(clock of the hook, clock of the library's calls within it)"""
+    hook, library = Clock(), Clock()
+    run._take = hook.around(run._take)
+    run.handle.ready_at = library.around(run.handle.ready_at)
+    run._finish = library.around(run._finish)
+    return hook, library
+
+
+def measure(side, words, model, loss, options):
+    """{"step_s", "alone_s": a list each, "hook_s": Python's part of the hook a step, "loss"}"""
+    net = replicate(model, side, options.bucket_mb)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.lr)
+    run = gradwire.torch.hook(net, optimizer, words) if side == "gradwire" else None
+    clocks = watch(run) if run else None
+    found = {"step_s": [], "alone_s": [], "loss": []}
+    dist.barrier()
+    for step in range(options.warmup + options.steps):
+        for key in ("step_s", "alone_s"):
+            begin = time.perf_counter()
+            alone = key == "alone_s"
+            around = (net.no_sync() if alone else
+                      run.batch(options.batch) if run else contextlib.nullcontext())
+            with around:
+                value = loss(net)
+                if run and not alone:
+                    run.loss(value)
+                value.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            found[key].append(time.perf_counter() - begin)
+            if not alone:
+                found["loss"].append(value.detach())
+            elif step + 1 < options.warmup + options.steps:
+                dist.barrier()  # what one rank computes longer alone is not the exchange's affair
+        if step + 1 == options.warmup and clocks:
+            for clock in clocks:
+                clock.total = 0.0
+    found = {key: [float(value) for value in values[options.warmup if key != "loss" else 0:]]
+             for key, values in found.items()}
+    if run:
+        hook, library = clocks
+        found["hook_s"] = (hook.total - library.total) / options.steps
+        run.close()
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=["resnet18", "gpt2", "tiny"], required=True)
+    parser.add_argument("--sides", type=json.loads, required=True, help="[[name, kind, words], ..]")
+    parser.add_argument("--batch", type=int, required=True, help="of a rank")
+    parser.add_argument("--length", type=int, default=64, help="tokens of a sample")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--bucket-mb", type=float, default=4, help="of gradwire's sides")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--warmup", type=int, required=True)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--out", required=True, help="JSON file, by rank 0")
+    options = parser.parse_args()
+    threads = [words for _, _, words in options.sides if "progress=thread" in words]
+    rank, ranks = gradwire.torch.init(threads[0] if threads else "")
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    model, loss = task(options.model, options.batch, options.length, rank)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    rounds = []
+    for turn in range(options.rounds):
+        rounds.append({})
+        for name, kind, words in options.sides:
+            model.load_state_dict(start)
+            model.zero_grad(set_to_none=True)
+            mine, all_ranks = measure(kind, words, model, loss, options), [None] * ranks
+            dist.all_gather_object(all_ranks, mine)
+            rounds[-1][name] = all_ranks
+            if rank == 0:
+                print(f"round {turn + 1}/{options.rounds}  {name}", file=sys.stderr, flush=True)
+    if rank == 0:
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump(rounds, file)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

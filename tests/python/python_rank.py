@@ -1,0 +1,186 @@
+"""A rank of test_python.py: python_rank.py CASE [ARGUMENT].. prints what the test looks at."""
+
+import json
+import math
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.environ["SOURCE"], "python"))
+
+import numpy as np
+
+import gradwire
+
+SHAPES, STEPS, RATE = {"a.weight": (6, 5), "a.bias": (5,), "b.weight": (40, 3)}, 6, 0.1
+
+
+def gradients(rank, step):
+    """A rank's means over its samples, 2 on rank 0 and 3 on others."""
+    rng = np.random.default_rng([rank, step])
+    return [rng.standard_normal(shape, np.float32) for shape in SHAPES.values()]
+
+
+def samples(rank):
+    return 2 if rank == 0 else 3
+
+
+def initial(rank):
+    rng = np.random.default_rng([7, rank])
+    return [rng.standard_normal(shape, np.float32) for shape in SHAPES.values()]
+
+
+def open_session(words, params):
+    session = gradwire.Session(words)
+    for group, (name, p) in enumerate(zip(SHAPES, params)):
+        session.tensor(name, p, group=group // 2)
+    return session.open()
+
+
+def train(session, params, steps):
+    total = sum(map(samples, range(session.ranks)))
+    owned = session.owned()
+    for step in steps:
+        with session.batch(samples(session.rank), total) as batch:
+            session.phase(gradwire.Phase.BACKWARD)
+            grads = gradients(session.rank, step)
+            for tensor in reversed(range(len(grads))):
+                session.ready([tensor], [grads[tensor]])
+                session.poll()
+            if session.finish():
+                for tensor, piece in owned:
+                    params[tensor].reshape(-1)[piece] -= RATE * grads[tensor].reshape(-1)[piece]
+            session.updated()
+            batch.loss = float(session.rank + step)
+    session.settle()
+
+
+def serial(ranks):
+    """What exact strategies arrive at."""
+    params, total = initial(0), sum(map(samples, range(ranks)))
+    for step in range(STEPS):
+        for p, *grads in zip(params, *(gradients(rank, step) for rank in range(ranks))):
+            p -= RATE * sum(g * (samples(rank) / total) for rank, g in enumerate(grads))
+    return params
+
+
+def case_strategies(words):
+    """Of each word list: how far from serial; this rank's parameters as text; resumed to the bit."""
+    found = {}
+    for one in json.loads(words):
+        rank, ranks = gradwire.start(one)
+        params = initial(rank)
+        with open_session(one, params) as session:
+            strategy = session.text("strategy")
+            train(session, params, range(STEPS))
+        half = initial(rank)
+        with open_session(one, half) as session:
+            train(session, half, range(STEPS // 2))
+            state = session.save()
+        with open_session(one, half) as session:
+            session.load(state)
+            train(session, half, range(STEPS // 2, STEPS))
+        bits = b"".join(p.tobytes() for p in params)
+        found[one] = {
+            "strategy": strategy, "hash": hash_of(bits),
+            "apart": max(float(abs(a - b).max()) for a, b in zip(params, serial(ranks))),
+            "resumed": bits == b"".join(p.tobytes() for p in half)}
+    return found
+
+
+def hash_of(bits):
+    import zlib
+    return zlib.crc32(bits)
+
+
+def case_folder(out):
+    """A run with a folder, on the library's own memory."""
+    with gradwire.Session(f"--comm iallreduce --out {out}") as session:
+        for group, (name, shape) in enumerate(SHAPES.items()):
+            session.tensor(name, shape, group=group)
+        session.open()
+        values = [session.memory(i) for i in range(len(SHAPES))]
+        zero = all((v == 0).all() for v in values)
+        for step in range(3):
+            with session.batch(4) as batch:
+                for i, g in enumerate(gradients(session.rank, step)):
+                    session.memory(i, gradwire.GRAD)[...] = g
+                session.ready(range(len(SHAPES)))
+                if session.finish():
+                    for i, v in enumerate(values):
+                        v -= session.memory(i, gradwire.GRAD)
+                session.updated()
+                batch.loss = 1.0
+        session.epoch(test_loss=0.5, test_accuracy=0.25)
+        figures = [session.figure("wire_bytes"), session.figure("no_such_column")]
+        told = session.text("mpi")
+    return {"zero": zero, "wire": figures[0], "absent": math.isnan(figures[1]), "mpi": told,
+            "moved": all((v != 0).any() for v in values)}
+
+
+def refusal(function, *args, **more):
+    try:
+        function(*args, **more)
+    except gradwire.Error as error:
+        return str(error)
+    return None
+
+
+class Foreign:
+    def py2f(self):
+        return 0
+
+
+def case_refusals():
+    rank, _ = gradwire.start()
+    found = {"words": refusal(gradwire.Session, "--comm nosuch"),
+             "auto": refusal(gradwire.Session, "--compress auto"),
+             "comm": refusal(gradwire.Session, "", comm=3)}
+    import types
+    stand_in = types.SimpleNamespace(Get_library_version=lambda: "Another MPI 1.0\n")
+    sys.modules["mpi4py"] = types.SimpleNamespace(MPI=stand_in)
+    found["mpi4py"] = refusal(gradwire.Session, "", comm=Foreign())
+    params = initial(rank)
+    session = open_session("", params)
+    found["dtype"] = refusal(session.tensor, "x", np.zeros(3))
+    found["strides"] = refusal(session.tensor, "x", np.zeros((3, 4), np.float32).T)
+    session.begin(1)
+    found["size"] = refusal(session.ready, [0], [np.zeros(3, np.float32)])
+    session.close()
+    session.close()
+    found["closed"] = refusal(session.poll)
+    found["load"] = load_of_garbage(initial(rank))
+    return found
+
+
+def load_of_garbage(params):
+    session = open_session("", params)
+    said = refusal(session.load, b"not a state")
+    session.close()
+    return said
+
+
+def case_foreign(library):
+    """Another MPI library's functions are there for all to see, as Debian's PyTorch leaves them."""
+    import ctypes
+    ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    sys.modules["torch"] = sys  # as if that had been it
+    return gradwire.start()
+
+
+def case_lonely():
+    """Rank 1 fails while rank 0 waits for it."""
+    params = initial(gradwire.start()[0])
+    session = open_session("", params)
+    if session.rank == 1:
+        raise ValueError("only here")
+    train(session, params, range(1))
+
+
+def main():
+    result = globals()[f"case_{sys.argv[1]}"](*sys.argv[2:])
+    line = json.dumps(result) + "\n"
+    os.write(1, line.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The Python package: gradwire.Session on numpy arrays, and how the library is found."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RANK = os.path.join(HERE, "python_rank.py")
+LIBRARY = os.environ.get("GRADWIRE_LIBRARY") or os.path.join(os.environ["BUILD"], "libgradwire.so")
+SYNCHRONOUS = {"allreduce", "iallreduce", "ps", "sharded", "sparse"}
+
+
+def launch(ranks, script, *words, python=sys.executable, **more):
+    env = dict(os.environ, GRADWIRE_LIBRARY=LIBRARY, PYTHONDONTWRITEBYTECODE="1")
+    env.pop("GRADWIRE", None)  # the tests' path of the program would be taken for words
+    env.update(more)
+    return subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), python, script, *words], text=True,
+                          capture_output=True, check=False, timeout=gwrun.HANG_S, env=env,
+                          stdin=subprocess.DEVNULL)
+
+
+def results(ranks, script, *words, **more):
+    """What each rank printed, in any order."""
+    done = launch(ranks, script, *words, **more)
+    if done.returncode != 0:
+        raise AssertionError(f"{script} {words}: {done.returncode}: {done.stderr[-3000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@unittest.skipIf(gwrun.cached("GW_SANITIZE"), "a sanitizer's runtime would have to be preloaded")
+class Numpy(unittest.TestCase):
+    def test_every_strategy(self):
+        words = [f"--comm {name}" for name in gwrun.names("comm/strategies.def")]
+        words += ["--comm iallreduce --compress qsgd:bits=8", "--comm sparse --compress topk:ratio=0.1",
+                  "--comm local:period=2", "--comm sharded --compress onebit"]
+        for ranks in (1, 2):
+            told = results(ranks, RANK, "strategies", json.dumps(words))
+            self.assertEqual(len(told), ranks)
+            for one in words:
+                with self.subTest(words=one, ranks=ranks):
+                    self.assertEqual(len({rank[one]["hash"] for rank in told}), 1, "replicas differ")
+                    self.assertTrue(all(rank[one]["resumed"] for rank in told), "resumed differently")
+                    self.assertEqual(told[0][one]["strategy"].partition(":")[0],
+                                     one.split()[1].partition(":")[0])
+                    if one.removeprefix("--comm ") in SYNCHRONOUS:
+                        self.assertLess(told[0][one]["apart"], 1e-6)
+
+    def test_lossy_is_not_exact(self):
+        """The comparison with the serial run can fail."""
+        words = "--comm iallreduce --compress onebit"
+        told = results(2, RANK, "strategies", json.dumps([words]))
+        self.assertGreater(told[0][words]["apart"], 1e-4)
+
+    def test_run_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run")
+            for told in results(2, RANK, "folder", out):
+                self.assertTrue(told["zero"] and told["absent"] and told["moved"], told)
+                self.assertGreater(told["wire"], 0)
+                self.assertTrue(told["mpi"])
+            self.assertEqual(gwrun.run_json(out)["program"], "library")
+            self.assertEqual([row["loss"] for row in gwrun.batches(out)], ["1"] * 6)
+
+    def test_refusals(self):
+        for ranks in (1, 2):
+            for told in results(ranks, RANK, "refusals"):
+                for key, part in {"words": "nosuch", "auto": "auto", "comm": "int is no communicator",
+                                  "mpi4py": "mpi4py uses Another MPI 1.0, gradwire ",
+                                  "dtype": "x: float64", "strides": "x: float32, strides (4, 16)",
+                                  "size": "gradient of tensor 0: 3 elements, not 30",
+                                  "closed": "poll: the session is closed", "load": ""}.items():
+                    self.assertIsNotNone(told[key], key)
+                    self.assertIn(part, told[key])
+                    self.assertNotIn("\n", told[key])
+
+    def test_words_of_the_environment_win(self):
+        done = results(1, RANK, "strategies", '["--comm allreduce"]', GRADWIRE="--comm sharded")
+        self.assertEqual(done[0]["--comm allreduce"]["strategy"].partition(":")[0], "sharded")
+
+    def test_beside_another_mpi(self):
+        with tempfile.TemporaryDirectory() as folder:
+            body = "{ abort(); }\n"
+            names = ("MPI_Init", "MPI_Init_thread", "MPI_Initialized", "MPI_Comm_rank", "MPI_Finalize")
+            gwrun.preload(folder, "#include <stdlib.h>\n" + "".join(f"int {n}(void) {body}" for n in names))
+            told = launch(2, RANK, "foreign", os.path.join(folder, "first.so"))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(sorted(told.stdout.split()), ["2]", "2]", "[0,", "[1,"])
+
+    def test_an_exception_on_one_rank_ends_the_job(self):
+        done = launch(2, RANK, "lonely")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("ValueError: only here", done.stderr)
+
+    def test_library_is_checked(self):
+        script = f"import sys; sys.path.insert(0, {gwrun.SOURCE + '/python'!r}); import gradwire; " \
+                 "gradwire.start()"
+        with tempfile.TemporaryDirectory() as folder:
+            other = os.path.join(folder, "other.so")
+            gwrun.preload(folder, "int gradwire_nothing;\n")
+            os.rename(os.path.join(folder, "first.so"), other)
+            for library, part in ((os.path.join(folder, "none.so"), "no such file"),
+                                  (RANK, "cannot load"), (other, "has no gradwire_error")):
+                done = subprocess.run([sys.executable, "-B", "-c", script], text=True, check=False,
+                                      capture_output=True,
+                                      env={**os.environ, "GRADWIRE_LIBRARY": library})
+                self.assertEqual(done.returncode, 1)
+                last = done.stderr.strip().splitlines()[-1]
+                self.assertTrue(last.startswith("gradwire.library.Error: "), last)
+                self.assertIn(part, last)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,136 @@
+"""gradwire.torch against DistributedDataParallel by Gloo: the hook, Session, what is refused.
+
+The interpreter is $TORCH_PYTHON, else the suite's own."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import gwrun
+from test_python import launch, results
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RANK = os.path.join(HERE, "torch_rank.py")
+PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
+ROUNDING = 1e-5
+
+
+def torch_version():
+    done = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"], text=True,
+                          capture_output=True, check=False)
+    return tuple(map(int, done.stdout.split(".")[:2])) if done.returncode == 0 else None
+
+
+VERSION = None if gwrun.cached("GW_SANITIZE") else torch_version()
+NONE = f"{PYTHON} cannot import torch, or a sanitizer's runtime would have to be preloaded"
+OLD = "gradwire.torch.Session needs PyTorch 2.1"
+
+
+def told(ranks, *words):
+    """What the ranks found, and whether it is the same on all."""
+    found = [line["result"] for line in results(ranks, RANK, *words, python=PYTHON)]
+    assert len(found) == ranks, found
+    return found
+
+
+@unittest.skipIf(VERSION is None, NONE)
+class Hook(unittest.TestCase):
+    def test_exact_is_gloo(self):
+        """Also with static_graph, whose buckets have one index at first and are rebuilt then, with
+        parameters that one rank or both leave out, and with buckets of 0.1 MB."""
+        jobs = [["resnet", "plain", "--comm allreduce"], ["gpt", "plain", "--comm iallreduce"],
+                ["gpt", "static", "--comm allreduce"], ["halves", "unused", "--comm iallreduce"],
+                ["gpt", "plain", "--comm sparse --compress topk:ratio=1"]]
+        one, two = told(2, "hook", json.dumps(jobs))
+        for job, a, b in zip(jobs, one, two):
+            with self.subTest(job=job):
+                self.assertEqual(a["hash"], b["hash"], "replicas differ")
+                self.assertLess(a["apart"], ROUNDING)
+
+    def test_others_agree(self):
+        jobs = [["gpt", "plain", f"--comm {words}"] for words in
+                ("powersgd", "delayed", "sparse --compress topk", "iallreduce --compress qsgd:bits=4")]
+        one, two = told(2, "hook", json.dumps(jobs))
+        for job, a, b in zip(jobs, one, two):
+            with self.subTest(job=job):
+                self.assertEqual(a["hash"], b["hash"], "replicas differ")
+                self.assertGreater(a["apart"], ROUNDING)  # so the comparison can fail
+
+    def test_resumes_to_the_bit(self):
+        jobs = [["hook", f"--comm {words}"] for words in
+                ("allreduce", "powersgd", "delayed", "sparse --compress topk",
+                 "iallreduce --compress qsgd:bits=4 --error-feedback on")]
+        self.assertEqual(told(2, "resume", json.dumps(jobs)), [[True] * len(jobs)] * 2)
+
+    def test_an_exception_ends_the_job(self):
+        for case, said in ("broken", "in the hook"), ("lonely", "only here"):
+            done = launch(2, RANK, case, python=PYTHON)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f"ValueError: {said}", done.stderr)
+
+
+@unittest.skipIf(VERSION is None, NONE)
+class Old(unittest.TestCase):
+    @unittest.skipIf(VERSION and VERSION >= (2, 1), "this PyTorch has what Session needs")
+    def test_says_what_it_needs(self):
+        for found in told(1, "refusals"):
+            self.assertIn(OLD, found["gpu"])
+
+
+@unittest.skipIf(VERSION is None or VERSION < (2, 1), NONE if VERSION is None else OLD)
+class Session(unittest.TestCase):
+    def test_every_strategy(self):
+        names = gwrun.names("comm/strategies.def")
+        jobs = [["gpt", f"--comm {name}"] for name in names]
+        jobs += [["resnet", "--comm sharded"], ["halves", "--comm iallreduce"],
+                 ["halves", "--comm sharded"]]
+        one, two = told(2, "sessions", json.dumps(jobs))
+        for (model, words), a, b in zip(jobs, one, two):
+            with self.subTest(model=model, words=words):
+                name = words.split()[1]
+                self.assertEqual(a["hash"], b["hash"], "replicas differ")
+                if name in ("ps", "sharded"):
+                    self.assertEqual(a["owned"] + b["owned"], a["all"])
+                else:
+                    self.assertEqual(a["owned"], a["all"])
+                # Without a gradient on any rank Gloo's optimizer skips a parameter, and here one of
+                # zero moves it by its momentum.
+                if name in ("allreduce", "iallreduce", "ps", "sharded", "sparse") and model != "halves":
+                    self.assertLess(a["apart"], ROUNDING)
+
+    def test_resumes_to_the_bit(self):
+        jobs = [["session", f"--comm {words}"] for words in
+                ("sharded --compress onebit", "local:period=3", "gossip:topology=exponential",
+                 "delayed", "ps")]
+        self.assertEqual(told(2, "resume", json.dumps(jobs)), [[True] * len(jobs)] * 2)
+
+    def test_accumulates(self):
+        one, two = told(2, "accumulate")
+        self.assertEqual(len({*one.values(), *two.values()}), 1)
+
+    def test_refusals(self):
+        for ranks in (1, 2):
+            for found in told(ranks, "refusals"):
+                for key, part in {
+                        "bare": "Linear is no DistributedDataParallel", "gpu": "weight is on meta",
+                        "double": "weight is torch.float64", "double session": "weight is torch.float64",
+                        "sparse": "makes sparse gradients", "frozen": "no parameter that requires",
+                        "channels": "channels_last is not", "ps": "--comm ps does not hand out",
+                        "sharded": "--comm sharded does", "local": "--comm local does",
+                        "gossip": "--comm gossip does", "words": "nosuch", "join": "join() is not",
+                        "nested": "the one before it has not ended",
+                        "no exchange": "no backward pass exchanged"}.items():
+                    self.assertIsNotNone(found[key], key)
+                    self.assertIn(part, found[key])
+                    self.assertNotIn("\n", found[key])
+
+    def test_moved_parameters(self):
+        for said, grouped in told(2, "moved"):
+            self.assertIn("weight has moved in memory", said)
+            self.assertFalse(grouped)
+
+
+if __name__ == "__main__":
+    unittest.main()
