@@ -109,7 +109,8 @@ class Release(unittest.TestCase):
     def test_files_agree_on_the_version(self):
         found = {}
         for name, pattern in (("CMakeLists.txt", r"VERSION ([0-9.]+) LANGUAGES"),
-                              ("CHANGELOG.md", r"^## \[([0-9.]+)\]"), ("CITATION.cff", r"^version: (.+)")):
+                              ("CHANGELOG.md", r"^## \[([0-9.]+)\]"), ("CITATION.cff", r"^version: (.+)"),
+                              ("python/gradwire/library.py", r"^VERSION = \"(.+)\"")):
             with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
                 found[name] = re.search(pattern, file.read(), re.MULTILINE).group(1)
         self.assertEqual(len(set(found.values())), 1, found)

@@ -25,7 +25,8 @@ REGISTRIES = [
 
 TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
              "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "include", "src", "comm", "compress",
-             "docs", "experiments", "analysis", "tests"]
+             "docs", "experiments", "analysis", "tests", "python",
+             "profiles"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -163,7 +164,7 @@ def too_long(name, text):
 
 def scripts_and_tests(root):
     """Every file that Python or a shell runs, and the tests' C files."""
-    for top in ("analysis", "experiments", "tests", "cmake", "."):
+    for top in ("analysis", "experiments", "tests", "cmake", "python", "profiles", "."):
         for folder, below, names in os.walk(os.path.join(root, top)):
             if top == ".":
                 below.clear()
