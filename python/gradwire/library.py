@@ -127,10 +127,15 @@ def abort():
     own.MPI_Abort(world, 1)
 
 
+def shared(error):
+    """Whether all ranks have this exception."""
+    return isinstance(error, Error) and error.code < 0 and not library().gradwire_alone(error.code)
+
+
 def last_words(kind, error, trace):
     """An uncaught exception: where the other ranks do not have the same one, they would wait for this
     rank forever."""
-    known = isinstance(error, Error) and error.code < 0 and not library().gradwire_alone(error.code)
+    known = shared(error)
     stderr = sys.__stderr__ or sys.stderr  # torch.distributed's hook would hold it back until too late
     if not known or _rank == 0:
         traceback.print_exception(kind, error, trace, file=stderr)

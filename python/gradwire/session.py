@@ -15,6 +15,7 @@ from gradwire.library import (
     check,
     handle_of,
     library,
+    shared,
     start,
 )
 
@@ -52,11 +53,18 @@ class Session:
     def __exit__(self, kind, error, trace):
         if kind is None:
             self.close()
+        elif shared(error):
+            self.abandon()
+
+    def abandon(self):
+        """All ranks, after an error that all of them have: close, whatever the run's folder lacks."""
+        with contextlib.suppress(Error):
+            self.close()
 
     def _check_version(self):
         version = self.text("version") or "unknown"
         if version.partition("+")[0] != VERSION:
-            self.close()
+            self.abandon()
             raise Error(f"libgradwire is of version {version}, the Python package of {VERSION}: "
                         "install both from one source")
 

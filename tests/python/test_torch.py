@@ -9,7 +9,7 @@ import sys
 import unittest
 
 import gwrun
-from test_python import launch, results
+from test_python import every_strategy, launch, results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANK = os.path.join(HERE, "torch_rank.py")
@@ -82,8 +82,7 @@ class Old(unittest.TestCase):
 @unittest.skipIf(VERSION is None or VERSION < (2, 1), NONE if VERSION is None else OLD)
 class Session(unittest.TestCase):
     def test_every_strategy(self):
-        names = gwrun.names("comm/strategies.def")
-        jobs = [["gpt", f"--comm {name}"] for name in names]
+        jobs = [["gpt", words] for words in every_strategy()]
         jobs += [["resnet", "--comm sharded"], ["halves", "--comm iallreduce"],
                  ["halves", "--comm sharded"]]
         one, two = told(2, "sessions", json.dumps(jobs))
@@ -121,7 +120,8 @@ class Session(unittest.TestCase):
                         "sharded": "--comm sharded does", "local": "--comm local does",
                         "gossip": "--comm gossip does", "words": "nosuch", "join": "join() is not",
                         "nested": "the one before it has not ended",
-                        "no exchange": "no backward pass exchanged"}.items():
+                        "no exchange": "no backward pass exchanged",
+                        "open batch": "end the batch"}.items():
                     self.assertIsNotNone(found[key], key)
                     self.assertIn(part, found[key])
                     self.assertNotIn("\n", found[key])

@@ -263,11 +263,12 @@ def case_refusals():
     net = DistributedDataParallel(linear)
     with gradwire.torch.hook(net, optimizer) as run, net.join():
         found["join"] = refusal(run.batch(1).__enter__)
-    with gradwire.torch.hook(DistributedDataParallel(linear), optimizer) as run:
-        batch = run.batch(1)
-        batch.__enter__()
-        found["nested"] = refusal(run.batch(1).__enter__)
-        found["no exchange"] = refusal(batch.__exit__, None, None, None)
+    run = gradwire.torch.hook(DistributedDataParallel(linear), optimizer)
+    batch = run.batch(1)
+    batch.__enter__()
+    found["nested"] = refusal(run.batch(1).__enter__)
+    found["no exchange"] = refusal(batch.__exit__, None, None, None)
+    found["open batch"] = refusal(run.close)
     return found
 
 

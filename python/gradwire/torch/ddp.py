@@ -35,19 +35,21 @@ def hook(ddp, optimizer, words="", comm=None):
 class HookedRun(Run):
     def __init__(self, ddp, optimizer, words, comm):
         parameters = trained(ddp.module, getattr(ddp, "parameters_to_ignore", ()))
+        self.ddp = ddp
         super().__init__(parameters, words, comm)
-        if self.strategy not in MEAN:
-            strategy = self.strategy
-            self.close()
-            raise Error(f"hook: --comm {strategy} does not hand out the mean of the gradients, as "
-                        f"{', '.join(MEAN)} do: use gradwire.torch.Session for it")
-        if dist.get_world_size(ddp.process_group) != self.ranks:
-            raise Error(f"hook: DistributedDataParallel has {dist.get_world_size(ddp.process_group)} "
-                        f"ranks and MPI {self.ranks}: start both by gradwire.torch.init")
-        self.ddp, self.seen, self.waiting, self.layouts = ddp, 0, [], {}
+        self.seen, self.waiting, self.layouts = 0, [], {}
         ddp.register_comm_hook(None, self._bucket)
         ddp.register_forward_pre_hook(self._forward)
         around_step(optimizer, self._step)
+
+    def _check(self):
+        if self.strategy not in MEAN:
+            raise Error(f"hook: --comm {self.strategy} does not hand out the mean of the gradients, as "
+                        f"{', '.join(MEAN)} do: use gradwire.torch.Session for it")
+        theirs = dist.get_world_size(self.ddp.process_group)
+        if theirs != self.handle.ranks:
+            raise Error(f"hook: DistributedDataParallel has {theirs} ranks and MPI {self.handle.ranks}: "
+                        "start both by gradwire.torch.init")
 
     def _before(self):
         joined = getattr(self.ddp, "_join_config", None)

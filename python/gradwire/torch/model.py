@@ -39,23 +39,34 @@ class Run:
         self.parameters_ = list(parameters.values())
         self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
         self.handle = Handle(words, comm)
+        try:
+            self._open(parameters)
+        except Error:
+            self.handle.abandon()
+            raise
+        self.rank, self.ranks = self.handle.rank, self.handle.ranks
+        self.latest, self.inside, self.complete, self.updates = None, False, False, False
+
+    def _open(self, parameters):
+        """Declare the tensors, a module's as a group, and open; more refusals of a subclass."""
         group, owner = -1, None
         for name, p in parameters.items():
             module = name.rpartition(".")[0]
             if module != owner or group < 0:
                 group, owner = group + 1, module
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0, p.data_ptr())
-        self.handle.open()
         self.strategy = (self.text("strategy") or "").partition(":")[0]
-        self.rank, self.ranks = self.handle.rank, self.handle.ranks
-        self.latest, self.inside, self.complete, self.updates = None, False, False, False
+        self._check()
+        self.handle.open()
+
+    def _check(self):
+        """What a subclass refuses before the exchange begins."""
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, trace):
-        if kind is None:
-            self.close()
+        self.handle.__exit__(kind, error, trace)
 
     @contextlib.contextmanager
     def batch(self, samples, total=None):
