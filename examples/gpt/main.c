@@ -1,0 +1,236 @@
+/* Trains the GPT of model.h over MPI through gradwire: each rank takes its share of the batch, hands
+ * over a block's gradients as soon as the backward pass has them, and updates the pieces it owns. */
+#include "kernels.h"
+#include "options.h"
+#include "text.h"
+
+#include <errno.h>
+#include <gradwire.h>
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_TENSORS = 12 }; /* of a group */
+
+typedef struct job {
+    gpt_options o;
+    int rank, ranks;
+    gpt_text text;
+    size_t train; /* characters; the others are for validation */
+    gpt *model;
+    const gpt_tensor *tensors;
+    int count;
+    float *first, *second; /* AdamW's moments */
+    long updates;
+    gradwire *g;
+    size_t *at; /* where sequences begin */
+} job;
+
+/* One line from rank 0, or from the one rank that knows of the error, and the end of all. */
+static void fail(const job *j, int alone, const char *line) {
+    if (alone || j->rank == 0) {
+        fprintf(stderr, "gpt: %s\n", line);
+    }
+    if (alone) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    gradwire_close(j->g);
+    exit(2);
+}
+
+static int check(const job *j, int e) {
+    if (e < 0) {
+        fail(j, gradwire_alone(e), gradwire_error());
+    }
+    return e;
+}
+
+/* OpenBLAS would start a thread a core in each rank. Absent in other libraries. */
+extern void openblas_set_num_threads(int) __attribute__((weak));
+
+static void build(job *j) {
+    gpt_options *o = &j->o;
+    char line[300];
+    if (gpt_text_read(&j->text, o->text)) {
+        snprintf(line, sizeof line, "--text %s: %s", o->text, strerror(errno));
+        fail(j, 0, line);
+    }
+    j->train = j->text.n - j->text.n / 10;
+    if (j->text.n / 10 <= (size_t)o->shape.context) {
+        snprintf(line, sizeof line, "--text %s: %zu characters, too few for --context %d", o->text,
+                 j->text.n, o->shape.context);
+        fail(j, 0, line);
+    }
+    if (o->batch < j->ranks) {
+        snprintf(line, sizeof line, "--batch %d: fewer sequences than ranks (%d)", o->batch, j->ranks);
+        fail(j, 0, line);
+    }
+    o->shape.vocabulary = j->text.vocabulary;
+    int most = (o->batch + j->ranks - 1) / j->ranks;
+    j->model = gpt_new(o->shape, most);
+    j->at = calloc((size_t)most, sizeof *j->at);
+    if (!j->model || !j->at) {
+        fail(j, 1, "out of memory");
+    }
+    gpt_draw(j->model, o->seed);
+    j->tensors = gpt_tensors(j->model, &j->count);
+    j->first = calloc(gpt_size(j->model), sizeof *j->first);
+    j->second = calloc(gpt_size(j->model), sizeof *j->second);
+    if (!j->first || !j->second) {
+        fail(j, 1, "out of memory");
+    }
+}
+
+static void connect(job *j) {
+    check(j, gradwire_new(&j->g, -1, j->o.gradwire));
+    for (int i = 0; i < j->count; i++) {
+        const gpt_tensor *t = &j->tensors[i];
+        check(j, gradwire_tensor(j->g, t->name, t->group, t->n, t->rows,
+                                 gpt_param(j->model) + t->at));
+    }
+    check(j, gradwire_open(j->g));
+}
+
+/* The backward pass has a group's gradients: from here on they travel. */
+static void group_ready(void *to, int group) {
+    job *j = to;
+    int index[MOST_TENSORS], n = 0;
+    float *grad[MOST_TENSORS];
+    for (int i = 0; i < j->count; i++) {
+        if (j->tensors[i].group == group) {
+            index[n] = i;
+            grad[n++] = gpt_grad(j->model) + j->tensors[i].at;
+        }
+    }
+    check(j, gradwire_ready(j->g, n, index, grad));
+}
+
+static double rate(const gpt_options *o, long step) {
+    if (step < o->warmup) {
+        return o->rate * (double)(step + 1) / (double)o->warmup;
+    }
+    double part = (double)(step - o->warmup) / fmax(1, (double)(o->steps - o->warmup));
+    return o->rate * (0.1 + 0.45 * (1 + cos(3.141592653589793 * part)));
+}
+
+static void update(job *j, long step) {
+    int tensor;
+    size_t from, n;
+    j->updates++;
+    for (int i = 0; check(j, gradwire_owned(j->g, i, &tensor, &from, &n)); i++) {
+        const gpt_tensor *t = &j->tensors[tensor];
+        size_t at = t->at + from;
+        gpt_adamw(gpt_param(j->model) + at, gpt_grad(j->model) + at, j->first + at, j->second + at,
+                  n, rate(&j->o, step), t->rows ? 0.1 : 0, j->updates);
+    }
+}
+
+static double train_step(job *j, long step) {
+    int from = j->o.batch * j->rank / j->ranks, to = j->o.batch * (j->rank + 1) / j->ranks;
+    check(j, gradwire_begin(j->g, to - from, j->o.batch));
+    check(j, gradwire_phase(j->g, GRADWIRE_DATA));
+    for (int i = from; i < to; i++) {
+        uint64_t number = (uint64_t)step * (uint64_t)j->o.batch + (uint64_t)i;
+        j->at[i - from] = gpt_text_draw(j->o.seed, number, j->train - (size_t)j->o.shape.context);
+    }
+    check(j, gradwire_phase(j->g, GRADWIRE_FORWARD));
+    double loss = gpt_forward(j->model, j->text.at, j->at, to - from);
+    check(j, gradwire_phase(j->g, GRADWIRE_BACKWARD));
+    gpt_backward(j->model, group_ready, j);
+    if (check(j, gradwire_finish(j->g, GRADWIRE_ALL))) {
+        check(j, gradwire_phase(j->g, GRADWIRE_UPDATE));
+        update(j, step);
+    }
+    check(j, gradwire_updated(j->g, GRADWIRE_ALL));
+    check(j, gradwire_end(j->g, loss));
+    return loss;
+}
+
+/* Mean loss over windows side by side in the last tenth; each rank takes its share of them. */
+static double validate(job *j) {
+    size_t context = (size_t)j->o.shape.context, room = (size_t)(j->o.batch / j->ranks);
+    size_t count = (j->text.n - j->train - 1) / context;
+    size_t from = count * (size_t)j->rank / (size_t)j->ranks;
+    size_t to = count * ((size_t)j->rank + 1) / (size_t)j->ranks;
+    double sum = 0;
+    check(j, gradwire_settle(j->g));
+    for (size_t i = from; i < to; i += room) {
+        size_t n = to - i < room ? to - i : room;
+        for (size_t k = 0; k < n; k++) {
+            j->at[k] = j->train + (i + k) * context;
+        }
+        sum += gpt_forward(j->model, j->text.at, j->at, (int)n) * (double)n;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return sum / (double)count;
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int later(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void train(job *j) {
+    double *times = calloc((size_t)j->o.steps, sizeof *times), loss = 0;
+    if (!times) {
+        fail(j, 1, "out of memory");
+    }
+    for (long step = 0; step < j->o.steps; step++) {
+        double begin = seconds();
+        loss = train_step(j, step);
+        times[step] = seconds() - begin;
+        long done = step + 1;
+        if (j->o.validate && (done % j->o.validate == 0 || done == j->o.steps)) {
+            double test = validate(j);
+            check(j, gradwire_epoch(j->g, test, NAN));
+            if (j->rank == 0) {
+                printf("step %ld: validation %.5f nats a character\n", done, test);
+                fflush(stdout);
+            }
+        }
+    }
+    qsort(times, (size_t)j->o.steps, sizeof *times, later);
+    if (j->rank == 0) {
+        printf("%ld steps, %d ranks, median %.2f ms, last loss %.4f\n", j->o.steps, j->ranks,
+               1e3 * times[j->o.steps / 2], loss);
+    }
+    free(times);
+}
+
+int main(int argc, char **argv) {
+    job j = {0};
+    char message[300];
+    int bad = gpt_options_read(&j.o, argc, argv, message, sizeof message);
+    check(&j, gradwire_start(bad ? NULL : j.o.gradwire, &j.rank, &j.ranks));
+    if (bad && !*message) {
+        if (j.rank == 0) {
+            fputs(gpt_options_help, stdout);
+        }
+        return 0;
+    }
+    if (bad) {
+        fail(&j, 0, message);
+    }
+    if (openblas_set_num_threads) {
+        openblas_set_num_threads(1);
+    }
+    build(&j);
+    connect(&j);
+    train(&j);
+    check(&j, gradwire_close(j.g));
+    gpt_free(j.model);
+    free(j.text.at);
+    free(j.first);
+    free(j.second);
+    free(j.at);
+    return 0;
+}
