@@ -9,7 +9,8 @@
 
 enum { BATCH = 3, LETTERS = 400 };
 
-static const gpt_shape shape = {.vocabulary = 19, .context = 12, .layers = 2, .heads = 2, .width = 16};
+static const gpt_shape shape = {
+    .vocabulary = 19, .context = 12, .layers = 2, .heads = 2, .width = 16};
 
 static double normal(uint64_t seed, uint64_t i) {
     double u = ((double)gpt_text_draw(seed, 2 * i, 1 << 30) + 0.5) * 0x1p-30;
@@ -56,7 +57,8 @@ static int tensor_check(gpt *m, const gpt_tensor *t, const uint8_t *text, const 
     return wrong;
 }
 
-static void write_all(const char *path, gpt *m, const uint8_t *text, const size_t *at, double loss) {
+static void write_all(const char *path, gpt *m, const uint8_t *text, const size_t *at,
+                      double loss) {
     FILE *file = fopen(path, "wb");
     if (!file) {
         perror(path);

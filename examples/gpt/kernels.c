@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* One build for all CPUs: the loader picks the widest vectors. */
-#if defined(__x86_64__) && defined(__gnu_linux__)
-#define CLONES __attribute__((target_clones("avx512f", "arch=haswell", "default")))
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(GPT_NO_CLONES)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CLONES
 #endif
@@ -164,7 +164,8 @@ CLONES void gpt_attend(float *restrict score, float scale, int side) {
     }
 }
 
-CLONES void gpt_attend_back(float *restrict d, const float *restrict weight, float scale, int side) {
+CLONES void gpt_attend_back(float *restrict d, const float *restrict weight, float scale,
+                            int side) {
     for (int i = 0; i < side; i++, d += side, weight += side) {
         float sum = 0;
 #pragma omp simd reduction(+ : sum)

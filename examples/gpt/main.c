@@ -65,7 +65,8 @@ static void build(job *j) {
         fail(j, 0, line);
     }
     if (o->batch < j->ranks) {
-        snprintf(line, sizeof line, "--batch %d: fewer sequences than ranks (%d)", o->batch, j->ranks);
+        snprintf(line, sizeof line, "--batch %d: fewer sequences than ranks (%d)", o->batch,
+                 j->ranks);
         fail(j, 0, line);
     }
     o->shape.vocabulary = j->text.vocabulary;
@@ -88,8 +89,8 @@ static void connect(job *j) {
     check(j, gradwire_new(&j->g, -1, j->o.gradwire));
     for (int i = 0; i < j->count; i++) {
         const gpt_tensor *t = &j->tensors[i];
-        check(j, gradwire_tensor(j->g, t->name, t->group, t->n, t->rows,
-                                 gpt_param(j->model) + t->at));
+        check(j,
+              gradwire_tensor(j->g, t->name, t->group, t->n, t->rows, gpt_param(j->model) + t->at));
     }
     check(j, gradwire_open(j->g));
 }

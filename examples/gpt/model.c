@@ -87,12 +87,19 @@ static void divide(gpt *m, arena *a, int batch) {
     size_t rows = (size_t)batch * (size_t)s.context, n = rows * (size_t)s.width;
     size_t square = (size_t)s.context * (size_t)s.context;
     for (int l = 0; l < s.layers; l++) {
-        m->kept[l] = (gpt_kept){
-            .in = piece(a, n), .mean1 = piece(a, rows), .rstd1 = piece(a, rows), .ln1 = piece(a, n),
-            .qkv = piece(a, 3 * n), .weights = piece(a, (size_t)batch * (size_t)s.heads * square),
-            .mixed = piece(a, n), .mid = piece(a, n), .mean2 = piece(a, rows),
-            .rstd2 = piece(a, rows), .ln2 = piece(a, n), .slope = piece(a, 4 * n),
-            .gelu = piece(a, 4 * n)};
+        m->kept[l] = (gpt_kept){.in = piece(a, n),
+                                .mean1 = piece(a, rows),
+                                .rstd1 = piece(a, rows),
+                                .ln1 = piece(a, n),
+                                .qkv = piece(a, 3 * n),
+                                .weights = piece(a, (size_t)batch * (size_t)s.heads * square),
+                                .mixed = piece(a, n),
+                                .mid = piece(a, n),
+                                .mean2 = piece(a, rows),
+                                .rstd2 = piece(a, rows),
+                                .ln2 = piece(a, n),
+                                .slope = piece(a, 4 * n),
+                                .gelu = piece(a, 4 * n)};
     }
     m->last = piece(a, n);
     m->mean = piece(a, rows);

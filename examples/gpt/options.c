@@ -7,7 +7,7 @@
 const char gpt_options_help[] =
     "usage: gpt --text FILE [--OPTION NUMBER].. [-- GRADWIRE'S OPTIONS]\n"
     "Trains a small GPT on the characters of a text; the last tenth of it is for validation.\n"
-    "  --steps 2000      batches\n"
+    "  --steps 3000      batches\n"
     "  --batch 12        sequences a batch, over all ranks\n"
     "  --context 64      characters a sequence\n"
     "  --layers 4        blocks\n"
@@ -76,8 +76,8 @@ static int set(gpt_options *o, const char *name, const char *value, char *messag
 static int join(gpt_options *o, int count, char **words, char *message, size_t room) {
     size_t used = 0;
     for (int i = 0; i < count; i++) {
-        int n = snprintf(o->gradwire + used, sizeof o->gradwire - used, "%s%s", i ? " " : "",
-                         words[i]);
+        int n =
+            snprintf(o->gradwire + used, sizeof o->gradwire - used, "%s%s", i ? " " : "", words[i]);
         used += (size_t)n;
         if (used >= sizeof o->gradwire) {
             snprintf(message, room, "more than %zu characters behind --", sizeof o->gradwire - 1);
@@ -89,7 +89,11 @@ static int join(gpt_options *o, int count, char **words, char *message, size_t r
 
 int gpt_options_read(gpt_options *o, int argc, char **argv, char *message, size_t room) {
     *o = (gpt_options){.shape = {.context = 64, .layers = 4, .heads = 4, .width = 128},
-                       .batch = 12, .steps = 2000, .warmup = 100, .validate = 500, .rate = 1e-3,
+                       .batch = 12,
+                       .steps = 3000,
+                       .warmup = 100,
+                       .validate = 500,
+                       .rate = 1e-3,
                        .seed = 1};
     *message = 0;
     int i = 1;

@@ -185,7 +185,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", metavar="FILE")
     parser.add_argument("--text")
-    for name, value in (("steps", 2000), ("batch", 12), ("context", 64), ("layers", 4), ("heads", 4),
+    for name, value in (("steps", 3000), ("batch", 12), ("context", 64), ("layers", 4), ("heads", 4),
                         ("width", 128), ("warmup", 100), ("seed", 1), ("rank", 0), ("ranks", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--rate", type=float, default=1e-3)

@@ -16,7 +16,7 @@ if printf 'int  x ;\n' | "$tool" --dry-run -Werror --assume-filename=x.c 2>/dev/
     exit 1
 fi
 
-mapfile -t files < <(find src compress comm tests -name '*.[ch]' | sort)
+mapfile -t files < <(find src compress comm examples tests -name '*.[ch]' -o -name '*.cpp' | sort)
 if [ ${#files[@]} -eq 0 ]; then
     echo "FAIL: no C files below $SOURCE" >&2
     exit 1

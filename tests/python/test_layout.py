@@ -25,8 +25,7 @@ REGISTRIES = [
 
 TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
              "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "include", "src", "comm", "compress",
-             "docs", "experiments", "analysis", "tests", "python",
-             "profiles"]
+             "docs", "experiments", "analysis", "examples", "tests", "python", "profiles"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
