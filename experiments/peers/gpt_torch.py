@@ -88,7 +88,7 @@ def draw_weights(model, seed):
         n = tensor.numel()
         steps = np.arange(1, 2 * n + 1, dtype=np.uint64) * np.uint64(0x9e3779b97f4a7c15)
         drawn = (mix(state + steps) >> np.uint64(11)).astype(np.float64)
-        state = state + steps[-1]
+        state = np.uint64((int(state) + int(steps[-1])) % 2**64)
         deviation = 0.02
         if name.endswith(("proj.weight", "out.weight")):
             deviation /= math.sqrt(2 * layers)
