@@ -8,7 +8,7 @@
  *      #include <stdio.h>
  *      #include <stdlib.h>
  *
- *      enum { N = 1000, SAMPLES = 32 };
+ *      enum { N = 100, SAMPLES = 32 };
  *
  *      static int check(int e) {
  *          if (e >= 0)
@@ -50,7 +50,7 @@
  *              check(gradwire_phase(g, GRADWIRE_UPDATE));
  *              for (int i = 0, t; check(gradwire_owned(g, i, &t, &from, &n)); i++)
  *                  for (size_t k = from; k < from + n; k++)
- *                      w[k] -= 0.01f * grad[k];
+ *                      w[k] -= 0.3f * grad[k];
  *              check(gradwire_updated(g, GRADWIRE_ALL));
  *              check(gradwire_end(g, loss));
  *          }

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT, GRADWIRE = os.environ["SOURCE"], os.environ["GRADWIRE"]
-FOLDERS = ["", "docs", "experiments", "experiments/peers", "src/counters/groups"]
+FOLDERS = ["", "docs", "experiments", "experiments/peers", "examples", "src/counters/groups"]
 LINK = re.compile(r"\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\(([^)\s]+)\)")
 
 

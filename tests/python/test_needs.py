@@ -19,9 +19,11 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/claims": (["."], ["numpy", "pandas", "scipy", "yaml"]),
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "experiments/run": (["quick.yaml"], ["yaml"]),
+    "experiments/peers/compare_gpt.py": (["--text", ".", "--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_topk.py": ([], ["torch"]),
     "experiments/peers/compare_torch.py": ([], ["numpy", "torch"]),
     "experiments/peers/gloo_allreduce.py": ([], ["torch"]),
+    "experiments/peers/gpt_torch.py": ([], ["numpy", "torch"]),
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
 FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise",
