@@ -70,7 +70,7 @@ class Gpt(unittest.TestCase):
 
     def test_loss_falls(self):
         self.assertEqual(len(self.alone), 2)
-        self.assertLess(self.alone[0], 3.6)  # ln 80 = 4.4 to begin with
+        self.assertLess(self.alone[0], 4)  # ln 80 = 4.4 to begin with
         self.assertLess(self.alone[1], self.alone[0] - 0.1)
 
     def test_ranks_train_as_one(self):
