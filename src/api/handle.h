@@ -126,7 +126,8 @@ typedef struct gw_call {
 } gw_call;
 
 /** A call of function `name` begins, which is allowed `in` these states. GW_ERR_USAGE: not so, or
- *  `g` is no handle, or another thread's. gw_call_end either way, with what the function comes to. */
+ *  `g` is no handle, or another thread's. gw_call_end either way, with what the function comes to.
+ */
 gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool together);
 int gw_call_end(gw_call *c, gw_err e);
 

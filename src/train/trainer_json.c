@@ -155,10 +155,11 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo)
     json_t *layers =
         t->codec_rows ? gw_report_codecs(t->codec_rows, gw_model_layers(t->model)) : json_null();
     json_t *run = gw_json_object(
-        "schema:i version:s commit:s command:s started_utc:s options:o seed:I parameters:I mesh:o "
-        "data:o comm:o backend:o mpi:o machine:o link:o ceilings:o gemm:o work:o bound:o papi:o "
-        "paced:o sources:o forecast:o overhead:o checkpoints:o resumed:o interruptions:o results:o",
-        GW_RUN_SCHEMA, GW_VERSION, GW_COMMIT, c->command, t->started_utc,
+        "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
+        "parameters:I mesh:o data:o comm:o backend:o mpi:o machine:o link:o ceilings:o gemm:o "
+        "work:o bound:o papi:o paced:o sources:o forecast:o overhead:o checkpoints:o resumed:o "
+        "interruptions:o results:o",
+        GW_RUN_SCHEMA, "train", GW_VERSION, GW_COMMIT, c->command, t->started_utc,
         gw_report_options(c->args), c->seed, r->parameters, gw_pipeline_json(t->pipeline),
         data_facts(t), gw_report_comm(t->session, layers, t->warning),
         gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)), gw_report_mpi(),

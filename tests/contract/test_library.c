@@ -1,6 +1,6 @@
 /* The contract of the library, through its header: a strategy (argv[2]) with every codec gives the
- * bits of the session that it stands on, eager and lazy, in the caller's memory and in its own; what
- * an exact one hands out is the mean; and a run that was saved continues to the bit. */
+ * bits of the session that it stands on, eager and lazy, in the caller's memory and in its own.
+ * What an exact one hands out is the mean, and a run that was saved continues to the bit. */
 #include "../mpi/check.h"
 #include "../specs.h"
 #include "comm/strategy.h"
