@@ -4,6 +4,7 @@ import ctypes
 import enum
 import os
 import sys
+import time
 import traceback
 
 VERSION = "0.1.0"  # of the library that this package was written for
@@ -142,6 +143,7 @@ def last_words(kind, error, trace):
     sys.stdout.flush()
     stderr.flush()
     if not known:
+        time.sleep(0.3)  # launchers drop what they have not read when the job is aborted
         abort()
 
 
