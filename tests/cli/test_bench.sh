@@ -9,7 +9,7 @@ die() {
     exit 1
 }
 
-"$GRADWIRE" bench codec --sizes 4000,64K --repeats 2 --codecs 'none;fp16;qsgd:bits=4;onebit;powersgd' \
+"$PROGRAM" bench codec --sizes 4000,64K --repeats 2 --codecs 'none;fp16;qsgd:bits=4;onebit;powersgd' \
     --json "$dir/out.json" >"$dir/table" 2>"$dir/err" || die "bench codec: $(cat "$dir/err")"
 for column in codec bytes bits/el 'enc GB/s' 'enc+EF' 'd+a GB/s' 'x memcpy' error; do
     grep -qF "$column" "$dir/table" || die "no column '$column'"
@@ -40,12 +40,12 @@ for row in doc["results"]:
 PY
 
 # Another scale, here of denormals: the ratio of the error stays.
-"$GRADWIRE" bench codec --sizes 4000 --repeats 1 --codecs none --scale 1e-36 >"$dir/table" ||
+"$PROGRAM" bench codec --sizes 4000 --repeats 1 --codecs none --scale 1e-36 >"$dir/table" ||
     die "bench codec --scale"
 grep -qE '^none +4000 +32\.000 .* 0\.000e\+00$' "$dir/table" || die "none at another scale"
 
 # Without --codecs: every registered codec.
-"$GRADWIRE" bench codec --sizes 4000 --repeats 1 --threads 2 >"$dir/table" || die "default codecs"
+"$PROGRAM" bench codec --sizes 4000 --repeats 1 --threads 2 >"$dir/table" || die "default codecs"
 sed -n 's/^X(\(.*\))$/\1/p' "$SOURCE/compress/codecs.def" | while read -r name; do
     grep -q "^$name " "$dir/table" || die "codec $name is missing"
 done || exit 1
@@ -53,7 +53,7 @@ done || exit 1
 refused() { # WORD_IN_MESSAGE ARGUMENTS...
     local word=$1
     shift
-    "$GRADWIRE" bench "$@" >"$dir/out" 2>"$dir/err"
+    "$PROGRAM" bench "$@" >"$dir/out" 2>"$dir/err"
     local status=$?
     [ $status = 2 ] || die "bench $*: exit status $status"
     [ -s "$dir/out" ] && die "bench $*: prints on stdout"

@@ -32,7 +32,7 @@ trap 'rm -rf "$dir"' EXIT
 
 unset OMP_NUM_THREADS OMP_PROC_BIND MPIR_CVAR_ASYNC_PROGRESS
 
-report=$(whole "$GRADWIRE" doctor) || fail "exit status $? when run serially"
+report=$(whole "$PROGRAM" doctor) || fail "exit status $? when run serially"
 check_report "$report"
 grep -q '^1 rank on 1 host, 1 thread each$' <<<"$report" || fail "wrong size in: $report"
 grep -Eq 'timing a region costs [0-9]+ ns' <<<"$report" || fail "no cost of timing in: $report"
@@ -43,28 +43,28 @@ grep -Eq '^(ok|note) +library +.*(MPI library|mpi4py)' <<<"$report" || fail "not
 # Names that PAPI knows and the kernel does not count.
 other=spr
 grep -q GenuineIntel /proc/cpuinfo && other=amd64_fam19h_zen4
-report=$(LIBPFM_FORCE_PMU=$other whole "$GRADWIRE" doctor) || fail "exit status $? with LIBPFM_FORCE_PMU"
+report=$(LIBPFM_FORCE_PMU=$other whole "$PROGRAM" doctor) || fail "exit status $? with LIBPFM_FORCE_PMU"
 check_report "$report"
 grep -Eq '^(ok|note) +memory +memory-bound time: source twin.model' <<<"$report" ||
     fail "memory-bound time is not absent: $report"
 grep -Eq '(^note +counters|counters \(ctr\)) .*absent: .+' <<<"$report" || fail "no reason: $report"
 
-report=$(whole "$MPIEXEC" -n 2 "$GRADWIRE" doctor --threads 4096) || fail "exit status $? on 2 ranks"
+report=$(whole "$MPIEXEC" -n 2 "$PROGRAM" doctor --threads 4096) || fail "exit status $? on 2 ranks"
 check_report "$report"
 [ "$(grep -c '^2 ranks on 1 host, 4096 threads each$' <<<"$report")" = 1 ] ||
     fail "not one report of 2 ranks in: $report"
 grep -A1 '^problem  cores ' <<<"$report" | grep -q ' -> ' || fail "no remedy in: $report"
 
-report=$(MPIR_CVAR_ASYNC_PROGRESS=1 OMP_NUM_THREADS=3 whole "$GRADWIRE" doctor) || fail "exit status $?"
+report=$(MPIR_CVAR_ASYNC_PROGRESS=1 OMP_NUM_THREADS=3 whole "$PROGRAM" doctor) || fail "exit status $?"
 grep -A1 '^problem  progress ' <<<"$report" | grep -q ' -> unset' || fail "no warning: $report"
 grep -q '3 threads each' <<<"$report" || fail "OMP_NUM_THREADS is ignored: $report"
 
-report=$(SLURM_STEP_NUM_TASKS=4 whole "$GRADWIRE" doctor) || fail "exit status $?"
+report=$(SLURM_STEP_NUM_TASKS=4 whole "$PROGRAM" doctor) || fail "exit status $?"
 grep -A1 '^problem  launcher    it started 4 programs' <<<"$report" | grep -q ' -> .*--mpi=pmi2' ||
     fail "a launcher that does not fit is not named: $report"
 
 for ranks in 1 2; do
-    said=$("$MPIEXEC" -n $ranks "$GRADWIRE" doctor --threads none 2>&1 >/dev/null)
+    said=$("$MPIEXEC" -n $ranks "$PROGRAM" doctor --threads none 2>&1 >/dev/null)
     [ $? = 2 ] || fail "a bad option must give exit status 2"
     [ "$(grep -c '^gradwire: .*threads=none' <<<"$said")" = 1 ] || fail "not one line: $said"
 done

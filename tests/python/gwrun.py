@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 
-GRADWIRE = os.environ.pop("GRADWIRE")  # to the library a variable of this name is options
+GRADWIRE = os.environ["PROGRAM"]
 MPIEXEC = os.environ["MPIEXEC"]
 SOURCE = os.environ["SOURCE"]
 HANG_S = 1200  # what takes longer hangs: no slow or busy machine needs a tenth of it

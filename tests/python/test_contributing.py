@@ -49,7 +49,7 @@ class Examples(unittest.TestCase):
 
     def train(self, *words):
         """run.json of a short run."""
-        self.run_well([os.environ["MPIEXEC"], "-n", "2", os.environ["GRADWIRE"], "train",
+        self.run_well([os.environ["MPIEXEC"], "-n", "2", os.environ["PROGRAM"], "train",
                        "--data", "synthetic:samples=2000,features=20,classes=4,seed=1",
                        "--layers", "16", "--batch", "32", "--out", "run", "--overwrite", "--quiet",
                        "--overhead", "0", *words])

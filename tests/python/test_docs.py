@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT, GRADWIRE = os.environ["SOURCE"], os.environ["GRADWIRE"]
+ROOT, GRADWIRE = os.environ["SOURCE"], os.environ["PROGRAM"]
 FOLDERS = ["", "docs", "experiments", "experiments/peers", "examples", "src/counters/groups"]
 LINK = re.compile(r"\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\(([^)\s]+)\)")
 

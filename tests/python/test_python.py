@@ -17,7 +17,7 @@ SYNCHRONOUS = {"allreduce", "iallreduce", "ps", "sharded", "sparse"}
 
 def launch(ranks, script, *words, python=sys.executable, **more):
     env = dict(os.environ, GRADWIRE_LIBRARY=LIBRARY, PYTHONDONTWRITEBYTECODE="1")
-    env.pop("GRADWIRE", None)  # the tests' path of the program would be taken for words
+    env.pop("GRADWIRE", None)
     env.update(more)
     return subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), python, script, *words], text=True,
                           capture_output=True, check=False, timeout=gwrun.HANG_S, env=env,
