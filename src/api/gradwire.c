@@ -222,7 +222,7 @@ static gw_err gradwire_make(gradwire *g, const char *words) {
 }
 
 static gw_err gradwire_join(gradwire *g, MPI_Comm comm) {
-    GW_MPI(MPI_Comm_dup(comm, &g->comm));
+    GW_TRY(gw_comm_dup(comm, &g->comm));
     GW_MPI(MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN));
     GW_MPI(MPI_Comm_rank(g->comm, &g->rank));
     GW_MPI(MPI_Comm_size(g->comm, &g->ranks));
