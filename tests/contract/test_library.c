@@ -72,7 +72,7 @@ static void one_line(void) {
 }
 
 static int library_open(gradwire **g, const setting *s, model *m) {
-    char words[1024], name[8];
+    char words[1024], name[16];
     snprintf(words, sizeof words,
              "--comm '%s' --compress '%s' --update %s --gradient %s --profile off", s->comm,
              s->codec, s->lazy ? "lazy" : "eager", s->mean ? "mean" : "scaled");
