@@ -170,6 +170,11 @@ static int batch_stride(const gradwire *g) {
     return g->words.lazy ? 1 : g->groups;
 }
 
+/* Where a call about `group` ends that begins at group `next`. */
+static int batch_until(const gradwire *g, int group, int next) {
+    return group == GRADWIRE_ALL ? g->groups : next + batch_stride(g);
+}
+
 static gw_err batch_finish(gradwire *g, int *owns) {
     gw_update u;
     GW_TRY(gw_session_finish(g->session, batch_span(g, g->finished), &u));
@@ -243,7 +248,7 @@ int gradwire_updated(gradwire *g, int group) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "updated", GW_IN_OPEN, false);
     GW_THEN(e, batch_next(g, "updated", group, g->updated));
-    int until = group == GRADWIRE_ALL ? g->groups : g->updated + batch_stride(g);
+    int until = e == GW_OK ? batch_until(g, group, g->updated) : 0;
     if (e == GW_OK && (until > g->finished || g->updated == g->groups))
         e = gw_call_refuse("updated", "its group is not finished: call gradwire_finish first");
     while (e == GW_OK && g->updated < until)
@@ -259,7 +264,7 @@ int gradwire_await(gradwire *g, int group) {
     if (e == GW_OK && !g->pending) /* there is nothing to wait for */
         return gw_call_end(&c, GW_OK);
     GW_THEN(e, batch_next(g, "await", group, g->awaited));
-    int until = group == GRADWIRE_ALL ? g->groups : g->awaited + batch_stride(g);
+    int until = e == GW_OK ? batch_until(g, group, g->awaited) : 0;
     if (e == GW_OK && until > g->updated)
         e = gw_call_refuse("await", "its group is not updated: call gradwire_updated first");
     while (e == GW_OK && g->awaited < until)
