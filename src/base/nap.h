@@ -8,6 +8,11 @@ double gw_nap_now(void);
 /** Sleep until `due_s`; the kernel wakes the thread some tens of microseconds later. */
 void gw_nap_until(double due_s);
 
+/** Sleep until `due_s` or a little earlier: by *wake_s, which nine naps in ten oversleep at most.
+ *  That depends on what else the machine does, so each nap adjusts it; 0 to begin with, or a
+ *  measured one. */
+void gw_nap_in_time(double due_s, double *wake_s);
+
 /** Have the kernel delay this thread's wake-ups as little as it can: it may else gather them over
  *  50 microseconds. */
 void gw_nap_lightly(void);

@@ -22,11 +22,6 @@ enum {
 };
 #define FIRST_ANSWER_S 1e-3 /* guess of what a meeting takes */
 #define MARGIN_S       2e-4
-/* Nine naps in ten end before what they are shortened by; that is no more than the last of these.
- */
-#define WAKE_UP_S   4.5e-6
-#define WAKE_DOWN_S 0.5e-6
-#define MOST_WAKE_S 1e-4
 
 void gw_pacer_close(gw_pacer *p) {
     for (int i = 0; p && i < p->n_tapes; i++) {
@@ -95,21 +90,10 @@ gw_err gw_pacer_wait(MPI_Request *request) {
 
 /* ---- the start of a step, and its end ---- */
 
-/* Shorter by what naps oversleep, which depends on what else the machine does: so it is followed.
- */
-static void pacer_nap(gw_pacer *p, double due_s) {
-    double until = due_s - p->wake_s;
-    if (until <= gw_nap_now())
-        return;
-    gw_nap_until(until);
-    bool late = gw_nap_now() > due_s;
-    p->wake_s = fmin(MOST_WAKE_S, fmax(0, p->wake_s + (late ? WAKE_UP_S : -WAKE_DOWN_S)));
-}
-
 /* Exact, but for a thread that waits for a core: it has been there early, and then gives its core
  * to whoever wants it. */
 static void pacer_sleep_until(gw_pacer *p, double due_s) {
-    pacer_nap(p, due_s);
+    gw_nap_in_time(due_s, &p->wake_s);
     while (gw_nap_now() < due_s)
         sched_yield();
 }
@@ -159,7 +143,7 @@ static void pacer_piece(gw_pacer *p, double seconds, bool last) {
     if (last)
         pacer_sleep_until(p, due);
     else
-        pacer_nap(p, due);
+        gw_nap_in_time(due, &p->wake_s);
     p->late_s = gw_nap_now() - due;
     if (last && p->late_s > p->latest_s)
         p->latest_s = p->late_s;

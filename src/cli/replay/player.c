@@ -8,11 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_S      1e-4 /* between two polls of a host that waits for its device */
-#define MOST_WAKE_S 1e-4
-#define WAKE_UP_S   4.5e-6 /* as in run/pacer.c: nine naps in ten end in time */
-#define WAKE_DOWN_S 0.5e-6
-#define RATE        1e-3F
+#define POLL_S 1e-4 /* between two polls of a host that waits for its device */
+#define RATE   1e-3F
 
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -32,19 +29,11 @@ int gw_player_declare(gradwire *g, const gw_step_profile *profile, size_t most) 
 
 /* ---- the device ---- */
 
-static void player_nap(gw_player *p, double until) {
-    if (until - p->wake_s <= gw_nap_now())
-        return;
-    gw_nap_until(until - p->wake_s);
-    bool late = gw_nap_now() > until;
-    p->wake_s = fmin(MOST_WAKE_S, fmax(0, p->wake_s + (late ? WAKE_UP_S : -WAKE_DOWN_S)));
-}
-
 /* Another device computes on, whatever this core does meanwhile: its ends are instants, so that a
  * nap that lasts too long makes the next one shorter. */
 static int player_sleep(gw_player *p) {
     for (double now; (now = gw_nap_now()) < p->due_s;) {
-        player_nap(p, fmin(p->due_s, now + POLL_S));
+        gw_nap_in_time(fmin(p->due_s, now + POLL_S), &p->wake_s);
         TRY(gradwire_poll(p->g));
         if (p->due_s - gw_nap_now() < p->wake_s)
             while (gw_nap_now() < p->due_s)
