@@ -102,7 +102,6 @@ struct gradwire {
     int finished, updated, awaited; /* groups, from 0 on */
     bool pending;                   /* an exchange is not over */
     bool fresh;                     /* parameters may have changed outside of batches */
-    bool skipped;                   /* nothing of it is to be updated by */
     uint64_t logical;
     gw_batch_row row; /* of the last batch */
     gw_files files;

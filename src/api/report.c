@@ -12,18 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The program's command line, one line of UTF-8. */
+/* The program's command line, one line of UTF-8; "": the kernel does not tell. */
 static void report_command(char *out, size_t room) {
-    char *text = NULL;
-    size_t len = 0;
-    if (gw_file_read("/proc/self/cmdline", 1 << 20, &text, &len) != GW_OK)
-        text = NULL;
+    FILE *in = fopen("/proc/self/cmdline", "r");
+    size_t len = in ? fread(out, 1, room - 1, in) : 0;
+    if (in)
+        fclose(in);
     for (size_t i = 0; i + 1 < len; i++)
-        if (text[i] == '\0')
-            text[i] = ' ';
-    gw_text_copy(out, room, text ? text : "");
+        if (out[i] == '\0')
+            out[i] = ' ';
+    out[len] = '\0';
     gw_text_line(out);
-    free(text);
 }
 
 static json_t *report_layers(const gradwire *g) {
