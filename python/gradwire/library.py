@@ -174,7 +174,7 @@ def handle_of(comm):
     if comm is None:
         return -1
     if not hasattr(comm, "py2f"):
-        raise Error(f"comm: {type(comm).__name__} is no communicator of mpi4py")
+        raise Error(f"comm: {type(comm).__name__} is not an mpi4py communicator")
     from mpi4py import MPI
     theirs, ours = first_line(MPI.Get_library_version()), first_line(mpi_version())
     if theirs != ours:

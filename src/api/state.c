@@ -107,7 +107,7 @@ static gw_err state_check(const gradwire *g, const unsigned char *blob, size_t n
     memcpy(&head, blob, sizeof head);
     memcpy(&sum, blob + n - sizeof sum, sizeof sum);
     if (memcmp(head.magic, magic, sizeof magic) != 0)
-        return state_refuse("this is no state that gradwire_save wrote");
+        return state_refuse("these bytes were not written by gradwire_save");
     if (head.bytes != n - sizeof head - sizeof sum || sum != state_sum(blob, n - sizeof sum))
         return state_refuse("the state is damaged: its checksum or length is wrong");
     own = state_head_of(g, head.bytes);

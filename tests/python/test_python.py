@@ -75,7 +75,7 @@ class Numpy(unittest.TestCase):
     def test_refusals(self):
         for ranks in (1, 2):
             for told in results(ranks, RANK, "refusals"):
-                for key, part in {"words": "nosuch", "auto": "auto", "comm": "int is no communicator",
+                for key, part in {"words": "nosuch", "auto": "auto", "comm": "int is not an mpi4py communicator",
                                   "mpi4py": "mpi4py uses Another MPI 1.0, gradwire ",
                                   "dtype": "x: float64", "strides": "x: float32, strides (4, 16)",
                                   "size": "gradient of tensor 0: 3 elements, not 30",
