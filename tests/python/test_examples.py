@@ -67,8 +67,8 @@ class Gpt(unittest.TestCase):
 
     def test_loss_falls(self):
         self.assertEqual(len(self.alone), 2)
-        self.assertLess(self.alone[0], 4)  # ln of some 70 characters, 4.2, to begin with
-        self.assertLess(self.alone[1], self.alone[0])
+        self.assertLess(self.alone[0], 3.6)  # ln of some 60 characters, 4.1, to begin with
+        self.assertLess(self.alone[1], self.alone[0] - 0.05)
 
     def test_ranks_train_as_one(self):
         for ranks, words in ((2, "--comm iallreduce"), (3, "--comm sharded"), (2, "--comm ps")):
