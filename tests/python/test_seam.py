@@ -17,8 +17,8 @@ def listed(kind):
     return [one["name"] for one in json.loads(gwrun.run(1, "list", "--json").stdout)[kind]]
 
 
-# Onto the residual of these a trainer's products add straight away, and the library a gradient that is
-# done: that rounds otherwise.
+# The trainer's matrix products add directly to the residual of these codecs, while the library adds a
+# finished gradient: the two round differently.
 FED = ("topk", "threshold", "randomk")
 
 
