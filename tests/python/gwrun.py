@@ -17,6 +17,8 @@ SOURCE = os.environ["SOURCE"]
 HANG_S = 1200  # what takes longer hangs: no slow or busy machine needs a tenth of it
 # For a launcher of Open MPI: seconds from the SIGTERM that it gives its ranks to their SIGKILL.
 PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "10"}
+# What its event loop says at times when ranks end before it has read all.
+LAUNCHER = re.compile(r"^\[warn\] Epoll .*\n+", re.MULTILINE)
 sys.path[:0] = [os.path.join(SOURCE, part) for part in ("analysis", "experiments")]
 
 
@@ -51,9 +53,11 @@ def command(ranks, *words):
 
 def run(ranks, *words, timeout=HANG_S, **more):
     """Finished process; more than `timeout` seconds is a hang and raises."""
-    return subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
+    done = subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
                           capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL,
                           check=False, **more)
+    done.stderr = LAUNCHER.sub("", done.stderr)
+    return done
 
 
 def script(path, *words):
