@@ -1,10 +1,10 @@
 /* The run's folder and the ledger: what is recorded of each batch, and of all of them. */
 #include "api/handle.h"
 #include "base/text.h"
-#include "checkpoint/runfolder.h"
+#include "folder/runfolder.h"
+#include "mpi/replicas.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
-#include "run/replicas.h"
 #include "run/report.h"
 #include "trace/trace.h"
 

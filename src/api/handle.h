@@ -4,15 +4,15 @@
 #define GW_API_HANDLE_H
 
 #include "api/words.h"
-#include "checkpoint/history.h"
+#include "folder/claim.h"
+#include "folder/epochs.h"
+#include "folder/history.h"
 #include "machine/host.h"
 #include "machine/link_cost.h"
 #include "prof/matrix.h"
+#include "prof/ranks.h"
 #include "prof/waits.h"
-#include "run/claim.h"
 #include "run/codec_stats.h"
-#include "run/epochs.h"
-#include "run/ranks.h"
 #include "run/session.h"
 #include <gradwire.h>
 

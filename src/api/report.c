@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "checkpoint/runfolder.h"
+#include "folder/runfolder.h"
 #include "prof/clock.h"
 
 #include <math.h>

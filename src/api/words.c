@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "run/opts.h"
+#include "config/opts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_SEED,
     GW_RUN_OPT_THREADS,
     GW_RUN_OPT_MOMENTUM,
-#include "run/comm_opts.def"
+#include "config/comm_opts.def"
     {"gradient", GW_OPT_CHOICE, "mean", 0, 0, "mean|scaled", NULL,
      "a rank's gradient is the mean over its samples, or their sum divided by the global batch",
      TO(scaled)},

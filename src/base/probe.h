@@ -49,7 +49,7 @@ typedef enum gw_coding {
     GW_CODINGS
 } gw_coding;
 
-/** Dimensions of a mesh (comm/mesh.h): data, which is 0, pipe, tensor. */
+/** Dimensions of a mesh (mpi/mesh.h): data, which is 0, pipe, tensor. */
 enum { GW_EXCHANGE_PEERS = 4, GW_EXCHANGE_DIMS = 3 };
 extern const char *const gw_dim_names[GW_EXCHANGE_DIMS + 1]; /* the last is NULL */
 

@@ -1,7 +1,7 @@
 #include "checkpoint/best.h"
 
 #include "base/json.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 #include "nn/model.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/** Checkpoints of a run (checkpoint/store.h has their folders), written while training goes on. At
+/** Checkpoints of a run (folder/store.h has their folders), written while training goes on. At
  *  the end of a step the state of each rank is copied into memory; a thread a rank writes it; when
- *  the ranks find at a vote (run/vote.h) that all have, rank 0's thread completes the checkpoint.
+ *  the ranks find at a vote (watch/vote.h) that all have, rank 0's thread completes the checkpoint.
  *  Until then it is none, and one that becomes due meanwhile is taken late. A checkpoint that
  *  cannot be written is a warning, and those before it stay. */
 #ifndef GW_CHECKPOINT_CHECKPOINT_H
@@ -9,9 +9,9 @@
 #include "base/rows.h"
 #include "checkpoint/best.h"
 #include "checkpoint/position.h"
-#include "checkpoint/store.h"
-#include "run/config.h"
-#include "run/vote.h"
+#include "config/config.h"
+#include "folder/store.h"
+#include "watch/vote.h"
 
 struct gw_codec_stats;
 typedef struct gw_checkpoint gw_checkpoint;

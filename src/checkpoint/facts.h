@@ -4,9 +4,9 @@
 #define GW_CHECKPOINT_FACTS_H
 
 #include "checkpoint/notes.h"
+#include "config/config.h"
 #include "machine/products.h"
-#include "run/config.h"
-#include "run/pipeline.h"
+#include "mesh/pipeline.h"
 #include "run/session.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 #include "checkpoint/position.h"
 
 #include "base/mem.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #define GW_CHECKPOINT_POSITION_H
 
 #include "nn/shard.h"
-#include "run/checks.h"
-#include "run/step.h"
+#include "step/checks.h"
+#include "step/step.h"
 
 /** Whole 8-byte fields: it is written as it lies in memory. */
 typedef struct gw_position {

@@ -5,7 +5,7 @@
 #include "checkpoint/best.h"
 #include "checkpoint/facts.h"
 #include "checkpoint/position.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 #include "run/codec_stats.h"
 
 /** Zeroed before the first use. */

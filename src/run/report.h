@@ -4,8 +4,8 @@
 #define GW_RUN_REPORT_H
 
 #include "prof/matrix.h"
+#include "prof/ranks.h"
 #include "run/codec_stats.h"
-#include "run/ranks.h"
 #include "run/session.h"
 
 /** All options as resolved. */

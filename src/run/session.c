@@ -1,9 +1,9 @@
 #include "run/session.h"
 
+#include "base/hook.h"
 #include "base/mem.h"
 #include "base/probe.h"
 #include "comm/lane_parts.h"
-#include "run/hook.h"
 
 #include <stdio.h>
 #include <stdlib.h>

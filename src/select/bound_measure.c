@@ -5,7 +5,7 @@
 #include "machine/transport.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
-#include "run/snapshot.h"
+#include "step/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #define GW_SELECT_CHOOSER_H
 
 #include "comm/strategy.h"
-#include "run/config.h"
+#include "config/config.h"
 #include "run/session.h"
 #include "select/survey.h"
 

@@ -1,4 +1,4 @@
-/** How a model may lie on the ranks (comm/mesh.h), and what a step takes then: as the cost model of
+/** How a model may lie on the ranks (mpi/mesh.h), and what a step takes then: as the cost model of
  *  codecs does (select/forecast.h), out of measured parts. Pure arithmetic; select/layout_survey.h
  *  measures the parts.
  *
@@ -9,8 +9,8 @@
 #ifndef GW_SELECT_LAYOUT_H
 #define GW_SELECT_LAYOUT_H
 
-#include "comm/mesh.h"
 #include "comm/timetable.h"
+#include "mpi/mesh.h"
 #include "nn/shard.h"
 
 enum { GW_LAYOUTS = 2048, GW_LAYOUT_MICROS = 32, GW_LAYOUT_TEXT = 96 };

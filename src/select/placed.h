@@ -4,8 +4,8 @@
 #define GW_SELECT_PLACED_H
 
 #include "machine/products.h"
+#include "mesh/pipeline.h"
 #include "nn/optimizer.h"
-#include "run/pipeline.h"
 #include "select/layout.h"
 
 /** What all layouts of a command have in common. */

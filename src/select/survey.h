@@ -4,8 +4,8 @@
 #define GW_SELECT_SURVEY_H
 
 #include "comm/algo.h"
-#include "run/step.h"
 #include "select/forecast.h"
+#include "step/step.h"
 
 /** What an algorithm takes on these ranks. */
 typedef struct gw_algo_survey {

@@ -5,8 +5,8 @@
 #include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "prof/ledger.h"
-#include "run/signals.h"
-#include "run/watchdog.h"
+#include "watch/signals.h"
+#include "watch/watchdog.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #define GW_TRAIN_EVALUATE_H
 
 #include "data/data.h"
+#include "mesh/pipeline.h"
 #include "nn/metrics.h"
-#include "run/pipeline.h"
 
 /** An evaluation that takes longer than this is given up when a signal asks the run to end: batch
  *  systems wait about 30 s before they kill. Ranks that hold a model together never give it up:

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
-#include "run/snapshot.h"
+#include "step/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "base/stats.h"
 #include "prof/ledger.h"
-#include "run/step.h"
+#include "step/step.h"
 
 #include <jansson.h>
 

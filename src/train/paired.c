@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "mpi/wait.h"
-#include "run/snapshot.h"
+#include "step/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -14,9 +14,9 @@
 #define GW_TRAIN_PAIRED_H
 
 #include "base/stats.h"
+#include "config/config.h"
 #include "prof/record.h"
-#include "run/config.h"
-#include "run/step.h"
+#include "step/step.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 #include "train/restart.h"
 
 #include "base/json.h"
-#include "checkpoint/history.h"
+#include "folder/history.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define GW_TRAIN_TRAINER_H
 
 #include "checkpoint/notes.h"
-#include "run/config.h"
+#include "config/config.h"
 #include "select/chooser.h"
 #include "train/result.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "run/signals.h"
 #include "trace/trace.h"
+#include "watch/signals.h"
 
 void gw_trainer_warn(gw_trainer *t, const char *line) {
     gw_text_print(t->warning, sizeof t->warning, "%s", line);

@@ -10,9 +10,9 @@
 #include "prof/clock.h"
 #include "prof/matrix.h"
 #include "prof/tempo.h"
-#include "run/signals.h"
 #include "select/chooser.h"
 #include "trace/trace.h"
+#include "watch/signals.h"
 
 #include <math.h>
 #include <omp.h>

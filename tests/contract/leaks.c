@@ -12,10 +12,10 @@
 #include "base/mem.h"
 #include "base/registry.h"
 #include "comm/algo.h"
+#include "mesh/pipeline.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
-#include "run/pipeline.h"
 
 #include "../mpi/check.h"
 #include "../specs.h"

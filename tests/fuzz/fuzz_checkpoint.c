@@ -15,7 +15,7 @@
 #include "harness.h"
 
 #include "checkpoint/merge.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 #include "nn/model.h"
 
 #include <string.h>

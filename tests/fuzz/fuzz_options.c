@@ -7,13 +7,13 @@
 #include "cli/bench/bench_kit.h"
 #include "cli/cli.h"
 #include "comm/lane_parts.h"
-#include "comm/mesh.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
 #include "comm/tuning.h"
 #include "counters/group.h"
 #include "data/synthetic.h"
 #include "machine/ceilings_file.h"
+#include "mpi/mesh.h"
 #include "select/chooser.h"
 
 #include <math.h>

@@ -10,9 +10,9 @@
 #include "comm/strategy.h"
 #include "compress/codec.h"
 #include "mpi/wait.h"
-#include "run/checks.h"
-#include "run/snapshot.h"
-#include "run/step.h"
+#include "step/checks.h"
+#include "step/snapshot.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "mpi/wait.h"
 #include "naive/naive_parts.h"
 #include "nn/gemm.h"
-#include "run/step.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <omp.h>

@@ -2,7 +2,7 @@
  * what one rank took longer for than others delays its next step, and real work within a segment or
  * a rest is no time on top. */
 #include "base/nap.h"
-#include "run/pacer.h"
+#include "step/pacer.h"
 
 #include "check.h"
 

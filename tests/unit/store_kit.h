@@ -3,7 +3,7 @@
 #define GW_TESTS_STORE_KIT_H
 
 #include "base/io.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "checkpoint/merge.h"
 
 #include "base/rng.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 #include "store_kit.h"
 
 #include <math.h>

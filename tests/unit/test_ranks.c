@@ -1,5 +1,5 @@
 /* Which rank is called a straggler. */
-#include "run/ranks.h"
+#include "prof/ranks.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "run/replicas.h"
+#include "mpi/replicas.h"
 
 #include <string.h>
 

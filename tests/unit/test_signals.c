@@ -1,5 +1,5 @@
 /* Signals are noted, and interrupt no thread that computes. */
-#include "run/signals.h"
+#include "watch/signals.h"
 
 #include <omp.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* The split of a batch into core and memory time: identities and the interval. `gradwire bench
  * ledger` shows that twins tell large data from small. */
 #include "prof/clock.h"
-#include "run/split.h"
+#include "step/split.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Manifests with a right checksum and wrong text: each is refused by name, with what is wrong. */
 #include "base/text.h"
-#include "checkpoint/store.h"
+#include "folder/store.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

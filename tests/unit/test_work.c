@@ -1,5 +1,5 @@
 /* What a step must compute, compared with sums made by hand. */
-#include "run/work.h"
+#include "step/work.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -14,7 +14,7 @@
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/waits.h"
-#include "run/split.h"
+#include "step/split.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -146,7 +146,7 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
     return GW_OK;
 }
 
-/* [lo, hi] of products, as batches.csv has it: see run/split.h. */
+/* [lo, hi] of products, as batches.csv has it: see step/split.h. */
 static void ledger_model(result *r, double took_s, double flop_s, double traffic,
                          double working_set) {
     int level = gw_ceilings_level(&b.ceilings, working_set, 1);

@@ -4,11 +4,11 @@
 #define GW_CLI_BENCH_STEP_RIG_H
 
 #include "cli/bench/bench.h"
+#include "config/config.h"
 #include "machine/products.h"
-#include "run/config.h"
-#include "run/step.h"
 #include "select/bound_measure.h"
 #include "select/chooser.h"
+#include "step/step.h"
 
 typedef struct gw_rig {
     gw_session *session;

@@ -7,8 +7,8 @@
 #include "cli/replay/replay_report.h"
 #include "comm/mix.h"
 #include "comm/strategy.h"
+#include "config/opts.h"
 #include "mpi/agree.h"
-#include "run/opts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const gw_opt opts[] = {
      "normal numbers with each tensor's deviation, or captured gradients: float32, all tensors in "
      "the profile's order, one step after another"},
     {"steps", GW_OPT_INT, "20", 1, 1e9, NULL, "N", "play N steps"},
-#include "run/comm_opts.def"
+#include "config/comm_opts.def"
     {"gradient", GW_OPT_CHOICE, NULL, 0, 0, "mean|scaled", NULL,
      "what a gradient is: of no effect on times"},
     GW_RUN_OPT_MOMENTUM,

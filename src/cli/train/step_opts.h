@@ -3,8 +3,8 @@
 #ifndef GW_CLI_TRAIN_STEP_OPTS_H
 #define GW_CLI_TRAIN_STEP_OPTS_H
 
-#include "run/config.h"
-#include "run/opts.h"
+#include "config/config.h"
+#include "config/opts.h"
 
 /** The row of --gemm, which gw_gemm_allow takes over; `automatic` says what auto means. */
 #define GW_GEMM_OPT(automatic)                                                                     \

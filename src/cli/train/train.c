@@ -4,11 +4,11 @@
 #include "cli/parallel.h"
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
-#include "run/checks.h"
 #include "run/codec_stats.h"
-#include "run/paced.h"
-#include "run/signals.h"
 #include "select/bound_measure.h"
+#include "step/checks.h"
+#include "step/paced.h"
+#include "watch/signals.h"
 
 #include <stdlib.h>
 #include <string.h>

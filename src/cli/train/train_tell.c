@@ -2,8 +2,8 @@
 
 #include "machine/gauge.h"
 #include "nn/gemm.h"
-#include "run/checks.h"
 #include "select/chooser.h"
+#include "step/checks.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,153 @@
+#include "folder/runfolder.h"
+
+#include "base/file.h"
+#include "folder/history.h"
+#include "folder/store.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Files that only the end of a run writes, first the one that says that it has ended; and those
+ * that grow with it. */
+static const char *const ends[] = {"run.json", "trace.json", "matrix.csv",
+                                   "algo.csv", "paired.csv", "model.gw"};
+static const char *const growing[] = {"batches.csv", "epochs.csv", "evaluations.csv",
+                                      "collectives.csv", "codec.csv"};
+enum {
+    ENDS = sizeof ends / sizeof *ends,
+    GROWING = sizeof growing / sizeof *growing,
+    LONGEST = 4200
+};
+
+bool gw_runfolder_grows(const char *name) {
+    for (int i = 0; i < GROWING; i++)
+        if (strcmp(growing[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool folder_lies_in(const char *path, const char *dir) {
+    char there[PATH_MAX], here[PATH_MAX];
+    if (!realpath(path, there) || !realpath(dir, here))
+        return false;
+    size_t len = strlen(here);
+    return strncmp(there, here, len) == 0 && (there[len] == '/' || there[len] == '\0');
+}
+
+gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
+                                     const char *found) {
+    char own[LONGEST]; /* a run may lie within the folder of another */
+    snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
+    if (*found && folder_lies_in(found, own))
+        return GW_RUNFOLDER_RESUME;
+    if (!*found && resume && strcmp(resume, "auto") == 0)
+        return GW_RUNFOLDER_AGAIN;
+    return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
+}
+
+static bool folder_has_checkpoints(const char *dir) {
+    char path[LONGEST];
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    return gw_store_any(path);
+}
+
+/* The first of names[0..n) that the folder has, NULL: none. */
+static const char *folder_first_of(const char *dir, const char *const names[], int n,
+                                   const char *end, char path[LONGEST]) {
+    for (int i = 0; i < n; i++) {
+        snprintf(path, LONGEST, "%s/%s%s", dir, names[i], end);
+        if (access(path, F_OK) == 0)
+            return path + strlen(dir) + 1;
+    }
+    return NULL;
+}
+
+static gw_err folder_check_new(const char *dir) {
+    char path[LONGEST];
+    const char *found = folder_first_of(dir, ends, ENDS, "", path);
+    if (!found)
+        found = folder_first_of(dir, growing, GROWING, "", path);
+    if (found)
+        return gw_fail(GW_ERR_INPUT,
+                       "--out %s: holds a run already (%s): name another folder, or give "
+                       "--overwrite",
+                       dir, found);
+    found = folder_has_checkpoints(dir) ? GW_CHECKPOINTS
+                                        : folder_first_of(dir, growing, GROWING, ".part", path);
+    return found ? gw_fail(GW_ERR_INPUT,
+                           "--out %s: holds a run that was interrupted (%s): resume it by "
+                           "--resume auto, name another folder, or give --overwrite",
+                           dir, found)
+                 : GW_OK;
+}
+
+/* A whole run has nothing to begin again for. (Checkpoints that cannot be used were refused when
+ * they were looked for.) */
+static gw_err folder_check_again(const char *dir) {
+    char path[LONGEST];
+    const char *found = folder_first_of(dir, ends, ENDS, "", path);
+    return found
+               ? gw_fail(GW_ERR_INPUT,
+                         "--resume auto: --out %s holds a run (%s) without a checkpoint to resume "
+                         "from: name another folder, or give --overwrite without --resume",
+                         dir, found)
+               : GW_OK;
+}
+
+gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
+    return use == GW_RUNFOLDER_NEW     ? folder_check_new(dir)
+           : use == GW_RUNFOLDER_AGAIN ? folder_check_again(dir)
+                                       : GW_OK;
+}
+
+static gw_err folder_remove_all(const char *dir, const char *const names[], int n,
+                                const char *end) {
+    for (int i = 0; i < n; i++) {
+        char path[LONGEST];
+        snprintf(path, sizeof path, "%s/%s%s", dir, names[i], end);
+        if (unlink(path) != 0 && errno != ENOENT)
+            return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s%s: %s", dir, names[i], end,
+                           strerror(errno));
+    }
+    return GW_OK;
+}
+
+gw_err gw_runfolder_reopen(const char *dir, bool concludes) {
+    GW_TRY(folder_remove_all(dir, ends, concludes ? 1 : ENDS, ""));
+    return gw_file_sweep(dir, ends, ENDS);
+}
+
+bool gw_runfolder_has(const char *dir, const char *name) {
+    char path[LONGEST];
+    return folder_first_of(dir, &name, 1, "", path) != NULL;
+}
+
+json_t *gw_runfolder_read(const char *dir) {
+    enum { LIMIT = 1 << 26 };
+    char path[LONGEST], *text = NULL;
+    size_t len;
+    snprintf(path, sizeof path, "%s/%s", dir, ends[0]);
+    if (gw_file_read(path, LIMIT, &text, &len) != GW_OK)
+        return NULL;
+    json_t *run = json_loadb(text, len, 0, NULL);
+    free(text);
+    return run;
+}
+
+gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
+    static const char *const history[] = {GW_HISTORY};
+    char path[LONGEST];
+    GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    GW_TRY(gw_store_clear(path));
+    GW_TRY(folder_remove_all(dir, growing, GROWING, ""));
+    GW_TRY(folder_remove_all(dir, growing, GROWING, ".part"));
+    GW_TRY(gw_file_sweep(dir, growing, GROWING));
+    if (use != GW_RUNFOLDER_AGAIN)
+        GW_TRY(folder_remove_all(dir, history, 1, ""));
+    return gw_runfolder_reopen(dir, false);
+}

@@ -1,0 +1,480 @@
+#include "folder/store.h"
+
+#include "base/file.h"
+#include "base/io.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "folder/history.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "step-"
+#define ASIDE  ".old" /* behind the name of one that is being replaced */
+enum { DIGITS = 12, MOST_DIGITS = 19 };
+
+/* ---- names ---- */
+
+gw_err gw_store_path(char out[GW_STORE_PATH], const char *dir, const char *name) {
+    if (snprintf(out, GW_STORE_PATH, "%s/%s", dir, name) >= GW_STORE_PATH)
+        return gw_fail(GW_ERR_INPUT, "%.64s..: this path is too long", dir);
+    return GW_OK;
+}
+
+static void store_step_name(int64_t step, char out[GW_STORE_NAME]) {
+    snprintf(out, GW_STORE_NAME, PREFIX "%0*lld", DIGITS, (long long)step);
+}
+
+/* Whether a complete checkpoint may have this name: step-DIGITS or step-DIGITS.old. */
+static bool store_is_name(const char *name) {
+    size_t digits = 0;
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+        return false;
+    name += strlen(PREFIX);
+    while (isdigit((unsigned char)name[digits]))
+        digits++;
+    return digits >= DIGITS && digits <= MOST_DIGITS &&
+           (name[digits] == '\0' || strcmp(name + digits, ASIDE) == 0);
+}
+
+static gw_err store_temporary_name(const char *name, char out[GW_STORE_NAME]) {
+    char token[GW_FILE_TOKEN];
+    GW_TRY(gw_file_token(token));
+    snprintf(out, GW_STORE_NAME, ".%.40s.%s.tmp", name, token);
+    return GW_OK;
+}
+
+/* The folder that `path` lies in. */
+static void store_parent(const char *path, char out[GW_STORE_PATH]) {
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    while (len > 0 && path[len - 1] != '/')
+        len--;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    snprintf(out, GW_STORE_PATH, "%.*s", len ? (int)len : 1, len ? path : ".");
+}
+
+/* ---- removing ---- */
+
+/* Removes what is in an open folder, *removed entries. */
+static int store_empty(DIR *folder, int *removed) {
+    struct dirent *entry;
+    *removed = 0;
+    rewinddir(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (unlinkat(dirfd(folder), entry->d_name, 0) == 0)
+            ++*removed;
+        else if (errno != ENOENT)
+            return -1;
+    }
+    return 0;
+}
+
+/* Removes a checkpoint's folder, complete or not; nothing by that name is fine. The manifest goes
+ * first: without it nobody takes the rest for a checkpoint. Of a link what it leads to stays: it is
+ * not the run's. */
+static gw_err store_remove_folder(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return unlink(path) == 0
+                   ? GW_OK
+                   : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+    DIR *folder = opendir(path);
+    if (!folder && errno == ENOENT)
+        return GW_OK;
+    int removed = 1, bad = !folder;
+    if (!bad && unlinkat(dirfd(folder), GW_STORE_MANIFEST, 0) != 0)
+        bad = errno != ENOENT;
+    while (!bad && removed) /* readdir may pass over some while others are removed */
+        bad = store_empty(folder, &removed) != 0;
+    if (!bad)
+        bad = rmdir(path) != 0;
+    gw_err e = bad ? gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : GW_OK;
+    if (folder)
+        closedir(folder);
+    return e;
+}
+
+/* Removes a complete checkpoint: it is hidden first, so that no half of one is ever seen. */
+static gw_err store_discard(const char *ckpt_dir, const char *name) {
+    char path[GW_STORE_PATH], hidden[GW_STORE_PATH], temporary[GW_STORE_NAME];
+    GW_TRY(store_temporary_name(name, temporary));
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
+    GW_TRY(gw_store_path(hidden, ckpt_dir, temporary));
+    if (rename(path, hidden) != 0)
+        return errno == ENOENT ? GW_OK
+                               : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+    gw_err e = gw_file_sync_folder(ckpt_dir);
+    GW_TRY(store_remove_folder(hidden));
+    return e;
+}
+
+void gw_store_abandon(const char *temp) {
+    if (*temp)
+        store_remove_folder(temp);
+}
+
+/* Whether `entry` is .step-DIGITS.TOKEN.tmp. */
+static bool store_left_over(const char *entry) {
+    char name[GW_STORE_NAME];
+    if (entry[0] != '.' || strlen(entry) >= sizeof name)
+        return false;
+    gw_text_copy(name, sizeof name, entry + 1);
+    for (int cut = 0; cut < 2; cut++) { /* ".tmp", then the token */
+        char *dot = strrchr(name, '.');
+        if (!dot)
+            return false;
+        *dot = '\0';
+    }
+    return store_is_name(name) && gw_file_left_over(entry, name);
+}
+
+/* All that a folder has under names that `is` knows; no folder, nothing. */
+static gw_err store_each(const char *ckpt_dir, bool (*is)(const char *name),
+                         gw_err (*one)(void *ctx, const char *ckpt_dir, const char *name),
+                         void *ctx) {
+    DIR *folder = opendir(ckpt_dir);
+    gw_err e = folder || errno == ENOENT
+                   ? GW_OK
+                   : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
+    for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;)
+        if (is(entry->d_name))
+            e = one(ctx, ckpt_dir, entry->d_name);
+    if (folder)
+        closedir(folder);
+    return e;
+}
+
+static gw_err store_sweep_away(void *none, const char *ckpt_dir, const char *name) {
+    char path[GW_STORE_PATH];
+    (void)none;
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
+    return store_remove_folder(path) == GW_OK ? GW_OK : gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
+}
+
+gw_err gw_store_sweep(const char *ckpt_dir) {
+    return store_each(ckpt_dir, store_left_over, store_sweep_away, NULL);
+}
+
+/* ---- reading ---- */
+
+static gw_err store_read_manifest(const char *path, gw_store_manifest *m) {
+    char manifest[GW_STORE_PATH];
+    char *text = NULL;
+    size_t len;
+    *m = (gw_store_manifest){0};
+    GW_TRY(gw_store_path(manifest, path, GW_STORE_MANIFEST));
+    GW_TRY(gw_file_read(manifest, GW_STORE_MOST_BYTES, &text, &len));
+    gw_err e = gw_store_parse(text, len, manifest, m);
+    free(text);
+    return e;
+}
+
+/* Whether all files are there with their sizes: what can be seen without reading them. `e` is the
+ * error otherwise. */
+static gw_err store_check_sizes(const char *path, const gw_store_manifest *m, gw_err e) {
+    for (size_t i = 0; i < m->n_files; i++) {
+        char file[GW_STORE_PATH];
+        struct stat st;
+        GW_TRY(gw_store_path(file, path, m->files[i].name));
+        if (stat(file, &st) != 0)
+            return gw_fail(e, "%s: %s", file, strerror(errno));
+        if (!S_ISREG(st.st_mode))
+            return gw_fail(e, "%s: not a regular file", file);
+        if ((uint64_t)st.st_size != m->files[i].bytes)
+            return gw_fail(e, "%s: damaged: %lld bytes, written were %llu", file,
+                           (long long)st.st_size, (unsigned long long)m->files[i].bytes);
+    }
+    return GW_OK;
+}
+
+static gw_err store_check_files(const char *path, const gw_store_manifest *m) {
+    GW_TRY(store_check_sizes(path, m, GW_ERR_INPUT));
+    for (size_t i = 0; i < m->n_files; i++) {
+        char file[GW_STORE_PATH];
+        GW_TRY(gw_store_path(file, path, m->files[i].name));
+        GW_TRY(gw_io_check(file, m->files[i].bytes, m->files[i].crc32));
+    }
+    return GW_OK;
+}
+
+gw_err gw_store_open(const char *path, gw_store_manifest *m) {
+    GW_TRY(store_read_manifest(path, m));
+    gw_err e = store_check_files(path, m);
+    if (e != GW_OK)
+        gw_store_manifest_free(m);
+    return e;
+}
+
+/* ---- all of a folder ---- */
+
+typedef struct found {
+    char name[GW_STORE_NAME];
+    int64_t serial, step; /* -1: its manifest cannot be read */
+    bool whole;           /* by names and sizes */
+} found;
+
+typedef struct listing {
+    found *all;
+    size_t n, room;
+} listing;
+
+/* Damaged ones first, then the newest; by step where copying made two of a serial. */
+static int store_newest_first(const void *a, const void *b) {
+    const found *x = a, *y = b;
+    if (x->whole != y->whole)
+        return x->whole ? 1 : -1;
+    if (x->serial != y->serial)
+        return x->serial < y->serial ? 1 : -1;
+    if (x->step != y->step)
+        return x->step < y->step ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static gw_err store_add(void *to, const char *ckpt_dir, const char *name) {
+    listing *l = to;
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 16;
+        found *grown = realloc(l->all, room * sizeof *grown);
+        if (!grown)
+            return gw_fail(GW_ERR_NOMEM, "out of memory");
+        l->all = grown;
+        l->room = room;
+    }
+    char path[GW_STORE_PATH];
+    gw_store_manifest m;
+    found *f = &l->all[l->n];
+    *f = (found){.serial = -1, .step = -1};
+    gw_text_copy(f->name, sizeof f->name, name);
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
+    gw_err e = store_read_manifest(path, &m);
+    if (e == GW_OK) {
+        f->serial = m.serial;
+        f->step = m.step;
+        f->whole = store_check_sizes(path, &m, GW_ERR_INPUT) == GW_OK;
+        gw_store_manifest_free(&m);
+    }
+    l->n++;
+    return e == GW_ERR_INPUT ? GW_OK : e;
+}
+
+/* All complete checkpoints in order, sought by name and taken as `whole` by their manifests; no
+ * folder, none. free(l->all) in any case. */
+static gw_err store_list(listing *l, const char *ckpt_dir) {
+    *l = (listing){0};
+    gw_err e = store_each(ckpt_dir, store_is_name, store_add, l);
+    if (l->n > 0)
+        qsort(l->all, l->n, sizeof *l->all, store_newest_first);
+    return e;
+}
+
+bool gw_store_any(const char *ckpt_dir) {
+    listing l;
+    store_list(&l, ckpt_dir);
+    free(l.all);
+    return l.n > 0;
+}
+
+gw_err gw_store_clear(const char *ckpt_dir) {
+    listing l;
+    GW_TRY(gw_store_sweep(ckpt_dir));
+    gw_err e = store_list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++)
+        e = store_discard(ckpt_dir, l.all[i].name);
+    free(l.all);
+    if (e == GW_OK && rmdir(ckpt_dir) != 0 && errno != ENOENT && errno != ENOTEMPTY)
+        e = gw_fail(GW_ERR_IO, "cannot remove %s: %s", ckpt_dir, strerror(errno));
+    return e;
+}
+
+gw_err gw_store_forget_later(const char *ckpt_dir, int64_t serial, int *removed) {
+    listing l;
+    *removed = 0;
+    gw_err e = store_list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++) {
+        char path[GW_STORE_PATH];
+        gw_store_manifest m;
+        if (l.all[i].serial <= serial || gw_store_path(path, ckpt_dir, l.all[i].name) != GW_OK ||
+            gw_store_open(path, &m) != GW_OK)
+            continue;
+        gw_store_manifest_free(&m);
+        e = store_discard(ckpt_dir, l.all[i].name);
+        *removed += e == GW_OK;
+    }
+    free(l.all);
+    return e;
+}
+
+static void store_add_line(char *lines, size_t room, const char *line) {
+    size_t len = strlen(lines);
+    if (len > 0 && len + 1 < room)
+        lines[len++] = '\n';
+    gw_text_copy(lines + len, room - len, line);
+}
+
+gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_STORE_PATH],
+                       char *skipped, size_t room) {
+    listing l;
+    bool open = false;
+    *m = (gw_store_manifest){0};
+    path[0] = skipped[0] = '\0';
+    gw_err e = store_list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && !open && i < l.n; i++) {
+        e = gw_store_path(path, ckpt_dir, l.all[i].name);
+        GW_THEN(e, gw_store_open(path, m));
+        open = e == GW_OK;
+        if (e == GW_ERR_INPUT) {
+            store_add_line(skipped, room, gw_err_text());
+            e = GW_OK;
+        }
+    }
+    free(l.all);
+    if (!open)
+        path[0] = '\0';
+    return e;
+}
+
+/* ---- writing ---- */
+
+static gw_err store_make_folder(const char *path) {
+    return mkdir(path, 0777) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_IO, "cannot make folder %s: %s", path, strerror(errno));
+}
+
+gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PATH]) {
+    char name[GW_STORE_NAME], temporary[GW_STORE_NAME], parent[GW_STORE_PATH];
+    struct stat st;
+    store_step_name(step, name);
+    GW_TRY(store_temporary_name(name, temporary));
+    GW_TRY(gw_store_path(temp, ckpt_dir, temporary));
+    if (stat(ckpt_dir, &st) != 0 && errno == ENOENT) {
+        GW_TRY(store_make_folder(ckpt_dir));
+        store_parent(ckpt_dir, parent);
+        GW_TRY(gw_file_sync_folder(parent));
+    }
+    return store_make_folder(temp);
+}
+
+static gw_err store_write_manifest(const char *temp, const gw_store_manifest *m) {
+    char *text = NULL;
+    size_t len;
+    gw_file *f = NULL;
+    GW_TRY(store_check_sizes(temp, m, GW_ERR_IO));
+    GW_TRY(gw_store_print(m, &text, &len));
+    gw_err e = gw_file_create(&f, temp, GW_STORE_MANIFEST);
+    if (e == GW_OK && fwrite(text, 1, len, gw_file_stream(f)) != len) {
+        e = gw_fail(GW_ERR_IO, "cannot write %s/%s: %s", temp, GW_STORE_MANIFEST, strerror(errno));
+        gw_file_abandon(f);
+    } else if (e == GW_OK) {
+        e = gw_file_commit(f);
+    }
+    free(text);
+    return e;
+}
+
+/* Makes way at `name`. A complete checkpoint is set aside under a name by which it is still found;
+ * a damaged one has nothing to lose. */
+static gw_err store_make_way(const char *ckpt_dir, const char *name, const char *path) {
+    char aside[GW_STORE_PATH], old[GW_STORE_NAME];
+    struct stat st;
+    gw_store_manifest m;
+    if (lstat(path, &st) != 0)
+        return GW_OK;
+    gw_err e = gw_store_open(path, &m);
+    if (e == GW_ERR_INPUT)
+        return store_remove_folder(path);
+    GW_TRY(e);
+    gw_store_manifest_free(&m);
+    snprintf(old, sizeof old, "%.40s" ASIDE, name);
+    GW_TRY(gw_store_path(aside, ckpt_dir, old));
+    GW_TRY(store_discard(ckpt_dir, old)); /* what is at `path` replaced it long ago */
+    if (rename(path, aside) != 0)
+        return gw_fail(GW_ERR_IO, "cannot rename %s: %s", path, strerror(errno));
+    return GW_OK;
+}
+
+/* The folder gets its name. */
+static gw_err store_place(const char *temp, const char *ckpt_dir, int64_t step,
+                          char final[GW_STORE_PATH]) {
+    char name[GW_STORE_NAME], path[GW_STORE_PATH];
+    store_step_name(step, name);
+    GW_TRY(gw_store_path(path, ckpt_dir, name));
+    GW_TRY(store_make_way(ckpt_dir, name, path));
+    if (rename(temp, path) != 0)
+        return gw_fail(GW_ERR_IO, "cannot rename %s to %s: %s", temp, path, strerror(errno));
+    gw_text_copy(final, GW_STORE_PATH, path);
+    return gw_file_sync_folder(ckpt_dir);
+}
+
+static gw_err store_next_serial(const char *ckpt_dir, int64_t *serial) {
+    listing l;
+    gw_err e = store_list(&l, ckpt_dir);
+    *serial = 1;
+    for (size_t i = 0; i < l.n; i++)
+        if (l.all[i].serial >= *serial)
+            *serial = l.all[i].serial + 1;
+    free(l.all);
+    return e;
+}
+
+static const char *const version = GW_VERSION " (" GW_COMMIT ")";
+
+const char *gw_store_other(const gw_store_manifest *m) {
+    return strcmp(m->gradwire, version) == 0 ? NULL : m->gradwire;
+}
+
+static gw_err store_write_and_place(const char *temp, const char *ckpt_dir,
+                                    const gw_store_manifest *m, char final[GW_STORE_PATH]) {
+    gw_store_manifest whole = *m;
+    GW_TRY(store_next_serial(ckpt_dir, &whole.serial));
+    gw_utc_now(whole.utc);
+    gw_text_copy(whole.gradwire, sizeof whole.gradwire, version);
+    GW_TRY(store_write_manifest(temp, &whole));
+    return store_place(temp, ckpt_dir, m->step, final);
+}
+
+/* Removes all but the `keep` written last, and what was set aside for the last of all. */
+static gw_err store_prune(const char *ckpt_dir, int64_t step, int keep) {
+    char name[GW_STORE_NAME], old[GW_STORE_NAME];
+    listing l;
+    int kept = 0;
+    store_step_name(step, name);
+    snprintf(old, sizeof old, "%.40s" ASIDE, name);
+    GW_TRY(store_discard(ckpt_dir, old));
+    gw_err e = store_list(&l, ckpt_dir);
+    for (size_t i = 0; e == GW_OK && i < l.n; i++)
+        if (l.all[i].whole && kept++ >= keep)
+            e = store_discard(ckpt_dir, l.all[i].name);
+    free(l.all);
+    return e;
+}
+
+gw_err gw_store_commit(const char *temp, const gw_store_manifest *m, int keep,
+                       char final[GW_STORE_PATH]) {
+    char ckpt_dir[GW_STORE_PATH];
+    final[0] = '\0';
+    store_parent(temp, ckpt_dir);
+    gw_err e = store_write_and_place(temp, ckpt_dir, m, final);
+    GW_THEN(e, store_prune(ckpt_dir, m->step, keep > 1 ? keep : 1));
+    if (!final[0]) {
+        char why[1024];
+        gw_text_copy(why, sizeof why, gw_err_text());
+        gw_store_abandon(temp);
+        gw_fail(e, "%s", why); /* what abandoning failed at is of no interest */
+    }
+    return e == GW_ERR_INPUT ? gw_fail(GW_ERR_IO, "%s", gw_err_text()) : e;
+}

@@ -1,0 +1,124 @@
+/** A step over microbatches, on the part of a model that this rank of a mesh holds: the actions of
+ *  a timetable in order, with the hops between stages and the sums over tensor ranks. Gradients are
+ *  the session's affair, as in step/step.h; hooks tell it of them.
+ *
+ *  It is made in three steps: gw_pipeline_new (options), gw_pipeline_divide (what this rank holds),
+ *  gw_pipeline_open (what it sends). All calls come from the thread that initialised MPI. */
+#ifndef GW_MESH_PIPELINE_H
+#define GW_MESH_PIPELINE_H
+
+#include "comm/timetable.h"
+#include "config/config.h"
+#include "data/data.h"
+#include "run/session.h"
+
+#include <jansson.h>
+
+typedef struct gw_pipeline gw_pipeline;
+
+/** What a pipeline's step does for the exchange of gradients. */
+typedef struct gw_pipeline_hooks {
+    void *ctx;
+    /** Layer l's parameters are needed now: before its first forward pass of a step. */
+    gw_err (*await)(void *ctx, int l);
+    /** The first backward pass begins: say where gradients go, an arena of the shard, and whether
+     *  they are added to what is there. */
+    void (*begin)(void *ctx, float **grads, bool *add);
+    /** Layer l's gradient is final. */
+    gw_err (*ready)(void *ctx, int l);
+    /** The sum of the local losses is known (0 on ranks that compute none). No layer is ready. */
+    void (*loss)(void *ctx, double sum);
+    /** A bounded poll of what else is under way, between kernels and while the pipeline waits. */
+    gw_err (*poll)(void *ctx);
+} gw_pipeline_hooks;
+
+/** Before MPI starts: check what needs no ranks, open codecs and the algorithm. The errors of their
+ *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
+ *  where the options ask for nothing that the plain step does not do. */
+gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
+const char *gw_pipeline_note(const gw_pipeline *p); /* of its codecs, for people; NULL: none */
+void gw_pipeline_free(gw_pipeline *p); /* p may be NULL; gw_pipeline_close comes first */
+
+/** This replica's samples of a full batch, and of the shorter last one of an epoch, which may be
+ *  none, or even one more. */
+typedef struct gw_pipeline_rows {
+    int full, last;
+} gw_pipeline_rows;
+
+/** Collective over `comm`, all ranks of the mesh, before anything is opened: lays the timetable
+ *  down and says which part of the model `whole` this rank holds, and how much of it at a time.
+ *  `mesh` must outlive the pipeline; shard and room stay the pipeline's. GW_ERR_USAGE,
+ *  GW_ERR_UNSUPPORTED on all ranks alike. */
+gw_err gw_pipeline_divide(gw_pipeline *p, const gw_mesh *mesh, const gw_model_spec *whole,
+                          gw_pipeline_rows rows, MPI_Comm comm);
+
+/** Before that: take this cut (kept) where --stages would have one measured. */
+void gw_pipeline_recut(gw_pipeline *p, const char *stages);
+
+/** How the layers are cut, as --stages takes it: "2,1,1". */
+enum { GW_PIPELINE_STAGES = 4 * GW_MAX_LAYERS };
+void gw_pipeline_stages(const gw_pipeline *p, char out[GW_PIPELINE_STAGES]);
+const gw_shard *gw_pipeline_shard(const gw_pipeline *p);
+const gw_model_room *gw_pipeline_room(const gw_pipeline *p);
+
+/** Collective over `comm`, all ranks of the mesh: lanes, hops and sums over `model`, which was
+ *  opened with gw_pipeline_shard and gw_pipeline_room. The model and what the hooks' ctx points to
+ *  must outlive the pipeline's use. gw_pipeline_close is collective, too; it takes NULL, and what
+ *  was opened in part or not at all. */
+gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks *hooks,
+                        uint64_t seed, bool yield, MPI_Comm comm);
+void gw_pipeline_close(gw_pipeline *p);
+
+/** Which samples a step takes, and what becomes of their gradient. */
+typedef struct gw_pipeline_job {
+    const gw_dataset *set;
+    const uint32_t *idx; /* of this replica's samples */
+    int local, global;
+    uint64_t step; /* by which codecs draw random numbers */
+} gw_pipeline_job;
+
+/** Collective over a replica: forward and backward pass inside the caller's ledger batch.
+ *  *loss_sum: over the local samples, on the ranks of which gw_pipeline_counts is true; 0 on
+ *  others. */
+gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
+
+/** Does this rank compute the loss for its replica? One of each does. */
+bool gw_pipeline_counts(const gw_pipeline *p);
+
+/** Samples of an evaluation: at most gw_pipeline_room()->rows, the same on all ranks of a
+ *  replica. */
+typedef struct gw_pipeline_samples {
+    const gw_dataset *set;
+    const uint32_t *idx;
+    int n;
+    const uint8_t *labels;
+} gw_pipeline_samples;
+
+/** Collective over a replica: their forward pass, without codecs. The sum of the losses and the
+ *  count of right predictions are those of the rank that gw_pipeline_counts, 0 on others; its
+ *  predictions are the model's (gw_model_predictions). After the last samples comes
+ *  gw_pipeline_tested, which waits for what was sent. */
+gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss, int *correct);
+gw_err gw_pipeline_tested(gw_pipeline *p);
+
+/** Put the whole arena together at rank 0 of the mesh: `whole` there, out of `own`, the arenas of
+ *  the ranks of its replica. Collective over `comm`, all ranks of the mesh, though replicas other
+ *  than rank 0's send nothing. */
+gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole, MPI_Comm comm);
+/** And back: `own` on the ranks of rank 0's replica, out of its `whole`. */
+gw_err gw_pipeline_deal(const gw_pipeline *p, const float *whole, float *own, MPI_Comm comm);
+
+/** Chunks of layers of this rank. */
+int gw_pipeline_chunks(const gw_pipeline *p);
+
+/** Do tensor ranks sum by MPI's own collectives, which do not say what they send? */
+bool gw_pipeline_sums_by_mpi(const gw_pipeline *p);
+
+/** For run.json, owned by the caller; null where there is no pipeline. */
+json_t *gw_pipeline_json(const gw_pipeline *p);
+
+/** The same, at rank 0 of `comm`, over which it is collective: a step of several stages simulated
+ *  at the medians of prof/tempo.h; null where they are not known. *out is NULL elsewhere. */
+gw_err gw_pipeline_tempo_json(const gw_pipeline *p, json_t **out, MPI_Comm comm);
+
+#endif

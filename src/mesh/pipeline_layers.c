@@ -1,0 +1,187 @@
+/* Layers of a chunk, and what tensor ranks exchange between the halves of each. With
+ * --tensor-chunks a microbatch passes in runs of rows: what one sends travels while the next is
+ * computed. */
+#include "mesh/pipeline_parts.h"
+
+#include "base/probe.h"
+
+/* ---- joins ---- */
+
+static gw_pipeline_way pipeline_way(const gw_pipeline *p, gw_moment moment) {
+    return p->testing || moment == GW_MOMENT_LOSS ? GW_PIPELINE_EXACT
+           : moment == GW_MOMENT_DELTA            ? GW_PIPELINE_DELTAS
+                                                  : GW_PIPELINE_ACTIVATIONS;
+}
+
+/* The schedule of a join; NULL: there is nothing to exchange. */
+static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at,
+                            gw_schedule **out) {
+    gw_join join = gw_model_join(p->model, l, moment, at);
+    *out = NULL;
+    if (join.kind == GW_JOIN_NONE || !p->join_lane[GW_PIPELINE_EXACT])
+        return GW_OK;
+    return gw_collective_get(&p->join[pipeline_way(p, moment)][join.kind], join.over, out);
+}
+
+static gw_err pipeline_join_start(gw_pipeline *p, int l, gw_moment moment, gw_micro at, int micro) {
+    gw_schedule *s;
+    GW_TRY(pipeline_join(p, l, moment, at, &s));
+    return s ? gw_runner_start(&p->runner, s, micro) : GW_OK;
+}
+
+static gw_err pipeline_join_wait(gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
+    gw_schedule *s;
+    GW_TRY(pipeline_join(p, l, moment, at, &s));
+    return s ? gw_runner_wait(&p->runner, s) : GW_OK;
+}
+
+static bool pipeline_joins(const gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
+    return p->join_lane[GW_PIPELINE_EXACT] &&
+           gw_model_join(p->model, l, moment, at).kind != GW_JOIN_NONE;
+}
+
+/* ---- runs of rows ---- */
+
+static int pipeline_runs(const gw_pipeline *p, bool exchanges, gw_micro at) {
+    int most = at.n > 1 ? at.n : 1, k = exchanges ? p->options->tensor_chunks : 1;
+    return k < most ? k : most;
+}
+
+static gw_micro pipeline_run(gw_micro at, int i, int runs) {
+    gw_span part = gw_span_part((gw_span){(size_t)at.first, (size_t)at.n}, i, runs);
+    at.first = (int)part.off;
+    at.n = (int)part.n;
+    return at;
+}
+
+static gw_err pipeline_between(gw_pipeline *p) {
+    GW_TRY(p->failed);
+    return gw_pipeline_poll(p);
+}
+
+/* ---- forward ---- */
+
+static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int micro,
+                                     gw_phase phase) {
+    bool exchanges =
+        pipeline_joins(p, l, GW_MOMENT_INPUT, at) || pipeline_joins(p, l, GW_MOMENT_PRODUCT, at);
+    int runs = pipeline_runs(p, exchanges, at);
+    for (int i = 0; i < runs; i++) {
+        gw_micro rows = pipeline_run(at, i, runs);
+        gw_phase_enter(phase);
+        gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
+        gw_phase_leave();
+        GW_TRY(pipeline_join_start(p, l, GW_MOMENT_INPUT, rows, micro));
+    }
+    for (int i = 0; i < runs; i++) {
+        gw_micro rows = pipeline_run(at, i, runs);
+        GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_INPUT, rows));
+        gw_phase_enter(phase);
+        gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
+        gw_model_product(p->model, l, rows);
+        gw_phase_leave();
+        GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PRODUCT, rows, micro));
+    }
+    for (int i = 0; i < runs; i++) {
+        gw_micro rows = pipeline_run(at, i, runs);
+        GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_PRODUCT, rows));
+        gw_phase_enter(phase);
+        gw_model_transfer(p->model, l, rows);
+        gw_phase_leave();
+    }
+    return pipeline_between(p);
+}
+
+/* A forward pass, or one that is repeated within another action. */
+static gw_phase pipeline_pass(gw_act act) {
+    return act.kind == GW_ACT_FORWARD ? GW_PHASE_FORWARD : GW_PHASE_RECOMPUTE;
+}
+
+gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
+    int l, end;
+    gw_micro at = gw_pipeline_at(p, act);
+    gw_phase phase = pipeline_pass(act);
+    for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
+        if (first)
+            GW_TRY(p->hooks.await(p->hooks.ctx, l));
+        GW_TRY(pipeline_layer_forward(p, l, at, act.micro, phase));
+    }
+    return GW_OK;
+}
+
+gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float scale, double *sum,
+                        int *correct) {
+    gw_micro at = gw_pipeline_at(p, act);
+    int top = p->shard.n_layers - 1;
+    gw_phase phase = pipeline_pass(act);
+    gw_phase_enter(phase);
+    gw_model_loss_tell(p->model, labels, at);
+    gw_phase_leave();
+    GW_TRY(pipeline_join_start(p, top, GW_MOMENT_LOSS, at, act.micro));
+    GW_TRY(pipeline_join_wait(p, top, GW_MOMENT_LOSS, at));
+    gw_phase_enter(phase);
+    *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
+    gw_phase_leave();
+    return GW_OK;
+}
+
+/* ---- backward ---- */
+
+static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at,
+                                     const gw_pipeline_onto *onto) {
+    gw_phase_enter(GW_PHASE_BACKWARD);
+    gw_model_weights(p->model, l, at, onto->grads, onto->add);
+    gw_phase_leave();
+    if (onto->last)
+        GW_TRY(p->hooks.ready(p->hooks.ctx, l));
+    return pipeline_between(p);
+}
+
+/* The delta of the inputs leaves as early as can be: before the weights' gradients, or, where it
+ * must be summed first, with the sum under way meanwhile. */
+static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micro at, bool bottom,
+                                      const gw_pipeline_onto *onto) {
+    bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
+    int runs = pipeline_runs(p, exchanges, at);
+    gw_phase_enter(GW_PHASE_BACKWARD);
+    gw_model_enter(p->model, l, at, onto->grads, onto->add);
+    gw_phase_leave();
+    for (int i = 0; i < runs; i++) {
+        gw_micro rows = pipeline_run(at, i, runs);
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        gw_model_descend_rows(p->model, l, rows);
+        gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
+        gw_phase_leave();
+        GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));
+    }
+    if (!exchanges && bottom)
+        GW_TRY(gw_runner_send(&p->runner, act));
+    if (act.kind == GW_ACT_BACKWARD)
+        GW_TRY(pipeline_layer_weights(p, l, at, onto));
+    for (int i = 0; exchanges && i < runs; i++) {
+        gw_micro rows = pipeline_run(at, i, runs);
+        GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_DELTA, rows));
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
+        gw_phase_leave();
+    }
+    return exchanges && bottom ? gw_runner_send(&p->runner, act) : pipeline_between(p);
+}
+
+gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto) {
+    int first, end;
+    gw_micro at = gw_pipeline_at(p, act);
+    gw_pipeline_layers(p, act.chunk, &first, &end);
+    for (int l = end - 1; l >= first; l--)
+        GW_TRY(pipeline_layer_backward(p, l, act, at, l == first, onto));
+    return GW_OK;
+}
+
+gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto) {
+    int first, end;
+    gw_micro at = gw_pipeline_at(p, act);
+    gw_pipeline_layers(p, act.chunk, &first, &end);
+    for (int l = end - 1; l >= first; l--)
+        GW_TRY(pipeline_layer_weights(p, l, at, onto));
+    return GW_OK;
+}

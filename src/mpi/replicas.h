@@ -1,0 +1,30 @@
+/** Replicas compared over the ranks: one hash of each rank's parameters, and only if these differ
+ *  all ranks' hashes of all layers, to say who differs and where. */
+#ifndef GW_MPI_REPLICAS_H
+#define GW_MPI_REPLICAS_H
+
+#include "base/span.h"
+#include "mpi/agree.h"
+
+#include <stdint.h>
+
+typedef struct gw_replicas {
+    const float *params;
+    const gw_span *layers; /* which tile them, in order */
+    int n_layers;
+    const int *number; /* of the layers in the whole model, for the message; NULL: these are all */
+    int64_t step;      /* likewise */
+    MPI_Comm comm;
+} gw_replicas;
+
+/** Collective, with nothing pending: *hash is the CRC-32 (zlib's) of the parameters' bytes, which
+ *  all ranks have in common. GW_ERR_DIVERGED on all ranks: they do not; the message names the step,
+ *  the ranks that differ from the majority (all of them, if there is none) and the first layer that
+ *  differs, with both checksums. */
+gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash);
+
+/** What gw_replicas_compare says where all[rank * r->n_layers + layer] are the layers' checksums;
+ *  at least two ranks' differ. Returns GW_ERR_DIVERGED. */
+gw_err gw_replicas_tell(const gw_replicas *r, const uint32_t *all, int ranks);
+
+#endif

@@ -1,0 +1,330 @@
+#include "step/paced.h"
+
+#include "base/mem.h"
+#include "base/nap.h"
+#include "mpi/wait.h"
+#include "nn/gemm.h"
+#include "prof/clock.h"
+#include "watch/watchdog.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WARMUP = 3,
+    LEAST_STEPS = 7,
+    MOST_STEPS = 201,
+    MOST_PIECES = 1 << 16 /* of a step; a product is rarely cut into more than some dozens */
+};
+#define BUDGET_S 1.0 /* of a size of batch, beyond the least steps */
+
+gw_err gw_paced_refuse(const gw_train_config *c, const gw_session *session, const void *pipeline) {
+    const char *what = pipeline  ? "a rank that computes its whole model and batch at once: "
+                                   "leave out --mesh and --microbatches"
+                       : c->lazy ? "a step whose updates are all done before the next one "
+                                   "computes: use --update eager"
+                       : !session->mix.n
+                           ? "a codec by name, for --compress auto measures ranks that "
+                             "compute at once"
+                           : NULL;
+    return c->pace > 0 && what ? gw_fail(GW_ERR_UNSUPPORTED, "train: --pace needs %s", what)
+                               : GW_OK;
+}
+
+/* ---- the arithmetic of a step ---- */
+
+typedef struct gradient {
+    float *sums; /* the backward pass adds to it; NULL: it writes the model's gradients */
+    void (*ended)(void *ctx); /* a segment of the tape; NULL: nobody listens */
+    void *ctx;
+} gradient;
+
+static void paced_ended(const gradient *g) {
+    if (g->ended)
+        g->ended(g->ctx);
+}
+
+static void paced_backward(gw_stepper *t, int l, int batch, const gradient *g) {
+    if (g->sums)
+        gw_model_backward_onto(t->model, l, batch, g->sums);
+    else
+        gw_model_backward(t->model, l, batch);
+    if (t->guard)
+        gw_guard_layer(t->guard, g->sums ? g->sums : gw_model_grads(t->model), l);
+}
+
+/* As gw_step does it, in segments of a tape. */
+static double paced_compute(gw_stepper *t, const gw_batch *b, const gradient *g) {
+    int layers = gw_model_layers(t->model);
+    if (t->naive) {
+        double loss = gw_step_naive_compute(t, b);
+        paced_ended(g);
+        return loss;
+    }
+    gw_dataset_gather(t->set, b->idx, b->local, gw_model_input(t->model), t->labels);
+    paced_ended(g);
+    for (int l = 0; l < layers; l++) {
+        gw_model_forward(t->model, l, b->local);
+        paced_ended(g);
+    }
+    double loss = gw_model_loss(t->model, t->labels, b->local, 1.0f / (float)b->global, NULL);
+    if (t->guard)
+        gw_guard_loss(t->guard, loss);
+    paced_ended(g);
+    for (int l = layers - 1; l >= 0; l--) {
+        paced_backward(t, l, b->local, g);
+        paced_ended(g);
+        gw_model_descend(t->model, l, b->local);
+        paced_ended(g);
+    }
+    return loss;
+}
+
+static void paced_poll(void *none) {
+    (void)none;
+}
+
+/* A product that a step would compute in pieces rounds as pieces do. */
+static void paced_between(const gw_stepper *t, void (*f)(void *ctx), void *ctx) {
+    gw_gemm_between(gw_session_progresses(t->session) ? f : NULL, ctx);
+}
+
+gw_err gw_paced_prepare(gw_stepper *t, const gw_batch *batch) {
+    gradient g = {.sums = gw_session_sums(t->session)};
+    if (g.sums) /* it keeps what the backward pass adds to */
+        gw_session_begin(t->session, (double)batch->local / batch->global);
+    paced_between(t, paced_poll, NULL);
+    t->computed_loss = paced_compute(t, batch, &g);
+    gw_gemm_between(NULL, NULL);
+    GW_TRY(gw_gemm_check());
+    return gw_pacer_begin(t->pacer, batch->local);
+}
+
+/* ---- measuring ---- */
+
+/* Steps of one size of batch. */
+typedef struct take {
+    gw_stepper *t;
+    gw_tape *tape;
+    int segment, piece; /* of the present step */
+    int step;           /* 0: it finds the pieces */
+    uint64_t since;
+    gw_samples update;
+    gw_samples *by_piece; /* seconds in each step */
+    bool odd;             /* a step had other pieces than the first */
+    gw_err failed;
+} take;
+
+/* A piece ended. */
+static void take_piece(void *ctx) {
+    take *k = ctx;
+    double s = gw_clock_since(k->since);
+    if (k->step == 0)
+        GW_THEN(k->failed, gw_samples_add(&k->tape->s, s));
+    else if (k->piece < k->tape->s.n)
+        GW_THEN(k->failed, gw_samples_add(&k->by_piece[k->piece], s));
+    else
+        k->odd = true;
+    k->piece++;
+    k->tape->pieces[k->segment] += k->step == 0;
+    k->since = gw_clock_ticks();
+}
+
+static void take_segment(void *ctx) {
+    take *k = ctx;
+    take_piece(k);
+    k->segment++;
+}
+
+/* At rate 0, so that no parameter moves. */
+static void take_update(take *k) {
+    gw_span all = {0, gw_model_size(k->t->model)};
+    uint64_t start = gw_clock_ticks();
+    if (k->t->naive)
+        gw_naive_descend(k->t->naive, 0);
+    else
+        gw_optimizer_update(k->t->optimizer, gw_model_params(k->t->model),
+                            gw_model_grads(k->t->model), all, 0, 1);
+    GW_THEN(k->failed, gw_samples_add(&k->update, gw_clock_since(start)));
+}
+
+static gw_err take_step(take *k, const gw_batch *batch) {
+    bool sums = gw_session_sums(k->t->session);
+    gradient g = {sums ? gw_model_grads(k->t->model) : NULL, take_segment, k};
+    k->segment = k->piece = 0;
+    paced_between(k->t, take_piece, k);
+    k->since = gw_clock_ticks();
+    paced_compute(k->t, batch, &g);
+    gw_gemm_between(NULL, NULL);
+    if (k->step == 0 && k->tape->s.n <= MOST_PIECES)
+        GW_THEN(k->failed, gw_alloc(&k->by_piece, (size_t)k->tape->s.n, sizeof *k->by_piece));
+    take_update(k);
+    GW_THEN(k->failed, gw_gemm_check());
+    if (k->failed == GW_OK && (k->odd || k->piece != k->tape->s.n || !k->by_piece))
+        k->failed = gw_fail(GW_ERR_INTERNAL, "pace: a step of %d samples had %d pieces, then %d",
+                            k->tape->samples, k->tape->s.n, k->piece);
+    k->step++;
+    gw_watchdog_beat();
+    return k->failed;
+}
+
+/* Each piece's median; all of them scaled so that they add up to the median step. */
+static gw_err take_medians(take *k) {
+    int n = k->by_piece[0].n;
+    double *steps = NULL, sum = 0;
+    GW_TRY(gw_alloc(&steps, (size_t)n, sizeof *steps));
+    for (int i = 0; i < k->tape->s.n; i++) {
+        for (int s = 0; s < n; s++)
+            steps[s] += k->by_piece[i].x[s];
+        k->tape->s.x[i] = gw_stats_median(k->by_piece[i].x, n);
+        sum += k->tape->s.x[i];
+    }
+    double whole = gw_stats_median(steps, n);
+    for (int i = 0; i < k->tape->s.n; i++)
+        k->tape->s.x[i] *= whole / sum;
+    k->tape->update_s = gw_stats_median(k->update.x, k->update.n);
+    k->tape->repetitions = n;
+    free(steps);
+    return GW_OK;
+}
+
+/* Batches as the run has them, in turn, cut to the size. */
+static gw_batch take_batch(const gw_sampler *sampler, int i, int samples) {
+    gw_batch batch = gw_sampler_batch(sampler, i % gw_sampler_full(sampler));
+    if (batch.local < samples) /* parts of few samples: the last batch has a larger one */
+        batch = gw_sampler_batch(sampler, gw_sampler_batches(sampler) - 1);
+    batch.local = samples;
+    return batch;
+}
+
+static gw_err take_steps(take *k, const gw_sampler *sampler) {
+    double spent = 0;
+    for (int i = 0; i < WARMUP + MOST_STEPS; i++) {
+        gw_batch batch = take_batch(sampler, i, k->tape->samples);
+        uint64_t start = gw_clock_ticks();
+        if (i == WARMUP) {
+            k->update.n = 0;
+            for (int p = 0; p < k->tape->s.n; p++)
+                k->by_piece[p].n = 0;
+        }
+        GW_TRY(take_step(k, &batch));
+        spent += i < WARMUP ? 0 : gw_clock_since(start);
+        if (i - WARMUP + 1 >= LEAST_STEPS && spent > BUDGET_S)
+            break;
+    }
+    return take_medians(k);
+}
+
+static gw_err paced_measure_tape(gw_stepper *t, gw_tape *tape, const gw_sampler *sampler) {
+    take k = {.t = t, .tape = tape};
+    gw_err e = take_steps(&k, sampler);
+    for (int i = 0; k.by_piece && i < tape->s.n; i++)
+        gw_samples_free(&k.by_piece[i]);
+    free(k.by_piece);
+    gw_samples_free(&k.update);
+    return e;
+}
+
+/* Parameters stay by the rate, but for the sign of a zero; momentum does not. */
+static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler) {
+    size_t n = gw_model_size(t->model);
+    float *live[] = {gw_model_params(t->model), gw_optimizer_momentum(t->optimizer)}, *kept = NULL;
+    GW_TRY(gw_alloc(&kept, 2 * n, sizeof *kept));
+    for (int i = 0; i < 2 && live[i]; i++)
+        memcpy(kept + (size_t)i * n, live[i], n * sizeof *kept);
+    gw_err e = GW_OK;
+    t->pacer->wake_s = gw_pacer_wake();
+    for (int i = 0; e == GW_OK && i < t->pacer->n_tapes; i++)
+        e = paced_measure_tape(t, &t->pacer->tape[i], sampler);
+    for (int i = 0; i < 2 && live[i]; i++)
+        memcpy(live[i], kept + (size_t)i * n, n * sizeof *kept);
+    memset(gw_model_grads(t->model), 0, n * sizeof *kept);
+    free(kept);
+    return e;
+}
+
+/* ---- all ranks ---- */
+
+/* The sizes of all ranks' batches, and the rank that measures: the first with the largest. */
+static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments) {
+    struct {
+        int most, rank;
+    } largest = {gw_sampler_max_local(s), 0};
+    unsigned char *seen = NULL;
+    GW_MPI(MPI_Comm_rank(p->comm, &largest.rank));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &largest, 1, MPI_2INT, MPI_MAXLOC, p->comm));
+    GW_TRY(gw_agree(p->comm, gw_alloc(&seen, (size_t)largest.most + 1, 1)));
+    seen[gw_sampler_batch(s, 0).local] = 1;
+    seen[gw_sampler_batch(s, gw_sampler_batches(s) - 1).local] = 1;
+    gw_err e =
+        gw_allreduce(MPI_IN_PLACE, seen, largest.most + 1, MPI_UNSIGNED_CHAR, MPI_MAX, p->comm);
+    for (int n = largest.most; e == GW_OK && n >= 0 && p->n_tapes < GW_PACER_SIZES; n--)
+        if (seen[n])
+            p->tape[p->n_tapes++] = (gw_tape){.samples = n, .segments = segments};
+    free(seen);
+    p->measured_by = largest.rank;
+    return e;
+}
+
+/* Of the rank that measured, to all. */
+static gw_err paced_share_tape(gw_pacer *p, gw_tape *t) {
+    double more[] = {t->update_s, t->repetitions, t->s.n};
+    GW_TRY(gw_bcast(more, 3, MPI_DOUBLE, p->measured_by, p->comm));
+    t->update_s = more[0];
+    t->repetitions = (int)more[1];
+    gw_err e = GW_OK;
+    while (e == GW_OK && t->s.n < (int)more[2])
+        e = gw_samples_add(&t->s, 0);
+    GW_TRY(gw_agree(p->comm, e));
+    GW_TRY(gw_bcast(t->pieces, t->segments, MPI_INT, p->measured_by, p->comm));
+    return gw_bcast(t->s.x, t->s.n, MPI_DOUBLE, p->measured_by, p->comm);
+}
+
+static gw_err paced_measure_alone(gw_stepper *t, const gw_sampler *sampler) {
+    gw_pacer *p = t->pacer;
+    gw_err e = GW_OK;
+    int rank;
+    GW_MPI(MPI_Comm_rank(p->comm, &rank));
+    for (int i = 0; e == GW_OK && i < p->n_tapes; i++)
+        e = gw_alloc(&p->tape[i].pieces, (size_t)p->tape[i].segments, sizeof(int));
+    GW_TRY(gw_agree(p->comm, e));
+    if (rank == p->measured_by)
+        e = paced_measure(t, sampler);
+    MPI_Request request;
+    GW_MPI(MPI_Ibarrier(p->comm, &request));
+    GW_TRY(gw_wait_asleep(&request));
+    GW_TRY(gw_agree(p->comm, e));
+    for (int i = 0; i < p->n_tapes; i++)
+        GW_TRY(paced_share_tape(p, &p->tape[i]));
+    return gw_bcast(&p->wake_s, 1, MPI_DOUBLE, p->measured_by, p->comm);
+}
+
+/* See the head: where the last step's gradients are still needed. */
+static gw_err paced_lend(gw_stepper *t) {
+    size_t n = gw_model_size(t->model);
+    if (!(t->session->strategy.ops->traits & GW_STRATEGY_LATE))
+        return GW_OK;
+    GW_TRY(gw_alloc(&t->scratch, n, sizeof(float)));
+    gw_model_lend(t->model, t->session->env.param, t->scratch);
+    return GW_OK;
+}
+
+gw_err gw_paced_open(gw_stepper *t, double factor, const gw_sampler *sampler, MPI_Comm comm) {
+    gw_err e = gw_alloc(&t->pacer, 1, sizeof *t->pacer);
+    GW_THEN(e, paced_lend(t));
+    GW_TRY(gw_agree(comm, e));
+    t->pacer->factor = factor;
+    t->pacer->comm = comm;
+    t->pacer->parameters = gw_model_size(t->model);
+    gw_clock_start();
+    gw_nap_lightly();
+    GW_TRY(paced_find_sizes(t->pacer, sampler, t->naive ? 1 : 2 + 3 * gw_model_layers(t->model)));
+    return paced_measure_alone(t, sampler);
+}
+
+void gw_paced_close(gw_stepper *t) {
+    gw_pacer_close(t->pacer);
+    free(t->scratch);
+    t->pacer = NULL;
+    t->scratch = NULL;
+}

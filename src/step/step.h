@@ -1,0 +1,84 @@
+/** One optimizer step as data flows: gather, forward, loss, backward with the exchange of each
+ * layer's gradient, update. `eager` finishes the exchange at the end of the step; `lazy` just
+ * before the next forward pass reads each layer, so that communication may hide there, too. */
+#ifndef GW_STEP_STEP_H
+#define GW_STEP_STEP_H
+
+#include "config/config.h"
+#include "data/sampler.h"
+#include "machine/products.h"
+#include "mesh/pipeline.h"
+#include "naive/naive.h"
+#include "nn/model.h"
+#include "nn/optimizer.h"
+#include "run/session.h"
+#include "step/guard.h"
+#include "step/owned.h"
+#include "step/pacer.h"
+#include "step/split.h"
+
+/** An update that is left to be done when the clock of a paced step has stopped. */
+typedef struct gw_step_later {
+    bool due;
+    gw_update update;
+    float lr;
+} gw_step_later;
+
+typedef struct gw_stepper {
+    gw_model *model;
+    gw_optimizer *optimizer;
+    gw_session *session;
+    const gw_dataset *set;
+    uint8_t *labels; /* of the local batch: max_local */
+    bool lazy;
+    bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
+    bool pending; /* lazy: the last step's exchange is not finished yet */
+    float pending_lr;
+    double skew_s;         /* delay of each step, after its samples are gathered; 0: none */
+    gw_moved moved;        /* in all steps so far */
+    gw_owned owned;        /* likewise */
+    gw_guard *guard;       /* NULL: nobody looks whether loss and gradients are finite */
+    gw_pipeline *pipeline; /* NULL: the model is whole, and a step takes its batch at once */
+    gw_naive *naive;       /* computes, exchanges and updates instead of model and session */
+    double share;          /* of the pipeline's step; see gw_env */
+    float *grads;          /* where its gradients go */
+    gw_err failed;         /* what a poll within a kernel ran into */
+    /* of a paced run (step/paced.h), else NULL and unused: */
+    gw_pacer *pacer;
+    float *scratch;       /* where gradients are computed, if not to the arena; NULL: to it */
+    double computed_loss; /* of the step that the clock is about to take */
+    bool unpublished;     /* what the last step is to publish, the next one does first */
+    gw_step_later later;
+} gw_stepper;
+
+/** What a session is told of the model and optimizer that it works for; `yield` is the caller's. */
+gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_config *c,
+                                 const gw_products *p);
+
+/** The samples of a global batch on so many ranks. GW_ERR_USAGE: too many. */
+gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
+
+/** What the pipeline of a stepper's step does; the stepper must outlive it. */
+gw_pipeline_hooks gw_step_hooks(gw_stepper *t);
+
+/** Run one step inside the caller's ledger batch, of a paced run after gw_paced_prepare. *loss_sum:
+ *  sum over the local samples. */
+gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
+
+/** The same on samples that lie in the model's input and in `labels` already: `local` of the
+ *  `global` ones. */
+gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
+
+/** The naive backend's part of a batch: its gradient is computed, the sum of its losses returned.
+ */
+double gw_step_naive_compute(gw_stepper *t, const gw_batch *batch);
+
+/** What a paced step leaves to be done outside the clock, before anybody reads parameters; nothing
+ *  to do otherwise. */
+gw_err gw_step_catch_up(gw_stepper *t);
+
+/** Finish a pending exchange, so that parameters may be read; nothing to do when eager, except for
+ *  the naive backend, whose parameters become the model's. */
+gw_err gw_step_settle(gw_stepper *t);
+
+#endif
